@@ -1,0 +1,25 @@
+//! Memory that outlives a component: what every restart, hand-over and upgrade starts from.
+//!
+//! Three kinds of thing live in shared memory (a [`Mapping`] over a memfd):
+//!
+//! - a [`SocketTable`]: one [`Record`] for each socket, and the socket's two byte rings;
+//! - a [`CounterBlock`]: a component's counters, which a tool reads while they change;
+//! - spans of bytes on their way out ([`Bytes`]), which another process may be able to write.
+//!
+//! Nothing here is ever lent out as a `&T` or `&[u8]`: indices and fields are atomics, and bytes are
+//! copied in or out. So a neighbour that writes what it likes can spoil the values, but can't cause
+//! undefined behaviour. All `unsafe` of the protocol side of Skink is in this crate.
+
+mod bytes;
+mod counters;
+mod mapping;
+mod record;
+mod ring;
+mod table;
+
+pub use bytes::Bytes;
+pub use counters::CounterBlock;
+pub use mapping::Mapping;
+pub use record::{LAYOUT_VERSION, Record, SocketKind};
+pub use ring::{Ring, RingPositions};
+pub use table::{SocketId, SocketTable, TableConfig, TableError};

@@ -1,0 +1,184 @@
+#![allow(unsafe_code)]
+use crate::Bytes;
+use crate::mapping::Atomics;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The two ends of a byte ring, in bytes since the socket was opened; they never wrap in practice.
+///
+/// The producer alone stores `tail`, the consumer alone stores `head`, each on its own cache line.
+#[repr(C)]
+pub struct RingPositions {
+    head: Line,
+    tail: Line,
+}
+
+#[repr(C, align(64))]
+struct Line(AtomicU64);
+
+// SAFETY: two atomics and padding.
+unsafe impl Atomics for RingPositions {}
+
+impl RingPositions {
+    /// Empties the ring and puts both ends at zero.
+    pub(crate) fn reset(&self) {
+        self.head.0.store(0, Ordering::Relaxed);
+        self.tail.0.store(0, Ordering::Release);
+    }
+}
+
+/// A view of one single-producer single-consumer byte ring in shared memory.
+///
+/// Whatever the stored positions say, no call reaches outside the ring's own bytes: a fill level
+/// over the capacity (a neighbour's doing) counts as a full ring.
+#[derive(Clone, Copy)]
+pub struct Ring<'a> {
+    positions: &'a RingPositions,
+    base: NonNull<u8>,
+    capacity: usize,
+    memory: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Ring<'a> {
+    /// # Safety
+    /// `base` must be valid for `capacity` bytes (a power of two) during `'a`, and be reached
+    /// through raw copies only.
+    pub(crate) unsafe fn new(
+        positions: &'a RingPositions,
+        base: NonNull<u8>,
+        capacity: usize,
+    ) -> Ring<'a> {
+        debug_assert!(capacity.is_power_of_two());
+        Ring {
+            positions,
+            base,
+            capacity,
+            memory: PhantomData,
+        }
+    }
+
+    /// Size in bytes, a power of two.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Position of the oldest byte that is kept.
+    #[inline]
+    pub fn head(&self) -> u64 {
+        self.positions.head.0.load(Ordering::Acquire)
+    }
+
+    /// Position just after the newest byte.
+    #[inline]
+    pub fn tail(&self) -> u64 {
+        self.positions.tail.0.load(Ordering::Acquire)
+    }
+
+    /// Bytes in the ring.
+    #[inline]
+    pub fn len(&self) -> usize {
+        let filled = self.tail().wrapping_sub(self.head());
+        usize::try_from(filled).map_or(self.capacity, |filled| filled.min(self.capacity))
+    }
+
+    /// Whether it holds nothing.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that can still be put in.
+    #[inline]
+    pub fn free(&self) -> usize {
+        self.capacity - self.len()
+    }
+
+    /// Producer: appends as much of `from` as fits; answers how many bytes that was.
+    pub fn write(&self, from: &[u8]) -> usize {
+        let count = from.len().min(self.free());
+        self.copy_in(self.tail(), &from[..count]);
+        self.advance_tail(count);
+        count
+    }
+
+    /// Producer: places `from` at `offset` bytes beyond the newest byte, without making it part of
+    /// the ring's contents ([`Ring::advance_tail`] does). Answers how many bytes fitted.
+    pub fn write_ahead(&self, offset: usize, from: &[u8]) -> usize {
+        let room = self.free().saturating_sub(offset);
+        let count = from.len().min(room);
+        self.copy_in(self.tail().wrapping_add(offset as u64), &from[..count]);
+        count
+    }
+
+    /// Producer: makes `count` bytes written ahead part of the contents.
+    #[inline]
+    pub fn advance_tail(&self, count: usize) {
+        let tail = self.positions.tail.0.load(Ordering::Relaxed);
+        let tail = tail.wrapping_add(count as u64);
+        self.positions.tail.0.store(tail, Ordering::Release);
+    }
+
+    /// Consumer: takes the oldest bytes into `to`; answers how many.
+    pub fn read(&self, to: &mut [u8]) -> usize {
+        let count = self.peek(0, to);
+        self.advance_head(count);
+        count
+    }
+
+    /// Consumer: copies the bytes from `offset` beyond the oldest on, and leaves them there.
+    pub fn peek(&self, offset: usize, to: &mut [u8]) -> usize {
+        let count = to.len().min(self.len().saturating_sub(offset));
+        let [first, second] = self.spans(offset, count);
+        let (front, back) = to[..count].split_at_mut(first.len());
+        first.copy_to(front);
+        second.copy_to(back);
+        count
+    }
+
+    /// Consumer: drops the `count` oldest bytes (or as many as there are).
+    #[inline]
+    pub fn advance_head(&self, count: usize) {
+        let count = count.min(self.len());
+        let head = self.positions.head.0.load(Ordering::Relaxed);
+        let head = head.wrapping_add(count as u64);
+        self.positions.head.0.store(head, Ordering::Release);
+    }
+
+    /// Consumer: the bytes from `offset` beyond the oldest on, `count` of them or as many as there
+    /// are, in place. The second span is empty unless they wrap around the ring's end.
+    pub fn spans(&self, offset: usize, count: usize) -> [Bytes<'a>; 2] {
+        let count = count.min(self.len().saturating_sub(offset));
+        let start = self.index(self.head().wrapping_add(offset as u64));
+        let first = count.min(self.capacity - start);
+        // SAFETY: `start + first <= capacity` and `count - first <= start`, so both spans lie in
+        // the ring, which stays mapped for `'a`.
+        unsafe {
+            [
+                Bytes::new(self.base.as_ptr().add(start), first),
+                Bytes::new(self.base.as_ptr(), count - first),
+            ]
+        }
+    }
+
+    fn index(&self, position: u64) -> usize {
+        (position & (self.capacity as u64 - 1)) as usize
+    }
+
+    /// Copies at most a ring's worth of bytes in, beginning at `position`.
+    fn copy_in(&self, position: u64, from: &[u8]) {
+        let start = self.index(position);
+        let first = from.len().min(self.capacity - start);
+        let second = (from.len() - first).min(start);
+        // SAFETY: `start + first <= capacity` and `second <= start`; a `&[u8]` never lies in the
+        // ring, which is only reached through raw copies.
+        unsafe {
+            let base = self.base.as_ptr();
+            std::ptr::copy_nonoverlapping(from.as_ptr(), base.add(start), first);
+            std::ptr::copy_nonoverlapping(from.as_ptr().add(first), base, second);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+use skink_memory::CounterBlock;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+macro_rules! counters {
+    ($($component:literal { $($name:ident $label:literal $help:literal;)* })*) => {
+        /// Everything that is counted, in the order in which it is stored. The first part of a
+        /// label is the component; `drop.` marks a packet dropped, and says why.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u16)]
+        #[non_exhaustive]
+        pub enum Counter {
+            $($(#[doc = $help] $name,)*)*
+        }
+
+        impl Counter {
+            /// All counters.
+            pub const ALL: &'static [Counter] = &[$($(Counter::$name,)*)*];
+
+            /// A stable name such as `ip.drop.bad_header`.
+            pub const fn label(self) -> &'static str {
+                match self { $($(Counter::$name => concat!($component, ".", $label),)*)* }
+            }
+
+            /// What it counts, in a sentence.
+            pub const fn help(self) -> &'static str {
+                match self { $($(Counter::$name => $help,)*)* }
+            }
+        }
+    };
+}
+
+counters! {
+    "link" {
+        LinkFramesIn "frames_in" "Frames received.";
+        LinkBytesIn "bytes_in" "Bytes received, from the Ethernet header on.";
+        LinkFramesOut "frames_out" "Frames handed to the NIC (before it cuts them).";
+        LinkBytesOut "bytes_out" "Bytes handed to the NIC.";
+        LinkCut "segments_cut" "Frames made by cutting large segments in software.";
+        LinkFull "output_full" "Times the NIC had no room for a frame; it was kept and sent later.";
+        LinkDropShort "drop.too_short" "Received frames shorter than an Ethernet header.";
+        LinkDropForeign "drop.foreign" "Received frames addressed to another station.";
+        LinkDropSpoofed "drop.spoofed_source" "Outbound frames with a source that isn't ours.";
+        LinkDropOversize "drop.oversize" "Outbound frames larger than the link takes.";
+        LinkDropNic "drop.nic" "Frames that the kernel or the NIC dropped before Skink saw them.";
+        LinkDropSend "drop.send" "Outbound frames that the kernel refused for good.";
+    }
+    "ip" {
+        IpIn "packets_in" "Packets received for an address of ours.";
+        IpOut "packets_out" "Packets sent.";
+        IpArpIn "arp_in" "ARP packets received.";
+        IpArpOut "arp_out" "ARP packets sent.";
+        IpNdpIn "ndp_in" "Neighbour discovery messages received.";
+        IpNdpOut "ndp_out" "Neighbour discovery messages sent.";
+        IpIcmpIn "icmp_in" "ICMP and ICMPv6 messages received (without neighbour discovery).";
+        IpIcmpOut "icmp_out" "ICMP and ICMPv6 messages sent (without neighbour discovery).";
+        IpEchoAnswered "echo_answered" "Echo requests answered.";
+        IpFragmentsIn "fragments_in" "Fragments received.";
+        IpReassembled "reassembled" "Packets put together from fragments.";
+        IpFragmentsOut "fragments_out" "Fragments sent.";
+        IpLooped "looped_back" "Packets sent to an address of our own.";
+        IpDropEtherType "drop.ether_type" "Frames of a protocol that isn't spoken.";
+        IpDropMalformed "drop.malformed" "Packets whose IP header is broken.";
+        IpDropChecksum "drop.bad_checksum" "Packets with a wrong IP or ICMP checksum.";
+        IpDropNotOurs "drop.not_ours" "Packets for an address that isn't ours.";
+        IpDropBadSource "drop.bad_source" "Packets from an impossible source (broadcast, multicast, loopback, ours).";
+        IpDropProtocol "drop.protocol" "Packets of a transport protocol that isn't spoken.";
+        IpDropArp "drop.arp" "ARP packets that are broken or contradict us.";
+        IpDropNdp "drop.ndp" "Neighbour discovery messages that are broken or not from the link.";
+        IpDropIcmp "drop.icmp" "ICMP messages that are broken or about nothing of ours.";
+        IpDropFragment "drop.fragment" "Fragments that are broken or overlap others.";
+        IpDropReassemblyFull "drop.reassembly_full" "Fragments beyond the memory set aside for them.";
+        IpDropReassemblyTimeout "drop.reassembly_timeout" "Fragments whose companions didn't arrive in time.";
+        IpDropNoRoute "drop.no_route" "Packets to send without a route.";
+        IpDropUnresolved "drop.unresolved" "Packets whose neighbour didn't answer.";
+        IpDropQueueFull "drop.neighbour_queue_full" "Packets beyond a neighbour's waiting queue.";
+        IpDropTooBig "drop.too_big" "Packets that may not be fragmented and don't fit the path.";
+        IpDropRateLimited "drop.icmp_rate_limited" "ICMP errors not sent, for their rate.";
+        IpDropMartian "drop.extension" "IPv6 packets with extension headers that aren't understood.";
+    }
+    "tcp" {
+        TcpSegmentsIn "segments_in" "Segments received.";
+        TcpSegmentsOut "segments_out" "Segments sent (a large one that is cut later counts once).";
+        TcpBytesIn "bytes_in" "Payload bytes received in order.";
+        TcpBytesOut "bytes_out" "Payload bytes sent for the first time.";
+        TcpActiveOpens "active_opens" "Connections begun here.";
+        TcpPassiveOpens "passive_opens" "Connections begun by a peer.";
+        TcpEstablished "established" "Connections that became established.";
+        TcpClosed "closed" "Connections that ended.";
+        TcpFailed "failed" "Handshakes that failed.";
+        TcpResetsIn "resets_in" "Resets received and accepted.";
+        TcpResetsOut "resets_out" "Resets sent.";
+        TcpRetransmits "retransmits" "Segments sent again.";
+        TcpRetransmitTimeouts "retransmit_timeouts" "Retransmission timeouts (RFC 6298).";
+        TcpFastRecoveries "fast_recoveries" "Fast recoveries entered (RFC 6675).";
+        TcpSpuriousTimeouts "spurious_timeouts" "Timeouts found to be needless.";
+        TcpDuplicateAcks "duplicate_acks" "Duplicate acknowledgements received.";
+        TcpOutOfOrder "out_of_order" "Segments received ahead of a gap and kept.";
+        TcpZeroWindowProbes "zero_window_probes" "Probes of a closed window.";
+        TcpKeepAliveProbes "keepalive_probes" "Keepalive probes sent.";
+        TcpDelayedAcks "delayed_acks" "Acknowledgements that the delay timer sent.";
+        TcpTimeWaitReused "time_wait_reused" "TIME-WAIT connections given up for a new one.";
+        TcpDropMalformed "drop.malformed" "Segments whose header is broken.";
+        TcpDropChecksum "drop.bad_checksum" "Segments with a wrong checksum.";
+        TcpDropNoSocket "drop.no_socket" "Segments for no socket; answered with a reset.";
+        TcpDropListenOverflow "drop.listen_overflow" "Handshakes refused since the accept queue was full.";
+        TcpDropNoMemory "drop.no_memory" "Handshakes refused since no socket slot was free.";
+        TcpDropOutOfWindow "drop.out_of_window" "Segments wholly outside the window.";
+        TcpDropDuplicate "drop.duplicate" "Segments that held nothing new.";
+        TcpDropPaws "drop.paws" "Segments with an old timestamp (RFC 7323 5).";
+        TcpDropBadAck "drop.bad_ack" "Segments that acknowledge what was never sent.";
+        TcpDropBadReset "drop.bad_reset" "Resets with a wrong sequence number.";
+        TcpDropNoBuffer "drop.no_buffer" "Segments beyond the receive ring or the gap list.";
+        TcpDropClosed "drop.closed" "Data for a connection whose program is gone; answered with a reset.";
+        TcpDropBadFlags "drop.bad_flags" "Segments whose flags make no sense in the state.";
+        TcpDropBadError "drop.bad_icmp" "ICMP errors about segments that aren't on their way.";
+    }
+    "udp" {
+        UdpIn "datagrams_in" "Datagrams delivered.";
+        UdpOut "datagrams_out" "Datagrams sent.";
+        UdpDropMalformed "drop.malformed" "Datagrams whose header is broken.";
+        UdpDropChecksum "drop.bad_checksum" "Datagrams with a wrong checksum.";
+        UdpDropNoSocket "drop.no_socket" "Datagrams for no socket; answered with an ICMP error.";
+        UdpDropBufferFull "drop.buffer_full" "Datagrams beyond the receive ring.";
+        UdpDropBadRequest "drop.bad_request" "Outbound datagrams that made no sense.";
+        UdpDropNoRoute "drop.no_route" "Outbound datagrams without a route.";
+    }
+    "app" {
+        AppSockets "sockets" "Sockets opened on Skink.";
+        AppFallbacks "fallbacks" "Sockets that went to the kernel.";
+        AppCalls "calls" "Socket calls served.";
+        AppBlocked "blocked" "Socket calls that had to wait.";
+        AppHelperRuns "helper_runs" "Times the helper thread drove the stack.";
+    }
+}
+
+/// The counters of one stack, in memory that tools can read.
+#[derive(Clone)]
+pub struct Counters(CounterBlock);
+
+impl Counters {
+    /// All zero.
+    pub fn create() -> io::Result<Counters> {
+        CounterBlock::create(Counter::ALL.len()).map(Counters)
+    }
+
+    /// Another process's counters, for reading.
+    pub fn open_read_only(fd: OwnedFd) -> io::Result<Counters> {
+        CounterBlock::open_read_only(fd).map(Counters)
+    }
+
+    /// The memfd, to be handed to a reader.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+
+    /// Counts `amount` more.
+    #[inline]
+    pub fn add(&self, counter: Counter, amount: u64) {
+        self.0.add(counter as usize, amount);
+    }
+
+    /// Counts one more.
+    #[inline]
+    pub fn count(&self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    /// The value now.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.0.get(counter as usize)
+    }
+}

@@ -1,0 +1,30 @@
+/// Which local ports this instance of the stack uses, shared with the other owners of the NIC
+/// through the port table that steers inbound packets (LibrettOS's portmap; DESIGN's idea 3).
+///
+/// A port is *used* by an owner while it has a socket on it (bound, listening or connected); it is
+/// *listened on* while new flows to it may be given to this owner. Calls nest: an implementation
+/// counts them.
+pub trait Ports {
+    /// Begins to use `port` for `protocol`. If `exclusive`, fails (`false`) when another owner uses
+    /// it: an ephemeral port leads to one owner only.
+    fn use_port(&mut self, protocol: u8, port: u16, exclusive: bool) -> bool;
+    /// Ends one use.
+    fn release_port(&mut self, protocol: u8, port: u16);
+    /// New flows to `port` may come here.
+    fn listen(&mut self, protocol: u8, port: u16);
+    /// No new flows to `port` for one listener less.
+    fn unlisten(&mut self, protocol: u8, port: u16);
+}
+
+/// The port table of a stack that has its NIC for itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SoleOwner;
+
+impl Ports for SoleOwner {
+    fn use_port(&mut self, _protocol: u8, _port: u16, _exclusive: bool) -> bool {
+        true
+    }
+    fn release_port(&mut self, _protocol: u8, _port: u16) {}
+    fn listen(&mut self, _protocol: u8, _port: u16) {}
+    fn unlisten(&mut self, _protocol: u8, _port: u16) {}
+}

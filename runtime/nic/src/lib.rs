@@ -1,0 +1,54 @@
+//! NICs: how frames get to and from the wire.
+//!
+//! A [`Nic`] is a receiving and a sending half behind one trait each; the halves need not be of one
+//! kind. What it can do is data ([`Capabilities`]). Opening a NIC needs privileges and happens in
+//! the process that grants them; the parts (descriptors and a description) are handed to the process
+//! that uses the NIC, which needs none.
+//!
+//! No state here survives a restart: rings are mapped anew from the descriptors.
+
+pub use skink_messages::{Capabilities, Steering};
+use skink_messages::{NicOutput, RxFrame};
+use skink_time::Instant;
+use std::os::fd::BorrowedFd;
+
+/// The receiving half.
+pub trait Receiver: Send {
+    /// Hands up to `budget` waiting frames to `each`, and gives their buffers back. Answers how many
+    /// there were; `now` is their time of arrival where the NIC doesn't know better.
+    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize;
+
+    /// The descriptors that poll readable while frames wait. They don't change.
+    fn descriptors(&self, each: &mut dyn FnMut(BorrowedFd<'_>));
+
+    /// Frames that the kernel or the NIC dropped for want of room since the last call.
+    fn take_dropped(&mut self) -> u64 {
+        0
+    }
+}
+
+/// The sending half.
+pub trait Sender: NicOutput + Send {
+    /// Makes sure that all frames taken so far leave: one doorbell for a batch.
+    fn flush(&mut self);
+
+    /// If there was no room: the descriptor that polls writable when there is again.
+    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Frames that the kernel refused for good since the last call.
+    fn take_dropped(&mut self) -> u64 {
+        0
+    }
+}
+
+/// A NIC ready for use.
+pub struct Nic {
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// Its receiving half.
+    pub receiver: Box<dyn Receiver>,
+    /// Its sending half.
+    pub sender: Box<dyn Sender>,
+}

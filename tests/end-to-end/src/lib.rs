@@ -1,0 +1,1 @@
+//! skink-end-to-end
