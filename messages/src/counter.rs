@@ -42,6 +42,7 @@ counters! {
         LinkDropForeign "drop.foreign" "Received frames addressed to another station.";
         LinkDropSpoofed "drop.spoofed_source" "Outbound frames with a source that isn't ours.";
         LinkDropOversize "drop.oversize" "Outbound frames larger than the link takes.";
+        LinkDropMalformed "drop.malformed" "Outbound frames whose headers make no sense.";
         LinkDropNic "drop.nic" "Frames that the kernel or the NIC dropped before Skink saw them.";
         LinkDropSend "drop.send" "Outbound frames that the kernel refused for good.";
     }

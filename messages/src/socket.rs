@@ -99,6 +99,8 @@ pub enum ConnectionOption {
     TrafficClass(u8),
     /// `IP_TTL`, `IPV6_UNICAST_HOPS`
     HopLimit(u8),
+    /// `SO_REUSEPORT`: several listeners share one port.
+    ReusePort(bool),
 }
 
 /// What a program asks of `tcp`. Data doesn't travel here: it is in the socket's rings already.

@@ -11,15 +11,23 @@
 //! undefined behaviour. All `unsafe` of the protocol side of Skink is in this crate.
 
 mod bytes;
+mod capture;
 mod counters;
+mod datagram;
+mod fallback;
 mod mapping;
 mod record;
 mod ring;
+mod slots;
 mod table;
 
 pub use bytes::Bytes;
+pub use capture::{CaptureDirection, CaptureError, CaptureReader, CaptureRing, CapturedFrame};
 pub use counters::CounterBlock;
+pub use datagram::{Datagram, DatagramHeader, DatagramRing, PushError};
+pub use fallback::{Fallback, FallbackReason, FallbackTable};
 pub use mapping::Mapping;
 pub use record::{LAYOUT_VERSION, Record, SocketKind};
 pub use ring::{Ring, RingPositions};
+pub use slots::Slots;
 pub use table::{SocketId, SocketTable, TableConfig, TableError};

@@ -34,7 +34,8 @@ pub struct Record {
     pub generation: AtomicU32,
     /// A [`SocketKind`].
     pub kind: AtomicU8,
-    /// TCP: the state of RFC 9293 section 3.3.2, as `skink-tcp` numbers them.
+    /// TCP: the state of RFC 9293 section 3.3.2, as `skink-tcp` numbers them. UDP: how
+    /// the socket was bound (see `skink-udp`).
     pub state: AtomicU8,
     /// TCP: `FIN` flags (see `skink-tcp`): program closed its sending side, peer's FIN arrived.
     pub fin: AtomicU8,

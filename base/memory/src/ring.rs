@@ -26,6 +26,14 @@ impl RingPositions {
         self.head.0.store(0, Ordering::Relaxed);
         self.tail.0.store(0, Ordering::Release);
     }
+
+    /// Consumer: moves the head on, whatever the tail says.
+    pub(crate) fn advance_head(&self, count: u64) {
+        let head = self.head.0.load(Ordering::Relaxed);
+        self.head
+            .0
+            .store(head.wrapping_add(count), Ordering::Release);
+    }
 }
 
 /// A view of one single-producer single-consumer byte ring in shared memory.
@@ -88,6 +96,11 @@ impl<'a> Ring<'a> {
         self.len() == 0
     }
 
+    /// Whether the positions are such as no correct neighbour stores: more bytes than fit.
+    pub fn is_spoilt(&self) -> bool {
+        self.tail().wrapping_sub(self.head()) > self.capacity as u64
+    }
+
     /// Bytes that can still be put in.
     #[inline]
     pub fn free(&self) -> usize {
@@ -109,6 +122,22 @@ impl<'a> Ring<'a> {
         let count = from.len().min(room);
         self.copy_in(self.tail().wrapping_add(offset as u64), &from[..count]);
         count
+    }
+
+    /// As [`Ring::write_ahead`], from bytes that another process may be able to write.
+    pub fn write_bytes_ahead(&self, offset: usize, from: Bytes<'_>) -> usize {
+        let room = self.free().saturating_sub(offset);
+        let (from, _) = from.split_at(room);
+        let start = self.index(self.tail().wrapping_add(offset as u64));
+        let (first, second) = from.split_at(self.capacity - start);
+        // SAFETY: `first` ends at the ring's end at the latest, and `second` is no longer than what
+        // remains of a ring's worth, so both fit; `copy` allows for overlap.
+        unsafe {
+            let base = self.base.as_ptr();
+            std::ptr::copy(first.as_ptr(), base.add(start), first.len());
+            std::ptr::copy(second.as_ptr(), base, second.len());
+        }
+        from.len()
     }
 
     /// Producer: makes `count` bytes written ahead part of the contents.
@@ -143,6 +172,11 @@ impl<'a> Ring<'a> {
         let head = self.positions.head.0.load(Ordering::Relaxed);
         let head = head.wrapping_add(count as u64);
         self.positions.head.0.store(head, Ordering::Release);
+    }
+
+    /// Consumer: drops everything, even if the positions are spoilt.
+    pub fn clear(&self) {
+        self.positions.head.0.store(self.tail(), Ordering::Release);
     }
 
     /// Consumer: the bytes from `offset` beyond the oldest on, `count` of them or as many as there

@@ -61,7 +61,7 @@ pub enum Message<'a> {
     },
     /// A packet could not be delivered.
     DestinationUnreachable {
-        /// One of [`unreachable`].
+        /// One of [`mod@unreachable`].
         code: u8,
         /// The MTU of the next hop in bytes, with [`unreachable::FRAGMENTATION_NEEDED`] (RFC 1191
         /// section 4); 0 from routers that don't tell it.

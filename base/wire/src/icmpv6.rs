@@ -65,7 +65,7 @@ pub mod parameter_problem {
 pub enum Message<'a> {
     /// A packet could not be delivered.
     DestinationUnreachable {
-        /// One of [`unreachable`].
+        /// One of [`mod@unreachable`].
         code: u8,
         /// The packet.
         quoted: &'a [u8],

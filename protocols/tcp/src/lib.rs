@@ -1,1 +1,41 @@
-//! skink-tcp
+//! TCP: RFC 9293 with window scaling and timestamps (RFC 7323), selective acknowledgements
+//! (RFC 2018, RFC 6675), retransmission timers (RFC 6298) and CUBIC (RFC 9438).
+//!
+//! Place on the data path: between `ip` and the sockets of programs. A [`Tcp`] is one instance with
+//! its own table of sockets; it is a sans-IO component ([`skink_messages::Component`]), so it is handed
+//! segments, requests and the time, and answers with segments, events and its next deadline.
+//!
+//! What survives a restart: each connection's [`skink_memory::Record`] and its two byte rings, both in
+//! shared memory. The record is brought up to date *before* a segment leaves that shows the change
+//! to the peer. Congestion state, round-trip times, out-of-order data and timers are dropped; TCP
+//! rebuilds them.
+//!
+//! Left out so far: RACK-TLP, PRR, ECN, SYN cookies, fast open, path MTU probing, urgent data (it is
+//! delivered in line), and most of RFC 5961's defences.
+//!
+//! Where things are: [`state`](State) and the arrival of segments (`receive`), what an
+//! acknowledgement does (`acknowledge`), loss recovery (`recovery`), what is sent when (`output`),
+//! timers (`timers`), opening and closing (`sockets`, `listener`, `time_wait`).
+#![forbid(unsafe_code)]
+
+mod acknowledge;
+mod connection;
+mod cubic;
+mod demux;
+mod handshake;
+mod instance;
+mod listener;
+mod output;
+mod ranges;
+mod receive;
+mod recovery;
+mod rtt;
+mod segment;
+mod settings;
+mod sockets;
+mod state;
+mod time_wait;
+mod timers;
+
+pub use instance::{Tcp, TcpConfig};
+pub use state::State;

@@ -141,7 +141,8 @@ fn round_trips() {
 #[test]
 fn discovery_options() {
     // options after a target; the source link-layer address or the reason
-    let table: [(&[u8], Result<Option<MacAddr>, Malformed>); 7] = [
+    type Row = (&'static [u8], Result<Option<MacAddr>, Malformed>);
+    let table: [Row; 7] = [
         (&[], Ok(None)),
         (
             &[14, 1, 0, 0, 0, 0, 0, 0, 1, 1, 2, 0, 0, 0, 0, 1],

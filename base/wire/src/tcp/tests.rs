@@ -223,13 +223,14 @@ fn refuses() {
 
 #[test]
 fn checksums() {
-    // By hand: pseudo-header c000+0201+c000+0202+0006+002a = 18433; header c000+0050+0102+0304+a002+faf0
-    // = 25f48; options 0204+05b4+0402+080a+0001+0103+0307 = 186f less carry: 0001_186f... the sum of all
-    // with "hi" (6869) is checked against what the receiver computes.
+    // By hand: pseudo-header c000+0201+c000+0202+0006+002a = 18433; fixed header
+    // c000+0050+0102+0304+a002+faf0 = 25f48; options 0204+05b4+0402+080a+0001+0103+0307 = 17cf; with
+    // the payload, 6869, together 463b3, folded 63b7, complemented 9c48.
     let mut segment = [0; 42];
     segment[..40].copy_from_slice(&SYN_BYTES);
     segment[40..].copy_from_slice(b"hi");
     set_checksum(SOURCE, DESTINATION, &mut segment);
+    assert_eq!(segment[16..18], [0x9c, 0x48]);
     assert!(checksum_is_valid(SOURCE, DESTINATION, &segment));
     assert!(!checksum_is_valid(SOURCE, SOURCE, &segment));
 

@@ -1,0 +1,111 @@
+use crate::connection::{Connection, Context};
+use crate::recovery::Phase;
+use crate::segment::Segment;
+use skink_messages::{Counter, Events};
+use skink_wire::SeqNum;
+
+/// The acknowledgement in a segment was one that makes no sense: answer and drop it.
+pub struct BadAck;
+
+impl Connection {
+    /// What RFC 9293 3.10.7.4 calls *fifth, check the ACK field*, for synchronized states.
+    #[inline]
+    pub fn on_ack(&mut self, segment: &Segment<'_>, context: &Context<'_>) -> Result<(), BadAck> {
+        let ack = segment.header.ack;
+        if ack.gt(self.snd_nxt) {
+            context.counters.count(Counter::TcpDropBadAck);
+            self.ack_due = true;
+            return Err(BadAck);
+        }
+        // RFC 5961 section 5: nor may it be older than the largest window.
+        if ack.lt(self.snd_una - self.max_window.max(65_535)) {
+            context.counters.count(Counter::TcpDropBadAck);
+            return Err(BadAck);
+        }
+        let window = u32::from(segment.header.window) << self.snd_wscale;
+        let sacked_more = self.note_sacked(segment.options.sack.as_slice());
+        if ack.gt(self.snd_una) {
+            self.advance(ack, segment, context);
+        } else if self.is_duplicate(segment, window, ack) {
+            context.counters.count(Counter::TcpDuplicateAcks);
+            self.recovery.duplicates = self.recovery.duplicates.saturating_add(1);
+        }
+        self.update_window(segment, window);
+        if self.flight() > 0 && (sacked_more || self.recovery.duplicates > 0) {
+            self.find_losses(context);
+        }
+        if !self.recovery.sacked.is_empty() && ack.lt(self.snd_nxt) && !sacked_more {
+            // Holes may have become lost because the acknowledgement moved.
+            self.find_losses(context);
+        }
+        Ok(())
+    }
+
+    /// RFC 5681 section 2: data is in flight, and the segment has no data, no FIN, the same
+    /// acknowledgement and the same window.
+    fn is_duplicate(&self, segment: &Segment<'_>, window: u32, ack: SeqNum) -> bool {
+        ack == self.snd_una
+            && self.flight() > 0
+            && segment.sequence_len() == 0
+            && window == self.snd_wnd
+    }
+
+    /// New data (or our FIN) is acknowledged.
+    fn advance(&mut self, ack: SeqNum, segment: &Segment<'_>, context: &Context<'_>) {
+        let pipe_was_full = self.pipe().saturating_add(self.mss) >= self.congestion.window()
+            || self.congestion.in_slow_start() && self.flight() >= self.congestion.window() / 2;
+        let acked = self.snd_una.distance_to(ack);
+        let ring = self.send_ring(context);
+        let freed = self.send_offset(ack, &ring).min(ring.len());
+        self.snd_una = ack;
+        if freed > 0 {
+            ring.advance_head(freed);
+            self.tell(Events::WRITABLE);
+        }
+        self.measure(ack, segment);
+        self.backoff = 0;
+        self.stalled_since = None;
+        let echo = segment.options.timestamps.map(|stamp| stamp.echo);
+        let in_fast_recovery = matches!(self.recovery.phase, Phase::Fast { .. });
+        let in_timeout = matches!(self.recovery.phase, Phase::Timeout { .. });
+        self.recovery_on_progress(context, echo.filter(|_| self.timestamps));
+        if !in_fast_recovery {
+            let rtt = self.rtt.smoothed().unwrap_or_default();
+            let limited = pipe_was_full || in_timeout;
+            self.congestion.on_ack(context.now, acked, rtt, limited);
+        }
+        // RFC 6298 (5.2) and (5.3).
+        self.deadlines.retransmit = if self.flight() > 0 {
+            Some(context.now + self.timeout())
+        } else {
+            None
+        };
+    }
+
+    /// Takes a round-trip time from the segment that was timed (RFC 6298 section 4), by the time of
+    /// arrival: time spent in queues of this machine isn't the network's.
+    fn measure(&mut self, ack: SeqNum, segment: &Segment<'_>) {
+        if let Some((end, sent)) = self.timed
+            && ack.ge(end)
+        {
+            self.rtt.sample(segment.arrived.since(sent));
+            self.timed = None;
+        }
+    }
+
+    /// RFC 9293 3.10.7.4: takes the peer's window from the newest segment.
+    fn update_window(&mut self, segment: &Segment<'_>, window: u32) {
+        let (seq, ack) = (segment.header.seq, segment.header.ack);
+        let newer = self.snd_wl1.lt(seq) || self.snd_wl1 == seq && self.snd_wl2.le(ack);
+        if ack.ge(self.snd_una) && newer {
+            if self.snd_wnd == 0 && window > 0 {
+                // The peer lives and takes data again: probes are over.
+                self.backoff = 0;
+            }
+            self.snd_wnd = window;
+            self.snd_wl1 = seq;
+            self.snd_wl2 = ack;
+            self.max_window = self.max_window.max(window);
+        }
+    }
+}

@@ -1,0 +1,405 @@
+use crate::cubic::Cubic;
+use crate::ranges::Ranges;
+use crate::recovery::Recovery;
+use crate::rtt::RttEstimator;
+use crate::settings::Settings;
+use crate::state::State;
+use core::sync::atomic::Ordering::Relaxed;
+use skink_memory::{Record, Ring, SocketId, SocketTable};
+use skink_messages::{Counter, Counters, Events, Outbound, Path, SocketError};
+use skink_time::{Duration, Instant};
+use skink_wire::tcp::{Options, Timestamps};
+use skink_wire::{FourTuple, SeqNum, protocol};
+
+/// What every part of a connection's work may look at besides the connection.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub table: &'a SocketTable,
+    pub counters: &'a Counters,
+    pub now: Instant,
+}
+
+/// Who holds the socket on the program's side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Program {
+    /// Nobody yet: it waits in the accept queue of this listener (slot) or for its handshake.
+    Awaited(u32),
+    /// A program.
+    Attached,
+    /// Nobody any more.
+    Gone,
+}
+
+/// When to do what, if nothing happens before.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deadlines {
+    /// Retransmission timeout (RFC 6298).
+    pub retransmit: Option<Instant>,
+    /// Delayed acknowledgement (RFC 9293 3.8.6.3).
+    pub acknowledge: Option<Instant>,
+    /// Zero-window probe (RFC 9293 3.8.6.1).
+    pub probe: Option<Instant>,
+    /// Keepalive (RFC 9293 3.8.4).
+    pub keep_alive: Option<Instant>,
+    /// A corked segment leaves.
+    pub cork: Option<Instant>,
+    /// FIN-WAIT-2 without a program is given up.
+    pub linger: Option<Instant>,
+}
+
+impl Deadlines {
+    pub fn first(&self) -> Option<Instant> {
+        let Deadlines {
+            retransmit,
+            acknowledge,
+            probe,
+            keep_alive,
+            cork,
+            linger,
+        } = *self;
+        [retransmit, acknowledge, probe, keep_alive, cork, linger]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+/// One connection: the transmission control block of RFC 9293 section 3.3.1.
+///
+/// What an adopter needs is *saved* in the record ([`Connection::save`]); the rest is *dropped*.
+pub struct Connection {
+    pub id: SocketId,
+    /// Saved.
+    pub tuple: FourTuple,
+    /// Saved. Changed by [`Connection::enter`] alone.
+    state: State,
+    pub program: Program,
+    pub settings: Settings,
+
+    /// Saved: sequence numbers of RFC 9293 section 3.3.1. `snd_nxt` never goes back: what is sent
+    /// again is `recovery`'s business.
+    pub iss: SeqNum,
+    pub snd_una: SeqNum,
+    pub snd_nxt: SeqNum,
+    pub snd_wnd: u32,
+    pub snd_wl1: SeqNum,
+    pub snd_wl2: SeqNum,
+    /// The largest window the peer ever offered.
+    pub max_window: u32,
+    /// Sequence number of our FIN, once the program has finished sending.
+    pub fin: Option<SeqNum>,
+    /// End of the last segment that was less than full (Minshall's Nagle).
+    pub small_end: SeqNum,
+
+    pub irs: SeqNum,
+    /// Saved.
+    pub rcv_nxt: SeqNum,
+    /// Saved: right edge of the window last offered.
+    pub rcv_adv: SeqNum,
+    /// `Last.ACK.sent` of RFC 7323 section 4.3.
+    pub last_ack: SeqNum,
+    /// Sequence number of the peer's FIN, once seen.
+    pub peer_fin: Option<SeqNum>,
+    /// What arrived ahead of `rcv_nxt`; its bytes are in the receive ring, ahead of the tail.
+    pub ahead: Ranges,
+    /// Start of the last range that grew: the first to be reported (RFC 2018 section 4).
+    pub ahead_latest: SeqNum,
+
+    /// Saved: what was negotiated.
+    pub peer_mss: u16,
+    pub snd_wscale: u8,
+    pub rcv_wscale: u8,
+    pub sack: bool,
+    pub timestamps: bool,
+    pub window_scaling: bool,
+    pub ts_recent: u32,
+    pub ts_recent_at: Instant,
+    pub ts_offset: u32,
+
+    /// Payload of a full segment, and of the largest packet that may be cut, in bytes.
+    pub mss: u32,
+    pub cut_bytes: u32,
+    /// What the route offers: the largest packet, and the largest that may be cut.
+    pub path_mtu: u32,
+    pub path_cut_bytes: u32,
+
+    pub rtt: RttEstimator,
+    /// A sequence number whose acknowledgement gives a round-trip time, and when it was sent.
+    pub timed: Option<(SeqNum, Instant)>,
+    pub congestion: Cubic,
+    pub recovery: Recovery,
+    /// Timeouts (or unanswered probes) in a row.
+    pub backoff: u32,
+    /// Since when nothing was acknowledged although something is due.
+    pub stalled_since: Option<Instant>,
+    pub keep_alive_sent: u32,
+    /// When the last segment arrived and when data was last sent.
+    pub heard: Instant,
+    pub sent_at: Instant,
+
+    pub deadlines: Deadlines,
+    /// What the timer wheel is armed for.
+    pub armed: Option<Instant>,
+    /// SYN (or SYN-ACK) must be sent.
+    pub syn_due: bool,
+    /// An acknowledgement must be sent now.
+    pub ack_due: bool,
+    /// A segment with an old sequence number must be sent, to make the peer answer.
+    pub probe_due: bool,
+    /// A segment smaller than the silly-window rules like may leave (RFC 9293 3.8.6.2.1).
+    pub override_due: bool,
+    /// Bytes received and not yet acknowledged.
+    pub unacknowledged: u32,
+    /// Full segments that are still acknowledged at once, for the peer's slow start.
+    pub quick_acks: u8,
+    /// In the queue of connections that have something to send.
+    pub queued: bool,
+    pub events: Events,
+    /// In the queue of connections that have something to tell.
+    pub notified: bool,
+    /// Whether the local port was taken for this connection.
+    pub holds_port: bool,
+}
+
+/// Bits of [`Record::options`].
+const OPTION_SACK: u8 = 1;
+const OPTION_TIMESTAMPS: u8 = 2;
+const OPTION_WINDOW_SCALING: u8 = 4;
+/// Bits of [`Record::fin`].
+const FIN_OURS: u8 = 1;
+const FIN_PEERS: u8 = 2;
+
+impl Connection {
+    pub fn new(id: SocketId, settings: Settings, program: Program, now: Instant) -> Connection {
+        let unspecified = skink_wire::Endpoint::new(core::net::Ipv4Addr::UNSPECIFIED.into(), 0);
+        Connection {
+            id,
+            tuple: FourTuple::new(unspecified, unspecified),
+            state: State::Closed,
+            program,
+            settings,
+            iss: SeqNum(0),
+            snd_una: SeqNum(0),
+            snd_nxt: SeqNum(0),
+            snd_wnd: 0,
+            snd_wl1: SeqNum(0),
+            snd_wl2: SeqNum(0),
+            max_window: 0,
+            fin: None,
+            small_end: SeqNum(0),
+            irs: SeqNum(0),
+            rcv_nxt: SeqNum(0),
+            rcv_adv: SeqNum(0),
+            last_ack: SeqNum(0),
+            peer_fin: None,
+            ahead: Ranges::default(),
+            ahead_latest: SeqNum(0),
+            peer_mss: 536,
+            snd_wscale: 0,
+            rcv_wscale: 0,
+            sack: false,
+            timestamps: false,
+            window_scaling: false,
+            ts_recent: 0,
+            ts_recent_at: now,
+            ts_offset: 0,
+            mss: 536,
+            cut_bytes: 536,
+            path_mtu: 576,
+            path_cut_bytes: 576,
+            rtt: RttEstimator::new(),
+            timed: None,
+            congestion: Cubic::new(536),
+            recovery: Recovery::default(),
+            backoff: 0,
+            stalled_since: None,
+            keep_alive_sent: 0,
+            heard: now,
+            sent_at: now,
+            deadlines: Deadlines::default(),
+            armed: None,
+            syn_due: false,
+            ack_due: false,
+            probe_due: false,
+            override_due: false,
+            unacknowledged: 0,
+            quick_acks: 16,
+            queued: false,
+            events: Events::empty(),
+            notified: false,
+            holds_port: false,
+        }
+    }
+
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The one place where the state changes.
+    pub fn enter(&mut self, state: State, context: &Context<'_>) {
+        if state == State::Established {
+            context.counters.count(Counter::TcpEstablished);
+        }
+        self.state = state;
+        self.record(context).state.store(state as u8, Relaxed);
+    }
+
+    pub fn record<'a>(&self, context: &Context<'a>) -> &'a Record {
+        context.table.record(self.id.slot)
+    }
+
+    pub fn send_ring<'a>(&self, context: &Context<'a>) -> Ring<'a> {
+        context.table.send_ring(self.id.slot)
+    }
+
+    pub fn receive_ring<'a>(&self, context: &Context<'a>) -> Ring<'a> {
+        context.table.receive_ring(self.id.slot)
+    }
+
+    /// Brings the record up to date; `snd_max` is the end of what is about to leave.
+    pub fn save(&self, context: &Context<'_>, snd_max: SeqNum) {
+        let record = self.record(context);
+        record.snd_una.store(self.snd_una.0, Relaxed);
+        record.snd_max.store(snd_max.0, Relaxed);
+        record.rcv_nxt.store(self.rcv_nxt.0, Relaxed);
+        record.rcv_adv.store(self.rcv_adv.0, Relaxed);
+        record.snd_wnd.store(self.snd_wnd, Relaxed);
+        record.ts_recent.store(self.ts_recent, Relaxed);
+        let fin = u8::from(self.fin.is_some()) * FIN_OURS
+            | u8::from(self.peer_fin.is_some_and(|fin| self.rcv_nxt.gt(fin))) * FIN_PEERS;
+        record.fin.store(fin, Relaxed);
+        record.cwnd.store(self.congestion.window(), Relaxed);
+        let rtt = self.rtt.smoothed().unwrap_or_default().as_micros();
+        record
+            .rtt_us
+            .store(u32::try_from(rtt).unwrap_or(u32::MAX), Relaxed);
+    }
+
+    /// Stores what never changes once the handshake is over.
+    pub fn save_negotiated(&self, context: &Context<'_>) {
+        let record = self.record(context);
+        record.iss.store(self.iss.0, Relaxed);
+        record.irs.store(self.irs.0, Relaxed);
+        record.mss.store(self.peer_mss, Relaxed);
+        record.snd_wscale.store(self.snd_wscale, Relaxed);
+        record.rcv_wscale.store(self.rcv_wscale, Relaxed);
+        record.ts_offset.store(self.ts_offset, Relaxed);
+        let options = u8::from(self.sack) * OPTION_SACK
+            | u8::from(self.timestamps) * OPTION_TIMESTAMPS
+            | u8::from(self.window_scaling) * OPTION_WINDOW_SCALING;
+        record.options.store(options, Relaxed);
+    }
+
+    /// Gives the connection its ends and the route between them.
+    pub fn set_path(&mut self, tuple: FourTuple, path: &Path, context: &Context<'_>) {
+        self.tuple = tuple;
+        self.path_mtu = path.mtu;
+        self.path_cut_bytes = path.cut_bytes;
+        self.record(context).set_four_tuple(&tuple);
+    }
+
+    fn fixed_header_bytes(&self) -> u32 {
+        let network = if self.tuple.local.addr.is_ipv4() {
+            20
+        } else {
+            40
+        };
+        network + skink_wire::tcp::LEN as u32
+    }
+
+    /// The largest segment that we take, for the MSS option (RFC 6691: without any options).
+    pub fn own_mss(&self) -> u16 {
+        let bytes = self.path_mtu.saturating_sub(self.fixed_header_bytes());
+        let bytes = u16::try_from(bytes).unwrap_or(u16::MAX).max(64);
+        self.settings
+            .maximum_segment
+            .map_or(bytes, |limit| bytes.min(limit.max(64)))
+    }
+
+    /// Works out the payload of full and of large segments, from the path and what was negotiated.
+    pub fn update_segment_sizes(&mut self) {
+        let options: u32 = if self.timestamps { 12 } else { 0 };
+        let header = self.fixed_header_bytes();
+        let full = u32::from(self.own_mss()).min(u32::from(self.peer_mss));
+        self.mss = full.saturating_sub(options).max(32);
+        let large = self
+            .path_cut_bytes
+            .min(65_535)
+            .saturating_sub(header + options);
+        self.cut_bytes = (large / self.mss * self.mss).max(self.mss);
+        self.congestion.set_mss(self.mss);
+    }
+
+    /// How `ip` is to send this connection's packets.
+    pub fn outbound(&self) -> Outbound {
+        Outbound {
+            source: self.tuple.local.addr,
+            destination: self.tuple.remote.addr,
+            protocol: protocol::TCP,
+            hop_limit: self.settings.hop_limit,
+            traffic_class: self.settings.traffic_class,
+            dont_fragment: true,
+        }
+    }
+
+    /// The timestamp clock: milliseconds, from a point that differs from connection to connection
+    /// (RFC 7323 5.4).
+    pub fn timestamp(&self, now: Instant) -> u32 {
+        (now.as_millis() as u32).wrapping_add(self.ts_offset)
+    }
+
+    /// The options of every segment after the handshake.
+    pub fn options(&self, now: Instant) -> Options {
+        Options {
+            timestamps: self.timestamps.then(|| Timestamps {
+                value: self.timestamp(now),
+                echo: self.ts_recent,
+            }),
+            ..Options::default()
+        }
+    }
+
+    /// Bytes and flags between `snd_una` and `snd_nxt`.
+    pub fn flight(&self) -> u32 {
+        self.snd_una.distance_to(self.snd_nxt)
+    }
+
+    /// Offset in the send ring, from its head, of the byte with sequence number `seq`.
+    pub fn send_offset(&self, seq: SeqNum, ring: &Ring<'_>) -> usize {
+        let head = self.iss + 1 + ring.head() as u32;
+        let offset = head.distance_to(seq);
+        // Below the head only if a neighbour moved it; then there is nothing to send.
+        if offset > i32::MAX as u32 {
+            usize::MAX
+        } else {
+            offset as usize
+        }
+    }
+
+    /// Sequence number after the last byte in the send ring.
+    pub fn data_end(&self, ring: &Ring<'_>) -> SeqNum {
+        let end = self.iss + 1 + (ring.head() as u32).wrapping_add(ring.len() as u32);
+        self.fin.map_or(end, |fin| fin.min(end))
+    }
+
+    /// Whether our FIN was acknowledged.
+    pub fn fin_acknowledged(&self) -> bool {
+        self.fin.is_some_and(|fin| self.snd_una.gt(fin))
+    }
+
+    /// The timeout in force.
+    pub fn timeout(&self) -> Duration {
+        self.rtt.timeout(self.backoff)
+    }
+
+    /// Tells the program, once this batch is done.
+    pub fn tell(&mut self, events: Events) {
+        self.events |= events;
+    }
+
+    /// Notes why the connection failed.
+    pub fn fail(&mut self, error: SocketError, context: &Context<'_>) {
+        self.record(context).error.store(error as u32, Relaxed);
+        self.tell(Events::ERROR);
+    }
+}

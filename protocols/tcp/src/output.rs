@@ -1,0 +1,391 @@
+use crate::connection::{Connection, Context};
+use crate::state::State;
+use skink_memory::Bytes;
+use skink_messages::{Counter, Full, Network, TxPacket};
+use skink_time::Duration;
+use skink_wire::SeqNum;
+use skink_wire::tcp::{self, CHECKSUM_OFFSET, Flags, Header, Options, SackBlocks};
+
+/// How long `TCP_CORK` holds a segment back, as in Linux.
+const CORK: Duration = Duration::from_millis(200);
+
+/// Bytes sent for one connection before others have their turn.
+const BURST: u32 = 512 * 1024;
+
+/// What a call to [`Connection::output`] left undone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    Nothing,
+    /// There is more to send; it is others' turn.
+    More,
+}
+
+impl Connection {
+    /// Sends what is due: first what was lost, then new data, then an acknowledgement if none of
+    /// these carried it. State moves only for what `out` took.
+    pub fn output<O: Network + ?Sized>(
+        &mut self,
+        context: &Context<'_>,
+        out: &mut O,
+    ) -> Result<Left, Full> {
+        match self.state() {
+            State::Closed | State::Listen => return Ok(Left::Nothing),
+            State::TimeWait => {}
+            State::SynSent | State::SynReceived => return self.output_handshake(context, out),
+            State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck => {
+                let mut budget = BURST;
+                if self.state().sends_data() {
+                    self.output_lost(context, out, &mut budget)?;
+                    self.output_new(context, out, &mut budget)?;
+                }
+                if budget == 0 {
+                    return Ok(Left::More);
+                }
+            }
+        }
+        if self.probe_due {
+            // An old sequence number makes the peer answer, whatever its window.
+            self.emit(
+                context,
+                out,
+                self.snd_una - 1,
+                Flags::ACK,
+                [Bytes::EMPTY; 2],
+            )?;
+            self.probe_due = false;
+        }
+        if self.ack_due {
+            self.emit(context, out, self.snd_nxt, Flags::ACK, [Bytes::EMPTY; 2])?;
+        }
+        Ok(Left::Nothing)
+    }
+
+    fn output_handshake<O: Network + ?Sized>(
+        &mut self,
+        context: &Context<'_>,
+        out: &mut O,
+    ) -> Result<Left, Full> {
+        if !self.syn_due {
+            if self.ack_due && self.state() == State::SynReceived {
+                self.emit(context, out, self.snd_nxt, Flags::ACK, [Bytes::EMPTY; 2])?;
+            }
+            self.ack_due = false;
+            return Ok(Left::Nothing);
+        }
+        let flags = if self.state() == State::SynSent {
+            Flags::SYN
+        } else {
+            Flags::SYN | Flags::ACK
+        };
+        let options = self.syn_options(context);
+        let free = self.receive_limit(self.receive_ring(context).capacity()) as u32;
+        let window = free.min(65_535);
+        self.save(context, self.iss + 1);
+        self.send(
+            context,
+            out,
+            self.iss,
+            flags,
+            &options,
+            window as u16,
+            [Bytes::EMPTY; 2],
+        )?;
+        self.syn_due = false;
+        self.ack_due = false;
+        if self.state() == State::SynReceived {
+            self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + window);
+            self.last_ack = self.rcv_nxt;
+        }
+        // Karn: a request that was repeated gives no round-trip time.
+        self.timed = (self.snd_nxt == self.iss).then_some((self.iss + 1, context.now));
+        self.snd_nxt = self.iss + 1;
+        self.deadlines.retransmit = Some(context.now + self.timeout());
+        Ok(Left::Nothing)
+    }
+
+    /// Sends again what counts as lost, as far as the congestion window allows (RFC 6675 section 5).
+    fn output_lost<O: Network + ?Sized>(
+        &mut self,
+        context: &Context<'_>,
+        out: &mut O,
+        budget: &mut u32,
+    ) -> Result<(), Full> {
+        while let Some((start, end)) = self.next_lost() {
+            let window = self.congestion.window();
+            let room = window.saturating_sub(self.pipe());
+            let room = if self.recovery.first_due {
+                room.max(self.mss)
+            } else {
+                room
+            };
+            if room < self.mss.min(start.distance_to(end)) || *budget == 0 {
+                return Ok(());
+            }
+            let length = start.distance_to(end).min(room).min(self.cut_bytes);
+            let sent = self.output_range(context, out, start, length)?;
+            if sent == 0 {
+                // Nothing there to send (only after a neighbour spoilt the ring): don't spin.
+                self.recovery.resent_below = end;
+                continue;
+            }
+            context.counters.count(Counter::TcpRetransmits);
+            let resent = &self.record(context).retransmits;
+            let count = resent.load(core::sync::atomic::Ordering::Relaxed);
+            resent.store(count.wrapping_add(1), core::sync::atomic::Ordering::Relaxed);
+            self.recovery.resent_below = start + sent;
+            self.recovery.first_due = false;
+            *budget = budget.saturating_sub(sent);
+            self.start_retransmit_timer(context);
+        }
+        Ok(())
+    }
+
+    /// Sends data, and our FIN behind it, for the first time.
+    fn output_new<O: Network + ?Sized>(
+        &mut self,
+        context: &Context<'_>,
+        out: &mut O,
+        budget: &mut u32,
+    ) -> Result<(), Full> {
+        let ring = self.send_ring(context);
+        let data_end = self.data_end(&ring);
+        self.restart_after_idle(context);
+        while *budget > 0 {
+            let pending = if self.snd_nxt.lt(data_end) {
+                self.snd_nxt.distance_to(data_end)
+            } else {
+                0
+            };
+            let fin_pending = self.fin.is_some_and(|fin| self.snd_nxt.le(fin));
+            if pending == 0 && !fin_pending {
+                break;
+            }
+            let length = self.sendable(pending, fin_pending, context);
+            let only_fin = pending == 0;
+            if length == 0 && !only_fin {
+                break;
+            }
+            let start = self.snd_nxt;
+            // The FIN goes along with the last byte.
+            let with_fin = u32::from(fin_pending && length == pending);
+            let sent = self.output_range(context, out, start, length + with_fin)?;
+            if sent == 0 {
+                break;
+            }
+            self.snd_nxt = start + sent;
+            self.override_due = false;
+            self.sent_at = context.now;
+            if sent % self.mss != 0 {
+                self.small_end = self.snd_nxt;
+            }
+            if self.timed.is_none() {
+                self.timed = Some((self.snd_nxt, context.now));
+            }
+            context.counters.add(Counter::TcpBytesOut, u64::from(sent));
+            *budget = budget.saturating_sub(sent);
+            self.start_retransmit_timer(context);
+        }
+        self.arm_probe(data_end, context);
+        Ok(())
+    }
+
+    /// How many of `pending` new bytes may leave now, in one packet: bounded by the peer's window, the
+    /// congestion window, and what Nagle and both silly-window rules hold back (RFC 9293 3.7.4,
+    /// 3.8.6.2.1).
+    fn sendable(&mut self, pending: u32, fin_pending: bool, context: &Context<'_>) -> u32 {
+        let edge = self.snd_una + self.snd_wnd;
+        let offered = if self.snd_nxt.lt(edge) {
+            self.snd_nxt.distance_to(edge)
+        } else {
+            0
+        };
+        let congestion = self.congestion.window().saturating_sub(self.pipe());
+        let usable = offered.min(congestion);
+        let length = pending.min(usable).min(self.cut_bytes);
+        if length >= self.mss {
+            let full = length / self.mss * self.mss;
+            let rest = length - full;
+            let last = length == pending;
+            // The odd rest goes along if it would go anyway.
+            return if rest > 0 && last && self.small_may_leave(fin_pending, context) {
+                length
+            } else {
+                full
+            };
+        }
+        let whole = length == pending;
+        let idle = self.snd_nxt == self.snd_una;
+        if length == 0 {
+            0
+        } else if whole && self.small_may_leave(fin_pending, context) {
+            length
+        } else if !whole && offered <= congestion && length >= self.max_window / 2 {
+            length
+        } else if !whole && (self.override_due || idle && congestion < self.mss) {
+            // The override timer ran out; or the congestion window is smaller than a segment.
+            length
+        } else {
+            0
+        }
+    }
+
+    /// Whether a segment that is less than full may leave although more may come.
+    fn small_may_leave(&mut self, fin_pending: bool, context: &Context<'_>) -> bool {
+        if fin_pending {
+            return true;
+        }
+        if self.settings.cork {
+            let held = *self.deadlines.cork.get_or_insert(context.now + CORK);
+            if held > context.now {
+                return false;
+            }
+        }
+        self.deadlines.cork = None;
+        // Minshall's form of Nagle's rule: at most one small segment in flight.
+        self.settings.no_delay || self.small_end.le(self.snd_una)
+    }
+
+    /// Sends `length` numbers of sequence space from `start`: data, and the FIN if they reach it.
+    /// Answers how many were sent.
+    fn output_range<O: Network + ?Sized>(
+        &mut self,
+        context: &Context<'_>,
+        out: &mut O,
+        start: SeqNum,
+        length: u32,
+    ) -> Result<u32, Full> {
+        let ring = self.send_ring(context);
+        let data_end = self.data_end(&ring);
+        let data = if start.lt(data_end) {
+            start.distance_to(data_end).min(length)
+        } else {
+            0
+        };
+        let payload = ring.spans(self.send_offset(start, &ring), data as usize);
+        let data = (payload[0].len() + payload[1].len()) as u32;
+        let end = start + data;
+        let has_fin = self.fin == Some(end) && data < length;
+        let sent = data + u32::from(has_fin);
+        if sent == 0 {
+            return Ok(0);
+        }
+        let mut flags = Flags::ACK;
+        if has_fin {
+            flags |= Flags::FIN;
+        }
+        if end == data_end {
+            flags |= Flags::PSH;
+        }
+        self.emit(context, out, start, flags, payload)?;
+        Ok(sent)
+    }
+
+    /// Sends one segment with the current acknowledgement and window, and notes that it did.
+    fn emit<O: Network + ?Sized>(
+        &mut self,
+        context: &Context<'_>,
+        out: &mut O,
+        seq: SeqNum,
+        flags: Flags,
+        payload: [Bytes<'_>; 2],
+    ) -> Result<(), Full> {
+        let bytes = (payload[0].len() + payload[1].len()) as u32;
+        let mut options = self.options(context.now);
+        if bytes == 0 {
+            options.sack = self.sack_blocks();
+        }
+        let (window, edge) = self.window(context);
+        let end = seq + bytes + u32::from(flags.contains(Flags::FIN));
+        let adv = core::mem::replace(&mut self.rcv_adv, edge);
+        self.save(context, self.snd_nxt.max(end));
+        if let Err(full) = self.send(context, out, seq, flags, &options, window, payload) {
+            self.rcv_adv = adv;
+            return Err(full);
+        }
+        self.last_ack = self.rcv_nxt;
+        self.ack_due = false;
+        self.unacknowledged = 0;
+        self.deadlines.acknowledge = None;
+        Ok(())
+    }
+
+    /// Builds the header and hands the packet down.
+    #[allow(clippy::too_many_arguments)]
+    #[inline]
+    fn send<O: Network + ?Sized>(
+        &self,
+        context: &Context<'_>,
+        out: &mut O,
+        seq: SeqNum,
+        flags: Flags,
+        options: &Options,
+        window: u16,
+        payload: [Bytes<'_>; 2],
+    ) -> Result<(), Full> {
+        let header = Header {
+            source_port: self.tuple.local.port,
+            destination_port: self.tuple.remote.port,
+            seq,
+            ack: if flags.contains(Flags::ACK) {
+                self.rcv_nxt
+            } else {
+                SeqNum(0)
+            },
+            flags,
+            window,
+            urgent: 0,
+            header_len: 0,
+        };
+        let mut packet = packet(&self.tuple, &header, options, payload);
+        if packet.payload_bytes() > self.mss as usize {
+            packet.segment_bytes = self.mss as u16;
+        }
+        out.send(context.now, &self.outbound(), &mut packet)?;
+        context.counters.count(Counter::TcpSegmentsOut);
+        Ok(())
+    }
+
+    /// Up to three stretches beyond `rcv_nxt`, the latest first (RFC 2018 section 4).
+    fn sack_blocks(&self) -> SackBlocks {
+        let mut blocks = SackBlocks::EMPTY;
+        if !self.sack || self.ahead.is_empty() {
+            return blocks;
+        }
+        let limit = if self.timestamps { 3 } else { 4 };
+        let latest = self.ahead.around(self.ahead_latest);
+        if let Some((start, end)) = latest {
+            blocks.push(start, end);
+        }
+        for (start, end) in self.ahead.iter() {
+            if blocks.len() < limit && latest.is_none_or(|latest| latest.0 != start) {
+                blocks.push(start, end);
+            }
+        }
+        blocks
+    }
+}
+
+/// A packet with a TCP header whose checksum is left to the link.
+pub fn packet<'a>(
+    tuple: &skink_wire::FourTuple,
+    header: &Header,
+    options: &Options,
+    payload: [Bytes<'a>; 2],
+) -> TxPacket<'a> {
+    let mut packet = TxPacket::new(payload);
+    let header_bytes = tcp::emitted_len(options);
+    let segment_bytes = header_bytes + packet.payload_bytes();
+    let space = packet.prepend(header_bytes);
+    let written = tcp::emit(header, options, space);
+    debug_assert_eq!(written, header_bytes);
+    let (source, destination) = (tuple.local.addr, tuple.remote.addr);
+    tcp::set_partial_checksum(source, destination, space, segment_bytes as u32);
+    packet.transport_bytes = header_bytes as u8;
+    packet.checksum_offset = Some(CHECKSUM_OFFSET as u8);
+    packet
+}

@@ -1,0 +1,347 @@
+use crate::connection::{Connection, Context, Program};
+use crate::segment::Segment;
+use crate::state::State;
+use skink_messages::{Counter, Events, SocketError};
+use skink_time::Duration;
+use skink_wire::SeqNum;
+use skink_wire::tcp::Flags;
+
+/// A timestamp older than this says nothing any more (RFC 7323 section 5.5).
+const STALE_TIMESTAMP: Duration = Duration::from_secs(24 * 24 * 3_600);
+
+/// How long a delayed acknowledgement waits. RFC 9293 allows 500 ms; Linux begins with 40.
+const ACK_DELAY: Duration = Duration::from_millis(40);
+
+/// How long FIN-WAIT-2 lasts when no program holds the socket, as in Linux.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// What became of the connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum After {
+    /// It goes on.
+    Goes,
+    /// The handshake is complete.
+    Established,
+    /// It is over but for TIME-WAIT.
+    TimeWait,
+    /// It is over.
+    Closed,
+    /// It is over, and the peer must be told: answer this segment with a reset.
+    Reset,
+    /// It goes on, but this segment belongs to no connection of ours: answer it with a reset.
+    Refuse,
+}
+
+impl Connection {
+    /// A segment arrives in a synchronized state (RFC 9293 3.10.7.4).
+    #[inline]
+    pub fn on_segment(&mut self, segment: &Segment<'_>, context: &Context<'_>) -> After {
+        self.heard = context.now;
+        self.keep_alive_sent = 0;
+        if !self.passes_paws(segment, context) || !self.is_acceptable(segment, context) {
+            return After::Goes;
+        }
+        if segment.has(Flags::RST) {
+            return self.on_reset(segment, context);
+        }
+        if segment.has(Flags::SYN) {
+            // RFC 5961 section 4: an acknowledgement tells an honest peer what is wrong.
+            context.counters.count(Counter::TcpDropBadFlags);
+            self.ack_due = true;
+            return After::Goes;
+        }
+        if !segment.has(Flags::ACK) {
+            context.counters.count(Counter::TcpDropBadFlags);
+            return After::Goes;
+        }
+        self.note_timestamp(segment, context);
+        if self.on_ack(segment, context).is_err() {
+            return After::Goes;
+        }
+        let after = self.on_fin_acknowledged(context);
+        if after != After::Goes {
+            return after;
+        }
+        if !segment.payload.is_empty() || segment.has(Flags::FIN) {
+            return self.on_data(segment, context);
+        }
+        After::Goes
+    }
+
+    /// Protection against wrapped sequence numbers (RFC 7323 section 5.3, R1).
+    fn passes_paws(&mut self, segment: &Segment<'_>, context: &Context<'_>) -> bool {
+        if !self.timestamps || segment.has(Flags::RST) {
+            return true;
+        }
+        let Some(stamp) = segment.options.timestamps else {
+            context.counters.count(Counter::TcpDropPaws);
+            return false;
+        };
+        let older = (stamp.value.wrapping_sub(self.ts_recent) as i32) < 0;
+        let fresh = context.now.since(self.ts_recent_at) < STALE_TIMESTAMP;
+        if older && fresh {
+            context.counters.count(Counter::TcpDropPaws);
+            self.ack_due = true;
+            return false;
+        }
+        true
+    }
+
+    /// RFC 7323 section 4.3, (2).
+    fn note_timestamp(&mut self, segment: &Segment<'_>, context: &Context<'_>) {
+        if let Some(stamp) = segment.options.timestamps.filter(|_| self.timestamps)
+            && segment.header.seq.le(self.last_ack)
+            && (stamp.value.wrapping_sub(self.ts_recent) as i32) >= 0
+        {
+            self.ts_recent = stamp.value;
+            self.ts_recent_at = context.now;
+        }
+    }
+
+    /// The four cases of RFC 9293 3.10.7.4, *first, check sequence number*. A segment that begins
+    /// before the window and reaches it is acceptable; so is a bare acknowledgement at its edge.
+    fn is_acceptable(&mut self, segment: &Segment<'_>, context: &Context<'_>) -> bool {
+        let (seq, end) = (segment.header.seq, segment.end());
+        let edge = self.rcv_adv.max(self.rcv_nxt);
+        let acceptable = if segment.sequence_len() == 0 {
+            seq.ge(self.rcv_nxt) && seq.le(edge)
+        } else {
+            // With a closed window, data right at its edge is trimmed away, but its
+            // acknowledgement counts.
+            seq.lt(edge) && end.gt(self.rcv_nxt) || seq == self.rcv_nxt
+        };
+        if acceptable {
+            return true;
+        }
+        let duplicate = end.le(self.rcv_nxt) && segment.sequence_len() > 0;
+        context.counters.count(if duplicate {
+            Counter::TcpDropDuplicate
+        } else {
+            Counter::TcpDropOutOfWindow
+        });
+        self.ack_due |= !segment.has(Flags::RST);
+        false
+    }
+
+    /// RFC 5961 section 3: only the exact number resets.
+    fn on_reset(&mut self, segment: &Segment<'_>, context: &Context<'_>) -> After {
+        if segment.header.seq != self.rcv_nxt {
+            context.counters.count(Counter::TcpDropBadReset);
+            self.ack_due = true;
+            return After::Goes;
+        }
+        context.counters.count(Counter::TcpResetsIn);
+        match self.state() {
+            State::TimeWait | State::Closing | State::LastAck => {}
+            _ => self.fail(SocketError::Reset, context),
+        }
+        After::Closed
+    }
+
+    /// The states that wait for an acknowledgement of our FIN.
+    fn on_fin_acknowledged(&mut self, context: &Context<'_>) -> After {
+        if !self.fin_acknowledged() {
+            return After::Goes;
+        }
+        match self.state() {
+            State::FinWait1 => {
+                self.enter(State::FinWait2, context);
+                self.linger(context);
+                After::Goes
+            }
+            State::Closing => {
+                self.enter(State::TimeWait, context);
+                After::TimeWait
+            }
+            State::LastAck => After::Closed,
+            State::Closed | State::Listen | State::SynSent | State::SynReceived => After::Goes,
+            State::Established | State::FinWait2 | State::CloseWait | State::TimeWait => {
+                After::Goes
+            }
+        }
+    }
+
+    /// FIN-WAIT-2 ends by itself if nobody is left to read what the peer may still send.
+    pub fn linger(&mut self, context: &Context<'_>) {
+        if self.state() == State::FinWait2 && self.program == Program::Gone {
+            self.deadlines.linger = Some(context.now + LINGER);
+        }
+    }
+
+    /// *Seventh, process the segment text*, and *eighth, check the FIN bit*.
+    fn on_data(&mut self, segment: &Segment<'_>, context: &Context<'_>) -> After {
+        if !self.state().receives_data() {
+            // The peer repeats what it sent before its FIN, or its FIN.
+            self.ack_due = true;
+            return After::Goes;
+        }
+        if self.program == Program::Gone && !segment.payload.is_empty() {
+            // Nobody can read it any more (RFC 9293 3.6.1 and RFC 2525 2.17).
+            context.counters.count(Counter::TcpDropClosed);
+            return After::Reset;
+        }
+        if segment.has(Flags::FIN) {
+            // Data beyond the FIN, or a FIN elsewhere, would be a peer gone mad: the first one counts.
+            self.peer_fin.get_or_insert(segment.end() - 1);
+        }
+        self.place(segment, context);
+        self.pull_ahead(context);
+        if self.peer_fin == Some(self.rcv_nxt) {
+            return self.on_fin(context);
+        }
+        // A FIN ahead of a gap: the acknowledgement says what is missing.
+        self.ack_due |= segment.has(Flags::FIN);
+        After::Goes
+    }
+
+    /// Puts the payload into the receive ring: in order, or ahead of a gap.
+    fn place(&mut self, segment: &Segment<'_>, context: &Context<'_>) {
+        let seq = segment.payload_seq();
+        let past = if seq.lt(self.rcv_nxt) {
+            seq.distance_to(self.rcv_nxt)
+        } else {
+            0
+        };
+        let Some(payload) = segment
+            .payload
+            .get(past as usize..)
+            .filter(|rest| !rest.is_empty())
+        else {
+            self.ack_due |= past > 0;
+            return;
+        };
+        let start = seq + past;
+        let room = start.distance_to(self.rcv_adv.max(start)) as usize;
+        let payload = payload.get(..room).unwrap_or(payload);
+        if let Some(fin) = self.peer_fin
+            && (start + payload.len() as u32).gt(fin)
+        {
+            context.counters.count(Counter::TcpDropBadFlags);
+            return;
+        }
+        let ring = self.receive_ring(context);
+        if start == self.rcv_nxt {
+            let taken = ring.write(payload);
+            if taken < segment.payload.len() - past as usize {
+                context.counters.count(Counter::TcpDropNoBuffer);
+                self.ack_due = true;
+            }
+            self.rcv_nxt += taken as u32;
+            context.counters.add(Counter::TcpBytesIn, taken as u64);
+            self.schedule_ack(taken as u32, context);
+            self.tell(Events::READABLE);
+        } else {
+            let offset = self.rcv_nxt.distance_to(start) as usize;
+            let taken = ring.write_ahead(offset, payload) as u32;
+            if taken > 0 && self.ahead.insert(start, start + taken) {
+                context.counters.count(Counter::TcpOutOfOrder);
+                self.ahead_latest = start;
+            } else {
+                context.counters.count(Counter::TcpDropNoBuffer);
+            }
+            // RFC 5681 section 4.2: at once, for the peer's fast retransmit.
+            self.ack_due = true;
+        }
+    }
+
+    /// Takes what had arrived ahead and is in order now.
+    fn pull_ahead(&mut self, context: &Context<'_>) {
+        if self.ahead.is_empty() {
+            return;
+        }
+        if let Some((_, end)) = self.ahead.around(self.rcv_nxt) {
+            let more = self.rcv_nxt.distance_to(end);
+            self.receive_ring(context).advance_tail(more as usize);
+            self.rcv_nxt = end;
+            context.counters.add(Counter::TcpBytesIn, u64::from(more));
+            self.tell(Events::READABLE);
+        }
+        self.ahead.remove_below(self.rcv_nxt);
+        // RFC 5681 section 4.2: a segment that fills a gap is acknowledged at once.
+        self.ack_due = true;
+    }
+
+    /// Postpones the acknowledgement of `bytes` in-order bytes as long as is allowed.
+    fn schedule_ack(&mut self, bytes: u32, context: &Context<'_>) {
+        self.unacknowledged = self.unacknowledged.saturating_add(bytes);
+        let full = bytes >= self.mss;
+        // RFC 9293 3.8.6.3: at least every second full segment; and while the peer's window is
+        // still small, each.
+        if self.unacknowledged >= 2 * self.mss || full && self.quick_acks > 0 {
+            self.ack_due = true;
+            self.quick_acks = self.quick_acks.saturating_sub(u8::from(full));
+        } else if self.settings.quick_ack {
+            self.ack_due = true;
+        } else if self.deadlines.acknowledge.is_none() {
+            self.deadlines.acknowledge = Some(context.now + ACK_DELAY);
+        }
+    }
+
+    /// The peer has finished sending, and everything before has arrived.
+    fn on_fin(&mut self, context: &Context<'_>) -> After {
+        self.rcv_nxt += 1;
+        self.rcv_adv = self.rcv_adv.max(self.rcv_nxt);
+        self.ahead.clear();
+        self.ack_due = true;
+        self.tell(Events::READABLE | Events::READ_CLOSED);
+        match self.state() {
+            State::Established => self.enter(State::CloseWait, context),
+            State::FinWait1 => self.enter(State::Closing, context),
+            State::FinWait2 => {
+                self.enter(State::TimeWait, context);
+                return After::TimeWait;
+            }
+            State::Closed | State::Listen | State::SynSent | State::SynReceived => {}
+            State::CloseWait | State::Closing | State::LastAck | State::TimeWait => {}
+        }
+        After::Goes
+    }
+
+    /// The program took bytes from the receive ring: tells the peer if that opens its window by an
+    /// amount worth a segment (RFC 9293 3.8.6.2.2).
+    pub fn on_program_read(&mut self, context: &Context<'_>) {
+        let ring = self.receive_ring(context);
+        let limit = self.receive_limit(ring.capacity());
+        let edge = self.rcv_nxt + limit.saturating_sub(ring.len()) as u32;
+        let gain = if edge.gt(self.rcv_adv) {
+            self.rcv_adv.distance_to(edge)
+        } else {
+            0
+        };
+        let left = self.rcv_nxt.distance_to(self.rcv_adv.max(self.rcv_nxt));
+        let worth = (limit as u32 / 2).min(2 * self.mss);
+        // While the peer still has half of the window, the next acknowledgement is early enough.
+        if gain >= worth && left < limit as u32 / 2 && self.state().receives_data() {
+            self.ack_due = true;
+        }
+    }
+
+    /// Bytes of the receive ring that may be offered.
+    pub fn receive_limit(&self, capacity: usize) -> usize {
+        let buffer = self
+            .settings
+            .receive_buffer
+            .map_or(capacity, |bytes| bytes as usize);
+        buffer
+            .clamp(2 * self.mss as usize, capacity.max(2 * self.mss as usize))
+            .min(capacity)
+    }
+
+    /// The window to put in a header, and the right edge that it offers.
+    pub fn window(&self, context: &Context<'_>) -> (u16, SeqNum) {
+        let ring = self.receive_ring(context);
+        let limit = self.receive_limit(ring.capacity());
+        let free = limit.saturating_sub(ring.len()).min(ring.free()) as u32;
+        // The edge must not move left (RFC 9293 3.8.6), whatever the program set meanwhile.
+        let offered = self.rcv_nxt.distance_to(self.rcv_adv.max(self.rcv_nxt));
+        let field = (free >> self.rcv_wscale).min(65_535);
+        let rounded_up = offered.div_ceil(1 << self.rcv_wscale).min(65_535);
+        let field = if field << self.rcv_wscale < offered {
+            rounded_up
+        } else {
+            field
+        };
+        let edge = self.rcv_nxt + (field << self.rcv_wscale).min(free.max(offered));
+        (field as u16, edge.max(self.rcv_adv))
+    }
+}

@@ -1,0 +1,222 @@
+use crate::connection::{Connection, Context};
+use crate::cubic::Undo;
+use crate::ranges::Ranges;
+use skink_messages::Counter;
+use skink_wire::SeqNum;
+
+/// Segments that must arrive behind a hole before it counts as lost (RFC 6675 section 2).
+const DUPLICATES: u32 = 3;
+
+/// What is known of losses among `snd_una..snd_nxt`.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    pub phase: Phase,
+    /// What the peer has selectively acknowledged (RFC 2018): the scoreboard of RFC 6675.
+    pub sacked: Ranges,
+    /// Acknowledgements in a row that acknowledged nothing new.
+    pub duplicates: u32,
+    /// What isn't acknowledged below this counts as lost. Only meaningful ahead of `snd_una`.
+    pub lost_below: SeqNum,
+    /// What isn't acknowledged below this was sent again: `HighRxt` of RFC 6675.
+    pub resent_below: SeqNum,
+    /// The first retransmission of a recovery needs no room in the window.
+    pub first_due: bool,
+}
+
+/// Whether losses are being repaired.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Phase {
+    /// No.
+    #[default]
+    Open,
+    /// Fast recovery, until all that was sent when it began is acknowledged.
+    Fast {
+        /// `RecoveryPoint` of RFC 6675.
+        until: SeqNum,
+    },
+    /// After a retransmission timeout.
+    Timeout {
+        until: SeqNum,
+        /// What to undo if the acknowledgement of the original arrives after all: the timestamp of the
+        /// first retransmission (Eifel detection, RFC 3522), and the window before.
+        undo: Option<(u32, Undo)>,
+    },
+}
+
+impl Connection {
+    /// Bytes that are thought to be in the network (`pipe` of RFC 6675 section 4).
+    pub fn pipe(&self) -> u32 {
+        let flight = self.flight();
+        let recovery = &self.recovery;
+        let gone = if self.sack {
+            recovery.sacked.bytes_between(self.snd_una, self.snd_nxt)
+        } else {
+            // Each duplicate acknowledgement stands for a segment that left the network.
+            recovery.duplicates.saturating_mul(self.mss)
+        };
+        let from = recovery.resent_below.max(self.snd_una);
+        let lost = if recovery.lost_below.gt(from) {
+            let sacked = recovery.sacked.bytes_between(from, recovery.lost_below);
+            from.distance_to(recovery.lost_below).saturating_sub(sacked)
+        } else {
+            0
+        };
+        flight.saturating_sub(gone).saturating_sub(lost)
+    }
+
+    /// The next stretch to send again, if there is one.
+    pub fn next_lost(&self) -> Option<(SeqNum, SeqNum)> {
+        let recovery = &self.recovery;
+        let from = recovery.resent_below.max(self.snd_una);
+        if !recovery.lost_below.gt(from) {
+            return None;
+        }
+        recovery
+            .sacked
+            .first_gap(from, recovery.lost_below.min(self.snd_nxt))
+    }
+
+    /// Takes the selective acknowledgements of a segment; answers whether they held anything new.
+    pub fn note_sacked(&mut self, blocks: &[(SeqNum, SeqNum)]) -> bool {
+        if !self.sack {
+            return false;
+        }
+        let before = self
+            .recovery
+            .sacked
+            .bytes_between(self.snd_una, self.snd_nxt);
+        for (start, end) in blocks {
+            // Blocks at or below the acknowledgement report duplicates (RFC 2883); others are lies.
+            let sound = start.lt(*end) && start.gt(self.snd_una) && end.le(self.snd_nxt);
+            if sound {
+                self.recovery.sacked.insert(*start, *end);
+            }
+        }
+        self.recovery
+            .sacked
+            .bytes_between(self.snd_una, self.snd_nxt)
+            != before
+    }
+
+    /// An acknowledgement moved `snd_una`.
+    pub fn recovery_on_progress(&mut self, context: &Context<'_>, echo: Option<u32>) {
+        self.recovery.sacked.remove_below(self.snd_una);
+        self.recovery.duplicates = 0;
+        match self.recovery.phase {
+            Phase::Open => {}
+            Phase::Fast { until } if self.snd_una.ge(until) => self.end_recovery(),
+            Phase::Fast { .. } => {
+                if !self.sack {
+                    // NewReno (RFC 6582): a partial acknowledgement shows the next hole.
+                    self.recovery.resent_below = self.snd_una;
+                    self.recovery.lost_below = self.snd_una + self.mss.min(self.flight());
+                }
+            }
+            Phase::Timeout { until, undo } => {
+                let original = undo
+                    .zip(echo)
+                    .filter(|((stamp, _), echo)| (echo.wrapping_sub(*stamp) as i32) < 0);
+                if let Some(((_, undo), _)) = original {
+                    context.counters.count(Counter::TcpSpuriousTimeouts);
+                    self.congestion.undo(undo);
+                    self.end_recovery();
+                } else if self.snd_una.ge(until) {
+                    self.end_recovery();
+                } else {
+                    self.recovery.phase = Phase::Timeout { until, undo: None };
+                }
+            }
+        }
+    }
+
+    fn end_recovery(&mut self) {
+        self.recovery.phase = Phase::Open;
+        self.recovery.lost_below = self.snd_una;
+        self.recovery.resent_below = self.snd_una;
+        self.recovery.first_due = false;
+    }
+
+    /// Decides from duplicate and selective acknowledgements what is lost (RFC 6675 section 4,
+    /// `IsLost`), and begins a recovery.
+    pub fn find_losses(&mut self, context: &Context<'_>) {
+        let lost_below = if self.sack {
+            self.lost_by_sack()
+        } else if self.recovery.duplicates >= DUPLICATES {
+            Some(self.snd_una + self.mss.min(self.flight()))
+        } else {
+            None
+        };
+        let Some(lost_below) = lost_below.filter(|bound| bound.gt(self.snd_una)) else {
+            return;
+        };
+        match self.recovery.phase {
+            Phase::Open => {
+                context.counters.count(Counter::TcpFastRecoveries);
+                self.congestion.on_loss(self.flight());
+                self.recovery.phase = Phase::Fast {
+                    until: self.snd_nxt,
+                };
+                self.recovery.resent_below = self.snd_una;
+                self.recovery.lost_below = lost_below;
+                self.recovery.first_due = true;
+                // A retransmission can't be told from the original (Karn).
+                self.timed = None;
+            }
+            Phase::Fast { .. } | Phase::Timeout { .. } => {
+                if self.sack {
+                    self.recovery.lost_below = self.recovery.lost_below.max(lost_below);
+                }
+            }
+        }
+    }
+
+    /// Below which number a hole has three segments' worth, or three separate stretches, behind it.
+    fn lost_by_sack(&self) -> Option<SeqNum> {
+        let mut bytes = 0u32;
+        let mut stretches = 0u32;
+        for (start, end) in self.recovery.sacked.iter().rev() {
+            bytes = bytes.saturating_add(start.distance_to(end));
+            stretches += 1;
+            if bytes > (DUPLICATES - 1) * self.mss || stretches >= DUPLICATES {
+                return Some(start);
+            }
+        }
+        None
+    }
+
+    /// The retransmission timer ran out: all that isn't acknowledged counts as lost, selective
+    /// acknowledgements included, since the peer may take them back (RFC 2018 section 8).
+    pub fn recovery_on_timeout(&mut self, context: &Context<'_>) {
+        let flight = self.flight();
+        let phase = &mut self.recovery.phase;
+        *phase = match *phase {
+            Phase::Timeout { until, .. } => {
+                self.congestion.on_repeated_timeout();
+                Phase::Timeout { until, undo: None }
+            }
+            Phase::Open | Phase::Fast { .. } => {
+                let undo = self.congestion.on_timeout(flight);
+                let stamp = self.ts_offset.wrapping_add(context.now.as_millis() as u32);
+                Phase::Timeout {
+                    until: self.snd_nxt,
+                    undo: self.timestamps.then_some((stamp, undo)),
+                }
+            }
+        };
+        self.recovery.sacked.clear();
+        self.recovery.duplicates = 0;
+        self.recovery.lost_below = self.snd_nxt;
+        self.recovery.resent_below = self.snd_una;
+        self.recovery.first_due = true;
+        self.timed = None;
+    }
+
+    /// All in flight must be sent again, but the network isn't to blame: the path takes smaller
+    /// packets than was thought (RFC 1191 section 6.4).
+    pub fn resend_all(&mut self) {
+        self.recovery.lost_below = self.snd_nxt;
+        self.recovery.resent_below = self.snd_una;
+        self.recovery.first_due = true;
+        self.timed = None;
+    }
+}

@@ -1,0 +1,56 @@
+use skink_time::Duration;
+
+/// RFC 6298 asks for a minimum of one second; Linux and everybody else use a fifth of that, since
+/// timers are finer than in 1988 and delayed acknowledgements come within 40 to 200 ms.
+const MINIMUM: Duration = Duration::from_millis(200);
+const MAXIMUM: Duration = Duration::from_secs(120);
+/// RFC 6298 (2.1).
+const INITIAL: Duration = Duration::from_secs(1);
+
+/// Estimates the round-trip time, and from it the retransmission timeout (RFC 6298).
+#[derive(Clone, Copy, Debug)]
+pub struct RttEstimator {
+    /// Smoothed round-trip time and its variation in nanoseconds, once there was a sample.
+    measured: Option<(u64, u64)>,
+}
+
+impl RttEstimator {
+    pub fn new() -> RttEstimator {
+        RttEstimator { measured: None }
+    }
+
+    /// Takes one measurement (RFC 6298 section 2).
+    pub fn sample(&mut self, rtt: Duration) {
+        let rtt = u64::try_from(rtt.as_nanos())
+            .unwrap_or(u64::MAX)
+            .min(1 << 40);
+        self.measured = Some(match self.measured {
+            None => (rtt, rtt / 2),
+            Some((srtt, variation)) => (
+                srtt - srtt / 8 + rtt / 8,
+                variation - variation / 4 + srtt.abs_diff(rtt) / 4,
+            ),
+        });
+    }
+
+    /// Smoothed round-trip time, if one was measured.
+    pub fn smoothed(&self) -> Option<Duration> {
+        self.measured.map(|(srtt, _)| Duration::from_nanos(srtt))
+    }
+
+    /// The retransmission timeout after `backoff` timeouts in a row (RFC 6298 (5.5)).
+    pub fn timeout(&self, backoff: u32) -> Duration {
+        let base = match self.measured {
+            None => INITIAL,
+            // Linux too bounds the variation term, not the sum: a steady long path then keeps
+            // 200 ms of margin over its round-trip time.
+            Some((srtt, variation)) => {
+                Duration::from_nanos(srtt) + Duration::from_nanos(4 * variation).max(MINIMUM)
+            }
+        };
+        base.saturating_mul(1 << backoff.min(16)).min(MAXIMUM)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,411 @@
+//! The calls of programs: open, bind, listen, connect, accept, and the requests that follow.
+
+use crate::connection::{Connection, Context, Program};
+use crate::demux::{Place, unspecified_like};
+use crate::instance::{Socket, Tcp};
+use crate::listener::Listener;
+use crate::state::State;
+use core::sync::atomic::Ordering::Relaxed;
+use skink_memory::{SocketId, SocketKind};
+use skink_messages::{
+    ConnectionOption, Counter, Events, Network, Ports, Shutdown, SocketError, SocketEvents,
+    TcpRequest,
+};
+use skink_time::Instant;
+use skink_wire::{Endpoint, FourTuple, protocol};
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Ports that are given out by themselves: Linux's default range.
+const FIRST_EPHEMERAL: u16 = 32_768;
+const EPHEMERAL: u16 = 28_232;
+
+impl Tcp {
+    /// `socket`: a socket that is neither bound nor connected.
+    pub fn open(&mut self) -> Result<SocketId, SocketError> {
+        let slot = self.slots.take().ok_or(SocketError::NoBuffers)?;
+        let id = self.table.open_slot(slot, SocketKind::Tcp);
+        self.put(slot, Socket::Fresh(Box::default()));
+        Ok(id)
+    }
+
+    /// `bind`: takes a local end; port 0 takes any free one. The unspecified address stands for all.
+    pub fn bind<O: Network + Ports>(
+        &mut self,
+        id: SocketId,
+        mut local: Endpoint,
+        reuse_address: bool,
+        out: &mut O,
+    ) -> Result<Endpoint, SocketError> {
+        if !local.addr.is_unspecified() && !out.is_local(local.addr) {
+            return Err(SocketError::AddressNotAvailable);
+        }
+        match self.socket(id) {
+            Some(Socket::Fresh(fresh)) if fresh.local.is_none() => {}
+            _ => return Err(SocketError::Invalid),
+        }
+        if local.port == 0 {
+            local.port = self.ephemeral_port(local, None, out)?;
+        } else {
+            if self.is_taken(local, reuse_address) {
+                return Err(SocketError::AddressInUse);
+            }
+            out.use_port(protocol::TCP, local.port, false);
+        }
+        self.bound
+            .entry(local.port)
+            .or_default()
+            .push((local.addr, id.slot));
+        let record = self.table.record(id.slot);
+        let remote = Endpoint::new(unspecified_like(local.addr), 0);
+        record.set_four_tuple(&FourTuple::new(local, remote));
+        if let Some(Socket::Fresh(fresh)) = self.socket_mut(id) {
+            fresh.local = Some(local);
+            fresh.reuse_address = reuse_address;
+        }
+        Ok(local)
+    }
+
+    /// Whether a bound socket stands in the way of `local`. As in Linux, sockets that all said
+    /// `SO_REUSEADDR` may share an end while none listens, and `SO_REUSEPORT` even then.
+    fn is_taken(&self, local: Endpoint, reuse_address: bool) -> bool {
+        let others = self.bound.get(&local.port).map_or(&[][..], Vec::as_slice);
+        others.iter().any(|(addr, slot)| {
+            let same_family = addr.is_ipv4() == local.addr.is_ipv4();
+            let overlap =
+                *addr == local.addr || addr.is_unspecified() || local.addr.is_unspecified();
+            let yields = match self.sockets.get(*slot as usize) {
+                Some(Socket::Fresh(other)) => other.reuse_address && reuse_address,
+                Some(Socket::Listener(other)) => other.settings.reuse_port,
+                Some(Socket::Connection(_)) => reuse_address,
+                Some(Socket::Free) | None => true,
+            };
+            same_family && overlap && !yields
+        })
+    }
+
+    /// A free local port (RFC 6056, algorithm 3): begins at a place that depends on the peer.
+    fn ephemeral_port<O: Ports>(
+        &mut self,
+        local: Endpoint,
+        remote: Option<Endpoint>,
+        out: &mut O,
+    ) -> Result<u16, SocketError> {
+        let mut hasher = DefaultHasher::new();
+        (self.secret, local.addr, remote).hash(&mut hasher);
+        let start = (hasher.finish() as u16).wrapping_add(self.ephemeral_counter);
+        for step in 0..EPHEMERAL {
+            let port = FIRST_EPHEMERAL + (start.wrapping_add(step)) % EPHEMERAL;
+            let local = Endpoint::new(local.addr, port);
+            let free = match remote {
+                Some(remote) => self.demux.flow(&FourTuple::new(local, remote)).is_none(),
+                None => true,
+            };
+            if free && !self.bound.contains_key(&port) && out.use_port(protocol::TCP, port, true) {
+                self.ephemeral_counter = self.ephemeral_counter.wrapping_add(step + 1);
+                return Ok(port);
+            }
+        }
+        Err(SocketError::AddressInUse)
+    }
+
+    /// `listen`: lets up to `backlog` connections wait to be accepted. On a listener it changes the
+    /// backlog.
+    pub fn listen<O: Network + Ports>(
+        &mut self,
+        id: SocketId,
+        backlog: u32,
+        out: &mut O,
+    ) -> Result<Endpoint, SocketError> {
+        if let Some(Socket::Listener(listener)) = self.socket_mut(id) {
+            listener.backlog = backlog as usize;
+            return Ok(listener.local);
+        }
+        let Some(Socket::Fresh(fresh)) = self.socket(id) else {
+            return Err(SocketError::Invalid);
+        };
+        let settings = fresh.settings;
+        let local = match fresh.local {
+            Some(local) => local,
+            None => {
+                let any = Endpoint::new(core::net::Ipv4Addr::UNSPECIFIED.into(), 0);
+                self.bind(id, any, false, out)?
+            }
+        };
+        let others = self.demux.listeners_on(local);
+        let shared = others
+            .iter()
+            .all(|slot| match self.sockets.get(*slot as usize) {
+                Some(Socket::Listener(other)) => other.settings.reuse_port,
+                _ => true,
+            });
+        if !others.is_empty() && !(shared && settings.reuse_port) {
+            return Err(SocketError::AddressInUse);
+        }
+        self.demux.add_listener(local, id.slot);
+        out.listen(protocol::TCP, local.port);
+        let record = self.table.record(id.slot);
+        record.set_kind(SocketKind::TcpListener);
+        record.state.store(State::Listen as u8, Relaxed);
+        let listener = Listener {
+            id,
+            local,
+            settings,
+            backlog: backlog as usize,
+            ready: VecDeque::new(),
+            half_open: 0,
+            notify: false,
+        };
+        self.put(id.slot, Socket::Listener(Box::new(listener)));
+        Ok(local)
+    }
+
+    /// `connect`: begins a handshake. WRITABLE says that it succeeded, ERROR that it failed.
+    pub fn connect<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        remote: Endpoint,
+        out: &mut O,
+    ) -> Result<(), SocketError> {
+        let fresh = match self.socket(id) {
+            Some(Socket::Fresh(fresh)) => fresh.clone(),
+            Some(Socket::Connection(connection)) if connection.state() == State::SynSent => {
+                return Err(SocketError::Invalid);
+            }
+            Some(Socket::Connection(_)) => return Err(SocketError::IsConnected),
+            _ => return Err(SocketError::Invalid),
+        };
+        if remote.port == 0 || remote.addr.is_unspecified() || remote.addr.is_multicast() {
+            return Err(SocketError::AddressNotAvailable);
+        }
+        let bound = fresh.local.map(|local| local.addr);
+        let source = bound.filter(|addr| !addr.is_unspecified());
+        let path = out
+            .path(source, remote.addr)
+            .ok_or(SocketError::NetworkUnreachable)?;
+        let mut local = Endpoint::new(path.source, 0);
+        local.port = match fresh.local {
+            Some(bound) => bound.port,
+            None => self.ephemeral_port(local, Some(remote), out)?,
+        };
+        let tuple = FourTuple::new(local, remote);
+        if self.demux.flow(&tuple).is_some() {
+            if fresh.local.is_none() {
+                out.release_port(protocol::TCP, local.port);
+            }
+            return Err(SocketError::AddressInUse);
+        }
+        let context = Context {
+            table: &self.table,
+            counters: &self.counters,
+            now,
+        };
+        let mut connection = Connection::new(id, fresh.settings, Program::Attached, now);
+        connection.holds_port = true;
+        connection.set_path(tuple, &path, &context);
+        connection.begin(self.secret, State::SynSent, &context);
+        self.counters.count(Counter::TcpActiveOpens);
+        self.demux.insert(tuple, Place::Connection(id.slot));
+        self.put(id.slot, Socket::Connection(Box::new(connection)));
+        self.enqueue(id.slot);
+        Ok(())
+    }
+
+    /// `accept`: takes the oldest connection that waits.
+    pub fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
+        loop {
+            let Some(Socket::Listener(waiting)) = self.socket_mut(listener) else {
+                return None;
+            };
+            let slot = waiting.ready.pop_front()?;
+            if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
+                connection.program = Program::Attached;
+                return Some(connection.id);
+            }
+        }
+    }
+
+    /// How many connections wait to be accepted.
+    pub fn acceptable(&self, listener: SocketId) -> usize {
+        match self.socket(listener) {
+            Some(Socket::Listener(listener)) => listener.ready.len(),
+            _ => 0,
+        }
+    }
+
+    /// Connections that still have something to finish: data or a FIN to deliver, or a handshake.
+    pub fn unfinished(&self) -> usize {
+        let busy = |socket: &&Socket| match socket {
+            Socket::Free | Socket::Fresh(_) | Socket::Listener(_) => false,
+            Socket::Connection(connection) => match connection.state() {
+                State::Closed | State::Listen | State::TimeWait | State::FinWait2 => false,
+                State::SynSent | State::SynReceived => false,
+                State::Established | State::CloseWait => {
+                    !self.table.send_ring(connection.id.slot).is_empty()
+                }
+                State::FinWait1 | State::Closing | State::LastAck => true,
+            },
+        };
+        self.sockets.iter().filter(busy).count()
+    }
+
+    pub(crate) fn request<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        request: TcpRequest,
+        out: &mut O,
+    ) {
+        match request {
+            TcpRequest::Sent(id) => {
+                if self.connection_mut(id).is_some() {
+                    self.enqueue(id.slot);
+                }
+            }
+            TcpRequest::Received(id) => self.with_connection(now, id, |connection, context| {
+                connection.on_program_read(context);
+                connection.ack_due
+            }),
+            TcpRequest::Shutdown(_, Shutdown::Read) => {}
+            TcpRequest::Shutdown(id, Shutdown::Write | Shutdown::Both) => {
+                self.with_connection(now, id, |connection, context| {
+                    connection.finish_sending(context);
+                    true
+                });
+            }
+            TcpRequest::Close(id) => self.close(now, id, out),
+            TcpRequest::SetOption(id, option) => self.set_option(now, id, option),
+        }
+    }
+
+    /// Changes a connection; `change` answers whether something may have to be sent.
+    fn with_connection(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        change: impl FnOnce(&mut Connection, &Context<'_>) -> bool,
+    ) {
+        let context = Context {
+            table: &self.table,
+            counters: &self.counters,
+            now,
+        };
+        if let Some(Socket::Connection(connection)) = self.sockets.get_mut(id.slot as usize)
+            && connection.id == id
+            && change(connection, &context)
+        {
+            self.enqueue(id.slot);
+        }
+    }
+
+    fn set_option(&mut self, now: Instant, id: SocketId, option: ConnectionOption) {
+        match self.socket_mut(id) {
+            Some(Socket::Fresh(fresh)) => fresh.settings.set(option),
+            Some(Socket::Listener(listener)) => listener.settings.set(option),
+            Some(Socket::Connection(_)) => self.with_connection(now, id, |connection, _| {
+                connection.settings.set(option);
+                if let ConnectionOption::Cork(_) = option {
+                    connection.deadlines.cork = None;
+                }
+                connection.arm_keep_alive(now);
+                true
+            }),
+            Some(Socket::Free) | None => {}
+        }
+    }
+
+    /// `close`: the program lets go of the socket.
+    fn close<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        out: &mut O,
+    ) {
+        match self.socket_mut(id) {
+            Some(Socket::Fresh(_)) => self.free(id.slot, out),
+            Some(Socket::Listener(_)) => self.close_listener(now, id, out),
+            Some(Socket::Connection(connection)) => {
+                connection.program = Program::Gone;
+                self.close_connection(now, id, out);
+            }
+            Some(Socket::Free) | None => {}
+        }
+    }
+
+    fn close_connection<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        out: &mut O,
+    ) {
+        let Some(connection) = self.connection_mut(id) else {
+            return;
+        };
+        let (state, resets) = (connection.state(), connection.settings.reset_on_close);
+        match state {
+            State::Closed | State::Listen | State::TimeWait => self.free(id.slot, out),
+            State::SynSent => self.end(now, id.slot, out),
+            // RFC 2525 2.17: unread data is lost, and the peer must not believe otherwise.
+            _ if resets || !self.table.receive_ring(id.slot).is_empty() => {
+                self.reset_connection(now, id.slot, out);
+                self.end(now, id.slot, out);
+            }
+            State::SynReceived
+            | State::Established
+            | State::CloseWait
+            | State::FinWait1
+            | State::FinWait2
+            | State::Closing
+            | State::LastAck => self.with_connection(now, id, |connection, context| {
+                connection.finish_sending(context);
+                connection.linger(context);
+                true
+            }),
+        }
+    }
+
+    fn close_listener<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        out: &mut O,
+    ) {
+        let Some(Socket::Listener(listener)) = self.socket(id) else {
+            return;
+        };
+        let local = listener.local;
+        self.demux.remove_listener(local, id.slot);
+        out.unlisten(protocol::TCP, local.port);
+        let waiting: Vec<u32> = (0..self.sockets.len() as u32)
+            .filter(|slot| match &self.sockets[*slot as usize] {
+                Socket::Connection(child) => child.program == Program::Awaited(id.slot),
+                Socket::Free | Socket::Fresh(_) | Socket::Listener(_) => false,
+            })
+            .collect();
+        for slot in waiting {
+            self.reset_connection(now, slot, out);
+            if let Some(Socket::Connection(child)) = self.sockets.get_mut(slot as usize) {
+                child.program = Program::Gone;
+            }
+            self.end(now, slot, out);
+        }
+        self.free(id.slot, out);
+    }
+}
+
+impl Connection {
+    /// The program sends no more: a FIN follows what is in the send ring.
+    pub fn finish_sending(&mut self, context: &Context<'_>) {
+        let next = match self.state() {
+            State::SynReceived | State::Established => State::FinWait1,
+            State::CloseWait => State::LastAck,
+            State::Closed | State::Listen | State::SynSent => return,
+            State::FinWait1 | State::FinWait2 | State::Closing => return,
+            State::LastAck | State::TimeWait => return,
+        };
+        let ring = self.send_ring(context);
+        self.fin = Some(self.data_end(&ring));
+        self.enter(next, context);
+        self.tell(Events::WRITABLE);
+    }
+}

@@ -1,0 +1,147 @@
+use crate::connection::{Connection, Context, Program};
+use crate::receive::After;
+use crate::settings::{RETRIES, SYN_ACK_RETRIES, SYN_RETRIES};
+use crate::state::State;
+use skink_messages::{Counter, SocketError};
+use skink_time::{Duration, Instant};
+use skink_wire::SeqNum;
+
+/// A closed window is probed at least this often (RFC 9293 3.8.6.1 leaves it to us; Linux: 120 s).
+const LONGEST_PROBE: Duration = Duration::from_secs(60);
+
+impl Connection {
+    /// Does whatever's time has come.
+    pub fn on_timers(&mut self, context: &Context<'_>) -> After {
+        let now = context.now;
+        let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        if due(self.deadlines.retransmit) {
+            self.deadlines.retransmit = None;
+            if self.on_retransmit_timer(context) == After::Closed {
+                return After::Closed;
+            }
+        }
+        if due(self.deadlines.acknowledge) {
+            self.deadlines.acknowledge = None;
+            self.ack_due = true;
+            context.counters.count(Counter::TcpDelayedAcks);
+        }
+        if due(self.deadlines.probe) {
+            self.deadlines.probe = None;
+            let patient = self.program != Program::Gone && self.settings.user_timeout.is_none();
+            if self.gives_up(context, RETRIES) && !patient {
+                return self.time_out(context);
+            }
+            if self.snd_wnd > 0 {
+                self.override_due = true;
+            } else {
+                context.counters.count(Counter::TcpZeroWindowProbes);
+                self.backoff += 1;
+                self.probe_due = true;
+            }
+        }
+        if due(self.deadlines.keep_alive) && self.on_keep_alive_timer(context) == After::Closed {
+            return After::Closed;
+        }
+        if due(self.deadlines.linger) {
+            return After::Closed;
+        }
+        After::Goes
+    }
+
+    /// RFC 6298 (5.4) to (5.7), and R2 of RFC 9293 3.8.3.
+    fn on_retransmit_timer(&mut self, context: &Context<'_>) -> After {
+        let handshake = match self.state() {
+            State::SynSent => Some(SYN_RETRIES),
+            State::SynReceived => Some(SYN_ACK_RETRIES),
+            _ => None,
+        };
+        if self.flight() == 0 && handshake.is_none() {
+            return After::Goes;
+        }
+        if self.gives_up(context, handshake.unwrap_or(RETRIES)) {
+            return self.time_out(context);
+        }
+        context.counters.count(Counter::TcpRetransmitTimeouts);
+        self.stalled_since.get_or_insert(context.now);
+        self.backoff += 1;
+        if handshake.is_some() {
+            self.syn_due = true;
+            context.counters.count(Counter::TcpRetransmits);
+        } else {
+            self.recovery_on_timeout(context);
+        }
+        self.deadlines.retransmit = Some(context.now + self.timeout());
+        After::Goes
+    }
+
+    fn gives_up(&self, context: &Context<'_>, retries: u32) -> bool {
+        match (self.settings.user_timeout, self.stalled_since) {
+            (Some(limit), Some(since)) => context.now.since(since) >= limit,
+            (Some(_), None) => false,
+            (None, _) => self.backoff >= retries,
+        }
+    }
+
+    fn time_out(&mut self, context: &Context<'_>) -> After {
+        self.fail(SocketError::TimedOut, context);
+        After::Closed
+    }
+
+    fn on_keep_alive_timer(&mut self, context: &Context<'_>) -> After {
+        self.deadlines.keep_alive = None;
+        let settings = &self.settings;
+        if !settings.keep_alive || self.flight() > 0 {
+            // Data in flight shows soon enough whether the peer is there.
+            self.arm_keep_alive(context.now);
+            return After::Goes;
+        }
+        let idle = context.now.since(self.heard);
+        if self.keep_alive_sent == 0 && idle < settings.keep_alive_idle {
+            self.arm_keep_alive(context.now);
+            return After::Goes;
+        }
+        if self.keep_alive_sent >= settings.keep_alive_probes {
+            return self.time_out(context);
+        }
+        context.counters.count(Counter::TcpKeepAliveProbes);
+        self.keep_alive_sent += 1;
+        self.probe_due = true;
+        self.deadlines.keep_alive = Some(context.now + settings.keep_alive_interval);
+        After::Goes
+    }
+
+    /// Waits for silence, if the program wants to know of it.
+    pub fn arm_keep_alive(&mut self, now: Instant) {
+        self.deadlines.keep_alive = (self.settings.keep_alive && self.state().is_synchronized())
+            .then(|| (self.heard + self.settings.keep_alive_idle).max(now));
+    }
+
+    /// RFC 6298 (5.1).
+    pub fn start_retransmit_timer(&mut self, context: &Context<'_>) {
+        if self.deadlines.retransmit.is_none() {
+            self.deadlines.retransmit = Some(context.now + self.timeout());
+        }
+    }
+
+    /// Probes the peer's window if that is all that keeps data from leaving.
+    pub fn arm_probe(&mut self, data_end: SeqNum, context: &Context<'_>) {
+        let stuck = self.flight() == 0
+            && self.snd_nxt.lt(data_end)
+            && self.deadlines.retransmit.is_none()
+            && self.deadlines.cork.is_none();
+        if !stuck {
+            self.deadlines.probe = None;
+        } else if self.deadlines.probe.is_none() {
+            self.stalled_since.get_or_insert(context.now);
+            self.deadlines.probe = Some(context.now + self.timeout().min(LONGEST_PROBE));
+        }
+    }
+
+    /// RFC 5681 section 4.1: after a pause longer than a timeout the window begins small again.
+    pub fn restart_after_idle(&mut self, context: &Context<'_>) {
+        let idle = context.now.since(self.sent_at);
+        if self.flight() == 0 && idle > self.rtt.timeout(0) {
+            self.congestion.on_idle();
+        }
+    }
+}
