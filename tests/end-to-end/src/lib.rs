@@ -1,1 +1,17 @@
-//! skink-end-to-end
+//! Unmodified programs on Skink against unmodified programs on the kernel, over a real wire.
+//!
+//! One suite for every back end (and later every topology): a [`Case`] is handed a [`Network`] of two
+//! hosts and works with whatever carries the server's frames. `cargo run -p skink-end-to-end --
+//! [FILTER…]` runs those whose name holds every filter.
+
+mod back_end;
+mod case;
+mod cases;
+mod network;
+mod site;
+
+pub use back_end::BackEnd;
+pub use case::{Case, Failure, Outcome, run};
+pub use cases::all;
+pub use network::{Network, Plan};
+pub use site::{Nginx, Site};

@@ -1,0 +1,218 @@
+//! From a send ring to the wire.
+
+use crate::Udp;
+use crate::socket::{Address, unspecified};
+use skink_memory::{Datagram, DatagramRing};
+use skink_messages::{
+    Counter, Events, Full, Network, Outbound, Ports, Progress, SocketError, TxPacket,
+};
+use skink_time::Instant;
+use skink_wire::{Endpoint, protocol, udp};
+
+/// The largest payload of one datagram in bytes: what IPv4's total length leaves (RFC 768, RFC 791).
+pub const MAXIMUM_PAYLOAD: usize = 65_535 - 20 - udp::LEN;
+
+/// Where the checksum is in the header.
+const CHECKSUM_OFFSET: u8 = 6;
+
+/// The program is told of room in the send ring if it had less than this, in bytes: a program that
+/// found no room for a datagram of any size, maybe while the one before it was being sent, had.
+const LITTLE_ROOM: usize = 2 * 65_536;
+
+/// Why a datagram isn't sent.
+enum Unsent {
+    /// Not now.
+    Full,
+    /// Not ever, and this counter says why.
+    Dropped(Counter),
+}
+
+/// Where a datagram goes.
+struct Route {
+    local: Endpoint,
+    remote: Endpoint,
+    /// Largest packet in bytes that isn't cut, and largest that is.
+    limits: Option<(u32, u32)>,
+}
+
+impl Udp {
+    /// Sends up to `budget` datagrams of a socket's send ring. [`Full`] if the output took no more.
+    pub(crate) fn drain<Out>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        budget: usize,
+        out: &mut Out,
+    ) -> Result<Progress, Full>
+    where
+        Out: Network + Ports + ?Sized,
+    {
+        let mut had_little_room = false;
+        let mut ended = Ok(Progress::More);
+        for _ in 0..budget {
+            if !self.has_address_to_send(slot, out) {
+                ended = Ok(Progress::Idle);
+                break;
+            }
+            let ring = DatagramRing::new(self.table.send_ring(slot));
+            let room = ring.room().unwrap_or(0);
+            let Some(datagram) = ring.peek() else {
+                ended = Ok(Progress::Idle);
+                break;
+            };
+            match self.send_one(now, slot, &datagram, out) {
+                Ok(()) => self.counters.count(Counter::UdpOut),
+                Err(Unsent::Full) => {
+                    ended = Err(Full);
+                    break;
+                }
+                Err(Unsent::Dropped(counter)) => self.counters.count(counter),
+            }
+            ring.pop(&datagram);
+            had_little_room |= room < LITTLE_ROOM;
+        }
+        if had_little_room {
+            self.note(slot, Events::WRITABLE);
+        }
+        ended
+    }
+
+    /// Whether the socket can send: if it has no address, it gets a port, as with `sendto` before
+    /// `bind`. If there is none left, what it has to send is lost.
+    fn has_address_to_send<Out>(&mut self, slot: u32, out: &mut Out) -> bool
+    where
+        Out: Network + Ports + ?Sized,
+    {
+        match self.socket(slot).map(|socket| socket.address) {
+            None => return false,
+            Some(Address::Bound(_) | Address::Connected { .. }) => return true,
+            Some(Address::Unbound) => {}
+        }
+        let ring = DatagramRing::new(self.table.send_ring(slot));
+        let Some(datagram) = ring.peek() else {
+            return false;
+        };
+        let any = Endpoint::new(unspecified(datagram.header.remote.addr), 0);
+        if self.bind_slot(slot, any, false, out).is_ok() {
+            return true;
+        }
+        DatagramRing::new(self.table.send_ring(slot)).clear();
+        self.counters.count(Counter::UdpDropBadRequest);
+        self.fail(slot, SocketError::NoBuffers);
+        false
+    }
+
+    fn send_one<Out>(
+        &self,
+        now: Instant,
+        slot: u32,
+        datagram: &Datagram<'_>,
+        out: &mut Out,
+    ) -> Result<(), Unsent>
+    where
+        Out: Network + ?Sized,
+    {
+        let bad = Unsent::Dropped(Counter::UdpDropBadRequest);
+        let route = self.route(slot, datagram, out)?;
+        let payload_bytes = datagram.len();
+        // At most 65,535 bytes of payload for IPv6, as the UDP header counts itself too.
+        let largest = match route.local.addr.is_ipv4() {
+            true => MAXIMUM_PAYLOAD,
+            false => MAXIMUM_PAYLOAD + 20,
+        };
+        let Some(header) = udp::Header::new(route.local.port, route.remote.port, payload_bytes)
+            .filter(|_| payload_bytes <= largest)
+        else {
+            return Err(bad);
+        };
+        let mut packet = TxPacket::new(datagram.payload);
+        packet.transport_bytes = udp::LEN as u8;
+        packet.checksum_offset = Some(CHECKSUM_OFFSET);
+        packet.segment_bytes = segment_bytes(datagram, &route, out).ok_or(bad)?;
+        let bytes = packet.prepend(udp::LEN);
+        let _ = header.emit(bytes);
+        let (source, destination) = (route.local.addr, route.remote.addr);
+        udp::set_partial_checksum(source, destination, bytes, u32::from(header.length));
+        let to = Outbound {
+            source,
+            destination,
+            protocol: protocol::UDP,
+            hop_limit: match datagram.header.hop_limit {
+                // Groups are reached beyond the link only if the program says so (RFC 1112 6.1).
+                0 if destination.is_multicast() => Some(1),
+                0 => None,
+                hops => Some(hops),
+            },
+            traffic_class: datagram.header.traffic_class,
+            dont_fragment: false,
+        };
+        out.send(now, &to, &mut packet).map_err(|Full| Unsent::Full)
+    }
+
+    /// Both ends of a datagram: what the socket is bound or connected to comes before what the
+    /// datagram says of our end, and after what it says of the other.
+    fn route<Out>(&self, slot: u32, datagram: &Datagram<'_>, out: &Out) -> Result<Route, Unsent>
+    where
+        Out: Network + ?Sized,
+    {
+        let bad = Err(Unsent::Dropped(Counter::UdpDropBadRequest));
+        let socket = self.sockets.get(slot as usize).and_then(Option::as_ref);
+        let header = &datagram.header;
+        let (local, remote) = match socket.map(|socket| socket.address) {
+            Some(Address::Connected { local, remote, .. }) => {
+                if header.remote.port == 0 || header.remote == remote {
+                    if remote.port == 0 {
+                        return bad;
+                    }
+                    let limits = None;
+                    return Ok(Route {
+                        local,
+                        remote,
+                        limits,
+                    });
+                }
+                (local, header.remote)
+            }
+            Some(Address::Bound(local)) => (local, header.remote),
+            Some(Address::Unbound) | None => return bad,
+        };
+        if remote.port == 0 || local.addr.is_ipv4() != remote.addr.is_ipv4() {
+            return bad;
+        }
+        let source = [local.addr, header.local]
+            .into_iter()
+            .find(|address| !address.is_unspecified() && !crate::socket::is_for_many(*address));
+        let Some(path) = out.path(source, remote.addr) else {
+            return Err(Unsent::Dropped(Counter::UdpDropNoRoute));
+        };
+        Ok(Route {
+            local: Endpoint::new(path.source, local.port),
+            remote,
+            limits: Some((path.mtu, path.cut_bytes)),
+        })
+    }
+}
+
+/// How large the pieces are that the datagram is to be cut into, 0 if it isn't; `None` if the pieces
+/// wouldn't fit the path, since they must not be fragmented as well.
+fn segment_bytes(
+    datagram: &Datagram<'_>,
+    route: &Route,
+    out: &(impl Network + ?Sized),
+) -> Option<u16> {
+    let segment_bytes = datagram.header.segment_bytes;
+    if segment_bytes == 0 || datagram.len() <= usize::from(segment_bytes) {
+        return Some(0);
+    }
+    let (mtu, cut_bytes) = match route.limits {
+        Some(limits) => limits,
+        None => {
+            let path = out.path(Some(route.local.addr), route.remote.addr)?;
+            (path.mtu, path.cut_bytes)
+        }
+    };
+    let headers = udp::LEN + if route.local.addr.is_ipv4() { 20 } else { 40 };
+    let fits = headers + usize::from(segment_bytes) <= mtu as usize
+        && headers + datagram.len() <= cut_bytes as usize;
+    fits.then_some(segment_bytes)
+}

@@ -1,0 +1,280 @@
+use crate::demux::Demux;
+use crate::socket::{Address, Socket};
+use skink_memory::{DatagramRing, Slots, SocketId, SocketKind, SocketTable};
+use skink_messages::{
+    Component, Counters, Events, Full, Network, Ports, Progress, SocketError, SocketEvent,
+    SocketEvents, UdpInput, UdpRequest,
+};
+use skink_time::Instant;
+use skink_wire::protocol;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How many datagrams one call sends from one socket, so that others have their turn.
+const SEND_BUDGET: usize = 64;
+/// How many sockets one poll sends from.
+const SOCKET_BUDGET: usize = 64;
+/// When to try again at the latest after the output was full.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// The UDP component; see the crate's description.
+pub struct Udp {
+    pub(crate) table: SocketTable,
+    pub(crate) counters: Counters,
+    pub(crate) slots: Slots,
+    /// By slot; as long as the highest slot ever used.
+    pub(crate) sockets: Vec<Option<Socket>>,
+    pub(crate) demux: Demux,
+    /// State of the generator that ephemeral ports are chosen with.
+    pub(crate) random: u64,
+    /// Slots with something in their send ring that didn't get out yet, each once.
+    pub(crate) sending: VecDeque<u32>,
+    /// Slots with events to deliver, each once.
+    with_events: VecDeque<u32>,
+    /// When to poll if nothing else happens.
+    wake_up: Option<Instant>,
+    /// The last packet was for no socket.
+    pub(crate) unreachable: bool,
+}
+
+impl Udp {
+    /// A component with the sockets of `table`, which must be empty ([`Udp::adopt`] takes one that
+    /// isn't). Ephemeral ports and the order of the hash tables depend on `seed`.
+    pub fn new(seed: u64, table: SocketTable, counters: Counters) -> Udp {
+        Udp {
+            slots: Slots::new(table.config().sockets),
+            table,
+            counters,
+            sockets: Vec::new(),
+            demux: Demux::new(seed),
+            random: seed,
+            sending: VecDeque::new(),
+            with_events: VecDeque::new(),
+            wake_up: None,
+            unreachable: false,
+        }
+    }
+
+    /// The sockets' records and rings.
+    pub fn table(&self) -> &SocketTable {
+        &self.table
+    }
+
+    /// Opens a socket, as yet without an address.
+    ///
+    /// # Errors
+    /// [`SocketError::NoBuffers`] if the table is full.
+    pub fn open(&mut self) -> Result<SocketId, SocketError> {
+        let slot = self.slots.take().ok_or(SocketError::NoBuffers)?;
+        let id = self.table.open_slot(slot, SocketKind::Udp);
+        self.put(id, Socket::new(id));
+        Ok(id)
+    }
+
+    /// Whether the last packet handed in was for a port that nobody has: then the sender of it is
+    /// to be told with an ICMP error that quotes it (RFC 1122 4.1.3.1). Ask after each packet.
+    pub fn take_unreachable(&mut self) -> bool {
+        std::mem::take(&mut self.unreachable)
+    }
+
+    pub(crate) fn put(&mut self, id: SocketId, socket: Socket) {
+        let index = id.slot as usize;
+        if index >= self.sockets.len() {
+            self.sockets.resize_with(index + 1, || None);
+            // Each socket is in each list once at most: they never grow on the data path.
+            self.sending.reserve(index + 1 - self.sending.len());
+            self.with_events.reserve(index + 1 - self.with_events.len());
+        }
+        if let Some(place) = self.sockets.get_mut(index) {
+            *place = Some(socket);
+        }
+    }
+
+    pub(crate) fn socket(&mut self, slot: u32) -> Option<&mut Socket> {
+        self.sockets.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// The socket that `id` names, unless it was closed.
+    pub(crate) fn find(&mut self, id: SocketId) -> Option<&mut Socket> {
+        self.socket(id.slot)
+            .filter(|socket| socket.generation == id.generation && !socket.closing)
+    }
+
+    /// Notes an event, to be delivered with the next poll.
+    pub(crate) fn note(&mut self, slot: u32, events: Events) {
+        let Some(socket) = self.sockets.get_mut(slot as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        if socket.closing {
+            return;
+        }
+        if socket.events.is_empty() {
+            self.with_events.push_back(slot);
+        }
+        socket.events |= events;
+        self.wake_at(Instant::ZERO);
+    }
+
+    fn wake_at(&mut self, at: Instant) {
+        self.wake_up = Some(self.wake_up.map_or(at, |before| before.min(at)));
+    }
+
+    fn deliver_events(&mut self, out: &mut (impl SocketEvents + ?Sized)) -> Result<(), Full> {
+        while let Some(&slot) = self.with_events.front() {
+            if let Some(socket) = self.sockets.get_mut(slot as usize).and_then(Option::as_mut) {
+                let generation = socket.generation;
+                out.udp_event(SocketEvent {
+                    socket: SocketId { slot, generation },
+                    events: socket.events,
+                })?;
+                socket.events = Events::empty();
+            }
+            self.with_events.pop_front();
+        }
+        Ok(())
+    }
+
+    fn request<Out>(&mut self, now: Instant, request: UdpRequest, out: &mut Out)
+    where
+        Out: Network + Ports + ?Sized,
+    {
+        match request {
+            UdpRequest::Sent(id) => {
+                if self.find(id).is_some_and(|socket| !socket.sending) {
+                    self.send_from(now, id.slot, out);
+                }
+            }
+            UdpRequest::Close(id) => self.close(now, id, out),
+        }
+    }
+
+    /// Sends what the socket has; what doesn't get out is left to [`Component::poll`]. Answers
+    /// whether the output has room for more.
+    fn send_from<Out>(&mut self, now: Instant, slot: u32, out: &mut Out) -> bool
+    where
+        Out: Network + Ports + ?Sized,
+    {
+        let sent = self.drain(now, slot, SEND_BUDGET, out);
+        let Some(socket) = self.socket(slot) else {
+            return true;
+        };
+        let mut is_done = sent == Ok(Progress::Idle);
+        if socket.closing && sent.is_ok() {
+            socket.last_datagrams = socket.last_datagrams.saturating_sub(SEND_BUDGET);
+            is_done |= socket.last_datagrams == 0;
+        }
+        if is_done {
+            if socket.closing {
+                self.finish(slot, out);
+            }
+            return true;
+        }
+        socket.sending = true;
+        self.sending.push_back(slot);
+        self.wake_at(match sent {
+            Ok(_) => Instant::ZERO,
+            Err(Full) => now + RETRY,
+        });
+        sent.is_ok()
+    }
+
+    /// Forgets the socket as soon as what it had to send is on its way.
+    fn close<Out>(&mut self, now: Instant, id: SocketId, out: &mut Out)
+    where
+        Out: Network + Ports + ?Sized,
+    {
+        if self.find(id).is_none() {
+            return;
+        }
+        self.mark_closing(id.slot);
+        let Some(socket) = self.socket(id.slot) else {
+            return;
+        };
+        let (address, waits) = (socket.address, socket.sending);
+        // Nothing more is received.
+        self.demux.remove(id.slot, &address);
+        if !waits {
+            self.send_from(now, id.slot, out);
+        }
+    }
+
+    pub(crate) fn mark_closing(&mut self, slot: u32) {
+        let ring_bytes = self.table.config().send_bytes as usize;
+        let place = self.sockets.get_mut(slot as usize);
+        let Some(socket) = place.and_then(Option::as_mut) else {
+            return;
+        };
+        socket.closing = true;
+        socket.last_datagrams = ring_bytes / DatagramRing::bytes_for(0);
+        socket.save(self.table.record(slot));
+        if !socket.events.is_empty() {
+            socket.events = Events::empty();
+            self.with_events.retain(|other| *other != slot);
+        }
+    }
+
+    /// Ends a closing socket, which isn't in any list any more.
+    fn finish(&mut self, slot: u32, out: &mut (impl Ports + ?Sized)) {
+        let place = self.sockets.get_mut(slot as usize);
+        let Some(socket) = place.and_then(Option::take) else {
+            return;
+        };
+        if let Some(local) = socket.address.local() {
+            if matches!(socket.address, Address::Bound(_)) {
+                out.unlisten(protocol::UDP, local.port);
+            }
+            out.release_port(protocol::UDP, local.port);
+        }
+        self.table.close_slot(slot);
+        self.slots.give(slot);
+    }
+}
+
+impl<Out: Network + SocketEvents + Ports + ?Sized> Component<Out> for Udp {
+    type Input<'a> = UdpInput<'a>;
+
+    /// Everything is taken: packets go to rings or are dropped, requests that can't be finished are
+    /// remembered. Never answers [`Full`].
+    fn handle(&mut self, now: Instant, input: UdpInput<'_>, out: &mut Out) -> Result<(), Full> {
+        match input {
+            UdpInput::Packet(packet) => self.receive(&packet),
+            UdpInput::Error(error) => self.on_error(&error),
+            UdpInput::Request(request) => self.request(now, request, out),
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Instant, out: &mut Out) -> Progress {
+        let mut is_full = false;
+        for _ in 0..self.sending.len().min(SOCKET_BUDGET) {
+            let Some(slot) = self.sending.pop_front() else {
+                break;
+            };
+            if let Some(socket) = self.socket(slot) {
+                socket.sending = false;
+            }
+            is_full = !self.send_from(now, slot, out);
+            if is_full {
+                break;
+            }
+        }
+        is_full |= self.deliver_events(out).is_err();
+        self.wake_up = if is_full {
+            Some(now + RETRY)
+        } else {
+            (!self.sending.is_empty()).then_some(Instant::ZERO)
+        };
+        if self.wake_up.is_none() {
+            Progress::Idle
+        } else {
+            Progress::More
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.wake_up
+    }
+}
+
+#[cfg(test)]
+mod tests;

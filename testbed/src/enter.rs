@@ -1,0 +1,107 @@
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Set in the environment of the program once it is inside.
+const INSIDE: &str = "SKINK_TESTBED";
+
+/// Starts the calling program anew in private namespaces, or, when it is there already, makes its
+/// directories private and returns. Call it first in `main`.
+///
+/// Everything ends with the program: the processes since theirs is a process namespace of its own,
+/// links and addresses since the network namespace is, files since `/tmp` and `/run` are private
+/// memory file systems.
+pub fn enter() -> io::Result<()> {
+    if std::env::var_os(INSIDE).is_some() {
+        return make_private();
+    }
+    let mut unshare = Command::new("unshare");
+    unshare.args([
+        "--mount",
+        "--net",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]);
+    if !is_root() {
+        unshare.args(["--user", "--map-root-user"]);
+    }
+    let error = unshare
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .env(INSIDE, if is_root() { "root" } else { "user" })
+        .exec();
+    Err(io::Error::new(
+        error.kind(),
+        format!("can't run unshare (of util-linux) to make private namespaces: {error}"),
+    ))
+}
+
+fn make_private() -> io::Result<()> {
+    for directory in ["/tmp", "/run"] {
+        // The build may lie below either: keep what is there visible.
+        let inside = std::env::current_exe()?.starts_with(directory);
+        if !inside {
+            run(
+                "mount",
+                ["-t", "tmpfs", "-o", "mode=1777", "tmpfs", directory],
+            )?;
+        }
+    }
+    // A view of this network namespace's interfaces; it isn't needed where it can't be had.
+    let _ = run("mount", ["-t", "sysfs", "sysfs", "/sys"]);
+    run("ip", ["link", "set", "lo", "up"])
+}
+
+/// Runs a command to its end; what it said on standard error is the error.
+pub(crate) fn run<S: AsRef<OsStr>>(
+    program: &str,
+    arguments: impl IntoIterator<Item = S>,
+) -> io::Result<()> {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    run_command(command).map(drop)
+}
+
+/// Runs a command to its end and answers what it printed.
+pub(crate) fn run_command(mut command: Command) -> io::Result<String> {
+    let output = command
+        .output()
+        .map_err(|error| io::Error::new(error.kind(), format!("{command:?}: {error}")))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(format!(
+            "{command:?} ended with {}: {}",
+            output.status,
+            said.trim()
+        )))
+    }
+}
+
+/// Whether the program has root's rights over the machine (not just over a namespace).
+pub fn is_root() -> bool {
+    match std::env::var_os(INSIDE) {
+        Some(value) => value == "root",
+        None => rustix::process::geteuid().is_root(),
+    }
+}
+
+/// Those of `programs` that are not in the search path.
+pub fn missing_programs<'a>(programs: &[&'a str]) -> Vec<&'a str> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = |program: &str| {
+        std::env::split_paths(&path)
+            .chain(["/usr/sbin", "/sbin"].map(|directory| Path::new(directory).to_owned()))
+            .any(|directory| directory.join(program).is_file())
+    };
+    programs
+        .iter()
+        .copied()
+        .filter(|program| !found(program))
+        .collect()
+}

@@ -1,0 +1,22 @@
+//! Private hosts and wires on this machine: what the demonstration, the benchmarks and the
+//! end-to-end tests run on.
+//!
+//! [`enter`] puts the calling program into namespaces of its own (network, processes, mounts, and a
+//! user namespace where it isn't root), with a private `/tmp` and `/run`. Whatever it starts or makes
+//! there ends with it, also when it is killed. Inside, a [`Host`] is a further network namespace, a
+//! veth pair is a cable ([`Host::cable`]), and a [`Wire`] is a bad cable: it loses, repeats,
+//! reorders and delays frames.
+
+mod cpu;
+mod enter;
+mod host;
+mod offload;
+mod process;
+mod wire;
+
+pub use cpu::{CpuTime, cpu_seconds};
+pub use enter::{enter, is_root, missing_programs};
+pub use host::{Cable, Host};
+pub use offload::Offload;
+pub use process::{Process, Scratch};
+pub use wire::{Impairments, Wire};

@@ -1,0 +1,96 @@
+//! Long load without an error or a leak, and no processor time when there is none.
+
+use super::on_each_back_end;
+use super::servers::{children, no_wrk_errors};
+use crate::network::Network;
+use crate::site::{Nginx, PATIENCE, Site};
+use crate::{Case, Failure, Outcome};
+use std::time::{Duration, Instant};
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = on_each_back_end("idle", idle);
+    cases.extend(on_each_back_end("minute-of-256-connections", minute));
+    cases
+}
+
+fn wrk(network: &Network, seconds: u32, extra: &[&str]) -> Outcome {
+    let mut wrk = network.kernel.command("wrk");
+    wrk.args(["-t2", "-c256", &format!("-d{seconds}s"), "--timeout", "10s"]);
+    wrk.args(extra);
+    wrk.arg(format!("http://{}/tiny", Network::SKINK[0]));
+    no_wrk_errors(&Network::finish(wrk, "wrk", PATIENCE)?)
+}
+
+/// Memory that all processes below `pid` hold, in KiB.
+fn resident_kib(pid: u32) -> Result<u64, Failure> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let own: u64 = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0);
+    let below: Result<Vec<u64>, Failure> = children(pid)?.into_iter().map(resident_kib).collect();
+    Ok(own + below?.into_iter().sum::<u64>())
+}
+
+fn minute(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    // Warm up with both kinds of load, so that only growth is left to see.
+    wrk(network, 5, &[])?;
+    wrk(network, 5, &["-H", "Connection: close"])?;
+    let before = resident_kib(nginx.process.id())?;
+    wrk(network, 60, &[])?;
+    wrk(network, 10, &["-H", "Connection: close"])?;
+    let after = resident_kib(nginx.process.id())?;
+    if after > before + before / 4 + 8_192 {
+        let text = format!("memory grew from {before} KiB to {after} KiB");
+        return Err(Failure::Wrong(text));
+    }
+    nginx.stop()
+}
+
+/// An nginx without anything to do takes under 1% of a processor. The time is measured over a span,
+/// but it is the span's share that must hold, however long it takes.
+fn idle(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    wrk(network, 1, &[])?;
+    let all = descendants(nginx.process.id())?;
+    let used = |all: &[u32]| -> Result<f64, Failure> {
+        let mut sum = 0.0;
+        for pid in all {
+            sum += skink_testbed::cpu_seconds(*pid)?;
+        }
+        Ok(sum)
+    };
+    let pause = Duration::from_secs(2);
+    let span = Duration::from_secs(10);
+    // What the load left behind (lingering timers, nginx's own) may settle first.
+    wait(pause);
+    let before = used(&all)?;
+    wait(span);
+    let share = (used(&all)? - before) / span.as_secs_f64();
+    if share >= 0.01 {
+        return Err(Failure::Wrong(format!(
+            "idle, it takes {:.1}% of a processor",
+            share * 100.0
+        )));
+    }
+    nginx.stop()
+}
+
+fn descendants(pid: u32) -> Result<Vec<u32>, Failure> {
+    let mut all = vec![pid];
+    for child in children(pid)? {
+        all.extend(descendants(child)?);
+    }
+    Ok(all)
+}
+
+fn wait(span: Duration) {
+    let end = Instant::now() + span;
+    while let Some(left) = end.checked_duration_since(Instant::now()) {
+        std::thread::park_timeout(left);
+    }
+}

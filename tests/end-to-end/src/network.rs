@@ -1,0 +1,166 @@
+use crate::{BackEnd, Failure};
+use skink_testbed::{Cable, Host, Impairments, Offload, Process, Wire};
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// What a [`Network`] should be like.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// What carries Skink's frames.
+    pub back_end: BackEnd,
+    /// Largest IP packet in bytes.
+    pub mtu: u32,
+    /// What the cable does to frames; `None` for a plain veth pair.
+    pub impairments: Option<Impairments>,
+}
+
+/// Two hosts on one wire: `skink`, whose address belongs to programs on Skink, and `kernel`.
+pub struct Network {
+    /// Where programs run under `skink run`.
+    pub skink: Host,
+    /// Where programs use the kernel's stack.
+    pub kernel: Host,
+    /// How it was made.
+    pub plan: Plan,
+    _middle: Option<(Wire, Host)>,
+}
+
+impl Network {
+    /// Addresses of programs on Skink.
+    pub const SKINK: [&str; 2] = ["10.9.0.2", "fd09::2"];
+    /// Addresses of the kernel's host.
+    pub const KERNEL: [&str; 2] = ["10.9.0.1", "fd09::1"];
+
+    /// Makes the hosts and the wire.
+    pub fn new(plan: Plan) -> Result<Network, Failure> {
+        if plan.back_end == BackEnd::Xdp && !skink_testbed::is_root() {
+            return Err(Failure::Skip(
+                "loading an XDP program needs root".to_owned(),
+            ));
+        }
+        if plan.back_end == BackEnd::Tap && std::fs::File::open("/dev/net/tun").is_err() {
+            return Err(Failure::Skip("/dev/net/tun can't be opened".to_owned()));
+        }
+        let (skink, kernel) = (Host::new()?, Host::new()?);
+        let cable = Cable {
+            mtu: plan.mtu,
+            ..Cable::default()
+        };
+        let middle = match plan.impairments {
+            None => {
+                skink.cable("wire", &kernel, "wire", cable)?;
+                None
+            }
+            Some(impairments) => {
+                let middle = Host::new()?;
+                middle.cable("left", &skink, "wire", cable)?;
+                middle.cable("right", &kernel, "wire", cable)?;
+                for offload in Offload::ALL {
+                    middle.offload("left", offload, false)?;
+                    middle.offload("right", offload, false)?;
+                    skink.offload("wire", offload, false)?;
+                    kernel.offload("wire", offload, false)?;
+                }
+                Some((
+                    Wire::start(&middle, "left", "right", impairments, 1)?,
+                    middle,
+                ))
+            }
+        };
+        for address in Self::KERNEL {
+            let prefix = if address.contains(':') { 64 } else { 24 };
+            kernel.address("wire", &format!("{address}/{prefix}"))?;
+        }
+        if plan.back_end == BackEnd::Tap {
+            skink.ip("tuntap add dev skink0 mode tap multi_queue vnet_hdr")?;
+            skink.ip(&format!("link set skink0 mtu {}", plan.mtu))?;
+            skink.ip("link add bridge type bridge forward_delay 0 mcast_snooping 0")?;
+            for port in ["wire", "skink0"] {
+                skink.ip(&format!("link set {port} master bridge"))?;
+                skink.ip(&format!("link set {port} up"))?;
+            }
+            skink.ip(&format!("link set bridge mtu {} up", plan.mtu))?;
+        }
+        Ok(Network {
+            skink,
+            kernel,
+            plan,
+            _middle: middle,
+        })
+    }
+
+    /// The command line tool of this build.
+    pub fn tool() -> Result<PathBuf, Failure> {
+        let own = std::env::current_exe()?;
+        let tool = own.with_file_name("skink");
+        if tool.is_file() {
+            Ok(tool)
+        } else {
+            let text = format!("{} isn't built: run `make build`", tool.display());
+            Err(Failure::Wrong(text))
+        }
+    }
+
+    /// `skink run … -- PROGRAM ARGUMENTS` on the Skink host.
+    pub fn skink_run<S: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Result<Command, Failure> {
+        let tool = Self::tool()?;
+        let mut command = self.skink.command(&tool.to_string_lossy());
+        command.args(["run", "--nic", self.plan.back_end.nic()]);
+        command.args(["--addr", "10.9.0.2/24", "--addr", "fd09::2/64", "--"]);
+        command.arg(program).args(arguments);
+        Ok(command)
+    }
+
+    /// Runs a command to its end within `limit`, on success; answers what it printed.
+    pub fn finish(command: Command, name: &str, limit: Duration) -> Result<String, Failure> {
+        let process = Process::spawn(command, name)?;
+        let (status, said) = process.wait(limit)?;
+        if status.success() {
+            Ok(said)
+        } else {
+            let text = format!("{name} ended with {status}; it printed:\n{said}");
+            Err(Failure::Wrong(text))
+        }
+    }
+
+    /// Waits until `server` answers a TCP connection from the kernel's host to `address` and `port`.
+    pub fn wait_for(&self, server: &Process, address: &str, port: u16) -> Result<(), Failure> {
+        self.wait_from(&self.kernel, server, address, port)
+    }
+
+    /// The same, asked from `host`.
+    pub fn wait_from(
+        &self,
+        host: &Host,
+        server: &Process,
+        address: &str,
+        port: u16,
+    ) -> Result<(), Failure> {
+        let target: std::net::SocketAddr = format!("{}:{port}", bracketed(address))
+            .parse()
+            .map_err(|_| Failure::Wrong(format!("{address} is no address")))?;
+        server.wait_until(&format!("{target} answers"), || {
+            let connect = move || {
+                std::net::TcpStream::connect_timeout(&target, Duration::from_millis(500)).is_ok()
+            };
+            host.thread(connect)
+                .is_ok_and(|thread| matches!(thread.join(), Ok(Ok(true))))
+        })?;
+        Ok(())
+    }
+}
+
+/// An address as it stands in a URL.
+pub fn bracketed(address: &str) -> String {
+    if address.contains(':') {
+        format!("[{address}]")
+    } else {
+        address.to_owned()
+    }
+}
