@@ -5,7 +5,37 @@
 //! the process that grants them; the parts (descriptors and a description) are handed to the process
 //! that uses the NIC, which needs none.
 //!
-//! No state here survives a restart: rings are mapped anew from the descriptors.
+//! Place on the data path: between the kernel (or the other end of a link in memory) and `link`.
+//! [`Opener`] is the privileged side, one for each NIC; what it opens for an owner crosses a Unix
+//! socket as [`NicParts`], which [`NicParts::attach`] turns into a [`Nic`].
+//!
+//! No state here survives a restart: rings are mapped anew from the descriptors. A new [`Opener`]
+//! doesn't know the owners of its predecessor.
+//!
+//! Left out: VLAN tags, links other than Ethernet, and changes of an interface's MTU or address
+//! while it is open.
+
+mod control;
+mod error;
+pub mod interface;
+pub mod memory;
+mod opener;
+mod packet;
+mod socket;
+mod spec;
+mod tap;
+#[cfg(test)]
+mod test_support;
+mod virtio;
+mod xdp;
+
+pub use error::{Denial, OpenError};
+pub use memory::{MemoryConfig, pair};
+pub use opener::{Description, NicParts, Opener, Sharing, open_sole};
+pub use packet::PacketDescription;
+pub use spec::{NicSpec, SpecError};
+pub use tap::TapDescription;
+pub use xdp::XdpDescription;
 
 pub use skink_messages::{Capabilities, Steering};
 use skink_messages::{NicOutput, RxFrame};

@@ -1,1 +1,37 @@
-//! skink-steering
+//! Steering: which owner gets an inbound packet, decided in the kernel.
+//!
+//! An *owner* is a process with its own instance of the stack. Up to 64 owners share one NIC and have
+//! the same IP addresses, which the kernel itself doesn't have. A program in the kernel
+//! (`bpf/steer.bpf.c`, the only code that Skink runs there) takes the place of the NIC logic that
+//! NEaT asks for: a packet goes to the only owner that uses its port, or to the owner its flow is
+//! bound to, or, for a new flow, to one of the owners that listen. It runs in front of AF_XDP
+//! sockets, and in the fan-out group of the packet sockets that get whatever an AF_XDP socket can't.
+//!
+//! Three parts with different privileges:
+//!
+//! - [`Steering`] is the broker's: it loads the programs and changes their maps.
+//! - [`PortTable`] is an owner's: ports in use, in a map that owners change by atomic operations on
+//!   shared memory (LibrettOS's portmap), without privileges and without system calls.
+//! - The maps themselves live as long as anybody holds a descriptor of them: an owner's death leaves
+//!   them as they are until the broker calls [`Steering::remove_owner`]. The XDP program goes with the
+//!   broker; the fan-out program stays with the sockets.
+//!
+//! Owners of one NIC trust each other with the port table: one that writes nonsense to it can draw
+//! packets to itself or send others' astray, but can't crash anybody.
+//!
+//! Left out: taking over single ports of an address that the kernel goes on using (shared addressing),
+//! VLAN tags, and multicast other than neighbour discovery.
+
+mod error;
+mod fanout;
+mod owner;
+mod owners;
+mod ports;
+mod program;
+mod shared;
+
+pub use error::SteeringError;
+pub use fanout::FanoutGroup;
+pub use owner::Owner;
+pub use ports::PortTable;
+pub use program::{AttachMode, Steering};

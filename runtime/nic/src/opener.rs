@@ -1,0 +1,174 @@
+use crate::Nic;
+use crate::error::OpenError;
+use crate::packet::{PacketDescription, PacketOpener};
+use crate::spec::NicSpec;
+use crate::tap::{TapDescription, TapOpener};
+use crate::xdp::{XdpDescription, XdpOpener};
+use serde::{Deserialize, Serialize};
+use skink_steering::{Owner, Steering};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// How many stacks may use the NIC at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// One: everything reaches it.
+    Sole,
+    /// Several: each flow reaches one, and what all must see reaches all.
+    Several,
+}
+
+/// What the using process must know of an open NIC, as plain data.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Description {
+    /// AF_PACKET.
+    Packet(PacketDescription),
+    /// TAP.
+    Tap(TapDescription),
+    /// AF_XDP, with AF_PACKET beside it.
+    Xdp(XdpDescription),
+}
+
+/// An open NIC in the form that crosses a Unix socket.
+#[derive(Debug)]
+pub struct NicParts {
+    /// Plain data.
+    pub description: Description,
+    /// In the order that the description goes by.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+impl NicParts {
+    /// Makes a NIC of the parts: maps rings, and needs no privileges. Fails if the descriptors
+    /// aren't those that belong to the description.
+    pub fn attach(self) -> io::Result<Nic> {
+        match self.description {
+            Description::Packet(description) => description.attach(self.descriptors),
+            Description::Tap(description) => description.attach(self.descriptors),
+            Description::Xdp(description) => description.attach(self.descriptors),
+        }
+    }
+}
+
+/// Exactly `N` descriptors.
+pub(crate) fn take_descriptors<const N: usize>(
+    descriptors: Vec<OwnedFd>,
+) -> io::Result<[OwnedFd; N]> {
+    descriptors.try_into().map_err(|given: Vec<OwnedFd>| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!(
+                "the NIC handed over has {} descriptors instead of {N}; are both sides of the \
+                 same version?",
+                given.len()
+            ),
+        )
+    })
+}
+
+enum BackEnd {
+    Packet(PacketOpener),
+    Tap(TapOpener),
+    Xdp(XdpOpener),
+}
+
+/// The privileged side of one NIC: lives as long as the NIC may be used, and opens it for owner
+/// after owner. Dropping it leaves the owners' NICs as they are.
+pub struct Opener {
+    back_end: BackEnd,
+    /// Where several owners share the NIC and the kernel can steer.
+    steering: Option<Steering>,
+}
+
+impl Opener {
+    /// Checks that the NIC can be had, and makes what its owners share: a TAP's interface, the
+    /// steering program. A shared NIC receives nothing but control frames before
+    /// [`Steering::set_addresses`] was called on its [`Opener::steering`].
+    pub fn new(spec: &NicSpec, sharing: Sharing) -> Result<Opener, OpenError> {
+        spec.check()?;
+        let (back_end, steering) = match spec {
+            NicSpec::Packet(name) => {
+                let opener = PacketOpener::new(name)?;
+                let steering = match sharing {
+                    Sharing::Sole => None,
+                    Sharing::Several => Some(Steering::load()?),
+                };
+                (BackEnd::Packet(opener), steering)
+            }
+            NicSpec::Tap(name) => {
+                let opener = TapOpener::new(name, sharing)?;
+                let steering = match sharing {
+                    Sharing::Sole => None,
+                    // In a user namespace nobody may load programs; the TAP's own way has to do.
+                    Sharing::Several => Steering::load().ok(),
+                };
+                (BackEnd::Tap(opener), steering)
+            }
+            NicSpec::Xdp(name) => {
+                // The program is what brings frames to AF_XDP sockets: a sole owner needs it too.
+                let mut steering = Steering::load()?;
+                let opener = XdpOpener::new(name, sharing, &mut steering)?;
+                (BackEnd::Xdp(opener), Some(steering))
+            }
+        };
+        Ok(Opener { back_end, steering })
+    }
+
+    /// The kernel's steering of this NIC, if it steers: to set the addresses, and to hand the port
+    /// table to owners. Owners are added and removed by [`Opener::open`] and [`Opener::close`].
+    pub fn steering(&mut self) -> Option<&mut Steering> {
+        self.steering.as_mut()
+    }
+
+    /// Opens the NIC for one owner (below [`Owner::MAXIMUM`]). An owner that has it already (its
+    /// process died) gets it anew.
+    pub fn open(&mut self, owner: u16) -> Result<NicParts, OpenError> {
+        let owner = owner_number(owner)?;
+        self.take_out(owner);
+        let steering = self.steering.as_mut();
+        let parts = match &mut self.back_end {
+            BackEnd::Packet(opener) => opener.open(owner, steering)?,
+            BackEnd::Tap(opener) => opener.open(owner, steering)?,
+            BackEnd::Xdp(opener) => opener.open(owner, steering)?,
+        };
+        if let Some(steering) = &mut self.steering {
+            steering.add_owner(owner);
+        }
+        Ok(parts)
+    }
+
+    /// Takes an owner out, once its process has ended (or closed the NIC's descriptors). Until then
+    /// it keeps its place, so that its death alone sends nobody's frames astray.
+    pub fn close(&mut self, owner: u16) {
+        if let Ok(owner) = owner_number(owner) {
+            self.take_out(owner);
+        }
+    }
+
+    fn take_out(&mut self, owner: Owner) {
+        let mut steering = self.steering.as_mut();
+        if let Some(steering) = &mut steering {
+            steering.remove_owner(owner);
+        }
+        match &mut self.back_end {
+            BackEnd::Packet(opener) => opener.close(owner, steering),
+            BackEnd::Tap(opener) => opener.close(owner, steering),
+            BackEnd::Xdp(opener) => opener.close(owner, steering),
+        }
+    }
+}
+
+fn owner_number(owner: u16) -> Result<Owner, OpenError> {
+    u8::try_from(owner)
+        .ok()
+        .and_then(Owner::new)
+        .ok_or(OpenError::NoPlace {
+            owners: Owner::MAXIMUM,
+        })
+}
+
+/// Opens a NIC for a sole owner.
+pub fn open_sole(spec: &NicSpec) -> Result<NicParts, OpenError> {
+    Opener::new(spec, Sharing::Sole)?.open(0)
+}

@@ -1,0 +1,250 @@
+//! AF_PACKET with virtio-net headers: GSO and checksum offload on virtual links and real cards, on
+//! any interface, beside the kernel.
+//!
+//! Memory: [`Geometry::FLOWS`], 16 MiB of the kernel's for each owner, and where an interface is
+//! shared [`Geometry::CONTROL`], 128 KiB; up to 256 KiB for the outbound batch; and at most 2 MiB of
+//! frames that wait in the kernel to be sent.
+//!
+//! Frames leave through the interface's queueing discipline. Going round it (`PACKET_QDISC_BYPASS`)
+//! loses frames without a word when a card's queue is full.
+
+mod fanout;
+mod ring;
+mod sender;
+
+pub(crate) use ring::{Geometry, Ring};
+pub(crate) use sender::PacketSender;
+
+use crate::control;
+use crate::error::{Denial, OpenError};
+use crate::interface::Interface;
+use crate::opener::{Description, NicParts, take_descriptors};
+use crate::{Capabilities, Nic, Receiver, interface, socket};
+use fanout::Group;
+use ring::Direction;
+use serde::{Deserialize, Serialize};
+use skink_messages::RxFrame;
+use skink_steering::{Owner, Steering};
+use skink_time::Instant;
+use skink_wire::MacAddr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Largest IP packet that the kernel cuts.
+pub(crate) const CUT_BYTES: u32 = 65_535;
+/// Bytes of frames that may wait in the kernel for the card. The kernel doubles it, for its own
+/// bookkeeping. Less than a queueing discipline holds, so that a full card blocks rather than drops.
+const SEND_BUFFER: i32 = 1 << 20;
+
+/// What the using process must know of an open NIC.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PacketDescription {
+    mac: [u8; 6],
+    mtu: u32,
+    ring: Geometry,
+    /// The ring of the second descriptor, where the interface is shared.
+    control: Option<Geometry>,
+}
+
+/// The privileged side: opens sockets on one interface.
+pub(crate) struct PacketOpener {
+    name: String,
+    group: Group,
+}
+
+impl PacketOpener {
+    pub(crate) fn new(name: &str) -> Result<PacketOpener, OpenError> {
+        // Better now than when the first program comes.
+        usable_interface(name)?;
+        packet_socket(name)?;
+        Ok(PacketOpener {
+            name: name.to_owned(),
+            group: Group::default(),
+        })
+    }
+
+    /// Opens the interface for one owner; without `steering`, for the only one.
+    pub(crate) fn open(
+        &mut self,
+        owner: Owner,
+        steering: Option<&mut Steering>,
+    ) -> Result<NicParts, OpenError> {
+        let (interface, mac) = usable_interface(&self.name)?;
+        let flows = packet_socket(&self.name)?;
+        let fails = OpenError::doing("setting up a packet socket on", &self.name);
+        prepare_flows(&flows, interface.index).map_err(&fails)?;
+        let control = match steering {
+            None => {
+                socket::bind_to_interface(flows.as_fd(), interface.index).map_err(&fails)?;
+                None
+            }
+            Some(steering) => {
+                self.share(owner, flows.as_fd(), &interface, steering)?;
+                let filter = steering.control_filter()?;
+                Some(control_socket(&interface, filter).map_err(&fails)?)
+            }
+        };
+        Ok(NicParts {
+            description: Description::Packet(PacketDescription {
+                mac: mac.0,
+                mtu: interface.mtu,
+                ring: Geometry::FLOWS,
+                control: control.as_ref().map(|_| Geometry::CONTROL),
+            }),
+            descriptors: std::iter::once(flows).chain(control).collect(),
+        })
+    }
+
+    pub(crate) fn close(&mut self, owner: Owner, steering: Option<&mut Steering>) {
+        if let Some(steering) = steering {
+            self.group.leave(owner, steering);
+        }
+    }
+
+    fn share(
+        &mut self,
+        owner: Owner,
+        flows: BorrowedFd<'_>,
+        interface: &Interface,
+        steering: &mut Steering,
+    ) -> Result<(), OpenError> {
+        let fails = OpenError::doing("joining the fan-out group of", &self.name);
+        // Only a bound socket can join, and until it has it would receive everything.
+        socket::attach_filter(flows, &control::reject_all()).map_err(&fails)?;
+        socket::bind_to_interface(flows, interface.index).map_err(&fails)?;
+        self.group.join(owner, flows, steering).map_err(&fails)?;
+        socket::attach_program(flows, steering.steered_filter()?).map_err(&fails)
+    }
+}
+
+/// Everything but the bind.
+fn prepare_flows(flows: &OwnedFd, interface: u32) -> io::Result<()> {
+    ring::configure(flows.as_fd(), Geometry::FLOWS, Direction::Inbound)?;
+    configure_sending(flows.as_fd())?;
+    socket::join_all_multicast(flows.as_fd(), interface)
+}
+
+/// An interface that is there, is an Ethernet and is up; and its address.
+pub(crate) fn usable_interface(name: &str) -> Result<(Interface, MacAddr), OpenError> {
+    let all = interface::list().map_err(OpenError::doing("looking for", name))?;
+    let Some(interface) = all.iter().find(|i| i.name == name) else {
+        return Err(OpenError::no_interface(name, &all));
+    };
+    let Some(mac) = interface.mac else {
+        return Err(OpenError::NotEthernet { name: name.into() });
+    };
+    if !interface.up {
+        return Err(OpenError::Down { name: name.into() });
+    }
+    Ok((interface.clone(), mac))
+}
+
+fn packet_socket(name: &str) -> Result<OwnedFd, OpenError> {
+    socket::packet_socket().map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => OpenError::Denied(Denial::PacketSocket),
+        _ => OpenError::doing("opening a packet socket", name)(error),
+    })
+}
+
+fn configure_sending(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let set = |name| socket::set_option(socket, libc::SOL_SOCKET, name, SEND_BUFFER);
+    // Forcing needs CAP_NET_ADMIN; without it the system's limit is what we get.
+    set(libc::SO_SNDBUFFORCE).or_else(|_| set(libc::SO_SNDBUF))
+}
+
+/// A socket with a small ring for frames that every owner must see.
+fn control_socket(interface: &Interface, filter: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let socket = socket::packet_socket()?;
+    ring::configure(socket.as_fd(), Geometry::CONTROL, Direction::Inbound)?;
+    socket::attach_program(socket.as_fd(), filter)?;
+    socket::bind_to_interface(socket.as_fd(), interface.index)?;
+    Ok(socket)
+}
+
+/// The like for frames that the kernel sends out of the interface, to whoever is behind it.
+pub(crate) fn outgoing_control_socket(interface: u32) -> io::Result<OwnedFd> {
+    let socket = socket::packet_socket()?;
+    ring::configure(socket.as_fd(), Geometry::CONTROL, Direction::Outbound)?;
+    socket::attach_filter(socket.as_fd(), &control::outgoing_control())?;
+    socket::bind_to_interface(socket.as_fd(), interface)?;
+    Ok(socket)
+}
+
+impl PacketDescription {
+    /// The unprivileged side: maps the rings.
+    pub(crate) fn attach(&self, descriptors: Vec<OwnedFd>) -> io::Result<Nic> {
+        let (flows, control) = match self.control {
+            None => {
+                let [flows] = take_descriptors(descriptors)?;
+                (flows, None)
+            }
+            Some(geometry) => {
+                let [flows, control] = take_descriptors(descriptors)?;
+                (flows, Some(Ring::map(control, geometry)?))
+            }
+        };
+        let sending = flows.try_clone()?;
+        Ok(Nic {
+            capabilities: self.capabilities(),
+            receiver: Box::new(PacketReceiver {
+                flows: Ring::map(flows, self.ring)?,
+                control,
+            }),
+            sender: Box::new(PacketSender::new(sending)),
+        })
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let shared = self.control.is_some();
+        Capabilities {
+            kind: "packet",
+            mac: MacAddr(self.mac),
+            mtu: self.mtu,
+            tx_checksum: true,
+            rx_checksum: true,
+            cut_bytes: CUT_BYTES,
+            joins: true,
+            queues: if shared { Owner::MAXIMUM.into() } else { 1 },
+            steering: match shared {
+                false => crate::Steering::Sole,
+                true => crate::Steering::Tables,
+            },
+            zero_copy: false,
+        }
+    }
+}
+
+/// The receiving half: the ring of the owner's flows, and the one of what all owners see.
+struct PacketReceiver {
+    flows: Ring,
+    control: Option<Ring>,
+}
+
+impl Receiver for PacketReceiver {
+    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        // Control frames are few, and a neighbour's answer may be what the flows wait for.
+        let control = match &mut self.control {
+            Some(ring) => ring.receive(now, budget, each),
+            None => 0,
+        };
+        control
+            + self
+                .flows
+                .receive(now, budget.saturating_sub(control), each)
+    }
+
+    fn descriptors(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
+        each(self.flows.descriptor());
+        if let Some(control) = &self.control {
+            each(control.descriptor());
+        }
+    }
+
+    fn take_dropped(&mut self) -> u64 {
+        let control = self.control.as_mut().map_or(0, Ring::take_dropped);
+        control + self.flows.take_dropped()
+    }
+}
+
+#[cfg(test)]
+mod tests;

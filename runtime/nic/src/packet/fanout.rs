@@ -1,0 +1,75 @@
+use crate::socket;
+use skink_steering::{Owner, Steering};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// The owners' sockets on one interface, of which each frame reaches one.
+#[derive(Default)]
+pub(super) struct Group {
+    /// The kernel's number for the group, while it has members.
+    id: Option<u16>,
+    /// A duplicate of each member's socket, so that only we make one leave: see
+    /// [`skink_steering::FanoutGroup`].
+    members: Vec<(Owner, OwnedFd)>,
+}
+
+impl Group {
+    /// Adds an owner's bound socket.
+    pub(super) fn join(
+        &mut self,
+        owner: Owner,
+        socket: BorrowedFd<'_>,
+        steering: &mut Steering,
+    ) -> io::Result<()> {
+        let kept = socket.try_clone_to_owned()?;
+        let program = steering.fanout_program().map_err(io::Error::other)?;
+        self.id = Some(join_fanout(socket, self.id, Some(program))?);
+        steering.join_fanout(owner);
+        self.members.push((owner, kept));
+        Ok(())
+    }
+
+    /// Takes an owner out, once its process no longer has the socket.
+    pub(super) fn leave(&mut self, owner: Owner, steering: &mut Steering) {
+        self.members.retain(|(member, _)| *member != owner);
+        steering.leave_fanout(owner);
+        if self.members.is_empty() {
+            // The kernel's group is gone with its last member.
+            self.id = None;
+        }
+    }
+}
+
+/// Puts a bound packet socket into the fan-out group `group`, or a new one; answers the group's
+/// number. The first member brings the `program` (an eBPF socket filter that answers a place);
+/// without one the kernel picks a member by the flow's hash.
+pub(crate) fn join_fanout(
+    socket: BorrowedFd<'_>,
+    group: Option<u16>,
+    program: Option<BorrowedFd<'_>>,
+) -> io::Result<u16> {
+    let kind = match program {
+        Some(_) => libc::PACKET_FANOUT_EBPF,
+        None => libc::PACKET_FANOUT_HASH,
+    };
+    // A group has its own idea of outgoing frames, whatever its sockets' options say.
+    let mut flags = libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
+    if group.is_none() {
+        flags |= libc::PACKET_FANOUT_FLAG_UNIQUEID;
+    }
+    let argument = u32::from(group.unwrap_or(0)) | (kind | flags) << 16;
+    socket::set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, argument)?;
+    if let Some(group) = group {
+        return Ok(group);
+    }
+    if let Some(program) = program {
+        socket::set_option(
+            socket,
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT_DATA,
+            program.as_fd().as_raw_fd(),
+        )?;
+    }
+    let [value, _] = socket::get_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
+    Ok(value as u16)
+}

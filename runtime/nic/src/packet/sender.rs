@@ -1,0 +1,197 @@
+use crate::Sender;
+use crate::socket;
+use crate::virtio;
+use skink_messages::{Full, NicOutput, TxPacket};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Frames above this many bytes go to the kernel at once, out of the socket's ring; a copy to make
+/// a batch costs more than the call that it saves.
+const BATCHED_BYTES: usize = 4096;
+/// Frames in a batch.
+const BATCH: usize = 64;
+/// Messages handed over in one call.
+const CALL: usize = 32;
+
+/// What became of an attempt to send.
+enum Outcome {
+    Sent(usize),
+    NoRoom,
+    Refused,
+}
+
+/// The sending half: one system call for a batch of small frames, or for one large one.
+pub(crate) struct PacketSender {
+    socket: OwnedFd,
+    /// Virtio headers and frames, one after another.
+    batch: Vec<u8>,
+    /// Where each frame of the batch ends (and the next one's virtio header begins).
+    ends: Vec<usize>,
+    /// Frames of the batch that have left already.
+    sent: usize,
+    blocked: bool,
+    dropped: u64,
+}
+
+impl PacketSender {
+    /// Sends through a packet socket that is bound to its interface and has `PACKET_VNET_HDR` set.
+    pub(crate) fn new(socket: OwnedFd) -> PacketSender {
+        PacketSender {
+            socket,
+            batch: Vec::with_capacity(BATCH * (BATCHED_BYTES + virtio::BYTES)),
+            ends: Vec::with_capacity(BATCH),
+            sent: 0,
+            blocked: false,
+            dropped: 0,
+        }
+    }
+
+    /// Takes a copy of a small frame along.
+    fn enqueue(&mut self, packet: &TxPacket<'_>) {
+        let start = self.batch.len();
+        let end = start + virtio::BYTES + packet.len();
+        self.batch.extend_from_slice(&virtio::header_for(packet));
+        self.batch.resize(end, 0);
+        if let Some(room) = self.batch.get_mut(start + virtio::BYTES..) {
+            packet.copy_to(room);
+        }
+        self.ends.push(end);
+    }
+
+    /// Hands a large frame to the kernel straight from where it lies.
+    fn send_now(&mut self, packet: &TxPacket<'_>) -> Result<(), Full> {
+        let header = virtio::header_for(packet);
+        let parts = virtio::gather(&header, packet);
+        // SAFETY: all zeros is a valid msghdr.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = parts.as_ptr().cast_mut();
+        message.msg_iovlen = parts.len() as _;
+        // SAFETY: the message and the spans it names live across the call; they are only read.
+        let result = unsafe {
+            libc::sendmsg(
+                self.socket.as_raw_fd(),
+                &raw const message,
+                libc::MSG_DONTWAIT,
+            )
+        };
+        match self.outcome(result) {
+            Outcome::Sent(_) => Ok(()),
+            Outcome::NoRoom => Err(Full),
+            Outcome::Refused => {
+                self.dropped += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn outcome(&mut self, result: isize) -> Outcome {
+        if result >= 0 {
+            return Outcome::Sent(result as usize);
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            // The socket's send buffer or the interface's queue is full.
+            Some(libc::EAGAIN | libc::ENOBUFS) => {
+                self.blocked = true;
+                Outcome::NoRoom
+            }
+            Some(libc::EINTR) => Outcome::Sent(0),
+            _ => Outcome::Refused,
+        }
+    }
+
+    /// One call for as many of the waiting frames as it takes.
+    fn send_some(&mut self) -> Outcome {
+        let mut start = match self.sent.checked_sub(1) {
+            Some(last) => self.ends.get(last).copied().unwrap_or(0),
+            None => 0,
+        };
+        let mut spans = [const { MaybeUninit::<libc::iovec>::uninit() }; CALL];
+        let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; CALL];
+        let waiting = self.ends.get(self.sent..).unwrap_or_default();
+        let count = waiting.len().min(CALL);
+        for ((span, message), &end) in spans.iter_mut().zip(&mut messages).zip(waiting) {
+            let frame = self.batch.get(start..end).unwrap_or_default();
+            start = end;
+            let span = span.write(libc::iovec {
+                iov_base: frame.as_ptr().cast_mut().cast(),
+                iov_len: frame.len(),
+            });
+            // SAFETY: all zeros is a valid mmsghdr.
+            let mut filled: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            filled.msg_hdr.msg_iov = span;
+            filled.msg_hdr.msg_iovlen = 1;
+            message.write(filled);
+        }
+        // SAFETY: the first `count` messages and their spans were just filled in; they and the
+        // batch live across the call.
+        let result = unsafe {
+            libc::sendmmsg(
+                self.socket.as_raw_fd(),
+                messages.as_mut_ptr().cast(),
+                count as u32,
+                libc::MSG_DONTWAIT,
+            )
+        };
+        self.outcome(result as isize)
+    }
+}
+
+impl NicOutput for PacketSender {
+    fn room(&mut self) -> usize {
+        if self.blocked {
+            self.blocked = !socket::is_writable(self.socket.as_fd());
+        }
+        if self.ends.len() >= BATCH {
+            self.flush();
+        }
+        if self.blocked {
+            0
+        } else {
+            BATCH - self.ends.len()
+        }
+    }
+
+    fn send(&mut self, packet: &TxPacket<'_>) -> Result<(), Full> {
+        if (self.blocked || self.ends.len() >= BATCH) && self.room() == 0 {
+            return Err(Full);
+        }
+        if packet.len() <= BATCHED_BYTES {
+            self.enqueue(packet);
+            return Ok(());
+        }
+        // Frames keep their order.
+        self.flush();
+        if self.blocked {
+            return Err(Full);
+        }
+        self.send_now(packet)
+    }
+}
+
+impl Sender for PacketSender {
+    fn flush(&mut self) {
+        while self.sent < self.ends.len() {
+            match self.send_some() {
+                Outcome::Sent(count) => self.sent += count,
+                Outcome::NoRoom => return,
+                // The first one in line is at fault: those after it get their own chance.
+                Outcome::Refused => {
+                    self.sent += 1;
+                    self.dropped += 1;
+                }
+            }
+        }
+        self.batch.clear();
+        self.ends.clear();
+        self.sent = 0;
+    }
+
+    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
+        self.blocked.then(|| self.socket.as_fd())
+    }
+
+    fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+}

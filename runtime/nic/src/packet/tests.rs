@@ -1,0 +1,382 @@
+use super::ring::{Direction, configure};
+use super::*;
+use crate::test_support::*;
+use crate::{NicSpec, Opener, Sharing, open_sole};
+use skink_memory::Bytes;
+use skink_messages::{RxChecksum, TxPacket};
+use skink_wire::IpCidr;
+use std::os::unix::net::UnixDatagram;
+
+const MACS: (MacAddr, MacAddr) = (MAC_A, MAC_B);
+
+fn open(name: &str) -> Nic {
+    let parts = open_sole(&NicSpec::Packet(name.into())).unwrap();
+    parts.attach().unwrap()
+}
+
+/// The payload of a UDP frame that `datagram` made.
+fn udp_payload(frame: &Kept) -> &[u8] {
+    &frame.bytes[42..]
+}
+
+#[test]
+fn batches_arrive_whole_and_in_order() {
+    in_namespace(|| {
+        make_veth();
+        let (mut a, mut b) = (open("a0"), open("b0"));
+        assert_eq!(a.capabilities.mac, MAC_A);
+        assert_eq!(a.capabilities.mtu, 1500);
+        let payloads: Vec<Vec<u8>> = (0..200).map(|n| pattern(n * 7)).collect();
+        for payload in &payloads {
+            while a.sender.room() == 0 {}
+            let packet = datagram(payload, (0x1234, 9), MACS, 0);
+            a.sender.send(&packet).unwrap();
+        }
+        a.sender.flush();
+        let frames = receive(&mut *b.receiver, payloads.len(), is_ours);
+        for (frame, payload) in frames.iter().zip(&payloads) {
+            assert_eq!(udp_payload(frame), payload);
+            assert_eq!(frame.checksum, RxChecksum::Verified);
+            assert_eq!(frame.segment_bytes, 0);
+        }
+        assert!(!becomes_readable(&*b.receiver, std::time::Duration::ZERO));
+        let lost = [a.sender.take_dropped(), b.receiver.take_dropped()];
+        assert_eq!(lost, [0, 0]);
+        // It doesn't hear itself.
+        let mut echoes = Vec::new();
+        receive_now(&mut *a.receiver, &mut echoes, is_ours);
+        assert_eq!(echoes, []);
+    });
+}
+
+#[test]
+fn a_super_frame_crosses_a_veth_pair_joined() {
+    in_namespace(|| {
+        make_veth();
+        let (mut a, mut b) = (open("a0"), open("b0"));
+        let payload = pattern(65_000);
+        for (ipv6, headers) in [(false, 54), (true, 74)] {
+            let (first, second) = payload.split_at(20_001);
+            send(&mut a, &stream([first, second], 1448, ipv6));
+            let frames = receive(&mut *b.receiver, 1, is_ours);
+            assert_eq!(frames[0].bytes[headers..], payload);
+            assert_eq!(frames[0].segment_bytes, 1448);
+            assert_eq!(frames[0].checksum, RxChecksum::Verified);
+        }
+        assert_eq!(a.sender.take_dropped(), 0);
+    });
+}
+
+#[test]
+fn the_kernel_cuts_a_super_frame_for_an_interface_that_cannot() {
+    in_namespace(|| {
+        make_veth();
+        ip("link set a0 gso_max_size 3000");
+        let (mut a, mut b) = (open("a0"), open("b0"));
+        let payload = pattern(20_000);
+        send(&mut a, &stream([&payload, &[]], 1448, false));
+        let count = payload.len().div_ceil(1448);
+        let frames = receive(&mut *b.receiver, count, is_ours);
+        let mut joined = Vec::new();
+        for frame in &frames {
+            let sequence = u32::from_be_bytes(frame.bytes[38..42].try_into().unwrap());
+            assert_eq!(sequence as usize, joined.len());
+            joined.extend_from_slice(&frame.bytes[54..]);
+        }
+        assert_eq!(joined, payload);
+    });
+}
+
+#[test]
+fn small_and_large_frames_keep_their_order() {
+    in_namespace(|| {
+        make_veth();
+        let (mut a, mut b) = (open("a0"), open("b0"));
+        let large = pattern(30_000);
+        let sent: [&[u8]; 5] = [&[1], &large, &[2], &[3], &large];
+        for payload in sent {
+            let packet = stream([payload, &[]], 1448, false);
+            a.sender.send(&packet).unwrap();
+        }
+        a.sender.flush();
+        let frames = receive(&mut *b.receiver, sent.len(), is_ours);
+        let received: Vec<&[u8]> = frames.iter().map(|frame| &frame.bytes[54..]).collect();
+        assert_eq!(received, sent);
+    });
+}
+
+#[test]
+fn a_frame_that_the_kernel_refuses_is_counted_and_holds_nobody_up() {
+    in_namespace(|| {
+        make_veth();
+        let (mut a, mut b) = (open("a0"), open("b0"));
+        let (small, oversize) = (pattern(100), pattern(3000));
+        for payload in [&small, &oversize, &oversize, &small] {
+            let packet = datagram(payload, (0x1234, 9), MACS, 0);
+            a.sender.send(&packet).unwrap();
+        }
+        a.sender.flush();
+        let frames = receive(&mut *b.receiver, 2, is_ours);
+        assert!(frames.iter().all(|frame| udp_payload(frame) == small));
+        assert_eq!(a.sender.take_dropped(), 2);
+        assert_eq!(a.sender.take_dropped(), 0);
+    });
+}
+
+#[test]
+fn frames_beyond_the_ring_are_counted_and_it_goes_on() {
+    in_namespace(|| {
+        make_veth();
+        let (mut a, mut b) = (open("a0"), open("b0"));
+        let numbers: Vec<[u8; 2]> = (0..1000u16).map(u16::to_be_bytes).collect();
+        for number in &numbers {
+            send(&mut a, &datagram(number, (0x1234, 9), MACS, 0));
+        }
+        let mut kept = Vec::new();
+        while receive_now(&mut *b.receiver, &mut kept, is_ours) > 0 {}
+        let ring = Geometry::FLOWS.frames() as usize;
+        assert!(
+            kept.len() <= ring && kept.len() + 20 > ring,
+            "{}",
+            kept.len()
+        );
+        for (frame, number) in kept.iter().zip(&numbers) {
+            assert_eq!(udp_payload(frame), number);
+        }
+        // The kernel says so with the next frame.
+        send(&mut a, &datagram(b"last", (0x1234, 9), MACS, 0));
+        let last = receive(&mut *b.receiver, 1, is_ours);
+        assert_eq!(udp_payload(&last[0]), b"last");
+        let lost = b.receiver.take_dropped() as usize;
+        assert!(lost >= numbers.len() - kept.len(), "{lost}");
+        assert_eq!(b.receiver.take_dropped(), 0);
+    });
+}
+
+#[test]
+fn truncated_and_tagged_frames_are_dropped_and_counted() {
+    in_namespace(|| {
+        make_veth();
+        let mut a = open("a0");
+        let index = interface::find("b0").unwrap().unwrap().index;
+        let socket = socket::packet_socket().unwrap();
+        configure(socket.as_fd(), Geometry::CONTROL, Direction::Inbound).unwrap();
+        socket::bind_to_interface(socket.as_fd(), index).unwrap();
+        let mut ring = Ring::map(socket, Geometry::CONTROL).unwrap();
+
+        let large = pattern(2000);
+        send(&mut a, &stream([&large, &[]], 1448, false));
+        let mut tagged = datagram(b"tagged", (0x1234, 9), MACS, 0);
+        tagged.strip(skink_wire::ethernet::LEN);
+        let header = tagged.prepend(18);
+        header[..6].copy_from_slice(&MAC_B.0);
+        header[6..12].copy_from_slice(&MAC_A.0);
+        header[12..18].copy_from_slice(&[0x81, 0, 0, 5, 0x08, 0]);
+        send(&mut a, &tagged);
+        send(&mut a, &datagram(b"whole", (0x1234, 9), MACS, 0));
+
+        let mut kept: Vec<Vec<u8>> = Vec::new();
+        while kept.is_empty() {
+            ring.receive(Instant::ZERO, 16, &mut |frame| {
+                if is_ours(frame.bytes) {
+                    kept.push(frame.bytes[42..].to_vec());
+                }
+            });
+        }
+        assert_eq!(kept, [b"whole"]);
+        assert_eq!(ring.take_dropped(), 2);
+    });
+}
+
+/// Owners 0 and 1 of interface `b0`.
+fn two_owners() -> Option<(Opener, [Nic; 2])> {
+    let spec = NicSpec::Packet("b0".into());
+    let mut opener = match Opener::new(&spec, Sharing::Several) {
+        Ok(opener) => opener,
+        Err(OpenError::Steering(error)) => {
+            println!("SKIP: {error}");
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let addresses = [IpCidr::new(IP_B.into(), 24).unwrap()];
+    let steering = opener.steering().unwrap();
+    steering.set_addresses(&addresses).unwrap();
+    let nics = [0, 1].map(|owner| opener.open(owner).unwrap().attach().unwrap());
+    assert_eq!(nics[0].capabilities.steering, crate::Steering::Tables);
+    Some((opener, nics))
+}
+
+/// How many of `count` datagrams each owner gets, once all have come.
+fn shares(a: &mut Nic, owners: &mut [Nic], count: u16) -> Vec<usize> {
+    for port in 0..count {
+        send(a, &datagram(&[0; 32], (1000 + port, 9), MACS, 0));
+    }
+    let mut kept: Vec<Vec<Kept>> = owners.iter().map(|_| Vec::new()).collect();
+    for (owner, kept) in owners.iter_mut().zip(&mut kept) {
+        while receive_now(&mut *owner.receiver, kept, is_ours) > 0 {}
+    }
+    kept.iter().map(Vec::len).collect()
+}
+
+#[test]
+fn owners_share_flows_and_all_see_control_frames() {
+    in_namespace(|| {
+        make_veth();
+        let mut a = open("a0");
+        let Some((mut opener, mut owners)) = two_owners() else {
+            return;
+        };
+        send(&mut a, &arp_request(MAC_A, IP_A, IP_B));
+        let is_arp = |frame: &[u8]| frame.get(12..14) == Some(&[0x08, 0x06]);
+        for owner in &mut owners {
+            let mut kept = receive(&mut *owner.receiver, 1, is_arp);
+            while receive_now(&mut *owner.receiver, &mut kept, is_arp) > 0 {}
+            assert_eq!(kept.len(), 1, "once, and not over the fan-out too");
+        }
+        // Each flow reaches one owner.
+        assert_eq!(shares(&mut a, &mut owners, 100).iter().sum::<usize>(), 100);
+        // And the one that stays gets all.
+        let [first, second] = owners;
+        drop(first);
+        opener.close(0);
+        assert_eq!(shares(&mut a, &mut [second], 100), [100]);
+        // Who comes back finds its place.
+        let again = opener.open(0).unwrap().attach().unwrap();
+        opener.close(1);
+        assert_eq!(shares(&mut a, &mut [again], 100), [100]);
+    });
+}
+
+#[test]
+fn attaching_and_using_need_no_privileges() {
+    in_namespace(|| {
+        make_veth();
+        let [a, b] = ["a0", "b0"].map(|name| open_sole(&NicSpec::Packet(name.into())).unwrap());
+        let wire = serde_json::to_vec(&a.description).unwrap();
+        become_nobody();
+        let error = open_sole(&NicSpec::Packet("a0".into())).unwrap_err();
+        assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
+        let parts = NicParts {
+            description: serde_json::from_slice(&wire).unwrap(),
+            descriptors: a.descriptors,
+        };
+        let (mut a, mut b) = (parts.attach().unwrap(), b.attach().unwrap());
+        let payload = pattern(40_000);
+        send(&mut a, &datagram(b"small", (0x1234, 9), MACS, 0));
+        send(&mut a, &stream([&payload, &[]], 1448, false));
+        let frames = receive(&mut *b.receiver, 2, is_ours);
+        assert_eq!(udp_payload(&frames[0]), b"small");
+        assert_eq!(frames[1].bytes[54..], payload);
+    });
+}
+
+#[test]
+fn parts_that_do_not_belong_together_are_refused() {
+    in_namespace(|| {
+        make_veth();
+        let mut parts = open_sole(&NicSpec::Packet("a0".into())).unwrap();
+        let other = parts.descriptors.pop().unwrap();
+        assert!(parts.attach().is_err());
+        let mut parts = open_sole(&NicSpec::Packet("a0".into())).unwrap();
+        parts.descriptors.push(other);
+        assert!(parts.attach().is_err());
+        let mut parts = open_sole(&NicSpec::Packet("a0".into())).unwrap();
+        parts.descriptors = vec![std::fs::File::open("/dev/null").unwrap().into()];
+        assert!(parts.attach().is_err());
+    });
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    in_namespace(|| {
+        ip("link add down0 type veth peer name down1");
+        for (name, words) in [
+            ("none", "there is no interface none here; there are: lo, "),
+            ("lo", "lo isn't an Ethernet interface"),
+            ("down0", "`ip link set down0 up`"),
+        ] {
+            let error = open_sole(&NicSpec::Packet(name.into())).unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    });
+}
+
+/// A sender to a socket of our own, which takes few messages, and what arrives there.
+fn to_unix() -> (PacketSender, UnixDatagram) {
+    let (ours, theirs) = UnixDatagram::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    (PacketSender::new(ours.into()), theirs)
+}
+
+fn read_all(socket: &UnixDatagram) -> Vec<Vec<u8>> {
+    let mut buffer = vec![0; 70_000];
+    std::iter::from_fn(|| socket.recv(&mut buffer).ok().map(|n| buffer[..n].to_vec())).collect()
+}
+
+#[test]
+fn a_full_socket_blocks_and_loses_nothing() {
+    use crate::Sender;
+    use skink_messages::NicOutput;
+    let (mut sender, peer) = to_unix();
+    let mut accepted = 0u32;
+    let mut arrived = Vec::new();
+    for round in 0..3 {
+        while sender.room() > 0 {
+            let number = accepted.to_be_bytes();
+            let large = [number.as_slice(), &[0; 5000]].concat();
+            // Large ones go at once, small ones in a batch: both run into the full socket.
+            let payload: &[u8] = if accepted.is_multiple_of(3) {
+                &large
+            } else {
+                &number
+            };
+            match sender.send(&TxPacket::new([Bytes::from(payload), Bytes::EMPTY])) {
+                Ok(()) => accepted += 1,
+                Err(skink_messages::Full) => break,
+            }
+            if accepted.is_multiple_of(5) {
+                sender.flush();
+            }
+        }
+        assert!(sender.blocked_on().is_some(), "round {round}");
+        assert_eq!(sender.room(), 0);
+        let refused = sender.send(&TxPacket::new([Bytes::EMPTY; 2]));
+        assert!(refused.is_err());
+        arrived.extend(read_all(&peer));
+        assert!(sender.room() > 0, "round {round}");
+        assert!(sender.blocked_on().is_none());
+    }
+    loop {
+        sender.flush();
+        let more = read_all(&peer);
+        if more.is_empty() {
+            break;
+        }
+        arrived.extend(more);
+        sender.room();
+    }
+    let numbers: Vec<u32> = arrived
+        .iter()
+        .map(|message| u32::from_be_bytes(message[10..][..4].try_into().unwrap()))
+        .collect();
+    assert_eq!(numbers, (0..accepted).collect::<Vec<u32>>());
+    assert_eq!(sender.take_dropped(), 0);
+}
+
+#[test]
+fn a_dead_socket_drops_and_counts() {
+    use crate::Sender;
+    use skink_messages::NicOutput;
+    let (mut sender, peer) = to_unix();
+    drop(peer);
+    let large = vec![0; 5000];
+    for payload in [&[1u8][..], &large, &[2]] {
+        assert!(sender.room() > 0);
+        let packet = TxPacket::new([Bytes::from(payload), Bytes::EMPTY]);
+        sender.send(&packet).unwrap();
+    }
+    sender.flush();
+    assert_eq!(sender.take_dropped(), 3);
+    assert!(sender.blocked_on().is_none());
+}

@@ -1,0 +1,193 @@
+use super::memory::Umem;
+use super::receiver::statistics;
+use super::ring::{Consumer, Producer};
+use super::{QueueDescription, Shared};
+use crate::Sender;
+use skink_memory::Bytes;
+use skink_messages::{Full, NicOutput, TxPacket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+/// Frames that the kernel takes by copy in one system call, at least (`max_tx_budget`).
+const CALLS: u32 = 64;
+
+/// Frames out of one queue.
+pub(super) struct XdpSender {
+    shared: Arc<Shared>,
+    tx: Producer<libc::xdp_desc>,
+    completion: Consumer<u64>,
+    /// Chunks that are ours.
+    free: Vec<u64>,
+    chunk_bytes: usize,
+    chunks_of_a_frame: u32,
+    /// The kernel has refused to go on for now.
+    stuck: bool,
+    too_large: u64,
+    /// Descriptors that the kernel had called invalid at the last report.
+    refused: u64,
+}
+
+impl XdpSender {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        tx: Producer<libc::xdp_desc>,
+        completion: Consumer<u64>,
+        description: &QueueDescription,
+    ) -> XdpSender {
+        let geometry = description.geometry;
+        XdpSender {
+            shared,
+            tx,
+            completion,
+            free: Umem::send_chunks(geometry).collect(),
+            chunk_bytes: geometry.chunk_bytes as usize,
+            chunks_of_a_frame: description.chunks_of_a_frame(),
+            stuck: false,
+            too_large: 0,
+            refused: 0,
+        }
+    }
+
+    /// Takes back the chunks of frames that have left.
+    fn reap(&mut self) {
+        let waiting = self.completion.waiting();
+        for _ in 0..waiting {
+            let chunk = self.completion.take();
+            if self.shared.memory.is_send_chunk(chunk) && self.free.len() < self.free.capacity() {
+                self.free.push(chunk);
+            }
+        }
+        if waiting > 0 {
+            self.completion.release();
+        }
+    }
+
+    /// Chunks for which there is a slot too, after looking for more if there are fewer than
+    /// `wanted`.
+    fn available(&mut self, wanted: u32) -> u32 {
+        if (self.free.len() as u32) < wanted {
+            self.reap();
+        }
+        self.tx.free(wanted).min(self.free.len() as u32)
+    }
+
+    /// Copies `packet` to as many chunks as it needs; the caller has seen that they are there.
+    fn copy(&mut self, packet: &TxPacket<'_>) {
+        let mut left = packet.len();
+        let mut pieces = [
+            Bytes::from(packet.headers()),
+            packet.payload[0],
+            packet.payload[1],
+        ];
+        while left > 0 {
+            let Some(address) = self.free.pop() else {
+                return;
+            };
+            let len = left.min(self.chunk_bytes);
+            left -= len;
+            // SAFETY: the chunk was in the list of those that are ours, and isn't any more.
+            if let Some(chunk) = unsafe { self.shared.memory.chunk_mut(address) } {
+                fill(&mut chunk[..len], &mut pieces);
+            }
+            self.tx.write(libc::xdp_desc {
+                addr: address,
+                len: len as u32,
+                options: if left > 0 { libc::XDP_PKT_CONTD } else { 0 },
+            });
+        }
+    }
+
+    /// Lets the kernel take what is in the ring, as far as it can.
+    fn wake(&mut self) {
+        self.stuck = false;
+        for _ in 0..CALLS {
+            let before = self.tx.pending();
+            if before == 0 {
+                return;
+            }
+            // SAFETY: no memory is handed over.
+            let answer = crate::socket::check(unsafe {
+                libc::sendto(
+                    self.shared.socket.as_raw_fd(),
+                    std::ptr::null(),
+                    0,
+                    libc::MSG_DONTWAIT,
+                    std::ptr::null(),
+                    0,
+                ) as libc::c_int
+            });
+            match answer.map_err(|error| error.raw_os_error()) {
+                // With zero copy the driver goes on by itself.
+                Ok(_) => return,
+                // It stops after each 32 frames, and when the card is full or memory is short.
+                Err(Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR))
+                    if self.tx.pending() != before => {}
+                // Otherwise (the link is down, say) frames wait for the next flush.
+                Err(_) => {
+                    self.stuck = true;
+                    return;
+                }
+            }
+            self.reap();
+        }
+    }
+}
+
+/// Fills `chunk` from the front of the pieces, and takes off what it took.
+fn fill(chunk: &mut [u8], pieces: &mut [Bytes<'_>; 3]) {
+    let mut at = 0;
+    for piece in pieces {
+        let (now, later) = piece.split_at(chunk.len() - at);
+        now.copy_to(&mut chunk[at..]);
+        at += now.len();
+        *piece = later;
+    }
+}
+
+impl NicOutput for XdpSender {
+    fn room(&mut self) -> usize {
+        let frame = self.chunks_of_a_frame;
+        let mut available = self.available(frame);
+        if available < frame && self.stuck {
+            self.wake();
+            available = self.available(frame);
+        }
+        (available / frame) as usize
+    }
+
+    fn send(&mut self, packet: &TxPacket<'_>) -> Result<(), Full> {
+        let chunks = packet.len().div_ceil(self.chunk_bytes);
+        if chunks > self.chunks_of_a_frame as usize || packet.is_empty() {
+            // It will never go: a counted drop.
+            self.too_large += 1;
+            return Ok(());
+        }
+        if (self.available(chunks as u32) as usize) < chunks {
+            return Err(Full);
+        }
+        self.copy(packet);
+        Ok(())
+    }
+}
+
+impl Sender for XdpSender {
+    fn flush(&mut self) {
+        self.tx.publish();
+        if self.stuck || self.tx.needs_wakeup() {
+            self.wake();
+        }
+    }
+
+    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
+        // Polling it for room also makes the kernel try again (`xsk_poll`).
+        Some(self.shared.socket.as_fd())
+    }
+
+    fn take_dropped(&mut self) -> u64 {
+        let refused = statistics(self.shared.socket.as_fd())
+            .map_or(self.refused, |statistics| statistics.tx_invalid_descs);
+        let new = refused.saturating_sub(self.refused);
+        self.refused = refused;
+        new + std::mem::take(&mut self.too_large)
+    }
+}

@@ -1,0 +1,158 @@
+use crate::Owner;
+use crate::shared::{MappedArray, Shared};
+use skink_messages::Ports;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+#[cfg(test)]
+mod tests;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// TCP's 65,536 ports, then UDP's.
+pub(crate) const ENTRIES: usize = 2 * 65536;
+
+/// `struct port` of `bpf/steer.bpf.c`.
+#[repr(C)]
+pub(crate) struct Port {
+    /// Owners that have a socket on this local port.
+    users: AtomicU64,
+    /// Owners that new flows may be given to; none counts that isn't among the users too.
+    listeners: AtomicU64,
+}
+
+// SAFETY: atomics only.
+unsafe impl Shared for Port {}
+const _: () = assert!(size_of::<Port>() == 16);
+
+/// How often this owner uses a port, and listens on it.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    uses: u32,
+    listens: u32,
+}
+
+/// One owner's view of the ports that are in use, by which the kernel steers packets to owners.
+///
+/// It counts its own calls and changes the shared table at the first and the last of them, each with
+/// one atomic operation. The counts are private and don't outlive it: when an owner dies, the broker
+/// calls [`PortTable::clear_owner`]; a drop changes nothing in the table, since a process that was
+/// forked off drops its copy while the parent goes on.
+///
+/// Exclusive use keeps others out only as they come: an owner that later asks for the same port
+/// without `exclusive` gets it, and segments of the first one's connections may then go to either
+/// (only flows that began with an inbound SYN are bound to an owner). So whoever binds a port that it
+/// doesn't mean to share (`SO_REUSEPORT`, or a listening socket that was inherited) asks for it
+/// exclusively, and answers `EADDRINUSE` if that fails.
+pub struct PortTable {
+    table: MappedArray<Port>,
+    owner: Owner,
+    counts: Vec<Count>,
+}
+
+impl PortTable {
+    /// Maps the table behind `map` (see [`Steering::port_map`](crate::Steering::port_map)) for
+    /// `owner`. Needs no privileges. The map's 2 MiB are in memory already; the private counts take
+    /// pages only as ports are used.
+    pub fn map(map: impl AsFd, owner: Owner) -> io::Result<PortTable> {
+        Ok(PortTable {
+            table: MappedArray::map(map, ENTRIES)?,
+            owner,
+            counts: vec![Count::default(); ENTRIES],
+        })
+    }
+
+    /// Whose view it is.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// Makes the table forget `owner`, when its process has died: whatever port it used is free.
+    /// This owner's own counts aren't looked at: don't call it for a stack that is running.
+    pub fn clear_owner(&self, owner: Owner) {
+        clear(&self.table, owner);
+    }
+
+    /// The entries of the table and of the counts, or `None` for other protocols: those have no
+    /// ports to steer by.
+    fn entry(&mut self, protocol: u8, port: u16) -> Option<(&Port, &mut Count, u64)> {
+        let base = match protocol {
+            TCP => 0,
+            UDP => ENTRIES / 2,
+            _ => return None,
+        };
+        let index = base + usize::from(port);
+        Some((
+            self.table.entries().get(index)?,
+            self.counts.get_mut(index)?,
+            self.owner.bit(),
+        ))
+    }
+}
+
+/// Takes `owner` out of every entry of the table.
+pub(crate) fn clear(table: &MappedArray<Port>, owner: Owner) {
+    for port in table.entries() {
+        for set in [&port.listeners, &port.users] {
+            // Most entries don't have it: those stay clean in everybody's cache.
+            if set.load(Relaxed) & owner.bit() != 0 {
+                set.fetch_and(!owner.bit(), AcqRel);
+            }
+        }
+    }
+}
+
+impl Ports for PortTable {
+    fn use_port(&mut self, protocol: u8, port: u16, exclusive: bool) -> bool {
+        let Some((shared, count, bit)) = self.entry(protocol, port) else {
+            return true;
+        };
+        if exclusive {
+            // Our own bit may be set already, by another socket on this port.
+            let own = if count.uses > 0 { bit } else { 0 };
+            if shared
+                .users
+                .compare_exchange(own, bit, AcqRel, Acquire)
+                .is_err()
+            {
+                return false;
+            }
+        } else if count.uses == 0 {
+            shared.users.fetch_or(bit, AcqRel);
+        }
+        count.uses = count.uses.saturating_add(1);
+        true
+    }
+
+    fn release_port(&mut self, protocol: u8, port: u16) {
+        let Some((shared, count, bit)) = self.entry(protocol, port) else {
+            return;
+        };
+        if count.uses == 1 {
+            shared.users.fetch_and(!bit, AcqRel);
+        }
+        count.uses = count.uses.saturating_sub(1);
+    }
+
+    fn listen(&mut self, protocol: u8, port: u16) {
+        let Some((shared, count, bit)) = self.entry(protocol, port) else {
+            return;
+        };
+        if count.listens == 0 {
+            shared.listeners.fetch_or(bit, AcqRel);
+        }
+        count.listens = count.listens.saturating_add(1);
+    }
+
+    fn unlisten(&mut self, protocol: u8, port: u16) {
+        let Some((shared, count, bit)) = self.entry(protocol, port) else {
+            return;
+        };
+        if count.listens == 1 {
+            shared.listeners.fetch_and(!bit, AcqRel);
+        }
+        count.listens = count.listens.saturating_sub(1);
+    }
+}

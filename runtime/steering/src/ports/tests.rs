@@ -1,0 +1,103 @@
+use super::*;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use std::os::fd::OwnedFd;
+
+/// A stand-in for the kernel's map, which maps alike.
+fn map() -> OwnedFd {
+    let fd = memfd_create("ports", MemfdFlags::CLOEXEC).expect("a memfd");
+    ftruncate(&fd, (ENTRIES * size_of::<Port>()) as u64).expect("room");
+    fd
+}
+
+fn view(map: &OwnedFd, number: u8) -> PortTable {
+    let owner = Owner::new(number).expect("less than 64");
+    PortTable::map(map, owner).expect("a mapping")
+}
+
+/// Users and listeners of a port.
+fn entry(table: &PortTable, protocol: u8, port: u16) -> (u64, u64) {
+    let base = if protocol == UDP { 65536 } else { 0 };
+    let port = &table.table.entries()[base + usize::from(port)];
+    (port.users.load(Relaxed), port.listeners.load(Relaxed))
+}
+
+#[test]
+fn two_owners_see_each_others_ports() {
+    let map = map();
+    let (mut first, mut last) = (view(&map, 0), view(&map, 63));
+    assert!(first.use_port(TCP, 80, false));
+    assert!(last.use_port(TCP, 80, false));
+    last.listen(TCP, 80);
+    assert_eq!(entry(&first, TCP, 80), (1 | 1 << 63, 1 << 63));
+    assert_eq!(entry(&first, UDP, 80), (0, 0), "protocols are apart");
+    first.release_port(TCP, 80);
+    last.unlisten(TCP, 80);
+    assert_eq!(entry(&last, TCP, 80), (1 << 63, 0));
+}
+
+#[test]
+fn uses_and_listeners_nest() {
+    let map = map();
+    let mut table = view(&map, 2);
+    for _ in 0..3 {
+        assert!(table.use_port(UDP, 65535, false));
+        table.listen(UDP, 65535);
+    }
+    for left in [2, 1, 0] {
+        table.unlisten(UDP, 65535);
+        table.release_port(UDP, 65535);
+        let bits = if left > 0 { 4 } else { 0 };
+        assert_eq!(entry(&table, UDP, 65535), (bits, bits), "{left} left");
+    }
+    // One too many does no harm.
+    table.release_port(UDP, 65535);
+    assert!(table.use_port(UDP, 65535, true));
+    assert_eq!(entry(&table, UDP, 65535), (4, 0));
+}
+
+#[test]
+fn an_exclusive_port_leads_to_one_owner() {
+    let map = map();
+    let (mut mine, mut other) = (view(&map, 0), view(&map, 1));
+    assert!(mine.use_port(TCP, 40000, true));
+    assert!(!other.use_port(TCP, 40000, true));
+    assert_eq!(
+        entry(&other, TCP, 40000),
+        (1, 0),
+        "a refusal leaves no trace"
+    );
+    assert!(mine.use_port(TCP, 40000, true), "again by the same owner");
+    mine.release_port(TCP, 40000);
+    assert!(!other.use_port(TCP, 40000, true), "still used once");
+    mine.release_port(TCP, 40000);
+    assert!(other.use_port(TCP, 40000, true));
+
+    assert!(mine.use_port(TCP, 80, false) && other.use_port(TCP, 80, false));
+    assert!(!mine.use_port(TCP, 80, true), "others use it too");
+    assert!(mine.use_port(1, 0, true), "ICMP has no ports");
+}
+
+#[test]
+fn a_dead_owners_ports_are_free() {
+    let map = map();
+    let (mut dead, mut other) = (view(&map, 7), view(&map, 8));
+    for port in [0, 80, 65535] {
+        for protocol in [TCP, UDP] {
+            assert!(dead.use_port(protocol, port, false));
+            assert!(other.use_port(protocol, port, false));
+            dead.listen(protocol, port);
+            other.listen(protocol, port);
+        }
+    }
+    drop(dead);
+    assert_eq!(
+        entry(&other, UDP, 80),
+        (0x180, 0x180),
+        "a drop changes nothing"
+    );
+    other.clear_owner(Owner::new(7).expect("less than 64"));
+    for port in [0, 80, 65535] {
+        assert_eq!(entry(&other, TCP, port), (0x100, 0x100));
+        assert_eq!(entry(&other, UDP, port), (0x100, 0x100));
+    }
+}

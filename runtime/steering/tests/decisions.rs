@@ -1,0 +1,367 @@
+//! The kernel's decisions, packet by packet, through BPF_PROG_TEST_RUN.
+
+mod frames;
+
+use frames::{Frame, LOCAL4, LOCAL6, OTHER4, REMOTE4, tcp, udp};
+use skink_messages::Ports;
+use skink_steering::{Owner, PortTable, Steering, SteeringError};
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+const XDP_PASS: u32 = 2;
+const XDP_REDIRECT: u32 = 4;
+
+/// Runs `program` on `frame`, and answers what it returned.
+fn run(program: BorrowedFd<'_>, frame: &[u8]) -> u32 {
+    /// The members of `union bpf_attr` for BPF_PROG_TEST_RUN.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        program: u32,
+        answer: u32,
+        input_bytes: u32,
+        output_bytes: u32,
+        input: u64,
+        output: u64,
+        rest: [u64; 6],
+    }
+    const BPF_PROG_TEST_RUN: libc::c_int = 10;
+    let mut attributes = Attributes {
+        program: program.as_raw_fd() as u32,
+        input_bytes: frame.len() as u32,
+        input: frame.as_ptr() as u64,
+        ..Attributes::default()
+    };
+    // SAFETY: the attributes and the frame outlive the call; the kernel writes the answer only.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_PROG_TEST_RUN,
+            &raw mut attributes,
+            size_of::<Attributes>(),
+        )
+    };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    attributes.answer
+}
+
+fn owner(number: u8) -> Owner {
+    Owner::new(number).expect("less than 64")
+}
+
+struct Bench {
+    steering: Steering,
+}
+
+impl Bench {
+    /// Steering for our two addresses and the given owners; owner N has fan-out index N + 100.
+    fn new(owners: &[u8]) -> Option<Bench> {
+        let mut steering = match Steering::load_with(4096) {
+            Ok(steering) => steering,
+            Err(SteeringError::Privileges { what }) => {
+                println!("SKIP: loading programs isn't permitted here: {what}");
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let addresses = ["10.1.0.1/24", "fd00::1/64"].map(|text| text.parse().expect("an address"));
+        steering.set_addresses(&addresses).expect("addresses");
+        for number in owners {
+            steering.add_owner(owner(*number));
+            steering.set_fanout_index(owner(*number), u32::from(*number) + 100);
+        }
+        Some(Bench { steering })
+    }
+
+    fn ports(&self, number: u8) -> PortTable {
+        let map = self.steering.port_map().expect("the map");
+        PortTable::map(map, owner(number)).expect("a mapping")
+    }
+
+    /// What the fan-out program answers, less 100: the owner. -100 where it answers 0: no owner.
+    fn owner_of(&self, frame: &Frame) -> i64 {
+        let program = self.steering.fanout_program().expect("loaded");
+        i64::from(run(program, frame.bytes())) - 100
+    }
+
+    /// Whether a member of the fan-out group takes it, and whether a control socket does.
+    fn filters(&self, frame: &Frame) -> (bool, bool) {
+        let steered = self.steering.steered_filter().expect("loaded");
+        let control = self.steering.control_filter().expect("loaded");
+        (
+            run(steered, frame.bytes()) != 0,
+            run(control, frame.bytes()) != 0,
+        )
+    }
+}
+
+fn open(ports: &mut PortTable, protocol: u8, port: u16, listens: bool) {
+    assert!(ports.use_port(protocol, port, false));
+    if listens {
+        ports.listen(protocol, port);
+    }
+}
+
+#[test]
+fn a_packet_is_steered_given_to_all_or_left_to_the_kernel() {
+    let Some(bench) = Bench::new(&[3, 5]) else {
+        return;
+    };
+    const STEERED: (bool, bool) = (true, false);
+    const CONTROL: (bool, bool) = (false, true);
+    const KERNEL: (bool, bool) = (false, false);
+    let table: &[(&str, Frame, (bool, bool))] = &[
+        ("TCP", tcp(1000, 80, SYN), STEERED),
+        ("TCP over IPv6", tcp(1000, 80, SYN).v6(), STEERED),
+        ("UDP", udp(1000, 53), STEERED),
+        ("IPv4 options", tcp(1000, 80, SYN).options(10), STEERED),
+        ("to another address", tcp(1000, 80, SYN).to(OTHER4), KERNEL),
+        ("to another IPv6 address", udp(1, 2).v6().to6(9), KERNEL),
+        ("VLAN tag", tcp(1000, 80, SYN).vlan(), KERNEL),
+        ("ARP", Frame::arp(), CONTROL),
+        ("echo request", Frame::icmp(8), STEERED),
+        ("unreachable", Frame::icmp(3), CONTROL),
+        ("time exceeded", Frame::icmp(11), CONTROL),
+        ("unreachable, not ours", Frame::icmp(3).to(OTHER4), KERNEL),
+        ("neighbour solicitation", Frame::icmp6(135), CONTROL),
+        ("to a group", Frame::icmp6(135).to6(0x77), CONTROL),
+        ("redirect", Frame::icmp6(137), CONTROL),
+        ("packet too big", Frame::icmp6(2), CONTROL),
+        ("too big, not ours", Frame::icmp6(2).to6(0x77), KERNEL),
+        ("IPv6 echo request", Frame::icmp6(128), STEERED),
+        ("neither TCP nor UDP", udp(1, 2).protocol(132), STEERED),
+        ("a fragment", udp(1, 2).fragment(7, 1480, false), STEERED),
+        ("cut short in UDP", udp(1, 2).cut(36), STEERED),
+        ("wrong IP version", udp(1, 2).version(5), KERNEL),
+    ];
+    for (what, frame, expected) in table {
+        assert_eq!(bench.filters(frame), *expected, "{what}");
+    }
+}
+
+#[test]
+fn the_port_decides_among_owners() {
+    let Some(bench) = Bench::new(&[3, 5, 40]) else {
+        return;
+    };
+    let mut five = bench.ports(5);
+    let mut forty = bench.ports(40);
+    let mut dead = bench.ports(9);
+    open(&mut five, TCP, 80, true);
+    open(&mut forty, TCP, 5000, false);
+    open(&mut forty, UDP, 80, false);
+    open(&mut dead, TCP, 7000, true);
+    open(&mut forty, TCP, 7000, true);
+    let table: &[(&str, Frame, i64)] = &[
+        ("the only user", tcp(1000, 80, SYN), 5),
+        ("whatever the segment", tcp(1000, 80, ACK), 5),
+        ("over IPv6", tcp(1000, 80, SYN).v6(), 5),
+        (
+            "behind extension headers",
+            tcp(1000, 80, SYN).v6().extensions(),
+            5,
+        ),
+        ("behind IPv4 options", tcp(1000, 80, SYN).options(10), 5),
+        ("a connected socket", tcp(80, 5000, ACK), 40),
+        ("UDP is apart from TCP", udp(1000, 80), 40),
+        (
+            "nobody's port: the first owner answers",
+            tcp(1000, 81, SYN),
+            3,
+        ),
+        (
+            "an owner that doesn't live doesn't count",
+            tcp(1000, 7000, SYN),
+            40,
+        ),
+        ("echo requests: the first owner", Frame::icmp(8), 3),
+        (
+            "not TCP or UDP: the first owner",
+            udp(1, 80).protocol(132),
+            3,
+        ),
+    ];
+    for (what, frame, expected) in table {
+        assert_eq!(bench.owner_of(frame), *expected, "{what}");
+    }
+}
+
+#[test]
+fn new_flows_spread_over_listeners_and_stay() {
+    let Some(mut bench) = Bench::new(&[3, 5, 40]) else {
+        return;
+    };
+    let mut views = [3, 5, 40].map(|number| bench.ports(number));
+    for ports in &mut views {
+        open(ports, TCP, 80, true);
+    }
+    let first: Vec<i64> = (1..=600)
+        .map(|port| bench.owner_of(&tcp(port, 80, SYN)))
+        .collect();
+    for number in [3, 5, 40] {
+        let share = first.iter().filter(|owner| **owner == number).count();
+        assert!((140..=260).contains(&share), "{number} got {share} of 600");
+    }
+    // Owner 3 doesn't listen any more, but has its connections still (a program that reloads).
+    views[0].unlisten(TCP, 80);
+    for (index, chosen) in first.iter().enumerate() {
+        let port = index as u16 + 1;
+        assert_eq!(bench.owner_of(&tcp(port, 80, ACK)), *chosen, "port {port}");
+        let again = bench.owner_of(&tcp(port + 1000, 80, SYN));
+        assert_ne!(again, 3, "no new flow for who doesn't listen");
+    }
+    // The remote port is used anew for a connection: to a listener, and it stays there.
+    let port = 1 + first.iter().position(|owner| *owner == 3).expect("some") as u16;
+    let chosen = bench.owner_of(&tcp(port, 80, SYN));
+    assert_ne!(chosen, 3);
+    assert_eq!(bench.owner_of(&tcp(port, 80, ACK)), chosen);
+
+    // An owner is gone: whatever its flows were, they don't go there.
+    bench.steering.remove_owner(owner(5));
+    for port in 1..=600 {
+        assert_ne!(bench.owner_of(&tcp(port, 80, ACK)), 5);
+    }
+    // A SYN with ACK opens no flow here: it answers ours.
+    assert!(matches!(bench.owner_of(&tcp(9999, 80, SYN | ACK)), 3 | 40));
+    views[0].listen(TCP, 80);
+    assert_eq!(
+        bench.owner_of(&tcp(9999, 80, ACK)),
+        bench.owner_of(&tcp(9999, 80, SYN)),
+        "without an entry, a flow goes where its SYN would go"
+    );
+}
+
+#[test]
+fn datagrams_spread_over_listeners_by_flow() {
+    let Some(bench) = Bench::new(&[0, 1, 2]) else {
+        return;
+    };
+    let mut views = [0, 1, 2].map(|number| bench.ports(number));
+    open(&mut views[0], UDP, 443, false);
+    open(&mut views[1], UDP, 443, true);
+    open(&mut views[2], UDP, 443, true);
+    let chosen: BTreeSet<i64> = (1..=64)
+        .map(|port| {
+            let owner = bench.owner_of(&udp(port, 443));
+            assert_eq!(bench.owner_of(&udp(port, 443)), owner, "the same again");
+            owner
+        })
+        .collect();
+    assert_eq!(chosen, BTreeSet::from([1, 2]));
+}
+
+#[test]
+fn fragments_of_a_datagram_stay_together() {
+    let Some(bench) = Bench::new(&[0, 1, 2]) else {
+        return;
+    };
+    let mut two = bench.ports(2);
+    open(&mut two, UDP, 53, true);
+    for v6 in [false, true] {
+        let piece = |id, offset, more| {
+            let frame = udp(1000, 53).fragment(id, offset, more);
+            if v6 { frame.v6() } else { frame }
+        };
+        assert_eq!(bench.owner_of(&piece(77, 0, true)), 2, "first: by port");
+        assert_eq!(bench.owner_of(&piece(77, 1480, true)), 2, "later: after it");
+        assert_eq!(bench.owner_of(&piece(77, 2960, false)), 2);
+        // Without the first one all go the same way, whichever.
+        let mut all = BTreeSet::new();
+        for id in 100..140 {
+            let owner = bench.owner_of(&piece(id, 1480, true));
+            assert_eq!(bench.owner_of(&piece(id, 2960, false)), owner);
+            all.insert(owner);
+        }
+        assert_eq!(all, BTreeSet::from([0, 1, 2]), "IPv6: {v6}");
+    }
+}
+
+#[test]
+fn nothing_is_steered_without_owners() {
+    let Some(mut bench) = Bench::new(&[1]) else {
+        return;
+    };
+    assert_eq!(bench.owner_of(&tcp(1000, 80, SYN)), 1);
+    bench.steering.remove_owner(owner(1));
+    assert_eq!(bench.owner_of(&tcp(1000, 80, SYN)), -100);
+    let program = bench.steering.xdp_program().expect("loaded");
+    assert_eq!(run(program, tcp(1000, 80, SYN).bytes()), XDP_PASS);
+    // Whoever comes next with that number starts without ports.
+    open(&mut bench.ports(1), TCP, 80, true);
+    bench.steering.add_owner(owner(0));
+    bench.steering.add_owner(owner(1));
+    bench.steering.set_fanout_index(owner(0), 100);
+    assert_eq!(bench.owner_of(&tcp(1000, 80, SYN)), 0);
+}
+
+#[test]
+fn addresses_can_be_changed() {
+    let Some(mut bench) = Bench::new(&[1]) else {
+        return;
+    };
+    let frames = [tcp(1, 80, SYN), tcp(1, 80, SYN).to(OTHER4)];
+    let ours = |bench: &Bench| frames.each_ref().map(|frame| bench.filters(frame).0);
+    assert_eq!(ours(&bench), [true, false]);
+    let other = std::net::Ipv4Addr::from(OTHER4).into();
+    let other = skink_wire::IpCidr::new(other, 24).expect("a prefix");
+    bench.steering.set_addresses(&[other]).expect("changed");
+    assert_eq!(ours(&bench), [false, true]);
+    assert_ne!(LOCAL4, REMOTE4);
+    assert_ne!(LOCAL6, [0; 16]);
+}
+
+#[test]
+fn a_frame_is_redirected_only_to_the_queue_it_came_by() {
+    let Some(mut bench) = Bench::new(&[1, 2, 3]) else {
+        return;
+    };
+    // SAFETY: makes a descriptor, or answers -1.
+    let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if socket < 0 {
+        println!("SKIP: no AF_XDP here: {}", std::io::Error::last_os_error());
+        return;
+    }
+    // SAFETY: a descriptor that nobody else has.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let mut views = [1, 2, 3].map(|number| bench.ports(number));
+    open(&mut views[0], TCP, 1, false);
+    open(&mut views[1], TCP, 2, false);
+    for ports in &mut views {
+        open(ports, TCP, 80, true);
+    }
+    // A test run comes by queue 0.
+    bench
+        .steering
+        .set_queue(owner(1), 0, socket.as_fd())
+        .expect("queue 0");
+    bench
+        .steering
+        .set_queue(owner(2), 7, socket.as_fd())
+        .expect("queue 7");
+    let xdp = |bench: &Bench, frame: Frame| {
+        run(bench.steering.xdp_program().expect("loaded"), frame.bytes())
+    };
+    assert_eq!(xdp(&bench, tcp(9, 1, ACK)), XDP_REDIRECT);
+    assert_eq!(xdp(&bench, tcp(9, 2, ACK)), XDP_PASS, "its queue is 7");
+    assert_eq!(xdp(&bench, tcp(9, 1, ACK).to(OTHER4)), XDP_PASS);
+    assert_eq!(xdp(&bench, Frame::arp()), XDP_PASS);
+    for bytes in 14..42 {
+        // What has no ports goes to the first owner.
+        let expected = if bytes < 34 { XDP_PASS } else { XDP_REDIRECT };
+        assert_eq!(xdp(&bench, tcp(9, 81, SYN).cut(bytes)), expected, "{bytes}");
+    }
+    // A listener on the receiving queue is preferred, and the fan-out then agrees.
+    for port in 1..=50 {
+        assert_eq!(xdp(&bench, tcp(port, 80, SYN)), XDP_REDIRECT);
+        assert_eq!(bench.owner_of(&tcp(port, 80, ACK)), 1);
+    }
+    bench.steering.clear_queue(0).expect("in range");
+    assert_eq!(xdp(&bench, tcp(9, 1, ACK)), XDP_PASS);
+
+    let too_high = bench.steering.set_queue(owner(1), 256, socket.as_fd());
+    assert!(matches!(too_high, Err(SteeringError::Queue { queue: 256 })));
+}

@@ -1,0 +1,83 @@
+//! The main job, to be watched: an unmodified nginx on Skink's own TCP/IP serves a site to an
+//! unmodified curl on the kernel's, over a veth pair between two private network namespaces.
+
+use skink_end_to_end::{BackEnd, Failure, Network, Nginx, Outcome, Plan, Site};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+fn main() -> ExitCode {
+    let missing = skink_testbed::missing_programs(&["ip", "unshare", "nginx", "curl", "cmp"]);
+    if !missing.is_empty() {
+        eprintln!(
+            "missing programs: {}; `make setup` installs them",
+            missing.join(", ")
+        );
+        return ExitCode::FAILURE;
+    }
+    if let Err(error) = skink_testbed::enter() {
+        eprintln!("can't make private namespaces: {error}");
+        return ExitCode::FAILURE;
+    }
+    let mut shown = 0;
+    for back_end in BackEnd::ALL {
+        match show(back_end) {
+            Ok(()) => shown += 1,
+            Err(Failure::Skip(why)) => println!("\n   not on {back_end} here: {why}"),
+            Err(Failure::Wrong(what)) => {
+                println!("\n   FAILED on {back_end}: {what}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    println!(
+        "\nEverything arrived intact, over {shown} of {} back ends.",
+        BackEnd::ALL.len()
+    );
+    if shown > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn show(back_end: BackEnd) -> Outcome {
+    let network = Network::new(Plan {
+        back_end,
+        mtu: 1_500,
+        impairments: None,
+    })?;
+    let site = Site::new()?;
+    println!(
+        "\n== nginx on Skink ({}), curl on the kernel",
+        back_end.nic()
+    );
+    println!(
+        "   skink run --nic {} --addr 10.9.0.2/24 --addr fd09::2/64 -- nginx",
+        back_end.nic()
+    );
+    let nginx = Nginx::on_skink(&network, &site)?;
+    print_indented(&nginx.process.log());
+    for address in Network::SKINK {
+        for (name, bytes) in Site::FILES {
+            let mut shell = network.kernel.command("bash");
+            shell.args(["-c", &site.fetch_and_compare(address, Nginx::PORT, name)]);
+            let start = Instant::now();
+            Network::finish(shell, &format!("fetching {name}"), Duration::from_secs(60))?;
+            let milliseconds = start.elapsed().as_secs_f64() * 1e3;
+            println!(
+                "   {name:<8}{bytes:>10} bytes from {address:<10} intact, {milliseconds:>6.1} ms"
+            );
+        }
+    }
+    for verb in ["ss", "stat"] {
+        println!("\n   $ skink {verb}");
+        let mut command = Command::new(Network::tool()?);
+        command.arg(verb);
+        print_indented(&Network::finish(command, verb, Duration::from_secs(10))?);
+    }
+    nginx.stop()
+}
+
+fn print_indented(text: &str) {
+    text.lines().for_each(|line| println!("   {line}"));
+}
