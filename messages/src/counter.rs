@@ -77,6 +77,8 @@ counters! {
         IpDropQueueFull "drop.neighbour_queue_full" "Packets beyond a neighbour's waiting queue.";
         IpDropTooBig "drop.too_big" "Packets that may not be fragmented and don't fit the path.";
         IpDropRateLimited "drop.icmp_rate_limited" "ICMP errors not sent, for their rate.";
+        IpDropOutput "drop.output_full" "ARP, NDP and ICMP messages of our own that the link had no room for.";
+        IpConflicts "address_conflicts" "Times another station claimed an address of ours.";
         IpDropMartian "drop.extension" "IPv6 packets with extension headers that aren't understood.";
     }
     "tcp" {

@@ -1,1 +1,48 @@
-//! skink-control
+//! Control: how the processes of a program come by a NIC, and how tools find them.
+//!
+//! **Purpose.** `skink run` holds the privileges and stays as the parent of the program. It is the
+//! *broker* ([`Server`]): each process of the program connects to it ([`Broker`]), attaches, and is
+//! handed an owner slot with everything that its own instance of the stack needs: descriptors of a
+//! NIC queue and of the port table, addresses, gateways, a seed. In return it registers the memory
+//! that tools read: socket tables, counters, the table of fallbacks and the capture ring. Tools
+//! ([`Tool`]) ask the broker for that memory.
+//!
+//! **Place on the data path.** None: after a process has attached, no frame depends on the broker.
+//! Its death stops nothing but new processes.
+//!
+//! **What survives a restart.** Nothing. A process's connection stays open for as long as the process
+//! lives; its closing gives the owner slot back.
+//!
+//! **What it leaves out.** How a NIC is opened and packets are steered: see [`Owners`].
+//!
+//! Messages are JSON in one `SOCK_SEQPACKET` packet each, descriptors travel beside them
+//! (`SCM_RIGHTS`). Processes use an abstract socket name, which works after `chroot`, `setuid` and
+//! `fork`, and prove themselves with a token from the environment. Tools use a socket in the file
+//! system, which works across network namespaces, and are admitted by their user id.
+
+mod client;
+mod error;
+mod instance;
+mod message;
+mod server;
+mod signals;
+mod tool;
+mod transport;
+
+pub use client::{Attached, Broker, Notice};
+pub use error::ControlError;
+pub use instance::{Instance, instances};
+pub use message::{InstanceInfo, NetworkInfo, ProcessInfo, RegionKind, TableSize};
+pub use server::{Grant, Owners, Server, ServerConfig};
+pub use signals::{Received, SignalDescriptor, spawn_with_signals};
+pub use tool::Tool;
+
+/// Where a process finds the broker: the abstract socket's name, with a leading `@`.
+pub const CONTROL_VARIABLE: &str = "SKINK_CONTROL";
+/// What proves to the broker that a process belongs to the program: 128 bits in hexadecimal.
+pub const TOKEN_VARIABLE: &str = "SKINK_TOKEN";
+/// How many processes can have an instance of the stack at the same time.
+pub const MAXIMUM_OWNERS: usize = 64;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! One measurement: wrk's own count, and what the processors did meanwhile.
+
+use super::lab::{CLIENT_CPU, SERVER_CPU};
+use super::outside::Outside;
+use super::results::{Disturbance, Latency, Measurement};
+use crate::failure::Failure;
+use skink_testbed::{CpuTime, Process};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Above this part of a processor's time, what others did makes a round worthless.
+pub const DISTURBANCE_LIMIT: f64 = 0.05;
+/// How much longer than asked wrk may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Runs wrk for `seconds` and answers what it and the processors' clocks say. The fields that name the
+/// variant are left empty.
+pub fn measure(outside: &Outside, wrk: Command, seconds: u32) -> Result<Measurement, Failure> {
+    outside.watch()?;
+    let start = Instant::now();
+    let before = processors()?;
+    let said = run(wrk, seconds)?;
+    let after = processors()?;
+    let elapsed = start.elapsed().as_secs_f64();
+    let others = outside.others()?;
+    let (server, client) = (after.0 - before.0, after.1 - before.1);
+    let load = parse(&said).map_err(Failure::tool)?;
+    if load.requests == 0 {
+        return Err(Failure::tool("no request was answered"));
+    }
+    let per_request = |seconds: f64| seconds * 1e6 / load.requests as f64;
+    let not_idle = elapsed - server.idle - server.stolen;
+    Ok(Measurement {
+        variant: String::new(),
+        tuning: String::new(),
+        requests: load.requests,
+        requests_per_second: load.requests as f64 / load.seconds,
+        server_cpu_us_per_request: per_request(server.busy),
+        server_not_idle_us_per_request: per_request(not_idle.max(0.0)),
+        server_busy: server.busy / elapsed,
+        client_busy: client.busy / elapsed,
+        latency: load.latency,
+        socket_errors: load.socket_errors,
+        bad_responses: load.bad_responses,
+        disturbance: Disturbance {
+            other_processes: others,
+            stolen_from_server: server.stolen / elapsed,
+            stolen_from_client: client.stolen / elapsed,
+        },
+    })
+}
+
+/// Runs wrk to its end and answers what it printed.
+pub fn run(wrk: Command, seconds: u32) -> Result<String, Failure> {
+    let limit = Duration::from_secs(seconds.into()) + PATIENCE;
+    let process = Process::spawn(wrk, "wrk").map_err(failed)?;
+    let (status, said) = process.wait(limit).map_err(failed)?;
+    match status.success() {
+        true => Ok(said),
+        false => Err(Failure::tool(format!("wrk ended with {status}: {said}"))),
+    }
+}
+
+fn processors() -> Result<(CpuTime, CpuTime), Failure> {
+    let of = |cpu| CpuTime::of_processor(cpu).map_err(failed);
+    Ok((of(SERVER_CPU)?, of(CLIENT_CPU)?))
+}
+
+pub fn failed(error: std::io::Error) -> Failure {
+    Failure::tool(error.to_string())
+}
+
+/// Why a measurement doesn't count.
+pub fn disturbed(one: &Disturbance) -> Option<String> {
+    let causes = [
+        ("other processes used a", one.other_processes),
+        ("the hypervisor took from the server's", one.stolen_from_server),
+        ("the hypervisor took from the client's", one.stolen_from_client),
+    ];
+    let worst = causes.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (worst.1 > DISTURBANCE_LIMIT)
+        .then(|| format!("{} processor {:.0}% of the time", worst.0, worst.1 * 100.0))
+}
+
+/// What wrk counted.
+#[derive(Debug, PartialEq)]
+pub struct Load {
+    pub requests: u64,
+    pub seconds: f64,
+    pub latency: Latency,
+    pub socket_errors: u64,
+    pub bad_responses: u64,
+}
+
+/// Reads what `wrk --latency` printed.
+pub fn parse(said: &str) -> Result<Load, String> {
+    let (mut requests, mut latency) = (None, [None; 4]);
+    let (mut socket_errors, mut bad_responses) = (0, 0);
+    for line in said.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [count, "requests", "in", time, ..] => {
+                let time = time.trim_end_matches(',');
+                requests = count.parse().ok().zip(microseconds(time));
+            }
+            [percent, time] if percent.ends_with('%') => {
+                let at = ["50%", "75%", "90%", "99%"].iter().position(|known| known == percent);
+                if let Some(slot) = at.and_then(|at| latency.get_mut(at)) {
+                    *slot = microseconds(time);
+                }
+            }
+            ["Socket", "errors:", counts @ ..] => {
+                let counts = counts.iter().map(|word| word.trim_end_matches(','));
+                socket_errors = counts.filter_map(|word| word.parse::<u64>().ok()).sum();
+            }
+            ["Non-2xx", "or", "3xx", "responses:", count] => {
+                bad_responses = count.parse().unwrap_or(u64::MAX);
+            }
+            _ => {}
+        }
+    }
+    let ([Some(p50_us), Some(p75_us), Some(p90_us), Some(p99_us)], Some((requests, time))) =
+        (latency, requests)
+    else {
+        return Err(format!("wrk printed something unexpected:\n{said}"));
+    };
+    Ok(Load {
+        requests,
+        seconds: time / 1e6,
+        latency: Latency { p50_us, p75_us, p90_us, p99_us },
+        socket_errors,
+        bad_responses,
+    })
+}
+
+/// A time as wrk writes it: `631.00us`, `1.06ms`, `2.00s`, `1.50m`, `1.00h`.
+fn microseconds(text: &str) -> Option<f64> {
+    let at = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(at);
+    let scale = match unit {
+        "us" => 1.0,
+        "ms" => 1e3,
+        "s" => 1e6,
+        "m" => 60e6,
+        "h" => 3600e6,
+        _ => return None,
+    };
+    number.parse::<f64>().ok().map(|number| number * scale)
+}
+
+#[cfg(test)]
+mod tests;

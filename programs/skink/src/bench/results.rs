@@ -1,0 +1,124 @@
+//! What a benchmark finds: every raw figure, as it is written to JSON.
+
+use serde::{Deserialize, Serialize};
+
+/// All figures of one run.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct Results {
+    pub machine: Machine,
+    pub settings: Settings,
+    /// What ran on which processor, in sentences.
+    pub pinned: Vec<String>,
+    /// What should have been pinned and wasn't.
+    pub not_pinned: Vec<String>,
+    pub workloads: Vec<WorkloadResults>,
+}
+
+/// What the figures hold for.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct Machine {
+    pub kernel: String,
+    pub processor: String,
+    pub processors: usize,
+    pub skink: String,
+    /// `release`, or `debug`, whose figures mean nothing.
+    pub build: String,
+    pub nginx: String,
+    pub wrk: String,
+    /// Seconds since 1970.
+    pub unix_time: u64,
+}
+
+/// How it was measured.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct Settings {
+    pub rounds: u32,
+    pub seconds: u32,
+    pub warm_up_seconds: u32,
+    pub connections: u32,
+    pub mtu: u32,
+    pub server_processor: usize,
+    pub client_processor: usize,
+    /// A round is discarded above this part of a processor's time.
+    pub disturbance_limit: f64,
+}
+
+/// One workload on every variant.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct WorkloadResults {
+    pub name: String,
+    pub calibration: Vec<Calibration>,
+    pub rounds: Vec<Round>,
+    pub failures: Vec<VariantFailure>,
+}
+
+/// Which settings of nginx were tried on a variant, and which one counts.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Calibration {
+    pub variant: String,
+    /// Settings, and server processor time per request in microseconds.
+    pub tried: Vec<(String, f64)>,
+    pub chosen: String,
+}
+
+/// One measurement of each variant, one straight after the other.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct Round {
+    /// Why it doesn't count, if it doesn't.
+    pub discarded: Option<String>,
+    pub measurements: Vec<Measurement>,
+}
+
+impl Round {
+    /// What was measured of a variant.
+    pub fn of(&self, variant: &str) -> Option<&Measurement> {
+        self.measurements.iter().find(|one| one.variant == variant)
+    }
+}
+
+/// Why a variant has no figures, or not all.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct VariantFailure {
+    pub variant: String,
+    pub why: String,
+}
+
+/// One run of wrk against one server.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct Measurement {
+    pub variant: String,
+    /// nginx's settings.
+    pub tuning: String,
+    pub requests: u64,
+    pub requests_per_second: f64,
+    /// Busy time of the server's processor, divided by requests.
+    pub server_cpu_us_per_request: f64,
+    /// The same from the processor's idle time, which the kernel measures without sampling.
+    pub server_not_idle_us_per_request: f64,
+    /// Busy part of the server's and of the client's processor.
+    pub server_busy: f64,
+    pub client_busy: f64,
+    pub latency: Latency,
+    pub socket_errors: u64,
+    pub bad_responses: u64,
+    pub disturbance: Disturbance,
+}
+
+/// What others did to a measurement, in parts of one processor's time.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default)]
+pub struct Disturbance {
+    /// Processor time of processes that aren't the benchmark's, on whatever processor.
+    pub other_processes: f64,
+    /// Taken by the hypervisor from the server's and from the client's processor.
+    pub stolen_from_server: f64,
+    pub stolen_from_client: f64,
+}
+
+/// Percentiles of the time from a request to its complete answer, in microseconds. wrk is closed-loop.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latency {
+    pub p50_us: f64,
+    pub p75_us: f64,
+    pub p90_us: f64,
+    pub p99_us: f64,
+}

@@ -1,0 +1,144 @@
+mod elf;
+mod neighbours;
+mod netlink;
+mod network;
+mod owners;
+mod probe;
+mod program;
+mod supervise;
+mod user;
+
+use crate::cli::RunOptions;
+use crate::failure::{CANNOT_RUN, Failure, NOT_FOUND};
+use network::Plan;
+use owners::NicOwners;
+use skink_control::{Server, ServerConfig, SignalDescriptor, TableSize, spawn_with_signals};
+use skink_nic::{NicSpec, interface};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use user::User;
+
+/// Most TCP sockets of one process. A slot costs nothing until it is used.
+const TCP_TABLE: TableSize = TableSize {
+    sockets: 16_384,
+    send_bytes: 1 << 20,
+    receive_bytes: 1 << 20,
+};
+/// Most UDP sockets of one process.
+const UDP_TABLE: TableSize = TableSize {
+    sockets: 1024,
+    send_bytes: 1 << 18,
+    receive_bytes: 1 << 19,
+};
+
+/// Runs the program and answers its exit code.
+pub fn run(options: &RunOptions) -> Result<u8, Failure> {
+    let name = options
+        .command
+        .first()
+        .ok_or_else(|| Failure::own("no program given"))?;
+    let user = options.user.as_deref().map(User::find).transpose()?;
+    let path = program::find(name)?;
+    program::check(&path, user.as_ref())?;
+    let library = program::library()?;
+    let interfaces = interface::list()
+        .map_err(|error| Failure::own(format!("can't list the network interfaces: {error}")))?;
+    let plan = network::plan(options, &interfaces, network::kernel_has_ipv6())?;
+
+    neighbours::check(&plan)?;
+    // Before anything is made: a signal from now on ends in an orderly way.
+    let signals = SignalDescriptor::new(&supervise::SIGNALS)
+        .map_err(|error| Failure::own(format!("can't take signals over: {error}")))?;
+    let owners = open_nic(&plan, options)?;
+    let mut server = serve(&plan, options, name, owners)?;
+    for line in plan.describe(&shown(name)) {
+        eprintln!("skink: {line}");
+    }
+    let mut command = command(options, &path, &library, user.as_ref());
+    command.envs(server.environment());
+    let child = start(&mut command, &signals, &path)?;
+    Ok(supervise::supervise(&child, &mut server, &signals))
+}
+
+fn open_nic(plan: &Plan, options: &RunOptions) -> Result<NicOwners, Failure> {
+    let shared = matches!(&plan.nic, NicSpec::Packet(_) | NicSpec::Xdp(_));
+    if shared && !options.no_probe {
+        probe::probe(plan.nic.interface(), &plan.addresses)?;
+    }
+    let owners = NicOwners::open(&plan.nic, &plan.addresses)?;
+    if let NicSpec::Tap(name) = &plan.nic {
+        let failed = |what: String| Failure::own(format!("can't set {name} up: {what}"));
+        interface::set_up(name).map_err(|error| failed(error.to_string()))?;
+        for address in &plan.kernel_addresses {
+            netlink::add_address(name, address)
+                .map_err(|error| failed(format!("adding {address}: {error}")))?;
+        }
+    }
+    Ok(owners)
+}
+
+fn serve(
+    plan: &Plan,
+    options: &RunOptions,
+    name: &OsString,
+    owners: NicOwners,
+) -> Result<Server<NicOwners>, Failure> {
+    let words = options
+        .command
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned());
+    let config = ServerConfig {
+        name: options.name.clone().unwrap_or_else(|| shown(name)),
+        command: words.collect(),
+        nic: plan.nic.to_string(),
+        addresses: plan.addresses.clone(),
+        gateways: plan.gateways.clone(),
+        tcp_table: TCP_TABLE,
+        udp_table: UDP_TABLE,
+    };
+    Server::new(config, owners)
+        .map_err(|error| Failure::own(format!("can't listen for the program's processes: {error}")))
+}
+
+/// A program's name without its directory.
+fn shown(name: &OsString) -> String {
+    let name = Path::new(name).file_name().unwrap_or(name);
+    name.to_string_lossy().into_owned()
+}
+
+fn command(options: &RunOptions, path: &Path, library: &Path, user: Option<&User>) -> Command {
+    let mut command = Command::new(path);
+    if let Some((name, arguments)) = options.command.split_first() {
+        command.arg0(name).args(arguments);
+    }
+    let mut preload = library.as_os_str().to_owned();
+    if let Some(more) = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty()) {
+        preload.push(":");
+        preload.push(more);
+    }
+    command.env("LD_PRELOAD", preload);
+    if let Some(user) = user {
+        command.uid(user.uid).gid(user.gid);
+    }
+    command
+}
+
+fn start(command: &mut Command, signals: &SignalDescriptor, path: &Path) -> Result<Child, Failure> {
+    // Processes whose parent ends become ours, so that we know when the last one has ended.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|error| Failure::own(format!("can't become a subreaper: {error}")))?;
+    spawn_with_signals(command, signals).map_err(|error| {
+        let code = if error.kind() == io::ErrorKind::NotFound {
+            NOT_FOUND
+        } else {
+            CANNOT_RUN
+        };
+        Failure {
+            message: format!("can't run {}: {error}", path.display()),
+            code,
+        }
+    })
+}

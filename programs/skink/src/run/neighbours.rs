@@ -1,0 +1,78 @@
+//! Other runs in the same network namespace: the kernel knows nothing of their addresses.
+use super::network::Plan;
+use crate::failure::Failure;
+use skink_control::{InstanceInfo, instances};
+use skink_nic::NicSpec;
+use std::os::unix::fs::MetadataExt;
+
+/// Fails if another `skink run` has one of the addresses, or the TAP.
+pub fn check(plan: &Plan) -> Result<(), Failure> {
+    let own = namespace("self");
+    for instance in instances() {
+        if own.is_none() || namespace(&instance.pid.to_string()) != own {
+            continue;
+        }
+        let info = instance.connect().and_then(|tool| tool.list());
+        if let Ok(info) = info
+            && let Some(why) = conflict(plan, &info)
+        {
+            return Err(Failure::own(why));
+        }
+    }
+    Ok(())
+}
+
+/// What identifies the network namespace of a process.
+fn namespace(pid: &str) -> Option<(u64, u64)> {
+    let metadata = std::fs::metadata(format!("/proc/{pid}/ns/net")).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+fn conflict(plan: &Plan, other: &InstanceInfo) -> Option<String> {
+    let who = format!("`skink run` of {} (process id {})", other.name, other.pid);
+    if matches!(plan.nic, NicSpec::Tap(_)) && other.nic == plan.nic.to_string() {
+        return Some(format!(
+            "{} is in use by {who}: name another with --nic, or leave --nic out",
+            plan.nic
+        ));
+    }
+    let has = |address| other.addresses.iter().any(|theirs| theirs.addr == address);
+    let taken = plan.addresses.iter().find(|cidr| has(cidr.addr))?;
+    Some(format!(
+        "the address {} is in use by {who}: give the program another with --addr",
+        taken.addr
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_or_a_tap_in_use_by_another_run_is_refused() {
+        let plan = |nic: &str, address: &str| {
+            let nic = nic.parse().expect("a NIC");
+            Plan::new(nic, vec![address.parse().expect("an address")])
+        };
+        // It has 10.77.0.2 on tap:skink0.
+        let other = crate::tools::tests::info();
+        for (nic, address, expected) in [
+            ("tap:skink0", "10.9.0.2/24", Some("tap:skink0")),
+            ("tap:skink1", "10.77.0.2/16", Some("10.77.0.2")),
+            ("packet:eth0", "10.77.0.2/24", Some("10.77.0.2")),
+            ("tap:skink1", "10.77.0.3/24", None),
+        ] {
+            let why = conflict(&plan(nic, address), &other);
+            assert_eq!(why.is_some(), expected.is_some(), "{nic} {address}");
+            assert!(
+                why.unwrap_or_default()
+                    .contains(expected.unwrap_or_default())
+            );
+        }
+        assert_eq!(
+            namespace("self"),
+            namespace(&std::process::id().to_string())
+        );
+        assert!(namespace("self").is_some() && namespace("no process").is_none());
+    }
+}

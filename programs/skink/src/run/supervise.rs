@@ -1,0 +1,119 @@
+//! The life of a run after the program was started: one thread that waits for signals, for the
+//! program's processes and for tools, and uses no CPU while nothing happens.
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use skink_control::{Owners, Received, Server, SignalDescriptor};
+use std::os::fd::AsFd;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// Signals that are passed on to the program.
+const FORWARDED: [i32; 7] = [
+    libc::SIGTERM,
+    libc::SIGINT,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGWINCH,
+];
+
+/// All that come as data.
+pub const SIGNALS: [i32; 8] = [
+    libc::SIGCHLD,
+    FORWARDED[0],
+    FORWARDED[1],
+    FORWARDED[2],
+    FORWARDED[3],
+    FORWARDED[4],
+    FORWARDED[5],
+    FORWARDED[6],
+];
+
+/// Serves until the program and all that it started have ended; answers the program's exit code.
+pub fn supervise<O: Owners>(
+    child: &Child,
+    server: &mut Server<O>,
+    signals: &SignalDescriptor,
+) -> u8 {
+    let main = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let mut code = None;
+    loop {
+        let limit = server.serve(Instant::now());
+        wait(server, signals, limit);
+        while let Some(signal) = signals.take() {
+            if signal.signal != libc::SIGCHLD {
+                forward(signal, main.filter(|_| code.is_none()));
+            }
+        }
+        let left = reap(main, &mut code);
+        if !left {
+            // The last words of processes that have just ended.
+            server.serve(Instant::now());
+            return code.unwrap_or(0);
+        }
+    }
+}
+
+fn wait<O: Owners>(server: &Server<O>, signals: &SignalDescriptor, limit: Option<Duration>) {
+    let mut descriptors = [
+        PollFd::from_borrowed_fd(server.as_fd(), PollFlags::IN),
+        PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+    ];
+    // Rounded up, so as not to come too early again and again.
+    let limit = limit.map(|limit| Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    let _ = rustix::event::poll(&mut descriptors, limit.as_ref());
+}
+
+/// Takes the status of every child that has ended. Answers whether any is left.
+fn reap(main: Option<Pid>, code: &mut Option<u8>) -> bool {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if Some(pid) == main => {
+                *code = Some(exit_code(status));
+                tracing::debug!(?status, "the program has ended");
+            }
+            Ok(Some((pid, status))) => tracing::debug!(?pid, ?status, "a process has ended"),
+            Ok(None) => return true,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// As a shell tells it.
+fn exit_code(status: WaitStatus) -> u8 {
+    let signalled = status.terminating_signal().map(|signal| 128 + signal);
+    let code = status.exit_status().or(signalled).unwrap_or(1);
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// Passes a signal on to the program, or to what it has left behind if it has ended. What a terminal
+/// sends, it sends to the whole process group, so the program has it already.
+fn forward(received: Received, main: Option<Pid>) {
+    let Some(signal) = Signal::from_named_raw(received.signal) else {
+        return;
+    };
+    let own_group = rustix::process::getpgrp();
+    let targets = match main {
+        Some(main) => vec![main],
+        None => children(),
+    };
+    for target in targets {
+        let same_group = rustix::process::getpgid(Some(target)) == Ok(own_group);
+        if !(received.from_kernel && same_group) {
+            let _ = rustix::process::kill_process(target, signal);
+        }
+    }
+}
+
+/// The processes whose parent we are.
+fn children() -> Vec<Pid> {
+    let path = format!("/proc/self/task/{}/children", std::process::id());
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
+    numbers.filter_map(Pid::from_raw).collect()
+}

@@ -1,0 +1,130 @@
+//! What `stat`, `ss` and `capture` have in common: finding what runs, and writing.
+use crate::failure::Failure;
+use skink_control::{ControlError, InstanceInfo, ProcessInfo, RegionKind, Tool, instances};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+
+/// One running `skink run` and the connection to it.
+pub struct Found {
+    pub info: InstanceInfo,
+    tool: Tool,
+}
+
+impl Found {
+    /// The memory of one process, unless it has just ended or hasn't registered any.
+    pub fn open(&self, process: &ProcessInfo, kind: RegionKind) -> Option<OwnedFd> {
+        if !process.regions.contains(&kind) {
+            return None;
+        }
+        let memory = self.tool.open(process.owner, kind);
+        memory
+            .inspect_err(|error| tracing::info!("process {}: {error}", process.pid))
+            .ok()
+    }
+
+    /// Asks again who is there.
+    pub fn refresh(&mut self) -> Result<(), ControlError> {
+        self.info = self.tool.list()?;
+        Ok(())
+    }
+}
+
+/// All that run, or the one called for by name or process id.
+pub fn find(selector: Option<&str>) -> Result<Vec<Found>, Failure> {
+    let mut found = Vec::new();
+    let mut refused = None;
+    for instance in instances() {
+        let answer = instance.connect().and_then(|tool| Ok((tool.list()?, tool)));
+        match answer {
+            Ok((mut info, tool)) => {
+                if select(&mut info, selector) {
+                    found.push(Found { info, tool });
+                }
+            }
+            Err(ControlError::Refused(reason)) => {
+                refused = Some(format!(
+                    "skink run with process id {}: {reason}",
+                    instance.pid
+                ));
+            }
+            // It has just ended, or was killed and left its socket.
+            Err(ControlError::Unreachable(_) | ControlError::Closed) => {}
+            Err(error) => tracing::warn!("skink run with process id {}: {error}", instance.pid),
+        }
+    }
+    match (found.is_empty(), selector, refused) {
+        (true, _, Some(reason)) => Err(Failure::tool(reason)),
+        (true, Some(selector), None) => Err(Failure::tool(format!(
+            "nothing called or numbered {selector} runs under `skink run`: see `skink stat` for what does"
+        ))),
+        (_, _, _) => Ok(found),
+    }
+}
+
+/// Whether an instance is asked for; if a single process of it is, the others are left out.
+pub fn select(info: &mut InstanceInfo, selector: Option<&str>) -> bool {
+    let Some(selector) = selector else {
+        return true;
+    };
+    let pid: Option<u32> = selector.parse().ok();
+    if info.name == selector || Some(info.pid) == pid {
+        return true;
+    }
+    info.processes
+        .retain(|process| process.program == selector || Some(process.pid) == pid);
+    info.finished.clear();
+    !info.processes.is_empty()
+}
+
+/// Says on standard error that there is nothing to show.
+pub fn say_nothing_runs() {
+    eprintln!("skink: nothing runs here; start a program with `skink run -- PROGRAM`");
+}
+
+/// Writes `text` at once.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    let written = output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush());
+    written.map_err(|error| Failure::output(&error))
+}
+
+/// Writes a value as JSON, and a newline.
+pub fn print_json<T: serde::Serialize>(value: &T, pretty: bool) -> Result<(), Failure> {
+    let text = if pretty {
+        serde_json::to_string_pretty(value)
+    } else {
+        serde_json::to_string(value)
+    };
+    let mut text = text.map_err(|error| Failure::tool(error.to_string()))?;
+    text.push('\n');
+    print(&text)
+}
+
+/// Columns of text, each as wide as its widest cell; columns in `right` are flush right.
+pub fn table(rows: &[Vec<String>], right: &[usize]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let cell = match right.contains(&column) {
+                true => format!("{cell:>width$}  "),
+                false => format!("{cell:<width$}  "),
+            };
+            line.push_str(&cell);
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+pub mod tests;

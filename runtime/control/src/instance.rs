@@ -1,0 +1,117 @@
+use crate::client;
+use crate::error::ControlError;
+use crate::tool::Tool;
+use rustix::net::SocketAddrUnix;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A `skink run` that a tool can ask: its socket is `PID.sock` in a directory for such sockets.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Instance {
+    /// Process id of `skink run`.
+    pub pid: u32,
+    /// Its socket for tools.
+    pub socket: PathBuf,
+}
+
+impl Instance {
+    /// Connects to it. If nobody listens any more, the left-over file is removed.
+    pub fn connect(&self) -> Result<Tool, ControlError> {
+        let address = SocketAddrUnix::new(&self.socket)
+            .map_err(|error| ControlError::Connection(error.into()))?;
+        match client::connect(&address) {
+            Ok(socket) => Ok(Tool::new(socket)),
+            Err(error) => {
+                if let ControlError::Unreachable(cause) = &error
+                    && cause.kind() == io::ErrorKind::ConnectionRefused
+                {
+                    let _ = std::fs::remove_file(&self.socket);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// What may be running: every socket in the directories that this user can see. Some may turn out to
+/// be left over from a `skink run` that was killed, see [`Instance::connect`].
+pub fn instances() -> Vec<Instance> {
+    let mut found: Vec<Instance> = search_directories()
+        .iter()
+        .flat_map(|at| list(at))
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+pub(crate) fn list(directory: &Path) -> Vec<Instance> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let instance = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?;
+        let pid = name.strip_suffix(".sock")?.parse().ok()?;
+        Some(Instance { pid, socket: path })
+    };
+    entries.filter_map(|entry| instance(entry.path())).collect()
+}
+
+fn own_directories() -> Vec<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    let mut directories = vec![PathBuf::from("/run/skink")];
+    if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty()) {
+        directories.push(Path::new(&runtime).join("skink"));
+    }
+    directories.push(PathBuf::from(format!("/tmp/skink-{uid}")));
+    directories
+}
+
+/// Where a tool looks: where we would write ourselves, and for root where any user would.
+fn search_directories() -> Vec<PathBuf> {
+    let mut directories = own_directories();
+    if rustix::process::geteuid().is_root() {
+        let children = |at: &str| {
+            let entries = std::fs::read_dir(at).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).collect::<Vec<_>>()
+        };
+        directories.extend(children("/run/user").iter().map(|user| user.join("skink")));
+        let ours = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with("skink-"))
+        };
+        directories.extend(children("/tmp").into_iter().filter(ours));
+    }
+    directories.sort();
+    directories.dedup();
+    directories
+}
+
+/// The directory for this process's own socket: the first of `/run/skink`, `$XDG_RUNTIME_DIR/skink`
+/// and `/tmp/skink-UID` that can be written.
+pub(crate) fn writable_directory() -> io::Result<PathBuf> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for directory in own_directories() {
+        match prepare(&directory) {
+            Ok(()) => return Ok(directory),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Makes the directory, or checks that an existing one is ours: in `/tmp` anybody may have made it.
+fn prepare(directory: &Path) -> io::Result<()> {
+    let made = std::fs::DirBuilder::new().mode(0o755).create(directory);
+    if let Err(error) = made
+        && error.kind() != io::ErrorKind::AlreadyExists
+    {
+        return Err(error);
+    }
+    let metadata = std::fs::symlink_metadata(directory)?;
+    let uid = rustix::process::geteuid().as_raw();
+    if !metadata.is_dir() || metadata.uid() != uid || metadata.permissions().mode() & 0o022 != 0 {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    rustix::fs::access(directory, rustix::fs::Access::WRITE_OK)?;
+    Ok(())
+}

@@ -1,0 +1,427 @@
+mod requests;
+
+use crate::instance;
+use crate::message::{InstanceInfo, ProcessInfo, RegionKind, Reply, Request, TableSize};
+use crate::transport::{self, MAXIMUM_REQUEST, ReceiveError};
+use crate::{CONTROL_VARIABLE, TOKEN_VARIABLE};
+use rustix::event::{Timespec, epoll};
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
+use skink_messages::{Counter, Counters};
+use skink_nic::NicParts;
+use skink_wire::IpCidr;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A connection that says nothing for this long is closed, unless it has attached.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Connections beyond this many are closed at once.
+const MAXIMUM_CONNECTIONS: usize = 256;
+const CONTROL_KEY: u64 = 0;
+const TOOLS_KEY: u64 = 1;
+const FIRST_KEY: u64 = 2;
+
+/// What a new owner is handed besides what all owners have in common.
+#[derive(Debug, Default)]
+pub struct Grant {
+    /// [`skink_nic::Description`] of the NIC as JSON.
+    pub nic: String,
+    /// Its descriptors, in the order that the description tells.
+    pub nic_descriptors: Vec<OwnedFd>,
+    /// The port table, if packets are steered by one.
+    pub port_table: Option<OwnedFd>,
+}
+
+impl Grant {
+    /// A NIC in parts and the port table.
+    pub fn new(parts: NicParts, port_table: Option<OwnedFd>) -> Grant {
+        Grant {
+            // Plain data without maps that aren't text: it always has a text form.
+            nic: serde_json::to_string(&parts.description).unwrap_or_default(),
+            nic_descriptors: parts.descriptors,
+            port_table,
+        }
+    }
+}
+
+/// Opens a NIC queue for each owner and steers packets: what the broker doesn't know how to do.
+pub trait Owners {
+    /// A NIC for the new owner in slot `owner`. An error is a sentence for the program's user.
+    fn grant(&mut self, owner: u16) -> Result<Grant, String>;
+    /// The owner is gone: closes its part of the NIC, and takes it out of the port table.
+    fn release(&mut self, owner: u16);
+    /// From now on `owner` answers ARP, NDP and echo requests; its NIC must get them.
+    fn answering(&mut self, owner: u16);
+}
+
+/// What all owners have in common.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Name for tools.
+    pub name: String,
+    /// The program and its arguments, for tools.
+    pub command: Vec<String>,
+    /// The NIC, for tools.
+    pub nic: String,
+    /// The addresses of the stack.
+    pub addresses: Vec<IpCidr>,
+    /// Default routes.
+    pub gateways: Vec<IpAddr>,
+    /// Size of each process's table of TCP sockets.
+    pub tcp_table: TableSize,
+    /// Size of each process's table of UDP sockets.
+    pub udp_table: TableSize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Hasn't shown its token yet.
+    Stranger,
+    Owner(u16),
+    Tool,
+    /// A tool of another user's: told so when it asks.
+    Outsider,
+}
+
+struct Connection {
+    socket: OwnedFd,
+    role: Role,
+    pid: u32,
+    uid: u32,
+    accepted: Instant,
+    regions: BTreeMap<RegionKind, OwnedFd>,
+}
+
+/// The broker. It does nothing by itself: whoever owns it polls [`Server::as_fd`] for reading and
+/// calls [`Server::serve`].
+pub struct Server<O: Owners> {
+    config: ServerConfig,
+    owners: O,
+    poll: OwnedFd,
+    control: OwnedFd,
+    tools: OwnedFd,
+    socket_path: PathBuf,
+    control_name: String,
+    token: String,
+    started: SystemTime,
+    connections: BTreeMap<u64, Connection>,
+    next_key: u64,
+    answering: Option<u16>,
+    finished: Vec<u64>,
+}
+
+impl<O: Owners> Server<O> {
+    /// Begins to listen. An error says which of the two sockets couldn't be made.
+    pub fn new(config: ServerConfig, owners: O) -> io::Result<Server<O>> {
+        let directory = instance::writable_directory().map_err(|error| {
+            let text = format!(
+                "none of /run/skink, $XDG_RUNTIME_DIR/skink and /tmp/skink-UID can be written ({error})"
+            );
+            io::Error::new(error.kind(), text)
+        })?;
+        Server::in_directory(config, owners, &directory)
+    }
+
+    /// As [`Server::new`], with the socket for tools in `directory`.
+    pub fn in_directory(
+        config: ServerConfig,
+        owners: O,
+        directory: &Path,
+    ) -> io::Result<Server<O>> {
+        let pid = std::process::id();
+        let control_name = format!("skink-{pid}-{:016x}", random()? as u64);
+        let control = listen(&SocketAddrUnix::new_abstract_name(control_name.as_bytes())?)?;
+        let socket_path = directory.join(format!("{pid}.sock"));
+        let _ = std::fs::remove_file(&socket_path);
+        let tools = listen(&SocketAddrUnix::new(&socket_path)?)?;
+        // Who may ask is decided by the peer's user id, so that a refusal can say why.
+        std::fs::set_permissions(&socket_path, std::fs::Permissions::from_mode(0o666))?;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (socket, key) in [(&control, CONTROL_KEY), (&tools, TOOLS_KEY)] {
+            epoll::add(
+                &poll,
+                socket,
+                epoll::EventData::new_u64(key),
+                epoll::EventFlags::IN,
+            )?;
+        }
+        Ok(Server {
+            config,
+            owners,
+            poll,
+            control,
+            tools,
+            socket_path,
+            control_name: format!("@{control_name}"),
+            token: format!("{:032x}", random()?),
+            started: SystemTime::now(),
+            connections: BTreeMap::new(),
+            next_key: FIRST_KEY,
+            answering: None,
+            finished: vec![0; Counter::ALL.len()],
+        })
+    }
+
+    /// What the program's environment must say.
+    pub fn environment(&self) -> [(&'static str, String); 2] {
+        [
+            (CONTROL_VARIABLE, self.control_name.clone()),
+            (TOKEN_VARIABLE, self.token.clone()),
+        ]
+    }
+
+    /// The socket for tools.
+    pub fn socket_path(&self) -> &Path {
+        &self.socket_path
+    }
+
+    /// How many processes are attached.
+    pub fn attached(&self) -> usize {
+        let connections = self.connections.values();
+        connections
+            .filter(|connection| matches!(connection.role, Role::Owner(_)))
+            .count()
+    }
+
+    /// Does whatever there is to do and never waits. Answers when to call again at the latest; there
+    /// is such a time only while somebody has connected and not said who he is.
+    pub fn serve(&mut self, now: Instant) -> Option<Duration> {
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; 32];
+        loop {
+            let zero = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            let Ok(count) = epoll::wait(&self.poll, events.as_mut_slice(), Some(&zero)) else {
+                break;
+            };
+            for event in events.iter().take(count) {
+                match event.data.u64() {
+                    CONTROL_KEY => self.accept(Role::Stranger, now),
+                    TOOLS_KEY => self.accept(Role::Tool, now),
+                    key => self.hear(key),
+                }
+            }
+            if count < events.len() {
+                break;
+            }
+        }
+        self.close_silent(now)
+    }
+
+    fn close_silent(&mut self, now: Instant) -> Option<Duration> {
+        let mut soonest = None;
+        let mut silent = Vec::new();
+        for (key, connection) in &self.connections {
+            if !matches!(connection.role, Role::Stranger | Role::Outsider) {
+                continue;
+            }
+            let left = SILENCE.saturating_sub(now.saturating_duration_since(connection.accepted));
+            if left.is_zero() {
+                silent.push(*key);
+            } else {
+                soonest = Some(soonest.map_or(left, |soonest: Duration| soonest.min(left)));
+            }
+        }
+        for key in silent {
+            self.close(key, "it said nothing");
+        }
+        soonest
+    }
+
+    fn accept(&mut self, role: Role, now: Instant) {
+        let listener = if role == Role::Tool {
+            &self.tools
+        } else {
+            &self.control
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let Ok(socket) = rustix::net::accept_with(listener, flags) else {
+            return;
+        };
+        let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else {
+            return;
+        };
+        let (pid, uid) = (
+            peer.pid.as_raw_nonzero().get().unsigned_abs(),
+            peer.uid.as_raw(),
+        );
+        if self.connections.len() >= MAXIMUM_CONNECTIONS {
+            tracing::warn!(pid, uid, "too many connections: one more was refused");
+            return;
+        }
+        let own_uid = rustix::process::geteuid().as_raw();
+        let role = match role {
+            Role::Tool if uid != 0 && uid != own_uid => Role::Outsider,
+            role => role,
+        };
+        let key = self.next_key;
+        self.next_key += 1;
+        let data = epoll::EventData::new_u64(key);
+        if epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).is_err() {
+            return;
+        }
+        tracing::debug!(pid, uid, tool = role == Role::Tool, "connected");
+        let regions = BTreeMap::new();
+        let connection = Connection {
+            socket,
+            role,
+            pid,
+            uid,
+            accepted: now,
+            regions,
+        };
+        self.connections.insert(key, connection);
+    }
+
+    /// Takes one message of connection `key`; the poll descriptor tells of more.
+    fn hear(&mut self, key: u64) {
+        let Some(connection) = self.connections.get(&key) else {
+            return;
+        };
+        let socket = connection.socket.as_fd();
+        match transport::receive::<Request>(socket, MAXIMUM_REQUEST, RecvFlags::DONTWAIT) {
+            Ok((request, descriptors)) => {
+                let handled = self.handle(key, request, descriptors);
+                if let Err(why) = handled {
+                    self.close(key, &why);
+                }
+            }
+            Err(ReceiveError::Nothing) => {}
+            Err(ReceiveError::Closed) => self.close(key, ""),
+            Err(ReceiveError::Failed(error)) => self.close(key, &error.to_string()),
+            Err(ReceiveError::Malformed(what)) => self.close(key, &what),
+        }
+    }
+
+    /// What tools are told.
+    pub fn describe(&self) -> InstanceInfo {
+        let mut processes: Vec<ProcessInfo> = self
+            .connections
+            .values()
+            .filter_map(describe_process)
+            .collect();
+        processes.sort_by_key(|process| process.owner);
+        let counted = Counter::ALL
+            .iter()
+            .zip(&self.finished)
+            .filter(|(_, value)| **value != 0);
+        let since_1970 = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+        InstanceInfo {
+            pid: std::process::id(),
+            name: self.config.name.clone(),
+            command: self.config.command.clone(),
+            nic: self.config.nic.clone(),
+            addresses: self.config.addresses.clone(),
+            gateways: self.config.gateways.clone(),
+            started_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
+            processes,
+            finished: counted
+                .map(|(counter, value)| (counter.label().to_owned(), *value))
+                .collect(),
+        }
+    }
+
+    /// Closes a connection; if it was an owner's, its process is gone. `why` is empty if the other
+    /// end closed it.
+    fn close(&mut self, key: u64, why: &str) {
+        let Some(connection) = self.connections.remove(&key) else {
+            return;
+        };
+        let (pid, uid) = (connection.pid, connection.uid);
+        if why.is_empty() {
+            tracing::debug!(pid, uid, "disconnected");
+        } else {
+            tracing::warn!(pid, uid, why, "connection closed");
+        }
+        let Role::Owner(owner) = connection.role else {
+            return;
+        };
+        if let Some(memory) = connection.regions.get(&RegionKind::Counters) {
+            self.keep_counters(memory);
+        }
+        self.owners.release(owner);
+        if self.answering == Some(owner) {
+            self.answering = None;
+            self.hand_answering_over();
+        }
+    }
+
+    /// The process that answered for the addresses is gone: the next one does.
+    fn hand_answering_over(&mut self) {
+        for (key, connection) in &self.connections {
+            if let Role::Owner(owner) = connection.role
+                && self.reply(*key, &Reply::Answer {}, &[]).is_ok()
+            {
+                self.answering = Some(owner);
+                self.owners.answering(owner);
+                return;
+            }
+        }
+    }
+
+    /// Adds a dead process's counters to the sums, so that totals never go backwards.
+    fn keep_counters(&mut self, memory: &OwnedFd) {
+        let counters = memory.try_clone().and_then(Counters::open_read_only);
+        let Ok(counters) = counters else {
+            return;
+        };
+        for (sum, counter) in self.finished.iter_mut().zip(Counter::ALL) {
+            *sum = sum.saturating_add(counters.get(*counter));
+        }
+    }
+}
+
+impl<O: Owners> AsFd for Server<O> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poll.as_fd()
+    }
+}
+
+impl<O: Owners> Drop for Server<O> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.socket_path);
+    }
+}
+
+fn describe_process(connection: &Connection) -> Option<ProcessInfo> {
+    let Role::Owner(owner) = connection.role else {
+        return None;
+    };
+    let program = std::fs::read_to_string(format!("/proc/{}/comm", connection.pid));
+    Some(ProcessInfo {
+        owner,
+        pid: connection.pid,
+        uid: connection.uid,
+        program: program.unwrap_or_default().trim_end().to_owned(),
+        regions: connection.regions.keys().copied().collect(),
+    })
+}
+
+fn listen(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let kind = SocketType::SEQPACKET;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
+    rustix::net::bind(&socket, address)?;
+    rustix::net::listen(&socket, 128)?;
+    Ok(socket)
+}
+
+/// 128 random bits from the kernel.
+fn random() -> io::Result<u128> {
+    let mut bytes = [0; 16];
+    // SAFETY: the buffer is ours and as long as stated.
+    let filled = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if filled == bytes.len() as isize {
+        Ok(u128::from_ne_bytes(bytes))
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

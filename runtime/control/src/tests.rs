@@ -1,0 +1,420 @@
+use super::*;
+use crate::transport::MAXIMUM_REQUEST;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
+use skink_memory::{CaptureReader, CaptureRing};
+use skink_messages::{Counter, Counters};
+use std::cell::RefCell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Default)]
+struct Recorder(Rc<RefCell<Vec<String>>>);
+
+impl Recorder {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.borrow_mut())
+    }
+}
+
+impl Owners for Recorder {
+    fn grant(&mut self, owner: u16) -> Result<Grant, String> {
+        if owner == 3 {
+            return Err("the NIC has three queues only".to_owned());
+        }
+        self.0.borrow_mut().push(format!("grant {owner}"));
+        Ok(Grant {
+            nic: format!("nic {owner}"),
+            nic_descriptors: vec![pipe(b"first"), pipe(b"second")],
+            port_table: (owner == 1).then(|| pipe(b"ports")),
+        })
+    }
+    fn release(&mut self, owner: u16) {
+        self.0.borrow_mut().push(format!("release {owner}"));
+    }
+    fn answering(&mut self, owner: u16) {
+        self.0.borrow_mut().push(format!("answering {owner}"));
+    }
+}
+
+/// The reading end of a pipe that says `text`.
+fn pipe(text: &[u8]) -> OwnedFd {
+    let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+    rustix::io::write(&writer, text).expect("room");
+    reader
+}
+
+fn read(descriptor: &OwnedFd) -> String {
+    let mut bytes = [0; 20];
+    let count = rustix::io::read(descriptor, &mut bytes).expect("readable");
+    String::from_utf8_lossy(&bytes[..count]).into_owned()
+}
+
+/// A directory of its own for the socket of one server.
+struct Directory(std::path::PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = format!("skink-control-test-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(path);
+        std::fs::create_dir_all(&path).expect("a directory");
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn server(directory: &Directory) -> (Server<Recorder>, Recorder) {
+    let size = TableSize {
+        sockets: 16,
+        send_bytes: 4096,
+        receive_bytes: 8192,
+    };
+    let config = ServerConfig {
+        name: "test".to_owned(),
+        command: vec!["program".to_owned(), "--flag".to_owned()],
+        nic: "tap:test0".to_owned(),
+        addresses: vec!["10.77.0.2/24".parse().expect("an address")],
+        gateways: vec!["10.77.0.1".parse().expect("an address")],
+        tcp_table: size,
+        udp_table: size,
+    };
+    let owners = Recorder::default();
+    let server = Server::in_directory(config, owners.clone(), &directory.0);
+    (server.expect("a server"), owners)
+}
+
+/// Runs `client` in a thread while the server serves, and then until the server has nothing to do.
+fn serve<T: Send>(
+    server: &mut Server<Recorder>,
+    client: impl FnOnce([(&'static str, String); 2], &std::path::Path) -> T + Send,
+) -> T {
+    let (environment, path) = (server.environment(), server.socket_path().to_owned());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            let answer = client(environment, &path);
+            done.store(true, Ordering::Release);
+            answer
+        });
+        let mut last_round = false;
+        while !last_round {
+            last_round = done.load(Ordering::Acquire) || running.is_finished();
+            wait(server.as_fd());
+            server.serve(Instant::now());
+        }
+        running.join().expect("the client")
+    })
+}
+
+fn wait(descriptor: BorrowedFd<'_>) {
+    let mut descriptors = [rustix::event::PollFd::from_borrowed_fd(
+        descriptor,
+        rustix::event::PollFlags::IN,
+    )];
+    let limit = rustix::event::Timespec {
+        tv_sec: 0,
+        tv_nsec: 5_000_000,
+    };
+    let _ = rustix::event::poll(&mut descriptors, Some(&limit));
+}
+
+fn connect([(_, name), (_, token)]: &[(&'static str, String); 2]) -> Broker {
+    Broker::connect(name, token).expect("a broker")
+}
+
+fn tool(path: &std::path::Path) -> Tool {
+    let instance = Instance {
+        pid: std::process::id(),
+        socket: path.to_owned(),
+    };
+    instance.connect().expect("the instance")
+}
+
+#[test]
+fn processes_get_slots_and_give_them_back_by_closing() {
+    let directory = Directory::new("slots");
+    let (mut server, owners) = server(&directory);
+    let (mut first, second, refused) = serve(&mut server, |environment, _| {
+        let mut brokers = [connect(&environment), connect(&environment)];
+        let [first, second] = brokers
+            .each_mut()
+            .map(|broker| broker.attach().expect("a slot"));
+        assert_eq!(
+            (first.owner, first.nic.as_str(), first.answers),
+            (0, "nic 0", true)
+        );
+        assert_eq!((second.owner, second.answers), (1, false));
+        assert_eq!(first.addresses[0].to_string(), "10.77.0.2/24");
+        assert_eq!(first.gateways[0].to_string(), "10.77.0.1");
+        assert_eq!(first.tcp_table.receive_bytes, 8192);
+        assert_ne!(first.seed, second.seed);
+        assert!(first.port_table.is_none());
+        let texts: Vec<String> = second.nic_descriptors.iter().map(read).collect();
+        assert_eq!(texts, ["first", "second"]);
+        assert_eq!(
+            read(second.port_table.as_ref().expect("a port table")),
+            "ports"
+        );
+        let mut third = connect(&environment);
+        let network = third.network().expect("the addresses");
+        assert_eq!(network.addresses, first.addresses);
+        assert_eq!(network.gateways, first.gateways);
+        third.attach().expect("a slot");
+        let refused = connect(&environment).attach();
+        let [first, second] = brokers;
+        (first, second, refused.map(|attached| attached.owner))
+    });
+    assert!(matches!(refused, Err(ControlError::Refused(why)) if why.contains("three queues")));
+    let expected = ["grant 0", "answering 0", "grant 1", "grant 2"];
+    let mut log = owners.take();
+    assert_eq!(log[..4], expected);
+
+    // The one that answers goes: another is told. Its slot is the next to be given out.
+    drop(second);
+    assert_eq!(first.take_notice().expect("a connection"), None);
+    let mut second = serve(&mut server, |environment, _| {
+        let mut second = connect(&environment);
+        assert_eq!(second.attach().expect("a slot").owner, 1);
+        drop(first);
+        second
+    });
+    log.extend(owners.take());
+    assert!(log.contains(&"release 2".to_owned()) && log.contains(&"release 1".to_owned()));
+    assert_eq!(log[log.len() - 2..], ["release 0", "answering 1"]);
+    assert_eq!(
+        second.take_notice().expect("a connection"),
+        Some(Notice::Answer)
+    );
+    assert_eq!(server.attached(), 1);
+}
+
+#[test]
+fn tools_see_registered_memory_and_totals_outlive_processes() {
+    let directory = Directory::new("tools");
+    let (mut server, _) = server(&directory);
+    let counters = Counters::create().expect("counters");
+    let capture = CaptureRing::create(4096).expect("a ring");
+    counters.add(Counter::TcpBytesIn, 41);
+    let broker = serve(&mut server, |environment, path| {
+        let mut broker = connect(&environment);
+        broker.attach().expect("a slot");
+        broker
+            .register(RegionKind::Counters, counters.fd())
+            .expect("registered");
+        broker
+            .register(RegionKind::Capture, capture.fd())
+            .expect("registered");
+
+        let tool = tool(path);
+        let info = tool.list().expect("a description");
+        assert_eq!(
+            (info.name.as_str(), info.nic.as_str()),
+            ("test", "tap:test0")
+        );
+        assert_eq!(info.command, ["program", "--flag"]);
+        let [process] = &info.processes[..] else {
+            panic!("one process: {info:?}");
+        };
+        assert_eq!((process.owner, process.pid), (0, std::process::id()));
+        assert_eq!(process.regions, [RegionKind::Counters, RegionKind::Capture]);
+        assert!(info.finished.is_empty());
+
+        let memory = tool.open(0, RegionKind::Counters).expect("memory");
+        let flags = rustix::fs::fcntl_getfl(&memory).expect("flags");
+        assert!(!flags.contains(rustix::fs::OFlags::RDWR), "{flags:?}");
+        let seen = Counters::open_read_only(memory).expect("counters");
+        assert_eq!(seen.get(Counter::TcpBytesIn), 41);
+        let memory = tool.open(0, RegionKind::Capture).expect("memory");
+        let reader = CaptureReader::start(memory, 100).expect("the first reader");
+        assert!(capture.wants());
+        let memory = tool.open(0, RegionKind::Capture).expect("memory");
+        assert!(
+            CaptureReader::start(memory, 100).is_err(),
+            "a second reader"
+        );
+        drop(reader);
+        for (owner, kind) in [
+            (0, RegionKind::TcpTable),
+            (1, RegionKind::Counters),
+            (999, RegionKind::Capture),
+        ] {
+            let refused = tool.open(owner, kind);
+            assert!(
+                matches!(refused, Err(ControlError::Refused(_))),
+                "{owner} {kind:?}"
+            );
+        }
+        broker
+    });
+    counters.add(Counter::TcpBytesIn, 1);
+    let info = serve(&mut server, |environment, path| {
+        drop(broker);
+        // One more process, to be sure that the broker has noticed.
+        connect(&environment).attach().expect("a slot");
+        tool(path).list().expect("a description")
+    });
+    assert_eq!(
+        info.finished.into_iter().collect::<Vec<_>>(),
+        [("tcp.bytes_in".to_owned(), 42)]
+    );
+}
+
+fn raw(name: &str) -> OwnedFd {
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None);
+    let socket = socket.expect("a socket");
+    let name = name.strip_prefix('@').expect("an abstract name");
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a name");
+    rustix::net::connect(&socket, &address).expect("connected");
+    socket
+}
+
+#[test]
+fn malformed_clients_are_cut_off_and_others_are_served() {
+    let directory = Directory::new("malformed");
+    let (mut server, owners) = server(&directory);
+    let token = server.environment()[1].1.clone();
+    let wrong = "0".repeat(32);
+    let cases = [
+        "x".to_owned(),
+        "{}".to_owned(),
+        "[".repeat(MAXIMUM_REQUEST),
+        "1".repeat(MAXIMUM_REQUEST + 1),
+        format!(r#"{{"request":"attach","protocol":1,"token":"{wrong}"}}"#),
+        r#"{"request":"attach","protocol":1,"token":""}"#.to_owned(),
+        format!(r#"{{"request":"attach","protocol":1,"token":"{token}","more":1}}"#),
+        r#"{"request":"network","protocol":1,"token":"x"}"#.to_owned(),
+        r#"{"request":"register","kind":"counters"}"#.to_owned(),
+        r#"{"request":"list"}"#.to_owned(),
+        r#"{"request":"open","owner":0,"kind":"counters"}"#.to_owned(),
+        "\0\u{fffd}".to_owned(),
+    ];
+    serve(&mut server, |environment, _| {
+        for case in &cases {
+            let socket = raw(&environment[0].1);
+            rustix::net::send(&socket, case.as_bytes(), SendFlags::empty()).expect("sent");
+            let mut answer = [0; 10];
+            let end = rustix::net::recv(&socket, &mut answer, RecvFlags::empty());
+            assert!(
+                matches!(end, Ok((_, 0)) | Err(rustix::io::Errno::CONNRESET)),
+                "{case}: {end:?}"
+            );
+        }
+        let mut broker = connect(&environment);
+        broker.attach().expect("a slot");
+        // What could shrink isn't taken, nor what isn't memory.
+        let unsealed = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC);
+        let unsealed = unsealed.expect("a memfd");
+        broker
+            .register(RegionKind::Counters, unsealed.as_fd())
+            .expect_err("unsealed memory");
+        let mut broker = connect(&environment);
+        broker.attach().expect("a slot");
+        broker
+            .register(RegionKind::Counters, pipe(b"").as_fd())
+            .expect_err("a pipe");
+    });
+    assert!(owners.take().contains(&"grant 0".to_owned()));
+    assert_eq!(server.attached(), 0);
+}
+
+#[test]
+fn another_version_is_refused_with_a_reason() {
+    let directory = Directory::new("version");
+    let (mut server, _) = server(&directory);
+    let token = server.environment()[1].1.clone();
+    let answer = serve(&mut server, |environment, _| {
+        let socket = raw(&environment[0].1);
+        let text = format!(r#"{{"request":"attach","protocol":999,"token":"{token}"}}"#);
+        rustix::net::send(&socket, text.as_bytes(), SendFlags::empty()).expect("sent");
+        let mut answer = [0; 1000];
+        let (_, length) =
+            rustix::net::recv(&socket, &mut answer, RecvFlags::empty()).expect("an answer");
+        String::from_utf8_lossy(&answer[..length]).into_owned()
+    });
+    assert!(
+        answer.contains("refused") && answer.contains("999"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn a_client_that_says_nothing_is_closed_after_a_while_and_costs_nothing_before() {
+    let directory = Directory::new("silent");
+    let (mut server, _) = server(&directory);
+    let start = Instant::now();
+    assert_eq!(server.serve(start), None);
+    let silent = raw(&server.environment()[0].1);
+    let left = server.serve(start).expect("a deadline");
+    assert!(left > Duration::from_secs(1));
+    assert_eq!(server.serve(start + left), None);
+    let end = rustix::net::recv(&silent, &mut [0; 10], RecvFlags::empty()).expect("the end");
+    assert_eq!(end.1, 0);
+}
+
+#[test]
+fn a_socket_left_over_by_a_dead_instance_is_removed() {
+    let directory = Directory::new("left-over");
+    let path = directory.0.join("12345.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+    std::fs::write(directory.0.join("other.txt"), "").expect("a file");
+    let found = instance::list(&directory.0);
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].pid, &found[0].socket), (12345, &path));
+    // Another kind of socket, but the file is there and somebody could listen: first a live one.
+    let (server, _) = server(&directory);
+    assert_eq!(instance::list(&directory.0).len(), 2);
+    let live = server.socket_path().to_owned();
+    drop(server);
+    assert!(!live.exists(), "removed by its owner");
+
+    let dead = directory.0.join("54321.sock");
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None);
+    let socket = socket.expect("a socket");
+    let address = SocketAddrUnix::new(&dead).expect("a path");
+    rustix::net::bind(&socket, &address).expect("bound");
+    drop(socket);
+    let instance = Instance {
+        pid: 54321,
+        socket: dead.clone(),
+    };
+    assert!(matches!(
+        instance.connect(),
+        Err(ControlError::Unreachable(_))
+    ));
+    assert!(!dead.exists());
+}
+
+#[test]
+fn signals_come_as_data_and_children_start_without_the_mask() {
+    let signals = SignalDescriptor::new(&[libc::SIGUSR2]).expect("a descriptor");
+    assert_eq!(signals.take(), None);
+    let thread = rustix::thread::gettid();
+    // SAFETY: sends a signal that this thread blocks.
+    unsafe {
+        libc::syscall(
+            libc::SYS_tgkill,
+            libc::getpid(),
+            thread.as_raw_nonzero().get(),
+            libc::SIGUSR2,
+        )
+    };
+    let expected = Received {
+        signal: libc::SIGUSR2,
+        from_kernel: false,
+    };
+    assert_eq!(signals.take(), Some(expected));
+    let mut command = std::process::Command::new("/bin/grep");
+    command
+        .args(["SigBlk", "/proc/self/status"])
+        .stdout(std::process::Stdio::piped());
+    let child = spawn_with_signals(&mut command, &signals).expect("grep");
+    let output = child.wait_with_output().expect("its output");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text.trim(), "SigBlk:\t0000000000000000");
+}

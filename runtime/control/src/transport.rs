@@ -1,0 +1,92 @@
+//! One JSON message and some descriptors in one packet.
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// Largest request in bytes; a longer one is malformed.
+pub(crate) const MAXIMUM_REQUEST: usize = 4096;
+/// Largest reply in bytes: a description of 64 processes fits.
+pub(crate) const MAXIMUM_REPLY: usize = 64 * 1024;
+/// Most descriptors beside one message.
+pub(crate) const MAXIMUM_DESCRIPTORS: usize = 64;
+
+/// Why no message came out of a socket.
+#[derive(Debug)]
+pub(crate) enum ReceiveError {
+    /// The other end is gone.
+    Closed,
+    /// Nothing there now.
+    Nothing,
+    /// The socket failed.
+    Failed(io::Error),
+    /// Something came that isn't a message.
+    Malformed(String),
+}
+
+pub(crate) fn send<T: Serialize>(
+    socket: BorrowedFd<'_>,
+    message: &T,
+    descriptors: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> io::Result<()> {
+    let bytes = serde_json::to_vec(message)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAXIMUM_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::Error::other("too many descriptors for one message"));
+    }
+    let flags = flags | SendFlags::NOSIGNAL;
+    let send = || rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags);
+    rustix::io::retry_on_intr(send)?;
+    Ok(())
+}
+
+/// Takes one message of at most `maximum` bytes.
+pub(crate) fn receive<T: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+    maximum: usize,
+    flags: RecvFlags,
+) -> Result<(T, Vec<OwnedFd>), ReceiveError> {
+    let mut bytes = vec![0; maximum];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAXIMUM_DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let answer = rustix::io::retry_on_intr(|| {
+        let mut pieces = [IoSliceMut::new(&mut bytes)];
+        rustix::net::recvmsg(socket, &mut pieces, &mut ancillary, flags)
+    });
+    let received = match answer {
+        Ok(received) => received,
+        Err(rustix::io::Errno::AGAIN) => return Err(ReceiveError::Nothing),
+        Err(rustix::io::Errno::CONNRESET) => return Err(ReceiveError::Closed),
+        Err(error) => return Err(ReceiveError::Failed(error.into())),
+    };
+    let mut descriptors = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    // An empty packet can't be told from the end; nobody sends one in earnest.
+    if received.bytes == 0 {
+        return Err(ReceiveError::Closed);
+    }
+    if received
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
+        return Err(ReceiveError::Malformed(format!(
+            "more than {maximum} bytes or too many descriptors"
+        )));
+    }
+    let text = bytes.get(..received.bytes).unwrap_or_default();
+    match serde_json::from_slice(text) {
+        Ok(message) => Ok((message, descriptors)),
+        Err(error) => Err(ReceiveError::Malformed(error.to_string())),
+    }
+}
