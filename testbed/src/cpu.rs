@@ -7,6 +7,11 @@ pub struct CpuTime {
     pub busy: f64,
     /// Of it: in interrupts and softirqs.
     pub interrupts: f64,
+    /// Idle time, waiting for disks included. The kernel measures it exactly, while the others are
+    /// counted by which of them the clock's tick falls on.
+    pub idle: f64,
+    /// What the hypervisor gave to others while there was work.
+    pub stolen: f64,
 }
 
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -30,7 +35,22 @@ impl CpuTime {
         Ok(CpuTime {
             busy: at(0) + at(1) + at(2) + at(5) + at(6),
             interrupts: at(5) + at(6),
+            idle: at(3) + at(4),
+            stolen: at(7),
         })
+    }
+}
+
+impl std::ops::Sub for CpuTime {
+    type Output = CpuTime;
+
+    fn sub(self, earlier: CpuTime) -> CpuTime {
+        CpuTime {
+            busy: self.busy - earlier.busy,
+            interrupts: self.interrupts - earlier.interrupts,
+            idle: self.idle - earlier.idle,
+            stolen: self.stolen - earlier.stolen,
+        }
     }
 }
 

@@ -96,6 +96,18 @@ impl Host {
         Ok(())
     }
 
+    /// Lets kernel threads of their own, called `napi/NAME-…`, receive what comes in through
+    /// interface `name`, so that this work can be pinned and is charged to nobody else. A veth has
+    /// them only while it is up and joins inbound segments ([`crate::Offload::Joining`]) or has an
+    /// XDP program.
+    pub fn threaded_napi(&self, name: &str) -> io::Result<()> {
+        // sysfs shows the interfaces of the namespace in which it was mounted.
+        let script = format!("mount -t sysfs sysfs /sys && echo 1 >/sys/class/net/{name}/threaded");
+        let mut command = self.command("unshare");
+        command.args(["--mount", "sh", "-c", &script]);
+        run_command(command).map(drop)
+    }
+
     /// Runs `work` in a thread that is on this host.
     pub fn thread<T: Send + 'static>(
         &self,

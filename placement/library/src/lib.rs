@@ -1,10 +1,21 @@
 //! The `library` topology: `link`, `ip`, `udp` and `tcp` in one thread, on one NIC.
 //!
-//! This is where protocols and NICs meet: a message between two components is a call on a small
-//! struct that holds the next component down, and the compiler inlines it. The caller hands in the
-//! time, so the same code runs under the preload library and in the simulator.
+//! **Purpose.** This is where protocols and NICs meet: a message between two components is a call on
+//! a small struct that holds the next component down, and the compiler inlines it. The caller hands
+//! in the time, so the same code runs under the preload library and in the simulator.
+//!
+//! **Place on the data path.** All of it. [`Stack::poll`] moves a batch of frames up, lets each
+//! component do what is due, and rings the NIC's doorbell once.
+//!
+//! **What survives a restart.** Nothing of its own; the socket tables belong to `tcp` and `udp`.
+//!
+//! **What it leaves out.** Waiting (the caller sleeps on the NIC's descriptors), locking, and the
+//! meaning of socket calls.
 #![forbid(unsafe_code)]
 
+mod below;
+mod events;
 mod stack;
 
+pub use skink_tcp::State;
 pub use stack::{Protocol, Stack, StackConfig};

@@ -1,12 +1,26 @@
+use crate::below::{Below, Tap};
+use crate::events::EventQueue;
 use core::net::IpAddr;
-use skink_memory::{SocketId, SocketTable, TableConfig};
-use skink_messages::{
-    ConnectionOption, Counters, Ports, Progress, SocketError, SocketEvent, TcpRequest, UdpRequest,
+use skink_ip::{Ip, IpConfig};
+use skink_link::{Link, LinkConfig, LinkOutput};
+use skink_memory::{
+    Bytes, CaptureDirection, CaptureRing, SocketId, SocketTable, TableConfig, TableError,
 };
-use skink_nic::Nic;
-use skink_time::Instant;
-use skink_wire::{Endpoint, IpCidr};
+use skink_messages::{
+    Component, Counter, Counters, NetworkError, Ports, Progress, RxFrame, RxPacket, SocketError,
+    SocketEvent, TcpInput, TcpRequest, UdpInput, UdpRequest,
+};
+use skink_nic::{Nic, Receiver, Sender};
+use skink_tcp::{Tcp, TcpConfig};
+use skink_time::{Duration, Instant};
+use skink_udp::Udp;
+use skink_wire::{Endpoint, IpCidr, protocol};
 use std::os::fd::BorrowedFd;
+
+/// Frames received in one poll, so that the way down has its turn.
+const RECEIVE_BUDGET: usize = 64;
+/// How often the NIC is asked what it dropped, which may take a system call.
+const DROPPED_EVERY: Duration = Duration::from_secs(1);
 
 /// What a stack needs to know besides its NIC.
 pub struct StackConfig {
@@ -27,124 +41,451 @@ pub struct StackConfig {
 }
 
 /// One whole stack. All calls come from one thread at a time.
-pub struct Stack {}
+///
+/// A call such as [`Stack::tcp_request`] only notes what is to be done. What it leads to leaves with
+/// the next [`Stack::poll`] or [`Stack::flush`], so that a program's calls between two sleeps make
+/// one batch: flush at the end of the batch, or at the latest before sleeping, and look at
+/// [`Stack::take_event`] and [`Stack::next_deadline`] after that.
+pub struct Stack {
+    receiver: Box<dyn Receiver>,
+    sender: Box<dyn Sender>,
+    link: Link,
+    ip: Ip,
+    tcp: Tcp,
+    udp: Udp,
+    ports: Box<dyn Ports + Send>,
+    events: EventQueue,
+    counters: Counters,
+    capture: Option<CaptureRing>,
+    /// The latest time that a caller gave.
+    now: Instant,
+    /// The last poll left something that can be done at once.
+    more: bool,
+    /// Something was asked for since the last poll or flush.
+    requested: bool,
+    dropped_asked: Instant,
+    /// Our addresses must still be announced on the link.
+    announces: bool,
+}
 
 /// Which component an event comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
+    /// `tcp`
     Tcp,
+    /// `udp`
     Udp,
 }
 
-#[allow(unused_variables)]
+/// Splits a stack into what is below `tcp` and `udp`, and these two themselves.
+macro_rules! split {
+    ($stack:ident, $now:expr, |$tcp:ident, $udp:ident, $below:ident| $body:expr) => {{
+        let mut tap = Tap {
+            sender: $stack.sender.as_mut(),
+            capture: $stack.capture.as_ref(),
+            now: $now,
+        };
+        let mut below = Below {
+            ip: &mut $stack.ip,
+            link: LinkOutput {
+                link: &mut $stack.link,
+                nic: &mut tap,
+            },
+            ports: $stack.ports.as_mut(),
+            events: &mut $stack.events,
+        };
+        #[allow(unused_variables)]
+        let ($tcp, $udp, $below) = (&mut $stack.tcp, &mut $stack.udp, &mut below);
+        $body
+    }};
+}
+
 impl Stack {
     /// Builds a stack on `nic`; `ports` is the port table shared with the NIC's other owners.
+    ///
+    /// # Errors
+    /// If there is no memory for the socket tables, or their ring sizes are no powers of two.
     pub fn new(
         config: StackConfig,
         nic: Nic,
         ports: Box<dyn Ports + Send>,
-    ) -> Result<Stack, skink_memory::TableError> {
-        todo!()
+    ) -> Result<Stack, TableError> {
+        let StackConfig {
+            addresses,
+            gateways,
+            seed,
+            answers,
+            tcp_table,
+            udp_table,
+            counters,
+        } = config;
+        let mac = nic.capabilities.mac;
+        let ip_config = IpConfig {
+            gateways,
+            seed: seed.rotate_left(31),
+            answers,
+            ..IpConfig::new(mac, addresses)
+        };
+        let ip = Ip::new(ip_config, counters.clone());
+        let ours = ip.addresses().iter().map(|address| address.addr).collect();
+        let link_config = LinkConfig {
+            addresses: Some(ours),
+        };
+        let link = Link::new(nic.capabilities, link_config, counters.clone());
+        let tcp = SocketTable::create("skink-tcp", tcp_table)?;
+        let udp = SocketTable::create("skink-udp", udp_table)?;
+        let tcp_config = TcpConfig { seed };
+        // Each component draws from a seed of its own.
+        let udp_seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
+        Ok(Stack {
+            receiver: nic.receiver,
+            sender: nic.sender,
+            link,
+            ip,
+            tcp: Tcp::new(tcp_config, tcp, counters.clone()),
+            udp: Udp::new(udp_seed, udp, counters.clone()),
+            ports,
+            events: EventQueue::new(tcp_table.sockets, udp_table.sockets),
+            counters,
+            capture: None,
+            now: Instant::ZERO,
+            more: false,
+            requested: false,
+            dropped_asked: Instant::ZERO,
+            announces: answers,
+        })
     }
+
+    /// From now on this instance answers ARP, NDP and echo requests, or not any more: the owner of the
+    /// NIC that did so is gone.
+    pub fn set_answers(&mut self, answers: bool) {
+        self.ip.set_answers(answers);
+    }
+
+    /// From now on frames are copied to `capture` while a reader wants them.
+    pub fn set_capture(&mut self, capture: Option<CaptureRing>) {
+        self.capture = capture;
+    }
+
     /// Receives a batch, lets every component do what is due, and flushes the NIC.
+    ///
+    /// [`Progress::More`] if there is more to do at once: poll again after others had their turn,
+    /// unless [`Stack::send_blocked_on`] names a descriptor to wait for.
     pub fn poll(&mut self, now: Instant) -> Progress {
-        todo!()
+        if std::mem::take(&mut self.announces) {
+            self.ip.announce(now);
+        }
+        self.now = self.now.max(now);
+        let receiver = &mut self.receiver;
+        let capture = self.capture.clone();
+        let received = split!(self, now, |tcp, udp, below| {
+            let mut up = |frame: RxFrame<'_>| {
+                if let Some(capture) = capture.as_ref().filter(|capture| capture.wants()) {
+                    let pieces = [Bytes::from(frame.bytes)];
+                    let (at, length) = (frame.arrived.as_nanos(), frame.bytes.len());
+                    capture.push(at, CaptureDirection::Inbound, &pieces, length);
+                }
+                on_frame(now, &frame, tcp, udp, below);
+            };
+            receiver.receive(now, RECEIVE_BUDGET, &mut up)
+        });
+        let busy = received >= RECEIVE_BUDGET;
+        let progress = self.work(now);
+        if now.since(self.dropped_asked) >= DROPPED_EVERY {
+            self.dropped_asked = now;
+            let received = self.receiver.take_dropped();
+            self.counters.add(Counter::LinkDropNic, received);
+            let sent = self.sender.take_dropped();
+            self.counters.add(Counter::LinkDropSend, sent);
+        }
+        self.more = busy || progress == Progress::More;
+        if self.more {
+            Progress::More
+        } else {
+            Progress::Idle
+        }
     }
-    /// When to poll at the latest, if no frame comes and no call is made.
+
+    /// Lets what was asked for since the last poll leave: everything that can be sent, in one batch.
+    pub fn flush(&mut self) {
+        if self.requested {
+            let progress = self.work(self.now);
+            self.more |= progress == Progress::More;
+        }
+    }
+
+    /// Packets that `ip` holds, and whatever is due in the components; then the doorbell.
+    fn work(&mut self, now: Instant) -> Progress {
+        self.requested = false;
+        let progress = split!(self, now, |tcp, udp, below| {
+            for _ in 0..RECEIVE_BUDGET {
+                let Some(whole) = below.ip.take_whole() else {
+                    break;
+                };
+                on_packet(now, whole.protocol(), whole.as_packet(), tcp, udp, below);
+                below.ip.recycle(whole);
+            }
+            while let Some(error) = below.ip.take_error() {
+                on_error(now, error, tcp, udp, below);
+            }
+            let tcp = tcp.poll(now, below);
+            let udp = udp.poll(now, below);
+            // Last, since both may have left something in `ip`.
+            let ip = below.ip.poll(now, &mut below.link);
+            if [tcp, udp, ip] == [Progress::Idle; 3] {
+                Progress::Idle
+            } else {
+                Progress::More
+            }
+        });
+        self.sender.flush();
+        progress
+    }
+
+    /// When to poll at the latest, if no frame comes and no call is made. In the past if there is
+    /// something to do at once; while output is stuck, see [`Stack::send_blocked_on`] first.
     pub fn next_deadline(&self) -> Option<Instant> {
-        todo!()
+        if self.more || self.requested {
+            return Some(Instant::ZERO);
+        }
+        let tcp = Component::<Below<'_>>::next_deadline(&self.tcp);
+        let udp = Component::<Below<'_>>::next_deadline(&self.udp);
+        [tcp, udp, self.ip.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
+
     /// Descriptors that poll readable when frames wait.
     pub fn receive_descriptors(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
-        todo!()
+        self.receiver.descriptors(each);
     }
+
     /// If output is stuck: the descriptor that polls writable when it isn't any more.
     pub fn send_blocked_on(&self) -> Option<BorrowedFd<'_>> {
-        todo!()
+        self.sender.blocked_on()
     }
+
     /// Takes the next event.
     pub fn take_event(&mut self) -> Option<(Protocol, SocketEvent)> {
-        todo!()
+        self.events.pop()
     }
+
     /// Whether a packet to `destination` can be sent: a connected network or a default route.
     pub fn has_route(&self, destination: IpAddr) -> bool {
-        todo!()
+        self.ip.has_route(destination)
     }
+
     /// Whether the address is ours.
     pub fn is_local(&self, address: IpAddr) -> bool {
-        todo!()
+        self.ip.is_local(address)
     }
 
     /// TCP sockets: records and rings (`Arc` inside; clone it for another thread).
     pub fn tcp_table(&self) -> &SocketTable {
-        todo!()
+        self.tcp.table()
     }
+
+    /// Opens a TCP socket.
+    ///
+    /// # Errors
+    /// [`SocketError::NoBuffers`] if the table is full.
     pub fn tcp_open(&mut self) -> Result<SocketId, SocketError> {
-        todo!()
+        self.tcp.open()
     }
+
     /// Binds; port 0 takes a free one. The unspecified address stands for all of ours.
+    ///
+    /// # Errors
+    /// As [`Tcp::bind`].
     pub fn tcp_bind(
         &mut self,
         socket: SocketId,
         local: Endpoint,
         reuse_address: bool,
     ) -> Result<Endpoint, SocketError> {
-        todo!()
+        let now = self.now;
+        split!(self, now, |tcp, udp, below| tcp.bind(
+            socket,
+            local,
+            reuse_address,
+            below
+        ))
     }
+
+    /// Lets up to `backlog` connections wait to be accepted; answers what the socket is bound to.
+    ///
+    /// # Errors
+    /// As [`Tcp::listen`].
     pub fn tcp_listen(
         &mut self,
         now: Instant,
         socket: SocketId,
         backlog: u32,
     ) -> Result<Endpoint, SocketError> {
-        todo!()
+        self.asked(now);
+        split!(self, now, |tcp, udp, below| tcp
+            .listen(socket, backlog, below))
     }
+
+    /// Begins a handshake; an event tells how it ended.
+    ///
+    /// # Errors
+    /// As [`Tcp::connect`].
     pub fn tcp_connect(
         &mut self,
         now: Instant,
         socket: SocketId,
         remote: Endpoint,
     ) -> Result<(), SocketError> {
-        todo!()
+        self.asked(now);
+        split!(self, now, |tcp, udp, below| tcp
+            .connect(now, socket, remote, below))
     }
+
+    /// Takes the connection that has waited longest.
     pub fn tcp_accept(&mut self, listener: SocketId) -> Option<SocketId> {
-        todo!()
+        self.tcp.accept(listener)
     }
+
     /// Connections waiting to be accepted.
     pub fn tcp_acceptable(&self, listener: SocketId) -> usize {
-        todo!()
+        self.tcp.acceptable(listener)
     }
+
+    /// Asks something of `tcp`; see [`Stack`] on when it takes effect.
     pub fn tcp_request(&mut self, now: Instant, request: TcpRequest) {
-        todo!()
+        self.asked(now);
+        // A request is never refused: `tcp` remembers what it couldn't send.
+        let _ = split!(self, now, |tcp, udp, below| {
+            tcp.handle(now, TcpInput::Request(request), below)
+        });
     }
+
     /// Connections and handshakes that `tcp` still works on, TIME-WAIT not counted.
     pub fn tcp_unfinished(&self) -> usize {
-        todo!()
+        self.tcp.unfinished()
     }
 
     /// UDP sockets: records and datagram rings.
     pub fn udp_table(&self) -> &SocketTable {
-        todo!()
+        self.udp.table()
     }
+
+    /// Opens a UDP socket.
+    ///
+    /// # Errors
+    /// [`SocketError::NoBuffers`] if the table is full.
     pub fn udp_open(&mut self) -> Result<SocketId, SocketError> {
-        todo!()
+        self.udp.open()
     }
+
+    /// Binds; port 0 takes a free one. The unspecified address stands for all of ours.
+    ///
+    /// # Errors
+    /// As [`Udp::bind`].
     pub fn udp_bind(
         &mut self,
         socket: SocketId,
         local: Endpoint,
         reuse_address: bool,
     ) -> Result<Endpoint, SocketError> {
-        todo!()
+        let now = self.now;
+        split!(self, now, |tcp, udp, below| udp.bind(
+            socket,
+            local,
+            reuse_address,
+            below
+        ))
     }
+
+    /// Connects to `remote`, or dissolves the connection; answers our end.
+    ///
+    /// # Errors
+    /// As [`Udp::connect`].
     pub fn udp_connect(
         &mut self,
         socket: SocketId,
         remote: Option<Endpoint>,
     ) -> Result<Endpoint, SocketError> {
-        todo!()
+        let now = self.now;
+        split!(self, now, |tcp, udp, below| udp
+            .connect(socket, remote, below))
     }
+
+    /// Asks something of `udp`; see [`Stack`] on when it takes effect.
     pub fn udp_request(&mut self, now: Instant, request: UdpRequest) {
-        todo!()
+        self.asked(now);
+        // A request is never refused: `udp` remembers what it couldn't send.
+        let _ = split!(self, now, |tcp, udp, below| {
+            udp.handle(now, UdpInput::Request(request), below)
+        });
+    }
+
+    fn asked(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.requested = true;
+    }
+}
+
+/// A frame on its way up.
+#[inline]
+fn on_frame(
+    now: Instant,
+    frame: &RxFrame<'_>,
+    tcp: &mut Tcp,
+    udp: &mut Udp,
+    below: &mut Below<'_>,
+) {
+    if !below.link.link.receive(frame) {
+        return;
+    }
+    if let Some((protocol, packet)) = below.ip.receive(now, frame, &mut below.link) {
+        on_packet(now, protocol, packet, tcp, udp, below);
+    }
+}
+
+/// A packet on its way up. [`skink_messages::Full`] can't be answered here (components keep what
+/// they couldn't send), and a packet that wasn't taken would be lost as on any wire.
+#[inline]
+fn on_packet(
+    now: Instant,
+    protocol: u8,
+    packet: RxPacket<'_>,
+    tcp: &mut Tcp,
+    udp: &mut Udp,
+    below: &mut Below<'_>,
+) {
+    match protocol {
+        protocol::TCP => {
+            let _ = tcp.handle(now, TcpInput::Packet(packet), below);
+        }
+        protocol::UDP => {
+            let _ = udp.handle(now, UdpInput::Packet(packet), below);
+            if udp.take_unreachable() {
+                let link = &mut below.link;
+                below.ip.port_unreachable(now, protocol, &packet, link);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// An ICMP error on its way up, to the transport whose packet it is about.
+fn on_error(
+    now: Instant,
+    error: NetworkError,
+    tcp: &mut Tcp,
+    udp: &mut Udp,
+    below: &mut Below<'_>,
+) {
+    match error.protocol {
+        protocol::TCP => {
+            let _ = tcp.handle(now, TcpInput::Error(error), below);
+        }
+        protocol::UDP => {
+            let _ = udp.handle(now, UdpInput::Error(error), below);
+        }
+        _ => {}
     }
 }

@@ -23,6 +23,7 @@ pub enum Verb {
     Stat(StatOptions),
     Ss(SsOptions),
     Capture(CaptureOptions),
+    Bench(crate::bench::BenchOptions),
 }
 
 /// Run a program on a stack of its own

@@ -10,6 +10,7 @@
 //!
 //! **What it leaves out.** Privileged configuration of the kernel, except for the one TAP interface
 //! that `run` makes when it is told of no NIC.
+mod bench;
 mod capture;
 mod cli;
 mod failure;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Verb::Stat(options) => stat::stat(&options).map(|()| 0),
         Verb::Ss(options) => ss::ss(&options).map(|()| 0),
         Verb::Capture(options) => capture::capture(&options).map(|()| 0),
+        Verb::Bench(options) => bench::bench(&options).map(|()| 0),
     };
     match done {
         Ok(code) => ExitCode::from(code),

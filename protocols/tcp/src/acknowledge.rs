@@ -14,7 +14,7 @@ impl Connection {
         let ack = segment.header.ack;
         if ack.gt(self.snd_nxt) {
             context.counters.count(Counter::TcpDropBadAck);
-            self.ack_due = true;
+            self.challenge(context);
             return Err(BadAck);
         }
         // RFC 5961 section 5: nor may it be older than the largest window.
@@ -56,8 +56,12 @@ impl Connection {
             || self.congestion.in_slow_start() && self.flight() >= self.congestion.window() / 2;
         let acked = self.snd_una.distance_to(ack);
         let ring = self.send_ring(context);
-        let freed = self.send_offset(ack, &ring).min(ring.len());
+        // The FIN is no byte of the ring, even if a program writes behind it.
+        let data = self.fin.map_or(ack, |fin| ack.min(fin));
+        let freed = self.send_offset(data, &ring).min(ring.len());
         self.snd_una = ack;
+        // Comparisons hold for half of the number circle only: an old mark must not fall behind.
+        self.small_end = self.small_end.max(ack);
         if freed > 0 {
             ring.advance_head(freed);
             self.tell(Events::WRITABLE);
@@ -68,7 +72,7 @@ impl Connection {
         let echo = segment.options.timestamps.map(|stamp| stamp.echo);
         let in_fast_recovery = matches!(self.recovery.phase, Phase::Fast { .. });
         let in_timeout = matches!(self.recovery.phase, Phase::Timeout { .. });
-        self.recovery_on_progress(context, echo.filter(|_| self.timestamps));
+        self.recovery_on_progress(acked, context, echo.filter(|_| self.timestamps));
         if !in_fast_recovery {
             let rtt = self.rtt.smoothed().unwrap_or_default();
             let limited = pipe_was_full || in_timeout;

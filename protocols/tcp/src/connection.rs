@@ -133,6 +133,10 @@ pub struct Connection {
     /// Since when nothing was acknowledged although something is due.
     pub stalled_since: Option<Instant>,
     pub keep_alive_sent: u32,
+    /// Window probes since the peer was last heard of.
+    pub probes_unanswered: u32,
+    /// When a senseless segment was last answered.
+    pub challenged: Option<Instant>,
     /// When the last segment arrived and when data was last sent.
     pub heard: Instant,
     pub sent_at: Instant,
@@ -148,6 +152,8 @@ pub struct Connection {
     pub probe_due: bool,
     /// A segment smaller than the silly-window rules like may leave (RFC 9293 3.8.6.2.1).
     pub override_due: bool,
+    /// `TCP_CORK` has held the next segment back for long enough.
+    pub cork_over: bool,
     /// Bytes received and not yet acknowledged.
     pub unacknowledged: u32,
     /// Full segments that are still acknowledged at once, for the peer's slow start.
@@ -214,6 +220,8 @@ impl Connection {
             backoff: 0,
             stalled_since: None,
             keep_alive_sent: 0,
+            probes_unanswered: 0,
+            challenged: None,
             heard: now,
             sent_at: now,
             deadlines: Deadlines::default(),
@@ -222,6 +230,7 @@ impl Connection {
             ack_due: false,
             probe_due: false,
             override_due: false,
+            cork_over: false,
             unacknowledged: 0,
             quick_acks: 16,
             queued: false,
@@ -309,7 +318,9 @@ impl Connection {
 
     /// The largest segment that we take, for the MSS option (RFC 6691: without any options).
     pub fn own_mss(&self) -> u16 {
-        let bytes = self.path_mtu.saturating_sub(self.fixed_header_bytes());
+        // No IPv4 packet is longer than 65,535 bytes, whatever the link takes.
+        let mtu = self.path_mtu.min(65_535);
+        let bytes = mtu.saturating_sub(self.fixed_header_bytes());
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX).max(64);
         self.settings
             .maximum_segment

@@ -147,7 +147,13 @@ impl Connection {
             || segment.header.seq.gt(self.rcv_adv.max(self.rcv_nxt))
         {
             context.counters.count(Counter::TcpDropOutOfWindow);
-            self.ack_due |= !segment.has(Flags::RST);
+            self.answer_unacceptable(segment, context);
+            return After::Goes;
+        }
+        if segment.has(Flags::SYN) && segment.header.seq != self.irs && !segment.has(Flags::RST) {
+            // A request of another life (RFC 5961 section 4): our answer makes the peer reset this.
+            context.counters.count(Counter::TcpDropBadFlags);
+            self.challenge(context);
             return After::Goes;
         }
         if segment.has(Flags::RST) {
@@ -167,6 +173,7 @@ impl Connection {
             return After::Refuse;
         }
         self.syn_due = false;
+        self.note_timestamp(segment, context);
         self.establish(segment, context);
         After::Established
     }
@@ -191,9 +198,13 @@ impl Connection {
         self.stalled_since = None;
         self.deadlines.retransmit = None;
         self.heard = context.now;
-        self.arm_keep_alive(context.now);
         self.tell(Events::WRITABLE);
         self.enter(State::Established, context);
+        self.arm_keep_alive(context.now);
+        if self.fin.is_some() {
+            // The program finished sending before the handshake did.
+            self.enter(State::FinWait1, context);
+        }
         self.save(context, self.snd_nxt);
     }
 }
@@ -204,3 +215,6 @@ fn window_scale(ring_bytes: usize) -> u8 {
         .find(|shift| ring_bytes >> shift <= 65_535)
         .unwrap_or(MAXIMUM_WINDOW_SCALE)
 }
+
+#[cfg(test)]
+mod tests;

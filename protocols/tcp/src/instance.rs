@@ -51,12 +51,12 @@ pub struct Tcp {
     /// Who is bound to a port explicitly, or listens.
     pub(crate) bound: HashMap<u16, Vec<(IpAddr, u32)>>,
     pub(crate) ephemeral_counter: u16,
-    time_waits: TimeWaits,
-    wheel: TimerWheel,
+    pub(crate) time_waits: TimeWaits,
+    pub(crate) wheel: TimerWheel,
     /// Connections that may have something to send.
-    queue: VecDeque<u32>,
+    pub(crate) queue: VecDeque<u32>,
     /// Sockets that have something to tell their program.
-    notices: VecDeque<u32>,
+    pub(crate) notices: VecDeque<u32>,
 }
 
 impl Tcp {
@@ -295,7 +295,10 @@ impl Tcp {
             return;
         }
         let newer = match (entry.timestamps, segment.options.timestamps) {
-            (Some((recent, _)), Some(stamp)) => (stamp.value.wrapping_sub(recent) as i32) > 0,
+            // RFC 6191, and within one tick of the clock by the sequence number, as in Linux.
+            (Some((recent, _)), Some(stamp)) if stamp.value != recent => {
+                (stamp.value.wrapping_sub(recent) as i32) > 0
+            }
             _ => segment.header.seq.gt(entry.rcv_nxt),
         };
         let request = segment.has(Flags::SYN) && !segment.has(Flags::ACK);
@@ -342,6 +345,11 @@ impl Tcp {
         after: Option<SeqNum>,
         out: &mut O,
     ) {
+        let group = segment.tuple.local.addr.is_multicast();
+        if group || segment.tuple.remote.addr.is_multicast() {
+            // RFC 9293 3.9.2.3 (MUST-57): neither connections nor resets for groups.
+            return self.counters.count(Counter::TcpDropMalformed);
+        }
         let parent = self.demux.listener(&segment.tuple);
         let Some(parent) = parent.filter(|_| !segment.has(Flags::ACK)) else {
             self.counters.count(Counter::TcpDropNoSocket);
@@ -590,7 +598,8 @@ impl Tcp {
             };
             connection.armed = None;
             if connection.on_timers(&context) == After::Closed {
-                if connection.state() != State::FinWait2 {
+                // A peer that still asks must not be refused just because our answers were lost.
+                if !matches!(connection.state(), State::FinWait2 | State::SynReceived) {
                     self.reset_connection(now, slot, out);
                 }
                 self.end(now, slot, out);
@@ -652,12 +661,13 @@ impl Tcp {
         while let Some(slot) = self.notices.front().copied() {
             let event = match self.sockets.get_mut(slot as usize) {
                 Some(Socket::Connection(connection)) => {
-                    // Until it is accepted nobody knows the connection; its events wait with it.
+                    // Nobody knows the connection until it is accepted, nor once it was closed. Who
+                    // accepts it looks at the rings and the record anyway.
                     let event = SocketEvent {
                         socket: connection.id,
                         events: connection.events,
                     };
-                    (!matches!(connection.program, Program::Awaited(_))).then_some(event)
+                    (connection.program == Program::Attached).then_some(event)
                 }
                 Some(Socket::Listener(listener)) => Some(SocketEvent {
                     socket: listener.id,

@@ -22,7 +22,11 @@ mod acknowledge;
 mod connection;
 mod cubic;
 mod demux;
+#[cfg(test)]
+mod fuzz_tests;
 mod handshake;
+#[cfg(test)]
+mod harness;
 mod instance;
 mod listener;
 mod output;

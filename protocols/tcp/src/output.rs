@@ -39,6 +39,11 @@ impl Connection {
             | State::Closing
             | State::LastAck => {
                 let mut budget = BURST;
+                if self.ack_due && !self.ahead.is_empty() {
+                    // What a full segment has no room for: which bytes arrived ahead of a gap. Nor
+                    // would the peer count a segment with data as a duplicate acknowledgement.
+                    self.emit(context, out, self.snd_nxt, Flags::ACK, [Bytes::EMPTY; 2])?;
+                }
                 if self.state().sends_data() {
                     self.output_lost(context, out, &mut budget)?;
                     self.output_new(context, out, &mut budget)?;
@@ -126,7 +131,7 @@ impl Connection {
             if room < self.mss.min(start.distance_to(end)) || *budget == 0 {
                 return Ok(());
             }
-            let length = start.distance_to(end).min(room).min(self.cut_bytes);
+            let length = whole_segments(start.distance_to(end), room.min(self.cut_bytes), self.mss);
             let sent = self.output_range(context, out, start, length)?;
             if sent == 0 {
                 // Nothing there to send (only after a neighbour spoilt the ring): don't spin.
@@ -179,6 +184,8 @@ impl Connection {
             }
             self.snd_nxt = start + sent;
             self.override_due = false;
+            self.cork_over = false;
+            self.deadlines.cork = None;
             self.sent_at = context.now;
             if sent % self.mss != 0 {
                 self.small_end = self.snd_nxt;
@@ -222,12 +229,15 @@ impl Connection {
         let idle = self.snd_nxt == self.snd_una;
         if length == 0 {
             0
+        } else if self.override_due {
+            // The override timer ran out: whatever held it back, it has waited long enough.
+            length
         } else if whole && self.small_may_leave(fin_pending, context) {
             length
         } else if !whole && offered <= congestion && length >= self.max_window / 2 {
             length
-        } else if !whole && (self.override_due || idle && congestion < self.mss) {
-            // The override timer ran out; or the congestion window is smaller than a segment.
+        } else if !whole && idle && congestion < self.mss {
+            // The congestion window is smaller than a segment.
             length
         } else {
             0
@@ -239,13 +249,10 @@ impl Connection {
         if fin_pending {
             return true;
         }
-        if self.settings.cork {
-            let held = *self.deadlines.cork.get_or_insert(context.now + CORK);
-            if held > context.now {
-                return false;
-            }
+        if self.settings.cork && !self.cork_over {
+            self.deadlines.cork.get_or_insert(context.now + CORK);
+            return false;
         }
-        self.deadlines.cork = None;
         // Minshall's form of Nagle's rule: at most one small segment in flight.
         self.settings.no_delay || self.small_end.le(self.snd_una)
     }
@@ -370,6 +377,17 @@ impl Connection {
     }
 }
 
+/// As much of `wanted` as `room` allows; if that isn't all, only whole segments (but at least one).
+fn whole_segments(wanted: u32, room: u32, mss: u32) -> u32 {
+    if wanted <= room {
+        wanted
+    } else if room > mss {
+        room / mss * mss
+    } else {
+        room
+    }
+}
+
 /// A packet with a TCP header whose checksum is left to the link.
 pub fn packet<'a>(
     tuple: &skink_wire::FourTuple,
@@ -389,3 +407,6 @@ pub fn packet<'a>(
     packet.checksum_offset = Some(CHECKSUM_OFFSET as u8);
     packet
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,9 @@ const STALE_TIMESTAMP: Duration = Duration::from_secs(24 * 24 * 3_600);
 /// How long a delayed acknowledgement waits. RFC 9293 allows 500 ms; Linux begins with 40.
 const ACK_DELAY: Duration = Duration::from_millis(40);
 
+/// The least time between two answers to senseless segments, as in Linux.
+const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
+
 /// How long FIN-WAIT-2 lasts when no program holds the socket, as in Linux.
 const LINGER: Duration = Duration::from_secs(60);
 
@@ -38,6 +41,7 @@ impl Connection {
     pub fn on_segment(&mut self, segment: &Segment<'_>, context: &Context<'_>) -> After {
         self.heard = context.now;
         self.keep_alive_sent = 0;
+        self.probes_unanswered = 0;
         if !self.passes_paws(segment, context) || !self.is_acceptable(segment, context) {
             return After::Goes;
         }
@@ -47,7 +51,7 @@ impl Connection {
         if segment.has(Flags::SYN) {
             // RFC 5961 section 4: an acknowledgement tells an honest peer what is wrong.
             context.counters.count(Counter::TcpDropBadFlags);
-            self.ack_due = true;
+            self.challenge(context);
             return After::Goes;
         }
         if !segment.has(Flags::ACK) {
@@ -81,17 +85,18 @@ impl Connection {
         let fresh = context.now.since(self.ts_recent_at) < STALE_TIMESTAMP;
         if older && fresh {
             context.counters.count(Counter::TcpDropPaws);
-            self.ack_due = true;
+            self.answer_unacceptable(segment, context);
             return false;
         }
         true
     }
 
     /// RFC 7323 section 4.3, (2).
-    fn note_timestamp(&mut self, segment: &Segment<'_>, context: &Context<'_>) {
+    pub fn note_timestamp(&mut self, segment: &Segment<'_>, context: &Context<'_>) {
         if let Some(stamp) = segment.options.timestamps.filter(|_| self.timestamps)
             && segment.header.seq.le(self.last_ack)
-            && (stamp.value.wrapping_sub(self.ts_recent) as i32) >= 0
+            && ((stamp.value.wrapping_sub(self.ts_recent) as i32) >= 0
+                || context.now.since(self.ts_recent_at) >= STALE_TIMESTAMP)
         {
             self.ts_recent = stamp.value;
             self.ts_recent_at = context.now;
@@ -102,7 +107,7 @@ impl Connection {
     /// before the window and reaches it is acceptable; so is a bare acknowledgement at its edge.
     fn is_acceptable(&mut self, segment: &Segment<'_>, context: &Context<'_>) -> bool {
         let (seq, end) = (segment.header.seq, segment.end());
-        let edge = self.rcv_adv.max(self.rcv_nxt);
+        let edge = (self.rcv_adv + self.window_slack()).max(self.rcv_nxt);
         let acceptable = if segment.sequence_len() == 0 {
             seq.ge(self.rcv_nxt) && seq.le(edge)
         } else {
@@ -119,15 +124,40 @@ impl Connection {
         } else {
             Counter::TcpDropOutOfWindow
         });
-        self.ack_due |= !segment.has(Flags::RST);
+        self.answer_unacceptable(segment, context);
         false
+    }
+
+    /// RFC 9293 3.10.7.4: what isn't acceptable is answered with an acknowledgement, except a reset.
+    pub fn answer_unacceptable(&mut self, segment: &Segment<'_>, context: &Context<'_>) {
+        if segment.has(Flags::RST) {
+            return;
+        }
+        if segment.sequence_len() > 0 {
+            self.ack_due = true;
+        } else {
+            self.challenge(context);
+        }
+    }
+
+    /// Asks for an acknowledgement in answer to a segment that makes no sense here, but not too
+    /// often (RFC 5961 section 7): two ends that disagree would otherwise answer each other's
+    /// answers for ever. Data, FIN and SYN aren't limited, as in Linux: no answer contains them.
+    pub fn challenge(&mut self, context: &Context<'_>) {
+        let allowed = self
+            .challenged
+            .is_none_or(|last| context.now.since(last) >= CHALLENGE_INTERVAL);
+        if allowed {
+            self.challenged = Some(context.now);
+            self.ack_due = true;
+        }
     }
 
     /// RFC 5961 section 3: only the exact number resets.
     fn on_reset(&mut self, segment: &Segment<'_>, context: &Context<'_>) -> After {
         if segment.header.seq != self.rcv_nxt {
             context.counters.count(Counter::TcpDropBadReset);
-            self.ack_due = true;
+            self.challenge(context);
             return After::Goes;
         }
         context.counters.count(Counter::TcpResetsIn);
@@ -175,7 +205,8 @@ impl Connection {
             self.ack_due = true;
             return After::Goes;
         }
-        if self.program == Program::Gone && !segment.payload.is_empty() {
+        let payload_end = segment.payload_seq() + segment.payload.len() as u32;
+        if self.program == Program::Gone && payload_end.gt(self.rcv_nxt) {
             // Nobody can read it any more (RFC 9293 3.6.1 and RFC 2525 2.17).
             context.counters.count(Counter::TcpDropClosed);
             return After::Reset;
@@ -211,7 +242,8 @@ impl Connection {
             return;
         };
         let start = seq + past;
-        let room = start.distance_to(self.rcv_adv.max(start)) as usize;
+        let edge = self.rcv_adv + self.window_slack();
+        let room = start.distance_to(edge.max(start)) as usize;
         let payload = payload.get(..room).unwrap_or(payload);
         if let Some(fin) = self.peer_fin
             && (start + payload.len() as u32).gt(fin)
@@ -229,7 +261,9 @@ impl Connection {
             self.rcv_nxt += taken as u32;
             context.counters.add(Counter::TcpBytesIn, taken as u64);
             self.schedule_ack(taken as u32, context);
-            self.tell(Events::READABLE);
+            if taken > 0 {
+                self.tell(Events::READABLE);
+            }
         } else {
             let offset = self.rcv_nxt.distance_to(start) as usize;
             let taken = ring.write_ahead(offset, payload) as u32;
@@ -250,6 +284,8 @@ impl Connection {
             return;
         }
         if let Some((_, end)) = self.ahead.around(self.rcv_nxt) {
+            // A peer gone mad sent data beyond its FIN before that.
+            let end = self.peer_fin.map_or(end, |fin| end.min(fin));
             let more = self.rcv_nxt.distance_to(end);
             self.receive_ring(context).advance_tail(more as usize);
             self.rcv_nxt = end;
@@ -316,8 +352,15 @@ impl Connection {
         }
     }
 
-    /// Bytes of the receive ring that may be offered.
+    /// A scaled window is a multiple of its unit; rounded up, it reaches this much further at most.
+    fn window_slack(&self) -> u32 {
+        (1 << self.rcv_wscale) - 1
+    }
+
+    /// Bytes of the receive ring that may be offered. A unit of the window less one byte is kept
+    /// back: what a window rounded up promised has room too.
     pub fn receive_limit(&self, capacity: usize) -> usize {
+        let capacity = capacity.saturating_sub(self.window_slack() as usize);
         let buffer = self
             .settings
             .receive_buffer
@@ -334,6 +377,13 @@ impl Connection {
         let free = limit.saturating_sub(ring.len()).min(ring.free()) as u32;
         // The edge must not move left (RFC 9293 3.8.6), whatever the program set meanwhile.
         let offered = self.rcv_nxt.distance_to(self.rcv_adv.max(self.rcv_nxt));
+        // Nor does it move right by little (RFC 9293 3.8.6.2.2).
+        let worth = (limit as u32 / 2).min(self.mss);
+        let free = if free.saturating_sub(offered) < worth {
+            free.min(offered)
+        } else {
+            free
+        };
         let field = (free >> self.rcv_wscale).min(65_535);
         let rounded_up = offered.div_ceil(1 << self.rcv_wscale).min(65_535);
         let field = if field << self.rcv_wscale < offered {
@@ -345,3 +395,6 @@ impl Connection {
         (field as u16, edge.max(self.rcv_adv))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -98,10 +98,13 @@ impl Connection {
             != before
     }
 
-    /// An acknowledgement moved `snd_una`.
-    pub fn recovery_on_progress(&mut self, context: &Context<'_>, echo: Option<u32>) {
+    /// An acknowledgement of `acked` bytes moved `snd_una`.
+    pub fn recovery_on_progress(&mut self, acked: u32, context: &Context<'_>, echo: Option<u32>) {
         self.recovery.sacked.remove_below(self.snd_una);
-        self.recovery.duplicates = 0;
+        // Comparisons hold for half of the number circle only: old marks must not fall behind.
+        self.recovery.resent_below = self.recovery.resent_below.max(self.snd_una);
+        self.recovery.lost_below = self.recovery.lost_below.max(self.snd_una);
+        let duplicates = core::mem::take(&mut self.recovery.duplicates);
         match self.recovery.phase {
             Phase::Open => {}
             Phase::Fast { until } if self.snd_una.ge(until) => self.end_recovery(),
@@ -110,6 +113,12 @@ impl Connection {
                     // NewReno (RFC 6582): a partial acknowledgement shows the next hole.
                     self.recovery.resent_below = self.snd_una;
                     self.recovery.lost_below = self.snd_una + self.mss.min(self.flight());
+                    // It is sent again at once, whatever the window (step 3, *partial
+                    // acknowledgements*); of what was acknowledged, all but the segment sent again
+                    // had left the network before and was counted then.
+                    self.recovery.first_due = true;
+                    let counted = (acked / self.mss).saturating_sub(1);
+                    self.recovery.duplicates = duplicates.saturating_sub(counted);
                 }
             }
             Phase::Timeout { until, undo } => {
@@ -220,3 +229,6 @@ impl Connection {
         self.timed = None;
     }
 }
+
+#[cfg(test)]
+mod tests;

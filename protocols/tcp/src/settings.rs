@@ -52,7 +52,7 @@ impl Default for Settings {
 
 impl Settings {
     pub fn set(&mut self, option: ConnectionOption) {
-        let seconds = |value: u32| Duration::from_secs(u64::from(value));
+        let seconds = |value: u32| Duration::from_secs(u64::from(value.max(1)));
         match option {
             ConnectionOption::NoDelay(on) => self.no_delay = on,
             ConnectionOption::Cork(on) => self.cork = on,

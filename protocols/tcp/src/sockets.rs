@@ -93,9 +93,9 @@ impl Tcp {
     ) -> Result<u16, SocketError> {
         let mut hasher = DefaultHasher::new();
         (self.secret, local.addr, remote).hash(&mut hasher);
-        let start = (hasher.finish() as u16).wrapping_add(self.ephemeral_counter);
+        let start = (hasher.finish() as u16).wrapping_add(self.ephemeral_counter) % EPHEMERAL;
         for step in 0..EPHEMERAL {
-            let port = FIRST_EPHEMERAL + (start.wrapping_add(step)) % EPHEMERAL;
+            let port = FIRST_EPHEMERAL + (start + step) % EPHEMERAL;
             let local = Endpoint::new(local.addr, port);
             let free = match remote {
                 Some(remote) => self.demux.flow(&FourTuple::new(local, remote)).is_none(),
@@ -306,6 +306,7 @@ impl Tcp {
                 connection.settings.set(option);
                 if let ConnectionOption::Cork(_) = option {
                     connection.deadlines.cork = None;
+                    connection.cork_over = false;
                 }
                 connection.arm_keep_alive(now);
                 true
@@ -397,15 +398,25 @@ impl Connection {
     /// The program sends no more: a FIN follows what is in the send ring.
     pub fn finish_sending(&mut self, context: &Context<'_>) {
         let next = match self.state() {
-            State::SynReceived | State::Established => State::FinWait1,
-            State::CloseWait => State::LastAck,
-            State::Closed | State::Listen | State::SynSent => return,
+            State::Established => Some(State::FinWait1),
+            State::CloseWait => Some(State::LastAck),
+            // Our SYN comes first: the FIN waits for the handshake (RFC 9293 3.10.4).
+            State::SynSent | State::SynReceived if self.fin.is_none() => None,
+            State::SynSent | State::SynReceived => return,
+            State::Closed | State::Listen => return,
             State::FinWait1 | State::FinWait2 | State::Closing => return,
             State::LastAck | State::TimeWait => return,
         };
         let ring = self.send_ring(context);
-        self.fin = Some(self.data_end(&ring));
-        self.enter(next, context);
+        // Behind what was sent, even if a program spoilt its ring since.
+        let sent = self.snd_nxt.max(self.iss + 1);
+        self.fin = Some(self.data_end(&ring).max(sent));
+        if let Some(next) = next {
+            self.enter(next, context);
+        }
         self.tell(Events::WRITABLE);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,6 +41,11 @@ impl TimeWaits {
         self.len() >= LIMIT
     }
 
+    #[cfg(test)]
+    pub fn entries(&self) -> impl Iterator<Item = &TimeWait> {
+        self.entries.iter().flatten()
+    }
+
     pub fn insert(&mut self, now: Instant, mut entry: TimeWait) -> u32 {
         self.lives = self.lives.wrapping_add(1);
         entry.life = self.lives;
@@ -82,6 +87,12 @@ impl TimeWaits {
     pub fn remove(&mut self, index: u32) -> Option<TimeWait> {
         let entry = self.entries.get_mut(index as usize)?.take()?;
         self.free.push(index);
+        // Keeps the front of the queue alive, so that the next deadline is found at once.
+        while let Some((index, life)) = self.order.front().copied()
+            && self.get(index).is_none_or(|entry| entry.life != life)
+        {
+            self.order.pop_front();
+        }
         Some(entry)
     }
 
@@ -100,11 +111,12 @@ impl TimeWaits {
         None
     }
 
-    /// When the oldest entry's time is over (or earlier, if it was removed before).
+    /// When the oldest entry's time is over.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.order.iter().find_map(|(index, life)| {
-            let entry = self.get(*index)?;
-            (entry.life == *life).then_some(entry.expires)
-        })
+        let (index, _) = self.order.front()?;
+        self.get(*index).map(|entry| entry.expires)
     }
 }
+
+#[cfg(test)]
+mod tests;

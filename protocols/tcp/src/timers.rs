@@ -9,6 +9,9 @@ use skink_wire::SeqNum;
 /// A closed window is probed at least this often (RFC 9293 3.8.6.1 leaves it to us; Linux: 120 s).
 const LONGEST_PROBE: Duration = Duration::from_secs(60);
 
+/// A peer that wasn't heard of for longer than the longest retransmission timeout is gone.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(150);
+
 impl Connection {
     /// Does whatever's time has come.
     pub fn on_timers(&mut self, context: &Context<'_>) -> After {
@@ -27,17 +30,27 @@ impl Connection {
         }
         if due(self.deadlines.probe) {
             self.deadlines.probe = None;
+            // As long as the peer answers, its window may stay closed (RFC 9293 3.8.6.1); but
+            // nobody waits for what a program left behind.
             let patient = self.program != Program::Gone && self.settings.user_timeout.is_none();
-            if self.gives_up(context, RETRIES) && !patient {
+            let gone = self.probes_unanswered >= RETRIES;
+            if gone || self.gives_up(context, RETRIES) && !patient {
                 return self.time_out(context);
             }
             if self.snd_wnd > 0 {
+                // The last time nothing left: the program spoilt its ring, so don't try for ever.
+                self.backoff += u32::from(self.override_due);
                 self.override_due = true;
             } else {
                 context.counters.count(Counter::TcpZeroWindowProbes);
                 self.backoff += 1;
+                self.probes_unanswered += 1;
                 self.probe_due = true;
             }
+        }
+        if due(self.deadlines.cork) {
+            self.deadlines.cork = None;
+            self.cork_over = true;
         }
         if due(self.deadlines.keep_alive) && self.on_keep_alive_timer(context) == After::Closed {
             return After::Closed;
@@ -58,7 +71,13 @@ impl Connection {
         if self.flight() == 0 && handshake.is_none() {
             return After::Goes;
         }
-        if self.gives_up(context, handshake.unwrap_or(RETRIES)) {
+        // A peer that took back the window it had offered, but goes on answering, lives.
+        let shut = self.snd_wnd == 0
+            && handshake.is_none()
+            && self.program != Program::Gone
+            && self.settings.user_timeout.is_none()
+            && context.now.since(self.heard) < LONGEST_TIMEOUT;
+        if !shut && self.gives_up(context, handshake.unwrap_or(RETRIES)) {
             return self.time_out(context);
         }
         context.counters.count(Counter::TcpRetransmitTimeouts);
@@ -90,9 +109,12 @@ impl Connection {
     fn on_keep_alive_timer(&mut self, context: &Context<'_>) -> After {
         self.deadlines.keep_alive = None;
         let settings = &self.settings;
-        if !settings.keep_alive || self.flight() > 0 {
+        if !settings.keep_alive || self.state() == State::TimeWait {
+            return After::Goes;
+        }
+        if self.flight() > 0 {
             // Data in flight shows soon enough whether the peer is there.
-            self.arm_keep_alive(context.now);
+            self.deadlines.keep_alive = Some(context.now + settings.keep_alive_idle);
             return After::Goes;
         }
         let idle = context.now.since(self.heard);
@@ -112,7 +134,9 @@ impl Connection {
 
     /// Waits for silence, if the program wants to know of it.
     pub fn arm_keep_alive(&mut self, now: Instant) {
-        self.deadlines.keep_alive = (self.settings.keep_alive && self.state().is_synchronized())
+        let state = self.state();
+        let lives = state.is_synchronized() && state != State::TimeWait;
+        self.deadlines.keep_alive = (self.settings.keep_alive && lives)
             .then(|| (self.heard + self.settings.keep_alive_idle).max(now));
     }
 
@@ -145,3 +169,6 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,8 +73,12 @@ impl Lab {
             server_end: format!("sk{run:04x}s{index}"),
             client_end: format!("sk{run:04x}c{index}"),
         };
-        let cable = Cable { mtu: MTU, ..Cable::default() };
-        lab.server.cable(&lab.server_end, &lab.client, &lab.client_end, cable)?;
+        let cable = Cable {
+            mtu: MTU,
+            ..Cable::default()
+        };
+        lab.server
+            .cable(&lab.server_end, &lab.client, &lab.client_end, cable)?;
         for (host, end) in lab.ends() {
             if variant == Variant::KernelFrames {
                 for offload in [
@@ -92,11 +96,15 @@ impl Lab {
         lab.client.address(&lab.client_end, "10.9.0.1/24")?;
         // A connection for every request uses up ports.
         let mut ports = lab.client.command("sh");
-        ports.args(["-c", "echo 1024 65535 >/proc/sys/net/ipv4/ip_local_port_range"]);
+        ports.args([
+            "-c",
+            "echo 1024 65535 >/proc/sys/net/ipv4/ip_local_port_range",
+        ]);
         ports.output()?;
         match variant {
             Variant::Kernel | Variant::KernelFrames => {
-                lab.server.address(&lab.server_end, &format!("{ADDRESS}/24"))?;
+                lab.server
+                    .address(&lab.server_end, &format!("{ADDRESS}/24"))?;
             }
             Variant::Skink(BackEnd::Tap) => lab.bridge_tap()?,
             Variant::Skink(BackEnd::Packet | BackEnd::Xdp) => {}
@@ -105,7 +113,10 @@ impl Lab {
     }
 
     fn ends(&self) -> [(&Host, &str); 2] {
-        [(&self.server, &self.server_end), (&self.client, &self.client_end)]
+        [
+            (&self.server, &self.server_end),
+            (&self.client, &self.client_end),
+        ]
     }
 
     fn bridge_tap(&self) -> io::Result<()> {
@@ -141,7 +152,12 @@ impl Lab {
     /// wrk on the client's processor.
     pub fn wrk(&self, file: &str, close: bool, seconds: u32, connections: u32) -> Command {
         let mut command = on_processor(&self.client, CLIENT_CPU);
-        command.args(["wrk", "-t1", &format!("-c{connections}"), &format!("-d{seconds}s")]);
+        command.args([
+            "wrk",
+            "-t1",
+            &format!("-c{connections}"),
+            &format!("-d{seconds}s"),
+        ]);
         command.args(["--latency", "--timeout", "5s"]);
         if close {
             command.args(["-H", "Connection: close"]);

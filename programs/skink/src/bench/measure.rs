@@ -74,8 +74,14 @@ pub fn failed(error: std::io::Error) -> Failure {
 pub fn disturbed(one: &Disturbance) -> Option<String> {
     let causes = [
         ("other processes used a", one.other_processes),
-        ("the hypervisor took from the server's", one.stolen_from_server),
-        ("the hypervisor took from the client's", one.stolen_from_client),
+        (
+            "the hypervisor took from the server's",
+            one.stolen_from_server,
+        ),
+        (
+            "the hypervisor took from the client's",
+            one.stolen_from_client,
+        ),
     ];
     let worst = causes.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     (worst.1 > DISTURBANCE_LIMIT)
@@ -104,7 +110,9 @@ pub fn parse(said: &str) -> Result<Load, String> {
                 requests = count.parse().ok().zip(microseconds(time));
             }
             [percent, time] if percent.ends_with('%') => {
-                let at = ["50%", "75%", "90%", "99%"].iter().position(|known| known == percent);
+                let at = ["50%", "75%", "90%", "99%"]
+                    .iter()
+                    .position(|known| known == percent);
                 if let Some(slot) = at.and_then(|at| latency.get_mut(at)) {
                     *slot = microseconds(time);
                 }
@@ -127,7 +135,12 @@ pub fn parse(said: &str) -> Result<Load, String> {
     Ok(Load {
         requests,
         seconds: time / 1e6,
-        latency: Latency { p50_us, p75_us, p90_us, p99_us },
+        latency: Latency {
+            p50_us,
+            p75_us,
+            p90_us,
+            p99_us,
+        },
         socket_errors,
         bad_responses,
     })

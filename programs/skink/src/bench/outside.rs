@@ -183,7 +183,8 @@ pub fn pin(pid: Option<u32>, cpu: usize) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(pid, &set)?)
 }
 
-fn process_ids() -> Vec<u32> {
+/// All processes in sight.
+pub fn process_ids() -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().parse());
     names.filter_map(Result::ok).collect()

@@ -59,6 +59,8 @@ pub struct Calibration {
     /// Settings, and server processor time per request in microseconds.
     pub tried: Vec<(String, f64)>,
     pub chosen: String,
+    /// Others used too much of the processors while it was found out.
+    pub disturbed: bool,
 }
 
 /// One measurement of each variant, one straight after the other.

@@ -104,7 +104,9 @@ pub struct Site {
 impl Site {
     /// Writes them.
     pub fn new() -> io::Result<Site> {
-        let site = Site { scratch: Scratch::new("bench")? };
+        let site = Site {
+            scratch: Scratch::new("bench")?,
+        };
         std::fs::create_dir_all(site.path("files"))?;
         for workload in Workload::ALL {
             let (name, bytes) = workload.file();
@@ -112,7 +114,10 @@ impl Site {
         }
         for tuning in Tuning::ALL {
             let directory = site.scratch.path().display().to_string();
-            std::fs::write(site.configuration(tuning), nginx_configuration(&directory, tuning))?;
+            std::fs::write(
+                site.configuration(tuning),
+                nginx_configuration(&directory, tuning),
+            )?;
         }
         Ok(site)
     }
@@ -184,7 +189,10 @@ pub fn wait_and_check(lab: &Lab, server: &Process, workload: Workload) -> Result
         })
         .map_err(failed)?;
     let (name, bytes) = workload.file();
-    let thread = lab.client.thread(move || fetch(target, name)).map_err(failed)?;
+    let thread = lab
+        .client
+        .thread(move || fetch(target, name))
+        .map_err(failed)?;
     let answer = match thread.join() {
         Ok(fetched) => fetched.and_then(|fetched| fetched),
         Err(_) => Err(io::Error::other("the client panicked")),
@@ -215,7 +223,6 @@ fn fetch(target: SocketAddr, name: &str) -> io::Result<Vec<u8>> {
 
 fn is_answer(answer: &[u8], body: &[u8]) -> bool {
     let header = answer.strip_suffix(body);
-    header.is_some_and(|header| {
-        header.starts_with(b"HTTP/1.1 200 ") && header.ends_with(b"\r\n\r\n")
-    })
+    header
+        .is_some_and(|header| header.starts_with(b"HTTP/1.1 200 ") && header.ends_with(b"\r\n\r\n"))
 }

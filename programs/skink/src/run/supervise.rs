@@ -97,17 +97,25 @@ fn forward(received: Received, main: Option<Pid>) {
     let Some(signal) = Signal::from_named_raw(received.signal) else {
         return;
     };
-    let own_group = rustix::process::getpgrp();
+    let own_group = group(std::process::id());
     let targets = match main {
         Some(main) => vec![main],
         None => children(),
     };
     for target in targets {
-        let same_group = rustix::process::getpgid(Some(target)) == Ok(own_group);
+        let same_group = group(target.as_raw_nonzero().get().unsigned_abs()) == own_group;
         if !(received.from_kernel && same_group) {
             let _ = rustix::process::kill_process(target, signal);
         }
     }
+}
+
+/// The number of a process's group. It is 0 if the group's leader is outside our process namespace,
+/// which rustix's `getpgrp` takes for impossible.
+fn group(pid: u32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(2)?.parse().ok()
 }
 
 /// The processes whose parent we are.

@@ -21,7 +21,12 @@ fn output_of_wrk_is_read() {
     let expected = Load {
         requests: 69_355,
         seconds: 1.05,
-        latency: Latency { p50_us: 110.0, p75_us: 124.0, p90_us: 1500.0, p99_us: 2e6 },
+        latency: Latency {
+            p50_us: 110.0,
+            p75_us: 124.0,
+            p90_us: 1500.0,
+            p99_us: 2e6,
+        },
         socket_errors: 0,
         bad_responses: 0,
     };
@@ -68,7 +73,12 @@ fn more_than_a_twentieth_of_a_processor_is_a_disturbance() {
     for (others, server, client, words) in [
         (0.0, 0.0, 0.0, None),
         (0.05, 0.05, 0.05, None),
-        (0.06, 0.0, 0.0, Some("other processes used a processor 6% of the time")),
+        (
+            0.06,
+            0.0,
+            0.0,
+            Some("other processes used a processor 6% of the time"),
+        ),
         (0.06, 0.2, 0.0, Some("server's processor 20%")),
         (0.0, 0.0, 0.07, Some("client's processor 7%")),
     ] {

@@ -10,18 +10,31 @@ fn stat(parent: u32, flags: u32, times: [u32; 4]) -> String {
 #[test]
 fn stat_lines_are_read() {
     let read = parse_stat(&stat(3, 4_194_304, [1, 20, 300, 4000]));
-    let expected = Stat { parent: 3, kernel_thread: false, ticks: 4321 };
+    let expected = Stat {
+        parent: 3,
+        kernel_thread: false,
+        ticks: 4321,
+    };
     assert_eq!(read, Some(expected));
     let thread = parse_stat(&stat(2, 69_238_880 | 0x0020_0000, [1, 0, 0, 0]));
     assert!(thread.is_some_and(|thread| thread.kernel_thread));
-    for bad in ["", "7 (sh", "7 (sh) S 1 2", "7 (sh) S x 1 1 0 -1 0 0 0 0 0 1 1 1 1"] {
+    for bad in [
+        "",
+        "7 (sh",
+        "7 (sh) S 1 2",
+        "7 (sh) S x 1 1 0 -1 0 0 0 0 0 1 1 1 1",
+    ] {
         assert_eq!(parse_stat(bad), None, "{bad}");
     }
 }
 
 #[test]
 fn the_own_family_and_the_kernel_are_no_others() {
-    let process = |parent, ticks| Stat { parent, kernel_thread: false, ticks };
+    let process = |parent, ticks| Stat {
+        parent,
+        kernel_thread: false,
+        ticks,
+    };
     let mut stats = BTreeMap::from([
         (1, process(0, 100)),
         (50, process(1, 1_000)),
@@ -31,7 +44,14 @@ fn the_own_family_and_the_kernel_are_no_others() {
         (40, process(70, 40_000)),
         (80, process(50, 300)),
     ]);
-    stats.insert(2, Stat { parent: 0, kernel_thread: true, ticks: 500_000 });
+    stats.insert(
+        2,
+        Stat {
+            parent: 0,
+            kernel_thread: true,
+            ticks: 500_000,
+        },
+    );
     assert_eq!(sum_of_others(&stats, 60), 14.0);
     // What an ended child used goes over to its parent: no time is lost.
     stats.remove(&80);
@@ -52,7 +72,10 @@ fn the_halves_understand_each_other() {
             }
         }
     });
-    let outside = Outside { stream: inner, replies };
+    let outside = Outside {
+        stream: inner,
+        replies,
+    };
     let server = std::thread::spawn(move || serve(&outer));
     assert_eq!(outside.pin("no thread is called so", 0), Ok(Vec::new()));
     outside.watch().expect("watching");

@@ -1,0 +1,94 @@
+//! What is below a component, as it sees it: structs that only borrow, so that a message is a call.
+
+use crate::Protocol;
+use crate::events::EventQueue;
+use core::net::IpAddr;
+use skink_ip::Ip;
+use skink_link::LinkOutput;
+use skink_memory::{Bytes, CaptureDirection, CaptureRing};
+use skink_messages::{
+    FrameOutput, Full, Network, NicOutput, Outbound, Path, Ports, SocketEvent, SocketEvents,
+    TxPacket,
+};
+use skink_nic::Sender;
+use skink_time::Instant;
+
+/// The NIC's sending half, with the place where frames that leave are captured.
+pub(crate) struct Tap<'a> {
+    pub(crate) sender: &'a mut dyn Sender,
+    pub(crate) capture: Option<&'a CaptureRing>,
+    pub(crate) now: Instant,
+}
+
+impl NicOutput for Tap<'_> {
+    #[inline]
+    fn room(&mut self) -> usize {
+        self.sender.room()
+    }
+
+    #[inline]
+    fn send(&mut self, packet: &TxPacket<'_>) -> Result<(), Full> {
+        self.sender.send(packet)?;
+        if let Some(capture) = self.capture.filter(|capture| capture.wants()) {
+            let [first, second] = packet.payload;
+            let pieces = [Bytes::from(packet.headers()), first, second];
+            let direction = CaptureDirection::Outbound;
+            capture.push(self.now.as_nanos(), direction, &pieces, packet.len());
+        }
+        Ok(())
+    }
+}
+
+/// What `tcp` and `udp` talk to: the network below them, the program above, the port table beside.
+pub(crate) struct Below<'a> {
+    pub(crate) ip: &'a mut Ip,
+    pub(crate) link: LinkOutput<'a, Tap<'a>>,
+    pub(crate) ports: &'a mut dyn Ports,
+    pub(crate) events: &'a mut EventQueue,
+}
+
+impl Network for Below<'_> {
+    #[inline]
+    fn send(&mut self, now: Instant, to: &Outbound, packet: &mut TxPacket<'_>) -> Result<(), Full> {
+        self.ip.send(now, to, packet, &mut self.link)
+    }
+
+    #[inline]
+    fn path(&self, source: Option<IpAddr>, destination: IpAddr) -> Option<Path> {
+        self.ip.path(source, destination, &self.link.limits())
+    }
+
+    #[inline]
+    fn is_local(&self, address: IpAddr) -> bool {
+        self.ip.is_local(address)
+    }
+}
+
+impl SocketEvents for Below<'_> {
+    #[inline]
+    fn tcp_event(&mut self, event: SocketEvent) -> Result<(), Full> {
+        self.events.push(Protocol::Tcp, event);
+        Ok(())
+    }
+
+    #[inline]
+    fn udp_event(&mut self, event: SocketEvent) -> Result<(), Full> {
+        self.events.push(Protocol::Udp, event);
+        Ok(())
+    }
+}
+
+impl Ports for Below<'_> {
+    fn use_port(&mut self, protocol: u8, port: u16, exclusive: bool) -> bool {
+        self.ports.use_port(protocol, port, exclusive)
+    }
+    fn release_port(&mut self, protocol: u8, port: u16) {
+        self.ports.release_port(protocol, port);
+    }
+    fn listen(&mut self, protocol: u8, port: u16) {
+        self.ports.listen(protocol, port);
+    }
+    fn unlisten(&mut self, protocol: u8, port: u16) {
+        self.ports.unlisten(protocol, port);
+    }
+}

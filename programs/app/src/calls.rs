@@ -1,0 +1,505 @@
+//! How sockets begin and end: `socket`, `bind`, `listen`, `accept`, `shutdown` and their names.
+use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
+use crate::fd_table;
+use crate::lock::lock;
+use crate::log::log;
+use crate::raw;
+use crate::sockaddr::{self, Name};
+use crate::socket::{Halves, Role};
+use crate::state::State;
+use crate::wait::{self, Patience};
+use core::ffi::c_int;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use libc::{sockaddr as Address, socklen_t};
+use skink_memory::FallbackReason;
+use skink_messages::{Counter, Events, Shutdown, TcpRequest};
+use skink_wire::Endpoint;
+
+/// The program made kernel socket `fd`: Skink may take its place. Any other type stays the kernel's.
+pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
+    let base = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+    let datagram = match (base, protocol) {
+        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => false,
+        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => true,
+        _ => return,
+    };
+    let Ok(mut state) = lock() else { return };
+    // A number that stands for something was closed behind our back, as `fclose` does.
+    if fd_table::is_ours(fd) {
+        state.forget_descriptor(fd);
+    }
+    if state.refused {
+        return;
+    }
+    if let Some(index) = state.open(fd, domain, datagram) {
+        let socket = &mut state.sockets[index];
+        socket.own_kernel_socket = true;
+        socket.nonblocking = kind & libc::SOCK_NONBLOCK != 0;
+    }
+}
+
+fn kernel_bind(fd: c_int, endpoint: Endpoint, domain: c_int) -> Answer {
+    let (bytes, length) = sockaddr::encode(endpoint, domain);
+    let arguments = [fd as usize, bytes.as_ptr() as usize, length, 0, 0, 0];
+    // SAFETY: the address is ours.
+    unsafe { raw::call(libc::SYS_bind, arguments) }
+}
+
+fn kernel_name(fd: c_int) -> Answer<Endpoint> {
+    let mut bytes = [0u64; 4];
+    let mut length = 28u32;
+    let name = bytes.as_mut_ptr();
+    let arguments = [
+        fd as usize,
+        name as usize,
+        &raw mut length as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: name and length are ours.
+    unsafe {
+        raw::call(libc::SYS_getsockname, arguments)?;
+        match sockaddr::read(name.cast(), length)? {
+            Name::Inet(endpoint) => Ok(endpoint),
+            Name::Unspecified => fail(libc::EINVAL),
+        }
+    }
+}
+
+/// Lets the kernel socket block again, or not, as the program wants.
+pub fn restore_mode(fd: c_int, nonblocking: bool) -> Answer {
+    let mode = raw::fcntl(fd, libc::F_GETFL, 0)? & !(libc::O_NONBLOCK as usize);
+    let mode = if nonblocking {
+        mode | libc::O_NONBLOCK as usize
+    } else {
+        mode
+    };
+    raw::fcntl(fd, libc::F_SETFL, mode)
+}
+
+fn kernel_listen(fd: c_int, backlog: u32) -> Answer {
+    let arguments = [fd as usize, backlog as usize, 0, 0, 0, 0];
+    // SAFETY: only numbers.
+    unsafe { raw::call(libc::SYS_listen, arguments) }
+}
+
+/// Lets the kernel socket hold an address that the kernel doesn't have.
+fn allow_foreign_address(fd: c_int, domain: c_int) {
+    let (level, option) = match domain {
+        libc::AF_INET6 => (libc::IPPROTO_IPV6, 78), // IPV6_FREEBIND
+        _ => (libc::IPPROTO_IP, libc::IP_FREEBIND),
+    };
+    let on: c_int = 1;
+    let value = &raw const on as usize;
+    let arguments = [fd as usize, level as usize, option as usize, value, 4, 0];
+    // SAFETY: the value is ours. If it fails, so does `bind`.
+    let _ = unsafe { raw::syscall(libc::SYS_setsockopt, arguments) };
+}
+
+/// # Safety
+/// As for `bind`.
+pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Answer {
+    let mut state = lock()?;
+    let index = state.socket_of(fd)?;
+    if state.sockets[index].is_decided() || state.sockets[index].bound.is_some() {
+        return fail(libc::EINVAL);
+    }
+    // SAFETY: the caller's promise.
+    let Ok(Name::Inet(local)) = (unsafe { sockaddr::read(address, length) }) else {
+        return Err(Stop::Kernel);
+    };
+    let own = sockaddr::canonical(local).addr;
+    let domain = state.sockets[index].domain;
+    if local.addr.is_ipv6() != (domain == libc::AF_INET6) {
+        return Err(Stop::Kernel);
+    }
+    if !own.is_unspecified() {
+        if own.is_loopback() {
+            return state.fall_back(index, FallbackReason::Loopback, local);
+        }
+        if !state.is_own_address(own) {
+            let reason = FallbackReason::KernelAddress;
+            return state.fall_back(index, reason, local);
+        }
+        allow_foreign_address(fd, domain);
+    }
+    // The kernel keeps the port for us: against other programs, without privileges, and for as long
+    // as any process holds the socket.
+    kernel_bind(fd, local, domain)?;
+    state.sockets[index].bound = Some(kernel_name(fd)?);
+    Ok(0)
+}
+
+/// `listen`
+pub fn listen(fd: c_int, backlog: c_int) -> Answer {
+    let mut state = lock()?;
+    let index = state.socket_of(fd)?;
+    // The kernel takes a negative backlog for the largest.
+    let backlog = if backlog < 0 {
+        4096
+    } else {
+        (backlog as u32).min(4096)
+    };
+    let socket = &state.sockets[index];
+    if socket.datagram {
+        return fail(libc::EOPNOTSUPP);
+    }
+    match socket.role {
+        Role::Undecided => {}
+        Role::Dormant { .. } => {
+            state.sockets[index].role = Role::Dormant { backlog };
+            return Ok(0);
+        }
+        Role::Listener(halves) => {
+            let now = raw::now();
+            for id in halves.into_iter().flatten() {
+                let _ = state.engine()?.stack.tcp_listen(now, id, backlog);
+            }
+            return Ok(0);
+        }
+        Role::Stream(_) | Role::Datagram(_) | Role::Lost => return fail(libc::EINVAL),
+    }
+    let (domain, unsupported) = (socket.domain, socket.unsupported.is_some());
+    let local = match socket.bound {
+        Some(local) => local,
+        None => {
+            kernel_bind(fd, any(domain, 0), domain)?;
+            kernel_name(fd)?
+        }
+    };
+    state.sockets[index].bound = Some(local);
+    if unsupported && local.addr.is_unspecified() {
+        return state.fall_back(index, FallbackReason::UnsupportedOption, local);
+    }
+    if !state.has_prospects() {
+        return state.fall_back(index, FallbackReason::NotAttached, local);
+    }
+    if local.addr.is_unspecified() {
+        kernel_listen(fd, backlog)?;
+        let blocking = raw::fcntl(fd, libc::F_GETFL, 0)?;
+        raw::fcntl(fd, libc::F_SETFL, blocking | libc::O_NONBLOCK as usize)?;
+        state.sockets[index].kernel_listens = true;
+    }
+    state.sockets[index].role = Role::Dormant { backlog };
+    if !state.sockets[index].watchers.is_empty() {
+        state.watch_kernel_half(index);
+        state.activate(index)?;
+    }
+    log!(Info, "descriptor {fd} will listen on {local}");
+    Ok(0)
+}
+
+/// Every address of the family, with `port`.
+pub fn any(domain: c_int, port: u16) -> Endpoint {
+    if domain == libc::AF_INET6 {
+        Endpoint::new(Ipv6Addr::UNSPECIFIED.into(), port)
+    } else {
+        Endpoint::new(Ipv4Addr::UNSPECIFIED.into(), port)
+    }
+}
+
+impl State {
+    /// The addresses that the halves of a bound socket are to be bound to.
+    pub fn half_addresses(&self, index: u32) -> [Option<Endpoint>; 2] {
+        let socket = &self.sockets[index];
+        let local = socket.bound.unwrap_or(any(socket.domain, 0));
+        match (local.addr, sockaddr::canonical(local).addr) {
+            (_, IpAddr::V4(v4)) => [Some(Endpoint::new(v4.into(), local.port)), None],
+            (IpAddr::V6(v6), _) if v6.is_unspecified() && !socket.options.only_v6 => {
+                [Some(any(libc::AF_INET, local.port)), Some(local)]
+            }
+            _ => [None, Some(local)],
+        }
+    }
+
+    /// Somebody waits for connections: a listening socket that rests is put on the stack.
+    pub fn activate(&mut self, index: u32) -> Answer<()> {
+        let Role::Dormant { backlog } = self.sockets[index].role else {
+            return Ok(());
+        };
+        let local = self.sockets[index].bound.unwrap_or(any(libc::AF_INET, 0));
+        if !self.need_engine() {
+            let fd = self.sockets[index].fds.first().copied().unwrap_or(-1);
+            kernel_listen(fd, backlog)?;
+            return self.fall_back(index, FallbackReason::NotAttached, local);
+        }
+        let mut halves: Halves = [None, None];
+        let mut failure = None;
+        for (half, address) in halves.iter_mut().zip(self.half_addresses(index)) {
+            let Some(address) = address else { continue };
+            match self.listen_on_stack(index, address, backlog) {
+                Ok(id) => *half = Some(id),
+                Err(stop) => failure = Some(stop),
+            }
+        }
+        if let (Some(stop), [None, None]) = (failure, halves) {
+            log!(Error, "listening on {local} failed: {stop:?}");
+            return Err(stop);
+        }
+        self.sockets[index].role = Role::Listener(halves);
+        log!(
+            Info,
+            "descriptor {:?} listens on {local}",
+            self.sockets[index].fds
+        );
+        self.pump();
+        Ok(())
+    }
+
+    /// The process is about to send to itself: sockets bound to `port` may not rest.
+    pub fn activate_port(&mut self, datagram: bool, port: u16) -> Answer<()> {
+        let resting = self.sockets.iter_mut().find_map(|(index, socket)| {
+            let rests = match socket.role {
+                Role::Dormant { .. } => true,
+                Role::Undecided => datagram,
+                _ => false,
+            };
+            let bound = socket.bound.is_some_and(|bound| bound.port == port);
+            (rests && bound && socket.datagram == datagram).then_some(index)
+        });
+        match resting {
+            Some(index) if datagram => self.make_datagram(index),
+            Some(index) => self.activate(index),
+            None => Ok(()),
+        }
+    }
+
+    fn listen_on_stack(
+        &mut self,
+        index: u32,
+        address: Endpoint,
+        backlog: u32,
+    ) -> Answer<skink_memory::SocketId> {
+        let now = raw::now();
+        let options = self.sockets[index].options;
+        let engine = self.engine()?;
+        engine.count(Counter::AppSockets);
+        let id = engine.stack.tcp_open()?;
+        for option in options.for_connection() {
+            engine
+                .stack
+                .tcp_request(now, TcpRequest::SetOption(id, option));
+        }
+        // The kernel socket holds the port against others; our own children share it.
+        let bound = engine.stack.tcp_bind(id, address, true);
+        if let Err(error) = bound.and_then(|_| engine.stack.tcp_listen(now, id, backlog)) {
+            engine.stack.tcp_request(now, TcpRequest::Close(id));
+            return Err(error.into());
+        }
+        engine.own_tcp(id, index);
+        Ok(id)
+    }
+
+    /// Accepts one connection: its descriptor and the peer.
+    fn accept_one(&mut self, index: u32, flags: c_int) -> Answer<(c_int, Endpoint)> {
+        let Role::Listener(halves) = self.sockets[index].role else {
+            return fail(libc::EINVAL);
+        };
+        let engine = self.engine()?;
+        let waiting = halves
+            .into_iter()
+            .flatten()
+            .find(|id| engine.stack.tcp_acceptable(*id) > 0);
+        let Some(listener) = waiting else {
+            return Err(WOULD_BLOCK);
+        };
+        let (domain, options) = (self.sockets[index].domain, self.sockets[index].options);
+        let fd = self.make_descriptor(domain, flags & libc::SOCK_CLOEXEC != 0)?;
+        let Some(id) = self.engine()?.stack.tcp_accept(listener) else {
+            raw::close(fd);
+            return Err(WOULD_BLOCK);
+        };
+        if fd_table::is_ours(fd) {
+            self.forget_descriptor(fd);
+        }
+        let Some(new) = self.open(fd, domain, false) else {
+            raw::close(fd);
+            self.engine()?
+                .stack
+                .tcp_request(raw::now(), TcpRequest::Close(id));
+            return fail(libc::EMFILE);
+        };
+        let engine = self.engine()?;
+        engine.count(Counter::AppSockets);
+        let lasting = engine.own_tcp(id, new);
+        let peer = engine
+            .stack
+            .tcp_table()
+            .find(id)
+            .map(|record| record.four_tuple().remote);
+        let socket = &mut self.sockets[new];
+        socket.role = Role::Stream(id);
+        socket.nonblocking = flags & libc::SOCK_NONBLOCK != 0;
+        socket.options = options;
+        if lasting.contains(Events::ERROR)
+            && let Some(engine) = &self.engine
+        {
+            socket.error = engine.error_of(socket);
+        }
+        Ok((fd, peer.unwrap_or(any(domain, 0))))
+    }
+}
+
+fn kernel_accept(
+    fd: c_int,
+    address: *mut Address,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> Answer<c_int> {
+    let arguments = [
+        fd as usize,
+        address as usize,
+        length as usize,
+        flags as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the program vouches for the address; the kernel checks it.
+    unsafe { raw::call(libc::SYS_accept4, arguments) }.map(|fd| fd as c_int)
+}
+
+/// # Safety
+/// As for `accept4`.
+pub unsafe fn accept(
+    fd: c_int,
+    address: *mut Address,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> Answer {
+    let mut state = lock()?;
+    let index = state.socket_of(fd)?;
+    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+        return fail(libc::EINVAL);
+    }
+    match state.sockets[index].role {
+        Role::Undecided => return Err(Stop::Kernel),
+        Role::Dormant { .. } => state.activate(index)?,
+        Role::Listener(_) => {}
+        Role::Datagram(_) => return fail(libc::EOPNOTSUPP),
+        Role::Stream(_) | Role::Lost => return fail(libc::EINVAL),
+    }
+    let socket = &state.sockets[index];
+    let domain = socket.domain;
+    let patience = Patience::of(socket.nonblocking, socket.options.receive_timeout);
+    let other = socket.kernel_listens.then_some(fd);
+    let (new, peer) = wait::until_either(state, index, other, patience, |state, index| {
+        match (state.accept_one(index, flags), other) {
+            (Err(WOULD_BLOCK), Some(fd)) => {
+                let new = kernel_accept(fd, address, length, flags)?;
+                if fd_table::is_ours(new) {
+                    state.forget_descriptor(new);
+                }
+                Ok((new, None))
+            }
+            (answer, _) => answer.map(|(new, peer)| (new, Some(peer))),
+        }
+    })?;
+    let Some(peer) = peer else {
+        return Ok(new as usize);
+    };
+    // SAFETY: the caller's promise.
+    unsafe { sockaddr::write(peer, domain, address, length) };
+    log!(Debug, "descriptor {new} is a connection from {peer}");
+    Ok(new as usize)
+}
+
+/// `shutdown`
+pub fn shutdown(fd: c_int, how: c_int) -> Answer {
+    let mut state = lock()?;
+    let index = state.socket_of(fd)?;
+    let which = match how {
+        libc::SHUT_RD => Shutdown::Read,
+        libc::SHUT_WR => Shutdown::Write,
+        libc::SHUT_RDWR => Shutdown::Both,
+        _ => return fail(libc::EINVAL),
+    };
+    match state.sockets[index].role {
+        Role::Undecided => return Err(Stop::Kernel),
+        Role::Lost => return fail(libc::ENOTCONN),
+        Role::Dormant { .. } | Role::Listener(_) => {
+            // It stops listening; threads in `accept` find out.
+            if which != Shutdown::Write {
+                state.release(index);
+                let socket = &mut state.sockets[index];
+                socket.role = Role::Undecided;
+                if core::mem::take(&mut socket.kernel_listens) {
+                    let _ = restore_mode(fd, socket.nonblocking);
+                    let arguments = [fd as usize, how as usize, 0, 0, 0, 0];
+                    // SAFETY: only numbers.
+                    let _ = unsafe { raw::syscall(libc::SYS_shutdown, arguments) };
+                }
+                state.mark_ready(index);
+                state.wake_waiters(index);
+            }
+            return Ok(0);
+        }
+        Role::Datagram(_) if state.sockets[index].peer.is_none() => return fail(libc::ENOTCONN),
+        Role::Datagram(_) => {}
+        Role::Stream(id) => {
+            if !state.is_connected(index) {
+                return fail(libc::ENOTCONN);
+            }
+            let now = raw::now();
+            state
+                .engine()?
+                .stack
+                .tcp_request(now, TcpRequest::Shutdown(id, which));
+        }
+    }
+    let socket = &mut state.sockets[index];
+    socket.shut_read |= which != Shutdown::Write;
+    socket.shut_write |= which != Shutdown::Read;
+    state.note_work();
+    state.pump();
+    state.mark_ready(index);
+    state.wake_waiters(index);
+    Ok(0)
+}
+
+/// # Safety
+/// As for `getsockname` and `getpeername`.
+pub unsafe fn name(
+    fd: c_int,
+    address: *mut Address,
+    length: *mut socklen_t,
+    of_peer: bool,
+) -> Answer {
+    let state = lock()?;
+    let index = state.socket_of(fd)?;
+    if address.is_null() || length.is_null() {
+        return fail(libc::EFAULT);
+    }
+    let socket = &state.sockets[index];
+    let endpoint = match (socket.role, &state.engine) {
+        (Role::Stream(id), Some(engine)) => {
+            if of_peer && !state.is_connected(index) {
+                return fail(libc::ENOTCONN);
+            }
+            let record = engine
+                .stack
+                .tcp_table()
+                .find(id)
+                .ok_or(Stop::Errno(libc::ENOTCONN))?;
+            let tuple = record.four_tuple();
+            if of_peer { tuple.remote } else { tuple.local }
+        }
+        (Role::Datagram(_), _) if of_peer => socket.peer.ok_or(Stop::Errno(libc::ENOTCONN))?,
+        (Role::Datagram(halves), Some(engine)) => {
+            let table = engine.stack.udp_table();
+            let mut records = halves.into_iter().flatten().filter_map(|id| table.find(id));
+            let local = records.next().map(|record| record.four_tuple().local);
+            match local {
+                Some(local) if local.addr.is_unspecified() => any(socket.domain, local.port),
+                Some(local) => local,
+                None => any(socket.domain, 0),
+            }
+        }
+        (Role::Lost, _) => return fail(libc::ENOTCONN),
+        // The kernel socket is bound as the program asked.
+        _ => return Err(Stop::Kernel),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { sockaddr::write(endpoint, socket.domain, address, length) };
+    Ok(0)
+}

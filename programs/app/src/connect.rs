@@ -1,0 +1,229 @@
+//! `connect`, where most sockets learn whose they are.
+use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
+use crate::lock::{Guard, lock};
+use crate::log::log;
+use crate::raw;
+use crate::sockaddr::{self, Name};
+use crate::socket::{Halves, Role};
+use crate::state::State;
+use crate::wait::{self, Patience};
+use core::ffi::c_int;
+use libc::{sockaddr as Address, socklen_t};
+use skink_memory::FallbackReason;
+use skink_messages::{Counter, Events, SocketError, TcpRequest, UdpRequest};
+use skink_wire::Endpoint;
+
+/// # Safety
+/// As for `connect`.
+pub unsafe fn connect(fd: c_int, address: *const Address, length: socklen_t) -> Answer {
+    let mut state = lock()?;
+    let index = state.socket_of(fd)?;
+    // SAFETY: the caller's promise.
+    let name = unsafe { sockaddr::read(address, length) };
+    let socket = &state.sockets[index];
+    let remote = match (name, socket.role) {
+        (Ok(Name::Inet(remote)), _) => remote,
+        (Ok(Name::Unspecified), Role::Datagram(_)) => return state.disconnect_datagram(index),
+        (_, Role::Undecided) => return Err(Stop::Kernel),
+        (Ok(Name::Unspecified), _) => return fail(libc::EOPNOTSUPP),
+        (Err(stop), _) => return Err(stop),
+    };
+    let remote = sockaddr::canonical(remote);
+    let plain_v6 = remote.addr.is_ipv6();
+    let fits = match socket.domain {
+        libc::AF_INET6 => plain_v6 || !socket.options.only_v6,
+        _ => !plain_v6,
+    };
+    if !fits {
+        return if socket.is_decided() {
+            fail(libc::EAFNOSUPPORT)
+        } else {
+            Err(Stop::Kernel)
+        };
+    }
+    if socket.datagram {
+        return state.connect_datagram(index, remote);
+    }
+    match socket.role {
+        Role::Dormant { .. } | Role::Listener(_) | Role::Datagram(_) | Role::Lost => {
+            return fail(libc::EISCONN);
+        }
+        Role::Undecided => state.begin(index, remote)?,
+        Role::Stream(id) => {
+            let lasting = state.engine()?.lasting(id);
+            let socket = &mut state.sockets[index];
+            if socket.connecting {
+                if socket.nonblocking {
+                    return fail(libc::EALREADY);
+                }
+            } else if let Some(error) = socket.take_error() {
+                return fail(error);
+            } else if lasting.intersects(Events::CLOSED | Events::ERROR) {
+                // The attempt failed, and the program knows: it may try again.
+                state.release(index);
+                state.sockets[index].role = Role::Undecided;
+                state.begin(index, remote)?;
+            } else {
+                return fail(libc::EISCONN);
+            }
+        }
+    }
+    finish(state, index)
+}
+
+/// Waits for the handshake's end, on a blocking socket.
+fn finish(state: Guard, index: u32) -> Answer {
+    let socket = &state.sockets[index];
+    let patience = Patience::of(socket.nonblocking, socket.options.send_timeout);
+    let answer = wait::until(state, index, patience, |state, index| {
+        let socket = &mut state.sockets[index];
+        match socket.take_error() {
+            Some(error) => fail(error),
+            None if socket.connecting => Err(WOULD_BLOCK),
+            None => Ok(0),
+        }
+    });
+    match answer {
+        Err(WOULD_BLOCK) => fail(libc::EINPROGRESS),
+        other => other,
+    }
+}
+
+impl State {
+    /// Begins a handshake, or leaves the socket to the kernel.
+    fn begin(&mut self, index: u32, remote: Endpoint) -> Answer<()> {
+        if let Some(reason) = self.reason_against(index, remote.addr) {
+            return self.fall_back(index, reason, remote);
+        }
+        if self.is_own_address(remote.addr) {
+            self.activate_port(false, remote.port)?;
+        }
+        let now = raw::now();
+        let (options, bound) = (self.sockets[index].options, self.sockets[index].bound);
+        let engine = self.engine()?;
+        engine.count(Counter::AppSockets);
+        let id = match engine.stack.tcp_open() {
+            Ok(id) => id,
+            Err(_) => return self.fall_back(index, FallbackReason::TableFull, remote),
+        };
+        for option in options.for_connection() {
+            engine
+                .stack
+                .tcp_request(now, TcpRequest::SetOption(id, option));
+        }
+        engine.own_tcp(id, index);
+        let bound = match bound {
+            Some(local) => {
+                let local = local_for(local, remote);
+                engine.stack.tcp_bind(id, local, true).map(|_| ())
+            }
+            None => Ok(()),
+        };
+        if let Err(error) = bound.and_then(|()| engine.stack.tcp_connect(now, id, remote)) {
+            engine.disown_tcp(id);
+            engine.stack.tcp_request(now, TcpRequest::Close(id));
+            return Err(error.into());
+        }
+        let socket = &mut self.sockets[index];
+        socket.role = Role::Stream(id);
+        socket.connecting = true;
+        log!(Info, "descriptor {:?} connects to {remote}", socket.fds);
+        self.note_work();
+        self.pump();
+        Ok(())
+    }
+
+    /// Makes a UDP socket one of Skink's, bound as it was or to a free port.
+    pub fn make_datagram(&mut self, index: u32) -> Answer<()> {
+        if self.sockets[index].role != Role::Undecided {
+            return Ok(());
+        }
+        if !self.need_engine() {
+            let local = crate::calls::any(self.sockets[index].domain, 0);
+            return self.fall_back(index, FallbackReason::NotAttached, local);
+        }
+        let reuse =
+            self.sockets[index].options.reuse_address || self.sockets[index].options.reuse_port;
+        let addresses = self.half_addresses(index);
+        let engine = self.engine()?;
+        let mut halves: Halves = [None, None];
+        let mut failure = None;
+        let mut port = None;
+        for (half, address) in halves.iter_mut().zip(addresses) {
+            let Some(mut address) = address else { continue };
+            address.port = port.unwrap_or(address.port);
+            let opened = engine.stack.udp_open().and_then(|id| {
+                let bound = engine.stack.udp_bind(id, address, reuse);
+                bound.map(|local| (id, local)).inspect_err(|_| {
+                    engine.stack.udp_request(raw::now(), UdpRequest::Close(id));
+                })
+            });
+            match opened {
+                Ok((id, local)) => {
+                    port = Some(local.port);
+                    engine.own_udp(id, index);
+                    *half = Some(id);
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        engine.count(Counter::AppSockets);
+        if let (Some(error), [None, None]) = (failure, halves) {
+            return Err(error.into());
+        }
+        self.sockets[index].role = Role::Datagram(halves);
+        log!(
+            Info,
+            "descriptor {:?} is a UDP socket of Skink's",
+            self.sockets[index].fds
+        );
+        Ok(())
+    }
+
+    fn connect_datagram(&mut self, index: u32, remote: Endpoint) -> Answer {
+        if !self.sockets[index].is_decided() {
+            if let Some(reason) = self.reason_against(index, remote.addr) {
+                return self.fall_back(index, reason, remote);
+            }
+            self.make_datagram(index)?;
+        }
+        let Role::Datagram(halves) = self.sockets[index].role else {
+            return fail(libc::EINVAL);
+        };
+        let which = usize::from(remote.addr.is_ipv6());
+        let Some(id) = halves[which] else {
+            return fail(libc::ENETUNREACH);
+        };
+        self.engine()?.stack.udp_connect(id, Some(remote))?;
+        self.sockets[index].peer = Some(remote);
+        Ok(0)
+    }
+
+    fn disconnect_datagram(&mut self, index: u32) -> Answer {
+        let Role::Datagram(halves) = self.sockets[index].role else {
+            return fail(libc::EINVAL);
+        };
+        for id in halves.into_iter().flatten() {
+            match self.engine()?.stack.udp_connect(id, None) {
+                Ok(_) | Err(SocketError::NotConnected) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.sockets[index].peer = None;
+        Ok(0)
+    }
+}
+
+/// The bound address in the family of `remote`.
+fn local_for(local: Endpoint, remote: Endpoint) -> Endpoint {
+    let local = sockaddr::canonical(local);
+    if local.addr.is_unspecified() {
+        let domain: c_int = if remote.addr.is_ipv4() {
+            libc::AF_INET
+        } else {
+            libc::AF_INET6
+        };
+        return crate::calls::any(domain, local.port);
+    }
+    local
+}

@@ -1,0 +1,234 @@
+//! What can be done with any descriptor: `close`, `dup`, `fcntl`, `ioctl`.
+use crate::errno::{Answer, Stop, fail};
+use crate::fd_table::{self, Entry};
+use crate::lock::{is_held_here, lock};
+use crate::raw;
+use crate::socket::Role;
+use crate::state::State;
+use core::ffi::{c_int, c_uint};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// The process whose memory this is. A child after `vfork` runs in its parent's memory, and may
+/// close descriptors that its parent goes on using.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Notes that this process is the one whose memory this is.
+pub fn start() {
+    PROCESS.store(raw::process_id(), Ordering::Relaxed);
+}
+
+/// Whether the caller is a guest in another process's memory.
+pub fn is_guest() -> bool {
+    raw::process_id() != PROCESS.load(Ordering::Relaxed)
+}
+
+/// To the program the library's own descriptors aren't there.
+fn refuse_internal<T>() -> Answer<T> {
+    if is_held_here() || is_guest() {
+        Err(Stop::Kernel)
+    } else {
+        fail(libc::EBADF)
+    }
+}
+
+/// `close`
+pub fn close(fd: c_int) -> Answer {
+    if fd_table::get(fd) == Entry::Internal {
+        return refuse_internal();
+    }
+    if is_guest() {
+        return Err(Stop::Kernel);
+    }
+    let mut state = lock()?;
+    // Before the kernel gives the number to somebody else.
+    state.forget_descriptor(fd);
+    // SAFETY: only a number.
+    let answer = unsafe { raw::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+    state.flush();
+    answer
+}
+
+impl State {
+    /// Sends what calls have left to send.
+    pub fn flush(&mut self) {
+        let Some(engine) = self.engine.as_deref_mut() else {
+            return;
+        };
+        engine.stack.flush();
+        self.deliver();
+    }
+
+    /// Makes `new` another descriptor of what `old` stands for.
+    fn share(&mut self, old: c_int, new: c_int) {
+        match fd_table::get(old) {
+            Entry::Socket(index) => {
+                if fd_table::set(new, Entry::Socket(index)) {
+                    self.sockets[index].fds.push(new);
+                }
+            }
+            Entry::Epoll(index) => {
+                if fd_table::set(new, Entry::Epoll(index)) {
+                    self.epoll_descriptor_added(index, new);
+                }
+            }
+            Entry::Ordinary | Entry::Internal => {}
+        }
+    }
+}
+
+/// `dup` and `fcntl(F_DUPFD…)`
+pub fn duplicate(old: c_int, command: c_int, lowest: usize) -> Answer {
+    if is_guest() {
+        return Err(Stop::Kernel);
+    }
+    let mut state = lock()?;
+    let new = raw::fcntl(old, command, lowest)?;
+    if fd_table::is_ours(new as c_int) {
+        state.forget_descriptor(new as c_int);
+    }
+    state.share(old, new as c_int);
+    Ok(new)
+}
+
+/// `dup2` and `dup3`, where either descriptor is Skink's.
+pub fn replace(old: c_int, new: c_int, flags: c_int) -> Answer {
+    if fd_table::get(new) == Entry::Internal {
+        return refuse_internal();
+    }
+    if is_guest() || old == new {
+        return Err(Stop::Kernel);
+    }
+    let mut state = lock()?;
+    let arguments = [old as usize, new as usize, flags as usize, 0, 0, 0];
+    // SAFETY: only numbers.
+    let answer = unsafe { raw::call(libc::SYS_dup3, arguments) }?;
+    state.forget_descriptor(new);
+    state.share(old, new);
+    state.flush();
+    Ok(answer)
+}
+
+/// `close_range`: the library's own descriptors stay open.
+pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Answer {
+    const CLOSE_ON_EXEC: c_int = 4;
+    if first > last || flags & !(CLOSE_ON_EXEC | 2) != 0 {
+        return Err(Stop::Kernel);
+    }
+    let guest = is_guest();
+    let mut state = lock()?;
+    let ours: Vec<(c_int, Entry)> = fd_table::in_range(first, last).collect();
+    let mut from = first;
+    let mut range = |to: c_uint| -> Answer<()> {
+        if from < to {
+            let arguments = [from as usize, to as usize - 1, flags as usize, 0, 0, 0];
+            // SAFETY: only numbers.
+            unsafe { raw::call(libc::SYS_close_range, arguments) }?;
+        }
+        from = to + 1;
+        Ok(())
+    };
+    for (fd, _) in ours.iter().filter(|(_, entry)| *entry == Entry::Internal) {
+        range(*fd as c_uint)?;
+    }
+    if last == c_uint::MAX {
+        let arguments = [from as usize, last as usize, flags as usize, 0, 0, 0];
+        // SAFETY: only numbers.
+        unsafe { raw::call(libc::SYS_close_range, arguments) }?;
+    } else {
+        range(last + 1)?;
+    }
+    if !guest && flags & CLOSE_ON_EXEC == 0 {
+        for (fd, entry) in ours {
+            if entry != Entry::Internal {
+                state.forget_descriptor(fd);
+            }
+        }
+        state.flush();
+    }
+    Ok(0)
+}
+
+/// `fcntl` for one of Skink's descriptors.
+pub fn control(fd: c_int, command: c_int, argument: usize) -> Answer {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => return duplicate(fd, command, argument),
+        libc::F_GETFL | libc::F_SETFL => {}
+        _ => return Err(Stop::Kernel),
+    }
+    let mut state = lock()?;
+    let index = state.socket_of(fd)?;
+    let socket = &mut state.sockets[index];
+    if command == libc::F_GETFL {
+        let mode = if socket.nonblocking {
+            libc::O_NONBLOCK
+        } else {
+            0
+        };
+        return Ok((libc::O_RDWR | mode) as usize);
+    }
+    if argument as c_int & libc::O_ASYNC != 0 && socket.is_decided() {
+        return fail(libc::EINVAL);
+    }
+    socket.nonblocking = argument as c_int & libc::O_NONBLOCK != 0;
+    // The kernel socket may have to take over.
+    if socket.own_kernel_socket && !socket.kernel_listens {
+        raw::fcntl(fd, command, argument)
+    } else {
+        Ok(0)
+    }
+}
+
+/// `ioctl` for one of Skink's sockets.
+///
+/// # Safety
+/// As for `ioctl`.
+pub unsafe fn device_control(fd: c_int, request: libc::c_ulong, argument: usize) -> Answer {
+    let mut state = lock()?;
+    let index = state.socket_of(fd)?;
+    let at = argument as *mut c_int;
+    if request == libc::FIONBIO {
+        if at.is_null() {
+            return fail(libc::EFAULT);
+        }
+        // SAFETY: the caller's promise.
+        state.sockets[index].nonblocking = unsafe { at.read() } != 0;
+        if state.sockets[index].own_kernel_socket && !state.sockets[index].kernel_listens {
+            return Err(Stop::Kernel);
+        }
+        return Ok(0);
+    }
+    let amount = match (request, state.sockets[index].role) {
+        (_, Role::Undecided) => return Err(Stop::Kernel),
+        (libc::FIONREAD, Role::Stream(id)) => {
+            state.pump();
+            state
+                .engine()?
+                .stack
+                .tcp_table()
+                .receive_ring(id.slot)
+                .len()
+        }
+        (libc::FIONREAD, Role::Datagram(halves)) => {
+            state.pump();
+            let engine = state.engine()?;
+            let table = engine.stack.udp_table();
+            let mut lengths = halves.into_iter().flatten().filter_map(|id| {
+                let ring = skink_memory::DatagramRing::new(table.receive_ring(id.slot));
+                ring.peek().map(|datagram| datagram.len())
+            });
+            lengths.next().unwrap_or(0)
+        }
+        (libc::TIOCOUTQ, Role::Stream(id)) => {
+            state.engine()?.stack.tcp_table().send_ring(id.slot).len()
+        }
+        (libc::FIONREAD | libc::TIOCOUTQ, _) => return fail(libc::EINVAL),
+        // Interfaces and the like: any kernel socket will do.
+        _ => return Err(Stop::Kernel),
+    };
+    if at.is_null() {
+        return fail(libc::EFAULT);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { at.write(amount.min(c_int::MAX as usize) as c_int) };
+    Ok(0)
+}

@@ -1,0 +1,60 @@
+//! The functions that programs call instead of libc's. Each asks the descriptor table first: what
+//! isn't Skink's goes on to libc untouched.
+//!
+//! They are `C-unwind`, since libc cancels a thread by unwinding its stack, which may go through here
+//! while libc's function waits. A panic of ours never does: it ends the process.
+use crate::errno::{Answer, Stop, set};
+
+pub mod data;
+pub mod process;
+pub mod sockets;
+pub mod waiting;
+
+/// Runs Skink's part of a call. A panic ends the process with a message.
+#[inline]
+pub fn guarded<T>(call: impl FnOnce() -> Answer<T>) -> Answer<T> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)) {
+        Ok(answer) => answer,
+        Err(_) => {
+            crate::log::write(format_args!(
+                "a socket call panicked; this is a bug in Skink"
+            ));
+            std::process::abort()
+        }
+    }
+}
+
+/// The C form of an answer: `None` if the kernel is to answer.
+#[inline]
+pub fn finish(answer: Answer) -> Option<isize> {
+    match answer {
+        Ok(value) => Some(value as isize),
+        Err(Stop::Kernel) => None,
+        Err(Stop::Errno(errno)) => {
+            set(errno);
+            Some(-1)
+        }
+    }
+}
+
+/// Declares entry points: `if CONDITION name(arguments) -> type { Skink's answer }`. The next
+/// function of that name answers where the condition doesn't hold or Skink says so.
+macro_rules! entry {
+    ($(if $condition:expr => $name:ident($($argument:ident: $type:ty),*) -> $answer:ty { $ours:expr })*) => {$(
+        #[doc = concat!("`", stringify!($name), "`")]
+        ///
+        /// # Safety
+        /// As the function's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $answer {
+            if $condition
+                && let Some(answer) = $crate::entry::finish($crate::entry::guarded(|| $ours))
+            {
+                return answer as $answer;
+            }
+            // SAFETY: the program's own arguments.
+            unsafe { $crate::next::$name($($argument),*) }
+        }
+    )*};
+}
+pub(crate) use entry;

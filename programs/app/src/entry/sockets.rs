@@ -1,0 +1,129 @@
+//! Entry points that make, name and set sockets and descriptors.
+use super::{entry, finish, guarded};
+use crate::errno::set;
+use crate::fd_table::{is_listed, is_ours};
+use crate::{calls, connect, descriptor, next, sockopt};
+use core::ffi::{c_int, c_uint, c_void};
+use libc::{sockaddr, socklen_t};
+
+/// `socket`
+///
+/// # Safety
+/// As the function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // SAFETY: the program's own arguments.
+    let fd = unsafe { next::socket(domain, kind, protocol) };
+    if fd >= 0 && crate::is_on() && matches!(domain, libc::AF_INET | libc::AF_INET6) {
+        let _ = guarded(|| {
+            calls::made(fd, domain, kind, protocol);
+            Ok(0)
+        });
+    }
+    fd
+}
+
+entry! {
+    if is_ours(fd) => bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+        // SAFETY: the program's own arguments, here and below.
+        unsafe { calls::bind(fd, address, length) }
+    }
+    if is_ours(fd) => listen(fd: c_int, backlog: c_int) -> c_int {
+        calls::listen(fd, backlog)
+    }
+    if is_ours(fd) => accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        // SAFETY: as above.
+        unsafe { calls::accept(fd, address, length, 0) }
+    }
+    if is_ours(fd) => accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
+        // SAFETY: as above.
+        unsafe { calls::accept(fd, address, length, flags) }
+    }
+    if is_ours(fd) => connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+        // SAFETY: as above.
+        unsafe { connect::connect(fd, address, length) }
+    }
+    if is_ours(fd) => shutdown(fd: c_int, how: c_int) -> c_int {
+        calls::shutdown(fd, how)
+    }
+    if is_ours(fd) => getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        // SAFETY: as above.
+        unsafe { calls::name(fd, address, length, false) }
+    }
+    if is_ours(fd) => getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        // SAFETY: as above.
+        unsafe { calls::name(fd, address, length, true) }
+    }
+    if is_ours(fd) => getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int {
+        // SAFETY: as above.
+        unsafe { sockopt::get(fd, level, name, value, length) }
+    }
+    if is_ours(fd) => setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int {
+        // SAFETY: as above.
+        unsafe { sockopt::set(fd, level, name, value, length) }
+    }
+    if is_listed(fd) => close(fd: c_int) -> c_int {
+        descriptor::close(fd)
+    }
+    if is_ours(fd) => dup(fd: c_int) -> c_int {
+        descriptor::duplicate(fd, libc::F_DUPFD, 0)
+    }
+    if is_ours(old) || is_listed(new) => dup2(old: c_int, new: c_int) -> c_int {
+        descriptor::replace(old, new, 0)
+    }
+    if is_ours(old) || is_listed(new) => dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+        descriptor::replace(old, new, flags)
+    }
+    // The argument is variadic in C; all that there are fit a register.
+    if is_ours(fd) => fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+        descriptor::control(fd, command, argument)
+    }
+    if is_ours(fd) => fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+        descriptor::control(fd, command, argument)
+    }
+    if is_ours(fd) => ioctl(fd: c_int, request: libc::c_ulong, argument: usize) -> c_int {
+        // SAFETY: as above.
+        unsafe { descriptor::device_control(fd, request, argument) }
+    }
+    if crate::is_on() => close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        descriptor::close_range(first, last, flags)
+    }
+}
+
+/// `closefrom`
+///
+/// # Safety
+/// As the function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
+    let first = first.max(0) as c_uint;
+    if crate::is_on()
+        && finish(guarded(|| descriptor::close_range(first, c_uint::MAX, 0))).is_some()
+    {
+        return;
+    }
+    // SAFETY: the program's own arguments.
+    unsafe { next::closefrom(first as c_int) }
+}
+
+/// `fclose`, which closes a descriptor without calling `close`.
+///
+/// # Safety
+/// As the function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn fclose(file: *mut libc::FILE) -> c_int {
+    if crate::is_on() && !file.is_null() {
+        // SAFETY: the program's own argument.
+        let fd = unsafe { libc::fileno(file) };
+        if fd >= 0 && is_ours(fd) && !descriptor::is_guest() {
+            let _ = guarded(|| {
+                crate::lock::lock()?.forget_descriptor(fd);
+                Ok(0)
+            });
+        } else {
+            set(0);
+        }
+    }
+    // SAFETY: the program's own argument.
+    unsafe { next::fclose(file) }
+}

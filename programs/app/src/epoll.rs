@@ -1,0 +1,458 @@
+//! Epoll sets that have Skink's sockets in them.
+//!
+//! The program's epoll descriptor is a real one. Ordinary descriptors are its members in the kernel;
+//! Skink's sockets are members of a set in here, with a list of those that may be ready, as in the
+//! kernel. The kernel's set also has the NIC's descriptors and a doorbell, so that one sleep waits for
+//! everything; their events carry secret tags and are filtered out.
+use crate::errno::{Answer, fail};
+use crate::fd_table::{self, Entry};
+use crate::raw;
+use crate::socket::Watch;
+use crate::state::{State, internal};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering};
+use libc::epoll_event;
+use skink_time::Instant;
+use std::collections::VecDeque;
+
+const NO_ITEM: u32 = u32::MAX;
+/// Bits that are conditions, not modes.
+const CONDITIONS: u32 = 0x0fff_ffff;
+const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+
+/// Tags of events that are the library's own: this and the next.
+static TAG: AtomicU64 = AtomicU64::new(0);
+
+/// The tag of the NIC's descriptors; the doorbell's is one more.
+fn tag() -> u64 {
+    let tag = TAG.load(Ordering::Relaxed);
+    if tag != 0 {
+        return tag;
+    }
+    let mut random = [0u8; 8];
+    let arguments = [random.as_mut_ptr() as usize, 8, 0, 0, 0, 0];
+    // SAFETY: the bytes are ours.
+    let _ = unsafe { raw::syscall(libc::SYS_getrandom, arguments) };
+    // No pointer and no small number looks like this.
+    let new = u64::from_ne_bytes(random) & !1 | 0x5a00_0000_0000_0100;
+    let _ = TAG.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
+    TAG.load(Ordering::Relaxed)
+}
+
+/// A member.
+struct Item {
+    socket: u32,
+    fd: c_int,
+    /// As the program asked; 0 for a place that is free.
+    events: u32,
+    data: u64,
+    queued: bool,
+    /// A one-shot member that has fired.
+    disarmed: bool,
+}
+
+/// One set.
+pub struct Epoll {
+    /// Descriptors that stand for it; none if the place is free.
+    fds: Vec<c_int>,
+    items: Vec<Item>,
+    free: Vec<u32>,
+    /// Item of each descriptor.
+    by_fd: Vec<u32>,
+    ready: VecDeque<u32>,
+    /// Rung when a member becomes ready while a thread sleeps; -1 if there is none.
+    pub doorbell: c_int,
+    /// It was rung and not yet hushed.
+    pub rung: bool,
+    /// Threads that sleep on it.
+    pub sleepers: u32,
+    /// The NIC's descriptors are members.
+    nic: bool,
+    /// Ordinary descriptors that were added.
+    pub ordinary: u32,
+    /// When the kernel's set was last asked.
+    pub kernel_asked: Instant,
+}
+
+/// All sets.
+pub struct Epolls {
+    list: Vec<Epoll>,
+    free: Vec<u32>,
+}
+
+impl Epolls {
+    /// None.
+    pub const fn new() -> Epolls {
+        Epolls {
+            list: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl core::ops::Index<u32> for Epolls {
+    type Output = Epoll;
+    fn index(&self, index: u32) -> &Epoll {
+        &self.list[index as usize]
+    }
+}
+
+impl core::ops::IndexMut<u32> for Epolls {
+    fn index_mut(&mut self, index: u32) -> &mut Epoll {
+        &mut self.list[index as usize]
+    }
+}
+
+impl Epoll {
+    fn new(fd: c_int) -> Epoll {
+        Epoll {
+            fds: vec![fd],
+            items: Vec::new(),
+            free: Vec::new(),
+            by_fd: Vec::new(),
+            ready: VecDeque::new(),
+            doorbell: -1,
+            rung: false,
+            sleepers: 0,
+            nic: false,
+            ordinary: 0,
+            kernel_asked: Instant::ZERO,
+        }
+    }
+
+    fn item_of(&self, fd: c_int, socket: u32) -> Option<u32> {
+        let item = self
+            .by_fd
+            .get(fd as usize)
+            .copied()
+            .filter(|item| *item != NO_ITEM)?;
+        (self.items[item as usize].socket == socket).then_some(item)
+    }
+
+    fn add(&mut self, item: Item) -> u32 {
+        let fd = item.fd as usize;
+        let place = match self.free.pop() {
+            Some(place) => {
+                // It may still stand in the ready list from its former life; let it.
+                let queued = self.items[place as usize].queued;
+                self.items[place as usize] = Item { queued, ..item };
+                place
+            }
+            None => {
+                self.items.push(item);
+                self.items.len() as u32 - 1
+            }
+        };
+        if fd >= self.by_fd.len() {
+            self.by_fd.resize(fd + 1, NO_ITEM);
+        }
+        self.by_fd[fd] = place;
+        place
+    }
+
+    fn remove(&mut self, place: u32) {
+        let item = &mut self.items[place as usize];
+        item.events = 0;
+        item.socket = u32::MAX;
+        let fd = item.fd as usize;
+        if self.by_fd.get(fd) == Some(&place) {
+            self.by_fd[fd] = NO_ITEM;
+        }
+        self.free.push(place);
+    }
+
+    fn queue(&mut self, place: u32) {
+        let item = &mut self.items[place as usize];
+        if !item.queued && !item.disarmed && item.events != 0 {
+            item.queued = true;
+            self.ready.push_back(place);
+        }
+    }
+}
+
+/// `epoll_ctl` in the kernel.
+fn kernel_ctl(epfd: c_int, operation: c_int, fd: c_int, events: u32, data: u64) -> Answer {
+    let mut event = epoll_event { events, u64: data };
+    let at = &raw mut event as usize;
+    let arguments = [epfd as usize, operation as usize, fd as usize, at, 0, 0];
+    // SAFETY: the event is ours.
+    unsafe { raw::call(libc::SYS_epoll_ctl, arguments) }
+}
+
+impl State {
+    /// The set behind `epfd`, made if `epfd` is an epoll descriptor without one.
+    fn epoll_of(&mut self, epfd: c_int) -> Answer<u32> {
+        if let Entry::Epoll(index) = fd_table::get(epfd) {
+            return Ok(index);
+        }
+        let index = match self.epolls.free.pop() {
+            Some(index) => index,
+            None => {
+                self.epolls.list.push(Epoll::new(epfd));
+                self.epolls.list.len() as u32 - 1
+            }
+        };
+        self.epolls[index] = Epoll::new(epfd);
+        self.epolls[index].doorbell = internal(raw::eventfd()?);
+        let doorbell = self.epolls[index].doorbell;
+        let events = libc::EPOLLIN as u32;
+        // Fails with the right errno if it isn't an epoll descriptor at all.
+        if let Err(stop) = kernel_ctl(epfd, libc::EPOLL_CTL_ADD, doorbell, events, tag() + 1) {
+            self.close_epoll(index);
+            return Err(stop);
+        }
+        // Members that were added before are not known: let there be some.
+        self.epolls[index].ordinary = 1;
+        fd_table::set(epfd, Entry::Epoll(index));
+        self.add_nic(index);
+        Ok(index)
+    }
+
+    /// Makes the NIC's descriptors members of a set, once there is a stack.
+    fn add_nic(&mut self, index: u32) {
+        let Some(engine) = &self.engine else { return };
+        let epoll = &mut self.epolls.list[index as usize];
+        let Some(epfd) = epoll.fds.first().copied().filter(|_| !epoll.nic) else {
+            return;
+        };
+        for fd in &engine.receive_fds {
+            let events = (libc::EPOLLIN | libc::EPOLLEXCLUSIVE) as u32;
+            let _ = kernel_ctl(epfd, libc::EPOLL_CTL_ADD, *fd, events, tag());
+        }
+        epoll.nic = true;
+    }
+
+    /// The stack has just been made: sets that were made before watch its NIC from now on.
+    pub fn adopt_epolls(&mut self) {
+        for index in 0..self.epolls.list.len() as u32 {
+            self.add_nic(index);
+        }
+    }
+
+    /// A descriptor of the set was closed.
+    pub fn epoll_descriptor_closed(&mut self, index: u32, fd: c_int) {
+        let fds = &mut self.epolls[index].fds;
+        fds.retain(|other| *other != fd);
+        if fds.is_empty() {
+            self.close_epoll(index);
+        }
+    }
+
+    /// Another descriptor of the set.
+    pub fn epoll_descriptor_added(&mut self, index: u32, fd: c_int) {
+        self.epolls[index].fds.push(fd);
+    }
+
+    fn close_epoll(&mut self, index: u32) {
+        let old = core::mem::replace(&mut self.epolls[index], Epoll::new(-1));
+        self.epolls[index].fds.clear();
+        for item in old.items.iter().filter(|item| item.events != 0) {
+            self.sockets[item.socket]
+                .watchers
+                .retain(|watch| watch.epoll != index);
+        }
+        if old.doorbell >= 0 {
+            fd_table::set(old.doorbell, Entry::Ordinary);
+            raw::close(old.doorbell);
+        }
+        self.epolls.free.push(index);
+    }
+
+    /// The kernel socket behind a listening one has begun to listen as well: sets watch it too.
+    pub fn watch_kernel_half(&mut self, index: u32) {
+        for Watch { epoll, item } in &self.sockets[index].watchers {
+            let set = &self.epolls.list[*epoll as usize];
+            let Item {
+                fd, events, data, ..
+            } = set.items[*item as usize];
+            if let Some(epfd) = set.fds.first() {
+                let _ = kernel_ctl(*epfd, libc::EPOLL_CTL_ADD, fd, events, data);
+            }
+        }
+    }
+
+    /// `epoll_ctl` for one of Skink's sockets.
+    pub fn control(
+        &mut self,
+        epfd: c_int,
+        operation: c_int,
+        fd: c_int,
+        event: Option<epoll_event>,
+    ) -> Answer {
+        let socket = self.socket_of(fd)?;
+        if operation == libc::EPOLL_CTL_ADD {
+            self.activate(socket)?;
+            let entry = &self.sockets[socket];
+            if entry.datagram && !entry.is_decided() && entry.bound.is_some() {
+                self.make_datagram(socket)?;
+            }
+        }
+        let index = self.epoll_of(epfd)?;
+        if self.sockets[socket].kernel_listens {
+            // The kernel's half says what is ready by itself.
+            let asked = event.unwrap_or(epoll_event { events: 0, u64: 0 });
+            kernel_ctl(epfd, operation, fd, asked.events, asked.u64)?;
+        }
+        let known = self.epolls[index].item_of(fd, socket);
+        match (operation, known, event) {
+            (libc::EPOLL_CTL_ADD, Some(_), _) => fail(libc::EEXIST),
+            (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, None, _) => fail(libc::ENOENT),
+            (libc::EPOLL_CTL_DEL, Some(item), _) => {
+                self.epolls[index].remove(item);
+                let watch = Watch { epoll: index, item };
+                self.sockets[socket]
+                    .watchers
+                    .retain(|other| *other != watch);
+                Ok(0)
+            }
+            (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _, None) => fail(libc::EFAULT),
+            (libc::EPOLL_CTL_ADD, None, Some(event)) => {
+                let events = event.events | ALWAYS;
+                let data = event.u64;
+                let item = Item {
+                    socket,
+                    fd,
+                    events,
+                    data,
+                    queued: false,
+                    disarmed: false,
+                };
+                let item = self.epolls[index].add(item);
+                self.sockets[socket]
+                    .watchers
+                    .push(Watch { epoll: index, item });
+                self.check(index, item);
+                Ok(0)
+            }
+            (libc::EPOLL_CTL_MOD, Some(place), Some(event)) => {
+                let item = &mut self.epolls[index].items[place as usize];
+                item.events = event.events | ALWAYS;
+                item.data = event.u64;
+                item.disarmed = false;
+                self.check(index, place);
+                Ok(0)
+            }
+            _ => fail(libc::EINVAL),
+        }
+    }
+
+    /// Queues a member whose condition holds.
+    fn check(&mut self, index: u32, place: u32) {
+        let item = &self.epolls[index].items[place as usize];
+        if self.readiness(item.socket) & item.events & CONDITIONS != 0 {
+            self.epolls[index].queue(place);
+            self.ring(index);
+        }
+    }
+
+    /// Wakes a thread that sleeps on the set.
+    fn ring(&mut self, index: u32) {
+        let epoll = &mut self.epolls[index];
+        if epoll.sleepers > 0 && !epoll.rung && epoll.doorbell >= 0 {
+            epoll.rung = true;
+            raw::ring(epoll.doorbell);
+        }
+    }
+
+    /// Something happened to socket `index`: the sets that watch it look at it again.
+    pub fn mark_ready(&mut self, index: u32) {
+        for at in 0..self.sockets[index].watchers.len() {
+            let Watch { epoll, item } = self.sockets[index].watchers[at];
+            self.epolls[epoll].queue(item);
+            self.ring(epoll);
+        }
+    }
+
+    /// The socket goes: it is no set's member any more.
+    pub fn unwatch(&mut self, index: u32) {
+        for Watch { epoll, item } in core::mem::take(&mut self.sockets[index].watchers) {
+            self.epolls[epoll].remove(item);
+        }
+    }
+
+    /// The socket is the kernel's from now on, and so is its membership in sets.
+    pub fn watchers_to_kernel(&mut self, index: u32) {
+        for Watch { epoll, item } in core::mem::take(&mut self.sockets[index].watchers) {
+            let set = &mut self.epolls[epoll];
+            let Item {
+                fd, events, data, ..
+            } = set.items[item as usize];
+            set.remove(item);
+            set.ordinary += 1;
+            if let Some(epfd) = set.fds.first() {
+                let _ = kernel_ctl(*epfd, libc::EPOLL_CTL_ADD, fd, events, data);
+            }
+        }
+    }
+
+    /// Takes events of members that are ready into `events`, as far as there is room.
+    pub fn collect(&mut self, index: u32, events: &mut [epoll_event]) -> usize {
+        let mut count = 0;
+        // A level-triggered member goes to the back of the queue: one round only.
+        for _ in 0..self.epolls[index].ready.len() {
+            if count == events.len() {
+                break;
+            }
+            let Some(place) = self.epolls[index].ready.pop_front() else {
+                break;
+            };
+            let item = &mut self.epolls[index].items[place as usize];
+            item.queued = false;
+            if item.events == 0 || item.disarmed {
+                continue;
+            }
+            let (socket, wanted, data) = (item.socket, item.events, item.data);
+            let bits = self.readiness(socket) & wanted & CONDITIONS;
+            if bits == 0 {
+                continue;
+            }
+            events[count] = epoll_event {
+                events: bits,
+                u64: data,
+            };
+            count += 1;
+            let set = &mut self.epolls[index];
+            if wanted & libc::EPOLLONESHOT as u32 != 0 {
+                set.items[place as usize].disarmed = true;
+            } else if wanted & libc::EPOLLET as u32 == 0 {
+                set.queue(place);
+            }
+        }
+        count
+    }
+
+    /// Whether a member is ready, without taking its event.
+    pub fn has_ready(&self, index: u32) -> bool {
+        self.epolls[index].ready.iter().any(|place| {
+            let item = &self.epolls[index].items[*place as usize];
+            item.events != 0
+                && !item.disarmed
+                && self.readiness(item.socket) & item.events & CONDITIONS != 0
+        })
+    }
+
+    /// After `fork`, in the child: nothing here sleeps, and the NIC is the parent's.
+    pub fn epolls_after_fork(&mut self) {
+        for epoll in &mut self.epolls.list {
+            epoll.sleepers = 0;
+            epoll.nic = false;
+        }
+    }
+}
+
+/// Drops the library's own events from what the kernel answered; answers how many are left, and
+/// whether the doorbell was among them.
+pub fn filter(events: &mut [epoll_event]) -> (usize, bool) {
+    let (mut kept, mut rung) = (0, false);
+    for at in 0..events.len() {
+        let event = events[at];
+        let data = event.u64;
+        if data & !1 == tag() {
+            rung |= data & 1 != 0;
+        } else {
+            events[kept] = event;
+            kept += 1;
+        }
+    }
+    (kept, rung)
+}

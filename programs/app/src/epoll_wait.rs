@@ -1,0 +1,170 @@
+//! `epoll_wait` and its relatives.
+use crate::epoll::filter;
+use crate::errno::{Answer, Stop, fail};
+use crate::fd_table::{self, Entry};
+use crate::lock::{Guard, lock};
+use crate::raw;
+use core::ffi::{c_int, c_void};
+use libc::epoll_event;
+use skink_time::Instant;
+use std::time::Duration;
+
+/// How often the kernel's set is asked while Skink's sockets alone keep the program busy.
+const KERNEL_SHARE: Duration = Duration::from_micros(250);
+
+/// `epoll_pwait2` without Skink.
+fn kernel_wait(
+    epfd: c_int,
+    events: &mut [epoll_event],
+    timeout: Option<Duration>,
+    mask: *const c_void,
+) -> Answer {
+    let (at, room) = (events.as_mut_ptr() as usize, events.len());
+    if timeout.is_some_and(|timeout| timeout.is_zero()) {
+        let arguments = [epfd as usize, at, room, 0, mask as usize, 8];
+        // SAFETY: the events are borrowed; the program vouches for its signal set.
+        return unsafe { raw::call(libc::SYS_epoll_pwait, arguments) };
+    }
+    let spec = timeout.map(raw::timespec);
+    let spec = spec.as_ref().map_or(0, |spec| &raw const *spec as usize);
+    let arguments = [epfd as usize, at, room, spec, mask as usize, 8];
+    // SAFETY: as above.
+    let answer = unsafe { raw::call(libc::SYS_epoll_pwait2, arguments) };
+    if answer != fail(libc::ENOSYS) {
+        return answer;
+    }
+    // Before Linux 5.11: milliseconds, rounded up.
+    let milliseconds = timeout.map_or(-1, |timeout| {
+        c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+    });
+    let arguments = [
+        epfd as usize,
+        at,
+        room,
+        milliseconds as usize,
+        mask as usize,
+        8,
+    ];
+    // SAFETY: as above.
+    unsafe { raw::call(libc::SYS_epoll_pwait, arguments) }
+}
+
+/// # Safety
+/// As for `epoll_pwait2`: `room` events at `events` writable, `mask` null or a signal set.
+pub unsafe fn wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    timeout: Option<Duration>,
+    mask: *const c_void,
+) -> Answer {
+    let mut state = lock()?;
+    let Entry::Epoll(index) = fd_table::get(epfd) else {
+        return Err(Stop::Kernel);
+    };
+    let Ok(room @ 1..) = usize::try_from(room) else {
+        return fail(libc::EINVAL);
+    };
+    if events.is_null() {
+        return fail(libc::EFAULT);
+    }
+    // SAFETY: the caller's promise; an event is plain numbers.
+    let events = unsafe { core::slice::from_raw_parts_mut(events, room.min(4096)) };
+    let deadline = timeout.map(|timeout| raw::now() + timeout);
+    loop {
+        state.pump();
+        let count = take(&mut state, epfd, index, events);
+        if count > 0 {
+            return Ok(count);
+        }
+        let now = raw::now();
+        let due = state.engine.as_ref().and_then(|engine| engine.deadline());
+        let wake_at = [deadline, due].into_iter().flatten().min();
+        let sleep = wake_at.map(|at: Instant| at.since(now));
+        let (guard, answer) = sleep_on(state, epfd, index, events, sleep, mask);
+        state = guard?;
+        if fd_table::get(epfd) != Entry::Epoll(index) {
+            return fail(libc::EBADF);
+        }
+        let (kept, rung) = match answer {
+            Ok(count) => filter(&mut events[..count]),
+            Err(stop) => return Err(stop),
+        };
+        if rung {
+            raw::hush(state.epolls[index].doorbell);
+            state.epolls[index].rung = false;
+        }
+        if kept > 0 {
+            state.epolls[index].kernel_asked = raw::now();
+            if kept < events.len() {
+                state.pump();
+                return Ok(kept + state.collect(index, &mut events[kept..]));
+            }
+            return Ok(kept);
+        }
+        if deadline.is_some_and(|deadline| deadline <= raw::now()) {
+            state.pump();
+            return Ok(state.collect(index, events));
+        }
+    }
+}
+
+/// What is ready now: Skink's members and, now and then, the kernel's.
+fn take(state: &mut Guard, epfd: c_int, index: u32, events: &mut [epoll_event]) -> usize {
+    let now = raw::now();
+    let set = &state.epolls[index];
+    let due = set.ordinary > 0 && now.since(set.kernel_asked) > KERNEL_SHARE;
+    if !due || !state.has_ready(index) {
+        return state.collect(index, events);
+    }
+    // Both have something, perhaps: neither may starve the other.
+    state.epolls[index].kernel_asked = now;
+    let share = events.len().div_ceil(2);
+    let asked = kernel_wait(
+        epfd,
+        &mut events[..share],
+        Some(Duration::ZERO),
+        core::ptr::null(),
+    );
+    let kept = match asked {
+        Ok(count) => {
+            let (kept, rung) = filter(&mut events[..count]);
+            if rung {
+                raw::hush(state.epolls[index].doorbell);
+                state.epolls[index].rung = false;
+            }
+            kept
+        }
+        Err(_) => 0,
+    };
+    kept + state.collect(index, &mut events[kept..])
+}
+
+fn sleep_on(
+    mut state: Guard,
+    epfd: c_int,
+    index: u32,
+    events: &mut [epoll_event],
+    sleep: Option<Duration>,
+    mask: *const c_void,
+) -> (Answer<Guard>, Answer) {
+    state.epolls[index].sleepers += 1;
+    let plan = sleep.map(|sleep| raw::now() + sleep);
+    let on_nic = state.engine.is_some();
+    if on_nic {
+        state.parking.sleeps_on_nic(plan);
+    }
+    drop(state);
+    let answer = kernel_wait(epfd, events, sleep, mask);
+    let guard = lock().map(|mut state| {
+        state.epolls[index].sleepers = state.epolls[index].sleepers.saturating_sub(1);
+        if on_nic {
+            state.parking.woke_on_nic();
+        }
+        if state.parking.on_nic == 0 {
+            crate::helper::rouse();
+        }
+        state
+    });
+    (guard, answer)
+}

@@ -1,0 +1,211 @@
+//! Which sockets are the kernel's: those on loopback, on addresses of the kernel's interfaces, to
+//! where Skink has no route, and those with options that only the kernel has.
+use crate::errno::{Answer, Stop, fail};
+use crate::fd_table::{self, Entry};
+use crate::log::log;
+use crate::raw;
+use crate::state::State;
+use core::net::IpAddr;
+use core::sync::atomic::{AtomicBool, Ordering};
+use skink_memory::{Fallback, FallbackReason};
+use skink_messages::Counter;
+use skink_time::Instant;
+use skink_wire::Endpoint;
+use std::time::Duration;
+
+/// Whether a process without a stack ends.
+static REQUIRED: AtomicBool = AtomicBool::new(false);
+
+/// Notes what the environment says.
+pub fn start() {
+    REQUIRED.store(
+        std::env::var_os("SKINK_REQUIRE").is_some(),
+        Ordering::Relaxed,
+    );
+}
+
+/// How long the list of the kernel's addresses is believed.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// The addresses of the kernel's interfaces.
+pub struct Interfaces {
+    addresses: Vec<IpAddr>,
+    read: Option<Instant>,
+}
+
+impl Interfaces {
+    /// Not read yet.
+    pub const fn new() -> Interfaces {
+        Interfaces {
+            addresses: Vec::new(),
+            read: None,
+        }
+    }
+
+    /// Whether an interface of the kernel has `address`.
+    pub fn have(&mut self, address: IpAddr) -> bool {
+        let now = raw::now();
+        if self.read.is_none_or(|read| now.since(read) > FRESH) {
+            self.read = Some(now);
+            self.addresses = read_interfaces();
+        }
+        self.addresses.contains(&address)
+    }
+}
+
+fn read_interfaces() -> Vec<IpAddr> {
+    let mut list = core::ptr::null_mut();
+    let mut found = Vec::new();
+    // SAFETY: libc fills in the pointer; its list is read until it is freed.
+    unsafe {
+        if libc::getifaddrs(&mut list) != 0 {
+            return found;
+        }
+        let mut entry = list;
+        while let Some(interface) = entry.as_ref() {
+            let length = size_of::<libc::sockaddr_in6>() as u32;
+            if let Some(family) = interface.ifa_addr.as_ref().map(|name| name.sa_family)
+                && matches!(i32::from(family), libc::AF_INET | libc::AF_INET6)
+                && let Ok(crate::sockaddr::Name::Inet(endpoint)) =
+                    crate::sockaddr::read(interface.ifa_addr, length)
+            {
+                found.push(endpoint.addr);
+            }
+            entry = interface.ifa_next;
+        }
+        libc::freeifaddrs(list);
+    }
+    found
+}
+
+impl State {
+    /// Makes sure that there is a stack. If there can't be one, says so once, and sockets go to the
+    /// kernel from then on (or the program ends, if `SKINK_REQUIRE` is set).
+    pub fn need_engine(&mut self) -> bool {
+        if self.engine.is_some() {
+            return true;
+        }
+        if self.refused {
+            return false;
+        }
+        match crate::engine::Engine::start() {
+            Ok(engine) => {
+                self.engine = Some(Box::new(engine));
+                crate::helper::start();
+                self.adopt_epolls();
+                true
+            }
+            Err(reason) => {
+                self.give_up(&reason);
+                false
+            }
+        }
+    }
+
+    /// Whether there is a broker to make a stack with, so far.
+    pub fn has_prospects(&mut self) -> bool {
+        if self.engine.is_none()
+            && !self.refused
+            && let Err(reason) = crate::engine::reach_broker()
+        {
+            self.give_up(&reason);
+        }
+        !self.refused
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.refused = true;
+        if REQUIRED.load(Ordering::Relaxed) {
+            crate::log::write(format_args!("no stack for this process: {reason}"));
+            // SAFETY: ends the process.
+            unsafe { raw::syscall(libc::SYS_exit_group, [1, 0, 0, 0, 0, 0]) };
+        }
+        crate::log::write(format_args!(
+            "no stack for this process, its sockets are the kernel's: {reason}"
+        ));
+    }
+
+    /// Whether `address` is one of Skink's own.
+    pub fn is_own_address(&mut self, address: IpAddr) -> bool {
+        if let Some(engine) = &self.engine {
+            return engine.stack.is_local(address);
+        }
+        if self.refused {
+            return false;
+        }
+        if self.addresses.is_none() {
+            match crate::engine::addresses() {
+                Ok(addresses) => self.addresses = Some(addresses),
+                Err(reason) => self.give_up(&reason),
+            }
+        }
+        let mut own = self.addresses.iter().flatten();
+        own.any(|own| own.addr == address)
+    }
+
+    /// Why a flow to `address` is the kernel's, or `None` if it is Skink's. Makes the stack, if
+    /// nothing speaks against Skink.
+    pub fn reason_against(&mut self, index: u32, address: IpAddr) -> Option<FallbackReason> {
+        if address.is_loopback() || address.is_unspecified() {
+            return Some(FallbackReason::Loopback);
+        }
+        if address.is_multicast() || address == IpAddr::from([255, 255, 255, 255]) {
+            return Some(FallbackReason::UnsupportedType);
+        }
+        if self.sockets[index].unsupported.is_some() {
+            return Some(FallbackReason::UnsupportedOption);
+        }
+        if self.interfaces.have(address) {
+            return Some(FallbackReason::KernelAddress);
+        }
+        if !self.need_engine() {
+            return Some(FallbackReason::NotAttached);
+        }
+        let routed = self
+            .engine
+            .as_ref()
+            .is_some_and(|engine| engine.stack.has_route(address));
+        (!routed).then_some(FallbackReason::NoRoute)
+    }
+
+    /// Leaves the socket to the kernel: its descriptors are ordinary from now on.
+    pub fn fall_back<T>(&mut self, index: u32, reason: FallbackReason, to: Endpoint) -> Answer<T> {
+        let socket = &mut self.sockets[index];
+        if !socket.own_kernel_socket {
+            return fail(libc::EINVAL);
+        }
+        log!(
+            Info,
+            "descriptor {:?} to {to}: the kernel's ({})",
+            socket.fds,
+            reason.label()
+        );
+        let (protocol, detail) = (socket.protocol(), socket.unsupported.unwrap_or(0) as u32);
+        if socket.kernel_listens
+            && let Some(fd) = socket.fds.first()
+        {
+            let _ = crate::calls::restore_mode(*fd, socket.nonblocking);
+        }
+        let fds = core::mem::take(&mut socket.fds);
+        if let Some(engine) = &self.engine {
+            engine.count(Counter::AppFallbacks);
+            if let (Some(table), Some(fd)) = (&engine.fallbacks, fds.first()) {
+                let fd = *fd as u32;
+                table.set(&Fallback {
+                    fd,
+                    reason,
+                    protocol,
+                    detail,
+                    endpoint: to,
+                });
+            }
+        }
+        for fd in &fds {
+            fd_table::set(*fd, Entry::Ordinary);
+        }
+        self.watchers_to_kernel(index);
+        self.wake_waiters(index);
+        self.sockets.remove(index);
+        Err(Stop::Kernel)
+    }
+}

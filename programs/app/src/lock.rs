@@ -1,0 +1,106 @@
+//! The one lock of the process, around everything that Skink knows in it.
+use crate::errno::{Answer, WOULD_BLOCK};
+use crate::raw;
+use crate::state::State;
+use core::cell::{Cell, UnsafeCell};
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+/// Taken, and somebody may be waiting.
+const CONTENDED: u32 = 2;
+
+struct Shared {
+    word: AtomicU32,
+    /// Which thread holds it, see [`thread`]; 0 for none.
+    owner: AtomicUsize,
+    state: UnsafeCell<State>,
+}
+
+// SAFETY: the state is reached through a `Guard` only, of which there is one at a time.
+unsafe impl Sync for Shared {}
+
+static SHARED: Shared = Shared {
+    word: AtomicU32::new(FREE),
+    owner: AtomicUsize::new(0),
+    state: UnsafeCell::new(State::new()),
+};
+
+thread_local! {
+    static HERE: Cell<u8> = const { Cell::new(0) };
+}
+
+/// Names the calling thread: the address of something that only it has.
+fn thread() -> usize {
+    HERE.with(|here| here.as_ptr() as usize)
+}
+
+/// The right to use the state.
+pub struct Guard {
+    _not_send: core::marker::PhantomData<*const ()>,
+}
+
+/// Takes the lock. A thread that holds it already is in a signal handler that interrupted a call of
+/// Skink's: it is told that the call would block.
+#[inline]
+pub fn lock() -> Answer<Guard> {
+    let me = thread();
+    let word = &SHARED.word;
+    let free = word.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
+    if free.is_err() {
+        if SHARED.owner.load(Ordering::Relaxed) == me {
+            return Err(WOULD_BLOCK);
+        }
+        while word.swap(CONTENDED, Ordering::Acquire) != FREE {
+            let _ = raw::futex_wait(word, CONTENDED, None);
+        }
+    }
+    SHARED.owner.store(me, Ordering::Relaxed);
+    Ok(Guard {
+        _not_send: core::marker::PhantomData,
+    })
+}
+
+/// Whether the calling thread holds the lock: then a call of libc's is the library's own.
+pub fn is_held_here() -> bool {
+    SHARED.owner.load(Ordering::Relaxed) == thread()
+}
+
+impl Guard {
+    /// After `fork`, in the child: the thread that took the lock is this one.
+    pub fn take_over() -> Guard {
+        SHARED.word.store(TAKEN, Ordering::Relaxed);
+        SHARED.owner.store(thread(), Ordering::Relaxed);
+        Guard {
+            _not_send: core::marker::PhantomData,
+        }
+    }
+}
+
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {
+        SHARED.owner.store(0, Ordering::Relaxed);
+        if SHARED.word.swap(FREE, Ordering::Release) == CONTENDED {
+            raw::futex_wake(&SHARED.word, 1);
+        }
+    }
+}
+
+impl Deref for Guard {
+    type Target = State;
+    #[inline]
+    fn deref(&self) -> &State {
+        // SAFETY: the guard is the proof that we are alone.
+        unsafe { &*SHARED.state.get() }
+    }
+}
+
+impl DerefMut for Guard {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State {
+        // SAFETY: the guard is the proof that we are alone.
+        unsafe { &mut *SHARED.state.get() }
+    }
+}

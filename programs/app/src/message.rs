@@ -1,0 +1,144 @@
+//! `sendmsg` and `recvmsg`: headers and control messages.
+use crate::buffers::Buffers;
+use crate::errno::{Answer, fail};
+use crate::sockaddr;
+use crate::transfer::{self, Received, Sending};
+use core::ffi::c_int;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use libc::{cmsghdr, msghdr};
+
+/// # Safety
+/// As for `recvmsg`.
+pub unsafe fn receive(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer {
+    // SAFETY: the caller's promise, here and below.
+    let Some(message) = (unsafe { message.as_mut() }) else {
+        return fail(libc::EFAULT);
+    };
+    // SAFETY: as above.
+    let buffers = unsafe { Buffers::from_raw(message.msg_iov, message.msg_iovlen as usize) }?;
+    let received = transfer::receive(fd, buffers, flags)?;
+    message.msg_flags = if received.truncated {
+        libc::MSG_TRUNC
+    } else {
+        0
+    };
+    match received.from {
+        Some(from) => {
+            let length = &raw mut message.msg_namelen;
+            // SAFETY: as above.
+            unsafe { sockaddr::write(from, received.domain, message.msg_name.cast(), length) };
+        }
+        None => message.msg_namelen = 0,
+    }
+    // SAFETY: as above.
+    unsafe { write_control(message, &received) };
+    Ok(received.bytes)
+}
+
+/// # Safety
+/// `message` must describe its control buffer truly.
+unsafe fn write_control(message: &mut msghdr, received: &Received) {
+    let room = message.msg_controllen as usize;
+    message.msg_controllen = 0;
+    let Some(to) = received.to else { return };
+    let (level, kind, data, length) = match (to.to_canonical(), received.wants_to) {
+        (IpAddr::V4(v4), [true, _]) => {
+            let mut data = [0u8; 20];
+            data[4..8].copy_from_slice(&v4.octets());
+            data[8..12].copy_from_slice(&v4.octets());
+            (libc::IPPROTO_IP, libc::IP_PKTINFO, data, 12)
+        }
+        (address, [_, true]) => {
+            let mut data = [0u8; 20];
+            let v6 = match address {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+                IpAddr::V6(v6) => v6,
+            };
+            data[..16].copy_from_slice(&v6.octets());
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, data, 20)
+        }
+        _ => return,
+    };
+    // SAFETY: `CMSG_SPACE` and `CMSG_LEN` only compute.
+    let (space, exact) = unsafe { (libc::CMSG_SPACE(length) as usize, libc::CMSG_LEN(length)) };
+    if message.msg_control.is_null() || room < exact as usize {
+        message.msg_flags |= libc::MSG_CTRUNC;
+        return;
+    }
+    let header = cmsghdr {
+        cmsg_len: exact as _,
+        cmsg_level: level,
+        cmsg_type: kind,
+    };
+    let at = message.msg_control.cast::<u8>();
+    // SAFETY: `exact` bytes fit into the program's buffer.
+    unsafe {
+        at.cast::<cmsghdr>().write_unaligned(header);
+        let to = at.add(size_of::<cmsghdr>());
+        core::ptr::copy_nonoverlapping(data.as_ptr(), to, length as usize);
+    }
+    message.msg_controllen = space.min(room) as _;
+}
+
+/// # Safety
+/// As for `sendmsg`.
+pub unsafe fn send(fd: c_int, message: *const msghdr, flags: c_int) -> Answer {
+    // SAFETY: the caller's promise, here and below.
+    let Some(message) = (unsafe { message.as_ref() }) else {
+        return fail(libc::EFAULT);
+    };
+    // SAFETY: as above.
+    let buffers = unsafe { Buffers::from_raw(message.msg_iov, message.msg_iovlen as usize) }?;
+    let to = if message.msg_name.is_null() || message.msg_namelen == 0 {
+        None
+    } else {
+        // SAFETY: as above.
+        Some(unsafe { sockaddr::read(message.msg_name.cast(), message.msg_namelen) }?)
+    };
+    // SAFETY: as above.
+    let from = unsafe { read_control(message) }?;
+    transfer::send(
+        fd,
+        Sending {
+            buffers,
+            flags,
+            to,
+            from,
+        },
+    )
+}
+
+/// The source address that a control message asks for.
+///
+/// # Safety
+/// `message` must describe its control buffer truly.
+unsafe fn read_control(message: &msghdr) -> Answer<Option<IpAddr>> {
+    let mut from = None;
+    if message.msg_control.is_null() || message.msg_controllen == 0 {
+        return Ok(from);
+    }
+    // SAFETY: the macros stay inside the control buffer.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
+    // SAFETY: as above.
+    while let Some(header) = unsafe { next.as_ref() } {
+        // SAFETY: as above.
+        let data = unsafe { libc::CMSG_DATA(next) };
+        let length = (header.cmsg_len as usize).saturating_sub(size_of::<cmsghdr>());
+        match (header.cmsg_level, header.cmsg_type) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) if length >= 12 => {
+                // SAFETY: `ipi_spec_dst` lies at 4, inside the message.
+                let octets = unsafe { data.add(4).cast::<[u8; 4]>().read() };
+                from = Some(IpAddr::V4(Ipv4Addr::from(octets)));
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if length >= 20 => {
+                // SAFETY: as above.
+                let octets = unsafe { data.cast::<[u8; 16]>().read() };
+                from = Some(IpAddr::V6(Ipv6Addr::from(octets)).to_canonical());
+            }
+            _ => return fail(libc::EINVAL),
+        }
+        // SAFETY: as above.
+        next = unsafe { libc::CMSG_NXTHDR(message, next) };
+    }
+    Ok(from.filter(|from| !from.is_unspecified()))
+}

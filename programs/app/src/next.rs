@@ -1,0 +1,98 @@
+//! The functions that the library's stand in front of: libc's, or another preloaded library's.
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use libc::{
+    epoll_event, fd_set, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t,
+    sockaddr, socklen_t, ssize_t, timespec, timeval,
+};
+
+/// Finds the next function called `name`.
+#[cold]
+fn find(name: &CStr, known: &AtomicUsize) -> usize {
+    // SAFETY: the name is a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+    if found == 0 {
+        crate::log::write(format_args!("the C library has no function {name:?}"));
+        std::process::abort();
+    }
+    known.store(found, Ordering::Relaxed);
+    found
+}
+
+macro_rules! next {
+    ($($symbol:literal $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
+        #[doc = concat!("The next `", stringify!($name), "`.")]
+        ///
+        /// # Safety
+        /// As the function's.
+        #[inline]
+        pub unsafe fn $name($($argument: $type),*) -> $answer {
+            static KNOWN: AtomicUsize = AtomicUsize::new(0);
+            let mut at = KNOWN.load(Ordering::Relaxed);
+            if at == 0 {
+                at = find($symbol, &KNOWN);
+            }
+            // SAFETY: the function of that name has this type; the caller vouches for the rest.
+            unsafe {
+                let function: unsafe extern "C-unwind" fn($($type),*) -> $answer =
+                    core::mem::transmute(at);
+                function($($argument),*)
+            }
+        }
+    )*};
+}
+
+next! {
+    c"socket" socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+    c"bind" bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int;
+    c"listen" listen(fd: c_int, backlog: c_int) -> c_int;
+    c"accept" accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    c"accept4" accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int;
+    c"connect" connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int;
+    c"shutdown" shutdown(fd: c_int, how: c_int) -> c_int;
+    c"getsockname" getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    c"getpeername" getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    c"getsockopt" getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int;
+    c"setsockopt" setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int;
+    c"close" close(fd: c_int) -> c_int;
+    c"fclose" fclose(file: *mut libc::FILE) -> c_int;
+    c"close_range" close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    c"closefrom" closefrom(first: c_int) -> ();
+    c"dup" dup(fd: c_int) -> c_int;
+    c"dup2" dup2(old: c_int, new: c_int) -> c_int;
+    c"dup3" dup3(old: c_int, new: c_int, flags: c_int) -> c_int;
+    c"fcntl" fcntl(fd: c_int, command: c_int, argument: usize) -> c_int;
+    c"fcntl64" fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int;
+    c"ioctl" ioctl(fd: c_int, request: libc::c_ulong, argument: usize) -> c_int;
+    c"read" read(fd: c_int, at: *mut c_void, count: size_t) -> ssize_t;
+    c"readv" readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t;
+    c"recv" recv(fd: c_int, at: *mut c_void, count: size_t, flags: c_int) -> ssize_t;
+    c"recvfrom" recvfrom(fd: c_int, at: *mut c_void, count: size_t, flags: c_int, address: *mut sockaddr, length: *mut socklen_t) -> ssize_t;
+    c"recvmsg" recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    c"recvmmsg" recvmmsg(fd: c_int, list: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
+    c"write" write(fd: c_int, at: *const c_void, count: size_t) -> ssize_t;
+    c"writev" writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t;
+    c"send" send(fd: c_int, at: *const c_void, count: size_t, flags: c_int) -> ssize_t;
+    c"sendto" sendto(fd: c_int, at: *const c_void, count: size_t, flags: c_int, address: *const sockaddr, length: socklen_t) -> ssize_t;
+    c"sendmsg" sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+    c"sendmmsg" sendmmsg(fd: c_int, list: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    c"sendfile" sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
+    c"sendfile64" sendfile64(to: c_int, from: c_int, offset: *mut i64, count: size_t) -> ssize_t;
+    c"splice" splice(from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, count: size_t, flags: c_uint) -> ssize_t;
+    c"poll" poll(list: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
+    c"ppoll" ppoll(list: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    c"select" select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
+    c"pselect" pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    c"epoll_ctl" epoll_ctl(epfd: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
+    c"epoll_wait" epoll_wait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int;
+    c"epoll_pwait" epoll_pwait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
+    c"epoll_pwait2" epoll_pwait2(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    c"_Fork" fork_without_handlers() -> c_int;
+    c"execve" execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    c"syscall" syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long;
+    c"__read_chk" read_chk(fd: c_int, at: *mut c_void, count: size_t, room: size_t) -> ssize_t;
+    c"__recv_chk" recv_chk(fd: c_int, at: *mut c_void, count: size_t, room: size_t, flags: c_int) -> ssize_t;
+    c"__recvfrom_chk" recvfrom_chk(fd: c_int, at: *mut c_void, count: size_t, room: size_t, flags: c_int, address: *mut sockaddr, length: *mut socklen_t) -> ssize_t;
+    c"__poll_chk" poll_chk(list: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int;
+    c"__ppoll_chk" ppoll_chk(list: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int;
+}

@@ -1,0 +1,125 @@
+//! The values of socket options.
+use core::time::Duration;
+use skink_messages::ConnectionOption;
+
+/// What a socket's options are set to.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// `TCP_NODELAY`
+    pub no_delay: bool,
+    /// `TCP_CORK`
+    pub cork: bool,
+    /// `TCP_QUICKACK`
+    pub quick_ack: bool,
+    /// `SO_KEEPALIVE`
+    pub keep_alive: bool,
+    /// `TCP_KEEPIDLE` in seconds.
+    pub keep_idle: u32,
+    /// `TCP_KEEPINTVL` in seconds.
+    pub keep_interval: u32,
+    /// `TCP_KEEPCNT`
+    pub keep_probes: u32,
+    /// `TCP_USER_TIMEOUT` in milliseconds.
+    pub user_timeout: u32,
+    /// `TCP_MAXSEG` as it was set, or 0.
+    pub maximum_segment: u16,
+    /// `TCP_DEFER_ACCEPT` in seconds.
+    pub defer_accept: u32,
+    /// `SO_LINGER`, if on, in seconds.
+    pub linger: Option<u32>,
+    /// `SO_SNDBUF` as it was set, or 0.
+    pub send_buffer: u32,
+    /// `SO_RCVBUF` as it was set, or 0.
+    pub receive_buffer: u32,
+    /// `IP_TOS`, `IPV6_TCLASS`
+    pub traffic_class: u8,
+    /// `IP_TTL`, `IPV6_UNICAST_HOPS`; 0 for the default.
+    pub hop_limit: u8,
+    /// `SO_REUSEADDR`
+    pub reuse_address: bool,
+    /// `SO_REUSEPORT`
+    pub reuse_port: bool,
+    /// `IPV6_V6ONLY`
+    pub only_v6: bool,
+    /// `SO_BROADCAST`
+    pub broadcast: bool,
+    /// `IP_PKTINFO`
+    pub packet_info_v4: bool,
+    /// `IPV6_RECVPKTINFO`
+    pub packet_info_v6: bool,
+    /// `SO_RCVTIMEO`
+    pub receive_timeout: Option<Duration>,
+    /// `SO_SNDTIMEO`
+    pub send_timeout: Option<Duration>,
+}
+
+impl Options {
+    /// As the kernel begins.
+    pub const fn new() -> Options {
+        Options {
+            no_delay: false,
+            cork: false,
+            quick_ack: true,
+            keep_alive: false,
+            keep_idle: 7200,
+            keep_interval: 75,
+            keep_probes: 9,
+            user_timeout: 0,
+            maximum_segment: 0,
+            defer_accept: 0,
+            linger: None,
+            send_buffer: 0,
+            receive_buffer: 0,
+            traffic_class: 0,
+            hop_limit: 0,
+            reuse_address: false,
+            reuse_port: false,
+            only_v6: false,
+            broadcast: false,
+            packet_info_v4: false,
+            packet_info_v6: false,
+            receive_timeout: None,
+            send_timeout: None,
+        }
+    }
+
+    /// What a connection must be told that differs from how it begins.
+    pub fn for_connection(&self) -> impl Iterator<Item = ConnectionOption> + use<> {
+        use ConnectionOption::*;
+        let new = Options::new();
+        let differs = |differs: bool, option: ConnectionOption| differs.then_some(option);
+        [
+            differs(self.no_delay, NoDelay(true)),
+            differs(self.cork, Cork(true)),
+            differs(
+                self.keep_idle != new.keep_idle,
+                KeepAliveIdle(self.keep_idle),
+            ),
+            differs(
+                self.keep_interval != new.keep_interval,
+                KeepAliveInterval(self.keep_interval),
+            ),
+            differs(
+                self.keep_probes != new.keep_probes,
+                KeepAliveProbes(self.keep_probes),
+            ),
+            differs(self.keep_alive, KeepAlive(true)),
+            differs(self.user_timeout != 0, UserTimeout(self.user_timeout)),
+            differs(
+                self.maximum_segment != 0,
+                MaximumSegment(self.maximum_segment),
+            ),
+            differs(self.linger == Some(0), ResetOnClose(true)),
+            differs(self.send_buffer != 0, SendBuffer(self.send_buffer)),
+            differs(self.receive_buffer != 0, ReceiveBuffer(self.receive_buffer)),
+            differs(self.traffic_class != 0, TrafficClass(self.traffic_class)),
+            differs(self.hop_limit != 0, HopLimit(self.hop_limit)),
+            differs(self.reuse_port, ReusePort(true)),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! `poll` and `select`.
+use crate::errno::{Answer, Stop, fail};
+use crate::fd_table::{self, Entry};
+use crate::lock::lock;
+use crate::raw;
+use crate::socket::Role;
+use crate::state::State;
+use crate::wait::{self, Others, Outcome, RESERVED};
+use core::ffi::{c_int, c_void};
+use libc::{fd_set, pollfd};
+use std::time::Duration;
+
+const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+
+/// What an entry of the list is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    /// The kernel answers.
+    Kernel,
+    /// A socket of Skink's.
+    Socket(u32),
+    /// A listening socket with a half in the kernel.
+    Both(u32),
+    /// A set with Skink's sockets in it: the kernel answers as well.
+    Epoll(u32),
+}
+
+/// Whether the list names anything of Skink's.
+pub fn concerns_us(list: &[pollfd]) -> bool {
+    list.iter()
+        .any(|entry| entry.fd >= 0 && fd_table::is_ours(entry.fd))
+}
+
+impl State {
+    fn subject(&mut self, entry: &pollfd) -> Answer<Subject> {
+        if entry.fd < 0 {
+            return Ok(Subject::Kernel);
+        }
+        let index = match fd_table::get(entry.fd) {
+            Entry::Ordinary | Entry::Internal => return Ok(Subject::Kernel),
+            Entry::Epoll(index) => return Ok(Subject::Epoll(index)),
+            Entry::Socket(index) => index,
+        };
+        match self.sockets[index].role {
+            Role::Undecided
+                if self.sockets[index].datagram && self.sockets[index].bound.is_some() =>
+            {
+                match self.make_datagram(index) {
+                    Ok(()) => Ok(Subject::Socket(index)),
+                    Err(Stop::Kernel) => Ok(Subject::Kernel),
+                    Err(stop) => Err(stop),
+                }
+            }
+            Role::Undecided => Ok(Subject::Kernel),
+            Role::Dormant { .. } => match self.activate(index) {
+                Ok(()) if self.sockets[index].kernel_listens => Ok(Subject::Both(index)),
+                Ok(()) => Ok(Subject::Socket(index)),
+                Err(Stop::Kernel) => Ok(Subject::Kernel),
+                Err(stop) => Err(stop),
+            },
+            Role::Listener(_) if self.sockets[index].kernel_listens => Ok(Subject::Both(index)),
+            _ => Ok(Subject::Socket(index)),
+        }
+    }
+
+    /// Fills in what Skink's entries say; answers how many say something.
+    fn look(&self, list: &mut [pollfd], subjects: &[Subject]) -> usize {
+        let mut count = 0;
+        for (entry, subject) in list.iter_mut().zip(subjects) {
+            let bits = match subject {
+                Subject::Kernel => continue,
+                Subject::Socket(index) | Subject::Both(index) => self.readiness(*index) as i16,
+                Subject::Epoll(index) if self.has_ready(*index) => libc::POLLIN | libc::POLLRDNORM,
+                Subject::Epoll(_) => 0,
+            };
+            entry.revents = bits & (entry.events | ALWAYS);
+            count += usize::from(entry.revents != 0);
+        }
+        count
+    }
+}
+
+/// What the kernel is asked: the list without Skink's sockets, then room for the library's own.
+fn for_kernel(list: &[pollfd], subjects: &[Subject]) -> Vec<pollfd> {
+    let unused = pollfd {
+        fd: -1,
+        events: 0,
+        revents: 0,
+    };
+    let mut kernel: Vec<pollfd> = Vec::with_capacity(list.len() + RESERVED);
+    kernel.extend(
+        list.iter()
+            .zip(subjects)
+            .map(|(entry, subject)| match subject {
+                Subject::Kernel | Subject::Epoll(_) | Subject::Both(_) => pollfd {
+                    revents: 0,
+                    ..*entry
+                },
+                Subject::Socket(_) => unused,
+            }),
+    );
+    kernel.resize(list.len() + RESERVED, unused);
+    kernel
+}
+
+/// Takes over what the kernel said of its entries; answers how many more say something. That an
+/// epoll set is readable may be the library's own doing, see [`State::settle_epolls`].
+fn merge(list: &mut [pollfd], subjects: &[Subject], kernel: &[pollfd]) -> usize {
+    let mut count = 0;
+    for ((entry, subject), kernel) in list.iter_mut().zip(subjects).zip(kernel) {
+        match subject {
+            Subject::Kernel => {
+                entry.revents = kernel.revents;
+                count += usize::from(kernel.revents != 0);
+            }
+            Subject::Both(_) => {
+                count += usize::from(entry.revents == 0 && kernel.revents != 0);
+                entry.revents |= kernel.revents;
+            }
+            Subject::Socket(_) | Subject::Epoll(_) => {}
+        }
+    }
+    count
+}
+
+impl State {
+    /// An epoll set's kernel half is readable: is it for an ordinary member?
+    fn settle_epolls(
+        &mut self,
+        list: &mut [pollfd],
+        subjects: &[Subject],
+        kernel: &[pollfd],
+    ) -> usize {
+        let mut count = 0;
+        for ((entry, subject), kernel) in list.iter_mut().zip(subjects).zip(kernel) {
+            let Subject::Epoll(index) = *subject else {
+                continue;
+            };
+            if kernel.revents == 0 || entry.revents != 0 {
+                continue;
+            }
+            let set = &mut self.epolls[index];
+            if set.rung {
+                raw::hush(set.doorbell);
+                set.rung = false;
+            }
+            // The NIC has been emptied and the bell is quiet: what is left is an ordinary member's.
+            let mut again = [pollfd {
+                revents: 0,
+                ..*entry
+            }];
+            let _ = raw::ppoll(&mut again, Some(Duration::ZERO), core::ptr::null());
+            entry.revents = again[0].revents;
+            count += usize::from(entry.revents != 0);
+        }
+        count
+    }
+}
+
+/// `ppoll`, for a list that names something of Skink's.
+pub fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const c_void) -> Answer {
+    let mut state = lock()?;
+    let mut subjects = Vec::with_capacity(list.len());
+    for entry in list.iter() {
+        subjects.push(state.subject(entry)?);
+    }
+    let sockets: Vec<u32> = subjects
+        .iter()
+        .filter_map(|subject| match subject {
+            Subject::Socket(index) | Subject::Both(index) => Some(*index),
+            Subject::Kernel | Subject::Epoll(_) => None,
+        })
+        .collect();
+    let has_ordinary = subjects
+        .iter()
+        .any(|subject| !matches!(subject, Subject::Socket(_)));
+    let deadline = timeout.map(|timeout| raw::now() + timeout);
+    let mut kernel = for_kernel(list, &subjects);
+    loop {
+        state.pump();
+        let mut count = state.look(list, &subjects);
+        if count > 0 || timeout == Some(Duration::ZERO) {
+            if has_ordinary {
+                let part = &mut kernel[..list.len()];
+                raw::ppoll(part, Some(Duration::ZERO), mask)?;
+                count += merge(list, &subjects, part);
+                count += state.settle_epolls(list, &subjects, part);
+            }
+            state.parking.hand_over();
+            return Ok(count);
+        }
+        sleepers(&mut state, &subjects, 1);
+        let others = (has_ordinary || !mask.is_null()).then_some(Others {
+            list: &mut kernel,
+            mask,
+        });
+        let (guard, outcome) = wait::park(state, &sockets, deadline, others);
+        state = guard?;
+        sleepers(&mut state, &subjects, -1);
+        state.pump();
+        let mut count = state.look(list, &subjects);
+        count += merge(list, &subjects, &kernel);
+        count += state.settle_epolls(list, &subjects, &kernel);
+        if count > 0 || outcome != Outcome::Woken {
+            state.parking.hand_over();
+            // `poll` is never begun again after a signal, whatever `SA_RESTART` says.
+            return if count == 0 && outcome == Outcome::Interrupted {
+                fail(libc::EINTR)
+            } else {
+                Ok(count)
+            };
+        }
+    }
+}
+
+/// A thread begins or ends to sleep on the epoll sets in the list.
+fn sleepers(state: &mut State, subjects: &[Subject], change: i32) {
+    for subject in subjects {
+        if let Subject::Epoll(index) = subject {
+            let set = &mut state.epolls[*index];
+            set.sleepers = set.sleepers.saturating_add_signed(change);
+        }
+    }
+}
+
+fn has(set: *const fd_set, fd: c_int) -> bool {
+    // SAFETY: callers pass null or a set with room for `fd`.
+    !set.is_null() && unsafe { *set.cast::<u64>().add(fd as usize / 64) } >> (fd % 64) & 1 != 0
+}
+
+fn put(set: *mut fd_set, fd: c_int, on: bool) {
+    if set.is_null() {
+        return;
+    }
+    // SAFETY: as above.
+    unsafe {
+        let word = set.cast::<u64>().add(fd as usize / 64);
+        *word = *word & !(1 << (fd % 64)) | u64::from(on) << (fd % 64);
+    }
+}
+
+/// Whether the sets name anything of Skink's.
+///
+/// # Safety
+/// The sets must be null or have room for `count` descriptors.
+pub unsafe fn selects_us(count: c_int, sets: [*mut fd_set; 3]) -> bool {
+    (0..count).any(|fd| fd_table::is_ours(fd) && sets.iter().any(|set| has(*set, fd)))
+}
+
+/// `pselect`, for sets that name something of Skink's.
+///
+/// # Safety
+/// The sets must be null or have room for `count` descriptors; `mask` is null or a signal set.
+pub unsafe fn select(
+    count: c_int,
+    sets: [*mut fd_set; 3],
+    timeout: Option<Duration>,
+    mask: *const c_void,
+) -> Answer {
+    let [read, write, except] = sets;
+    let wanted = |fd: c_int| {
+        let mut events = 0;
+        for (set, bits) in [
+            (read, libc::POLLIN),
+            (write, libc::POLLOUT),
+            (except, libc::POLLPRI),
+        ] {
+            if has(set, fd) {
+                events |= bits;
+            }
+        }
+        events
+    };
+    let mut list: Vec<pollfd> = (0..count)
+        .map(|fd| pollfd {
+            fd,
+            events: wanted(fd),
+            revents: 0,
+        })
+        .filter(|entry| entry.events != 0)
+        .collect();
+    poll(&mut list, timeout, mask)?;
+    if list.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
+        return fail(libc::EBADF);
+    }
+    let readable = libc::POLLIN | libc::POLLRDNORM | libc::POLLHUP | libc::POLLERR;
+    let writable = libc::POLLOUT | libc::POLLWRNORM | libc::POLLERR;
+    let mut total = 0;
+    for entry in &list {
+        for (set, asked, answers) in [
+            (read, libc::POLLIN, readable),
+            (write, libc::POLLOUT, writable),
+            (except, libc::POLLPRI, libc::POLLPRI),
+        ] {
+            if entry.events & asked != 0 {
+                let on = entry.revents & answers != 0;
+                put(set, entry.fd, on);
+                total += usize::from(on);
+            }
+        }
+    }
+    Ok(total)
+}

@@ -1,0 +1,172 @@
+//! System calls without libc, for the library's own use: libc's functions are the ones that are
+//! interposed here, and a call of ours must not come back to us.
+use crate::errno::{Answer, Stop};
+use core::ffi::{c_int, c_void};
+use skink_time::Instant;
+use std::time::Duration;
+
+/// Makes system call `number`; a negative answer is an errno.
+///
+/// # Safety
+/// As the system call's.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub unsafe fn syscall(number: libc::c_long, arguments: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = arguments;
+    let answer: isize;
+    // SAFETY: the kernel keeps all registers but these; the caller vouches for the call's effects.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => answer,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack)
+        );
+    }
+    answer
+}
+
+/// Makes system call `number`; a negative answer is an errno.
+///
+/// # Safety
+/// As the system call's.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+pub unsafe fn syscall(number: libc::c_long, arguments: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = arguments;
+    let answer: isize;
+    // SAFETY: the kernel keeps all registers but these; the caller vouches for the call's effects.
+    unsafe {
+        core::arch::asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") a => answer,
+            in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f,
+            options(nostack)
+        );
+    }
+    answer
+}
+
+/// As [`syscall`], with the errno as an error.
+///
+/// # Safety
+/// As the system call's.
+#[inline]
+pub unsafe fn call(number: libc::c_long, arguments: [usize; 6]) -> Answer<usize> {
+    // SAFETY: as the caller's.
+    let answer = unsafe { syscall(number, arguments) };
+    if answer < 0 {
+        Err(Stop::Errno(-answer as c_int))
+    } else {
+        Ok(answer as usize)
+    }
+}
+
+/// Closes a descriptor of ours.
+pub fn close(fd: c_int) {
+    // SAFETY: the number alone goes to the kernel.
+    let _ = unsafe { syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// The process's id, asked of the kernel: after `vfork` it tells the child from its parent, whose
+/// memory it uses.
+pub fn process_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_getpid, [0; 6]) as u32 }
+}
+
+/// `fcntl` on a descriptor.
+pub fn fcntl(fd: c_int, command: c_int, argument: usize) -> Answer<usize> {
+    let arguments = [fd as usize, command as usize, argument, 0, 0, 0];
+    // SAFETY: used with commands whose argument is a number.
+    unsafe { call(libc::SYS_fcntl, arguments) }
+}
+
+/// An eventfd that doesn't block.
+pub fn eventfd() -> Answer<c_int> {
+    let flags = (libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) as usize;
+    // SAFETY: no memory is passed.
+    unsafe { call(libc::SYS_eventfd2, [0, flags, 0, 0, 0, 0]) }.map(|fd| fd as c_int)
+}
+
+/// Rings an eventfd.
+pub fn ring(eventfd: c_int) {
+    let one = 1u64;
+    let at = &raw const one as usize;
+    // SAFETY: eight bytes at `at` are readable.
+    let _ = unsafe { syscall(libc::SYS_write, [eventfd as usize, at, 8, 0, 0, 0]) };
+}
+
+/// Makes an eventfd quiet again.
+pub fn hush(eventfd: c_int) {
+    let mut count = 0u64;
+    let at = &raw mut count as usize;
+    // SAFETY: eight bytes at `at` are ours.
+    let _ = unsafe { syscall(libc::SYS_read, [eventfd as usize, at, 8, 0, 0, 0]) };
+}
+
+/// `ppoll`; no `timeout` waits for ever. `mask` is the caller's 8-byte signal set, or null.
+pub fn ppoll(
+    list: &mut [libc::pollfd],
+    timeout: Option<Duration>,
+    mask: *const c_void,
+) -> Answer<usize> {
+    let mut spec = timeout.map(timespec);
+    let at = spec.as_mut().map_or(0, |spec| &raw mut *spec as usize);
+    let arguments = [
+        list.as_mut_ptr() as usize,
+        list.len(),
+        at,
+        mask as usize,
+        8,
+        0,
+    ];
+    // SAFETY: the list and the time are borrowed; the program vouches for its signal set.
+    unsafe { call(libc::SYS_ppoll, arguments) }
+}
+
+/// Waits until `*word` isn't `expected` any more and somebody wakes us.
+pub fn futex_wait(
+    word: &core::sync::atomic::AtomicU32,
+    expected: u32,
+    timeout: Option<Duration>,
+) -> Answer<usize> {
+    let spec = timeout.map(timespec);
+    let at = spec.as_ref().map_or(0, |spec| &raw const *spec as usize);
+    let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let arguments = [
+        word.as_ptr() as usize,
+        operation,
+        expected as usize,
+        at,
+        0,
+        0,
+    ];
+    // SAFETY: the word and the time are borrowed.
+    unsafe { call(libc::SYS_futex, arguments) }
+}
+
+/// Wakes up to `count` waiters.
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32) {
+    let operation = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let arguments = [word.as_ptr() as usize, operation, count as usize, 0, 0, 0];
+    // SAFETY: the word is borrowed.
+    let _ = unsafe { syscall(libc::SYS_futex, arguments) };
+}
+
+/// A time span as the kernel takes it.
+pub fn timespec(span: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(span.subsec_nanos()),
+    }
+}
+
+/// The time now, by `CLOCK_MONOTONIC` (no system call: the vDSO answers).
+#[inline]
+pub fn now() -> Instant {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Instant::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}

@@ -1,0 +1,98 @@
+//! What `poll` says of a socket: always worked out from the rings and the record, never remembered.
+use crate::socket::Role;
+use crate::state::State;
+use core::sync::atomic::Ordering;
+use skink_messages::Events;
+use skink_tcp::State as TcpState;
+
+const IN: u32 = (libc::POLLIN | libc::POLLRDNORM) as u32;
+const OUT: u32 = (libc::POLLOUT | libc::POLLWRNORM) as u32;
+const ERR: u32 = libc::POLLERR as u32;
+const HUP: u32 = libc::POLLHUP as u32;
+const RDHUP: u32 = libc::POLLRDHUP as u32;
+
+impl State {
+    /// The socket's `POLL…` bits now (`EPOLL…` has the same values).
+    pub fn readiness(&self, index: u32) -> u32 {
+        let socket = &self.sockets[index];
+        let pending = if socket.error != 0 { ERR } else { 0 };
+        let Some(engine) = self.engine.as_deref() else {
+            return match socket.role {
+                Role::Undecided if socket.datagram => OUT,
+                Role::Dormant { .. } => 0,
+                _ => OUT | HUP,
+            };
+        };
+        match socket.role {
+            Role::Undecided if socket.datagram => OUT,
+            Role::Undecided => OUT | HUP,
+            Role::Dormant { .. } => 0,
+            Role::Lost => IN | OUT | HUP | ERR,
+            Role::Listener(halves) => {
+                let mut halves = halves.into_iter().flatten();
+                if halves.any(|id| engine.stack.tcp_acceptable(id) > 0) {
+                    IN
+                } else {
+                    0
+                }
+            }
+            Role::Stream(id) => {
+                let table = engine.stack.tcp_table();
+                let lasting = engine.lasting(id);
+                if socket.connecting {
+                    return pending;
+                }
+                let mut bits = pending;
+                let over = lasting.contains(Events::CLOSED) || table.find(id).is_none();
+                let read_over = over || lasting.contains(Events::READ_CLOSED);
+                if read_over || socket.shut_read {
+                    bits |= IN | RDHUP;
+                } else if !table.receive_ring(id.slot).is_empty() {
+                    bits |= IN;
+                }
+                if over
+                    || (read_over && socket.shut_write)
+                    || (socket.shut_read && socket.shut_write)
+                {
+                    bits |= HUP;
+                }
+                let ring = table.send_ring(id.slot);
+                if over || socket.shut_write || ring.free() >= ring.capacity() / 4 {
+                    bits |= OUT;
+                }
+                bits
+            }
+            Role::Datagram(halves) => {
+                let table = engine.stack.udp_table();
+                let mut bits = pending;
+                let mut halves = halves.into_iter().flatten();
+                if socket.shut_read
+                    || halves
+                        .clone()
+                        .any(|id| !table.receive_ring(id.slot).is_empty())
+                {
+                    bits |= IN;
+                }
+                let roomy = halves.all(|id| {
+                    let ring = table.send_ring(id.slot);
+                    ring.free() >= ring.capacity() / 4
+                });
+                if roomy { bits | OUT } else { bits }
+            }
+        }
+    }
+
+    /// Whether a stream socket has a connection that isn't over.
+    pub fn is_connected(&self, index: u32) -> bool {
+        let (Role::Stream(id), Some(engine)) = (self.sockets[index].role, &self.engine) else {
+            return false;
+        };
+        let record = engine.stack.tcp_table().find(id);
+        let state = record.map(|record| record.state.load(Ordering::Relaxed));
+        let state = state.and_then(TcpState::from_number);
+        state.is_some_and(|state| state.is_synchronized())
+            && !engine
+                .lasting(id)
+                .intersects(Events::CLOSED | Events::ERROR)
+    }
+}

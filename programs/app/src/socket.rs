@@ -1,0 +1,198 @@
+//! What Skink knows about one socket: what the program's descriptors (it may have several, by `dup`)
+//! stand for.
+use crate::options::Options;
+use core::ffi::c_int;
+use skink_memory::SocketId;
+use skink_wire::Endpoint;
+
+/// The IPv4 half and the IPv6 half of a socket that may serve both.
+pub type Halves = [Option<SocketId>; 2];
+
+/// What a socket has become.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Neither bound nor connected, or bound to every address: whether it is the kernel's or
+    /// Skink's is open. The kernel socket behind the descriptor is bound as well, to hold the port.
+    Undecided,
+    /// `listen` was called, but nobody has waited for a connection: no stack is needed yet, and a
+    /// process that listens just for its children never needs one.
+    Dormant {
+        /// As the program gave it.
+        backlog: u32,
+    },
+    /// Listening on Skink.
+    Listener(Halves),
+    /// A connection of Skink's.
+    Stream(SocketId),
+    /// A UDP socket of Skink's.
+    Datagram(Halves),
+    /// A connection that stayed with the parent process when this one was forked off.
+    Lost,
+}
+
+/// An epoll set that watches the socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Watch {
+    /// Index of the set.
+    pub epoll: u32,
+    /// Index of the member in it.
+    pub item: u32,
+}
+
+/// One socket.
+pub struct Socket {
+    /// Counts how often this place was used, to tell a new socket from the one waited for.
+    pub cookie: u32,
+    /// Descriptors that stand for it.
+    pub fds: Vec<c_int>,
+    /// `AF_INET` or `AF_INET6`.
+    pub domain: c_int,
+    /// UDP, not TCP.
+    pub datagram: bool,
+    /// The kernel socket behind the descriptor is this socket's own (it isn't for accepted ones).
+    pub own_kernel_socket: bool,
+    /// A listening socket on every address: the kernel socket listens too, on the kernel's own
+    /// addresses (loopback first of all). It never blocks then.
+    pub kernel_listens: bool,
+    /// `O_NONBLOCK`
+    pub nonblocking: bool,
+    /// What it has become.
+    pub role: Role,
+    /// What `bind` was told, with the port that was chosen.
+    pub bound: Option<Endpoint>,
+    /// Whom a UDP socket is connected to.
+    pub peer: Option<Endpoint>,
+    /// `SO_ERROR`
+    pub error: c_int,
+    /// The handshake goes on.
+    pub connecting: bool,
+    /// `shutdown` of the reading side.
+    pub shut_read: bool,
+    /// `shutdown` of the writing side.
+    pub shut_write: bool,
+    /// The last send had `MSG_MORE`.
+    pub more: bool,
+    /// An option was set that only the kernel has; it was this one.
+    pub unsupported: Option<c_int>,
+    /// Options.
+    pub options: Options,
+    /// Epoll sets that watch it.
+    pub watchers: Vec<Watch>,
+    /// Threads that wait for it, by their numbers in [`crate::wait::Parking`].
+    pub waiters: Vec<u32>,
+}
+
+impl Socket {
+    /// An empty place.
+    const fn empty() -> Socket {
+        Socket {
+            cookie: 0,
+            fds: Vec::new(),
+            domain: 0,
+            datagram: false,
+            own_kernel_socket: false,
+            kernel_listens: false,
+            nonblocking: false,
+            role: Role::Undecided,
+            bound: None,
+            peer: None,
+            error: 0,
+            connecting: false,
+            shut_read: false,
+            shut_write: false,
+            more: false,
+            unsupported: None,
+            options: Options::new(),
+            watchers: Vec::new(),
+            waiters: Vec::new(),
+        }
+    }
+
+    /// Makes everything as in an empty place, except the cookie and the memory of the lists.
+    fn reset(&mut self) {
+        let mut old = core::mem::replace(self, Socket::empty());
+        old.fds.clear();
+        old.watchers.clear();
+        old.waiters.clear();
+        self.fds = old.fds;
+        self.watchers = old.watchers;
+        self.waiters = old.waiters;
+        self.cookie = old.cookie.wrapping_add(1);
+    }
+
+    /// Whether the socket is Skink's for good.
+    pub fn is_decided(&self) -> bool {
+        self.role != Role::Undecided
+    }
+
+    /// Its IP protocol number.
+    pub fn protocol(&self) -> u8 {
+        if self.datagram { 17 } else { 6 }
+    }
+
+    /// Takes the pending error.
+    pub fn take_error(&mut self) -> Option<c_int> {
+        let error = core::mem::take(&mut self.error);
+        (error != 0).then_some(error)
+    }
+}
+
+/// All sockets of the process.
+pub struct Sockets {
+    list: Vec<Socket>,
+    free: Vec<u32>,
+}
+
+impl Sockets {
+    /// None.
+    pub const fn new() -> Sockets {
+        Sockets {
+            list: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Makes room for a socket.
+    pub fn add(&mut self, domain: c_int, datagram: bool) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.list.push(Socket::empty());
+            self.list.len() as u32 - 1
+        });
+        let socket = &mut self.list[index as usize];
+        socket.reset();
+        socket.domain = domain;
+        socket.datagram = datagram;
+        index
+    }
+
+    /// Gives the place back.
+    pub fn remove(&mut self, index: u32) {
+        self.list[index as usize].reset();
+        self.free.push(index);
+    }
+
+    /// The sockets in use, with their indices.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Socket)> {
+        let used = |(_, socket): &(usize, &mut Socket)| !socket.fds.is_empty();
+        self.list
+            .iter_mut()
+            .enumerate()
+            .filter(used)
+            .map(|(at, socket)| (at as u32, socket))
+    }
+}
+
+impl core::ops::Index<u32> for Sockets {
+    type Output = Socket;
+    #[inline]
+    fn index(&self, index: u32) -> &Socket {
+        &self.list[index as usize]
+    }
+}
+
+impl core::ops::IndexMut<u32> for Sockets {
+    #[inline]
+    fn index_mut(&mut self, index: u32) -> &mut Socket {
+        &mut self.list[index as usize]
+    }
+}

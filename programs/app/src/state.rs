@@ -1,0 +1,238 @@
+//! Everything that Skink knows in this process, behind the one lock.
+use crate::engine::Engine;
+use crate::epoll::Epolls;
+use crate::errno::{Answer, Stop, fail};
+use crate::fd_table::{self, Entry};
+use crate::log::log;
+use crate::raw;
+use crate::socket::{Role, Sockets};
+use crate::wait::Parking;
+use core::ffi::c_int;
+use skink_memory::{SocketId, SocketTable};
+use skink_messages::{ConnectionOption, Events, TcpRequest, UdpRequest};
+use skink_wire::IpCidr;
+
+/// The state.
+pub struct State {
+    /// Sockets, by index.
+    pub sockets: Sockets,
+    /// Epoll sets with Skink's sockets in them, by index.
+    pub epolls: Epolls,
+    /// The stack, once there is one.
+    pub engine: Option<Box<Engine>>,
+    /// The stack couldn't be made: sockets go to the kernel.
+    pub refused: bool,
+    /// Skink's own addresses, once they were asked for.
+    pub addresses: Option<Vec<IpCidr>>,
+    /// Threads that wait.
+    pub parking: Parking,
+    /// The socket that accepted connections' descriptors are duplicates of, by domain.
+    templates: [c_int; 2],
+    /// Addresses of the kernel's interfaces, see [`crate::fallback`].
+    pub interfaces: crate::fallback::Interfaces,
+}
+
+impl State {
+    /// Nothing yet.
+    pub const fn new() -> State {
+        State {
+            sockets: Sockets::new(),
+            epolls: Epolls::new(),
+            engine: None,
+            refused: false,
+            addresses: None,
+            parking: Parking::new(),
+            templates: [-1, -1],
+            interfaces: crate::fallback::Interfaces::new(),
+        }
+    }
+
+    /// The index of the socket behind `fd`, if it is Skink's.
+    #[inline]
+    pub fn socket_of(&self, fd: c_int) -> Answer<u32> {
+        match fd_table::get(fd) {
+            Entry::Socket(index) => Ok(index),
+            Entry::Internal => fail(libc::EBADF),
+            Entry::Ordinary | Entry::Epoll(_) => Err(Stop::Kernel),
+        }
+    }
+
+    /// The stack; a socket with a role other than undecided or dormant has one.
+    #[inline]
+    pub fn engine(&mut self) -> Answer<&mut Engine> {
+        match &mut self.engine {
+            Some(engine) => Ok(engine),
+            None => fail(libc::ENETDOWN),
+        }
+    }
+
+    /// A new descriptor for an accepted connection: a duplicate of one that is never connected,
+    /// which costs a tenth of a new socket (docs/decisions/0001-descriptors.md).
+    pub fn make_descriptor(&mut self, domain: c_int, close_on_exec: bool) -> Answer<c_int> {
+        let which = usize::from(domain == libc::AF_INET6);
+        if self.templates[which] < 0 {
+            let kind = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as usize;
+            let arguments = [domain as usize, kind, 0, 0, 0, 0];
+            // SAFETY: only numbers.
+            let fd = unsafe { raw::call(libc::SYS_socket, arguments) }? as c_int;
+            self.templates[which] = internal(fd);
+        }
+        let command = if close_on_exec {
+            libc::F_DUPFD_CLOEXEC
+        } else {
+            libc::F_DUPFD
+        };
+        raw::fcntl(self.templates[which], command, 0).map(|fd| fd as c_int)
+    }
+
+    /// Makes `fd` stand for a new socket.
+    pub fn open(&mut self, fd: c_int, domain: c_int, datagram: bool) -> Option<u32> {
+        let index = self.sockets.add(domain, datagram);
+        self.sockets[index].fds.push(fd);
+        if !fd_table::set(fd, Entry::Socket(index)) {
+            self.sockets.remove(index);
+            return None;
+        }
+        Some(index)
+    }
+
+    /// The program closed `fd`; with its last descriptor the socket goes.
+    pub fn forget_descriptor(&mut self, fd: c_int) {
+        match fd_table::get(fd) {
+            Entry::Socket(index) => {
+                fd_table::set(fd, Entry::Ordinary);
+                let fds = &mut self.sockets[index].fds;
+                fds.retain(|other| *other != fd);
+                if fds.is_empty() {
+                    self.destroy(index);
+                }
+            }
+            Entry::Epoll(index) => {
+                fd_table::set(fd, Entry::Ordinary);
+                self.epoll_descriptor_closed(index, fd);
+            }
+            Entry::Ordinary | Entry::Internal => {}
+        }
+    }
+
+    fn destroy(&mut self, index: u32) {
+        self.unwatch(index);
+        self.wake_waiters(index);
+        self.release(index);
+        self.sockets.remove(index);
+    }
+
+    /// Closes what the socket has on the stack.
+    pub fn release(&mut self, index: u32) {
+        let Some(engine) = self.engine.as_deref_mut() else {
+            return;
+        };
+        let now = raw::now();
+        match self.sockets[index].role {
+            Role::Stream(id) => {
+                engine.disown_tcp(id);
+                engine.stack.tcp_request(now, TcpRequest::Close(id));
+            }
+            Role::Listener(halves) => {
+                for id in halves.into_iter().flatten() {
+                    engine.disown_tcp(id);
+                    engine.stack.tcp_request(now, TcpRequest::Close(id));
+                }
+            }
+            Role::Datagram(halves) => {
+                for id in halves.into_iter().flatten() {
+                    engine.disown_udp(id);
+                    engine.stack.udp_request(now, UdpRequest::Close(id));
+                }
+            }
+            Role::Undecided | Role::Dormant { .. } | Role::Lost => return,
+        }
+        self.note_work();
+    }
+
+    /// Receives, does what is due, sends, and tells the sockets what happened.
+    pub fn pump(&mut self) {
+        let Some(engine) = self.engine.as_deref_mut() else {
+            return;
+        };
+        engine.poll();
+        self.deliver();
+    }
+
+    /// Tells the sockets what happened to them.
+    pub fn deliver(&mut self) {
+        while let Some(engine) = self.engine.as_deref_mut() {
+            let Some((owner, events)) = engine.take_event() else {
+                break;
+            };
+            self.socket_event(owner, events);
+        }
+    }
+
+    fn socket_event(&mut self, index: u32, events: Events) {
+        let socket = &mut self.sockets[index];
+        if events.intersects(Events::ERROR | Events::CLOSED)
+            && let Some(engine) = self.engine.as_deref()
+        {
+            let error = engine.error_of(socket);
+            if error != 0 && socket.error == 0 {
+                socket.error = error;
+            }
+        }
+        if events.intersects(Events::WRITABLE | Events::ERROR | Events::CLOSED) {
+            socket.connecting = false;
+        }
+        self.mark_ready(index);
+        self.wake_waiters(index);
+    }
+
+    /// The TCP table and the id of a connection.
+    #[inline]
+    pub fn stream(&self, index: u32) -> Answer<(&SocketTable, SocketId)> {
+        match (self.sockets[index].role, &self.engine) {
+            (Role::Stream(id), Some(engine)) => Ok((engine.stack.tcp_table(), id)),
+            (Role::Lost, _) => fail(libc::ENOTCONN),
+            _ => fail(libc::ENOTCONN),
+        }
+    }
+
+    /// Hands an option to the stack, if the socket is on it.
+    pub fn pass_option(&mut self, index: u32, option: ConnectionOption) {
+        let now = raw::now();
+        let Some(engine) = self.engine.as_deref_mut() else {
+            return;
+        };
+        let halves = match self.sockets[index].role {
+            Role::Stream(id) => [Some(id), None],
+            Role::Listener(halves) => halves,
+            Role::Undecided | Role::Dormant { .. } | Role::Datagram(_) | Role::Lost => return,
+        };
+        for id in halves.into_iter().flatten() {
+            engine
+                .stack
+                .tcp_request(now, TcpRequest::SetOption(id, option));
+        }
+    }
+}
+
+/// Marks a descriptor as the library's own, after moving it up out of the program's way.
+pub fn internal(fd: c_int) -> c_int {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the structure is ours.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    let floor = (limit.rlim_cur.min(1 << 19) / 4 * 3) as usize;
+    let moved = raw::fcntl(fd, libc::F_DUPFD_CLOEXEC, floor);
+    let fd = match moved {
+        Ok(high) => {
+            raw::close(fd);
+            high as c_int
+        }
+        Err(_) => fd,
+    };
+    fd_table::set(fd, Entry::Internal);
+    log!(Debug, "descriptor {fd} is Skink's own");
+    fd
+}

@@ -1,0 +1,418 @@
+//! Data: what all the reading and writing calls come down to.
+use crate::buffers::Buffers;
+use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
+use crate::lock::{Guard, lock};
+use crate::raw;
+use crate::sockaddr::{self, Name};
+use crate::socket::Role;
+use crate::state::State;
+use crate::wait::{self, Patience};
+use core::ffi::c_int;
+use core::net::IpAddr;
+use skink_memory::{DatagramRing, PushError};
+use skink_messages::{ConnectionOption, Counter, Events, TcpRequest, UdpRequest};
+use skink_wire::Endpoint;
+
+/// Largest UDP payload over IPv4 and IPv6 in bytes.
+const MAXIMUM_DATAGRAM: usize = 65507;
+
+/// What a receiving call got besides the bytes.
+#[derive(Clone, Copy, Default)]
+pub struct Received {
+    /// Bytes in the program's buffers (with `MSG_TRUNC`: of the whole datagram).
+    pub bytes: usize,
+    /// UDP: who sent it.
+    pub from: Option<Endpoint>,
+    /// UDP: which of our addresses it was sent to.
+    pub to: Option<IpAddr>,
+    /// UDP: its end didn't fit and is lost.
+    pub truncated: bool,
+    /// `AF_INET` or `AF_INET6`.
+    pub domain: c_int,
+    /// The socket wants [`Received::to`] told: as `IP_PKTINFO`, as `IPV6_PKTINFO`.
+    pub wants_to: [bool; 2],
+}
+
+fn patience(state: &State, index: u32, flags: c_int, sends: bool) -> Patience {
+    let socket = &state.sockets[index];
+    let options = &socket.options;
+    let timeout = if sends {
+        options.send_timeout
+    } else {
+        options.receive_timeout
+    };
+    Patience::of(
+        socket.nonblocking || flags & libc::MSG_DONTWAIT != 0,
+        timeout,
+    )
+}
+
+/// Every receiving call.
+pub fn receive(fd: c_int, buffers: Buffers<'_>, flags: c_int) -> Answer<Received> {
+    let mut state = lock()?;
+    let index = state.socket_of(fd)?;
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        return Err(WOULD_BLOCK);
+    }
+    match state.sockets[index].role {
+        Role::Stream(_) => receive_stream(state, index, buffers, flags),
+        Role::Datagram(_) => receive_datagram(state, index, buffers, flags),
+        Role::Undecided
+            if state.sockets[index].datagram && state.sockets[index].bound.is_some() =>
+        {
+            state.make_datagram(index)?;
+            receive_datagram(state, index, buffers, flags)
+        }
+        Role::Undecided => Err(Stop::Kernel),
+        Role::Dormant { .. } | Role::Listener(_) | Role::Lost => fail(libc::ENOTCONN),
+    }
+}
+
+fn receive_stream(
+    state: Guard,
+    index: u32,
+    buffers: Buffers<'_>,
+    flags: c_int,
+) -> Answer<Received> {
+    if flags & libc::MSG_OOB != 0 {
+        return fail(libc::EINVAL);
+    }
+    let total = buffers.total();
+    let wanted = if flags & libc::MSG_WAITALL != 0 {
+        total
+    } else {
+        total.min(1)
+    };
+    let peek = flags & libc::MSG_PEEK != 0;
+    let patience = patience(&state, index, flags, false);
+    let mut done = 0;
+    let answer = wait::until(state, index, patience, |state, index| {
+        let over = state.take_stream(index, buffers, &mut done, flags)?;
+        if done >= wanted || over || (peek && done > 0) {
+            Ok(())
+        } else {
+            Err(WOULD_BLOCK)
+        }
+    });
+    match answer {
+        Err(_) if done > 0 => {}
+        Err(stop) => return Err(stop),
+        Ok(()) => {}
+    }
+    Ok(Received {
+        bytes: done,
+        ..Received::default()
+    })
+}
+
+impl State {
+    /// Takes what there is; answers whether no more will come.
+    fn take_stream(
+        &mut self,
+        index: u32,
+        buffers: Buffers<'_>,
+        done: &mut usize,
+        flags: c_int,
+    ) -> Answer<bool> {
+        let (table, id) = self.stream(index)?;
+        let ring = table.receive_ring(id.slot);
+        let peek = flags & libc::MSG_PEEK != 0;
+        let count = if table.find(id).is_none() || ring.is_empty() {
+            0
+        } else if peek {
+            *done = 0;
+            buffers.fill(0, |offset, piece| ring.peek(offset, piece))
+        } else if flags & libc::MSG_TRUNC != 0 {
+            let count = ring.len().min(buffers.total() - *done);
+            ring.advance_head(count);
+            count
+        } else {
+            buffers.fill(*done, |_, piece| ring.read(piece))
+        };
+        *done += count;
+        if count > 0 {
+            if !peek {
+                let now = raw::now();
+                let engine = self.engine()?;
+                engine.stack.tcp_request(now, TcpRequest::Received(id));
+            }
+            return Ok(false);
+        }
+        let lasting = self.engine()?.lasting(id);
+        let socket = &mut self.sockets[index];
+        if let Some(error) = socket.take_error() {
+            return fail(error);
+        }
+        let over = lasting.intersects(Events::READ_CLOSED | Events::CLOSED | Events::ERROR);
+        Ok(!socket.connecting && (over || socket.shut_read))
+    }
+}
+
+fn receive_datagram(
+    state: Guard,
+    index: u32,
+    buffers: Buffers<'_>,
+    flags: c_int,
+) -> Answer<Received> {
+    let patience = patience(&state, index, flags, false);
+    wait::until(state, index, patience, |state, index| {
+        if let Some(error) = state.sockets[index].take_error() {
+            return fail(error);
+        }
+        let Role::Datagram(halves) = state.sockets[index].role else {
+            return fail(libc::EBADF);
+        };
+        let socket = &state.sockets[index];
+        let options = &socket.options;
+        let (domain, over) = (socket.domain, socket.shut_read);
+        let wants_to = [options.packet_info_v4, options.packet_info_v6];
+        let engine = state.engine()?;
+        for id in halves.into_iter().flatten() {
+            let ring = DatagramRing::new(engine.stack.udp_table().receive_ring(id.slot));
+            let Some(datagram) = ring.peek() else {
+                continue;
+            };
+            let mut left = datagram.payload;
+            let copied = buffers.fill(0, |_, piece| copy(&mut left, piece));
+            let length = datagram.len();
+            if flags & libc::MSG_PEEK == 0 {
+                ring.pop(&datagram);
+            }
+            return Ok(Received {
+                bytes: if flags & libc::MSG_TRUNC != 0 {
+                    length
+                } else {
+                    copied
+                },
+                from: Some(datagram.header.remote),
+                to: Some(datagram.header.local),
+                truncated: copied < length,
+                domain,
+                wants_to,
+            });
+        }
+        if over {
+            Ok(Received {
+                domain,
+                ..Received::default()
+            })
+        } else {
+            Err(WOULD_BLOCK)
+        }
+    })
+}
+
+/// Moves the front of `from` to the front of `to`.
+fn copy(from: &mut [skink_memory::Bytes<'_>; 2], to: &mut [u8]) -> usize {
+    let mut done = 0;
+    for span in from {
+        let (front, rest) = span.split_at(to.len() - done);
+        front.copy_to(&mut to[done..]);
+        done += front.len();
+        *span = rest;
+    }
+    done
+}
+
+/// What a sending call wants.
+#[derive(Clone, Copy)]
+pub struct Sending<'a> {
+    /// The bytes.
+    pub buffers: Buffers<'a>,
+    /// `MSG_…`
+    pub flags: c_int,
+    /// UDP: where to, if the call says so.
+    pub to: Option<Name>,
+    /// UDP: the address to send from, if the call says so.
+    pub from: Option<IpAddr>,
+}
+
+/// Every sending call.
+pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
+    let mut state = lock()?;
+    let index = state.socket_of(fd)?;
+    if sending.flags & libc::MSG_OOB != 0 {
+        return fail(libc::EOPNOTSUPP);
+    }
+    let answer = match state.sockets[index].role {
+        Role::Stream(_) => send_stream(state, index, sending),
+        Role::Datagram(_) => send_datagram(state, index, sending),
+        Role::Undecided if state.sockets[index].datagram => {
+            let Some(Name::Inet(to)) = sending.to else {
+                return Err(Stop::Kernel);
+            };
+            let to = sockaddr::canonical(to);
+            if let Some(reason) = state.reason_against(index, to.addr) {
+                return state.fall_back(index, reason, to);
+            }
+            state.make_datagram(index)?;
+            send_datagram(state, index, sending)
+        }
+        Role::Undecided if sending.flags & libc::MSG_FASTOPEN != 0 => fail(libc::EOPNOTSUPP),
+        Role::Undecided => Err(Stop::Kernel),
+        Role::Lost => fail(libc::ENOTCONN),
+        Role::Dormant { .. } | Role::Listener(_) => fail(libc::EPIPE),
+    };
+    if answer == fail(libc::EPIPE) && sending.flags & libc::MSG_NOSIGNAL == 0 {
+        break_pipe();
+    }
+    answer
+}
+
+/// Raises `SIGPIPE` in the calling thread.
+fn break_pipe() {
+    // SAFETY: only numbers.
+    unsafe {
+        let thread = raw::syscall(libc::SYS_gettid, [0; 6]) as usize;
+        let process = raw::process_id() as usize;
+        let arguments = [process, thread, libc::SIGPIPE as usize, 0, 0, 0];
+        raw::syscall(libc::SYS_tgkill, arguments);
+    }
+}
+
+fn send_stream(mut state: Guard, index: u32, sending: Sending<'_>) -> Answer {
+    let total = sending.buffers.total();
+    let patience = patience(&state, index, sending.flags, true);
+    let more = sending.flags & libc::MSG_MORE != 0;
+    if more != state.sockets[index].more {
+        state.sockets[index].more = more;
+        let cork = more || state.sockets[index].options.cork;
+        state.pass_option(index, ConnectionOption::Cork(cork));
+    }
+    let mut done = 0;
+    let answer = wait::until(state, index, patience, |state, index| {
+        state.put_stream(index, sending.buffers, &mut done)?;
+        // A non-blocking call is content with a part.
+        if done == total || (done > 0 && patience == Patience::None) {
+            Ok(())
+        } else {
+            Err(WOULD_BLOCK)
+        }
+    });
+    match answer {
+        Err(_) if done > 0 => Ok(done),
+        Err(stop) => Err(stop),
+        Ok(()) => Ok(done),
+    }
+}
+
+impl State {
+    /// Puts in what there is room for.
+    fn put_stream(&mut self, index: u32, buffers: Buffers<'_>, done: &mut usize) -> Answer<()> {
+        let socket = &mut self.sockets[index];
+        if let Some(error) = socket.take_error() {
+            return fail(error);
+        }
+        if socket.shut_write {
+            return fail(libc::EPIPE);
+        }
+        let connecting = socket.connecting;
+        let (table, id) = self.stream(index)?;
+        let gone = table.find(id).is_none();
+        if connecting {
+            return Err(WOULD_BLOCK);
+        }
+        let lasting = self.engine()?.lasting(id);
+        if gone || lasting.intersects(Events::CLOSED | Events::ERROR) {
+            return fail(libc::EPIPE);
+        }
+        let now = raw::now();
+        let engine = self.engine()?;
+        let ring = engine.stack.tcp_table().send_ring(id.slot);
+        let count = buffers.drain(*done, |piece| ring.write(piece));
+        *done += count;
+        if count > 0 {
+            engine.stack.tcp_request(now, TcpRequest::Sent(id));
+            self.note_work();
+            self.flush();
+        }
+        Ok(())
+    }
+}
+
+fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
+    let total = sending.buffers.total();
+    if total > MAXIMUM_DATAGRAM {
+        return fail(libc::EMSGSIZE);
+    }
+    let patience = patience(&state, index, sending.flags, true);
+    wait::until(state, index, patience, |state, index| {
+        let socket = &mut state.sockets[index];
+        if let Some(error) = socket.take_error() {
+            return fail(error);
+        }
+        if socket.shut_write {
+            return fail(libc::EPIPE);
+        }
+        let Role::Datagram(halves) = socket.role else {
+            return fail(libc::EBADF);
+        };
+        let to = match sending.to {
+            Some(Name::Inet(to)) => Some(sockaddr::canonical(to)),
+            Some(Name::Unspecified) | None => socket.peer,
+        };
+        let Some(to) = to else {
+            return fail(libc::EDESTADDRREQ);
+        };
+        if to.port == 0 {
+            return fail(libc::EINVAL);
+        }
+        let traffic_class = socket.options.traffic_class;
+        if state.is_own_address(to.addr) {
+            state.activate_port(true, to.port)?;
+        }
+        let Some(id) = halves[usize::from(to.addr.is_ipv6())] else {
+            return fail(libc::ENETUNREACH);
+        };
+        let any = crate::calls::any(
+            if to.addr.is_ipv4() {
+                libc::AF_INET
+            } else {
+                libc::AF_INET6
+            },
+            0,
+        );
+        let from = sending
+            .from
+            .filter(|from| from.is_ipv4() == to.addr.is_ipv4());
+        let from = from.unwrap_or(any.addr);
+        let engine = state.engine()?;
+        if to.addr.is_loopback() || !engine.stack.has_route(to.addr) {
+            return fail(libc::ENETUNREACH);
+        }
+        let ring = DatagramRing::new(engine.stack.udp_table().send_ring(id.slot));
+        let pushed = sending
+            .buffers
+            .with_slices(|slices| ring.push(to, from, traffic_class, slices));
+        match pushed {
+            Ok(()) => {}
+            Err(PushError::Full) => return Err(WOULD_BLOCK),
+            Err(PushError::TooLarge) => return fail(libc::EMSGSIZE),
+        }
+        engine.count(Counter::AppCalls);
+        engine.stack.udp_request(raw::now(), UdpRequest::Sent(id));
+        state.note_work();
+        state.flush();
+        Ok(total)
+    })
+}
+
+/// Bytes that a stream socket takes at once, after waiting for some room.
+pub fn room(fd: c_int, flags: c_int) -> Answer {
+    let state = lock()?;
+    let index = state.socket_of(fd)?;
+    let patience = patience(&state, index, flags, true);
+    wait::until(state, index, patience, |state, index| {
+        let (table, id) = state.stream(index)?;
+        let free = table.send_ring(id.slot).free();
+        let over = state
+            .engine()?
+            .lasting(id)
+            .intersects(Events::CLOSED | Events::ERROR);
+        match free {
+            _ if over => Ok(1),
+            0 => Err(WOULD_BLOCK),
+            free => Ok(free),
+        }
+    })
+}

@@ -1,0 +1,407 @@
+//! Waiting: how a thread sleeps until a socket is ready, and who drives the stack meanwhile.
+//!
+//! A thread that must wait drives the stack itself. Of several, one takes the *driver* role and
+//! sleeps on the NIC's descriptors; the others sleep on a futex (or an eventfd, if ordinary
+//! descriptors are to wake them too) until the driver, or whoever else drives the stack, wakes them. A
+//! driver that has what it waited for hands the role over on its way out.
+use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
+use crate::lock::{Guard, lock};
+use crate::raw;
+use crate::state::{State, internal};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering};
+use skink_messages::Counter;
+use skink_time::Instant;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a waiting thread is woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bell {
+    /// It isn't asleep.
+    None,
+    /// By its futex.
+    Futex,
+    /// By this eventfd.
+    Event(c_int),
+}
+
+struct Waiter {
+    word: Arc<AtomicU32>,
+    bell: Bell,
+}
+
+/// The threads that wait.
+pub struct Parking {
+    waiters: Vec<Waiter>,
+    free: Vec<u32>,
+    /// Eventfds not in use.
+    events: Vec<c_int>,
+    /// Who sleeps on the NIC's descriptors.
+    driver: Option<u32>,
+    /// How many threads (the helper not counted) sleep where a frame wakes them.
+    pub on_nic: u32,
+    /// When the first of them wakes up by itself.
+    pub planned: Instant,
+    /// Counts calls that gave the stack something to do.
+    pub work: u32,
+}
+
+impl Parking {
+    /// Nobody waits.
+    pub const fn new() -> Parking {
+        Parking {
+            waiters: Vec::new(),
+            free: Vec::new(),
+            events: Vec::new(),
+            driver: None,
+            on_nic: 0,
+            planned: Instant::FAR_FUTURE,
+            work: 0,
+        }
+    }
+
+    /// After `fork`, in the child: none of the parent's threads exists here.
+    pub fn forget_threads(&mut self) {
+        let mut events = core::mem::take(&mut self.events);
+        events.extend(self.waiters.iter().filter_map(|waiter| match waiter.bell {
+            Bell::Event(fd) => Some(fd),
+            Bell::None | Bell::Futex => None,
+        }));
+        for fd in events {
+            crate::fd_table::set(fd, crate::fd_table::Entry::Ordinary);
+            raw::close(fd);
+        }
+        *self = Parking::new();
+    }
+
+    fn enter(&mut self) -> u32 {
+        let id = self.free.pop().unwrap_or_else(|| {
+            let word = Arc::new(AtomicU32::new(0));
+            self.waiters.push(Waiter {
+                word,
+                bell: Bell::None,
+            });
+            self.waiters.len() as u32 - 1
+        });
+        self.waiters[id as usize].word.store(0, Ordering::Relaxed);
+        id
+    }
+
+    fn leave(&mut self, id: u32) {
+        let waiter = &mut self.waiters[id as usize];
+        if let Bell::Event(fd) = waiter.bell {
+            if waiter.word.load(Ordering::Relaxed) != 0 {
+                raw::hush(fd);
+            }
+            self.events.push(fd);
+        }
+        waiter.bell = Bell::None;
+        self.free.push(id);
+    }
+
+    fn wake(&self, id: u32) {
+        let Some(waiter) = self.waiters.get(id as usize) else {
+            return;
+        };
+        if waiter.bell == Bell::None || waiter.word.swap(1, Ordering::Release) != 0 {
+            return;
+        }
+        match waiter.bell {
+            Bell::None => {}
+            Bell::Futex => raw::futex_wake(&waiter.word, 1),
+            Bell::Event(fd) => raw::ring(fd),
+        }
+    }
+
+    fn take_event_fd(&mut self) -> Answer<c_int> {
+        match self.events.pop() {
+            Some(fd) => Ok(fd),
+            None => raw::eventfd().map(internal),
+        }
+    }
+
+    /// A thread goes to sleep where a frame wakes it, until `deadline` at the latest.
+    pub fn sleeps_on_nic(&mut self, deadline: Option<Instant>) {
+        self.on_nic += 1;
+        self.planned = self.planned.min(deadline.unwrap_or(Instant::FAR_FUTURE));
+    }
+
+    /// It woke up. What is planned by the others isn't known then: the helper takes care.
+    pub fn woke_on_nic(&mut self) {
+        self.on_nic -= 1;
+        self.planned = Instant::FAR_FUTURE;
+    }
+
+    /// If nobody drives, makes one of the sleepers do it.
+    pub fn hand_over(&self) {
+        if self.driver.is_some() {
+            return;
+        }
+        let asleep = self.waiters.iter().position(|waiter| {
+            waiter.bell != Bell::None && waiter.word.load(Ordering::Relaxed) == 0
+        });
+        if let Some(id) = asleep {
+            self.wake(id as u32);
+        }
+    }
+}
+
+/// How a sleep ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Something may have happened.
+    Woken,
+    /// The caller's deadline has passed.
+    TimedOut,
+    /// A signal handler ran that interrupts calls.
+    Interrupted,
+}
+
+/// Ordinary descriptors that may end a sleep, and the signals to block during it.
+pub struct Others<'a> {
+    /// Filled in by the kernel. The last [`RESERVED`] entries are for the library.
+    pub list: &'a mut [libc::pollfd],
+    /// The program's signal set (8 bytes) or null.
+    pub mask: *const c_void,
+}
+
+/// Entries that [`Others::list`] has at its end for the library: a bell and the NIC's descriptors.
+pub const RESERVED: usize = 8;
+
+const UNUSED: libc::pollfd = libc::pollfd {
+    fd: -1,
+    events: 0,
+    revents: 0,
+};
+
+impl State {
+    /// Wakes the threads that wait for socket `index`.
+    pub fn wake_waiters(&mut self, index: u32) {
+        for id in &self.sockets[index].waiters {
+            self.parking.wake(*id);
+        }
+    }
+
+    /// A call gave the stack something to do: the helper must know if it sleeps for good.
+    pub fn note_work(&mut self) {
+        self.parking.work = self.parking.work.wrapping_add(1);
+        crate::helper::rouse();
+    }
+}
+
+/// Puts the calling thread to sleep until one of `sockets` has an event, an ordinary descriptor is
+/// ready, or `deadline`. Whoever calls has just driven the stack and found nothing.
+pub fn park(
+    mut state: Guard,
+    sockets: &[u32],
+    deadline: Option<Instant>,
+    others: Option<Others<'_>>,
+) -> (Answer<Guard>, Outcome) {
+    let now = raw::now();
+    if deadline.is_some_and(|deadline| deadline <= now) {
+        return (Ok(state), Outcome::TimedOut);
+    }
+    let id = state.parking.enter();
+    for index in sockets {
+        state.sockets[*index].waiters.push(id);
+    }
+    let drives = state.parking.driver.is_none() && state.engine.is_some();
+    let mut wake_at = deadline;
+    if drives {
+        let stack = state.engine.as_ref().and_then(|engine| engine.deadline());
+        wake_at = [deadline, stack].into_iter().flatten().min();
+        state.parking.driver = Some(id);
+        state.parking.sleeps_on_nic(wake_at);
+    }
+    if let Some(engine) = &state.engine {
+        engine.count(Counter::AppBlocked);
+    }
+    let timeout = wake_at.map(|at| at.since(now));
+    let (guard, answer) = if drives || others.is_some() {
+        sleep_on_descriptors(state, id, drives, timeout, others)
+    } else {
+        sleep_on_futex(state, id, timeout)
+    };
+    let mut state = match guard {
+        Ok(state) => state,
+        Err(stop) => return (Err(stop), Outcome::Interrupted),
+    };
+    for index in sockets {
+        state.sockets[*index].waiters.retain(|waiter| *waiter != id);
+    }
+    if drives {
+        state.parking.driver = None;
+        state.parking.woke_on_nic();
+    }
+    state.parking.leave(id);
+    let outcome = match answer {
+        Err(Stop::Errno(libc::EINTR)) if interrupts() => Outcome::Interrupted,
+        _ if deadline.is_some_and(|deadline| deadline <= raw::now()) => Outcome::TimedOut,
+        _ => Outcome::Woken,
+    };
+    (Ok(state), outcome)
+}
+
+fn sleep_on_futex(mut state: Guard, id: u32, timeout: Option<Duration>) -> (Answer<Guard>, Answer) {
+    state.parking.waiters[id as usize].bell = Bell::Futex;
+    let word = state.parking.waiters[id as usize].word.clone();
+    drop(state);
+    let answer = raw::futex_wait(&word, 0, timeout);
+    (lock(), answer)
+}
+
+fn sleep_on_descriptors(
+    mut state: Guard,
+    id: u32,
+    drives: bool,
+    timeout: Option<Duration>,
+    others: Option<Others<'_>>,
+) -> (Answer<Guard>, Answer) {
+    let bell = match state.parking.take_event_fd() {
+        Ok(bell) => bell,
+        Err(stop) => return (Ok(state), Err(stop)),
+    };
+    state.parking.waiters[id as usize].bell = Bell::Event(bell);
+    let mut own = [UNUSED; RESERVED];
+    let (list, mask) = match others {
+        Some(others) => (others.list, others.mask),
+        None => (&mut own[..], core::ptr::null()),
+    };
+    let reserved = list.len() - RESERVED;
+    let [first, rest @ ..] = &mut list[reserved..] else {
+        return (Ok(state), fail(libc::EINVAL));
+    };
+    *first = libc::pollfd {
+        fd: bell,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    rest.fill(UNUSED);
+    if drives && let Some(engine) = &state.engine {
+        for (entry, fd) in rest.iter_mut().zip(&engine.receive_fds) {
+            *entry = libc::pollfd {
+                fd: *fd,
+                events: libc::POLLIN,
+                revents: 0,
+            };
+        }
+        if let (Some(entry), Some(fd)) = (rest.last_mut(), engine.stack.send_blocked_on()) {
+            use std::os::fd::AsRawFd;
+            *entry = libc::pollfd {
+                fd: fd.as_raw_fd(),
+                events: libc::POLLOUT,
+                revents: 0,
+            };
+        }
+    }
+    drop(state);
+    let answer = raw::ppoll(list, timeout, mask);
+    (lock(), answer)
+}
+
+/// Whether a signal that has just been handled makes a blocking call fail: `ppoll` can't tell which
+/// handler ran, so a call goes on only if all handlers were installed with `SA_RESTART`.
+fn interrupts() -> bool {
+    (1..=64).any(|signal| {
+        // The kernel's structure: handler, flags, restorer, mask.
+        let mut action = [0usize; 4];
+        let arguments = [signal, 0, action.as_mut_ptr() as usize, 8, 0, 0];
+        // SAFETY: the structure is ours and large enough.
+        let answer = unsafe { raw::syscall(libc::SYS_rt_sigaction, arguments) };
+        let handled = answer >= 0 && action[0] != libc::SIG_DFL && action[0] != libc::SIG_IGN;
+        handled && action[1] & libc::SA_RESTART as usize == 0
+    })
+}
+
+/// How long a call may wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// Not at all.
+    None,
+    /// Until then.
+    Until(Instant),
+    /// For ever.
+    Endless,
+}
+
+impl Patience {
+    /// For a socket call: none on a non-blocking socket, else as `SO_RCVTIMEO` or `SO_SNDTIMEO` say.
+    pub fn of(nonblocking: bool, timeout: Option<Duration>) -> Patience {
+        match timeout {
+            _ if nonblocking => Patience::None,
+            Some(timeout) => Patience::Until(raw::now() + timeout),
+            None => Patience::Endless,
+        }
+    }
+}
+
+/// Tries `attempt` until it answers anything but `EAGAIN`, driving the stack and sleeping between.
+pub fn until<T>(
+    state: Guard,
+    index: u32,
+    patience: Patience,
+    attempt: impl FnMut(&mut State, u32) -> Answer<T>,
+) -> Answer<T> {
+    until_either(state, index, None, patience, attempt)
+}
+
+/// As [`until`]; a sleep also ends when the ordinary descriptor `other` is readable.
+pub fn until_either<T>(
+    mut state: Guard,
+    index: u32,
+    other: Option<c_int>,
+    patience: Patience,
+    mut attempt: impl FnMut(&mut State, u32) -> Answer<T>,
+) -> Answer<T> {
+    let cookie = state.sockets[index].cookie;
+    let mut pumped = false;
+    loop {
+        let answer = attempt(&mut state, index);
+        match answer {
+            Err(WOULD_BLOCK) if !pumped => {}
+            Err(WOULD_BLOCK) if patience != Patience::None => {
+                let deadline = match patience {
+                    Patience::Until(deadline) => Some(deadline),
+                    Patience::None | Patience::Endless => None,
+                };
+                let mut list = [UNUSED; 1 + RESERVED];
+                let others = other.map(|fd| {
+                    list[0] = libc::pollfd {
+                        fd,
+                        events: libc::POLLIN,
+                        revents: 0,
+                    };
+                    Others {
+                        list: &mut list,
+                        mask: core::ptr::null(),
+                    }
+                });
+                let (guard, outcome) = park(state, &[index], deadline, others);
+                state = guard?;
+                let stop = match outcome {
+                    Outcome::Woken => None,
+                    Outcome::TimedOut => Some(WOULD_BLOCK),
+                    Outcome::Interrupted => Some(Stop::Errno(libc::EINTR)),
+                };
+                let gone = state.sockets[index].cookie != cookie;
+                if let Some(stop) = if gone {
+                    Some(Stop::Errno(libc::EBADF))
+                } else {
+                    stop
+                } {
+                    state.parking.hand_over();
+                    return Err(stop);
+                }
+            }
+            other => {
+                if patience != Patience::None {
+                    state.parking.hand_over();
+                }
+                return other;
+            }
+        }
+        state.pump();
+        pumped = true;
+    }
+}

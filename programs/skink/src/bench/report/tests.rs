@@ -1,0 +1,100 @@
+use super::super::results::{Calibration, VariantFailure};
+use super::super::statistics::tests::workload;
+use super::*;
+
+fn results() -> Results {
+    let mut results = Results::default();
+    let mut workload = workload();
+    workload.calibration.push(Calibration {
+        variant: "skink-packet".to_owned(),
+        tried: vec![
+            ("sendfile off".to_owned(), 7.25),
+            ("sendfile".to_owned(), 6.0),
+        ],
+        chosen: "sendfile".to_owned(),
+        disturbed: false,
+    });
+    workload.failures.push(VariantFailure {
+        variant: "skink-tap".to_owned(),
+        why: "it thundered\n".to_owned(),
+    });
+    results.workloads.push(workload);
+    results.settings.disturbance_limit = 0.05;
+    results.settings.connections = 64;
+    results.machine.build = "release".to_owned();
+    results
+        .not_pinned
+        .push("skink-packet: the server's NAPI".to_owned());
+    results
+}
+
+fn one_space(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn ratios_come_first_and_nothing_is_hidden() {
+    let text = text(&results());
+    let expected = [
+        "Skink ÷ kernel",
+        "20B       skink-packet  1.00 (1.00–1.50)  2.00 (2.00–2.50)   3",
+        "64 connections",
+        "closed-loop",
+        "20B       kernel-gso-on   sendfile          12.0 (10.0–20.0)       83333 (50000–100000)     120",
+        "20B: 1 of 4 rounds discarded; kernel-gso-on's own cost spread over 83%",
+        "discarded, for instance: during skink-packet, it thundered",
+        "more than 5% of a CPU",
+        "20B  skink-packet  sendfile off 7.2  sendfile 6.0  → sendfile",
+        "NOT PINNED: skink-packet",
+        "FAILED: 20B on skink-tap: it thundered\n",
+    ];
+    let flat = one_space(&text);
+    let mut rest = flat.as_str();
+    for words in expected {
+        let words = one_space(words);
+        let at = rest.find(&words);
+        let at = at.unwrap_or_else(|| panic!("{words:?} isn't in\n{rest}"));
+        rest = &rest[at + words.len()..];
+    }
+    assert!(
+        !text.contains("DISTURBED") && !text.contains("DEBUG"),
+        "{text}"
+    );
+}
+
+#[test]
+fn figures_not_to_be_quoted_are_marked() {
+    let mut results = results();
+    results.workloads[0]
+        .rounds
+        .retain(|round| round.discarded.is_some());
+    results.machine.build = "debug".to_owned();
+    let text = text(&results);
+    for words in [
+        "A DEBUG BUILD",
+        "1, all DISTURBED",
+        "1 of 1 rounds discarded",
+        "DON'T QUOTE",
+    ] {
+        assert!(text.contains(words), "{words:?} isn't in\n{text}");
+    }
+    assert!(super::text(&Results::default()).contains("none: nothing was measured on both"));
+}
+
+#[test]
+fn json_has_ratios_and_every_raw_figure() {
+    let text = json(&results()).expect("JSON");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let at = |pointer: &str| value.pointer(pointer).cloned().unwrap_or_default();
+    assert_eq!(at("/ratios/0/work_per_cpu/highest"), 1.5);
+    assert_eq!(at("/ratios/1/kernel"), "kernel-gso-off");
+    assert_eq!(
+        at("/workloads/0/rounds/1/discarded"),
+        "during skink-packet, it thundered"
+    );
+    let measurement = "/workloads/0/rounds/3/measurements/2";
+    assert_eq!(at(&format!("{measurement}/server_cpu_us_per_request")), 8.0);
+    assert_eq!(at(&format!("{measurement}/latency/p99_us")), 400.0);
+    let whole: Results = serde_json::from_str(&text).expect("results");
+    assert_eq!(whole.workloads[0].rounds.len(), 4);
+}

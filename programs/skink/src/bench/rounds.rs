@@ -1,0 +1,313 @@
+//! The order of things: calibrate, then round after round, each variant once in each.
+
+use super::WebOptions;
+use super::lab::{BackEnd, CLIENT_CPU, Lab, MTU, SERVER_CPU, Variant};
+use super::measure::{self, DISTURBANCE_LIMIT, failed};
+use super::outside::{Outside, process_ids};
+use super::results::{
+    Calibration, Machine, Measurement, Results, Round, Settings, VariantFailure, WorkloadResults,
+};
+use super::web::{Site, Tuning, Workload, wait_and_check};
+use crate::failure::Failure;
+use skink_testbed::Process;
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Seconds of load before each measurement, which don't count.
+const WARM_UP: u32 = 1;
+/// Rounds are repeated until enough are undisturbed, but at most so many times as asked for.
+const ATTEMPTS: u32 = 2;
+/// So often at most is a setting of nginx tried until nobody disturbs.
+const CALIBRATION_ATTEMPTS: u32 = 3;
+
+struct Bench<'a> {
+    outside: &'a Outside,
+    options: &'a WebOptions,
+    site: Site,
+    labs: Vec<Lab>,
+    pinned: BTreeSet<String>,
+    not_pinned: BTreeSet<String>,
+}
+
+/// Measures everything that was asked for.
+pub fn run(options: &WebOptions, outside: &Outside) -> Result<Results, Failure> {
+    let mut bench = Bench {
+        outside,
+        options,
+        site: Site::new().map_err(failed)?,
+        labs: labs(&options.nics).map_err(failed)?,
+        pinned: BTreeSet::new(),
+        not_pinned: BTreeSet::new(),
+    };
+    let machine = machine();
+    if machine.build == "debug" {
+        eprintln!("This is a debug build: what it measures of Skink means nothing.");
+    }
+    let workloads = match options.workloads.as_slice() {
+        [] => &Workload::ALL,
+        chosen => chosen,
+    };
+    let workloads = workloads.iter().map(|workload| bench.workload(*workload));
+    let workloads = workloads.collect::<Result<_, _>>()?;
+    let programs = format!(
+        "nginx, and Skink with it, to CPU {SERVER_CPU}; wrk and the benchmark itself to CPU {CLIENT_CPU}"
+    );
+    Ok(Results {
+        machine,
+        settings: Settings {
+            rounds: options.rounds,
+            seconds: options.seconds,
+            warm_up_seconds: WARM_UP,
+            connections: options.connections,
+            mtu: MTU,
+            server_processor: SERVER_CPU,
+            client_processor: CLIENT_CPU,
+            disturbance_limit: DISTURBANCE_LIMIT,
+        },
+        pinned: std::iter::once(programs).chain(bench.pinned).collect(),
+        not_pinned: bench.not_pinned.into_iter().collect(),
+        workloads,
+    })
+}
+
+fn labs(nics: &[BackEnd]) -> std::io::Result<Vec<Lab>> {
+    let nics = match nics {
+        [] => &BackEnd::ALL,
+        chosen => chosen,
+    };
+    let mut variants = vec![Variant::Kernel, Variant::KernelFrames];
+    for nic in nics {
+        let variant = Variant::Skink(*nic);
+        if !variants.contains(&variant) {
+            variants.push(variant);
+        }
+    }
+    // The process id is the same in every run's private namespace; the clock isn't.
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let run = (now.as_micros() >> 8) as u16;
+    let labs = variants.into_iter().enumerate();
+    labs.map(|(index, variant)| Lab::new(variant, run, index))
+        .collect()
+}
+
+impl Bench<'_> {
+    fn workload(&mut self, workload: Workload) -> Result<WorkloadResults, Failure> {
+        let mut results = WorkloadResults {
+            name: workload.to_string(),
+            ..Default::default()
+        };
+        let mut chosen: Vec<(usize, Tuning)> = Vec::new();
+        for index in 0..self.labs.len() {
+            match self.calibrate(index, workload) {
+                Ok((tuning, calibration)) => {
+                    eprintln!(
+                        "{workload}: {} with {}",
+                        calibration.variant, calibration.chosen
+                    );
+                    chosen.push((index, tuning));
+                    results.calibration.push(calibration);
+                }
+                Err(failure) => self.give_up(index, failure, &mut results),
+            }
+        }
+        let mut undisturbed = 0;
+        for attempt in 1..=self.options.rounds.saturating_mul(ATTEMPTS) {
+            if undisturbed >= self.options.rounds || chosen.is_empty() {
+                break;
+            }
+            let round = self.round(workload, &mut chosen, &mut results);
+            let note = match &round.discarded {
+                None => "",
+                Some(why) => &format!(", discarded: {why}"),
+            };
+            eprintln!("{workload}: round {attempt}{note}");
+            undisturbed += u32::from(round.discarded.is_none());
+            results.rounds.push(round);
+        }
+        Ok(results)
+    }
+
+    fn give_up(&self, index: usize, failure: Failure, results: &mut WorkloadResults) {
+        let variant = self.labs.get(index).map(|lab| lab.variant.to_string());
+        let variant = variant.unwrap_or_default();
+        eprintln!("{}: {variant} failed: {}", results.name, failure.message);
+        let why = failure.message;
+        results.failures.push(VariantFailure { variant, why });
+    }
+
+    /// Tries nginx's settings and answers the ones with which a request costs least.
+    fn calibrate(
+        &mut self,
+        index: usize,
+        workload: Workload,
+    ) -> Result<(Tuning, Calibration), Failure> {
+        let (mut tried, mut disturbed) = (Vec::new(), false);
+        for tuning in Tuning::ALL {
+            let mut measurement = self.measure(index, workload, tuning, 1)?;
+            for _ in 1..CALIBRATION_ATTEMPTS {
+                if measure::disturbed(&measurement.disturbance).is_some() {
+                    measurement = self.measure(index, workload, tuning, 1)?;
+                }
+            }
+            disturbed |= measure::disturbed(&measurement.disturbance).is_some();
+            tried.push((
+                tuning,
+                measurement.server_cpu_us_per_request,
+                measurement.variant,
+            ));
+        }
+        let best = tried.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+        let (tuning, _, variant) = best.ok_or_else(|| Failure::tool("there are no settings"))?;
+        let calibration = Calibration {
+            variant: variant.clone(),
+            tried: tried
+                .iter()
+                .map(|(tuning, cost, _)| (tuning.to_string(), *cost))
+                .collect(),
+            chosen: tuning.to_string(),
+            disturbed,
+        };
+        Ok((*tuning, calibration))
+    }
+
+    /// One measurement of each variant. One that fails isn't tried again.
+    fn round(
+        &mut self,
+        workload: Workload,
+        chosen: &mut Vec<(usize, Tuning)>,
+        results: &mut WorkloadResults,
+    ) -> Round {
+        let mut round = Round::default();
+        for (index, tuning) in std::mem::take(chosen) {
+            match self.measure(index, workload, tuning, self.options.seconds) {
+                Ok(measurement) => {
+                    if let Some(why) = measure::disturbed(&measurement.disturbance) {
+                        let why = format!("during {}, {why}", measurement.variant);
+                        round.discarded.get_or_insert(why);
+                    }
+                    round.measurements.push(measurement);
+                    chosen.push((index, tuning));
+                }
+                Err(failure) => self.give_up(index, failure, results),
+            }
+        }
+        round
+    }
+
+    fn measure(
+        &mut self,
+        index: usize,
+        workload: Workload,
+        tuning: Tuning,
+        seconds: u32,
+    ) -> Result<Measurement, Failure> {
+        let lab = self
+            .labs
+            .get(index)
+            .ok_or_else(|| Failure::tool("there is no such variant"))?;
+        let variant = lab.variant;
+        let started = lab.start(&self.site.configuration(tuning));
+        let measured = started.map_err(failed).and_then(|server| {
+            wait_and_check(lab, &server, workload)?;
+            let threads = lab.pin(self.outside)?;
+            let (file, close) = (workload.file().0, workload.close());
+            let wrk = |seconds| lab.wrk(file, close, seconds, self.options.connections);
+            let measured = measure::run(wrk(WARM_UP), WARM_UP)
+                .and_then(|_| measure::measure(self.outside, wrk(seconds), seconds));
+            let log = server.log();
+            let ended = end(server, variant);
+            let measurement = measured.map_err(|failure| {
+                Failure::tool(format!("{}; the server printed: {log}", failure.message))
+            })?;
+            ended.map(|()| (measurement, threads))
+        });
+        end_leftovers();
+        let (measurement, threads) = measured?;
+        self.note_pins(variant, &threads);
+        Ok(Measurement {
+            variant: variant.to_string(),
+            tuning: tuning.to_string(),
+            ..measurement
+        })
+    }
+
+    fn note_pins(&mut self, variant: Variant, threads: &[Vec<String>; 2]) {
+        let sides = [("server", SERVER_CPU), ("client", CLIENT_CPU)];
+        for (threads, (side, cpu)) in threads.iter().zip(sides) {
+            if threads.is_empty() {
+                let line = format!("{variant}: the {side}'s NAPI has no kernel thread");
+                self.not_pinned.insert(line);
+            } else {
+                let line = format!("{variant}: the {side}'s NAPI kernel thread to CPU {cpu}");
+                self.pinned.insert(line);
+            }
+        }
+    }
+}
+
+/// Ends a server; it must have lasted until now without complaint.
+fn end(server: Process, variant: Variant) -> Result<(), Failure> {
+    let (status, said) = server.stop().map_err(failed)?;
+    let complaints = ["panicked", "[alert]", "[crit]", "[emerg]"];
+    if !status.success() || complaints.iter().any(|word| said.contains(word)) {
+        let text = format!("nginx on {variant} ended with {status}; it printed: {said}");
+        return Err(Failure::tool(text));
+    }
+    Ok(())
+}
+
+/// Kills what a server that failed may have left behind. All processes in sight are the benchmark's,
+/// which has a process namespace of its own.
+fn end_leftovers() {
+    for pid in process_ids() {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let server = ["nginx", "skink"].contains(&name.trim()) && pid != std::process::id();
+        let pid = rustix::process::Pid::from_raw(pid as i32);
+        if let Some(pid) = pid.filter(|_| server) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+fn machine() -> Machine {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let processor = read("/proc/cpuinfo");
+    let model = processor
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    let first_line = |program: &str| {
+        let said = Command::new(program).arg("-v").output();
+        let said = said
+            .map(|said| [said.stdout, said.stderr].concat())
+            .unwrap_or_default();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let words = said.lines().next().unwrap_or_default().split_whitespace();
+        let version: Vec<&str> = words.take_while(|word| !word.starts_with('[')).collect();
+        version.join(" ")
+    };
+    Machine {
+        kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        processor: model
+            .map_or("unknown", |line| line.trim_start_matches([' ', '\t', ':']))
+            .to_owned(),
+        processors: processor
+            .lines()
+            .filter(|line| line.starts_with("processor"))
+            .count(),
+        skink: env!("CARGO_PKG_VERSION").to_owned(),
+        build: if cfg!(debug_assertions) {
+            "debug"
+        } else {
+            "release"
+        }
+        .to_owned(),
+        nginx: first_line("nginx"),
+        wrk: first_line("wrk"),
+        unix_time: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs()),
+    }
+}

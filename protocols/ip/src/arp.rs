@@ -1,0 +1,124 @@
+//! ARP (RFC 826, RFC 1122 section 2.3.2, RFC 5227).
+
+use crate::Ip;
+use crate::addresses::is_station;
+use crate::neighbours::Heard;
+use core::net::{IpAddr, Ipv4Addr};
+use skink_memory::Bytes;
+use skink_messages::{Counter, FrameOutput, TxPacket};
+use skink_time::Instant;
+use skink_wire::arp::{Operation, Packet};
+use skink_wire::{MacAddr, arp, ethernet};
+
+impl Ip {
+    pub(crate) fn on_arp<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        link: &ethernet::Header,
+        packet: &[u8],
+        out: &mut O,
+    ) {
+        self.counters.count(Counter::IpArpIn);
+        let Ok(packet) = Packet::parse(packet) else {
+            return self.counters.count(Counter::IpDropArp);
+        };
+        // What we sent to all may come back to us.
+        if packet.sender_mac == self.mac {
+            return;
+        }
+        let (sender, target) = (packet.sender_ip.into(), packet.target_ip.into());
+        if packet.sender_ip.is_unspecified() {
+            // Somebody probes for the same address as we do.
+            if self.claims.is_probing(target) {
+                return self.conflict(target, packet.sender_mac);
+            }
+        } else if self.claims.is_probing(sender) || self.addresses.is_own(sender) {
+            self.counters.count(Counter::IpDropArp);
+            return self.conflict(sender, packet.sender_mac);
+        } else if !self.hear_arp(now, link, &packet, out) {
+            return self.counters.count(Counter::IpDropArp);
+        }
+        let asked = packet.operation == Operation::Request && self.addresses.is_own(target);
+        if asked && self.answers && !self.claims.is_probing(target) {
+            let reply = Packet {
+                operation: Operation::Reply,
+                sender_mac: self.mac,
+                sender_ip: packet.target_ip,
+                target_mac: packet.sender_mac,
+                target_ip: packet.sender_ip,
+            };
+            self.send_arp(now, packet.sender_mac, &reply, out);
+        }
+    }
+
+    /// Takes note of the sender; `false` if it can't be who it says.
+    fn hear_arp<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        link: &ethernet::Header,
+        packet: &Packet,
+        out: &mut O,
+    ) -> bool {
+        let sender = IpAddr::V4(packet.sender_ip);
+        let possible = packet.sender_mac.is_unicast()
+            && is_station(packet.sender_ip)
+            && !self.addresses.is_broadcast(packet.sender_ip)
+            && self.routes.is_on_link(sender);
+        if !possible {
+            return false;
+        }
+        let to_us = self.addresses.is_own(packet.target_ip.into());
+        let heard = Heard {
+            mac: Some(packet.sender_mac),
+            solicited: packet.operation == Operation::Reply
+                && to_us
+                && link.destination == self.mac,
+            replace: true,
+            // Who asks for us will soon be talked to (RFC 826).
+            create: packet.operation == Operation::Request && to_us,
+        };
+        let resolved = self.neighbours.heard(now, sender, heard);
+        self.release(now, resolved, out);
+        true
+    }
+
+    /// Asks all stations, or one, who has `target`.
+    pub(crate) fn send_arp_request<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        source: Ipv4Addr,
+        target: Ipv4Addr,
+        mac: Option<MacAddr>,
+        out: &mut O,
+    ) {
+        let request = Packet {
+            operation: Operation::Request,
+            sender_mac: self.mac,
+            sender_ip: source,
+            target_mac: MacAddr::UNSPECIFIED,
+            target_ip: target,
+        };
+        self.send_arp(now, mac.unwrap_or(MacAddr::BROADCAST), &request, out);
+    }
+
+    fn send_arp<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        destination: MacAddr,
+        message: &Packet,
+        out: &mut O,
+    ) {
+        let mut packet = TxPacket::new([Bytes::EMPTY; 2]);
+        let _ = message.emit(packet.prepend(arp::LEN));
+        let header = ethernet::Header {
+            destination,
+            source: self.mac,
+            ethertype: ethernet::ARP,
+        };
+        let _ = header.emit(packet.prepend(ethernet::LEN));
+        match out.send(now, &mut packet) {
+            Ok(()) => self.counters.count(Counter::IpArpOut),
+            Err(_) => self.counters.count(Counter::IpDropOutput),
+        }
+    }
+}

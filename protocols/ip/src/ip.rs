@@ -1,0 +1,327 @@
+use crate::addresses::Addresses;
+use crate::claims::{Claims, Kind};
+use crate::errors::Limiter;
+use crate::held::Outbox;
+use crate::identification::Identifications;
+use crate::neighbours::Neighbours;
+use crate::path_mtu::PathMtus;
+use crate::reassembly::Reassembly;
+use crate::routers::Routers;
+use crate::routes::Routes;
+use crate::whole::WholeQueue;
+use crate::{IpConfig, OwnedPacket};
+use core::net::IpAddr;
+use skink_messages::{
+    Component, Counter, Counters, FrameOutput, Full, LinkLimits, NetworkError, Path, Progress,
+    RxFrame, RxPacket,
+};
+use skink_time::Instant;
+use skink_wire::{IpCidr, MacAddr};
+use std::collections::VecDeque;
+
+/// Most errors and conflicts that wait to be taken; more are counted and forgotten.
+const REPORTS: usize = 64;
+/// Largest packet to ourselves in bytes: what the length field of IPv4 can say.
+const LOOPED_BYTES: u32 = 65_535;
+
+/// The IP component; see the crate's description.
+///
+/// [`Ip::receive`] and [`Ip::send`] are the data path. Whatever else goes up is taken: packets with
+/// [`Ip::take_whole`], errors with [`Ip::take_error`], conflicts with [`Ip::take_conflict`]. Look at
+/// all three after each batch of frames and after each poll.
+pub struct Ip {
+    pub(crate) mac: MacAddr,
+    pub(crate) answers: bool,
+    pub(crate) addresses: Addresses,
+    pub(crate) routes: Routes,
+    pub(crate) neighbours: Neighbours,
+    pub(crate) reassembly: Reassembly,
+    pub(crate) path_mtus: PathMtus,
+    pub(crate) identifications: Identifications,
+    pub(crate) limiter: Limiter,
+    pub(crate) claims: Claims,
+    pub(crate) routers: Routers,
+    /// Frames that the link had no room for.
+    pub(crate) outbox: Outbox,
+    /// Packets on their way up.
+    pub(crate) whole: WholeQueue,
+    errors: VecDeque<NetworkError>,
+    conflicts: VecDeque<(IpAddr, MacAddr)>,
+    /// Where the last packet went: the next one probably goes there too.
+    pub(crate) last: Option<LastHop>,
+    /// For messages of our own, and for packets that are being cut into fragments.
+    pub(crate) message: Vec<u8>,
+    pub(crate) fragments: Vec<u8>,
+    pub(crate) counters: Counters,
+}
+
+/// The neighbour to which a destination leads.
+#[derive(Clone, Copy)]
+pub(crate) struct LastHop {
+    pub(crate) destination: IpAddr,
+    pub(crate) next_hop: IpAddr,
+    pub(crate) slot: u32,
+}
+
+impl Ip {
+    /// A component that knows no neighbours yet. It sends nothing before it is polled or used.
+    pub fn new(config: IpConfig, counters: Counters) -> Ip {
+        let addresses = config.all_addresses();
+        let routes = Routes::new(&addresses, &config.gateways);
+        let speaks_v6 = addresses.iter().any(|own| own.addr.is_ipv6());
+        let search = config.answers && speaks_v6 && !routes.has_default(false);
+        Ip {
+            mac: config.mac,
+            answers: config.answers,
+            addresses: Addresses::new(addresses),
+            routes,
+            neighbours: Neighbours::new(config.seed),
+            reassembly: Reassembly::default(),
+            path_mtus: PathMtus::new(config.seed),
+            identifications: Identifications::new(config.seed),
+            limiter: Limiter::default(),
+            claims: Claims::default(),
+            routers: Routers::new(search),
+            outbox: Outbox::default(),
+            whole: WholeQueue::default(),
+            errors: VecDeque::new(),
+            conflicts: VecDeque::new(),
+            last: None,
+            message: Vec::new(),
+            fragments: Vec::new(),
+            counters,
+        }
+    }
+
+    /// Our addresses, the link-local one included: what `link` must let out as sources.
+    pub fn addresses(&self) -> &[IpCidr] {
+        self.addresses.all()
+    }
+
+    /// Whether `address` is ours, or a group or broadcast address on which we listen.
+    #[inline]
+    pub fn is_local(&self, address: IpAddr) -> bool {
+        self.addresses.is_own(address) || self.addresses.is_joined(address)
+    }
+
+    /// Whether a packet to `destination` can be sent.
+    pub fn has_route(&self, destination: IpAddr) -> bool {
+        self.addresses.is_own(destination) || self.hop(destination).is_some()
+    }
+
+    /// The way to `destination` over a link that takes `limits`, from `source` if the flow is bound
+    /// to one; `None` if there is no route or `source` isn't ours.
+    pub fn path(
+        &self,
+        source: Option<IpAddr>,
+        destination: IpAddr,
+        limits: &LinkLimits,
+    ) -> Option<Path> {
+        let is_good = |source: &IpAddr| {
+            self.addresses.is_own(*source) && source.is_ipv4() == destination.is_ipv4()
+        };
+        if source.is_some_and(|source| !is_good(&source)) {
+            return None;
+        }
+        if self.addresses.is_own(destination) {
+            return Some(Path {
+                source: source.unwrap_or(destination),
+                mtu: LOOPED_BYTES,
+                cut_bytes: LOOPED_BYTES,
+            });
+        }
+        self.hop(destination)?;
+        let next_hop = self.routes.next_hop(destination).unwrap_or(destination);
+        let source = match source {
+            Some(source) => source,
+            None => self.addresses.source_for(destination, next_hop)?,
+        };
+        let mtu = self
+            .path_mtus
+            .get(destination)
+            .map_or(limits.mtu, |mtu| mtu.min(limits.mtu));
+        Some(Path {
+            source,
+            mtu,
+            cut_bytes: limits.cut_bytes.max(mtu),
+        })
+    }
+
+    /// Takes a packet that was sent to ourselves or came in fragments. Its protocol is TCP or UDP.
+    #[inline]
+    pub fn take_whole(&mut self) -> Option<OwnedPacket> {
+        self.whole.pop()
+    }
+
+    /// Gives a packet's memory back for reuse.
+    pub fn recycle(&mut self, packet: OwnedPacket) {
+        self.whole.recycle(packet.payload);
+    }
+
+    /// Takes an error for the transport that [`NetworkError::protocol`] names.
+    #[inline]
+    pub fn take_error(&mut self) -> Option<NetworkError> {
+        self.errors.pop_front()
+    }
+
+    /// Takes a conflict: an address that is ours, or that is being probed, and the station that
+    /// claims it too.
+    pub fn take_conflict(&mut self) -> Option<(IpAddr, MacAddr)> {
+        self.conflicts.pop_front()
+    }
+
+    /// From now on ARP, neighbour discovery and echo requests are answered here, or not any more; see
+    /// [`IpConfig::answers`].
+    pub fn set_answers(&mut self, answers: bool) {
+        self.answers = answers;
+    }
+
+    /// Begins to ask whether another station has `address` (RFC 5227 2.1, RFC 4862 5.4). Until that
+    /// ends, nobody is told that it is ours. Use the address when [`Ip::probes_done`] says so and
+    /// no conflict came up.
+    pub fn probe(&mut self, now: Instant, address: IpAddr) {
+        self.claims.begin(now, address, Kind::Probe);
+    }
+
+    /// Whether all probing has ended. It needs polls to proceed.
+    pub fn probes_done(&self) -> bool {
+        self.claims.probing().next().is_none()
+    }
+
+    /// Tells the link that our addresses are ours, twice, beginning with the next poll (RFC 5227
+    /// 2.3, RFC 4861 7.2.6).
+    pub fn announce(&mut self, now: Instant) {
+        for own in self.addresses.all() {
+            self.claims.begin(now, own.addr, Kind::Announce);
+        }
+    }
+
+    pub(crate) fn push_error(&mut self, error: NetworkError) {
+        if self.errors.len() < REPORTS {
+            self.errors.push_back(error);
+        } else {
+            self.counters.count(Counter::IpDropIcmp);
+        }
+    }
+
+    pub(crate) fn conflict(&mut self, address: IpAddr, mac: MacAddr) {
+        self.counters.count(Counter::IpConflicts);
+        self.claims.end(address, Kind::Probe);
+        let known = self.conflicts.contains(&(address, mac));
+        if !known && self.conflicts.len() < REPORTS {
+            self.conflicts.push_back((address, mac));
+        }
+    }
+
+    /// Sends what had found no room, and does what is due. [`Progress::More`] if something waits to
+    /// be taken, or for the link to have room.
+    pub fn poll<O: FrameOutput + ?Sized>(&mut self, now: Instant, out: &mut O) -> Progress {
+        if !self.outbox.is_empty() {
+            let _ = self.flush_outbox(now, out);
+        }
+        self.run_neighbours(now, out);
+        while let Some((address, kind)) = self.claims.pop_due(now) {
+            self.send_claim(now, address, kind, out);
+        }
+        if self.routers.expire(now) {
+            self.use_learned_router();
+        }
+        if self.routers.solicit(now) {
+            self.solicit_routers(now, out);
+        }
+        while let Some(datagram) = self.reassembly.pop_expired(now) {
+            self.on_unfinished(now, &datagram, out);
+        }
+        self.path_mtus.expire(now);
+        match self.outbox.is_empty() && self.whole.is_empty() && self.errors.is_empty() {
+            true => Progress::Idle,
+            false => Progress::More,
+        }
+    }
+
+    /// When to poll at the latest, if nothing else happens.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        [
+            self.neighbours.next_deadline(),
+            self.claims.next_deadline(),
+            self.routers.next_deadline(),
+            self.reassembly.next_deadline(),
+            self.path_mtus.next_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    pub(crate) fn use_learned_router(&mut self) {
+        self.routes.learn_default(self.routers.router());
+        self.last = None;
+    }
+}
+
+/// What `ip` can be told.
+pub enum IpInput<'a> {
+    /// A frame arrived.
+    Frame(RxFrame<'a>),
+}
+
+/// The transports as `ip` sees them, where it is called as a [`Component`].
+pub trait Transports {
+    /// Takes a packet's payload; `false` if the protocol isn't spoken, or (for UDP) nobody has the
+    /// port: then the sender is told.
+    fn packet(&mut self, now: Instant, protocol: u8, packet: RxPacket<'_>) -> bool;
+
+    /// Takes an error about a packet that was sent.
+    fn error(&mut self, now: Instant, error: NetworkError);
+}
+
+impl Ip {
+    /// Hands up a packet, and tells its sender if nobody wants it.
+    fn hand_up<O: FrameOutput + Transports + ?Sized>(
+        &mut self,
+        now: Instant,
+        protocol: u8,
+        packet: RxPacket<'_>,
+        out: &mut O,
+    ) {
+        if !out.packet(now, protocol, packet) {
+            self.port_unreachable(now, protocol, &packet, out);
+        }
+    }
+
+    fn hand_up_rest<O: FrameOutput + Transports + ?Sized>(&mut self, now: Instant, out: &mut O) {
+        while let Some(whole) = self.take_whole() {
+            self.hand_up(now, whole.protocol(), whole.as_packet(), out);
+            self.recycle(whole);
+        }
+        while let Some(error) = self.take_error() {
+            out.error(now, error);
+        }
+    }
+}
+
+impl<Out: FrameOutput + Transports + ?Sized> Component<Out> for Ip {
+    type Input<'a> = IpInput<'a>;
+
+    fn handle(&mut self, now: Instant, input: IpInput<'_>, out: &mut Out) -> Result<(), Full> {
+        let IpInput::Frame(frame) = input;
+        if let Some((protocol, packet)) = self.receive(now, &frame, out) {
+            self.hand_up(now, protocol, packet, out);
+        }
+        self.hand_up_rest(now, out);
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Instant, out: &mut Out) -> Progress {
+        let _ = Ip::poll(self, now, out);
+        self.hand_up_rest(now, out);
+        match self.outbox.is_empty() {
+            true => Progress::Idle,
+            false => Progress::More,
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        Ip::next_deadline(self)
+    }
+}

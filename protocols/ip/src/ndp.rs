@@ -1,0 +1,260 @@
+//! Neighbour and router discovery (RFC 4861).
+
+use crate::Ip;
+use crate::addresses::{ALL_NODES, ALL_ROUTERS};
+use crate::claims::Kind;
+use crate::neighbours::Heard;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use skink_messages::{Counter, FrameOutput, Outbound, RxPacket};
+use skink_time::{Duration, Instant};
+use skink_wire::icmpv6::{
+    Message, NeighbourAdvertisement, NeighbourSolicitation, RouterAdvertisement,
+    RouterSolicitation, solicited_node,
+};
+use skink_wire::{MacAddr, protocol};
+
+/// Proves that a message comes from the link: no router passes it on (RFC 4861 section 3.1).
+pub(crate) const HOP_LIMIT: u8 = 255;
+/// Room for any message that is sent here.
+const MESSAGE_BYTES: usize = 64;
+
+impl Ip {
+    /// A solicitation or advertisement from `source`; `false` if it breaks a rule of RFC 4861
+    /// section 6.1 or 7.1.
+    pub(crate) fn on_ndp<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        packet: &RxPacket<'_>,
+        message: &Message<'_>,
+        out: &mut O,
+    ) -> bool {
+        let (IpAddr::V6(source), IpAddr::V6(destination)) = (packet.source, packet.destination)
+        else {
+            return false;
+        };
+        if packet.hop_limit != HOP_LIMIT {
+            return false;
+        }
+        match message {
+            Message::NeighbourSolicitation(message) => {
+                self.on_solicitation(now, source, destination, message, out)
+            }
+            Message::NeighbourAdvertisement(message) => {
+                self.on_advertisement(now, destination, message, out)
+            }
+            Message::RouterAdvertisement(message) => self.on_router(now, source, message, out),
+            // We are no router.
+            Message::RouterSolicitation(_) => true,
+            _ => false,
+        }
+    }
+
+    fn on_solicitation<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+        message: &NeighbourSolicitation,
+        out: &mut O,
+    ) -> bool {
+        let target = message.target;
+        let from_us = message.source_link_layer == Some(self.mac);
+        if source.is_unspecified() {
+            // Somebody wants this address.
+            if message.source_link_layer.is_some() || destination != solicited_node(target) {
+                return false;
+            }
+            if self.claims.is_probing(target.into()) {
+                self.conflict(target.into(), MacAddr::UNSPECIFIED);
+                return true;
+            }
+        }
+        if from_us || !self.addresses.is_own(target.into()) {
+            return true;
+        }
+        if let Some(mac) = message.source_link_layer {
+            if !mac.is_unicast() {
+                return false;
+            }
+            let heard = Heard {
+                mac: Some(mac),
+                solicited: false,
+                replace: true,
+                create: true,
+            };
+            if self.routes.is_on_link(source.into()) {
+                let resolved = self.neighbours.heard(now, source.into(), heard);
+                self.release(now, resolved, out);
+            }
+        }
+        if self.answers && !self.claims.is_probing(target.into()) {
+            let (to, solicited) = match source.is_unspecified() {
+                true => (ALL_NODES, false),
+                false => (source, true),
+            };
+            self.send_advertisement(now, target, to, solicited, out);
+        }
+        true
+    }
+
+    fn on_advertisement<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        destination: Ipv6Addr,
+        message: &NeighbourAdvertisement,
+        out: &mut O,
+    ) -> bool {
+        if destination.is_multicast() && message.solicited {
+            return false;
+        }
+        let target = IpAddr::V6(message.target);
+        let mac = message.target_link_layer;
+        if mac == Some(self.mac) {
+            return true;
+        }
+        if mac.is_some_and(|mac| !mac.is_unicast()) {
+            return false;
+        }
+        if self.addresses.is_own(target) || self.claims.is_probing(target) {
+            self.conflict(target, mac.unwrap_or(MacAddr::UNSPECIFIED));
+            return true;
+        }
+        let heard = Heard {
+            mac,
+            solicited: message.solicited,
+            replace: message.replace,
+            create: false,
+        };
+        let resolved = self.neighbours.heard(now, target, heard);
+        if !message.router && self.routers.is_none(message.target) {
+            self.use_learned_router();
+        }
+        self.release(now, resolved, out);
+        true
+    }
+
+    fn on_router<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        source: Ipv6Addr,
+        message: &RouterAdvertisement,
+        out: &mut O,
+    ) -> bool {
+        if !source.is_unicast_link_local() {
+            return false;
+        }
+        if let Some(mac) = message.source_link_layer.filter(|mac| mac.is_unicast()) {
+            let heard = Heard {
+                mac: Some(mac),
+                solicited: false,
+                replace: true,
+                create: true,
+            };
+            let resolved = self.neighbours.heard(now, source.into(), heard);
+            self.release(now, resolved, out);
+        }
+        let lifetime = Duration::from_secs(u64::from(message.lifetime_secs));
+        if self.routers.heard(now, source, lifetime) {
+            self.use_learned_router();
+        }
+        true
+    }
+
+    /// Asks who has `target`; only the neighbour that had it, if that is to be `probed`.
+    pub(crate) fn send_solicitation<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        source: Ipv6Addr,
+        target: Ipv6Addr,
+        probed: bool,
+        out: &mut O,
+    ) {
+        let message = Message::NeighbourSolicitation(NeighbourSolicitation {
+            target,
+            source_link_layer: (!source.is_unspecified()).then_some(self.mac),
+        });
+        let destination = if probed {
+            target
+        } else {
+            solicited_node(target)
+        };
+        self.send_ndp(now, source, destination, &message, out);
+    }
+
+    fn send_advertisement<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        target: Ipv6Addr,
+        destination: Ipv6Addr,
+        solicited: bool,
+        out: &mut O,
+    ) {
+        let message = Message::NeighbourAdvertisement(NeighbourAdvertisement {
+            router: false,
+            solicited,
+            replace: true,
+            target,
+            target_link_layer: Some(self.mac),
+        });
+        self.send_ndp(now, target, destination, &message, out);
+    }
+
+    pub(crate) fn solicit_routers<O: FrameOutput + ?Sized>(&mut self, now: Instant, out: &mut O) {
+        let destination = IpAddr::V6(ALL_ROUTERS);
+        let source = self.addresses.source_for(destination, destination);
+        if let Some(IpAddr::V6(source)) = source {
+            let message = Message::RouterSolicitation(RouterSolicitation {
+                source_link_layer: Some(self.mac),
+            });
+            self.send_ndp(now, source, ALL_ROUTERS, &message, out);
+        }
+    }
+
+    fn send_ndp<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+        message: &Message<'_>,
+        out: &mut O,
+    ) {
+        let mut bytes = [0; MESSAGE_BYTES];
+        let len = message.emit(source, destination, &mut bytes);
+        let to = Outbound {
+            source: source.into(),
+            destination: destination.into(),
+            protocol: protocol::ICMPV6,
+            hop_limit: Some(HOP_LIMIT),
+            traffic_class: 0,
+            dont_fragment: true,
+        };
+        let message = bytes.get(..len).unwrap_or_default();
+        if self.send_message(now, &to, message, out) {
+            self.counters.count(Counter::IpNdpOut);
+        }
+    }
+
+    /// Asks for an address, or tells that it is ours.
+    pub(crate) fn send_claim<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        address: IpAddr,
+        kind: Kind,
+        out: &mut O,
+    ) {
+        match (kind, address) {
+            (Kind::Probe, IpAddr::V4(address)) => {
+                self.send_arp_request(now, Ipv4Addr::UNSPECIFIED, address, None, out);
+            }
+            (Kind::Probe, IpAddr::V6(address)) => {
+                self.send_solicitation(now, Ipv6Addr::UNSPECIFIED, address, false, out);
+            }
+            (Kind::Announce, IpAddr::V4(address)) => {
+                self.send_arp_request(now, address, address, None, out);
+            }
+            (Kind::Announce, IpAddr::V6(address)) => {
+                self.send_advertisement(now, address, ALL_NODES, false, out);
+            }
+        }
+    }
+}

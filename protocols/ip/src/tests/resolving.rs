@@ -1,0 +1,322 @@
+use super::*;
+use crate::neighbours::State;
+use skink_messages::ErrorKind;
+use skink_wire::ChecksumPolicy;
+use skink_wire::icmpv6::{NeighbourSolicitation, RouterAdvertisement};
+
+#[test]
+fn packets_wait_for_the_neighbour_and_leave_in_order() {
+    for (us, peer) in FAMILIES {
+        let mut host = Host::new();
+        for number in 0..3u8 {
+            host.send(us, peer, &[number; 12], false).expect("room");
+        }
+        let group = match peer {
+            IpAddr::V4(_) => MacAddr::BROADCAST,
+            IpAddr::V6(peer) => solicited_mac(peer),
+        };
+        assert_eq!(host.sent_to(group).len(), 1, "one question for {peer}");
+        host.answer(peer, PEER_MAC);
+        let sent = host.sent_to(PEER_MAC);
+        let last: Vec<_> = sent.iter().filter_map(|packet| packet.last()).collect();
+        assert_eq!(last, [&0, &1, &2], "to {peer}");
+        // From now on they leave at once.
+        host.send(us, peer, &[3; 12], false).expect("room");
+        assert_eq!(host.sent_to(PEER_MAC).len(), 1);
+    }
+}
+
+#[test]
+fn a_silent_neighbour_is_given_up() {
+    for (us, peer) in FAMILIES {
+        let mut host = Host::new();
+        host.send(us, peer, &[0, 1, 0, 2, 0, 0, 0, 9], true)
+            .expect("room");
+        for second in 1..=2 {
+            host.poll(second * 1000);
+            assert!(host.ip.take_error().is_none());
+        }
+        assert_eq!(host.wire.frames.len(), 3, "questions for {peer}");
+        host.poll(3000);
+        let error = host.ip.take_error().expect("an error");
+        assert_eq!(error.kind, ErrorKind::HostUnreachable);
+        assert_eq!((error.local.addr, error.local.port), (us, 1));
+        assert_eq!((error.remote.addr, error.remote.port), (peer, 2));
+        assert_eq!(error.sequence, 9);
+        assert_eq!(host.count(Counter::IpDropUnresolved), 1);
+        assert_eq!(host.ip.next_deadline(), None);
+    }
+}
+
+#[test]
+fn a_neighbour_in_use_is_asked_again_and_forgotten_if_silent() {
+    for (us, peer) in FAMILIES {
+        let mut host = Host::acquainted();
+        assert!(matches!(
+            host.ip.neighbours.state(peer),
+            Some(State::Reachable { .. })
+        ));
+        // Longer than any neighbour counts as reachable.
+        host.poll(50_000);
+        host.send(us, peer, b"12345678", false).expect("room");
+        assert!(matches!(
+            host.ip.neighbours.state(peer),
+            Some(State::Delay { .. })
+        ));
+        assert_eq!(host.sent_to(PEER_MAC).len(), 1, "sent though stale");
+        host.poll(55_000);
+        assert_eq!(host.sent_to(PEER_MAC).len(), 1, "asked directly");
+        host.answer(peer, PEER_MAC);
+        assert!(matches!(
+            host.ip.neighbours.state(peer),
+            Some(State::Reachable { .. })
+        ));
+        host.poll(110_000);
+        host.send(us, peer, b"12345678", false).expect("room");
+        for ms in [115_000, 116_000, 117_000, 118_000] {
+            host.poll(ms);
+        }
+        assert_eq!(host.ip.neighbours.state(peer), None);
+    }
+}
+
+#[test]
+fn queues_and_the_table_are_bounded() {
+    let mut host = Host::new();
+    let (us, peer) = FAMILIES[0];
+    for _ in 0..100 {
+        host.send(us, peer, &[0; 1000], false).expect("room");
+    }
+    assert_eq!(host.count(Counter::IpDropQueueFull), 36);
+    for number in 0..8000u32 {
+        let peer = Ipv6Addr::from(u128::from(US6) + 100 + u128::from(number));
+        host.send(US6.into(), peer.into(), &[0; 1400], false)
+            .expect("room");
+        assert!(host.ip.neighbours.len() <= 1024);
+        assert!(host.ip.neighbours.held_bytes() <= 4 << 20);
+    }
+    let failed = host.count(Counter::IpDropUnresolved) + host.count(Counter::IpDropQueueFull);
+    assert!(failed >= 8000 + 36 - 1024);
+}
+
+#[test]
+fn questions_for_us_are_answered_if_that_is_our_task() {
+    for answers in [true, false] {
+        let mut host = Host::with(|config| config.answers = answers);
+        let question = arp_frame(Operation::Request, PEER_MAC, PEER4, US4, MacAddr::BROADCAST);
+        host.receive(&question);
+        let replies = host.sent_to(PEER_MAC);
+        assert_eq!(replies.len(), usize::from(answers));
+        for reply in replies {
+            let reply = Packet::parse(&reply).expect("ARP");
+            assert_eq!(reply.operation, Operation::Reply);
+            assert_eq!((reply.sender_mac, reply.sender_ip), (MAC, US4));
+        }
+        let question = icmpv6::Message::NeighbourSolicitation(NeighbourSolicitation {
+            target: US6,
+            source_link_layer: Some(PEER_MAC),
+        });
+        host.receive(&icmpv6_frame(PEER6, solicited_node(US6), &question));
+        let replies = host.sent_to(PEER_MAC);
+        assert_eq!(replies.len(), usize::from(answers));
+        for reply in replies {
+            let (header, message) = ipv6::Header::parse(&reply).expect("IPv6");
+            assert_eq!(header.hop_limit, 255);
+            let verify = ChecksumPolicy::Verify;
+            let message = icmpv6::Message::parse(US6, PEER6, message, verify).expect("NDP");
+            let icmpv6::Message::NeighbourAdvertisement(reply) = message else {
+                panic!("{message:?}");
+            };
+            assert!(reply.solicited && reply.replace && !reply.router);
+            assert_eq!(reply.target_link_layer, Some(MAC));
+        }
+    }
+}
+
+#[test]
+fn advertisements_follow_the_rules_of_rfc_4861() {
+    // solicited, replace, another address: the state and the address after it.
+    let cases = [
+        (false, false, false, "reachable", PEER_MAC),
+        (false, false, true, "stale", PEER_MAC),
+        (false, true, true, "stale", OTHER_MAC),
+        (true, true, true, "reachable", OTHER_MAC),
+        (true, false, false, "reachable", PEER_MAC),
+        (true, false, true, "stale", PEER_MAC),
+    ];
+    for (solicited, replace, other, state, mac) in cases {
+        let mut host = Host::acquainted();
+        let message = NeighbourAdvertisement {
+            router: false,
+            solicited,
+            replace,
+            target: PEER6,
+            target_link_layer: Some(if other { OTHER_MAC } else { PEER_MAC }),
+        };
+        host.receive(&advertisement(PEER6, US6, &message));
+        let found = match host.ip.neighbours.state(PEER6.into()) {
+            Some(State::Reachable { .. }) => "reachable",
+            Some(State::Stale) => "stale",
+            _ => "another",
+        };
+        assert_eq!(found, state, "{message:?}");
+        host.send(US6.into(), PEER6.into(), b"12345678", false)
+            .expect("room");
+        assert_eq!(host.sent_to(mac).len(), 1, "{message:?}");
+    }
+}
+
+#[test]
+fn bad_neighbour_messages_are_dropped() {
+    let good = NeighbourAdvertisement {
+        router: false,
+        solicited: true,
+        replace: true,
+        target: PEER6,
+        target_link_layer: Some(OTHER_MAC),
+    };
+    let mut from_afar = advertisement(PEER6, US6, &good);
+    // The hop limit isn't in the checksum.
+    from_afar[14 + 7] = 254;
+    let all_nodes = "ff02::1".parse().expect("an address");
+    let probe = icmpv6::Message::NeighbourSolicitation(NeighbourSolicitation {
+        target: US6,
+        source_link_layer: Some(PEER_MAC),
+    });
+    let unspecified = Ipv6Addr::UNSPECIFIED;
+    let cases = [
+        from_afar,
+        advertisement(PEER6, all_nodes, &good),
+        icmpv6_frame(unspecified, solicited_node(US6), &probe),
+    ];
+    for (index, frame) in cases.iter().enumerate() {
+        let mut host = Host::acquainted();
+        host.receive(frame);
+        assert_eq!(host.count(Counter::IpDropNdp), 1, "case {index}");
+        host.send(US6.into(), PEER6.into(), b"12345678", false)
+            .expect("room");
+        assert_eq!(host.sent_to(PEER_MAC).len(), 1, "case {index}");
+    }
+    let elsewhere = Ipv4Addr::new(192, 0, 2, 1);
+    let bad = [
+        (MacAddr::BROADCAST, PEER4),
+        (PEER_MAC, elsewhere),
+        (PEER_MAC, Ipv4Addr::new(10, 0, 0, 255)),
+        (PEER_MAC, US4),
+    ];
+    for (mac, sender) in bad {
+        let mut host = Host::new();
+        host.receive(&arp_frame(Operation::Request, mac, sender, US4, MAC));
+        assert_eq!(host.count(Counter::IpDropArp), 1, "{sender} at {mac}");
+        assert_eq!(host.ip.neighbours.len(), 0);
+        assert!(host.wire.frames.is_empty(), "{sender} at {mac}");
+    }
+}
+
+#[test]
+fn conflicts_are_reported_once() {
+    let mut host = Host::new();
+    for _ in 0..2 {
+        host.receive(&arp_frame(Operation::Reply, OTHER_MAC, US4, US4, MAC));
+        let claim = NeighbourAdvertisement {
+            router: false,
+            solicited: false,
+            replace: true,
+            target: US6,
+            target_link_layer: Some(OTHER_MAC),
+        };
+        let all_nodes = "ff02::1".parse().expect("an address");
+        host.receive(&advertisement(US6, all_nodes, &claim));
+    }
+    assert_eq!(host.ip.take_conflict(), Some((US4.into(), OTHER_MAC)));
+    assert_eq!(host.count(Counter::IpConflicts), 2);
+    assert_eq!(host.ip.take_conflict(), None);
+}
+
+#[test]
+fn probes_find_a_conflict_or_end() {
+    for conflict in [false, true] {
+        let mut host = Host::new();
+        host.ip.probe(host.now, US4.into());
+        assert!(!host.ip.probes_done());
+        host.poll(0);
+        let probe = host.sent_to(MacAddr::BROADCAST).pop().expect("a probe");
+        let probe = Packet::parse(&probe).expect("ARP");
+        assert_eq!(
+            (probe.sender_ip, probe.target_ip),
+            (Ipv4Addr::UNSPECIFIED, US4)
+        );
+        // An address that is only being probed isn't defended.
+        host.receive(&arp_frame(Operation::Request, PEER_MAC, PEER4, US4, MAC));
+        assert!(host.sent_to(PEER_MAC).is_empty());
+        if conflict {
+            let unspecified = Ipv4Addr::UNSPECIFIED;
+            host.receive(&arp_frame(
+                Operation::Request,
+                OTHER_MAC,
+                unspecified,
+                US4,
+                MAC,
+            ));
+        } else {
+            for ms in [1000, 2000, 3999] {
+                host.poll(ms);
+                assert!(!host.ip.probes_done());
+            }
+            host.poll(4000);
+        }
+        assert!(host.ip.probes_done());
+        let found = host.ip.take_conflict();
+        assert_eq!(found, conflict.then_some((US4.into(), OTHER_MAC)));
+    }
+}
+
+#[test]
+fn addresses_are_announced_twice() {
+    let mut host = Host::new();
+    host.ip.announce(host.now);
+    for ms in (0..10_000).step_by(500) {
+        host.poll(ms);
+    }
+    let frames = core::mem::take(&mut host.wire.frames);
+    // IPv4, IPv6, link-local.
+    assert_eq!(frames.len(), 6);
+    assert_eq!(host.ip.next_deadline(), None);
+}
+
+#[test]
+fn a_router_is_learned_and_forgotten() {
+    let mut host = Host::with(|config| config.gateways.clear());
+    let far: IpAddr = "2001:db8:9::9".parse().expect("an address");
+    let router: Ipv6Addr = "fe80::99".parse().expect("an address");
+    let all_nodes = "ff02::1".parse().expect("an address");
+    assert!(!host.ip.has_route(far));
+    host.poll(0);
+    assert_eq!(host.count(Counter::IpNdpOut), 1, "a router solicitation");
+    let advertise = |lifetime_secs| {
+        icmpv6::Message::RouterAdvertisement(RouterAdvertisement {
+            hop_limit: 0,
+            managed: false,
+            other: false,
+            lifetime_secs,
+            reachable_ms: 0,
+            retransmit_ms: 0,
+            source_link_layer: Some(OTHER_MAC),
+            mtu: None,
+            prefixes: icmpv6::Prefixes::default(),
+        })
+    };
+    host.receive(&icmpv6_frame(PEER6, all_nodes, &advertise(10)));
+    assert!(!host.ip.has_route(far), "not from a link-local address");
+    host.receive(&icmpv6_frame(router, all_nodes, &advertise(10)));
+    host.send(US6.into(), far, b"12345678", false)
+        .expect("room");
+    assert_eq!(host.sent_to(OTHER_MAC).len(), 1);
+    host.poll(9_999);
+    assert!(host.ip.has_route(far));
+    host.poll(10_000);
+    assert!(!host.ip.has_route(far));
+    host.receive(&icmpv6_frame(router, all_nodes, &advertise(10)));
+    host.receive(&icmpv6_frame(router, all_nodes, &advertise(0)));
+    assert!(!host.ip.has_route(far));
+}

@@ -1,0 +1,442 @@
+use crate::harness::{LOCAL, Net, OFFER, REMOTE};
+use crate::state::State;
+use core::net::{IpAddr, Ipv4Addr};
+use skink_messages::{ConnectionOption, Counter, ErrorKind, Events, SocketError};
+use skink_wire::tcp::MAXIMUM_WINDOW_SCALE;
+
+#[test]
+fn a_peer_opens_and_options_are_agreed_on() {
+    // (the peer's options, ours in the answer, segment size, SACK, timestamps, scales)
+    let table = [
+        (OFFER, "mss 1460 sackok ts 0 1000 ws 1", 1_448, true, true, (7, 1)),
+        ("mss 1000", "mss 1460 nots", 1_000, false, false, (0, 0)),
+        ("", "mss 1460 nots", 536, false, false, (0, 0)),
+        ("mss 0", "mss 1460 nots", 64, false, false, (0, 0)),
+        ("mss 1", "mss 1460 nots", 64, false, false, (0, 0)),
+        ("mss 65535 ws 255", "mss 1460 ws 1 nots", 1_460, false, false, (MAXIMUM_WINDOW_SCALE, 1)),
+        ("mss 1460 sackok", "mss 1460 sackok nots", 1_460, true, false, (0, 0)),
+    ];
+    for (theirs, ours, mss, sack, timestamps, scales) in table {
+        let mut net = Net::new();
+        let listener = net.listen(80, 5);
+        net.inject(&format!("S 0 win 65535 {theirs}"));
+        let answer = net.expect(&format!("S. 0 ack 1 {ours}"));
+        assert_eq!(answer.options.window_scale.is_some(), theirs.contains("ws"));
+        assert_eq!(net.events(listener), Events::empty());
+        net.inject(if timestamps { ". 1 ack 1 win 10 ts 1001 *" } else { ". 1 ack 1 win 10" });
+        net.expect_nothing();
+        assert_eq!(net.events(listener), Events::READABLE);
+        assert_eq!(net.tcp.acceptable(listener), 1);
+        let id = net.tcp.accept(listener).expect("established");
+        assert_eq!(net.tcp.accept(listener), None);
+        let connection = net.connection(id);
+        assert_eq!(connection.state(), State::Established, "{theirs}");
+        assert_eq!(connection.mss, mss, "{theirs}");
+        assert_eq!((connection.sack, connection.timestamps), (sack, timestamps));
+        assert_eq!((connection.snd_wscale, connection.rcv_wscale), scales);
+        assert_eq!(connection.snd_wnd, 10 << scales.0, "the SYN's window isn't scaled");
+    }
+}
+
+#[test]
+fn we_open_and_options_are_agreed_on() {
+    // (options in the answer, segment size, SACK, timestamps, scales)
+    let table = [
+        ("mss 1000 sackok ts 5 * ws 3", 988, true, true, (3, 1)),
+        ("mss 1000", 1_000, false, false, (0, 0)),
+        ("", 536, false, false, (0, 0)),
+    ];
+    for (theirs, mss, sack, timestamps, scales) in table {
+        let mut net = Net::new();
+        let id = net.connect(80);
+        net.expect("S 0 mss 1460 sackok ts 0 0 ws 1");
+        assert_eq!(net.state(id), State::SynSent);
+        assert_eq!(net.events(id), Events::empty());
+        net.inject(&format!("S. 0 ack 1 win 500 {theirs}"));
+        net.expect(". 1 ack 1");
+        assert_eq!(net.events(id), Events::WRITABLE);
+        let connection = net.connection(id);
+        assert_eq!(connection.state(), State::Established);
+        assert_eq!(connection.mss, mss, "{theirs}");
+        assert_eq!((connection.sack, connection.timestamps), (sack, timestamps));
+        assert_eq!((connection.snd_wscale, connection.rcv_wscale), scales);
+        assert_eq!(connection.snd_wnd, 500);
+    }
+}
+
+/// What arrives in SYN-SENT besides a good answer: (segment, answer, state after, error).
+#[test]
+fn odd_segments_in_syn_sent() {
+    let table = [
+        ("R. 0 ack 1", "", State::Closed, Some(SocketError::Refused)),
+        ("R. 0 ack 2", "", State::SynSent, None),
+        ("R. 0 ack 0", "", State::SynSent, None),
+        ("R 0", "", State::SynSent, None),
+        (". 0 ack 2", "R 2", State::SynSent, None),
+        (". 0 ack 0", "R 0", State::SynSent, None),
+        ("S. 0 ack 2 win 9", "R 2", State::SynSent, None),
+        (". 0 ack 1", "", State::SynSent, None),
+        ("F. 0 ack 1", "", State::SynSent, None),
+        ("S 0 win 9 mss 1000", "S. 0 ack 1", State::SynReceived, None),
+    ];
+    for (segment, answer, state, error) in table {
+        let mut net = Net::new();
+        let id = net.connect(80);
+        net.expect("S 0");
+        net.inject(segment);
+        if !answer.is_empty() {
+            net.expect(answer);
+        }
+        net.expect_nothing();
+        assert_eq!(net.state(id), state, "{segment}");
+        assert_eq!(net.error(id), error.map_or(0, |error| error as u32));
+        if state == State::Closed {
+            let over = Events::ERROR | Events::CLOSED | Events::READ_CLOSED;
+            assert!(net.events(id).contains(over));
+            net.close(id);
+            assert!(!net.exists(id));
+        }
+    }
+}
+
+#[test]
+fn icmp_errors_end_an_attempt_but_not_a_connection() {
+    let table = [
+        (ErrorKind::PortUnreachable, SocketError::Refused),
+        (ErrorKind::ProtocolUnreachable, SocketError::Refused),
+        (ErrorKind::HostUnreachable, SocketError::HostUnreachable),
+        (ErrorKind::TimeExceeded, SocketError::HostUnreachable),
+        (ErrorKind::Prohibited, SocketError::Prohibited),
+    ];
+    for (kind, error) in table {
+        let mut net = Net::new();
+        let id = net.connect(80);
+        net.expect("S 0");
+        net.icmp(kind, 17);
+        assert_eq!(net.state(id), State::SynSent, "quotes what was never sent");
+        net.icmp(kind, 0);
+        assert_eq!(net.state(id), State::Closed);
+        assert_eq!(net.error(id), error as u32);
+
+        let mut net = Net::new();
+        let id = net.connected("mss 1000", 5_000);
+        net.write(id, 100);
+        net.icmp(kind, 1);
+        assert_eq!(net.state(id), State::Established, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_request_is_repeated_for_two_minutes() {
+    let mut net = Net::new();
+    let id = net.connect(80);
+    net.expect("S 0");
+    for wait in [1_000, 2_000, 4_000, 8_000, 16_000, 32_000] {
+        net.expect_after(wait, "S 0 mss 1460 sackok ws 1");
+    }
+    net.advance(63_500);
+    assert_eq!(net.state(id), State::SynSent);
+    net.advance(600);
+    net.expect_nothing();
+    assert_eq!(net.state(id), State::Closed);
+    assert_eq!(net.error(id), SocketError::TimedOut as u32);
+    assert!(net.events(id).contains(Events::ERROR | Events::CLOSED));
+}
+
+#[test]
+fn an_answer_is_repeated_for_a_minute() {
+    let mut net = Net::new();
+    let listener = net.listen(80, 5);
+    net.inject("S 0 win 1000 mss 1000");
+    net.expect("S. 0 ack 1");
+    for wait in [1_000, 2_000, 4_000, 8_000, 16_000] {
+        net.expect_after(wait, "S. 0 ack 1");
+    }
+    net.advance(32_100);
+    net.expect_nothing();
+    // Nothing is left of it.
+    net.inject(". 1 ack 1 win 1000");
+    net.expect("R 1");
+    assert_eq!(net.events(listener), Events::empty());
+    assert_eq!(net.count(Counter::TcpFailed), 1);
+}
+
+#[test]
+fn the_user_timeout_bounds_an_attempt() {
+    let mut net = Net::new();
+    let id = net.tcp.open().expect("a slot");
+    net.set(id, ConnectionOption::UserTimeout(2_500));
+    net.connect_from(id, 80);
+    net.advance(3_100);
+    assert_eq!(net.state(id), State::Closed);
+    assert_eq!(net.error(id), SocketError::TimedOut as u32);
+}
+
+#[test]
+fn both_sides_open_at_once() {
+    // RFC 9293 figure 8.
+    let mut net = Net::new();
+    let id = net.connect(80);
+    net.expect("S 0");
+    net.inject("S 0 win 1000 mss 1000 sackok");
+    net.expect("S. 0 ack 1 mss 1460 sackok nots");
+    assert_eq!(net.state(id), State::SynReceived);
+    net.inject("S. 0 ack 1 win 1000 mss 1000 sackok");
+    assert_eq!(net.state(id), State::Established);
+    assert_eq!(net.events(id), Events::WRITABLE);
+    net.drain();
+    net.inject(". 1:101 ack 1 win 1000");
+    assert_eq!(net.read(id, 1_000), 100);
+    // Its answer again, since ours was lost: it is acknowledged.
+    net.drain();
+    net.inject("S. 0 ack 1 win 1000 mss 1000 sackok");
+    net.expect(". 1 ack 101");
+}
+
+#[test]
+fn both_sides_open_at_once_and_one_answer_is_lost() {
+    let mut net = Net::new();
+    let id = net.connect(80);
+    net.expect("S 0");
+    net.inject("S 0 win 1000 mss 1000");
+    net.expect("S. 0 ack 1");
+    net.advance(1_100);
+    net.expect("S. 0 ack 1");
+    net.inject(". 1 ack 1 win 1000");
+    assert_eq!(net.state(id), State::Established);
+}
+
+/// What arrives in SYN-RECEIVED: (segment, answer, whether the handshake goes on).
+#[test]
+fn odd_segments_in_syn_received() {
+    let table = [
+        ("S 0 win 1000 mss 1000", "S. 0 ack 1", true),
+        ("S 100 win 1000 mss 1000 isn 0", "", true),
+        (". 1 ack 2", "R 2", true),
+        (". 1 ack 0", "R 0", true),
+        (". 70000 ack 1", ". 1 ack 1", true),
+        ("R 2", "", true),
+        ("R 1", "", false),
+        ("R 0", "", true),
+        ("- 1", "", true),
+        (". 0 ack 1", ". 1 ack 1", true),
+    ];
+    for (segment, answer, goes_on) in table {
+        let mut net = Net::new();
+        let listener = net.listen(80, 5);
+        net.inject("S 0 win 1000 mss 1000");
+        net.expect("S. 0 ack 1");
+        net.inject(segment);
+        if segment.starts_with("S 100") {
+            // A request of another life, inside the window.
+            net.expect(". 1 ack 1");
+        }
+        if !answer.is_empty() {
+            net.expect(answer);
+        }
+        net.expect_nothing();
+        net.inject(". 1 ack 1 win 1000");
+        assert_eq!(net.tcp.acceptable(listener), usize::from(goes_on), "{segment}");
+    }
+}
+
+#[test]
+fn data_may_come_with_the_last_acknowledgement_of_the_handshake() {
+    let mut net = Net::new();
+    let listener = net.listen(80, 5);
+    net.inject("S 0 win 1000 mss 1000");
+    net.expect("S. 0 ack 1");
+    net.inject("F. 1:101 ack 1 win 1000");
+    net.expect(". 1 ack 102");
+    let id = net.tcp.accept(listener).expect("established");
+    assert_eq!(net.state(id), State::CloseWait);
+    assert_eq!(net.read(id, 1_000), 100);
+}
+
+#[test]
+fn a_full_accept_queue_holds_back_handshakes() {
+    let mut net = Net::new();
+    let listener = net.listen(80, 0);
+    // Two handshakes are under way; a backlog of 0 admits one connection.
+    for port in [5_001, 5_002] {
+        net.remote_port = port;
+        net.inject("S 0 win 1000 mss 1000");
+        net.expect("S. 0 ack 1");
+    }
+    net.remote_port = 5_001;
+    net.inject(". 1 ack 1 win 1000");
+    assert_eq!(net.tcp.acceptable(listener), 1);
+    net.remote_port = 5_002;
+    net.inject_all(&[". 1 ack 1 win 1000", ". 1:11 ack 1 win 1000"]);
+    net.expect_nothing();
+    assert_eq!(net.tcp.acceptable(listener), 1);
+    assert_eq!(net.count(Counter::TcpDropListenOverflow), 2);
+    // A new request isn't even answered.
+    net.remote_port = 5_003;
+    net.inject("S 0 win 1000 mss 1000");
+    net.expect_nothing();
+    // Our answer is repeated, and once there is room the peer's acknowledgement counts.
+    net.tcp.accept(listener).expect("the first");
+    net.remote_port = 5_002;
+    net.advance(1_010);
+    net.drain();
+    net.inject(". 1:11 ack 1 win 1000");
+    let id = net.tcp.accept(listener).expect("the second");
+    assert_eq!(net.read(id, 100), 10);
+}
+
+#[test]
+fn half_open_handshakes_are_bounded() {
+    let mut net = Net::new();
+    net.listen(80, 5);
+    let mut answered = 0;
+    for port in 1..200 {
+        net.remote_port = port;
+        net.inject("S 0 win 1000 mss 1000");
+        answered += u32::from(net.next().is_some());
+    }
+    // The table has 64 slots, one is the listener's.
+    assert_eq!(answered, 63);
+    assert_eq!(net.count(Counter::TcpDropNoMemory), 199 - 63);
+    // All give up, and their slots are free again.
+    net.advance(70_000);
+    net.drain();
+    net.remote_port = 1;
+    net.inject("S 0 win 1000 mss 1000");
+    net.expect("S. 0 ack 1");
+}
+
+/// (segment to a port where nobody listens, answer): RFC 9293 3.10.7.1.
+#[test]
+fn strays_are_reset() {
+    let table = [
+        ("S 0 win 10", Some("R. 0 ack 1")),
+        (". 5 ack 7", Some("R 7")),
+        ("S. 5 ack 7", Some("R 7")),
+        ("- 5:15", Some("R. 0 ack 15")),
+        ("F 5:15", Some("R. 0 ack 16")),
+        ("R 5", None),
+        ("R. 5 ack 7", None),
+    ];
+    for (segment, answer) in table {
+        let mut net = Net::new();
+        net.inject(segment);
+        match answer {
+            Some(answer) if segment.starts_with('S') => {
+                let sent = net.expect(answer);
+                assert_eq!(sent.header.window, 0);
+            }
+            Some(answer) => {
+                // No SYN was seen, so both initial numbers are taken as 0.
+                net.expect(answer);
+            }
+            None => net.expect_nothing(),
+        }
+    }
+}
+
+#[test]
+fn groups_are_neither_answered_nor_connected() {
+    let mut net = Net::new();
+    net.listen(80, 5);
+    let group: IpAddr = Ipv4Addr::new(224, 0, 0, 1).into();
+    for (source, destination) in [(REMOTE, group), (group, LOCAL)] {
+        let mut bytes = vec![0; 20];
+        let header = skink_wire::tcp::Header {
+            source_port: 9,
+            destination_port: 80,
+            seq: skink_wire::SeqNum(1),
+            ack: skink_wire::SeqNum(1),
+            flags: skink_wire::tcp::Flags::ACK,
+            window: 1,
+            urgent: 0,
+            header_len: 0,
+        };
+        assert_eq!(skink_wire::tcp::emit(&header, &Default::default(), &mut bytes), 20);
+        skink_wire::tcp::set_checksum(source, destination, &mut bytes);
+        net.inject_between(source, destination, &bytes);
+        net.expect_nothing();
+    }
+    assert_eq!(net.count(Counter::TcpDropMalformed), 2);
+}
+
+#[test]
+fn a_listener_ignores_what_is_no_request() {
+    let mut net = Net::new();
+    net.listen(80, 5);
+    net.inject("R 0");
+    net.inject("F 0");
+    net.inject("- 0:10");
+    net.expect_nothing();
+    net.inject(". 0 ack 9");
+    net.expect("R 9");
+}
+
+#[test]
+fn finishing_before_the_handshake_sends_a_fin_after_it() {
+    let mut net = Net::new();
+    let id = net.connect(80);
+    net.expect("S 0");
+    net.shutdown(id);
+    net.shutdown(id);
+    net.expect_nothing();
+    net.inject("S. 0 ack 1 win 1000 mss 1000");
+    net.expect("F. 1 ack 1");
+    assert_eq!(net.state(id), State::FinWait1);
+    net.inject("F. 1 ack 2 win 1000");
+    net.expect(". 2 ack 2");
+    assert_eq!(net.state(id), State::TimeWait);
+
+    // The same while both sides open at once, with a program that has gone.
+    let mut net = Net::new();
+    let id = net.connect(80);
+    net.expect("S 0");
+    net.inject("S 0 win 1000 mss 1000");
+    net.expect("S. 0 ack 1");
+    net.close(id);
+    net.expect_nothing();
+    net.inject("S. 0 ack 1 win 1000 mss 1000");
+    net.expect("F. 1 ack 1");
+    net.inject("F. 1 ack 2 win 1000");
+    net.expect(". 2 ack 2");
+    assert!(!net.exists(id));
+}
+
+#[test]
+fn closing_in_syn_sent_forgets_the_attempt() {
+    let mut net = Net::new();
+    let id = net.connect(80);
+    net.expect("S 0");
+    net.close(id);
+    assert!(!net.exists(id));
+    net.inject("S. 0 ack 1 win 1000");
+    net.expect("R 1");
+}
+
+#[test]
+fn no_room_in_the_network_only_delays_a_handshake() {
+    let mut net = Net::new();
+    let listener = net.listen(80, 5);
+    net.out.refuse_every = 2;
+    for port in 5_000..5_010 {
+        net.remote_port = port;
+        net.inject("S 0 win 1000 mss 1000");
+        net.expect("S. 0 ack 1");
+        net.inject(". 1 ack 1 win 1000");
+        assert!(net.tcp.accept(listener).is_some());
+    }
+}
+
+#[test]
+fn a_repeated_request_gives_no_round_trip_time() {
+    let mut net = Net::new();
+    let id = net.connect(80);
+    net.advance(30);
+    net.inject("S. 0 ack 1 win 1000");
+    let rtt = net.connection(id).rtt.smoothed();
+    assert_eq!(rtt.map(|rtt| rtt.as_millis()), Some(30));
+    let id = net.connect(81);
+    net.advance(1_030);
+    net.inject("S. 0 ack 1 win 1000");
+    assert_eq!(net.connection(id).rtt.smoothed(), None);
+}

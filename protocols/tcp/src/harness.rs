@@ -1,0 +1,540 @@
+//! A scripted peer for tests: one instance of TCP on a network that records what is sent, with a
+//! clock that tests turn by hand.
+//!
+//! Segments are written as text (see [`script`]), with numbers relative to both initial ones. All
+//! payload follows one pattern by its place in the stream, and is compared wherever it turns up. After
+//! each step the instance is held to its invariants (see [`invariants`]).
+
+mod invariants;
+mod network;
+mod script;
+
+use crate::connection::Connection;
+use crate::instance::{Socket, Tcp, TcpConfig};
+use crate::state::State;
+use core::net::{IpAddr, Ipv4Addr};
+use core::time::Duration;
+pub(crate) use network::{Out, Sent};
+use script::Pattern;
+use skink_memory::{SocketId, SocketTable, TableConfig};
+use skink_messages::{
+    Component, ConnectionOption, Counter, Counters, ErrorKind, Events, NetworkError, Progress,
+    RxChecksum, RxPacket, Shutdown, TcpInput, TcpRequest,
+};
+use skink_time::Instant;
+use skink_wire::tcp::{self, Flags, Header};
+use skink_wire::{Endpoint, FourTuple, SeqNum, protocol};
+use std::collections::HashMap;
+
+pub(crate) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+pub(crate) const REMOTE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+/// The peer's initial number: its stream soon wraps around the circle.
+pub(crate) const PEER_ISN: SeqNum = SeqNum(0xffff_ff00);
+/// What a Linux peer offers.
+pub(crate) const OFFER: &str = "mss 1460 sackok ts 1000 0 ws 7";
+
+/// The byte at `position` of either stream.
+pub(crate) fn pattern(position: u32) -> u8 {
+    (position ^ (position >> 8).wrapping_mul(31)) as u8
+}
+
+/// What the script must remember of one flow.
+#[derive(Clone, Copy, Default)]
+struct Flow {
+    /// Our initial number, once a SYN showed it.
+    iss: SeqNum,
+    irs: SeqNum,
+    written: u32,
+    read: u32,
+    /// The latest timestamp that we sent, to be echoed.
+    stamp: u32,
+}
+
+pub(crate) struct Net {
+    pub tcp: Tcp,
+    pub out: Out,
+    pub now: Instant,
+    /// The ports that injected segments go between.
+    pub local_port: u16,
+    pub remote_port: u16,
+    flows: HashMap<(u16, u16), Flow>,
+    pub counters: Counters,
+    /// A test has written nonsense to ring positions.
+    pub spoilt: bool,
+}
+
+impl Net {
+    pub fn new() -> Net {
+        Net::with_rings(64 * 1024, 64 * 1024)
+    }
+
+    pub fn with_rings(send_bytes: u32, receive_bytes: u32) -> Net {
+        let config = TableConfig {
+            sockets: 64,
+            send_bytes,
+            receive_bytes,
+        };
+        let table = SocketTable::create("tcp-test", config).expect("memory");
+        let counters = Counters::create().expect("memory");
+        Net {
+            tcp: Tcp::new(TcpConfig { seed: 7 }, table, counters.clone()),
+            out: Out::new(),
+            now: Instant::from_millis(1_000_000),
+            local_port: 80,
+            remote_port: 5_000,
+            flows: HashMap::new(),
+            counters,
+            spoilt: false,
+        }
+    }
+
+    // Opening.
+
+    pub fn listen(&mut self, port: u16, backlog: u32) -> SocketId {
+        let id = self.tcp.open().expect("a slot");
+        let any = Endpoint::new(Ipv4Addr::UNSPECIFIED.into(), port);
+        let bound = self.tcp.bind(id, any, true, &mut self.out).expect("bind");
+        self.tcp
+            .listen(id, backlog, &mut self.out)
+            .expect("listening");
+        self.local_port = bound.port;
+        self.run();
+        id
+    }
+
+    pub fn connect(&mut self, remote_port: u16) -> SocketId {
+        let id = self.tcp.open().expect("a slot");
+        self.connect_from(id, remote_port);
+        id
+    }
+
+    pub fn connect_from(&mut self, id: SocketId, remote_port: u16) {
+        let remote = Endpoint::new(REMOTE, remote_port);
+        self.tcp
+            .connect(self.now, id, remote, &mut self.out)
+            .expect("connect");
+        self.remote_port = remote_port;
+        self.local_port = self.tcp.table().record(id.slot).four_tuple().local.port;
+        self.run();
+    }
+
+    /// A connection that the peer opened, with these options in its SYN and this window after it.
+    pub fn accepted(&mut self, options: &str, window: u32) -> SocketId {
+        let listener = self.listen(80, 10);
+        self.accepted_from(listener, options, window)
+    }
+
+    pub fn accepted_from(&mut self, listener: SocketId, options: &str, window: u32) -> SocketId {
+        self.inject(&format!("S 0 win {window} {options}"));
+        self.expect("S. 0 ack 1");
+        self.inject(&format!(". 1 ack 1 win {window}"));
+        self.expect_nothing();
+        self.tcp.accept(listener).expect("a connection waits")
+    }
+
+    /// As [`Net::accepted`], with a timestamp in the last segment if they are in use.
+    pub fn accepted_with_stamps(&mut self, options: &str) -> SocketId {
+        let listener = self.listen(80, 10);
+        self.inject(&format!("S 0 win 65535 {options}"));
+        self.expect("S. 0 ack 1");
+        let stamp = if options.contains("ts") {
+            " ts 1001 *"
+        } else {
+            ""
+        };
+        self.inject(&format!(". 1 ack 1 win 65535{stamp}"));
+        self.tcp.accept(listener).expect("a connection waits")
+    }
+
+    /// Our initial number between the current ports.
+    pub fn iss(&self) -> SeqNum {
+        self.flow().iss
+    }
+
+    /// A connection that we opened.
+    pub fn connected(&mut self, options: &str, window: u32) -> SocketId {
+        let id = self.connect(80);
+        self.expect("S 0");
+        self.inject(&format!("S. 0 ack 1 win 65535 {options}"));
+        self.expect(". 1 ack 1");
+        self.inject(&format!(". 1 ack 1 win {window}"));
+        assert_eq!(self.state(id), State::Established);
+        id
+    }
+
+    // What the program does.
+
+    pub fn request(&mut self, request: TcpRequest) {
+        let input = TcpInput::Request(request);
+        let taken = self.tcp.handle(self.now, input, &mut self.out);
+        assert!(taken.is_ok(), "requests are never refused");
+        self.run();
+    }
+
+    pub fn set(&mut self, id: SocketId, option: ConnectionOption) {
+        self.request(TcpRequest::SetOption(id, option));
+    }
+
+    pub fn close(&mut self, id: SocketId) {
+        self.request(TcpRequest::Close(id));
+    }
+
+    pub fn shutdown(&mut self, id: SocketId) {
+        self.request(TcpRequest::Shutdown(id, Shutdown::Write));
+    }
+
+    /// Puts bytes into the send ring without a word to TCP.
+    pub fn fill(&mut self, id: SocketId, count: u32) {
+        let key = self.key_of(id);
+        let flow = self.flows.entry(key).or_default();
+        let bytes: Vec<u8> = (flow.written..flow.written + count).map(pattern).collect();
+        flow.written += count;
+        let written = self.tcp.table().send_ring(id.slot).write(&bytes);
+        assert_eq!(written, count as usize, "the send ring is full");
+    }
+
+    pub fn write(&mut self, id: SocketId, count: u32) {
+        self.fill(id, count);
+        self.request(TcpRequest::Sent(id));
+    }
+
+    /// Takes up to `count` bytes from the receive ring, compares them, and says so.
+    pub fn read(&mut self, id: SocketId, count: u32) -> u32 {
+        let key = self.key_of(id);
+        let mut bytes = vec![0; count as usize];
+        let taken = self.tcp.table().receive_ring(id.slot).read(&mut bytes) as u32;
+        let flow = self.flows.entry(key).or_default();
+        for (index, byte) in bytes.iter().take(taken as usize).enumerate() {
+            let position = flow.read + index as u32;
+            assert_eq!(*byte, pattern(position), "received byte {position}");
+        }
+        flow.read += taken;
+        self.request(TcpRequest::Received(id));
+        taken
+    }
+
+    fn key_of(&self, id: SocketId) -> (u16, u16) {
+        let tuple = self.tcp.table().record(id.slot).four_tuple();
+        (tuple.local.port, tuple.remote.port)
+    }
+
+    // What the peer does.
+
+    /// A segment of the peer's, as in `. 1:1001 ack 1 win 500 sack 5-9`.
+    pub fn inject(&mut self, text: &str) {
+        self.inject_without_run(text);
+        self.run();
+    }
+
+    /// As [`Net::inject`], but nothing is polled yet.
+    pub fn inject_without_run(&mut self, text: &str) {
+        let key = (self.local_port, self.remote_port);
+        let pattern = Pattern::parse(text);
+        let flow = self.flows.entry(key).or_default();
+        if pattern.flags.contains(Flags::SYN) {
+            flow.irs = PEER_ISN + pattern.isn_offset;
+            if pattern.flags == Flags::SYN {
+                flow.read = 0;
+            }
+        }
+        let flow = *flow;
+        let ack = pattern.ack.map(|ack| flow.iss + ack);
+        let (mut options, from) = (pattern.options, pattern.from);
+        if let Some(stamp) = &mut options.timestamps
+            && stamp.echo == u32::MAX
+        {
+            stamp.echo = flow.stamp;
+        }
+        let blocks = options.sack;
+        options.sack = Default::default();
+        for (start, end) in blocks.iter() {
+            options.sack.push(flow.iss + start.0, flow.iss + end.0);
+        }
+        let header = Header {
+            source_port: key.1,
+            destination_port: key.0,
+            seq: flow.irs + from,
+            ack: ack.unwrap_or(SeqNum(0)),
+            flags: pattern.flags,
+            window: pattern.window.unwrap_or(0) as u16,
+            urgent: 0,
+            header_len: 0,
+        };
+        let first = from.wrapping_sub(1);
+        let payload: Vec<u8> = (0..pattern.length)
+            .map(|index| self::pattern(first.wrapping_add(index)))
+            .collect();
+        let mut bytes = vec![0; tcp::emitted_len(&options)];
+        assert!(tcp::emit(&header, &options, &mut bytes) > 0);
+        bytes.extend(payload);
+        tcp::set_checksum(REMOTE, LOCAL, &mut bytes);
+        self.hand_in(REMOTE, LOCAL, &bytes);
+    }
+
+    pub fn inject_all(&mut self, texts: &[&str]) {
+        texts.iter().for_each(|text| self.inject(text));
+    }
+
+    /// Any bytes as a segment from the peer.
+    pub fn inject_bytes(&mut self, payload: &[u8]) {
+        self.inject_between(REMOTE, LOCAL, payload);
+    }
+
+    pub fn inject_between(&mut self, source: IpAddr, destination: IpAddr, payload: &[u8]) {
+        self.hand_in(source, destination, payload);
+        self.run();
+    }
+
+    fn hand_in(&mut self, source: IpAddr, destination: IpAddr, payload: &[u8]) {
+        let packet = RxPacket {
+            arrived: self.now,
+            source,
+            destination,
+            traffic_class: 0,
+            hop_limit: 64,
+            checksum: RxChecksum::Unverified,
+            segment_bytes: 0,
+            payload,
+        };
+        let taken = self
+            .tcp
+            .handle(self.now, TcpInput::Packet(packet), &mut self.out);
+        assert!(taken.is_ok(), "segments are never refused");
+    }
+
+    /// An ICMP error about the segment with this relative number.
+    pub fn icmp(&mut self, kind: ErrorKind, sequence: u32) {
+        let sequence = (self.flow().iss + sequence).0;
+        let local = Endpoint::new(LOCAL, self.local_port);
+        let remote = Endpoint::new(REMOTE, self.remote_port);
+        self.icmp_about(kind, &FourTuple::new(local, remote), sequence);
+    }
+
+    pub fn icmp_about(&mut self, kind: ErrorKind, tuple: &FourTuple, sequence: u32) {
+        let error = NetworkError {
+            kind,
+            protocol: protocol::TCP,
+            local: tuple.local,
+            remote: tuple.remote,
+            sequence,
+        };
+        let taken = self
+            .tcp
+            .handle(self.now, TcpInput::Error(error), &mut self.out);
+        assert!(taken.is_ok());
+        self.run();
+    }
+
+    fn flow(&self) -> Flow {
+        let key = (self.local_port, self.remote_port);
+        self.flows.get(&key).copied().unwrap_or_default()
+    }
+
+    // Time.
+
+    /// Polls until there is nothing left to do.
+    pub fn run(&mut self) {
+        for _ in 0..100_000 {
+            let progress = self.tcp.poll(self.now, &mut self.out);
+            self.note_sent();
+            if progress == Progress::Idle {
+                self.check_invariants();
+                return;
+            }
+        }
+        panic!("the instance never comes to rest");
+    }
+
+    /// Lets so much time pass, with a wake-up at each deadline.
+    pub fn advance(&mut self, milliseconds: u64) {
+        self.advance_by(Duration::from_millis(milliseconds));
+    }
+
+    pub fn advance_by(&mut self, time: Duration) {
+        let until = self.now + time;
+        // Some wake-ups are for nothing (a keepalive that data has put off), but no timer spins.
+        let limit = 100 + 4 * time.as_secs();
+        let mut idle = 0;
+        while let Some(deadline) = Component::<Out>::next_deadline(&self.tcp) {
+            if deadline > until {
+                break;
+            }
+            let before = self.out.sent.len();
+            self.now = self.now.max(deadline);
+            self.run();
+            idle += u64::from(self.out.sent.len() == before);
+            assert!(
+                idle < limit,
+                "timers fire again and again, for nothing: {:?}",
+                self.timers()
+            );
+        }
+        self.now = until;
+        self.run();
+    }
+
+    fn timers(&self) -> Vec<(State, crate::connection::Deadlines)> {
+        let sockets = self.tcp.sockets.iter().filter_map(|socket| match socket {
+            Socket::Connection(connection) => Some((connection.state(), connection.deadlines)),
+            Socket::Free | Socket::Fresh(_) | Socket::Listener(_) => None,
+        });
+        sockets.collect()
+    }
+
+    // What came out.
+
+    /// Learns initial numbers from what is sent, and compares all payload.
+    fn note_sent(&mut self) {
+        let known = self.out.noted;
+        for sent in self.out.sent.iter_mut().skip(known) {
+            let key = (sent.header.source_port, sent.header.destination_port);
+            let flow = self.flows.entry(key).or_default();
+            if sent.header.flags.contains(Flags::SYN) {
+                if flow.iss != sent.header.seq {
+                    flow.written = 0;
+                }
+                flow.iss = sent.header.seq;
+            }
+            if let Some(stamp) = sent.options.timestamps {
+                flow.stamp = stamp.value;
+            }
+            (sent.iss, sent.irs) = (flow.iss, flow.irs);
+            let first = flow.iss.distance_to(sent.header.seq).wrapping_sub(1);
+            for (index, byte) in sent.payload.iter().enumerate().filter(|_| !self.spoilt) {
+                let position = first.wrapping_add(index as u32);
+                assert_eq!(*byte, pattern(position), "sent byte {position}");
+            }
+        }
+        self.out.noted = self.out.sent.len();
+    }
+
+    /// The next segment that was sent.
+    pub fn next(&mut self) -> Option<Sent> {
+        let sent = self.out.sent.pop_front()?;
+        self.out.noted -= 1;
+        Some(sent)
+    }
+
+    /// Takes the next segment, and compares it with a pattern such as `. 1:1001 ack 1`. A window or
+    /// options (but for SACK) need match only if the pattern names them.
+    #[track_caller]
+    pub fn expect(&mut self, text: &str) -> Sent {
+        let Some(sent) = self.next() else {
+            panic!("nothing was sent; expected {text}");
+        };
+        if let Err(why) = Pattern::parse(text).matches(&sent) {
+            panic!("sent {sent}; expected {text} ({why})");
+        }
+        sent
+    }
+
+    #[track_caller]
+    pub fn expect_all(&mut self, texts: &[&str]) {
+        for text in texts {
+            self.expect(text);
+        }
+    }
+
+    #[track_caller]
+    pub fn expect_nothing(&mut self) {
+        if let Some(sent) = self.next() {
+            panic!("sent {sent}; expected nothing");
+        }
+    }
+
+    /// Lets time pass until something is sent, and compares: after so many milliseconds (and at most
+    /// three more, which timers may be late), and with a pattern.
+    #[track_caller]
+    pub fn expect_after(&mut self, milliseconds: u64, text: &str) {
+        self.expect_nothing();
+        let start = self.now;
+        let wait = Duration::from_millis(milliseconds);
+        let late = wait + Duration::from_millis(3);
+        while self.out.sent.is_empty() {
+            let next = Component::<Out>::next_deadline(&self.tcp);
+            let Some(next) = next.filter(|next| next.since(start) <= late) else {
+                panic!("nothing was sent after {milliseconds} ms; expected {text}");
+            };
+            self.now = self.now.max(next);
+            self.run();
+        }
+        let elapsed = self.now.since(start);
+        assert!(elapsed >= wait, "{text} after {elapsed:?}, not {wait:?}");
+        self.expect(text);
+    }
+
+    /// Forgets what was sent; answers how many payload bytes that were.
+    pub fn drain(&mut self) -> u32 {
+        core::iter::from_fn(|| self.next())
+            .map(|sent| sent.payload.len() as u32)
+            .sum()
+    }
+
+    /// The events of a socket since the last call.
+    pub fn events(&mut self, id: SocketId) -> Events {
+        let mut all = Events::empty();
+        self.out.events.retain(|event| {
+            if event.socket == id {
+                all |= event.events;
+            }
+            event.socket != id
+        });
+        all
+    }
+
+    /// As if so many bytes more had been sent and acknowledged: for what happens after gigabytes.
+    /// Nothing may be in flight.
+    pub fn shift_sent(&mut self, id: SocketId, bytes: u32) {
+        let key = self.key_of(id);
+        let mut left = bytes;
+        while left > 0 {
+            let table = self.tcp.table().clone();
+            let ring = table.send_ring(id.slot);
+            let step = left.min(ring.capacity() as u32);
+            left -= step;
+            ring.advance_tail(step as usize);
+            if let Some(flow) = self.flows.get_mut(&key) {
+                flow.written = flow.written.wrapping_add(step);
+            }
+            let Some(Socket::Connection(connection)) = self.tcp.socket_mut(id) else {
+                panic!("no connection");
+            };
+            connection.snd_nxt += step;
+            let sent = connection.iss.distance_to(connection.snd_nxt);
+            let record = table.record(id.slot);
+            record
+                .snd_max
+                .store(connection.snd_nxt.0, core::sync::atomic::Ordering::Relaxed);
+            self.inject(&format!(". 1 ack {sent} win 10000"));
+        }
+    }
+
+    pub fn state(&self, id: SocketId) -> State {
+        match self.tcp.socket(id) {
+            Some(Socket::Connection(connection)) => connection.state(),
+            Some(Socket::Listener(_)) => State::Listen,
+            Some(Socket::Fresh(_) | Socket::Free) | None => State::Closed,
+        }
+    }
+
+    /// Whether the socket's slot is still taken by it.
+    pub fn exists(&self, id: SocketId) -> bool {
+        self.tcp.table().find(id).is_some()
+    }
+
+    pub fn connection(&self, id: SocketId) -> &Connection {
+        match self.tcp.socket(id) {
+            Some(Socket::Connection(connection)) => connection,
+            _ => panic!("no connection"),
+        }
+    }
+
+    pub fn error(&self, id: SocketId) -> u32 {
+        let record = self.tcp.table().record(id.slot);
+        record.error.load(core::sync::atomic::Ordering::Relaxed)
+    }
+
+    pub fn count(&self, counter: Counter) -> u64 {
+        self.counters.get(counter)
+    }
+}

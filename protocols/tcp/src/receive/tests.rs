@@ -1,0 +1,405 @@
+use crate::harness::{Net, OFFER};
+use crate::state::State;
+use skink_memory::SocketId;
+use skink_messages::{ConnectionOption, Counter, Events, SocketError};
+
+const PLAIN: &str = "mss 1000 sackok";
+
+/// A connection without timestamps and scaling, with this much receive buffer.
+fn open(receive_bytes: u32) -> (Net, SocketId) {
+    let mut net = Net::with_rings(64 * 1024, receive_bytes);
+    let id = net.accepted(PLAIN, 60_000);
+    (net, id)
+}
+
+/// As [`open`], and the peer is past its slow start.
+fn open_warm() -> (Net, SocketId) {
+    let (mut net, id) = open(64 * 1024);
+    for _ in 0..16 {
+        let at = net.connection(id).irs.distance_to(net.connection(id).rcv_nxt);
+        net.inject(&format!(". {at}:{} ack 1 win 60000", at + 1_000));
+        net.expect(&format!(". 1 ack {}", at + 1_000));
+    }
+    assert_eq!(net.read(id, 20_000), 16_000);
+    net.drain();
+    (net, id)
+}
+
+#[test]
+fn acknowledgements_wait_for_a_second_segment_or_a_while() {
+    let (mut net, id) = open_warm();
+    net.events(id);
+    net.inject(". 16001:17001 ack 1 win 60000");
+    net.expect_nothing();
+    assert_eq!(net.events(id), Events::READABLE);
+    net.inject(". 17001:18001 ack 1 win 60000");
+    net.expect(". 1 ack 18001");
+    // Not two full ones.
+    net.inject(". 18001:18101 ack 1 win 60000");
+    net.advance(38);
+    net.expect_nothing();
+    net.advance(5);
+    net.expect(". 1 ack 18101");
+    assert_eq!(net.count(Counter::TcpDelayedAcks), 1);
+    // Data takes it along.
+    net.inject(". 18101:18201 ack 1 win 60000");
+    net.write(id, 10);
+    net.expect(". 1:11 ack 18201");
+    net.advance(100);
+    net.expect_nothing();
+    net.set(id, ConnectionOption::QuickAck(true));
+    net.drain();
+    net.inject(". 18201:18301 ack 11 win 60000");
+    net.expect(". 11 ack 18301");
+}
+
+#[test]
+fn a_peer_in_slow_start_gets_an_acknowledgement_for_each_full_segment() {
+    let (mut net, _) = open(64 * 1024);
+    for index in 0..16 {
+        net.inject(&format!(". {}:{} ack 1 win 9", 1 + index * 1_000, 1_001 + index * 1_000));
+        net.expect(&format!(". 1 ack {}", 1_001 + index * 1_000));
+    }
+    net.inject(". 16001:17001 ack 1 win 9");
+    net.expect_nothing();
+}
+
+/// Scripts of (segment, answer); all data begins at 1, and `read` bytes can be read in the end.
+#[test]
+fn gaps_overlaps_and_duplicates() {
+    type Script<'a> = (u32, &'a [(&'a str, &'a str)]);
+    let table: &[Script] = &[
+        // Selective acknowledgements: the latest stretch first (RFC 2018).
+        (4_000, &[
+            (". 1001:2001", ". 1 ack 1 sack 1001-2001"),
+            (". 3001:4001", ". 1 ack 1 sack 3001-4001 sack 1001-2001"),
+            (". 2001:3001", ". 1 ack 1 sack 1001-4001"),
+            (". 1:1001", ". 1 ack 4001"),
+        ]),
+        // Five stretches; four fit.
+        (500, &[
+            (". 1001:1501", ". 1 ack 1 sack 1001-1501"),
+            (". 2001:2501", ". 1 ack 1 sack 2001-2501 sack 1001-1501"),
+            (". 3001:3501", ". 1 ack 1 sack 3001-3501 sack 1001-1501 sack 2001-2501"),
+            (". 4001:4501", ". 1 ack 1 sack 4001-4501 sack 1001-1501 sack 2001-2501 sack 3001-3501"),
+            (". 5001:5501", ". 1 ack 1 sack 5001-5501 sack 1001-1501 sack 2001-2501 sack 3001-3501"),
+            (". 2501:2601", ". 1 ack 1 sack 2001-2601 sack 1001-1501 sack 3001-3501 sack 4001-4501"),
+            (". 1:501", ". 1 ack 501 sack 2001-2601 sack 1001-1501 sack 3001-3501 sack 4001-4501"),
+        ]),
+        // Overlaps of all kinds.
+        (3_000, &[
+            (". 1:1001", ". 1 ack 1001"),
+            (". 501:1501", ""),
+            (". 1:1001", ". 1 ack 1501"),
+            (". 1:2501", ". 1 ack 2501"),
+            (". 2601:2801", ". 1 ack 2501 sack 2601-2801"),
+            (". 2551:2901", ". 1 ack 2501 sack 2551-2901"),
+            (". 2401:3001", ". 1 ack 3001"),
+        ]),
+        // A duplicate ahead of the gap.
+        (2_000, &[
+            (". 1001:2001", ". 1 ack 1 sack 1001-2001"),
+            (". 1001:2001", ". 1 ack 1 sack 1001-2001"),
+            (". 1501:1601", ". 1 ack 1 sack 1001-2001"),
+            (". 1:2001", ". 1 ack 2001"),
+        ]),
+        // FIN: with data, ahead of a gap, again, and with other ends.
+        (1_000, &[("F. 1:1001", ". 1 ack 1002"), ("F. 1:1001", ". 1 ack 1002"), ("F. 1001", ". 1 ack 1002")]),
+        (2_000, &[
+            ("F. 1001:2001", ". 1 ack 1 sack 1001-2001"),
+            (". 1:1001", ". 1 ack 2002"),
+            (". 2002:2012", ". 1 ack 2002"),
+        ]),
+        (2_000, &[
+            ("F. 2001", ". 1 ack 1"),
+            (". 1001:2001", ". 1 ack 1 sack 1001-2001"),
+            // Beyond the FIN nothing counts.
+            (". 2001:2011", ". 1 ack 1 sack 1001-2001"),
+            (". 1:1001", ". 1 ack 2002"),
+        ]),
+        (0, &[("F. 1", ". 1 ack 2"), ("F. 1", ". 1 ack 2"), (". 2:12", ". 1 ack 2")]),
+    ];
+    for refuse in [0, 2, 3] {
+        for (read, script) in table {
+            let (mut net, id) = open(64 * 1024);
+            net.out.refuse_every = refuse;
+            for (segment, answer) in *script {
+                net.inject(&format!("{segment} ack 1 win 60000"));
+                match *answer {
+                    "" => net.expect_nothing(),
+                    answer => drop(net.expect(answer)),
+                }
+                net.expect_nothing();
+            }
+            assert_eq!(net.read(id, 60_000), *read, "{script:?}");
+            let fin = script.iter().any(|(segment, _)| segment.starts_with('F'));
+            let state = if fin { State::CloseWait } else { State::Established };
+            assert_eq!(net.state(id), state);
+            assert_eq!(net.events(id).contains(Events::READ_CLOSED), fin);
+        }
+    }
+}
+
+#[test]
+fn data_ahead_of_a_gap_is_reported_beside_data_of_ours() {
+    let (mut net, id) = open(64 * 1024);
+    net.inject(". 1001:2001 ack 1 win 60000");
+    net.expect(". 1 ack 1 sack 1001-2001");
+    net.fill(id, 1_000);
+    net.inject(". 2001:3001 ack 1 win 60000");
+    net.expect(". 1 ack 1 sack 1001-3001");
+    net.expect(". 1:1001 ack 1");
+}
+
+#[test]
+fn what_is_beyond_the_window_is_dropped() {
+    let (mut net, id) = open(4_096);
+    // (segment, bytes taken so far)
+    net.inject(". 4097:4197 ack 1 win 9");
+    net.expect(". 1 ack 1");
+    assert_eq!(net.count(Counter::TcpDropOutOfWindow), 1);
+    net.inject(". 4001:5001 ack 1 win 9");
+    net.expect(". 1 ack 1 sack 4001-4097");
+    net.inject("F. 1:5001 ack 1 win 9");
+    net.expect(". 1 ack 4097 win 0");
+    assert_eq!(net.state(id), State::Established, "the FIN lies beyond");
+    assert_eq!(net.read(id, 5_000), 4_096);
+    net.expect(". 1 ack 4097 win 4096");
+    net.inject("F. 4097:5001 ack 1 win 9");
+    net.expect(". 1 ack 5002");
+    assert_eq!(net.read(id, 5_000), 904);
+}
+
+#[test]
+fn a_closed_window_opens_by_worthwhile_steps_only() {
+    let (mut net, id) = open(4_096);
+    net.inject(". 1:4097 ack 1 win 9");
+    net.expect(". 1 ack 4097 win 0");
+    // Probes are answered: Linux's empty one, and RFC 9293's with a byte; but not too often.
+    net.inject(". 4096 ack 1 win 9");
+    net.expect(". 1 ack 4097 win 0");
+    net.inject(". 4097:4098 ack 1 win 9");
+    net.expect(". 1 ack 4097 win 0");
+    // RFC 9293 3.8.6.2.2: less than a segment isn't worth it, not even with an answer.
+    assert_eq!(net.read(id, 999), 999);
+    net.expect_nothing();
+    net.inject(". 4097:4098 ack 1 win 9");
+    net.expect(". 1 ack 4097 win 0");
+    // Two segments are; said by itself.
+    assert_eq!(net.read(id, 1_050), 1_050);
+    net.expect(". 1 ack 4097 win 2049");
+    assert_eq!(net.read(id, 9_999), 2_047);
+    // The peer has half of the window left; the rest comes with the next acknowledgement.
+    net.expect_nothing();
+    net.inject(". 4097:5097 ack 1 win 9");
+    net.expect(". 1 ack 5097 win 3096");
+    // A FIN fits into a closed window.
+    let (mut net, id) = open(4_096);
+    net.inject(". 1:4097 ack 1 win 9");
+    net.expect(". 1 ack 4097 win 0");
+    net.inject("F. 4097 ack 1 win 9");
+    net.expect(". 1 ack 4098 win 0");
+    assert_eq!(net.state(id), State::CloseWait);
+}
+
+#[test]
+fn the_right_edge_never_moves_left_and_what_was_promised_is_taken() {
+    let mut random = 5u32;
+    let mut next = |bound: u32| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 8) % bound
+    };
+    for round in 0..20 {
+        let mut net = Net::with_rings(4_096, 1 << 20);
+        let id = net.accepted("mss 1000 sackok ws 2", 60_000);
+        assert_eq!(net.connection(id).rcv_wscale, 5);
+        let (mut sent, mut edge) = (1u32, 1u32 + 65_535);
+        for _ in 0..400 {
+            match next(6) {
+                0 => {
+                    let count = 1 + next(200_000);
+                    net.read(id, count);
+                }
+                1 if round % 2 == 1 => {
+                    net.set(id, ConnectionOption::ReceiveBuffer(next(1 << 20)));
+                }
+                2 if sent < edge => {
+                    // All that was offered, to the last byte.
+                    let end = edge.min(sent + 60_000);
+                    net.inject(&format!(". {sent}:{end} ack 1 win 60000"));
+                    sent = end;
+                }
+                _ if sent < edge => {
+                    let end = edge.min(sent + 1 + next(3_000));
+                    net.inject(&format!(". {sent}:{end} ack 1 win 60000"));
+                    sent = end;
+                }
+                _ => {}
+            }
+            while let Some(answer) = net.next() {
+                let told = answer.ack() + (u32::from(answer.header.window) << 5);
+                // But for rounding (RFC 7323 2.4); even then, what was told before is taken.
+                assert!(told + 32 > edge, "moved from {edge} to {told}");
+                edge = edge.max(told);
+            }
+            let rcv_nxt = net.connection(id).irs.distance_to(net.connection(id).rcv_nxt);
+            assert_eq!(rcv_nxt, sent, "what was promised was dropped");
+        }
+    }
+}
+
+/// (segment, answer, whether it ends the connection): RFC 5961 section 3.
+#[test]
+fn only_an_exact_reset_counts() {
+    let table = [
+        ("R 1", "", true),
+        ("R. 1 ack 1", "", true),
+        ("R 2", ". 1 ack 1", false),
+        ("R 60000", ". 1 ack 1", false),
+        ("R 0", "", false),
+        ("R 70000", "", false),
+        ("R. 2 ack 1", ". 1 ack 1", false),
+    ];
+    for (segment, answer, ends) in table {
+        let (mut net, id) = open(64 * 1024);
+        net.inject(segment);
+        if !answer.is_empty() {
+            net.expect(answer);
+        }
+        net.expect_nothing();
+        assert_eq!(net.state(id) == State::Closed, ends, "{segment}");
+        let error = if ends { SocketError::Reset as u32 } else { 0 };
+        assert_eq!(net.error(id), error);
+        if ends {
+            let events = Events::ERROR | Events::CLOSED | Events::READ_CLOSED;
+            assert!(net.events(id).contains(events));
+            net.inject(". 1 ack 1");
+            net.expect("R 1");
+            net.close(id);
+            assert!(!net.exists(id));
+        }
+    }
+}
+
+#[test]
+fn senseless_segments_are_answered_but_not_for_ever() {
+    // (segment, whether the answers are limited)
+    let table = [
+        ("S 1 win 9", true),
+        ("S. 5 ack 1 win 9", true),
+        (". 1 ack 2", true),
+        (". 0 ack 1", true),
+        (". 70000 ack 1", true),
+        ("R 9", true),
+        (". 70000:70100 ack 1", false),
+        ("S. 0 ack 1 win 9", false),
+    ];
+    for (segment, limited) in table {
+        let (mut net, id) = open(64 * 1024);
+        net.inject(segment);
+        net.expect(". 1 ack 1");
+        net.inject(segment);
+        assert_eq!(net.next().is_none(), limited, "{segment}");
+        net.advance(510);
+        net.inject(segment);
+        net.expect(". 1 ack 1");
+        assert_eq!(net.state(id), State::Established);
+    }
+    // Acknowledgements from long ago, and segments without any: dropped without a word.
+    let (mut net, _) = open(64 * 1024);
+    net.inject_all(&[". 1 ack -70000", "- 1:11", "F 1"]);
+    net.expect_nothing();
+}
+
+#[test]
+fn old_timestamps_are_dropped() {
+    let mut net = Net::new();
+    let id = net.accepted_with_stamps(OFFER);
+    net.inject(". 1:11 ack 1 win 500 ts 2000 *");
+    net.inject(". 11:21 ack 1 win 500 ts 1999 *");
+    net.expect(". 1 ack 11 ts 0 2000");
+    net.inject(". 11:21 ack 1 win 500");
+    net.expect_nothing();
+    assert_eq!(net.count(Counter::TcpDropPaws), 2);
+    net.inject(". 11:21 ack 1 win 500 ts 2000 *");
+    // A segment ahead of a gap doesn't change what is echoed (RFC 7323 4.3).
+    net.inject(". 31:41 ack 1 win 500 ts 2500 *");
+    net.expect(". 1 ack 21 ts 0 2000 sack 31-41");
+    net.inject(". 21:31 ack 1 win 500 ts 2501 *");
+    net.expect(". 1 ack 41 ts 0 2501");
+    // Around the circle.
+    net.set(id, ConnectionOption::QuickAck(true));
+    net.inject(". 41:51 ack 1 win 500 ts 2147485000 *");
+    net.inject(". 51:61 ack 1 win 500 ts -5 *");
+    net.inject(". 61:71 ack 1 win 500 ts 3 *");
+    net.expect(". 1 ack 51 ts 0 2147485000");
+    net.expect(". 1 ack 61 ts 0 -5");
+    net.expect(". 1 ack 71 ts 0 3");
+    // After 24 days of silence an old timestamp says nothing (RFC 7323 5.5).
+    net.advance_by(core::time::Duration::from_secs(25 * 24 * 3_600));
+    net.inject(". 71:81 ack 1 win 500 ts -1000000 *");
+    net.expect(". 1 ack 81 ts 0 -1000000");
+    assert_eq!(net.read(id, 1_000), 80);
+    // A reset is not held to it.
+    net.inject("R 81 ts 7 0");
+    assert_eq!(net.state(id), State::Closed);
+}
+
+#[test]
+fn data_for_a_program_that_has_gone_is_reset() {
+    let (mut net, id) = open(64 * 1024);
+    net.inject(". 1:11 ack 1 win 60000");
+    assert_eq!(net.read(id, 100), 10);
+    net.advance(50);
+    net.drain();
+    net.close(id);
+    net.expect("F. 1 ack 11");
+    // An old segment again, or one that holds only a FIN besides, is no new data.
+    net.inject(". 1:11 ack 2 win 60000");
+    net.expect(". 2 ack 11");
+    net.inject(". 11:12 ack 2 win 60000");
+    net.expect("R 2");
+    assert!(!net.exists(id));
+    assert_eq!(net.count(Counter::TcpDropClosed), 1);
+
+    let (mut net, id) = open(64 * 1024);
+    net.inject(". 1:11 ack 1 win 60000");
+    assert_eq!(net.read(id, 100), 10);
+    net.close(id);
+    net.drain();
+    net.inject("F. 1:11 ack 2 win 60000");
+    net.expect(". 2 ack 12");
+    assert!(!net.exists(id), "in TIME-WAIT");
+}
+
+#[test]
+fn broken_segments_are_counted_and_dropped() {
+    let (mut net, _) = open(64 * 1024);
+    net.inject_bytes(&[1; 19]);
+    net.inject_bytes(&[0xff; 64]);
+    net.inject_bytes(&[]);
+    let malformed = net.count(Counter::TcpDropMalformed);
+    let mut bytes = [0u8; 20];
+    bytes[12] = 0x50;
+    bytes[1] = 1;
+    bytes[3] = 80;
+    net.inject_bytes(&bytes);
+    assert_eq!(net.count(Counter::TcpDropChecksum), 4 - malformed);
+    net.expect_nothing();
+    assert!(malformed >= 2);
+}
+
+#[test]
+fn the_gap_list_and_ring_bound_what_is_kept() {
+    let (mut net, id) = open(64 * 1024);
+    for index in 0..200u32 {
+        let at = 101 + index * 20;
+        net.inject(&format!(". {at}:{} ack 1 win 60000", at + 10));
+    }
+    assert_eq!(net.count(Counter::TcpOutOfOrder), 128);
+    assert_eq!(net.count(Counter::TcpDropNoBuffer), 72);
+    net.drain();
+    net.inject(". 1:101 ack 1 win 60000");
+    net.inject(". 101:5001 ack 1 win 60000");
+    assert_eq!(net.read(id, 9_999), 5_000);
+}

@@ -1,0 +1,236 @@
+use crate::harness::{Net, OFFER};
+use crate::recovery::Phase;
+use skink_memory::SocketId;
+use skink_messages::Counter;
+
+/// Ten segments of 1,000 bytes are in flight.
+fn ten_in_flight(options: &str) -> (Net, SocketId) {
+    let mut net = Net::new();
+    let id = net.accepted(options, 60_000);
+    net.write(id, 30_000);
+    assert_eq!(net.drain(), 10_000);
+    (net, id)
+}
+
+#[test]
+fn selective_acknowledgements_repair_two_holes_in_one_round_trip() {
+    let (mut net, id) = ten_in_flight("mss 1000 sackok");
+    // The first and the fifth are lost. New data keeps flowing (limited transmit, RFC 3042).
+    net.inject(". 1 ack 1 win 60000 sack 1001-2001");
+    net.expect(". 10001:11001 ack 1");
+    net.inject(". 1 ack 1 win 60000 sack 1001-3001");
+    net.expect(". 11001:12001 ack 1");
+    assert_eq!(net.count(Counter::TcpFastRecoveries), 0);
+    net.inject(". 1 ack 1 win 60000 sack 1001-4001");
+    // Three segments' worth beyond the hole: it is lost.
+    net.expect(". 1:1001 ack 1");
+    assert_eq!(net.count(Counter::TcpFastRecoveries), 1);
+    // 12 in flight; beta is 0.7.
+    assert_eq!(net.connection(id).congestion.window(), 7_000);
+    net.inject(". 1 ack 1 win 60000 sack 5001-6001 sack 1001-4001");
+    net.inject(". 1 ack 1 win 60000 sack 5001-7001 sack 1001-4001");
+    net.drain();
+    net.inject(". 1 ack 1 win 60000 sack 5001-8001 sack 1001-4001");
+    net.expect(". 4001:5001 ack 1");
+    // The first arrives: a partial acknowledgement. Nothing is sent twice more.
+    net.inject(". 1 ack 4001 win 60000 sack 5001-12001");
+    assert_ne!(net.next().map(|sent| sent.seq()), Some(4_001));
+    net.drain();
+    assert_eq!(net.count(Counter::TcpRetransmits), 2);
+    net.inject(". 1 ack 12001 win 60000");
+    assert!(matches!(net.connection(id).recovery.phase, Phase::Open));
+    assert_eq!(net.count(Counter::TcpFastRecoveries), 1);
+    assert_eq!(net.count(Counter::TcpRetransmitTimeouts), 0);
+}
+
+#[test]
+fn three_duplicates_repair_without_selective_acknowledgements() {
+    let (mut net, id) = ten_in_flight("mss 1000");
+    net.inject_all(&[". 1 ack 1 win 60000", ". 1 ack 1 win 60000"]);
+    net.expect_all(&[". 10001:11001 ack 1", ". 11001:12001 ack 1"]);
+    net.expect_nothing();
+    net.inject(". 1 ack 1 win 60000");
+    net.expect(". 1:1001 ack 1");
+    assert_eq!(net.count(Counter::TcpFastRecoveries), 1);
+    net.expect_nothing();
+    for _ in 0..6 {
+        net.inject(". 1 ack 1 win 60000");
+    }
+    net.drain();
+    // RFC 6582: a partial acknowledgement shows the next hole, which is repaired at once, again
+    // and again.
+    for hole in [3_001, 5_001, 7_001] {
+        net.inject(&format!(". 1 ack {hole} win 60000"));
+        net.expect(&format!(". {hole}:{} ack 1", hole + 1_000));
+        net.drain();
+    }
+    assert!(matches!(net.connection(id).recovery.phase, Phase::Fast { .. }));
+    net.inject(". 1 ack 20001 win 60000");
+    net.inject(". 1 ack 10001 win 60000");
+    assert_eq!(net.count(Counter::TcpRetransmitTimeouts), 0);
+}
+
+#[test]
+fn partial_acknowledgements_are_answered_even_if_the_window_is_full() {
+    // A window that had grown far: 7 tenths of the flight leave no room for long.
+    let mut net = Net::new();
+    let id = net.accepted("mss 1000", 40_000);
+    net.write(id, 60_000);
+    let mut sent = net.drain();
+    while sent < 25_000 {
+        net.inject(&format!(". 1 ack {} win 40000", sent + 1));
+        sent += net.drain();
+    }
+    let una = net.connection(id).iss.distance_to(net.connection(id).snd_una);
+    for _ in 0..3 {
+        net.inject(&format!(". 1 ack {una} win 40000"));
+    }
+    net.drain();
+    for step in 1..5 {
+        let hole = una + step * 1_000;
+        net.inject(&format!(". 1 ack {hole} win 40000"));
+        net.expect(&format!(". {hole}:{} ack 1", hole + 1_000));
+        net.drain();
+    }
+}
+
+/// What doesn't count as a duplicate (RFC 5681 section 2).
+#[test]
+fn duplicates_that_are_none() {
+    for segment in [". 1:11 ack 1 win 60000", ". 1 ack 1 win 50000", ". 1 ack 0 win 60000"] {
+        let (mut net, _) = ten_in_flight("mss 1000");
+        net.inject(segment);
+        assert_eq!(net.count(Counter::TcpDuplicateAcks), 0, "{segment}");
+        net.inject(segment.replace("50000", "50001").as_str());
+        net.drain();
+        assert_eq!(net.count(Counter::TcpRetransmits), 0);
+    }
+}
+
+#[test]
+fn lying_selective_acknowledgements_do_no_harm() {
+    let lies = [
+        "sack 1-1001",
+        "sack 0-5000",
+        "sack 9001-99999",
+        "sack 20001-21001",
+        "sack 3001-2001",
+        "sack 2001-2001",
+    ];
+    for lie in lies {
+        let (mut net, id) = ten_in_flight("mss 1000 sackok");
+        net.inject(&format!(". 1 ack 1 win 60000 {lie}"));
+        assert!(net.connection(id).recovery.sacked.is_empty(), "{lie}");
+    }
+    // All is said to have arrived, but never acknowledged: the timer takes it back (RFC 2018 8).
+    let (mut net, id) = ten_in_flight("mss 1000 sackok");
+    net.inject(". 1 ack 1 win 60000 sack 1001-10001");
+    net.drain();
+    assert!(!net.connection(id).recovery.sacked.is_empty());
+    net.advance(1_300);
+    assert!(net.connection(id).recovery.sacked.is_empty());
+    net.drain();
+    net.inject(". 1 ack 1001 win 60000");
+    let again = net.next().map(|sent| sent.seq());
+    assert_eq!(again, Some(1_001));
+}
+
+#[test]
+fn timeouts_double_and_begin_with_one_segment() {
+    for refuse in [0, 2, 3] {
+        let (mut net, id) = ten_in_flight("mss 1000 sackok");
+        net.out.refuse_every = refuse;
+        // Nothing was measured but the handshake, which took no time: 200 ms.
+        let mut wait = 200;
+        for round in 0..6 {
+            net.expect_after(wait, ". 1:1001 ack 1");
+            net.expect_nothing();
+            assert_eq!(net.connection(id).congestion.window(), 1_000, "round {round}");
+            wait *= 2;
+        }
+        assert_eq!(net.count(Counter::TcpRetransmitTimeouts), 6);
+        // What follows is sent again as slow start allows, and the timer starts over.
+        net.inject(". 1 ack 1001 win 60000");
+        net.expect_all(&[". 1001:2001 ack 1", ". 2001:3001 ack 1"]);
+        net.expect_nothing();
+        net.inject(". 1 ack 10001 win 60000");
+        assert!(matches!(net.connection(id).recovery.phase, Phase::Open));
+        assert_eq!(net.connection(id).backoff, 0);
+        net.expect(". 10001:11001 ack 1");
+        net.drain();
+    }
+}
+
+#[test]
+fn a_timeout_that_was_needless_is_undone() {
+    let mut net = Net::new();
+    let id = net.accepted_with_stamps(OFFER);
+    net.write(id, 30_000);
+    let stamp = net.next().and_then(|sent| sent.options.timestamps).map_or(0, |stamp| stamp.value);
+    net.drain();
+    let window = net.connection(id).congestion.window();
+    net.advance(210);
+    net.expect(". 1:1449 ack 1");
+    assert_eq!(net.connection(id).congestion.window(), 1_448);
+    // The acknowledgement of the original was just late: it echoes the original's time.
+    net.inject(&format!(". 1 ack 1449 win 500 ts 1500 {stamp}"));
+    assert_eq!(net.count(Counter::TcpSpuriousTimeouts), 1);
+    assert!(net.connection(id).congestion.window() >= window);
+    assert!(net.next().is_none_or(|sent| sent.seq() > 14_000), "nothing more is sent again");
+
+    // Was it the retransmission that arrived, the timeout was right.
+    let mut net = Net::new();
+    let id = net.accepted_with_stamps(OFFER);
+    net.write(id, 30_000);
+    net.advance(210);
+    net.drain();
+    net.inject(". 1 ack 1449 win 500 ts 1500 *");
+    assert_eq!(net.count(Counter::TcpSpuriousTimeouts), 0);
+    net.expect(". 1449:2897 ack 1");
+}
+
+#[test]
+fn a_lost_fin_is_sent_again() {
+    let mut net = Net::new();
+    let id = net.accepted("mss 1000 sackok", 60_000);
+    net.write(id, 1_500);
+    net.shutdown(id);
+    net.expect_all(&[". 1:1001 ack 1", ". 1001:1501 ack 1", "F. 1501 ack 1"]);
+    net.inject(". 1 ack 1501 win 60000");
+    net.advance(210);
+    net.expect("F. 1501 ack 1");
+    net.advance(410);
+    net.expect("F. 1501 ack 1");
+    // With data in front of it.
+    let mut net = Net::new();
+    let id = net.accepted("mss 1000 sackok", 60_000);
+    net.write(id, 500);
+    net.shutdown(id);
+    net.drain();
+    net.advance(210);
+    net.expect("F. 1:501 ack 1");
+    net.inject(". 1 ack 502 win 60000");
+    net.advance(100_000);
+    net.expect_nothing();
+}
+
+#[test]
+fn marks_from_half_a_circle_ago_are_no_losses() {
+    let mut net = Net::with_rings(1 << 20, 64 * 1024);
+    let id = net.accepted("mss 1000 sackok ws 8", 10_000);
+    net.write(id, 5_000);
+    net.advance(210);
+    net.inject(". 1 ack 5001 win 10000");
+    net.drain();
+    let mut una = 5_001u32;
+    for _ in 0..5 {
+        net.shift_sent(id, 0x6000_0000);
+        una = una.wrapping_add(0x6000_0000);
+        net.write(id, 2_000);
+        assert_eq!(net.connection(id).pipe(), 2_000);
+        assert_eq!(net.drain(), 2_000);
+        una = una.wrapping_add(2_000);
+        net.inject(&format!(". 1 ack {una} win 10000"));
+        net.expect_nothing();
+    }
+}

@@ -1,0 +1,599 @@
+//! The event loop: hosts, wires and programs on virtual time.
+
+use crate::connection::{Connection, Wake};
+use crate::context::{Board, Context};
+use crate::datagram::{DatagramClient, DatagramServer};
+use crate::frame::Frame;
+use crate::listener::Listener;
+use crate::nic::NicHandle;
+use crate::noise;
+use crate::pinger::Pinger;
+use crate::random::{Random, mix};
+use crate::report::{self, Report};
+use crate::scenario::{HostPlan, Scenario, address, mac};
+use crate::wire::Wire;
+use skink_library::{Protocol, Stack, StackConfig};
+use skink_memory::{SocketId, SocketKind, SocketTable, TableConfig};
+use skink_messages::{Counters, SocketEvent, SoleOwner};
+use skink_time::{Duration, Instant};
+use skink_wire::IpCidr;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// Programs that aren't done by then hang.
+const TIME_LIMIT: Instant = Instant::from_millis(2 * 3_600_000);
+/// How long the stacks may take to forget everything after that (orphans retransmit for a while).
+const DRAIN_LIMIT: Duration = Duration::from_secs(3600);
+/// A run with more steps than this makes no headway.
+const STEP_LIMIT: u64 = 5_000_000;
+/// Events that a host may bring forth without time going on.
+const EVENT_LIMIT: u32 = 20_000;
+/// The pinger's place on the switch.
+const PINGER: usize = usize::MAX;
+
+enum Action {
+    Arrive(usize, Frame),
+    Poll(usize),
+    Wake(usize, Wake),
+    Start(usize),
+    Ping(u16),
+    Noise,
+}
+
+struct Entry {
+    at: Instant,
+    order: u64,
+    action: Action,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+struct Host {
+    stack: Stack,
+    counters: Counters,
+    nic: NicHandle,
+    wire: Wire,
+    lag_us: u64,
+    next_poll: Option<Instant>,
+    sockets: BTreeMap<(bool, SocketId), usize>,
+}
+
+enum Program {
+    Connection(Connection),
+    Listener(Listener),
+    DatagramClient(DatagramClient),
+    DatagramServer(DatagramServer),
+}
+
+struct Resident {
+    host: usize,
+    /// Taken out while it runs.
+    program: Option<Program>,
+}
+
+/// A world in the middle of a run.
+pub struct World {
+    board: Board,
+    now: Instant,
+    order: u64,
+    queue: BinaryHeap<Reverse<Entry>>,
+    hosts: Vec<Host>,
+    programs: Vec<Resident>,
+    starts_left: usize,
+    random: Random,
+    pinger: Pinger,
+    report: Report,
+    verbose: bool,
+    /// What noise is made of, and how often it was.
+    last_frame: Vec<u8>,
+    noises: u32,
+}
+
+impl World {
+    /// A world at its beginning.
+    pub fn new(scenario: Scenario, verbose: bool) -> World {
+        let mut random = Random::new(mix(scenario.seed ^ 0x776f_726c_6400));
+        let hosts = scenario.hosts.iter().enumerate();
+        let hosts = hosts
+            .map(|(index, plan)| Host::new(index, plan, &scenario, &mut random))
+            .collect();
+        let mut world = World {
+            now: Instant::from_millis(1),
+            order: 0,
+            queue: BinaryHeap::new(),
+            hosts,
+            programs: Vec::new(),
+            starts_left: scenario.connections.len(),
+            random,
+            pinger: Pinger::new(scenario.hosts.len()),
+            report: Report::new(scenario.seed),
+            verbose,
+            last_frame: Vec::new(),
+            noises: 0,
+            board: Board {
+                outcomes: vec![[None; 2]; scenario.connections.len()],
+                failures: Vec::new(),
+                wakes: Vec::new(),
+                accepted: Vec::new(),
+                datagrams_done: 0,
+                scenario,
+            },
+        };
+        world.populate();
+        world
+    }
+
+    /// Starts the servers, and plans what the clients do.
+    fn populate(&mut self) {
+        for index in 0..self.hosts.len() {
+            self.schedule(self.now, Action::Poll(index));
+            self.hosts[index].next_poll = Some(self.now);
+        }
+        for index in 0..self.board.scenario.listeners.len() {
+            let host = self.board.scenario.listeners[index].host;
+            self.launch(host, |context, number| {
+                Listener::open(context, number, index).map(Program::Listener)
+            });
+        }
+        for index in 0..self.board.scenario.datagrams.len() {
+            let plan = self.board.scenario.datagrams[index].clone();
+            self.launch(plan.server, |context, _| {
+                DatagramServer::open(context, index).map(Program::DatagramServer)
+            });
+            self.launch(plan.client, |context, number| {
+                DatagramClient::open(context, number, index).map(Program::DatagramClient)
+            });
+        }
+        for index in 0..self.board.scenario.connections.len() {
+            let start = self.board.scenario.connections[index].start;
+            self.schedule(start.max(self.now), Action::Start(index));
+        }
+        if self.board.scenario.noise_us > 0 {
+            self.schedule(self.now, Action::Noise);
+        }
+        for number in 0..self.board.scenario.pings {
+            let at = self.now + Duration::from_millis(u64::from(number) * 100);
+            self.schedule(at, Action::Ping(number));
+        }
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> Report {
+        let done = self.run_until(TIME_LIMIT, World::programs_are_done);
+        if !done {
+            self.complain_about_hang();
+        }
+        self.close_servers();
+        let limit = self.now + DRAIN_LIMIT;
+        if done && !self.run_until(limit, World::stacks_are_empty) {
+            self.complain_about_leaks();
+        }
+        report::judge(&mut self.board);
+        if let Some(what) = self.pinger.verdict(&self.board.scenario) {
+            self.board.failures.push(what);
+        }
+        self.report.ended = self.now;
+        for host in &self.hosts {
+            self.report.add_counters(&host.counters);
+        }
+        self.report.conclude(&self.board);
+        self.report
+    }
+
+    fn run_until(&mut self, limit: Instant, done: impl Fn(&World) -> bool) -> bool {
+        let first = self.report.steps;
+        while self.report.steps - first < STEP_LIMIT && self.board.failures.len() < 10 {
+            if self.report.steps.is_multiple_of(64) && done(self) {
+                return true;
+            }
+            let Some(Reverse(entry)) = self.queue.pop() else {
+                return done(self);
+            };
+            if entry.at > limit {
+                return done(self);
+            }
+            self.now = self.now.max(entry.at);
+            self.report.steps += 1;
+            self.step(entry.action);
+        }
+        false
+    }
+
+    fn schedule(&mut self, at: Instant, action: Action) {
+        self.order += 1;
+        let order = self.order;
+        self.queue.push(Reverse(Entry { at, order, action }));
+    }
+
+    fn step(&mut self, action: Action) {
+        match action {
+            Action::Arrive(PINGER, frame) => {
+                if let Some(answer) = self.pinger.on_frame(&frame.bytes) {
+                    self.switch(self.now, answer);
+                }
+            }
+            Action::Arrive(host, frame) => {
+                self.report.trace(self.now, host as u64, &frame.bytes);
+                let there = &mut self.hosts[host];
+                there.nic.deliver(frame);
+                let lag = Duration::from_micros(self.random.range(0, there.lag_us));
+                self.poll_by(host, self.now + lag);
+            }
+            Action::Poll(host) => {
+                if self.hosts[host].next_poll != Some(self.now) {
+                    // Another time was set since.
+                    return;
+                }
+                self.hosts[host].next_poll = None;
+                let _ = self.hosts[host].stack.poll(self.now);
+                self.settle(host);
+            }
+            Action::Wake(number, wake) => {
+                let host = self.programs[number].host;
+                self.with_program(number, &mut |program, context| match program {
+                    Program::Connection(connection) => connection.on_wake(context, wake),
+                    Program::Listener(listener) => listener.on_wake(context),
+                    Program::DatagramClient(client) => client.on_wake(context),
+                    Program::DatagramServer(_) => {}
+                });
+                self.settle(host);
+            }
+            Action::Start(plan) => {
+                self.starts_left -= 1;
+                let host = self.board.scenario.connections[plan].client;
+                self.launch(host, |context, number| {
+                    Connection::connect(context, number, plan).map(Program::Connection)
+                });
+                self.settle(host);
+            }
+            Action::Noise => self.make_noise(),
+            Action::Ping(number) => {
+                for frame in self.pinger.pings(number) {
+                    self.switch(self.now, frame);
+                }
+            }
+        }
+    }
+
+    /// A hostile station: sends a mangled copy of the last frame, with right checksums or wrong ones.
+    fn make_noise(&mut self) {
+        let mangled = noise::mangle(&self.last_frame, &mut self.random);
+        let host = self.random.range(0, self.hosts.len() as u64 - 1) as usize;
+        self.schedule(self.now, Action::Arrive(host, mangled));
+        self.noises += 1;
+        if self.noises < 2000 {
+            let longest = self.board.scenario.noise_us;
+            let pause = Duration::from_micros(self.random.range(1, longest));
+            self.schedule(self.now + pause, Action::Noise);
+        }
+    }
+
+    fn poll_by(&mut self, host: usize, at: Instant) {
+        let there = &mut self.hosts[host];
+        if there.next_poll.is_none_or(|planned| at < planned) {
+            there.next_poll = Some(at);
+            self.schedule(at, Action::Poll(host));
+        }
+    }
+
+    /// After calls to a host's stack: programs get their events, frames leave, and the next poll
+    /// is planned, all as a caller of [`Stack`] must do it.
+    fn settle(&mut self, host: usize) {
+        let mut events = 0;
+        while let Some((protocol, event)) = self.hosts[host].stack.take_event() {
+            self.deliver_event(host, protocol, event);
+            events += 1;
+            if events > EVENT_LIMIT {
+                self.board.failures.push("events without end".to_owned());
+                break;
+            }
+        }
+        self.hosts[host].stack.flush();
+        if self.hosts[host].nic.unflushed() > 0 {
+            let what = format!("host {host}: frames are left after a flush");
+            self.board.failures.push(what);
+        }
+        self.transmit(host);
+        let more = self.hosts[host].nic.has_inbound();
+        let deadline = self.hosts[host].stack.next_deadline();
+        if let Some(deadline) = deadline {
+            let lag = self.random.range(1, 50);
+            let soonest = self.now + Duration::from_micros(lag);
+            self.poll_by(host, deadline.max(soonest));
+        }
+        if more {
+            let lag = Duration::from_micros(self.random.range(1, 50));
+            self.poll_by(host, self.now + lag);
+        }
+        for (at, program, wake) in std::mem::take(&mut self.board.wakes) {
+            self.schedule(at, Action::Wake(program, wake));
+        }
+    }
+
+    fn transmit(&mut self, host: usize) {
+        let there = &mut self.hosts[host];
+        if let Some(what) = there.nic.complaint() {
+            let what = format!("host {host} sent {what}");
+            self.board.failures.push(what);
+        }
+        let mut leaving = Vec::new();
+        for frame in there.nic.take_outbound() {
+            if self.verbose {
+                println!("{:?} sent: {}", self.now, crate::describe::frame(&frame));
+            }
+            let each = &mut |at, frame| leaving.push((at, frame));
+            there.wire.send(self.now, frame, each);
+        }
+        for (at, frame) in leaving {
+            self.switch(at, frame);
+        }
+    }
+
+    /// The switch: to the host with the address, or to all but the sender.
+    fn switch(&mut self, at: Instant, frame: Frame) {
+        let (Some(to), Some(from)) = (frame.bytes.get(0..6), frame.bytes.get(6..12)) else {
+            self.board.failures.push("a frame without addresses".into());
+            return;
+        };
+        let group = to[0] & 1 != 0;
+        let hosts = 0..self.hosts.len();
+        let mut places: Vec<usize> = hosts
+            .filter(|host| mac(*host).0 == to || (group && mac(*host).0 != from))
+            .collect();
+        if Pinger::MAC.0 == to || (group && Pinger::MAC.0 != from) {
+            places.push(PINGER);
+        }
+        self.report.frames += 1;
+        self.last_frame.clone_from(&frame.bytes);
+        if self.verbose {
+            println!("{at:?} arrives: {}", crate::describe::frame(&frame));
+        }
+        for place in places {
+            self.schedule(at, Action::Arrive(place, frame.clone()));
+        }
+    }
+
+    fn deliver_event(&mut self, host: usize, protocol: Protocol, event: SocketEvent) {
+        let key = (protocol == Protocol::Udp, event.socket);
+        let Some(number) = self.hosts[host].sockets.get(&key).copied() else {
+            // A socket that isn't accepted yet, or was closed since.
+            return;
+        };
+        self.with_program(number, &mut |program, context| match program {
+            Program::Connection(connection) => connection.on_event(context, event.events),
+            Program::Listener(listener) => listener.on_event(context, event.events),
+            Program::DatagramClient(client) => client.on_event(context, event.events),
+            Program::DatagramServer(server) => server.on_event(context, event.events),
+        });
+    }
+
+    fn with_program(&mut self, number: usize, act: &mut dyn FnMut(&mut Program, &mut Context<'_>)) {
+        let host = self.programs[number].host;
+        let Some(mut program) = self.programs[number].program.take() else {
+            return;
+        };
+        act(&mut program, &mut self.context(host));
+        let over = match &program {
+            Program::Connection(connection) => connection.is_over(),
+            Program::Listener(_) | Program::DatagramClient(_) | Program::DatagramServer(_) => false,
+        };
+        if over {
+            let socket = program.socket();
+            self.hosts[host].sockets.remove(&(false, socket));
+        } else {
+            self.programs[number].program = Some(program);
+        }
+        for socket in std::mem::take(&mut self.board.accepted) {
+            self.launch(host, |context, number| {
+                let connection = Connection::accepted(context, number, socket);
+                Some(Program::Connection(connection))
+            });
+            let number = self.programs.len() - 1;
+            self.with_program(number, &mut |program, context| {
+                if let Program::Connection(connection) = program {
+                    connection.on_event(context, skink_messages::Events::empty());
+                }
+            });
+        }
+    }
+
+    fn context(&mut self, host: usize) -> Context<'_> {
+        Context {
+            now: self.now,
+            random: &mut self.random,
+            board: &mut self.board,
+            stack: &mut self.hosts[host].stack,
+        }
+    }
+
+    fn launch(
+        &mut self,
+        host: usize,
+        make: impl FnOnce(&mut Context<'_>, usize) -> Option<Program>,
+    ) {
+        let number = self.programs.len();
+        let program = make(&mut self.context(host), number);
+        if let Some(program) = &program {
+            let key = (program.is_udp(), program.socket());
+            self.hosts[host].sockets.insert(key, number);
+        }
+        self.programs.push(Resident { host, program });
+    }
+
+    fn programs_are_done(&self) -> bool {
+        let over = self
+            .programs
+            .iter()
+            .all(|resident| !matches!(resident.program, Some(Program::Connection(_))));
+        let datagrams = self.board.scenario.datagrams.len();
+        self.starts_left == 0 && over && self.board.datagrams_done == datagrams
+    }
+
+    fn stacks_are_empty(&self) -> bool {
+        let sockets = self.hosts.iter().all(|host| {
+            in_use(host.stack.tcp_table()) + in_use(host.stack.udp_table()) == 0
+                && host.stack.tcp_unfinished() == 0
+        });
+        let frames = |Reverse(entry): &Reverse<Entry>| {
+            matches!(entry.action, Action::Arrive(..) | Action::Ping(_))
+        };
+        let inbound = self.hosts.iter().any(|host| host.nic.has_inbound());
+        sockets && !inbound && !self.queue.iter().any(frames)
+    }
+
+    fn close_servers(&mut self) {
+        for number in 0..self.programs.len() {
+            let host = self.programs[number].host;
+            self.with_program(number, &mut |program, context| match program {
+                Program::Listener(listener) => listener.close(context),
+                Program::DatagramClient(client) => client.close(context),
+                Program::DatagramServer(server) => server.close(context),
+                Program::Connection(_) => {}
+            });
+            self.settle(host);
+        }
+    }
+
+    fn complain_about_hang(&mut self) {
+        let mut lines = vec![format!("the run hangs at {:?}", self.now)];
+        for resident in &self.programs {
+            let Some(Program::Connection(connection)) = &resident.program else {
+                continue;
+            };
+            let table = self.hosts[resident.host].stack.tcp_table();
+            let socket = describe_socket(table, connection.socket().slot);
+            lines.push(format!(
+                "  host {}: {}; {socket}",
+                resident.host,
+                connection.describe()
+            ));
+        }
+        self.board.failures.push(lines.join("\n"));
+    }
+
+    fn complain_about_leaks(&mut self) {
+        let mut lines = vec![format!("sockets are left at {:?}", self.now)];
+        for (index, host) in self.hosts.iter().enumerate() {
+            let unfinished = host.stack.tcp_unfinished();
+            lines.push(format!("  host {index}: {unfinished} unfinished"));
+            for table in [host.stack.tcp_table(), host.stack.udp_table()] {
+                for slot in 0..table.used() {
+                    if table.record(slot).kind() != SocketKind::Free {
+                        let socket = describe_socket(table, slot);
+                        lines.push(format!("  host {index}: slot {slot}: {socket}"));
+                    }
+                }
+            }
+        }
+        self.board.failures.push(lines.join("\n"));
+    }
+}
+
+impl Program {
+    fn socket(&self) -> SocketId {
+        match self {
+            Program::Connection(program) => program.socket(),
+            Program::Listener(program) => program.socket(),
+            Program::DatagramClient(program) => program.socket(),
+            Program::DatagramServer(program) => program.socket(),
+        }
+    }
+
+    fn is_udp(&self) -> bool {
+        match self {
+            Program::Connection(_) | Program::Listener(_) => false,
+            Program::DatagramClient(_) | Program::DatagramServer(_) => true,
+        }
+    }
+}
+
+impl Host {
+    fn new(index: usize, plan: &HostPlan, scenario: &Scenario, random: &mut Random) -> Host {
+        let (nic, handle) = NicHandle::new(plan.nic, random.fork());
+        let counters = Counters::create().expect("memory for counters");
+        let prefixes = [(address(index, false), 24), (address(index, true), 64)];
+        let addresses = prefixes.map(|(addr, prefix)| IpCidr { addr, prefix });
+        let sockets = scenario.connections.len() as u32 * 2 + 16;
+        let config = StackConfig {
+            addresses: addresses.to_vec(),
+            gateways: Vec::new(),
+            seed: random.next(),
+            answers: true,
+            tcp_table: TableConfig {
+                sockets,
+                send_bytes: plan.send_bytes,
+                receive_bytes: plan.receive_bytes,
+            },
+            udp_table: TableConfig {
+                sockets: 16,
+                send_bytes: 1 << 17,
+                receive_bytes: 1 << 17,
+            },
+            counters: counters.clone(),
+        };
+        let stack = Stack::new(config, nic, Box::new(SoleOwner)).expect("memory for a stack");
+        Host {
+            stack,
+            counters,
+            nic: handle,
+            wire: Wire::new(plan.wire.clone(), random.fork()),
+            lag_us: plan.lag_us,
+            next_poll: None,
+            sockets: BTreeMap::new(),
+        }
+    }
+}
+
+fn in_use(table: &SocketTable) -> usize {
+    (0..table.used())
+        .filter(|slot| table.record(*slot).kind() != SocketKind::Free)
+        .count()
+}
+
+fn describe_socket(table: &SocketTable, slot: u32) -> String {
+    use std::sync::atomic::Ordering::Relaxed;
+    let record = table.record(slot);
+    let (send, receive) = (table.send_ring(slot), table.receive_ring(slot));
+    format!(
+        "{} state {} fin {:#x} una +{} max +{} wnd {} nxt +{} adv +{} send {}/{} receive {}/{}",
+        record.four_tuple(),
+        record.state.load(Relaxed),
+        record.fin.load(Relaxed),
+        record
+            .snd_una
+            .load(Relaxed)
+            .wrapping_sub(record.iss.load(Relaxed)),
+        record
+            .snd_max
+            .load(Relaxed)
+            .wrapping_sub(record.iss.load(Relaxed)),
+        record.snd_wnd.load(Relaxed),
+        record
+            .rcv_nxt
+            .load(Relaxed)
+            .wrapping_sub(record.irs.load(Relaxed)),
+        record
+            .rcv_adv
+            .load(Relaxed)
+            .wrapping_sub(record.irs.load(Relaxed)),
+        send.len(),
+        send.capacity(),
+        receive.len(),
+        receive.capacity(),
+    )
+}
