@@ -10,7 +10,8 @@
 //!
 //! **What survives a restart.** The seed: the same one gives the same run, frame for frame.
 //!
-//! **What it leaves out.** Components in processes of their own, crashes and adoption, routers.
+//! **What it leaves out.** Components in processes of their own, crashes and adoption, routes of
+//! more than one hop (but for a place where the path gets narrow).
 #![forbid(unsafe_code)]
 
 mod connection;
@@ -19,6 +20,7 @@ mod datagram;
 mod describe;
 mod frame;
 mod listener;
+mod narrows;
 mod nic;
 mod noise;
 mod pattern;

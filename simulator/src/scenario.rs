@@ -143,6 +143,8 @@ pub struct Scenario {
     pub connections: Vec<ConnectionPlan>,
     /// Datagrams.
     pub datagrams: Vec<DatagramPlan>,
+    /// What the switch lets through, in bytes of IP packet, if that is less than the link takes.
+    pub path_mtu: Option<u32>,
     /// Mangled frames come in at most this many microseconds apart; 0 for none.
     pub noise_us: u64,
     /// Pings from outside to each host: how many.
@@ -154,7 +156,7 @@ pub struct Scenario {
 }
 
 /// Scenarios with names, for tests of one thing.
-pub const NAMED: [&str; 14] = [
+pub const NAMED: [&str; 15] = [
     "clean",
     "lossy",
     "reordered",
@@ -169,6 +171,7 @@ pub const NAMED: [&str; 14] = [
     "datagrams",
     "noise",
     "few-ports",
+    "path-mtu",
 ];
 
 /// The address of `host`; hosts beyond the last have none.
@@ -203,7 +206,7 @@ impl Scenario {
             "reordered" => (harm.reorder, harm.duplicate, harm.ghost) = (200, 50, 10),
             "corrupted" => harm.corrupt = 50,
             "narrow" => harm.bits_per_second = 2_000_000,
-            "slow-readers" => draft.slow = true,
+            "slow-readers" => (draft.slow, draft.ring_bytes) = (true, Some(8192)),
             "crowd" => draft.crowd = true,
             "aborts" => draft.aborts = true,
             "small-rings" => draft.ring_bytes = Some(4096),
@@ -211,6 +214,7 @@ impl Scenario {
             "outages" => harm.outages = 4,
             "datagrams" => (draft.datagrams, harm.loss) = (true, 20),
             "noise" => draft.noise = true,
+            "path-mtu" => draft.narrows = true,
             "few-ports" => (draft.few_ports, draft.crowd) = (true, true),
             _ => return None,
         }
@@ -240,6 +244,7 @@ struct Draft {
     aborts: bool,
     datagrams: bool,
     noise: bool,
+    narrows: bool,
     /// Clients bind to few ports, again and again.
     few_ports: bool,
     all_virtual: Option<bool>,
@@ -259,6 +264,7 @@ impl Draft {
             aborts: false,
             datagrams: false,
             noise: false,
+            narrows: false,
             few_ports: false,
             all_virtual: None,
             ring_bytes: None,
@@ -295,6 +301,7 @@ impl Draft {
         self.datagrams = self.random.chance(300);
         self.noise = self.random.chance(150);
         self.few_ports = self.random.chance(150);
+        self.narrows = self.random.chance(200);
         self.build()
     }
 
@@ -326,6 +333,14 @@ impl Draft {
         } else {
             0
         };
+        let path_mtu = self.narrows.then(|| {
+            let sizes: &[u32] = if v6 {
+                &[1280, 1400]
+            } else {
+                &[576, 1006, 1400]
+            };
+            self.random.pick(sizes)
+        });
         let harm = &self.harm;
         let gentle = harm.loss + harm.corrupt == 0 && harm.outages + harm.bits_per_second == 0;
         Scenario {
@@ -335,6 +350,7 @@ impl Draft {
             connections,
             datagrams,
             noise_us,
+            path_mtu,
             pings: self.random.range(0, 3) as u16,
             gentle: gentle && !self.crowd,
             quiet: gentle && self.harm.full == 0 && noise_us == 0 && count < 3,

@@ -5,6 +5,7 @@ use crate::context::{Board, Context};
 use crate::datagram::{DatagramClient, DatagramServer};
 use crate::frame::Frame;
 use crate::listener::Listener;
+use crate::narrows;
 use crate::nic::NicHandle;
 use crate::noise;
 use crate::pinger::Pinger;
@@ -346,10 +347,18 @@ impl World {
 
     /// The switch: to the host with the address, or to all but the sender.
     fn switch(&mut self, at: Instant, frame: Frame) {
-        let (Some(to), Some(from)) = (frame.bytes.get(0..6), frame.bytes.get(6..12)) else {
-            self.board.failures.push("a frame without addresses".into());
+        if frame.bytes.len() < 14 {
+            self.board.failures.push("a frame without a header".into());
             return;
         };
+        let (at, frame) = match self.board.scenario.path_mtu {
+            Some(mtu) => match narrows::refuse(&frame, mtu) {
+                Some(error) => (at + Duration::from_micros(50), error),
+                None => (at, frame),
+            },
+            None => (at, frame),
+        };
+        let (to, from) = (&frame.bytes[0..6], &frame.bytes[6..12]);
         let group = to[0] & 1 != 0;
         let hosts = 0..self.hosts.len();
         let mut places: Vec<usize> = hosts

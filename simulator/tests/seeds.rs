@@ -77,6 +77,8 @@ fn harm_is_done_and_noticed() {
         ("slow-readers", "tcp.zero_window_probes"),
         ("aborts", "tcp.resets_in"),
         ("clean", "tcp.established"),
+        ("few-ports", "tcp.time_wait_reused"),
+        ("datagrams", "ip.reassembled"),
     ];
     for (name, label) in table {
         assert!(counted(name, label) > 0, "{name} brought about no {label}");

@@ -1,5 +1,5 @@
 //! How sockets begin and end: `socket`, `bind`, `listen`, `accept`, `shutdown` and their names.
-use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
+use crate::errno::{Answer, Stop, fail};
 use crate::fd_table;
 use crate::lock::lock;
 use crate::log::log;
@@ -7,12 +7,11 @@ use crate::raw;
 use crate::sockaddr::{self, Name};
 use crate::socket::{Halves, Role};
 use crate::state::State;
-use crate::wait::{self, Patience};
 use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use libc::{sockaddr as Address, socklen_t};
 use skink_memory::FallbackReason;
-use skink_messages::{Counter, Events, Shutdown, TcpRequest};
+use skink_messages::{Counter, Shutdown, TcpRequest};
 use skink_wire::Endpoint;
 
 /// The program made kernel socket `fd`: Skink may take its place. Any other type stays the kernel's.
@@ -290,118 +289,6 @@ impl State {
         engine.own_tcp(id, index);
         Ok(id)
     }
-
-    /// Accepts one connection: its descriptor and the peer.
-    fn accept_one(&mut self, index: u32, flags: c_int) -> Answer<(c_int, Endpoint)> {
-        let Role::Listener(halves) = self.sockets[index].role else {
-            return fail(libc::EINVAL);
-        };
-        let engine = self.engine()?;
-        let waiting = halves
-            .into_iter()
-            .flatten()
-            .find(|id| engine.stack.tcp_acceptable(*id) > 0);
-        let Some(listener) = waiting else {
-            return Err(WOULD_BLOCK);
-        };
-        let (domain, options) = (self.sockets[index].domain, self.sockets[index].options);
-        let fd = self.make_descriptor(domain, flags & libc::SOCK_CLOEXEC != 0)?;
-        let Some(id) = self.engine()?.stack.tcp_accept(listener) else {
-            raw::close(fd);
-            return Err(WOULD_BLOCK);
-        };
-        if fd_table::is_ours(fd) {
-            self.forget_descriptor(fd);
-        }
-        let Some(new) = self.open(fd, domain, false) else {
-            raw::close(fd);
-            self.engine()?
-                .stack
-                .tcp_request(raw::now(), TcpRequest::Close(id));
-            return fail(libc::EMFILE);
-        };
-        let engine = self.engine()?;
-        engine.count(Counter::AppSockets);
-        let lasting = engine.own_tcp(id, new);
-        let peer = engine
-            .stack
-            .tcp_table()
-            .find(id)
-            .map(|record| record.four_tuple().remote);
-        let socket = &mut self.sockets[new];
-        socket.role = Role::Stream(id);
-        socket.nonblocking = flags & libc::SOCK_NONBLOCK != 0;
-        socket.options = options;
-        if lasting.contains(Events::ERROR)
-            && let Some(engine) = &self.engine
-        {
-            socket.error = engine.error_of(socket);
-        }
-        Ok((fd, peer.unwrap_or(any(domain, 0))))
-    }
-}
-
-fn kernel_accept(
-    fd: c_int,
-    address: *mut Address,
-    length: *mut socklen_t,
-    flags: c_int,
-) -> Answer<c_int> {
-    let arguments = [
-        fd as usize,
-        address as usize,
-        length as usize,
-        flags as usize,
-        0,
-        0,
-    ];
-    // SAFETY: the program vouches for the address; the kernel checks it.
-    unsafe { raw::call(libc::SYS_accept4, arguments) }.map(|fd| fd as c_int)
-}
-
-/// # Safety
-/// As for `accept4`.
-pub unsafe fn accept(
-    fd: c_int,
-    address: *mut Address,
-    length: *mut socklen_t,
-    flags: c_int,
-) -> Answer {
-    let mut state = lock()?;
-    let index = state.socket_of(fd)?;
-    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
-        return fail(libc::EINVAL);
-    }
-    match state.sockets[index].role {
-        Role::Undecided => return Err(Stop::Kernel),
-        Role::Dormant { .. } => state.activate(index)?,
-        Role::Listener(_) => {}
-        Role::Datagram(_) => return fail(libc::EOPNOTSUPP),
-        Role::Stream(_) | Role::Lost => return fail(libc::EINVAL),
-    }
-    let socket = &state.sockets[index];
-    let domain = socket.domain;
-    let patience = Patience::of(socket.nonblocking, socket.options.receive_timeout);
-    let other = socket.kernel_listens.then_some(fd);
-    let (new, peer) = wait::until_either(state, index, other, patience, |state, index| {
-        match (state.accept_one(index, flags), other) {
-            (Err(WOULD_BLOCK), Some(fd)) => {
-                let new = kernel_accept(fd, address, length, flags)?;
-                if fd_table::is_ours(new) {
-                    state.forget_descriptor(new);
-                }
-                Ok((new, None))
-            }
-            (answer, _) => answer.map(|(new, peer)| (new, Some(peer))),
-        }
-    })?;
-    let Some(peer) = peer else {
-        return Ok(new as usize);
-    };
-    // SAFETY: the caller's promise.
-    unsafe { sockaddr::write(peer, domain, address, length) };
-    log!(Debug, "descriptor {new} is a connection from {peer}");
-    Ok(new as usize)
 }
 
 /// `shutdown`

@@ -12,6 +12,7 @@ use skink_library::{Protocol, Stack, StackConfig};
 use skink_memory::{CaptureRing, FallbackTable, SocketId};
 use skink_messages::{Counter, Counters, Events, Ports, Progress, SoleOwner};
 use skink_steering::{Owner, PortTable};
+use skink_tcp::State;
 use skink_time::Instant;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::OnceLock;
@@ -193,8 +194,20 @@ impl Engine {
 
     /// Events of this TCP socket concern socket `index` from now on. Answers what lasts so far.
     pub fn own_tcp(&mut self, id: SocketId, index: u32) -> Events {
+        let record = self.stack.tcp_table().find(id);
+        let state = record.map(|record| record.state.load(Ordering::Acquire));
+        let error = record.map_or(0, |record| record.error.load(Ordering::Acquire));
         let slot = slot(&mut self.tcp, id);
         slot.owner = index;
+        // What happened before somebody accepted the connection was said to nobody.
+        slot.lasting |= match state.and_then(State::from_number) {
+            Some(State::CloseWait) => Events::READ_CLOSED,
+            Some(State::Closing | State::LastAck | State::TimeWait) => Events::READ_CLOSED,
+            Some(State::Closed) if error != 0 => {
+                Events::READ_CLOSED | Events::CLOSED | Events::ERROR
+            }
+            _ => Events::empty(),
+        };
         slot.lasting
     }
 

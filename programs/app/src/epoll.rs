@@ -4,6 +4,7 @@
 //! Skink's sockets are members of a set in here, with a list of those that may be ready, as in the
 //! kernel. The kernel's set also has the NIC's descriptors and a doorbell, so that one sleep waits for
 //! everything; their events carry secret tags and are filtered out.
+use crate::epoll_set::{Epoll, Item};
 use crate::errno::{Answer, fail};
 use crate::fd_table::{self, Entry};
 use crate::raw;
@@ -12,10 +13,7 @@ use crate::state::{State, internal};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::epoll_event;
-use skink_time::Instant;
-use std::collections::VecDeque;
 
-const NO_ITEM: u32 = u32::MAX;
 /// Bits that are conditions, not modes.
 const CONDITIONS: u32 = 0x0fff_ffff;
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
@@ -37,137 +35,6 @@ fn tag() -> u64 {
     let new = u64::from_ne_bytes(random) & !1 | 0x5a00_0000_0000_0100;
     let _ = TAG.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
     TAG.load(Ordering::Relaxed)
-}
-
-/// A member.
-struct Item {
-    socket: u32,
-    fd: c_int,
-    /// As the program asked; 0 for a place that is free.
-    events: u32,
-    data: u64,
-    queued: bool,
-    /// A one-shot member that has fired.
-    disarmed: bool,
-}
-
-/// One set.
-pub struct Epoll {
-    /// Descriptors that stand for it; none if the place is free.
-    fds: Vec<c_int>,
-    items: Vec<Item>,
-    free: Vec<u32>,
-    /// Item of each descriptor.
-    by_fd: Vec<u32>,
-    ready: VecDeque<u32>,
-    /// Rung when a member becomes ready while a thread sleeps; -1 if there is none.
-    pub doorbell: c_int,
-    /// It was rung and not yet hushed.
-    pub rung: bool,
-    /// Threads that sleep on it.
-    pub sleepers: u32,
-    /// The NIC's descriptors are members.
-    nic: bool,
-    /// Ordinary descriptors that were added.
-    pub ordinary: u32,
-    /// When the kernel's set was last asked.
-    pub kernel_asked: Instant,
-}
-
-/// All sets.
-pub struct Epolls {
-    list: Vec<Epoll>,
-    free: Vec<u32>,
-}
-
-impl Epolls {
-    /// None.
-    pub const fn new() -> Epolls {
-        Epolls {
-            list: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-}
-
-impl core::ops::Index<u32> for Epolls {
-    type Output = Epoll;
-    fn index(&self, index: u32) -> &Epoll {
-        &self.list[index as usize]
-    }
-}
-
-impl core::ops::IndexMut<u32> for Epolls {
-    fn index_mut(&mut self, index: u32) -> &mut Epoll {
-        &mut self.list[index as usize]
-    }
-}
-
-impl Epoll {
-    fn new(fd: c_int) -> Epoll {
-        Epoll {
-            fds: vec![fd],
-            items: Vec::new(),
-            free: Vec::new(),
-            by_fd: Vec::new(),
-            ready: VecDeque::new(),
-            doorbell: -1,
-            rung: false,
-            sleepers: 0,
-            nic: false,
-            ordinary: 0,
-            kernel_asked: Instant::ZERO,
-        }
-    }
-
-    fn item_of(&self, fd: c_int, socket: u32) -> Option<u32> {
-        let item = self
-            .by_fd
-            .get(fd as usize)
-            .copied()
-            .filter(|item| *item != NO_ITEM)?;
-        (self.items[item as usize].socket == socket).then_some(item)
-    }
-
-    fn add(&mut self, item: Item) -> u32 {
-        let fd = item.fd as usize;
-        let place = match self.free.pop() {
-            Some(place) => {
-                // It may still stand in the ready list from its former life; let it.
-                let queued = self.items[place as usize].queued;
-                self.items[place as usize] = Item { queued, ..item };
-                place
-            }
-            None => {
-                self.items.push(item);
-                self.items.len() as u32 - 1
-            }
-        };
-        if fd >= self.by_fd.len() {
-            self.by_fd.resize(fd + 1, NO_ITEM);
-        }
-        self.by_fd[fd] = place;
-        place
-    }
-
-    fn remove(&mut self, place: u32) {
-        let item = &mut self.items[place as usize];
-        item.events = 0;
-        item.socket = u32::MAX;
-        let fd = item.fd as usize;
-        if self.by_fd.get(fd) == Some(&place) {
-            self.by_fd[fd] = NO_ITEM;
-        }
-        self.free.push(place);
-    }
-
-    fn queue(&mut self, place: u32) {
-        let item = &mut self.items[place as usize];
-        if !item.queued && !item.disarmed && item.events != 0 {
-            item.queued = true;
-            self.ready.push_back(place);
-        }
-    }
 }
 
 /// `epoll_ctl` in the kernel.

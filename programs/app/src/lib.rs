@@ -26,6 +26,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+mod accept;
 mod buffers;
 mod calls;
 mod connect;
@@ -33,12 +34,14 @@ mod descriptor;
 mod engine;
 pub mod entry;
 mod epoll;
+mod epoll_set;
 mod epoll_wait;
 mod errno;
 mod exit;
 mod fallback;
 mod fd_table;
 mod fork;
+mod getsockopt;
 mod helper;
 mod lock;
 mod log;

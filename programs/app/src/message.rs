@@ -15,7 +15,7 @@ pub unsafe fn receive(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer {
         return fail(libc::EFAULT);
     };
     // SAFETY: as above.
-    let buffers = unsafe { Buffers::from_raw(message.msg_iov, message.msg_iovlen as usize) }?;
+    let buffers = unsafe { Buffers::from_raw(message.msg_iov, message.msg_iovlen) }?;
     let received = transfer::receive(fd, buffers, flags)?;
     message.msg_flags = if received.truncated {
         libc::MSG_TRUNC
@@ -38,7 +38,7 @@ pub unsafe fn receive(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer {
 /// # Safety
 /// `message` must describe its control buffer truly.
 unsafe fn write_control(message: &mut msghdr, received: &Received) {
-    let room = message.msg_controllen as usize;
+    let room = message.msg_controllen;
     message.msg_controllen = 0;
     let Some(to) = received.to else { return };
     let (level, kind, data, length) = match (to.to_canonical(), received.wants_to) {
@@ -88,7 +88,7 @@ pub unsafe fn send(fd: c_int, message: *const msghdr, flags: c_int) -> Answer {
         return fail(libc::EFAULT);
     };
     // SAFETY: as above.
-    let buffers = unsafe { Buffers::from_raw(message.msg_iov, message.msg_iovlen as usize) }?;
+    let buffers = unsafe { Buffers::from_raw(message.msg_iov, message.msg_iovlen) }?;
     let to = if message.msg_name.is_null() || message.msg_namelen == 0 {
         None
     } else {
@@ -123,7 +123,7 @@ unsafe fn read_control(message: &msghdr) -> Answer<Option<IpAddr>> {
     while let Some(header) = unsafe { next.as_ref() } {
         // SAFETY: as above.
         let data = unsafe { libc::CMSG_DATA(next) };
-        let length = (header.cmsg_len as usize).saturating_sub(size_of::<cmsghdr>());
+        let length = header.cmsg_len.saturating_sub(size_of::<cmsghdr>());
         match (header.cmsg_level, header.cmsg_type) {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) if length >= 12 => {
                 // SAFETY: `ipi_spec_dst` lies at 4, inside the message.

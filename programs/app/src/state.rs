@@ -1,6 +1,6 @@
 //! Everything that Skink knows in this process, behind the one lock.
 use crate::engine::Engine;
-use crate::epoll::Epolls;
+use crate::epoll_set::Epolls;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
 use crate::log::log;

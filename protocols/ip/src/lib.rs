@@ -34,6 +34,7 @@ mod path_mtu;
 mod quoted;
 mod reassembly;
 mod receive;
+mod resolution;
 mod routers;
 mod routes;
 mod send;

@@ -1,5 +1,6 @@
 //! A link that records frames, and the frames of a neighbour.
 
+mod component;
 mod fragments;
 mod hostile;
 mod icmp;

@@ -274,8 +274,8 @@ impl Connection {
         record.rcv_adv.store(self.rcv_adv.0, Relaxed);
         record.snd_wnd.store(self.snd_wnd, Relaxed);
         record.ts_recent.store(self.ts_recent, Relaxed);
-        let fin = u8::from(self.fin.is_some()) * FIN_OURS
-            | u8::from(self.peer_fin.is_some_and(|fin| self.rcv_nxt.gt(fin))) * FIN_PEERS;
+        let fin = (u8::from(self.fin.is_some()) * FIN_OURS)
+            | (u8::from(self.peer_fin.is_some_and(|fin| self.rcv_nxt.gt(fin))) * FIN_PEERS);
         record.fin.store(fin, Relaxed);
         record.cwnd.store(self.congestion.window(), Relaxed);
         let rtt = self.rtt.smoothed().unwrap_or_default().as_micros();
@@ -293,9 +293,9 @@ impl Connection {
         record.snd_wscale.store(self.snd_wscale, Relaxed);
         record.rcv_wscale.store(self.rcv_wscale, Relaxed);
         record.ts_offset.store(self.ts_offset, Relaxed);
-        let options = u8::from(self.sack) * OPTION_SACK
-            | u8::from(self.timestamps) * OPTION_TIMESTAMPS
-            | u8::from(self.window_scaling) * OPTION_WINDOW_SCALING;
+        let options = (u8::from(self.sack) * OPTION_SACK)
+            | (u8::from(self.timestamps) * OPTION_TIMESTAMPS)
+            | (u8::from(self.window_scaling) * OPTION_WINDOW_SCALING);
         record.options.store(options, Relaxed);
     }
 

@@ -1,4 +1,4 @@
-use core::hash::{BuildHasher, Hash, Hasher};
+use core::hash::BuildHasher;
 use core::net::IpAddr;
 use foldhash::fast::FixedState;
 use skink_wire::{Endpoint, FourTuple};
@@ -65,9 +65,7 @@ impl Demux {
             port,
         };
         let slots = exact.or_else(|| self.listeners.get(&any))?;
-        let mut hasher = self.state.build_hasher();
-        tuple.hash(&mut hasher);
-        let index = hasher.finish() as usize % slots.len().max(1);
+        let index = self.state.hash_one(tuple) as usize % slots.len().max(1);
         slots.get(index).copied()
     }
 

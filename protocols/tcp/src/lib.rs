@@ -13,15 +13,20 @@
 //! Left out so far: RACK-TLP, PRR, ECN, SYN cookies, fast open, path MTU probing, urgent data (it is
 //! delivered in line), and most of RFC 5961's defences.
 //!
-//! Where things are: [`state`](State) and the arrival of segments (`receive`), what an
-//! acknowledgement does (`acknowledge`), loss recovery (`recovery`), what is sent when (`output`),
-//! timers (`timers`), opening and closing (`sockets`, `listener`, `time_wait`).
+//! Where things are: the instance and its queues (`instance`), the arrival of segments (`arrival`,
+//! then `receive`) and of ICMP errors (`errors`), what an acknowledgement does (`acknowledge`), loss
+//! recovery (`recovery`), what is sent when (`output`), timers (`timers`), opening and closing
+//! (`sockets`, `bind`, `listener`, `handshake`, `ending`, `time_wait`), and [`State`].
 #![forbid(unsafe_code)]
 
 mod acknowledge;
+mod arrival;
+mod bind;
 mod connection;
 mod cubic;
 mod demux;
+mod ending;
+mod errors;
 #[cfg(test)]
 mod fuzz_tests;
 mod handshake;

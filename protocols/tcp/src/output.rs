@@ -1,10 +1,11 @@
 use crate::connection::{Connection, Context};
+use crate::segment::packet;
 use crate::state::State;
 use skink_memory::Bytes;
-use skink_messages::{Counter, Full, Network, TxPacket};
+use skink_messages::{Counter, Full, Network};
 use skink_time::Duration;
 use skink_wire::SeqNum;
-use skink_wire::tcp::{self, CHECKSUM_OFFSET, Flags, Header, Options, SackBlocks};
+use skink_wire::tcp::{Flags, Header, Options, SackBlocks};
 
 /// How long `TCP_CORK` holds a segment back, as in Linux.
 const CORK: Duration = Duration::from_millis(200);
@@ -227,21 +228,18 @@ impl Connection {
         }
         let whole = length == pending;
         let idle = self.snd_nxt == self.snd_una;
-        if length == 0 {
-            0
-        } else if self.override_due {
+        let leaves = if self.override_due {
             // The override timer ran out: whatever held it back, it has waited long enough.
-            length
-        } else if whole && self.small_may_leave(fin_pending, context) {
-            length
-        } else if !whole && offered <= congestion && length >= self.max_window / 2 {
-            length
-        } else if !whole && idle && congestion < self.mss {
-            // The congestion window is smaller than a segment.
-            length
+            true
+        } else if whole {
+            self.small_may_leave(fin_pending, context)
+        } else if offered <= congestion {
+            length >= self.max_window / 2
         } else {
-            0
-        }
+            // The congestion window is smaller than a segment.
+            idle && congestion < self.mss
+        };
+        if leaves { length } else { 0 }
     }
 
     /// Whether a segment that is less than full may leave although more may come.
@@ -386,26 +384,6 @@ fn whole_segments(wanted: u32, room: u32, mss: u32) -> u32 {
     } else {
         room
     }
-}
-
-/// A packet with a TCP header whose checksum is left to the link.
-pub fn packet<'a>(
-    tuple: &skink_wire::FourTuple,
-    header: &Header,
-    options: &Options,
-    payload: [Bytes<'a>; 2],
-) -> TxPacket<'a> {
-    let mut packet = TxPacket::new(payload);
-    let header_bytes = tcp::emitted_len(options);
-    let segment_bytes = header_bytes + packet.payload_bytes();
-    let space = packet.prepend(header_bytes);
-    let written = tcp::emit(header, options, space);
-    debug_assert_eq!(written, header_bytes);
-    let (source, destination) = (tuple.local.addr, tuple.remote.addr);
-    tcp::set_partial_checksum(source, destination, space, segment_bytes as u32);
-    packet.transport_bytes = header_bytes as u8;
-    packet.checksum_offset = Some(CHECKSUM_OFFSET as u8);
-    packet
 }
 
 #[cfg(test)]

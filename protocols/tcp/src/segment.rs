@@ -1,6 +1,7 @@
-use skink_messages::{Counter, RxChecksum, RxPacket};
+use skink_memory::Bytes;
+use skink_messages::{Counter, RxChecksum, RxPacket, TxPacket};
 use skink_time::Instant;
-use skink_wire::tcp::{self, Flags, Header, Options};
+use skink_wire::tcp::{self, CHECKSUM_OFFSET, Flags, Header, Options};
 use skink_wire::{Endpoint, FourTuple, SeqNum};
 
 /// An inbound segment whose header and checksum are in order.
@@ -57,4 +58,24 @@ impl<'a> Segment<'a> {
     pub fn end(&self) -> SeqNum {
         self.header.seq + self.sequence_len()
     }
+}
+
+/// A packet with a TCP header whose checksum is left to the link.
+pub fn packet<'a>(
+    tuple: &FourTuple,
+    header: &Header,
+    options: &Options,
+    payload: [Bytes<'a>; 2],
+) -> TxPacket<'a> {
+    let mut packet = TxPacket::new(payload);
+    let header_bytes = tcp::emitted_len(options);
+    let segment_bytes = header_bytes + packet.payload_bytes();
+    let space = packet.prepend(header_bytes);
+    let written = tcp::emit(header, options, space);
+    debug_assert_eq!(written, header_bytes);
+    let (source, destination) = (tuple.local.addr, tuple.remote.addr);
+    tcp::set_partial_checksum(source, destination, space, segment_bytes as u32);
+    packet.transport_bytes = header_bytes as u8;
+    packet.checksum_offset = Some(CHECKSUM_OFFSET as u8);
+    packet
 }

@@ -2,7 +2,7 @@
 use super::{entry, finish, guarded};
 use crate::errno::set;
 use crate::fd_table::{is_listed, is_ours};
-use crate::{calls, connect, descriptor, next, sockopt};
+use crate::{accept, calls, connect, descriptor, getsockopt, next, sockopt};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{sockaddr, socklen_t};
 
@@ -33,11 +33,11 @@ entry! {
     }
     if is_ours(fd) => accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
         // SAFETY: as above.
-        unsafe { calls::accept(fd, address, length, 0) }
+        unsafe { accept::accept(fd, address, length, 0) }
     }
     if is_ours(fd) => accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
         // SAFETY: as above.
-        unsafe { calls::accept(fd, address, length, flags) }
+        unsafe { accept::accept(fd, address, length, flags) }
     }
     if is_ours(fd) => connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
         // SAFETY: as above.
@@ -56,7 +56,7 @@ entry! {
     }
     if is_ours(fd) => getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int {
         // SAFETY: as above.
-        unsafe { sockopt::get(fd, level, name, value, length) }
+        unsafe { getsockopt::get(fd, level, name, value, length) }
     }
     if is_ours(fd) => setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int {
         // SAFETY: as above.

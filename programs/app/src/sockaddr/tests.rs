@@ -52,11 +52,8 @@ fn what_is_no_address_is_refused() {
     ];
     for (at, length, expected) in table {
         // SAFETY: as many bytes are there.
-        assert_eq!(
-            unsafe { read(at.cast(), length) },
-            expected,
-            "length {length}"
-        );
+        let name = unsafe { read(at.cast(), length) };
+        assert_eq!(name, expected, "length {length}");
     }
 }
 

@@ -17,6 +17,8 @@ pub const CLIENT_CPU: usize = 0;
 pub const MTU: u32 = 1_500;
 /// The server's address.
 pub const ADDRESS: &str = "10.9.0.2";
+/// The client's. (Not the network's first one: `skink run` gives that to the kernel's side of a TAP.)
+const CLIENT_ADDRESS: &str = "10.9.0.9";
 
 /// What carries Skink's frames.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,7 +95,8 @@ impl Lab {
             host.offload(end, Offload::Joining, true)?;
             host.threaded_napi(end)?;
         }
-        lab.client.address(&lab.client_end, "10.9.0.1/24")?;
+        lab.client
+            .address(&lab.client_end, &format!("{CLIENT_ADDRESS}/24"))?;
         // A connection for every request uses up ports.
         let mut ports = lab.client.command("sh");
         ports.args([

@@ -30,7 +30,8 @@ fn add(reassembly: &mut Reassembly, fragment: &Fragment<'_>) -> &'static str {
 fn what_contradicts_is_refused() {
     let data = [0u8; 64];
     // Each a list of (offset, end, more) and what the last of them leads to.
-    let cases: [(&[(usize, usize, bool)], &str); 13] = [
+    type Pieces = &'static [(usize, usize, bool)];
+    let cases: [(Pieces, &str); 13] = [
         (&[(0, 8, true), (8, 16, false)], "whole"),
         (&[(8, 16, false), (0, 8, true)], "whole"),
         (&[(0, 8, true), (0, 8, true)], "kept"),

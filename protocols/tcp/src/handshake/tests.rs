@@ -8,13 +8,34 @@ use skink_wire::tcp::MAXIMUM_WINDOW_SCALE;
 fn a_peer_opens_and_options_are_agreed_on() {
     // (the peer's options, ours in the answer, segment size, SACK, timestamps, scales)
     let table = [
-        (OFFER, "mss 1460 sackok ts 0 1000 ws 1", 1_448, true, true, (7, 1)),
+        (
+            OFFER,
+            "mss 1460 sackok ts 0 1000 ws 1",
+            1_448,
+            true,
+            true,
+            (7, 1),
+        ),
         ("mss 1000", "mss 1460 nots", 1_000, false, false, (0, 0)),
         ("", "mss 1460 nots", 536, false, false, (0, 0)),
         ("mss 0", "mss 1460 nots", 64, false, false, (0, 0)),
         ("mss 1", "mss 1460 nots", 64, false, false, (0, 0)),
-        ("mss 65535 ws 255", "mss 1460 ws 1 nots", 1_460, false, false, (MAXIMUM_WINDOW_SCALE, 1)),
-        ("mss 1460 sackok", "mss 1460 sackok nots", 1_460, true, false, (0, 0)),
+        (
+            "mss 65535 ws 255",
+            "mss 1460 ws 1 nots",
+            1_460,
+            false,
+            false,
+            (MAXIMUM_WINDOW_SCALE, 1),
+        ),
+        (
+            "mss 1460 sackok",
+            "mss 1460 sackok nots",
+            1_460,
+            true,
+            false,
+            (0, 0),
+        ),
     ];
     for (theirs, ours, mss, sack, timestamps, scales) in table {
         let mut net = Net::new();
@@ -23,7 +44,11 @@ fn a_peer_opens_and_options_are_agreed_on() {
         let answer = net.expect(&format!("S. 0 ack 1 {ours}"));
         assert_eq!(answer.options.window_scale.is_some(), theirs.contains("ws"));
         assert_eq!(net.events(listener), Events::empty());
-        net.inject(if timestamps { ". 1 ack 1 win 10 ts 1001 *" } else { ". 1 ack 1 win 10" });
+        net.inject(if timestamps {
+            ". 1 ack 1 win 10 ts 1001 *"
+        } else {
+            ". 1 ack 1 win 10"
+        });
         net.expect_nothing();
         assert_eq!(net.events(listener), Events::READABLE);
         assert_eq!(net.tcp.acceptable(listener), 1);
@@ -34,7 +59,11 @@ fn a_peer_opens_and_options_are_agreed_on() {
         assert_eq!(connection.mss, mss, "{theirs}");
         assert_eq!((connection.sack, connection.timestamps), (sack, timestamps));
         assert_eq!((connection.snd_wscale, connection.rcv_wscale), scales);
-        assert_eq!(connection.snd_wnd, 10 << scales.0, "the SYN's window isn't scaled");
+        assert_eq!(
+            connection.snd_wnd,
+            10 << scales.0,
+            "the SYN's window isn't scaled"
+        );
     }
 }
 
@@ -236,7 +265,11 @@ fn odd_segments_in_syn_received() {
         }
         net.expect_nothing();
         net.inject(". 1 ack 1 win 1000");
-        assert_eq!(net.tcp.acceptable(listener), usize::from(goes_on), "{segment}");
+        assert_eq!(
+            net.tcp.acceptable(listener),
+            usize::from(goes_on),
+            "{segment}"
+        );
     }
 }
 
@@ -352,7 +385,10 @@ fn groups_are_neither_answered_nor_connected() {
             urgent: 0,
             header_len: 0,
         };
-        assert_eq!(skink_wire::tcp::emit(&header, &Default::default(), &mut bytes), 20);
+        assert_eq!(
+            skink_wire::tcp::emit(&header, &Default::default(), &mut bytes),
+            20
+        );
         skink_wire::tcp::set_checksum(source, destination, &mut bytes);
         net.inject_between(source, destination, &bytes);
         net.expect_nothing();

@@ -64,11 +64,17 @@ impl Net {
         assert!(!queued && !connection.queued, "still queued");
         assert!(!connection.notified, "still to be told");
         assert_eq!(connection.events, Events::empty(), "events kept back");
-        assert!(!connection.ack_due || state == State::Closed, "unsent answer");
+        assert!(
+            !connection.ack_due || state == State::Closed,
+            "unsent answer"
+        );
         if matches!(state, State::Closed | State::TimeWait) {
             return;
         }
-        assert!(!connection.syn_due && !connection.probe_due, "unsent segment");
+        assert!(
+            !connection.syn_due && !connection.probe_due,
+            "unsent segment"
+        );
         let place = self.tcp.demux.flow(&connection.tuple);
         assert_eq!(place, Some(Place::Connection(slot)));
         if connection.deadlines.first().is_some() {
@@ -78,16 +84,24 @@ impl Net {
         assert!(connection.pipe() <= connection.flight());
         assert!(connection.flight() < 1 << 30);
         if connection.flight() > 0 {
-            assert!(connection.deadlines.retransmit.is_some(), "nothing sends it again");
+            assert!(
+                connection.deadlines.retransmit.is_some(),
+                "nothing sends it again"
+            );
         }
         // What was refused may be on record too: that does no harm.
-        assert!(connection.snd_nxt.le(SeqNum(record.snd_max.load(Relaxed))), "sent, not on record");
+        assert!(
+            connection.snd_nxt.le(SeqNum(record.snd_max.load(Relaxed))),
+            "sent, not on record"
+        );
         if !state.is_synchronized() {
             return;
         }
         self.check_rings(slot, connection);
         let due = connection.fin.is_some_and(|fin| connection.snd_nxt.le(fin))
-            || connection.snd_nxt.lt(connection.data_end(&self.tcp.table().send_ring(slot)));
+            || connection
+                .snd_nxt
+                .lt(connection.data_end(&self.tcp.table().send_ring(slot)));
         if due && connection.flight() == 0 {
             assert!(connection.deadlines.first().is_some(), "data is stuck");
         }
@@ -107,11 +121,16 @@ impl Net {
         let fin_acknowledged = u32::from(connection.fin_acknowledged());
         assert_eq!(head + fin_acknowledged, connection.snd_una, "send ring");
         let tail = connection.irs + 1 + receive.tail() as u32;
-        let fin = connection.peer_fin.is_some_and(|fin| connection.rcv_nxt.gt(fin));
+        let fin = connection
+            .peer_fin
+            .is_some_and(|fin| connection.rcv_nxt.gt(fin));
         assert_eq!(tail + u32::from(fin), connection.rcv_nxt, "receive ring");
         // What the peer was told is on record.
         let told = SeqNum(record.rcv_nxt.load(Relaxed));
-        assert!(told.ge(connection.last_ack), "an acknowledgement isn't on record");
+        assert!(
+            told.ge(connection.last_ack),
+            "an acknowledgement isn't on record"
+        );
         assert_eq!(SeqNum(record.rcv_adv.load(Relaxed)), connection.rcv_adv);
         let reach = connection.rcv_nxt + (receive.capacity() - receive.len()) as u32;
         assert!(connection.rcv_adv.le(reach), "more is offered than fits");

@@ -1,9 +1,7 @@
 use super::{LOCAL, REMOTE};
 use core::fmt;
 use core::net::IpAddr;
-use skink_messages::{
-    Full, Network, Outbound, Path, Ports, SocketEvent, SocketEvents, TxPacket,
-};
+use skink_messages::{Full, Network, Outbound, Path, Ports, SocketEvent, SocketEvents, TxPacket};
 use skink_time::Instant;
 use skink_wire::tcp::{self, CHECKSUM_OFFSET, Flags, Header, Options};
 use skink_wire::{SeqNum, Sum, protocol};
@@ -103,7 +101,7 @@ impl Out {
 
     fn refuses(&mut self) -> bool {
         self.attempts += 1;
-        self.shut || self.refuse_every > 0 && self.attempts % self.refuse_every == 0
+        self.shut || self.refuse_every > 0 && self.attempts.is_multiple_of(self.refuse_every)
     }
 }
 
@@ -127,7 +125,10 @@ impl Network for Out {
         tcp::set_checksum(to.source, to.destination, &mut bytes);
         assert!(tcp::checksum_is_valid(to.source, to.destination, &bytes));
         let (header, options, payload) = tcp::parse(&bytes).expect("well-formed");
-        assert_eq!(usize::from(header.header_len), usize::from(packet.transport_bytes));
+        assert_eq!(
+            usize::from(header.header_len),
+            usize::from(packet.transport_bytes)
+        );
         self.check_size(packet);
         self.sent.push_back(Sent {
             header,
@@ -156,12 +157,21 @@ impl Out {
         let header = packet.headers().len() + 20;
         let payload = packet.payload_bytes();
         if packet.segment_bytes == 0 {
-            assert!(header + payload <= self.path.mtu as usize, "larger than the path");
+            assert!(
+                header + payload <= self.path.mtu as usize,
+                "larger than the path"
+            );
         } else {
             let each = usize::from(packet.segment_bytes);
-            assert!(each + header <= self.path.mtu as usize, "cut to more than the path");
+            assert!(
+                each + header <= self.path.mtu as usize,
+                "cut to more than the path"
+            );
             assert!(each < payload, "nothing to cut");
-            assert!(header + payload <= self.path.cut_bytes as usize, "too large to cut");
+            assert!(
+                header + payload <= self.path.cut_bytes as usize,
+                "too large to cut"
+            );
         }
     }
 }

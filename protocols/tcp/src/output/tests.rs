@@ -144,8 +144,13 @@ fn large_packets_are_cut_to_whole_segments() {
     net.inject(". 1 ack 2001 win 60000");
     net.expect(". 2001:5001 ack 1 cut 1000");
     net.inject(". 1 ack 3501 win 60000");
-    let lengths: Vec<usize> = core::iter::from_fn(|| net.next()).map(|sent| sent.payload.len()).collect();
-    assert!(lengths.iter().all(|length| length % 1_000 == 0), "{lengths:?}");
+    let lengths: Vec<usize> = core::iter::from_fn(|| net.next())
+        .map(|sent| sent.payload.len())
+        .collect();
+    assert!(
+        lengths.iter().all(|length| length % 1_000 == 0),
+        "{lengths:?}"
+    );
 }
 
 #[test]
@@ -156,12 +161,25 @@ fn timestamps_take_their_room() {
     net.expect(". 1:1449 ack 1 ts 0 1001");
     net.expect(". 1449:2897 ack 1 ts 0 1001");
     // RFC 7323: the wire carries the clock in milliseconds.
-    let first = net.expect(". 2897:3001 ack 1").options.timestamps.map(|stamp| stamp.value);
+    let first = net
+        .expect(". 2897:3001 ack 1")
+        .options
+        .timestamps
+        .map(|stamp| stamp.value);
     net.advance(150);
     net.inject(". 1 ack 3001 win 60000 ts 1300 *");
     net.write(id, 1);
-    let later = net.expect(". 3001:3002 ack 1 ts 0 1300").options.timestamps.map(|stamp| stamp.value);
-    assert_eq!(first.zip(later).map(|(first, later)| later.wrapping_sub(first)), Some(150));
+    let later = net
+        .expect(". 3001:3002 ack 1 ts 0 1300")
+        .options
+        .timestamps
+        .map(|stamp| stamp.value);
+    assert_eq!(
+        first
+            .zip(later)
+            .map(|(first, later)| later.wrapping_sub(first)),
+        Some(150)
+    );
 }
 
 #[test]
@@ -190,8 +208,17 @@ fn packets_too_big_for_the_path_are_sent_again_smaller() {
     net.expect_nothing();
     assert_eq!(net.count(Counter::TcpDropBadError), 1);
     net.icmp(ErrorKind::PacketTooBig { mtu: 1_040 }, 1);
-    net.expect_all(&[". 1:1001 ack 1", ". 1001:2001 ack 1", ". 2001:3001 ack 1", ". 3001:4001 ack 1"]);
-    assert_eq!(net.connection(id).congestion.window(), window, "the network isn't to blame");
+    net.expect_all(&[
+        ". 1:1001 ack 1",
+        ". 1001:2001 ack 1",
+        ". 2001:3001 ack 1",
+        ". 3001:4001 ack 1",
+    ]);
+    assert_eq!(
+        net.connection(id).congestion.window(),
+        window,
+        "the network isn't to blame"
+    );
     net.inject(". 1 ack 4001 win 60000");
     net.write(id, 1_100);
     net.expect(". 4001:5001 ack 1");
@@ -244,7 +271,13 @@ fn after_a_pause_the_window_begins_small_again() {
 #[test]
 fn spoilt_ring_positions_harm_only_their_program() {
     // A program moves the ends of its rings at will: (send head, send tail, receive head).
-    let table = [(0u64, 0u64, 0u64), (5, 2, 9), (u64::MAX, 1, 1 << 40), (1 << 31, 1 << 32, u64::MAX), (100, u64::MAX, 3)];
+    let table = [
+        (0u64, 0u64, 0u64),
+        (5, 2, 9),
+        (u64::MAX, 1, 1 << 40),
+        (1 << 31, 1 << 32, u64::MAX),
+        (100, u64::MAX, 3),
+    ];
     for (send_head, send_tail, receive_head) in table {
         for finish in [false, true] {
             let (mut net, id) = open(60_000);
@@ -257,7 +290,7 @@ fn spoilt_ring_positions_harm_only_their_program() {
             send.advance_head(send_head as usize);
             send.advance_tail(send_tail as usize);
             receive.advance_tail(receive_head as usize);
-                net.request(skink_messages::TcpRequest::Sent(id));
+            net.request(skink_messages::TcpRequest::Sent(id));
             net.request(skink_messages::TcpRequest::Received(id));
             if finish {
                 net.shutdown(id);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::bind::FIRST_EPHEMERAL;
 use crate::harness::{LOCAL, Net, REMOTE};
 
 const PLAIN: &str = "mss 1000 sackok";
@@ -24,14 +25,56 @@ fn binding_conflicts() {
     let own = Endpoint::new(LOCAL, 80);
     // (first end and reuse, whether it listens, second end and reuse, outcome)
     let table = [
-        (any(80), false, false, any(80), false, Err(SocketError::AddressInUse)),
-        (any(80), false, false, own, false, Err(SocketError::AddressInUse)),
-        (own, false, false, any(80), false, Err(SocketError::AddressInUse)),
+        (
+            any(80),
+            false,
+            false,
+            any(80),
+            false,
+            Err(SocketError::AddressInUse),
+        ),
+        (
+            any(80),
+            false,
+            false,
+            own,
+            false,
+            Err(SocketError::AddressInUse),
+        ),
+        (
+            own,
+            false,
+            false,
+            any(80),
+            false,
+            Err(SocketError::AddressInUse),
+        ),
         (own, false, false, Endpoint::new(LOCAL, 81), false, Ok(())),
         (any(80), true, false, any(80), true, Ok(())),
-        (any(80), true, false, any(80), false, Err(SocketError::AddressInUse)),
-        (any(80), true, true, any(80), true, Err(SocketError::AddressInUse)),
-        (any(80), false, false, Endpoint::new(REMOTE, 80), false, Err(SocketError::AddressNotAvailable)),
+        (
+            any(80),
+            true,
+            false,
+            any(80),
+            false,
+            Err(SocketError::AddressInUse),
+        ),
+        (
+            any(80),
+            true,
+            true,
+            any(80),
+            true,
+            Err(SocketError::AddressInUse),
+        ),
+        (
+            any(80),
+            false,
+            false,
+            Endpoint::new(REMOTE, 80),
+            false,
+            Err(SocketError::AddressNotAvailable),
+        ),
         (
             any(80),
             false,
@@ -68,12 +111,17 @@ fn a_socket_is_bound_and_listens_once() {
     assert_eq!(net.tcp.listen(id, 5, &mut net.out), Ok(any(80)));
     assert_eq!(net.tcp.listen(id, 9, &mut net.out), Ok(any(80)));
     assert_eq!(net.out.listened.get(&80), Some(&1));
-    let connect = net.tcp.connect(net.now, id, Endpoint::new(REMOTE, 1), &mut net.out);
+    let connect = net
+        .tcp
+        .connect(net.now, id, Endpoint::new(REMOTE, 1), &mut net.out);
     assert_eq!(connect, Err(SocketError::Invalid));
     net.close(id);
     assert_eq!(net.out.listened.get(&80), Some(&0));
     assert_eq!(net.out.uses.get(&80), Some(&0));
-    assert_eq!(net.tcp.listen(id, 5, &mut net.out), Err(SocketError::Invalid));
+    assert_eq!(
+        net.tcp.listen(id, 5, &mut net.out),
+        Err(SocketError::Invalid)
+    );
     // Without a bind, a listener gets some port.
     let id = net.tcp.open().expect("a slot");
     let local = net.tcp.listen(id, 5, &mut net.out).expect("listening");
@@ -88,7 +136,9 @@ fn listeners_share_a_port_if_all_agree() {
         .map(|_| {
             let id = net.tcp.open().expect("a slot");
             net.set(id, ConnectionOption::ReusePort(true));
-            net.tcp.bind(id, any(80), true, &mut net.out).expect("bound");
+            net.tcp
+                .bind(id, any(80), true, &mut net.out)
+                .expect("bound");
             net.tcp.listen(id, 100, &mut net.out).expect("listening");
             id
         })
@@ -134,8 +184,14 @@ fn a_listener_that_closes_resets_what_nobody_accepted() {
     net.drain();
     net.close(listener);
     // The half-open one and the last one; not the one reset already.
-    assert_eq!(net.next().map(|sent| sent.to_string()).as_deref(), Some("R. 1 ack 1 win 0"));
-    assert_eq!(net.next().map(|sent| sent.to_string()).as_deref(), Some("R. 1 ack 1 win 0"));
+    assert_eq!(
+        net.next().map(|sent| sent.to_string()).as_deref(),
+        Some("R. 1 ack 1 win 0")
+    );
+    assert_eq!(
+        net.next().map(|sent| sent.to_string()).as_deref(),
+        Some("R. 1 ack 1 win 0")
+    );
     net.expect_nothing();
     assert_eq!(net.out.listened.get(&80), Some(&0));
     assert!(net.exists(accepted));
@@ -158,12 +214,20 @@ fn ephemeral_ports_differ_and_all_are_tried() {
     assert_ne!(first.port, second.port);
     // All ports but one belong to another owner.
     for free in [32_768u16, 40_000, 55_464, 60_999] {
-        net.out.foreign = (FIRST_EPHEMERAL..61_000).filter(|port| *port != free).collect();
+        net.out.foreign = (FIRST_EPHEMERAL..61_000)
+            .filter(|port| *port != free)
+            .collect();
         let id = net.connect(80);
-        assert_eq!(net.tcp.table().record(id.slot).four_tuple().local.port, free);
+        assert_eq!(
+            net.tcp.table().record(id.slot).four_tuple().local.port,
+            free
+        );
         // The same port serves a connection to somewhere else, but not one more to there.
         let other = net.connect(81);
-        assert_eq!(net.tcp.table().record(other.slot).four_tuple().local.port, free);
+        assert_eq!(
+            net.tcp.table().record(other.slot).four_tuple().local.port,
+            free
+        );
         let third = net.tcp.open().expect("a slot");
         let end = Endpoint::new(REMOTE, 80);
         let refused = net.tcp.connect(net.now, third, end, &mut net.out);
@@ -184,15 +248,21 @@ fn connecting_to_nowhere_or_twice() {
         assert_eq!(refused, Err(SocketError::AddressNotAvailable), "{end}");
     }
     net.connect_from(id, 80);
-    let again = net.tcp.connect(net.now, id, Endpoint::new(REMOTE, 81), &mut net.out);
+    let again = net
+        .tcp
+        .connect(net.now, id, Endpoint::new(REMOTE, 81), &mut net.out);
     assert_eq!(again, Err(SocketError::Invalid));
     net.inject(&format!("S. 0 ack 1 win 1000 {PLAIN}"));
-    let again = net.tcp.connect(net.now, id, Endpoint::new(REMOTE, 81), &mut net.out);
+    let again = net
+        .tcp
+        .connect(net.now, id, Endpoint::new(REMOTE, 81), &mut net.out);
     assert_eq!(again, Err(SocketError::IsConnected));
     // From the same end to the same end.
     let local = net.tcp.table().record(id.slot).four_tuple().local;
     let (twin, _) = bind(&mut net, local, true).expect("no listener there");
-    let refused = net.tcp.connect(net.now, twin, Endpoint::new(REMOTE, 80), &mut net.out);
+    let refused = net
+        .tcp
+        .connect(net.now, twin, Endpoint::new(REMOTE, 80), &mut net.out);
     assert_eq!(refused, Err(SocketError::AddressInUse));
     net.run();
 }
@@ -205,10 +275,24 @@ fn closing_sequences() {
     type Step<'a> = (&'a str, &'a str, State);
     let table: &[&[Step]] = &[
         // We finish first, in three forms of the peer's answer.
-        &[("s", "F. 1 ack 1", FinWait1), (". 1 ack 2", "", FinWait2), ("F. 1 ack 2", ". 2 ack 2", TimeWait)],
-        &[("s", "F. 1 ack 1", FinWait1), ("F. 1 ack 2", ". 2 ack 2", TimeWait)],
-        &[("s", "F. 1 ack 1", FinWait1), ("F. 1 ack 1", ". 2 ack 2", Closing), (". 2 ack 2", "", TimeWait)],
-        &[("s", "F. 1 ack 1", FinWait1), ("F. 1:11 ack 2", ". 2 ack 12", TimeWait)],
+        &[
+            ("s", "F. 1 ack 1", FinWait1),
+            (". 1 ack 2", "", FinWait2),
+            ("F. 1 ack 2", ". 2 ack 2", TimeWait),
+        ],
+        &[
+            ("s", "F. 1 ack 1", FinWait1),
+            ("F. 1 ack 2", ". 2 ack 2", TimeWait),
+        ],
+        &[
+            ("s", "F. 1 ack 1", FinWait1),
+            ("F. 1 ack 1", ". 2 ack 2", Closing),
+            (". 2 ack 2", "", TimeWait),
+        ],
+        &[
+            ("s", "F. 1 ack 1", FinWait1),
+            ("F. 1:11 ack 2", ". 2 ack 12", TimeWait),
+        ],
         // The peer repeats its FIN in CLOSING: it is acknowledged again.
         &[
             ("s", "F. 1 ack 1", FinWait1),
@@ -217,7 +301,11 @@ fn closing_sequences() {
             (". 2 ack 2", "", TimeWait),
         ],
         // The peer finishes first.
-        &[("F. 1 ack 1", ". 1 ack 2", CloseWait), ("s", "F. 1 ack 2", LastAck), (". 2 ack 2", "", Closed)],
+        &[
+            ("F. 1 ack 1", ". 1 ack 2", CloseWait),
+            ("s", "F. 1 ack 2", LastAck),
+            (". 2 ack 2", "", Closed),
+        ],
         &[
             ("F. 1 ack 1", ". 1 ack 2", CloseWait),
             ("s", "F. 1 ack 2", LastAck),
@@ -252,7 +340,7 @@ fn closing_sequences() {
             assert_eq!(net.state(id), *state, "{script:?} at {step}");
         }
         net.close(id);
-        assert_eq!(net.exists(id), false, "{script:?}");
+        assert!(!net.exists(id), "{script:?}");
         net.advance(100_000);
         assert_eq!(net.out.uses.get(&80), Some(&1), "the listener's");
     }
@@ -340,5 +428,8 @@ fn events_that_find_no_room_come_later() {
     net.out.shut = false;
     net.run();
     net.expect(". 1 ack 12");
-    assert!(net.events(id).contains(Events::READABLE | Events::READ_CLOSED));
+    assert!(
+        net.events(id)
+            .contains(Events::READABLE | Events::READ_CLOSED)
+    );
 }

@@ -9,11 +9,18 @@ fn waiting(options: &str) -> (Net, skink_memory::SocketId) {
     let id = net.accepted_with_stamps(options);
     net.shutdown(id);
     net.expect("F. 1 ack 1");
-    let stamp = if options.contains("ts") { " ts 2000 *" } else { "" };
+    let stamp = if options.contains("ts") {
+        " ts 2000 *"
+    } else {
+        ""
+    };
     net.inject(&format!("F. 1 ack 2 win 1000{stamp}"));
     net.expect(". 2 ack 2");
     assert_eq!(net.state(id), State::TimeWait);
-    assert!(net.events(id).contains(Events::READ_CLOSED | Events::CLOSED));
+    assert!(
+        net.events(id)
+            .contains(Events::READ_CLOSED | Events::CLOSED)
+    );
     (net, id)
 }
 
@@ -53,7 +60,11 @@ fn the_socket_may_be_closed_before_or_after() {
     assert!(!net.exists(id));
     net.inject("F. 1 ack 2");
     net.expect(". 2 ack 2");
-    assert_eq!(net.out.uses.get(&80).copied(), Some(2), "the listener and TIME-WAIT");
+    assert_eq!(
+        net.out.uses.get(&80).copied(),
+        Some(2),
+        "the listener and TIME-WAIT"
+    );
     net.advance(61_000);
     assert_eq!(net.out.uses.get(&80).copied(), Some(1));
 
@@ -108,7 +119,9 @@ fn entries_expire_in_order_and_are_found_at_once() {
     };
     let mut waits = TimeWaits::default();
     let at = Instant::from_millis;
-    let indices: Vec<u32> = (0..10).map(|port| waits.insert(at(u64::from(port)), entry(port))).collect();
+    let indices: Vec<u32> = (0..10)
+        .map(|port| waits.insert(at(u64::from(port)), entry(port)))
+        .collect();
     // The first ones go early, and so does one in the middle; a new one takes an old index.
     for port in [1, 0, 5] {
         assert!(waits.remove(indices[port]).is_some());
@@ -122,6 +135,9 @@ fn entries_expire_in_order_and_are_found_at_once() {
         .collect();
     assert_eq!(ports, [2, 3, 4, 6, 7, 8, 9]);
     assert_eq!((waits.len(), waits.next_deadline()), (1, Some(at(60_010))));
-    assert_eq!(waits.pop_oldest().map(|(_, entry)| entry.tuple.remote.port), Some(10));
+    assert_eq!(
+        waits.pop_oldest().map(|(_, entry)| entry.tuple.remote.port),
+        Some(10)
+    );
     assert_eq!(waits.next_deadline(), None);
 }

@@ -110,7 +110,9 @@ fn a_peer_that_acknowledges_nothing_is_given_up() {
     assert_eq!(net.count(Counter::TcpRetransmitTimeouts), 15);
     assert_eq!(net.error(id), SocketError::TimedOut as u32);
     assert!(net.events(id).contains(Events::ERROR | Events::CLOSED));
-    let last = core::iter::from_fn(|| net.next()).last().map(|sent| sent.to_string());
+    let last = core::iter::from_fn(|| net.next())
+        .last()
+        .map(|sent| sent.to_string());
     assert_eq!(last.as_deref(), Some("R. 101 ack 1 win 0"));
 }
 

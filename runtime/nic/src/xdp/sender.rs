@@ -8,6 +8,9 @@ use skink_messages::{Full, NicOutput, TxPacket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
+/// Frames into which the largest packet is cut, and more: with room for so many nothing is refused.
+const LARGEST_CUT: u32 = 128;
+
 /// Frames that the kernel takes by copy in one system call, at least (`max_tx_budget`).
 const CALLS: u32 = 64;
 
@@ -22,6 +25,8 @@ pub(super) struct XdpSender {
     chunks_of_a_frame: u32,
     /// The kernel has refused to go on for now.
     stuck: bool,
+    /// There was room for less than [`LARGEST_CUT`] frames.
+    short: bool,
     too_large: u64,
     /// Descriptors that the kernel had called invalid at the last report.
     refused: u64,
@@ -43,6 +48,7 @@ impl XdpSender {
             chunk_bytes: geometry.chunk_bytes as usize,
             chunks_of_a_frame: description.chunks_of_a_frame(),
             stuck: false,
+            short: false,
             too_large: 0,
             refused: 0,
         }
@@ -147,11 +153,15 @@ fn fill(chunk: &mut [u8], pieces: &mut [Bytes<'_>; 3]) {
 impl NicOutput for XdpSender {
     fn room(&mut self) -> usize {
         let frame = self.chunks_of_a_frame;
-        let mut available = self.available(frame);
-        if available < frame && self.stuck {
+        let wanted = LARGEST_CUT * frame;
+        let mut available = self.available(wanted);
+        if available < wanted {
+            // What was written so far must leave before there can be more room.
+            self.tx.publish();
             self.wake();
-            available = self.available(frame);
+            available = self.available(wanted);
         }
+        self.short = available < wanted;
         (available / frame) as usize
     }
 
@@ -176,11 +186,15 @@ impl Sender for XdpSender {
         if self.stuck || self.tx.needs_wakeup() {
             self.wake();
         }
+        if self.short {
+            let wanted = LARGEST_CUT * self.chunks_of_a_frame;
+            self.short = self.available(wanted) < wanted;
+        }
     }
 
     fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
         // Polling it for room also makes the kernel try again (`xsk_poll`).
-        Some(self.shared.socket.as_fd())
+        (self.short || self.stuck).then(|| self.shared.socket.as_fd())
     }
 
     fn take_dropped(&mut self) -> u64 {

@@ -156,23 +156,23 @@ fn tools(network: &Network) -> Outcome {
     if bytes.get(..4) != Some(&[0x0a, 0x0d, 0x0d, 0x0a]) {
         return Err(Failure::Wrong("the capture isn't a pcapng file".to_owned()));
     }
-    let stat = json(&tool, "stat")?;
+    let stat = json(&tool, &["stat"])?;
     if !stat.to_string().contains("tcp.segments_in") {
         return Err(Failure::Wrong(format!(
             "stat lacks tcp.segments_in: {stat}"
         )));
     }
-    let sockets = json(&tool, "ss")?;
+    let sockets = json(&tool, &["ss", "--all"])?;
     if !sockets.to_string().contains("LISTEN") {
         return Err(Failure::Wrong(format!("ss shows no listener: {sockets}")));
     }
     nginx.stop()
 }
 
-fn json(tool: &std::path::Path, verb: &str) -> Result<serde_json::Value, Failure> {
+fn json(tool: &std::path::Path, arguments: &[&str]) -> Result<serde_json::Value, Failure> {
     let mut command = Command::new(tool);
-    command.args([verb, "--json"]);
-    let said = Network::finish(command, verb, PATIENCE)?;
+    command.args(arguments).arg("--json");
+    let said = Network::finish(command, "skink", PATIENCE)?;
     serde_json::from_str(&said)
-        .map_err(|error| Failure::Wrong(format!("skink {verb} --json: {error}: {said}")))
+        .map_err(|error| Failure::Wrong(format!("skink {arguments:?} --json: {error}: {said}")))
 }

@@ -1,0 +1,137 @@
+//! Epoll sets as data: members, and which of them may be ready.
+use core::ffi::c_int;
+use skink_time::Instant;
+use std::collections::VecDeque;
+
+const NO_ITEM: u32 = u32::MAX;
+
+/// A member.
+pub struct Item {
+    pub socket: u32,
+    pub fd: c_int,
+    /// As the program asked; 0 for a place that is free.
+    pub events: u32,
+    pub data: u64,
+    pub queued: bool,
+    /// A one-shot member that has fired.
+    pub disarmed: bool,
+}
+
+/// One set.
+pub struct Epoll {
+    /// Descriptors that stand for it; none if the place is free.
+    pub fds: Vec<c_int>,
+    pub items: Vec<Item>,
+    free: Vec<u32>,
+    /// Item of each descriptor.
+    by_fd: Vec<u32>,
+    pub ready: VecDeque<u32>,
+    /// Rung when a member becomes ready while a thread sleeps; -1 if there is none.
+    pub doorbell: c_int,
+    /// It was rung and not yet hushed.
+    pub rung: bool,
+    /// Threads that sleep on it.
+    pub sleepers: u32,
+    /// The NIC's descriptors are members.
+    pub nic: bool,
+    /// Ordinary descriptors that were added.
+    pub ordinary: u32,
+    /// When the kernel's set was last asked.
+    pub kernel_asked: Instant,
+}
+
+/// All sets.
+pub struct Epolls {
+    pub list: Vec<Epoll>,
+    pub free: Vec<u32>,
+}
+
+impl Epolls {
+    /// None.
+    pub const fn new() -> Epolls {
+        Epolls {
+            list: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl core::ops::Index<u32> for Epolls {
+    type Output = Epoll;
+    fn index(&self, index: u32) -> &Epoll {
+        &self.list[index as usize]
+    }
+}
+
+impl core::ops::IndexMut<u32> for Epolls {
+    fn index_mut(&mut self, index: u32) -> &mut Epoll {
+        &mut self.list[index as usize]
+    }
+}
+
+impl Epoll {
+    pub fn new(fd: c_int) -> Epoll {
+        Epoll {
+            fds: vec![fd],
+            items: Vec::new(),
+            free: Vec::new(),
+            by_fd: Vec::new(),
+            ready: VecDeque::new(),
+            doorbell: -1,
+            rung: false,
+            sleepers: 0,
+            nic: false,
+            ordinary: 0,
+            kernel_asked: Instant::ZERO,
+        }
+    }
+
+    pub fn item_of(&self, fd: c_int, socket: u32) -> Option<u32> {
+        let item = self
+            .by_fd
+            .get(fd as usize)
+            .copied()
+            .filter(|item| *item != NO_ITEM)?;
+        (self.items[item as usize].socket == socket).then_some(item)
+    }
+
+    pub fn add(&mut self, item: Item) -> u32 {
+        let fd = item.fd as usize;
+        let place = match self.free.pop() {
+            Some(place) => {
+                // It may still stand in the ready list from its former life; let it.
+                let queued = self.items[place as usize].queued;
+                self.items[place as usize] = Item { queued, ..item };
+                place
+            }
+            None => {
+                self.items.push(item);
+                self.items.len() as u32 - 1
+            }
+        };
+        if fd >= self.by_fd.len() {
+            self.by_fd.resize(fd + 1, NO_ITEM);
+        }
+        self.by_fd[fd] = place;
+        place
+    }
+
+    pub fn remove(&mut self, place: u32) {
+        let item = &mut self.items[place as usize];
+        item.events = 0;
+        item.socket = u32::MAX;
+        let fd = item.fd as usize;
+        if self.by_fd.get(fd) == Some(&place) {
+            self.by_fd[fd] = NO_ITEM;
+        }
+        self.free.push(place);
+    }
+
+    pub fn queue(&mut self, place: u32) {
+        let item = &mut self.items[place as usize];
+        if !item.queued && !item.disarmed && item.events != 0 {
+            item.queued = true;
+            self.ready.push_back(place);
+        }
+    }
+}

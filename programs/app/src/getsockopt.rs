@@ -1,0 +1,204 @@
+//! `getsockopt`, `TCP_INFO` among it.
+use crate::errno::{Answer, Stop, fail};
+use crate::lock::lock;
+use crate::socket::Role;
+use crate::state::State;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering;
+use libc::socklen_t;
+use skink_tcp::State as TcpState;
+
+/// # Safety
+/// As for `getsockopt`.
+pub unsafe fn get(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> Answer {
+    let mut state = lock()?;
+    let index = state.socket_of(fd)?;
+    if !state.sockets[index].is_decided() {
+        return Err(Stop::Kernel);
+    }
+    if value.is_null() || length.is_null() {
+        return fail(libc::EFAULT);
+    }
+    if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR) {
+        state.pump();
+    }
+    let mut bytes = [0u8; size_of::<libc::tcp_info>()];
+    let count = match (level, name) {
+        (libc::IPPROTO_TCP, libc::TCP_INFO) => state.connection_info(index, &mut bytes)?,
+        (libc::SOL_SOCKET, libc::SO_LINGER) => {
+            let linger = state.sockets[index].options.linger;
+            bytes[..4].copy_from_slice(&c_int::from(linger.is_some()).to_ne_bytes());
+            bytes[4..8].copy_from_slice(&linger.unwrap_or(0).to_ne_bytes());
+            8
+        }
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => {
+            let options = &state.sockets[index].options;
+            let receives = name == libc::SO_RCVTIMEO;
+            let time = if receives {
+                options.receive_timeout
+            } else {
+                options.send_timeout
+            };
+            let time = time.unwrap_or_default();
+            bytes[..8].copy_from_slice(&time.as_secs().to_ne_bytes());
+            bytes[8..16].copy_from_slice(&u64::from(time.subsec_micros()).to_ne_bytes());
+            16
+        }
+        _ => {
+            let number = state.number_option(index, level, name)?;
+            bytes[..4].copy_from_slice(&number.to_ne_bytes());
+            4
+        }
+    };
+    // SAFETY: the caller's promise; no more than there is room for.
+    unsafe {
+        let room = length.read() as usize;
+        let count = count.min(room);
+        core::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), count);
+        length.write(count as socklen_t);
+    }
+    Ok(0)
+}
+
+impl State {
+    fn number_option(&mut self, index: u32, level: c_int, name: c_int) -> Answer<c_int> {
+        let sizes = self.buffer_sizes(index);
+        let socket = &mut self.sockets[index];
+        let options = &socket.options;
+        let listens = matches!(socket.role, Role::Dormant { .. } | Role::Listener(_));
+        Ok(match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_ERROR) => socket.take_error().unwrap_or(0),
+            (libc::SOL_SOCKET, libc::SO_TYPE) if socket.datagram => libc::SOCK_DGRAM,
+            (libc::SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
+            (libc::SOL_SOCKET, libc::SO_DOMAIN) => socket.domain,
+            (libc::SOL_SOCKET, libc::SO_PROTOCOL) => c_int::from(socket.protocol()),
+            (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => c_int::from(listens),
+            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => c_int::from(options.reuse_address),
+            (libc::SOL_SOCKET, libc::SO_REUSEPORT) => c_int::from(options.reuse_port),
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => c_int::from(options.keep_alive),
+            (libc::SOL_SOCKET, libc::SO_BROADCAST) => c_int::from(options.broadcast),
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => sizes.0,
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => sizes.1,
+            (libc::SOL_SOCKET, libc::SO_RCVLOWAT | libc::SO_SNDLOWAT) => 1,
+            (libc::SOL_SOCKET, libc::SO_PRIORITY | libc::SO_OOBINLINE | libc::SO_DONTROUTE) => 0,
+            (libc::SOL_SOCKET, libc::SO_INCOMING_CPU) => return fail(libc::ENOPROTOOPT),
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => c_int::from(options.no_delay),
+            (libc::IPPROTO_TCP, libc::TCP_CORK) => c_int::from(options.cork),
+            (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => c_int::from(options.quick_ack),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => options.keep_idle as c_int,
+            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => options.keep_interval as c_int,
+            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => options.keep_probes as c_int,
+            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => options.user_timeout as c_int,
+            (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => options.defer_accept as c_int,
+            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => self.segment_size(index),
+            (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                c_int::from(options.traffic_class)
+            }
+            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
+                if options.hop_limit == 0 {
+                    64
+                } else {
+                    c_int::from(options.hop_limit)
+                }
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => c_int::from(options.only_v6),
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => c_int::from(options.packet_info_v4),
+            (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => c_int::from(options.packet_info_v6),
+            _ => return fail(libc::ENOPROTOOPT),
+        })
+    }
+
+    /// Sizes of the rings, to send and to receive.
+    fn buffer_sizes(&self, index: u32) -> (c_int, c_int) {
+        let Some(engine) = &self.engine else {
+            return (0, 0);
+        };
+        let datagram = self.sockets[index].datagram;
+        let table = if datagram {
+            engine.stack.udp_table()
+        } else {
+            engine.stack.tcp_table()
+        };
+        let config = table.config();
+        (config.send_bytes as c_int, config.receive_bytes as c_int)
+    }
+
+    fn segment_size(&self, index: u32) -> c_int {
+        let set = c_int::from(self.sockets[index].options.maximum_segment);
+        let known = self.stream(index).ok().and_then(|(table, id)| {
+            table
+                .find(id)
+                .map(|record| c_int::from(record.mss.load(Ordering::Relaxed)))
+        });
+        match known {
+            Some(known @ 1..) => known,
+            _ if set > 0 => set,
+            _ => 536,
+        }
+    }
+
+    /// `TCP_INFO`, as far as the record tells.
+    fn connection_info(&self, index: u32, bytes: &mut [u8]) -> Answer {
+        // SAFETY: plain numbers, for which zero is a value.
+        let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
+        let listens = matches!(
+            self.sockets[index].role,
+            Role::Dormant { .. } | Role::Listener(_)
+        );
+        info.tcpi_state = if listens { 10 } else { 7 };
+        if let Ok((table, id)) = self.stream(index)
+            && let Some(record) = table.find(id)
+        {
+            let state = TcpState::from_number(record.state.load(Ordering::Relaxed));
+            info.tcpi_state = state.map_or(7, linux_state);
+            info.tcpi_options = record.options.load(Ordering::Relaxed) & 3;
+            let windows_scaled = record.options.load(Ordering::Relaxed) & 4 != 0;
+            // TCPI_OPT_TIMESTAMPS 1, TCPI_OPT_SACK 2, TCPI_OPT_WSCALE 4.
+            info.tcpi_options = info.tcpi_options >> 1 | (info.tcpi_options & 1) << 1;
+            info.tcpi_options |= u8::from(windows_scaled) << 2;
+            let (mss, cwnd) = (
+                u32::from(record.mss.load(Ordering::Relaxed)),
+                record.cwnd.load(Ordering::Relaxed),
+            );
+            info.tcpi_snd_mss = mss;
+            info.tcpi_rcv_mss = mss;
+            info.tcpi_advmss = mss;
+            info.tcpi_snd_cwnd = cwnd.checked_div(mss).unwrap_or(0);
+            info.tcpi_rtt = record.rtt_us.load(Ordering::Relaxed);
+            info.tcpi_total_retrans = record.retransmits.load(Ordering::Relaxed);
+            let flight = record.snd_max.load(Ordering::Relaxed);
+            let flight = flight.wrapping_sub(record.snd_una.load(Ordering::Relaxed));
+            info.tcpi_unacked = flight.checked_div(mss).unwrap_or(0);
+            info.tcpi_rcv_space = table.config().receive_bytes;
+            info.tcpi_pmtu = mss + 40;
+        }
+        let size = size_of::<libc::tcp_info>().min(bytes.len());
+        // SAFETY: the structure is at least that long.
+        let source = unsafe { core::slice::from_raw_parts((&raw const info).cast::<u8>(), size) };
+        bytes[..size].copy_from_slice(source);
+        Ok(size)
+    }
+}
+
+/// Linux's number for a state (`include/net/tcp_states.h`).
+fn linux_state(state: TcpState) -> u8 {
+    match state {
+        TcpState::Established => 1,
+        TcpState::SynSent => 2,
+        TcpState::SynReceived => 3,
+        TcpState::FinWait1 => 4,
+        TcpState::FinWait2 => 5,
+        TcpState::TimeWait => 6,
+        TcpState::Closed => 7,
+        TcpState::CloseWait => 8,
+        TcpState::LastAck => 9,
+        TcpState::Listen => 10,
+        TcpState::Closing => 11,
+    }
+}

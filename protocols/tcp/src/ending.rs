@@ -1,0 +1,229 @@
+//! Connections end: by TIME-WAIT, by a reset, or because nobody needs them any more.
+
+use crate::connection::Context;
+use crate::connection::Program;
+use crate::demux::Place;
+use crate::instance::{Socket, Tcp};
+use crate::segment::{Segment, packet};
+use crate::state::State;
+use crate::time_wait::TimeWaits;
+use skink_memory::Bytes;
+use skink_messages::{Counter, Events, Network, Outbound, Ports, SocketEvents};
+use skink_time::Instant;
+use skink_wire::tcp::{Flags, Header, Options};
+use skink_wire::{FourTuple, SeqNum, protocol};
+
+impl Tcp {
+    /// Sends the last acknowledgement, and keeps just what TIME-WAIT needs.
+    pub(crate) fn on_time_wait<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        out: &mut O,
+    ) {
+        let context = Context {
+            table: &self.table,
+            counters: &self.counters,
+            now,
+        };
+        let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) else {
+            return;
+        };
+        // If it can't leave now, the peer's FIN comes again and is answered from TIME-WAIT.
+        let _ = connection.output(&context, out);
+        connection.ack_due = false;
+        connection.deadlines = Default::default();
+        connection.tell(Events::READ_CLOSED | Events::CLOSED);
+        let tuple = connection.tuple;
+        let stamps = (connection.ts_recent, connection.ts_offset);
+        let entry = TimeWaits::entry(
+            tuple,
+            connection.snd_nxt,
+            connection.rcv_nxt,
+            connection.timestamps.then_some(stamps),
+            connection.window(&context).0,
+        );
+        if self.time_waits.is_full()
+            && let Some((index, oldest)) = self.time_waits.pop_oldest()
+        {
+            self.counters.count(Counter::TcpTimeWaitReused);
+            self.demux.remove(&oldest.tuple, Place::TimeWait(index));
+            out.release_port(protocol::TCP, oldest.tuple.local.port);
+        }
+        // The port stays in use as long as TIME-WAIT lasts.
+        out.use_port(protocol::TCP, tuple.local.port, false);
+        let index = self.time_waits.insert(now, entry);
+        self.demux.insert(tuple, Place::TimeWait(index));
+        let gone = match self.sockets.get(slot as usize) {
+            Some(Socket::Connection(connection)) => connection.program == Program::Gone,
+            _ => false,
+        };
+        self.counters.count(Counter::TcpClosed);
+        if gone {
+            self.free(slot, out);
+        } else {
+            self.notice(slot);
+        }
+    }
+
+    pub(crate) fn end_time_wait<O: Ports>(&mut self, index: u32, out: &mut O) {
+        if let Some(entry) = self.time_waits.remove(index) {
+            self.demux.remove(&entry.tuple, Place::TimeWait(index));
+            out.release_port(protocol::TCP, entry.tuple.local.port);
+        }
+    }
+
+    /// A connection is over: what is left is what its program hasn't taken.
+    pub(crate) fn end<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        out: &mut O,
+    ) {
+        let context = Context {
+            table: &self.table,
+            counters: &self.counters,
+            now,
+        };
+        let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) else {
+            return;
+        };
+        let state = connection.state();
+        let half_open = matches!(state, State::SynSent | State::SynReceived);
+        let counter = if half_open {
+            Counter::TcpFailed
+        } else {
+            Counter::TcpClosed
+        };
+        context.counters.count(counter);
+        connection.enter(State::Closed, &context);
+        connection.deadlines = Default::default();
+        connection.tell(Events::READABLE | Events::WRITABLE | Events::READ_CLOSED | Events::CLOSED);
+        let (tuple, program) = (connection.tuple, connection.program);
+        self.demux.remove(&tuple, Place::Connection(slot));
+        self.wheel.cancel(slot);
+        let keep = match program {
+            Program::Attached => true,
+            Program::Gone => false,
+            Program::Awaited(parent) => {
+                if half_open
+                    && let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize)
+                {
+                    listener.half_open = listener.half_open.saturating_sub(1);
+                }
+                !half_open
+            }
+        };
+        if keep {
+            self.notice(slot);
+        } else {
+            self.free(slot, out);
+        }
+    }
+
+    /// Gives a socket's slot back.
+    pub(crate) fn free<O: Ports>(&mut self, slot: u32, out: &mut O) {
+        let Some(place) = self.sockets.get_mut(slot as usize) else {
+            return;
+        };
+        let socket = core::mem::replace(place, Socket::Free);
+        let port = match &socket {
+            Socket::Free => return,
+            Socket::Fresh(fresh) => fresh.local.map(|local| local.port),
+            Socket::Listener(listener) => Some(listener.local.port),
+            Socket::Connection(connection) => {
+                connection.holds_port.then_some(connection.tuple.local.port)
+            }
+        };
+        if let Some(port) = port {
+            out.release_port(protocol::TCP, port);
+            if let Some(bound) = self.bound.get_mut(&port) {
+                bound.retain(|(_, other)| *other != slot);
+                if bound.is_empty() {
+                    self.bound.remove(&port);
+                }
+            }
+        }
+        self.wheel.cancel(slot);
+        self.table.close_slot(slot);
+        self.slots.give(slot);
+    }
+
+    /// Queues a connection that has something to tell.
+    pub(crate) fn notice(&mut self, slot: u32) {
+        if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize)
+            && !connection.notified
+            && !connection.events.is_empty()
+        {
+            connection.notified = true;
+            self.notices.push_back(slot);
+        }
+    }
+
+    /// Tells the peer that the connection is gone.
+    pub(crate) fn reset_connection<O: Network>(&mut self, now: Instant, slot: u32, out: &mut O) {
+        let Some(Socket::Connection(connection)) = self.sockets.get(slot as usize) else {
+            return;
+        };
+        let synchronized = connection.state().is_synchronized();
+        if !synchronized && connection.state() != State::SynReceived {
+            return;
+        }
+        let (tuple, flags) = (connection.tuple, Flags::RST | Flags::ACK);
+        let header = reply_header(&tuple, connection.snd_nxt, connection.rcv_nxt, flags);
+        self.counters.count(Counter::TcpResetsOut);
+        self.send_bare(now, &tuple, &header, &Options::default(), out);
+    }
+
+    /// Answers a segment that belongs to nothing with a reset (RFC 9293 3.10.7.1).
+    pub(crate) fn refuse<O: Network>(&mut self, now: Instant, segment: &Segment<'_>, out: &mut O) {
+        if segment.has(Flags::RST) {
+            return;
+        }
+        let tuple = &segment.tuple;
+        let header = if segment.has(Flags::ACK) {
+            reply_header(tuple, segment.header.ack, SeqNum(0), Flags::RST)
+        } else {
+            reply_header(tuple, SeqNum(0), segment.end(), Flags::RST | Flags::ACK)
+        };
+        self.counters.count(Counter::TcpResetsOut);
+        self.send_bare(now, tuple, &header, &Options::default(), out);
+    }
+
+    /// Sends a header alone. If there is no room it is lost, as on any wire: the peer asks again.
+    pub(crate) fn send_bare<O: Network>(
+        &self,
+        now: Instant,
+        tuple: &FourTuple,
+        header: &Header,
+        options: &Options,
+        out: &mut O,
+    ) {
+        let to = Outbound {
+            source: tuple.local.addr,
+            destination: tuple.remote.addr,
+            protocol: protocol::TCP,
+            hop_limit: None,
+            traffic_class: 0,
+            dont_fragment: true,
+        };
+        let mut packet = packet(tuple, header, options, [Bytes::EMPTY; 2]);
+        if out.send(now, &to, &mut packet).is_ok() {
+            self.counters.count(Counter::TcpSegmentsOut);
+        }
+    }
+}
+
+/// A header without window and options.
+pub(crate) fn reply_header(tuple: &FourTuple, seq: SeqNum, ack: SeqNum, flags: Flags) -> Header {
+    Header {
+        source_port: tuple.local.port,
+        destination_port: tuple.remote.port,
+        seq,
+        ack,
+        flags,
+        window: 0,
+        urgent: 0,
+        header_len: 0,
+    }
+}
