@@ -508,7 +508,7 @@ impl Draft {
             server: random.range(0, hosts as u64 - 1) as usize,
             v6: v6 && random.chance(500),
             count: random.range(1, 60),
-            largest: random.scale(1, 4000),
+            largest: random.scale(100, 9000),
             pause_us: random.scale(1, 20_000),
         }
     }

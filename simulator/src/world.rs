@@ -350,7 +350,7 @@ impl World {
         if frame.bytes.len() < 14 {
             self.board.failures.push("a frame without a header".into());
             return;
-        };
+        }
         let (at, frame) = match self.board.scenario.path_mtu {
             Some(mtu) => match narrows::refuse(&frame, mtu) {
                 Some(error) => (at + Duration::from_micros(50), error),

@@ -87,6 +87,7 @@ impl Mapping {
     ///
     /// # Panics
     /// If the span isn't inside the mapping: the caller computed it from its own constants.
+    #[inline]
     pub(crate) fn span(&self, offset: usize, bytes: usize) -> NonNull<u8> {
         assert!(offset <= self.bytes && bytes <= self.bytes - offset);
         // SAFETY: checked to be inside the mapping.
@@ -97,6 +98,7 @@ impl Mapping {
     ///
     /// # Panics
     /// If it isn't inside the mapping or isn't aligned.
+    #[inline]
     pub(crate) fn atomics<T: Atomics>(&self, offset: usize) -> &T {
         let at = self.span(offset, size_of::<T>()).cast::<T>();
         assert!(at.is_aligned());

@@ -50,6 +50,7 @@ struct {
 
 struct owners {
 	__u64 live;                  // bitmap
+	__u64 queued;                // bitmap of those with an AF_XDP socket on some queue
 	__u32 queue_owner[QUEUES];   // owner + 1 whose AF_XDP socket is on the queue, or 0
 	__u32 fanout_index[OWNERS];  // place in the fan-out group
 };
@@ -300,12 +301,13 @@ static __always_inline int parse(const struct packet *packet, struct parsed *par
 }
 
 // One of several candidates for a flow that isn't in the table: the owner of the queue it came by, so
-// that it needn't change queues, or by hash. The same for a flow's first segment as for a later one
+// that it needn't change queues, or by hash. If some candidate has no queue of its own, only the hash
+// gives it its share. The same for a flow's first segment as for a later one
 // whose entry was pushed out of the table.
 static __always_inline int choose(const struct owners *table, const struct flow *flow,
 				  __u64 candidates, __u32 queue)
 {
-	if (flow->protocol == IPPROTO_TCP && queue < QUEUES) {
+	if (flow->protocol == IPPROTO_TCP && queue < QUEUES && !(candidates & ~table->queued)) {
 		__u32 owner = table->queue_owner[queue] - 1;
 		if (owner < OWNERS && (candidates >> owner & 1))
 			return owner;

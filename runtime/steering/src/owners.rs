@@ -12,13 +12,14 @@ pub(crate) const QUEUES: u32 = 256;
 #[repr(C)]
 struct Table {
     live: AtomicU64,
+    queued: AtomicU64,
     queue_owner: [AtomicU32; QUEUES as usize],
     fanout_index: [AtomicU32; Owner::MAXIMUM as usize],
 }
 
 // SAFETY: atomics only.
 unsafe impl Shared for Table {}
-const _: () = assert!(size_of::<Table>() == 1288);
+const _: () = assert!(size_of::<Table>() == 1296);
 
 /// The broker's view of the owners' map. Only the broker writes it.
 pub(crate) struct Owners(MappedArray<Table>);
@@ -65,6 +66,9 @@ impl Owners {
             owner.map_or(0, |owner| u32::from(owner.number()) + 1),
             Release,
         );
+        let queued = (0..QUEUES).filter_map(|queue| self.queue_owner(queue));
+        let queued = queued.fold(0, |bits, owner| bits | owner.bit());
+        self.table().queued.store(queued, Release);
         Ok(())
     }
 

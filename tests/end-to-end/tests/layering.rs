@@ -12,8 +12,21 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("protocols", &["base", "messages"]),
     ("runtime", &["base", "messages", "runtime"]),
     ("placement", &["base", "messages", "protocols", "runtime"]),
-    ("programs", &["base", "messages", "protocols", "runtime", "placement", "testbed"]),
-    ("simulator", &["base", "messages", "protocols", "runtime", "placement"]),
+    (
+        "programs",
+        &[
+            "base",
+            "messages",
+            "protocols",
+            "runtime",
+            "placement",
+            "testbed",
+        ],
+    ),
+    (
+        "simulator",
+        &["base", "messages", "protocols", "runtime", "placement"],
+    ),
     ("testbed", &[]),
     ("tests", &["testbed"]),
 ];
@@ -23,18 +36,29 @@ const PURE: [&str; 3] = ["foldhash", "bitflags", "zerocopy"];
 
 fn packages() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ])
         .output()
         .expect("cargo metadata runs");
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
-    metadata["packages"].as_array().expect("a list of packages").clone()
+    metadata["packages"]
+        .as_array()
+        .expect("a list of packages")
+        .clone()
 }
 
 /// The folder below the workspace's root that a manifest is in.
 fn folder(package: &Value) -> String {
     let manifest = package["manifest_path"].as_str().expect("a path");
     let own = env!("CARGO_MANIFEST_DIR");
-    let root = own.strip_suffix("tests/end-to-end").expect("this crate's place");
+    let root = own
+        .strip_suffix("tests/end-to-end")
+        .expect("this crate's place");
     let inside = manifest.strip_prefix(root).expect("inside the workspace");
     inside.split('/').next().expect("a folder").to_owned()
 }
@@ -76,7 +100,10 @@ fn arrows_between_folders_only_go_down() {
 
 #[test]
 fn protocols_hold_no_unsafe_code() {
-    for package in packages().iter().filter(|package| folder(package) == "protocols") {
+    for package in packages()
+        .iter()
+        .filter(|package| folder(package) == "protocols")
+    {
         let manifest = text(&package["manifest_path"]);
         let library = std::path::Path::new(&manifest).with_file_name("src/lib.rs");
         let source = std::fs::read_to_string(&library).expect("a library");

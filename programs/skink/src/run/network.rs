@@ -100,55 +100,59 @@ fn can_be_a_hosts(cidr: &IpCidr) -> bool {
     general && !special
 }
 
-/// Fills in what is missing for a TAP: the program's addresses, and the kernel's on the other side,
-/// which is the program's gateway if no other is given.
+/// Fills in what is missing for a TAP: the program's addresses and, where the TAP is made for it, the
+/// kernel's on the other side. An interface that is there already stays as its owner set it up: it
+/// may be a port of a bridge, where any address might be somebody's.
+///
+/// The kernel's side doesn't become the program's gateway by itself: what the kernel doesn't forward
+/// would only time out, while destinations without a route go to the kernel's own stack.
 fn choose_for_tap(
     plan: &mut Plan,
     present: Option<&Interface>,
     interfaces: &[Interface],
     ipv6: bool,
 ) -> Result<(), Failure> {
-    let theirs = present
-        .map(|interface| interface.addresses.as_slice())
-        .unwrap_or_default();
-    let link_local = |cidr: &&IpCidr| matches!(cidr.addr, IpAddr::V6(address) if address.is_unicast_link_local());
-    let theirs: Vec<IpCidr> = theirs
-        .iter()
-        .filter(|cidr| !link_local(cidr))
-        .copied()
-        .collect();
-    if plan.addresses.is_empty() && !theirs.is_empty() {
-        plan.addresses = theirs
-            .iter()
-            .filter_map(|cidr| another_host(cidr, &[]))
-            .collect();
+    if let Some(present) = present {
+        return choose_beside(plan, present);
     }
     if plan.addresses.is_empty() {
         plan.addresses = free_networks(interfaces, ipv6)?;
     }
     for cidr in &plan.addresses {
-        let neighbour = theirs.iter().find(|their| their.contains(cidr.addr));
-        if neighbour.is_none() && (ipv6 || cidr.addr.is_ipv4()) {
-            let gateway = plan
-                .gateways
-                .iter()
-                .find(|gateway| cidr.contains(**gateway));
-            let chosen = match gateway {
-                Some(gateway) => IpCidr::new(*gateway, cidr.prefix).ok(),
-                None => another_host(cidr, &plan.addresses),
-            };
-            let new = |chosen: &IpCidr| !plan.kernel_addresses.contains(chosen);
-            let chosen = chosen.filter(new);
-            plan.kernel_addresses.extend(chosen);
+        if !ipv6 && cidr.addr.is_ipv6() {
+            continue;
         }
+        let gateway = plan
+            .gateways
+            .iter()
+            .find(|gateway| cidr.contains(**gateway));
+        let chosen = match gateway {
+            Some(gateway) => IpCidr::new(*gateway, cidr.prefix).ok(),
+            None => another_host(cidr, &plan.addresses),
+        };
+        let new = |chosen: &IpCidr| !plan.kernel_addresses.contains(chosen);
+        let chosen = chosen.filter(new);
+        plan.kernel_addresses.extend(chosen);
     }
-    for cidr in plan.kernel_addresses.iter().chain(&theirs) {
-        let same_family = |gateway: &IpAddr| gateway.is_ipv4() == cidr.addr.is_ipv4();
-        if !plan.gateways.iter().any(same_family)
-            && plan.addresses.iter().any(|own| own.contains(cidr.addr))
-        {
-            plan.gateways.push(cidr.addr);
-        }
+    Ok(())
+}
+
+/// The program's addresses beside those that the kernel has on a TAP of its own making.
+fn choose_beside(plan: &mut Plan, present: &Interface) -> Result<(), Failure> {
+    let link_local = |cidr: &&IpCidr| matches!(cidr.addr, IpAddr::V6(address) if address.is_unicast_link_local());
+    if plan.addresses.is_empty() {
+        plan.addresses = present
+            .addresses
+            .iter()
+            .filter(|cidr| !link_local(cidr))
+            .filter_map(|cidr| another_host(cidr, &[]))
+            .collect();
+    }
+    if plan.addresses.is_empty() {
+        return Err(Failure::own(format!(
+            "{} is there already and has no address to choose one beside: give the program one with --addr ADDRESS/PREFIX",
+            present.name
+        )));
     }
     Ok(())
 }

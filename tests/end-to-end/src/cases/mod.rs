@@ -2,6 +2,7 @@
 
 mod bulk;
 mod clients;
+mod datagrams;
 mod impaired;
 mod load;
 mod servers;
@@ -16,6 +17,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(tools::cases());
     cases.extend(servers::cases());
     cases.extend(clients::cases());
+    cases.extend(datagrams::cases());
     cases.extend(impaired::cases());
     cases.extend(bulk::cases());
     cases.extend(load::cases());

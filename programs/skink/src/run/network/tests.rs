@@ -61,7 +61,7 @@ fn whatever_is_left_open_is_chosen_so_that_it_is_free() {
             [
                 "tap:skink0",
                 "10.77.0.2/24 fd77::2/64",
-                "10.77.0.1 fd77::1",
+                "",
                 "10.77.0.1/24 fd77::1/64",
             ],
         ),
@@ -69,7 +69,7 @@ fn whatever_is_left_open_is_chosen_so_that_it_is_free() {
             options(None, &[], &[]),
             &nothing,
             false,
-            ["tap:skink0", "10.77.0.2/24", "10.77.0.1", "10.77.0.1/24"],
+            ["tap:skink0", "10.77.0.2/24", "", "10.77.0.1/24"],
         ),
         (
             options(None, &[], &[]),
@@ -78,7 +78,7 @@ fn whatever_is_left_open_is_chosen_so_that_it_is_free() {
             [
                 "tap:skink1",
                 "10.77.2.2/24 fd77:0:0:2::2/64",
-                "10.77.2.1 fd77:0:0:2::1",
+                "",
                 "10.77.2.1/24 fd77:0:0:2::1/64",
             ],
         ),
@@ -86,19 +86,19 @@ fn whatever_is_left_open_is_chosen_so_that_it_is_free() {
             options(Some("tap:t0"), &[], &[]),
             &busy,
             true,
-            ["tap:t0", "192.0.2.2/30", "192.0.2.1", ""],
+            ["tap:t0", "192.0.2.2/30", "", ""],
         ),
         (
-            options(Some("tap:t0"), &[], &[]),
+            options(Some("tap:t0"), &["10.9.0.2/24"], &[]),
             &plain,
-            false,
-            ["tap:t0", "10.77.0.2/24", "10.77.0.1", "10.77.0.1/24"],
+            true,
+            ["tap:t0", "10.9.0.2/24", "", ""],
         ),
         (
             options(Some("tap:t0"), &["10.9.0.1/24"], &[]),
             &nothing,
             true,
-            ["tap:t0", "10.9.0.1/24", "10.9.0.2", "10.9.0.2/24"],
+            ["tap:t0", "10.9.0.1/24", "", "10.9.0.2/24"],
         ),
         (
             options(
@@ -119,7 +119,7 @@ fn whatever_is_left_open_is_chosen_so_that_it_is_free() {
             options(Some("tap:t0"), &["192.0.2.2/30"], &[]),
             &busy,
             true,
-            ["tap:t0", "192.0.2.2/30", "192.0.2.1", ""],
+            ["tap:t0", "192.0.2.2/30", "", ""],
         ),
         (
             options(Some("packet:eth0"), &["10.0.0.7/8"], &["10.0.0.254"]),
@@ -148,9 +148,13 @@ fn whatever_is_left_open_is_chosen_so_that_it_is_free() {
 
 #[test]
 fn what_cannot_be_is_refused_with_what_to_do() {
-    let interfaces = vec![interface("eth0", &["10.0.0.1/24"])];
+    let interfaces = vec![
+        interface("eth0", &["10.0.0.1/24"]),
+        interface("t0", &["fe80::1/64"]),
+    ];
     let eth = Some("packet:eth0");
     let cases = [
+        (options(Some("tap:t0"), &[], &[]), "t0 is there already"),
         (options(eth, &[], &[]), "give one with --addr"),
         (
             options(eth, &["10.0.0.1/24"], &[]),
