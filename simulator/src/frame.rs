@@ -73,6 +73,20 @@ pub fn checksum_is_right(bytes: &[u8]) -> bool {
         )
 }
 
+/// Whether the frame holds a part of a packet.
+pub fn is_fragment(bytes: &[u8]) -> bool {
+    let Ok((link, packet)) = ethernet::Header::parse(bytes) else {
+        return false;
+    };
+    match link.ethertype {
+        ethernet::IPV4 => ipv4::Header::parse(packet, ChecksumPolicy::Trust)
+            .is_ok_and(|(header, _)| header.is_fragment()),
+        ethernet::IPV6 => ipv6::Header::parse(packet)
+            .is_ok_and(|(header, _)| header.next_header == protocol::FRAGMENT),
+        _ => false,
+    }
+}
+
 /// A frame as the stack handed it over.
 pub fn flatten(packet: &TxPacket<'_>) -> Vec<u8> {
     let mut bytes = vec![0; packet.len()];

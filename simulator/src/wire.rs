@@ -1,6 +1,6 @@
 //! One direction of a link that misbehaves.
 
-use crate::frame::Frame;
+use crate::frame::{self, Frame};
 use crate::random::Random;
 use skink_messages::RxChecksum;
 use skink_time::{Duration, Instant};
@@ -101,10 +101,15 @@ impl Wire {
     }
 
     /// Flips one bit, which every Internet checksum notices. What has none (ARP, whose frames only
-    /// the link's own check protects, and frames within a machine) is lost instead: `false`.
+    /// the link's own check protects, and frames within a machine) is lost instead: `false`. So are
+    /// fragments, since two flips in one datagram may cancel each other.
     fn corrupt(&mut self, frame: &mut Frame) -> bool {
         let arp = frame.bytes.get(12..14) == Some(&[0x08, 0x06]);
-        if arp || frame.checksum == RxChecksum::Verified || frame.bytes.len() <= 14 {
+        if arp
+            || frame::is_fragment(&frame.bytes)
+            || frame.checksum == RxChecksum::Verified
+            || frame.bytes.len() <= 14
+        {
             return false;
         }
         let bits = (frame.bytes.len() as u64 - 14) * 8;
