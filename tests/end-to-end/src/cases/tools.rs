@@ -8,7 +8,10 @@ use skink_testbed::Process;
 use std::process::Command;
 
 pub fn cases() -> Vec<Case> {
-    let mut cases = vec![Case::new("run/words-for-what-is-wrong", refusals)];
+    let mut cases = vec![
+        Case::new("run/words-for-what-is-wrong", refusals),
+        Case::new("run/unprivileged-with-defaults", unprivileged),
+    ];
     cases.extend(on_each_back_end("tools/stat-ss-capture", tools));
     cases
 }
@@ -106,6 +109,72 @@ fn refusals() -> Outcome {
         }
     }
     Ok(())
+}
+
+/// `skink run` without options, by a user without rights, in a namespace of the user's own: it makes a
+/// TAP, and the namespace's kernel reaches the program through it.
+const UNPRIVILEGED: &str = r#"
+set -e
+ip link set lo up
+"$1" run -- redis-server --save "" --protected-mode no --bind 0.0.0.0 &
+run=$!
+for attempt in $(seq 100); do
+    answer=$(redis-cli -h 10.77.0.2 ping 2>/dev/null) && break
+    read -rt 0.1 <> <(:) || true
+done
+test "$answer" = PONG
+redis-cli -h 10.77.0.2 -x SET value <"$1" >/dev/null
+redis-cli -h 10.77.0.2 GET value | head -c "$(stat -c %s "$1")" | cmp - "$1"
+"$1" ss --all | grep -q LISTEN
+kill $run
+wait $run || true
+ip link show skink0 >/dev/null 2>&1 && { echo "skink0 is still there"; exit 1; }
+exit 0
+"#;
+
+fn unprivileged() -> Outcome {
+    if !skink_testbed::is_root() {
+        // The whole suite runs as that user then.
+        return Err(Failure::Skip(
+            "only root can become another user".to_owned(),
+        ));
+    }
+    let scratch = skink_testbed::Scratch::new("unprivileged")?;
+    let tool = Network::tool()?;
+    // The build may lie where others can't look; and the device may be root's alone.
+    for file in ["skink", "libskink.so"] {
+        std::fs::copy(tool.with_file_name(file), scratch.path().join(file))?;
+    }
+    let device = scratch.path().join("tun");
+    let prepare = format!(
+        "chmod 755 {directory} {directory}/*; mknod -m 666 {device} c 10 200 && \
+         mkdir -p /dev/net && touch /dev/net/tun && mount --bind {device} /dev/net/tun",
+        directory = scratch.path().display(),
+        device = device.display()
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &prepare]);
+    if let Err(Failure::Wrong(why)) = Network::finish(shell, "preparing /dev/net/tun", PATIENCE) {
+        return Err(Failure::Skip(why));
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+    command.args([
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--net",
+        "bash",
+        "-c",
+        UNPRIVILEGED,
+        "-",
+    ]);
+    command.arg(scratch.path().join("skink")).current_dir("/");
+    let outcome = Network::finish(command, "an unprivileged user", PATIENCE);
+    let mut shell = Command::new("umount");
+    shell.arg("/dev/net/tun");
+    Network::finish(shell, "umount", PATIENCE)?;
+    outcome.map(drop)
 }
 
 /// The smallest ELF program for x86-64 that needs no interpreter: it exits with 0.
