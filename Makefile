@@ -1,6 +1,9 @@
 # What a person types. Everything is done by cargo and the scripts.
 .PHONY: build demo test setup suite simulate check bpf clean
 
+# Where rustup puts cargo, and where Debian keeps tools like `ip`.
+export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
+
 build:
 	@scripts/setup rust
 	cargo build --release --workspace

@@ -15,6 +15,13 @@ pub enum Progress {
 }
 
 /// One component of the stack: a sans-IO state machine. `Out` is where its messages go.
+///
+/// `link`, `ip`, `tcp` and `udp` all are components, so that any placement can host each of them with
+/// what suits it behind `Out`: a channel, a test's list, or the next component itself. Where all are in
+/// one thread, messages on the way up can't be handed to an `Out` that holds the next component,
+/// since that one is handed the way down, in which the sender is. So `link` and `ip` also have the
+/// methods of which their `handle` is made: `receive` *answers* what goes up, a slice of the
+/// frame, and the placement hands it on (docs/decisions/0002).
 pub trait Component<Out: ?Sized> {
     /// What it can be told.
     type Input<'a>;

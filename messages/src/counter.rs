@@ -106,6 +106,7 @@ counters! {
         TcpDropMalformed "drop.malformed" "Segments whose header is broken.";
         TcpDropChecksum "drop.bad_checksum" "Segments with a wrong checksum.";
         TcpDropNoSocket "drop.no_socket" "Segments for no socket; answered with a reset.";
+        TcpDropMoved "drop.moved" "Connection requests that came just after the process stopped to listen; others listen, and get them when the peer asks again.";
         TcpDropListenOverflow "drop.listen_overflow" "Handshakes refused since the accept queue was full.";
         TcpDropNoMemory "drop.no_memory" "Handshakes refused since no socket slot was free.";
         TcpDropOutOfWindow "drop.out_of_window" "Segments wholly outside the window.";

@@ -1,5 +1,5 @@
 /// Which local ports this instance of the stack uses, shared with the other owners of the NIC
-/// through the port table that steers inbound packets (LibrettOS's portmap; DESIGN's idea 3).
+/// through the port table that steers inbound packets (LibrettOS's portmap).
 ///
 /// A port is *used* by an owner while it has a socket on it (bound, listening or connected); it is
 /// *listened on* while new flows to it may be given to this owner. Calls nest: an implementation
@@ -14,6 +14,11 @@ pub trait Ports {
     fn listen(&mut self, protocol: u8, port: u16);
     /// No new flows to `port` for one listener less.
     fn unlisten(&mut self, protocol: u8, port: u16);
+    /// Whether other owners listen on `port` and this one doesn't: a new flow that still comes here
+    /// was on its way when that changed.
+    fn moved(&mut self, _protocol: u8, _port: u16) -> bool {
+        false
+    }
 }
 
 /// The port table of a stack that has its NIC for itself.

@@ -11,15 +11,17 @@ use crate::noise;
 use crate::pinger::Pinger;
 use crate::random::{Random, mix};
 use crate::report::{self, Report};
-use crate::scenario::{HostPlan, Scenario, address, mac};
+use crate::scenario::{Scenario, mac};
 use crate::wire::Wire;
-use skink_library::{Protocol, Stack, StackConfig};
-use skink_memory::{SocketId, SocketKind, SocketTable, TableConfig};
-use skink_messages::{Counters, SocketEvent, SoleOwner};
+use skink_library::{Protocol, Stack};
+use skink_memory::SocketId;
+use skink_messages::{Counters, SocketEvent};
 use skink_time::{Duration, Instant};
-use skink_wire::IpCidr;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+
+mod ending;
+mod host;
 
 /// Programs that aren't done by then hang.
 const TIME_LIMIT: Instant = Instant::from_millis(2 * 3_600_000);
@@ -444,27 +446,6 @@ impl World {
         self.programs.push(Resident { host, program });
     }
 
-    fn programs_are_done(&self) -> bool {
-        let over = self
-            .programs
-            .iter()
-            .all(|resident| !matches!(resident.program, Some(Program::Connection(_))));
-        let datagrams = self.board.scenario.datagrams.len();
-        self.starts_left == 0 && over && self.board.datagrams_done == datagrams
-    }
-
-    fn stacks_are_empty(&self) -> bool {
-        let sockets = self.hosts.iter().all(|host| {
-            in_use(host.stack.tcp_table()) + in_use(host.stack.udp_table()) == 0
-                && host.stack.tcp_unfinished() == 0
-        });
-        let frames = |Reverse(entry): &Reverse<Entry>| {
-            matches!(entry.action, Action::Arrive(..) | Action::Ping(_))
-        };
-        let inbound = self.hosts.iter().any(|host| host.nic.has_inbound());
-        sockets && !inbound && !self.queue.iter().any(frames)
-    }
-
     fn close_servers(&mut self) {
         for number in 0..self.programs.len() {
             let host = self.programs[number].host;
@@ -476,40 +457,6 @@ impl World {
             });
             self.settle(host);
         }
-    }
-
-    fn complain_about_hang(&mut self) {
-        let mut lines = vec![format!("the run hangs at {:?}", self.now)];
-        for resident in &self.programs {
-            let Some(Program::Connection(connection)) = &resident.program else {
-                continue;
-            };
-            let table = self.hosts[resident.host].stack.tcp_table();
-            let socket = describe_socket(table, connection.socket().slot);
-            lines.push(format!(
-                "  host {}: {}; {socket}",
-                resident.host,
-                connection.describe()
-            ));
-        }
-        self.board.failures.push(lines.join("\n"));
-    }
-
-    fn complain_about_leaks(&mut self) {
-        let mut lines = vec![format!("sockets are left at {:?}", self.now)];
-        for (index, host) in self.hosts.iter().enumerate() {
-            let unfinished = host.stack.tcp_unfinished();
-            lines.push(format!("  host {index}: {unfinished} unfinished"));
-            for table in [host.stack.tcp_table(), host.stack.udp_table()] {
-                for slot in 0..table.used() {
-                    if table.record(slot).kind() != SocketKind::Free {
-                        let socket = describe_socket(table, slot);
-                        lines.push(format!("  host {index}: slot {slot}: {socket}"));
-                    }
-                }
-            }
-        }
-        self.board.failures.push(lines.join("\n"));
     }
 }
 
@@ -529,80 +476,4 @@ impl Program {
             Program::DatagramClient(_) | Program::DatagramServer(_) => true,
         }
     }
-}
-
-impl Host {
-    fn new(index: usize, plan: &HostPlan, scenario: &Scenario, random: &mut Random) -> Host {
-        let (nic, handle) = NicHandle::new(plan.nic, random.fork());
-        let counters = Counters::create().expect("memory for counters");
-        let prefixes = [(address(index, false), 24), (address(index, true), 64)];
-        let addresses = prefixes.map(|(addr, prefix)| IpCidr { addr, prefix });
-        let sockets = scenario.connections.len() as u32 * 2 + 16;
-        let config = StackConfig {
-            addresses: addresses.to_vec(),
-            gateways: Vec::new(),
-            seed: random.next(),
-            answers: true,
-            tcp_table: TableConfig {
-                sockets,
-                send_bytes: plan.send_bytes,
-                receive_bytes: plan.receive_bytes,
-            },
-            udp_table: TableConfig {
-                sockets: 16,
-                send_bytes: 1 << 17,
-                receive_bytes: 1 << 17,
-            },
-            counters: counters.clone(),
-        };
-        let stack = Stack::new(config, nic, Box::new(SoleOwner)).expect("memory for a stack");
-        Host {
-            stack,
-            counters,
-            nic: handle,
-            wire: Wire::new(plan.wire.clone(), random.fork()),
-            lag_us: plan.lag_us,
-            next_poll: None,
-            sockets: BTreeMap::new(),
-        }
-    }
-}
-
-fn in_use(table: &SocketTable) -> usize {
-    (0..table.used())
-        .filter(|slot| table.record(*slot).kind() != SocketKind::Free)
-        .count()
-}
-
-fn describe_socket(table: &SocketTable, slot: u32) -> String {
-    use std::sync::atomic::Ordering::Relaxed;
-    let record = table.record(slot);
-    let (send, receive) = (table.send_ring(slot), table.receive_ring(slot));
-    format!(
-        "{} state {} fin {:#x} una +{} max +{} wnd {} nxt +{} adv +{} send {}/{} receive {}/{}",
-        record.four_tuple(),
-        record.state.load(Relaxed),
-        record.fin.load(Relaxed),
-        record
-            .snd_una
-            .load(Relaxed)
-            .wrapping_sub(record.iss.load(Relaxed)),
-        record
-            .snd_max
-            .load(Relaxed)
-            .wrapping_sub(record.iss.load(Relaxed)),
-        record.snd_wnd.load(Relaxed),
-        record
-            .rcv_nxt
-            .load(Relaxed)
-            .wrapping_sub(record.irs.load(Relaxed)),
-        record
-            .rcv_adv
-            .load(Relaxed)
-            .wrapping_sub(record.irs.load(Relaxed)),
-        send.len(),
-        send.capacity(),
-        receive.len(),
-        receive.capacity(),
-    )
 }

@@ -1,18 +1,18 @@
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
 
 /// Set in the environment of the program once it is inside.
 const INSIDE: &str = "SKINK_TESTBED";
 
-/// Starts the calling program anew in private namespaces, or, when it is there already, makes its
-/// directories private and returns. Call it first in `main`.
+/// Runs the calling program anew in private namespaces and exits as that does, or, when it is there
+/// already, makes its directories private and returns. Call it first in `main`.
 ///
 /// Everything ends with the program: the processes since theirs is a process namespace of its own,
 /// links and addresses since the network namespace is, files since `/tmp` and `/run` are private
-/// memory file systems.
+/// memory file systems. It ends with the caller too, whatever ends that.
 pub fn enter() -> io::Result<()> {
     if std::env::var_os(INSIDE).is_some() {
         return make_private();
@@ -29,15 +29,36 @@ pub fn enter() -> io::Result<()> {
     if !is_root() {
         unshare.args(["--user", "--map-root-user"]);
     }
-    let error = unshare
+    unshare
         .arg(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
-        .env(INSIDE, if is_root() { "root" } else { "user" })
-        .exec();
-    Err(io::Error::new(
-        error.kind(),
-        format!("can't run unshare (of util-linux) to make private namespaces: {error}"),
-    ))
+        .env(INSIDE, if is_root() { "root" } else { "user" });
+    end_with_caller(&mut unshare);
+    let status = unshare.status().map_err(|error| {
+        let what = "can't run unshare (of util-linux) to make private namespaces";
+        io::Error::new(error.kind(), format!("{what}: {error}"))
+    })?;
+    let of_signal = || 128 + status.signal().unwrap_or_default();
+    std::process::exit(status.code().unwrap_or_else(of_signal))
+}
+
+/// Has `command` killed when the calling process ends. `unshare` blocks the signals that interrupt,
+/// and the first process of a process namespace doesn't get them; so the caller stays outside, where
+/// it is ended as any program is.
+fn end_with_caller(command: &mut Command) {
+    let caller = rustix::process::getpid();
+    let die_too = move || {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        // It may have ended before that.
+        match rustix::process::getppid() == Some(caller) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::Interrupted.into()),
+        }
+    };
+    // SAFETY: between fork and exec only two system calls are made, and nothing is allocated.
+    unsafe {
+        command.pre_exec(die_too);
+    }
 }
 
 fn make_private() -> io::Result<()> {

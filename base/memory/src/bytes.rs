@@ -1,4 +1,4 @@
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "raw pointers into shared memory")]
 use std::marker::PhantomData;
 
 /// A span of bytes that may lie in memory which another process can write: it can be copied out of

@@ -1,4 +1,4 @@
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "raw pointers into shared memory")]
 use crate::mapping::{Atomics, Mapping};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use skink_wire::Endpoint;

@@ -1,4 +1,4 @@
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "raw pointers into shared memory")]
 use crate::Bytes;
 use crate::mapping::Atomics;
 use std::marker::PhantomData;

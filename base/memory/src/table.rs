@@ -1,4 +1,4 @@
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "raw pointers into shared memory")]
 use crate::mapping::{Atomics, Mapping};
 use crate::record::{LAYOUT_VERSION, Record, SocketKind};
 use crate::ring::Ring;

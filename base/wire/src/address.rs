@@ -98,14 +98,6 @@ impl FourTuple {
     pub const fn new(local: Endpoint, remote: Endpoint) -> Self {
         FourTuple { local, remote }
     }
-
-    /// The same connection as the peer sees it.
-    pub const fn reversed(self) -> Self {
-        FourTuple {
-            local: self.remote,
-            remote: self.local,
-        }
-    }
 }
 
 impl fmt::Display for FourTuple {

@@ -53,12 +53,6 @@ impl SeqNum {
     pub const fn min(self, other: SeqNum) -> SeqNum {
         if other.lt(self) { other } else { self }
     }
-
-    /// Whether `self` is one of the `len` numbers from `start` on. No number is in an empty window.
-    #[inline]
-    pub const fn in_window(self, start: SeqNum, len: u32) -> bool {
-        start.distance_to(self) < len
-    }
 }
 
 impl Add<u32> for SeqNum {

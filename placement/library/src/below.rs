@@ -91,4 +91,7 @@ impl Ports for Below<'_> {
     fn unlisten(&mut self, protocol: u8, port: u16) {
         self.ports.unlisten(protocol, port);
     }
+    fn moved(&mut self, protocol: u8, port: u16) -> bool {
+        self.ports.moved(protocol, port)
+    }
 }

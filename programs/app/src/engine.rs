@@ -7,11 +7,10 @@ use crate::socket::{Role, Socket};
 use crate::state::internal;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
-use skink_control::{Attached, Broker, CONTROL_VARIABLE, Notice, RegionKind, TOKEN_VARIABLE};
+use skink_control::{Broker, CONTROL_VARIABLE, Notice, RegionKind, TOKEN_VARIABLE};
 use skink_library::{Protocol, Stack, StackConfig};
 use skink_memory::{CaptureRing, FallbackTable, SocketId};
-use skink_messages::{Counter, Counters, Events, Ports, Progress, SoleOwner};
-use skink_steering::{Owner, PortTable};
+use skink_messages::{Counter, Counters, Events, Progress};
 use skink_tcp::State;
 use skink_time::Instant;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -63,23 +62,16 @@ fn lasting(events: Events) -> Events {
 impl Engine {
     /// Asks the broker for what a stack needs, and makes it.
     pub fn start() -> Result<Engine, String> {
-        let (mut broker, attached) = attach()?;
+        let mut broker = reach_broker()?;
+        let attached = broker.attach().map_err(|error| error.to_string());
+        let mut attached = attached?;
         let mut descriptors = vec![broker.as_fd().as_raw_fd()];
-        let nic_descriptors: Vec<OwnedFd> = attached
-            .nic_descriptors
-            .into_iter()
+        let nic_descriptors = std::mem::take(&mut attached.nic_descriptors).into_iter();
+        attached.nic_descriptors = nic_descriptors
             .map(|fd| adopt(fd, &mut descriptors))
             .collect();
-        let ports = ports(attached.port_table, attached.owner, &mut descriptors)?;
-        let description = serde_json::from_str(&attached.nic)
-            .map_err(|error| format!("`skink run` describes the NIC in unknown words: {error}"))?;
-        let parts = skink_nic::NicParts {
-            description,
-            descriptors: nic_descriptors,
-        };
-        let nic = parts
-            .attach()
-            .map_err(|error| format!("the NIC can't be used: {error}"))?;
+        let nic = attached.take_nic().map_err(|error| error.to_string())?;
+        let ports = attached.take_ports().map_err(|error| error.to_string())?;
         let counters = Counters::create().map_err(|error| format!("no memory: {error}"))?;
         let fallbacks = FallbackTable::create().ok();
         let capture = CaptureRing::create(CAPTURE_BYTES).ok();
@@ -93,41 +85,22 @@ impl Engine {
             counters: counters.clone(),
         };
         let mut stack = Stack::new(config, nic, ports).map_err(|error| error.to_string())?;
-        register(
-            &mut broker,
-            RegionKind::TcpTable,
-            stack.tcp_table().fd(),
-            &mut descriptors,
-        );
-        register(
-            &mut broker,
-            RegionKind::UdpTable,
-            stack.udp_table().fd(),
-            &mut descriptors,
-        );
-        register(
-            &mut broker,
-            RegionKind::Counters,
-            counters.fd(),
-            &mut descriptors,
-        );
-        if let Some(table) = &fallbacks {
-            register(
-                &mut broker,
+        let regions = [
+            (RegionKind::TcpTable, Some(stack.tcp_table().fd())),
+            (RegionKind::UdpTable, Some(stack.udp_table().fd())),
+            (RegionKind::Counters, Some(counters.fd())),
+            (
                 RegionKind::Fallbacks,
-                table.fd(),
-                &mut descriptors,
-            );
+                fallbacks.as_ref().map(FallbackTable::fd),
+            ),
+            (RegionKind::Capture, capture.as_ref().map(CaptureRing::fd)),
+        ];
+        for (kind, memory) in regions {
+            if let Some(memory) = memory {
+                register(&mut broker, kind, memory, &mut descriptors);
+            }
         }
-        if let Some(capture) = capture {
-            register(
-                &mut broker,
-                RegionKind::Capture,
-                capture.fd(),
-                &mut descriptors,
-            );
-            stack.set_capture(Some(capture));
-        }
+        stack.set_capture(capture);
         let mut receive_fds = Vec::new();
         stack.receive_descriptors(&mut |fd| receive_fds.push(fd.as_raw_fd()));
         for fd in &descriptors {
@@ -306,16 +279,12 @@ pub fn reach_broker() -> Result<Broker, String> {
     Broker::connect(name, token).map_err(|error| error.to_string())
 }
 
-/// Connects to the broker and asks for a slot.
-fn attach() -> Result<(Broker, Attached), String> {
-    let mut broker = reach_broker()?;
-    let attached = broker.attach().map_err(|error| error.to_string())?;
-    Ok((broker, attached))
-}
-
-/// Skink's addresses, without keeping a slot.
+/// Skink's addresses, without taking a slot.
 pub fn addresses() -> Result<Vec<skink_wire::IpCidr>, String> {
-    attach().map(|(_, attached)| attached.addresses)
+    let network = reach_broker()?.network();
+    network
+        .map(|network| network.addresses)
+        .map_err(|error| error.to_string())
 }
 
 /// Moves a descriptor up and notes it.
@@ -324,25 +293,6 @@ fn adopt(fd: OwnedFd, descriptors: &mut Vec<c_int>) -> OwnedFd {
     descriptors.push(fd);
     // SAFETY: it was handed over, or duplicated from what was.
     unsafe { OwnedFd::from_raw_fd(fd) }
-}
-
-fn ports(
-    table: Option<OwnedFd>,
-    owner: u16,
-    descriptors: &mut Vec<c_int>,
-) -> Result<Box<dyn Ports + Send>, String> {
-    let Some(table) = table else {
-        return Ok(Box::new(SoleOwner));
-    };
-    let owner = u8::try_from(owner).ok().and_then(Owner::new);
-    let owner = owner.ok_or("`skink run` gave out an impossible slot")?;
-    let table = adopt(table, descriptors);
-    let ports = PortTable::map(&table, owner);
-    // The mapping keeps the table; the descriptor isn't needed any more.
-    descriptors.retain(|fd| *fd != table.as_raw_fd());
-    fd_table::set(table.as_raw_fd(), Entry::Ordinary);
-    let ports = ports.map_err(|error| format!("the port table can't be mapped: {error}"))?;
-    Ok(Box::new(ports))
 }
 
 fn register(

@@ -11,12 +11,12 @@
 //! **What survives a restart.** Nothing of its own. Sockets' records and rings are in the memory that
 //! is registered with the broker.
 //!
-//! **How.** Every socket is a real descriptor ([`fd_table`] knows which are Skink's): a kernel socket
+//! **How.** Every socket is a real descriptor (`fd_table` knows which are Skink's): a kernel socket
 //! that stays behind it until it is known whether the socket is Skink's or the kernel's
-//! ([`fallback`]), and that holds its port. One lock ([`lock`]) is around all state; [`wait`] says
-//! who drives the stack, [`helper`] drives it when nobody does, [`epoll`] joins Skink's sockets with
-//! the kernel's. After `fork` a child begins anew ([`fork`]), and at its end a process waits until
-//! everything has arrived ([`exit`]).
+//! (`fallback`), and that holds its port. One lock (`lock`) is around all state; `wait` says
+//! who drives the stack, `helper` drives it when nobody does, `epoll` joins Skink's sockets with
+//! the kernel's. After `fork` a child begins anew (`fork`), and at its end a process waits until
+//! everything has arrived (`exit`).
 //!
 //! **What it leaves out.** Connections of the parent in a forked child, sockets inherited over `exec`
 //! or passed over Unix sockets, `fdopen` of a socket (libc's streams don't come by here), `io_uring`

@@ -26,7 +26,7 @@ pub fn start() {
         Ok("error") => 1,
         Ok("warn") => 2,
         Ok("info") => 3,
-        Ok("debug") => 4,
+        Ok("debug" | "trace") => 4,
         _ => 0,
     };
     LEVEL.store(level, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! `skink run` and its tools as a user starts them, in a network namespace that ends with the test.
 //! Any library will do for preloading here: the programs attach by themselves.
 use serde_json::Value;
-use skink_control::{Broker, RegionKind};
+use skink_control::{Broker, CONTROL_VARIABLE, RegionKind, TOKEN_VARIABLE};
 use skink_memory::{
     Bytes, CaptureDirection, CaptureRing, Fallback, FallbackReason, FallbackTable, SocketKind,
     SocketTable, TableConfig,
@@ -9,6 +9,7 @@ use skink_memory::{
 use skink_messages::{Counter, Counters};
 use skink_wire::{Endpoint, FourTuple};
 use std::io::{BufRead, BufReader, Read};
+use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
@@ -134,9 +135,9 @@ fn role_of_a_process() {
     if std::env::var_os(ROLE).is_none() {
         return;
     }
-    let mut broker = Broker::from_environment()
-        .expect("reachable")
-        .expect("named");
+    let [name, token] = [CONTROL_VARIABLE, TOKEN_VARIABLE]
+        .map(|variable| std::env::var(variable).expect("set for the program"));
+    let mut broker = Broker::connect(&name, &token).expect("reachable");
     let mut attached = broker.attach().expect("a slot");
     let nic = attached.take_nic().expect("a NIC");
     assert_eq!(nic.capabilities.kind, "tap");
@@ -157,7 +158,7 @@ fn role_of_a_process() {
     let table = SocketTable::create("test", size).expect("memory");
     table.open_slot(0, SocketKind::Tcp);
     let local = Endpoint::new(attached.addresses[0].addr, 80);
-    let remote = Endpoint::new(attached.gateways[0], 50_000);
+    let remote = Endpoint::new(Ipv4Addr::new(10, 77, 0, 1).into(), 50_000);
     table
         .record(0)
         .set_four_tuple(&FourTuple::new(local, remote));

@@ -12,8 +12,8 @@ use crate::whole::WholeQueue;
 use crate::{IpConfig, OwnedPacket};
 use core::net::IpAddr;
 use skink_messages::{
-    Component, Counter, Counters, FrameOutput, Full, LinkLimits, NetworkError, Path, Progress,
-    RxFrame, RxPacket,
+    Component, Counter, Counters, FrameOutput, Full, LinkLimits, NetworkError, Outbound, Path,
+    Progress, RxFrame, RxPacket, TxPacket,
 };
 use skink_time::Instant;
 use skink_wire::{IpCidr, MacAddr};
@@ -263,6 +263,8 @@ impl Ip {
 pub enum IpInput<'a> {
     /// A frame arrived.
     Frame(RxFrame<'a>),
+    /// A transport's packet is to leave. If it is refused, its sender keeps what it stood for.
+    Packet(Outbound, TxPacket<'a>),
 }
 
 /// The transports as `ip` sees them, where it is called as a [`Component`].
@@ -304,9 +306,13 @@ impl<Out: FrameOutput + Transports + ?Sized> Component<Out> for Ip {
     type Input<'a> = IpInput<'a>;
 
     fn handle(&mut self, now: Instant, input: IpInput<'_>, out: &mut Out) -> Result<(), Full> {
-        let IpInput::Frame(frame) = input;
-        if let Some((protocol, packet)) = self.receive(now, &frame, out) {
-            self.hand_up(now, protocol, packet, out);
+        match input {
+            IpInput::Frame(frame) => {
+                if let Some((protocol, packet)) = self.receive(now, &frame, out) {
+                    self.hand_up(now, protocol, packet, out);
+                }
+            }
+            IpInput::Packet(to, mut packet) => self.send(now, &to, &mut packet, out)?,
         }
         self.hand_up_rest(now, out);
         Ok(())

@@ -12,15 +12,19 @@
 //! **What survives a restart.** Nothing; there is no state but the configuration.
 //!
 //! **What it leaves out.** Steering frames to their owner among several: that is the NIC's and
-//! `skink-steering`'s business. VLAN tags. It has no timers and no events of its own, and an outbound
-//! packet must come back whole if it is refused, so it is called by its own methods (or, from `ip`,
-//! through [`LinkOutput`]) and not through the `Component` trait.
+//! `skink-steering`'s business. VLAN tags.
+//!
+//! [`Link::receive`] and [`Link::send`] are for a placement that has `ip` in the same thread (`ip`
+//! calls the latter through [`LinkOutput`]); for any other, `Link` is a
+//! [`Component`](skink_messages::Component) that is handed [`LinkInput`]s.
 #![forbid(unsafe_code)]
 
+mod component;
 mod cut;
 mod link;
 mod output;
 mod source;
 
+pub use component::{Above, LinkInput};
 pub use link::{Link, LinkConfig};
 pub use output::LinkOutput;

@@ -182,12 +182,17 @@ impl Tcp {
         after: Option<SeqNum>,
         out: &mut O,
     ) {
-        let group = segment.tuple.local.addr.is_multicast();
-        if group || segment.tuple.remote.addr.is_multicast() {
+        let tuple = segment.tuple;
+        if tuple.local.addr.is_multicast() || tuple.remote.addr.is_multicast() {
             // RFC 9293 3.9.2.3 (MUST-57): neither connections nor resets for groups.
             return self.counters.count(Counter::TcpDropMalformed);
         }
-        let parent = self.demux.listener(&segment.tuple);
+        let parent = self.demux.listener(&tuple);
+        let [acks, resets] = [Flags::ACK, Flags::RST].map(|flag| segment.has(flag));
+        let request = segment.has(Flags::SYN) && !acks && !resets;
+        if parent.is_none() && request && out.moved(protocol::TCP, tuple.local.port) {
+            return self.counters.count(Counter::TcpDropMoved);
+        }
         let Some(parent) = parent.filter(|_| !segment.has(Flags::ACK)) else {
             self.counters.count(Counter::TcpDropNoSocket);
             return self.refuse(now, segment, out);
@@ -203,7 +208,6 @@ impl Tcp {
             self.counters.count(Counter::TcpDropListenOverflow);
             return;
         }
-        let tuple = segment.tuple;
         let Some(path) = out.path(Some(tuple.local.addr), tuple.remote.addr) else {
             self.counters.count(Counter::TcpDropNoSocket);
             return;

@@ -320,7 +320,7 @@ impl Connection {
     }
 
     /// Builds the header and hands the packet down.
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "what differs between segments")]
     #[inline]
     fn send<O: Network + ?Sized>(
         &self,

@@ -1,9 +1,9 @@
+use crate::CONTROL_VARIABLE;
 use crate::error::ControlError;
 use crate::message::{
     AttachedMessage, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, TableSize,
 };
 use crate::transport::{self, MAXIMUM_REPLY, ReceiveError};
-use crate::{CONTROL_VARIABLE, TOKEN_VARIABLE};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use skink_messages::{Ports, SoleOwner};
@@ -60,14 +60,13 @@ impl Attached {
 
     /// This owner's view of the port table, or that of a sole owner if there is none. Works once.
     pub fn take_ports(&mut self) -> Result<Box<dyn Ports + Send>, ControlError> {
+        let Some(map) = self.port_table.take() else {
+            return Ok(Box::new(SoleOwner));
+        };
         let owner = u8::try_from(self.owner).ok().and_then(Owner::new);
-        match (self.port_table.take(), owner) {
-            (Some(map), Some(owner)) => {
-                let table = PortTable::map(map, owner).map_err(ControlError::Nic)?;
-                Ok(Box::new(table))
-            }
-            (_, _) => Ok(Box::new(SoleOwner)),
-        }
+        let impossible = || ControlError::Malformed(format!("owner {}", self.owner));
+        let table = PortTable::map(map, owner.ok_or_else(impossible)?);
+        Ok(Box::new(table.map_err(ControlError::Nic)?))
     }
 }
 
@@ -88,19 +87,6 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Connects to the broker that the environment names; `None` if it names none, so that the
-    /// process wasn't started by `skink run`.
-    pub fn from_environment() -> Result<Option<Broker>, ControlError> {
-        let Some(name) = std::env::var_os(CONTROL_VARIABLE) else {
-            return Ok(None);
-        };
-        let bad = || ControlError::BadEnvironment(CONTROL_VARIABLE);
-        let name = name.into_string().map_err(|_| bad())?;
-        let token = std::env::var(TOKEN_VARIABLE)
-            .map_err(|_| ControlError::BadEnvironment(TOKEN_VARIABLE))?;
-        Broker::connect(&name, &token).map(Some)
-    }
-
     /// Connects to the broker called `name` (with its leading `@`).
     pub fn connect(name: &str, token: &str) -> Result<Broker, ControlError> {
         let bad = ControlError::BadEnvironment(CONTROL_VARIABLE);

@@ -83,13 +83,6 @@ pub fn find(name: &str) -> io::Result<Option<Interface>> {
     Ok(list()?.into_iter().find(|i| i.name == name))
 }
 
-/// The interface on which the kernel itself has `address`, if any.
-pub fn holder_of(address: IpAddr) -> io::Result<Option<Interface>> {
-    Ok(list()?
-        .into_iter()
-        .find(|i| i.addresses.iter().any(|cidr| cidr.addr == address)))
-}
-
 /// Switches an interface on (needs `CAP_NET_ADMIN`).
 pub fn set_up(name: &str) -> io::Result<()> {
     let socket = any_socket()?;
@@ -102,13 +95,6 @@ pub fn set_up(name: &str) -> io::Result<()> {
     }
     request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as i16;
     interface_ioctl(socket.as_fd(), libc::SIOCSIFFLAGS, &mut request)
-}
-
-/// Sets an interface's MTU in bytes (needs `CAP_NET_ADMIN`).
-pub fn set_mtu(name: &str, mtu: u32) -> io::Result<()> {
-    let mut request = interface_request(name);
-    request.ifr_ifru.ifru_mtu = i32::try_from(mtu).unwrap_or(i32::MAX);
-    interface_ioctl(any_socket()?.as_fd(), libc::SIOCSIFMTU, &mut request)
 }
 
 fn mtu(name: &str) -> io::Result<u32> {

@@ -110,10 +110,10 @@ impl TapOpener {
     }
 
     pub(crate) fn close(&mut self, owner: Owner, steering: Option<&mut Steering>) {
-        self.members.retain(|(member, _)| *member != owner);
         if let Some(steering) = steering {
             steering.leave_fanout(owner);
         }
+        self.members.retain(|(member, _)| *member != owner);
     }
 
     fn steer(

@@ -1,6 +1,6 @@
 //! What the tests of several back ends share.
 
-use crate::{Nic, Receiver};
+use crate::{Nic, NicSpec, OpenError, Opener, Receiver, Sharing};
 use skink_memory::Bytes;
 use skink_messages::{RxChecksum, TxPacket};
 use skink_time::Instant;
@@ -36,6 +36,18 @@ pub(crate) fn in_namespace(test: impl FnOnce() + Send) {
             std::panic::resume_unwind(panic);
         }
     });
+}
+
+/// An opener of a NIC for several owners; where the kernel can't steer, says so.
+pub(crate) fn opener_for_several(spec: &NicSpec) -> Option<Opener> {
+    match Opener::new(spec, Sharing::Several) {
+        Ok(opener) => Some(opener),
+        Err(error @ (OpenError::Steering(_) | OpenError::Unavailable { .. })) => {
+            println!("SKIP: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// Takes every privilege from the calling thread, for good.

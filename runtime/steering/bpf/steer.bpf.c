@@ -331,12 +331,14 @@ static __always_inline int by_ports(const struct owners *table, const struct par
 
 	if (users == 0)
 		return lowest(live); // which answers that nobody is here
-	if ((users & (users - 1)) == 0)
+	// A flow that opens is entered even while one owner is alone: others may join it on the port, as
+	// when a server starts its next workers, and must not get the flow's later packets.
+	int opens = (parsed->flags & IS_SYN) && listeners;
+	if ((users & (users - 1)) == 0 && !opens)
 		return lowest(users);
 	if (flow->protocol == IPPROTO_UDP)
 		return choose(table, flow, listeners ? listeners : users, queue);
 
-	int opens = (parsed->flags & IS_SYN) && listeners;
 	const __u32 *known = bpf_map_lookup_elem(&flows, flow);
 	// A flow may be opened anew, after its owner stopped to listen.
 	if (known && *known < OWNERS && ((opens ? listeners : users) >> *known & 1))

@@ -9,7 +9,7 @@ mod tests;
 /// moves the last member into the hole (`__fanout_unlink` in net/packet/af_packet.c); tun does the
 /// same with the queues of a TAP (`__tun_detach`). There is no way to ask for the order, so that the
 /// broker has to keep it, and has to be the one who closes last: **it holds a copy of each member's
-/// descriptor**, and closes it right before it calls [`FanoutGroup::leave`].
+/// descriptor**, and closes it right after it called [`FanoutGroup::leave`].
 ///
 /// When the interface goes down, all members leave; when it comes up again, they join in the order in
 /// which their *sockets* were made (for sockets that join as they are made, the order of
@@ -36,7 +36,7 @@ impl FanoutGroup {
         self.members.len() as u32 - 1
     }
 
-    /// `owner`'s socket has been closed; answers who moved into its place, if anybody did.
+    /// `owner`'s socket is closed next; answers who moves into its place, if anybody does.
     pub fn leave(&mut self, owner: Owner) -> Option<(Owner, u32)> {
         let index = self.index(owner)?;
         self.members.swap_remove(index as usize);

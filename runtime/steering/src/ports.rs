@@ -38,8 +38,8 @@ struct Count {
 ///
 /// It counts its own calls and changes the shared table at the first and the last of them, each with
 /// one atomic operation. The counts are private and don't outlive it: when an owner dies, the broker
-/// calls [`PortTable::clear_owner`]; a drop changes nothing in the table, since a process that was
-/// forked off drops its copy while the parent goes on.
+/// calls [`Steering::remove_owner`](crate::Steering::remove_owner); a drop changes nothing in the
+/// table, since a process that was forked off drops its copy while the parent goes on.
 ///
 /// Exclusive use keeps others out only as they come: an owner that later asks for the same port
 /// without `exclusive` gets it, and segments of the first one's connections may then go to either
@@ -67,12 +67,6 @@ impl PortTable {
     /// Whose view it is.
     pub fn owner(&self) -> Owner {
         self.owner
-    }
-
-    /// Makes the table forget `owner`, when its process has died: whatever port it used is free.
-    /// This owner's own counts aren't looked at: don't call it for a stack that is running.
-    pub fn clear_owner(&self, owner: Owner) {
-        clear(&self.table, owner);
     }
 
     /// The entries of the table and of the counts, or `None` for other protocols: those have no
@@ -154,5 +148,13 @@ impl Ports for PortTable {
             shared.listeners.fetch_and(!bit, AcqRel);
         }
         count.listens = count.listens.saturating_sub(1);
+    }
+
+    fn moved(&mut self, protocol: u8, port: u16) -> bool {
+        let Some((shared, _, bit)) = self.entry(protocol, port) else {
+            return false;
+        };
+        let listeners = shared.listeners.load(Relaxed);
+        listeners != 0 && listeners & bit == 0
     }
 }

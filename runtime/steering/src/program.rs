@@ -186,8 +186,11 @@ impl Steering {
         index
     }
 
-    /// The last descriptor of `owner`'s socket in the fan-out group has been closed. Call it right
-    /// after: until then packets of the owner that moved up go astray (and TCP sends them again).
+    /// The last descriptor of `owner`'s socket in the fan-out group is about to be closed: whoever
+    /// moves into its place has that index from now on. Call it right before, since the kernel moves
+    /// the member at the beginning of a `close` that lasts some 10 ms more. What arrives between the
+    /// two is lost with the socket that goes; in the other order it would reach an owner that doesn't
+    /// know its flow and answers with resets.
     pub fn leave_fanout(&mut self, owner: Owner) {
         if let Some((moved, index)) = self.group.leave(owner) {
             self.set_fanout_index(moved, index);

@@ -236,6 +236,23 @@ fn new_flows_spread_over_listeners_and_stay() {
 }
 
 #[test]
+fn flows_that_began_with_one_owner_stay_when_others_join_it() {
+    let Some(bench) = Bench::new(&[1, 2]) else {
+        return;
+    };
+    let mut views = [1, 2].map(|number| bench.ports(number));
+    open(&mut views[0], TCP, 80, true);
+    for port in 1..=200 {
+        assert_eq!(bench.owner_of(&tcp(port, 80, SYN)), 1);
+    }
+    open(&mut views[1], TCP, 80, true);
+    let moved = (1..=200).filter(|port| bench.owner_of(&tcp(*port, 80, ACK)) != 1);
+    assert_eq!(moved.count(), 0, "flows that reach an owner without them");
+    let fresh = (201..=400).filter(|port| bench.owner_of(&tcp(*port, 80, SYN)) == 2);
+    assert!(fresh.count() > 50, "new flows for the owner that joined");
+}
+
+#[test]
 fn datagrams_spread_over_listeners_by_flow() {
     let Some(bench) = Bench::new(&[0, 1, 2]) else {
         return;

@@ -15,3 +15,18 @@ pub use case::{Case, Failure, Outcome, run};
 pub use cases::all;
 pub use network::{Network, Plan};
 pub use site::{Nginx, Site};
+
+/// Makes sure that the programs `needed` are there, and brings the calling program into namespaces of
+/// its own. Call it first in `main`.
+///
+/// # Errors
+/// What to tell whoever started it.
+pub fn prepare(needed: &[&str]) -> Result<(), String> {
+    let missing = skink_testbed::missing_programs(needed).join(", ");
+    if !missing.is_empty() {
+        return Err(format!(
+            "missing programs: {missing}; `make setup` installs them"
+        ));
+    }
+    skink_testbed::enter().map_err(|error| format!("can't make private namespaces: {error}"))
+}

@@ -13,16 +13,8 @@ fn main() -> ExitCode {
         "curl",
         "wrk",
     ];
-    let missing = skink_testbed::missing_programs(&needed);
-    if !missing.is_empty() {
-        eprintln!(
-            "missing programs: {}; `make setup` installs them",
-            missing.join(", ")
-        );
-        return ExitCode::FAILURE;
-    }
-    if let Err(error) = skink_testbed::enter() {
-        eprintln!("can't make private namespaces: {error}");
+    if let Err(why) = skink_end_to_end::prepare(&needed) {
+        eprintln!("{why}");
         return ExitCode::FAILURE;
     }
     let filters: Vec<String> = std::env::args().skip(1).collect();

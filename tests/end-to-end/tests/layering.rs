@@ -32,7 +32,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
 ];
 
 /// What protocol crates may take from outside: data structures, never the system.
-const PURE: [&str; 3] = ["foldhash", "bitflags", "zerocopy"];
+const PURE: [&str; 2] = ["foldhash", "bitflags"];
 
 fn packages() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))

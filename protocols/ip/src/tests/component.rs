@@ -53,7 +53,10 @@ fn messages_go_up_to_the_transports() {
     let mut packet = TxPacket::new([Bytes::EMPTY; 2]);
     packet.prepend(8).copy_from_slice(&datagram);
     let to = outbound(US4.into(), US4.into(), false);
-    assert_eq!(ip.send(now, &to, &mut packet, &mut out), Ok(()));
+    assert_eq!(
+        ip.handle(now, IpInput::Packet(to, packet), &mut out),
+        Ok(())
+    );
     Component::poll(&mut ip, now, &mut out);
     assert_eq!(out.packets.len(), 2);
     let error = out.errors.pop().expect("an error");

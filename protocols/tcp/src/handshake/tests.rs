@@ -368,6 +368,22 @@ fn strays_are_reset() {
     }
 }
 
+/// A request that comes just after we stopped to listen is for whoever goes on listening.
+#[test]
+fn a_request_for_others_that_listen_is_not_reset() {
+    let mut net = Net::new();
+    net.out.moved.push(net.local_port);
+    net.inject("S 0 win 10");
+    net.expect_nothing();
+    assert_eq!(net.counters.get(Counter::TcpDropMoved), 1);
+    for (segment, answer) in [(". 5 ack 7", "R 7"), ("S. 5 ack 7", "R 7")] {
+        net.inject(segment);
+        net.expect(answer);
+    }
+    net.inject("RS 5");
+    net.expect_nothing();
+}
+
 #[test]
 fn groups_are_neither_answered_nor_connected() {
     let mut net = Net::new();

@@ -77,6 +77,8 @@ pub(crate) struct Out {
     pub listened: HashMap<u16, i32>,
     /// Ports that another owner has.
     pub foreign: Vec<u16>,
+    /// Ports that others listen on.
+    pub moved: Vec<u16>,
 }
 
 impl Out {
@@ -96,6 +98,7 @@ impl Out {
             uses: HashMap::new(),
             listened: HashMap::new(),
             foreign: Vec::new(),
+            moved: Vec::new(),
         }
     }
 
@@ -209,5 +212,9 @@ impl Ports for Out {
 
     fn unlisten(&mut self, _: u8, port: u16) {
         *self.listened.entry(port).or_default() -= 1;
+    }
+
+    fn moved(&mut self, _: u8, port: u16) -> bool {
+        self.moved.contains(&port)
     }
 }

@@ -31,8 +31,8 @@ impl Group {
 
     /// Takes an owner out, once its process no longer has the socket.
     pub(super) fn leave(&mut self, owner: Owner, steering: &mut Steering) {
-        self.members.retain(|(member, _)| *member != owner);
         steering.leave_fanout(owner);
+        self.members.retain(|(member, _)| *member != owner);
         if self.members.is_empty() {
             // The kernel's group is gone with its last member.
             self.id = None;

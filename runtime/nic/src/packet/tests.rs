@@ -1,7 +1,7 @@
 use super::ring::{Direction, configure};
 use super::*;
 use crate::test_support::*;
-use crate::{NicSpec, Opener, Sharing, open_sole};
+use crate::{NicSpec, Opener, open_sole};
 use skink_memory::Bytes;
 use skink_messages::{RxChecksum, TxPacket};
 use skink_wire::IpCidr;
@@ -191,14 +191,7 @@ fn truncated_and_tagged_frames_are_dropped_and_counted() {
 /// Owners 0 and 1 of interface `b0`.
 fn two_owners() -> Option<(Opener, [Nic; 2])> {
     let spec = NicSpec::Packet("b0".into());
-    let mut opener = match Opener::new(&spec, Sharing::Several) {
-        Ok(opener) => opener,
-        Err(OpenError::Steering(error)) => {
-            println!("SKIP: {error}");
-            return None;
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let mut opener = opener_for_several(&spec)?;
     let addresses = [IpCidr::new(IP_B.into(), 24).unwrap()];
     let steering = opener.steering().unwrap();
     steering.set_addresses(&addresses).unwrap();

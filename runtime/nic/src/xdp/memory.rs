@@ -124,7 +124,7 @@ impl Umem {
     ///
     /// # Safety
     /// The chunk is the caller's: the kernel has handed it back, and no other slice of it exists.
-    #[allow(clippy::mut_from_ref)]
+    #[allow(clippy::mut_from_ref, reason = "the caller vouches for the chunk")]
     pub(super) unsafe fn chunk_mut(&self, address: u64) -> Option<&mut [u8]> {
         if self.chunk_of(address) != address {
             return None;

@@ -30,8 +30,13 @@ fn two_owners_see_each_others_ports() {
     last.listen(TCP, 80);
     assert_eq!(entry(&first, TCP, 80), (1 | 1 << 63, 1 << 63));
     assert_eq!(entry(&first, UDP, 80), (0, 0), "protocols are apart");
+    assert!(first.moved(TCP, 80) && !last.moved(TCP, 80), "who listens");
+    first.listen(TCP, 80);
+    assert!(!first.moved(TCP, 80), "both listen");
+    first.unlisten(TCP, 80);
     first.release_port(TCP, 80);
     last.unlisten(TCP, 80);
+    assert!(!first.moved(TCP, 80), "nobody listens");
     assert_eq!(entry(&last, TCP, 80), (1 << 63, 0));
 }
 
@@ -95,7 +100,7 @@ fn a_dead_owners_ports_are_free() {
         (0x180, 0x180),
         "a drop changes nothing"
     );
-    other.clear_owner(Owner::new(7).expect("less than 64"));
+    clear(&other.table, Owner::new(7).expect("less than 64"));
     for port in [0, 80, 65535] {
         assert_eq!(entry(&other, TCP, port), (0x100, 0x100));
         assert_eq!(entry(&other, UDP, port), (0x100, 0x100));

@@ -1,5 +1,5 @@
 //! Frames for the tests: headers only, without checksums, which steering doesn't look at.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub const REMOTE4: [u8; 4] = [10, 1, 0, 2];
 pub const LOCAL4: [u8; 4] = [10, 1, 0, 1];

@@ -6,16 +6,8 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
-    let missing = skink_testbed::missing_programs(&["ip", "unshare", "nginx", "curl", "cmp"]);
-    if !missing.is_empty() {
-        eprintln!(
-            "missing programs: {}; `make setup` installs them",
-            missing.join(", ")
-        );
-        return ExitCode::FAILURE;
-    }
-    if let Err(error) = skink_testbed::enter() {
-        eprintln!("can't make private namespaces: {error}");
+    if let Err(why) = skink_end_to_end::prepare(&["ip", "unshare", "nginx", "curl", "cmp"]) {
+        eprintln!("{why}");
         return ExitCode::FAILURE;
     }
     let mut shown = 0;

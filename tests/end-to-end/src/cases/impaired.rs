@@ -1,6 +1,7 @@
 //! The same over a bad wire: 1% loss, reordering, duplication and 50 ms of delay.
 
-use crate::network::{Network, Plan};
+use super::servers::no_wrk_errors;
+use crate::network::{Network, Plan, bracketed};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Outcome};
 use skink_testbed::{Impairments, Process};
@@ -42,7 +43,9 @@ pub fn cases() -> Vec<Case> {
             };
             cases.push(case("download", download));
             cases.push(case("upload", upload));
+            cases.push(case("python", python));
             cases.push(case("curl", curl));
+            cases.push(case("wrk", wrk));
         }
     }
     cases
@@ -93,6 +96,42 @@ fn upload(network: &Network) -> Outcome {
         Network::finish(shell, &format!("redis-cli with {address}"), PATIENCE)?;
     }
     redis.stop()?;
+    Ok(())
+}
+
+fn python(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let directory = site.path("");
+    let directory = directory.to_string_lossy();
+    for (bind, address) in ["0.0.0.0", "::"].into_iter().zip(Network::SKINK) {
+        let arguments = [
+            "-m",
+            "http.server",
+            "8000",
+            "--bind",
+            bind,
+            "--directory",
+            &directory,
+        ];
+        let command = network.skink_run("python3", arguments)?;
+        let server = Process::spawn(command, "python's http.server on Skink")?;
+        network.wait_for(&server, address, 8000)?;
+        let mut shell = network.kernel.command("bash");
+        shell.args(["-c", &site.fetch_and_compare(address, 8000, "large")]);
+        Network::finish(shell, &format!("fetching from {address}"), PATIENCE)?;
+    }
+    Ok(())
+}
+
+fn wrk(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let _nginx = Nginx::on_kernel(network, &site)?;
+    for address in Network::KERNEL {
+        let url = format!("http://{}/page", bracketed(address));
+        let arguments = ["-t2", "-c16", "-d2s", "--timeout", "30s", &url];
+        let command = network.skink_run("wrk", arguments)?;
+        no_wrk_errors(&Network::finish(command, "wrk on Skink", PATIENCE)?)?;
+    }
     Ok(())
 }
 

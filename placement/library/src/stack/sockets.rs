@@ -1,0 +1,151 @@
+//! What the socket library asks of a stack.
+use super::Stack;
+use crate::below::{Below, Tap};
+use skink_link::LinkOutput;
+use skink_memory::{SocketId, SocketTable};
+use skink_messages::{Component, SocketError, TcpInput, TcpRequest, UdpInput, UdpRequest};
+use skink_time::Instant;
+use skink_wire::Endpoint;
+
+impl Stack {
+    /// TCP sockets: records and rings (`Arc` inside; clone it for another thread).
+    pub fn tcp_table(&self) -> &SocketTable {
+        self.tcp.table()
+    }
+
+    /// Opens a TCP socket.
+    ///
+    /// # Errors
+    /// [`SocketError::NoBuffers`] if the table is full.
+    pub fn tcp_open(&mut self) -> Result<SocketId, SocketError> {
+        self.tcp.open()
+    }
+
+    /// Binds; port 0 takes a free one. The unspecified address stands for all of ours.
+    ///
+    /// # Errors
+    /// As [`Tcp::bind`].
+    pub fn tcp_bind(
+        &mut self,
+        socket: SocketId,
+        local: Endpoint,
+        reuse_address: bool,
+    ) -> Result<Endpoint, SocketError> {
+        let now = self.now;
+        split!(self, now, |tcp, udp, below| tcp.bind(
+            socket,
+            local,
+            reuse_address,
+            below
+        ))
+    }
+
+    /// Lets up to `backlog` connections wait to be accepted; answers what the socket is bound to.
+    ///
+    /// # Errors
+    /// As [`Tcp::listen`].
+    pub fn tcp_listen(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        backlog: u32,
+    ) -> Result<Endpoint, SocketError> {
+        self.asked(now);
+        split!(self, now, |tcp, udp, below| tcp
+            .listen(socket, backlog, below))
+    }
+
+    /// Begins a handshake; an event tells how it ended.
+    ///
+    /// # Errors
+    /// As [`Tcp::connect`].
+    pub fn tcp_connect(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        remote: Endpoint,
+    ) -> Result<(), SocketError> {
+        self.asked(now);
+        split!(self, now, |tcp, udp, below| tcp
+            .connect(now, socket, remote, below))
+    }
+
+    /// Takes the connection that has waited longest.
+    pub fn tcp_accept(&mut self, listener: SocketId) -> Option<SocketId> {
+        self.tcp.accept(listener)
+    }
+
+    /// Connections waiting to be accepted.
+    pub fn tcp_acceptable(&self, listener: SocketId) -> usize {
+        self.tcp.acceptable(listener)
+    }
+
+    /// Asks something of `tcp`; see [`Stack`] on when it takes effect.
+    pub fn tcp_request(&mut self, now: Instant, request: TcpRequest) {
+        self.asked(now);
+        // A request is never refused: `tcp` remembers what it couldn't send.
+        let _ = split!(self, now, |tcp, udp, below| {
+            tcp.handle(now, TcpInput::Request(request), below)
+        });
+    }
+
+    /// Connections and handshakes that `tcp` still works on, TIME-WAIT not counted.
+    pub fn tcp_unfinished(&self) -> usize {
+        self.tcp.unfinished()
+    }
+
+    /// UDP sockets: records and datagram rings.
+    pub fn udp_table(&self) -> &SocketTable {
+        self.udp.table()
+    }
+
+    /// Opens a UDP socket.
+    ///
+    /// # Errors
+    /// [`SocketError::NoBuffers`] if the table is full.
+    pub fn udp_open(&mut self) -> Result<SocketId, SocketError> {
+        self.udp.open()
+    }
+
+    /// Binds; port 0 takes a free one. The unspecified address stands for all of ours.
+    ///
+    /// # Errors
+    /// As [`Udp::bind`].
+    pub fn udp_bind(
+        &mut self,
+        socket: SocketId,
+        local: Endpoint,
+        reuse_address: bool,
+    ) -> Result<Endpoint, SocketError> {
+        let now = self.now;
+        split!(self, now, |tcp, udp, below| udp.bind(
+            socket,
+            local,
+            reuse_address,
+            below
+        ))
+    }
+
+    /// Connects to `remote`, or dissolves the connection; answers our end.
+    ///
+    /// # Errors
+    /// As [`Udp::connect`].
+    pub fn udp_connect(
+        &mut self,
+        socket: SocketId,
+        remote: Option<Endpoint>,
+    ) -> Result<Endpoint, SocketError> {
+        let now = self.now;
+        split!(self, now, |tcp, udp, below| udp
+            .connect(socket, remote, below))
+    }
+
+    /// Asks something of `udp`; see [`Stack`] on when it takes effect.
+    pub fn udp_request(&mut self, now: Instant, request: UdpRequest) {
+        self.asked(now);
+        // A request is never refused: `udp` remembers what it couldn't send.
+        let _ = split!(self, now, |tcp, udp, below| {
+            udp.handle(now, UdpInput::Request(request), below)
+        });
+    }
+}
