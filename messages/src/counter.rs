@@ -108,6 +108,7 @@ counters! {
         TcpDropNoSocket "drop.no_socket" "Segments for no socket; answered with a reset.";
         TcpDropMoved "drop.moved" "Connection requests that came just after the process stopped to listen; others listen, and get them when the peer asks again.";
         TcpDropListenOverflow "drop.listen_overflow" "Handshakes refused since the accept queue was full.";
+        TcpDropHalfOpen "drop.half_open" "Handshakes given up for newer ones, since too many were under way.";
         TcpDropNoMemory "drop.no_memory" "Handshakes refused since no socket slot was free.";
         TcpDropOutOfWindow "drop.out_of_window" "Segments wholly outside the window.";
         TcpDropDuplicate "drop.duplicate" "Segments that held nothing new.";

@@ -127,30 +127,7 @@ impl Ip {
         };
         let rest = payload.get(upper.offset..).unwrap_or_default();
         if let Some(part) = upper.fragment.filter(|part| !part.is_atomic()) {
-            let key = Key {
-                source,
-                destination,
-                protocol: 0,
-                identification: part.identification,
-            };
-            let fragment = Fragment {
-                key,
-                offset: usize::from(part.offset),
-                more: part.more,
-                next_header: part.next_header,
-                traffic_class: header.traffic_class,
-                hop_limit: header.hop_limit,
-                data: rest,
-            };
-            if part.more && !rest.len().is_multiple_of(8) {
-                let report = Report::Parameter {
-                    code: parameter_problem::ERRONEOUS_FIELD,
-                    pointer: PAYLOAD_LENGTH_AT,
-                    even_if_multicast: false,
-                };
-                self.send_error(now, report, header.next_header, &packet, out);
-            }
-            self.on_fragment(now, &packet, &fragment, out);
+            self.on_fragment_v6(now, header.next_header, &packet, &part, rest, out);
             return None;
         }
         let is_transport = matches!(upper.protocol, protocol::TCP | protocol::UDP);
@@ -169,6 +146,41 @@ impl Ip {
             self.on_unknown_protocol(now, header.next_header, &packet, at, out);
         }
         None
+    }
+
+    fn on_fragment_v6<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        next_header: u8,
+        packet: &RxPacket<'_>,
+        part: &ipv6::FragmentHeader,
+        data: &[u8],
+        out: &mut O,
+    ) {
+        let key = Key {
+            source: packet.source,
+            destination: packet.destination,
+            protocol: 0,
+            identification: part.identification,
+        };
+        let fragment = Fragment {
+            key,
+            offset: usize::from(part.offset),
+            more: part.more,
+            next_header: part.next_header,
+            traffic_class: packet.traffic_class,
+            hop_limit: packet.hop_limit,
+            data,
+        };
+        if part.more && !data.len().is_multiple_of(8) {
+            let report = Report::Parameter {
+                code: parameter_problem::ERRONEOUS_FIELD,
+                pointer: PAYLOAD_LENGTH_AT,
+                even_if_multicast: false,
+            };
+            self.send_error(now, report, next_header, packet, out);
+        }
+        self.on_fragment(now, packet, &fragment, out);
     }
 
     /// Whether a packet is for us, and from where it can be from. A packet for one of our addresses

@@ -136,11 +136,7 @@ impl Ip {
         target: Target,
         out: &mut O,
     ) -> Result<(), Full> {
-        let header_bytes = if to.source.is_ipv4() {
-            ipv4::LEN
-        } else {
-            ipv6::LEN
-        };
+        let header_bytes = header_bytes(to);
         let total = header_bytes + packet.len();
         let segment_bytes = usize::from(packet.segment_bytes);
         let is_cut = segment_bytes != 0 && packet.payload_bytes() > segment_bytes;
@@ -167,11 +163,7 @@ impl Ip {
         target: Target,
         out: &mut O,
     ) -> Result<(), Full> {
-        let header_bytes = if to.source.is_ipv4() {
-            ipv4::LEN
-        } else {
-            ipv6::LEN
-        };
+        let header_bytes = header_bytes(to);
         let link = out.limits().mtu;
         let mtu = self
             .path_mtus
@@ -390,4 +382,13 @@ fn too_big(to: &Outbound, packet: &TxPacket<'_>, mtu: u32) -> Option<NetworkErro
         remote: Endpoint::new(to.destination, u16::from_be_bytes([d0, d1])),
         sequence: u32::from_be_bytes([a, b, c, d]),
     })
+}
+
+/// Length of the IP header of a packet without options or extensions.
+fn header_bytes(to: &Outbound) -> usize {
+    if to.source.is_ipv4() {
+        ipv4::LEN
+    } else {
+        ipv6::LEN
+    }
 }

@@ -201,23 +201,29 @@ impl Tcp {
             self.counters.count(Counter::TcpDropBadFlags);
             return;
         }
-        let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) else {
+        let Some(Socket::Listener(listener)) = self.sockets.get(parent as usize) else {
             return;
         };
-        if !listener.admits() {
+        if !listener.has_room() {
             self.counters.count(Counter::TcpDropListenOverflow);
             return;
         }
+        let (settings, crowded) = (listener.settings, listener.is_crowded());
         let Some(path) = out.path(Some(tuple.local.addr), tuple.remote.addr) else {
             self.counters.count(Counter::TcpDropNoSocket);
             return;
         };
-        let Some(slot) = self.slots.take() else {
+        if crowded {
+            self.give_up_oldest(now, parent, out);
+        }
+        let mut slot = self.slots.take();
+        if slot.is_none() && self.give_up_oldest(now, parent, out) {
+            slot = self.slots.take();
+        }
+        let Some(slot) = slot else {
             self.counters.count(Counter::TcpDropNoMemory);
             return;
         };
-        listener.half_open += 1;
-        let settings = listener.settings;
         let id = self.table.open_slot(slot, SocketKind::Tcp);
         let context = Context {
             table: &self.table,
@@ -236,6 +242,7 @@ impl Tcp {
         self.counters.count(Counter::TcpPassiveOpens);
         self.demux.insert(tuple, Place::Connection(slot));
         self.put(slot, Socket::Connection(Box::new(connection)));
+        self.note_half_open(parent, id);
         self.enqueue(slot);
     }
 }

@@ -70,6 +70,7 @@ impl Tcp {
             backlog: backlog as usize,
             ready: VecDeque::new(),
             half_open: 0,
+            handshakes: VecDeque::new(),
             notify: false,
         };
         self.put(id.slot, Socket::Listener(Box::new(listener)));

@@ -1,7 +1,8 @@
+mod describe;
 mod requests;
 
 use crate::instance;
-use crate::message::{InstanceInfo, ProcessInfo, RegionKind, Reply, Request, TableSize};
+use crate::message::{RegionKind, Reply, Request, TableSize};
 use crate::transport::{self, MAXIMUM_REQUEST, ReceiveError};
 use crate::{CONTROL_VARIABLE, TOKEN_VARIABLE};
 use rustix::event::{Timespec, epoll};
@@ -15,7 +16,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A connection that says nothing for this long is closed, unless it has attached.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -23,7 +24,8 @@ const SILENCE: Duration = Duration::from_secs(5);
 const MAXIMUM_CONNECTIONS: usize = 256;
 const CONTROL_KEY: u64 = 0;
 const TOOLS_KEY: u64 = 1;
-const FIRST_KEY: u64 = 2;
+const WATCH_KEY: u64 = 2;
+const FIRST_KEY: u64 = 3;
 
 /// What a new owner is handed besides what all owners have in common.
 #[derive(Debug, Default)]
@@ -56,6 +58,12 @@ pub trait Owners {
     fn release(&mut self, owner: u16);
     /// From now on `owner` answers ARP, NDP and echo requests; its NIC must get them.
     fn answering(&mut self, owner: u16);
+    /// A descriptor that polls readable when [`Owners::on_watch`] has something to do.
+    fn watch(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// The descriptor of [`Owners::watch`] is readable.
+    fn on_watch(&mut self) {}
 }
 
 /// What all owners have in common.
@@ -141,13 +149,15 @@ impl<O: Owners> Server<O> {
         // Who may ask is decided by the peer's user id, so that a refusal can say why.
         std::fs::set_permissions(&socket_path, std::fs::Permissions::from_mode(0o666))?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (socket, key) in [(&control, CONTROL_KEY), (&tools, TOOLS_KEY)] {
-            epoll::add(
-                &poll,
-                socket,
-                epoll::EventData::new_u64(key),
-                epoll::EventFlags::IN,
-            )?;
+        let sockets = [
+            (Some(control.as_fd()), CONTROL_KEY),
+            (Some(tools.as_fd()), TOOLS_KEY),
+            (owners.watch(), WATCH_KEY),
+        ];
+        for (socket, key) in sockets {
+            let Some(socket) = socket else { continue };
+            let data = epoll::EventData::new_u64(key);
+            epoll::add(&poll, socket, data, epoll::EventFlags::IN)?;
         }
         Ok(Server {
             config,
@@ -206,6 +216,7 @@ impl<O: Owners> Server<O> {
                 match event.data.u64() {
                     CONTROL_KEY => self.accept(Role::Stranger, now),
                     TOOLS_KEY => self.accept(Role::Tool, now),
+                    WATCH_KEY => self.owners.on_watch(),
                     key => self.hear(key),
                 }
             }
@@ -301,34 +312,6 @@ impl<O: Owners> Server<O> {
         }
     }
 
-    /// What tools are told.
-    pub fn describe(&self) -> InstanceInfo {
-        let mut processes: Vec<ProcessInfo> = self
-            .connections
-            .values()
-            .filter_map(describe_process)
-            .collect();
-        processes.sort_by_key(|process| process.owner);
-        let counted = Counter::ALL
-            .iter()
-            .zip(&self.finished)
-            .filter(|(_, value)| **value != 0);
-        let since_1970 = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
-        InstanceInfo {
-            pid: std::process::id(),
-            name: self.config.name.clone(),
-            command: self.config.command.clone(),
-            nic: self.config.nic.clone(),
-            addresses: self.config.addresses.clone(),
-            gateways: self.config.gateways.clone(),
-            started_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
-            processes,
-            finished: counted
-                .map(|(counter, value)| (counter.label().to_owned(), *value))
-                .collect(),
-        }
-    }
-
     /// Closes a connection; if it was an owner's, its process is gone. `why` is empty if the other
     /// end closed it.
     fn close(&mut self, key: u64, why: &str) {
@@ -391,20 +374,6 @@ impl<O: Owners> Drop for Server<O> {
     }
 }
 
-fn describe_process(connection: &Connection) -> Option<ProcessInfo> {
-    let Role::Owner(owner) = connection.role else {
-        return None;
-    };
-    let program = std::fs::read_to_string(format!("/proc/{}/comm", connection.pid));
-    Some(ProcessInfo {
-        owner,
-        pid: connection.pid,
-        uid: connection.uid,
-        program: program.unwrap_or_default().trim_end().to_owned(),
-        regions: connection.regions.keys().copied().collect(),
-    })
-}
-
 fn listen(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let kind = SocketType::SEQPACKET;
@@ -417,11 +386,11 @@ fn listen(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
 /// 128 random bits from the kernel.
 fn random() -> io::Result<u128> {
     let mut bytes = [0; 16];
-    // SAFETY: the buffer is ours and as long as stated.
-    let filled = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if filled == bytes.len() as isize {
+    let filled = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    // So few bytes always come at once (getrandom(2)).
+    if filled == bytes.len() {
         Ok(u128::from_ne_bytes(bytes))
     } else {
-        Err(io::Error::last_os_error())
+        Err(io::ErrorKind::UnexpectedEof.into())
     }
 }

@@ -7,7 +7,7 @@ use crate::xdp::{XdpDescription, XdpOpener};
 use serde::{Deserialize, Serialize};
 use skink_steering::{Owner, Steering};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// How many stacks may use the NIC at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,6 +143,27 @@ impl Opener {
     pub fn close(&mut self, owner: u16) {
         if let Ok(owner) = owner_number(owner) {
             self.take_out(owner);
+        }
+    }
+
+    /// A descriptor that polls readable when [`Opener::on_link`] has something to do.
+    pub fn watch(&self) -> Option<BorrowedFd<'_>> {
+        match &self.back_end {
+            BackEnd::Packet(opener) => Some(opener.watch()),
+            BackEnd::Xdp(opener) => Some(opener.watch()),
+            // Its queues stay as they are.
+            BackEnd::Tap(_) => None,
+        }
+    }
+
+    /// Something happened to an interface. If ours was down, the steering must know the new order
+    /// of its packet sockets.
+    pub fn on_link(&mut self) {
+        let steering = self.steering.as_mut();
+        match &mut self.back_end {
+            BackEnd::Packet(opener) => opener.on_link(steering),
+            BackEnd::Xdp(opener) => opener.on_link(steering),
+            BackEnd::Tap(_) => {}
         }
     }
 

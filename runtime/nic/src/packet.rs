@@ -9,6 +9,7 @@
 //! loses frames without a word when a card's queue is full.
 
 mod fanout;
+mod link;
 mod ring;
 mod sender;
 
@@ -21,6 +22,7 @@ use crate::interface::Interface;
 use crate::opener::{Description, NicParts, take_descriptors};
 use crate::{Capabilities, Nic, Receiver, interface, socket};
 use fanout::Group;
+use link::LinkWatch;
 use ring::Direction;
 use serde::{Deserialize, Serialize};
 use skink_messages::RxFrame;
@@ -50,17 +52,33 @@ pub struct PacketDescription {
 pub(crate) struct PacketOpener {
     name: String,
     group: Group,
+    link: LinkWatch,
 }
 
 impl PacketOpener {
     pub(crate) fn new(name: &str) -> Result<PacketOpener, OpenError> {
         // Better now than when the first program comes.
-        usable_interface(name)?;
+        let (interface, _) = usable_interface(name)?;
         packet_socket(name)?;
         Ok(PacketOpener {
             name: name.to_owned(),
             group: Group::default(),
+            link: LinkWatch::new(interface.index).map_err(OpenError::doing("watching", name))?,
         })
+    }
+
+    /// Polls readable when [`PacketOpener::on_link`] has something to do.
+    pub(crate) fn watch(&self) -> BorrowedFd<'_> {
+        self.link.descriptor()
+    }
+
+    /// Something happened to an interface, perhaps to ours.
+    pub(crate) fn on_link(&mut self, steering: Option<&mut Steering>) {
+        if self.link.has_changed()
+            && let Some(steering) = steering
+        {
+            steering.relink_fanout();
+        }
     }
 
     /// Opens the interface for one owner; without `steering`, for the only one.

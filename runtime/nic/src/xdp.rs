@@ -173,6 +173,16 @@ impl XdpOpener {
         })
     }
 
+    /// As [`PacketOpener::watch`].
+    pub(crate) fn watch(&self) -> BorrowedFd<'_> {
+        self.packet.watch()
+    }
+
+    /// As [`PacketOpener::on_link`].
+    pub(crate) fn on_link(&mut self, steering: Option<&mut Steering>) {
+        self.packet.on_link(steering);
+    }
+
     /// The steering has forgotten the owner and its queue already.
     pub(crate) fn close(&mut self, owner: Owner, steering: Option<&mut Steering>) {
         self.queues.remove(&owner);

@@ -46,7 +46,7 @@ impl FanoutGroup {
             .map(|moved| (*moved, index))
     }
 
-    /// The interface has come up again.
+    /// The interface went down, or has come up again (between the two others may have left).
     pub fn relink(&mut self) {
         self.members.clone_from(&self.joined);
     }

@@ -197,7 +197,7 @@ impl Steering {
         }
     }
 
-    /// The interface has been down and has come up again: see [`FanoutGroup::relink`].
+    /// The interface went down, or has come up again: see [`FanoutGroup::relink`].
     pub fn relink_fanout(&mut self) {
         self.group.relink();
         for (index, owner) in self.group.members().iter().enumerate() {

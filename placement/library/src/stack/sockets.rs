@@ -24,7 +24,7 @@ impl Stack {
     /// Binds; port 0 takes a free one. The unspecified address stands for all of ours.
     ///
     /// # Errors
-    /// As [`Tcp::bind`].
+    /// As [`skink_tcp::Tcp::bind`].
     pub fn tcp_bind(
         &mut self,
         socket: SocketId,
@@ -43,7 +43,7 @@ impl Stack {
     /// Lets up to `backlog` connections wait to be accepted; answers what the socket is bound to.
     ///
     /// # Errors
-    /// As [`Tcp::listen`].
+    /// As [`skink_tcp::Tcp::listen`].
     pub fn tcp_listen(
         &mut self,
         now: Instant,
@@ -58,7 +58,7 @@ impl Stack {
     /// Begins a handshake; an event tells how it ended.
     ///
     /// # Errors
-    /// As [`Tcp::connect`].
+    /// As [`skink_tcp::Tcp::connect`].
     pub fn tcp_connect(
         &mut self,
         now: Instant,
@@ -110,7 +110,7 @@ impl Stack {
     /// Binds; port 0 takes a free one. The unspecified address stands for all of ours.
     ///
     /// # Errors
-    /// As [`Udp::bind`].
+    /// As [`skink_udp::Udp::bind`].
     pub fn udp_bind(
         &mut self,
         socket: SocketId,
@@ -129,7 +129,7 @@ impl Stack {
     /// Connects to `remote`, or dissolves the connection; answers our end.
     ///
     /// # Errors
-    /// As [`Udp::connect`].
+    /// As [`skink_udp::Udp::connect`].
     pub fn udp_connect(
         &mut self,
         socket: SocketId,

@@ -164,6 +164,35 @@ fn figures(workload: &WorkloadResults, variant: &str) -> Vec<String> {
 /// Noise, discarded rounds, calibration, pinning, machine.
 fn worth(results: &Results) -> String {
     let mut text = "What the figures are worth\n".to_owned();
+    text.push_str(&disturbances(results));
+    text.push_str(&calibration(results));
+    text.push_str("\nPinned\n");
+    results.pinned.iter().for_each(|line| {
+        let _ = writeln!(text, "  {line}");
+    });
+    results.not_pinned.iter().for_each(|line| {
+        let _ = writeln!(
+            text,
+            "  NOT PINNED: {line}; its work may be charged to either side"
+        );
+    });
+    let machine = &results.machine;
+    let _ = writeln!(
+        text,
+        "\nMachine\n  {} CPUs, {}; Linux {}\n  skink {} ({}), {}, {}",
+        machine.processors,
+        machine.processor,
+        machine.kernel,
+        machine.skink,
+        machine.build,
+        machine.nginx,
+        machine.wrk
+    );
+    text
+}
+
+fn disturbances(results: &Results) -> String {
+    let mut text = String::new();
     for workload in &results.workloads {
         let (rounds, disturbed) = counting(workload);
         let discarded = workload
@@ -203,9 +232,15 @@ fn worth(results: &Results) -> String {
         text,
         "  A round is discarded if, during any of its measurements, processes outside the benchmark used\n  \
          more than {limit:.0}% of a CPU (on either: which one can't be told), or the hypervisor took that much\n  \
-         from one of the two. Kernel threads other than processes' own can't be told apart and don't count.\n\n\
-         nginx's settings tried beforehand, server CPU µs/request (the best is used)"
+         from one of the two. Kernel threads other than processes' own can't be told apart and don't count."
     );
+    text
+}
+
+fn calibration(results: &Results) -> String {
+    let mut text =
+        "\nnginx's settings tried beforehand, server CPU µs/request (the best is used)\n"
+            .to_owned();
     let mut rows = Vec::new();
     for workload in &results.workloads {
         for one in &workload.calibration {
@@ -221,28 +256,6 @@ fn worth(results: &Results) -> String {
         }
     }
     text.push_str(&table(&rows, &[]));
-    text.push_str("\nPinned\n");
-    results.pinned.iter().for_each(|line| {
-        let _ = writeln!(text, "  {line}");
-    });
-    results.not_pinned.iter().for_each(|line| {
-        let _ = writeln!(
-            text,
-            "  NOT PINNED: {line}; its work may be charged to either side"
-        );
-    });
-    let machine = &results.machine;
-    let _ = writeln!(
-        text,
-        "\nMachine\n  {} CPUs, {}; Linux {}\n  skink {} ({}), {}, {}",
-        machine.processors,
-        machine.processor,
-        machine.kernel,
-        machine.skink,
-        machine.build,
-        machine.nginx,
-        machine.wrk
-    );
     text
 }
 

@@ -2,6 +2,7 @@ use crate::failure::Failure;
 use skink_control::{Grant, Owners};
 use skink_nic::{NicSpec, Opener, Sharing};
 use skink_wire::IpCidr;
+use std::os::fd::BorrowedFd;
 
 /// Opens the NIC for each process of the program.
 pub struct NicOwners {
@@ -52,5 +53,13 @@ impl Owners for NicOwners {
     fn answering(&mut self, owner: u16) {
         // The NIC shows ARP, neighbour discovery and ICMP errors to every owner.
         tracing::debug!(owner, "answers for the addresses");
+    }
+
+    fn watch(&self) -> Option<BorrowedFd<'_>> {
+        self.opener.watch()
+    }
+
+    fn on_watch(&mut self) {
+        self.opener.on_link();
     }
 }

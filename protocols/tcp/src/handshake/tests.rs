@@ -318,25 +318,51 @@ fn a_full_accept_queue_holds_back_handshakes() {
     assert_eq!(net.read(id, 100), 10);
 }
 
+/// A flood of requests that nobody completes takes all slots but keeps nobody out: the oldest give
+/// way, without a word to whoever is said to have sent them.
 #[test]
-fn half_open_handshakes_are_bounded() {
+fn the_oldest_half_open_handshakes_give_way() {
     let mut net = Net::new();
-    net.listen(80, 5);
-    let mut answered = 0;
+    let listener = net.listen(80, 5);
     for port in 1..200 {
         net.remote_port = port;
         net.inject("S 0 win 1000 mss 1000");
-        answered += u32::from(net.next().is_some());
+        net.expect("S. 0 ack 1");
     }
     // The table has 64 slots, one is the listener's.
-    assert_eq!(answered, 63);
-    assert_eq!(net.count(Counter::TcpDropNoMemory), 199 - 63);
+    assert_eq!(net.count(Counter::TcpDropHalfOpen), 199 - 63);
+    // The latest are there still, the oldest aren't.
+    net.remote_port = 199;
+    net.inject(". 1 ack 1 win 1000");
+    assert!(net.tcp.accept(listener).is_some());
+    net.remote_port = 1;
+    net.inject(". 1 ack 1 win 1000");
+    net.expect("R 1");
     // All give up, and their slots are free again.
     net.advance(70_000);
     net.drain();
+    assert_eq!(net.count(Counter::TcpFailed), 198);
     net.remote_port = 1;
     net.inject("S 0 win 1000 mss 1000");
     net.expect("S. 0 ack 1");
+}
+
+/// Connections that were accepted never give way.
+#[test]
+fn established_connections_keep_their_slots() {
+    let mut net = Net::new();
+    let listener = net.listen(80, 100);
+    for port in 1..=63 {
+        net.remote_port = port;
+        net.inject("S 0 win 1000 mss 1000");
+        net.expect("S. 0 ack 1");
+        net.inject(". 1 ack 1 win 1000");
+    }
+    net.remote_port = 64;
+    net.inject("S 0 win 1000 mss 1000");
+    net.expect_nothing();
+    assert_eq!(net.count(Counter::TcpDropNoMemory), 1);
+    assert_eq!(net.tcp.acceptable(listener), 63);
 }
 
 /// (segment to a port where nobody listens, answer): RFC 9293 3.10.7.1.

@@ -183,6 +183,9 @@ impl Ring {
 
     /// Frames lost since the last call.
     pub(crate) fn take_dropped(&mut self) -> u64 {
+        // When the interface goes down, each of its packet sockets gets an error, and polls readable
+        // until somebody has taken it. There is nothing to do about it: it comes up again or not.
+        let _ = socket::get_option(&self.socket, libc::SOL_SOCKET, libc::SO_ERROR);
         let mut dropped = std::mem::take(&mut self.unusable);
         if std::mem::take(&mut self.losing) {
             // Reading the statistics resets them.

@@ -373,3 +373,18 @@ fn a_dead_socket_drops_and_counts() {
     assert_eq!(sender.take_dropped(), 3);
     assert!(sender.blocked_on().is_none());
 }
+
+#[test]
+fn an_interface_that_goes_down_keeps_nobody_awake() {
+    in_namespace(|| {
+        make_veth();
+        let mut a = open("a0");
+        ip("link set a0 down");
+        assert!(
+            becomes_readable(&*a.receiver, std::time::Duration::from_secs(10)),
+            "the kernel's error"
+        );
+        a.receiver.take_dropped();
+        assert!(!becomes_readable(&*a.receiver, std::time::Duration::ZERO));
+    });
+}

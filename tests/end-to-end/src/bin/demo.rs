@@ -61,11 +61,12 @@ fn show(back_end: BackEnd) -> Outcome {
             );
         }
     }
-    for verb in ["ss", "stat"] {
-        println!("\n   $ skink {verb}");
+    for arguments in [&["ss", "--all"][..], &["stat"]] {
+        println!("\n   $ skink {}", arguments.join(" "));
         let mut command = Command::new(Network::tool()?);
-        command.arg(verb);
-        print_indented(&Network::finish(command, verb, Duration::from_secs(10))?);
+        command.args(arguments);
+        let said = Network::finish(command, "skink", Duration::from_secs(10))?;
+        print_indented(&said);
     }
     nginx.stop()
 }
