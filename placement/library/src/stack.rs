@@ -12,7 +12,7 @@ use skink_nic::{Nic, Receiver, Sender};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::{Duration, Instant};
 use skink_udp::Udp;
-use skink_wire::{IpCidr, protocol};
+use skink_wire::{IpCidr, MacAddr, protocol};
 use std::os::fd::BorrowedFd;
 
 /// Frames received in one poll, so that the way down has its turn.
@@ -269,6 +269,11 @@ impl Stack {
     /// Takes the next event.
     pub fn take_event(&mut self) -> Option<(Protocol, SocketEvent)> {
         self.events.pop()
+    }
+
+    /// Takes a conflict: an address of ours that another station on the link claims to have.
+    pub fn take_conflict(&mut self) -> Option<(IpAddr, MacAddr)> {
+        self.ip.take_conflict()
     }
 
     /// Whether a packet to `destination` can be sent: a connected network or a default route.

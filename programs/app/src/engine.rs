@@ -130,6 +130,9 @@ impl Engine {
         let now = raw::now();
         self.unfinished = self.stack.poll(now) == Progress::More;
         self.last_poll = now;
+        while let Some((address, mac)) = self.stack.take_conflict() {
+            log!(Warn, "{mac} on the link has {address} too: give one of the two another address");
+        }
     }
 
     /// When the stack must be driven at the latest.
