@@ -165,7 +165,7 @@ impl Lab {
         if close {
             command.args(["-H", "Connection: close"]);
         }
-        command.arg(format!("http://{ADDRESS}/{file}"));
+        command.arg(format!("http://{ADDRESS}:80/{file}"));
         command
     }
 

@@ -52,7 +52,7 @@ fn wrk_load(network: &Network) -> Outcome {
     let site = Site::new()?;
     let _nginx = Nginx::on_kernel(network, &site)?;
     for (address, file) in [(Network::KERNEL[0], "page"), (Network::KERNEL[1], "tiny")] {
-        let url = format!("http://{}/{file}", bracketed(address));
+        let url = format!("http://{}:80/{file}", bracketed(address));
         let command = network.skink_run("wrk", ["-t2", "-c32", "-d3s", &url])?;
         let said = Network::finish(command, "wrk on Skink", PATIENCE)?;
         no_wrk_errors(&said)?;

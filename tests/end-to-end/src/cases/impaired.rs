@@ -127,7 +127,7 @@ fn wrk(network: &Network) -> Outcome {
     let site = Site::new()?;
     let _nginx = Nginx::on_kernel(network, &site)?;
     for address in Network::KERNEL {
-        let url = format!("http://{}/page", bracketed(address));
+        let url = format!("http://{}:80/page", bracketed(address));
         let arguments = ["-t2", "-c16", "-d2s", "--timeout", "30s", &url];
         let command = network.skink_run("wrk", arguments)?;
         no_wrk_errors(&Network::finish(command, "wrk on Skink", PATIENCE)?)?;

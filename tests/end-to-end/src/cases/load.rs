@@ -17,7 +17,7 @@ fn wrk(network: &Network, seconds: u32, extra: &[&str]) -> Outcome {
     let mut wrk = network.kernel.command("wrk");
     wrk.args(["-t2", "-c256", &format!("-d{seconds}s"), "--timeout", "10s"]);
     wrk.args(extra);
-    wrk.arg(format!("http://{}/tiny", Network::SKINK[0]));
+    wrk.arg(format!("http://{}:80/tiny", Network::SKINK[0]));
     no_wrk_errors(&Network::finish(wrk, "wrk", PATIENCE)?)
 }
 

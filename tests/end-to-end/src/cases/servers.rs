@@ -58,7 +58,7 @@ fn nginx_both_workers(network: &Network) -> Outcome {
     let nginx = Nginx::on_skink(network, &site)?;
     let mut wrk = network.kernel.command("wrk");
     wrk.args(["-t2", "-c64", "-d3s", "-H", "Connection: close"]);
-    wrk.arg(format!("http://{}/tiny", Network::SKINK[0]));
+    wrk.arg(format!("http://{}:80/tiny", Network::SKINK[0]));
     let said = Network::finish(wrk, "wrk", PATIENCE)?;
     no_wrk_errors(&said)?;
     let children = worker_times(nginx.process.id())?;

@@ -157,20 +157,22 @@ fn unprivileged() -> Outcome {
     if let Err(Failure::Wrong(why)) = Network::finish(shell, "preparing /dev/net/tun", PATIENCE) {
         return Err(Failure::Skip(why));
     }
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
-    command.args([
-        "unshare",
-        "--user",
-        "--map-root-user",
-        "--net",
-        "bash",
-        "-c",
-        UNPRIVILEGED,
-        "-",
-    ]);
-    command.arg(scratch.path().join("skink")).current_dir("/");
-    let outcome = Network::finish(command, "an unprivileged user", PATIENCE);
+    let as_user = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+        command.args(["unshare", "--user", "--map-root-user", "--net"]);
+        command.args(arguments).current_dir("/");
+        command
+    };
+    let outcome = match Network::finish(as_user(&["true"]), "a user's namespaces", PATIENCE) {
+        Err(Failure::Wrong(why)) => Err(Failure::Skip(why)),
+        Err(skip) => Err(skip),
+        Ok(_) => {
+            let tool = scratch.path().join("skink");
+            let command = as_user(&["bash", "-c", UNPRIVILEGED, "-", &tool.to_string_lossy()]);
+            Network::finish(command, "an unprivileged user", PATIENCE)
+        }
+    };
     let mut shell = Command::new("umount");
     shell.arg("/dev/net/tun");
     Network::finish(shell, "umount", PATIENCE)?;
