@@ -131,7 +131,10 @@ impl Engine {
         self.unfinished = self.stack.poll(now) == Progress::More;
         self.last_poll = now;
         while let Some((address, mac)) = self.stack.take_conflict() {
-            log!(Warn, "{mac} on the link has {address} too: give one of the two another address");
+            log!(
+                Warn,
+                "{mac} on the link has {address} too: give one of the two another address"
+            );
         }
     }
 

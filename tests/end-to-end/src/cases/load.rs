@@ -56,21 +56,7 @@ fn idle(network: &Network) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
     wrk(network, 1, &[])?;
-    let all = descendants(nginx.process.id())?;
-    let used = |all: &[u32]| -> Result<f64, Failure> {
-        let mut sum = 0.0;
-        for pid in all {
-            sum += skink_testbed::cpu_seconds(*pid)?;
-        }
-        Ok(sum)
-    };
-    let pause = Duration::from_secs(2);
-    let span = Duration::from_secs(10);
-    // What the load left behind (lingering timers, nginx's own) may settle first.
-    wait(pause);
-    let before = used(&all)?;
-    wait(span);
-    let share = (used(&all)? - before) / span.as_secs_f64();
+    let share = idle_share(nginx.process.id(), Duration::from_secs(10))?;
     if share >= 0.01 {
         return Err(Failure::Wrong(format!(
             "idle, it takes {:.1}% of a processor",
@@ -78,6 +64,23 @@ fn idle(network: &Network) -> Outcome {
         )));
     }
     nginx.stop()
+}
+
+/// The share of a processor that `pid` and all below it take over `span`.
+pub fn idle_share(pid: u32, span: Duration) -> Result<f64, Failure> {
+    let all = descendants(pid)?;
+    let used = |all: &[u32]| -> Result<f64, Failure> {
+        let mut sum = 0.0;
+        for pid in all {
+            sum += skink_testbed::cpu_seconds(*pid)?;
+        }
+        Ok(sum)
+    };
+    // What a load left behind (lingering timers, the program's own) may settle first.
+    wait(Duration::from_secs(2));
+    let before = used(&all)?;
+    wait(span);
+    Ok((used(&all)? - before) / span.as_secs_f64())
 }
 
 fn descendants(pid: u32) -> Result<Vec<u32>, Failure> {
@@ -88,7 +91,7 @@ fn descendants(pid: u32) -> Result<Vec<u32>, Failure> {
     Ok(all)
 }
 
-fn wait(span: Duration) {
+pub fn wait(span: Duration) {
     let end = Instant::now() + span;
     while let Some(left) = end.checked_duration_since(Instant::now()) {
         std::thread::park_timeout(left);

@@ -3,6 +3,7 @@
 mod bulk;
 mod clients;
 mod datagrams;
+mod hostile;
 mod impaired;
 mod load;
 mod servers;
@@ -19,6 +20,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(clients::cases());
     cases.extend(datagrams::cases());
     cases.extend(impaired::cases());
+    cases.extend(hostile::cases());
     cases.extend(bulk::cases());
     cases.extend(load::cases());
     cases
