@@ -1,0 +1,261 @@
+//! What goes wrong in operation, and what strangers send on purpose.
+
+use super::load::{idle_share, wait};
+use super::on_each_back_end;
+use super::servers::{children, no_wrk_errors};
+use crate::network::{Network, bracketed};
+use crate::site::{Nginx, PATIENCE, Site};
+use crate::{BackEnd, Case, Failure, Outcome};
+use rustix::process::{Pid, Signal, kill_process};
+use skink_testbed::Process;
+use std::time::{Duration, Instant};
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = on_each_back_end("hostile/killed-workers", killed_workers);
+    cases.extend(on_each_back_end("hostile/reloads", reloads));
+    cases.extend(on_each_back_end("hostile/link-flap", link_flap));
+    cases.extend(on_each_back_end("hostile/noise", noise));
+    cases.extend(on_each_back_end("hostile/flood-of-requests", flood));
+    cases.extend(on_each_back_end("hostile/killed-run", killed_run));
+    cases
+}
+
+fn start_wrk(network: &Network, seconds: u32, extra: &[&str]) -> Result<Process, Failure> {
+    let mut wrk = network.kernel.command("wrk");
+    wrk.args(["-t1", "-c32", &format!("-d{seconds}s"), "--timeout", "10s"]);
+    wrk.args(extra);
+    wrk.arg(format!("http://{}/tiny", Network::SKINK[0]));
+    Ok(Process::spawn(wrk, "wrk")?)
+}
+
+/// A load without any error.
+fn all_is_well(network: &Network) -> Outcome {
+    let (_, said) = start_wrk(network, 1, &["-H", "Connection: close"])?.wait(PATIENCE)?;
+    no_wrk_errors(&said)
+}
+
+fn kill(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn workers(nginx: &Nginx) -> Result<(u32, Vec<u32>), Failure> {
+    let masters = children(nginx.process.id())?;
+    let [master] = masters[..] else {
+        return Err(Failure::Wrong(format!("masters of nginx: {masters:?}")));
+    };
+    Ok((master, children(master)?))
+}
+
+fn open_descriptors(pid: u32) -> Result<usize, Failure> {
+    Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+}
+
+/// Waits until nginx has two workers, none of them among `old`.
+fn replaced(nginx: &Nginx, old: &[u32]) -> Outcome {
+    nginx.process.wait_until("the workers are new ones", || {
+        workers(nginx).is_ok_and(|(_, now)| now.len() == 2 && !now.iter().any(|w| old.contains(w)))
+    })?;
+    Ok(())
+}
+
+/// Only a killed worker's connections fail; its successor serves, and nothing is left of it.
+fn killed_workers(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let run = nginx.process.id();
+    // Both workers have a stack by now.
+    all_is_well(network)?;
+    let before = open_descriptors(run)?;
+    let load = start_wrk(network, 5, &[])?;
+    for _ in 0..10 {
+        let (_, list) = workers(&nginx)?;
+        if let Some(victim) = list.first() {
+            kill(*victim, Signal::KILL);
+            nginx.process.wait_until("the worker is replaced", || {
+                workers(&nginx).is_ok_and(|(_, now)| now.len() == 2 && !now.contains(victim))
+            })?;
+        }
+        wait(Duration::from_millis(200));
+    }
+    let (_, said) = load.wait(PATIENCE)?;
+    // Each of 32 connections can fail once for each worker killed; about half of them do.
+    let failed = wrk_errors(&said);
+    if failed > 10 * 32 {
+        return Err(Failure::Wrong(format!("{failed} failures:\n{said}")));
+    }
+    all_is_well(network)?;
+    let after = open_descriptors(run)?;
+    // nginx says that workers were killed, so that its own stop can't be held to silence.
+    let (status, said) = nginx.process.stop()?;
+    if after > before + 2 || said.contains("panicked") || !status.success() {
+        let text = format!("{before} descriptors, then {after}; {status}; it printed:\n{said}");
+        return Err(Failure::Wrong(text));
+    }
+    Ok(())
+}
+
+/// The sum of wrk's *Socket errors*.
+fn wrk_errors(said: &str) -> u32 {
+    let line = said.lines().find(|line| line.contains("Socket errors"));
+    let words = line.unwrap_or_default().split([' ', ',']);
+    words.filter_map(|word| word.parse::<u32>().ok()).sum()
+}
+
+/// New connections find a worker while nginx is told to reload, and the old workers end. What waits
+/// to be accepted by a worker that stops to listen is lost: so there are few connections at a time.
+fn reloads(network: &Network) -> Outcome {
+    const RELOADS: u32 = 5;
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let script = format!(
+        "for i in $(seq 600); do curl -s --max-time 10 -o /dev/null http://{}/tiny || echo failed; done",
+        bracketed(Network::SKINK[0])
+    );
+    let mut load = Vec::new();
+    for _ in 0..2 {
+        let mut shell = network.kernel.command("bash");
+        shell.args(["-c", &script]);
+        load.push(Process::spawn(shell, "curl")?);
+    }
+    for _ in 0..RELOADS {
+        let (master, old) = workers(&nginx)?;
+        kill(master, Signal::HUP);
+        replaced(&nginx, &old)?;
+    }
+    let mut failed = 0;
+    for process in load {
+        let (_, said) = process.wait(PATIENCE)?;
+        failed += said.lines().filter(|line| *line == "failed").count();
+    }
+    if failed > RELOADS as usize {
+        let text = format!("{failed} of 1200 fetches failed during {RELOADS} reloads");
+        return Err(Failure::Wrong(text));
+    }
+    all_is_well(network)?;
+    nginx.stop()
+}
+
+/// An interface goes down and comes up: connections go on, whatever workers came and went before,
+/// and nobody burns processor time because of it.
+fn link_flap(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let interface = match network.plan.back_end {
+        BackEnd::Packet | BackEnd::Xdp => "wire",
+        BackEnd::Tap => "skink0",
+    };
+    for _ in 0..2 {
+        let (master, old) = workers(&nginx)?;
+        kill(master, Signal::HUP);
+        replaced(&nginx, &old)?;
+        let load = start_wrk(network, 3, &[])?;
+        wait(Duration::from_millis(500));
+        network.skink.ip(&format!("link set {interface} down"))?;
+        wait(Duration::from_millis(100));
+        network.skink.ip(&format!("link set {interface} up"))?;
+        let (_, said) = load.wait(PATIENCE)?;
+        no_wrk_errors(&said)?;
+        all_is_well(network)?;
+    }
+    let share = idle_share(nginx.process.id(), Duration::from_secs(3))?;
+    if share >= 0.05 {
+        let text = format!("idle, it takes {:.1}% of a processor", share * 100.0);
+        return Err(Failure::Wrong(text));
+    }
+    nginx.stop()
+}
+
+/// Starts the frames of noise.py on the other side of the wire.
+fn start_noise(network: &Network, kinds: &str, seconds: u32) -> Result<Process, Failure> {
+    let mut python = network.kernel.command("python3");
+    python.args(["-c", include_str!("noise.py"), kinds, &seconds.to_string()]);
+    Ok(Process::spawn(python, "noise.py")?)
+}
+
+fn ended_well(process: Process) -> Outcome {
+    let (status, said) = process.wait(PATIENCE)?;
+    if !status.success() {
+        return Err(Failure::Wrong(format!("it ended with {status}:\n{said}")));
+    }
+    Ok(())
+}
+
+/// Broken and forged frames of all kinds disturb no connection.
+fn noise(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let kinds = "garbage,fragments,icmp,resets,datagrams";
+    let noise = start_noise(network, kinds, 4)?;
+    let (_, said) = start_wrk(network, 4, &[])?.wait(PATIENCE)?;
+    no_wrk_errors(&said)?;
+    ended_well(noise)?;
+    for address in Network::SKINK {
+        let mut shell = network.kernel.command("bash");
+        shell.args(["-c", &site.fetch_and_compare(address, Nginx::PORT, "large")]);
+        Network::finish(shell, &format!("fetching from {address}"), PATIENCE)?;
+    }
+    nginx.stop()
+}
+
+/// Connection requests from forged addresses, more than may wait, keep nobody out.
+fn flood(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let noise = start_noise(network, "requests", 3)?;
+    wait(Duration::from_millis(1_500));
+    let during = fetches(network, 20)?;
+    ended_well(noise)?;
+    let after = fetches(network, 20)?;
+    // While the wire is full a request can be lost; it comes again after a second.
+    if during < 10 || after < 20 {
+        let text = format!("of 20 fetches {during} succeeded during the flood, {after} after it");
+        return Err(Failure::Wrong(text));
+    }
+    nginx.stop()
+}
+
+/// How many of `count` fetches succeed within 2 s each.
+fn fetches(network: &Network, count: u32) -> Result<u32, Failure> {
+    let address = Network::SKINK[0];
+    let script = format!(
+        "for i in $(seq {count}); do curl -s --max-time 2 -o /dev/null http://{address}/tiny && echo fetched; done; true"
+    );
+    let mut shell = network.kernel.command("bash");
+    shell.args(["-c", &script]);
+    let said = Network::finish(shell, "curl", PATIENCE)?;
+    Ok(said.lines().count() as u32)
+}
+
+/// The program outlives `skink run` that is killed: it goes on with the stacks that it has.
+fn killed_run(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let (master, list) = workers(&nginx)?;
+    let load = start_wrk(network, 3, &[])?;
+    wait(Duration::from_secs(1));
+    kill(nginx.process.id(), Signal::KILL);
+    let (_, said) = load.wait(PATIENCE)?;
+    let outcome = no_wrk_errors(&said).and_then(|()| all_is_well(network));
+    // Nobody else is left to end it.
+    kill(master, Signal::TERM);
+    let start = Instant::now();
+    let mut all = list;
+    all.push(master);
+    while all.iter().any(|pid| is_running(*pid)) {
+        if start.elapsed() > Duration::from_secs(10) {
+            all.iter().for_each(|pid| kill(*pid, Signal::KILL));
+            return Err(Failure::Wrong("nginx didn't end by itself".to_owned()));
+        }
+        wait(Duration::from_millis(20));
+    }
+    outcome
+}
+
+/// Whether a process is there and has more to do than be waited for.
+fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
