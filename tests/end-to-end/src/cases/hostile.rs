@@ -24,7 +24,7 @@ fn start_wrk(network: &Network, seconds: u32, extra: &[&str]) -> Result<Process,
     let mut wrk = network.kernel.command("wrk");
     wrk.args(["-t1", "-c32", &format!("-d{seconds}s"), "--timeout", "10s"]);
     wrk.args(extra);
-    wrk.arg(format!("http://{}/tiny", Network::SKINK[0]));
+    wrk.arg(format!("http://{}:80/tiny", Network::SKINK[0]));
     Ok(Process::spawn(wrk, "wrk")?)
 }
 
