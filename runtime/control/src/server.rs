@@ -24,8 +24,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 const MAXIMUM_CONNECTIONS: usize = 256;
 const CONTROL_KEY: u64 = 0;
 const TOOLS_KEY: u64 = 1;
-const WATCH_KEY: u64 = 2;
-const FIRST_KEY: u64 = 3;
+const FIRST_KEY: u64 = 2;
 
 /// What a new owner is handed besides what all owners have in common.
 #[derive(Debug, Default)]
@@ -54,16 +53,13 @@ impl Grant {
 pub trait Owners {
     /// A NIC for the new owner in slot `owner`. An error is a sentence for the program's user.
     fn grant(&mut self, owner: u16) -> Result<Grant, String>;
-    /// The owner is gone: closes its part of the NIC, and takes it out of the port table.
+    /// The owner's process is about to end, or has left its stack by `exec`: no packet goes to it any
+    /// more, but its descriptors may still be open.
+    fn retire(&mut self, owner: u16);
+    /// The owner's process has closed all descriptors: its part of the NIC may be given to another.
     fn release(&mut self, owner: u16);
     /// From now on `owner` answers ARP, NDP and echo requests; its NIC must get them.
     fn answering(&mut self, owner: u16);
-    /// A descriptor that polls readable when [`Owners::on_watch`] has something to do.
-    fn watch(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-    /// The descriptor of [`Owners::watch`] is readable.
-    fn on_watch(&mut self) {}
 }
 
 /// What all owners have in common.
@@ -104,6 +100,16 @@ struct Connection {
     regions: BTreeMap<RegionKind, OwnedFd>,
 }
 
+/// An owner whose connection is closed, while its process may still hold the NIC's descriptors: the
+/// kernel closes a dying process's descriptors one after the other, and a packet socket takes it
+/// some 10 ms.
+struct Departing {
+    owner: u16,
+    pid: u32,
+    /// Polls readable when the process has ended, by when all its descriptors are closed.
+    _process: OwnedFd,
+}
+
 /// The broker. It does nothing by itself: whoever owns it polls [`Server::as_fd`] for reading and
 /// calls [`Server::serve`].
 pub struct Server<O: Owners> {
@@ -117,6 +123,9 @@ pub struct Server<O: Owners> {
     token: String,
     started: SystemTime,
     connections: BTreeMap<u64, Connection>,
+    departing: BTreeMap<u64, Departing>,
+    /// Bitmap of slots that can't be given out again.
+    lost: u64,
     next_key: u64,
     answering: Option<u16>,
     finished: Vec<u64>,
@@ -149,13 +158,8 @@ impl<O: Owners> Server<O> {
         // Who may ask is decided by the peer's user id, so that a refusal can say why.
         std::fs::set_permissions(&socket_path, std::fs::Permissions::from_mode(0o666))?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let sockets = [
-            (Some(control.as_fd()), CONTROL_KEY),
-            (Some(tools.as_fd()), TOOLS_KEY),
-            (owners.watch(), WATCH_KEY),
-        ];
+        let sockets = [(control.as_fd(), CONTROL_KEY), (tools.as_fd(), TOOLS_KEY)];
         for (socket, key) in sockets {
-            let Some(socket) = socket else { continue };
             let data = epoll::EventData::new_u64(key);
             epoll::add(&poll, socket, data, epoll::EventFlags::IN)?;
         }
@@ -170,6 +174,8 @@ impl<O: Owners> Server<O> {
             token: format!("{:032x}", random()?),
             started: SystemTime::now(),
             connections: BTreeMap::new(),
+            departing: BTreeMap::new(),
+            lost: 0,
             next_key: FIRST_KEY,
             answering: None,
             finished: vec![0; Counter::ALL.len()],
@@ -216,7 +222,7 @@ impl<O: Owners> Server<O> {
                 match event.data.u64() {
                     CONTROL_KEY => self.accept(Role::Stranger, now),
                     TOOLS_KEY => self.accept(Role::Tool, now),
-                    WATCH_KEY => self.owners.on_watch(),
+                    key if self.departing.contains_key(&key) => self.release(key),
                     key => self.hear(key),
                 }
             }
@@ -330,10 +336,54 @@ impl<O: Owners> Server<O> {
         if let Some(memory) = connection.regions.get(&RegionKind::Counters) {
             self.keep_counters(memory);
         }
-        self.owners.release(owner);
+        self.owners.retire(owner);
+        self.depart(key, owner, pid);
         if self.answering == Some(owner) {
             self.answering = None;
             self.hand_answering_over();
+        }
+    }
+
+    /// Waits for the end of an owner's process.
+    fn depart(&mut self, key: u64, owner: u16, pid: u32) {
+        let watched = || -> rustix::io::Result<Option<OwnedFd>> {
+            use rustix::process::{Pid, PidfdFlags, pidfd_open};
+            let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+                return Ok(None);
+            };
+            let process = match pidfd_open(pid, PidfdFlags::empty()) {
+                Ok(process) => process,
+                // Ended already, and waited for.
+                Err(rustix::io::Errno::SRCH) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let data = epoll::EventData::new_u64(key);
+            epoll::add(&self.poll, &process, data, epoll::EventFlags::IN)?;
+            Ok(Some(process))
+        };
+        match watched() {
+            Ok(Some(_process)) => {
+                let departing = Departing {
+                    owner,
+                    pid,
+                    _process,
+                };
+                self.departing.insert(key, departing);
+            }
+            Ok(None) => self.owners.release(owner),
+            Err(error) => {
+                // Better a slot less than two processes on one queue.
+                self.lost |= 1 << owner;
+                tracing::warn!(pid, owner, %error, "can't tell when the process ends");
+            }
+        }
+    }
+
+    /// A departing owner's process has ended.
+    fn release(&mut self, key: u64) {
+        if let Some(departing) = self.departing.remove(&key) {
+            tracing::debug!(pid = departing.pid, owner = departing.owner, "ended");
+            self.owners.release(departing.owner);
         }
     }
 

@@ -30,6 +30,9 @@ impl Owners for Recorder {
             port_table: (owner == 1).then(|| pipe(b"ports")),
         })
     }
+    fn retire(&mut self, owner: u16) {
+        self.0.borrow_mut().push(format!("retire {owner}"));
+    }
     fn release(&mut self, owner: u16) {
         self.0.borrow_mut().push(format!("release {owner}"));
     }
@@ -175,7 +178,8 @@ fn processes_get_slots_and_give_them_back_by_closing() {
     let mut log = owners.take();
     assert_eq!(log[..4], expected);
 
-    // The one that answers goes: another is told. Its slot is the next to be given out.
+    // The one that answers goes: another is told. Here all are one process, which hasn't ended, but
+    // comes again, as after `exec`: so a slot is free.
     drop(second);
     assert_eq!(first.take_notice().expect("a connection"), None);
     let mut second = serve(&mut server, |environment, _| {
@@ -186,12 +190,60 @@ fn processes_get_slots_and_give_them_back_by_closing() {
     });
     log.extend(owners.take());
     assert!(log.contains(&"release 2".to_owned()) && log.contains(&"release 1".to_owned()));
-    assert_eq!(log[log.len() - 2..], ["release 0", "answering 1"]);
+    assert_eq!(log[log.len() - 2..], ["retire 0", "answering 1"]);
     assert_eq!(
         second.take_notice().expect("a connection"),
         Some(Notice::Answer)
     );
     assert_eq!(server.attached(), 1);
+}
+
+/// Tells the child of the test below how to reach the server.
+const CHILD: &str = "SKINK_TEST_CONTROL_CHILD";
+
+#[test]
+fn a_slot_is_given_out_again_when_its_process_has_ended() {
+    const NAME: &str = "tests::a_slot_is_given_out_again_when_its_process_has_ended";
+    if let Ok(path) = std::env::var(CHILD) {
+        let [control, token] = [crate::CONTROL_VARIABLE, crate::TOKEN_VARIABLE]
+            .map(|name| std::env::var(name).expect("told"));
+        let mut broker = Broker::connect(&control, &token).expect("a broker");
+        assert_eq!(broker.attach().expect("a slot").owner, 0);
+        // The connection ends here, the process when the pipe does.
+        drop(broker);
+        std::fs::read(path).expect("a pipe");
+        return;
+    }
+    let directory = Directory::new("ending");
+    let (mut server, owners) = server(&directory);
+    let pipe = directory.0.join("pipe");
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("a pipe");
+    let test = std::env::current_exe().expect("this test");
+    let mut child = std::process::Command::new(test);
+    child.args([NAME, "--exact"]).env(CHILD, &pipe);
+    child.envs(server.environment());
+    let mut child = child.spawn().expect("a child");
+    let mut log = Vec::new();
+    let mut until = |server: &mut Server<Recorder>, last: &str| {
+        while log.last().is_none_or(|line| line != last) {
+            wait(server.as_fd());
+            server.serve(Instant::now());
+            log.extend(owners.take());
+        }
+    };
+    until(&mut server, "retire 0");
+    serve(&mut server, |environment, _| {
+        let second = connect(&environment).attach().expect("a slot");
+        assert_eq!(second.owner, 1, "the child lives");
+    });
+    drop(std::fs::OpenOptions::new().write(true).open(&pipe));
+    until(&mut server, "release 0");
+    assert!(child.wait().expect("the child").success());
+    serve(&mut server, |environment, _| {
+        let third = connect(&environment).attach().expect("a slot");
+        assert_eq!(third.owner, 0);
+    });
 }
 
 #[test]

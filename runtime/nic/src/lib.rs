@@ -21,6 +21,7 @@ pub mod interface;
 pub mod memory;
 mod opener;
 mod packet;
+mod places;
 mod socket;
 mod spec;
 mod tap;

@@ -7,7 +7,7 @@ use crate::xdp::{XdpDescription, XdpOpener};
 use serde::{Deserialize, Serialize};
 use skink_steering::{Owner, Steering};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// How many stacks may use the NIC at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,44 +138,29 @@ impl Opener {
         Ok(parts)
     }
 
-    /// Takes an owner out, once its process has ended (or closed the NIC's descriptors). Until then
-    /// it keeps its place, so that its death alone sends nobody's frames astray.
+    /// No frame goes to the owner any more, though its process may not have ended yet.
+    pub fn retire(&mut self, owner: u16) {
+        if let (Some(steering), Ok(owner)) = (&mut self.steering, owner_number(owner)) {
+            steering.remove_owner(owner);
+        }
+    }
+
+    /// Takes an owner out, once its process has closed the NIC's descriptors: what it had may go to
+    /// the next.
     pub fn close(&mut self, owner: u16) {
         if let Ok(owner) = owner_number(owner) {
             self.take_out(owner);
         }
     }
 
-    /// A descriptor that polls readable when [`Opener::on_link`] has something to do.
-    pub fn watch(&self) -> Option<BorrowedFd<'_>> {
-        match &self.back_end {
-            BackEnd::Packet(opener) => Some(opener.watch()),
-            BackEnd::Xdp(opener) => Some(opener.watch()),
-            // Its queues stay as they are.
-            BackEnd::Tap(_) => None,
-        }
-    }
-
-    /// Something happened to an interface. If ours was down, the steering must know the new order
-    /// of its packet sockets.
-    pub fn on_link(&mut self) {
-        let steering = self.steering.as_mut();
-        match &mut self.back_end {
-            BackEnd::Packet(opener) => opener.on_link(steering),
-            BackEnd::Xdp(opener) => opener.on_link(steering),
-            BackEnd::Tap(_) => {}
-        }
-    }
-
     fn take_out(&mut self, owner: Owner) {
-        let mut steering = self.steering.as_mut();
-        if let Some(steering) = &mut steering {
+        if let Some(steering) = &mut self.steering {
             steering.remove_owner(owner);
         }
         match &mut self.back_end {
-            BackEnd::Packet(opener) => opener.close(owner, steering),
-            BackEnd::Tap(opener) => opener.close(owner, steering),
-            BackEnd::Xdp(opener) => opener.close(owner, steering),
+            BackEnd::Packet(opener) => opener.close(owner),
+            BackEnd::Tap(opener) => opener.close(owner),
+            BackEnd::Xdp(opener) => opener.close(owner),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! AF_PACKET with virtio-net headers: GSO and checksum offload on virtual links and real cards, on
 //! any interface, beside the kernel.
 //!
-//! Memory: [`Geometry::FLOWS`], 16 MiB of the kernel's for each owner, and where an interface is
+//! Memory: [`Geometry::FLOWS`], 16 MiB of the kernel's for each owner (where an interface is shared, for
+//! as many as there ever were at a time), and where an interface is
 //! shared [`Geometry::CONTROL`], 128 KiB; up to 256 KiB for the outbound batch; and at most 2 MiB of
 //! frames that wait in the kernel to be sent.
 //!
@@ -9,7 +10,6 @@
 //! loses frames without a word when a card's queue is full.
 
 mod fanout;
-mod link;
 mod ring;
 mod sender;
 
@@ -22,7 +22,6 @@ use crate::interface::Interface;
 use crate::opener::{Description, NicParts, take_descriptors};
 use crate::{Capabilities, Nic, Receiver, interface, socket};
 use fanout::Group;
-use link::LinkWatch;
 use ring::Direction;
 use serde::{Deserialize, Serialize};
 use skink_messages::RxFrame;
@@ -44,6 +43,8 @@ pub struct PacketDescription {
     mac: [u8; 6],
     mtu: u32,
     ring: Geometry,
+    /// The first descriptor was a former owner's: frames for that one may still be in its ring.
+    reused: bool,
     /// The ring of the second descriptor, where the interface is shared.
     control: Option<Geometry>,
 }
@@ -52,33 +53,17 @@ pub struct PacketDescription {
 pub(crate) struct PacketOpener {
     name: String,
     group: Group,
-    link: LinkWatch,
 }
 
 impl PacketOpener {
     pub(crate) fn new(name: &str) -> Result<PacketOpener, OpenError> {
         // Better now than when the first program comes.
-        let (interface, _) = usable_interface(name)?;
+        usable_interface(name)?;
         packet_socket(name)?;
         Ok(PacketOpener {
             name: name.to_owned(),
             group: Group::default(),
-            link: LinkWatch::new(interface.index).map_err(OpenError::doing("watching", name))?,
         })
-    }
-
-    /// Polls readable when [`PacketOpener::on_link`] has something to do.
-    pub(crate) fn watch(&self) -> BorrowedFd<'_> {
-        self.link.descriptor()
-    }
-
-    /// Something happened to an interface, perhaps to ours.
-    pub(crate) fn on_link(&mut self, steering: Option<&mut Steering>) {
-        if self.link.has_changed()
-            && let Some(steering) = steering
-        {
-            steering.relink_fanout();
-        }
     }
 
     /// Opens the interface for one owner; without `steering`, for the only one.
@@ -88,18 +73,30 @@ impl PacketOpener {
         steering: Option<&mut Steering>,
     ) -> Result<NicParts, OpenError> {
         let (interface, mac) = usable_interface(&self.name)?;
-        let flows = packet_socket(&self.name)?;
         let fails = OpenError::doing("setting up a packet socket on", &self.name);
-        prepare_flows(&flows, interface.index).map_err(&fails)?;
-        let control = match steering {
+        let (flows, reused, control) = match steering {
             None => {
+                let flows = self.flows_socket(&interface)?;
                 socket::bind_to_interface(flows.as_fd(), interface.index).map_err(&fails)?;
-                None
+                (flows, false, None)
             }
             Some(steering) => {
-                self.share(owner, flows.as_fd(), &interface, steering)?;
                 let filter = steering.control_filter()?;
-                Some(control_socket(&interface, filter).map_err(&fails)?)
+                let control = control_socket(&interface, filter).map_err(&fails)?;
+                let reused = self.group.reuse(owner, steering).map_err(&fails)?;
+                match reused {
+                    Some(flows) => {
+                        // Its first owner may have failed before this.
+                        socket::attach_program(flows.as_fd(), steering.steered_filter()?)
+                            .map_err(&fails)?;
+                        (flows, true, Some(control))
+                    }
+                    None => (
+                        self.join(owner, &interface, steering)?,
+                        false,
+                        Some(control),
+                    ),
+                }
             }
         };
         Ok(NicParts {
@@ -107,39 +104,51 @@ impl PacketOpener {
                 mac: mac.0,
                 mtu: interface.mtu,
                 ring: Geometry::FLOWS,
+                reused,
                 control: control.as_ref().map(|_| Geometry::CONTROL),
             }),
             descriptors: std::iter::once(flows).chain(control).collect(),
         })
     }
 
-    pub(crate) fn close(&mut self, owner: Owner, steering: Option<&mut Steering>) {
-        if let Some(steering) = steering {
-            self.group.leave(owner, steering);
-        }
+    /// The owner's process is gone.
+    pub(crate) fn close(&mut self, owner: Owner) {
+        self.group.leave(owner);
     }
 
-    fn share(
+    /// A new member of the fan-out group.
+    fn join(
         &mut self,
         owner: Owner,
-        flows: BorrowedFd<'_>,
         interface: &Interface,
-        steering: &mut Steering,
-    ) -> Result<(), OpenError> {
+        steering: &Steering,
+    ) -> Result<OwnedFd, OpenError> {
+        let flows = self.flows_socket(interface)?;
         let fails = OpenError::doing("joining the fan-out group of", &self.name);
         // Only a bound socket can join, and until it has it would receive everything.
-        socket::attach_filter(flows, &control::reject_all()).map_err(&fails)?;
-        socket::bind_to_interface(flows, interface.index).map_err(&fails)?;
-        self.group.join(owner, flows, steering).map_err(&fails)?;
-        socket::attach_program(flows, steering.steered_filter()?).map_err(&fails)
+        socket::attach_filter(flows.as_fd(), &control::reject_all()).map_err(&fails)?;
+        socket::bind_to_interface(flows.as_fd(), interface.index).map_err(&fails)?;
+        self.group
+            .join(owner, flows.as_fd(), steering)
+            .map_err(&fails)?;
+        socket::attach_program(flows.as_fd(), steering.steered_filter()?).map_err(&fails)?;
+        Ok(flows)
     }
-}
 
-/// Everything but the bind.
-fn prepare_flows(flows: &OwnedFd, interface: u32) -> io::Result<()> {
-    ring::configure(flows.as_fd(), Geometry::FLOWS, Direction::Inbound)?;
-    configure_sending(flows.as_fd())?;
-    socket::join_all_multicast(flows.as_fd(), interface)
+    /// A socket with its ring, not bound yet.
+    fn flows_socket(&self, interface: &Interface) -> Result<OwnedFd, OpenError> {
+        let flows = packet_socket(&self.name)?;
+        let prepare = || -> io::Result<()> {
+            ring::configure(flows.as_fd(), Geometry::FLOWS, Direction::Inbound)?;
+            configure_sending(flows.as_fd())?;
+            socket::join_all_multicast(flows.as_fd(), interface.index)
+        };
+        prepare().map_err(OpenError::doing(
+            "setting up a packet socket on",
+            &self.name,
+        ))?;
+        Ok(flows)
+    }
 }
 
 /// An interface that is there, is an Ethernet and is up; and its address.
@@ -205,7 +214,10 @@ impl PacketDescription {
         Ok(Nic {
             capabilities: self.capabilities(),
             receiver: Box::new(PacketReceiver {
-                flows: Ring::map(flows, self.ring)?,
+                flows: match self.reused {
+                    true => Ring::map_used(flows, self.ring)?,
+                    false => Ring::map(flows, self.ring)?,
+                },
                 control,
             }),
             sender: Box::new(PacketSender::new(sending)),

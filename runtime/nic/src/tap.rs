@@ -13,6 +13,7 @@ use crate::error::{Denial, OpenError};
 use crate::interface::{self, Interface};
 use crate::opener::{Description, NicParts, Sharing};
 use crate::packet::{self, Geometry, Ring};
+use crate::places::Places;
 use crate::{Capabilities, Nic, socket, virtio};
 use queue::{TapReceiver, TapSender};
 use rustix::fs::{Mode, OFlags};
@@ -43,9 +44,8 @@ pub(crate) struct TapOpener {
     /// A queue that takes no part: keeps the interface in being while no owner has one. There is
     /// none for a single-queue TAP that somebody else made.
     holder: Option<OwnedFd>,
-    /// A duplicate of each owner's queue where the kernel steers, so that only we make one leave:
-    /// see [`skink_steering::FanoutGroup`].
-    members: Vec<(Owner, OwnedFd)>,
+    /// The queues, where the kernel steers.
+    places: Places,
 }
 
 impl TapOpener {
@@ -68,7 +68,7 @@ impl TapOpener {
             name: name.to_owned(),
             sharing,
             holder,
-            members: Vec::new(),
+            places: Places::default(),
         })
     }
 
@@ -77,20 +77,16 @@ impl TapOpener {
         owner: Owner,
         steering: Option<&mut Steering>,
     ) -> Result<NicParts, OpenError> {
-        let queues = match self.holder {
-            Some(_) => Queues::Many,
-            None => Queues::One,
+        let steered = steering.is_some();
+        let queue = match steering {
+            Some(steering) => self.steered_queue(owner, steering)?,
+            None => self.new_queue()?,
         };
-        let queue = open_queue(&self.name, queues)?;
         bring_up(&self.name)?;
         let all = interface::list().map_err(OpenError::doing("looking for", &self.name))?;
         let Some(interface) = all.iter().find(|i| i.name == self.name) else {
             return Err(OpenError::no_interface(&self.name, &all));
         };
-        let steered = steering.is_some();
-        if let Some(steering) = steering {
-            self.steer(owner, queue.as_fd(), steering)?;
-        }
         let mut descriptors = vec![queue];
         let control = match self.sharing {
             Sharing::Sole => None,
@@ -109,26 +105,35 @@ impl TapOpener {
         })
     }
 
-    pub(crate) fn close(&mut self, owner: Owner, steering: Option<&mut Steering>) {
-        if let Some(steering) = steering {
-            steering.leave_fanout(owner);
-        }
-        self.members.retain(|(member, _)| *member != owner);
+    /// The owner's process is gone.
+    pub(crate) fn close(&mut self, owner: Owner) {
+        self.places.leave(owner);
     }
 
-    fn steer(
-        &mut self,
-        owner: Owner,
-        queue: BorrowedFd<'_>,
-        steering: &mut Steering,
-    ) -> Result<(), OpenError> {
+    fn new_queue(&self) -> Result<OwnedFd, OpenError> {
+        let queues = match self.holder {
+            Some(_) => Queues::Many,
+            None => Queues::One,
+        };
+        open_queue(&self.name, queues)
+    }
+
+    /// A former owner's queue, empty, or a new one.
+    fn steered_queue(&mut self, owner: Owner, steering: &Steering) -> Result<OwnedFd, OpenError> {
         let fails = OpenError::doing("steering the queues of", &self.name);
+        if let Some((queue, index)) = self.places.take(owner).map_err(&fails)? {
+            // Frames for the former owner; no more come, since it isn't steered to.
+            let mut frame = [0; 64];
+            while rustix::io::read(&queue, &mut frame).is_ok() {}
+            steering.set_fanout_index(owner, index);
+            return Ok(queue);
+        }
+        let queue = self.new_queue()?;
         let program = steering.fanout_program()?.as_raw_fd();
-        socket::integer_ioctl(queue, libc::TUNSETSTEERINGEBPF, program).map_err(&fails)?;
-        let kept = queue.try_clone_to_owned().map_err(&fails)?;
-        steering.join_fanout(owner);
-        self.members.push((owner, kept));
-        Ok(())
+        socket::integer_ioctl(queue.as_fd(), libc::TUNSETSTEERINGEBPF, program).map_err(&fails)?;
+        let index = self.places.append(owner, queue.as_fd()).map_err(&fails)?;
+        steering.set_fanout_index(owner, index);
+        Ok(queue)
     }
 }
 

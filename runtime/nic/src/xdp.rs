@@ -45,10 +45,11 @@ use serde::{Deserialize, Serialize};
 use skink_messages::RxFrame;
 use skink_steering::{AttachMode, Owner, Steering};
 use skink_time::Instant;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Sizes of a socket's memory and rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -116,7 +117,13 @@ pub(crate) struct XdpOpener {
     mode: AttachMode,
     /// Each owner's queue.
     queues: BTreeMap<Owner, u32>,
+    /// Queues whose owner is gone.
+    left: BTreeSet<u32>,
 }
+
+/// The kernel unbinds the socket of a process that ended a little later, from a work queue. It takes
+/// about 20 ms; after this long somebody else has the queue.
+const UNBINDING: Duration = Duration::from_millis(500);
 
 impl XdpOpener {
     /// Puts the steering program in front of the interface; it stays as long as `steering`.
@@ -133,6 +140,7 @@ impl XdpOpener {
             packet,
             mode: steering.attach_xdp(name)?,
             queues: BTreeMap::new(),
+            left: BTreeSet::new(),
         })
     }
 
@@ -163,6 +171,7 @@ impl XdpOpener {
         };
         let mut queue = None;
         if let Some(parts) = opened {
+            self.left.remove(&parts.description.queue);
             self.queues.insert(owner, parts.description.queue);
             descriptors.extend([parts.socket, parts.memory]);
             queue = Some(parts.description);
@@ -173,20 +182,10 @@ impl XdpOpener {
         })
     }
 
-    /// As [`PacketOpener::watch`].
-    pub(crate) fn watch(&self) -> BorrowedFd<'_> {
-        self.packet.watch()
-    }
-
-    /// As [`PacketOpener::on_link`].
-    pub(crate) fn on_link(&mut self, steering: Option<&mut Steering>) {
-        self.packet.on_link(steering);
-    }
-
     /// The steering has forgotten the owner and its queue already.
-    pub(crate) fn close(&mut self, owner: Owner, steering: Option<&mut Steering>) {
-        self.queues.remove(&owner);
-        self.packet.close(owner, steering);
+    pub(crate) fn close(&mut self, owner: Owner) {
+        self.left.extend(self.queues.remove(&owner));
+        self.packet.close(owner);
     }
 
     /// The first queue that nobody has, if there is one.
@@ -196,7 +195,17 @@ impl XdpOpener {
             if self.queues.values().any(|taken| *taken == queue) {
                 continue;
             }
-            match open::queue(&interface, queue, Geometry::QUEUE) {
+            let begun = std::time::Instant::now();
+            let left = self.left.contains(&queue);
+            let opened = loop {
+                match open::queue(&interface, queue, Geometry::QUEUE) {
+                    Err(QueueError::Taken) if left && begun.elapsed() < UNBINDING => {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                    opened => break opened,
+                }
+            };
+            match opened {
                 Ok(mut parts) => {
                     parts.description.generic = self.mode == AttachMode::Generic;
                     return Ok(Some(parts));

@@ -23,7 +23,6 @@
 //! VLAN tags, and multicast other than neighbour discovery.
 
 mod error;
-mod fanout;
 mod owner;
 mod owners;
 mod ports;
@@ -31,7 +30,6 @@ mod program;
 mod shared;
 
 pub use error::SteeringError;
-pub use fanout::FanoutGroup;
 pub use owner::Owner;
 pub use ports::PortTable;
 pub use program::{AttachMode, Steering};

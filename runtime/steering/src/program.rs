@@ -1,7 +1,7 @@
 use crate::owners::{Owners, QUEUES};
 use crate::ports::{self, Port};
 use crate::shared::MappedArray;
-use crate::{FanoutGroup, Owner, SteeringError};
+use crate::{Owner, SteeringError};
 use aya::maps::{HashMap as BpfHash, Map, MapData, XskMap};
 use aya::programs::{ProgramError, SocketFilter, Xdp, XdpFlags};
 use aya::{Ebpf, EbpfError, EbpfLoader};
@@ -32,7 +32,6 @@ pub struct Steering {
     port_map: OwnedFd,
     addresses: BpfHash<MapData, [u8; 16], u32>,
     sockets: XskMap<MapData>,
-    group: FanoutGroup,
 }
 
 impl Steering {
@@ -72,7 +71,6 @@ impl Steering {
             sockets: take_map(&mut programs, "sockets")?
                 .try_into()
                 .map_err(|error| map_error("sockets", error))?,
-            group: FanoutGroup::new(),
             programs,
         })
     }
@@ -119,8 +117,7 @@ impl Steering {
         }
     }
 
-    /// `owner` is gone: no packet goes to it any more, and its ports and queues are free. Its place
-    /// in the fan-out group is another matter: see [`Steering::leave_fanout`].
+    /// `owner` is gone: no packet goes to it any more, and its ports and queues are free.
     pub fn remove_owner(&mut self, owner: Owner) {
         self.owners.set_live(owner, false);
         for queue in 0..QUEUES {
@@ -178,34 +175,8 @@ impl Steering {
         self.descriptor("skink_control")
     }
 
-    /// `owner`'s socket has joined the fan-out group (see [`FanoutGroup`] for who closes what when).
-    /// Call it right after the socket joined.
-    pub fn join_fanout(&mut self, owner: Owner) -> u32 {
-        let index = self.group.join(owner);
-        self.set_fanout_index(owner, index);
-        index
-    }
-
-    /// The last descriptor of `owner`'s socket in the fan-out group is about to be closed: whoever
-    /// moves into its place has that index from now on. Call it right before, since the kernel moves
-    /// the member at the beginning of a `close` that lasts some 10 ms more. What arrives between the
-    /// two is lost with the socket that goes; in the other order it would reach an owner that doesn't
-    /// know its flow and answers with resets.
-    pub fn leave_fanout(&mut self, owner: Owner) {
-        if let Some((moved, index)) = self.group.leave(owner) {
-            self.set_fanout_index(moved, index);
-        }
-    }
-
-    /// The interface went down, or has come up again: see [`FanoutGroup::relink`].
-    pub fn relink_fanout(&mut self) {
-        self.group.relink();
-        for (index, owner) in self.group.members().iter().enumerate() {
-            self.set_fanout_index(*owner, index as u32);
-        }
-    }
-
-    /// Sets `owner`'s index in a group that is kept elsewhere (queues of a TAP).
+    /// Sets `owner`'s place among the sockets of a fan-out group, or the queues of a TAP: before
+    /// [`Steering::add_owner`].
     pub fn set_fanout_index(&self, owner: Owner, index: u32) {
         self.owners.set_fanout_index(owner, index);
     }

@@ -2,7 +2,6 @@ use crate::failure::Failure;
 use skink_control::{Grant, Owners};
 use skink_nic::{NicSpec, Opener, Sharing};
 use skink_wire::IpCidr;
-use std::os::fd::BorrowedFd;
 
 /// Opens the NIC for each process of the program.
 pub struct NicOwners {
@@ -45,21 +44,17 @@ impl Owners for NicOwners {
         Ok(Grant::new(parts, ports))
     }
 
-    fn release(&mut self, owner: u16) {
+    fn retire(&mut self, owner: u16) {
         self.count = self.count.saturating_sub(1);
+        self.opener.retire(owner);
+    }
+
+    fn release(&mut self, owner: u16) {
         self.opener.close(owner);
     }
 
     fn answering(&mut self, owner: u16) {
         // The NIC shows ARP, neighbour discovery and ICMP errors to every owner.
         tracing::debug!(owner, "answers for the addresses");
-    }
-
-    fn watch(&self) -> Option<BorrowedFd<'_>> {
-        self.opener.watch()
-    }
-
-    fn on_watch(&mut self) {
-        self.opener.on_link();
     }
 }

@@ -75,14 +75,17 @@ impl<O: Owners> Server<O> {
         if protocol != PROTOCOL {
             return self.refuse(key, other_version(protocol));
         }
-        let taken = self
+        self.release_predecessors(key);
+        let attached = self
             .connections
             .values()
             .filter_map(|connection| match connection.role {
-                Role::Owner(owner) => Some(1u64 << owner),
+                Role::Owner(owner) => Some(owner),
                 Role::Stranger | Role::Tool | Role::Outsider => None,
             });
-        let taken = taken.fold(0, |taken, slot| taken | slot);
+        let departing = self.departing.values().map(|departing| departing.owner);
+        let taken = attached.chain(departing);
+        let taken = taken.fold(self.lost, |taken, owner| taken | 1u64 << owner);
         let owner = taken.trailing_ones() as u16;
         if usize::from(owner) >= MAXIMUM_OWNERS {
             return self.refuse(key, format!("{MAXIMUM_OWNERS} processes have a stack of their own already, and there can't be more under one `skink run`"));
@@ -123,6 +126,19 @@ impl<O: Owners> Server<O> {
         let all = grant.nic_descriptors.iter().chain(&grant.port_table);
         let all: Vec<BorrowedFd<'_>> = all.map(|descriptor| descriptor.as_fd()).collect();
         self.reply(key, &Reply::Attached(Box::new(message)), &all)
+    }
+
+    /// A process that comes again has become another program by `exec`, which closed what it had.
+    fn release_predecessors(&mut self, key: u64) {
+        let pid = self.connections.get(&key).map(|connection| connection.pid);
+        let predecessors = self.departing.iter();
+        let predecessors: Vec<u64> = predecessors
+            .filter(|(_, departing)| Some(departing.pid) == pid)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in predecessors {
+            self.release(key);
+        }
     }
 
     fn register(

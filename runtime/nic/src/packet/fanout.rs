@@ -1,3 +1,4 @@
+use crate::places::Places;
 use crate::socket;
 use skink_steering::{Owner, Steering};
 use std::io;
@@ -6,37 +7,42 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// The owners' sockets on one interface, of which each frame reaches one.
 #[derive(Default)]
 pub(super) struct Group {
-    /// The kernel's number for the group, while it has members.
+    /// The kernel's number for the group, once it has a member.
     id: Option<u16>,
-    /// A duplicate of each member's socket, so that only we make one leave: see
-    /// [`skink_steering::FanoutGroup`].
-    members: Vec<(Owner, OwnedFd)>,
+    places: Places,
 }
 
 impl Group {
+    /// A member that a former owner left behind, if there is one, for `owner`.
+    pub(super) fn reuse(
+        &mut self,
+        owner: Owner,
+        steering: &Steering,
+    ) -> io::Result<Option<OwnedFd>> {
+        let Some((socket, index)) = self.places.take(owner)? else {
+            return Ok(None);
+        };
+        steering.set_fanout_index(owner, index);
+        Ok(Some(socket))
+    }
+
     /// Adds an owner's bound socket.
     pub(super) fn join(
         &mut self,
         owner: Owner,
         socket: BorrowedFd<'_>,
-        steering: &mut Steering,
+        steering: &Steering,
     ) -> io::Result<()> {
-        let kept = socket.try_clone_to_owned()?;
         let program = steering.fanout_program().map_err(io::Error::other)?;
         self.id = Some(join_fanout(socket, self.id, Some(program))?);
-        steering.join_fanout(owner);
-        self.members.push((owner, kept));
+        let index = self.places.append(owner, socket)?;
+        steering.set_fanout_index(owner, index);
         Ok(())
     }
 
-    /// Takes an owner out, once its process no longer has the socket.
-    pub(super) fn leave(&mut self, owner: Owner, steering: &mut Steering) {
-        steering.leave_fanout(owner);
-        self.members.retain(|(member, _)| *member != owner);
-        if self.members.is_empty() {
-            // The kernel's group is gone with its last member.
-            self.id = None;
-        }
+    /// The owner's process is gone.
+    pub(super) fn leave(&mut self, owner: Owner) {
+        self.places.leave(owner);
     }
 }
 

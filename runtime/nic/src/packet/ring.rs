@@ -106,6 +106,8 @@ pub(crate) struct Ring {
     /// Block and frame in it that the kernel fills next.
     block: u32,
     frame: u32,
+    /// Whether that is known.
+    placed: bool,
     /// The kernel said that it dropped frames for want of room.
     losing: bool,
     /// Frames that arrived but couldn't be used: cut short or tagged.
@@ -136,9 +138,22 @@ impl Ring {
             geometry,
             block: 0,
             frame: 0,
+            placed: true,
             losing: false,
             unusable: 0,
         })
+    }
+
+    /// As [`Ring::map`], for a ring that a process used which is gone: what it left is given back.
+    /// The kernel doesn't tell where it goes on to write, but its next frame does.
+    pub(super) fn map_used(socket: OwnedFd, geometry: Geometry) -> io::Result<Ring> {
+        let mut ring = Ring::map(socket, geometry)?;
+        for _ in 0..geometry.frames() {
+            ring.status().store(TP_STATUS_KERNEL, Ordering::Release);
+            ring.advance();
+        }
+        ring.placed = false;
+        Ok(ring)
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -153,13 +168,13 @@ impl Ring {
         each: &mut dyn FnMut(RxFrame<'_>),
     ) -> usize {
         let mut emptied = 0;
+        if !self.placed && !self.find() {
+            return 0;
+        }
         while emptied < budget {
             let slot = self.slot();
-            // SAFETY: each slot begins with a status that the kernel and we access as one 32-bit
-            // integer; the slot lies in the mapping and is aligned to 16 bytes.
-            let status = unsafe { slot.cast::<AtomicU32>().as_ref() };
             // Acquire: what the kernel wrote before it handed over the slot is seen after this.
-            let flags = status.load(Ordering::Acquire);
+            let flags = self.status().load(Ordering::Acquire);
             if flags & TP_STATUS_USER == 0 {
                 break;
             }
@@ -174,7 +189,7 @@ impl Ring {
                 }
             }
             // Release: our reads are done before the kernel may write again.
-            status.store(TP_STATUS_KERNEL, Ordering::Release);
+            self.status().store(TP_STATUS_KERNEL, Ordering::Release);
             self.advance();
             emptied += 1;
         }
@@ -196,6 +211,42 @@ impl Ring {
         dropped
     }
 
+    /// Goes to the oldest frame, if there is any.
+    #[cold]
+    fn find(&mut self) -> bool {
+        let frames = self.geometry.frames();
+        for _ in 0..frames {
+            if self.is_filled() {
+                self.placed = true;
+                break;
+            }
+            self.advance();
+        }
+        if !self.placed {
+            return false;
+        }
+        // The kernel fills them in order: those in front came while we were looking.
+        for _ in 1..frames {
+            self.retreat();
+            if !self.is_filled() {
+                self.advance();
+                break;
+            }
+        }
+        true
+    }
+
+    fn is_filled(&self) -> bool {
+        self.status().load(Ordering::Acquire) & TP_STATUS_USER != 0
+    }
+
+    /// What the current slot begins with.
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: each slot begins with a status that the kernel and we access as one 32-bit
+        // integer; the slot lies in the mapping and is aligned to 16 bytes.
+        unsafe { self.slot().cast::<AtomicU32>().as_ref() }
+    }
+
     fn slot(&self) -> NonNull<u8> {
         let at = self.block as usize * self.geometry.block_bytes as usize
             + self.frame as usize * self.geometry.frame_bytes as usize;
@@ -212,6 +263,18 @@ impl Ring {
                 self.block = 0;
             }
         }
+    }
+
+    fn retreat(&mut self) {
+        if self.frame > 0 {
+            self.frame -= 1;
+            return;
+        }
+        self.frame = self.geometry.frames_in_block() - 1;
+        self.block = match self.block {
+            0 => self.geometry.blocks - 1,
+            block => block - 1,
+        };
     }
 
     /// The frame in a slot that the kernel has handed over; `None` if it was cut short.

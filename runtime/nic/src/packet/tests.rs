@@ -242,6 +242,34 @@ fn owners_share_flows_and_all_see_control_frames() {
 }
 
 #[test]
+fn an_owner_gets_nothing_that_came_for_its_predecessor() {
+    in_namespace(|| {
+        make_veth();
+        let mut a = open("a0");
+        let Some((mut opener, [first, second])) = two_owners() else {
+            return;
+        };
+        opener.close(1);
+        drop(second);
+        let mut owner = first;
+        // Each time the kernel goes on at another place of the ring.
+        for round in 0..5u16 {
+            send(&mut a, &datagram(b"old", (1, 9), MACS, 0));
+            opener.close(0);
+            drop(owner);
+            owner = opener.open(0).unwrap().attach().unwrap();
+            let numbers: Vec<[u8; 2]> = (0..100).map(|n| (round * 100 + n).to_be_bytes()).collect();
+            for number in &numbers {
+                send(&mut a, &datagram(number, (1, 9), MACS, 0));
+            }
+            let frames = receive(&mut *owner.receiver, numbers.len(), is_ours);
+            let payloads: Vec<&[u8]> = frames.iter().map(udp_payload).collect();
+            assert_eq!(payloads, numbers, "round {round}");
+        }
+    });
+}
+
+#[test]
 fn attaching_and_using_need_no_privileges() {
     in_namespace(|| {
         make_veth();

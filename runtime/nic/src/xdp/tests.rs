@@ -381,7 +381,7 @@ fn owners(queues: u32, kinds: [&'static str; 3]) {
         }
     };
     expect(&mut nics, &[0, 1, 2]);
-    // The first owner goes: the last one takes its place in the fan-out group.
+    // The first owner goes: the others' frames go on reaching them.
     drop(nics.remove(0));
     opener.close(0);
     expect(&mut nics, &[1, 2]);
@@ -435,7 +435,7 @@ fn neighbours_questions_reach_every_owner() {
 }
 
 #[test]
-fn after_the_link_was_down_the_group_is_in_the_order_it_was_made() {
+fn a_link_that_goes_down_and_comes_up_again_brings_each_owner_its_frames() {
     on_a_link(1500, 1, || {
         let spec = NicSpec::Packet("near".to_owned());
         let Some(mut opener) = opener_for_several(&spec) else {
@@ -445,7 +445,6 @@ fn after_the_link_was_down_the_group_is_in_the_order_it_was_made() {
             .map(|number| opener.open(number).expect("opened"))
             .map(|parts| parts.attach().expect("attached"))
             .collect();
-        // The kernel's order is now 3, 1, 2.
         drop(nics.remove(0));
         opener.close(0);
         let steering = opener.steering().expect("steers");
@@ -458,7 +457,6 @@ fn after_the_link_was_down_the_group_is_in_the_order_it_was_made() {
         }
         ip("link set near down");
         ip("link set near up");
-        steering.relink_fanout();
         let kernel = kernel_socket(5000);
         for (at, nic) in nics.iter_mut().enumerate() {
             let to = (NEAR, 6001 + at as u16);

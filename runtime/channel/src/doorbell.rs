@@ -1,0 +1,252 @@
+//! How a consumer sleeps and how its producers wake it: a page that says who sleeps ([`crate::sleep`]
+//! has its layout) and an eventfd.
+//!
+//! One sleeper serves all queues of one consumer. An eventfd is shared by all who hold it, though: a
+//! hostile holder can take back what others rang. So neighbours that trust each other share a sleeper;
+//! one that isn't trusted (a program) gets one of its own, and the consumer polls both.
+use crate::memory::{Memory, Ordering, load_acquire, word};
+use crate::queue::{AttachError, Watch, duplicate, read_only};
+use crate::relax::Relax;
+use crate::sleep::{Announcer, Caller, PAGE_BYTES};
+use crate::spin::SpinBudget;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// "SKINKSLP" and a version that changes with the layout.
+const MAGIC: u64 = 0x534b_494e_4b53_0001;
+
+/// What a consumer and its producers are handed. Keep it, and any of them can have a successor.
+#[derive(Debug)]
+pub struct SleeperDescriptors {
+    page: OwnedFd,
+    page_read_only: OwnedFd,
+    bell: OwnedFd,
+}
+
+/// What each producer is handed.
+#[derive(Debug)]
+pub struct DoorbellDescriptors {
+    /// The consumer's page, for reading.
+    pub page: OwnedFd,
+    /// The eventfd.
+    pub bell: OwnedFd,
+}
+
+impl SleeperDescriptors {
+    /// Makes a sleeper's page, called `name` in `/proc/PID/maps`, and its eventfd. Needs `/proc`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create(name: &str) -> io::Result<SleeperDescriptors> {
+        let page = Memory::create(name, PAGE_BYTES)?;
+        word(&page, 0).store(MAGIC, Ordering::Release);
+        Ok(SleeperDescriptors {
+            page_read_only: read_only(page.fd())?,
+            page: page.fd().try_clone_to_owned()?,
+            bell: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// For the consumer, or its successor once it is dead: its page, to be written, and the eventfd.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn sleeper(&self) -> io::Result<(OwnedFd, OwnedFd)> {
+        Ok((duplicate(&self.page)?, duplicate(&self.bell)?))
+    }
+
+    /// For a producer.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn doorbell(&self) -> io::Result<DoorbellDescriptors> {
+        Ok(DoorbellDescriptors {
+            page: duplicate(&self.page_read_only)?,
+            bell: duplicate(&self.bell)?,
+        })
+    }
+}
+
+fn check(page: &Memory) -> Result<(), AttachError> {
+    match page.len() == PAGE_BYTES && load_acquire(word(page, 0)) == MAGIC {
+        true => Ok(()),
+        false => Err(AttachError::OtherLayout),
+    }
+}
+
+/// Why a consumer woke.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Woken {
+    /// There was something before it slept.
+    Ready,
+    /// A producer rang, or a signal came: there may be something.
+    Rung,
+    /// The time is up.
+    TimedOut,
+}
+
+/// The consumer's end: spins for a while, then sleeps until a producer rings.
+///
+/// [`Sleeper::wait`] is all that a consumer needs which waits for its queues alone. One that waits for
+/// other descriptors too adds [`Sleeper::bell`] to those that it polls, and encloses that in
+/// [`Sleeper::announce`], one more look at its queues, and [`Sleeper::retract`].
+pub struct Sleeper {
+    announcer: Announcer,
+    bell: OwnedFd,
+    spin: SpinBudget,
+    relax: Relax,
+}
+
+impl Sleeper {
+    /// Takes what [`SleeperDescriptors::sleeper`] answered.
+    ///
+    /// # Errors
+    /// If the memory isn't a sleeper's page.
+    pub fn attach(
+        (page, bell): (OwnedFd, OwnedFd),
+        spin: SpinBudget,
+    ) -> Result<Sleeper, AttachError> {
+        let page = Memory::from_fd(page)?;
+        check(&page)?;
+        Ok(Sleeper {
+            announcer: Announcer::new(page),
+            bell,
+            spin,
+            relax: Relax::detect(),
+        })
+    }
+
+    /// The eventfd, readable when a producer rang.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// Says that the consumer is about to sleep. It must look at all its queues once more after this,
+    /// and sleep only if there is nothing in any.
+    pub fn announce(&mut self) {
+        self.announcer.announce();
+    }
+
+    /// Says that the consumer is awake, and makes the eventfd quiet. Then look at the queues.
+    pub fn retract(&mut self) {
+        self.announcer.retract();
+        let mut count = [0; 8];
+        // Without waiting, whatever a neighbour has done to the descriptor's own O_NONBLOCK, which all
+        // its holders share.
+        let _ = rustix::io::preadv2(
+            &self.bell,
+            &mut [IoSliceMut::new(&mut count)],
+            u64::MAX,
+            ReadWriteFlags::NOWAIT,
+        );
+    }
+
+    /// Waits until `ready` is true (it looks at all queues, by [`Consumer::is_ready`]), a producer
+    /// rings, or `timeout` is over: first awake, for as long as that has lately paid, then asleep.
+    /// `watch` is the word that tells of a message, if there is just one queue: some processors can
+    /// wait for it at less cost. The time is read from `CLOCK_MONOTONIC` here.
+    ///
+    /// # Errors
+    /// What poll(2) says.
+    ///
+    /// [`Consumer::is_ready`]: crate::Consumer::is_ready
+    pub fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        watch: Option<Watch<'_>>,
+        ready: impl Fn() -> bool,
+    ) -> io::Result<Woken> {
+        if ready() {
+            return Ok(Woken::Ready);
+        }
+        let start = Instant::now();
+        let left = |start: Instant| timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+        let budget = Duration::from_nanos(self.spin.budget_ns());
+        let budget = timeout.map_or(budget, |timeout| budget.min(timeout));
+        while start.elapsed() < budget {
+            self.relax.relax(watch);
+            if ready() {
+                self.spin.on_paid();
+                return Ok(Woken::Ready);
+            }
+        }
+        self.announce();
+        if ready() {
+            self.announcer.retract();
+            return Ok(Woken::Ready);
+        }
+        let asleep = Instant::now();
+        let woken = sleep(&self.bell, left(start));
+        self.retract();
+        let slept = asleep.elapsed().as_nanos();
+        self.spin.on_slept(u64::try_from(slept).unwrap_or(u64::MAX));
+        woken
+    }
+}
+
+fn sleep(bell: &OwnedFd, timeout: Option<Duration>) -> io::Result<Woken> {
+    let timeout = timeout.map(|timeout| Timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    let mut descriptors = [PollFd::new(bell, PollFlags::IN)];
+    match rustix::event::poll(&mut descriptors, timeout.as_ref()) {
+        Ok(0) => Ok(Woken::TimedOut),
+        Ok(_) | Err(Errno::INTR) => Ok(Woken::Rung),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A producer's end: wakes the consumer if it sleeps.
+pub struct Doorbell {
+    caller: Caller,
+    bell: OwnedFd,
+    rung: u64,
+}
+
+impl Doorbell {
+    /// Takes what [`SleeperDescriptors::doorbell`] answered.
+    ///
+    /// # Errors
+    /// If the memory isn't a sleeper's page.
+    pub fn attach(descriptors: DoorbellDescriptors) -> Result<Doorbell, AttachError> {
+        let page = Memory::from_fd_read_only(descriptors.page)?;
+        check(&page)?;
+        Ok(Doorbell {
+            caller: Caller::new(page),
+            bell: descriptors.bell,
+            rung: 0,
+        })
+    }
+
+    /// After publishing, once per batch and for all queues of this consumer: wakes it if it sleeps.
+    /// Answers whether that took a system call. It costs a fence if not.
+    #[inline]
+    pub fn ring(&mut self) -> bool {
+        let must = self.caller.must_ring();
+        if must {
+            self.wake();
+        }
+        must
+    }
+
+    /// The eventfd doesn't block (`EFD_NONBLOCK`), and one that is full is readable: nothing is lost. A
+    /// consumer that both cleared that flag, which is shared by all holders, and filled the counter
+    /// could block its producers here; a sandbox that forbids `F_SETFL` and `FIONBIO` takes that away.
+    #[cold]
+    fn wake(&mut self) {
+        self.rung = self.rung.wrapping_add(1);
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// How often it was rung.
+    pub fn rung(&self) -> u64 {
+        self.rung
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+use super::*;
+use crate::{Consumer, Producer, Queue};
+
+fn pair() -> (Producer<u64>, Consumer<u64>, Doorbell, Sleeper) {
+    let queue = Queue::create("test", 8, 16).expect("a queue");
+    let sleeper = SleeperDescriptors::create("test").expect("a sleeper");
+    (
+        Producer::attach(queue.producer().expect("descriptors"), queue.geometry).expect("attach"),
+        Consumer::attach(queue.consumer().expect("descriptors"), queue.geometry).expect("attach"),
+        Doorbell::attach(sleeper.doorbell().expect("descriptors")).expect("attach"),
+        Sleeper::attach(sleeper.sleeper().expect("descriptors"), SpinBudget::new(0))
+            .expect("attach"),
+    )
+}
+
+fn readable(bell: BorrowedFd<'_>) -> bool {
+    let mut descriptors = [PollFd::from_borrowed_fd(bell, PollFlags::IN)];
+    rustix::event::poll(&mut descriptors, Some(&Timespec::default())).expect("poll") > 0
+}
+
+#[test]
+fn rings_once_for_each_sleep_and_never_when_awake() {
+    let (_, _, mut doorbell, mut sleeper) = pair();
+    assert!(!doorbell.ring(), "awake at first");
+    for round in 0..3 {
+        sleeper.announce();
+        assert!(doorbell.ring(), "asleep, round {round}");
+        assert!(readable(sleeper.bell()));
+        assert!(!doorbell.ring(), "it was rung");
+        sleeper.retract();
+        assert!(!readable(sleeper.bell()), "quiet again");
+        assert!(!doorbell.ring(), "awake");
+    }
+    assert_eq!(doorbell.rung(), 3);
+}
+
+#[test]
+fn each_of_two_producers_rings() {
+    let descriptors = SleeperDescriptors::create("test").expect("a sleeper");
+    let attach = || Doorbell::attach(descriptors.doorbell().expect("descriptors"));
+    let (mut one, mut other) = (attach().expect("attach"), attach().expect("attach"));
+    let spin = SpinBudget::new(0);
+    let mut sleeper = Sleeper::attach(descriptors.sleeper().expect("descriptors"), spin);
+    sleeper.as_mut().expect("attach").announce();
+    assert!(one.ring() && other.ring());
+}
+
+#[test]
+fn a_successor_of_one_that_died_asleep_is_awake() {
+    let descriptors = SleeperDescriptors::create("test").expect("a sleeper");
+    let mut doorbell = Doorbell::attach(descriptors.doorbell().expect("fds")).expect("attach");
+    let attach = || Sleeper::attach(descriptors.sleeper().expect("fds"), SpinBudget::new(0));
+    let mut first = attach().expect("attach");
+    first.announce();
+    drop(first);
+    let mut second = attach().expect("attach");
+    assert!(!doorbell.ring());
+    second.announce();
+    assert!(doorbell.ring(), "a new sleep");
+}
+
+#[test]
+fn doesnt_sleep_on_a_message_that_came_before() {
+    let (mut producer, consumer, mut doorbell, mut sleeper) = pair();
+    producer.push(&1).expect("room");
+    doorbell.ring();
+    let woken = sleeper.wait(None, None, || consumer.is_ready());
+    assert_eq!(woken.expect("wait"), Woken::Ready);
+}
+
+#[test]
+fn looks_once_more_after_saying_that_it_sleeps() {
+    let (mut producer, consumer, _, mut sleeper) = pair();
+    let producer = std::cell::RefCell::new(&mut producer);
+    let looks = std::cell::Cell::new(0);
+    // The message comes between the first look and the announcement, so nobody rings.
+    let woken = sleeper.wait(None, None, || {
+        let ready = consumer.is_ready();
+        if looks.replace(looks.get() + 1) == 0 {
+            producer.borrow_mut().push(&1).expect("room");
+        }
+        ready
+    });
+    assert_eq!(woken.expect("wait"), Woken::Ready);
+    assert_eq!(looks.get(), 2);
+}
+
+#[test]
+fn sleeps_until_the_time_is_up() {
+    let (_, consumer, _, mut sleeper) = pair();
+    let woken = sleeper.wait(Some(Duration::from_millis(1)), None, || consumer.is_ready());
+    assert_eq!(woken.expect("wait"), Woken::TimedOut);
+}
+
+#[test]
+fn never_waits_on_a_bell_that_a_neighbour_made_blocking() {
+    let (_, _, doorbell, mut sleeper) = pair();
+    rustix::io::ioctl_fionbio(&doorbell.bell, false).expect("FIONBIO");
+    sleeper.retract();
+}
+
+#[test]
+fn refuses_memory_of_another_kind() {
+    let descriptors = SleeperDescriptors::create("test").expect("a sleeper");
+    let queue = Queue::create("test", 64, 16).expect("a queue");
+    let wrong = DoorbellDescriptors {
+        page: queue.producer().expect("descriptors").theirs,
+        bell: descriptors.doorbell().expect("descriptors").bell,
+    };
+    assert!(matches!(
+        Doorbell::attach(wrong),
+        Err(AttachError::OtherLayout)
+    ));
+}

@@ -1,0 +1,57 @@
+//! Channels: shared memory between components that run in processes of their own.
+//!
+//! **Purpose.** What *Keep Net Working* (NewtOS, section 2.4) calls fast-path channels, in five parts:
+//!
+//! | part | what it is | when it is full |
+//! | --- | --- | --- |
+//! | [`Queue`] | messages of one size from one producer to one consumer | [`QueueError::Full`]; nobody waits |
+//! | [`Sleeper`], [`Doorbell`] | how a consumer sleeps without missing a message | a doorbell that was rung stays rung |
+//! | [`Pool`], [`PoolSet`] | bytes that are written once and read by many, by [`RichPointer`] | [`PoolError::Exhausted`] |
+//! | [`RequestDatabase`] | which requests await an answer, from whom, and what to do without one | the request is handed back |
+//! | [`Registry`] | who offers which channel under what name, and who may attach | [`Refusal::Full`] |
+//!
+//! **Place on the data path.** Between any two components of an isolated placement. Components that
+//! share a process call each other instead and need none of this.
+//!
+//! **Trust.** Each piece of shared memory has one writer; everybody else maps it for reading only. A
+//! neighbour may store any value at any time in what it writes: an index is read once and checked
+//! ([`QueueError::Corrupt`]), messages are copied out before they are looked at, and memory is reached
+//! as 64-bit atomics or as [`skink_memory::Bytes`], never as a reference to plain data.
+//!
+//! **What survives a restart.** Queues and pools are memfds: they live as long as somebody holds them.
+//! Whoever attaches to a half of a queue goes on where its predecessor was: what wasn't published is
+//! lost, what wasn't released is seen once more. A pool's accounts and a request database are private
+//! memory, and end with their owner.
+//!
+//! **What it leaves out.** How descriptors travel (the supervisor passes them), what messages mean,
+//! and what a component does when a queue is full.
+
+#[cfg(not(loom))]
+mod doorbell;
+mod memory;
+mod queue;
+#[cfg(not(loom))]
+mod relax;
+mod sleep;
+mod spin;
+
+#[cfg(not(loom))]
+pub use doorbell::{Doorbell, DoorbellDescriptors, Sleeper, SleeperDescriptors, Woken};
+#[cfg(not(loom))]
+pub use queue::{AttachError, ConsumerDescriptors, ProducerDescriptors, QueueDescriptors};
+pub use queue::{Consumer, Message, Producer, Queue, QueueError, QueueGeometry, Watch};
+pub use sleep::{Announcer, Caller};
+pub use spin::SpinBudget;
+
+/// How channels keep up: what each of them counted. Plain numbers, for the component's counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QueueCounters {
+    /// Messages published or released.
+    pub messages: u64,
+    /// Batches of them: each cost one store to an index.
+    pub batches: u64,
+    /// How often there was no room (producer).
+    pub full: u64,
+    /// How often the neighbour's index made no sense.
+    pub corrupt: u64,
+}

@@ -1,0 +1,209 @@
+use super::{
+    CAPACITY, CONSUMER_HALF_BYTES, Consumer, MAGIC, Message, Producer, Queue, QueueGeometry,
+    SLOT_BYTES,
+};
+use crate::memory::{Memory, Ordering, load_acquire, word};
+use rustix::fs::{Mode, OFlags};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+/// What the producer of a queue is handed.
+#[derive(Debug)]
+pub struct ProducerDescriptors {
+    /// The producer's half, to be written.
+    pub own: OwnedFd,
+    /// The consumer's half, for reading.
+    pub theirs: OwnedFd,
+}
+
+/// What the consumer of a queue is handed.
+#[derive(Debug)]
+pub struct ConsumerDescriptors {
+    /// The consumer's half, to be written.
+    pub own: OwnedFd,
+    /// The producer's half, for reading.
+    pub theirs: OwnedFd,
+}
+
+/// A queue that was made, to be handed to its two ends. Keep it, and a side that died can have a
+/// successor.
+#[derive(Debug)]
+pub struct QueueDescriptors {
+    /// The sizes, which both sides must be told.
+    pub geometry: QueueGeometry,
+    /// The producer's half as it was made: readable and writable.
+    producers: OwnedFd,
+    producers_read_only: OwnedFd,
+    consumers: OwnedFd,
+    consumers_read_only: OwnedFd,
+}
+
+/// Why a component can't attach to a queue, pool or sleeper.
+#[derive(Debug)]
+pub enum AttachError {
+    /// The system refused.
+    Memory(io::Error),
+    /// The memory isn't what it was said to be, or has another layout version or other sizes.
+    OtherLayout,
+    /// A message of this many bytes doesn't fit into a slot.
+    MessageTooLarge(usize),
+    /// The indices contradict each other: a former holder spoilt them.
+    Corrupt,
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttachError::Memory(error) => write!(f, "can't map the channel's memory: {error}"),
+            AttachError::OtherLayout => f.write_str(
+                "the channel's memory has another layout than agreed on: are both components from one release?",
+            ),
+            AttachError::MessageTooLarge(bytes) => {
+                write!(f, "messages of {bytes} bytes don't fit into the queue's slots: make it with larger ones")
+            }
+            AttachError::Corrupt => {
+                f.write_str("the queue's indices contradict each other: make a new queue")
+            }
+        }
+    }
+}
+
+impl std::error::Error for AttachError {}
+
+impl From<io::Error> for AttachError {
+    fn from(error: io::Error) -> AttachError {
+        AttachError::Memory(error)
+    }
+}
+
+/// Another descriptor of the same memory that can't be mapped for writing.
+///
+/// A holder with the same user id could still open `/proc/self/fd/N` once more, for writing. So the
+/// file's mode is narrowed to its owner first: whoever runs as another user than the maker can't.
+pub(crate) fn read_only(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    rustix::fs::fchmod(fd, Mode::RUSR | Mode::WUSR)?;
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    Ok(rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
+}
+
+pub(crate) fn duplicate(fd: &OwnedFd) -> io::Result<OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd, 3)?)
+}
+
+impl Queue {
+    /// Makes a queue. Its memory is called `name` in `/proc/PID/maps`. Needs `/proc`.
+    ///
+    /// # Errors
+    /// `InvalidInput` if `slot_bytes` and `capacity` aren't those of a [`QueueGeometry`]; else what the
+    /// system says.
+    pub fn create(name: &str, slot_bytes: u32, capacity: u32) -> io::Result<QueueDescriptors> {
+        let geometry = QueueGeometry::new(slot_bytes, capacity).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "a queue of {capacity} slots of {slot_bytes} bytes can't be: slots are a multiple \
+                     of 8 bytes and at most {}, their number is a power of two and at most {}",
+                    QueueGeometry::MAXIMUM_SLOT_BYTES,
+                    QueueGeometry::MAXIMUM_CAPACITY
+                ),
+            )
+        })?;
+        let producers = Memory::create(name, geometry.producer_half_bytes())?;
+        let consumers = Memory::create(name, CONSUMER_HALF_BYTES)?;
+        word(&producers, SLOT_BYTES).store(u64::from(slot_bytes), Ordering::Relaxed);
+        word(&producers, CAPACITY).store(u64::from(capacity), Ordering::Relaxed);
+        word(&producers, 0).store(MAGIC, Ordering::Release);
+        word(&consumers, 0).store(MAGIC, Ordering::Release);
+        Ok(QueueDescriptors {
+            geometry,
+            producers_read_only: read_only(producers.fd())?,
+            consumers_read_only: read_only(consumers.fd())?,
+            producers: producers.fd().try_clone_to_owned()?,
+            consumers: consumers.fd().try_clone_to_owned()?,
+        })
+    }
+}
+
+impl QueueDescriptors {
+    /// For the producer, or its successor once it is dead.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn producer(&self) -> io::Result<ProducerDescriptors> {
+        Ok(ProducerDescriptors {
+            own: duplicate(&self.producers)?,
+            theirs: duplicate(&self.consumers_read_only)?,
+        })
+    }
+
+    /// For the consumer, or its successor once it is dead.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn consumer(&self) -> io::Result<ConsumerDescriptors> {
+        Ok(ConsumerDescriptors {
+            own: duplicate(&self.consumers)?,
+            theirs: duplicate(&self.producers_read_only)?,
+        })
+    }
+}
+
+/// Whether the two halves are of a queue of these sizes.
+fn check<T: Message>(
+    producers: &Memory,
+    consumers: &Memory,
+    geometry: QueueGeometry,
+) -> Result<(), AttachError> {
+    if size_of::<T>() > geometry.slot_bytes as usize {
+        return Err(AttachError::MessageTooLarge(size_of::<T>()));
+    }
+    let good = producers.len() == geometry.producer_half_bytes()
+        && consumers.len() == CONSUMER_HALF_BYTES
+        && load_acquire(word(producers, 0)) == MAGIC
+        && load_acquire(word(consumers, 0)) == MAGIC
+        && load_acquire(word(producers, SLOT_BYTES)) == u64::from(geometry.slot_bytes)
+        && load_acquire(word(producers, CAPACITY)) == u64::from(geometry.capacity);
+    match good {
+        true => Ok(()),
+        false => Err(AttachError::OtherLayout),
+    }
+}
+
+impl<T: Message> Producer<T> {
+    /// Becomes the producer of a queue, or goes on for one that died: what that one published stays,
+    /// what it had only written is lost. There must be one producer at a time.
+    ///
+    /// # Errors
+    /// If the memory isn't a queue of these sizes.
+    pub fn attach(
+        descriptors: ProducerDescriptors,
+        geometry: QueueGeometry,
+    ) -> Result<Producer<T>, AttachError> {
+        let own = Memory::from_fd(descriptors.own)?;
+        let theirs = Memory::from_fd_read_only(descriptors.theirs)?;
+        check::<T>(&own, &theirs, geometry)?;
+        Producer::new(own, theirs, geometry).ok_or(AttachError::Corrupt)
+    }
+}
+
+impl<T: Message> Consumer<T> {
+    /// Becomes the consumer of a queue, or goes on for one that died: what that one hadn't released
+    /// comes once more. There must be one consumer at a time.
+    ///
+    /// # Errors
+    /// If the memory isn't a queue of these sizes.
+    pub fn attach(
+        descriptors: ConsumerDescriptors,
+        geometry: QueueGeometry,
+    ) -> Result<Consumer<T>, AttachError> {
+        let own = Memory::from_fd(descriptors.own)?;
+        let theirs = Memory::from_fd_read_only(descriptors.theirs)?;
+        check::<T>(&theirs, &own, geometry)?;
+        Consumer::new(own, theirs, geometry).ok_or(AttachError::Corrupt)
+    }
+}

@@ -1,0 +1,151 @@
+use super::slots::Slots;
+use super::{HEAD, Message, QueueError, QueueGeometry, TAIL, positions};
+use crate::QueueCounters;
+use crate::memory::{Memory, Ordering, load_acquire, word};
+use std::marker::PhantomData;
+
+/// The sending end of a queue.
+///
+/// Messages are written to slots and become visible together: [`Producer::write`] as often as there is
+/// something, then [`Producer::publish`] once, then the consumer's [`Doorbell`](crate::Doorbell) once.
+pub struct Producer<T> {
+    own: Memory,
+    theirs: Memory,
+    slots: Slots,
+    capacity: u64,
+    /// Where the next message goes. Kept here and never read back.
+    next: u64,
+    /// What the shared tail is.
+    published: u64,
+    /// The consumer's head as it was last seen.
+    head: u64,
+    broken: bool,
+    counters: QueueCounters,
+    message: PhantomData<fn(T)>,
+}
+
+impl<T: Message> Producer<T> {
+    /// `None` if the indices contradict each other.
+    pub(super) fn new(own: Memory, theirs: Memory, geometry: QueueGeometry) -> Option<Producer<T>> {
+        let (head, tail) = positions(&own, &theirs, geometry)?;
+        Some(Producer {
+            own,
+            theirs,
+            slots: Slots::new(geometry),
+            capacity: u64::from(geometry.capacity),
+            next: tail,
+            published: tail,
+            head,
+            broken: false,
+            counters: QueueCounters::default(),
+            message: PhantomData,
+        })
+    }
+
+    /// Writes `message` to the next slot, where the consumer doesn't see it yet.
+    ///
+    /// # Errors
+    /// [`QueueError::Full`] if no slot is free; what was written before stays written.
+    #[inline]
+    pub fn write(&mut self, message: &T) -> Result<(), QueueError> {
+        if self.next.wrapping_sub(self.head) == self.capacity {
+            self.look()?;
+        }
+        self.slots.write(&self.own, self.next, message);
+        self.next = self.next.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Shows the consumer everything written since the last time: one store, however much it is.
+    /// Answers how many messages that were.
+    #[inline]
+    pub fn publish(&mut self) -> u64 {
+        let count = self.next.wrapping_sub(self.published);
+        if count > 0 {
+            word(&self.own, TAIL).store(self.next, Ordering::Release);
+            self.published = self.next;
+            self.counters.messages = self.counters.messages.wrapping_add(count);
+            self.counters.batches = self.counters.batches.wrapping_add(1);
+        }
+        count
+    }
+
+    /// Writes and publishes one message.
+    ///
+    /// # Errors
+    /// As [`Producer::write`].
+    #[inline]
+    pub fn push(&mut self, message: &T) -> Result<(), QueueError> {
+        self.write(message)?;
+        self.publish();
+        Ok(())
+    }
+
+    /// Makes sure that `count` messages can be written now, all of them.
+    ///
+    /// # Errors
+    /// [`QueueError::Full`] if they can't.
+    pub fn reserve(&mut self, count: u32) -> Result<(), QueueError> {
+        let fits = |producer: &Self| u64::from(count) <= producer.free();
+        if !fits(self) {
+            self.look()?;
+        }
+        match fits(self) {
+            true => Ok(()),
+            false => Err(self.full()),
+        }
+    }
+
+    /// Slots that are free as far as is known without looking.
+    fn free(&self) -> u64 {
+        self.capacity
+            .saturating_sub(self.next.wrapping_sub(self.head))
+    }
+
+    /// How many published messages the consumer hasn't released: what to hand in again if it dies
+    /// (the oldest of them it may have handled).
+    ///
+    /// # Errors
+    /// [`QueueError::Corrupt`].
+    pub fn unreleased(&mut self) -> Result<u64, QueueError> {
+        match self.look() {
+            Ok(()) | Err(QueueError::Full) => Ok(self.published.wrapping_sub(self.head)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks how far the consumer is. Full if that made no room.
+    #[cold]
+    fn look(&mut self) -> Result<(), QueueError> {
+        if self.broken {
+            return Err(QueueError::Corrupt);
+        }
+        let head = load_acquire(word(&self.theirs, HEAD));
+        // It may have moved on by no more than there is, and never back.
+        if head.wrapping_sub(self.head) > self.published.wrapping_sub(self.head) {
+            self.broken = true;
+            self.counters.corrupt = self.counters.corrupt.wrapping_add(1);
+            return Err(QueueError::Corrupt);
+        }
+        self.head = head;
+        match self.free() {
+            0 => Err(self.full()),
+            _ => Ok(()),
+        }
+    }
+
+    fn full(&mut self) -> QueueError {
+        self.counters.full = self.counters.full.wrapping_add(1);
+        QueueError::Full
+    }
+
+    /// How many messages fit into the queue.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// What was counted at this end.
+    pub fn counters(&self) -> QueueCounters {
+        self.counters
+    }
+}

@@ -1,0 +1,255 @@
+use super::*;
+use crate::memory::{Ordering, word};
+use std::collections::VecDeque;
+
+fn queue<T: Message>(
+    slot_bytes: u32,
+    capacity: u32,
+) -> (QueueDescriptors, Producer<T>, Consumer<T>) {
+    let queue = Queue::create("test", slot_bytes, capacity).expect("a queue");
+    let producer = Producer::attach(queue.producer().expect("descriptors"), queue.geometry);
+    let consumer = Consumer::attach(queue.consumer().expect("descriptors"), queue.geometry);
+    (queue, producer.expect("attach"), consumer.expect("attach"))
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// Against three plain queues: written, published, and copied out but not released.
+#[test]
+fn does_what_a_vecdeque_does() {
+    for seed in 0..200 {
+        let random = &mut Random(seed);
+        let capacity = 1 << random.below(6);
+        let (descriptors, mut producer, mut consumer) = queue::<[u64; 3]>(24, capacity);
+        let mut written: VecDeque<u64> = VecDeque::new();
+        let mut published: VecDeque<u64> = VecDeque::new();
+        let mut peeked: VecDeque<u64> = VecDeque::new();
+        // What the producer knows to be taken is at most what is.
+        for number in 0..2_000 {
+            match random.below(12) {
+                0..4 => {
+                    let taken = written.len() + published.len() + peeked.len();
+                    let expected = match taken < capacity as usize {
+                        true => Ok(written.push_back(number)),
+                        false => Err(QueueError::Full),
+                    };
+                    let message = [number, !number, number.rotate_left(7)];
+                    assert_eq!(producer.write(&message), expected, "seed {seed}");
+                }
+                4..6 => {
+                    assert_eq!(producer.publish(), written.len() as u64, "seed {seed}");
+                    published.append(&mut written);
+                }
+                6..10 => {
+                    assert_eq!(consumer.is_ready(), !published.is_empty(), "seed {seed}");
+                    let expected = published.pop_front();
+                    peeked.extend(expected);
+                    let expected = expected.map(|number| [number, !number, number.rotate_left(7)]);
+                    assert_eq!(consumer.peek(), Ok(expected), "seed {seed}");
+                }
+                10 => {
+                    assert_eq!(consumer.release(), peeked.len() as u64, "seed {seed}");
+                    peeked.clear();
+                }
+                _ => match random.below(8) {
+                    0 => {
+                        drop(producer);
+                        let fds = descriptors.producer().expect("descriptors");
+                        producer = Producer::attach(fds, descriptors.geometry).expect("attach");
+                        written.clear();
+                    }
+                    1 => {
+                        drop(consumer);
+                        let fds = descriptors.consumer().expect("descriptors");
+                        consumer = Consumer::attach(fds, descriptors.geometry).expect("attach");
+                        peeked.append(&mut published);
+                        std::mem::swap(&mut peeked, &mut published);
+                    }
+                    2 => {
+                        let taken = (published.len() + peeked.len()) as u64;
+                        assert_eq!(producer.unreleased(), Ok(taken), "seed {seed}");
+                    }
+                    _ => {
+                        let taken = written.len() + published.len() + peeked.len();
+                        let free = capacity - taken as u32;
+                        assert_eq!(producer.reserve(free), Ok(()), "seed {seed}");
+                        assert_eq!(producer.reserve(free + 1), Err(QueueError::Full));
+                    }
+                },
+            }
+        }
+    }
+}
+
+#[test]
+fn messages_of_odd_sizes_survive_the_way() {
+    fn there_and_back<const N: usize>() {
+        let slot_bytes = N.next_multiple_of(8) as u32;
+        let (_, mut producer, mut consumer) = queue::<[u8; N]>(slot_bytes, 2);
+        let message = std::array::from_fn(|at| at as u8 + 1);
+        producer.push(&message).expect("room");
+        assert_eq!(consumer.pop(), Ok(Some(message)), "{N} bytes");
+    }
+    there_and_back::<1>();
+    there_and_back::<7>();
+    there_and_back::<8>();
+    there_and_back::<9>();
+    there_and_back::<63>();
+    there_and_back::<64>();
+    there_and_back::<4096>();
+}
+
+#[test]
+fn sizes_that_cant_be_are_refused() {
+    for (slot_bytes, capacity, good) in [
+        (8, 1, true),
+        (64, 1024, true),
+        (4096, 2, true),
+        (0, 16, false),
+        (12, 16, false),
+        (64, 0, false),
+        (64, 12, false),
+        (4104, 2, false),
+        (8, 1 << 21, false),
+    ] {
+        let made = Queue::create("test", slot_bytes, capacity);
+        assert_eq!(made.is_ok(), good, "{slot_bytes} bytes, {capacity} slots");
+    }
+}
+
+#[test]
+fn indices_that_make_no_sense_are_corrupt_and_stay_so() {
+    // What the consumer stores to its head when 5 were published and it has released 2.
+    for (head, good) in [
+        (2, true),
+        (3, true),
+        (5, true),
+        (1, false),
+        (6, false),
+        (0, false),
+    ]
+    .into_iter()
+    .chain([u64::MAX, 1 << 63, 7, 1 << 32].map(|head| (head, false)))
+    {
+        let (descriptors, mut producer, mut consumer) = queue::<u64>(8, 8);
+        (0..5).for_each(|number| producer.push(&number).expect("room"));
+        (0..2).for_each(|_| drop(consumer.pop()));
+        assert_eq!(producer.unreleased(), Ok(3));
+        let fds = descriptors.consumer().expect("descriptors");
+        let half = Memory::from_fd(fds.own).expect("map");
+        word(&half, HEAD).store(head, Ordering::Relaxed);
+        let expected = match good {
+            true => Ok(5 - head),
+            false => Err(QueueError::Corrupt),
+        };
+        assert_eq!(producer.unreleased(), expected, "head {head}");
+        word(&half, HEAD).store(2, Ordering::Relaxed);
+        if !good {
+            assert_eq!(producer.unreleased(), expected, "head {head}, later");
+            assert_eq!(producer.counters().corrupt, 1, "counted once");
+        }
+    }
+    // What the producer stores to its tail when the consumer has seen 5 and released 2, of 8.
+    for (tail, good) in [
+        (5, true),
+        (6, true),
+        (10, true),
+        (4, false),
+        (11, false),
+        (2, false),
+    ]
+    .into_iter()
+    .chain([u64::MAX, 1 << 63, 0, 1 << 32].map(|tail| (tail, false)))
+    {
+        let (descriptors, mut producer, mut consumer) = queue::<u64>(8, 8);
+        (0..5).for_each(|number| producer.push(&number).expect("room"));
+        (0..2).for_each(|_| drop(consumer.pop()));
+        (0..3).for_each(|_| drop(consumer.peek()));
+        let fds = descriptors.producer().expect("descriptors");
+        let half = Memory::from_fd(fds.own).expect("map");
+        word(&half, TAIL).store(tail, Ordering::Relaxed);
+        let answer = consumer.peek();
+        match good {
+            true => assert_eq!(answer.map(|message| message.is_some()), Ok(tail > 5)),
+            false => {
+                assert_eq!(answer, Err(QueueError::Corrupt), "tail {tail}");
+                word(&half, TAIL).store(6, Ordering::Relaxed);
+                assert_eq!(
+                    consumer.peek(),
+                    Err(QueueError::Corrupt),
+                    "tail {tail}, later"
+                );
+                assert_eq!(consumer.counters().corrupt, 1, "counted once");
+                assert!(!consumer.is_ready(), "keeps nobody awake");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_side_cant_get_at_the_others_memory() {
+    let (descriptors, _, _) = queue::<u64>(8, 8);
+    let (producer, consumer) = (descriptors.producer(), descriptors.consumer());
+    for fd in [
+        producer.expect("descriptors").theirs,
+        consumer.expect("descriptors").theirs,
+    ] {
+        assert!(Memory::from_fd(fd).is_err(), "mapped for writing");
+    }
+}
+
+#[test]
+fn attaching_checks_what_it_is_handed() {
+    let (descriptors, mut producer, _) = queue::<u64>(8, 8);
+    let (other, _, _) = queue::<u64>(8, 16);
+    let fds = || descriptors.producer().expect("descriptors");
+    let error = Producer::<u64>::attach(fds(), other.geometry).err();
+    assert!(matches!(error, Some(AttachError::OtherLayout)));
+    let error = Producer::<[u64; 2]>::attach(fds(), descriptors.geometry).err();
+    assert!(matches!(error, Some(AttachError::MessageTooLarge(16))));
+    let swapped = ProducerDescriptors {
+        own: descriptors.consumer().expect("descriptors").own,
+        theirs: descriptors.consumer().expect("descriptors").theirs,
+    };
+    let error = Producer::<u64>::attach(swapped, descriptors.geometry).err();
+    assert!(matches!(error, Some(AttachError::OtherLayout)));
+    let unsealed = ProducerDescriptors {
+        own: rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd"),
+        theirs: fds().theirs,
+    };
+    let error = Producer::<u64>::attach(unsealed, descriptors.geometry).err();
+    assert!(matches!(error, Some(AttachError::Memory(_))));
+    producer.push(&1).expect("room");
+    let half = Memory::from_fd(descriptors.consumer().expect("descriptors").own).expect("map");
+    word(&half, HEAD).store(2, Ordering::Relaxed);
+    let error = Producer::<u64>::attach(fds(), descriptors.geometry).err();
+    assert!(matches!(error, Some(AttachError::Corrupt)));
+}
+
+#[test]
+fn one_store_serves_a_batch() {
+    let (_, mut producer, mut consumer) = queue::<u64>(8, 8);
+    (0..5).for_each(|number| producer.write(&number).expect("room"));
+    assert_eq!(consumer.peek(), Ok(None), "not published yet");
+    assert_eq!((producer.publish(), producer.publish()), (5, 0));
+    while let Ok(Some(_)) = consumer.peek() {}
+    assert_eq!((consumer.release(), consumer.release()), (5, 0));
+    for counters in [producer.counters(), consumer.counters()] {
+        assert_eq!((counters.messages, counters.batches), (5, 1));
+    }
+}

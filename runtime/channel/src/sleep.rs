@@ -1,0 +1,98 @@
+//! Who sleeps: the part of a consumer's sleep that is in shared memory.
+//!
+//! # Layout
+//!
+//! A memfd that the consumer writes and its producers map for reading only:
+//!
+//! | offset | |
+//! | --- | --- |
+//! | 0 | magic and version |
+//! | 128 | `epoch`: odd while the consumer sleeps or is about to |
+//!
+//! # No wake-up is lost
+//!
+//! Each side stores, fences and then loads what the other one stored (Dekker's pattern):
+//!
+//! | consumer | producer |
+//! | --- | --- |
+//! | `epoch` := odd | `tail` := more |
+//! | sequentially consistent fence | sequentially consistent fence |
+//! | looks at all its queues once more | looks at `epoch` |
+//! | sleeps if there is nothing | rings if it is odd |
+//!
+//! Whichever fence comes first, the side whose fence is second sees what the other one stored. Every
+//! sleep has a number of its own, so that a producer rings once per sleep, though only the consumer
+//! may write here. A consumer that lies costs each of its producers one system call per batch.
+
+use crate::memory::{Memory, Ordering, fence, load_acquire, word};
+
+/// Word index of `epoch`.
+pub(crate) const EPOCH: usize = 16;
+pub(crate) const PAGE_BYTES: usize = 256;
+
+const _: () = assert!(EPOCH * 8 == 128 && EPOCH * 8 + 8 <= PAGE_BYTES);
+
+/// The consumer's side of the page: says that it sleeps.
+pub struct Announcer {
+    page: Memory,
+    epoch: u64,
+}
+
+impl Announcer {
+    /// Awake, also if a predecessor died in its sleep.
+    pub(crate) fn new(page: Memory) -> Announcer {
+        let epoch = load_acquire(word(&page, EPOCH));
+        let mut announcer = Announcer { page, epoch };
+        announcer.retract();
+        announcer
+    }
+
+    /// Says that the consumer is about to sleep. It must then look at all its queues once more, and
+    /// sleep only if there is nothing in any.
+    pub fn announce(&mut self) {
+        self.set(self.epoch | 1);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Says that it is awake. From now on nobody rings; what arrived meanwhile is in the queues.
+    pub fn retract(&mut self) {
+        self.set(self.epoch.wrapping_add(self.epoch & 1));
+    }
+
+    fn set(&mut self, epoch: u64) {
+        self.epoch = epoch;
+        word(&self.page, EPOCH).store(epoch, Ordering::Relaxed);
+    }
+}
+
+/// A producer's side of the page: knows whether it has to ring.
+pub struct Caller {
+    page: Memory,
+    rung: u64,
+}
+
+impl Caller {
+    pub(crate) fn new(page: Memory) -> Caller {
+        Caller { page, rung: 0 }
+    }
+
+    /// Whether the consumer must be woken for what was published before. Answers `true` once for
+    /// each sleep: who asks has to ring then.
+    #[inline]
+    pub fn must_ring(&mut self) -> bool {
+        fence(Ordering::SeqCst);
+        let epoch = word(&self.page, EPOCH).load(Ordering::Relaxed);
+        let ring = epoch & 1 == 1 && epoch != self.rung;
+        if ring {
+            self.rung = epoch;
+        }
+        ring
+    }
+}
+
+/// Both sides, in memory that loom watches.
+#[cfg(loom)]
+pub fn in_memory() -> (Announcer, Caller) {
+    let page = Memory::new(EPOCH + 1);
+    (Announcer::new(page.clone()), Caller::new(page))
+}

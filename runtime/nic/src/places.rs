@@ -1,0 +1,52 @@
+use skink_steering::Owner;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// The sockets of a fan-out group, or the queues of a TAP, in the kernel's order, by which the
+/// steering program names them.
+///
+/// There is no way to ask the kernel for that order. It appends who joins, and when a member leaves
+/// (its last descriptor is closed) it moves the last one into the hole: `__fanout_unlink` in
+/// net/packet/af_packet.c, `__tun_detach` in drivers/net/tun.c. When that happens can't be known to
+/// the microsecond, since a dying process's descriptors go one by one, and a frame that reaches the
+/// wrong owner in between is answered with a reset. So **nobody leaves**: the broker holds a duplicate
+/// of each member, and hands that of an owner that is gone to the next one. An interface that goes
+/// down and comes up again changes nothing either, since members then join again in the order in
+/// which their sockets were made.
+#[derive(Default)]
+pub(crate) struct Places(Vec<Place>);
+
+struct Place {
+    member: OwnedFd,
+    owner: Option<Owner>,
+}
+
+impl Places {
+    /// Notes that `member` was appended, and is `owner`'s; answers its index.
+    pub(crate) fn append(&mut self, owner: Owner, member: BorrowedFd<'_>) -> io::Result<u32> {
+        let member = member.try_clone_to_owned()?;
+        let owner = Some(owner);
+        self.0.push(Place { member, owner });
+        Ok(self.0.len() as u32 - 1)
+    }
+
+    /// Gives `owner` a member that nobody has, if there is one, and answers its index.
+    pub(crate) fn take(&mut self, owner: Owner) -> io::Result<Option<(OwnedFd, u32)>> {
+        let mut places = (0..).zip(&mut self.0);
+        let Some((index, place)) = places.find(|(_, place)| place.owner.is_none()) else {
+            return Ok(None);
+        };
+        let member = place.member.try_clone()?;
+        place.owner = Some(owner);
+        Ok(Some((member, index)))
+    }
+
+    /// What `owner` has is nobody's now. Its process must have closed its descriptors.
+    pub(crate) fn leave(&mut self, owner: Owner) {
+        for place in &mut self.0 {
+            if place.owner == Some(owner) {
+                place.owner = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! System calls as data: what each kind of process needs, and with which arguments.
+//!
+//! Without a rule a call is allowed with any arguments. That is no less safe where every argument is a
+//! descriptor (all of which were handed over), or the process's own memory; and it is faster.
+
+use core::ffi::c_long;
+
+/// One system call that is allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// As in the manual.
+    pub name: &'static str,
+    /// On this architecture.
+    pub number: c_long,
+    /// One rule must hold, and of it every condition. Without rules the call is allowed as it comes.
+    pub rules: &'static [&'static [Condition]],
+}
+
+/// What must be true of one argument.
+#[derive(Clone, Copy, Debug)]
+pub struct Condition {
+    /// Counted from 0.
+    pub argument: u8,
+    /// The bits that are looked at. If none is above the lowest 32, the kernel takes the argument for
+    /// an `int` and so does the filter.
+    pub mask: u64,
+    /// What these bits must be.
+    pub value: Value,
+}
+
+/// What an argument is compared with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// A number.
+    Is(u64),
+    /// The number of the process that enters the sandbox.
+    OwnProcess,
+}
+
+const INT: u64 = 0xffff_ffff;
+
+/// The condition that the bits of `mask` in an argument have the value `value`.
+pub const fn condition(argument: u8, mask: u64, value: u64) -> Condition {
+    Condition {
+        argument,
+        mask,
+        value: Value::Is(value),
+    }
+}
+
+const fn is(argument: u8, value: i32) -> Condition {
+    condition(argument, INT, value as u32 as u64)
+}
+
+const fn lacks(argument: u8, bits: i32) -> Condition {
+    condition(argument, bits as u32 as u64, 0)
+}
+
+const fn null(argument: u8) -> Condition {
+    condition(argument, u64::MAX, 0)
+}
+
+impl Call {
+    /// Allowed with any arguments.
+    pub const fn any(name: &'static str, number: c_long) -> Call {
+        Call {
+            name,
+            number,
+            rules: &[],
+        }
+    }
+
+    /// Allowed if all conditions of one of the rules hold.
+    pub const fn only(
+        name: &'static str,
+        number: c_long,
+        rules: &'static [&'static [Condition]],
+    ) -> Call {
+        Call {
+            name,
+            number,
+            rules,
+        }
+    }
+}
+
+const FUTEX_COMMAND: u64 = !((libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as u64) & INT;
+
+/// What every component needs: to wait, to be woken, to ring doorbells, to be handed memory by the
+/// supervisor, to allocate, to log, to panic, to end.
+///
+/// No call here makes a socket, opens a file, starts anything, or makes memory executable. `fstatat` and
+/// `statx` aren't among them, since their flags can't keep a path out.
+pub const EVENT_LOOP: &[Call] = &[
+    // Descriptors that it has, or is sent beside a message. Nothing may be sent to an address.
+    Call::any("read", libc::SYS_read),
+    Call::any("readv", libc::SYS_readv),
+    Call::any("write", libc::SYS_write),
+    Call::any("writev", libc::SYS_writev),
+    Call::any("close", libc::SYS_close),
+    Call::any("fstat", libc::SYS_fstat),
+    Call::only(
+        "fcntl",
+        libc::SYS_fcntl,
+        &[
+            // The standard library's debug build looks before it closes.
+            &[is(1, libc::F_GETFD)],
+            &[is(1, libc::F_SETFD)],
+            &[is(1, libc::F_GETFL)],
+            &[is(1, libc::F_SETFL)],
+            &[is(1, libc::F_DUPFD_CLOEXEC)],
+            &[is(1, libc::F_GET_SEALS)],
+        ],
+    ),
+    Call::any("recvmsg", libc::SYS_recvmsg),
+    Call::any("sendmsg", libc::SYS_sendmsg),
+    Call::any("recvfrom", libc::SYS_recvfrom),
+    Call::only("sendto", libc::SYS_sendto, &[&[null(4)]]),
+    // Waiting.
+    Call::any("eventfd2", libc::SYS_eventfd2),
+    Call::any("epoll_create1", libc::SYS_epoll_create1),
+    Call::any("epoll_ctl", libc::SYS_epoll_ctl),
+    #[cfg(target_arch = "x86_64")]
+    Call::any("epoll_wait", libc::SYS_epoll_wait),
+    Call::any("epoll_pwait", libc::SYS_epoll_pwait),
+    Call::any("epoll_pwait2", libc::SYS_epoll_pwait2),
+    #[cfg(target_arch = "x86_64")]
+    Call::any("poll", libc::SYS_poll),
+    Call::any("ppoll", libc::SYS_ppoll),
+    // Locks only: the variants with priorities and requeueing have a history.
+    Call::only(
+        "futex",
+        libc::SYS_futex,
+        &[
+            &[condition(1, FUTEX_COMMAND, libc::FUTEX_WAIT as u64)],
+            &[condition(1, FUTEX_COMMAND, libc::FUTEX_WAKE as u64)],
+            &[condition(1, FUTEX_COMMAND, libc::FUTEX_WAIT_BITSET as u64)],
+            &[condition(1, FUTEX_COMMAND, libc::FUTEX_WAKE_BITSET as u64)],
+        ],
+    ),
+    Call::any("clock_gettime", libc::SYS_clock_gettime),
+    Call::any("clock_nanosleep", libc::SYS_clock_nanosleep),
+    Call::any("nanosleep", libc::SYS_nanosleep),
+    Call::any("sched_yield", libc::SYS_sched_yield),
+    Call::any("restart_syscall", libc::SYS_restart_syscall),
+    // Memory, none of it executable.
+    Call::only("mmap", libc::SYS_mmap, &[&[lacks(2, libc::PROT_EXEC)]]),
+    Call::only(
+        "mprotect",
+        libc::SYS_mprotect,
+        &[&[lacks(2, libc::PROT_EXEC)]],
+    ),
+    Call::any("munmap", libc::SYS_munmap),
+    Call::any("mremap", libc::SYS_mremap),
+    Call::any("brk", libc::SYS_brk),
+    Call::any("madvise", libc::SYS_madvise),
+    Call::any("getrandom", libc::SYS_getrandom),
+    // Ending: a panic, an abort, and the standard library's message about a stack that overflowed.
+    Call::any("exit", libc::SYS_exit),
+    Call::any("exit_group", libc::SYS_exit_group),
+    Call::any("rt_sigreturn", libc::SYS_rt_sigreturn),
+    Call::any("rt_sigprocmask", libc::SYS_rt_sigprocmask),
+    Call::any("rt_sigaction", libc::SYS_rt_sigaction),
+    Call::any("sigaltstack", libc::SYS_sigaltstack),
+    Call::any("getpid", libc::SYS_getpid),
+    Call::any("gettid", libc::SYS_gettid),
+    Call::only(
+        "tgkill",
+        libc::SYS_tgkill,
+        &[&[
+            Condition {
+                argument: 0,
+                mask: INT,
+                value: Value::OwnProcess,
+            },
+            is(2, libc::SIGABRT),
+        ]],
+    ),
+];
+
+/// For a component that makes pools and rings itself: sealed memory, to be handed out.
+pub const SHARED_MEMORY: &[Call] = &[
+    Call::any("memfd_create", libc::SYS_memfd_create),
+    Call::any("ftruncate", libc::SYS_ftruncate),
+    Call::any("fallocate", libc::SYS_fallocate),
+    Call::only("fcntl", libc::SYS_fcntl, &[&[is(1, libc::F_ADD_SEALS)]]),
+];
+
+/// `link` on an `AF_PACKET` ring, from the first frame on: sending, statistics, errors.
+pub const NIC_PACKET: &[Call] = &[
+    Call::any("sendmmsg", libc::SYS_sendmmsg),
+    Call::only(
+        "getsockopt",
+        libc::SYS_getsockopt,
+        &[
+            &[is(1, libc::SOL_SOCKET), is(2, libc::SO_ERROR)],
+            &[is(1, libc::SOL_PACKET), is(2, libc::PACKET_STATISTICS)],
+        ],
+    ),
+];
+
+/// `link` on an `AF_XDP` socket, from the first frame on: statistics. Its doorbells are `sendto` and
+/// `recvfrom` without an address, which [`EVENT_LOOP`] has.
+pub const NIC_XDP: &[Call] = &[Call::only(
+    "getsockopt",
+    libc::SYS_getsockopt,
+    &[
+        &[is(1, libc::SOL_SOCKET), is(2, libc::SO_ERROR)],
+        &[is(1, libc::SOL_XDP), is(2, libc::XDP_STATISTICS)],
+    ],
+)];
+
+/// `link` on a TAP queue, from the first frame on: `read` and `writev`, which [`EVENT_LOOP`] has. In a
+/// list of its own so that a back end's name always finds one.
+pub const NIC_TAP: &[Call] = &[];
+
+#[cfg(test)]
+mod tests;
