@@ -118,7 +118,9 @@ pub enum TcpRequest {
     SetOption(SocketId, ConnectionOption),
 }
 
-/// What `tcp` can be told.
+/// What `tcp` can be told. The tag is a field of its own: in a niche of the packet, the compiler would
+/// lose sight of it, and couldn't leave the other cases out where a packet is told.
+#[repr(u8)]
 pub enum TcpInput<'a> {
     /// A segment arrived.
     Packet(RxPacket<'a>),
@@ -137,7 +139,9 @@ pub enum UdpRequest {
     Close(SocketId),
 }
 
-/// What `udp` can be told.
+/// What `udp` can be told. The tag is a field of its own: in a niche of the packet, the compiler would
+/// lose sight of it, and couldn't leave the other cases out where a packet is told.
+#[repr(u8)]
 pub enum UdpInput<'a> {
     /// A datagram arrived.
     Packet(RxPacket<'a>),

@@ -1,4 +1,5 @@
-//! What is below a component, as it sees it: structs that only borrow, so that a message is a call.
+//! What is below a component, as it sees it: structs that only borrow, so that a message is a call,
+//! and every call is inlined (`tests/inlined.rs` holds them to that).
 
 use crate::Protocol;
 use crate::events::EventQueue;
@@ -21,22 +22,28 @@ pub(crate) struct Tap<'a> {
 }
 
 impl NicOutput for Tap<'_> {
-    #[inline]
+    #[inline(always)]
     fn room(&mut self) -> usize {
         self.sender.room()
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, packet: &TxPacket<'_>) -> Result<(), Full> {
         self.sender.send(packet)?;
         if let Some(capture) = self.capture.filter(|capture| capture.wants()) {
-            let [first, second] = packet.payload;
-            let pieces = [Bytes::from(packet.headers()), first, second];
-            let direction = CaptureDirection::Outbound;
-            capture.push(self.now.as_nanos(), direction, &pieces, packet.len());
+            capture_sent(capture, self.now, packet);
         }
         Ok(())
     }
+}
+
+#[cold]
+#[inline(never)]
+fn capture_sent(capture: &CaptureRing, now: Instant, packet: &TxPacket<'_>) {
+    let [first, second] = packet.payload;
+    let pieces = [Bytes::from(packet.headers()), first, second];
+    let direction = CaptureDirection::Outbound;
+    capture.push(now.as_nanos(), direction, &pieces, packet.len());
 }
 
 /// What `tcp` and `udp` talk to: the network below them, the program above, the port table beside.
@@ -48,30 +55,30 @@ pub(crate) struct Below<'a> {
 }
 
 impl Network for Below<'_> {
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, now: Instant, to: &Outbound, packet: &mut TxPacket<'_>) -> Result<(), Full> {
         self.ip.send(now, to, packet, &mut self.link)
     }
 
-    #[inline]
+    #[inline(always)]
     fn path(&self, source: Option<IpAddr>, destination: IpAddr) -> Option<Path> {
         self.ip.path(source, destination, &self.link.limits())
     }
 
-    #[inline]
+    #[inline(always)]
     fn is_local(&self, address: IpAddr) -> bool {
         self.ip.is_local(address)
     }
 }
 
 impl SocketEvents for Below<'_> {
-    #[inline]
+    #[inline(always)]
     fn tcp_event(&mut self, event: SocketEvent) -> Result<(), Full> {
         self.events.push(Protocol::Tcp, event);
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn udp_event(&mut self, event: SocketEvent) -> Result<(), Full> {
         self.events.push(Protocol::Udp, event);
         Ok(())

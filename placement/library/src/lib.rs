@@ -1,7 +1,7 @@
 //! The `library` topology: `link`, `ip`, `udp` and `tcp` in one thread, on one NIC.
 //!
 //! **Purpose.** This is where protocols and NICs meet: a message between two components is a call on
-//! a small struct that holds the next component down, and the compiler inlines it. The caller hands
+//! a small struct that holds the next component down, and every such call is inlined. The caller hands
 //! in the time, so the same code runs under the preload library and in the simulator.
 //!
 //! **Place on the data path.** All of it. [`Stack::poll`] moves a batch of frames up, lets each
@@ -16,6 +16,7 @@
 mod below;
 mod events;
 mod stack;
+mod up;
 
 pub use skink_tcp::State;
 pub use stack::{Protocol, Stack, StackConfig};

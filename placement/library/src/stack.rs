@@ -1,22 +1,20 @@
 use crate::below::{Below, Tap};
 use crate::events::EventQueue;
+use crate::up::Up;
 use core::net::IpAddr;
 use skink_ip::{Ip, IpConfig};
 use skink_link::{Link, LinkConfig, LinkOutput};
-use skink_memory::{Bytes, CaptureDirection, CaptureRing, SocketTable, TableConfig, TableError};
-use skink_messages::{
-    Component, Counter, Counters, NetworkError, Ports, Progress, RxFrame, RxPacket, SocketEvent,
-    TcpInput, UdpInput,
-};
+use skink_memory::{CaptureRing, SocketTable, TableConfig, TableError};
+use skink_messages::{Component, Counter, Counters, Ports, Progress, SocketEvent};
 use skink_nic::{Nic, Receiver, Sender};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::{Duration, Instant};
 use skink_udp::Udp;
-use skink_wire::{IpCidr, MacAddr, protocol};
+use skink_wire::{IpCidr, MacAddr};
 use std::os::fd::BorrowedFd;
 
 /// Frames received in one poll, so that the way down has its turn.
-const RECEIVE_BUDGET: usize = 64;
+pub(crate) const RECEIVE_BUDGET: usize = 64;
 /// How often the NIC is asked what it dropped, which may take a system call.
 const DROPPED_EVERY: Duration = Duration::from_secs(1);
 
@@ -177,17 +175,14 @@ impl Stack {
         }
         self.now = self.now.max(now);
         let receiver = &mut self.receiver;
-        let capture = self.capture.clone();
         let received = split!(self, now, |tcp, udp, below| {
-            let mut up = |frame: RxFrame<'_>| {
-                if let Some(capture) = capture.as_ref().filter(|capture| capture.wants()) {
-                    let pieces = [Bytes::from(frame.bytes)];
-                    let (at, length) = (frame.arrived.as_nanos(), frame.bytes.len());
-                    capture.push(at, CaptureDirection::Inbound, &pieces, length);
-                }
-                on_frame(now, &frame, tcp, udp, below);
+            let mut up = Up {
+                now,
+                tcp,
+                udp,
+                below,
             };
-            receiver.receive(now, RECEIVE_BUDGET, &mut up)
+            receiver.receive(now, RECEIVE_BUDGET, &mut |frame| up.frame(&frame))
         });
         let busy = received >= RECEIVE_BUDGET;
         let progress = self.work(now);
@@ -218,16 +213,16 @@ impl Stack {
     fn work(&mut self, now: Instant) -> Progress {
         self.requested = false;
         let progress = split!(self, now, |tcp, udp, below| {
-            for _ in 0..RECEIVE_BUDGET {
-                let Some(whole) = below.ip.take_whole() else {
-                    break;
-                };
-                on_packet(now, whole.protocol(), whole.as_packet(), tcp, udp, below);
-                below.ip.recycle(whole);
-            }
-            while let Some(error) = below.ip.take_error() {
-                on_error(now, error, tcp, udp, below);
-            }
+            let mut up = Up {
+                now,
+                tcp,
+                udp,
+                below,
+            };
+            up.rest();
+            let Up {
+                tcp, udp, below, ..
+            } = up;
             let tcp = tcp.poll(now, below);
             let udp = udp.poll(now, below);
             // Last, since both may have left something in `ip`.
@@ -289,67 +284,5 @@ impl Stack {
     fn asked(&mut self, now: Instant) {
         self.now = self.now.max(now);
         self.requested = true;
-    }
-}
-
-/// A frame on its way up.
-#[inline]
-fn on_frame(
-    now: Instant,
-    frame: &RxFrame<'_>,
-    tcp: &mut Tcp,
-    udp: &mut Udp,
-    below: &mut Below<'_>,
-) {
-    if !below.link.link.receive(frame) {
-        return;
-    }
-    if let Some((protocol, packet)) = below.ip.receive(now, frame, &mut below.link) {
-        on_packet(now, protocol, packet, tcp, udp, below);
-    }
-}
-
-/// A packet on its way up. [`skink_messages::Full`] can't be answered here (components keep what
-/// they couldn't send), and a packet that wasn't taken would be lost as on any wire.
-#[inline]
-fn on_packet(
-    now: Instant,
-    protocol: u8,
-    packet: RxPacket<'_>,
-    tcp: &mut Tcp,
-    udp: &mut Udp,
-    below: &mut Below<'_>,
-) {
-    match protocol {
-        protocol::TCP => {
-            let _ = tcp.handle(now, TcpInput::Packet(packet), below);
-        }
-        protocol::UDP => {
-            let _ = udp.handle(now, UdpInput::Packet(packet), below);
-            if udp.take_unreachable() {
-                let link = &mut below.link;
-                below.ip.port_unreachable(now, protocol, &packet, link);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// An ICMP error on its way up, to the transport whose packet it is about.
-fn on_error(
-    now: Instant,
-    error: NetworkError,
-    tcp: &mut Tcp,
-    udp: &mut Udp,
-    below: &mut Below<'_>,
-) {
-    match error.protocol {
-        protocol::TCP => {
-            let _ = tcp.handle(now, TcpInput::Error(error), below);
-        }
-        protocol::UDP => {
-            let _ = udp.handle(now, UdpInput::Error(error), below);
-        }
-        _ => {}
     }
 }

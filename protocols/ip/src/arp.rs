@@ -27,19 +27,17 @@ impl Ip {
             return;
         }
         let (sender, target) = (packet.sender_ip.into(), packet.target_ip.into());
-        if packet.sender_ip.is_unspecified() {
-            // Somebody probes for the same address as we do.
-            if self.claims.is_probing(target) {
-                return self.conflict(target, packet.sender_mac);
-            }
-        } else if self.claims.is_probing(sender) || self.addresses.is_own(sender) {
+        if self.addresses.is_own(sender) {
             self.counters.count(Counter::IpDropArp);
             return self.conflict(sender, packet.sender_mac);
-        } else if !self.hear_arp(now, link, &packet, out) {
+        }
+        // Who probes for an address has none yet (RFC 5227 section 2.1.1).
+        let probes = packet.sender_ip.is_unspecified();
+        if !probes && !self.hear_arp(now, link, &packet, out) {
             return self.counters.count(Counter::IpDropArp);
         }
         let asked = packet.operation == Operation::Request && self.addresses.is_own(target);
-        if asked && self.answers && !self.claims.is_probing(target) {
+        if asked && self.answers {
             let reply = Packet {
                 operation: Operation::Reply,
                 sender_mac: self.mac,
@@ -110,13 +108,7 @@ impl Ip {
     ) {
         let mut packet = TxPacket::new([Bytes::EMPTY; 2]);
         let _ = message.emit(packet.prepend(arp::LEN));
-        let header = ethernet::Header {
-            destination,
-            source: self.mac,
-            ethertype: ethernet::ARP,
-        };
-        let _ = header.emit(packet.prepend(ethernet::LEN));
-        match out.send(now, &mut packet) {
+        match self.send_frame_slowly(now, destination, ethernet::ARP, &mut packet, out) {
             Ok(()) => self.counters.count(Counter::IpArpOut),
             Err(_) => self.counters.count(Counter::IpDropOutput),
         }

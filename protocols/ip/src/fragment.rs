@@ -2,7 +2,7 @@
 
 use crate::Ip;
 use crate::held::{Held, Target};
-use crate::send::{HOP_LIMIT, MAXIMUM_BYTES};
+use crate::send::{HOP_LIMIT, MAXIMUM_BYTES, ethertype};
 use core::net::IpAddr;
 use skink_memory::Bytes;
 use skink_messages::{Counter, FrameOutput, Full, Outbound, TxPacket};
@@ -78,7 +78,7 @@ impl Ip {
                 self.outbox.push(mac, Held::copy(fragment));
             }
             Target::Station(_) | Target::Unresolved(_) => {
-                let sent = self.transmit(now, target, to.source.is_ipv4(), fragment, out);
+                let sent = self.transmit(now, target, ethertype(to), fragment, out);
                 match (sent, target) {
                     (Err(Full), Target::Station(mac)) if !is_first => {
                         self.outbox.push(mac, Held::copy(fragment));

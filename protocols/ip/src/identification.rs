@@ -24,6 +24,7 @@ impl Identifications {
     }
 
     /// The next one between two addresses; `count` are used up.
+    #[inline(never)]
     pub(crate) fn next(&mut self, source: IpAddr, destination: IpAddr, count: u32) -> u32 {
         let index = self.state.hash_one((source, destination)) as usize % COUNTERS;
         let Some(counter) = self.counters.get_mut(index) else {

@@ -1,5 +1,5 @@
 use crate::addresses::Addresses;
-use crate::claims::{Claims, Kind};
+use crate::announcements::Announcements;
 use crate::errors::Limiter;
 use crate::held::Outbox;
 use crate::identification::Identifications;
@@ -39,7 +39,7 @@ pub struct Ip {
     pub(crate) path_mtus: PathMtus,
     pub(crate) identifications: Identifications,
     pub(crate) limiter: Limiter,
-    pub(crate) claims: Claims,
+    announcements: Announcements,
     pub(crate) routers: Routers,
     /// Frames that the link had no room for.
     pub(crate) outbox: Outbox,
@@ -80,7 +80,7 @@ impl Ip {
             path_mtus: PathMtus::new(config.seed),
             identifications: Identifications::new(config.seed),
             limiter: Limiter::default(),
-            claims: Claims::default(),
+            announcements: Announcements::default(),
             routers: Routers::new(search),
             outbox: Outbox::default(),
             whole: WholeQueue::default(),
@@ -164,8 +164,7 @@ impl Ip {
         self.errors.pop_front()
     }
 
-    /// Takes a conflict: an address that is ours, or that is being probed, and the station that
-    /// claims it too.
+    /// Takes a conflict: an address that is ours, and the station that claims it too.
     pub fn take_conflict(&mut self) -> Option<(IpAddr, MacAddr)> {
         self.conflicts.pop_front()
     }
@@ -176,23 +175,11 @@ impl Ip {
         self.answers = answers;
     }
 
-    /// Begins to ask whether another station has `address` (RFC 5227 2.1, RFC 4862 5.4). Until that
-    /// ends, nobody is told that it is ours. Use the address when [`Ip::probes_done`] says so and
-    /// no conflict came up.
-    pub fn probe(&mut self, now: Instant, address: IpAddr) {
-        self.claims.begin(now, address, Kind::Probe);
-    }
-
-    /// Whether all probing has ended. It needs polls to proceed.
-    pub fn probes_done(&self) -> bool {
-        self.claims.probing().next().is_none()
-    }
-
     /// Tells the link that our addresses are ours, twice, beginning with the next poll (RFC 5227
     /// 2.3, RFC 4861 7.2.6).
     pub fn announce(&mut self, now: Instant) {
         for own in self.addresses.all() {
-            self.claims.begin(now, own.addr, Kind::Announce);
+            self.announcements.begin(now, own.addr);
         }
     }
 
@@ -206,7 +193,6 @@ impl Ip {
 
     pub(crate) fn conflict(&mut self, address: IpAddr, mac: MacAddr) {
         self.counters.count(Counter::IpConflicts);
-        self.claims.end(address, Kind::Probe);
         let known = self.conflicts.contains(&(address, mac));
         if !known && self.conflicts.len() < REPORTS {
             self.conflicts.push_back((address, mac));
@@ -220,8 +206,8 @@ impl Ip {
             let _ = self.flush_outbox(now, out);
         }
         self.run_neighbours(now, out);
-        while let Some((address, kind)) = self.claims.pop_due(now) {
-            self.send_claim(now, address, kind, out);
+        while let Some(address) = self.announcements.pop_due(now) {
+            self.send_announcement(now, address, out);
         }
         if self.routers.expire(now) {
             self.use_learned_router();
@@ -243,7 +229,7 @@ impl Ip {
     pub fn next_deadline(&self) -> Option<Instant> {
         [
             self.neighbours.next_deadline(),
-            self.claims.next_deadline(),
+            self.announcements.next_deadline(),
             self.routers.next_deadline(),
             self.reassembly.next_deadline(),
             self.path_mtus.next_deadline(),

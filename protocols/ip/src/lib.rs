@@ -19,8 +19,8 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod announcements;
 mod arp;
-mod claims;
 mod config;
 mod errors;
 mod fragment;
@@ -28,8 +28,10 @@ mod held;
 mod icmp;
 mod identification;
 mod ip;
+mod loopback;
 mod ndp;
 mod neighbours;
+mod next_hop;
 mod path_mtu;
 mod quoted;
 mod reassembly;

@@ -2,9 +2,8 @@
 
 use crate::Ip;
 use crate::addresses::{ALL_NODES, ALL_ROUTERS};
-use crate::claims::Kind;
 use crate::neighbours::Heard;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv6Addr};
 use skink_messages::{Counter, FrameOutput, Outbound, RxPacket};
 use skink_time::{Duration, Instant};
 use skink_wire::icmpv6::{
@@ -59,15 +58,11 @@ impl Ip {
     ) -> bool {
         let target = message.target;
         let from_us = message.source_link_layer == Some(self.mac);
-        if source.is_unspecified() {
-            // Somebody wants this address.
-            if message.source_link_layer.is_some() || destination != solicited_node(target) {
-                return false;
-            }
-            if self.claims.is_probing(target.into()) {
-                self.conflict(target.into(), MacAddr::UNSPECIFIED);
-                return true;
-            }
+        // Somebody wants this address (RFC 4861 section 7.1.1).
+        let probes = source.is_unspecified();
+        if probes && (message.source_link_layer.is_some() || destination != solicited_node(target))
+        {
+            return false;
         }
         if from_us || !self.addresses.is_own(target.into()) {
             return true;
@@ -87,8 +82,8 @@ impl Ip {
                 self.release(now, resolved, out);
             }
         }
-        if self.answers && !self.claims.is_probing(target.into()) {
-            let (to, solicited) = match source.is_unspecified() {
+        if self.answers {
+            let (to, solicited) = match probes {
                 true => (ALL_NODES, false),
                 false => (source, true),
             };
@@ -115,7 +110,7 @@ impl Ip {
         if mac.is_some_and(|mac| !mac.is_unicast()) {
             return false;
         }
-        if self.addresses.is_own(target) || self.claims.is_probing(target) {
+        if self.addresses.is_own(target) {
             self.conflict(target, mac.unwrap_or(MacAddr::UNSPECIFIED));
             return true;
         }
@@ -171,7 +166,7 @@ impl Ip {
     ) {
         let message = Message::NeighbourSolicitation(NeighbourSolicitation {
             target,
-            source_link_layer: (!source.is_unspecified()).then_some(self.mac),
+            source_link_layer: Some(self.mac),
         });
         let destination = if probed {
             target
@@ -234,25 +229,16 @@ impl Ip {
         }
     }
 
-    /// Asks for an address, or tells that it is ours.
-    pub(crate) fn send_claim<O: FrameOutput + ?Sized>(
+    /// Tells all stations that an address is ours.
+    pub(crate) fn send_announcement<O: FrameOutput + ?Sized>(
         &mut self,
         now: Instant,
         address: IpAddr,
-        kind: Kind,
         out: &mut O,
     ) {
-        match (kind, address) {
-            (Kind::Probe, IpAddr::V4(address)) => {
-                self.send_arp_request(now, Ipv4Addr::UNSPECIFIED, address, None, out);
-            }
-            (Kind::Probe, IpAddr::V6(address)) => {
-                self.send_solicitation(now, Ipv6Addr::UNSPECIFIED, address, false, out);
-            }
-            (Kind::Announce, IpAddr::V4(address)) => {
-                self.send_arp_request(now, address, address, None, out);
-            }
-            (Kind::Announce, IpAddr::V6(address)) => {
+        match address {
+            IpAddr::V4(address) => self.send_arp_request(now, address, address, None, out),
+            IpAddr::V6(address) => {
                 self.send_advertisement(now, address, ALL_NODES, false, out);
             }
         }

@@ -43,6 +43,11 @@ impl PathMtus {
         if self.entries.is_empty() {
             return None;
         }
+        self.look_up(destination)
+    }
+
+    #[inline(never)]
+    fn look_up(&self, destination: IpAddr) -> Option<u32> {
         self.entries.get(&destination).map(|entry| entry.mtu)
     }
 

@@ -6,7 +6,7 @@ use crate::{Ip, OwnedPacket};
 use core::net::IpAddr;
 use skink_messages::{Counter, FrameOutput, RxChecksum, RxFrame, RxPacket};
 use skink_time::Instant;
-use skink_wire::icmpv6::{parameter_problem, solicited_node};
+use skink_wire::icmpv6::parameter_problem;
 use skink_wire::{ChecksumPolicy, Malformed, ethernet, ipv4, ipv6, protocol};
 
 /// Where the next-header field of the fixed IPv6 header is, and its payload length.
@@ -188,7 +188,7 @@ impl Ip {
     #[inline]
     fn accepts(&self, link: &ethernet::Header, source: IpAddr, destination: IpAddr) -> bool {
         let own = self.addresses.is_own(destination) && !link.destination.is_multicast();
-        if !own && !self.listens_to(destination) {
+        if !own && !self.addresses.is_joined(destination) {
             self.counters.count(Counter::IpDropNotOurs);
             return false;
         }
@@ -198,17 +198,6 @@ impl Ip {
         }
         self.counters.count(Counter::IpIn);
         true
-    }
-
-    /// Whether packets to a group or broadcast address concern us. Solicitations for an address that
-    /// is being probed do.
-    #[inline(never)]
-    fn listens_to(&self, destination: IpAddr) -> bool {
-        self.addresses.is_joined(destination)
-            || self.claims.probing().any(|probed| match probed {
-                IpAddr::V4(_) => false,
-                IpAddr::V6(probed) => IpAddr::V6(solicited_node(probed)) == destination,
-            })
     }
 
     #[cold]

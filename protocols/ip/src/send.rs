@@ -1,31 +1,17 @@
 //! From a transport's packet to a frame.
 
 use crate::Ip;
-use crate::OwnedPacket;
 use crate::held::{Held, Target};
-use crate::ip::LastHop;
-use crate::whole::WholeQueue;
 use core::net::IpAddr;
 use skink_memory::Bytes;
-use skink_messages::{
-    Counter, ErrorKind, FrameOutput, Full, NetworkError, Outbound, RxChecksum, TxPacket,
-};
+use skink_messages::{Counter, ErrorKind, FrameOutput, Full, NetworkError, Outbound, TxPacket};
 use skink_time::Instant;
-use skink_wire::{Endpoint, MacAddr, ethernet, ipv4, ipv6, protocol};
+use skink_wire::{Endpoint, MacAddr, ethernet, ipv4, ipv6};
 
 /// TTL and hop limit where nobody says otherwise (RFC 1340; Linux has the same).
 pub(crate) const HOP_LIMIT: u8 = 64;
 /// What the length fields can say.
 pub(crate) const MAXIMUM_BYTES: usize = 65_535;
-
-/// What a route leads to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Hop {
-    /// All stations of a group.
-    Group(MacAddr),
-    /// A neighbour.
-    Neighbour(IpAddr),
-}
 
 impl Ip {
     /// Sends `packet`, whose headers begin with the transport header, as `to` says. What can't be
@@ -35,8 +21,33 @@ impl Ip {
     ///
     /// # Errors
     /// [`Full`] if the link, or the queue of packets to ourselves, has no room.
-    #[inline]
+    // This and what it calls inline are what a message from a transport becomes; `send_slowly` is the
+    // rest, and the only other place of their bodies.
+    #[inline(always)]
     pub fn send<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        to: &Outbound,
+        packet: &mut TxPacket<'_>,
+        out: &mut O,
+    ) -> Result<(), Full> {
+        if self.outbox.is_empty()
+            && let Some(mac) = self.last_station(now, to.destination)
+            && self.leaves_whole(to, packet, out.limits().mtu)
+            && let Some(header_bytes) = self.prepend_header(to, packet)
+        {
+            let sent = self.send_frame(now, mac, ethertype(to), packet, out);
+            if sent.is_ok() {
+                self.counters.count(Counter::IpOut);
+            }
+            return undo_if_full(sent, packet, header_bytes);
+        }
+        self.send_slowly(now, to, packet, out)
+    }
+
+    /// As [`Ip::send`], for what isn't like the packet before it, and for messages of our own.
+    #[inline(never)]
+    pub(crate) fn send_slowly<O: FrameOutput + ?Sized>(
         &mut self,
         now: Instant,
         to: &Outbound,
@@ -46,13 +57,7 @@ impl Ip {
         if !self.outbox.is_empty() {
             self.flush_outbox(now, out)?;
         }
-        let station = match self.last {
-            Some(last) if last.destination == to.destination => {
-                self.neighbours.resolve(now, last.slot, last.next_hop)
-            }
-            Some(_) | None => None,
-        };
-        let target = match station {
+        let target = match self.last_station(now, to.destination) {
             Some(mac) => Target::Station(mac),
             None if self.addresses.is_own(to.destination) => {
                 return self.loop_back(now, to, packet, out);
@@ -65,91 +70,21 @@ impl Ip {
                 }
             },
         };
-        self.send_to(now, to, packet, target, out)
+        if self.leaves_whole(to, packet, out.limits().mtu) {
+            self.send_whole(now, to, packet, target, out)
+        } else {
+            self.send_large(now, to, packet, target, out)
+        }
     }
 
-    /// The next hop of a packet that isn't for ourselves.
-    pub(crate) fn hop(&self, destination: IpAddr) -> Option<Hop> {
-        match destination {
-            IpAddr::V4(addr) => {
-                if addr.is_unspecified() || addr.is_loopback() {
-                    return None;
-                }
-                if addr.is_multicast() {
-                    return Some(Hop::Group(MacAddr::multicast_for_ipv4(addr)));
-                }
-                if self.addresses.is_broadcast(addr) {
-                    return Some(Hop::Group(MacAddr::BROADCAST));
-                }
-            }
-            IpAddr::V6(addr) => {
-                if addr.is_unspecified() || addr.is_loopback() {
-                    return None;
-                }
-                if addr.is_multicast() {
-                    return Some(Hop::Group(MacAddr::multicast_for_ipv6(addr)));
-                }
-            }
-        }
-        self.routes.next_hop(destination).map(Hop::Neighbour)
-    }
-
-    /// Where a packet goes on the link. Begins to look for a neighbour that isn't known.
-    fn target<O: FrameOutput + ?Sized>(
-        &mut self,
-        now: Instant,
-        destination: IpAddr,
-        out: &mut O,
-    ) -> Option<Target> {
-        let next_hop = match self.hop(destination)? {
-            Hop::Group(mac) => return Some(Target::Station(mac)),
-            Hop::Neighbour(next_hop) => next_hop,
-        };
-        let slot = match self.neighbours.find(next_hop) {
-            Some(slot) => slot,
-            None => {
-                let (slot, lost) = self.neighbours.begin(now, next_hop);
-                self.give_up(lost);
-                if let Some(due) = self.neighbours.expire(now, slot) {
-                    self.on_due(now, due, out);
-                }
-                slot
-            }
-        };
-        self.last = Some(LastHop {
-            destination,
-            next_hop,
-            slot,
-        });
-        Some(match self.neighbours.resolve(now, slot, next_hop) {
-            Some(mac) => Target::Station(mac),
-            None => Target::Unresolved(next_hop),
-        })
-    }
-
-    #[inline]
-    fn send_to<O: FrameOutput + ?Sized>(
-        &mut self,
-        now: Instant,
-        to: &Outbound,
-        packet: &mut TxPacket<'_>,
-        target: Target,
-        out: &mut O,
-    ) -> Result<(), Full> {
-        let header_bytes = header_bytes(to);
-        let total = header_bytes + packet.len();
-        let segment_bytes = usize::from(packet.segment_bytes);
-        let is_cut = segment_bytes != 0 && packet.payload_bytes() > segment_bytes;
-        if !is_cut && total > out.limits().mtu as usize
-            || !to.dont_fragment && self.path_mtus.get(to.destination).is_some()
-        {
-            return self.send_large(now, to, packet, target, out);
-        }
-        if total > MAXIMUM_BYTES + if to.source.is_ipv4() { 0 } else { ipv6::LEN } {
-            self.counters.count(Counter::IpDropTooBig);
-            return Ok(());
-        }
-        self.send_whole(now, to, packet, target, out)
+    /// Whether a packet fits a link that takes `mtu` bytes, or is cut there, and no smaller MTU of its
+    /// path has to be looked at.
+    #[inline(always)]
+    fn leaves_whole(&self, to: &Outbound, packet: &TxPacket<'_>, mtu: u32) -> bool {
+        let total = header_bytes(to) + packet.len();
+        total <= MAXIMUM_BYTES
+            && (total <= mtu as usize || is_cut(packet))
+            && (to.dont_fragment || self.path_mtus.get(to.destination).is_none())
     }
 
     /// A packet that doesn't fit the link, or that may be fragmented and has a path with a smaller
@@ -163,15 +98,17 @@ impl Ip {
         target: Target,
         out: &mut O,
     ) -> Result<(), Full> {
-        let header_bytes = header_bytes(to);
+        let total = header_bytes(to) + packet.len();
         let link = out.limits().mtu;
         let mtu = self
             .path_mtus
             .get(to.destination)
             .map_or(link, |mtu| mtu.min(link));
-        let segment_bytes = usize::from(packet.segment_bytes);
-        let is_cut = segment_bytes != 0 && packet.payload_bytes() > segment_bytes;
-        if is_cut || header_bytes + packet.len() <= mtu as usize {
+        if is_cut(packet) || total <= mtu as usize {
+            if total > MAXIMUM_BYTES + if to.source.is_ipv4() { 0 } else { ipv6::LEN } {
+                self.counters.count(Counter::IpDropTooBig);
+                return Ok(());
+            }
             // What is to be cut is cut to a size that its sender chose for the path.
             return self.send_whole(now, to, packet, target, out);
         }
@@ -186,8 +123,8 @@ impl Ip {
     }
 
     /// A packet as it is, with an IP header.
-    #[inline]
-    pub(crate) fn send_whole<O: FrameOutput + ?Sized>(
+    #[inline(never)]
+    fn send_whole<O: FrameOutput + ?Sized>(
         &mut self,
         now: Instant,
         to: &Outbound,
@@ -195,7 +132,17 @@ impl Ip {
         target: Target,
         out: &mut O,
     ) -> Result<(), Full> {
-        let network_bytes = packet.network_bytes;
+        let Some(header_bytes) = self.prepend_header(to, packet) else {
+            self.counters.count(Counter::IpDropNoRoute);
+            return Ok(());
+        };
+        let sent = self.transmit(now, target, ethertype(to), packet, out);
+        undo_if_full(sent, packet, header_bytes)
+    }
+
+    /// Writes the IP header and answers its length; `None` if the addresses are of two families.
+    #[inline(always)]
+    fn prepend_header(&mut self, to: &Outbound, packet: &mut TxPacket<'_>) -> Option<u8> {
         let bytes = packet.len();
         let header_bytes = match (to.source, to.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -233,47 +180,26 @@ impl Ip {
                 let _ = header.emit(packet.prepend(ipv6::LEN));
                 ipv6::LEN
             }
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {
-                self.counters.count(Counter::IpDropNoRoute);
-                return Ok(());
-            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return None,
         };
         packet.network_bytes = header_bytes as u8;
-        let sent = self.transmit(now, target, to.source.is_ipv4(), packet, out);
-        if sent.is_err() {
-            packet.strip(header_bytes);
-            packet.network_bytes = network_bytes;
-        }
-        sent
+        Some(header_bytes as u8)
     }
 
     /// Sends a packet with its IP header, or keeps a copy until its neighbour is known.
-    #[inline]
     pub(crate) fn transmit<O: FrameOutput + ?Sized>(
         &mut self,
         now: Instant,
         target: Target,
-        is_ipv4: bool,
+        ethertype: u16,
         packet: &mut TxPacket<'_>,
         out: &mut O,
     ) -> Result<(), Full> {
         match target {
             Target::Station(mac) => {
-                let ethertype = if is_ipv4 {
-                    ethernet::IPV4
-                } else {
-                    ethernet::IPV6
-                };
-                let header = ethernet::Header {
-                    destination: mac,
-                    source: self.mac,
-                    ethertype,
-                };
-                let _ = header.emit(packet.prepend(ethernet::LEN));
-                let sent = out.send(now, packet);
-                match sent {
-                    Ok(()) => self.counters.count(Counter::IpOut),
-                    Err(Full) => packet.strip(ethernet::LEN),
+                let sent = self.send_frame_slowly(now, mac, ethertype, packet, out);
+                if sent.is_ok() {
+                    self.counters.count(Counter::IpOut);
                 }
                 sent
             }
@@ -285,6 +211,43 @@ impl Ip {
         }
     }
 
+    /// Writes the Ethernet header and gives the frame to the link.
+    #[inline(always)]
+    fn send_frame<O: FrameOutput + ?Sized>(
+        &self,
+        now: Instant,
+        destination: MacAddr,
+        ethertype: u16,
+        packet: &mut TxPacket<'_>,
+        out: &mut O,
+    ) -> Result<(), Full> {
+        let header = ethernet::Header {
+            destination,
+            source: self.mac,
+            ethertype,
+        };
+        let _ = header.emit(packet.prepend(ethernet::LEN));
+        let sent = out.send(now, packet);
+        if sent.is_err() {
+            packet.strip(ethernet::LEN);
+        }
+        sent
+    }
+
+    /// As [`Ip::send_frame`], for all that [`Ip::send`] doesn't send at once: the second and last
+    /// place where what is below is inlined.
+    #[inline(never)]
+    pub(crate) fn send_frame_slowly<O: FrameOutput + ?Sized>(
+        &self,
+        now: Instant,
+        destination: MacAddr,
+        ethertype: u16,
+        packet: &mut TxPacket<'_>,
+        out: &mut O,
+    ) -> Result<(), Full> {
+        self.send_frame(now, destination, ethertype, packet, out)
+    }
+
     /// Sends what the link had no room for.
     #[inline(never)]
     pub(crate) fn flush_outbox<O: FrameOutput + ?Sized>(
@@ -293,45 +256,19 @@ impl Ip {
         out: &mut O,
     ) -> Result<(), Full> {
         while let Some((mac, held)) = self.outbox.pop() {
-            let is_ipv4 = held.bytes().first().is_some_and(|first| first >> 4 == 4);
+            let ethertype = match held.bytes().first() {
+                Some(first) if first >> 4 == 4 => ethernet::IPV4,
+                Some(_) | None => ethernet::IPV6,
+            };
             let mut packet = held.packet();
             let target = Target::Station(mac);
             if self
-                .transmit(now, target, is_ipv4, &mut packet, out)
+                .transmit(now, target, ethertype, &mut packet, out)
                 .is_err()
             {
                 self.outbox.put_back(mac, held);
                 return Err(Full);
             }
-        }
-        Ok(())
-    }
-
-    /// Copies a packet to ourselves to where it will be taken from. Its checksum counts as good: it
-    /// never leaves this memory.
-    #[inline(never)]
-    fn loop_back<O: FrameOutput + ?Sized>(
-        &mut self,
-        now: Instant,
-        to: &Outbound,
-        packet: &TxPacket<'_>,
-        out: &mut O,
-    ) -> Result<(), Full> {
-        let bytes = packet.len();
-        if !self.whole.has_room(bytes) {
-            return Err(Full);
-        }
-        if bytes > MAXIMUM_BYTES || to.source.is_ipv4() != to.destination.is_ipv4() {
-            self.counters.count(Counter::IpDropTooBig);
-            return Ok(());
-        }
-        let looped = copy(&mut self.whole, now, to, packet);
-        self.counters.count(Counter::IpLooped);
-        if matches!(to.protocol, protocol::TCP | protocol::UDP) {
-            self.whole.push(looped);
-        } else {
-            self.on_icmp(now, &looped.as_packet(), out);
-            self.recycle(looped);
         }
         Ok(())
     }
@@ -345,30 +282,11 @@ impl Ip {
         out: &mut O,
     ) -> bool {
         let mut packet = TxPacket::new([Bytes::from(message), Bytes::EMPTY]);
-        let sent = self.send(now, to, &mut packet, out).is_ok();
+        let sent = self.send_slowly(now, to, &mut packet, out).is_ok();
         if !sent {
             self.counters.count(Counter::IpDropOutput);
         }
         sent
-    }
-}
-
-fn copy(queue: &mut WholeQueue, now: Instant, to: &Outbound, packet: &TxPacket<'_>) -> OwnedPacket {
-    let mut payload = queue.buffer();
-    payload.resize(packet.len(), 0);
-    packet.copy_to(&mut payload);
-    let is_cut = packet.payload_bytes() > usize::from(packet.segment_bytes);
-    OwnedPacket {
-        arrived: now,
-        protocol: to.protocol,
-        source: to.source,
-        destination: to.destination,
-        traffic_class: to.traffic_class,
-        hop_limit: to.hop_limit.unwrap_or(HOP_LIMIT),
-        checksum: RxChecksum::Verified,
-        segment_bytes: if is_cut { packet.segment_bytes } else { 0 },
-        payload,
-        offset: 0,
     }
 }
 
@@ -384,7 +302,37 @@ fn too_big(to: &Outbound, packet: &TxPacket<'_>, mtu: u32) -> Option<NetworkErro
     })
 }
 
+/// Whether the link cuts the packet into segments.
+#[inline(always)]
+fn is_cut(packet: &TxPacket<'_>) -> bool {
+    packet.segment_bytes != 0 && packet.payload_bytes() > usize::from(packet.segment_bytes)
+}
+
+/// Takes the IP header off again if the packet couldn't leave: it is as its transport made it.
+#[inline(always)]
+fn undo_if_full(
+    sent: Result<(), Full>,
+    packet: &mut TxPacket<'_>,
+    header_bytes: u8,
+) -> Result<(), Full> {
+    if sent.is_err() {
+        packet.strip(usize::from(header_bytes));
+        packet.network_bytes = 0;
+    }
+    sent
+}
+
+/// The Ethernet type of a packet of ours.
+#[inline(always)]
+pub(crate) fn ethertype(to: &Outbound) -> u16 {
+    match to.source {
+        IpAddr::V4(_) => ethernet::IPV4,
+        IpAddr::V6(_) => ethernet::IPV6,
+    }
+}
+
 /// Length of the IP header of a packet without options or extensions.
+#[inline(always)]
 fn header_bytes(to: &Outbound) -> usize {
     if to.source.is_ipv4() {
         ipv4::LEN

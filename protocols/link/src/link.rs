@@ -53,6 +53,7 @@ impl Link {
     }
 
     /// What frames it takes.
+    #[inline(always)]
     pub fn limits(&self) -> LinkLimits {
         LinkLimits {
             mac: self.capabilities.mac,
@@ -62,7 +63,7 @@ impl Link {
     }
 
     /// Counts a frame that arrived; answers whether it is for us (or for a group), else drops it.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&self, frame: &RxFrame<'_>) -> bool {
         self.counters.count(Counter::LinkFramesIn);
         self.counters
@@ -81,7 +82,7 @@ impl Link {
     /// Sends a whole frame, cut and its checksum completed as the NIC needs it, or drops and counts
     /// it if it must not leave. All of it is taken or, with [`Full`], nothing, and `packet` is as it
     /// was.
-    #[inline]
+    #[inline(always)]
     pub fn send<Nic: NicOutput + ?Sized>(
         &mut self,
         _now: Instant,

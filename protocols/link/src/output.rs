@@ -11,10 +11,12 @@ pub struct LinkOutput<'a, Nic: NicOutput + ?Sized> {
 }
 
 impl<Nic: NicOutput + ?Sized> FrameOutput for LinkOutput<'_, Nic> {
+    #[inline(always)]
     fn send(&mut self, now: Instant, packet: &mut TxPacket<'_>) -> Result<(), Full> {
         self.link.send(now, packet, self.nic)
     }
 
+    #[inline(always)]
     fn limits(&self) -> LinkLimits {
         self.link.limits()
     }

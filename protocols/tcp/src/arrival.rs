@@ -15,6 +15,7 @@ use skink_wire::{SeqNum, protocol};
 
 impl Tcp {
     /// A segment arrives.
+    #[inline(always)]
     pub(crate) fn on_segment<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
@@ -28,6 +29,7 @@ impl Tcp {
         }
     }
 
+    #[inline(never)]
     fn on_connection_segment<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
@@ -124,6 +126,7 @@ impl Tcp {
     }
 
     /// A segment for a connection in TIME-WAIT (RFC 9293 3.10.7.4, RFC 1337, RFC 6191).
+    #[inline(never)]
     fn on_time_wait_segment<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
@@ -175,6 +178,7 @@ impl Tcp {
     /// A segment of no known flow: a connection request for a listener, or a stray (RFC 9293
     /// 3.10.7.1 and 3.10.7.2). `after`: the sequence numbers of an earlier connection between the
     /// same ends went up to here.
+    #[inline(never)]
     fn on_new_flow<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,

@@ -4,7 +4,7 @@ use crate::connection::Context;
 use crate::connection::Program;
 use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
-use crate::segment::{Segment, packet};
+use crate::segment::{Outgoing, Segment};
 use crate::state::State;
 use crate::time_wait::TimeWaits;
 use skink_memory::Bytes;
@@ -207,10 +207,13 @@ impl Tcp {
             traffic_class: 0,
             dont_fragment: true,
         };
-        let mut packet = packet(tuple, header, options, [Bytes::EMPTY; 2]);
-        if out.send(now, &to, &mut packet).is_ok() {
-            self.counters.count(Counter::TcpSegmentsOut);
-        }
+        let segment = Outgoing {
+            header: *header,
+            options: *options,
+            payload: [Bytes::EMPTY; 2],
+            mss: 0,
+        };
+        let _ = segment.send(now, &to, &self.counters, out);
     }
 }
 

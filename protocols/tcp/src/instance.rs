@@ -232,7 +232,7 @@ impl<Out: Network + SocketEvents + Ports> Component<Out> for Tcp {
     type Input<'a> = TcpInput<'a>;
 
     /// Never refuses: what a message leads to is sent by [`Component::poll`], which must follow.
-    #[inline]
+    #[inline(always)]
     fn handle(&mut self, now: Instant, input: TcpInput<'_>, out: &mut Out) -> Result<(), Full> {
         match input {
             TcpInput::Packet(packet) => {

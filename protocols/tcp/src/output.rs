@@ -1,5 +1,5 @@
 use crate::connection::{Connection, Context};
-use crate::segment::packet;
+use crate::segment::Outgoing;
 use crate::state::State;
 use skink_memory::Bytes;
 use skink_messages::{Counter, Full, Network};
@@ -346,13 +346,13 @@ impl Connection {
             urgent: 0,
             header_len: 0,
         };
-        let mut packet = packet(&self.tuple, &header, options, payload);
-        if packet.payload_bytes() > self.mss as usize {
-            packet.segment_bytes = self.mss as u16;
-        }
-        out.send(context.now, &self.outbound(), &mut packet)?;
-        context.counters.count(Counter::TcpSegmentsOut);
-        Ok(())
+        let segment = Outgoing {
+            header,
+            options: *options,
+            payload,
+            mss: self.mss as u16,
+        };
+        segment.send(context.now, &self.outbound(), context.counters, out)
     }
 
     /// Up to three stretches beyond `rcv_nxt`, the latest first (RFC 2018 section 4).

@@ -1,5 +1,5 @@
 use skink_memory::Bytes;
-use skink_messages::{Counter, RxChecksum, RxPacket, TxPacket};
+use skink_messages::{Counter, Counters, Full, Network, Outbound, RxChecksum, RxPacket, TxPacket};
 use skink_time::Instant;
 use skink_wire::tcp::{self, CHECKSUM_OFFSET, Flags, Header, Options};
 use skink_wire::{Endpoint, FourTuple, SeqNum};
@@ -17,7 +17,7 @@ pub struct Segment<'a> {
 
 impl<'a> Segment<'a> {
     /// Checks and splits a packet; otherwise tells what to count.
-    #[inline]
+    #[inline(always)]
     pub fn parse(packet: &RxPacket<'a>) -> Result<Segment<'a>, Counter> {
         let (header, options, payload) =
             tcp::parse(packet.payload).map_err(|_| Counter::TcpDropMalformed)?;
@@ -60,22 +60,41 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// A packet with a TCP header whose checksum is left to the link.
-pub fn packet<'a>(
-    tuple: &FourTuple,
-    header: &Header,
-    options: &Options,
-    payload: [Bytes<'a>; 2],
-) -> TxPacket<'a> {
-    let mut packet = TxPacket::new(payload);
-    let header_bytes = tcp::emitted_len(options);
-    let segment_bytes = header_bytes + packet.payload_bytes();
-    let space = packet.prepend(header_bytes);
-    let written = tcp::emit(header, options, space);
-    debug_assert_eq!(written, header_bytes);
-    let (source, destination) = (tuple.local.addr, tuple.remote.addr);
-    tcp::set_partial_checksum(source, destination, space, segment_bytes as u32);
-    packet.transport_bytes = header_bytes as u8;
-    packet.checksum_offset = Some(CHECKSUM_OFFSET as u8);
-    packet
+/// A segment to be sent.
+pub struct Outgoing<'a> {
+    pub header: Header,
+    pub options: Options,
+    pub payload: [Bytes<'a>; 2],
+    /// What payload that is longer is cut to, in bytes.
+    pub mss: u16,
+}
+
+impl Outgoing<'_> {
+    /// Hands the segment down, its checksum left to the link, and counts it. Every segment leaves
+    /// here: the message to the network, which is inlined, is compiled once.
+    #[inline(never)]
+    pub fn send<O: Network + ?Sized>(
+        &self,
+        now: Instant,
+        to: &Outbound,
+        counters: &Counters,
+        out: &mut O,
+    ) -> Result<(), Full> {
+        let mut packet = TxPacket::new(self.payload);
+        let payload_bytes = packet.payload_bytes();
+        let header_bytes = tcp::emitted_len(&self.options);
+        let space = packet.prepend(header_bytes);
+        let written = tcp::emit(&self.header, &self.options, space);
+        debug_assert_eq!(written, header_bytes);
+        let total = (header_bytes + payload_bytes) as u32;
+        tcp::set_partial_checksum(to.source, to.destination, space, total);
+        packet.transport_bytes = header_bytes as u8;
+        packet.checksum_offset = Some(CHECKSUM_OFFSET as u8);
+        if payload_bytes > usize::from(self.mss) {
+            packet.segment_bytes = self.mss;
+        }
+        out.send(now, to, &mut packet)?;
+        counters.count(Counter::TcpSegmentsOut);
+        Ok(())
+    }
 }

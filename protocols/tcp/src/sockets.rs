@@ -167,6 +167,7 @@ impl Tcp {
         self.sockets.iter().filter(busy).count()
     }
 
+    #[inline(always)]
     pub(crate) fn request<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 impl Udp {
     /// Takes one packet.
+    #[inline(always)]
     pub(crate) fn receive(&mut self, packet: &RxPacket<'_>) {
         self.unreachable = false;
         let (header, payload) = match udp::Header::parse(packet.payload) {
@@ -21,26 +22,31 @@ impl Udp {
         let local = Endpoint::new(packet.destination, header.destination_port);
         let remote = Endpoint::new(packet.source, header.source_port);
         let tuple = FourTuple::new(local, remote);
-        let mut found = false;
         if is_for_many(local.addr) {
-            let mut index = 0;
-            while let Some(slot) = self.demux.nth_of_many(local, index) {
-                self.deliver(slot, &tuple, packet, payload);
-                index += 1;
-            }
-            found = index > 0;
+            self.deliver_to_many(&tuple, packet, payload);
         } else if let Some(slot) = self.demux.find(&tuple) {
             self.deliver(slot, &tuple, packet, payload);
-            found = true;
-        }
-        if !found {
+        } else {
             self.counters.count(Counter::UdpDropNoSocket);
-            // Nobody is told that a whole group had no listener (RFC 1122 3.2.2).
-            self.unreachable = !is_for_many(local.addr);
+            self.unreachable = true;
+        }
+    }
+
+    /// A datagram to a group or to all. Nobody is told if it had no listener (RFC 1122 3.2.2).
+    #[inline(never)]
+    fn deliver_to_many(&mut self, tuple: &FourTuple, packet: &RxPacket<'_>, payload: &[u8]) {
+        let mut index = 0;
+        while let Some(slot) = self.demux.nth_of_many(tuple.local, index) {
+            self.deliver(slot, tuple, packet, payload);
+            index += 1;
+        }
+        if index == 0 {
+            self.counters.count(Counter::UdpDropNoSocket);
         }
     }
 
     /// Puts a datagram, or the several that a NIC had joined, into a socket's ring.
+    #[inline(never)]
     fn deliver(&mut self, slot: u32, tuple: &FourTuple, packet: &RxPacket<'_>, payload: &[u8]) {
         let header = DatagramHeader {
             remote: tuple.remote,

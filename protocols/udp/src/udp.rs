@@ -134,6 +134,7 @@ impl Udp {
         Ok(())
     }
 
+    #[inline(always)]
     fn request<Out>(&mut self, now: Instant, request: UdpRequest, out: &mut Out)
     where
         Out: Network + Ports + ?Sized,
@@ -150,6 +151,7 @@ impl Udp {
 
     /// Sends what the socket has; what doesn't get out is left to [`Component::poll`]. Answers
     /// whether the output has room for more.
+    #[inline(never)]
     fn send_from<Out>(&mut self, now: Instant, slot: u32, out: &mut Out) -> bool
     where
         Out: Network + Ports + ?Sized,
@@ -235,6 +237,7 @@ impl<Out: Network + SocketEvents + Ports + ?Sized> Component<Out> for Udp {
 
     /// Everything is taken: packets go to rings or are dropped, requests that can't be finished are
     /// remembered. Never answers [`Full`].
+    #[inline(always)]
     fn handle(&mut self, now: Instant, input: UdpInput<'_>, out: &mut Out) -> Result<(), Full> {
         match input {
             UdpInput::Packet(packet) => self.receive(&packet),

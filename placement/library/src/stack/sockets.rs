@@ -81,6 +81,7 @@ impl Stack {
     }
 
     /// Asks something of `tcp`; see [`Stack`] on when it takes effect.
+    #[inline(never)]
     pub fn tcp_request(&mut self, now: Instant, request: TcpRequest) {
         self.asked(now);
         // A request is never refused: `tcp` remembers what it couldn't send.
@@ -141,6 +142,7 @@ impl Stack {
     }
 
     /// Asks something of `udp`; see [`Stack`] on when it takes effect.
+    #[inline(never)]
     pub fn udp_request(&mut self, now: Instant, request: UdpRequest) {
         self.asked(now);
         // A request is never refused: `udp` remembers what it couldn't send.

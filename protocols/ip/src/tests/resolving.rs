@@ -234,40 +234,34 @@ fn conflicts_are_reported_once() {
 }
 
 #[test]
-fn probes_find_a_conflict_or_end() {
-    for conflict in [false, true] {
-        let mut host = Host::new();
-        host.ip.probe(host.now, US4.into());
-        assert!(!host.ip.probes_done());
-        host.poll(0);
-        let probe = host.sent_to(MacAddr::BROADCAST).pop().expect("a probe");
-        let probe = Packet::parse(&probe).expect("ARP");
-        assert_eq!(
-            (probe.sender_ip, probe.target_ip),
-            (Ipv4Addr::UNSPECIFIED, US4)
-        );
-        // An address that is only being probed isn't defended.
-        host.receive(&arp_frame(Operation::Request, PEER_MAC, PEER4, US4, MAC));
-        assert!(host.sent_to(PEER_MAC).is_empty());
-        if conflict {
-            let unspecified = Ipv4Addr::UNSPECIFIED;
-            host.receive(&arp_frame(
+fn who_probes_for_our_address_is_told_that_it_is_ours() {
+    let solicitation = icmpv6::Message::NeighbourSolicitation(NeighbourSolicitation {
+        target: US6,
+        source_link_layer: None,
+    });
+    let all_nodes: Ipv6Addr = "ff02::1".parse().expect("an address");
+    let cases = [
+        (
+            arp_frame(
                 Operation::Request,
                 OTHER_MAC,
-                unspecified,
+                Ipv4Addr::UNSPECIFIED,
                 US4,
                 MAC,
-            ));
-        } else {
-            for ms in [1000, 2000, 3999] {
-                host.poll(ms);
-                assert!(!host.ip.probes_done());
-            }
-            host.poll(4000);
-        }
-        assert!(host.ip.probes_done());
-        let found = host.ip.take_conflict();
-        assert_eq!(found, conflict.then_some((US4.into(), OTHER_MAC)));
+            ),
+            OTHER_MAC,
+        ),
+        (
+            icmpv6_frame(Ipv6Addr::UNSPECIFIED, solicited_node(US6), &solicitation),
+            MacAddr::multicast_for_ipv6(all_nodes),
+        ),
+    ];
+    for (index, (frame, answered)) in cases.iter().enumerate() {
+        let mut host = Host::new();
+        host.receive(frame);
+        assert_eq!(host.sent_to(*answered).len(), 1, "case {index}");
+        assert_eq!(host.ip.neighbours.len(), 0, "case {index}");
+        assert_eq!(host.ip.take_conflict(), None, "case {index}");
     }
 }
 
