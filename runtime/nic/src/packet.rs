@@ -43,7 +43,7 @@ pub struct PacketDescription {
     mac: [u8; 6],
     mtu: u32,
     ring: Geometry,
-    /// The first descriptor was a former owner's: frames for that one may still be in its ring.
+    /// The descriptors were a former owner's: frames for that one may still be in their rings.
     reused: bool,
     /// The ring of the second descriptor, where the interface is shared.
     control: Option<Geometry>,
@@ -74,30 +74,20 @@ impl PacketOpener {
     ) -> Result<NicParts, OpenError> {
         let (interface, mac) = usable_interface(&self.name)?;
         let fails = OpenError::doing("setting up a packet socket on", &self.name);
-        let (flows, reused, control) = match steering {
+        let mut reused = false;
+        let descriptors = match steering {
             None => {
                 let flows = self.flows_socket(&interface)?;
                 socket::bind_to_interface(flows.as_fd(), interface.index).map_err(&fails)?;
-                (flows, false, None)
+                vec![flows]
             }
-            Some(steering) => {
-                let filter = steering.control_filter()?;
-                let control = control_socket(&interface, filter).map_err(&fails)?;
-                let reused = self.group.reuse(owner, steering).map_err(&fails)?;
-                match reused {
-                    Some(flows) => {
-                        // Its first owner may have failed before this.
-                        socket::attach_program(flows.as_fd(), steering.steered_filter()?)
-                            .map_err(&fails)?;
-                        (flows, true, Some(control))
-                    }
-                    None => (
-                        self.join(owner, &interface, steering)?,
-                        false,
-                        Some(control),
-                    ),
+            Some(steering) => match self.group.reuse(owner, steering).map_err(&fails)? {
+                Some(sockets) => {
+                    reused = true;
+                    sockets
                 }
-            }
+                None => self.join(owner, &interface, steering)?.into(),
+            },
         };
         Ok(NicParts {
             description: Description::Packet(PacketDescription {
@@ -105,9 +95,9 @@ impl PacketOpener {
                 mtu: interface.mtu,
                 ring: Geometry::FLOWS,
                 reused,
-                control: control.as_ref().map(|_| Geometry::CONTROL),
+                control: (descriptors.len() > 1).then_some(Geometry::CONTROL),
             }),
-            descriptors: std::iter::once(flows).chain(control).collect(),
+            descriptors,
         })
     }
 
@@ -116,23 +106,23 @@ impl PacketOpener {
         self.group.leave(owner);
     }
 
-    /// A new member of the fan-out group.
+    /// A new member of the fan-out group, and a socket for what every owner must see.
     fn join(
         &mut self,
         owner: Owner,
         interface: &Interface,
         steering: &Steering,
-    ) -> Result<OwnedFd, OpenError> {
-        let flows = self.flows_socket(interface)?;
+    ) -> Result<[OwnedFd; 2], OpenError> {
         let fails = OpenError::doing("joining the fan-out group of", &self.name);
+        let control = control_socket(interface, steering.control_filter()?).map_err(&fails)?;
+        let sockets = [self.flows_socket(interface)?, control];
+        let flows = sockets[0].as_fd();
         // Only a bound socket can join, and until it has it would receive everything.
-        socket::attach_filter(flows.as_fd(), &control::reject_all()).map_err(&fails)?;
-        socket::bind_to_interface(flows.as_fd(), interface.index).map_err(&fails)?;
-        self.group
-            .join(owner, flows.as_fd(), steering)
-            .map_err(&fails)?;
-        socket::attach_program(flows.as_fd(), steering.steered_filter()?).map_err(&fails)?;
-        Ok(flows)
+        socket::attach_filter(flows, &control::reject_all()).map_err(&fails)?;
+        socket::bind_to_interface(flows, interface.index).map_err(&fails)?;
+        self.group.join(owner, &sockets, steering).map_err(&fails)?;
+        socket::attach_program(flows, steering.steered_filter()?).map_err(&fails)?;
+        Ok(sockets)
     }
 
     /// A socket with its ring, not bound yet.
@@ -200,6 +190,7 @@ pub(crate) fn outgoing_control_socket(interface: u32) -> io::Result<OwnedFd> {
 impl PacketDescription {
     /// The unprivileged side: maps the rings.
     pub(crate) fn attach(&self, descriptors: Vec<OwnedFd>) -> io::Result<Nic> {
+        let map = Ring::mapper(self.reused);
         let (flows, control) = match self.control {
             None => {
                 let [flows] = take_descriptors(descriptors)?;
@@ -207,17 +198,14 @@ impl PacketDescription {
             }
             Some(geometry) => {
                 let [flows, control] = take_descriptors(descriptors)?;
-                (flows, Some(Ring::map(control, geometry)?))
+                (flows, Some(map(control, geometry)?))
             }
         };
         let sending = flows.try_clone()?;
         Ok(Nic {
             capabilities: self.capabilities(),
             receiver: Box::new(PacketReceiver {
-                flows: match self.reused {
-                    true => Ring::map_used(flows, self.ring)?,
-                    false => Ring::map(flows, self.ring)?,
-                },
+                flows: map(flows, self.ring)?,
                 control,
             }),
             sender: Box::new(PacketSender::new(sending)),

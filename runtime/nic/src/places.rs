@@ -1,6 +1,6 @@
 use skink_steering::Owner;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// The sockets of a fan-out group, or the queues of a TAP, in the kernel's order, by which the
 /// steering program names them.
@@ -10,35 +10,37 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// net/packet/af_packet.c, `__tun_detach` in drivers/net/tun.c. When that happens can't be known to
 /// the microsecond, since a dying process's descriptors go one by one, and a frame that reaches the
 /// wrong owner in between is answered with a reset. So **nobody leaves**: the broker holds a duplicate
-/// of each member, and hands that of an owner that is gone to the next one. An interface that goes
+/// of each member, and hands that of an owner that is gone to the next one. (So an owner that takes
+/// another's place also has its NIC at once: making rings takes the kernel 10 to 60 ms.) An interface that goes
 /// down and comes up again changes nothing either, since members then join again in the order in
 /// which their sockets were made.
 #[derive(Default)]
 pub(crate) struct Places(Vec<Place>);
 
 struct Place {
-    member: OwnedFd,
+    /// The member, and what else its owner needs.
+    descriptors: Vec<OwnedFd>,
     owner: Option<Owner>,
 }
 
 impl Places {
-    /// Notes that `member` was appended, and is `owner`'s; answers its index.
-    pub(crate) fn append(&mut self, owner: Owner, member: BorrowedFd<'_>) -> io::Result<u32> {
-        let member = member.try_clone_to_owned()?;
+    /// Notes that the first of `descriptors` was appended, and all are `owner`'s; answers its index.
+    pub(crate) fn append(&mut self, owner: Owner, descriptors: &[OwnedFd]) -> io::Result<u32> {
         let owner = Some(owner);
-        self.0.push(Place { member, owner });
+        let descriptors = duplicates(descriptors)?;
+        self.0.push(Place { descriptors, owner });
         Ok(self.0.len() as u32 - 1)
     }
 
-    /// Gives `owner` a member that nobody has, if there is one, and answers its index.
-    pub(crate) fn take(&mut self, owner: Owner) -> io::Result<Option<(OwnedFd, u32)>> {
+    /// Gives `owner` a member that nobody has, if there is one, with its index.
+    pub(crate) fn take(&mut self, owner: Owner) -> io::Result<Option<(Vec<OwnedFd>, u32)>> {
         let mut places = (0..).zip(&mut self.0);
         let Some((index, place)) = places.find(|(_, place)| place.owner.is_none()) else {
             return Ok(None);
         };
-        let member = place.member.try_clone()?;
+        let descriptors = duplicates(&place.descriptors)?;
         place.owner = Some(owner);
-        Ok(Some((member, index)))
+        Ok(Some((descriptors, index)))
     }
 
     /// What `owner` has is nobody's now. Its process must have closed its descriptors.
@@ -49,4 +51,8 @@ impl Places {
             }
         }
     }
+}
+
+fn duplicates(descriptors: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
+    descriptors.iter().map(OwnedFd::try_clone).collect()
 }

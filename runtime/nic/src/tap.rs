@@ -35,6 +35,8 @@ pub struct TapDescription {
     mtu: u32,
     shared: bool,
     steered: bool,
+    /// The descriptors were a former owner's.
+    reused: bool,
 }
 
 /// The privileged side: makes the interface, and a queue for each owner.
@@ -78,28 +80,18 @@ impl TapOpener {
         steering: Option<&mut Steering>,
     ) -> Result<NicParts, OpenError> {
         let steered = steering.is_some();
-        let queue = match steering {
-            Some(steering) => self.steered_queue(owner, steering)?,
-            None => self.new_queue()?,
+        let (descriptors, reused) = match steering {
+            Some(steering) => self.steered(owner, steering)?,
+            None => (self.unsteered()?, false),
         };
-        bring_up(&self.name)?;
-        let all = interface::list().map_err(OpenError::doing("looking for", &self.name))?;
-        let Some(interface) = all.iter().find(|i| i.name == self.name) else {
-            return Err(OpenError::no_interface(&self.name, &all));
-        };
-        let mut descriptors = vec![queue];
-        let control = match self.sharing {
-            Sharing::Sole => None,
-            // Without it an owner sees its own flows only, and asks again for what it missed.
-            Sharing::Several => packet::outgoing_control_socket(interface.index).ok(),
-        };
-        descriptors.extend(control);
+        let interface = self.interface()?;
         Ok(NicParts {
             description: Description::Tap(TapDescription {
-                mac: our_mac(interface).0,
+                mac: our_mac(&interface).0,
                 mtu: interface.mtu,
                 shared: self.sharing == Sharing::Several,
                 steered,
+                reused,
             }),
             descriptors,
         })
@@ -110,30 +102,54 @@ impl TapOpener {
         self.places.leave(owner);
     }
 
-    fn new_queue(&self) -> Result<OwnedFd, OpenError> {
+    /// A new queue and, where the TAP is shared, a socket for what every owner must see. Without that
+    /// an owner sees its own flows only, and asks again for what it missed.
+    fn unsteered(&self) -> Result<Vec<OwnedFd>, OpenError> {
         let queues = match self.holder {
             Some(_) => Queues::Many,
             None => Queues::One,
         };
-        open_queue(&self.name, queues)
+        let mut descriptors = vec![open_queue(&self.name, queues)?];
+        bring_up(&self.name)?;
+        if self.sharing == Sharing::Several {
+            let index = self.interface()?.index;
+            descriptors.extend(packet::outgoing_control_socket(index).ok());
+        }
+        Ok(descriptors)
     }
 
-    /// A former owner's queue, empty, or a new one.
-    fn steered_queue(&mut self, owner: Owner, steering: &Steering) -> Result<OwnedFd, OpenError> {
+    /// A former owner's, or a new one that takes part in the steering.
+    fn steered(
+        &mut self,
+        owner: Owner,
+        steering: &Steering,
+    ) -> Result<(Vec<OwnedFd>, bool), OpenError> {
         let fails = OpenError::doing("steering the queues of", &self.name);
-        if let Some((queue, index)) = self.places.take(owner).map_err(&fails)? {
+        if let Some((descriptors, index)) = self.places.take(owner).map_err(&fails)? {
             // Frames for the former owner; no more come, since it isn't steered to.
             let mut frame = [0; 64];
-            while rustix::io::read(&queue, &mut frame).is_ok() {}
+            let queue = descriptors.first();
+            while queue.is_some_and(|queue| rustix::io::read(queue, &mut frame).is_ok()) {}
             steering.set_fanout_index(owner, index);
-            return Ok(queue);
+            return Ok((descriptors, true));
         }
-        let queue = self.new_queue()?;
+        let descriptors = self.unsteered()?;
         let program = steering.fanout_program()?.as_raw_fd();
-        socket::integer_ioctl(queue.as_fd(), libc::TUNSETSTEERINGEBPF, program).map_err(&fails)?;
-        let index = self.places.append(owner, queue.as_fd()).map_err(&fails)?;
+        for queue in descriptors.iter().take(1) {
+            let queue = queue.as_fd();
+            socket::integer_ioctl(queue, libc::TUNSETSTEERINGEBPF, program).map_err(&fails)?;
+        }
+        let index = self.places.append(owner, &descriptors).map_err(&fails)?;
         steering.set_fanout_index(owner, index);
-        Ok(queue)
+        Ok((descriptors, false))
+    }
+
+    fn interface(&self) -> Result<Interface, OpenError> {
+        let all = interface::list().map_err(OpenError::doing("looking for", &self.name))?;
+        let found = all.iter().find(|interface| interface.name == self.name);
+        found
+            .cloned()
+            .ok_or_else(|| OpenError::no_interface(&self.name, &all))
     }
 }
 
@@ -222,9 +238,9 @@ impl TapDescription {
                  version?",
             ));
         };
-        let control = control
-            .map(|socket| Ring::map(socket, Geometry::CONTROL))
-            .transpose()?;
+        let map = Ring::mapper(self.reused);
+        let control = control.map(|socket| map(socket, Geometry::CONTROL));
+        let control = control.transpose()?;
         let sending = queue.try_clone()?;
         Ok(Nic {
             capabilities: self.capabilities(),

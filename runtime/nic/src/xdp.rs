@@ -119,6 +119,8 @@ pub(crate) struct XdpOpener {
     queues: BTreeMap<Owner, u32>,
     /// Queues whose owner is gone.
     left: BTreeSet<u32>,
+    /// How many queues the interface has, once we have tried one too many: an attempt takes 30 ms.
+    count: Option<u32>,
 }
 
 /// The kernel unbinds the socket of a process that ended a little later, from a work queue. It takes
@@ -141,6 +143,7 @@ impl XdpOpener {
             mode: steering.attach_xdp(name)?,
             queues: BTreeMap::new(),
             left: BTreeSet::new(),
+            count: None,
         })
     }
 
@@ -149,9 +152,10 @@ impl XdpOpener {
         owner: Owner,
         steering: Option<&mut Steering>,
     ) -> Result<NicParts, OpenError> {
+        let name = self.name.clone();
         let missing = || OpenError::Unavailable {
-            what: format!("a part of xdp:{}", self.name),
-            advice: format!("this is a fault in Skink; use packet:{}", self.name),
+            what: format!("a part of xdp:{name}"),
+            advice: format!("this is a fault in Skink; use packet:{name}"),
         };
         let steering = steering.ok_or_else(missing)?;
         // The queue first: should something fail, it goes by itself.
@@ -189,9 +193,9 @@ impl XdpOpener {
     }
 
     /// The first queue that nobody has, if there is one.
-    fn open_queue(&self) -> Result<Option<open::QueueParts>, OpenError> {
+    fn open_queue(&mut self) -> Result<Option<open::QueueParts>, OpenError> {
         let (interface, _) = usable_interface(&self.name)?;
-        for queue in 0..open::QUEUES {
+        for queue in 0..self.count.unwrap_or(open::QUEUES) {
             if self.queues.values().any(|taken| *taken == queue) {
                 continue;
             }
@@ -212,7 +216,10 @@ impl XdpOpener {
                 }
                 // Another program's.
                 Err(QueueError::Taken) => {}
-                Err(QueueError::NoSuchQueue) if queue > 0 => return Ok(None),
+                Err(QueueError::NoSuchQueue) if queue > 0 => {
+                    self.count = Some(queue);
+                    return Ok(None);
+                }
                 Err(error) => return Err(error.about(&self.name)),
             }
         }

@@ -328,22 +328,24 @@ static __always_inline int by_ports(const struct owners *table, const struct par
 		return lowest(live);
 	__u64 users = port->users & live;
 	__u64 listeners = port->listeners & users;
+	__u64 candidates = listeners ? listeners : users;
+	// A flow that opens is entered even while one owner is alone or nobody listens: others may join
+	// it on the port before it looks at the packet, as when a server starts its next workers, and
+	// must not get the flow's later packets.
+	int opens = parsed->flags & IS_SYN;
 
-	if (users == 0)
-		return lowest(live); // which answers that nobody is here
-	// A flow that opens is entered even while one owner is alone: others may join it on the port, as
-	// when a server starts its next workers, and must not get the flow's later packets.
-	int opens = (parsed->flags & IS_SYN) && listeners;
-	if ((users & (users - 1)) == 0 && !opens)
-		return lowest(users);
+	if (candidates == 0)
+		candidates = live & -live; // which answers that nobody is here
+	if ((candidates & (candidates - 1)) == 0 && users == candidates && !opens)
+		return lowest(candidates);
 	if (flow->protocol == IPPROTO_UDP)
-		return choose(table, flow, listeners ? listeners : users, queue);
+		return choose(table, flow, candidates, queue);
 
 	const __u32 *known = bpf_map_lookup_elem(&flows, flow);
 	// A flow may be opened anew, after its owner stopped to listen.
-	if (known && *known < OWNERS && ((opens ? listeners : users) >> *known & 1))
+	if (known && *known < OWNERS && ((opens ? candidates : users) >> *known & 1))
 		return *known;
-	__u32 owner = choose(table, flow, listeners ? listeners : users, queue);
+	__u32 owner = choose(table, flow, candidates, queue);
 	if (opens)
 		bpf_map_update_elem(&flows, flow, &owner, BPF_ANY);
 	return owner;

@@ -253,6 +253,24 @@ fn flows_that_began_with_one_owner_stay_when_others_join_it() {
 }
 
 #[test]
+fn flows_that_began_before_anybody_listened_stay_with_who_got_them() {
+    let Some(bench) = Bench::new(&[1, 2]) else {
+        return;
+    };
+    let mut views = [1, 2].map(|number| bench.ports(number));
+    // A worker that starts finds these in its ring, once it listens.
+    let first: Vec<i64> = (1..=200)
+        .map(|port| bench.owner_of(&tcp(port, 80, SYN)))
+        .collect();
+    assert_eq!(first, [1; 200]);
+    for ports in &mut views {
+        open(ports, TCP, 80, true);
+    }
+    let moved = (1..=200).filter(|port| bench.owner_of(&tcp(*port, 80, ACK)) != 1);
+    assert_eq!(moved.count(), 0, "flows that reach an owner without them");
+}
+
+#[test]
 fn datagrams_spread_over_listeners_by_flow() {
     let Some(bench) = Bench::new(&[0, 1, 2]) else {
         return;

@@ -13,29 +13,29 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// A member that a former owner left behind, if there is one, for `owner`.
+    /// What a former owner left behind, if there is such a one, for `owner`.
     pub(super) fn reuse(
         &mut self,
         owner: Owner,
         steering: &Steering,
-    ) -> io::Result<Option<OwnedFd>> {
-        let Some((socket, index)) = self.places.take(owner)? else {
+    ) -> io::Result<Option<Vec<OwnedFd>>> {
+        let Some((sockets, index)) = self.places.take(owner)? else {
             return Ok(None);
         };
         steering.set_fanout_index(owner, index);
-        Ok(Some(socket))
+        Ok(Some(sockets))
     }
 
-    /// Adds an owner's bound socket.
+    /// Adds the first of an owner's sockets, which is bound.
     pub(super) fn join(
         &mut self,
         owner: Owner,
-        socket: BorrowedFd<'_>,
+        sockets: &[OwnedFd; 2],
         steering: &Steering,
     ) -> io::Result<()> {
         let program = steering.fanout_program().map_err(io::Error::other)?;
-        self.id = Some(join_fanout(socket, self.id, Some(program))?);
-        let index = self.places.append(owner, socket)?;
+        self.id = Some(join_fanout(sockets[0].as_fd(), self.id, Some(program))?);
+        let index = self.places.append(owner, sockets)?;
         steering.set_fanout_index(owner, index);
         Ok(())
     }

@@ -144,16 +144,36 @@ impl Ring {
         })
     }
 
+    /// How to map a ring: one that a process used before, or a new one.
+    pub(crate) fn mapper(reused: bool) -> fn(OwnedFd, Geometry) -> io::Result<Ring> {
+        match reused {
+            true => Ring::map_used,
+            false => Ring::map,
+        }
+    }
+
     /// As [`Ring::map`], for a ring that a process used which is gone: what it left is given back.
     /// The kernel doesn't tell where it goes on to write, but its next frame does.
-    pub(super) fn map_used(socket: OwnedFd, geometry: Geometry) -> io::Result<Ring> {
+    fn map_used(socket: OwnedFd, geometry: Geometry) -> io::Result<Ring> {
         let mut ring = Ring::map(socket, geometry)?;
-        for _ in 0..geometry.frames() {
-            ring.status().store(TP_STATUS_KERNEL, Ordering::Release);
-            ring.advance();
-        }
         ring.placed = false;
-        Ok(ring)
+        // Again while the kernel fills what we empty, so that what is left is without gaps.
+        for _ in 0..8 {
+            let mut emptied = 0;
+            for _ in 0..geometry.frames() {
+                if ring.is_filled() {
+                    ring.status().store(TP_STATUS_KERNEL, Ordering::Release);
+                    emptied += 1;
+                }
+                ring.advance();
+            }
+            if emptied == 0 {
+                return Ok(ring);
+            }
+        }
+        Err(io::Error::other(
+            "the NIC's ring fills faster than it can be emptied",
+        ))
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
