@@ -261,10 +261,13 @@ pub const ATTACKS: &[Attack] = &[
     closed_twice("chroot", calls![SYS_chroot], NOT_PERMITTED, 0, |_| {
         call(libc::SYS_chroot, &[at("/\0")])
     }),
-    closed_twice("mount", calls![SYS_mount], NOT_PERMITTED, 0, |_| {
-        let (what, to, kind) = (at("none\0"), at("/tmp\0"), at("tmpfs\0"));
-        call(libc::SYS_mount, &[what, to, kind])
-    }),
+    closed_twice(
+        "make a file system",
+        calls![SYS_fsopen],
+        NOT_PERMITTED,
+        0,
+        |_| call(libc::SYS_fsopen, &[at("tmpfs\0"), 0]),
+    ),
     closed_by_seccomp("make a user namespace", |_| {
         call(libc::SYS_unshare, &[libc::CLONE_NEWUSER.into()])
     }),

@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -44,6 +45,8 @@ struct Case {
 enum Start {
     Root,
     User,
+    /// An unprivileged user that is root in a user namespace of its own, as by `unshare -Ur`.
+    Namespace,
 }
 
 /// Things to attack.
@@ -119,6 +122,11 @@ fn cases() -> Vec<Case> {
         add("nothing leaks in".to_owned(), Box::new(leaks));
         add("what the kernel shows".to_owned(), Box::new(shown));
     }
+    cases.push(Case {
+        name: "root of a namespace: what the kernel shows".to_owned(),
+        start: Start::Namespace,
+        run: Box::new(shown),
+    });
     cases
 }
 
@@ -203,28 +211,63 @@ fn start(order: &Order, start: Start, kind: &str, name: &str) -> Result<Started,
         .stdin(theirs)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    match (start, root) {
-        (Start::Root, false) => return Err(Bad::Skipped("needs root".to_owned())),
-        (Start::User, true) => {
-            command.uid(SOMEBODY).gid(SOMEBODY);
-        }
-        (Start::Root, true) | (Start::User, false) => {}
+    if start == Start::Root && !(root && has_nobody()) {
+        return Err(Bad::Skipped(
+            "needs root, and user 65534 to change to".to_owned(),
+        ));
     }
-    // A descriptor that nobody meant to hand over.
-    // SAFETY: between fork and exec; makes one system call.
+    if start != Start::Root && root {
+        command.uid(SOMEBODY).gid(SOMEBODY);
+    }
+    // SAFETY: between fork and exec; makes a few system calls, and its memory is the parent's copy.
     unsafe {
-        command.pre_exec(|| match libc::dup2(2, LEAKED) {
-            LEAKED => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
+        command.pre_exec(move || {
+            if start == Start::Namespace {
+                become_root_of_namespace()?;
+            }
+            // A descriptor that nobody meant to hand over.
+            match libc::dup2(2, LEAKED) {
+                LEAKED => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
         });
     }
     match command.spawn() {
         Ok(child) => Ok(Started { child, socket: own }),
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Err(Bad::Skipped(
+            "this user namespace has no unprivileged user".to_owned(),
+        )),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(Bad::Skipped(
-            "the test isn't in a directory that everybody may enter".to_owned(),
+            "the test isn't in a directory that everybody may enter, or namespaces are forbidden"
+                .to_owned(),
         )),
         Err(error) => Err(Bad::Failed(format!("can't be started: {error}"))),
     }
+}
+
+/// Whether this user namespace has user 65534 (user_namespaces(7): first, first outside, count).
+fn has_nobody() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let numbers = |line: &str| -> Option<(u64, u64)> {
+        let mut words = line.split_whitespace().map(|word| word.parse().ok());
+        let first = words.next()??;
+        Some((first, words.nth(1)??))
+    };
+    map.lines()
+        .filter_map(numbers)
+        .any(|(first, count)| (first..first + count).contains(&65534))
+}
+
+/// Maps the user to root in a new user namespace.
+fn become_root_of_namespace() -> std::io::Result<()> {
+    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+    // The change of user took the files in /proc away.
+    let _ = raw::call(libc::SYS_prctl, &[libc::PR_SET_DUMPABLE.into(), 1]);
+    raw::call(libc::SYS_unshare, &[libc::CLONE_NEWUSER.into()])
+        .map_err(std::io::Error::from_raw_os_error)?;
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;
+    std::fs::write("/proc/self/gid_map", format!("0 {} 1", group.as_raw()))
 }
 
 fn signal_or_code(status: ExitStatus) -> i32 {
@@ -326,37 +369,60 @@ fn leaks(world: &World, whom: Start) -> Outcome {
 fn shown(world: &World, whom: Start) -> Outcome {
     let (sibling, order) = start_sibling(world, whom)?;
     let root = rustix::process::geteuid().is_root();
-    let status = std::fs::read_to_string(format!("/proc/{}/status", order.sibling))
-        .map_err(|error| error.to_string())?;
+    let read = |file: &str| {
+        std::fs::read_to_string(format!("/proc/{}/{file}", order.sibling))
+            .map_err(|error| Bad::Failed(format!("{file}: {error}")))
+    };
+    // The kernel pads with spaces.
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let status = words(read("status")?);
+    let limits = words(read("limits")?);
     let user = match (whom, root) {
         (Start::Root, _) => 65534,
-        (Start::User, true) => SOMEBODY,
-        (Start::User, false) => rustix::process::getuid().as_raw(),
+        (_, true) => SOMEBODY,
+        (_, false) => rustix::process::getuid().as_raw(),
     };
     let mut expected = vec![
-        format!("Uid:\t{user}\t{user}\t{user}\t{user}\n"),
-        "NoNewPrivs:\t1\n".to_owned(),
-        "Seccomp:\t2\n".to_owned(),
-        "Threads:\t1\n".to_owned(),
+        format!("Uid: {user} {user} {user} {user}"),
+        "NoNewPrivs: 1".to_owned(),
+        "Seccomp: 2".to_owned(),
+        "Threads: 1".to_owned(),
+        "Max open files 64 64".to_owned(),
+        "Max processes 0 0".to_owned(),
+        "Max core file size 0 0".to_owned(),
     ];
     let mut sets = vec!["Inh", "Prm", "Eff", "Amb"];
-    if whom == Start::Root {
+    if whom != Start::User {
         sets.push("Bnd");
-        expected.push("Groups:\t \n".to_owned());
     }
-    expected.extend(sets.iter().map(|set| format!("Cap{set}:\t{:016x}\n", 0)));
-    for line in expected {
-        if !status.contains(&line) {
-            return Err(Bad::Failed(format!("no {line:?} in {status}")));
-        }
+    if whom == Start::Root {
+        expected.push("Groups: NStgid".to_owned());
     }
-    // Root may look, and must find nothing; nobody else may look.
-    match std::fs::read(format!("/proc/{}/environ", order.sibling)) {
-        Ok(bytes) if bytes.iter().any(|byte| *byte != 0) => {
-            return Err(Bad::Failed("the environment is still shown".to_owned()));
-        }
-        Ok(_) if !root => return Err(Bad::Failed("its memory can be read".to_owned())),
-        Ok(_) | Err(_) => {}
+    expected.extend(sets.iter().map(|set| format!("Cap{set}: {:016x}", 0)));
+    let all = format!("{status} {limits}");
+    if let Some(line) = expected.iter().find(|line| !all.contains(*line)) {
+        return Err(Bad::Failed(format!("no {line:?} in {all}")));
     }
+    hidden(&order, whom, root)?;
     survived(sibling)
+}
+
+/// Root may look at the environment, and so may who made a namespace, and must find nothing; nobody else
+/// may look.
+fn hidden(order: &Order, whom: Start, root: bool) -> Outcome {
+    let path = format!("/proc/{}/environ", order.sibling);
+    // What can't be dumped belongs to root (proc(5)), or to the root of its namespace.
+    let owner = std::fs::metadata(&path).map_err(|error| error.to_string())?;
+    if whom != Start::Namespace && owner.uid() != 0 {
+        return Err(Bad::Failed(format!("{path} is {}'s", owner.uid())));
+    }
+    match std::fs::read(&path) {
+        Ok(bytes) if bytes.iter().any(|byte| *byte != 0) => {
+            Err(Bad::Failed("the environment is still shown".to_owned()))
+        }
+        Ok(_) if !root && whom == Start::User => {
+            Err(Bad::Failed("its memory can be read".to_owned()))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
