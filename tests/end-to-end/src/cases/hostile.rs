@@ -104,7 +104,7 @@ fn wrk_errors(said: &str) -> u32 {
     words.filter_map(|word| word.parse::<u32>().ok()).sum()
 }
 
-/// New connections find a worker while nginx is told to reload. What waits
+/// New connections find a worker while nginx is told to reload, and the old workers end. What waits
 /// to be accepted by a worker that stops to listen is lost: so there are few connections at a time.
 fn reloads(network: &Network) -> Outcome {
     const RELOADS: u32 = 5;
@@ -123,11 +123,7 @@ fn reloads(network: &Network) -> Outcome {
     for _ in 0..RELOADS {
         let (master, old) = workers(&nginx)?;
         kill(master, Signal::HUP);
-        // An old worker may stay for its last connection.
-        nginx.process.wait_until("there are new workers", || {
-            let is_new = |worker: &&u32| !old.contains(worker);
-            workers(&nginx).is_ok_and(|(_, now)| now.iter().filter(is_new).count() >= 2)
-        })?;
+        replaced(&nginx, &old)?;
     }
     let mut failed = 0;
     for process in load {
@@ -139,11 +135,7 @@ fn reloads(network: &Network) -> Outcome {
         return Err(Failure::Wrong(text));
     }
     all_is_well(network)?;
-    let (status, said) = nginx.process.stop()?;
-    if said.contains("panicked") || !status.success() {
-        return Err(Failure::Wrong(format!("{status}; it printed:\n{said}")));
-    }
-    Ok(())
+    nginx.stop()
 }
 
 /// An interface goes down and comes up: connections go on, whatever workers came and went before,
