@@ -1,0 +1,111 @@
+use crate::message::{Notice, NoticeMessage, Request};
+use crate::parts::StackEnds;
+use skink_channel::{AttachError, QueueError};
+use skink_messages::Full;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The program spoilt its queues: it must be treated as one that died.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerError;
+
+impl std::fmt::Display for ServerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the program spoilt its channel to the stack; it is treated as one that died")
+    }
+}
+
+impl std::error::Error for ServerError {}
+
+/// The stack's half of the socket channel of one program.
+pub struct Server {
+    ends: StackEnds,
+    malformed: u64,
+}
+
+impl Server {
+    /// Takes what [`ChannelParts::for_stack`](crate::ChannelParts::for_stack) answered.
+    ///
+    /// # Errors
+    /// If the memory isn't a channel's.
+    pub fn attach(descriptors: [OwnedFd; 7]) -> Result<Server, AttachError> {
+        Ok(Server {
+            ends: StackEnds::attach(descriptors)?,
+            malformed: 0,
+        })
+    }
+
+    /// Hands up to `budget` requests to `each`; answers how many messages it took.
+    ///
+    /// # Errors
+    /// If the queue is spoilt.
+    pub fn receive(
+        &mut self,
+        budget: usize,
+        mut each: impl FnMut(Request),
+    ) -> Result<usize, ServerError> {
+        let mut taken = 0;
+        while taken < budget {
+            match self.ends.requests.peek() {
+                Ok(Some(message)) => match message.decode() {
+                    Some(request) => each(request),
+                    None => self.malformed = self.malformed.wrapping_add(1),
+                },
+                Ok(None) => break,
+                Err(_) => return Err(ServerError),
+            }
+            taken += 1;
+        }
+        self.ends.requests.release();
+        Ok(taken)
+    }
+
+    /// Tells the program something, which it sees after [`Server::flush`].
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room: tell it later. A spoilt queue is never full: what is told is lost,
+    /// and the next [`Server::flush`] says so.
+    pub fn tell(&mut self, notice: &Notice) -> Result<(), Full> {
+        match self.ends.notices.write(&NoticeMessage::from(notice)) {
+            Ok(()) | Err(QueueError::Corrupt) => Ok(()),
+            Err(QueueError::Full) => Err(Full),
+        }
+    }
+
+    /// Shows the program what it was told, and wakes it if it sleeps.
+    ///
+    /// # Errors
+    /// If the queue is spoilt.
+    pub fn flush(&mut self) -> Result<(), ServerError> {
+        if self.ends.notices.publish() > 0 {
+            self.ends.program.ring();
+        }
+        match self.ends.notices.counters().corrupt {
+            0 => Ok(()),
+            _ => Err(ServerError),
+        }
+    }
+
+    /// Whether the program has asked for something.
+    pub fn is_ready(&self) -> bool {
+        self.ends.requests.is_ready()
+    }
+
+    /// Readable when the program has rung, which it does when the stack's sleeper has announced a sleep.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.ends.bell.as_fd()
+    }
+
+    /// Makes the bell quiet.
+    pub fn hush(&mut self) {
+        let mut count = [0; 8];
+        let mut space = [std::io::IoSliceMut::new(&mut count)];
+        // Without waiting, whatever the program has done to the description they share.
+        let flags = rustix::io::ReadWriteFlags::NOWAIT;
+        let _ = rustix::io::preadv2(&self.ends.bell, &mut space, u64::MAX, flags);
+    }
+
+    /// Requests that made no sense.
+    pub fn malformed(&self) -> u64 {
+        self.malformed
+    }
+}
