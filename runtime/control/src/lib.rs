@@ -21,6 +21,7 @@
 //! system, which works across network namespaces, and are admitted by their user id.
 
 mod client;
+mod component;
 mod error;
 mod instance;
 mod message;
@@ -31,6 +32,9 @@ mod tool;
 mod transport;
 
 pub use client::{Attached, Broker, Notice};
+pub use component::{
+    ComponentLink, Link, LinkError, Order, Report, StackStart, SupervisorLink, link,
+};
 pub use error::ControlError;
 pub use instance::{Instance, instances};
 pub use message::{InstanceInfo, NetworkInfo, ProcessInfo, RegionKind, TableSize};

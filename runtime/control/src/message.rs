@@ -146,7 +146,7 @@ pub struct ProcessInfo {
 }
 
 /// Values with a text form, in a list.
-mod as_text {
+pub(crate) mod as_text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use std::fmt::Display;
     use std::str::FromStr;

@@ -1,0 +1,184 @@
+//! What the supervisor and a component's process say to each other: one JSON message in one
+//! `SOCK_SEQPACKET` packet each, on a pair of connected sockets that the process is born with.
+use crate::message::TableSize;
+use crate::transport::{self, MAXIMUM_REPLY, ReceiveError};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use skink_sockets::Attachment;
+use skink_wire::IpCidr;
+use std::io;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What a stack needs to know. Beside it: the NIC's descriptors, the port table's if there is one, the
+/// memory of the counters and of the capture ring, and the two of the stack's sleeper (its page, to
+/// be written, and its eventfd).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StackStart {
+    /// The addresses of the stack.
+    #[serde(with = "crate::message::as_text")]
+    pub addresses: Vec<IpCidr>,
+    /// Default routes, at most one for each family.
+    pub gateways: Vec<IpAddr>,
+    /// Seed for whatever must be hard to guess.
+    pub seed: u64,
+    /// `skink_nic::Description` of the NIC as JSON.
+    pub nic: String,
+    /// How many descriptors it has.
+    pub nic_descriptors: usize,
+    /// This stack's number among the owners of the NIC, if packets are steered by a port table.
+    pub owner: Option<u16>,
+    /// Size of each program's region of TCP sockets.
+    pub tcp_table: TableSize,
+    /// Size of each program's region of UDP sockets.
+    pub udp_table: TableSize,
+    /// Name of the interface in filter rules.
+    pub interface: String,
+    /// The packet filter's rules as text, checked; empty to pass everything.
+    pub rules: String,
+}
+
+/// From the supervisor.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "kebab-case")]
+pub enum Order {
+    /// The first one: become a stack.
+    Start(Box<StackStart>),
+    /// A program attaches. Beside it: its region of TCP sockets (records, rings), that of UDP sockets,
+    /// and the seven descriptors of `skink_sockets::ChannelParts::for_stack`.
+    Attach {
+        /// What is agreed on.
+        attachment: Attachment,
+        /// Process id of the program.
+        pid: u32,
+        /// Its user id: who may share ports with whom.
+        uid: u32,
+    },
+    /// The program has ended.
+    Detach {
+        /// Its number.
+        program: u32,
+    },
+    /// New rules for the packet filter, checked.
+    Filter {
+        /// Their text.
+        rules: String,
+    },
+    /// What the packet filter counted.
+    ShowFilter {},
+    /// End in good order.
+    Stop {},
+}
+
+/// From a component.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "kebab-case")]
+pub enum Report {
+    /// It serves.
+    Started {
+        /// What the sandbox couldn't do on this kernel, in words.
+        sandbox: String,
+    },
+    /// A program was attached, or not, with the reason.
+    Attached {
+        /// Its number.
+        program: u32,
+        /// Why not.
+        refused: Option<String>,
+    },
+    /// The last socket of a program that ended is gone: its number may be given out again.
+    Finished {
+        /// Its number.
+        program: u32,
+    },
+    /// To [`Order::ShowFilter`]: as JSON.
+    Filter {
+        /// Rules and counters.
+        shown: String,
+    },
+    /// A program spoilt its channel and is treated as one that ended.
+    Spoilt {
+        /// Its number.
+        program: u32,
+    },
+}
+
+/// One end of the pair of sockets: sends `Out`, receives `In`.
+#[derive(Debug)]
+pub struct Link<Out, In> {
+    socket: OwnedFd,
+    messages: PhantomData<fn(Out) -> In>,
+}
+
+/// The component's end.
+pub type ComponentLink = Link<Report, Order>;
+/// The supervisor's end.
+pub type SupervisorLink = Link<Order, Report>;
+
+/// A message could not be received.
+#[derive(Debug)]
+pub enum LinkError {
+    /// The other end is gone.
+    Closed,
+    /// The socket failed, or something came that isn't a message.
+    Failed(String),
+}
+
+/// A new pair: the supervisor's end, and the component's as a descriptor for it to be born with.
+///
+/// # Errors
+/// What the system says.
+pub fn link() -> io::Result<(SupervisorLink, OwnedFd)> {
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    Ok((Link::new(ours), theirs))
+}
+
+impl<Out: Serialize, In: DeserializeOwned> Link<Out, In> {
+    /// An end that was handed over.
+    pub fn new(socket: OwnedFd) -> Link<Out, In> {
+        Link {
+            socket,
+            messages: PhantomData,
+        }
+    }
+
+    /// Sends a message with descriptors beside it. Never waits.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the other end doesn't listen; else it is gone.
+    pub fn send(&self, message: &Out, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        transport::send(
+            self.socket.as_fd(),
+            message,
+            descriptors,
+            SendFlags::DONTWAIT,
+        )
+    }
+
+    /// Takes the next message and what came beside it; `None` if there is none. Never waits.
+    ///
+    /// # Errors
+    /// If the other end is gone, or doesn't say what makes sense.
+    pub fn receive(&self) -> Result<Option<(In, Vec<OwnedFd>)>, LinkError> {
+        match transport::receive(self.socket.as_fd(), MAXIMUM_REPLY, RecvFlags::DONTWAIT) {
+            Ok(received) => Ok(Some(received)),
+            Err(ReceiveError::Nothing) => Ok(None),
+            Err(ReceiveError::Closed) => Err(LinkError::Closed),
+            Err(ReceiveError::Failed(error)) => Err(LinkError::Failed(error.to_string())),
+            Err(ReceiveError::Malformed(what)) => Err(LinkError::Failed(what)),
+        }
+    }
+}
+
+impl<Out, In> AsFd for Link<Out, In> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
