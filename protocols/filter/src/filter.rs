@@ -1,0 +1,450 @@
+use crate::index::{Decision, Index};
+use crate::records::{Flow, StateRecord};
+use crate::rules::{Action, Answer, Rule, RuleSet};
+use crate::states::{Entered, Entry, NO_RULE, States};
+use crate::summary::{Summary, address, is_icmp_error};
+use crate::timeouts::Timeouts;
+use crate::track::{Key, Track};
+use crate::verdict::{Direction, Verdict};
+use skink_messages::{Counter, Counters, Progress};
+use skink_time::Instant;
+use skink_wire::tcp::Flags;
+use skink_wire::{Endpoint, FourTuple, Malformed, protocol};
+
+/// Flows that one [`Filter::poll`] forgets at the most.
+const EXPIRY_BUDGET: usize = 256;
+
+/// What a filter needs to know.
+#[derive(Clone, Debug)]
+pub struct FilterConfig {
+    /// Name of the stack's interface, for rules with `on`.
+    pub interface: String,
+    /// Flows that are remembered at the most, up to 2^24.
+    pub capacity: u32,
+    /// What hashes are seeded with: it must be hard to guess from outside.
+    pub seed: u64,
+    /// For how long flows are remembered.
+    pub timeouts: Timeouts,
+}
+
+impl FilterConfig {
+    /// 65,536 flows, the default timeouts.
+    pub fn new(interface: impl Into<String>, seed: u64) -> FilterConfig {
+        FilterConfig {
+            interface: interface.into(),
+            capacity: 65_536,
+            seed,
+            timeouts: Timeouts::DEFAULT,
+        }
+    }
+}
+
+/// What is counted of one rule since it was loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RuleCounters {
+    /// Packets for which the rule was looked at. Fewer than pf would count: rules that can't match or
+    /// can't matter are skipped.
+    pub evaluations: u64,
+    /// Packets that it decided, those of its states included.
+    pub packets: u64,
+    /// Their bytes, IP headers included.
+    pub bytes: u64,
+    /// States that it made.
+    pub states_made: u64,
+    /// States of it that there are now.
+    pub states: u64,
+    /// Packets that it decided and was to log.
+    pub logged: u64,
+}
+
+/// What is counted of all packets.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Totals {
+    /// Packets that went on, whether by a state, a rule or for lack of one.
+    pub passed: u64,
+    /// Of these, packets that passed by a state.
+    pub passed_by_state: u64,
+    /// Packets dropped without a word.
+    pub blocked: u64,
+    /// Packets dropped whose sender was to be told.
+    pub returned: u64,
+    /// Packets dropped since their headers couldn't be read.
+    pub malformed: u64,
+    /// New flows refused since the table was full of established ones.
+    pub refused: u64,
+    /// Flows entered.
+    pub states_made: u64,
+    /// Flows forgotten after their time.
+    pub states_expired: u64,
+    /// Flows given up for others.
+    pub states_evicted: u64,
+}
+
+/// The packet filter of one stack.
+///
+/// Until rules are loaded it passes everything, makes no states and counts nothing.
+pub struct Filter {
+    config: FilterConfig,
+    rules: RuleSet,
+    index: Index,
+    rule_counters: Vec<RuleCounters>,
+    /// [`RuleCounters::evaluations`], apart from the rest since a walk over the rules touches them all.
+    evaluations: Vec<u64>,
+    /// Changes whenever rules are loaded: states of other rules are told by it.
+    generation: u32,
+    is_active: bool,
+    states: States,
+    totals: Totals,
+    counters: Counters,
+}
+
+impl Filter {
+    /// A filter without rules.
+    pub fn new(config: FilterConfig, counters: Counters) -> Filter {
+        let rules = RuleSet::default();
+        Filter {
+            index: Index::new(&rules, &config.interface, config.seed),
+            rules,
+            rule_counters: Vec::new(),
+            evaluations: Vec::new(),
+            generation: 0,
+            is_active: false,
+            states: States::new(config.capacity, config.seed),
+            totals: Totals::default(),
+            counters,
+            config,
+        }
+    }
+
+    /// Puts rules in force in place of those that were. Flows that are known stay; counters of rules
+    /// begin anew.
+    pub fn load(&mut self, rules: RuleSet) {
+        self.index = Index::new(&rules, &self.config.interface, self.config.seed);
+        self.rule_counters = vec![RuleCounters::default(); rules.rules.len()];
+        self.evaluations = vec![0; rules.rules.len()];
+        let interface = &self.config.interface;
+        self.is_active = !rules.rules.is_empty() && !rules.skip.contains(interface);
+        self.generation = self.generation.wrapping_add(1);
+        self.rules = rules;
+    }
+
+    /// Takes all rules off: everything passes. Flows that are known stay until their time is over.
+    pub fn unload(&mut self) {
+        self.load(RuleSet::default());
+    }
+
+    /// Whether packets need to be checked at all.
+    #[inline]
+    pub const fn is_active(&self) -> bool {
+        self.is_active
+    }
+
+    /// Decides about a packet.
+    #[inline]
+    pub fn check(&mut self, now: Instant, direction: Direction, packet: &Summary) -> Verdict {
+        if !self.is_active {
+            return Verdict::Pass;
+        }
+        let key = Key::of(direction, packet);
+        if let Some(key) = &key
+            && let Some(at) = self.states.find(key)
+            && self.follow(now, direction, at, packet)
+        {
+            self.pass();
+            self.totals.passed_by_state = self.totals.passed_by_state.wrapping_add(1);
+            return Verdict::Pass;
+        }
+        self.decide(now, direction, key, packet)
+    }
+
+    /// Decides about a packet that was to be summarised: one that can't be read is dropped.
+    #[inline]
+    pub fn check_parsed(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        packet: Result<Summary, Malformed>,
+    ) -> Verdict {
+        match packet {
+            _ if !self.is_active => Verdict::Pass,
+            Ok(packet) => self.check(now, direction, &packet),
+            Err(_) => {
+                self.totals.malformed = self.totals.malformed.wrapping_add(1);
+                self.counters.count(Counter::FilterDropMalformed);
+                Verdict::Drop
+            }
+        }
+    }
+
+    /// A packet of a flow that is known; false where it begins another one between the same ends.
+    #[inline]
+    fn follow(&mut self, now: Instant, direction: Direction, at: u32, packet: &Summary) -> bool {
+        let Some(entry) = self.states.get_mut(at) else {
+            return false;
+        };
+        let Some(track) = entry.track.step(direction.sender(), packet) else {
+            let removed = self.states.remove(at);
+            self.forget(removed);
+            return false;
+        };
+        let side = match direction {
+            Direction::In => 0,
+            Direction::Out => 1,
+        };
+        let bytes = u64::from(packet.length);
+        entry.packets[side] = entry.packets[side].wrapping_add(1);
+        entry.bytes[side] = entry.bytes[side].wrapping_add(bytes);
+        if entry.generation == self.generation
+            && let Some(counters) = self.rule_counters.get_mut(entry.rule as usize)
+        {
+            counters.packets = counters.packets.wrapping_add(1);
+            counters.bytes = counters.bytes.wrapping_add(bytes);
+        }
+        let timeout = self.config.timeouts.of(packet.protocol, &track);
+        self.states.update(at, now, track, timeout);
+        true
+    }
+
+    /// A packet of no flow that is known.
+    #[inline(never)]
+    fn decide(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        key: Option<Key>,
+        packet: &Summary,
+    ) -> Verdict {
+        if self.is_about_known(direction, packet) {
+            self.pass();
+            return Verdict::Pass;
+        }
+        let evaluations = &mut self.evaluations;
+        let decision = self.index.find(direction, packet, |rule| {
+            if let Some(evaluations) = evaluations.get_mut(rule as usize) {
+                *evaluations = evaluations.wrapping_add(1);
+            }
+        });
+        let Some(decision) = decision else {
+            self.pass();
+            return Verdict::Pass;
+        };
+        self.count(&decision, packet);
+        match decision.action {
+            Action::Pass => {
+                let track = Track::first(direction, packet);
+                if let Some((key, track)) = key.zip(track).filter(|_| decision.keep)
+                    && !self.enter(now, key, track, decision.rule, direction, packet)
+                {
+                    return Verdict::Drop;
+                }
+                self.pass();
+                Verdict::Pass
+            }
+            Action::Block(Answer::Return) if is_answered(packet) => {
+                self.totals.returned = self.totals.returned.wrapping_add(1);
+                self.counters.count(Counter::FilterReturned);
+                Verdict::Return
+            }
+            Action::Block(Answer::Return | Answer::Drop) => {
+                self.totals.blocked = self.totals.blocked.wrapping_add(1);
+                self.counters.count(Counter::FilterDropBlocked);
+                Verdict::Drop
+            }
+        }
+    }
+
+    /// Whether it is an ICMP error about a packet of a flow that is known. It must be sent to (or
+    /// by) the host that sent the packet.
+    fn is_about_known(&self, direction: Direction, packet: &Summary) -> bool {
+        let is_icmp = matches!(packet.protocol, protocol::ICMP | protocol::ICMPV6);
+        if !is_icmp || !is_icmp_error(packet.family, packet.icmp_type) {
+            return false;
+        }
+        let Some(quoted) = packet.quoted() else {
+            return false;
+        };
+        let key = Key::of(direction.opposite(), &quoted);
+        quoted.source == packet.destination
+            && key.is_some_and(|key| self.states.find(&key).is_some())
+    }
+
+    fn count(&mut self, decision: &Decision, packet: &Summary) {
+        if let Some(counters) = self.rule_counters.get_mut(decision.rule as usize) {
+            counters.packets = counters.packets.wrapping_add(1);
+            counters.bytes = counters.bytes.wrapping_add(u64::from(packet.length));
+            counters.logged = counters.logged.wrapping_add(u64::from(decision.log));
+        }
+    }
+
+    /// Enters a flow; false if there is no room for it.
+    fn enter(
+        &mut self,
+        now: Instant,
+        key: Key,
+        track: Track,
+        rule: u32,
+        direction: Direction,
+        packet: &Summary,
+    ) -> bool {
+        if !self.insert(now, key, track, rule) {
+            self.totals.refused = self.totals.refused.wrapping_add(1);
+            self.counters.count(Counter::FilterDropFull);
+            return false;
+        }
+        let at = self.states.find(&key).unwrap_or(u32::MAX);
+        if let Some(entry) = self.states.get_mut(at) {
+            let side = match direction {
+                Direction::In => 0,
+                Direction::Out => 1,
+            };
+            entry.packets[side] = 1;
+            entry.bytes[side] = u64::from(packet.length);
+        }
+        if let Some(counters) = self.rule_counters.get_mut(rule as usize) {
+            counters.states_made = counters.states_made.wrapping_add(1);
+            counters.states = counters.states.wrapping_add(1);
+        }
+        true
+    }
+
+    fn insert(&mut self, now: Instant, key: Key, track: Track, rule: u32) -> bool {
+        let timeout = self.config.timeouts.of(key.protocol(), &track);
+        let owner = (rule, self.generation);
+        match self.states.insert(now, key, track, owner, timeout) {
+            Entered::New => {}
+            Entered::Instead(evicted) => {
+                self.totals.states_evicted = self.totals.states_evicted.wrapping_add(1);
+                self.counters.count(Counter::FilterStatesEvicted);
+                self.forget(Some(evicted));
+            }
+            Entered::Full => return false,
+        }
+        self.totals.states_made = self.totals.states_made.wrapping_add(1);
+        self.counters.count(Counter::FilterStatesMade);
+        true
+    }
+
+    /// What is to be counted for a state that is gone.
+    fn forget(&mut self, entry: Option<Entry>) {
+        let rule = entry.filter(|entry| entry.generation == self.generation);
+        if let Some(entry) = rule
+            && let Some(counters) = self.rule_counters.get_mut(entry.rule as usize)
+        {
+            counters.states = counters.states.saturating_sub(1);
+        }
+    }
+
+    #[inline]
+    fn pass(&mut self) {
+        self.totals.passed = self.totals.passed.wrapping_add(1);
+        self.counters.count(Counter::FilterPassed);
+    }
+
+    /// Forgets flows whose time is over.
+    pub fn poll(&mut self, now: Instant) -> Progress {
+        self.poll_asking(now, |_, _| false)
+    }
+
+    /// Forgets flows whose time is over, except TCP connections and UDP flows of which `lives` says
+    /// that their socket is still there: so no idle connection is ever lost. It is told the protocol
+    /// and the two ends.
+    pub fn poll_asking(
+        &mut self,
+        now: Instant,
+        mut lives: impl FnMut(u8, &FourTuple) -> bool,
+    ) -> Progress {
+        for _ in 0..EXPIRY_BUDGET {
+            let timeouts = self.config.timeouts;
+            let expired = self.states.expire(now, |entry| {
+                let key = &entry.key;
+                let is_asked = matches!(key.protocol(), protocol::TCP | protocol::UDP);
+                let end = |addr, port| Endpoint::new(address(key.family(), addr), port);
+                let local = end(key.local, key.local_port());
+                let remote = end(key.remote, key.remote_port());
+                let keep = is_asked && lives(key.protocol(), &FourTuple::new(local, remote));
+                keep.then(|| timeouts.of(key.protocol(), &entry.track))
+            });
+            if expired.is_none() {
+                return Progress::Idle;
+            }
+            self.totals.states_expired = self.totals.states_expired.wrapping_add(1);
+            self.counters.count(Counter::FilterStatesExpired);
+            self.forget(expired);
+        }
+        Progress::More
+    }
+
+    /// When [`Filter::poll`] must be called at the latest.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.states.next_deadline()
+    }
+
+    /// The rules in force, with what was counted of each; a rule's place is its number.
+    pub fn rules(&self) -> impl Iterator<Item = (&Rule, RuleCounters)> {
+        let counters = self.rule_counters.iter().zip(&self.evaluations);
+        let counters = counters.map(|(counters, evaluations)| RuleCounters {
+            evaluations: *evaluations,
+            ..*counters
+        });
+        self.rules.rules.iter().zip(counters)
+    }
+
+    /// The rules in force.
+    pub const fn rule_set(&self) -> &RuleSet {
+        &self.rules
+    }
+
+    /// What was counted of all packets.
+    pub const fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// How many flows are known.
+    pub fn states(&self) -> usize {
+        self.states.len()
+    }
+
+    /// All flows that are known, as plain data, in no order.
+    pub fn export_states(&self) -> impl Iterator<Item = StateRecord> {
+        let generation = self.generation;
+        self.states
+            .iter()
+            .map(move |entry| StateRecord::new(entry, generation))
+    }
+
+    /// Enters flows that another filter knew, with a new timeout each; records that make no sense are
+    /// left out, and known flows stay as they are. Answers how many were entered.
+    pub fn import(&mut self, now: Instant, records: &[StateRecord]) -> usize {
+        let flows = records.iter().filter_map(StateRecord::state);
+        self.enter_all(now, flows)
+    }
+
+    /// Enters the flows that `tcp` and `udp` know: after a crash of the filter, before the first packet.
+    /// They were let in once, so rules aren't asked. Answers how many were entered.
+    pub fn rebuild(&mut self, now: Instant, flows: impl IntoIterator<Item = Flow>) -> usize {
+        self.enter_all(now, flows.into_iter().filter_map(|flow| flow.state()))
+    }
+
+    fn enter_all(&mut self, now: Instant, flows: impl Iterator<Item = (Key, Track)>) -> usize {
+        let mut entered = 0;
+        for (key, track) in flows {
+            if self.states.find(&key).is_none() && self.insert(now, key, track, NO_RULE) {
+                entered += 1;
+            }
+        }
+        entered
+    }
+}
+
+/// Whether the sender of a blocked packet may be told. Nobody answers a reset or an ICMP message
+/// (RFC 9293 section 3.10.7.1, RFC 1122 section 3.2.2), nor what isn't a whole packet.
+fn is_answered(packet: &Summary) -> bool {
+    match packet.protocol {
+        protocol::TCP => packet.has_transport() && !packet.flags().contains(Flags::RST),
+        protocol::UDP => packet.has_transport(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

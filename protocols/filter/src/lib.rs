@@ -1,0 +1,45 @@
+//! The packet filter: `pf.conf`-like rules and connection tracking.
+//!
+//! **Purpose.** [`Filter::check`] says of a packet whether it passes. A packet of a flow that the
+//! filter knows passes by its state, found in one hash look-up; every other one is decided by the
+//! rules, which are a subset of those of pf (`docs/filter.md`).
+//!
+//! **Place on the data path.** In a T-junction off `ip` (NewtOS 2.5.1, figure 2.3): whoever moves
+//! packets between `ip` and its neighbours asks for each packet on its way up before `ip` gets it, and for
+//! each on its way down before it leaves. The filter sees a [`Summary`] of the packet, never the packet.
+//!
+//! **What survives a restart.** The rules are given anew by whoever started it. Tracking is rebuilt
+//! from what `tcp` and `udp` know ([`Filter::rebuild`]), so that the filter is neither closed to
+//! established flows nor open to others; what only the filter knows (answered datagrams of unconnected
+//! sockets, echo) can be carried over as plain data ([`Filter::export_states`], [`Filter::import`]).
+//!
+//! **What it leaves out.** Address translation, queues, anchors, operating-system fingerprints and
+//! everything else of pf that changes packets. There is no check of TCP sequence numbers against a
+//! window: `tcp` itself does that right behind the filter (RFC 9293 section 3.10.7.4, RFC 5961).
+#![forbid(unsafe_code)]
+
+mod address_table;
+mod filter;
+mod index;
+mod records;
+mod rules;
+mod states;
+mod summary;
+mod tcp;
+mod timeouts;
+mod track;
+mod verdict;
+
+pub use filter::{Filter, FilterConfig, RuleCounters, Totals};
+pub use records::{Flow, FlowPhase, StateRecord};
+pub use rules::{
+    Action, Address, Answer, FlagTest, IcmpTest, Interface, ParseError, Peer, PortTest, Rule,
+    RuleSet, State, Table,
+};
+pub use summary::{Family, Piece, Summary};
+pub use tcp::{Life, Phase};
+pub use timeouts::Timeouts;
+pub use verdict::{Direction, Side, Verdict};
+
+#[cfg(test)]
+mod test_support;
