@@ -2,7 +2,7 @@
 //! has its layout) and an eventfd.
 //!
 //! One sleeper serves all queues of one consumer. An eventfd is shared by all who hold it, though: a
-//! hostile holder can take back what others rang. So neighbours that trust each other share a sleeper;
+//! hostile holder can take back what others rang, or make it block. So neighbours that trust each other share a sleeper;
 //! one that isn't trusted (a program) gets one of its own, and the consumer polls both.
 use crate::memory::{Memory, Ordering, load_acquire, word};
 use crate::queue::{AttachError, Watch, duplicate, read_only};
@@ -11,6 +11,7 @@ use crate::sleep::{Announcer, Caller, PAGE_BYTES};
 use crate::spin::SpinBudget;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::pipe::PipeFlags;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -23,7 +24,10 @@ const MAGIC: u64 = 0x534b_494e_4b53_0001;
 pub struct SleeperDescriptors {
     page: OwnedFd,
     page_read_only: OwnedFd,
+    /// The consumer's: polls readable when it was rung.
     bell: OwnedFd,
+    /// What producers write to: the same eventfd, or the other end of a pipe.
+    rope: OwnedFd,
 }
 
 /// What each producer is handed.
@@ -41,12 +45,32 @@ impl SleeperDescriptors {
     /// # Errors
     /// What the system says.
     pub fn create(name: &str) -> io::Result<SleeperDescriptors> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bell = rustix::event::eventfd(0, flags)?;
+        let rope = duplicate(&bell)?;
+        SleeperDescriptors::with(name, bell, rope)
+    }
+
+    /// As [`SleeperDescriptors::create`], for a consumer that its producers don't trust. All holders
+    /// of an eventfd share its flags, so such a consumer could clear `O_NONBLOCK`, fill the counter, and
+    /// block whoever rings next. This makes a pipe: each end has flags of its own.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create_for_untrusted(name: &str) -> io::Result<SleeperDescriptors> {
+        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+        let (bell, rope) = rustix::pipe::pipe_with(flags)?;
+        SleeperDescriptors::with(name, bell, rope)
+    }
+
+    fn with(name: &str, bell: OwnedFd, rope: OwnedFd) -> io::Result<SleeperDescriptors> {
         let page = Memory::create(name, PAGE_BYTES)?;
         word(&page, 0).store(MAGIC, Ordering::Release);
         Ok(SleeperDescriptors {
             page_read_only: read_only(page.fd())?,
             page: page.fd().try_clone_to_owned()?,
-            bell: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            bell,
+            rope,
         })
     }
 
@@ -65,7 +89,7 @@ impl SleeperDescriptors {
     pub fn doorbell(&self) -> io::Result<DoorbellDescriptors> {
         Ok(DoorbellDescriptors {
             page: duplicate(&self.page_read_only)?,
-            bell: duplicate(&self.bell)?,
+            bell: duplicate(&self.rope)?,
         })
     }
 }
@@ -130,18 +154,29 @@ impl Sleeper {
         self.announcer.announce();
     }
 
+    /// Says that the consumer is awake, and leaves the eventfd as it is: for one that empties it by
+    /// itself, or knows that nobody rang.
+    pub fn awake(&mut self) {
+        self.announcer.retract();
+    }
+
     /// Says that the consumer is awake, and makes the eventfd quiet. Then look at the queues.
     pub fn retract(&mut self) {
-        self.announcer.retract();
-        let mut count = [0; 8];
+        self.awake();
+        // An eventfd's count, or what was written to a pipe.
+        let mut rung = [0; 256];
         // Without waiting, whatever a neighbour has done to the descriptor's own O_NONBLOCK, which all
         // its holders share.
-        let _ = rustix::io::preadv2(
+        let answer = rustix::io::preadv2(
             &self.bell,
-            &mut [IoSliceMut::new(&mut count)],
+            &mut [IoSliceMut::new(&mut rung)],
             u64::MAX,
             ReadWriteFlags::NOWAIT,
         );
+        if answer == Err(Errno::OPNOTSUPP) {
+            // A pipe before Linux 6.4, whose flags are this consumer's alone.
+            let _ = rustix::io::read(&self.bell, &mut rung);
+        }
     }
 
     /// Waits until `ready` is true (it looks at all queues, by [`Consumer::is_ready`]), a producer
@@ -233,13 +268,19 @@ impl Doorbell {
         must
     }
 
-    /// The eventfd doesn't block (`EFD_NONBLOCK`), and one that is full is readable: nothing is lost. A
-    /// consumer that both cleared that flag, which is shared by all holders, and filled the counter
-    /// could block its producers here; a sandbox that forbids `F_SETFL` and `FIONBIO` takes that away.
+    /// Neither the eventfd nor the pipe blocks, and one that is full is readable: nothing is lost. A
+    /// consumer that both cleared that flag of an eventfd, which is shared by all holders, and filled
+    /// the counter could block its producers here; see [`SleeperDescriptors::create_for_untrusted`].
     #[cold]
     fn wake(&mut self) {
         self.rung = self.rung.wrapping_add(1);
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// What is written to in order to ring. If it is a pipe, it polls with an error once nobody holds the
+    /// consumer's end any more.
+    pub fn rope(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
     }
 
     /// How often it was rung.

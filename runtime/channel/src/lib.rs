@@ -29,17 +29,35 @@
 #[cfg(not(loom))]
 mod doorbell;
 mod memory;
+#[cfg(not(loom))]
+mod pool;
 mod queue;
+mod registry;
 #[cfg(not(loom))]
 mod relax;
+mod request;
 mod sleep;
 mod spin;
 
 #[cfg(not(loom))]
 pub use doorbell::{Doorbell, DoorbellDescriptors, Sleeper, SleeperDescriptors, Woken};
 #[cfg(not(loom))]
+pub use pool::{
+    Chunk, HolderId, Pool, PoolDescriptors, PoolError, PoolGeometry, PoolReader, PoolSet,
+    ResolveError, RichPointer,
+};
+#[cfg(not(loom))]
 pub use queue::{AttachError, ConsumerDescriptors, ProducerDescriptors, QueueDescriptors};
 pub use queue::{Consumer, Message, Producer, Queue, QueueError, QueueGeometry, Watch};
+pub use registry::{
+    ChannelName, ComponentId, Credentials, Event, Notification, Offer, Publication, Refusal,
+    Registry, RegistryLimits, RegistryMessage, Request,
+};
+#[cfg(not(loom))]
+pub use relax::time_stamp;
+pub use request::{Aborted, NeighbourId, RequestDatabase, RequestId, RequestsFull};
+#[cfg(loom)]
+pub use sleep::in_memory;
 pub use sleep::{Announcer, Caller};
 pub use spin::SpinBudget;
 

@@ -13,16 +13,16 @@ mod shared {
 pub(crate) use watched::*;
 #[cfg(loom)]
 mod watched {
+    use loom::sync::Arc;
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
-    use std::sync::Arc;
 
     /// Stands in for a mapping.
     #[derive(Clone)]
-    pub(crate) struct Memory(Arc<[AtomicU64]>);
+    pub(crate) struct Memory(Arc<Vec<AtomicU64>>);
 
     impl Memory {
         pub(crate) fn new(words: usize) -> Memory {
-            Memory((0..words).map(|_| AtomicU64::new(0)).collect())
+            Memory(Arc::new((0..words).map(|_| AtomicU64::new(0)).collect()))
         }
 
         pub(crate) fn words(&self) -> &[AtomicU64] {

@@ -10,23 +10,29 @@
 //! | 0 | magic and version | 0 | magic and version |
 //! | 8 | slot size in bytes | | |
 //! | 16 | capacity in slots | | |
-//! | 128 | `tail`: slots published | 128 | `head`: slots released |
+//! | 128 | `tail`: messages published | 128 | `head`: messages released |
 //! | 256 | the slots | | |
 //!
-//! The indices count from 0 when the queue is made and never wrap in practice. The slot of index *i* is
-//! the one at *i* modulo the capacity, a power of two. Each index is on a pair of cache lines of its own
-//! (x86 prefetches lines in pairs), and each side keeps the last value that it saw of the other's: so
-//! as long as there is room, or there are messages, a side touches nothing that the other one writes
-//! but the slots themselves.
+//! A slot begins with a *stamp* of 8 bytes; the message follows. Messages are numbered from 0, and the
+//! numbers never wrap in practice. Message *i* goes to the slot *i* modulo the capacity (a power of two),
+//! and when it is published the stamp becomes *i* + 1. So the stamp is a piece of the tail index that
+//! lies where the consumer looks anyway: a message of up to 56 bytes crosses from processor to processor
+//! in one cache line. Were the consumer to look at `tail`, it would take two, one after the other, and
+//! twice the time (docs/decisions/0005). `tail` is stored once per batch and tells a producer's
+//! successor where to go on, and the consumer whether the queue was full.
+//!
+//! `head` and `tail` are on pairs of cache lines of their own (x86 prefetches lines in pairs). The
+//! producer keeps the last head that it saw, and looks again only when that leaves no room.
 //!
 //! # Order
 //!
-//! The producer writes slots, then stores `tail` (release); the consumer loads `tail` (acquire), copies
-//! slots out, then stores `head` (release), which the producer loads (acquire) before it writes there
-//! again. Slots are copied by relaxed 64-bit atomics, which are plain moves: a neighbour that breaks the
-//! order can spoil what is copied, and nothing else.
+//! The producer writes a message, then its stamp (release), then `tail`; the consumer loads the stamp
+//! (acquire), copies the message out, then stores `head` (release), which the producer loads (acquire)
+//! before it writes there again. Messages are copied by relaxed 64-bit atomics, which are plain moves: a
+//! neighbour that breaks the order can spoil what is copied, and nothing else.
 
-use crate::memory::{Memory, load_acquire};
+#[cfg(loom)]
+use crate::memory::Memory;
 use std::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -57,6 +63,8 @@ const SLOTS: usize = 32;
 #[cfg(not(loom))]
 const CONSUMER_HALF_BYTES: usize = 256;
 
+const STAMP_BYTES: usize = 8;
+
 const _: () = assert!(TAIL * 8 == 128 && SLOTS * 8 - TAIL * 8 == 128);
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<crate::memory::AtomicU64>() == 8);
@@ -82,10 +90,16 @@ impl QueueGeometry {
     /// Largest slot in bytes. What is larger goes through a pool.
     pub const MAXIMUM_SLOT_BYTES: u32 = 4096;
 
-    /// Slots of `slot_bytes` bytes (a multiple of 8; whole cache lines of 64 serve best), `capacity` of
-    /// them (a power of two). `None` if it is anything else, or exceeds the maximum.
+    /// The smallest slot of whole cache lines for messages of type `T`, in bytes.
+    pub const fn slot_bytes_for<T: Message>() -> u32 {
+        (size_of::<T>() + STAMP_BYTES).next_multiple_of(64) as u32
+    }
+
+    /// Slots of `slot_bytes` bytes (a multiple of 8, and 8 more than a message; whole cache lines of 64
+    /// serve best), `capacity` of them (a power of two). `None` if it is anything else, or exceeds the
+    /// maximum.
     pub fn new(slot_bytes: u32, capacity: u32) -> Option<QueueGeometry> {
-        let good = slot_bytes > 0
+        let good = slot_bytes as usize > STAMP_BYTES
             && slot_bytes.is_multiple_of(8)
             && slot_bytes <= Self::MAXIMUM_SLOT_BYTES
             && capacity.is_power_of_two()
@@ -96,7 +110,7 @@ impl QueueGeometry {
         })
     }
 
-    /// Size of a slot in bytes: messages may be smaller.
+    /// Size of a slot in bytes, of which 8 are the stamp.
     pub fn slot_bytes(self) -> u32 {
         self.slot_bytes
     }
@@ -104,6 +118,11 @@ impl QueueGeometry {
     /// How many messages fit.
     pub fn capacity(self) -> u32 {
         self.capacity
+    }
+
+    /// Size of the largest message in bytes.
+    pub fn message_bytes(self) -> usize {
+        (self.slot_bytes as usize).saturating_sub(STAMP_BYTES)
     }
 
     fn slot_words(self) -> usize {
@@ -121,7 +140,7 @@ pub enum QueueError {
     /// Producer: no slot is free. What then is the component's choice: it drops a frame or keeps a
     /// request, but it doesn't wait.
     Full,
-    /// The neighbour's index is one that no correct neighbour stores. The queue is of no more use, for
+    /// The neighbour's index or stamp is one that no correct neighbour stores. The queue is of no more use, for
     /// good: have the neighbour restarted, and make another.
     Corrupt,
 }
@@ -154,22 +173,8 @@ impl Queue {
         let consumers = Memory::new(HEAD + 1);
         let producer = Producer::new(producers.clone(), consumers.clone(), geometry);
         let consumer = Consumer::new(consumers, producers, geometry);
-        (
-            producer.expect("an empty queue"),
-            consumer.expect("an empty queue"),
-        )
+        (producer.expect("an empty queue"), consumer)
     }
-}
-
-/// The indices of a queue as its two halves have them, unless they contradict each other.
-fn positions(
-    producers: &Memory,
-    consumers: &Memory,
-    geometry: QueueGeometry,
-) -> Option<(u64, u64)> {
-    let head = load_acquire(crate::memory::word(consumers, HEAD));
-    let tail = load_acquire(crate::memory::word(producers, TAIL));
-    (tail.wrapping_sub(head) <= u64::from(geometry.capacity)).then_some((head, tail))
 }
 
 #[cfg(all(test, not(loom)))]

@@ -6,6 +6,24 @@
 use crate::queue::Watch;
 use std::sync::atomic::Ordering;
 
+/// The processor's time-stamp counter (on x86-64), for measurements: it runs at one rate on all
+/// processors of a machine, usually not at that of the cores. Elsewhere, nanoseconds.
+pub fn time_stamp() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has RDTSC, and Linux allows it unless it was told not to by
+    // prctl(PR_SET_TSC), which nobody does who runs this.
+    unsafe {
+        std::arch::x86_64::_rdtsc()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        (now.tv_sec as u64)
+            .wrapping_mul(1_000_000_000)
+            .wrapping_add(now.tv_nsec as u64)
+    }
+}
+
 /// How to wait for a moment in user mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Relax {
@@ -66,10 +84,7 @@ impl Relax {
 /// The time-stamp counter some time from now, in halves.
 #[cfg(target_arch = "x86_64")]
 fn deadline() -> (u32, u32) {
-    // SAFETY: every x86-64 processor has RDTSC, and Linux allows it unless it was told not to by
-    // prctl(PR_SET_TSC), which nobody does who runs this.
-    let now = unsafe { std::arch::x86_64::_rdtsc() };
-    let until = now.wrapping_add(u64::from(TICKS));
+    let until = time_stamp().wrapping_add(u64::from(TICKS));
     ((until >> 32) as u32, until as u32)
 }
 

@@ -66,6 +66,7 @@ impl Announcer {
 }
 
 /// A producer's side of the page: knows whether it has to ring.
+#[cfg_attr(loom, derive(Clone))]
 pub struct Caller {
     page: Memory,
     rung: u64,
@@ -90,7 +91,7 @@ impl Caller {
     }
 }
 
-/// Both sides, in memory that loom watches.
+/// Both sides of a sleeper's page, in memory that loom watches.
 #[cfg(loom)]
 pub fn in_memory() -> (Announcer, Caller) {
     let page = Memory::new(EPOCH + 1);

@@ -26,9 +26,10 @@ impl SpinBudget {
         }
     }
 
-    /// For this process: 0 if it may use one processor only.
-    pub fn of_this_process() -> SpinBudget {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    /// For a component that shares `processors` processors with its neighbours: 0 if that is one. (It
+    /// counts where the neighbours may run, too. So who pins components has to say; the affinity of one
+    /// that is pinned doesn't tell.)
+    pub fn for_processors(processors: usize) -> SpinBudget {
         SpinBudget::new(if processors > 1 { Self::MAXIMUM_NS } else { 0 })
     }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::{Consumer, Producer, Queue};
 
 fn pair() -> (Producer<u64>, Consumer<u64>, Doorbell, Sleeper) {
-    let queue = Queue::create("test", 8, 16).expect("a queue");
+    let queue = Queue::create("test", 16, 16).expect("a queue");
     let sleeper = SleeperDescriptors::create("test").expect("a sleeper");
     (
         Producer::attach(queue.producer().expect("descriptors"), queue.geometry).expect("attach"),
@@ -111,4 +111,28 @@ fn refuses_memory_of_another_kind() {
         Doorbell::attach(wrong),
         Err(AttachError::OtherLayout)
     ));
+}
+
+#[test]
+fn a_hostile_consumer_blocks_nobody() {
+    let descriptors = SleeperDescriptors::create_for_untrusted("test").expect("a sleeper");
+    let mut doorbell = Doorbell::attach(descriptors.doorbell().expect("descriptors"));
+    let doorbell = doorbell.as_mut().expect("attach");
+    let ends = descriptors.sleeper().expect("descriptors");
+    let mut sleeper = Sleeper::attach(ends, SpinBudget::new(0)).expect("attach");
+    // It waits for ever when it reads, and fills its bell from behind.
+    rustix::fs::fcntl_setfl(sleeper.bell(), rustix::fs::OFlags::empty()).expect("its own flags");
+    let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
+    let number = std::os::fd::AsRawFd::as_raw_fd(&sleeper.bell());
+    let path = format!("/proc/self/fd/{number}");
+    let behind = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).expect("the pipe");
+    while rustix::io::write(&behind, &[1; 4096]).is_ok() {}
+    for _ in 0..3 {
+        sleeper.announce();
+        assert!(doorbell.ring(), "asleep");
+        assert!(readable(sleeper.bell()));
+        sleeper.awake();
+    }
+    drop((sleeper, descriptors, behind));
+    doorbell.ring();
 }

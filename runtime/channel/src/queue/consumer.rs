@@ -1,7 +1,7 @@
-use super::slots::Slots;
-use super::{HEAD, Message, QueueError, QueueGeometry, TAIL, positions};
+use super::slots::{Slots, stamp_after};
+use super::{HEAD, Message, QueueError, QueueGeometry, TAIL};
 use crate::QueueCounters;
-use crate::memory::{AtomicU64, Memory, Ordering, load_acquire, word};
+use crate::memory::{AtomicU64, Memory, Ordering, fence, load_acquire, word};
 use std::marker::PhantomData;
 
 /// The receiving end of a queue.
@@ -17,8 +17,8 @@ pub struct Consumer<T> {
     next: u64,
     /// What the shared head is.
     released: u64,
-    /// The producer's tail as it was last seen.
-    tail: u64,
+    /// What it was when [`Consumer::made_room`] was last asked.
+    room_from: u64,
     broken: bool,
     counters: QueueCounters,
     message: PhantomData<fn() -> T>,
@@ -26,41 +26,64 @@ pub struct Consumer<T> {
 
 /// A word that changes when a message arrives, for [`Sleeper::wait`](crate::Sleeper::wait).
 #[derive(Clone, Copy)]
+#[cfg_attr(loom, allow(dead_code, reason = "what spins isn't there"))]
 pub struct Watch<'a> {
     pub(crate) word: &'a AtomicU64,
     pub(crate) seen: u64,
 }
 
 impl<T: Message> Consumer<T> {
-    /// `None` if the indices contradict each other.
-    pub(super) fn new(own: Memory, theirs: Memory, geometry: QueueGeometry) -> Option<Consumer<T>> {
-        let (head, tail) = positions(&theirs, &own, geometry)?;
-        Some(Consumer {
+    pub(super) fn new(own: Memory, theirs: Memory, geometry: QueueGeometry) -> Consumer<T> {
+        let head = load_acquire(word(&own, HEAD));
+        let slots = Slots::new(geometry);
+        Consumer {
             own,
             theirs,
-            slots: Slots::new(geometry),
-            capacity: u64::from(geometry.capacity),
+            slots,
+            capacity: slots.capacity(),
             next: head,
             released: head,
-            tail,
+            room_from: head,
             broken: false,
             counters: QueueCounters::default(),
             message: PhantomData,
-        })
+        }
     }
 
-    /// Copies the next message out; its slot stays taken. `None` if there is none.
+    /// Copies the next message out; its slot stays taken. `None` if there is none, or if all slots are
+    /// taken: they must be released then.
     ///
     /// # Errors
     /// [`QueueError::Corrupt`].
     #[inline]
     pub fn peek(&mut self) -> Result<Option<T>, QueueError> {
-        if self.next == self.tail && !self.look()? {
+        if self.all_taken() {
             return Ok(None);
+        }
+        let stamp = load_acquire(self.slots.stamp(&self.theirs, self.next));
+        if stamp != stamp_after(self.next) || self.broken {
+            return match stamp == self.slots.stamp_before(self.next) && !self.broken {
+                true => Ok(None),
+                false => Err(self.corrupt()),
+            };
         }
         let message = self.slots.read(&self.theirs, self.next);
         self.next = self.next.wrapping_add(1);
         Ok(Some(message))
+    }
+
+    #[cold]
+    fn corrupt(&mut self) -> QueueError {
+        if !self.broken {
+            self.broken = true;
+            self.counters.corrupt = self.counters.corrupt.wrapping_add(1);
+        }
+        QueueError::Corrupt
+    }
+
+    #[inline]
+    fn all_taken(&self) -> bool {
+        self.next.wrapping_sub(self.released) == self.capacity
     }
 
     /// Gives back the slots of all messages that were copied out: one store. Answers how many.
@@ -76,6 +99,21 @@ impl<T: Message> Consumer<T> {
         count
     }
 
+    /// Whether what was released since the last time made room in a full queue: then the producer may
+    /// sleep with messages that it could send now, so ring *its* doorbell. For queues whose producer
+    /// keeps what it can't send; it then sleeps by [`Producer::has_room`](super::Producer::has_room).
+    #[inline]
+    pub fn made_room(&mut self) -> bool {
+        // As for doorbells (see `sleep.rs`): either the full queue is seen here, or the room there.
+        fence(Ordering::SeqCst);
+        // A producer that stores another tail misses a wake-up, or is woken for nothing.
+        let tail = word(&self.theirs, TAIL).load(Ordering::Relaxed);
+        let was_full = tail.wrapping_sub(self.room_from) >= self.capacity;
+        let released = self.released != self.room_from;
+        self.room_from = self.released;
+        was_full && released
+    }
+
     /// Copies one message out and gives its slot back.
     ///
     /// # Errors
@@ -83,48 +121,26 @@ impl<T: Message> Consumer<T> {
     #[inline]
     pub fn pop(&mut self) -> Result<Option<T>, QueueError> {
         let message = self.peek()?;
-        self.release();
+        if message.is_some() {
+            self.release();
+        }
         Ok(message)
-    }
-
-    /// Looks how far the producer is; answers whether there is anything.
-    #[inline]
-    fn look(&mut self) -> Result<bool, QueueError> {
-        if self.broken {
-            return Err(QueueError::Corrupt);
-        }
-        let tail = load_acquire(word(&self.theirs, TAIL));
-        if tail == self.tail {
-            return Ok(false);
-        }
-        // It may have moved on by no more than there was room, and never back.
-        let room = self.capacity - self.tail.wrapping_sub(self.released);
-        if tail.wrapping_sub(self.tail) > room {
-            self.broken = true;
-            self.counters.corrupt = self.counters.corrupt.wrapping_add(1);
-            return Err(QueueError::Corrupt);
-        }
-        self.tail = tail;
-        Ok(true)
     }
 
     /// Whether [`Consumer::peek`] has something to tell: a message, or that the queue is newly corrupt.
     /// (Once that has been told, there is nothing any more: a corrupt queue keeps nobody awake.)
     #[inline]
     pub fn is_ready(&self) -> bool {
-        self.next != self.tail || (!self.broken && self.watch_word() != self.tail)
-    }
-
-    #[inline]
-    fn watch_word(&self) -> u64 {
-        word(&self.theirs, TAIL).load(Ordering::Relaxed)
+        let Watch { word, seen } = self.watch();
+        !self.broken && !self.all_taken() && word.load(Ordering::Relaxed) != seen
     }
 
     /// What to watch for the next message.
+    #[inline]
     pub fn watch(&self) -> Watch<'_> {
         Watch {
-            word: word(&self.theirs, TAIL),
-            seen: self.tail,
+            word: self.slots.stamp(&self.theirs, self.next),
+            seen: self.slots.stamp_before(self.next),
         }
     }
 

@@ -159,7 +159,7 @@ fn check<T: Message>(
     consumers: &Memory,
     geometry: QueueGeometry,
 ) -> Result<(), AttachError> {
-    if size_of::<T>() > geometry.slot_bytes as usize {
+    if size_of::<T>() > geometry.message_bytes() {
         return Err(AttachError::MessageTooLarge(size_of::<T>()));
     }
     let good = producers.len() == geometry.producer_half_bytes()
@@ -204,6 +204,6 @@ impl<T: Message> Consumer<T> {
         let own = Memory::from_fd(descriptors.own)?;
         let theirs = Memory::from_fd_read_only(descriptors.theirs)?;
         check::<T>(&theirs, &own, geometry)?;
-        Consumer::new(own, theirs, geometry).ok_or(AttachError::Corrupt)
+        Ok(Consumer::new(own, theirs, geometry))
     }
 }

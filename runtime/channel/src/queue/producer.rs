@@ -1,5 +1,5 @@
-use super::slots::Slots;
-use super::{HEAD, Message, QueueError, QueueGeometry, TAIL, positions};
+use super::slots::{Slots, stamp_after};
+use super::{HEAD, Message, QueueError, QueueGeometry, TAIL};
 use crate::QueueCounters;
 use crate::memory::{Memory, Ordering, load_acquire, word};
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ pub struct Producer<T> {
     capacity: u64,
     /// Where the next message goes. Kept here and never read back.
     next: u64,
-    /// What the shared tail is.
+    /// Up to where slots are stamped.
     published: u64,
     /// The consumer's head as it was last seen.
     head: u64,
@@ -27,12 +27,24 @@ pub struct Producer<T> {
 impl<T: Message> Producer<T> {
     /// `None` if the indices contradict each other.
     pub(super) fn new(own: Memory, theirs: Memory, geometry: QueueGeometry) -> Option<Producer<T>> {
-        let (head, tail) = positions(&own, &theirs, geometry)?;
+        let slots = Slots::new(geometry);
+        let mut tail = load_acquire(word(&own, TAIL));
+        // A predecessor may have died after it stamped some and before it stored the tail.
+        for _ in 0..slots.capacity() {
+            if load_acquire(slots.stamp(&own, tail)) != stamp_after(tail) {
+                break;
+            }
+            tail = tail.wrapping_add(1);
+        }
+        let head = load_acquire(word(&theirs, HEAD));
+        if tail.wrapping_sub(head) > slots.capacity() {
+            return None;
+        }
         Some(Producer {
             own,
             theirs,
-            slots: Slots::new(geometry),
-            capacity: u64::from(geometry.capacity),
+            slots,
+            capacity: slots.capacity(),
             next: tail,
             published: tail,
             head,
@@ -56,14 +68,18 @@ impl<T: Message> Producer<T> {
         Ok(())
     }
 
-    /// Shows the consumer everything written since the last time: one store, however much it is.
-    /// Answers how many messages that were.
+    /// Shows the consumer everything written since the last time, in order. Answers how many messages
+    /// that were.
     #[inline]
     pub fn publish(&mut self) -> u64 {
         let count = self.next.wrapping_sub(self.published);
         if count > 0 {
+            while self.published != self.next {
+                let stamp = self.slots.stamp(&self.own, self.published);
+                stamp.store(stamp_after(self.published), Ordering::Release);
+                self.published = self.published.wrapping_add(1);
+            }
             word(&self.own, TAIL).store(self.next, Ordering::Release);
-            self.published = self.next;
             self.counters.messages = self.counters.messages.wrapping_add(count);
             self.counters.batches = self.counters.batches.wrapping_add(1);
         }
@@ -94,6 +110,14 @@ impl<T: Message> Producer<T> {
             true => Ok(()),
             false => Err(self.full()),
         }
+    }
+
+    /// Whether a message could be written now, or the queue is newly corrupt: what a producer looks at
+    /// once more before it sleeps, if it keeps what it couldn't send and has published the rest.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.free() > 0
+            || (!self.broken && word(&self.theirs, HEAD).load(Ordering::Relaxed) != self.head)
     }
 
     /// Slots that are free as far as is known without looking.

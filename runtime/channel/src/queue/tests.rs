@@ -1,5 +1,5 @@
 use super::*;
-use crate::memory::{Ordering, word};
+use crate::memory::{Memory, Ordering, word};
 use std::collections::VecDeque;
 
 fn queue<T: Message>(
@@ -35,7 +35,7 @@ fn does_what_a_vecdeque_does() {
     for seed in 0..200 {
         let random = &mut Random(seed);
         let capacity = 1 << random.below(6);
-        let (descriptors, mut producer, mut consumer) = queue::<[u64; 3]>(24, capacity);
+        let (descriptors, mut producer, mut consumer) = queue::<[u64; 3]>(32, capacity);
         let mut written: VecDeque<u64> = VecDeque::new();
         let mut published: VecDeque<u64> = VecDeque::new();
         let mut peeked: VecDeque<u64> = VecDeque::new();
@@ -45,7 +45,10 @@ fn does_what_a_vecdeque_does() {
                 0..4 => {
                     let taken = written.len() + published.len() + peeked.len();
                     let expected = match taken < capacity as usize {
-                        true => Ok(written.push_back(number)),
+                        true => {
+                            written.push_back(number);
+                            Ok(())
+                        }
                         false => Err(QueueError::Full),
                     };
                     let message = [number, !number, number.rotate_left(7)];
@@ -99,9 +102,9 @@ fn does_what_a_vecdeque_does() {
 #[test]
 fn messages_of_odd_sizes_survive_the_way() {
     fn there_and_back<const N: usize>() {
-        let slot_bytes = N.next_multiple_of(8) as u32;
+        let slot_bytes = N.next_multiple_of(8) as u32 + 8;
         let (_, mut producer, mut consumer) = queue::<[u8; N]>(slot_bytes, 2);
-        let message = std::array::from_fn(|at| at as u8 + 1);
+        let message = std::array::from_fn(|at| (at % 255) as u8 + 1);
         producer.push(&message).expect("room");
         assert_eq!(consumer.pop(), Ok(Some(message)), "{N} bytes");
     }
@@ -111,13 +114,16 @@ fn messages_of_odd_sizes_survive_the_way() {
     there_and_back::<9>();
     there_and_back::<63>();
     there_and_back::<64>();
-    there_and_back::<4096>();
+    there_and_back::<4088>();
+    assert_eq!(QueueGeometry::slot_bytes_for::<[u8; 56]>(), 64);
+    assert_eq!(QueueGeometry::slot_bytes_for::<[u8; 57]>(), 128);
 }
 
 #[test]
 fn sizes_that_cant_be_are_refused() {
     for (slot_bytes, capacity, good) in [
-        (8, 1, true),
+        (16, 1, true),
+        (8, 1, false),
         (64, 1024, true),
         (4096, 2, true),
         (0, 16, false),
@@ -125,7 +131,7 @@ fn sizes_that_cant_be_are_refused() {
         (64, 0, false),
         (64, 12, false),
         (4104, 2, false),
-        (8, 1 << 21, false),
+        (16, 1 << 21, false),
     ] {
         let made = Queue::create("test", slot_bytes, capacity);
         assert_eq!(made.is_ok(), good, "{slot_bytes} bytes, {capacity} slots");
@@ -146,9 +152,9 @@ fn indices_that_make_no_sense_are_corrupt_and_stay_so() {
     .into_iter()
     .chain([u64::MAX, 1 << 63, 7, 1 << 32].map(|head| (head, false)))
     {
-        let (descriptors, mut producer, mut consumer) = queue::<u64>(8, 8);
+        let (descriptors, mut producer, mut consumer) = queue::<u64>(16, 8);
         (0..5).for_each(|number| producer.push(&number).expect("room"));
-        (0..2).for_each(|_| drop(consumer.pop()));
+        (0..2).for_each(|_| assert!(consumer.pop().is_ok()));
         assert_eq!(producer.unreleased(), Ok(3));
         let fds = descriptors.consumer().expect("descriptors");
         let half = Memory::from_fd(fds.own).expect("map");
@@ -164,36 +170,50 @@ fn indices_that_make_no_sense_are_corrupt_and_stay_so() {
             assert_eq!(producer.counters().corrupt, 1, "counted once");
         }
     }
-    // What the producer stores to its tail when the consumer has seen 5 and released 2, of 8.
-    for (tail, good) in [
-        (5, true),
-        (6, true),
-        (10, true),
-        (4, false),
-        (11, false),
-        (2, false),
-    ]
-    .into_iter()
-    .chain([u64::MAX, 1 << 63, 0, 1 << 32].map(|tail| (tail, false)))
-    {
-        let (descriptors, mut producer, mut consumer) = queue::<u64>(8, 8);
-        (0..5).for_each(|number| producer.push(&number).expect("room"));
-        (0..2).for_each(|_| drop(consumer.pop()));
-        (0..3).for_each(|_| drop(consumer.peek()));
-        let fds = descriptors.producer().expect("descriptors");
-        let half = Memory::from_fd(fds.own).expect("map");
-        word(&half, TAIL).store(tail, Ordering::Relaxed);
-        let answer = consumer.peek();
-        match good {
-            true => assert_eq!(answer.map(|message| message.is_some()), Ok(tail > 5)),
-            false => {
-                assert_eq!(answer, Err(QueueError::Corrupt), "tail {tail}");
-                word(&half, TAIL).store(6, Ordering::Relaxed);
-                assert_eq!(
-                    consumer.peek(),
-                    Err(QueueError::Corrupt),
-                    "tail {tail}, later"
-                );
+}
+
+#[test]
+fn stamps_that_make_no_sense_are_corrupt_and_stay_so() {
+    // Of 4 slots, in the first lap and in the third: message, whether the stamp says what it must.
+    for (sent, table) in [
+        (
+            0,
+            [
+                (0, Ok(None)),
+                (1, Ok(Some(0))),
+                (2, CORRUPT),
+                (u64::MAX, CORRUPT),
+            ],
+        ),
+        (
+            2,
+            [(0, Ok(None)), (3, Ok(Some(0))), (1, CORRUPT), (2, CORRUPT)],
+        ),
+        (
+            9,
+            [
+                (6, Ok(None)),
+                (10, Ok(Some(5))),
+                (0, CORRUPT),
+                (14, CORRUPT),
+            ],
+        ),
+    ] {
+        for (stamp, expected) in table {
+            let (descriptors, mut producer, mut consumer) = queue::<u64>(16, 4);
+            for number in 0..sent {
+                producer.push(&number).expect("room");
+                assert_eq!(consumer.pop(), Ok(Some(number)));
+            }
+            let fds = descriptors.producer().expect("descriptors");
+            let half = Memory::from_fd(fds.own).expect("map");
+            let at = SLOTS + sent as usize % 4 * 2;
+            let before = word(&half, at).swap(stamp, Ordering::Relaxed);
+            assert_eq!(consumer.is_ready(), expected != Ok(None), "{sent}: {stamp}");
+            assert_eq!(consumer.peek(), expected, "{sent}: {stamp}");
+            if expected == CORRUPT {
+                word(&half, at).store(before, Ordering::Relaxed);
+                assert_eq!(consumer.peek(), CORRUPT, "{sent}: {stamp}, later");
                 assert_eq!(consumer.counters().corrupt, 1, "counted once");
                 assert!(!consumer.is_ready(), "keeps nobody awake");
             }
@@ -201,9 +221,55 @@ fn indices_that_make_no_sense_are_corrupt_and_stay_so() {
     }
 }
 
+const CORRUPT: Result<Option<u64>, QueueError> = Err(QueueError::Corrupt);
+
+#[test]
+fn no_producer_shows_more_than_fits() {
+    let (descriptors, _, mut consumer) = queue::<u64>(16, 4);
+    let fds = descriptors.producer().expect("descriptors");
+    let half = Memory::from_fd(fds.own).expect("map");
+    let stamp = |number: u64| {
+        word(&half, SLOTS + number as usize % 4 * 2).store(number + 1, Ordering::Relaxed);
+    };
+    for number in 0..4 {
+        stamp(number);
+        assert!(consumer.peek().is_ok_and(|message| message.is_some()));
+        stamp(number + 4);
+    }
+    assert_eq!(consumer.peek(), Ok(None), "all slots are taken");
+    assert!(!consumer.is_ready());
+    assert_eq!(consumer.release(), 4);
+    assert!(consumer.is_ready());
+}
+
+#[test]
+fn a_producer_that_died_between_stamps_and_tail_has_a_successor() {
+    for (unseen, consumed) in [(1, 0), (1, 1), (4, 2), (4, 4)] {
+        let (descriptors, mut producer, mut consumer) = queue::<u64>(16, 4);
+        for number in 0..6 {
+            producer.push(&number).expect("room");
+            consumer.pop().expect("a message");
+        }
+        let fds = || descriptors.producer().expect("descriptors");
+        let half = Memory::from_fd(fds().own).expect("map");
+        (0..unseen).for_each(|number| producer.push(&(100 + number)).expect("room"));
+        word(&half, TAIL).store(6, Ordering::Relaxed);
+        drop(producer);
+        (0..consumed).for_each(|_| assert!(consumer.pop().is_ok_and(|one| one.is_some())));
+        let mut successor = Producer::<u64>::attach(fds(), descriptors.geometry).expect("attach");
+        assert_eq!(successor.unreleased(), Ok(unseen - consumed));
+        let mut expected: Vec<u64> = (consumed..unseen).map(|number| 100 + number).collect();
+        if successor.push(&7).is_ok() {
+            expected.push(7);
+        }
+        let rest: Vec<u64> = std::iter::from_fn(|| consumer.pop().expect("sound")).collect();
+        assert_eq!(rest, expected, "{unseen} unseen, {consumed} consumed");
+    }
+}
+
 #[test]
 fn a_side_cant_get_at_the_others_memory() {
-    let (descriptors, _, _) = queue::<u64>(8, 8);
+    let (descriptors, _, _) = queue::<u64>(16, 8);
     let (producer, consumer) = (descriptors.producer(), descriptors.consumer());
     for fd in [
         producer.expect("descriptors").theirs,
@@ -215,13 +281,13 @@ fn a_side_cant_get_at_the_others_memory() {
 
 #[test]
 fn attaching_checks_what_it_is_handed() {
-    let (descriptors, mut producer, _) = queue::<u64>(8, 8);
-    let (other, _, _) = queue::<u64>(8, 16);
+    let (descriptors, mut producer, _) = queue::<u64>(16, 8);
+    let (other, _, _) = queue::<u64>(16, 16);
     let fds = || descriptors.producer().expect("descriptors");
     let error = Producer::<u64>::attach(fds(), other.geometry).err();
     assert!(matches!(error, Some(AttachError::OtherLayout)));
-    let error = Producer::<[u64; 2]>::attach(fds(), descriptors.geometry).err();
-    assert!(matches!(error, Some(AttachError::MessageTooLarge(16))));
+    let error = Producer::<[u8; 9]>::attach(fds(), descriptors.geometry).err();
+    assert!(matches!(error, Some(AttachError::MessageTooLarge(9))));
     let swapped = ProducerDescriptors {
         own: descriptors.consumer().expect("descriptors").own,
         theirs: descriptors.consumer().expect("descriptors").theirs,
@@ -243,7 +309,7 @@ fn attaching_checks_what_it_is_handed() {
 
 #[test]
 fn one_store_serves_a_batch() {
-    let (_, mut producer, mut consumer) = queue::<u64>(8, 8);
+    let (_, mut producer, mut consumer) = queue::<u64>(16, 8);
     (0..5).for_each(|number| producer.write(&number).expect("room"));
     assert_eq!(consumer.peek(), Ok(None), "not published yet");
     assert_eq!((producer.publish(), producer.publish()), (5, 0));
@@ -252,4 +318,23 @@ fn one_store_serves_a_batch() {
     for counters in [producer.counters(), consumer.counters()] {
         assert_eq!((counters.messages, counters.batches), (5, 1));
     }
+}
+
+#[test]
+fn a_consumer_knows_when_it_made_room_in_a_full_queue() {
+    let (_, mut producer, mut consumer) = queue::<u64>(16, 2);
+    assert!(producer.has_room());
+    producer.push(&1).expect("room");
+    assert!(consumer.pop().is_ok());
+    assert!(!consumer.made_room(), "it wasn't full");
+    (2..4).for_each(|number| producer.push(&number).expect("room"));
+    assert_eq!(producer.push(&4), Err(QueueError::Full));
+    assert!(!producer.has_room());
+    assert!(!consumer.made_room(), "nothing was released");
+    assert!(consumer.peek().is_ok());
+    assert!(!consumer.made_room() && !producer.has_room(), "nor now");
+    consumer.release();
+    assert!(producer.has_room());
+    assert!(consumer.made_room());
+    assert!(!consumer.made_room(), "told once");
 }

@@ -42,3 +42,11 @@ fn a_consumer_whose_messages_come_late_spins_no_more_after_a_few_sleeps() {
     }
     assert!(spun <= 2 * SpinBudget::MAXIMUM_NS, "{spun} ns");
 }
+
+#[test]
+fn nobody_spins_where_nobody_else_can_run() {
+    for (processors, spins) in [(0, false), (1, false), (2, true), (64, true)] {
+        let budget = SpinBudget::for_processors(processors);
+        assert_eq!(budget.budget_ns() > 0, spins, "{processors}");
+    }
+}

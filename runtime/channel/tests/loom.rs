@@ -1,0 +1,177 @@
+//! All orders in which a producer and a consumer could see each other's stores, by loom. Run it with
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test -p skink-channel --test loom --release --target-dir target/loom
+//! ```
+//!
+//! (ThreadSanitizer and Miri need a nightly compiler, so they aren't part of the tests. Loom knows the
+//! memory model that they only sample.)
+#![cfg(loom)]
+
+use loom::sync::{Arc, Notify};
+use loom::thread;
+use skink_channel::{Queue, QueueError, in_memory};
+
+fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(check);
+}
+
+#[test]
+fn messages_arrive_whole_and_in_order() {
+    model(|| {
+        let (mut producer, mut consumer) = Queue::in_memory::<[u64; 2]>(24, 2);
+        let sending = thread::spawn(move || {
+            let mut number = 1;
+            while number <= 3 {
+                match producer.push(&[number, !number]) {
+                    Ok(()) => number += 1,
+                    Err(QueueError::Full) => thread::yield_now(),
+                    Err(QueueError::Corrupt) => panic!("corrupt"),
+                }
+            }
+        });
+        let mut expected = 1;
+        while expected <= 3 {
+            match consumer.pop().expect("not corrupt") {
+                Some(message) => {
+                    assert_eq!(message, [expected, !expected]);
+                    expected += 1;
+                }
+                None => thread::yield_now(),
+            }
+        }
+        sending.join().expect("sent");
+    });
+}
+
+#[test]
+fn a_batch_comes_in_order() {
+    model(|| {
+        let (mut producer, mut consumer) = Queue::in_memory::<u64>(16, 4);
+        let sending = thread::spawn(move || {
+            (1..=2).for_each(|number| producer.write(&number).expect("room"));
+            producer.publish();
+            producer.push(&3).expect("room");
+        });
+        let mut seen = 0;
+        while let Some(number) = consumer.peek().expect("not corrupt") {
+            seen += 1;
+            assert_eq!(number, seen);
+        }
+        consumer.release();
+        sending.join().expect("sent");
+    });
+}
+
+/// A lost wake-up is a deadlock, which loom reports.
+#[test]
+fn no_wake_up_is_lost() {
+    model(|| {
+        let (mut producer, mut consumer) = Queue::in_memory::<u64>(16, 2);
+        let (mut announcer, mut caller) = in_memory();
+        let bell = Arc::new(Notify::new());
+        let ringing = bell.clone();
+        let sending = thread::spawn(move || {
+            for number in 1..=2 {
+                producer.push(&number).expect("room");
+                if caller.must_ring() {
+                    ringing.notify();
+                }
+            }
+        });
+        let mut expected = 1;
+        while expected <= 2 {
+            while let Some(number) = consumer.pop().expect("not corrupt") {
+                assert_eq!(number, expected);
+                expected += 1;
+            }
+            if expected <= 2 {
+                announcer.announce();
+                if !consumer.is_ready() {
+                    bell.wait();
+                }
+                announcer.retract();
+            }
+        }
+        sending.join().expect("sent");
+    });
+}
+
+/// A producer that keeps what it can't send sleeps until there is room.
+#[test]
+fn a_producer_that_waits_for_room_is_woken() {
+    model(|| {
+        let (mut producer, mut consumer) = Queue::in_memory::<u64>(16, 1);
+        let (mut announcer, mut caller) = in_memory();
+        let bell = Arc::new(Notify::new());
+        let ringing = bell.clone();
+        let receiving = thread::spawn(move || {
+            let mut expected = 1;
+            while expected <= 2 {
+                match consumer.pop().expect("not corrupt") {
+                    Some(number) => assert_eq!(number, expected),
+                    None => {
+                        thread::yield_now();
+                        continue;
+                    }
+                }
+                expected += 1;
+                if consumer.made_room() && caller.must_ring() {
+                    ringing.notify();
+                }
+            }
+        });
+        for number in 1..=2 {
+            while let Err(error) = producer.push(&number) {
+                assert_eq!(error, QueueError::Full);
+                announcer.announce();
+                if !producer.has_room() {
+                    bell.wait();
+                }
+                announcer.retract();
+            }
+        }
+        receiving.join().expect("received");
+    });
+}
+
+/// One sleeper, two queues with a producer each.
+#[test]
+fn one_sleeper_serves_two_queues() {
+    model(|| {
+        let (mut announcer, caller) = in_memory();
+        let bell = Arc::new(Notify::new());
+        let mut callers = [Some(caller.clone()), Some(caller)];
+        let mut consumers = Vec::new();
+        let mut threads = Vec::new();
+        for caller in &mut callers {
+            let (mut producer, consumer) = Queue::in_memory::<u64>(16, 1);
+            consumers.push(consumer);
+            let (mut caller, ringing) = (caller.take().expect("one"), bell.clone());
+            threads.push(thread::spawn(move || {
+                producer.push(&1).expect("room");
+                if caller.must_ring() {
+                    ringing.notify();
+                }
+            }));
+        }
+        let mut seen = 0;
+        while seen < 2 {
+            for consumer in &mut consumers {
+                seen += u64::from(consumer.pop().expect("not corrupt").is_some());
+            }
+            if seen < 2 {
+                announcer.announce();
+                if !consumers.iter().any(|consumer| consumer.is_ready()) {
+                    bell.wait();
+                }
+                announcer.retract();
+            }
+        }
+        threads
+            .into_iter()
+            .for_each(|one| one.join().expect("sent"));
+    });
+}
