@@ -106,7 +106,7 @@ counters! {
         TcpDropMalformed "drop.malformed" "Segments whose header is broken.";
         TcpDropChecksum "drop.bad_checksum" "Segments with a wrong checksum.";
         TcpDropNoSocket "drop.no_socket" "Segments for no socket; answered with a reset.";
-        TcpDropMoved "drop.moved" "Connection requests that came just after the process stopped to listen; others listen, and get them when the peer asks again.";
+        TcpDropMoved "drop.moved" "Connection requests that came while others listen, or are about to; they get them when the peer asks again.";
         TcpDropListenOverflow "drop.listen_overflow" "Handshakes refused since the accept queue was full.";
         TcpDropHalfOpen "drop.half_open" "Handshakes given up for newer ones, since too many were under way.";
         TcpDropNoMemory "drop.no_memory" "Handshakes refused since no socket slot was free.";
@@ -130,6 +130,28 @@ counters! {
         UdpDropBadRequest "drop.bad_request" "Outbound datagrams that made no sense.";
         UdpDropNoRoute "drop.no_route" "Outbound datagrams without a route.";
     }
+    "filter" {
+        FilterPassed "passed" "Packets that the filter let pass.";
+        FilterReturned "returned" "Packets that the filter blocked, and whose sender is told.";
+        FilterStatesMade "states_made" "Flows that the filter began to follow.";
+        FilterStatesExpired "states_expired" "Flows that the filter forgot after their time.";
+        FilterStatesEvicted "states_evicted" "Flows that the filter gave up for newer ones.";
+        FilterDropBlocked "drop.blocked" "Packets that a rule of the filter blocked.";
+        FilterDropFull "drop.table_full" "First packets of flows beyond the filter's table.";
+        FilterDropMalformed "drop.malformed" "Packets whose headers the filter couldn't read.";
+    }
+    "sockets" {
+        SocketsPrograms "programs" "Programs that attached to the stack.";
+        SocketsRequests "requests" "Requests of programs that were served.";
+        SocketsAnswers "answers" "Requests that were answered.";
+        SocketsNotices "notices" "Events and connections that programs were told of.";
+        SocketsRings "rings" "Times the stack was woken by a program.";
+        SocketsSleeps "sleeps" "Times the stack slept.";
+        SocketsFull "notices_full" "Times a program had no room for a notice; it was told later.";
+        SocketsSpoilt "spoilt" "Programs that spoilt their channel and were detached.";
+        SocketsDropMalformed "drop.malformed" "Requests that made no sense.";
+        SocketsDropForeign "drop.foreign" "Requests about a socket that isn't the program's.";
+    }
     "app" {
         AppSockets "sockets" "Sockets opened on Skink.";
         AppFallbacks "fallbacks" "Sockets that went to the kernel.";
@@ -147,6 +169,14 @@ impl Counters {
     /// All zero.
     pub fn create() -> io::Result<Counters> {
         CounterBlock::create(Counter::ALL.len()).map(Counters)
+    }
+
+    /// Counters that another process made for this one to count with.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(fd: OwnedFd) -> io::Result<Counters> {
+        CounterBlock::open(fd).map(Counters)
     }
 
     /// Another process's counters, for reading.

@@ -27,6 +27,6 @@ pub use packet::{
 };
 pub use ports::{Ports, SoleOwner};
 pub use socket::{
-    ConnectionOption, Events, Shutdown, SocketError, SocketEvent, SocketEvents, TcpInput,
-    TcpRequest, UdpInput, UdpRequest,
+    BindOptions, ConnectionOption, Events, Shutdown, SocketError, SocketEvent, SocketEvents,
+    TcpInput, TcpRequest, UdpInput, UdpRequest,
 };

@@ -57,6 +57,16 @@ impl SocketError {
     }
 }
 
+/// What a socket may share its local end with. Whoever serves programs checks what they may ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BindOptions {
+    /// `SO_REUSEADDR`: sockets that all say so may be bound to one end; with TCP while none listens.
+    pub reuse_address: bool,
+    /// `SO_REUSEPORT`, or a listening socket that was inherited: sockets that all say so may be bound
+    /// to one end and share what comes there, flow by flow.
+    pub shared: bool,
+}
+
 /// Which halves of a connection `shutdown` closes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shutdown {
@@ -99,7 +109,7 @@ pub enum ConnectionOption {
     TrafficClass(u8),
     /// `IP_TTL`, `IPV6_UNICAST_HOPS`
     HopLimit(u8),
-    /// `SO_REUSEPORT`: several listeners share one port.
+    /// `SO_REUSEPORT`. Permission to share comes with [`BindOptions`]; `tcp` doesn't need to know more.
     ReusePort(bool),
 }
 

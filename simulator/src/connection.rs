@@ -2,8 +2,9 @@
 //! script says. It acts on events only, so an event that is never sent shows as a run that hangs.
 
 use crate::context::Context;
+use crate::listener::REUSE;
 use crate::pattern::{NAME_BYTES, Pattern};
-use crate::scenario::{EndPlan, Ending};
+use crate::scenario::{ConnectionPlan, EndPlan, Ending};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use skink_library::State;
 use skink_memory::SocketId;
@@ -58,6 +59,8 @@ struct Script {
     expected: u64,
     /// Whether the peer sees it through to the end.
     peer_is_graceful: bool,
+    /// The peer's program may be killed.
+    peer_is_mortal: bool,
     echo: bool,
 }
 
@@ -96,12 +99,16 @@ impl Connection {
     /// The program of a client: connects, or fails at once.
     pub fn connect(context: &mut Context<'_>, number: usize, plan: usize) -> Option<Connection> {
         let remote = context.target_of(plan);
-        let port = context.connection_plan(plan).client_port;
+        let ConnectionPlan {
+            client_port: port,
+            program,
+            ..
+        } = context.connection_plan(plan);
         let local = port.map(|port| Endpoint::new(unspecified(remote.addr), port));
         let now = context.now;
         let stack = context.stack();
-        let result = stack.tcp_open().and_then(|socket| {
-            let bound = local.map(|local| stack.tcp_bind(socket, local, true));
+        let result = stack.tcp_open_in(program).and_then(|socket| {
+            let bound = local.map(|local| stack.tcp_bind(socket, local, REUSE));
             let connected = bound
                 .transpose()
                 .and_then(|_| stack.tcp_connect(now, socket, remote));
@@ -215,7 +222,8 @@ impl Connection {
             outgoing: pattern(mine),
             incoming: pattern(theirs),
             expected: connection.ends[theirs].bytes,
-            peer_is_graceful: connection.ends[theirs].ending.is_graceful(),
+            peer_is_graceful: connection.ends[theirs].is_graceful(),
+            peer_is_mortal: connection.ends[theirs].mortal,
             echo: connection.echo && self.side == Side::Server,
         });
         for option in connection.ends[mine].options.clone() {
@@ -269,8 +277,11 @@ impl Connection {
                     Side::Client => Side::Server,
                     Side::Server => Side::Client,
                 };
-                let outcome = context.outcome(script.plan, peer);
-                outcome.is_some_and(|outcome| outcome != Outcome::Complete)
+                match context.outcome(script.plan, peer) {
+                    Some(outcome) => outcome != Outcome::Complete,
+                    // It may have been killed before it knew whom it served.
+                    None => script.peer_is_mortal && context.board.killed,
+                }
             }
             None => true,
         };
@@ -301,6 +312,15 @@ impl Connection {
                 self.leave(context, Outcome::Failed(SocketError::Invalid));
             }
         }
+    }
+
+    /// Its program was killed: nothing is asked of the stack. Answers whether that was in the midst of a
+    /// transfer.
+    pub fn die(&self, context: &mut Context<'_>) -> bool {
+        if let Some(script) = &self.script {
+            context.conclude(script.plan, self.side, Outcome::Left);
+        }
+        self.script.is_some() && self.written + self.received > 0
     }
 
     fn leave(&mut self, context: &mut Context<'_>, outcome: Outcome) {

@@ -20,6 +20,8 @@ pub struct Board {
     pub accepted: Vec<SocketId>,
     /// Datagram plans whose client is done.
     pub datagrams_done: usize,
+    /// The program that was to be killed has been.
+    pub killed: bool,
 }
 
 /// What a program sees of the world while it runs.
@@ -70,6 +72,11 @@ impl Context<'_> {
     pub fn complain(&mut self, what: String) {
         let at = self.now;
         self.board.failures.push(format!("at {at:?}: {what}"));
+    }
+
+    /// A host's last program, which is never killed.
+    pub fn last_program(&self, host: usize) -> u32 {
+        self.board.scenario.hosts[host].programs - 1
     }
 
     /// The run's seed.

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::pattern::Pattern;
 use crate::scenario::{DatagramPlan, address};
 use skink_memory::{Datagram, DatagramRing, SocketId};
-use skink_messages::{Events, UdpRequest};
+use skink_messages::{BindOptions, Events, UdpRequest};
 use skink_time::Duration;
 use skink_wire::Endpoint;
 
@@ -44,9 +44,10 @@ impl DatagramServer {
     /// Binds the socket.
     pub fn open(context: &mut Context<'_>, plan: usize) -> Option<DatagramServer> {
         let plan = context.datagram_plan(plan);
+        let program = context.last_program(plan.server);
         let stack = context.stack();
-        let opened = stack.udp_open().and_then(|socket| {
-            stack.udp_bind(socket, endpoint(&plan), false)?;
+        let opened = stack.udp_open_in(program).and_then(|socket| {
+            stack.udp_bind(socket, endpoint(&plan), BindOptions::default())?;
             Ok(socket)
         });
         match opened {
@@ -88,8 +89,9 @@ impl DatagramClient {
     /// Connects the socket.
     pub fn open(context: &mut Context<'_>, number: usize, plan: usize) -> Option<DatagramClient> {
         let plan = context.datagram_plan(plan);
+        let program = context.last_program(plan.client);
         let stack = context.stack();
-        let opened = stack.udp_open().and_then(|socket| {
+        let opened = stack.udp_open_in(program).and_then(|socket| {
             stack.udp_connect(socket, Some(endpoint(&plan)))?;
             Ok(socket)
         });

@@ -4,9 +4,15 @@ use crate::connection::Wake;
 use crate::context::Context;
 use crate::scenario::address;
 use skink_memory::SocketId;
-use skink_messages::{Events, TcpRequest};
+use skink_messages::{BindOptions, Events, TcpRequest};
 use skink_time::Duration;
 use skink_wire::Endpoint;
+
+/// What servers say of the ends that they bind to.
+pub const REUSE: BindOptions = BindOptions {
+    reuse_address: true,
+    shared: false,
+};
 
 /// Accepts, at its own pace.
 pub struct Listener {
@@ -23,8 +29,12 @@ impl Listener {
         let local = Endpoint::new(address(plan.host, plan.v6), plan.port);
         let now = context.now;
         let stack = context.stack();
-        let opened = stack.tcp_open().and_then(|socket| {
-            stack.tcp_bind(socket, local, true)?;
+        let sharing = BindOptions {
+            shared: plan.shared,
+            ..REUSE
+        };
+        let opened = stack.tcp_open_in(plan.program).and_then(|socket| {
+            stack.tcp_bind(socket, local, sharing)?;
             stack.tcp_listen(now, socket, plan.backlog)?;
             Ok(socket)
         });

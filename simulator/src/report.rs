@@ -3,7 +3,7 @@
 use crate::connection::{Outcome, Side};
 use crate::context::Board;
 use crate::random::mix;
-use crate::scenario::Target;
+use crate::scenario::{EndPlan, Target};
 use skink_messages::{Counter, Counters, SocketError};
 use skink_time::Instant;
 use std::collections::BTreeMap;
@@ -27,6 +27,8 @@ pub struct Report {
     pub complete: usize,
     /// All connections.
     pub connections: usize,
+    /// Ends of connections whose program was killed in the midst of a transfer.
+    pub killed: usize,
     /// Connections by how they ended otherwise.
     pub others: BTreeMap<String, u64>,
     /// What the stacks counted, summed up.
@@ -82,9 +84,7 @@ impl Report {
 fn describe(board: &Board, plan: usize) -> String {
     let connection = &board.scenario.connections[plan];
     let kind = match connection.target {
-        Target::Listener(_) if connection.ends.iter().all(|end| end.ending.is_graceful()) => {
-            "graceful"
-        }
+        Target::Listener(_) if connection.ends.iter().all(EndPlan::is_graceful) => "graceful",
         Target::Listener(_) => "abrupt",
         Target::ClosedPort(_) => "closed port",
         Target::Nobody => "nobody there",
@@ -110,7 +110,7 @@ fn judge_connection(board: &Board, plan: usize) -> Option<String> {
     let scenario = &board.scenario;
     let connection = &scenario.connections[plan];
     let [client, server] = board.outcomes[plan];
-    let graceful = connection.ends.iter().all(|end| end.ending.is_graceful());
+    let graceful = connection.ends.iter().all(EndPlan::is_graceful);
     // Where frames get lost, a handshake may fail for good.
     let unlucky = !scenario.gentle
         && server.is_none()
@@ -124,17 +124,21 @@ fn judge_connection(board: &Board, plan: usize) -> Option<String> {
     let in_use = connection.client_port.is_some()
         && client == Some(Outcome::Failed(SocketError::AddressInUse))
         && server.is_none();
+    let died = connection.ends[0].mortal && client == Some(Outcome::Left) && server.is_none();
     let good = in_use
+        || died
         || match connection.target {
             Target::Listener(_) if graceful => {
                 client == Some(Outcome::Complete) && server == Some(Outcome::Complete) || unlucky
             }
             Target::Listener(_) => {
                 let fine = |side: Side, outcome: Option<Outcome>| match outcome {
-                    Some(Outcome::Left) => !connection.ends[side as usize].ending.is_graceful(),
+                    Some(Outcome::Left) => !connection.ends[side as usize].is_graceful(),
                     Some(Outcome::Complete | Outcome::Forsaken) => true,
                     Some(Outcome::Failed(error)) => {
-                        matches!(error, SocketError::Reset | SocketError::TimedOut)
+                        // Who was to answer is dead.
+                        let late = connection.ends[1].mortal && error == SocketError::Refused;
+                        late || matches!(error, SocketError::Reset | SocketError::TimedOut)
                     }
                     // A server that never learnt whom it serves.
                     None => side == Side::Server,

@@ -9,6 +9,7 @@ use skink_time::{Duration, Instant};
 use skink_wire::MacAddr;
 
 mod draft;
+mod programs;
 
 /// One host.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct HostPlan {
     pub send_bytes: u32,
     /// Size of each receive ring in bytes.
     pub receive_bytes: u32,
+    /// How many programs the stack serves, each with sockets of its own.
+    pub programs: u32,
     /// At most this long, in microseconds, until the stack is polled after a frame arrived.
     pub lag_us: u64,
 }
@@ -38,6 +41,10 @@ pub struct ListenerPlan {
     pub pause_us: u64,
     /// Bound to the IPv6 side.
     pub v6: bool,
+    /// Which of the host's programs it belongs to.
+    pub program: u32,
+    /// Others listen on the same port.
+    pub shared: bool,
 }
 
 /// Where a connection goes.
@@ -66,10 +73,11 @@ pub enum Ending {
     CloseEarly(u64),
 }
 
-impl Ending {
+impl EndPlan {
     /// Whether both ends must see every byte.
-    pub fn is_graceful(self) -> bool {
-        match self {
+    pub fn is_graceful(&self) -> bool {
+        match self.ending {
+            _ if self.mortal => false,
             Ending::HalfClose | Ending::AfterPeer | Ending::Close => true,
             Ending::Abort(_) | Ending::CloseEarly(_) => false,
         }
@@ -93,6 +101,8 @@ pub struct EndPlan {
     pub ending: Ending,
     /// Socket options.
     pub options: Vec<ConnectionOption>,
+    /// Its program may be killed before it is done.
+    pub mortal: bool,
 }
 
 /// One connection.
@@ -100,6 +110,8 @@ pub struct EndPlan {
 pub struct ConnectionPlan {
     /// The connecting host.
     pub client: usize,
+    /// Which of the host's programs connects.
+    pub program: u32,
     /// The port that the client binds to, if it does.
     pub client_port: Option<u16>,
     /// Where to.
@@ -131,6 +143,17 @@ pub struct DatagramPlan {
     pub pause_us: u64,
 }
 
+/// A program is killed, with all its sockets.
+#[derive(Clone, Copy, Debug)]
+pub struct Death {
+    /// On which host.
+    pub host: usize,
+    /// Which of its programs.
+    pub program: u32,
+    /// When.
+    pub at: Instant,
+}
+
 /// A whole run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -144,6 +167,8 @@ pub struct Scenario {
     pub connections: Vec<ConnectionPlan>,
     /// Datagrams.
     pub datagrams: Vec<DatagramPlan>,
+    /// The program that is killed, if there is one.
+    pub death: Option<Death>,
     /// What the switch lets through, in bytes of IP packet, if that is less than the link takes.
     pub path_mtu: Option<u32>,
     /// Mangled frames come in at most this many microseconds apart; 0 for none.
@@ -157,7 +182,7 @@ pub struct Scenario {
 }
 
 /// Scenarios with names, for tests of one thing.
-pub const NAMED: [&str; 15] = [
+pub const NAMED: [&str; 16] = [
     "clean",
     "lossy",
     "reordered",
@@ -173,6 +198,7 @@ pub const NAMED: [&str; 15] = [
     "noise",
     "few-ports",
     "path-mtu",
+    "programs",
 ];
 
 /// The address of `host`; hosts beyond the last have none.

@@ -1,6 +1,6 @@
 //! The event loop: hosts, wires and programs on virtual time.
 
-use crate::connection::{Connection, Wake};
+use crate::connection::{Connection, Outcome, Side, Wake};
 use crate::context::{Board, Context};
 use crate::datagram::{DatagramClient, DatagramServer};
 use crate::frame::Frame;
@@ -11,7 +11,7 @@ use crate::noise;
 use crate::pinger::Pinger;
 use crate::random::{Random, mix};
 use crate::report::{self, Report};
-use crate::scenario::{Scenario, mac};
+use crate::scenario::{ConnectionPlan, Scenario, mac};
 use crate::wire::Wire;
 use skink_library::{Protocol, Stack};
 use skink_memory::SocketId;
@@ -20,6 +20,7 @@ use skink_time::{Duration, Instant};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+mod death;
 mod ending;
 mod host;
 
@@ -41,6 +42,7 @@ enum Action {
     Start(usize),
     Ping(u16),
     Noise,
+    Kill,
 }
 
 struct Entry {
@@ -74,6 +76,9 @@ struct Host {
     lag_us: u64,
     next_poll: Option<Instant>,
     sockets: BTreeMap<(bool, SocketId), usize>,
+    /// The program that was killed, and whether the stack has forgotten it since.
+    dead: Option<u32>,
+    finished: bool,
 }
 
 enum Program {
@@ -134,6 +139,7 @@ impl World {
                 wakes: Vec::new(),
                 accepted: Vec::new(),
                 datagrams_done: 0,
+                killed: false,
                 scenario,
             },
         };
@@ -168,6 +174,9 @@ impl World {
         }
         if self.board.scenario.noise_us > 0 {
             self.schedule(self.now, Action::Noise);
+        }
+        if let Some(death) = self.board.scenario.death {
+            self.schedule(death.at.max(self.now), Action::Kill);
         }
         for number in 0..self.board.scenario.pings {
             let at = self.now + Duration::from_millis(u64::from(number) * 100);
@@ -258,13 +267,22 @@ impl World {
             }
             Action::Start(plan) => {
                 self.starts_left -= 1;
-                let host = self.board.scenario.connections[plan].client;
+                let ConnectionPlan {
+                    client: host,
+                    program,
+                    ..
+                } = self.board.scenario.connections[plan];
+                if self.hosts[host].dead == Some(program) {
+                    let context = &mut self.context(host);
+                    return context.conclude(plan, Side::Client, Outcome::Left);
+                }
                 self.launch(host, |context, number| {
                     Connection::connect(context, number, plan).map(Program::Connection)
                 });
                 self.settle(host);
             }
             Action::Noise => self.make_noise(),
+            Action::Kill => self.kill(),
             Action::Ping(number) => {
                 for frame in self.pinger.pings(number) {
                     self.switch(self.now, frame);
@@ -298,15 +316,18 @@ impl World {
     /// is planned, all as a caller of [`Stack`] must do it.
     fn settle(&mut self, host: usize) {
         let mut events = 0;
-        while let Some((protocol, event)) = self.hosts[host].stack.take_event() {
-            self.deliver_event(host, protocol, event);
-            events += 1;
+        while let Some(program) = self.hosts[host].stack.take_eventful() {
+            while let Some((protocol, event)) = self.hosts[host].stack.take_event_of(program) {
+                self.deliver_event(host, protocol, event);
+                events += 1;
+            }
             if events > EVENT_LIMIT {
                 self.board.failures.push("events without end".to_owned());
                 break;
             }
         }
         self.hosts[host].stack.flush();
+        self.take_finished(host);
         if self.hosts[host].nic.unflushed() > 0 {
             let what = format!("host {host}: frames are left after a flush");
             self.board.failures.push(what);
@@ -381,6 +402,10 @@ impl World {
 
     fn deliver_event(&mut self, host: usize, protocol: Protocol, event: SocketEvent) {
         let key = (protocol == Protocol::Udp, event.socket);
+        if self.hosts[host].dead == Some(self.hosts[host].program_of(key)) {
+            let what = format!("host {host}: {event:?} of {protocol:?} for a program that is dead");
+            self.board.failures.push(what);
+        }
         let Some(number) = self.hosts[host].sockets.get(&key).copied() else {
             // A socket that isn't accepted yet, or was closed since.
             return;

@@ -49,6 +49,20 @@ fn no_named_scenario_fails() {
 }
 
 #[test]
+fn programs_go_on_when_another_one_is_killed() {
+    let (mut killed, mut complete) = (0, 0);
+    for seed in 0..40 {
+        let scenario = Scenario::named("programs", seed).expect("a scenario");
+        let report = run(scenario, false);
+        check(&report, " --name programs");
+        killed += report.killed;
+        complete += report.complete;
+    }
+    assert!(killed > 20, "{killed} killed in the midst of a transfer");
+    assert!(complete > 100, "{complete} complete");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..10 {
         let (first, second) = (simulate(seed), simulate(seed));

@@ -1,7 +1,7 @@
 #![allow(unsafe_code, reason = "raw pointers into shared memory")]
 use crate::Bytes;
 use crate::mapping::{Atomics, Mapping};
-use crate::ring::{Ring, RingPositions};
+use crate::ring::{Position, Ring};
 use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -79,7 +79,10 @@ struct Header {
     /// Stored by the producer: frames that found no room.
     dropped: AtomicU64,
     _reserved: [AtomicU64; 5],
-    positions: RingPositions,
+    /// Stored by the reader: where the ring begins.
+    head: Position,
+    /// Stored by the producer: where it ends.
+    tail: Position,
 }
 
 // SAFETY: only atomics and padding.
@@ -109,8 +112,11 @@ impl CaptureRing {
         Ok(ring)
     }
 
-    /// Opens the ring of another process.
-    fn open(fd: OwnedFd) -> Result<CaptureRing, CaptureError> {
+    /// Opens a ring that another process made: to fill it, or as the reader's.
+    ///
+    /// # Errors
+    /// If the memory isn't a capture ring.
+    pub fn open(fd: OwnedFd) -> Result<CaptureRing, CaptureError> {
         let mapping = Mapping::from_fd(fd).map_err(CaptureError::Memory)?;
         let capacity = mapping.len().saturating_sub(HEADER_BYTES);
         if capacity < 4096 || !capacity.is_power_of_two() {
@@ -135,10 +141,11 @@ impl CaptureRing {
     }
 
     fn ring(&self) -> Ring<'_> {
+        let header = self.header();
         let at = self.mapping.span(HEADER_BYTES, self.capacity);
         // SAFETY: the span was checked, nothing else is in it, and it lives as long as `self`; the
         // capacity is a power of two.
-        unsafe { Ring::new(&self.header().positions, at, self.capacity) }
+        unsafe { Ring::new(&header.head, &header.tail, at, self.capacity) }
     }
 
     /// The memfd, to be handed to a reader.
@@ -256,7 +263,7 @@ impl CaptureReader {
         let ring = self.ring.ring();
         // Not by length: the positions may be nonsense too.
         let there = ring.tail().wrapping_sub(ring.head());
-        self.ring.header().positions.advance_head(there);
+        self.ring.header().head.advance(there);
         None
     }
 }

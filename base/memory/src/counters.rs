@@ -18,6 +18,13 @@ impl CounterBlock {
         Ok(CounterBlock { mapping, count })
     }
 
+    /// Counters that another process made, to go on counting with.
+    pub fn open(fd: OwnedFd) -> io::Result<CounterBlock> {
+        let mapping = Arc::new(Mapping::from_fd(fd)?);
+        let count = mapping.len() / 8;
+        Ok(CounterBlock { mapping, count })
+    }
+
     /// Counters of another process, for reading.
     pub fn open_read_only(fd: OwnedFd) -> io::Result<CounterBlock> {
         let mapping = Arc::new(Mapping::from_fd_read_only(fd)?);

@@ -2,7 +2,9 @@
 //!
 //! Three kinds of thing live in shared memory (a [`Mapping`] over a memfd):
 //!
-//! - a [`SocketTable`]: one [`Record`] for each socket, and the socket's two byte rings;
+//! - a [`Region`], in two mappings: one [`Record`] for each socket of a program, which only the
+//!   component that serves it can write, and the sockets' byte rings, which the program writes too.
+//!   A component's [`SocketTable`] is made of them;
 //! - a [`CounterBlock`]: a component's counters, which a tool reads while they change;
 //! - spans of bytes on their way out ([`Bytes`]), which another process may be able to write.
 //!
@@ -17,6 +19,8 @@ mod datagram;
 mod fallback;
 mod mapping;
 mod record;
+mod region;
+mod region_slots;
 mod ring;
 mod slots;
 mod table;
@@ -26,8 +30,10 @@ pub use capture::{CaptureDirection, CaptureError, CaptureReader, CaptureRing, Ca
 pub use counters::CounterBlock;
 pub use datagram::{Datagram, DatagramHeader, DatagramRing, PushError};
 pub use fallback::{Fallback, FallbackReason, FallbackTable};
-pub use mapping::Mapping;
+pub use mapping::{Mapping, keep_descriptors_from};
 pub use record::{LAYOUT_VERSION, Record, SocketKind};
-pub use ring::{Ring, RingPositions};
+pub use region::Region;
+pub use region_slots::RegionSlots;
+pub use ring::{Position, Ring};
 pub use slots::Slots;
 pub use table::{SocketId, SocketTable, TableConfig, TableError};

@@ -1,9 +1,20 @@
 #![allow(unsafe_code, reason = "raw pointers into shared memory")]
+use crate::Bytes;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+/// See [`keep_descriptors_from`].
+static LOWEST: AtomicI32 = AtomicI32::new(0);
+
+/// Descriptors of memory that is made from now on get numbers from `lowest` on, if the system has any
+/// there. For a library in a program that counts on low numbers for itself.
+pub fn keep_descriptors_from(lowest: i32) {
+    LOWEST.store(lowest, Ordering::Relaxed);
+}
 
 /// A memfd mapped shared and writable for as long as this value lives.
 ///
@@ -23,7 +34,14 @@ impl Mapping {
     /// Makes a memfd called `name` (shown in `/proc/PID/maps`) of `bytes` bytes, all zero, that
     /// can't shrink, and maps it.
     pub fn create(name: &str, bytes: usize) -> io::Result<Mapping> {
-        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let mut fd =
+            rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let lowest = LOWEST.load(Ordering::Relaxed);
+        if lowest > 0
+            && let Ok(moved) = rustix::io::fcntl_dupfd_cloexec(&fd, lowest)
+        {
+            fd = moved;
+        }
         rustix::fs::ftruncate(&fd, bytes as u64)?;
         // A neighbour that shrank the file could kill us with SIGBUS.
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
@@ -105,6 +123,36 @@ impl Mapping {
         // SAFETY: in bounds and aligned; every bit pattern is a valid `T`, and a `T` is made of
         // atomics only, so that others may write it at the same time.
         unsafe { at.as_ref() }
+    }
+
+    /// All of it as 64-bit words (bytes that don't fill one are left out). Where the mapping is for
+    /// reading only, the words may only be loaded, and only with `Relaxed`: a stronger load is made of
+    /// one and a fence.
+    #[inline]
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: in bounds; a mapping begins at a page, so the words are aligned; atomics may be
+        // written by others at the same time.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.bytes / 8) }
+    }
+
+    /// The span of `length` bytes at `offset`, unless it isn't inside the mapping.
+    pub fn bytes(&self, offset: usize, length: usize) -> Option<Bytes<'_>> {
+        if offset > self.bytes || length > self.bytes - offset {
+            return None;
+        }
+        // SAFETY: checked to be inside the mapping, which stays as long as `self` is borrowed.
+        Some(unsafe { Bytes::new(self.base.add(offset).as_ptr(), length) })
+    }
+
+    /// Copies `from` to `offset`. Whoever reads there meanwhile gets some of the old bytes and some of
+    /// the new.
+    ///
+    /// # Panics
+    /// If it doesn't fit there: the caller computed the place from its own constants.
+    pub fn copy_in(&self, offset: usize, from: &[u8]) {
+        let to = self.span(offset, from.len());
+        // SAFETY: checked to be inside the mapping, which no `&[u8]` ever lies in.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
     }
 
     /// Gives the pages of a span back to the system; it then reads as zeros.

@@ -1,12 +1,12 @@
 #![allow(unsafe_code, reason = "raw pointers into shared memory")]
 use crate::mapping::Atomics;
-use crate::ring::RingPositions;
+use crate::ring::Position;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use skink_wire::{Endpoint, FourTuple};
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Version of [`Record`]'s layout; a table made by another one is refused.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
 /// What a record stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +25,8 @@ pub enum SocketKind {
 /// What must outlive the component that serves a socket.
 ///
 /// Each field is stored with one aligned store by the one component that owns the table, *before*
-/// any segment leaves that shows the change to the peer; readers take single fields. Fields are
+/// any segment leaves that shows the change to the peer; readers take single fields. Nobody else can
+/// write it, so what an adopter finds here is what its predecessor stored. Fields are
 /// *saved* here; what isn't here (congestion state, round-trip times, out-of-order data, timers) is
 /// rebuilt by TCP's own means after an adoption.
 #[repr(C, align(64))]
@@ -84,25 +85,45 @@ pub struct Record {
     pub cwnd: AtomicU32,
     /// For tools: segments sent again.
     pub retransmits: AtomicU32,
-    /// Where the send ring begins in the table's mapping, in bytes; 0 if there is none.
+    /// Where the send ring begins in the region's rings, in bytes.
     pub send_offset: AtomicU64,
-    /// Where the receive ring begins.
+    /// Where the receive ring begins, likewise.
     pub receive_offset: AtomicU64,
-    /// Ends of the send ring: the program produces, TCP consumes what is acknowledged.
-    pub send: RingPositions,
-    /// Ends of the receive ring: TCP produces, the program consumes.
-    pub receive: RingPositions,
+    /// Head of the send ring: everything before was acknowledged. The tail is the program's, see
+    /// [`ProgramPositions`].
+    pub send_head: Position,
+    /// Tail of the receive ring: everything before was received. The head is the program's.
+    pub receive_tail: Position,
 }
 
-const _: () = assert!(size_of::<Record>() == 384, "the layout is a contract");
+/// The ends of a socket's rings that its program moves. They lie apart from the [`Record`], which no
+/// program can write.
+#[repr(C)]
+pub(crate) struct ProgramPositions {
+    /// Tail of the send ring: everything before is to be sent.
+    pub(crate) send_tail: Position,
+    /// Head of the receive ring: everything before was read.
+    pub(crate) receive_head: Position,
+}
+
+const _: () = assert!(size_of::<Record>() == 256, "the layout is a contract");
+const _: () = assert!(
+    size_of::<ProgramPositions>() == 128,
+    "the layout is a contract"
+);
 
 // SAFETY: only atomics and padding.
 unsafe impl Atomics for Record {}
+// SAFETY: as above.
+unsafe impl Atomics for ProgramPositions {}
 
 impl Record {
     /// What the slot stands for; unknown values count as free.
     pub fn kind(&self) -> SocketKind {
-        match self.kind.load(Ordering::Acquire) {
+        let kind = self.kind.load(Ordering::Relaxed);
+        // Who maps the record for reading only may not load it with more than `Relaxed`.
+        fence(Ordering::Acquire);
+        match kind {
             1 => SocketKind::TcpListener,
             2 => SocketKind::Tcp,
             3 => SocketKind::Udp,
@@ -163,8 +184,8 @@ impl Record {
         for word in words.chain(addresses) {
             word.store(0, Ordering::Relaxed);
         }
-        self.send.reset();
-        self.receive.reset();
+        self.send_head.reset();
+        self.receive_tail.reset();
     }
 }
 

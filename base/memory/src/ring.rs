@@ -3,36 +3,43 @@ use crate::Bytes;
 use crate::mapping::Atomics;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// The two ends of a byte ring, in bytes since the socket was opened; they never wrap in practice.
+/// One end of a byte ring, in bytes since the socket was opened; it never wraps in practice.
 ///
-/// The producer alone stores `tail`, the consumer alone stores `head`, each on its own cache line.
-#[repr(C)]
-pub struct RingPositions {
-    head: Line,
-    tail: Line,
-}
-
+/// The producer alone stores the tail, the consumer alone stores the head. Each has a cache line to
+/// itself, and each may lie in memory that the other side can only read.
 #[repr(C, align(64))]
-struct Line(AtomicU64);
+pub struct Position(AtomicU64);
 
-// SAFETY: two atomics and padding.
-unsafe impl Atomics for RingPositions {}
+// SAFETY: an atomic and padding.
+unsafe impl Atomics for Position {}
 
-impl RingPositions {
-    /// Empties the ring and puts both ends at zero.
-    pub(crate) fn reset(&self) {
-        self.head.0.store(0, Ordering::Relaxed);
-        self.tail.0.store(0, Ordering::Release);
+impl Position {
+    /// What was stored last, and with it whatever was written before that was stored. A load and a
+    /// fence, since in memory mapped for reading only no stronger load is allowed.
+    #[inline]
+    fn load(&self) -> u64 {
+        let position = self.0.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        position
     }
 
-    /// Consumer: moves the head on, whatever the tail says.
-    pub(crate) fn advance_head(&self, count: u64) {
-        let head = self.head.0.load(Ordering::Relaxed);
-        self.head
-            .0
-            .store(head.wrapping_add(count), Ordering::Release);
+    #[inline]
+    fn store(&self, position: u64) {
+        self.0.store(position, Ordering::Release);
+    }
+
+    /// Puts the end of a ring that nobody uses at zero.
+    pub(crate) fn reset(&self) {
+        self.store(0);
+    }
+
+    /// Moves the end on, whatever the other one says.
+    #[inline]
+    pub(crate) fn advance(&self, count: u64) {
+        let position = self.0.load(Ordering::Relaxed);
+        self.store(position.wrapping_add(count));
     }
 }
 
@@ -42,7 +49,8 @@ impl RingPositions {
 /// over the capacity (a neighbour's doing) counts as a full ring.
 #[derive(Clone, Copy)]
 pub struct Ring<'a> {
-    positions: &'a RingPositions,
+    head: &'a Position,
+    tail: &'a Position,
     base: NonNull<u8>,
     capacity: usize,
     memory: PhantomData<&'a [u8]>,
@@ -53,13 +61,15 @@ impl<'a> Ring<'a> {
     /// `base` must be valid for `capacity` bytes (a power of two) during `'a`, and be reached
     /// through raw copies only.
     pub(crate) unsafe fn new(
-        positions: &'a RingPositions,
+        head: &'a Position,
+        tail: &'a Position,
         base: NonNull<u8>,
         capacity: usize,
     ) -> Ring<'a> {
         debug_assert!(capacity.is_power_of_two());
         Ring {
-            positions,
+            head,
+            tail,
             base,
             capacity,
             memory: PhantomData,
@@ -74,13 +84,13 @@ impl<'a> Ring<'a> {
     /// Position of the oldest byte that is kept.
     #[inline]
     pub fn head(&self) -> u64 {
-        self.positions.head.0.load(Ordering::Acquire)
+        self.head.load()
     }
 
     /// Position just after the newest byte.
     #[inline]
     pub fn tail(&self) -> u64 {
-        self.positions.tail.0.load(Ordering::Acquire)
+        self.tail.load()
     }
 
     /// Bytes in the ring.
@@ -143,40 +153,36 @@ impl<'a> Ring<'a> {
     /// Producer: makes `count` bytes written ahead part of the contents.
     #[inline]
     pub fn advance_tail(&self, count: usize) {
-        let tail = self.positions.tail.0.load(Ordering::Relaxed);
-        let tail = tail.wrapping_add(count as u64);
-        self.positions.tail.0.store(tail, Ordering::Release);
+        self.tail.advance(count as u64);
     }
 
     /// Consumer: takes the oldest bytes into `to`; answers how many.
     pub fn read(&self, to: &mut [u8]) -> usize {
         let count = self.peek(0, to);
-        self.advance_head(count);
+        // As many as were there: a neighbour may say something else by now.
+        self.head.advance(count as u64);
         count
     }
 
     /// Consumer: copies the bytes from `offset` beyond the oldest on, and leaves them there.
     pub fn peek(&self, offset: usize, to: &mut [u8]) -> usize {
-        let count = to.len().min(self.len().saturating_sub(offset));
-        let [first, second] = self.spans(offset, count);
-        let (front, back) = to[..count].split_at_mut(first.len());
+        let [first, second] = self.spans(offset, to.len());
+        let (front, back) = to.split_at_mut(first.len());
         first.copy_to(front);
         second.copy_to(back);
-        count
+        first.len() + second.len()
     }
 
     /// Consumer: drops the `count` oldest bytes (or as many as there are).
     #[inline]
     pub fn advance_head(&self, count: usize) {
         let count = count.min(self.len());
-        let head = self.positions.head.0.load(Ordering::Relaxed);
-        let head = head.wrapping_add(count as u64);
-        self.positions.head.0.store(head, Ordering::Release);
+        self.head.advance(count as u64);
     }
 
     /// Consumer: drops everything, even if the positions are spoilt.
     pub fn clear(&self) {
-        self.positions.head.0.store(self.tail(), Ordering::Release);
+        self.head.store(self.tail());
     }
 
     /// Consumer: the bytes from `offset` beyond the oldest on, `count` of them or as many as there

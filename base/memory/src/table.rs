@@ -1,28 +1,20 @@
-#![allow(unsafe_code, reason = "raw pointers into shared memory")]
-use crate::mapping::{Atomics, Mapping};
 use crate::record::{LAYOUT_VERSION, Record, SocketKind};
+use crate::region::Region;
 use crate::ring::Ring;
 use std::fmt;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-const MAGIC: u32 = 0x534b_4e4b;
-const HEADER_BYTES: usize = 4096;
-const PAGE: usize = 4096;
 
 /// Names one socket of one component: a slot of its table, and how often that had been given out.
 /// An id that outlived its socket is noticed by its generation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct SocketId {
-    /// Index into the table.
+    /// Index into a [`SocketTable`], or into one [`Region`] of it.
     pub slot: u32,
     /// The slot's generation when the socket was opened.
     pub generation: u32,
 }
 
-/// How large a table is.
+/// How large a region is.
 #[derive(Clone, Copy, Debug)]
 pub struct TableConfig {
     /// Number of slots.
@@ -33,12 +25,18 @@ pub struct TableConfig {
     pub receive_bytes: u32,
 }
 
-/// Why a table can't be made or opened.
+/// Why a region can't be made, opened or added to a table.
 #[derive(Debug)]
 pub enum TableError {
     /// Ring sizes must be powers of two and at least a page (4096 bytes).
     BadRingSize,
-    /// The memory isn't a socket table, or not of this version.
+    /// It has no slots, or more than fit: into memory, or into its part of the table's numbers.
+    BadSocketCount,
+    /// The table has no number left for one more region.
+    TooManyRegions,
+    /// A region with this index is there already.
+    IndexTaken,
+    /// The memory isn't a region, or not of this version.
     NotATable,
     /// The system refused the memory.
     Memory(io::Error),
@@ -48,11 +46,20 @@ impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TableError::BadRingSize => {
-                write!(
-                    f,
-                    "ring sizes must be powers of two of at least {PAGE} bytes"
-                )
+                write!(f, "ring sizes must be powers of two of at least 4096 bytes")
             }
+            TableError::BadSocketCount => write!(
+                f,
+                "a region of a socket table has at least one slot, and no more than the table has numbers for: give it fewer sockets"
+            ),
+            TableError::TooManyRegions => write!(
+                f,
+                "the socket table has no number left for one more region: give regions fewer sockets"
+            ),
+            TableError::IndexTaken => write!(
+                f,
+                "the socket table has a region with this number already: its program must be finished first"
+            ),
             TableError::NotATable => write!(
                 f,
                 "the memory is not a socket table of layout version {LAYOUT_VERSION}"
@@ -64,120 +71,146 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
-#[repr(C)]
-struct Header {
-    magic: AtomicU32,
-    version: AtomicU32,
-    sockets: AtomicU32,
-    send_bytes: AtomicU32,
-    receive_bytes: AtomicU32,
-    /// One past the highest slot ever used: readers need look no further.
-    used: AtomicU32,
-    _reserved: AtomicU64,
-}
-
-// SAFETY: only atomics.
-unsafe impl Atomics for Header {}
-
-/// The sockets of one component in shared memory: a header page, the records, then for each slot a
-/// send ring and a receive ring. Pages are taken as they are touched.
+/// All sockets of one component: its [`Region`]s, one for each program that it serves.
 ///
-/// The owner (one `tcp` or `udp` instance) gives slots out and takes them back; it must be the only
-/// one that does. The other side of a socket uses [`SocketTable::send_ring`] as producer and
-/// [`SocketTable::receive_ring`] as consumer.
+/// Slots are numbered throughout: a region's first has the region's index times the table's stride.
+/// A table of one region, with index 0, has the numbers of that region.
 #[derive(Clone)]
 pub struct SocketTable {
-    mapping: Arc<Mapping>,
-    config: TableConfig,
+    regions: Vec<Option<Region>>,
+    /// Logarithm of the stride.
+    shift: u32,
+}
+
+#[cold]
+#[inline(never)]
+fn no_such_slot(slot: u32) -> ! {
+    panic!("slot {slot} is in no region of the table");
 }
 
 impl SocketTable {
-    /// Makes an empty table.
+    /// A table without regions, each of which will have up to `sockets_per_region` slots (rounded up
+    /// to a power of two, the stride).
+    pub fn new(sockets_per_region: u32) -> SocketTable {
+        let stride = sockets_per_region.clamp(1, 1 << 31).next_power_of_two();
+        SocketTable {
+            regions: Vec::new(),
+            shift: stride.trailing_zeros(),
+        }
+    }
+
+    /// A table of one new region.
+    ///
+    /// # Errors
+    /// As [`Region::create`].
     pub fn create(name: &str, config: TableConfig) -> Result<SocketTable, TableError> {
-        let good = |bytes: u32| bytes.is_power_of_two() && bytes as usize >= PAGE;
-        if !good(config.send_bytes) || !good(config.receive_bytes) {
-            return Err(TableError::BadRingSize);
-        }
-        let mapping =
-            Mapping::create(name, Self::total_bytes(&config)).map_err(TableError::Memory)?;
-        let table = SocketTable {
-            mapping: Arc::new(mapping),
-            config,
-        };
-        let header = table.header();
-        header.version.store(LAYOUT_VERSION, Ordering::Relaxed);
-        header.sockets.store(config.sockets, Ordering::Relaxed);
-        header
-            .send_bytes
-            .store(config.send_bytes, Ordering::Relaxed);
-        header
-            .receive_bytes
-            .store(config.receive_bytes, Ordering::Relaxed);
-        header.magic.store(MAGIC, Ordering::Release);
-        Ok(table)
+        Region::create(name, config).map(SocketTable::from)
     }
 
-    /// Opens a table that another process made, for reading.
-    pub fn open_read_only(fd: OwnedFd) -> Result<SocketTable, TableError> {
-        Self::check(Mapping::from_fd_read_only(fd).map_err(TableError::Memory)?)
+    /// Adds a region, and answers its index: the lowest that is free.
+    ///
+    /// # Errors
+    /// As [`SocketTable::insert`].
+    pub fn add(&mut self, region: Region) -> Result<u32, TableError> {
+        let free = self.regions.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.regions.len());
+        let index = u32::try_from(at).map_err(|_| TableError::TooManyRegions)?;
+        self.insert(index, region)?;
+        Ok(index)
     }
 
-    /// Opens a table that another process made.
-    pub fn open(fd: OwnedFd) -> Result<SocketTable, TableError> {
-        Self::check(Mapping::from_fd(fd).map_err(TableError::Memory)?)
+    /// Adds a region with an index that was agreed on.
+    ///
+    /// # Errors
+    /// [`TableError::BadSocketCount`] if it is larger than the stride, [`TableError::TooManyRegions`]
+    /// if no slot has a number with this index, [`TableError::IndexTaken`].
+    pub fn insert(&mut self, index: u32, region: Region) -> Result<(), TableError> {
+        if region.config().sockets > 1 << self.shift {
+            return Err(TableError::BadSocketCount);
+        }
+        // The highest number of all stands for none in places.
+        if index >= u32::MAX >> self.shift {
+            return Err(TableError::TooManyRegions);
+        }
+        let at = index as usize;
+        if at >= self.regions.len() {
+            self.regions.resize_with(at + 1, || None);
+        }
+        match self.regions.get_mut(at) {
+            Some(place @ None) => *place = Some(region),
+            Some(Some(_)) | None => return Err(TableError::IndexTaken),
+        }
+        Ok(())
     }
 
-    fn check(mapping: Mapping) -> Result<SocketTable, TableError> {
-        if mapping.len() < HEADER_BYTES {
-            return Err(TableError::NotATable);
+    /// Takes a region out. Its slots are gone, and its index will be given out again.
+    pub fn remove(&mut self, index: u32) -> Option<Region> {
+        self.regions.get_mut(index as usize)?.take()
+    }
+
+    /// A region by its index.
+    pub fn region(&self, index: u32) -> Option<&Region> {
+        self.regions.get(index as usize)?.as_ref()
+    }
+
+    /// All regions with their indices.
+    pub fn regions(&self) -> impl Iterator<Item = (u32, &Region)> {
+        let indices = 0u32..;
+        indices
+            .zip(&self.regions)
+            .filter_map(|(index, region)| region.as_ref().map(|region| (index, region)))
+    }
+
+    /// How many slots a region has at most: a power of two.
+    pub fn stride(&self) -> u32 {
+        1 << self.shift
+    }
+
+    /// The index of the region that `slot` is in.
+    #[inline]
+    pub fn region_of(&self, slot: u32) -> u32 {
+        slot >> self.shift
+    }
+
+    /// The table's number of a region's `slot`.
+    #[inline]
+    pub fn slot_of(&self, region: u32, slot: u32) -> u32 {
+        region << self.shift | slot
+    }
+
+    #[inline]
+    fn place(&self, slot: u32) -> Option<(&Region, u32)> {
+        let region = self.regions.get((slot >> self.shift) as usize)?.as_ref()?;
+        Some((region, slot & ((1 << self.shift) - 1)))
+    }
+
+    #[inline]
+    fn known(&self, slot: u32) -> (&Region, u32) {
+        match self.place(slot) {
+            Some(place) => place,
+            None => no_such_slot(slot),
         }
-        let header = mapping.atomics::<Header>(0);
-        let config = TableConfig {
-            sockets: header.sockets.load(Ordering::Relaxed),
-            send_bytes: header.send_bytes.load(Ordering::Relaxed),
-            receive_bytes: header.receive_bytes.load(Ordering::Relaxed),
-        };
-        let good = header.magic.load(Ordering::Acquire) == MAGIC
-            && header.version.load(Ordering::Relaxed) == LAYOUT_VERSION
-            && config.send_bytes.is_power_of_two()
-            && config.receive_bytes.is_power_of_two()
-            && mapping.len() == Self::total_bytes(&config);
-        if !good {
-            return Err(TableError::NotATable);
-        }
-        Ok(SocketTable {
-            mapping: Arc::new(mapping),
-            config,
+    }
+
+    /// All slots that were ever in use in the regions there are, in ascending order.
+    pub fn slots(&self) -> impl Iterator<Item = u32> {
+        self.regions().flat_map(move |(index, region)| {
+            (0..region.used()).map(move |slot| self.slot_of(index, slot))
         })
     }
 
-    fn records_bytes(config: &TableConfig) -> usize {
-        (config.sockets as usize * size_of::<Record>()).next_multiple_of(PAGE)
-    }
-
-    fn total_bytes(config: &TableConfig) -> usize {
-        let rings = config.send_bytes as usize + config.receive_bytes as usize;
-        HEADER_BYTES + Self::records_bytes(config) + config.sockets as usize * rings
-    }
-
-    fn header(&self) -> &Header {
-        self.mapping.atomics::<Header>(0)
-    }
-
-    /// The memfd, to be handed to another process.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.mapping.fd()
-    }
-
-    /// How large the table is.
-    pub fn config(&self) -> TableConfig {
-        self.config
-    }
-
-    /// One past the highest slot that was ever in use.
+    /// One past the highest slot that was ever in use. In a table of several regions not every slot
+    /// below exists; see [`SocketTable::slots`].
     pub fn used(&self) -> u32 {
-        let used = self.header().used.load(Ordering::Acquire);
-        used.min(self.config.sockets)
+        self.slots_end().unwrap_or(0)
+    }
+
+    fn slots_end(&self) -> Option<u32> {
+        let ends = self.regions().filter_map(|(index, region)| {
+            let last = region.used().checked_sub(1)?;
+            self.slot_of(index, last).checked_add(1)
+        });
+        ends.max()
     }
 
     /// The record in `slot`.
@@ -186,84 +219,64 @@ impl SocketTable {
     /// If there is no such slot; take slots from [`SocketTable::find`] or the owner.
     #[inline]
     pub fn record(&self, slot: u32) -> &Record {
-        assert!(slot < self.config.sockets);
-        self.mapping
-            .atomics(HEADER_BYTES + slot as usize * size_of::<Record>())
+        let (region, slot) = self.known(slot);
+        region.record(slot)
     }
 
     /// The record that `id` names, unless its socket is gone.
     pub fn find(&self, id: SocketId) -> Option<&Record> {
-        if id.slot >= self.config.sockets {
-            return None;
-        }
-        let record = self.record(id.slot);
-        let current = record.generation.load(Ordering::Acquire) == id.generation;
-        (current && record.kind() != SocketKind::Free).then_some(record)
+        let (region, slot) = self.place(id.slot)?;
+        region.find(SocketId { slot, ..id })
     }
 
     /// The ring of `slot` that the program fills and the component sends from.
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
     #[inline]
     pub fn send_ring(&self, slot: u32) -> Ring<'_> {
-        let bytes = self.config.send_bytes as usize;
-        let at = self.mapping.span(self.rings_offset(slot), bytes);
-        // SAFETY: the span was checked, is this slot's own, and lives as long as `self`.
-        unsafe { Ring::new(&self.record(slot).send, at, bytes) }
+        let (region, slot) = self.known(slot);
+        region.send_ring(slot)
     }
 
     /// The ring of `slot` that the component fills and the program reads from.
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
     #[inline]
     pub fn receive_ring(&self, slot: u32) -> Ring<'_> {
-        let bytes = self.config.receive_bytes as usize;
-        let offset = self.rings_offset(slot) + self.config.send_bytes as usize;
-        let at = self.mapping.span(offset, bytes);
-        // SAFETY: as above.
-        unsafe { Ring::new(&self.record(slot).receive, at, bytes) }
-    }
-
-    fn rings_offset(&self, slot: u32) -> usize {
-        let each = self.config.send_bytes as usize + self.config.receive_bytes as usize;
-        HEADER_BYTES + Self::records_bytes(&self.config) + slot as usize * each
+        let (region, slot) = self.known(slot);
+        region.receive_ring(slot)
     }
 
     /// Owner: begins a socket's life in `slot` with empty rings.
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
     pub fn open_slot(&self, slot: u32, kind: SocketKind) -> SocketId {
-        let record = self.record(slot);
-        record.clear();
-        let rings = self.rings_offset(slot) as u64;
-        let send_bytes = u64::from(self.config.send_bytes);
-        record.send_offset.store(rings, Ordering::Relaxed);
-        record
-            .receive_offset
-            .store(rings + send_bytes, Ordering::Relaxed);
-        let generation = record.generation.load(Ordering::Relaxed).wrapping_add(1);
-        record.generation.store(generation, Ordering::Release);
-        record.set_kind(kind);
-        let used = self.used().max(slot + 1);
-        self.header().used.store(used, Ordering::Release);
+        let (region, local) = self.known(slot);
+        let SocketId { generation, .. } = region.open_slot(local, kind);
         SocketId { slot, generation }
     }
 
     /// Owner: ends the socket's life, and gives back the memory of rings that had grown.
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
     pub fn close_slot(&self, slot: u32) {
-        let record = self.record(slot);
-        record.set_kind(SocketKind::Free);
-        let touched = |tail: u64, bytes: u32| tail.min(u64::from(bytes)) as usize;
-        let rings = self.rings_offset(slot);
-        let sent = touched(self.send_ring(slot).tail(), self.config.send_bytes);
-        let received = touched(self.receive_ring(slot).tail(), self.config.receive_bytes);
-        if sent > KEEP_BYTES {
-            self.mapping.discard(rings, sent.next_multiple_of(PAGE));
-        }
-        if received > KEEP_BYTES {
-            let offset = rings + self.config.send_bytes as usize;
-            self.mapping
-                .discard(offset, received.next_multiple_of(PAGE));
-        }
+        let (region, slot) = self.known(slot);
+        region.close_slot(slot);
     }
 }
 
-/// A closed socket's ring keeps up to this many bytes of memory for the slot's next socket.
-const KEEP_BYTES: usize = 64 * 1024;
+/// A table of this region alone.
+impl From<Region> for SocketTable {
+    fn from(region: Region) -> SocketTable {
+        let mut table = SocketTable::new(region.config().sockets);
+        table.regions.push(Some(region));
+        table
+    }
+}
 
 #[cfg(test)]
 mod tests;

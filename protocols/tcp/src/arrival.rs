@@ -117,12 +117,8 @@ impl Tcp {
         };
         if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
             listener.half_open = listener.half_open.saturating_sub(1);
-            listener.ready.push_back(slot);
-            if !listener.notify {
-                listener.notify = true;
-                self.notices.push_back(parent);
-            }
         }
+        self.queue_ready(parent, slot);
     }
 
     /// A segment for a connection in TIME-WAIT (RFC 9293 3.10.7.4, RFC 1337, RFC 6191).
@@ -149,7 +145,7 @@ impl Tcp {
             _ => segment.header.seq.gt(entry.rcv_nxt),
         };
         let request = segment.has(Flags::SYN) && !segment.has(Flags::ACK);
-        if request && newer && self.demux.listener(&segment.tuple).is_some() {
+        if request && newer && self.demux.listener(&segment.tuple, |_| true).is_some() {
             self.counters.count(Counter::TcpTimeWaitReused);
             self.end_time_wait(index, out);
             self.on_new_flow(now, segment, Some(entry.snd_nxt), out);
@@ -191,11 +187,15 @@ impl Tcp {
             // RFC 9293 3.9.2.3 (MUST-57): neither connections nor resets for groups.
             return self.counters.count(Counter::TcpDropMalformed);
         }
-        let parent = self.demux.listener(&tuple);
+        let parent = self.listener_for(&tuple);
         let [acks, resets] = [Flags::ACK, Flags::RST].map(|flag| segment.has(flag));
         let request = segment.has(Flags::SYN) && !acks && !resets;
-        if parent.is_none() && request && out.moved(protocol::TCP, tuple.local.port) {
-            return self.counters.count(Counter::TcpDropMoved);
+        if parent.is_none() && request {
+            // Refused, the peer would give up, although somebody is about to listen.
+            let port = tuple.local.port;
+            if self.demux.is_resting(tuple.local) || out.moved(protocol::TCP, port) {
+                return self.counters.count(Counter::TcpDropMoved);
+            }
         }
         let Some(parent) = parent.filter(|_| !segment.has(Flags::ACK)) else {
             self.counters.count(Counter::TcpDropNoSocket);
@@ -220,9 +220,10 @@ impl Tcp {
         if crowded {
             self.give_up_oldest(now, parent, out);
         }
-        let mut slot = self.slots.take();
+        let region = self.table.region_of(parent);
+        let mut slot = self.slots.take(region);
         if slot.is_none() && self.give_up_oldest(now, parent, out) {
-            slot = self.slots.take();
+            slot = self.slots.take(region);
         }
         let Some(slot) = slot else {
             self.counters.count(Counter::TcpDropNoMemory);

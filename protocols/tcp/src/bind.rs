@@ -3,7 +3,7 @@
 use crate::demux::unspecified_like;
 use crate::instance::{Socket, Tcp};
 use skink_memory::SocketId;
-use skink_messages::{Network, Ports, SocketError};
+use skink_messages::{BindOptions, Network, Ports, SocketError};
 use skink_wire::{Endpoint, FourTuple, protocol};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -17,7 +17,7 @@ impl Tcp {
         &mut self,
         id: SocketId,
         mut local: Endpoint,
-        reuse_address: bool,
+        sharing: BindOptions,
         out: &mut O,
     ) -> Result<Endpoint, SocketError> {
         if !local.addr.is_unspecified() && !out.is_local(local.addr) {
@@ -30,7 +30,7 @@ impl Tcp {
         if local.port == 0 {
             local.port = self.ephemeral_port(local, None, out)?;
         } else {
-            if self.is_taken(local, reuse_address) {
+            if self.is_taken(local, sharing) {
                 return Err(SocketError::AddressInUse);
             }
             out.use_port(protocol::TCP, local.port, false);
@@ -44,27 +44,63 @@ impl Tcp {
         record.set_four_tuple(&FourTuple::new(local, remote));
         if let Some(Socket::Fresh(fresh)) = self.socket_mut(id) {
             fresh.local = Some(local);
-            fresh.reuse_address = reuse_address;
+            fresh.sharing = sharing;
         }
         Ok(local)
     }
 
     /// Whether a bound socket stands in the way of `local`. As in Linux, sockets that all said
-    /// `SO_REUSEADDR` may share an end while none listens, and `SO_REUSEPORT` even then.
-    fn is_taken(&self, local: Endpoint, reuse_address: bool) -> bool {
+    /// `SO_REUSEADDR` may share an end while none listens, and those that may share it even then.
+    fn is_taken(&self, local: Endpoint, sharing: BindOptions) -> bool {
+        self.overlapping(local).any(|(_, socket)| {
+            let yields = match socket {
+                Socket::Fresh(other) => {
+                    other.sharing.reuse_address && sharing.reuse_address
+                        || other.sharing.shared && sharing.shared
+                }
+                Socket::Listener(other) => other.shared && sharing.shared,
+                Socket::Connection(_) => sharing.reuse_address || sharing.shared,
+                Socket::Free => true,
+            };
+            !yields
+        })
+    }
+
+    /// Whether a listener stands in the way of a bound socket that wants to listen too.
+    pub(crate) fn is_listened_on(&self, local: Endpoint, slot: u32, shared: bool) -> bool {
+        self.overlapping(local).any(|(other, socket)| match socket {
+            Socket::Listener(listener) => other != slot && !(listener.shared && shared),
+            Socket::Fresh(_) | Socket::Connection(_) | Socket::Free => false,
+        })
+    }
+
+    /// The sockets bound to an end that has something in common with `local`.
+    fn overlapping(&self, local: Endpoint) -> impl Iterator<Item = (u32, &Socket)> {
         let others = self.bound.get(&local.port).map_or(&[][..], Vec::as_slice);
-        others.iter().any(|(addr, slot)| {
+        others.iter().filter_map(move |(addr, slot)| {
             let same_family = addr.is_ipv4() == local.addr.is_ipv4();
             let overlap =
                 *addr == local.addr || addr.is_unspecified() || local.addr.is_unspecified();
-            let yields = match self.sockets.get(*slot as usize) {
-                Some(Socket::Fresh(other)) => other.reuse_address && reuse_address,
-                Some(Socket::Listener(other)) => other.settings.reuse_port,
-                Some(Socket::Connection(_)) => reuse_address,
-                Some(Socket::Free) | None => true,
-            };
-            same_family && overlap && !yields
+            let socket = self.sockets.get(*slot as usize)?;
+            (same_family && overlap).then_some((*slot, socket))
         })
+    }
+
+    /// A bound socket rests, or doesn't any more: its program's next worker is about to listen on the
+    /// same end. While nobody listens there, connection requests are then left unanswered instead
+    /// of refused, and the peer asks again. To listen, to connect and to close ends the rest.
+    ///
+    /// # Errors
+    /// [`SocketError::Invalid`] unless the socket is bound, and neither listens nor is connected.
+    pub fn rest(&mut self, id: SocketId, resting: bool) -> Result<(), SocketError> {
+        let Some(Socket::Fresh(fresh)) = self.socket_mut(id) else {
+            return Err(SocketError::Invalid);
+        };
+        let local = fresh.local.ok_or(SocketError::Invalid)?;
+        if core::mem::replace(&mut fresh.resting, resting) != resting {
+            self.demux.rest(local, resting);
+        }
+        Ok(())
     }
 
     /// A free local port (RFC 6056, algorithm 3): begins at a place that depends on the peer.

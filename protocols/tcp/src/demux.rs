@@ -20,8 +20,13 @@ pub enum Place {
 pub struct Demux {
     flows: HashMap<FourTuple, Place, FixedState>,
     listeners: HashMap<Listening, Vec<u32>, FixedState>,
+    /// How many sockets rest on an end.
+    resting: HashMap<Listening, u32, FixedState>,
     state: FixedState,
 }
+
+/// How many listeners on one end are asked for a new flow.
+const ASKED: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Listening {
@@ -36,6 +41,7 @@ impl Demux {
         Demux {
             flows: HashMap::with_hasher(state.clone()),
             listeners: HashMap::with_hasher(state.clone()),
+            resting: HashMap::with_hasher(state.clone()),
             state,
         }
     }
@@ -56,24 +62,35 @@ impl Demux {
         }
     }
 
-    /// The listener for a new flow; several on one end (`SO_REUSEPORT`) share by the flow's hash.
-    pub fn listener(&self, tuple: &FourTuple) -> Option<u32> {
+    /// The listener for a new flow. Several on one end share by the flow's hash, as far as they are
+    /// `willing`; if none is, one that isn't.
+    pub fn listener(&self, tuple: &FourTuple, willing: impl Fn(u32) -> bool) -> Option<u32> {
         let Endpoint { addr, port } = tuple.local;
         let exact = self.listeners.get(&Listening { addr, port });
         let any = Listening {
             addr: unspecified_like(addr),
             port,
         };
-        let slots = exact.or_else(|| self.listeners.get(&any))?;
-        let index = self.state.hash_one(tuple) as usize % slots.len().max(1);
-        slots.get(index).copied()
+        match exact.or_else(|| self.listeners.get(&any))?.as_slice() {
+            [] => None,
+            [only] => Some(*only),
+            slots => {
+                let hash = self.state.hash_one(tuple);
+                pick(slots, hash, willing).or_else(|| pick(slots, hash, |_| true))
+            }
+        }
     }
 
-    /// The listeners on exactly this end.
-    pub fn listeners_on(&self, local: Endpoint) -> &[u32] {
+    /// A willing listener among those on exactly this end.
+    pub fn listener_on(
+        &self,
+        local: Endpoint,
+        tuple: &FourTuple,
+        willing: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
         let Endpoint { addr, port } = local;
-        let slots = self.listeners.get(&Listening { addr, port });
-        slots.map_or(&[], Vec::as_slice)
+        let slots = self.listeners.get(&Listening { addr, port })?;
+        pick(slots, self.state.hash_one(tuple), willing)
     }
 
     pub fn add_listener(&mut self, local: Endpoint, slot: u32) {
@@ -92,6 +109,39 @@ impl Demux {
             }
         }
     }
+
+    /// A socket on this end begins to rest, or ends it.
+    pub fn rest(&mut self, local: Endpoint, resting: bool) {
+        let Endpoint { addr, port } = local;
+        let key = Listening { addr, port };
+        let count = self.resting.get(&key).copied().unwrap_or(0);
+        match if resting {
+            count + 1
+        } else {
+            count.saturating_sub(1)
+        } {
+            0 => drop(self.resting.remove(&key)),
+            count => drop(self.resting.insert(key, count)),
+        }
+    }
+
+    /// Whether a socket rests that would get what comes to this end, if it listened.
+    pub fn is_resting(&self, local: Endpoint) -> bool {
+        let Endpoint { addr, port } = local;
+        let ends = [addr, unspecified_like(addr)].map(|addr| Listening { addr, port });
+        !self.resting.is_empty() && ends.iter().any(|end| self.resting.contains_key(end))
+    }
+}
+
+/// One of the willing ones, by the hash of a flow. Of a longer list only so many are asked, from a
+/// place on that depends on the hash too: what a new flow costs has a bound.
+fn pick(slots: &[u32], hash: u64, willing: impl Fn(u32) -> bool) -> Option<u32> {
+    let start = hash as usize % slots.len().max(1);
+    let (before, after) = slots.split_at(start);
+    let asked = || after.iter().chain(before).copied().take(ASKED);
+    let count = asked().filter(|slot| willing(*slot)).count();
+    let index = (hash >> 32) as usize % count.max(1);
+    asked().filter(|slot| willing(*slot)).nth(index)
 }
 
 /// `0.0.0.0` or `::`, of the family of `addr`.

@@ -129,7 +129,12 @@ impl Tcp {
         let socket = core::mem::replace(place, Socket::Free);
         let port = match &socket {
             Socket::Free => return,
-            Socket::Fresh(fresh) => fresh.local.map(|local| local.port),
+            Socket::Fresh(fresh) => {
+                if let Some(local) = fresh.local.filter(|_| fresh.resting) {
+                    self.demux.rest(local, false);
+                }
+                fresh.local.map(|local| local.port)
+            }
             Socket::Listener(listener) => Some(listener.local.port),
             Socket::Connection(connection) => {
                 connection.holds_port.then_some(connection.tuple.local.port)

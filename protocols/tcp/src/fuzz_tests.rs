@@ -2,7 +2,7 @@
 //! the harness hold after each step, payload is never changed, and in the end nothing is left over.
 
 use crate::demux::Place;
-use crate::harness::{LOCAL, Net, REMOTE, pattern};
+use crate::harness::{LOCAL, Net, REMOTE, REUSE, SHARED, pattern};
 use crate::instance::Socket;
 use crate::state::State;
 use core::time::Duration;
@@ -46,6 +46,15 @@ fn run(seed: u64) {
         .iter()
         .filter(|socket| !matches!(socket, Socket::Free));
     assert_eq!(left.count(), 0, "sockets are left over");
+    for region in 1..4 {
+        fuzz.net.abandon(region);
+    }
+    while fuzz.net.tcp.take_finished_region().is_some() {}
+    assert_eq!(
+        fuzz.net.tcp.table().regions().count(),
+        1,
+        "regions are left over"
+    );
     assert!(
         fuzz.net.out.uses.values().all(|uses| *uses == 0),
         "ports are left over"
@@ -67,7 +76,10 @@ impl Fuzz {
         if seed.is_multiple_of(2) {
             fuzz.net.out.path.cut_bytes = 65_535;
         }
-        let listener = fuzz.net.listen(80, 3);
+        for sockets in [4, 8, 64] {
+            fuzz.net.add_region(sockets);
+        }
+        let listener = fuzz.net.listen_in(0, 80, 3, SHARED);
         fuzz.sockets.push(listener);
         fuzz
     }
@@ -95,8 +107,8 @@ impl Fuzz {
                 self.net.advance(u64::from(time));
             }
             18 => self.icmp(),
-            _ if !self.honest => self.spoil(),
-            _ => {}
+            _ if !self.honest && self.below(2) == 0 => self.spoil(),
+            _ => self.programs_change(),
         }
         self.net.drain();
         self.net.out.events.clear();
@@ -318,15 +330,12 @@ impl Fuzz {
                 };
                 self.sockets.extend(self.net.tcp.accept(listener));
             }
-            1 if self.below(4) == 0 => {
-                let Ok(id) = self.net.tcp.open() else { return };
-                self.sockets.push(id);
-                let end = Endpoint::new(core::net::Ipv4Addr::UNSPECIFIED.into(), 80);
-                let _ = self.net.tcp.bind(id, end, true, &mut self.net.out);
-                let _ = self.net.tcp.listen(id, 3, &mut self.net.out);
-            }
+            1 if self.below(2) == 0 => self.program_listens(),
             2 => {
-                let Ok(id) = self.net.tcp.open() else { return };
+                let region = self.below(4);
+                let Ok(id) = self.net.tcp.open_in(region) else {
+                    return;
+                };
                 self.sockets.push(id);
                 let end = Endpoint::new(REMOTE, 1 + self.below(6) as u16);
                 let _ = self
@@ -340,6 +349,34 @@ impl Fuzz {
             }
         }
         self.net.run();
+    }
+
+    /// One more listener, in any region, on an end that it may be able to share; or a socket that rests.
+    fn program_listens(&mut self) {
+        let region = self.below(4);
+        let Ok(id) = self.net.tcp.open_in(region) else {
+            return;
+        };
+        self.sockets.push(id);
+        let end = Endpoint::new(core::net::Ipv4Addr::UNSPECIFIED.into(), 80);
+        let sharing = [SHARED, SHARED, REUSE][self.below(3) as usize];
+        let _ = self.net.tcp.bind(id, end, sharing, &mut self.net.out);
+        if self.below(3) == 0 {
+            let _ = self.net.tcp.rest(id, true);
+        } else {
+            let _ = self.net.tcp.listen(id, 3, &mut self.net.out);
+        }
+    }
+
+    /// A program dies, one of an earlier one is forgotten, and another comes.
+    fn programs_change(&mut self) {
+        if self.below(4) == 0 {
+            let region = 1 + self.below(3);
+            self.net.abandon(region);
+        }
+        if self.net.tcp.take_finished_region().is_some() {
+            self.net.add_region(8);
+        }
     }
 
     fn icmp(&mut self) {
@@ -369,11 +406,10 @@ impl Fuzz {
         };
         let amount = [1, 5_000, 1 << 31, (1 << 40) + 3, u64::MAX][self.below(5) as usize] as usize;
         let table = self.net.tcp.table();
-        match self.random % 4 {
-            0 => table.send_ring(id.slot).advance_head(amount),
-            1 => table.send_ring(id.slot).advance_tail(amount),
-            2 => table.receive_ring(id.slot).advance_head(amount),
-            _ => table.receive_ring(id.slot).advance_tail(amount),
+        match self.random % 3 {
+            0 => table.send_ring(id.slot).advance_tail(amount),
+            1 => table.receive_ring(id.slot).advance_head(amount),
+            _ => self.net.store_receive_head(id, amount as u64),
         }
         self.net.request(TcpRequest::Sent(id));
         self.net.request(TcpRequest::Received(id));

@@ -15,10 +15,10 @@ use crate::state::State;
 use core::net::{IpAddr, Ipv4Addr};
 pub(crate) use network::{Out, Sent};
 use script::Pattern;
-use skink_memory::{SocketId, SocketTable, TableConfig};
+use skink_memory::{Mapping, Region, SocketId, SocketTable, TableConfig};
 use skink_messages::{
-    Component, ConnectionOption, Counters, ErrorKind, NetworkError, RxChecksum, RxPacket, Shutdown,
-    TcpInput, TcpRequest,
+    BindOptions, Component, ConnectionOption, Counters, ErrorKind, NetworkError, RxChecksum,
+    RxPacket, Shutdown, TcpInput, TcpRequest,
 };
 use skink_time::Instant;
 use skink_wire::tcp::{self, Flags, Header};
@@ -31,6 +31,19 @@ pub(crate) const REMOTE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 pub(crate) const PEER_ISN: SeqNum = SeqNum(0xffff_ff00);
 /// What a Linux peer offers.
 pub(crate) const OFFER: &str = "mss 1460 sackok ts 1000 0 ws 7";
+
+/// What sockets may share their ends with: nothing, others that say so too while none listens, and
+/// listeners.
+pub(crate) const ALONE: BindOptions = sharing(false, false);
+pub(crate) const REUSE: BindOptions = sharing(true, false);
+pub(crate) const SHARED: BindOptions = sharing(false, true);
+
+const fn sharing(reuse_address: bool, shared: bool) -> BindOptions {
+    BindOptions {
+        reuse_address,
+        shared,
+    }
+}
 
 /// The byte at `position` of either stream.
 pub(crate) fn pattern(position: u32) -> u8 {
@@ -47,6 +60,15 @@ struct Flow {
     read: u32,
     /// The latest timestamp that we sent, to be echoed.
     stamp: u32,
+}
+
+pub(crate) fn new_region(sockets: u32, send_bytes: u32, receive_bytes: u32) -> Region {
+    let config = TableConfig {
+        sockets,
+        send_bytes,
+        receive_bytes,
+    };
+    Region::create("tcp-test", config).expect("memory")
 }
 
 pub(crate) struct Net {
@@ -68,12 +90,8 @@ impl Net {
     }
 
     pub fn with_rings(send_bytes: u32, receive_bytes: u32) -> Net {
-        let config = TableConfig {
-            sockets: 64,
-            send_bytes,
-            receive_bytes,
-        };
-        let table = SocketTable::create("tcp-test", config).expect("memory");
+        let region = new_region(64, send_bytes, receive_bytes);
+        let table = SocketTable::from(region);
         let counters = Counters::create().expect("memory");
         Net {
             tcp: Tcp::new(TcpConfig { seed: 7 }, table, counters.clone()),
@@ -90,15 +108,56 @@ impl Net {
     // Opening.
 
     pub fn listen(&mut self, port: u16, backlog: u32) -> SocketId {
-        let id = self.tcp.open().expect("a slot");
+        self.listen_in(0, port, backlog, REUSE)
+    }
+
+    pub fn listen_in(
+        &mut self,
+        region: u32,
+        port: u16,
+        backlog: u32,
+        sharing: BindOptions,
+    ) -> SocketId {
+        let id = self.tcp.open_in(region).expect("a slot");
         let any = Endpoint::new(Ipv4Addr::UNSPECIFIED.into(), port);
-        let bound = self.tcp.bind(id, any, true, &mut self.out).expect("bind");
+        let bound = self.tcp.bind(id, any, sharing, &mut self.out);
         self.tcp
             .listen(id, backlog, &mut self.out)
             .expect("listening");
-        self.local_port = bound.port;
+        self.local_port = bound.expect("bound").port;
         self.run();
         id
+    }
+
+    /// One more region, of so many slots and with small rings.
+    pub fn add_region(&mut self, sockets: u32) -> u32 {
+        let region = new_region(sockets, 64 * 1024, 64 * 1024);
+        self.tcp.add_region(region).expect("room")
+    }
+
+    /// The program moves its end of a receive ring to where it likes, in its own mapping.
+    pub fn store_receive_head(&self, id: SocketId, position: u64) {
+        let table = self.tcp.table();
+        let region = table.region(table.region_of(id.slot)).expect("a region");
+        let fd = region
+            .rings_fd()
+            .try_clone_to_owned()
+            .expect("a descriptor");
+        let rings = Mapping::from_fd(fd).expect("the region's rings");
+        // For each slot two cache lines: the send ring's tail and this.
+        let word = (id.slot % table.stride()) as usize * 16 + 8;
+        rings.words()[word].store(position, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// A region's program dies.
+    pub fn abandon(&mut self, region: u32) {
+        // What it has been told already doesn't count.
+        let table = self.tcp.table();
+        self.out
+            .events
+            .retain(|event| table.region_of(event.socket.slot) != region);
+        self.tcp.abandon_region(self.now, region, &mut self.out);
+        self.run();
     }
 
     pub fn connect(&mut self, remote_port: u16) -> SocketId {

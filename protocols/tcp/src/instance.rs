@@ -8,9 +8,9 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::time_wait::TimeWaits;
 use core::net::IpAddr;
-use skink_memory::{Slots, SocketId, SocketTable};
+use skink_memory::{RegionSlots, SocketId, SocketTable};
 use skink_messages::{
-    Component, Counter, Counters, Events, Full, Network, Ports, Progress, SocketEvent,
+    BindOptions, Component, Counter, Counters, Events, Full, Network, Ports, Progress, SocketEvent,
     SocketEvents, TcpInput,
 };
 use skink_time::{Instant, TimerWheel};
@@ -29,7 +29,9 @@ pub struct TcpConfig {
 pub(crate) struct Fresh {
     pub settings: Settings,
     pub local: Option<Endpoint>,
-    pub reuse_address: bool,
+    pub sharing: BindOptions,
+    /// See [`Tcp::rest`].
+    pub resting: bool,
 }
 
 pub(crate) enum Socket {
@@ -44,7 +46,7 @@ pub struct Tcp {
     pub(crate) secret: u64,
     pub(crate) table: SocketTable,
     pub(crate) counters: Counters,
-    pub(crate) slots: Slots,
+    pub(crate) slots: RegionSlots,
     pub(crate) sockets: Vec<Socket>,
     pub(crate) demux: Demux,
     /// Who is bound to a port explicitly, or listens.
@@ -59,11 +61,12 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// An instance without sockets, on a table that nobody else gives slots of.
+    /// An instance without sockets, on a table that nobody else gives slots of. [`Tcp::add_region`]
+    /// makes the table larger.
     pub fn new(config: TcpConfig, table: SocketTable, counters: Counters) -> Tcp {
         Tcp {
             secret: config.seed,
-            slots: Slots::new(table.config().sockets),
+            slots: RegionSlots::new(&table),
             table,
             counters,
             sockets: Vec::new(),

@@ -2,7 +2,7 @@
 //! (RFC 2018, RFC 6675), retransmission timers (RFC 6298) and CUBIC (RFC 9438).
 //!
 //! Place on the data path: between `ip` and the sockets of programs. A [`Tcp`] is one instance with
-//! its own table of sockets; it is a sans-IO component ([`skink_messages::Component`]), so it is handed
+//! its own table of sockets, a region for each program that it serves; it is a sans-IO component ([`skink_messages::Component`]), so it is handed
 //! segments, requests and the time, and answers with segments, events and its next deadline.
 //!
 //! What survives a restart: each connection's [`skink_memory::Record`] and its two byte rings, both in
@@ -16,7 +16,8 @@
 //! Where things are: the instance and its queues (`instance`), the arrival of segments (`arrival`,
 //! then `receive`) and of ICMP errors (`errors`), what an acknowledgement does (`acknowledge`), loss
 //! recovery (`recovery`), what is sent when (`output`), timers (`timers`), opening and closing
-//! (`sockets`, `bind`, `listener`, `handshake`, `ending`, `time_wait`), and [`State`].
+//! (`sockets`, `bind`, `listener`, `handshake`, `ending`, `time_wait`), programs that come and go
+//! (`regions`), and [`State`].
 #![forbid(unsafe_code)]
 
 mod acknowledge;
@@ -27,6 +28,7 @@ mod cubic;
 mod demux;
 mod ending;
 mod errors;
+mod filtered;
 #[cfg(test)]
 mod fuzz_tests;
 mod handshake;
@@ -38,6 +40,7 @@ mod output;
 mod ranges;
 mod receive;
 mod recovery;
+mod regions;
 mod rtt;
 mod segment;
 mod settings;

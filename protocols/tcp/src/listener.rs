@@ -5,7 +5,7 @@ use crate::state::State;
 use skink_memory::SocketId;
 use skink_messages::{Counter, Network, Ports, SocketEvents};
 use skink_time::Instant;
-use skink_wire::Endpoint;
+use skink_wire::{Endpoint, FourTuple, protocol};
 use std::collections::VecDeque;
 
 /// A socket that waits for connection requests.
@@ -13,6 +13,8 @@ pub struct Listener {
     pub id: SocketId,
     pub local: Endpoint,
     pub settings: Settings,
+    /// Others may listen on the same end.
+    pub shared: bool,
     /// How many connections may wait to be accepted.
     pub backlog: usize,
     /// Established connections in order of arrival, by slot.
@@ -92,5 +94,90 @@ impl Tcp {
             if child.id == id
                 && child.program == Program::Awaited(parent)
                 && child.state() == State::SynReceived)
+    }
+
+    /// The listener that gets a new flow. Of several on one end, those are asked that have room.
+    pub(crate) fn listener_for(&self, tuple: &FourTuple) -> Option<u32> {
+        self.demux.listener(tuple, |slot| self.has_room(slot))
+    }
+
+    fn has_room(&self, slot: u32) -> bool {
+        let region = self.table.region_of(slot);
+        matches!(self.sockets.get(slot as usize), Some(Socket::Listener(listener))
+            if listener.has_room() && (listener.half_open > 0 || self.slots.has_free(region)))
+    }
+
+    /// An established connection waits to be accepted.
+    pub(crate) fn queue_ready(&mut self, parent: u32, child: u32) {
+        if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
+            listener.ready.push_back(child);
+            if !listener.notify {
+                listener.notify = true;
+                self.notices.push_back(parent);
+            }
+        }
+    }
+
+    /// Nobody listens here any more. What nobody accepted goes to another listener on the same end
+    /// that has the same program, or else is reset.
+    pub(crate) fn close_listener<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        out: &mut O,
+    ) {
+        let Some(Socket::Listener(listener)) = self.socket_mut(id) else {
+            return;
+        };
+        let local = listener.local;
+        let ready = core::mem::take(&mut listener.ready);
+        let handshakes = core::mem::take(&mut listener.handshakes);
+        self.demux.remove_listener(local, id.slot);
+        out.unlisten(protocol::TCP, local.port);
+        for child in ready {
+            self.leave_child(now, child, local, out);
+        }
+        for child in handshakes {
+            if self.is_half_open(id.slot, child) {
+                self.leave_child(now, child.slot, local, out);
+            }
+        }
+        self.free(id.slot, out);
+    }
+
+    /// The listener on `local` that a connection waited with is gone.
+    fn leave_child<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        child: u32,
+        local: Endpoint,
+        out: &mut O,
+    ) {
+        let Some(Socket::Connection(connection)) = self.sockets.get(child as usize) else {
+            return;
+        };
+        let (id, tuple, state) = (connection.id, connection.tuple, connection.state());
+        let half_open = state == State::SynReceived;
+        // Its rings are in its program's region: it can't go to another program.
+        let region = self.table.region_of(child);
+        let heir = self.demux.listener_on(local, &tuple, |slot| {
+            self.table.region_of(slot) == region
+                && matches!(self.sockets.get(slot as usize), Some(Socket::Listener(listener))
+                    if listener.has_room() && !(half_open && listener.is_crowded()))
+        });
+        let heir = heir.filter(|_| !self.slots.is_abandoned(region));
+        if heir.is_none() {
+            self.reset_connection(now, child, out);
+        }
+        if let Some(Socket::Connection(connection)) = self.sockets.get_mut(child as usize) {
+            connection.program = heir.map_or(Program::Gone, Program::Awaited);
+        }
+        match (heir, state) {
+            (Some(heir), State::SynReceived) => self.note_half_open(heir, id),
+            (Some(heir), _) => self.queue_ready(heir, child),
+            // It had ended before it was accepted.
+            (None, State::Closed | State::TimeWait) => self.free(child, out),
+            (None, _) => self.end(now, child, out),
+        }
     }
 }

@@ -18,7 +18,6 @@ pub struct Settings {
     pub receive_buffer: Option<u32>,
     pub traffic_class: u8,
     pub hop_limit: Option<u8>,
-    pub reuse_port: bool,
 }
 
 /// `R2` of RFC 9293 3.8.3 as a number of timeouts in a row: about 15 minutes, as in Linux.
@@ -45,7 +44,6 @@ impl Default for Settings {
             receive_buffer: None,
             traffic_class: 0,
             hop_limit: None,
-            reuse_port: false,
         }
     }
 }
@@ -71,7 +69,8 @@ impl Settings {
             ConnectionOption::ReceiveBuffer(bytes) => self.receive_buffer = Some(bytes),
             ConnectionOption::TrafficClass(value) => self.traffic_class = value,
             ConnectionOption::HopLimit(value) => self.hop_limit = Some(value),
-            ConnectionOption::ReusePort(on) => self.reuse_port = on,
+            // Permission to share was given, or not, when the socket was bound.
+            ConnectionOption::ReusePort(_) => {}
         }
     }
 }

@@ -16,9 +16,20 @@ use skink_wire::{Endpoint, FourTuple, protocol};
 use std::collections::VecDeque;
 
 impl Tcp {
-    /// `socket`: a socket that is neither bound nor connected.
+    /// `socket`: a socket that is neither bound nor connected, in the first region.
+    ///
+    /// # Errors
+    /// As [`Tcp::open_in`].
     pub fn open(&mut self) -> Result<SocketId, SocketError> {
-        let slot = self.slots.take().ok_or(SocketError::NoBuffers)?;
+        self.open_in(0)
+    }
+
+    /// As [`Tcp::open`], in this region.
+    ///
+    /// # Errors
+    /// [`SocketError::NoBuffers`] if the region has no slot left, or was abandoned.
+    pub fn open_in(&mut self, region: u32) -> Result<SocketId, SocketError> {
+        let slot = self.slots.take(region).ok_or(SocketError::NoBuffers)?;
         let id = self.table.open_slot(slot, SocketKind::Tcp);
         self.put(slot, Socket::Fresh(Box::default()));
         Ok(id)
@@ -39,25 +50,18 @@ impl Tcp {
         let Some(Socket::Fresh(fresh)) = self.socket(id) else {
             return Err(SocketError::Invalid);
         };
-        let settings = fresh.settings;
+        let (settings, sharing) = (fresh.settings, fresh.sharing);
         let local = match fresh.local {
             Some(local) => local,
             None => {
                 let any = Endpoint::new(core::net::Ipv4Addr::UNSPECIFIED.into(), 0);
-                self.bind(id, any, false, out)?
+                self.bind(id, any, sharing, out)?
             }
         };
-        let others = self.demux.listeners_on(local);
-        let shared = others
-            .iter()
-            .all(|slot| match self.sockets.get(*slot as usize) {
-                Some(Socket::Listener(other)) => other.settings.reuse_port,
-                _ => true,
-            });
-        let agreed = shared && settings.reuse_port;
-        if !others.is_empty() && !agreed {
+        if self.is_listened_on(local, id.slot, sharing.shared) {
             return Err(SocketError::AddressInUse);
         }
+        self.rest(id, false)?;
         self.demux.add_listener(local, id.slot);
         out.listen(protocol::TCP, local.port);
         let record = self.table.record(id.slot);
@@ -67,6 +71,7 @@ impl Tcp {
             id,
             local,
             settings,
+            shared: sharing.shared,
             backlog: backlog as usize,
             ready: VecDeque::new(),
             half_open: 0,
@@ -112,6 +117,9 @@ impl Tcp {
                 out.release_port(protocol::TCP, local.port);
             }
             return Err(SocketError::AddressInUse);
+        }
+        if let Some(bound) = fresh.local.filter(|_| fresh.resting) {
+            self.demux.rest(bound, false);
         }
         let context = Context {
             table: &self.table,
@@ -234,7 +242,7 @@ impl Tcp {
     }
 
     /// `close`: the program lets go of the socket.
-    fn close<O: Network + SocketEvents + Ports>(
+    pub(crate) fn close<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         id: SocketId,
@@ -281,34 +289,6 @@ impl Tcp {
                 true
             }),
         }
-    }
-
-    fn close_listener<O: Network + SocketEvents + Ports>(
-        &mut self,
-        now: Instant,
-        id: SocketId,
-        out: &mut O,
-    ) {
-        let Some(Socket::Listener(listener)) = self.socket(id) else {
-            return;
-        };
-        let local = listener.local;
-        self.demux.remove_listener(local, id.slot);
-        out.unlisten(protocol::TCP, local.port);
-        let waiting: Vec<u32> = (0..self.sockets.len() as u32)
-            .filter(|slot| match &self.sockets[*slot as usize] {
-                Socket::Connection(child) => child.program == Program::Awaited(id.slot),
-                Socket::Free | Socket::Fresh(_) | Socket::Listener(_) => false,
-            })
-            .collect();
-        for slot in waiting {
-            self.reset_connection(now, slot, out);
-            if let Some(Socket::Connection(child)) = self.sockets.get_mut(slot as usize) {
-                child.program = Program::Gone;
-            }
-            self.end(now, slot, out);
-        }
-        self.free(id.slot, out);
     }
 }
 

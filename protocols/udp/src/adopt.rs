@@ -2,10 +2,10 @@
 
 use crate::Udp;
 use crate::socket::{
-    Address, CLOSING, REUSE, Socket, WAS_BOUND, WAS_WILDCARD, is_for_many, unspecified,
+    Address, CLOSING, REUSE, SHARED, Socket, WAS_BOUND, WAS_WILDCARD, is_for_many, unspecified,
 };
 use skink_memory::{Record, SocketId, SocketKind, SocketTable};
-use skink_messages::{Counters, Events, Network, Ports};
+use skink_messages::{BindOptions, Counters, Events, Network, Ports};
 use skink_wire::{Endpoint, protocol};
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,8 @@ impl Udp {
         Out: Network + Ports + ?Sized,
     {
         let mut udp = Udp::new(seed, table, counters);
-        for slot in 0..udp.table.used() {
+        let slots: Vec<u32> = udp.table.slots().collect();
+        for slot in slots {
             if udp.table.record(slot).kind() != SocketKind::Udp {
                 continue;
             }
@@ -57,7 +58,10 @@ impl Udp {
         let id = SocketId { slot, generation };
         let socket = Socket {
             address,
-            reuse: state & REUSE != 0,
+            sharing: BindOptions {
+                reuse_address: state & REUSE != 0,
+                shared: state & SHARED != 0,
+            },
             ..Socket::new(id)
         };
         self.put(id, socket);

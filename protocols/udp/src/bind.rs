@@ -5,7 +5,7 @@ use crate::socket::{Address, is_for_many, unspecified};
 use core::net::{IpAddr, Ipv4Addr};
 use core::ops::RangeInclusive;
 use skink_memory::SocketId;
-use skink_messages::{Network, Ports, SocketError};
+use skink_messages::{BindOptions, Network, Ports, SocketError};
 use skink_wire::{Endpoint, protocol};
 
 /// Ports given to sockets that don't ask for one, as in Linux.
@@ -13,8 +13,8 @@ const EPHEMERAL: RangeInclusive<u16> = 32_768..=60_999;
 
 impl Udp {
     /// Binds a socket to `local` and answers what it got: port 0 asks for a free one, the
-    /// unspecified address for all addresses of its family. Sockets that all say `reuse` may have
-    /// the same address; a flow then goes to one of them.
+    /// unspecified address for all addresses of its family. Sockets that all say the same of
+    /// `sharing` may have the same address; a flow then goes to one of them.
     ///
     /// # Errors
     /// [`SocketError::Invalid`] if the socket is closed or has an address already,
@@ -23,7 +23,7 @@ impl Udp {
         &mut self,
         id: SocketId,
         local: Endpoint,
-        reuse: bool,
+        sharing: BindOptions,
         out: &mut Out,
     ) -> Result<Endpoint, SocketError>
     where
@@ -33,7 +33,7 @@ impl Udp {
         if socket.address != Address::Unbound {
             return Err(SocketError::Invalid);
         }
-        self.bind_slot(id.slot, local, reuse, out)
+        self.bind_slot(id.slot, local, sharing, out)
     }
 
     /// As [`Udp::bind`], for a socket known to be unbound.
@@ -41,7 +41,7 @@ impl Udp {
         &mut self,
         slot: u32,
         local: Endpoint,
-        reuse: bool,
+        sharing: BindOptions,
         out: &mut Out,
     ) -> Result<Endpoint, SocketError>
     where
@@ -55,7 +55,8 @@ impl Udp {
         let port = match local.port {
             0 => self.take_ephemeral_port(out)?,
             port => {
-                if self.is_taken(local, reuse) || !out.use_port(protocol::UDP, port, !reuse) {
+                let alone = sharing == BindOptions::default();
+                if self.is_taken(local, sharing) || !out.use_port(protocol::UDP, port, alone) {
                     return Err(SocketError::AddressInUse);
                 }
                 port
@@ -63,7 +64,7 @@ impl Udp {
         };
         let local = Endpoint::new(local.addr, port);
         if let Some(socket) = self.socket(slot) {
-            socket.reuse = reuse;
+            socket.sharing = sharing;
         }
         self.set_address(slot, Address::Bound(local));
         out.listen(protocol::UDP, port);
@@ -164,7 +165,7 @@ impl Udp {
 
     /// Whether another socket stands in the way of binding to `wanted`: one on the same port, with
     /// the same address or one of the two bound to all, unless both are willing to share.
-    fn is_taken(&self, wanted: Endpoint, reuse: bool) -> bool {
+    fn is_taken(&self, wanted: Endpoint, sharing: BindOptions) -> bool {
         self.demux.on_port(wanted.port).iter().any(|slot| {
             let other = self.sockets.get(*slot as usize).and_then(Option::as_ref);
             other.is_some_and(|other| {
@@ -174,7 +175,9 @@ impl Udp {
                             || local.addr.is_unspecified()
                             || wanted.addr.is_unspecified())
                 });
-                overlaps && !(reuse && other.reuse)
+                let agreed = sharing.reuse_address && other.sharing.reuse_address
+                    || sharing.shared && other.sharing.shared;
+                overlaps && !agreed
             })
         })
     }

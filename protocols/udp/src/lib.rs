@@ -2,7 +2,8 @@
 //!
 //! **Purpose.** [`Udp`] finds the socket for each datagram that arrives and puts it into the
 //! socket's receive ring; it takes the datagrams that programs put into send rings, and sends them.
-//! It knows who is bound and connected to what.
+//! It knows who is bound and connected to what. It serves several programs, each with a region of
+//! the socket table.
 //!
 //! **Place on the data path.** Between `ip` and the sockets' rings, which the programs share. A
 //! datagram is found its socket in constant time: by both ends, by our end, by our port. Payload
@@ -23,6 +24,7 @@ mod adopt;
 mod bind;
 mod demux;
 mod receive;
+mod regions;
 mod send;
 mod socket;
 mod udp;

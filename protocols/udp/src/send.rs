@@ -4,7 +4,7 @@ use crate::Udp;
 use crate::socket::{Address, unspecified};
 use skink_memory::{Datagram, DatagramRing};
 use skink_messages::{
-    Counter, Events, Full, Network, Outbound, Ports, Progress, SocketError, TxPacket,
+    BindOptions, Counter, Events, Full, Network, Outbound, Ports, Progress, SocketError, TxPacket,
 };
 use skink_time::Instant;
 use skink_wire::{Endpoint, protocol, udp};
@@ -93,7 +93,10 @@ impl Udp {
             return false;
         };
         let any = Endpoint::new(unspecified(datagram.header.remote.addr), 0);
-        if self.bind_slot(slot, any, false, out).is_ok() {
+        if self
+            .bind_slot(slot, any, BindOptions::default(), out)
+            .is_ok()
+        {
             return true;
         }
         DatagramRing::new(self.table.send_ring(slot)).clear();

@@ -1,6 +1,6 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use skink_memory::{Record, SocketId};
-use skink_messages::Events;
+use skink_messages::{BindOptions, Events};
 use skink_wire::{Endpoint, FourTuple};
 use std::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ pub(crate) struct Socket {
     pub(crate) generation: u32,
     pub(crate) address: Address,
     /// Others that say the same may have the same address.
-    pub(crate) reuse: bool,
+    pub(crate) sharing: BindOptions,
     /// The program is gone; what is in the send ring is still sent.
     pub(crate) closing: bool,
     /// How many datagrams a closing socket may send at most, rounded up to the budget of one call:
@@ -47,13 +47,15 @@ pub(crate) const WAS_BOUND: u8 = 2;
 pub(crate) const WAS_WILDCARD: u8 = 4;
 /// The program has closed it; it ends when its send ring is empty.
 pub(crate) const CLOSING: u8 = 8;
+/// May share its address with others that may.
+pub(crate) const SHARED: u8 = 16;
 
 impl Socket {
     pub(crate) fn new(id: SocketId) -> Socket {
         Socket {
             generation: id.generation,
             address: Address::Unbound,
-            reuse: false,
+            sharing: BindOptions::default(),
             closing: false,
             last_datagrams: 0,
             sending: false,
@@ -63,7 +65,13 @@ impl Socket {
 
     /// Stores what must survive a restart.
     pub(crate) fn save(&self, record: &Record) {
-        let mut state = if self.reuse { REUSE } else { 0 };
+        let mut state = 0;
+        if self.sharing.reuse_address {
+            state |= REUSE;
+        }
+        if self.sharing.shared {
+            state |= SHARED;
+        }
         if self.closing {
             state |= CLOSING;
         }

@@ -1,6 +1,6 @@
 use crate::demux::Demux;
 use crate::socket::{Address, Socket};
-use skink_memory::{DatagramRing, Slots, SocketId, SocketKind, SocketTable};
+use skink_memory::{DatagramRing, RegionSlots, SocketId, SocketKind, SocketTable};
 use skink_messages::{
     Component, Counters, Events, Full, Network, Ports, Progress, SocketError, SocketEvent,
     SocketEvents, UdpInput, UdpRequest,
@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_millis(1);
 pub struct Udp {
     pub(crate) table: SocketTable,
     pub(crate) counters: Counters,
-    pub(crate) slots: Slots,
+    pub(crate) slots: RegionSlots,
     /// By slot; as long as the highest slot ever used.
     pub(crate) sockets: Vec<Option<Socket>>,
     pub(crate) demux: Demux,
@@ -42,7 +42,7 @@ impl Udp {
     /// isn't). Ephemeral ports and the order of the hash tables depend on `seed`.
     pub fn new(seed: u64, table: SocketTable, counters: Counters) -> Udp {
         Udp {
-            slots: Slots::new(table.config().sockets),
+            slots: RegionSlots::new(&table),
             table,
             counters,
             sockets: Vec::new(),
@@ -60,12 +60,20 @@ impl Udp {
         &self.table
     }
 
-    /// Opens a socket, as yet without an address.
+    /// Opens a socket in the first region, as yet without an address.
     ///
     /// # Errors
-    /// [`SocketError::NoBuffers`] if the table is full.
+    /// As [`Udp::open_in`].
     pub fn open(&mut self) -> Result<SocketId, SocketError> {
-        let slot = self.slots.take().ok_or(SocketError::NoBuffers)?;
+        self.open_in(0)
+    }
+
+    /// As [`Udp::open`], in this region.
+    ///
+    /// # Errors
+    /// [`SocketError::NoBuffers`] if the region has no slot left, or was abandoned.
+    pub fn open_in(&mut self, region: u32) -> Result<SocketId, SocketError> {
+        let slot = self.slots.take(region).ok_or(SocketError::NoBuffers)?;
         let id = self.table.open_slot(slot, SocketKind::Udp);
         self.put(id, Socket::new(id));
         Ok(id)
@@ -181,7 +189,7 @@ impl Udp {
     }
 
     /// Forgets the socket as soon as what it had to send is on its way.
-    fn close<Out>(&mut self, now: Instant, id: SocketId, out: &mut Out)
+    pub(crate) fn close<Out>(&mut self, now: Instant, id: SocketId, out: &mut Out)
     where
         Out: Network + Ports + ?Sized,
     {
@@ -201,7 +209,7 @@ impl Udp {
     }
 
     pub(crate) fn mark_closing(&mut self, slot: u32) {
-        let ring_bytes = self.table.config().send_bytes as usize;
+        let ring_bytes = self.table.send_ring(slot).capacity();
         let place = self.sockets.get_mut(slot as usize);
         let Some(socket) = place.and_then(Option::as_mut) else {
             return;

@@ -29,6 +29,7 @@ impl Scenario {
             "datagrams" => (draft.datagrams, harm.loss) = (true, 20),
             "noise" => draft.noise = true,
             "path-mtu" => draft.narrows = true,
+            "programs" => draft.programs = true,
             "few-ports" => (draft.few_ports, draft.crowd) = (true, true),
             _ => return None,
         }
@@ -61,6 +62,8 @@ struct Draft {
     narrows: bool,
     /// Clients bind to few ports, again and again.
     few_ports: bool,
+    /// One host serves several programs, of which one is killed.
+    programs: bool,
     all_virtual: Option<bool>,
     ring_bytes: Option<u32>,
     /// Bytes that the whole run may still send.
@@ -80,6 +83,7 @@ impl Draft {
             noise: false,
             narrows: false,
             few_ports: false,
+            programs: false,
             all_virtual: None,
             ring_bytes: None,
             bytes_left: 3_000_000,
@@ -116,6 +120,7 @@ impl Draft {
         self.noise = self.random.chance(150);
         self.few_ports = self.random.chance(150);
         self.narrows = self.random.chance(200);
+        self.programs = self.random.chance(150);
         self.build()
     }
 
@@ -157,18 +162,23 @@ impl Draft {
         });
         let harm = &self.harm;
         let gentle = harm.loss + harm.corrupt == 0 && harm.outages + harm.bits_per_second == 0;
-        Scenario {
+        let mut scenario = Scenario {
             seed: self.seed,
             hosts,
             listeners,
             connections,
             datagrams,
+            death: None,
             noise_us,
             path_mtu,
             pings: self.random.range(0, 3) as u16,
             gentle: gentle && !self.crowd,
             quiet: gentle && self.harm.full == 0 && noise_us == 0 && count < 3,
+        };
+        if self.programs {
+            scenario.divide(&mut self.random);
         }
+        scenario
     }
 
     fn host(&mut self, host: usize, all_virtual: bool) -> HostPlan {
@@ -219,6 +229,7 @@ impl Draft {
             },
             send_bytes,
             receive_bytes,
+            programs: 1,
             lag_us: random.scale(0, 5000),
         }
     }
@@ -235,6 +246,8 @@ impl Draft {
                 0
             },
             v6: v6 && random.chance(400),
+            program: 0,
+            shared: false,
         }
     }
 
@@ -274,6 +287,7 @@ impl Draft {
         }
         ConnectionPlan {
             client,
+            program: 0,
             client_port,
             target,
             v6,
@@ -311,6 +325,7 @@ impl Draft {
             read_pause,
             ending,
             options: options(random),
+            mortal: false,
         }
     }
 

@@ -18,6 +18,7 @@ impl World {
         let sockets = self.hosts.iter().all(|host| {
             in_use(host.stack.tcp_table()) + in_use(host.stack.udp_table()) == 0
                 && host.stack.tcp_unfinished() == 0
+                && (host.dead.is_none() || host.finished)
         });
         let frames = |Reverse(entry): &Reverse<Entry>| {
             matches!(entry.action, Action::Arrive(..) | Action::Ping(_))
@@ -47,9 +48,12 @@ impl World {
         let mut lines = vec![format!("sockets are left at {:?}", self.now)];
         for (index, host) in self.hosts.iter().enumerate() {
             let unfinished = host.stack.tcp_unfinished();
-            lines.push(format!("  host {index}: {unfinished} unfinished"));
+            let (dead, finished) = (host.dead, host.finished);
+            lines.push(format!(
+                "  host {index}: {unfinished} unfinished; dead {dead:?}, finished {finished}"
+            ));
             for table in [host.stack.tcp_table(), host.stack.udp_table()] {
-                for slot in 0..table.used() {
+                for slot in table.slots() {
                     if table.record(slot).kind() != SocketKind::Free {
                         let socket = describe_socket(table, slot);
                         lines.push(format!("  host {index}: slot {slot}: {socket}"));
@@ -62,7 +66,8 @@ impl World {
 }
 
 fn in_use(table: &SocketTable) -> usize {
-    (0..table.used())
+    table
+        .slots()
         .filter(|slot| table.record(*slot).kind() != SocketKind::Free)
         .count()
 }

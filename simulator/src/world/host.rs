@@ -4,7 +4,7 @@ use crate::random::Random;
 use crate::scenario::{HostPlan, Scenario, address};
 use crate::wire::Wire;
 use skink_library::{Stack, StackConfig};
-use skink_memory::TableConfig;
+use skink_memory::{Region, TableConfig};
 use skink_messages::{Counters, SoleOwner};
 use skink_wire::IpCidr;
 use std::collections::BTreeMap;
@@ -38,7 +38,14 @@ impl Host {
             },
             counters: counters.clone(),
         };
-        let stack = Stack::new(config, nic, Box::new(SoleOwner)).expect("memory for a stack");
+        let (tcp, udp) = (config.tcp_table, config.udp_table);
+        let mut stack = Stack::for_programs(config, nic, Box::new(SoleOwner));
+        for program in 0..plan.programs {
+            let tcp = Region::create("tcp", tcp).expect("memory for a program");
+            let udp = Region::create("udp", udp).expect("memory for a program");
+            let added = stack.add_program(program, tcp, udp);
+            added.expect("a number that is free");
+        }
         Host {
             stack,
             counters,
@@ -47,6 +54,8 @@ impl Host {
             lag_us: plan.lag_us,
             next_poll: None,
             sockets: BTreeMap::new(),
+            dead: None,
+            finished: false,
         }
     }
 }

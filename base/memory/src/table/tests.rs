@@ -1,80 +1,107 @@
 use super::*;
-use skink_wire::{Endpoint, FourTuple};
+use crate::TableConfig;
 
-fn config() -> TableConfig {
-    TableConfig {
-        sockets: 8,
+fn region(sockets: u32) -> Region {
+    let config = TableConfig {
+        sockets,
         send_bytes: 4096,
-        receive_bytes: 4096,
-    }
-}
-
-#[test]
-fn another_mapping_of_the_table_sees_records_and_rings() {
-    let table = SocketTable::create("test", config()).expect("a table");
-    let id = table.open_slot(5, SocketKind::Tcp);
-    let tuple = FourTuple {
-        local: Endpoint {
-            addr: "fe80::1:2".parse().expect("an address"),
-            port: 80,
-        },
-        remote: Endpoint {
-            addr: "2001:db8::9".parse().expect("an address"),
-            port: 50_000,
-        },
+        receive_bytes: 8192,
     };
-    table.record(5).set_four_tuple(&tuple);
-    table.receive_ring(5).write(b"hello");
-
-    let fd = table.fd().try_clone_to_owned().expect("a descriptor");
-    let other = SocketTable::open(fd).expect("the same table");
-    assert_eq!(other.used(), 6);
-    let record = other.find(id).expect("the record");
-    assert_eq!(record.four_tuple(), tuple);
-    let mut bytes = [0; 8];
-    assert_eq!(other.receive_ring(5).read(&mut bytes), 5);
-    assert_eq!(&bytes[..5], b"hello");
-    assert!(table.receive_ring(5).is_empty());
+    Region::create("test", config).expect("a region")
 }
 
 #[test]
-fn an_id_that_outlived_its_socket_finds_nothing() {
-    let table = SocketTable::create("test", config()).expect("a table");
-    let first = table.open_slot(0, SocketKind::Tcp);
-    table.send_ring(0).write(b"left over");
-    table.close_slot(0);
-    assert!(table.find(first).is_none());
-    let second = table.open_slot(0, SocketKind::Udp);
-    assert!(table.find(first).is_none());
-    assert!(table.find(second).is_some());
-    assert!(table.send_ring(0).is_empty());
-    let beyond = SocketId {
+fn a_table_of_one_region_has_its_numbers() {
+    let config = region(5).config();
+    let table = SocketTable::create("test", config).expect("a table");
+    assert_eq!((table.stride(), table.used()), (8, 0));
+    let id = table.open_slot(3, SocketKind::Tcp);
+    assert_eq!((id.slot, table.used()), (3, 4));
+    assert_eq!(table.slots().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    table.send_ring(3).write(b"abc");
+    let region = table.region(0).expect("the region");
+    assert_eq!(region.send_ring(3).len(), 3);
+    assert!(region.find(id).is_some());
+    assert_eq!((table.region_of(3), table.slot_of(0, 3)), (0, 3), "index 0");
+}
+
+#[test]
+fn slots_of_several_regions_are_numbered_throughout() {
+    let mut table = SocketTable::new(6);
+    assert_eq!((table.stride(), table.used()), (8, 0));
+    for index in 0..3 {
+        assert_eq!(table.add(region(6)).expect("room"), index);
+    }
+    // (region, slot in it)
+    for (index, local) in [(0, 1), (1, 0), (2, 5)] {
+        let slot = table.slot_of(index, local);
+        assert_eq!((slot, table.region_of(slot)), (index * 8 + local, index));
+        let id = table.open_slot(slot, SocketKind::Udp);
+        assert_eq!(id.slot, slot);
+        table.receive_ring(slot).write(&[index as u8]);
+        let owner = table.region(index).expect("a region");
+        let mut byte = [9];
+        assert_eq!(owner.receive_ring(local).read(&mut byte), 1);
+        assert_eq!(byte, [index as u8]);
+        assert!(table.find(id).is_some());
+        let in_region = SocketId { slot: local, ..id };
+        assert!(owner.find(in_region).is_some());
+    }
+    assert_eq!(table.used(), 22);
+    let slots: Vec<u32> = table.slots().collect();
+    assert_eq!(slots, [0, 1, 8, 16, 17, 18, 19, 20, 21]);
+
+    // A region goes; the others keep their numbers, and the next one takes its index.
+    let gone = table.remove(1).expect("a region");
+    assert!(table.remove(1).is_none() && table.region(1).is_none());
+    let id = SocketId {
         slot: 8,
         generation: 1,
     };
-    assert!(table.find(beyond).is_none());
+    assert!(table.find(id).is_none());
+    assert!(gone.find(SocketId { slot: 0, ..id }).is_some());
+    assert_eq!(table.slots().count(), 8);
+    assert_eq!(table.add(region(8)).expect("room"), 1);
+    assert!(table.find(id).is_none());
+    assert_eq!(table.open_slot(15, SocketKind::Tcp).slot, 15);
+    table.close_slot(15);
+    assert_eq!(table.record(15).kind(), SocketKind::Free);
 }
 
 #[test]
-fn memory_that_is_no_table_of_this_version_is_refused() {
-    let mapping = Mapping::create("test", 8192).expect("memory");
-    let fd = mapping.fd().try_clone_to_owned().expect("a descriptor");
-    assert!(matches!(SocketTable::open(fd), Err(TableError::NotATable)));
-
-    let table = SocketTable::create("test", config()).expect("a table");
-    table
-        .header()
-        .version
-        .store(LAYOUT_VERSION + 1, Ordering::Relaxed);
-    let fd = table.fd().try_clone_to_owned().expect("a descriptor");
-    assert!(matches!(SocketTable::open(fd), Err(TableError::NotATable)));
-
-    let odd = TableConfig {
-        send_bytes: 5000,
-        ..config()
-    };
+fn ids_beyond_the_table_find_nothing_and_too_much_is_refused() {
+    let mut table = SocketTable::new(4);
     assert!(matches!(
-        SocketTable::create("test", odd),
-        Err(TableError::BadRingSize)
+        table.add(region(5)),
+        Err(TableError::BadSocketCount)
     ));
+    table.add(region(3)).expect("room");
+    for slot in [3, 4, 1 << 20, u32::MAX] {
+        let id = SocketId {
+            slot,
+            generation: 0,
+        };
+        assert!(table.find(id).is_none(), "slot {slot}");
+    }
+    assert!(matches!(
+        table.insert(0, region(3)),
+        Err(TableError::IndexTaken)
+    ));
+    table.insert(5, region(3)).expect("free");
+    assert_eq!(table.open_slot(22, SocketKind::Udp).slot, 22);
+    assert_eq!((table.used(), table.slots().count()), (23, 3));
+    assert_eq!(table.add(region(1)).expect("room"), 1, "between them");
+    let mut narrow = SocketTable::new(1 << 30);
+    for _ in 0..3 {
+        narrow.add(region(1)).expect("room");
+    }
+    let refused = narrow.add(region(1));
+    assert!(matches!(refused, Err(TableError::TooManyRegions)));
+}
+
+#[test]
+#[should_panic(expected = "slot 4 is in no region")]
+fn a_slot_that_is_not_there_is_the_owners_mistake() {
+    let table = SocketTable::from(region(4));
+    table.record(4);
 }

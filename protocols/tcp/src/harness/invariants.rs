@@ -20,6 +20,7 @@ impl Net {
                 Socket::Free => {}
                 Socket::Fresh(fresh) => {
                     if let Some(local) = fresh.local {
+                        assert!(!fresh.resting || self.tcp.demux.is_resting(local));
                         *uses.entry(local.port).or_default() += 1;
                     }
                 }
@@ -34,6 +35,10 @@ impl Net {
                     self.check_connection(slot, connection);
                 }
             }
+        }
+        for event in &self.out.events {
+            let region = self.tcp.table().region_of(event.socket.slot);
+            assert!(!self.tcp.slots.is_abandoned(region), "told to nobody");
         }
         for entry in self.tcp.time_waits.entries() {
             *uses.entry(entry.tuple.local.port).or_default() += 1;
@@ -57,6 +62,11 @@ impl Net {
 
     fn check_connection(&self, slot: u32, connection: &Connection) {
         let state = connection.state();
+        let abandoned = self
+            .tcp
+            .slots
+            .is_abandoned(self.tcp.table().region_of(slot));
+        assert!(!abandoned || connection.program == Program::Gone);
         let record = self.tcp.table().record(slot);
         assert_eq!(record.state.load(Relaxed), state as u8);
         // At rest nothing waits that could go.

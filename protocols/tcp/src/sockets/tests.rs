@@ -1,6 +1,7 @@
 use super::*;
 use crate::bind::FIRST_EPHEMERAL;
-use crate::harness::{LOCAL, Net, REMOTE};
+use crate::harness::{ALONE, LOCAL, Net, REMOTE, REUSE, SHARED};
+use skink_messages::BindOptions;
 
 const PLAIN: &str = "mss 1000 sackok";
 
@@ -9,9 +10,13 @@ fn any(port: u16) -> Endpoint {
 }
 
 /// Opens and binds; `None` if the end is taken.
-fn bind(net: &mut Net, local: Endpoint, reuse: bool) -> Result<(SocketId, Endpoint), SocketError> {
+fn bind(
+    net: &mut Net,
+    local: Endpoint,
+    sharing: BindOptions,
+) -> Result<(SocketId, Endpoint), SocketError> {
     let id = net.tcp.open().expect("a slot");
-    match net.tcp.bind(id, local, reuse, &mut net.out) {
+    match net.tcp.bind(id, local, sharing, &mut net.out) {
         Ok(bound) => Ok((id, bound)),
         Err(error) => {
             net.close(id);
@@ -23,66 +28,35 @@ fn bind(net: &mut Net, local: Endpoint, reuse: bool) -> Result<(SocketId, Endpoi
 #[test]
 fn binding_conflicts() {
     let own = Endpoint::new(LOCAL, 80);
-    // (first end and reuse, whether it listens, second end and reuse, outcome)
+    let (v6, in_use) = (
+        Endpoint::new(core::net::Ipv6Addr::UNSPECIFIED.into(), 80),
+        Err(SocketError::AddressInUse),
+    );
+    let foreign = Err(SocketError::AddressNotAvailable);
+    // (first end and what it may be shared with, whether it listens, second end and the like, outcome)
     let table = [
+        (any(80), ALONE, false, any(80), ALONE, in_use),
+        (any(80), ALONE, false, own, ALONE, in_use),
+        (own, ALONE, false, any(80), ALONE, in_use),
+        (own, ALONE, false, Endpoint::new(LOCAL, 81), ALONE, Ok(())),
+        (any(80), REUSE, false, any(80), REUSE, Ok(())),
+        (any(80), REUSE, false, any(80), ALONE, in_use),
+        (any(80), REUSE, true, any(80), REUSE, in_use),
+        (any(80), SHARED, false, any(80), SHARED, Ok(())),
+        (any(80), SHARED, true, any(80), SHARED, Ok(())),
+        (any(80), SHARED, true, own, SHARED, Ok(())),
+        (any(80), SHARED, true, any(80), REUSE, in_use),
+        (any(80), REUSE, true, any(80), SHARED, in_use),
+        (any(80), SHARED, false, any(80), REUSE, in_use),
         (
             any(80),
-            false,
-            false,
-            any(80),
-            false,
-            Err(SocketError::AddressInUse),
-        ),
-        (
-            any(80),
-            false,
-            false,
-            own,
-            false,
-            Err(SocketError::AddressInUse),
-        ),
-        (
-            own,
-            false,
-            false,
-            any(80),
-            false,
-            Err(SocketError::AddressInUse),
-        ),
-        (own, false, false, Endpoint::new(LOCAL, 81), false, Ok(())),
-        (any(80), true, false, any(80), true, Ok(())),
-        (
-            any(80),
-            true,
-            false,
-            any(80),
-            false,
-            Err(SocketError::AddressInUse),
-        ),
-        (
-            any(80),
-            true,
-            true,
-            any(80),
-            true,
-            Err(SocketError::AddressInUse),
-        ),
-        (
-            any(80),
-            false,
+            ALONE,
             false,
             Endpoint::new(REMOTE, 80),
-            false,
-            Err(SocketError::AddressNotAvailable),
+            ALONE,
+            foreign,
         ),
-        (
-            any(80),
-            false,
-            false,
-            Endpoint::new(core::net::Ipv6Addr::UNSPECIFIED.into(), 80),
-            false,
-            Ok(()),
-        ),
+        (any(80), ALONE, false, v6, ALONE, Ok(())),
     ];
     for (first, reuse, listens, second, second_reuse, outcome) in table {
         let mut net = Net::new();
@@ -96,7 +70,7 @@ fn binding_conflicts() {
         // Once it is closed its end is free again.
         net.close(id);
         if outcome == Err(SocketError::AddressInUse) {
-            bind(&mut net, any(80), false).expect("free again");
+            bind(&mut net, any(80), ALONE).expect("free again");
         }
         net.run();
     }
@@ -105,8 +79,8 @@ fn binding_conflicts() {
 #[test]
 fn a_socket_is_bound_and_listens_once() {
     let mut net = Net::new();
-    let (id, _) = bind(&mut net, any(80), false).expect("bound");
-    let again = net.tcp.bind(id, any(81), false, &mut net.out);
+    let (id, _) = bind(&mut net, any(80), ALONE).expect("bound");
+    let again = net.tcp.bind(id, any(81), ALONE, &mut net.out);
     assert_eq!(again, Err(SocketError::Invalid));
     assert_eq!(net.tcp.listen(id, 5, &mut net.out), Ok(any(80)));
     assert_eq!(net.tcp.listen(id, 9, &mut net.out), Ok(any(80)));
@@ -127,38 +101,6 @@ fn a_socket_is_bound_and_listens_once() {
     let local = net.tcp.listen(id, 5, &mut net.out).expect("listening");
     assert!(local.port >= FIRST_EPHEMERAL);
     net.run();
-}
-
-#[test]
-fn listeners_share_a_port_if_all_agree() {
-    let mut net = Net::new();
-    let listeners: Vec<SocketId> = (0..3)
-        .map(|_| {
-            let id = net.tcp.open().expect("a slot");
-            net.set(id, ConnectionOption::ReusePort(true));
-            net.tcp
-                .bind(id, any(80), true, &mut net.out)
-                .expect("bound");
-            net.tcp.listen(id, 100, &mut net.out).expect("listening");
-            id
-        })
-        .collect();
-    let (other, _) = bind(&mut net, any(80), true).expect("bound beside them");
-    let refused = net.tcp.listen(other, 1, &mut net.out);
-    assert_eq!(refused, Err(SocketError::AddressInUse));
-    for port in 1..50 {
-        net.remote_port = port;
-        net.inject(&format!("S 0 win 1000 {PLAIN}"));
-        net.inject(". 1 ack 1 win 1000");
-    }
-    net.drain();
-    let counts: Vec<usize> = listeners.iter().map(|id| net.tcp.acceptable(*id)).collect();
-    assert_eq!(counts.iter().sum::<usize>(), 49);
-    assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
-    // One goes, and takes its own connections with it.
-    net.close(listeners[0]);
-    assert_eq!(net.drain(), 0);
-    assert_eq!(net.tcp.acceptable(listeners[1]), counts[1]);
 }
 
 #[test]
@@ -209,8 +151,8 @@ fn a_listener_that_closes_resets_what_nobody_accepted() {
 #[test]
 fn ephemeral_ports_differ_and_all_are_tried() {
     let mut net = Net::new();
-    let (_, first) = bind(&mut net, any(0), false).expect("bound");
-    let (_, second) = bind(&mut net, any(0), false).expect("bound");
+    let (_, first) = bind(&mut net, any(0), ALONE).expect("bound");
+    let (_, second) = bind(&mut net, any(0), ALONE).expect("bound");
     assert_ne!(first.port, second.port);
     // All ports but one belong to another owner.
     for free in [32_768u16, 40_000, 55_464, 60_999] {
@@ -259,7 +201,7 @@ fn connecting_to_nowhere_or_twice() {
     assert_eq!(again, Err(SocketError::IsConnected));
     // From the same end to the same end.
     let local = net.tcp.table().record(id.slot).four_tuple().local;
-    let (twin, _) = bind(&mut net, local, true).expect("no listener there");
+    let (twin, _) = bind(&mut net, local, REUSE).expect("no listener there");
     let refused = net
         .tcp
         .connect(net.now, twin, Endpoint::new(REMOTE, 80), &mut net.out);
@@ -407,7 +349,7 @@ fn requests_for_sockets_that_are_gone_are_ignored() {
         net.close(id);
         assert_eq!(net.tcp.accept(id), None);
         assert_eq!(net.tcp.acceptable(id), 0);
-        let bound = net.tcp.bind(id, any(99), false, &mut net.out);
+        let bound = net.tcp.bind(id, any(99), ALONE, &mut net.out);
         assert_eq!(bound, Err(SocketError::Invalid));
     }
     net.expect_nothing();

@@ -2,7 +2,7 @@ use super::*;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use skink_memory::{DatagramHeader, DatagramRing, TableConfig};
 use skink_messages::{
-    Counter, ErrorKind, NetworkError, Outbound, Path, RxChecksum, RxPacket, TxPacket,
+    BindOptions, Counter, ErrorKind, NetworkError, Outbound, Path, RxChecksum, RxPacket, TxPacket,
 };
 use skink_wire::{Endpoint, udp};
 use std::collections::BTreeMap;
@@ -217,14 +217,29 @@ fn counts(udp: &Udp, ids: &[SocketId]) -> Vec<usize> {
     ids.iter().map(|id| received(udp, *id).len()).collect()
 }
 
-fn bound(udp: &mut Udp, world: &mut World, local: Endpoint, reuse: bool) -> SocketId {
+/// What sockets may share their addresses with: nothing, others that say so too, and others that may.
+const ALONE: BindOptions = BindOptions {
+    reuse_address: false,
+    shared: false,
+};
+const REUSE: BindOptions = BindOptions {
+    reuse_address: true,
+    ..ALONE
+};
+const SHARED: BindOptions = BindOptions {
+    shared: true,
+    ..ALONE
+};
+
+fn bound(udp: &mut Udp, world: &mut World, local: Endpoint, sharing: BindOptions) -> SocketId {
     let id = udp.open().expect("a slot");
-    udp.bind(id, local, reuse, world).expect("free");
+    udp.bind(id, local, sharing, world).expect("free");
     id
 }
 
 mod addresses;
 mod ends;
+mod programs;
 mod receiving;
 mod sending;
 mod together;

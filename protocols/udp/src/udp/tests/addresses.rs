@@ -3,21 +3,25 @@ use super::*;
 
 #[test]
 fn an_address_is_had_once_unless_all_agree() {
-    let four = |addr: IpAddr, reuse: bool| (at(addr, 80), reuse);
+    let four = |addr: IpAddr, sharing: BindOptions| (at(addr, 80), sharing);
     let other: IpAddr = [10, 0, 0, 9].into();
     let in_use = Err(SocketError::AddressInUse);
     for (first, second, expected) in [
-        (four(A, false), four(A, false), in_use),
-        (four(A, true), four(A, false), in_use),
-        (four(A, false), four(A, true), in_use),
-        (four(A, true), four(A, true), Ok(())),
-        (four(ANY, false), four(A, false), in_use),
-        (four(A, false), four(ANY, false), in_use),
-        (four(ANY, true), four(A, true), Ok(())),
-        (four(A, false), four(other, false), Ok(())),
-        (four(ANY, false), four(ANY6, false), Ok(())),
-        (four(ANY6, false), four(A6, false), in_use),
-        (four(A, false), (at(A, 81), false), Ok(())),
+        (four(A, ALONE), four(A, ALONE), in_use),
+        (four(A, REUSE), four(A, ALONE), in_use),
+        (four(A, ALONE), four(A, REUSE), in_use),
+        (four(A, REUSE), four(A, REUSE), Ok(())),
+        (four(ANY, ALONE), four(A, ALONE), in_use),
+        (four(A, ALONE), four(ANY, ALONE), in_use),
+        (four(ANY, REUSE), four(A, REUSE), Ok(())),
+        (four(A, ALONE), four(other, ALONE), Ok(())),
+        (four(ANY, ALONE), four(ANY6, ALONE), Ok(())),
+        (four(ANY6, ALONE), four(A6, ALONE), in_use),
+        (four(A, ALONE), (at(A, 81), ALONE), Ok(())),
+        (four(A, SHARED), four(A, SHARED), Ok(())),
+        (four(ANY, SHARED), four(A, SHARED), Ok(())),
+        (four(A, SHARED), four(A, REUSE), in_use),
+        (four(A, REUSE), four(A, SHARED), in_use),
     ] {
         let mut world = world(&[A, A6, other]);
         let mut udp = new_udp(1, 4096);
@@ -36,18 +40,18 @@ fn bind_says_what_is_wrong() {
     world.foreign = vec![53];
     let mut udp = new_udp(1, 4096);
     let id = udp.open().expect("a slot");
-    let foreign = udp.bind(id, at(B, 80), false, &mut world);
+    let foreign = udp.bind(id, at(B, 80), ALONE, &mut world);
     assert_eq!(foreign, Err(SocketError::AddressNotAvailable));
-    let taken = udp.bind(id, at(A, 53), false, &mut world);
+    let taken = udp.bind(id, at(A, 53), ALONE, &mut world);
     assert_eq!(taken, Err(SocketError::AddressInUse));
-    assert_eq!(udp.bind(id, at(A, 53), true, &mut world), Ok(at(A, 53)));
-    let again = udp.bind(id, at(A, 54), true, &mut world);
+    assert_eq!(udp.bind(id, at(A, 53), REUSE, &mut world), Ok(at(A, 53)));
+    let again = udp.bind(id, at(A, 54), REUSE, &mut world);
     assert_eq!(again, Err(SocketError::Invalid));
     let stale = SocketId {
         generation: id.generation + 1,
         ..id
     };
-    let gone = udp.bind(stale, at(A, 54), true, &mut world);
+    let gone = udp.bind(stale, at(A, 54), REUSE, &mut world);
     assert_eq!(gone, Err(SocketError::Invalid));
     for slot in 1..8 {
         assert_eq!(udp.open().expect("a slot").slot, slot);
@@ -63,7 +67,7 @@ fn ephemeral_ports_are_random_free_and_end() {
         let mut udp = new_udp(seed, 4096);
         for _ in 0..2 {
             let id = udp.open().expect("a slot");
-            let local = udp.bind(id, at(A, 0), false, &mut world).expect("free");
+            let local = udp.bind(id, at(A, 0), ALONE, &mut world).expect("free");
             assert!((32_768..=60_999).contains(&local.port));
             assert_eq!(world.port(local.port), (1, 1));
             ports.push(local.port);
@@ -77,10 +81,10 @@ fn ephemeral_ports_are_random_free_and_end() {
     world.foreign = (32_768..=60_999).filter(|port| *port != 40_000).collect();
     let mut udp = new_udp(3, 4096);
     let id = udp.open().expect("a slot");
-    let local = udp.bind(id, at(A, 0), false, &mut world);
+    let local = udp.bind(id, at(A, 0), ALONE, &mut world);
     assert_eq!(local, Ok(at(A, 40_000)), "the only one left is found");
     let id = udp.open().expect("a slot");
-    let local = udp.bind(id, at(A, 0), false, &mut world);
+    let local = udp.bind(id, at(A, 0), ALONE, &mut world);
     assert_eq!(local, Err(SocketError::AddressInUse));
 }
 
@@ -116,7 +120,7 @@ fn connect_chooses_our_end_and_disconnect_gives_it_back() {
         let mut udp = new_udp(1, 4096);
         let id = udp.open().expect("a slot");
         if let Some(local) = bind {
-            udp.bind(id, local, false, &mut world).expect("free");
+            udp.bind(id, local, ALONE, &mut world).expect("free");
         }
         let local = udp.connect(id, Some(remote), &mut world);
         assert_eq!(local.map(|local| local.addr), expected, "{bind:?} {remote}");

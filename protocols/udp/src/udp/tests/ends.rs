@@ -5,7 +5,7 @@ use super::*;
 fn a_closed_socket_sends_its_rest_and_is_gone() {
     let mut world = world(&[A]);
     let mut udp = new_udp(1, 16_384);
-    let id = bound(&mut udp, &mut world, at(A, 53), false);
+    let id = bound(&mut udp, &mut world, at(A, 53), ALONE);
     arrive(&mut udp, &mut world, at(B, 9), at(A, 53), b"x");
     for index in 0..100 {
         send(&udp, id, at(B, 9), &[index]);
@@ -16,7 +16,7 @@ fn a_closed_socket_sends_its_rest_and_is_gone() {
     request(&mut udp, &mut world, UdpRequest::Sent(id));
     arrive(&mut udp, &mut world, at(B, 9), at(A, 53), b"x");
     assert!(udp.take_unreachable(), "deaf at once");
-    let next = bound(&mut udp, &mut world, at(A, 53), false);
+    let next = bound(&mut udp, &mut world, at(A, 53), ALONE);
     assert_ne!(next.slot, id.slot);
     world.room = usize::MAX;
     while udp.poll(NOW, &mut world) == Progress::More {}
@@ -38,7 +38,7 @@ fn a_closed_socket_sends_its_rest_and_is_gone() {
 fn a_program_that_goes_on_filling_a_closed_socket_does_not_keep_it() {
     let mut world = world(&[A]);
     let mut udp = new_udp(1, 4096);
-    let id = bound(&mut udp, &mut world, at(A, 53), false);
+    let id = bound(&mut udp, &mut world, at(A, 53), ALONE);
     send(&udp, id, at(B, 9), b"x");
     world.room = 0;
     request(&mut udp, &mut world, UdpRequest::Close(id));
@@ -59,8 +59,8 @@ fn a_program_that_goes_on_filling_a_closed_socket_does_not_keep_it() {
 fn a_successor_takes_over() {
     let mut world = world(&[A, A6]);
     let mut first = new_udp(1, 4096);
-    let plain = bound(&mut first, &mut world, at(A, 53), true);
-    let connected = bound(&mut first, &mut world, at(ANY, 54), false);
+    let plain = bound(&mut first, &mut world, at(A, 53), REUSE);
+    let connected = bound(&mut first, &mut world, at(ANY, 54), ALONE);
     first
         .connect(connected, Some(at(B, 9)), &mut world)
         .expect("a route");
@@ -70,10 +70,10 @@ fn a_successor_takes_over() {
     let unbound = first.open().expect("a slot");
     let closed = first.open().expect("a slot");
     request(&mut first, &mut world, UdpRequest::Close(closed));
-    let spoilt = bound(&mut first, &mut world, at(A, 55), false);
+    let spoilt = bound(&mut first, &mut world, at(A, 55), ALONE);
     let tuple = skink_wire::FourTuple::new(at(B, 55), at(ANY, 0));
     first.table().record(spoilt.slot).set_four_tuple(&tuple);
-    let closing = bound(&mut first, &mut world, at(A, 56), false);
+    let closing = bound(&mut first, &mut world, at(A, 56), ALONE);
     send(&first, closing, at(B, 9), b"last words");
     world.room = 0;
     request(&mut first, &mut world, UdpRequest::Close(closing));
@@ -104,8 +104,8 @@ fn a_successor_takes_over() {
     assert_eq!(next.connect(connected, None, &mut world), Ok(at(ANY, 54)));
     assert_eq!(next.connect(automatic, None, &mut world), Ok(at(ANY6, 0)));
     assert_eq!(world.port(local.port), (0, 0));
-    let shared = bound(&mut next, &mut world, at(A, 53), true);
+    let shared = bound(&mut next, &mut world, at(A, 53), REUSE);
     assert!(![plain, connected, automatic, unbound].contains(&shared));
-    next.bind(unbound, at(A, 57), false, &mut world)
+    next.bind(unbound, at(A, 57), ALONE, &mut world)
         .expect("still open");
 }

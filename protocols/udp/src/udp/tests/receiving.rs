@@ -5,12 +5,12 @@ use super::*;
 fn the_most_particular_socket_gets_the_datagram() {
     let mut world = world(&[A, A6]);
     let mut udp = new_udp(1, 8192);
-    let any = bound(&mut udp, &mut world, at(ANY, 53), true);
-    let exact = bound(&mut udp, &mut world, at(A, 53), true);
-    let connected = bound(&mut udp, &mut world, at(A, 53), true);
+    let any = bound(&mut udp, &mut world, at(ANY, 53), REUSE);
+    let exact = bound(&mut udp, &mut world, at(A, 53), REUSE);
+    let connected = bound(&mut udp, &mut world, at(A, 53), REUSE);
     udp.connect(connected, Some(at(B, 99)), &mut world)
         .expect("a route");
-    let any6 = bound(&mut udp, &mut world, at(ANY6, 53), false);
+    let any6 = bound(&mut udp, &mut world, at(ANY6, 53), ALONE);
     let ids = [any, exact, connected, any6];
     let other: IpAddr = [10, 0, 0, 77].into();
     for (from, to, expected) in [
@@ -40,10 +40,10 @@ fn datagrams_to_many_reach_all_who_listen() {
     let group: IpAddr = [224, 0, 0, 251].into();
     let mut world = world(&[A, A6]);
     let mut udp = new_udp(1, 8192);
-    let any = bound(&mut udp, &mut world, at(ANY, 5353), true);
-    let in_group = bound(&mut udp, &mut world, at(group, 5353), true);
-    let ours = bound(&mut udp, &mut world, at(A, 5353), true);
-    let six = bound(&mut udp, &mut world, at(ANY6, 5353), true);
+    let any = bound(&mut udp, &mut world, at(ANY, 5353), REUSE);
+    let in_group = bound(&mut udp, &mut world, at(group, 5353), REUSE);
+    let ours = bound(&mut udp, &mut world, at(A, 5353), REUSE);
+    let six = bound(&mut udp, &mut world, at(ANY6, 5353), REUSE);
     let ids = [any, in_group, ours, six];
     arrive(&mut udp, &mut world, at(B, 1), at(group, 5353), b"x");
     assert_eq!(counts(&udp, &ids), [1, 1, 0, 0]);
@@ -60,7 +60,7 @@ fn sockets_that_share_a_port_share_the_flows() {
     let mut world = world(&[A]);
     let mut udp = new_udp(5, 16_384);
     let ids: Vec<_> = (0..3)
-        .map(|_| bound(&mut udp, &mut world, at(ANY, 80), true))
+        .map(|_| bound(&mut udp, &mut world, at(ANY, 80), REUSE))
         .collect();
     for round in 0..2 {
         let mut totals = [0; 3];
@@ -122,8 +122,8 @@ fn what_is_wrong_with_a_datagram_is_counted() {
     ] {
         let mut world = world(&[A, A6]);
         let mut udp = new_udp(1, 4096);
-        let v4 = bound(&mut udp, &mut world, at(ANY, 53), false);
-        let v6 = bound(&mut udp, &mut world, at(ANY6, 53), false);
+        let v4 = bound(&mut udp, &mut world, at(ANY, 53), ALONE);
+        let v6 = bound(&mut udp, &mut world, at(ANY6, 53), ALONE);
         let (from, to, id) = if is_v4 { (B, A, v4) } else { (B6, A6, v6) };
         let mut packet = packet(from, to, &bytes);
         packet.checksum = known;
@@ -152,7 +152,7 @@ fn what_is_wrong_with_a_datagram_is_counted() {
 fn a_full_ring_drops_and_one_event_announces_a_batch() {
     let mut world = world(&[A]);
     let mut udp = new_udp(1, 4096);
-    let id = bound(&mut udp, &mut world, at(A, 53), false);
+    let id = bound(&mut udp, &mut world, at(A, 53), ALONE);
     for _ in 0..5 {
         arrive(&mut udp, &mut world, at(B, 1), at(A, 53), &[7; 952]);
     }
@@ -178,7 +178,7 @@ fn a_full_ring_drops_and_one_event_announces_a_batch() {
 fn datagrams_that_a_nic_joined_are_told_apart() {
     let mut world = world(&[A]);
     let mut udp = new_udp(1, 4096);
-    let id = bound(&mut udp, &mut world, at(A, 53), false);
+    let id = bound(&mut udp, &mut world, at(A, 53), ALONE);
     let bytes = datagram(at(B, 1), at(A, 53), b"aaabbbcc");
     let mut packet = packet(B, A, &bytes);
     packet.segment_bytes = 3;
@@ -204,8 +204,8 @@ fn icmp_errors_reach_the_connected_socket() {
     ] {
         let mut world = world(&[A]);
         let mut udp = new_udp(1, 4096);
-        let other = bound(&mut udp, &mut world, at(ANY, 53), true);
-        let id = bound(&mut udp, &mut world, at(ANY, 53), true);
+        let other = bound(&mut udp, &mut world, at(ANY, 53), REUSE);
+        let id = bound(&mut udp, &mut world, at(ANY, 53), REUSE);
         udp.connect(id, Some(at(B, 9)), &mut world)
             .expect("a route");
         let report = NetworkError {

@@ -107,10 +107,10 @@ fn outgoing_datagrams() {
         let mut world = world(&[A, second, A6]);
         let mut udp = new_udp(1, 131_072);
         let ids = [
-            bound(&mut udp, &mut world, at(ANY, 100), false),
-            bound(&mut udp, &mut world, at(second, 101), false),
-            bound(&mut udp, &mut world, at(ANY, 102), false),
-            bound(&mut udp, &mut world, at(ANY6, 103), false),
+            bound(&mut udp, &mut world, at(ANY, 100), ALONE),
+            bound(&mut udp, &mut world, at(second, 101), ALONE),
+            bound(&mut udp, &mut world, at(ANY, 102), ALONE),
+            bound(&mut udp, &mut world, at(ANY6, 103), ALONE),
         ];
         udp.connect(ids[2], Some(at(B, 9)), &mut world)
             .expect("a route");

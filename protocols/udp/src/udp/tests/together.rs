@@ -6,7 +6,7 @@ fn two_stacks_talk_to_each_other() {
     for (ours, theirs, any) in [(A, B, ANY), (A6, B6, ANY6)] {
         let mut worlds = [world(&[ours]), world(&[theirs])];
         let mut stacks = [new_udp(1, 8192), new_udp(2, 8192)];
-        let server = bound(&mut stacks[1], &mut worlds[1], at(any, 7), false);
+        let server = bound(&mut stacks[1], &mut worlds[1], at(any, 7), ALONE);
         let client = stacks[0].open().expect("a slot");
         let local = stacks[0].connect(client, Some(at(theirs, 7)), &mut worlds[0]);
         let local = local.expect("a route");
@@ -69,7 +69,7 @@ fn random_input_from_all_sides_never_panics() {
             let (here, there) = (endpoint(), endpoint());
             match next(10) {
                 0 => drop(udp.open()),
-                1 => drop(udp.bind(id, here, next(2) == 0, &mut world)),
+                1 => drop(udp.bind(id, here, [ALONE, REUSE, SHARED][next(3)], &mut world)),
                 2 => drop(udp.connect(id, (next(4) > 0).then_some(there), &mut world)),
                 3 => request(&mut udp, &mut world, UdpRequest::Close(id)),
                 4 => request(&mut udp, &mut world, UdpRequest::Sent(id)),

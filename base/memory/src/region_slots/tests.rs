@@ -1,0 +1,70 @@
+use super::*;
+use crate::{Region, TableConfig};
+use std::collections::BTreeSet;
+
+fn table(regions: u32) -> SocketTable {
+    let mut table = SocketTable::new(4);
+    for sockets in 1..=regions {
+        let config = TableConfig {
+            sockets,
+            send_bytes: 4096,
+            receive_bytes: 4096,
+        };
+        let region = Region::create("test", config).expect("a region");
+        table.add(region).expect("room");
+    }
+    table
+}
+
+#[test]
+fn each_region_gives_out_its_own() {
+    let mut slots = RegionSlots::new(&table(3));
+    for region in 0..3 {
+        let count = region + 1;
+        let taken: BTreeSet<u32> = std::iter::from_fn(|| slots.take(region)).collect();
+        let own: BTreeSet<u32> = (region * 4..region * 4 + count).collect();
+        assert_eq!(taken, own);
+        assert!(!slots.has_free(region));
+    }
+    assert_eq!((slots.take(3), slots.take(u32::MAX)), (None, None));
+    slots.give(5);
+    slots.give(5);
+    assert!(slots.has_free(1) && !slots.is_taken(5));
+    assert_eq!((slots.take(1), slots.take(1)), (Some(5), None));
+    // One that isn't there, in a region and beyond all.
+    for slot in [7, 100, u32::MAX] {
+        slots.give(slot);
+        assert!(!slots.claim(slot) && !slots.is_taken(slot), "{slot}");
+    }
+    slots.add(3, 2);
+    assert!(slots.claim(13) && !slots.claim(13));
+    assert_eq!((slots.take(3), slots.take(3)), (Some(12), None));
+}
+
+#[test]
+fn an_abandoned_region_is_finished_with_its_last_slot() {
+    let mut slots = RegionSlots::new(&table(3));
+    let [one, other] = [1, 1].map(|region| slots.take(region).expect("a slot"));
+    slots.give(other);
+    assert!(slots.abandon(1), "it has a slot taken");
+    assert!(
+        !slots.abandon(1) && !slots.abandon(9),
+        "known, and not there"
+    );
+    assert!(slots.is_abandoned(1) && !slots.is_abandoned(2));
+    assert_eq!(slots.take(1), None, "no new sockets");
+    assert!(!slots.has_free(1));
+    assert_eq!(slots.take_finished(), None);
+    slots.give(one);
+    slots.give(one);
+    assert!(slots.abandon(2), "it is empty");
+    let finished = [slots.take_finished(), slots.take_finished()];
+    assert_eq!(
+        (finished, slots.take_finished()),
+        ([Some(1), Some(2)], None)
+    );
+    // The index serves another program, from the beginning.
+    slots.add(1, 2);
+    assert!(slots.take(1).is_some() && !slots.is_abandoned(1));
+    assert!(slots.take(0).is_some());
+}

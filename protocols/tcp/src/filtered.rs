@@ -1,0 +1,38 @@
+//! What a packet filter beside `tcp` needs of it.
+
+use crate::demux::Place;
+use crate::instance::{Socket, Tcp};
+use crate::segment::Segment;
+use crate::state::State;
+use skink_messages::{Network, RxPacket};
+use skink_time::Instant;
+use skink_wire::{FourTuple, SeqNum};
+
+impl Tcp {
+    /// Refuses a segment that a filter doesn't let in, with a reset (RFC 9293 3.10.7.1). One that makes
+    /// no sense, or is a reset itself, isn't answered.
+    pub fn reject<O: Network>(&mut self, now: Instant, packet: &RxPacket<'_>, out: &mut O) {
+        if let Ok(segment) = Segment::parse(packet) {
+            self.refuse(now, &segment, out);
+        }
+    }
+
+    /// Whether there is a connection between these ends, TIME-WAIT counted.
+    pub fn has_flow(&self, tuple: &FourTuple) -> bool {
+        match self.demux.flow(tuple) {
+            Some(Place::Connection(_) | Place::TimeWait(_)) => true,
+            None => false,
+        }
+    }
+
+    /// All connections: their ends, their states, and our initial sequence numbers. TIME-WAITs, which
+    /// send nothing by themselves, are left out.
+    pub fn flows(&self) -> impl Iterator<Item = (FourTuple, State, SeqNum)> {
+        self.sockets.iter().filter_map(|socket| match socket {
+            Socket::Connection(connection) => {
+                Some((connection.tuple, connection.state(), connection.iss))
+            }
+            Socket::Free | Socket::Fresh(_) | Socket::Listener(_) => None,
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! Programs come and go: each has a region of the table.
+
+use crate::connection::Program;
+use crate::instance::{Socket, Tcp};
+use skink_memory::{Region, SocketId, TableError};
+use skink_messages::{Network, Ports, SocketEvents};
+use skink_time::Instant;
+
+impl Tcp {
+    /// Serves one more program, whose sockets are in `region`: an empty one. Answers its index, with
+    /// which the numbers of its slots begin (see [`skink_memory::SocketTable`]).
+    ///
+    /// # Errors
+    /// As [`skink_memory::SocketTable::add`].
+    pub fn add_region(&mut self, region: Region) -> Result<u32, TableError> {
+        let sockets = region.config().sockets;
+        let index = self.table.add(region)?;
+        self.slots.add(index, sockets);
+        Ok(index)
+    }
+
+    /// As [`Tcp::add_region`], with an index that was agreed on.
+    ///
+    /// # Errors
+    /// As [`skink_memory::SocketTable::insert`].
+    pub fn insert_region(&mut self, index: u32, region: Region) -> Result<(), TableError> {
+        let sockets = region.config().sockets;
+        self.table.insert(index, region)?;
+        self.slots.add(index, sockets);
+        Ok(())
+    }
+
+    /// The program of a region has died. As Linux does then: listeners are closed; a connection with
+    /// data that it hasn't read is reset; of others what it had written is still sent, and a FIN
+    /// behind it. No event comes from the region any more. Nothing happens if there is no such
+    /// region, or its program is known to be gone.
+    pub fn abandon_region<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        region: u32,
+        out: &mut O,
+    ) {
+        if !self.slots.abandon(region) {
+            return;
+        }
+        let used = self.table.region(region).map_or(0, Region::used);
+        // Listeners first: connections that wait with them end with them.
+        for listeners in [true, false] {
+            for slot in 0..used {
+                let slot = self.table.slot_of(region, slot);
+                if let Some(id) = self.held(slot, listeners) {
+                    self.close(now, id, out);
+                }
+            }
+        }
+    }
+
+    /// The socket in `slot` that a program holds, if it is a listener or not as asked for.
+    fn held(&self, slot: u32, listener: bool) -> Option<SocketId> {
+        let held = match self.sockets.get(slot as usize)? {
+            Socket::Free => false,
+            Socket::Fresh(_) => !listener,
+            Socket::Listener(_) => listener,
+            Socket::Connection(connection) => !listener && connection.program == Program::Attached,
+        };
+        let generation = &self.table.record(slot).generation;
+        held.then(|| SocketId {
+            slot,
+            generation: generation.load(core::sync::atomic::Ordering::Relaxed),
+        })
+    }
+
+    /// A region whose program was gone, and whose last connection has ended by now: it is dropped,
+    /// and its index may be given to another program's. Connections in TIME-WAIT don't keep it.
+    /// Ask after each poll.
+    pub fn take_finished_region(&mut self) -> Option<u32> {
+        let region = self.slots.take_finished()?;
+        self.table.remove(region);
+        Some(region)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,417 @@
+use crate::harness::{LOCAL, Net, REUSE, SHARED, new_region};
+use crate::state::State;
+use skink_memory::SocketId;
+use skink_messages::{Counter, Events, SocketError};
+use skink_wire::Endpoint;
+
+const PLAIN: &str = "mss 1000 sackok";
+
+fn any(port: u16) -> Endpoint {
+    Endpoint::new(core::net::Ipv4Addr::UNSPECIFIED.into(), port)
+}
+
+/// A peer's handshake from this port; answers are thrown away.
+fn handshake(net: &mut Net, remote_port: u16) {
+    net.remote_port = remote_port;
+    net.inject(&format!("S 0 win 60000 {PLAIN}"));
+    net.inject(". 1 ack 1 win 60000");
+    net.drain();
+}
+
+/// A connection that the program of `region` accepted, on a port of that region's own.
+fn accepted_in(net: &mut Net, region: u32) -> SocketId {
+    let listener = net.listen_in(region, 80 + region as u16, 5, REUSE);
+    handshake(net, 5_000 + region as u16);
+    net.tcp.accept(listener).expect("a connection waits")
+}
+
+fn talk_to(net: &mut Net, id: SocketId) {
+    let tuple = net.tcp.table().record(id.slot).four_tuple();
+    (net.local_port, net.remote_port) = (tuple.local.port, tuple.remote.port);
+}
+
+#[test]
+fn sockets_are_in_the_region_of_their_program() {
+    let mut net = Net::new();
+    assert_eq!((net.add_region(2), net.add_region(64)), (1, 2));
+    for region in 0..3 {
+        let id = accepted_in(&mut net, region);
+        assert_eq!(net.tcp.table().region_of(id.slot), region);
+        net.write(id, 100);
+        net.expect(". 1:101 ack 1");
+        net.inject(". 1:51 ack 101 win 60000");
+        assert_eq!(net.read(id, 100), 50);
+        assert!(net.events(id).contains(Events::READABLE | Events::WRITABLE));
+        net.drain();
+    }
+    // One region is full; the others aren't.
+    assert_eq!(net.tcp.open_in(1), Err(SocketError::NoBuffers));
+    net.local_port = 81;
+    handshake(&mut net, 1);
+    assert_eq!(net.count(Counter::TcpDropNoMemory), 1);
+    assert!(net.tcp.open_in(2).is_ok() && net.tcp.open().is_ok());
+    assert_eq!(net.tcp.open_in(3), Err(SocketError::NoBuffers));
+    let large = net.tcp.add_region(new_region(65, 4096, 4096));
+    assert!(large.is_err(), "larger than the table's stride");
+}
+
+#[test]
+fn what_a_dead_program_leaves_behind() {
+    // (what had happened, what the peer sees at once, what it answers, and what it gets for that)
+    type Row<'a> = (&'a str, &'a [&'a str], &'a str, &'a [&'a str]);
+    let table: [Row<'_>; 5] = [
+        ("nothing", &["F. 1 ack 1"], "F. 1 ack 2", &[". 2 ack 2"]),
+        ("unread", &["R. 1 ack 11"], "", &[]),
+        (
+            "unsent",
+            &[". 1:1001 ack 1", ". 1001:2001 ack 1", "F. 2001:2501 ack 1"],
+            "F. 1 ack 2502",
+            &[". 2502 ack 2"],
+        ),
+        ("peer left", &["F. 1 ack 2"], ". 2 ack 2", &[]),
+        // Closed before: what it does already just goes on.
+        ("closed", &[], "F. 1 ack 2", &[". 2 ack 2"]),
+    ];
+    for (what, seen, answer, last) in table {
+        let mut net = Net::new();
+        net.add_region(8);
+        let other = accepted_in(&mut net, 0);
+        let id = accepted_in(&mut net, 1);
+        match what {
+            "unread" => net.inject(". 1:11 ack 1 win 60000"),
+            "unsent" => net.fill(id, 2_500),
+            "peer left" => net.inject("F. 1 ack 1 win 60000"),
+            "closed" => net.close(id),
+            _ => {}
+        }
+        net.drain();
+        net.abandon(1);
+        net.expect_all(seen);
+        net.expect_nothing();
+        let finished = net.tcp.take_finished_region();
+        assert_eq!(finished, (what == "unread").then_some(1), "{what}");
+        if !answer.is_empty() {
+            net.inject(&format!("{answer} win 60000"));
+            net.expect_all(last);
+            net.expect_nothing();
+            // TIME-WAIT doesn't keep it.
+            assert_eq!(net.tcp.take_finished_region(), Some(1), "{what}");
+        }
+        assert!(net.tcp.table().region(1).is_none());
+        assert_eq!(net.out.listened.get(&81), Some(&0));
+        // The neighbour noticed nothing.
+        talk_to(&mut net, other);
+        net.inject(". 1:21 ack 1 win 60000");
+        assert_eq!(net.read(other, 100), 20);
+        assert_eq!(net.events(other), Events::READABLE);
+        assert_eq!(net.state(other), State::Established);
+        net.advance(200_000);
+    }
+}
+
+#[test]
+fn sockets_of_every_kind_end_with_their_program() {
+    let mut net = Net::new();
+    net.add_region(16);
+    let fresh = net.tcp.open_in(1).expect("a slot");
+    let bound = net.tcp.open_in(1).expect("a slot");
+    net.tcp
+        .bind(bound, any(90), REUSE, &mut net.out)
+        .expect("free");
+    net.tcp.rest(bound, true).expect("bound");
+    let calling = net.tcp.open_in(1).expect("a slot");
+    net.connect_from(calling, 7);
+    net.expect("S 0");
+    let listener = net.listen_in(1, 81, 5, REUSE);
+    handshake(&mut net, 1);
+    net.remote_port = 2;
+    net.inject(&format!("S 0 win 60000 {PLAIN}"));
+    net.drain();
+    net.abandon(1);
+    // The one that waits to be accepted, and the one half-open.
+    net.expect_all(&["R. 1 ack 1", "R. 1 ack 1"]);
+    net.expect_nothing();
+    for id in [fresh, bound, calling, listener] {
+        assert!(!net.exists(id));
+    }
+    assert_eq!(net.tcp.take_finished_region(), Some(1));
+    assert_eq!(net.tcp.take_finished_region(), None);
+    assert!(net.out.uses.values().all(|uses| *uses == 0));
+    // Nothing rests there any more.
+    (net.local_port, net.remote_port) = (90, 3);
+    net.inject(&format!("S 0 win 60000 {PLAIN}"));
+    net.expect("R. 0 ack 1");
+    // Requests that were still under way do nothing; another death neither.
+    net.close(listener);
+    net.abandon(1);
+    net.abandon(77);
+    assert_eq!(net.tcp.take_finished_region(), None);
+    // The next program gets the index, and new sockets.
+    assert_eq!(net.add_region(4), 1);
+    let id = accepted_in(&mut net, 1);
+    assert_eq!(net.tcp.table().region_of(id.slot), 1);
+    net.expect_nothing();
+}
+
+#[test]
+fn no_event_comes_from_a_dead_program() {
+    let mut net = Net::new();
+    net.add_region(8);
+    let id = accepted_in(&mut net, 1);
+    net.out.shut = true;
+    net.inject_without_run(". 1:11 ack 1 win 60000");
+    let _ = skink_messages::Component::poll(&mut net.tcp, net.now, &mut net.out);
+    net.out.events.clear();
+    net.tcp.abandon_region(net.now, 1, &mut net.out);
+    net.out.shut = false;
+    net.run();
+    assert_eq!(net.events(id), Events::empty());
+    assert!(net.out.events.is_empty());
+}
+
+#[test]
+fn a_dead_program_that_spoilt_its_rings_ends_like_others() {
+    for position in [1, 1 << 40, u64::MAX] {
+        let mut net = Net::new();
+        net.spoilt = true;
+        net.add_region(8);
+        let id = accepted_in(&mut net, 1);
+        net.store_receive_head(id, position);
+        net.abandon(1);
+        // What it said of the ring counts as data that it hasn't read.
+        net.expect("R. 1 ack 1");
+        assert_eq!(net.tcp.take_finished_region(), Some(1));
+    }
+}
+
+fn shared_listeners(net: &mut Net, regions: &[u32], backlog: u32) -> Vec<SocketId> {
+    let regions = regions.iter();
+    regions
+        .map(|region| net.listen_in(*region, 80, backlog, SHARED))
+        .collect()
+}
+
+fn waiting(net: &Net, listeners: &[SocketId]) -> Vec<usize> {
+    let ids = listeners.iter();
+    ids.map(|id| net.tcp.acceptable(*id)).collect()
+}
+
+#[test]
+fn listeners_that_may_share_an_end_share_its_flows() {
+    let mut net = Net::new();
+    net.add_region(64);
+    net.add_region(64);
+    let listeners = shared_listeners(&mut net, &[0, 1, 2], 100);
+    let other = net.tcp.open().expect("a slot");
+    let refused = net.tcp.bind(other, any(80), REUSE, &mut net.out);
+    assert_eq!(refused, Err(SocketError::AddressInUse));
+    (1..50).for_each(|port| handshake(&mut net, port));
+    let counts = waiting(&net, &listeners);
+    assert_eq!(counts.iter().sum::<usize>(), 49);
+    assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
+    for (region, listener) in listeners.iter().enumerate() {
+        let id = net.tcp.accept(*listener).expect("a connection");
+        assert_eq!(net.tcp.table().region_of(id.slot), region as u32);
+    }
+    // One goes: what waits there can't move to another program.
+    net.abandon(1);
+    let resets = core::iter::from_fn(|| net.next());
+    let resets = resets.filter(|sent| sent.to_string().starts_with("R. 1 ack 1"));
+    assert_eq!(resets.count(), counts[1] - 1);
+    assert_eq!(net.tcp.acceptable(listeners[2]), counts[2] - 1);
+    (100..120).for_each(|port| handshake(&mut net, port));
+    let after = waiting(&net, &listeners);
+    assert_eq!(after[0] + after[2], counts[0] + counts[2] - 2 + 20);
+    assert_eq!(net.out.listened.get(&80), Some(&2));
+}
+
+#[test]
+fn who_may_listen_where_others_do() {
+    // (what the first and the second may share, and where the second listens, whether it may); both are
+    // bound before either listens.
+    let own = Endpoint::new(LOCAL, 80);
+    for (first, second, end, expected) in [
+        (SHARED, SHARED, any(80), true),
+        (SHARED, SHARED, own, true),
+        (REUSE, REUSE, any(80), false),
+        // A more exact address must not take another program's connections.
+        (REUSE, REUSE, own, false),
+    ] {
+        let mut net = Net::new();
+        net.add_region(8);
+        let ids = [0, 1].map(|region| net.tcp.open_in(region).expect("a slot"));
+        for (id, end, sharing) in [(ids[0], any(80), first), (ids[1], end, second)] {
+            let bound = net.tcp.bind(id, end, sharing, &mut net.out);
+            assert_eq!(bound, Ok(end));
+        }
+        net.tcp.listen(ids[0], 5, &mut net.out).expect("the first");
+        let listens = net.tcp.listen(ids[1], 5, &mut net.out);
+        let refused = Err(SocketError::AddressInUse);
+        let expected = if expected { Ok(end) } else { refused };
+        assert_eq!(listens, expected, "{first:?} {second:?} {end}");
+    }
+}
+
+#[test]
+fn flows_go_to_listeners_that_have_room() {
+    let mut net = Net::new();
+    net.add_region(3);
+    net.add_region(64);
+    // A backlog of 0 takes one; the second region has two slots left, the third has room.
+    let listeners = vec![
+        net.listen_in(0, 80, 0, SHARED),
+        net.listen_in(1, 80, 100, SHARED),
+        net.listen_in(2, 80, 100, SHARED),
+    ];
+    (1..30).for_each(|port| handshake(&mut net, port));
+    assert_eq!(waiting(&net, &listeners), [1, 2, 26]);
+    assert_eq!(net.count(Counter::TcpDropListenOverflow), 0);
+    // None has: as with one that is full.
+    let mut net = Net::new();
+    let listeners = shared_listeners(&mut net, &[0, 0], 0);
+    (1..30).for_each(|port| handshake(&mut net, port));
+    assert_eq!(waiting(&net, &listeners), [1, 1]);
+    assert!(net.count(Counter::TcpDropListenOverflow) > 0);
+}
+
+#[test]
+fn what_waits_goes_to_another_listener_of_the_program() {
+    let mut net = Net::new();
+    net.add_region(64);
+    let listeners = shared_listeners(&mut net, &[0, 0, 1], 100);
+    (1..30).for_each(|port| handshake(&mut net, port));
+    // Handshakes that aren't complete yet, everywhere.
+    let half: Vec<u16> = (100..130).collect();
+    for port in &half {
+        net.remote_port = *port;
+        net.inject(&format!("S 0 win 60000 {PLAIN}"));
+    }
+    net.drain();
+    net.out.events.clear();
+    let before = waiting(&net, &listeners);
+    net.close(listeners[0]);
+    net.expect_nothing();
+    let after = waiting(&net, &listeners);
+    assert_eq!(after, [0, before[0] + before[1], before[2]]);
+    assert!(net.events(listeners[1]).contains(Events::READABLE));
+    for port in &half {
+        net.remote_port = *port;
+        net.inject(". 1 ack 1 win 60000");
+    }
+    assert_eq!(net.drain(), 0);
+    let complete = waiting(&net, &listeners);
+    assert_eq!(complete.iter().sum::<usize>(), 59, "none was reset");
+    let id = net.tcp.accept(listeners[1]).expect("a connection");
+    talk_to(&mut net, id);
+    net.inject(". 1:11 ack 1 win 60000");
+    assert_eq!(net.read(id, 100), 10);
+    net.drain();
+    // With too little room, the rest is reset; so is all of a program's last listener.
+    let third = net.listen_in(0, 80, 1, SHARED);
+    let rest = net.tcp.acceptable(listeners[1]);
+    net.close(listeners[1]);
+    let resets = core::iter::from_fn(|| net.next()).count();
+    assert_eq!((net.tcp.acceptable(third), resets), (2, rest - 2));
+    net.close(third);
+    net.expect_all(&["R. 1 ack 1", "R. 1 ack 1"]);
+    net.expect_nothing();
+    assert_eq!(net.tcp.acceptable(listeners[2]), complete[2]);
+    net.advance(200_000);
+}
+
+#[test]
+fn what_waits_needs_no_new_slot_to_go_to_another_listener() {
+    let mut net = Net::new();
+    let region = net.add_region(4);
+    let listeners = shared_listeners(&mut net, &[region, region], 5);
+    (1..10).for_each(|port| handshake(&mut net, port));
+    assert_eq!(net.tcp.open_in(region), Err(SocketError::NoBuffers));
+    assert_eq!(waiting(&net, &listeners), [2, 0]);
+    net.close(listeners[0]);
+    net.expect_nothing();
+    assert_eq!(waiting(&net, &listeners), [0, 2]);
+}
+
+#[test]
+fn a_long_list_of_full_listeners_costs_little_and_does_no_harm() {
+    let mut net = Net::new();
+    let region = net.tcp.add_region(new_region(64, 4096, 4096));
+    let region = region.expect("room");
+    for region in [0, region] {
+        for _ in 0..50 {
+            net.listen_in(region, 80, 0, SHARED);
+        }
+    }
+    (1..2_000).for_each(|port| handshake(&mut net, port));
+    // Each region has 14 slots besides its listeners.
+    assert_eq!(net.count(Counter::TcpEstablished), 28);
+}
+
+#[test]
+fn while_a_socket_rests_requests_wait_for_its_program() {
+    let request = format!("S 0 win 60000 {PLAIN}");
+    let mut net = Net::new();
+    let id = net.tcp.open().expect("a slot");
+    assert_eq!(net.tcp.rest(id, true), Err(SocketError::Invalid));
+    net.tcp
+        .bind(id, any(80), SHARED, &mut net.out)
+        .expect("free");
+    net.inject(&request);
+    net.expect("R. 0 ack 1");
+    for _ in 0..2 {
+        net.tcp.rest(id, true).expect("bound");
+    }
+    net.inject(&request);
+    net.expect_nothing();
+    assert_eq!(net.count(Counter::TcpDropMoved), 1);
+    // Only requests; only there.
+    net.inject(". 1 ack 1 win 60000");
+    net.expect("R 1");
+    net.local_port = 81;
+    net.inject(&request);
+    net.expect("R. 0 ack 1");
+    net.local_port = 80;
+    net.tcp.rest(id, false).expect("bound");
+    net.inject(&request);
+    net.expect("R. 0 ack 1");
+    // The next worker comes, and goes; then the socket itself listens.
+    net.tcp.rest(id, true).expect("bound");
+    let worker = net.listen_in(0, 80, 5, SHARED);
+    net.inject(&request);
+    net.expect("S. 0 ack 1");
+    net.close(worker);
+    net.expect("R. 1 ack 1");
+    net.inject(&request);
+    net.expect_nothing();
+    net.tcp.listen(id, 5, &mut net.out).expect("listening");
+    assert_eq!(net.tcp.rest(id, true), Err(SocketError::Invalid));
+    net.inject(&request);
+    net.expect("S. 0 ack 1");
+    net.close(id);
+    net.expect("R. 1 ack 1");
+    net.remote_port = 6_000;
+    net.inject(&request);
+    net.expect("R. 0 ack 1");
+}
+
+#[test]
+fn to_connect_or_to_close_ends_the_rest() {
+    for connects in [true, false] {
+        let mut net = Net::new();
+        let own = Endpoint::new(LOCAL, 80);
+        let id = net.tcp.open().expect("a slot");
+        net.tcp.bind(id, own, REUSE, &mut net.out).expect("free");
+        net.tcp.rest(id, true).expect("bound");
+        net.inject(&format!("S 0 win 60000 {PLAIN}"));
+        net.expect_nothing();
+        if connects {
+            net.connect_from(id, 7);
+            net.expect("S 0");
+        } else {
+            net.close(id);
+        }
+        (net.local_port, net.remote_port) = (80, 5_001);
+        net.inject(&format!("S 0 win 60000 {PLAIN}"));
+        net.expect("R. 0 ack 1");
+    }
+}

@@ -1,0 +1,152 @@
+//! Several programs, each with a region.
+use super::*;
+use skink_memory::Region;
+
+fn region(sockets: u32) -> Region {
+    let config = TableConfig {
+        sockets,
+        send_bytes: 4096,
+        receive_bytes: 4096,
+    };
+    Region::create("test", config).expect("a region")
+}
+
+fn bound_in(
+    udp: &mut Udp,
+    world: &mut World,
+    region: u32,
+    local: Endpoint,
+    sharing: BindOptions,
+) -> SocketId {
+    let id = udp.open_in(region).expect("a slot");
+    udp.bind(id, local, sharing, world).expect("free");
+    id
+}
+
+#[test]
+fn sockets_are_in_the_region_of_their_program() {
+    let mut world = world(&[A]);
+    let mut udp = new_udp(1, 4096);
+    assert_eq!(udp.add_region(region(1)).expect("room"), 1);
+    assert_eq!(udp.add_region(region(8)).expect("room"), 2);
+    assert!(udp.add_region(region(9)).is_err(), "larger than the stride");
+    for region in 0..3 {
+        let port = 53 + region as u16;
+        let id = bound_in(&mut udp, &mut world, region, at(A, port), ALONE);
+        assert_eq!(udp.table().region_of(id.slot), region);
+        arrive(&mut udp, &mut world, at(B, 9), at(A, port), b"x");
+        assert_eq!(received(&udp, id).len(), 1);
+        send(&udp, id, at(B, 9), b"y");
+        request(&mut udp, &mut world, UdpRequest::Sent(id));
+        udp.poll(NOW, &mut world);
+        assert_eq!(world.sent.len(), region as usize + 1);
+        assert_eq!(world.take_events()[0].0, id.slot);
+    }
+    assert_eq!(udp.open_in(1), Err(SocketError::NoBuffers));
+    assert_eq!(udp.open_in(3), Err(SocketError::NoBuffers));
+    assert!(udp.open().is_ok() && udp.open_in(2).is_ok());
+}
+
+#[test]
+fn a_dead_programs_sockets_send_their_rest_and_are_gone() {
+    let mut world = world(&[A]);
+    let mut udp = new_udp(1, 4096);
+    udp.add_region(region(8)).expect("room");
+    let other = bound(&mut udp, &mut world, at(A, 53), ALONE);
+    let id = bound_in(&mut udp, &mut world, 1, at(A, 54), ALONE);
+    let closed = bound_in(&mut udp, &mut world, 1, at(A, 55), ALONE);
+    let unbound = udp.open_in(1).expect("a slot");
+    world.room = 0;
+    for socket in [id, closed] {
+        send(&udp, socket, at(B, 9), b"last words");
+        request(&mut udp, &mut world, UdpRequest::Sent(socket));
+    }
+    request(&mut udp, &mut world, UdpRequest::Close(closed));
+    arrive(&mut udp, &mut world, at(B, 9), at(A, 53), b"x");
+    arrive(&mut udp, &mut world, at(B, 9), at(A, 54), b"x");
+    udp.abandon_region(NOW, 1, &mut world);
+    udp.abandon_region(NOW, 1, &mut world);
+    udp.abandon_region(NOW, 7, &mut world);
+    assert_eq!(udp.open_in(1), Err(SocketError::NoBuffers));
+    assert!(udp.table().find(unbound).is_none());
+    assert_eq!(udp.take_finished_region(), None);
+    arrive(&mut udp, &mut world, at(B, 9), at(A, 54), b"x");
+    assert!(udp.take_unreachable(), "deaf at once");
+    world.room = usize::MAX;
+    while udp.poll(NOW, &mut world) == Progress::More {}
+    assert_eq!(world.sent.len(), 2);
+    assert_eq!(world.take_events(), [(other.slot, Events::READABLE)]);
+    assert_eq!([world.port(54), world.port(55)], [(0, 0); 2]);
+    assert_eq!(udp.take_finished_region(), Some(1));
+    assert_eq!(udp.take_finished_region(), None);
+    assert!(udp.table().region(1).is_none());
+    // The neighbour noticed nothing, and the next program gets the index.
+    assert_eq!(received(&udp, other).len(), 1);
+    request(&mut udp, &mut world, UdpRequest::Sent(id));
+    assert_eq!(udp.add_region(region(2)).expect("room"), 1);
+    let next = bound_in(&mut udp, &mut world, 1, at(A, 54), ALONE);
+    arrive(&mut udp, &mut world, at(B, 9), at(A, 54), b"x");
+    assert_eq!(received(&udp, next).len(), 1);
+}
+
+#[test]
+fn a_region_without_sockets_is_finished_at_once() {
+    let mut world = world(&[A]);
+    let mut udp = new_udp(1, 4096);
+    udp.add_region(region(8)).expect("room");
+    udp.abandon_region(NOW, 1, &mut world);
+    assert_eq!(udp.take_finished_region(), Some(1));
+}
+
+#[test]
+fn programs_that_may_share_an_address_share_its_flows() {
+    let mut world = world(&[A]);
+    let mut udp = new_udp(1, 8192);
+    for _ in 0..2 {
+        udp.add_region(region(8)).expect("room");
+    }
+    let ids = [0, 1, 2].map(|region| bound_in(&mut udp, &mut world, region, at(ANY, 53), SHARED));
+    let id = udp.open_in(1).expect("a slot");
+    let refused = udp.bind(id, at(A, 53), REUSE, &mut world);
+    assert_eq!(refused, Err(SocketError::AddressInUse));
+    for port in 1..=60 {
+        arrive(&mut udp, &mut world, at(B, port), at(A, 53), b"x");
+    }
+    let shares = counts(&udp, &ids);
+    assert_eq!(shares.iter().sum::<usize>(), 60);
+    assert!(shares.iter().all(|count| *count > 5), "{shares:?}");
+    udp.abandon_region(NOW, 1, &mut world);
+    for port in 1..=60 {
+        arrive(&mut udp, &mut world, at(B, port), at(A, 53), b"x");
+    }
+    assert_eq!(counts(&udp, &[ids[0], ids[2]]).iter().sum::<usize>(), 60);
+}
+
+#[test]
+fn a_successor_takes_over_all_programs() {
+    let mut world = world(&[A]);
+    let mut first = new_udp(1, 4096);
+    for _ in 0..2 {
+        first.add_region(region(4)).expect("room");
+    }
+    first.abandon_region(NOW, 1, &mut world);
+    assert_eq!(first.take_finished_region(), Some(1));
+    let alone = bound(&mut first, &mut world, at(A, 54), ALONE);
+    let shared = bound_in(&mut first, &mut world, 2, at(A, 53), SHARED);
+    let (table, counters) = (first.table().clone(), first.counters.clone());
+    drop(first);
+    let mut world = self::world(&[A]);
+    let mut next = Udp::adopt(2, table, counters, &mut world);
+    for (id, port) in [(alone, 54), (shared, 53)] {
+        arrive(&mut next, &mut world, at(B, 9), at(A, port), b"x");
+        assert_eq!(received(&next, id).len(), 1);
+    }
+    // What may be shared still may.
+    let beside = bound(&mut next, &mut world, at(A, 53), SHARED);
+    assert_ne!(beside.slot, shared.slot);
+    assert_eq!(next.open_in(1), Err(SocketError::NoBuffers));
+    assert_eq!(next.add_region(region(4)).expect("room"), 1);
+    next.abandon_region(NOW, 2, &mut world);
+    while next.poll(NOW, &mut world) == Progress::More {}
+    assert_eq!(next.take_finished_region(), Some(2));
+}

@@ -1,0 +1,58 @@
+//! One of a host's programs is killed; the others go on.
+
+use super::{Host, Program, World};
+use skink_memory::SocketId;
+
+impl World {
+    /// Kills the program that the scenario names: it closes nothing, and its rings stay as they are. The
+    /// stack is told.
+    pub(super) fn kill(&mut self) {
+        let Some(death) = self.board.scenario.death else {
+            return;
+        };
+        for number in 0..self.programs.len() {
+            let resident = &self.programs[number];
+            let there = resident.program.as_ref();
+            let Some(key) = there
+                .filter(|_| resident.host == death.host)
+                .map(|program| (program.is_udp(), program.socket()))
+                .filter(|key| self.hosts[death.host].program_of(*key) == death.program)
+            else {
+                continue;
+            };
+            self.hosts[death.host].sockets.remove(&key);
+            let program = self.programs[number].program.take();
+            if let Some(Program::Connection(connection)) = program {
+                let midst = connection.die(&mut self.context(death.host));
+                self.report.killed += usize::from(midst);
+            }
+        }
+        let there = &mut self.hosts[death.host];
+        there.stack.abandon(self.now, death.program);
+        there.dead = Some(death.program);
+        self.board.killed = true;
+        self.settle(death.host);
+    }
+
+    pub(super) fn take_finished(&mut self, host: usize) {
+        let there = &mut self.hosts[host];
+        while let Some(program) = there.stack.take_finished() {
+            if there.dead != Some(program) || std::mem::replace(&mut there.finished, true) {
+                let what = format!("host {host}: program {program} is finished, though it isn't");
+                self.board.failures.push(what);
+            }
+        }
+    }
+}
+
+impl Host {
+    /// The number of the program that a socket of UDP (`true`) or TCP belongs to.
+    pub(super) fn program_of(&self, (udp, socket): (bool, SocketId)) -> u32 {
+        let table = if udp {
+            self.stack.udp_table()
+        } else {
+            self.stack.tcp_table()
+        };
+        table.region_of(socket.slot)
+    }
+}
