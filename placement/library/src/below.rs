@@ -2,10 +2,10 @@
 //! and every call is inlined (`tests/inlined.rs` holds them to that).
 
 use crate::Protocol;
-use crate::events::EventQueue;
+use crate::events::EventQueues;
+use crate::guard::Guarded;
 use core::net::IpAddr;
 use skink_ip::Ip;
-use skink_link::LinkOutput;
 use skink_memory::{Bytes, CaptureDirection, CaptureRing};
 use skink_messages::{
     FrameOutput, Full, Network, NicOutput, Outbound, Path, Ports, SocketEvent, SocketEvents,
@@ -49,14 +49,18 @@ fn capture_sent(capture: &CaptureRing, now: Instant, packet: &TxPacket<'_>) {
 /// What `tcp` and `udp` talk to: the network below them, the program above, the port table beside.
 pub(crate) struct Below<'a> {
     pub(crate) ip: &'a mut Ip,
-    pub(crate) link: LinkOutput<'a, Tap<'a>>,
+    pub(crate) link: Guarded<'a>,
     pub(crate) ports: &'a mut dyn Ports,
-    pub(crate) events: &'a mut EventQueue,
+    pub(crate) events: &'a mut EventQueues,
 }
 
 impl Network for Below<'_> {
     #[inline(always)]
     fn send(&mut self, now: Instant, to: &Outbound, packet: &mut TxPacket<'_>) -> Result<(), Full> {
+        if self.link.guard.checks() && !self.link.guard.lets_out(now, to, packet) {
+            // Gone, as far as the transport is concerned; what it must know of that comes as an error.
+            return Ok(());
+        }
         self.ip.send(now, to, packet, &mut self.link)
     }
 

@@ -1,4 +1,6 @@
-//! The `library` topology: `link`, `ip`, `udp` and `tcp` in one thread, on one NIC.
+//! The whole stack in one thread, on one NIC: `link`, `ip`, `filter`, `udp` and `tcp`. Inside the
+//! program that it serves this is the `library` topology; hosted in a process of its own
+//! (`skink-process`) it serves many programs, and is `single`.
 //!
 //! **Purpose.** This is where protocols and NICs meet: a message between two components is a call on
 //! a small struct that holds the next component down, and every such call is inlined. The caller hands
@@ -15,6 +17,7 @@
 
 mod below;
 mod events;
+mod guard;
 mod stack;
 mod up;
 

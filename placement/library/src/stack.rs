@@ -1,16 +1,19 @@
 use crate::below::{Below, Tap};
-use crate::events::EventQueue;
+use crate::events::EventQueues;
+use crate::guard::{Guard, Guarded};
 use crate::up::Up;
 use core::net::IpAddr;
+use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
 use skink_link::{Link, LinkConfig, LinkOutput};
-use skink_memory::{CaptureRing, SocketTable, TableConfig, TableError};
-use skink_messages::{Component, Counter, Counters, Ports, Progress, SocketEvent};
+use skink_memory::{CaptureRing, Region, SocketTable, TableConfig, TableError};
+use skink_messages::{Component, Counter, Counters, NetworkError, Ports, Progress, SocketEvent};
 use skink_nic::{Nic, Receiver, Sender};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::{Duration, Instant};
 use skink_udp::Udp;
-use skink_wire::{IpCidr, MacAddr};
+use skink_wire::{IpCidr, MacAddr, protocol};
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
 /// Frames received in one poll, so that the way down has its turn.
@@ -28,15 +31,18 @@ pub struct StackConfig {
     pub seed: u64,
     /// Whether this instance answers ARP, NDP and echo requests.
     pub answers: bool,
-    /// Size of the TCP socket table.
+    /// Size of each program's region of TCP sockets.
     pub tcp_table: TableConfig,
-    /// Size of the UDP socket table.
+    /// Size of each program's region of UDP sockets.
     pub udp_table: TableConfig,
     /// Where to count.
     pub counters: Counters,
 }
 
 /// One whole stack. All calls come from one thread at a time.
+///
+/// It serves the program that it is part of, which has the number 0 ([`Stack::new`]), or any number of
+/// others that come and go ([`Stack::for_programs`]).
 ///
 /// A call such as [`Stack::tcp_request`] only notes what is to be done. What it leads to leaves with
 /// the next [`Stack::poll`] or [`Stack::flush`], so that a program's calls between two sleeps make
@@ -50,7 +56,13 @@ pub struct Stack {
     tcp: Tcp,
     udp: Udp,
     ports: Box<dyn Ports + Send>,
-    events: EventQueue,
+    events: EventQueues,
+    programs: programs::Ending,
+    /// Made when rules are first loaded.
+    filter: Option<Box<Filter>>,
+    /// What transports haven't been told yet of packets that the filter didn't let out.
+    prohibited: VecDeque<NetworkError>,
+    seed: u64,
     counters: Counters,
     capture: Option<CaptureRing>,
     /// The latest time that a caller gave.
@@ -59,6 +71,8 @@ pub struct Stack {
     more: bool,
     /// Something was asked for since the last poll or flush.
     requested: bool,
+    /// Frames that the last poll received.
+    received: usize,
     dropped_asked: Instant,
     /// Our addresses must still be announced on the link.
     announces: bool,
@@ -83,9 +97,12 @@ macro_rules! split {
         };
         let mut below = Below {
             ip: &mut $stack.ip,
-            link: LinkOutput {
-                link: &mut $stack.link,
-                nic: &mut tap,
+            link: Guarded {
+                output: LinkOutput {
+                    link: &mut $stack.link,
+                    nic: &mut tap,
+                },
+                guard: Guard::new($stack.filter.as_deref_mut(), &mut $stack.prohibited),
             },
             ports: $stack.ports.as_mut(),
             events: &mut $stack.events,
@@ -96,18 +113,30 @@ macro_rules! split {
     }};
 }
 
+mod filter;
+mod programs;
 mod sockets;
 
 impl Stack {
-    /// Builds a stack on `nic`; `ports` is the port table shared with the NIC's other owners.
+    /// Builds a stack for one program on `nic`; `ports` is the port table shared with the NIC's other
+    /// owners.
     ///
     /// # Errors
-    /// If there is no memory for the socket tables, or their ring sizes are no powers of two.
+    /// If there is no memory for the sockets, or their ring sizes are no powers of two.
     pub fn new(
         config: StackConfig,
         nic: Nic,
         ports: Box<dyn Ports + Send>,
     ) -> Result<Stack, TableError> {
+        let tcp = Region::create("skink-tcp", config.tcp_table)?;
+        let udp = Region::create("skink-udp", config.udp_table)?;
+        let mut stack = Stack::for_programs(config, nic, ports);
+        stack.add_program(0, tcp, udp)?;
+        Ok(stack)
+    }
+
+    /// Builds a stack that serves no program yet; see [`Stack::add_program`].
+    pub fn for_programs(config: StackConfig, nic: Nic, ports: Box<dyn Ports + Send>) -> Stack {
         let StackConfig {
             addresses,
             gateways,
@@ -130,12 +159,13 @@ impl Stack {
             addresses: Some(ours),
         };
         let link = Link::new(nic.capabilities, link_config, counters.clone());
-        let tcp = SocketTable::create("skink-tcp", tcp_table)?;
-        let udp = SocketTable::create("skink-udp", udp_table)?;
+        let tcp = SocketTable::new(tcp_table.sockets);
+        let udp = SocketTable::new(udp_table.sockets);
+        let events = EventQueues::new(tcp.stride(), udp.stride());
         let tcp_config = TcpConfig { seed };
         // Each component draws from a seed of its own.
         let udp_seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
-        Ok(Stack {
+        Stack {
             receiver: nic.receiver,
             sender: nic.sender,
             link,
@@ -143,15 +173,20 @@ impl Stack {
             tcp: Tcp::new(tcp_config, tcp, counters.clone()),
             udp: Udp::new(udp_seed, udp, counters.clone()),
             ports,
-            events: EventQueue::new(tcp_table.sockets, udp_table.sockets),
+            events,
+            programs: programs::Ending::default(),
+            filter: None,
+            prohibited: VecDeque::new(),
+            seed,
             counters,
             capture: None,
             now: Instant::ZERO,
             more: false,
             requested: false,
+            received: 0,
             dropped_asked: Instant::ZERO,
             announces: answers,
-        })
+        }
     }
 
     /// From now on this instance answers ARP, NDP and echo requests, or not any more: the owner of the
@@ -184,6 +219,7 @@ impl Stack {
             };
             receiver.receive(now, RECEIVE_BUDGET, &mut |frame| up.frame(&frame))
         });
+        self.received = received;
         let busy = received >= RECEIVE_BUDGET;
         let progress = self.work(now);
         if now.since(self.dropped_asked) >= DROPPED_EVERY {
@@ -223,11 +259,18 @@ impl Stack {
             let Up {
                 tcp, udp, below, ..
             } = up;
-            let tcp = tcp.poll(now, below);
+            let done = tcp.poll(now, below);
             let udp = udp.poll(now, below);
             // Last, since both may have left something in `ip`.
             let ip = below.ip.poll(now, &mut below.link);
-            if [tcp, udp, ip] == [Progress::Idle; 3] {
+            let guard = &mut below.link.guard;
+            let filter = match guard.checks() {
+                true => guard.poll(now, |number, flow| {
+                    number == protocol::TCP && tcp.has_flow(flow)
+                }),
+                false => Progress::Idle,
+            };
+            if [done, udp, ip, filter] == [Progress::Idle; 4] {
                 Progress::Idle
             } else {
                 Progress::More
@@ -245,7 +288,9 @@ impl Stack {
         }
         let tcp = Component::<Below<'_>>::next_deadline(&self.tcp);
         let udp = Component::<Below<'_>>::next_deadline(&self.udp);
-        [tcp, udp, self.ip.next_deadline()]
+        let filter = self.filter.as_ref().filter(|filter| filter.is_active());
+        let filter = filter.and_then(|filter| filter.next_deadline());
+        [tcp, udp, self.ip.next_deadline(), filter]
             .into_iter()
             .flatten()
             .min()
@@ -261,9 +306,14 @@ impl Stack {
         self.sender.blocked_on()
     }
 
-    /// Takes the next event.
+    /// Frames that the last poll received.
+    pub fn received(&self) -> usize {
+        self.received
+    }
+
+    /// Takes the next event of the one program.
     pub fn take_event(&mut self) -> Option<(Protocol, SocketEvent)> {
-        self.events.pop()
+        self.events.pop(0)
     }
 
     /// Takes a conflict: an address of ours that another station on the link claims to have.

@@ -2,6 +2,7 @@
 
 use crate::below::Below;
 use crate::stack::RECEIVE_BUDGET;
+use skink_filter::Verdict;
 use skink_memory::{Bytes, CaptureDirection, CaptureRing};
 use skink_messages::{Component, NetworkError, RxFrame, RxPacket, TcpInput, UdpInput};
 use skink_tcp::Tcp;
@@ -23,14 +24,24 @@ impl Up<'_, '_> {
     #[inline(never)]
     pub(crate) fn frame(&mut self, frame: &RxFrame<'_>) {
         let (now, below) = (self.now, &mut *self.below);
-        let capture = below.link.nic.capture;
+        let capture = below.link.output.nic.capture;
         if let Some(capture) = capture.filter(|capture| capture.wants()) {
             capture_received(capture, frame);
         }
-        if !below.link.link.receive(frame) {
+        if !below.link.output.link.receive(frame) {
             return;
         }
+        let mut verdict = Verdict::Pass;
+        if below.link.guard.checks() {
+            verdict = below.link.guard.judge_frame(now, frame);
+            if verdict == Verdict::Drop {
+                return;
+            }
+        }
         if let Some((protocol, packet)) = below.ip.receive(now, frame, &mut below.link) {
+            if verdict == Verdict::Return {
+                return self.refuse(protocol, packet);
+            }
             self.packet(protocol, packet);
         }
     }
@@ -42,12 +53,45 @@ impl Up<'_, '_> {
             let Some(whole) = self.below.ip.take_whole() else {
                 break;
             };
-            self.packet(whole.protocol(), whole.as_packet());
+            self.whole(whole.protocol(), whole.as_packet());
             self.below.ip.recycle(whole);
         }
         while let Some(error) = self.below.ip.take_error() {
             self.error(error);
         }
+        while let Some(error) = self.below.link.guard.take_error() {
+            self.error(error);
+        }
+    }
+
+    fn whole(&mut self, protocol: u8, packet: RxPacket<'_>) {
+        let guard = &mut self.below.link.guard;
+        let verdict = match guard.checks() {
+            true => guard.judge_whole(self.now, protocol, &packet),
+            false => Verdict::Pass,
+        };
+        match verdict {
+            Verdict::Pass => self.packet(protocol, packet),
+            Verdict::Drop => {}
+            Verdict::Return => self.refuse(protocol, packet),
+        }
+    }
+
+    /// Tells the sender of a packet that the filter doesn't let it in; the filter lets that out.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, protocol: u8, packet: RxPacket<'_>) {
+        let (now, below) = (self.now, &mut *self.below);
+        let filter = below.link.guard.suspend();
+        match protocol {
+            protocol::TCP => self.tcp.reject(now, &packet, below),
+            protocol::UDP => {
+                let link = &mut below.link;
+                below.ip.port_unreachable(now, protocol, &packet, link);
+            }
+            _ => {}
+        }
+        below.link.guard.resume(filter);
     }
 
     /// A packet on its way up. [`skink_messages::Full`] can't be answered here (components keep what

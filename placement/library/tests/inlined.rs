@@ -5,12 +5,14 @@ use std::process::Command;
 
 /// What messages are made of, without generic arguments: the trait's method and, where there is one,
 /// the receiving component's function behind it.
-const MESSAGES: [&str; 17] = [
+const MESSAGES: [&str; 19] = [
     "Tcp as Component::handle",
     "Udp as Component::handle",
     "Below as Network::send",
     "Below as SocketEvents::tcp_event",
     "Below as SocketEvents::udp_event",
+    "Guarded as FrameOutput::send",
+    "Guarded as FrameOutput::limits",
     "LinkOutput as FrameOutput::send",
     "LinkOutput as FrameOutput::limits",
     "Tap as NicOutput::send",

@@ -1,13 +1,14 @@
 use crate::CONTROL_VARIABLE;
 use crate::error::ControlError;
 use crate::message::{
-    AttachedMessage, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, TableSize,
+    AttachedMessage, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage, TableSize,
 };
 use crate::transport::{self, MAXIMUM_REPLY, ReceiveError};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use skink_messages::{Ports, SoleOwner};
 use skink_nic::{Nic, NicParts};
+use skink_sockets::Attachment;
 use skink_steering::{Owner, PortTable};
 use skink_wire::IpCidr;
 use std::collections::VecDeque;
@@ -19,9 +20,44 @@ use std::time::Duration;
 /// How long a process waits for the broker. It answers at once unless the machine is overloaded.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What a process is handed.
+#[derive(Debug)]
+pub enum Attached {
+    /// For an instance of the stack in the process itself.
+    Library(Box<LibraryGrant>),
+    /// To be served by a stack in another process.
+    Served(ServedGrant),
+}
+
+/// What a process is handed to be served by a stack in another process.
+#[derive(Debug)]
+pub struct ServedGrant {
+    /// What the stack has been told of it.
+    pub attachment: Attachment,
+    /// The addresses of the stack.
+    pub addresses: Vec<IpCidr>,
+    /// Default routes, at most one for each family.
+    pub gateways: Vec<IpAddr>,
+    /// Its region of TCP sockets, for [`skink_memory::Region::open_for_program`].
+    pub tcp_region: [OwnedFd; 2],
+    /// Its region of UDP sockets.
+    pub udp_region: [OwnedFd; 2],
+    /// Its channel, for [`skink_sockets::Client::attach`].
+    pub channel: [OwnedFd; 8],
+}
+
+/// Regions of sockets that were made for another process.
+#[derive(Debug)]
+pub struct ForeignRegions {
+    /// Of TCP sockets, for [`skink_memory::Region::open_for_program`].
+    pub tcp: [OwnedFd; 2],
+    /// Of UDP sockets.
+    pub udp: [OwnedFd; 2],
+}
+
 /// What a process is handed for its own instance of the stack.
 #[derive(Debug)]
-pub struct Attached {
+pub struct LibraryGrant {
     /// Its slot among the owners of the NIC, below [`crate::MAXIMUM_OWNERS`].
     pub owner: u16,
     /// The addresses of the stack.
@@ -32,7 +68,7 @@ pub struct Attached {
     pub seed: u64,
     /// Whether this process answers ARP, NDP and echo requests; see also [`Notice::Answer`].
     pub answers: bool,
-    /// [`skink_nic::Description`] of the NIC as JSON; see [`Attached::take_nic`].
+    /// [`skink_nic::Description`] of the NIC as JSON; see [`LibraryGrant::take_nic`].
     pub nic: String,
     /// The NIC's descriptors, in the order that the description tells.
     pub nic_descriptors: Vec<OwnedFd>,
@@ -44,7 +80,7 @@ pub struct Attached {
     pub udp_table: TableSize,
 }
 
-impl Attached {
+impl LibraryGrant {
     /// Makes the NIC of its description and descriptors. Works once.
     pub fn take_nic(&mut self) -> Result<Nic, ControlError> {
         let description = serde_json::from_str(&self.nic);
@@ -87,14 +123,33 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Connects to the broker called `name` (with its leading `@`).
+    /// Goes on with a connection that a predecessor in the same process left when it executed this
+    /// program.
+    pub fn resume(socket: OwnedFd, token: &str) -> Broker {
+        Broker {
+            socket,
+            token: token.to_owned(),
+            notices: VecDeque::new(),
+        }
+    }
+
+    /// Moves the connection to another descriptor of the same socket.
+    pub fn moved(self, to: impl FnOnce(OwnedFd) -> OwnedFd) -> Broker {
+        Broker {
+            socket: to(self.socket),
+            ..self
+        }
+    }
+
+    /// Connects to the broker called `name`: an abstract name with its leading `@`, or a path from the
+    /// root.
     pub fn connect(name: &str, token: &str) -> Result<Broker, ControlError> {
-        let bad = ControlError::BadEnvironment(CONTROL_VARIABLE);
-        let Some(abstract_name) = name.strip_prefix('@') else {
-            return Err(bad);
+        let address = match name.strip_prefix('@') {
+            Some(abstract_name) => SocketAddrUnix::new_abstract_name(abstract_name.as_bytes()),
+            None if name.starts_with('/') => SocketAddrUnix::new(name),
+            None => Err(rustix::io::Errno::INVAL),
         };
-        let address =
-            SocketAddrUnix::new_abstract_name(abstract_name.as_bytes()).map_err(|_| bad)?;
+        let address = address.map_err(|_| ControlError::BadEnvironment(CONTROL_VARIABLE))?;
         Ok(Broker {
             socket: connect(&address)?,
             token: token.to_owned(),
@@ -116,14 +171,37 @@ impl Broker {
         }
     }
 
-    /// Asks for an owner slot.
+    /// The user id that the broker had when it began to listen: who it really is.
+    pub fn uid(&self) -> Result<u32, ControlError> {
+        let peer = rustix::net::sockopt::socket_peercred(&self.socket);
+        peer.map(|peer| peer.uid.as_raw())
+            .map_err(|error| ControlError::Connection(error.into()))
+    }
+
+    /// Asks for the regions of sockets of another program, one of whose sockets this process was
+    /// handed together with the `secret`. Only for processes that have attached and are served.
+    pub fn region(&mut self, program: u32, secret: u64) -> Result<ForeignRegions, ControlError> {
+        match self.call(&Request::Region { program, secret }, &[])? {
+            (Reply::Region {}, descriptors) => {
+                let [tcp0, tcp1, udp0, udp1] = exactly(descriptors)?;
+                Ok(ForeignRegions {
+                    tcp: [tcp0, tcp1],
+                    udp: [udp0, udp1],
+                })
+            }
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks for an owner slot, or to be served.
     pub fn attach(&mut self) -> Result<Attached, ControlError> {
         let request = Request::Attach {
             protocol: PROTOCOL,
             token: self.token.clone(),
         };
         match self.call(&request, &[])? {
-            (Reply::Attached(message), descriptors) => attached(*message, descriptors),
+            (Reply::Attached(message), descriptors) => library(*message, descriptors),
+            (Reply::Served(message), descriptors) => served(*message, descriptors),
             (other, _) => Err(unexpected(&other)),
         }
     }
@@ -224,7 +302,7 @@ impl From<ReceiveError> for ControlError {
     }
 }
 
-fn attached(
+fn library(
     message: AttachedMessage,
     mut descriptors: Vec<OwnedFd>,
 ) -> Result<Attached, ControlError> {
@@ -232,17 +310,14 @@ fn attached(
         .nic_descriptors
         .saturating_add(usize::from(message.port_table));
     if descriptors.len() != expected {
-        let have = descriptors.len();
-        return Err(ControlError::Malformed(format!(
-            "{have} descriptors instead of {expected}"
-        )));
+        return Err(other_count(descriptors.len(), expected));
     }
     let port_table = if message.port_table {
         descriptors.pop()
     } else {
         None
     };
-    Ok(Attached {
+    Ok(Attached::Library(Box::new(LibraryGrant {
         owner: message.owner,
         addresses: message.addresses,
         gateways: message.gateways,
@@ -253,5 +328,27 @@ fn attached(
         port_table,
         tcp_table: message.tcp_table,
         udp_table: message.udp_table,
-    })
+    })))
+}
+
+fn served(message: ServedMessage, descriptors: Vec<OwnedFd>) -> Result<Attached, ControlError> {
+    let [tcp0, tcp1, udp0, udp1, c0, c1, c2, c3, c4, c5, c6, c7] = exactly(descriptors)?;
+    Ok(Attached::Served(ServedGrant {
+        attachment: message.attachment,
+        addresses: message.addresses,
+        gateways: message.gateways,
+        tcp_region: [tcp0, tcp1],
+        udp_region: [udp0, udp1],
+        channel: [c0, c1, c2, c3, c4, c5, c6, c7],
+    }))
+}
+
+fn exactly<const N: usize>(descriptors: Vec<OwnedFd>) -> Result<[OwnedFd; N], ControlError> {
+    descriptors
+        .try_into()
+        .map_err(|given: Vec<OwnedFd>| other_count(given.len(), N))
+}
+
+fn other_count(have: usize, expected: usize) -> ControlError {
+    ControlError::Malformed(format!("{have} descriptors instead of {expected}"))
 }

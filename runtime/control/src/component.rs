@@ -17,6 +17,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// be written, and its eventfd).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StackStart {
+    /// Name of the process in the topology, for the log.
+    pub process: String,
+    /// User and group to run as; nobody's if none is given.
+    pub user: Option<(u32, u32)>,
     /// The addresses of the stack.
     #[serde(with = "crate::message::as_text")]
     pub addresses: Vec<IpCidr>,

@@ -6,7 +6,7 @@ use std::io;
 pub enum ControlError {
     /// The environment names a broker in a way that can't be one.
     BadEnvironment(&'static str),
-    /// Nobody listens there: `skink run` is gone, or this is another network namespace.
+    /// Nobody listens there: `skink run` or `skink up` is gone, or this is another network namespace.
     Unreachable(io::Error),
     /// The connection failed or timed out.
     Connection(io::Error),
@@ -29,22 +29,22 @@ impl fmt::Display for ControlError {
             ),
             ControlError::Unreachable(error) => write!(
                 f,
-                "`skink run` can't be reached ({error}): it has ended, or the process is in another network namespace"
+                "`skink run` or `skink up` can't be reached ({error}): it has ended, or the process is in another network namespace"
             ),
             ControlError::Connection(error) => {
-                write!(f, "the connection to `skink run` failed: {error}")
+                write!(f, "the connection to Skink's supervisor failed: {error}")
             }
-            ControlError::Closed => write!(f, "`skink run` closed the connection"),
+            ControlError::Closed => write!(f, "Skink's supervisor closed the connection"),
             ControlError::Refused(reason) => f.write_str(reason),
             ControlError::Nic(error) => {
                 write!(
                     f,
-                    "the NIC that `skink run` handed over can't be used: {error}"
+                    "the NIC that Skink's supervisor handed over can't be used: {error}"
                 )
             }
             ControlError::Malformed(what) => write!(
                 f,
-                "`skink run` answered something else than expected ({what}): is it of the same version?"
+                "Skink's supervisor answered something else than expected ({what}): is it of the same version?"
             ),
         }
     }

@@ -1,4 +1,4 @@
-use crate::client;
+use crate::client::{self, Broker};
 use crate::error::ControlError;
 use crate::tool::Tool;
 use rustix::net::SocketAddrUnix;
@@ -54,6 +54,79 @@ pub(crate) fn list(directory: &Path) -> Vec<Instance> {
         Some(Instance { pid, socket: path })
     };
     entries.filter_map(|entry| instance(entry.path())).collect()
+}
+
+/// The abstract name of a broker that is found by its name, with a leading `@`.
+pub(crate) fn control_name(name: &str, uid: u32) -> String {
+    format!("@skink-up-{name}-{uid}")
+}
+
+/// Finds fault with what can't be the name of an instance.
+///
+/// # Errors
+/// A sentence that says what a name is.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let number = name.chars().all(|c| c.is_ascii_digit());
+    if (1..=48).contains(&name.len()) && name.chars().all(good) && !name.starts_with('.') && !number
+    {
+        return Ok(());
+    }
+    Err(format!(
+        "\"{name}\" can't be a name: use 1 to 48 letters, digits, -, _ and ., of which not all are \
+         digits and the first isn't a ."
+    ))
+}
+
+/// Connects to the `skink up` called `name`, this user's or else root's, and answers what a program's
+/// environment must say to find it. A path, which works across network namespaces, is tried last.
+///
+/// # Errors
+/// [`ControlError::Unreachable`] if nobody listens there.
+pub fn named(name: &str) -> Result<(Broker, String), ControlError> {
+    let own = rustix::process::geteuid().as_raw();
+    let by_name = [own, 0].map(|uid| (control_name(name, uid), Some(uid)));
+    let directories = search_directories().into_iter();
+    let by_path = directories.filter_map(|directory| {
+        let path = directory.join(format!("{name}.sock"));
+        Some((path.to_str()?.to_owned(), None))
+    });
+    let mut last = ControlError::Unreachable(io::ErrorKind::NotFound.into());
+    for (place, claimed) in by_name.into_iter().chain(by_path) {
+        match Broker::connect(&place, "") {
+            // Anybody may take an abstract name.
+            Ok(broker) if claimed.is_none_or(|uid| broker.uid().is_ok_and(|it| it == uid)) => {
+                return Ok((broker, place));
+            }
+            Ok(_) | Err(ControlError::Unreachable(_)) => {}
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Names of the `skink up`s that listen, as far as this user can see their sockets.
+pub fn names() -> Vec<String> {
+    let directories = search_directories();
+    let mut names: Vec<String> = directories.iter().flat_map(|at| names_in(at)).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let name = |path: PathBuf| {
+        let name = path
+            .file_name()?
+            .to_str()?
+            .strip_suffix(".sock")?
+            .to_owned();
+        check_name(&name).ok()?;
+        Broker::connect(path.to_str()?, "").ok()?;
+        Some(name)
+    };
+    entries.filter_map(|entry| name(entry.path())).collect()
 }
 
 fn own_directories() -> Vec<PathBuf> {

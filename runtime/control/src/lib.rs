@@ -26,21 +26,26 @@ mod error;
 mod instance;
 mod message;
 mod notify;
+mod peer;
 mod server;
 mod signals;
+mod spawn;
 mod tool;
 mod transport;
 
-pub use client::{Attached, Broker, Notice};
+pub use client::{Attached, Broker, ForeignRegions, LibraryGrant, Notice, ServedGrant};
 pub use component::{
     ComponentLink, Link, LinkError, Order, Report, StackStart, SupervisorLink, link,
 };
 pub use error::ControlError;
-pub use instance::{Instance, instances};
-pub use message::{InstanceInfo, NetworkInfo, ProcessInfo, RegionKind, TableSize};
+pub use instance::{Instance, check_name, instances, named, names};
+pub use message::{ComponentInfo, InstanceInfo, NetworkInfo, ProcessInfo, RegionKind, TableSize};
 pub use notify::{Notifier, NotifyError};
-pub use server::{Grant, Owners, Server, ServerConfig};
+pub use server::{
+    Access, Answered, Grant, NicGrant, Owners, Peer, Question, ServedParts, Server, ServerConfig,
+};
 pub use signals::{Received, SignalDescriptor, spawn_with_signals};
+pub use spawn::{COMPONENT_LINK, ComponentProcess, spawn_component, take_component_link};
 pub use tool::Tool;
 
 /// Where a process finds the broker: the abstract socket's name, with a leading `@`.
@@ -49,6 +54,16 @@ pub const CONTROL_VARIABLE: &str = "SKINK_CONTROL";
 pub const TOKEN_VARIABLE: &str = "SKINK_TOKEN";
 /// How many processes can have an instance of the stack at the same time.
 pub const MAXIMUM_OWNERS: usize = 64;
+/// Slots from this one on are those of a `skink up`'s own processes.
+pub const FIRST_COMPONENT: u16 = 0xff00;
+
+/// A number that nobody can guess.
+///
+/// # Errors
+/// What the system says.
+pub fn unguessable() -> std::io::Result<u64> {
+    server::random().map(|bits| bits as u64)
+}
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! What is said on the control sockets.
 use serde::{Deserialize, Serialize};
 use skink_memory::TableConfig;
+use skink_sockets::Attachment;
 use skink_wire::IpCidr;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,16 +13,33 @@ pub(crate) const PROTOCOL: u32 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RegionKind {
-    /// The TCP [`skink_memory::SocketTable`].
+    /// The records of the TCP [`skink_memory::Region`].
     TcpTable,
-    /// The UDP [`skink_memory::SocketTable`].
+    /// Its rings.
+    TcpRings,
+    /// The records of the UDP [`skink_memory::Region`].
     UdpTable,
+    /// Its rings.
+    UdpRings,
     /// The [`skink_messages::Counters`].
     Counters,
     /// The [`skink_memory::FallbackTable`].
     Fallbacks,
     /// The [`skink_memory::CaptureRing`], which a tool also writes.
     Capture,
+}
+
+impl RegionKind {
+    /// All of them.
+    pub const ALL: [RegionKind; 7] = [
+        RegionKind::TcpTable,
+        RegionKind::TcpRings,
+        RegionKind::UdpTable,
+        RegionKind::UdpRings,
+        RegionKind::Counters,
+        RegionKind::Fallbacks,
+        RegionKind::Capture,
+    ];
 }
 
 /// Size of a socket table, see [`TableConfig`].
@@ -55,8 +73,18 @@ pub(crate) enum Request {
     Network { protocol: u32, token: String },
     /// A process hands in a memfd, which travels beside this.
     Register { kind: RegionKind },
-    /// A tool asks for an [`InstanceInfo`].
-    List {},
+    /// A process that has attached asks for the memory of sockets that it was handed, which are
+    /// another process's; `secret` is that process's.
+    Region { program: u32, secret: u64 },
+    /// A tool asks for an [`InstanceInfo`], whose processes come in parts: those after `after`.
+    List {
+        #[serde(default)]
+        after: Option<u16>,
+    },
+    /// A tool hands in rules for the packet filter, as a file beside this.
+    LoadFilter {},
+    /// A tool asks what the packet filter does.
+    ShowFilter {},
     /// A tool asks for memory of the process with slot `owner`.
     Open { owner: u16, kind: RegionKind },
 }
@@ -67,14 +95,19 @@ pub(crate) enum Request {
 pub(crate) enum Reply {
     /// To [`Request::Attach`]. Beside it: the NIC's descriptors, then the port table's.
     Attached(Box<AttachedMessage>),
+    /// To [`Request::Attach`], if the stack is another process's. Beside it: the region of TCP sockets
+    /// (records, rings), that of UDP sockets, and the eight descriptors of the socket channel.
+    Served(Box<ServedMessage>),
     /// To [`Request::Network`].
     Network(NetworkInfo),
     /// To [`Request::Register`].
     Registered {},
     /// To [`Request::List`].
     Instance(Box<InstanceInfo>),
-    /// To [`Request::Open`]; the memfd travels beside it.
+    /// To [`Request::Open`] and [`Request::Region`]; the memfds travel beside it.
     Region {},
+    /// To [`Request::LoadFilter`] (what was done, in a sentence) and [`Request::ShowFilter`] (as JSON).
+    Filter { text: String },
     /// To any request.
     Refused { reason: String },
     /// Unasked: the process answers ARP, NDP and echo requests from now on.
@@ -96,6 +129,14 @@ pub(crate) struct AttachedMessage {
     pub udp_table: TableSize,
 }
 
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ServedMessage {
+    pub attachment: Attachment,
+    #[serde(with = "as_text")]
+    pub addresses: Vec<IpCidr>,
+    pub gateways: Vec<IpAddr>,
+}
+
 /// What the program's processes have in common.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NetworkInfo {
@@ -104,12 +145,21 @@ pub struct NetworkInfo {
     pub addresses: Vec<IpCidr>,
     /// Default routes, at most one for each family.
     pub gateways: Vec<IpAddr>,
+    /// Name of the instance.
+    #[serde(default)]
+    pub name: String,
+    /// The NIC as it was asked for.
+    #[serde(default)]
+    pub nic: String,
+    /// Its topology, if it serves programs from processes of its own (`skink up`).
+    #[serde(default)]
+    pub topology: Option<String>,
 }
 
-/// One running `skink run`, as it describes itself to a tool.
+/// One running `skink run` or `skink up`, as it describes itself to a tool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InstanceInfo {
-    /// Process id of `skink run`.
+    /// Process id of `skink run` or `skink up`.
     pub pid: u32,
     /// Its name, by `--name` or from the program's.
     pub name: String,
@@ -124,10 +174,44 @@ pub struct InstanceInfo {
     pub gateways: Vec<IpAddr>,
     /// When it was started, in milliseconds since 1970.
     pub started_ms: u64,
-    /// Processes with an instance of the stack.
+    /// Its topology, if it is a `skink up`.
+    #[serde(default)]
+    pub topology: Option<String>,
+    /// Processes with an instance of the stack; of a `skink up`, the programs that are served and then
+    /// its components.
     pub processes: Vec<ProcessInfo>,
+    /// Of a `skink up`.
+    #[serde(default)]
+    pub components: Vec<ComponentInfo>,
     /// Sums of the counters of processes that have ended, by label; zeros are left out.
     pub finished: BTreeMap<String, u64>,
+}
+
+/// One process of a `skink up`'s topology.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ComponentInfo {
+    /// Its slot: at least [`crate::FIRST_COMPONENT`].
+    pub owner: u16,
+    /// Its name in the topology.
+    pub name: String,
+    /// What it hosts.
+    pub components: Vec<String>,
+    /// Its cores; any if empty.
+    pub cores: Vec<u16>,
+    /// Process id, if it runs.
+    pub pid: Option<u32>,
+    /// Whether it starts, runs, or waits to be started again, in a word or two.
+    pub state: String,
+    /// When it was started, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// How often it was started again.
+    pub restarts: u64,
+    /// Why it ended last.
+    pub last_end: Option<String>,
+    /// What its sandbox couldn't do here; empty if it could do all.
+    pub sandbox: String,
+    /// Orders that wait until it takes them.
+    pub orders: usize,
 }
 
 /// One process with an instance of the stack.

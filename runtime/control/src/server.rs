@@ -1,91 +1,47 @@
+mod departing;
 mod describe;
+mod listening;
+mod owners;
 mod requests;
+mod tools;
 
 use crate::instance;
-use crate::message::{RegionKind, Reply, Request, TableSize};
+use crate::message::{RegionKind, Reply, Request};
+use crate::peer;
 use crate::transport::{self, MAXIMUM_REQUEST, ReceiveError};
 use crate::{CONTROL_VARIABLE, TOKEN_VARIABLE};
+use departing::Departing;
+use listening::Listening;
+pub use owners::{
+    Access, Answered, Grant, NicGrant, Owners, Peer, Question, ServedParts, ServerConfig,
+};
 use rustix::event::{Timespec, epoll};
-use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{RecvFlags, SocketFlags};
 use skink_messages::{Counter, Counters};
-use skink_nic::NicParts;
-use skink_wire::IpCidr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 /// A connection that says nothing for this long is closed, unless it has attached.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Connections beyond this many are closed at once.
-const MAXIMUM_CONNECTIONS: usize = 256;
+/// Connections of one user that haven't attached beyond this many are closed at once.
+const STRANGERS_PER_USER: usize = 128;
+/// Connections beyond this many more than there can be owners are closed at once.
+const SPARE_CONNECTIONS: usize = 192;
 const CONTROL_KEY: u64 = 0;
 const TOOLS_KEY: u64 = 1;
-const FIRST_KEY: u64 = 2;
-
-/// What a new owner is handed besides what all owners have in common.
-#[derive(Debug, Default)]
-pub struct Grant {
-    /// [`skink_nic::Description`] of the NIC as JSON.
-    pub nic: String,
-    /// Its descriptors, in the order that the description tells.
-    pub nic_descriptors: Vec<OwnedFd>,
-    /// The port table, if packets are steered by one.
-    pub port_table: Option<OwnedFd>,
-}
-
-impl Grant {
-    /// A NIC in parts and the port table.
-    pub fn new(parts: NicParts, port_table: Option<OwnedFd>) -> Grant {
-        Grant {
-            // Plain data without maps that aren't text: it always has a text form.
-            nic: serde_json::to_string(&parts.description).unwrap_or_default(),
-            nic_descriptors: parts.descriptors,
-            port_table,
-        }
-    }
-}
-
-/// Opens a NIC queue for each owner and steers packets: what the broker doesn't know how to do.
-pub trait Owners {
-    /// A NIC for the new owner in slot `owner`. An error is a sentence for the program's user.
-    fn grant(&mut self, owner: u16) -> Result<Grant, String>;
-    /// The owner's process is about to end, or has left its stack by `exec`: no packet goes to it any
-    /// more, but its descriptors may still be open.
-    fn retire(&mut self, owner: u16);
-    /// The owner's process has closed all descriptors: its part of the NIC may be given to another.
-    fn release(&mut self, owner: u16);
-    /// From now on `owner` answers ARP, NDP and echo requests; its NIC must get them.
-    fn answering(&mut self, owner: u16);
-}
-
-/// What all owners have in common.
-#[derive(Clone, Debug)]
-pub struct ServerConfig {
-    /// Name for tools.
-    pub name: String,
-    /// The program and its arguments, for tools.
-    pub command: Vec<String>,
-    /// The NIC, for tools.
-    pub nic: String,
-    /// The addresses of the stack.
-    pub addresses: Vec<IpCidr>,
-    /// Default routes.
-    pub gateways: Vec<IpAddr>,
-    /// Size of each process's table of TCP sockets.
-    pub tcp_table: TableSize,
-    /// Size of each process's table of UDP sockets.
-    pub udp_table: TableSize,
-}
+const PATH_KEY: u64 = 2;
+const FIRST_KEY: u64 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// Hasn't shown its token yet.
     Stranger,
     Owner(u16),
+    /// Will be an owner, or be refused, when that is known.
+    Waiting(u16),
     Tool,
     /// A tool of another user's: told so when it asks.
     Outsider,
@@ -94,20 +50,9 @@ enum Role {
 struct Connection {
     socket: OwnedFd,
     role: Role,
-    pid: u32,
-    uid: u32,
+    peer: Peer,
     accepted: Instant,
     regions: BTreeMap<RegionKind, OwnedFd>,
-}
-
-/// An owner whose connection is closed, while its process may still hold the NIC's descriptors: the
-/// kernel closes a dying process's descriptors one after the other, and a packet socket takes it
-/// some 10 ms.
-struct Departing {
-    owner: u16,
-    pid: u32,
-    /// Polls readable when the process has ended, by when all its descriptors are closed.
-    _process: OwnedFd,
 }
 
 /// The broker. It does nothing by itself: whoever owns it polls [`Server::as_fd`] for reading and
@@ -116,16 +61,13 @@ pub struct Server<O: Owners> {
     config: ServerConfig,
     owners: O,
     poll: OwnedFd,
-    control: OwnedFd,
-    tools: OwnedFd,
-    socket_path: PathBuf,
-    control_name: String,
+    listening: Listening,
     token: String,
     started: SystemTime,
     connections: BTreeMap<u64, Connection>,
     departing: BTreeMap<u64, Departing>,
-    /// Bitmap of slots that can't be given out again.
-    lost: u64,
+    /// Slots that can't be given out again.
+    lost: BTreeSet<u16>,
     next_key: u64,
     answering: Option<u16>,
     finished: Vec<u64>,
@@ -149,33 +91,32 @@ impl<O: Owners> Server<O> {
         owners: O,
         directory: &Path,
     ) -> io::Result<Server<O>> {
-        let pid = std::process::id();
-        let control_name = format!("skink-{pid}-{:016x}", random()? as u64);
-        let control = listen(&SocketAddrUnix::new_abstract_name(control_name.as_bytes())?)?;
-        let socket_path = directory.join(format!("{pid}.sock"));
-        let _ = std::fs::remove_file(&socket_path);
-        let tools = listen(&SocketAddrUnix::new(&socket_path)?)?;
-        // Who may ask is decided by the peer's user id, so that a refusal can say why.
-        std::fs::set_permissions(&socket_path, std::fs::Permissions::from_mode(0o666))?;
+        let listening = Listening::new(&config, directory)?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let sockets = [(control.as_fd(), CONTROL_KEY), (tools.as_fd(), TOOLS_KEY)];
-        for (socket, key) in sockets {
-            let data = epoll::EventData::new_u64(key);
-            epoll::add(&poll, socket, data, epoll::EventFlags::IN)?;
+        let control = [
+            (Some(&listening.control), CONTROL_KEY),
+            (listening.by_path.as_ref(), PATH_KEY),
+            (Some(&listening.tools), TOOLS_KEY),
+        ];
+        for (socket, key) in control {
+            if let Some(socket) = socket {
+                let data = epoll::EventData::new_u64(key);
+                epoll::add(&poll, socket, data, epoll::EventFlags::IN)?;
+            }
         }
         Ok(Server {
-            config,
             owners,
             poll,
-            control,
-            tools,
-            socket_path,
-            control_name: format!("@{control_name}"),
-            token: format!("{:032x}", random()?),
+            token: match config.access {
+                Access::Token => format!("{:032x}", random()?),
+                Access::Named => String::new(),
+            },
+            listening,
+            config,
             started: SystemTime::now(),
             connections: BTreeMap::new(),
             departing: BTreeMap::new(),
-            lost: 0,
+            lost: BTreeSet::new(),
             next_key: FIRST_KEY,
             answering: None,
             finished: vec![0; Counter::ALL.len()],
@@ -185,14 +126,27 @@ impl<O: Owners> Server<O> {
     /// What the program's environment must say.
     pub fn environment(&self) -> [(&'static str, String); 2] {
         [
-            (CONTROL_VARIABLE, self.control_name.clone()),
+            (CONTROL_VARIABLE, self.listening.control_name.clone()),
             (TOKEN_VARIABLE, self.token.clone()),
         ]
     }
 
     /// The socket for tools.
     pub fn socket_path(&self) -> &Path {
-        &self.socket_path
+        self.listening
+            .paths
+            .first()
+            .map_or(Path::new(""), |path| path)
+    }
+
+    /// Who serves the owners.
+    pub fn owners(&self) -> &O {
+        &self.owners
+    }
+
+    /// Who serves the owners.
+    pub fn owners_mut(&mut self) -> &mut O {
+        &mut self.owners
     }
 
     /// How many processes are attached.
@@ -220,8 +174,7 @@ impl<O: Owners> Server<O> {
             };
             for event in events.iter().take(count) {
                 match event.data.u64() {
-                    CONTROL_KEY => self.accept(Role::Stranger, now),
-                    TOOLS_KEY => self.accept(Role::Tool, now),
+                    key if key < FIRST_KEY => self.accept(key, now),
                     key if self.departing.contains_key(&key) => self.release(key),
                     key => self.hear(key),
                 }
@@ -253,31 +206,35 @@ impl<O: Owners> Server<O> {
         soonest
     }
 
-    fn accept(&mut self, role: Role, now: Instant) {
-        let listener = if role == Role::Tool {
-            &self.tools
-        } else {
-            &self.control
+    fn accept(&mut self, listener: u64, now: Instant) {
+        let socket = match listener {
+            TOOLS_KEY => Some(&self.listening.tools),
+            PATH_KEY => self.listening.by_path.as_ref(),
+            _ => Some(&self.listening.control),
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let Ok(socket) = rustix::net::accept_with(listener, flags) else {
+        let Some(Ok(socket)) = socket.map(|socket| rustix::net::accept_with(socket, flags)) else {
             return;
         };
-        let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else {
+        let Ok(peer) = peer::of(socket.as_fd()) else {
             return;
         };
-        let (pid, uid) = (
-            peer.pid.as_raw_nonzero().get().unsigned_abs(),
-            peer.uid.as_raw(),
-        );
-        if self.connections.len() >= MAXIMUM_CONNECTIONS {
+        let (pid, uid) = (peer.pid, peer.uid);
+        let most = usize::from(self.owners.capacity()) + SPARE_CONNECTIONS;
+        let strange = |connection: &&Connection| {
+            let role = matches!(connection.role, Role::Stranger | Role::Outsider);
+            role && connection.peer.uid == uid
+        };
+        let strangers = self.connections.values().filter(strange).count();
+        if self.connections.len() >= most || strangers >= STRANGERS_PER_USER {
             tracing::warn!(pid, uid, "too many connections: one more was refused");
             return;
         }
         let own_uid = rustix::process::geteuid().as_raw();
-        let role = match role {
-            Role::Tool if uid != 0 && uid != own_uid => Role::Outsider,
-            role => role,
+        let role = match listener {
+            TOOLS_KEY if uid != 0 && uid != own_uid => Role::Outsider,
+            TOOLS_KEY => Role::Tool,
+            _ => Role::Stranger,
         };
         let key = self.next_key;
         self.next_key += 1;
@@ -286,14 +243,12 @@ impl<O: Owners> Server<O> {
             return;
         }
         tracing::debug!(pid, uid, tool = role == Role::Tool, "connected");
-        let regions = BTreeMap::new();
         let connection = Connection {
             socket,
             role,
-            pid,
-            uid,
+            peer,
             accepted: now,
-            regions,
+            regions: BTreeMap::new(),
         };
         self.connections.insert(key, connection);
     }
@@ -320,20 +275,23 @@ impl<O: Owners> Server<O> {
 
     /// Closes a connection; if it was an owner's, its process is gone. `why` is empty if the other
     /// end closed it.
-    fn close(&mut self, key: u64, why: &str) {
+    pub(super) fn close(&mut self, key: u64, why: &str) {
         let Some(connection) = self.connections.remove(&key) else {
             return;
         };
-        let (pid, uid) = (connection.pid, connection.uid);
+        let (pid, uid) = (connection.peer.pid, connection.peer.uid);
         if why.is_empty() {
             tracing::debug!(pid, uid, "disconnected");
         } else {
             tracing::warn!(pid, uid, why, "connection closed");
         }
-        let Role::Owner(owner) = connection.role else {
+        let (Role::Owner(owner) | Role::Waiting(owner)) = connection.role else {
             return;
         };
-        if let Some(memory) = connection.regions.get(&RegionKind::Counters) {
+        // A program of any user could make the sums say anything.
+        if self.config.access == Access::Token
+            && let Some(memory) = connection.regions.get(&RegionKind::Counters)
+        {
             self.keep_counters(memory);
         }
         self.owners.retire(owner);
@@ -341,49 +299,6 @@ impl<O: Owners> Server<O> {
         if self.answering == Some(owner) {
             self.answering = None;
             self.hand_answering_over();
-        }
-    }
-
-    /// Waits for the end of an owner's process.
-    fn depart(&mut self, key: u64, owner: u16, pid: u32) {
-        let watched = || -> rustix::io::Result<Option<OwnedFd>> {
-            use rustix::process::{Pid, PidfdFlags, pidfd_open};
-            let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
-                return Ok(None);
-            };
-            let process = match pidfd_open(pid, PidfdFlags::empty()) {
-                Ok(process) => process,
-                // Ended already, and waited for.
-                Err(rustix::io::Errno::SRCH) => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            let data = epoll::EventData::new_u64(key);
-            epoll::add(&self.poll, &process, data, epoll::EventFlags::IN)?;
-            Ok(Some(process))
-        };
-        match watched() {
-            Ok(Some(_process)) => {
-                let departing = Departing {
-                    owner,
-                    pid,
-                    _process,
-                };
-                self.departing.insert(key, departing);
-            }
-            Ok(None) => self.owners.release(owner),
-            Err(error) => {
-                // Better a slot less than two processes on one queue.
-                self.lost |= 1 << owner;
-                tracing::warn!(pid, owner, %error, "can't tell when the process ends");
-            }
-        }
-    }
-
-    /// A departing owner's process has ended.
-    fn release(&mut self, key: u64) {
-        if let Some(departing) = self.departing.remove(&key) {
-            tracing::debug!(pid = departing.pid, owner = departing.owner, "ended");
-            self.owners.release(departing.owner);
         }
     }
 
@@ -418,23 +333,8 @@ impl<O: Owners> AsFd for Server<O> {
     }
 }
 
-impl<O: Owners> Drop for Server<O> {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.socket_path);
-    }
-}
-
-fn listen(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let kind = SocketType::SEQPACKET;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
-    rustix::net::bind(&socket, address)?;
-    rustix::net::listen(&socket, 128)?;
-    Ok(socket)
-}
-
 /// 128 random bits from the kernel.
-fn random() -> io::Result<u128> {
+pub(crate) fn random() -> io::Result<u128> {
     let mut bytes = [0; 16];
     let filled = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
     // So few bytes always come at once (getrandom(2)).

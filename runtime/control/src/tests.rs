@@ -19,16 +19,16 @@ impl Recorder {
 }
 
 impl Owners for Recorder {
-    fn grant(&mut self, owner: u16) -> Result<Grant, String> {
+    fn grant(&mut self, owner: u16, _peer: &Peer) -> Result<Grant, String> {
         if owner == 3 {
             return Err("the NIC has three queues only".to_owned());
         }
         self.0.borrow_mut().push(format!("grant {owner}"));
-        Ok(Grant {
+        Ok(Grant::Nic(NicGrant {
             nic: format!("nic {owner}"),
             nic_descriptors: vec![pipe(b"first"), pipe(b"second")],
             port_table: (owner == 1).then(|| pipe(b"ports")),
-        })
+        }))
     }
     fn retire(&mut self, owner: u16) {
         self.0.borrow_mut().push(format!("retire {owner}"));
@@ -80,6 +80,8 @@ fn server(directory: &Directory) -> (Server<Recorder>, Recorder) {
     };
     let config = ServerConfig {
         name: "test".to_owned(),
+        access: Access::Token,
+        topology: None,
         command: vec!["program".to_owned(), "--flag".to_owned()],
         nic: "tap:test0".to_owned(),
         addresses: vec!["10.77.0.2/24".parse().expect("an address")],
@@ -131,6 +133,13 @@ fn connect([(_, name), (_, token)]: &[(&'static str, String); 2]) -> Broker {
     Broker::connect(name, token).expect("a broker")
 }
 
+fn attach(broker: &mut Broker) -> LibraryGrant {
+    match broker.attach().expect("a slot") {
+        Attached::Library(grant) => *grant,
+        Attached::Served(grant) => panic!("not a part of the NIC: {grant:?}"),
+    }
+}
+
 fn tool(path: &std::path::Path) -> Tool {
     let instance = Instance {
         pid: std::process::id(),
@@ -145,9 +154,7 @@ fn processes_get_slots_and_give_them_back_by_closing() {
     let (mut server, owners) = server(&directory);
     let (mut first, second, refused) = serve(&mut server, |environment, _| {
         let mut brokers = [connect(&environment), connect(&environment)];
-        let [first, second] = brokers
-            .each_mut()
-            .map(|broker| broker.attach().expect("a slot"));
+        let [first, second] = brokers.each_mut().map(attach);
         assert_eq!(
             (first.owner, first.nic.as_str(), first.answers),
             (0, "nic 0", true)
@@ -171,7 +178,7 @@ fn processes_get_slots_and_give_them_back_by_closing() {
         third.attach().expect("a slot");
         let refused = connect(&environment).attach();
         let [first, second] = brokers;
-        (first, second, refused.map(|attached| attached.owner))
+        (first, second, refused.map(drop))
     });
     assert!(matches!(refused, Err(ControlError::Refused(why)) if why.contains("three queues")));
     let expected = ["grant 0", "answering 0", "grant 1", "grant 2"];
@@ -184,7 +191,7 @@ fn processes_get_slots_and_give_them_back_by_closing() {
     assert_eq!(first.take_notice().expect("a connection"), None);
     let mut second = serve(&mut server, |environment, _| {
         let mut second = connect(&environment);
-        assert_eq!(second.attach().expect("a slot").owner, 1);
+        assert_eq!(attach(&mut second).owner, 1);
         drop(first);
         second
     });
@@ -208,7 +215,7 @@ fn a_slot_is_given_out_again_when_its_process_has_ended() {
         let [control, token] = [crate::CONTROL_VARIABLE, crate::TOKEN_VARIABLE]
             .map(|name| std::env::var(name).expect("told"));
         let mut broker = Broker::connect(&control, &token).expect("a broker");
-        assert_eq!(broker.attach().expect("a slot").owner, 0);
+        assert_eq!(attach(&mut broker).owner, 0);
         // The connection ends here, the process when the pipe does.
         drop(broker);
         std::fs::read(path).expect("a pipe");
@@ -234,14 +241,14 @@ fn a_slot_is_given_out_again_when_its_process_has_ended() {
     };
     until(&mut server, "retire 0");
     serve(&mut server, |environment, _| {
-        let second = connect(&environment).attach().expect("a slot");
+        let second = attach(&mut connect(&environment));
         assert_eq!(second.owner, 1, "the child lives");
     });
     drop(std::fs::OpenOptions::new().write(true).open(&pipe));
     until(&mut server, "release 0");
     assert!(child.wait().expect("the child").success());
     serve(&mut server, |environment, _| {
-        let third = connect(&environment).attach().expect("a slot");
+        let third = attach(&mut connect(&environment));
         assert_eq!(third.owner, 0);
     });
 }

@@ -3,7 +3,7 @@ use crate::error::ControlError;
 use crate::message::{InstanceInfo, RegionKind, Reply, Request};
 use crate::transport;
 use rustix::net::SendFlags;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A tool's connection to a broker.
 #[derive(Debug)]
@@ -18,8 +18,45 @@ impl Tool {
 
     /// What is running there.
     pub fn list(&self) -> Result<InstanceInfo, ControlError> {
-        match self.call(&Request::List {})? {
+        let mut whole = self.part(None)?;
+        // Bounded, whatever the other end answers.
+        for _ in 0..256 {
+            let Some(last) = whole.processes.last().map(|process| process.owner) else {
+                break;
+            };
+            let part = self.part(Some(last))?;
+            if part.processes.is_empty() {
+                break;
+            }
+            whole.processes.extend(part.processes);
+        }
+        Ok(whole)
+    }
+
+    fn part(&self, after: Option<u16>) -> Result<InstanceInfo, ControlError> {
+        match self.call(&Request::List { after }, &[])? {
             (Reply::Instance(info), _) => Ok(*info),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Loads the rules in `file` into the packet filter; answers what was done, in a sentence.
+    pub fn load_filter(&self, file: BorrowedFd<'_>) -> Result<String, ControlError> {
+        self.filter(&Request::LoadFilter {}, &[file])
+    }
+
+    /// What the packet filter does, as JSON.
+    pub fn show_filter(&self) -> Result<String, ControlError> {
+        self.filter(&Request::ShowFilter {}, &[])
+    }
+
+    fn filter(
+        &self,
+        request: &Request,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<String, ControlError> {
+        match self.call(request, descriptors)? {
+            (Reply::Filter { text }, _) => Ok(text),
             (other, _) => Err(unexpected(&other)),
         }
     }
@@ -27,7 +64,7 @@ impl Tool {
     /// The memory of one process: read-only, except for [`RegionKind::Capture`]. Each call opens
     /// the memory file anew, so a lock on it belongs to this descriptor alone.
     pub fn open(&self, owner: u16, kind: RegionKind) -> Result<OwnedFd, ControlError> {
-        match self.call(&Request::Open { owner, kind })? {
+        match self.call(&Request::Open { owner, kind }, &[])? {
             (Reply::Region {}, mut descriptors) if descriptors.len() == 1 => descriptors
                 .pop()
                 .ok_or_else(|| ControlError::Malformed("no descriptor".to_owned())),
@@ -35,9 +72,18 @@ impl Tool {
         }
     }
 
-    fn call(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), ControlError> {
-        transport::send(self.socket.as_fd(), request, &[], SendFlags::empty())
-            .map_err(ControlError::Connection)?;
+    fn call(
+        &self,
+        request: &Request,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(Reply, Vec<OwnedFd>), ControlError> {
+        transport::send(
+            self.socket.as_fd(),
+            request,
+            descriptors,
+            SendFlags::empty(),
+        )
+        .map_err(ControlError::Connection)?;
         receive_reply(self.socket.as_fd())
     }
 }

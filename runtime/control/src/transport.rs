@@ -10,8 +10,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Largest request in bytes; a longer one is malformed.
 pub(crate) const MAXIMUM_REQUEST: usize = 4096;
-/// Largest reply in bytes: a description of 64 processes fits.
-pub(crate) const MAXIMUM_REPLY: usize = 64 * 1024;
+/// Largest reply in bytes: a description of 256 processes fits, or a file of rules. The kernel takes no
+/// packet larger than a socket's send buffer, which is 208 KiB.
+pub(crate) const MAXIMUM_REPLY: usize = 192 * 1024;
 /// Most descriptors beside one message.
 pub(crate) const MAXIMUM_DESCRIPTORS: usize = 64;
 

@@ -95,6 +95,8 @@ pub const EVENT_LOOP: &[Call] = &[
     // Descriptors that it has, or is sent beside a message. Nothing may be sent to an address.
     Call::any("read", libc::SYS_read),
     Call::any("readv", libc::SYS_readv),
+    // With RWF_NOWAIT: from a doorbell, whatever a neighbour did to the flags that its holders share.
+    Call::any("preadv2", libc::SYS_preadv2),
     Call::any("write", libc::SYS_write),
     Call::any("writev", libc::SYS_writev),
     Call::any("close", libc::SYS_close),
@@ -185,6 +187,16 @@ pub const SHARED_MEMORY: &[Call] = &[
     Call::any("fallocate", libc::SYS_fallocate),
     Call::only("fcntl", libc::SYS_fcntl, &[&[is(1, libc::F_ADD_SEALS)]]),
 ];
+
+/// For a component that gives memory of rings back to the system when their sockets are closed.
+pub const RECLAIM: &[Call] = &[Call::only(
+    "fallocate",
+    libc::SYS_fallocate,
+    &[&[is(
+        1,
+        libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+    )]],
+)];
 
 /// `link` on an `AF_PACKET` ring, from the first frame on: sending, statistics, errors.
 pub const NIC_PACKET: &[Call] = &[

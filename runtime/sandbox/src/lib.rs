@@ -38,9 +38,10 @@ mod report;
 mod sandbox;
 
 pub use calls::{
-    Call, Condition, EVENT_LOOP, NIC_PACKET, NIC_TAP, NIC_XDP, SHARED_MEMORY, Value, condition,
+    Call, Condition, EVENT_LOOP, NIC_PACKET, NIC_TAP, NIC_XDP, RECLAIM, SHARED_MEMORY, Value,
+    condition,
 };
 pub use error::SandboxError;
 pub use refusal::Refusal;
 pub use report::{Report, User};
-pub use sandbox::{NOBODY, Sandbox};
+pub use sandbox::{NOBODY, Sandbox, keep_only};

@@ -21,6 +21,9 @@ pub struct Sandbox<'a> {
     pub user: Option<(u32, u32)>,
     /// What stays open, besides standard error.
     pub descriptors_to_keep: Vec<BorrowedFd<'a>>,
+    /// Nothing is closed: the process has opened what it needs, after [`keep_only`](crate::keep_only) at
+    /// its very beginning.
+    pub keep_all_descriptors: bool,
     /// How many descriptors the process can have at a time, counting those. Lowered to the limit that is
     /// in force.
     pub descriptor_limit: u64,
@@ -35,6 +38,7 @@ impl<'a> Sandbox<'a> {
             system_calls,
             user: None,
             descriptors_to_keep: Vec::new(),
+            keep_all_descriptors: false,
             descriptor_limit: 1024,
             refusal: Refusal::Kill,
         }
@@ -53,10 +57,9 @@ impl<'a> Sandbox<'a> {
             "clearing the environment",
             "/proc must be mounted",
         ))?;
-        descriptors::close_all_but(&self.descriptors_to_keep).map_err(SandboxError::step(
-            "closing the descriptors that weren't handed over",
-            "this needs Linux 5.10 or newer, and /dev/null",
-        ))?;
+        if !self.keep_all_descriptors {
+            keep_only(&self.descriptors_to_keep)?;
+        }
         let mut missing = Vec::new();
         let user = ids::drop_all(self.user, &mut missing)?;
         limits::set(self.descriptor_limit).map_err(SandboxError::step(
@@ -87,6 +90,18 @@ impl<'a> Sandbox<'a> {
             missing,
         })
     }
+}
+
+/// Closes every descriptor but standard error and these, also those that some value of this process owns.
+/// For a process that must open more before it can enter its sandbox: to be called first thing.
+///
+/// # Errors
+/// [`SandboxError::Step`].
+pub fn keep_only(descriptors: &[BorrowedFd<'_>]) -> Result<(), SandboxError> {
+    descriptors::close_all_but(descriptors).map_err(SandboxError::step(
+        "closing the descriptors that weren't handed over",
+        "this needs Linux 5.10 or newer, and /dev/null",
+    ))
 }
 
 /// Capabilities, user, Landlock and seccomp belong to a thread: another one would stay outside.

@@ -2,7 +2,7 @@ use crate::message::{Answer, Notice, Protocol, Request, RequestBody, RequestMess
 use crate::parts::ProgramEnds;
 use skink_channel::{AttachError, QueueError};
 use skink_memory::SocketId;
-use skink_messages::{SocketError, SocketEvent};
+use skink_messages::{Events, SocketError, SocketEvent};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -51,6 +51,8 @@ pub struct Client {
     /// Connections that were established, by the slot of their listening socket.
     offers: HashMap<u32, VecDeque<SocketId>>,
     malformed: u64,
+    /// The page says that the program sleeps.
+    announced: bool,
 }
 
 impl Client {
@@ -66,6 +68,7 @@ impl Client {
             events: VecDeque::new(),
             offers: HashMap::new(),
             malformed: 0,
+            announced: false,
         })
     }
 
@@ -134,7 +137,7 @@ impl Client {
                 Err(_) => return Err(ClientError::Broken),
             }
         }
-        if self.ends.notices.release() > 0 {
+        if self.ends.notices.release() > 0 && self.ends.notices.made_room() {
             // The stack may have more to say than there was room for.
             self.ends.stack.ring();
         }
@@ -148,11 +151,13 @@ impl Client {
             Notice::Offered {
                 listener,
                 connection,
-            } => self
-                .offers
-                .entry(listener.slot)
-                .or_default()
-                .push_back(connection),
+            } => {
+                self.restore_offer(listener, connection);
+                let events = Events::READABLE;
+                let socket = listener;
+                let event = SocketEvent { socket, events };
+                self.events.push_back((Protocol::Tcp, event));
+            }
         }
     }
 
@@ -171,6 +176,7 @@ impl Client {
             let left = left.ok_or(ClientError::Silent)?;
             // A successor of the stack that died with our request rings nobody: look by ourselves.
             let nap = left.min(Duration::from_millis(20));
+            self.announced = false;
             let ends = &mut self.ends;
             let (notices, watch) = (&ends.notices, ends.notices.watch());
             let woken = ends
@@ -182,7 +188,7 @@ impl Client {
         }
     }
 
-    /// Takes the next event.
+    /// Takes the next event. A listening socket has one for each connection that was offered on it.
     pub fn take_event(&mut self) -> Option<(Protocol, SocketEvent)> {
         self.events.pop_front()
     }
@@ -211,6 +217,18 @@ impl Client {
         self.offers.remove(&listener.slot).unwrap_or_default()
     }
 
+    /// Connections that were offered on a listening socket and not taken, for a successor.
+    pub fn offers(&self, listener: SocketId) -> impl Iterator<Item = SocketId> {
+        let offers = self.offers.get(&listener.slot);
+        offers.into_iter().flatten().copied()
+    }
+
+    /// Puts in a connection that a predecessor was offered and hadn't taken.
+    pub fn restore_offer(&mut self, listener: SocketId, connection: SocketId) {
+        let offers = self.offers.entry(listener.slot).or_default();
+        offers.push_back(connection);
+    }
+
     /// Readable when the stack has rung; see [`Client::announce`].
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.ends.sleeper.bell()
@@ -219,13 +237,26 @@ impl Client {
     /// Says that the program is about to sleep on [`Client::bell`]. Answers `false` if there is
     /// something to do first.
     pub fn announce(&mut self) -> bool {
+        self.announced = true;
         self.ends.sleeper.announce();
         !self.ends.notices.is_ready()
     }
 
-    /// Says that the program is awake.
+    /// Whether the last announcement stands: waiting for an answer ends it as well.
+    pub fn is_announced(&self) -> bool {
+        self.announced
+    }
+
+    /// Says that the program is awake, and makes the bell quiet.
     pub fn retract(&mut self) {
+        self.announced = false;
         self.ends.sleeper.retract();
+    }
+
+    /// Says that the program is awake, and leaves the bell as it is.
+    pub fn awake(&mut self) {
+        self.announced = false;
+        self.ends.sleeper.awake();
     }
 
     /// Notices that made no sense.

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 mod tests;
 
 /// Whose socket it is: an id names a slot of this component's table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Protocol {
     /// `tcp`
     Tcp,
@@ -104,7 +104,7 @@ struct EndpointMessage {
     _reserved: [u8; 5],
 }
 
-/// A [`Request`] in a queue: one cache line.
+/// A [`Request`] in a queue: one cache line with the stamp of its slot.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct RequestMessage {
@@ -118,10 +118,10 @@ pub struct RequestMessage {
     /// Bit flags, or a number, as the kind says.
     detail: u32,
     protocol: u8,
-    _reserved: [u8; 11],
+    _reserved: [u8; 3],
 }
 
-/// A [`Notice`] in a queue: one cache line.
+/// A [`Notice`] in a queue: one cache line with the stamp of its slot.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct NoticeMessage {
@@ -134,10 +134,10 @@ pub struct NoticeMessage {
     /// A [`SocketError`], 0 for none; or [`Events`].
     detail: u32,
     protocol: u8,
-    _reserved: [u8; 11],
+    _reserved: [u8; 3],
 }
 
-const _: () = assert!(size_of::<RequestMessage>() == 64 && size_of::<NoticeMessage>() == 64);
+const _: () = assert!(size_of::<RequestMessage>() == 56 && size_of::<NoticeMessage>() == 56);
 
 /// Kinds of requests. 0 is none, so that memory never written says nothing.
 mod kind {
@@ -374,7 +374,7 @@ impl From<&Request> for RequestMessage {
             value: fields.value,
             detail: fields.detail,
             protocol: fields.protocol,
-            _reserved: [0; 11],
+            _reserved: [0; 3],
         }
     }
 }
@@ -434,7 +434,7 @@ impl From<&Notice> for NoticeMessage {
             value: 0,
             detail: 0,
             protocol: 0,
-            _reserved: [0; 11],
+            _reserved: [0; 3],
         };
         match *notice {
             Notice::Answer(serial, Ok(answer)) => {

@@ -12,8 +12,8 @@ pub const REQUESTS: u32 = 1024;
 /// Notices that a stack may have on their way to one program.
 pub const NOTICES: u32 = 1024;
 
-const REQUEST_BYTES: u32 = size_of::<RequestMessage>() as u32;
-const NOTICE_BYTES: u32 = size_of::<NoticeMessage>() as u32;
+const REQUEST_BYTES: u32 = QueueGeometry::slot_bytes_for::<RequestMessage>();
+const NOTICE_BYTES: u32 = QueueGeometry::slot_bytes_for::<NoticeMessage>();
 
 /// What both sides of a socket channel are told of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl ChannelParts {
         Ok(ChannelParts {
             requests: Queue::create("skink-requests", REQUEST_BYTES, REQUESTS)?,
             notices: Queue::create("skink-notices", NOTICE_BYTES, NOTICES)?,
-            program: SleeperDescriptors::create("skink-program")?,
+            program: SleeperDescriptors::create_for_untrusted("skink-program")?,
             bell: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
     }

@@ -71,6 +71,12 @@ impl Server {
         }
     }
 
+    /// Whether the program can be told something. Who finds there is none and sleeps must look again after
+    /// having announced that: a program that makes room rings.
+    pub fn has_room(&self) -> bool {
+        self.ends.notices.has_room()
+    }
+
     /// Shows the program what it was told, and wakes it if it sleeps.
     ///
     /// # Errors
@@ -93,6 +99,12 @@ impl Server {
     /// Readable when the program has rung, which it does when the stack's sleeper has announced a sleep.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.ends.bell.as_fd()
+    }
+
+    /// Polls with an error once nobody holds the program's end of the channel any more: neither the
+    /// program, nor who keeps it for the stack's successors.
+    pub fn rope(&self) -> BorrowedFd<'_> {
+        self.ends.program.rope()
     }
 
     /// Makes the bell quiet.

@@ -11,7 +11,10 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("messages", &["base"]),
     ("protocols", &["base", "messages"]),
     ("runtime", &["base", "messages", "runtime"]),
-    ("placement", &["base", "messages", "protocols", "runtime"]),
+    (
+        "placement",
+        &["base", "messages", "protocols", "runtime", "placement"],
+    ),
     (
         "programs",
         &[

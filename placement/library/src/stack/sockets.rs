@@ -1,9 +1,12 @@
 //! What the socket library asks of a stack.
 use super::Stack;
 use crate::below::{Below, Tap};
+use crate::guard::{Guard, Guarded};
 use skink_link::LinkOutput;
 use skink_memory::{SocketId, SocketTable};
-use skink_messages::{Component, SocketError, TcpInput, TcpRequest, UdpInput, UdpRequest};
+use skink_messages::{
+    BindOptions, Component, SocketError, TcpInput, TcpRequest, UdpInput, UdpRequest,
+};
 use skink_time::Instant;
 use skink_wire::Endpoint;
 
@@ -21,6 +24,14 @@ impl Stack {
         self.tcp.open()
     }
 
+    /// Opens a TCP socket of this program.
+    ///
+    /// # Errors
+    /// [`SocketError::NoBuffers`] if its region is full.
+    pub fn tcp_open_in(&mut self, program: u32) -> Result<SocketId, SocketError> {
+        self.tcp.open_in(program)
+    }
+
     /// Binds; port 0 takes a free one. The unspecified address stands for all of ours.
     ///
     /// # Errors
@@ -29,15 +40,11 @@ impl Stack {
         &mut self,
         socket: SocketId,
         local: Endpoint,
-        reuse_address: bool,
+        options: BindOptions,
     ) -> Result<Endpoint, SocketError> {
         let now = self.now;
-        split!(self, now, |tcp, udp, below| tcp.bind(
-            socket,
-            local,
-            reuse_address,
-            below
-        ))
+        split!(self, now, |tcp, udp, below| tcp
+            .bind(socket, local, options, below))
     }
 
     /// Lets up to `backlog` connections wait to be accepted; answers what the socket is bound to.
@@ -53,6 +60,14 @@ impl Stack {
         self.asked(now);
         split!(self, now, |tcp, udp, below| tcp
             .listen(socket, backlog, below))
+    }
+
+    /// A bound socket rests, or doesn't any more.
+    ///
+    /// # Errors
+    /// As [`skink_tcp::Tcp::rest`].
+    pub fn tcp_rest(&mut self, socket: SocketId, resting: bool) -> Result<(), SocketError> {
+        self.tcp.rest(socket, resting)
     }
 
     /// Begins a handshake; an event tells how it ended.
@@ -108,6 +123,14 @@ impl Stack {
         self.udp.open()
     }
 
+    /// Opens a UDP socket of this program.
+    ///
+    /// # Errors
+    /// [`SocketError::NoBuffers`] if its region is full.
+    pub fn udp_open_in(&mut self, program: u32) -> Result<SocketId, SocketError> {
+        self.udp.open_in(program)
+    }
+
     /// Binds; port 0 takes a free one. The unspecified address stands for all of ours.
     ///
     /// # Errors
@@ -116,15 +139,11 @@ impl Stack {
         &mut self,
         socket: SocketId,
         local: Endpoint,
-        reuse_address: bool,
+        options: BindOptions,
     ) -> Result<Endpoint, SocketError> {
         let now = self.now;
-        split!(self, now, |tcp, udp, below| udp.bind(
-            socket,
-            local,
-            reuse_address,
-            below
-        ))
+        split!(self, now, |tcp, udp, below| udp
+            .bind(socket, local, options, below))
     }
 
     /// Connects to `remote`, or dissolves the connection; answers our end.

@@ -1,12 +1,17 @@
 //! What the broker answers to each request.
-use super::{Owners, Role, Server, random};
-use crate::MAXIMUM_OWNERS;
-use crate::message::{AttachedMessage, NetworkInfo, PROTOCOL, RegionKind, Reply, Request};
+use super::{Access, Grant, NicGrant, Owners, Peer, Role, ServedParts, Server, random};
+use crate::FIRST_COMPONENT;
+use crate::message::{
+    AttachedMessage, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage,
+};
 use crate::transport;
 use rustix::fs::SealFlags;
 use rustix::net::SendFlags;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// `TMPFS_MAGIC` (linux/magic.h).
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 impl<O: Owners> Server<O> {
     /// Answers one request. An error closes the connection: the other end doesn't play by the rules.
@@ -28,10 +33,10 @@ impl<O: Owners> Server<O> {
                 self.network(key, protocol, &token)
             }
             (Role::Owner(_), Request::Register { kind }) => self.register(key, kind, descriptors),
-            (Role::Tool, Request::List {}) => {
-                self.reply(key, &Reply::Instance(Box::new(self.describe())), &[])
+            (Role::Owner(_), Request::Region { program, secret }) => {
+                self.region(key, program, secret)
             }
-            (Role::Tool, Request::Open { owner, kind }) => self.open(key, owner, kind),
+            (Role::Tool, request) => self.handle_tool(key, request, descriptors),
             (Role::Outsider, _) => {
                 let own = rustix::process::geteuid().as_raw();
                 self.refuse(
@@ -63,9 +68,17 @@ impl<O: Owners> Server<O> {
         if protocol != PROTOCOL {
             return self.refuse(key, other_version(protocol));
         }
+        if let Some(connection) = self.connections.get(&key)
+            && let Err(reason) = self.admit(&connection.peer)
+        {
+            return self.refuse(key, reason);
+        }
         let info = NetworkInfo {
             addresses: self.config.addresses.clone(),
             gateways: self.config.gateways.clone(),
+            name: self.config.name.clone(),
+            nic: self.config.nic.clone(),
+            topology: self.config.topology.clone(),
         };
         self.reply(key, &Reply::Network(info), &[])
     }
@@ -75,37 +88,119 @@ impl<O: Owners> Server<O> {
         if protocol != PROTOCOL {
             return self.refuse(key, other_version(protocol));
         }
-        self.release_predecessors(key);
-        let attached = self
-            .connections
-            .values()
-            .filter_map(|connection| match connection.role {
-                Role::Owner(owner) => Some(owner),
-                Role::Stranger | Role::Tool | Role::Outsider => None,
-            });
-        let departing = self.departing.values().map(|departing| departing.owner);
-        let taken = attached.chain(departing);
-        let taken = taken.fold(self.lost, |taken, owner| taken | 1u64 << owner);
-        let owner = taken.trailing_ones() as u16;
-        if usize::from(owner) >= MAXIMUM_OWNERS {
-            return self.refuse(key, format!("{MAXIMUM_OWNERS} processes have a stack of their own already, and there can't be more under one `skink run`"));
+        let Some(connection) = self.connections.get(&key) else {
+            return Ok(());
+        };
+        let peer = connection.peer.clone();
+        if let Err(reason) = self.admit(&peer) {
+            return self.refuse(key, reason);
         }
-        let grant = match self.owners.grant(owner) {
-            Ok(grant) => grant,
+        self.release_predecessors(key);
+        let Some(owner) = self.free_slot() else {
+            let most = self.owners.capacity();
+            return self.refuse(key, match self.config.access {
+                Access::Token => format!("{most} processes have a stack of their own already, and there can't be more under one `skink run`"),
+                Access::Named => format!("{most} programs are served already, or their last connections are still ending: try again later, or start another `skink up`"),
+            });
+        };
+        let role = Role::Waiting(owner);
+        self.set_role(key, role);
+        match self.owners.grant(owner, &peer) {
+            Ok(Grant::Later) => Ok(()),
+            granted => self.hand_over(key, owner, granted),
+        }
+    }
+
+    /// Answers an owner for whom [`Grant::Later`] was said.
+    pub fn grant(&mut self, owner: u16, granted: Result<Grant, String>) {
+        let Some(key) = self.key_of(Role::Waiting(owner)) else {
+            return;
+        };
+        if let Err(why) = self.hand_over(key, owner, granted) {
+            self.close(key, &why);
+        }
+    }
+
+    /// Ends the connection of an owner, who is treated as one that died.
+    pub fn dismiss(&mut self, owner: u16, why: &str) {
+        let roles = [Role::Owner(owner), Role::Waiting(owner)];
+        for key in roles.map(|role| self.key_of(role)).into_iter().flatten() {
+            self.close(key, why);
+        }
+    }
+
+    fn key_of(&self, role: Role) -> Option<u64> {
+        let mut connections = self.connections.iter();
+        let found = connections.find(|(_, connection)| connection.role == role);
+        found.map(|(key, _)| *key)
+    }
+
+    fn set_role(&mut self, key: u64, role: Role) {
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.role = role;
+        }
+    }
+
+    fn admit(&self, peer: &Peer) -> Result<(), String> {
+        match self.config.access {
+            Access::Token => Ok(()),
+            Access::Named => self.owners.admit(peer),
+        }
+    }
+
+    /// The lowest slot that nobody has.
+    fn free_slot(&self) -> Option<u16> {
+        let attached = self.connections.values();
+        let attached = attached.filter_map(|connection| match connection.role {
+            Role::Owner(owner) | Role::Waiting(owner) => Some(owner),
+            Role::Stranger | Role::Tool | Role::Outsider => None,
+        });
+        let departing = self.departing.values().map(|departing| departing.owner);
+        let taken: BTreeSet<u16> = attached.chain(departing).collect();
+        let mut slots = 0..self.owners.capacity().min(FIRST_COMPONENT);
+        slots.find(|slot| {
+            !taken.contains(slot) && !self.lost.contains(slot) && self.owners.is_free(*slot)
+        })
+    }
+
+    fn hand_over(
+        &mut self,
+        key: u64,
+        owner: u16,
+        granted: Result<Grant, String>,
+    ) -> Result<(), String> {
+        let granted = match granted {
+            Ok(granted) => granted,
             Err(reason) => {
                 tracing::warn!(owner, "a process gets no stack: {reason}");
+                self.set_role(key, Role::Stranger);
                 return self.refuse(key, reason);
             }
         };
-        if let Some(connection) = self.connections.get_mut(&key) {
-            connection.role = Role::Owner(owner);
-            tracing::info!(
-                pid = connection.pid,
-                uid = connection.uid,
-                owner,
-                "attached"
-            );
+        self.set_role(key, Role::Owner(owner));
+        if let Some(connection) = self.connections.get(&key) {
+            let (pid, uid) = (connection.peer.pid, connection.peer.uid);
+            tracing::info!(pid, uid, owner, "attached");
         }
+        match granted {
+            Grant::Nic(grant) => self.hand_nic_over(key, owner, &grant),
+            Grant::Served(parts) => self.hand_channel_over(key, &parts),
+            Grant::Later => Err("nothing was granted".to_owned()),
+        }
+    }
+
+    fn hand_channel_over(&self, key: u64, parts: &ServedParts) -> Result<(), String> {
+        let message = ServedMessage {
+            attachment: parts.attachment,
+            addresses: self.config.addresses.clone(),
+            gateways: self.config.gateways.clone(),
+        };
+        let all = parts.tcp_region.iter().chain(&parts.udp_region);
+        let all: Vec<BorrowedFd<'_>> = all.chain(&parts.channel).map(AsFd::as_fd).collect();
+        self.reply(key, &Reply::Served(Box::new(message)), &all)
+    }
+
+    fn hand_nic_over(&mut self, key: u64, owner: u16, grant: &NicGrant) -> Result<(), String> {
         let answers = self.answering.is_none();
         if answers {
             self.answering = Some(owner);
@@ -117,27 +212,21 @@ impl<O: Owners> Server<O> {
             gateways: self.config.gateways.clone(),
             seed: random().map_err(|error| error.to_string())? as u64,
             answers,
-            nic: grant.nic,
+            nic: grant.nic.clone(),
             nic_descriptors: grant.nic_descriptors.len(),
             port_table: grant.port_table.is_some(),
             tcp_table: self.config.tcp_table,
             udp_table: self.config.udp_table,
         };
         let all = grant.nic_descriptors.iter().chain(&grant.port_table);
-        let all: Vec<BorrowedFd<'_>> = all.map(|descriptor| descriptor.as_fd()).collect();
+        let all: Vec<BorrowedFd<'_>> = all.map(AsFd::as_fd).collect();
         self.reply(key, &Reply::Attached(Box::new(message)), &all)
     }
 
-    /// A process that comes again has become another program by `exec`, which closed what it had.
-    fn release_predecessors(&mut self, key: u64) {
-        let pid = self.connections.get(&key).map(|connection| connection.pid);
-        let predecessors = self.departing.iter();
-        let predecessors: Vec<u64> = predecessors
-            .filter(|(_, departing)| Some(departing.pid) == pid)
-            .map(|(key, _)| *key)
-            .collect();
-        for key in predecessors {
-            self.release(key);
+    fn region(&self, key: u64, program: u32, secret: u64) -> Result<(), String> {
+        match self.owners.region(program, secret) {
+            Ok(memory) => self.reply(key, &Reply::Region {}, &memory.each_ref().map(AsFd::as_fd)),
+            Err(reason) => self.refuse(key, reason),
         }
     }
 
@@ -156,32 +245,27 @@ impl<O: Owners> Server<O> {
         if !seals.contains(SealFlags::SHRINK) {
             return Err("it registered memory that isn't a sealed memfd".to_owned());
         }
+        // Where there are no huge pages left, to look into a file of such would kill whoever does.
+        if rustix::fs::fstatfs(&memory)
+            .ok()
+            .map(|status| status.f_type)
+            != Some(TMPFS)
+        {
+            return Err("it registered memory of another kind than a memfd's".to_owned());
+        }
+        // What the stack writes, the supervisor shows to tools; a program is believed what it says of
+        // itself only.
+        let own = matches!(kind, RegionKind::Counters | RegionKind::Fallbacks);
+        if self.config.access == Access::Named && !own {
+            return self.refuse(key, "tools see the stack's own memory instead".to_owned());
+        }
         if let Some(connection) = self.connections.get_mut(&key) {
             connection.regions.insert(kind, memory);
         }
         self.reply(key, &Reply::Registered {}, &[])
     }
 
-    fn open(&mut self, key: u64, owner: u16, kind: RegionKind) -> Result<(), String> {
-        let mut connections = self.connections.values();
-        let connection = connections.find(|connection| connection.role == Role::Owner(owner));
-        let memory = connection.and_then(|connection| connection.regions.get(&kind));
-        let Some(memory) = memory else {
-            return self.refuse(
-                key,
-                format!("process {owner} has ended or hasn't registered its {kind:?}"),
-            );
-        };
-        match reopen(memory, kind == RegionKind::Capture) {
-            Ok(memory) => self.reply(key, &Reply::Region {}, &[memory.as_fd()]),
-            Err(error) => self.refuse(
-                key,
-                format!("the memory of process {owner} can't be opened: {error}"),
-            ),
-        }
-    }
-
-    fn refuse(&self, key: u64, reason: String) -> Result<(), String> {
+    pub(super) fn refuse(&self, key: u64, reason: String) -> Result<(), String> {
         tracing::info!(reason, "refused");
         self.reply(key, &Reply::Refused { reason }, &[])
     }
@@ -203,17 +287,6 @@ impl<O: Owners> Server<O> {
         )
         .map_err(|error| format!("it doesn't take its answer: {error}"))
     }
-}
-
-/// An open file description of our own for the memory file, so that neither its access mode nor a
-/// lock is shared with the process that registered it.
-fn reopen(memory: &OwnedFd, writable: bool) -> io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(writable)
-        .open(path)?;
-    Ok(file.into())
 }
 
 fn other_version(protocol: u32) -> String {

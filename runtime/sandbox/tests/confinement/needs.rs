@@ -50,6 +50,10 @@ pub const NEEDS: &[Need] = &[
         let mut count = [0; 8];
         rustix::io::read(&bell, &mut count).expect("read");
         assert_eq!(u64::from_ne_bytes(count), 1);
+        let mut space = [IoSliceMut::new(&mut count)];
+        let flags = rustix::io::ReadWriteFlags::NOWAIT;
+        let empty = rustix::io::preadv2(&bell, &mut space, u64::MAX, flags);
+        assert_eq!(empty, Err(rustix::io::Errno::AGAIN));
     }),
     need("tell the time and wait for it", |_| {
         let start = Instant::now();

@@ -93,7 +93,7 @@ fn whatever_a_neighbour_writes_is_decoded_or_refused() {
     let mut word = 1u64;
     let mut refused = 0;
     for _ in 0..100_000 {
-        let mut bytes = [0; 64];
+        let mut bytes = [0; size_of::<RequestMessage>()];
         for chunk in bytes.chunks_exact_mut(8) {
             // SplitMix64 (Steele, Lea, Flood 2014).
             word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -104,8 +104,8 @@ fn whatever_a_neighbour_writes_is_decoded_or_refused() {
         let (kind, protocol) = (u32::from(bytes[0] % 14), [6, 17, bytes[52]]);
         bytes[..4].copy_from_slice(&kind.to_ne_bytes());
         bytes[52] = protocol[usize::from(bytes[53]) % 3];
-        let request = RequestMessage::read_from_bytes(&bytes).expect("64 bytes");
-        let notice = NoticeMessage::read_from_bytes(&bytes).expect("64 bytes");
+        let request = RequestMessage::read_from_bytes(&bytes).expect("as many bytes");
+        let notice = NoticeMessage::read_from_bytes(&bytes).expect("as many bytes");
         refused += usize::from(request.decode().is_none());
         refused += usize::from(notice.decode().is_none());
     }

@@ -1,0 +1,46 @@
+//! The stack's packet filter.
+use super::Stack;
+use skink_filter::{Filter, FilterConfig, Flow, FlowPhase, RuleSet};
+use skink_tcp::State;
+use skink_time::Instant;
+use skink_wire::{FourTuple, SeqNum};
+
+impl Stack {
+    /// Puts the packet filter's rules in force in place of those that were; `interface` is what `on`
+    /// in rules means. Connections that there are go on, whatever the rules say of new ones.
+    pub fn set_rules(&mut self, now: Instant, interface: &str, rules: RuleSet) {
+        if self.filter.is_none() && rules.rules.is_empty() {
+            return;
+        }
+        let filter = self.filter.get_or_insert_with(|| {
+            // A seed of its own, as for the other components.
+            let seed = self
+                .seed
+                .wrapping_mul(0xd6e8_feb8_6659_fd93)
+                .rotate_left(23);
+            let config = FilterConfig::new(interface, seed);
+            Box::new(Filter::new(config, self.counters.clone()))
+        });
+        filter.load(rules);
+        filter.rebuild(now, self.tcp.flows().filter_map(flow));
+    }
+
+    /// The packet filter, once rules were loaded.
+    pub fn filter(&self) -> Option<&Filter> {
+        self.filter.as_deref()
+    }
+}
+
+/// A connection as the filter knows it.
+fn flow((tuple, state, iss): (FourTuple, State, SeqNum)) -> Option<Flow> {
+    let phase = match state {
+        State::Closed | State::Listen => return None,
+        State::SynSent => FlowPhase::Asked,
+        State::SynReceived => FlowPhase::Answered { iss: iss.0 },
+        State::Established => FlowPhase::Established,
+        State::FinWait1 | State::FinWait2 => FlowPhase::LocalClosed,
+        State::CloseWait => FlowPhase::RemoteClosed,
+        State::Closing | State::LastAck | State::TimeWait => FlowPhase::BothClosed,
+    };
+    Some(Flow { tuple, phase })
+}

@@ -1,0 +1,93 @@
+//! Programs come and go.
+use super::{Protocol, Stack};
+use crate::below::{Below, Tap};
+use crate::guard::{Guard, Guarded};
+use skink_link::LinkOutput;
+use skink_memory::{Region, TableError};
+use skink_messages::SocketEvent;
+use skink_time::Instant;
+use std::collections::VecDeque;
+
+/// Programs that are gone, on their way to being forgotten.
+#[derive(Default)]
+pub(super) struct Ending {
+    /// One of the two regions is finished.
+    halves: Vec<u32>,
+    /// Both are.
+    finished: VecDeque<u32>,
+}
+
+impl Ending {
+    fn half(&mut self, program: u32) {
+        match self.halves.iter().position(|other| *other == program) {
+            Some(at) => {
+                self.halves.swap_remove(at);
+                self.finished.push_back(program);
+            }
+            None => self.halves.push(program),
+        }
+    }
+}
+
+impl Stack {
+    /// Serves one more program, whose sockets are in two empty regions. `program` becomes their index:
+    /// a number that no program has which isn't finished.
+    ///
+    /// # Errors
+    /// As [`skink_memory::SocketTable::insert`].
+    pub fn add_program(
+        &mut self,
+        program: u32,
+        tcp: Region,
+        udp: Region,
+    ) -> Result<(), TableError> {
+        self.tcp.insert_region(program, tcp)?;
+        if let Err(error) = self.udp.insert_region(program, udp) {
+            let now = self.now;
+            split!(self, now, |tcp, udp, below| tcp
+                .abandon_region(now, program, below));
+            self.collect_finished();
+            self.programs.halves.retain(|other| *other != program);
+            return Err(error);
+        }
+        self.events.add(program);
+        Ok(())
+    }
+
+    /// A program has ended: its sockets end as those of a process that dies, and it gets no events any
+    /// more.
+    pub fn abandon(&mut self, now: Instant, program: u32) {
+        self.asked(now);
+        split!(self, now, |tcp, udp, below| {
+            tcp.abandon_region(now, program, below);
+            udp.abandon_region(now, program, below);
+        });
+        self.events.remove(program);
+    }
+
+    /// Takes a program that was abandoned and whose last socket is gone: its number can be given to
+    /// another one, and its memory isn't used any more.
+    pub fn take_finished(&mut self) -> Option<u32> {
+        self.collect_finished();
+        self.programs.finished.pop_front()
+    }
+
+    fn collect_finished(&mut self) {
+        while let Some(program) = self.tcp.take_finished_region() {
+            self.programs.half(program);
+        }
+        while let Some(program) = self.udp.take_finished_region() {
+            self.programs.half(program);
+        }
+    }
+
+    /// Takes a program that has got events since it was last taken here.
+    pub fn take_eventful(&mut self) -> Option<u32> {
+        self.events.take_eventful()
+    }
+
+    /// Takes the next event of a program.
+    pub fn take_event_of(&mut self, program: u32) -> Option<(Protocol, SocketEvent)> {
+        self.events.pop(program)
+    }
+}

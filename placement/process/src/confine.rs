@@ -1,0 +1,40 @@
+//! The sandbox of a process that hosts a stack.
+use skink_sandbox::{
+    Call, EVENT_LOOP, NIC_PACKET, NIC_TAP, NIC_XDP, RECLAIM, Refusal, Report, Sandbox, SandboxError,
+};
+
+/// Descriptors that the process may have: eleven for each program, some for the NIC.
+const DESCRIPTORS: u64 = 65_536;
+
+/// Confines the process for the rest of its life: to be called once it has all that [`Host::new`] needs,
+/// with just the descriptors open that it is to keep (see [`skink_sandbox::keep_only`]), and with one
+/// thread. It then runs as `user` and group, if it may; `nic` is the NIC's kind as in [`skink_nic::Capabilities::kind`].
+///
+/// Answers what is in force, and what this kernel couldn't do.
+///
+/// # Errors
+/// As [`Sandbox::enter`]; the process must end.
+///
+/// [`Host::new`]: crate::Host::new
+pub fn confine(
+    nic: &str,
+    user: Option<(u32, u32)>,
+    refusal: Refusal,
+) -> Result<Report, SandboxError> {
+    let back_end: &[&[Call]] = match nic {
+        "xdp" => &[NIC_XDP, NIC_PACKET],
+        "packet" => &[NIC_PACKET],
+        _ => &[NIC_TAP],
+    };
+    // Memory of programs that attach later is received, checked and mapped with what an event loop has.
+    let mut lists = vec![EVENT_LOOP, RECLAIM];
+    lists.extend(back_end);
+    let sandbox = Sandbox {
+        user,
+        keep_all_descriptors: true,
+        descriptor_limit: DESCRIPTORS,
+        refusal,
+        ..Sandbox::new(&lists)
+    };
+    sandbox.enter()
+}

@@ -1,0 +1,109 @@
+//! Connections are offered to programs before they ask: `accept` needs no round trip.
+use crate::host::Host;
+use skink_memory::SocketId;
+use skink_messages::{ConnectionOption, Counter, TcpRequest};
+use skink_sockets::Notice;
+use skink_time::Instant;
+use std::collections::VecDeque;
+
+/// Connections offered on one listening socket and not reported as taken yet. The rest waits in the
+/// listener's own queue, where its backlog counts it.
+const OFFERED: u32 = 64;
+
+/// A listening socket of a program.
+pub(crate) struct Listener {
+    pub id: SocketId,
+    limit: usize,
+    offered: VecDeque<SocketId>,
+}
+
+impl Listener {
+    pub fn new(id: SocketId, backlog: u32) -> Listener {
+        let limit = backlog.clamp(1, OFFERED) as usize;
+        Listener {
+            id,
+            limit,
+            offered: VecDeque::new(),
+        }
+    }
+
+    pub fn set_backlog(&mut self, backlog: u32) {
+        self.limit = backlog.clamp(1, OFFERED) as usize;
+    }
+}
+
+impl Host {
+    /// Offers what waits on a listening socket, as far as the program keeps up.
+    pub(crate) fn offer(&mut self, program: u32, slot: u32) {
+        let Some(attached) = self.programs.get_mut(program) else {
+            return;
+        };
+        loop {
+            let has_room = attached.has_room();
+            let Some(listener) = attached.listeners.get_mut(&slot) else {
+                return;
+            };
+            if listener.offered.len() >= listener.limit {
+                return;
+            }
+            if !has_room {
+                attached.must_offer = self.stack.tcp_acceptable(listener.id) > 0;
+                return;
+            }
+            let Some(connection) = self.stack.tcp_accept(listener.id) else {
+                return;
+            };
+            listener.offered.push_back(connection);
+            let notice = Notice::Offered {
+                listener: listener.id,
+                connection,
+            };
+            attached.tell(notice);
+            self.counters.count(Counter::SocketsNotices);
+        }
+    }
+
+    /// As [`Host::offer`], on all listening sockets of a program.
+    pub(crate) fn offer_all(&mut self, program: u32) {
+        let Some(attached) = self.programs.get_mut(program) else {
+            return;
+        };
+        attached.must_offer = false;
+        let slots: Vec<u32> = attached.listeners.keys().copied().collect();
+        for slot in slots {
+            self.offer(program, slot);
+        }
+    }
+
+    /// The program has taken the connection that was offered first.
+    pub(crate) fn accepted(&mut self, program: u32, id: SocketId) {
+        let listeners = self.programs.get_mut(program).map(|it| &mut it.listeners);
+        let listener = listeners.and_then(|all| all.get_mut(&id.slot));
+        let taken = listener
+            .filter(|listener| listener.id == id)
+            .and_then(|listener| listener.offered.pop_front());
+        match taken {
+            Some(_) => self.offer(program, id.slot),
+            None => self.counters.count(Counter::SocketsDropForeign),
+        }
+    }
+
+    /// A listening socket is closed: connections that were offered and not taken end as those that
+    /// still waited. (What the program took before, it has reported before: requests keep their order.)
+    pub(crate) fn withdraw(&mut self, now: Instant, program: u32, id: SocketId) {
+        let Some(attached) = self.programs.get_mut(program) else {
+            return;
+        };
+        let listener = attached.listeners.get(&id.slot);
+        if listener.is_none_or(|listener| listener.id != id) {
+            return;
+        }
+        let listener = attached.listeners.remove(&id.slot);
+        for connection in listener.into_iter().flat_map(|listener| listener.offered) {
+            let reset = ConnectionOption::ResetOnClose(true);
+            self.stack
+                .tcp_request(now, TcpRequest::SetOption(connection, reset));
+            self.stack.tcp_request(now, TcpRequest::Close(connection));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What is known of one attached program.
+use crate::offers::Listener;
+use skink_memory::SocketId;
+use skink_messages::{Events, SocketEvent};
+use skink_sockets::{Notice, Protocol, Server};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// Requests taken from one program before the next has its turn.
+pub(crate) const REQUEST_BUDGET: usize = 64;
+/// Sockets of others that one program may share at a time.
+pub(crate) const SHARES: usize = 4096;
+
+/// One attached program. Everything in it is bounded: by the sizes of its regions, by [`SHARES`], and
+/// by the number of answers to one batch of requests.
+pub(crate) struct Program {
+    pub server: Server,
+    /// Process and user id, as the supervisor says.
+    pub pid: u32,
+    pub uid: u32,
+    /// Who knows it may share this program's sockets.
+    pub secret: u64,
+    /// Its listening sockets, by slot.
+    pub listeners: HashMap<u32, Listener>,
+    /// Sockets of other programs that it shares.
+    pub shares: HashSet<(Protocol, SocketId)>,
+    /// What happened to those, merged.
+    foreign: VecDeque<(Protocol, SocketId)>,
+    foreign_events: HashMap<(Protocol, SocketId), Events>,
+    /// Notices that found no room. While there are any, no request is taken.
+    waiting: VecDeque<Notice>,
+    /// A listener has connections that there was no room to offer.
+    pub must_offer: bool,
+    /// It was told something since the last flush.
+    pub told: bool,
+    /// It has something coming, and is in the list of those that do.
+    pub due: bool,
+    /// As the server counts, when it was last looked at.
+    pub malformed: u64,
+}
+
+impl Program {
+    pub fn new(server: Server, pid: u32, uid: u32, secret: u64) -> Program {
+        Program {
+            server,
+            pid,
+            uid,
+            secret,
+            listeners: HashMap::new(),
+            shares: HashSet::new(),
+            foreign: VecDeque::new(),
+            foreign_events: HashMap::new(),
+            waiting: VecDeque::new(),
+            must_offer: false,
+            told: false,
+            due: false,
+            malformed: 0,
+        }
+    }
+
+    /// Tells the program something, now or later.
+    pub fn tell(&mut self, notice: Notice) {
+        if !self.waiting.is_empty() || self.server.tell(&notice).is_err() {
+            self.waiting.push_back(notice);
+        }
+        self.told = true;
+    }
+
+    /// Whether something can be told now.
+    pub fn has_room(&self) -> bool {
+        self.waiting.is_empty() && self.server.has_room()
+    }
+
+    /// Whether notices wait for room.
+    pub fn is_stuck(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Tells what has waited, as far as there is room. Answers whether all of it is told.
+    pub fn catch_up(&mut self) -> bool {
+        while let Some(notice) = self.waiting.front() {
+            if self.server.tell(notice).is_err() {
+                return false;
+            }
+            self.told = true;
+            self.waiting.pop_front();
+        }
+        true
+    }
+
+    /// Something happened to a socket that the program shares.
+    pub fn push_foreign(&mut self, protocol: Protocol, event: SocketEvent) {
+        let key = (protocol, event.socket);
+        let events = self.foreign_events.entry(key).or_insert(Events::empty());
+        if events.is_empty() {
+            self.foreign.push_back(key);
+        }
+        *events |= event.events;
+    }
+
+    /// Takes the event of a shared socket that has waited longest.
+    pub fn pop_foreign(&mut self) -> Option<(Protocol, SocketEvent)> {
+        loop {
+            let key = self.foreign.pop_front()?;
+            if let Some(events) = self.foreign_events.remove(&key) {
+                let (protocol, socket) = key;
+                return Some((protocol, SocketEvent { socket, events }));
+            }
+        }
+    }
+
+    /// The program doesn't share the socket any more.
+    pub fn drop_share(&mut self, protocol: Protocol, socket: SocketId) {
+        self.shares.remove(&(protocol, socket));
+        if self.foreign_events.remove(&(protocol, socket)).is_some() {
+            self.foreign.retain(|key| *key != (protocol, socket));
+        }
+    }
+}

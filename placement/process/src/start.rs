@@ -1,0 +1,155 @@
+//! The first order: what a stack is made of.
+use rustix::event::{PollFd, PollFlags};
+use skink_control::{ComponentLink, LinkError, Order, StackStart};
+use skink_memory::CaptureRing;
+use skink_messages::{Counters, Ports, SoleOwner};
+use skink_nic::{Nic, NicParts};
+use skink_steering::{Owner, PortTable};
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Why a process can't become a stack. All of it is for the supervisor's log.
+#[derive(Debug)]
+pub enum StartError {
+    /// The supervisor is gone, or can't be understood.
+    Link(String),
+    /// The first order wasn't to start.
+    OtherOrder,
+    /// What came with the order doesn't fit it.
+    Parts(String),
+    /// The system refused.
+    System {
+        /// In the form of "making an epoll set".
+        doing: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Link(what) => write!(f, "no order came from the supervisor: {what}"),
+            StartError::OtherOrder => f.write_str(
+                "the supervisor's first order wasn't to start: are both of the same version?",
+            ),
+            StartError::Parts(what) => write!(
+                f,
+                "what the supervisor handed over can't be used: {what}; are both of the same version?"
+            ),
+            StartError::System { doing, source } => write!(f, "{doing} failed: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl StartError {
+    pub(crate) fn doing<E: Into<std::io::Error>>(doing: &'static str) -> impl Fn(E) -> StartError {
+        move |error| StartError::System {
+            doing,
+            source: error.into(),
+        }
+    }
+}
+
+/// Waits for the supervisor's first order.
+///
+/// # Errors
+/// [`StartError::Link`], [`StartError::OtherOrder`].
+pub fn receive_start(link: &ComponentLink) -> Result<(Box<StackStart>, Vec<OwnedFd>), StartError> {
+    loop {
+        match link.receive() {
+            Ok(Some((Order::Start(start), descriptors))) => return Ok((start, descriptors)),
+            Ok(Some(_)) => return Err(StartError::OtherOrder),
+            Ok(None) => {
+                let mut wait = [PollFd::from_borrowed_fd(link.as_fd(), PollFlags::IN)];
+                rustix::io::retry_on_intr(|| rustix::event::poll(&mut wait, None))
+                    .map_err(StartError::doing("waiting for the supervisor"))?;
+            }
+            Err(LinkError::Closed) => {
+                return Err(StartError::Link("it has closed the connection".into()));
+            }
+            Err(LinkError::Failed(what)) => return Err(StartError::Link(what)),
+        }
+    }
+}
+
+/// What a stack is made of, ready for use.
+pub struct Parts {
+    /// What the supervisor wants.
+    pub start: StackStart,
+    /// The NIC.
+    pub nic: Nic,
+    /// The port table that the NIC's owners share, if there are several.
+    pub ports: Box<dyn Ports + Send>,
+    /// Where to count.
+    pub counters: Counters,
+    /// Where tools look at frames.
+    pub capture: Option<CaptureRing>,
+    /// The page that says that the stack sleeps, and an eventfd.
+    pub sleeper: (OwnedFd, OwnedFd),
+    /// The lowest port that a program may bind without being root's (`ip_unprivileged_port_start`).
+    pub first_unprivileged_port: u16,
+}
+
+impl Parts {
+    /// Puts together what came with [`Order::Start`]. Needs no privileges.
+    ///
+    /// # Errors
+    /// [`StartError::Parts`].
+    pub fn new(start: StackStart, descriptors: Vec<OwnedFd>) -> Result<Parts, StartError> {
+        let parts =
+            |what: &str, error: &dyn fmt::Display| StartError::Parts(format!("{what}: {error}"));
+        let mut rest = descriptors.into_iter();
+        let nic: Vec<OwnedFd> = rest.by_ref().take(start.nic_descriptors).collect();
+        let port_map = match start.owner {
+            Some(_) => rest.next(),
+            None => None,
+        };
+        let (Some(counters), Some(capture), Some(page), Some(bell), None) = (
+            rest.next(),
+            rest.next(),
+            rest.next(),
+            rest.next(),
+            rest.next(),
+        ) else {
+            return Err(StartError::Parts("other descriptors than announced".into()));
+        };
+        let description = serde_json::from_str(&start.nic)
+            .map_err(|error| parts("the NIC's description", &error))?;
+        let nic = NicParts {
+            description,
+            descriptors: nic,
+        };
+        Ok(Parts {
+            nic: nic.attach().map_err(|error| parts("the NIC", &error))?,
+            ports: ports(start.owner, port_map)?,
+            counters: Counters::open(counters).map_err(|error| parts("the counters", &error))?,
+            capture: CaptureRing::open(capture)
+                .map_err(|error| parts("the capture ring", &error))
+                .map(Some)?,
+            sleeper: (page, bell),
+            first_unprivileged_port: first_unprivileged_port(),
+            start,
+        })
+    }
+}
+
+fn ports(owner: Option<u16>, map: Option<OwnedFd>) -> Result<Box<dyn Ports + Send>, StartError> {
+    let (Some(owner), Some(map)) = (owner, map) else {
+        return Ok(Box::new(SoleOwner));
+    };
+    let owner = u8::try_from(owner).ok().and_then(Owner::new);
+    let owner = owner.ok_or_else(|| StartError::Parts("an impossible owner number".into()))?;
+    let table = PortTable::map(map, owner)
+        .map_err(|error| StartError::Parts(format!("the port table: {error}")))?;
+    Ok(Box::new(table))
+}
+
+/// As the kernel has it in this network namespace; 1024, its default, if it doesn't say.
+fn first_unprivileged_port() -> u16 {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    let number = text.ok().and_then(|text| text.trim().parse().ok());
+    number.unwrap_or(1024)
+}

@@ -1,0 +1,170 @@
+//! Programs that mean harm, beside one that is served as if they weren't there.
+
+mod common;
+
+use common::{PEERS, World, connect, end, exchange};
+use skink_memory::{Mapping, SocketId};
+use skink_messages::{Counter, SocketError, TcpRequest, UdpRequest};
+use skink_process::Ended;
+use skink_sockets::{BindOptions, ClientError, Protocol, RequestBody};
+
+#[test]
+fn a_program_that_does_not_listen_holds_up_nobody() {
+    let mut world = World::new();
+    let mut good = world.attach(0, 1000);
+    let mut deaf = world.attach(1, 1000);
+    let listener = good.listen(8080);
+    let (theirs, ours) = connect(&mut world, &mut good, listener, 8080);
+    let answered = world.count(Counter::SocketsAnswers);
+    let requests = u64::from(skink_sockets::REQUESTS);
+    for _ in 0..requests {
+        deaf.client
+            .tell(RequestBody::Open(Protocol::Tcp))
+            .expect("room");
+    }
+    deaf.client.flush();
+    exchange(&mut world, &mut good, theirs, ours, 100_000);
+    while world.count(Counter::SocketsAnswers) < answered + requests {
+        std::thread::yield_now();
+    }
+    // Now its queue of notices is full; what it asks for next waits until it listens.
+    for _ in 0..500 {
+        deaf.client
+            .tell(RequestBody::Open(Protocol::Udp))
+            .expect("room");
+    }
+    deaf.client.flush();
+    exchange(&mut world, &mut good, theirs, ours, 100_000);
+    assert!(world.count(Counter::SocketsAnswers) < answered + requests + 500);
+    assert!(world.count(Counter::SocketsFull) > 0);
+    let start = std::time::Instant::now();
+    while world.count(Counter::SocketsAnswers) < answered + requests + 500 {
+        deaf.client.poll().expect("a good channel");
+        deaf.client.flush();
+        assert!(start.elapsed().as_secs() < 60, "answers are lost");
+        std::thread::yield_now();
+    }
+    // It is served as before.
+    let opened = deaf.ask(RequestBody::Open(Protocol::Tcp));
+    assert_eq!(
+        opened,
+        Err(ClientError::Socket(SocketError::NoBuffers)),
+        "all slots are taken"
+    );
+    world.stop();
+}
+
+/// A deterministic generator (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    }
+}
+
+fn forged(random: &mut Random, victim: u32) -> RequestBody {
+    let id = SocketId {
+        slot: victim * 64 + (random.next() % 64) as u32,
+        generation: (random.next() % 4) as u32,
+    };
+    let local = end("0.0.0.0", random.next() as u16);
+    match random.next() % 9 {
+        0 => RequestBody::Bind(Protocol::Tcp, id, local, BindOptions::default()),
+        1 => RequestBody::Listen(id, u32::MAX),
+        2 => RequestBody::Connect(Protocol::Tcp, id, Some(end(PEERS, 1))),
+        3 => RequestBody::Accepted(id),
+        4 => RequestBody::Share(Protocol::Tcp, id, random.next()),
+        5 => RequestBody::Tcp(TcpRequest::Close(id)),
+        6 => RequestBody::Udp(UdpRequest::Close(id)),
+        7 => RequestBody::Rest(id),
+        _ => RequestBody::Tcp(TcpRequest::Sent(id)),
+    }
+}
+
+#[test]
+fn forged_ids_touch_nobody() {
+    let mut world = World::new();
+    let mut good = world.attach(0, 1000);
+    let mut bad = world.attach(1, 1000);
+    let listener = good.listen(8080);
+    let (theirs, ours) = connect(&mut world, &mut good, listener, 8080);
+    let mut random = Random(1);
+    for round in 0..50 {
+        for _ in 0..100 {
+            // Its own region, the other's, and some that aren't there.
+            let victim = [0, 1, 2, 1 << 20][(random.next() % 4) as usize];
+            let body = forged(&mut random, victim);
+            bad.client.tell(body).expect("room");
+        }
+        bad.client.flush();
+        bad.client.poll().expect("a good channel");
+        exchange(&mut world, &mut good, theirs, ours, 1000 + round);
+    }
+    assert!(world.count(Counter::SocketsDropForeign) > 0);
+    assert!(world.peer.is_established(theirs));
+    assert!(
+        bad.ask(RequestBody::Bind(
+            Protocol::Tcp,
+            ours,
+            end("0.0.0.0", 1234),
+            BindOptions::default()
+        ))
+        .is_err()
+    );
+    world.stop();
+}
+
+#[test]
+fn random_bytes_in_all_memory_of_a_program_touch_nobody() {
+    for seed in 0..20 {
+        let mut world = World::new();
+        let mut good = world.attach(0, 1000);
+        let mut bad = world.attach(1, 1000);
+        let (listener, doors) = (good.listen(8080), bad.listen(8081));
+        let (theirs, ours) = connect(&mut world, &mut good, listener, 8080);
+        let (victim, _) = connect(&mut world, &mut bad, doors, 8081);
+        let mut random = Random(seed);
+        let rings = [&bad.tcp, &bad.udp].map(|table| {
+            let region = table.region(1).expect("its region");
+            region
+                .rings_fd()
+                .try_clone_to_owned()
+                .expect("a descriptor")
+        });
+        let memory = bad.writable[..3]
+            .iter()
+            .map(|fd| fd.try_clone().expect("a descriptor"));
+        let memory: Vec<Mapping> = memory
+            .chain(rings)
+            .map(|fd| Mapping::from_fd(fd).expect("writable"))
+            .collect();
+        for round in 0..20 {
+            for mapping in &memory {
+                let words = mapping.words();
+                for _ in 0..64 {
+                    // The front is where indices are.
+                    let within = [words.len() as u64, 32][(random.next() % 2) as usize];
+                    let at = (random.next() % within) as usize;
+                    let value = [random.next(), random.next() % 4096][(random.next() % 2) as usize];
+                    words[at].store(value, std::sync::atomic::Ordering::Relaxed);
+                }
+            }
+            let _ = rustix::io::write(&bad.writable[3], &u64::MAX.to_ne_bytes());
+            let _ = bad.client.tell(forged(&mut random, 1));
+            bad.client.flush();
+            world.peer.write(victim, &[0; 100]);
+            exchange(&mut world, &mut good, theirs, ours, 500 + round);
+        }
+        drop(bad);
+        world.detach(1);
+        exchange(&mut world, &mut good, theirs, ours, 5000);
+        good.close(ours);
+        world.until("the end", |peer| peer.is_closed(theirs));
+        assert_eq!(world.stop(), Ended::Stopped);
+    }
+}

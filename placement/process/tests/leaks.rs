@@ -1,0 +1,48 @@
+//! Programs come and go, and leave nothing behind. The only test of its process, whose descriptors and
+//! mappings it counts.
+
+mod common;
+
+use common::{World, end};
+use skink_control::Report;
+use skink_sockets::{BindOptions, Protocol, RequestBody};
+
+/// Open descriptors and mappings of this process.
+fn held() -> (usize, usize) {
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("procfs");
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("procfs");
+    let shared = maps.lines().filter(|line| line.contains("memfd"));
+    (descriptors.count(), shared.count())
+}
+
+#[test]
+fn a_thousand_programs_leave_nothing() {
+    let mut world = World::new();
+    let mut first = None;
+    for round in 0..1000 {
+        let number = round % 7;
+        let mut program = world.attach(number, 1000 + round);
+        let tcp = program.open(Protocol::Tcp);
+        let port = end("0.0.0.0", 2000 + number as u16);
+        let bound = program.bind(Protocol::Udp, port, BindOptions::default());
+        bound.expect("free again");
+        if round % 3 == 0 {
+            let bound = program.bind(Protocol::Tcp, port, BindOptions::default());
+            let (listener, _) = bound.expect("free again");
+            program
+                .ask(RequestBody::Listen(listener, 5))
+                .expect("listens");
+        }
+        if round % 5 == 0 {
+            program.close(tcp);
+        }
+        drop(program);
+        world.detach(number);
+        assert_eq!(world.report(), Report::Finished { program: number });
+        if round == 20 {
+            first = Some(held());
+        }
+    }
+    assert_eq!(Some(held()), first);
+    world.stop();
+}

@@ -1,0 +1,42 @@
+//! Who is at the other end of a socket.
+use crate::server::Peer;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// `SO_PEERGROUPS` (linux/asm-generic/socket.h), which libc lacks.
+const PEER_GROUPS: libc::c_int = 59;
+/// Groups that are looked at; of more, the first ones.
+const MAXIMUM_GROUPS: usize = 1024;
+
+/// The process that connected, with the rights it had then.
+pub(crate) fn of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    let credentials = rustix::net::sockopt::socket_peercred(socket)?;
+    let mut groups = vec![credentials.gid.as_raw()];
+    groups.extend(supplementary(socket));
+    Ok(Peer {
+        pid: credentials.pid.as_raw_nonzero().get().unsigned_abs(),
+        uid: credentials.uid.as_raw(),
+        groups,
+    })
+}
+
+/// Empty if they can't be had: then nobody is let in by them.
+fn supplementary(socket: BorrowedFd<'_>) -> Vec<u32> {
+    let mut groups = vec![0u32; MAXIMUM_GROUPS];
+    let mut bytes = (MAXIMUM_GROUPS * size_of::<u32>()) as libc::socklen_t;
+    // SAFETY: the buffer is ours and as long as stated; any bits are valid numbers.
+    let failed = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            PEER_GROUPS,
+            groups.as_mut_ptr().cast(),
+            &mut bytes,
+        )
+    };
+    if failed != 0 {
+        return Vec::new();
+    }
+    groups.truncate(bytes as usize / size_of::<u32>());
+    groups
+}

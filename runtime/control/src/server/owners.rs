@@ -1,0 +1,161 @@
+//! What a broker is told by whoever owns it, and what it asks of it.
+use crate::message::{ComponentInfo, RegionKind, TableSize};
+use skink_nic::NicParts;
+use skink_sockets::Attachment;
+use skink_wire::IpCidr;
+use std::net::IpAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// What a new owner is handed besides what all owners have in common.
+#[derive(Debug)]
+pub enum Grant {
+    /// A part of the NIC, for a stack in the process itself.
+    Nic(NicGrant),
+    /// A channel to a stack in another process.
+    Served(ServedParts),
+    /// It isn't known yet: [`Server::grant`](super::Server::grant) will be called.
+    Later,
+}
+
+/// A part of the NIC.
+#[derive(Debug, Default)]
+pub struct NicGrant {
+    /// [`skink_nic::Description`] of the NIC as JSON.
+    pub nic: String,
+    /// Its descriptors, in the order that the description tells.
+    pub nic_descriptors: Vec<OwnedFd>,
+    /// The port table, if packets are steered by one.
+    pub port_table: Option<OwnedFd>,
+}
+
+impl NicGrant {
+    /// A NIC in parts and the port table.
+    pub fn new(parts: NicParts, port_table: Option<OwnedFd>) -> NicGrant {
+        NicGrant {
+            // Plain data without maps that aren't text: it always has a text form.
+            nic: serde_json::to_string(&parts.description).unwrap_or_default(),
+            nic_descriptors: parts.descriptors,
+            port_table,
+        }
+    }
+}
+
+/// The program's share of what it has in common with the stack that serves it.
+#[derive(Debug)]
+pub struct ServedParts {
+    /// What both are told.
+    pub attachment: Attachment,
+    /// Its region of TCP sockets: records, rings.
+    pub tcp_region: [OwnedFd; 2],
+    /// Its region of UDP sockets.
+    pub udp_region: [OwnedFd; 2],
+    /// `skink_sockets::ChannelParts::for_program`.
+    pub channel: [OwnedFd; 8],
+}
+
+/// Who connected, as the kernel knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Process id.
+    pub pid: u32,
+    /// User id.
+    pub uid: u32,
+    /// Group ids: its own first, then the supplementary ones.
+    pub groups: Vec<u32>,
+}
+
+/// A question that a tool asked and that isn't answered yet; for
+/// [`Server::answer`](super::Server::answer).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Question(pub(super) u64);
+
+/// What an answer may be: there is one, or it comes later.
+pub type Answered = Result<Option<String>, String>;
+
+/// Serves each owner: what the broker doesn't know how to do.
+pub trait Owners {
+    /// What the new owner in slot `owner` is handed. An error is a sentence for the program's user.
+    fn grant(&mut self, owner: u16, peer: &Peer) -> Result<Grant, String>;
+    /// The owner's process is about to end, or has left its stack by `exec`: no packet goes to it any
+    /// more, but its descriptors may still be open.
+    fn retire(&mut self, owner: u16);
+    /// The owner's process has closed all descriptors: its part of the NIC may be given to another.
+    fn release(&mut self, owner: u16);
+    /// From now on `owner` answers ARP, NDP and echo requests; its NIC must get them.
+    fn answering(&mut self, owner: u16);
+
+    /// How many owners there can be; at most [`crate::FIRST_COMPONENT`].
+    fn capacity(&self) -> u16 {
+        crate::MAXIMUM_OWNERS as u16
+    }
+    /// Whether the slot may be given out, as far as its owner's process is concerned.
+    fn is_free(&self, _owner: u16) -> bool {
+        true
+    }
+    /// Whether what an owner has may outlive an `exec` of its process. If not, a process that comes
+    /// again has closed what it had.
+    fn outlives_exec(&self) -> bool {
+        false
+    }
+    /// Who may attach where no token is asked for. An error is a sentence for the program's user.
+    fn admit(&self, _peer: &Peer) -> Result<(), String> {
+        Ok(())
+    }
+    /// The memory of sockets of owner number `program`, for another owner who knows its `secret`:
+    /// TCP records, TCP rings, UDP records, UDP rings.
+    fn region(&self, _program: u32, _secret: u64) -> Result<[OwnedFd; 4], String> {
+        Err("there are no sockets to share under `skink run`".to_owned())
+    }
+    /// Memory of an owner or component that isn't registered by its process.
+    fn memory(&self, _owner: u16, _kind: RegionKind) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// The processes of the stack itself.
+    fn components(&self) -> Vec<ComponentInfo> {
+        Vec::new()
+    }
+    /// New rules for the packet filter. Answers what was done, in a sentence; an error says what is
+    /// wrong with them.
+    fn load_filter(&mut self, _rules: &str) -> Result<String, String> {
+        Err(NO_FILTER.to_owned())
+    }
+    /// What the packet filter does, as JSON.
+    fn show_filter(&mut self, _question: Question) -> Answered {
+        Err(NO_FILTER.to_owned())
+    }
+}
+
+const NO_FILTER: &str =
+    "it has no packet filter: a stack of its own, started with `skink up`, has one";
+
+/// Who may attach, and how he finds the broker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Whoever has the token, which the environment has.
+    Token,
+    /// Whoever [`Owners::admit`] lets in; the broker is found by its name.
+    Named,
+}
+
+/// What all owners have in common.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Name for tools.
+    pub name: String,
+    /// Who may attach.
+    pub access: Access,
+    /// The program and its arguments, for tools.
+    pub command: Vec<String>,
+    /// The NIC, for tools.
+    pub nic: String,
+    /// The topology, if the stack has processes of its own.
+    pub topology: Option<String>,
+    /// The addresses of the stack.
+    pub addresses: Vec<IpCidr>,
+    /// Default routes.
+    pub gateways: Vec<IpAddr>,
+    /// Size of each process's table of TCP sockets.
+    pub tcp_table: TableSize,
+    /// Size of each process's table of UDP sockets.
+    pub udp_table: TableSize,
+}

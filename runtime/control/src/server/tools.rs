@@ -1,0 +1,112 @@
+//! What the broker answers to tools.
+use super::{Owners, Question, Role, Server};
+use crate::message::{RegionKind, Reply, Request};
+use rustix::fs::{FileType, OFlags};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Most bytes of a file of rules: its text must fit into a message to the component.
+pub(crate) const MAXIMUM_RULES: u64 = 128 * 1024;
+
+impl<O: Owners> Server<O> {
+    pub(super) fn handle_tool(
+        &mut self,
+        key: u64,
+        request: Request,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), String> {
+        match request {
+            Request::List { after } => {
+                let reply = Reply::Instance(Box::new(self.describe(after)));
+                self.reply(key, &reply, &[])
+            }
+            Request::Open { owner, kind } => self.open(key, owner, kind),
+            Request::LoadFilter {} => {
+                let loaded =
+                    rules_of(descriptors).and_then(|rules| self.owners.load_filter(&rules));
+                self.tell(key, loaded)
+            }
+            Request::ShowFilter {} => match self.owners.show_filter(Question(key)) {
+                Ok(None) => Ok(()),
+                Ok(Some(shown)) => self.tell(key, Ok(shown)),
+                Err(reason) => self.refuse(key, reason),
+            },
+            other => Err(format!("it asked out of turn: {other:?}")),
+        }
+    }
+
+    /// Answers a question that was left open.
+    pub fn answer(&mut self, question: Question, answer: Result<String, String>) {
+        let Question(key) = question;
+        if let Err(why) = self.tell(key, answer) {
+            self.close(key, &why);
+        }
+    }
+
+    fn tell(&self, key: u64, answer: Result<String, String>) -> Result<(), String> {
+        match answer {
+            Ok(text) => self.reply(key, &Reply::Filter { text }, &[]),
+            Err(reason) => self.refuse(key, reason),
+        }
+    }
+
+    fn open(&mut self, key: u64, owner: u16, kind: RegionKind) -> Result<(), String> {
+        let mut connections = self.connections.values();
+        let connection = connections.find(|connection| connection.role == Role::Owner(owner));
+        let memory = connection.and_then(|connection| connection.regions.get(&kind));
+        let memory = memory.map(AsFd::as_fd);
+        let Some(memory) = memory.or_else(|| self.owners.memory(owner, kind)) else {
+            return self.refuse(
+                key,
+                format!("process {owner} has ended or hasn't registered its {kind:?}"),
+            );
+        };
+        match reopen(memory, kind == RegionKind::Capture) {
+            Ok(memory) => self.reply(key, &Reply::Region {}, &[memory.as_fd()]),
+            Err(error) => self.refuse(
+                key,
+                format!("the memory of process {owner} can't be opened: {error}"),
+            ),
+        }
+    }
+}
+
+/// An open file description of our own for the memory file, so that neither its access mode nor a
+/// lock is shared with the process that registered it.
+fn reopen(memory: BorrowedFd<'_>, writable: bool) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(writable)
+        .open(path)?;
+    Ok(file.into())
+}
+
+/// The text of the file beside a request.
+fn rules_of(mut descriptors: Vec<OwnedFd>) -> Result<String, String> {
+    let file = match (descriptors.pop(), descriptors.is_empty()) {
+        (Some(file), true) => file,
+        _ => return Err("the rules came without exactly one file".to_owned()),
+    };
+    // What isn't a file could make us wait.
+    let is_file = |file: &OwnedFd| {
+        let kind = rustix::fs::fstat(file)?.st_mode;
+        let readable = !rustix::fs::fcntl_getfl(file)?.contains(OFlags::WRONLY);
+        Ok(FileType::from_raw_mode(kind) == FileType::RegularFile && readable)
+    };
+    match is_file(&file) {
+        Ok(true) => {}
+        Ok(false) => return Err("the rules aren't in a file".to_owned()),
+        Err::<bool, io::Error>(error) => return Err(format!("the rules can't be read: {error}")),
+    }
+    let mut text = String::new();
+    File::from(file)
+        .take(MAXIMUM_RULES + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| format!("the rules can't be read: {error}"))?;
+    if text.len() as u64 > MAXIMUM_RULES {
+        return Err(format!("the rules are longer than {MAXIMUM_RULES} bytes"));
+    }
+    Ok(text)
+}
