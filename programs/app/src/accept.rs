@@ -22,6 +22,9 @@ impl State {
             return fail(libc::EINVAL);
         };
         let engine = self.engine()?;
+        if engine.is_down() {
+            return fail(libc::ENETDOWN);
+        }
         let waiting = halves
             .into_iter()
             .flatten()

@@ -1,17 +1,15 @@
-//! How sockets begin and end: `socket`, `bind`, `listen`, `accept`, `shutdown` and their names.
+//! How sockets begin and end: `socket`, `bind`, `shutdown` and their names.
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table;
 use crate::lock::lock;
-use crate::log::log;
 use crate::raw;
 use crate::sockaddr::{self, Name};
-use crate::socket::{Halves, Role};
-use crate::state::State;
+use crate::socket::Role;
 use core::ffi::c_int;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{Ipv4Addr, Ipv6Addr};
 use libc::{sockaddr as Address, socklen_t};
 use skink_memory::FallbackReason;
-use skink_messages::{Counter, Shutdown, TcpRequest};
+use skink_messages::{Shutdown, TcpRequest};
 use skink_wire::Endpoint;
 
 /// The program made kernel socket `fd`: Skink may take its place. Any other type stays the kernel's.
@@ -37,14 +35,16 @@ pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
     }
 }
 
-fn kernel_bind(fd: c_int, endpoint: Endpoint, domain: c_int) -> Answer {
+/// `bind` of the kernel socket behind a descriptor.
+pub fn kernel_bind(fd: c_int, endpoint: Endpoint, domain: c_int) -> Answer {
     let (bytes, length) = sockaddr::encode(endpoint, domain);
     let arguments = [fd as usize, bytes.as_ptr() as usize, length, 0, 0, 0];
     // SAFETY: the address is ours.
     unsafe { raw::call(libc::SYS_bind, arguments) }
 }
 
-fn kernel_name(fd: c_int) -> Answer<Endpoint> {
+/// `getsockname` of the kernel socket behind a descriptor.
+pub fn kernel_name(fd: c_int) -> Answer<Endpoint> {
     let mut bytes = [0u64; 4];
     let mut length = 28u32;
     let name = bytes.as_mut_ptr();
@@ -77,7 +77,8 @@ pub fn restore_mode(fd: c_int, nonblocking: bool) -> Answer {
     raw::fcntl(fd, libc::F_SETFL, mode)
 }
 
-fn kernel_listen(fd: c_int, backlog: u32) -> Answer {
+/// `listen` of the kernel socket behind a descriptor.
+pub fn kernel_listen(fd: c_int, backlog: u32) -> Answer {
     let arguments = [fd as usize, backlog as usize, 0, 0, 0, 0];
     // SAFETY: only numbers.
     unsafe { raw::call(libc::SYS_listen, arguments) }
@@ -130,164 +131,12 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
     Ok(0)
 }
 
-/// `listen`
-pub fn listen(fd: c_int, backlog: c_int) -> Answer {
-    let mut state = lock()?;
-    let index = state.socket_of(fd)?;
-    // The kernel takes a negative backlog for the largest.
-    let backlog = if backlog < 0 {
-        4096
-    } else {
-        (backlog as u32).min(4096)
-    };
-    let socket = &state.sockets[index];
-    if socket.datagram {
-        return fail(libc::EOPNOTSUPP);
-    }
-    match socket.role {
-        Role::Undecided => {}
-        Role::Dormant { .. } => {
-            state.sockets[index].role = Role::Dormant { backlog };
-            return Ok(0);
-        }
-        Role::Listener(halves) => {
-            let now = raw::now();
-            for id in halves.into_iter().flatten() {
-                let _ = state.engine()?.stack.tcp_listen(now, id, backlog);
-            }
-            return Ok(0);
-        }
-        Role::Stream(_) | Role::Datagram(_) | Role::Lost => return fail(libc::EINVAL),
-    }
-    let (domain, unsupported) = (socket.domain, socket.unsupported.is_some());
-    let local = match socket.bound {
-        Some(local) => local,
-        None => {
-            kernel_bind(fd, any(domain, 0), domain)?;
-            kernel_name(fd)?
-        }
-    };
-    state.sockets[index].bound = Some(local);
-    if unsupported && local.addr.is_unspecified() {
-        return state.fall_back(index, FallbackReason::UnsupportedOption, local);
-    }
-    if !state.has_prospects() {
-        return state.fall_back(index, FallbackReason::NotAttached, local);
-    }
-    if local.addr.is_unspecified() {
-        kernel_listen(fd, backlog)?;
-        let blocking = raw::fcntl(fd, libc::F_GETFL, 0)?;
-        raw::fcntl(fd, libc::F_SETFL, blocking | libc::O_NONBLOCK as usize)?;
-        state.sockets[index].kernel_listens = true;
-    }
-    state.sockets[index].role = Role::Dormant { backlog };
-    if !state.sockets[index].watchers.is_empty() {
-        state.watch_kernel_half(index);
-        state.activate(index)?;
-    }
-    log!(Info, "descriptor {fd} will listen on {local}");
-    Ok(0)
-}
-
 /// Every address of the family, with `port`.
 pub fn any(domain: c_int, port: u16) -> Endpoint {
     if domain == libc::AF_INET6 {
         Endpoint::new(Ipv6Addr::UNSPECIFIED.into(), port)
     } else {
         Endpoint::new(Ipv4Addr::UNSPECIFIED.into(), port)
-    }
-}
-
-impl State {
-    /// The addresses that the halves of a bound socket are to be bound to.
-    pub fn half_addresses(&self, index: u32) -> [Option<Endpoint>; 2] {
-        let socket = &self.sockets[index];
-        let local = socket.bound.unwrap_or(any(socket.domain, 0));
-        match (local.addr, sockaddr::canonical(local).addr) {
-            (_, IpAddr::V4(v4)) => [Some(Endpoint::new(v4.into(), local.port)), None],
-            (IpAddr::V6(v6), _) if v6.is_unspecified() && !socket.options.only_v6 => {
-                [Some(any(libc::AF_INET, local.port)), Some(local)]
-            }
-            _ => [None, Some(local)],
-        }
-    }
-
-    /// Somebody waits for connections: a listening socket that rests is put on the stack.
-    pub fn activate(&mut self, index: u32) -> Answer<()> {
-        let Role::Dormant { backlog } = self.sockets[index].role else {
-            return Ok(());
-        };
-        let local = self.sockets[index].bound.unwrap_or(any(libc::AF_INET, 0));
-        if !self.need_engine() {
-            let fd = self.sockets[index].fds.first().copied().unwrap_or(-1);
-            kernel_listen(fd, backlog)?;
-            return self.fall_back(index, FallbackReason::NotAttached, local);
-        }
-        let mut halves: Halves = [None, None];
-        let mut failure = None;
-        for (half, address) in halves.iter_mut().zip(self.half_addresses(index)) {
-            let Some(address) = address else { continue };
-            match self.listen_on_stack(index, address, backlog) {
-                Ok(id) => *half = Some(id),
-                Err(stop) => failure = Some(stop),
-            }
-        }
-        if let (Some(stop), [None, None]) = (failure, halves) {
-            log!(Error, "listening on {local} failed: {stop:?}");
-            return Err(stop);
-        }
-        self.sockets[index].role = Role::Listener(halves);
-        log!(
-            Info,
-            "descriptor {:?} listens on {local}",
-            self.sockets[index].fds
-        );
-        self.pump();
-        Ok(())
-    }
-
-    /// The process is about to send to itself: sockets bound to `port` may not rest.
-    pub fn activate_port(&mut self, datagram: bool, port: u16) -> Answer<()> {
-        let resting = self.sockets.iter_mut().find_map(|(index, socket)| {
-            let rests = match socket.role {
-                Role::Dormant { .. } => true,
-                Role::Undecided => datagram,
-                _ => false,
-            };
-            let bound = socket.bound.is_some_and(|bound| bound.port == port);
-            (rests && bound && socket.datagram == datagram).then_some(index)
-        });
-        match resting {
-            Some(index) if datagram => self.make_datagram(index),
-            Some(index) => self.activate(index),
-            None => Ok(()),
-        }
-    }
-
-    fn listen_on_stack(
-        &mut self,
-        index: u32,
-        address: Endpoint,
-        backlog: u32,
-    ) -> Answer<skink_memory::SocketId> {
-        let now = raw::now();
-        let options = self.sockets[index].options;
-        let engine = self.engine()?;
-        engine.count(Counter::AppSockets);
-        let id = engine.stack.tcp_open()?;
-        for option in options.for_connection() {
-            engine
-                .stack
-                .tcp_request(now, TcpRequest::SetOption(id, option));
-        }
-        // The kernel socket holds the port against others; our own children share it.
-        let bound = engine.stack.tcp_bind(id, address, true);
-        if let Err(error) = bound.and_then(|_| engine.stack.tcp_listen(now, id, backlog)) {
-            engine.stack.tcp_request(now, TcpRequest::Close(id));
-            return Err(error.into());
-        }
-        engine.own_tcp(id, index);
-        Ok(id)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::wait::{self, Patience};
 use core::ffi::c_int;
 use libc::{sockaddr as Address, socklen_t};
 use skink_memory::FallbackReason;
-use skink_messages::{Counter, Events, SocketError, TcpRequest, UdpRequest};
+use skink_messages::{Counter, Events, TcpRequest, UdpRequest};
 use skink_wire::Endpoint;
 
 /// # Safety
@@ -104,6 +104,7 @@ impl State {
         engine.count(Counter::AppSockets);
         let id = match engine.stack.tcp_open() {
             Ok(id) => id,
+            Err(Stop::Errno(libc::ENETDOWN)) => return fail(libc::ENETDOWN),
             Err(_) => return self.fall_back(index, FallbackReason::TableFull, remote),
         };
         for option in options.for_connection() {
@@ -115,14 +116,17 @@ impl State {
         let bound = match bound {
             Some(local) => {
                 let local = local_for(local, remote);
-                engine.stack.tcp_bind(id, local, true).map(|_| ())
+                engine
+                    .stack
+                    .tcp_bind(id, local, options.for_bind(0))
+                    .map(drop)
             }
             None => Ok(()),
         };
         if let Err(error) = bound.and_then(|()| engine.stack.tcp_connect(now, id, remote)) {
             engine.disown_tcp(id);
             engine.stack.tcp_request(now, TcpRequest::Close(id));
-            return Err(error.into());
+            return Err(error);
         }
         let socket = &mut self.sockets[index];
         socket.role = Role::Stream(id);
@@ -142,8 +146,8 @@ impl State {
             let local = crate::calls::any(self.sockets[index].domain, 0);
             return self.fall_back(index, FallbackReason::NotAttached, local);
         }
-        let reuse =
-            self.sockets[index].options.reuse_address || self.sockets[index].options.reuse_port;
+        let options = self.sockets[index].options;
+        let sharing = options.for_bind(0);
         let addresses = self.half_addresses(index);
         let engine = self.engine()?;
         let mut halves: Halves = [None, None];
@@ -153,8 +157,8 @@ impl State {
             let Some(mut address) = address else { continue };
             address.port = port.unwrap_or(address.port);
             let opened = engine.stack.udp_open().and_then(|id| {
-                let bound = engine.stack.udp_bind(id, address, reuse);
-                bound.map(|local| (id, local)).inspect_err(|_| {
+                let bound = engine.stack.udp_bind(id, address, sharing);
+                bound.map(|(local, _)| (id, local)).inspect_err(|_| {
                     engine.stack.udp_request(raw::now(), UdpRequest::Close(id));
                 })
             });
@@ -169,7 +173,7 @@ impl State {
         }
         engine.count(Counter::AppSockets);
         if let (Some(error), [None, None]) = (failure, halves) {
-            return Err(error.into());
+            return Err(error);
         }
         self.sockets[index].role = Role::Datagram(halves);
         log!(
@@ -205,8 +209,8 @@ impl State {
         };
         for id in halves.into_iter().flatten() {
             match self.engine()?.stack.udp_connect(id, None) {
-                Ok(_) | Err(SocketError::NotConnected) => {}
-                Err(error) => return Err(error.into()),
+                Ok(()) | Err(Stop::Errno(libc::ENOTCONN)) => {}
+                Err(error) => return Err(error),
             }
         }
         self.sockets[index].peer = None;

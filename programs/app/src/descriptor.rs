@@ -37,6 +37,9 @@ pub fn close(fd: c_int) -> Answer {
         return refuse_internal();
     }
     if is_guest() {
+        if let Ok(mut state) = lock() {
+            state.guest.note(fd, None);
+        }
         return Err(Stop::Kernel);
     }
     let mut state = lock()?;
@@ -56,6 +59,15 @@ impl State {
         };
         engine.stack.flush();
         self.deliver();
+    }
+
+    /// The socket that the calling guest's `fd` stands for.
+    fn guest_socket(&self, fd: c_int) -> Option<u32> {
+        match (self.guest.changed(fd), fd_table::get(fd)) {
+            (Some(socket), _) => socket,
+            (None, Entry::Socket(index)) => Some(index),
+            (None, Entry::Ordinary | Entry::Internal | Entry::Epoll(_)) => None,
+        }
     }
 
     /// Makes `new` another descriptor of what `old` stands for.
@@ -78,11 +90,13 @@ impl State {
 
 /// `dup` and `fcntl(F_DUPFD…)`
 pub fn duplicate(old: c_int, command: c_int, lowest: usize) -> Answer {
-    if is_guest() {
-        return Err(Stop::Kernel);
-    }
     let mut state = lock()?;
     let new = raw::fcntl(old, command, lowest)?;
+    if is_guest() {
+        let socket = state.guest_socket(old);
+        state.guest.note(new as c_int, socket);
+        return Ok(new);
+    }
     if fd_table::is_ours(new as c_int) {
         state.forget_descriptor(new as c_int);
     }
@@ -95,13 +109,18 @@ pub fn replace(old: c_int, new: c_int, flags: c_int) -> Answer {
     if fd_table::get(new) == Entry::Internal {
         return refuse_internal();
     }
-    if is_guest() || old == new {
+    if old == new {
         return Err(Stop::Kernel);
     }
     let mut state = lock()?;
     let arguments = [old as usize, new as usize, flags as usize, 0, 0, 0];
     // SAFETY: only numbers.
     let answer = unsafe { raw::call(libc::SYS_dup3, arguments) }?;
+    if is_guest() {
+        let socket = state.guest_socket(old);
+        state.guest.note(new, socket);
+        return Ok(answer);
+    }
     state.forget_descriptor(new);
     state.share(old, new);
     state.flush();

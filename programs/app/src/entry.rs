@@ -6,8 +6,10 @@
 use crate::errno::{Answer, Stop, set};
 
 pub mod data;
+pub mod exec;
 pub mod process;
 pub mod sockets;
+pub mod spawn;
 pub mod waiting;
 
 /// Runs Skink's part of a call. A panic ends the process with a message.

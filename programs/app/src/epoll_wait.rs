@@ -159,7 +159,7 @@ fn sleep_on(
     let guard = lock().map(|mut state| {
         state.epolls[index].sleepers = state.epolls[index].sleepers.saturating_sub(1);
         if on_nic {
-            state.parking.woke_on_nic();
+            state.woke();
         }
         if state.parking.on_nic == 0 {
             crate::helper::rouse();

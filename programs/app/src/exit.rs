@@ -1,4 +1,5 @@
 //! The end of the process: whatever was written must still arrive.
+use crate::engine::Engine;
 use crate::errno::Stop;
 use crate::lock::{Guard, lock};
 use crate::log::log;
@@ -34,7 +35,9 @@ pub fn linger() {
         return;
     }
     let Ok(mut state) = lock() else { return };
-    if state.engine.is_none() {
+    // A stack in another process sends what is in the rings, whatever becomes of this one.
+    let lingers = |engine: &Engine| !engine.stack.is_served();
+    if !state.engine.as_deref().is_some_and(lingers) {
         return;
     }
     DONE.store(true, Ordering::Relaxed);
@@ -149,7 +152,11 @@ pub fn settle() {
         return;
     }
     let Ok(state) = lock() else { return };
-    if state.engine.is_some() {
+    if state
+        .engine
+        .as_deref()
+        .is_some_and(|engine| !engine.stack.is_served())
+    {
         drain(state);
     }
 }

@@ -7,6 +7,7 @@ use crate::raw;
 use crate::state::State;
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
+use skink_control::NetworkInfo;
 use skink_memory::{Fallback, FallbackReason};
 use skink_messages::Counter;
 use skink_time::Instant;
@@ -88,11 +89,9 @@ impl State {
         if self.refused {
             return false;
         }
-        match crate::engine::Engine::start() {
+        match crate::attach::start(None) {
             Ok(engine) => {
-                self.engine = Some(Box::new(engine));
-                crate::helper::start();
-                self.adopt_epolls();
+                self.adopt_engine(engine);
                 true
             }
             Err(reason) => {
@@ -102,15 +101,42 @@ impl State {
         }
     }
 
-    /// Whether there is a broker to make a stack with, so far.
-    pub fn has_prospects(&mut self) -> bool {
-        if self.engine.is_none()
-            && !self.refused
-            && let Err(reason) = crate::engine::reach_broker()
-        {
-            self.give_up(&reason);
+    /// The process has a stack from now on.
+    pub fn adopt_engine(&mut self, engine: crate::engine::Engine) {
+        // A stack in another process drives itself.
+        let drives_itself = engine.stack.is_served();
+        self.engine = Some(Box::new(engine));
+        if !drives_itself {
+            crate::helper::start();
         }
-        !self.refused
+        self.adopt_epolls();
+    }
+
+    /// What the broker says of the network, if there is one.
+    fn network(&mut self) -> Option<&NetworkInfo> {
+        if self.network.is_none() && !self.refused {
+            match crate::attach::network() {
+                Ok(network) => self.network = Some(network),
+                Err(reason) => self.give_up(&reason),
+            }
+        }
+        self.network.as_ref().filter(|_| !self.refused)
+    }
+
+    /// Whether there is a broker to come by a stack, so far.
+    pub fn has_prospects(&mut self) -> bool {
+        !self.refused && (self.engine.is_some() || self.network().is_some())
+    }
+
+    /// Whether the stack is, or will be, in another process.
+    pub fn is_served(&mut self) -> bool {
+        match &self.engine {
+            Some(engine) => engine.stack.is_served(),
+            None => {
+                let network = self.network();
+                network.is_some_and(|network| network.topology.is_some())
+            }
+        }
     }
 
     fn give_up(&mut self, reason: &str) {
@@ -130,17 +156,8 @@ impl State {
         if let Some(engine) = &self.engine {
             return engine.stack.is_local(address);
         }
-        if self.refused {
-            return false;
-        }
-        if self.addresses.is_none() {
-            match crate::engine::addresses() {
-                Ok(addresses) => self.addresses = Some(addresses),
-                Err(reason) => self.give_up(&reason),
-            }
-        }
-        let mut own = self.addresses.iter().flatten();
-        own.any(|own| own.addr == address)
+        let network = self.network();
+        network.is_some_and(|network| network.addresses.iter().any(|own| own.addr == address))
     }
 
     /// Why a flow to `address` is the kernel's, or `None` if it is Skink's. Makes the stack, if

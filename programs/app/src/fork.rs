@@ -1,16 +1,40 @@
-//! `fork`: the child begins without a stack. Its copy of the parent's is dead memory: the rings of a
-//! NIC have one user. Listening sockets rest in the child until it waits on them, and then go on a
-//! stack of its own; connections stay with the parent.
+//! `fork`: what the child begins with.
+//!
+//! Where the stack is in the process itself, the child begins without one: its copy of the parent's is
+//! dead memory, since the rings of a NIC have one user. Listening sockets rest in the child until it
+//! waits on them, and then go on a stack of its own; connections stay with the parent.
+//!
+//! Where the stack is in another process, the child attaches to it by itself and says which sockets it
+//! has inherited, before `fork` returns in the parent: else the parent could close, or end, before the
+//! stack knows that somebody else goes on.
+use crate::attach;
+use crate::engine::Engine;
 use crate::fd_table::{self, Entry};
 use crate::lock::{Guard, lock};
 use crate::log::log;
+use crate::provider::Provider;
 use crate::raw;
-use crate::socket::Role;
+use crate::remote::Holdings;
+use crate::slots::Slots;
+use crate::socket::{Role, Socket};
+use crate::state::State;
 use core::cell::Cell;
+use core::ffi::c_int;
+use std::time::Duration;
+
+/// How long a parent waits for its child.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A thread that forks.
+struct Forking {
+    _guard: Option<Guard>,
+    /// A pipe that the child closes when it has said what it has inherited.
+    pipe: Option<[c_int; 2]>,
+}
 
 thread_local! {
-    /// The lock, while this thread forks.
-    static FORKING: Cell<Option<Guard>> = const { Cell::new(None) };
+    /// This thread, while it forks.
+    static FORKING: Cell<Option<Forking>> = const { Cell::new(None) };
 }
 
 /// Registers the handlers that run around `fork`.
@@ -22,54 +46,237 @@ pub fn start() {
 /// Before `fork`: nobody is in the middle of a change.
 pub extern "C" fn prepare() {
     // In a signal handler that interrupted a call of ours the lock is this thread's already.
-    FORKING.set(lock().ok());
+    let guard = lock().ok();
+    let claims = guard.as_deref().is_some_and(State::would_claim);
+    let pipe = if claims { raw::pipe().ok() } else { None };
+    FORKING.set(Some(Forking {
+        _guard: guard,
+        pipe,
+    }));
 }
 
 /// After `fork`, in the parent.
 pub extern "C" fn parent() {
-    drop(FORKING.take());
+    let Some(forking) = FORKING.take() else {
+        return;
+    };
+    if let Some([read, write]) = forking.pipe {
+        raw::close(write);
+        let mut list = [libc::pollfd {
+            fd: read,
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        let until = raw::now() + PATIENCE;
+        while list[0].revents == 0 && raw::now() < until {
+            let left = until.since(raw::now());
+            let _ = raw::ppoll(&mut list, Some(left), core::ptr::null());
+        }
+        raw::close(read);
+    }
 }
 
 /// After `fork`, in the child.
 pub extern "C" fn child() {
-    let held = FORKING.take();
-    core::mem::forget(held);
+    let forking = FORKING.take();
+    let pipe = forking.as_ref().and_then(|forking| forking.pipe);
+    core::mem::forget(forking);
     let mut state = Guard::take_over();
+    let _ = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
+        begin(&mut state);
+    }));
+    if let Some([read, write]) = pipe {
+        // What was told must have left before the parent goes on.
+        drop(state);
+        raw::close(read);
+        raw::close(write);
+    }
+}
+
+fn begin(state: &mut State) {
     crate::descriptor::start();
     crate::helper::forget();
     state.parking.forget_threads();
     state.epolls_after_fork();
-    let Some(engine) = state.engine.take() else {
+    for (_, socket) in state.sockets.iter_mut() {
+        socket.waiters.clear();
+    }
+    let claims = state.would_claim();
+    let Some(mut engine) = state.engine.take() else {
         return;
     };
-    // The parent's NIC must be closed when the parent dies, and the broker must notice.
+    // The parent's NIC and channel must be closed when the parent dies, and the broker must notice.
     for fd in &engine.descriptors {
         fd_table::set(*fd, Entry::Ordinary);
         raw::close(*fd);
     }
+    let heritage = engine.heritage();
     // Never dropped: that would take down what is the parent's.
     core::mem::forget(engine);
-    let mut lost = 0;
-    for (_, socket) in state.sockets.iter_mut() {
-        socket.waiters.clear();
-        socket.role = match socket.role {
-            Role::Undecided => Role::Undecided,
-            Role::Dormant { backlog } => Role::Dormant { backlog },
-            Role::Listener(_) => Role::Dormant { backlog: 4096 },
-            Role::Datagram(_) if socket.own_kernel_socket && socket.peer.is_none() => {
-                Role::Undecided
-            }
-            Role::Datagram(_) | Role::Stream(_) | Role::Lost => {
-                lost += 1;
-                socket.connecting = false;
-                Role::Lost
-            }
-        };
+    match heritage {
+        Some(heritage) => state.inherit(heritage, claims),
+        None => state.leave_connections(),
     }
-    if lost > 0 {
-        log!(
-            Warn,
-            "{lost} connections stay with the parent process: calls on them fail here"
-        );
+}
+
+/// What a child after `fork` takes over from the engine of its parent.
+pub struct Heritage {
+    holdings: Holdings,
+    tcp: Slots,
+    udp: Slots,
+}
+
+impl Engine {
+    /// What a child takes over, if the stack is in another process. The engine is of no use then.
+    fn heritage(&mut self) -> Option<Heritage> {
+        let Provider::Served(remote) = &mut self.stack else {
+            return None;
+        };
+        let none = || Slots::new(1);
+        Some(Heritage {
+            holdings: remote.take_holdings(),
+            tcp: core::mem::replace(&mut self.tcp, none()),
+            udp: core::mem::replace(&mut self.udp, none()),
+        })
+    }
+}
+
+impl State {
+    /// Whether a child would have something to tell a stack in another process.
+    fn would_claim(&self) -> bool {
+        let engine = self.engine.as_deref();
+        let served = engine.is_some_and(|engine| engine.stack.is_served() && !engine.is_down());
+        served
+            && self.sockets.iter().any(|(_, socket)| match socket.role {
+                Role::Dormant { .. } => socket.tickets != [0; 2],
+                Role::Stream(_) | Role::Datagram(_) | Role::Listener(_) => true,
+                Role::Undecided | Role::Lost => false,
+            })
+    }
+
+    /// The parent's stack was its own.
+    fn leave_connections(&mut self) {
+        let mut lost = 0;
+        for (_, socket) in self.sockets.iter_mut() {
+            socket.role = match socket.role {
+                Role::Undecided => Role::Undecided,
+                Role::Dormant { backlog } => Role::Dormant { backlog },
+                Role::Listener(_) => Role::Dormant { backlog: 4096 },
+                Role::Datagram(_) if socket.own_kernel_socket && socket.peer.is_none() => {
+                    Role::Undecided
+                }
+                Role::Datagram(_) | Role::Stream(_) | Role::Lost => {
+                    lost += 1;
+                    socket.connecting = false;
+                    Role::Lost
+                }
+            };
+        }
+        if lost > 0 {
+            log!(
+                Warn,
+                "{lost} connections stay with the parent process: calls on them fail here"
+            );
+        }
+    }
+
+    /// The parent was served by a stack in another process: so is this one, which goes on with its
+    /// sockets.
+    fn inherit(&mut self, mut heritage: Heritage, claims: bool) {
+        let used = self.regions_in_use(&heritage.holdings);
+        heritage.holdings.retain(|program| used.contains(&program));
+        for (_, socket) in self.sockets.iter_mut() {
+            socket.resting = [None; 2];
+            if let Role::Listener(_) = socket.role {
+                socket.role = Role::Dormant { backlog: 4096 };
+            }
+        }
+        if !claims {
+            return;
+        }
+        match attach::start(Some(heritage.holdings)) {
+            Ok(mut engine) if engine.stack.is_served() => {
+                engine.tcp = heritage.tcp;
+                engine.udp = heritage.udp;
+                self.adopt_engine(engine);
+                self.claim();
+                self.parking.prepare();
+            }
+            Ok(_) => self.leave_connections(),
+            Err(reason) => {
+                log!(
+                    Error,
+                    "this process can't go on with its parent's sockets: {reason}"
+                );
+                self.leave_connections();
+            }
+        }
+    }
+
+    /// The programs in whose regions sockets of this process are.
+    fn regions_in_use(&self, holdings: &Holdings) -> Vec<u32> {
+        let mut used = Vec::new();
+        for (_, socket) in self.sockets.iter() {
+            let (table, halves) = match socket.role {
+                Role::Stream(id) => (&holdings.tcp, [Some(id), None]),
+                Role::Datagram(halves) => (&holdings.udp, halves),
+                Role::Undecided | Role::Dormant { .. } | Role::Listener(_) | Role::Lost => continue,
+            };
+            let ids = halves.into_iter().flatten();
+            used.extend(ids.map(|id| table.region_of(id.slot)));
+        }
+        used
+    }
+
+    /// Binds sockets that the process has inherited and that will listen.
+    pub fn rest_again(&mut self) {
+        let rests = |socket: &Socket| {
+            matches!(socket.role, Role::Dormant { .. })
+                && socket.tickets != [0; 2]
+                && socket.resting == [None; 2]
+        };
+        let sockets = self.sockets.iter();
+        let rest = sockets.filter_map(|(index, socket)| rests(socket).then_some(index));
+        for index in rest.collect::<Vec<u32>>() {
+            if let Err(stop) = self.rest(index) {
+                log!(
+                    Warn,
+                    "an inherited listening socket couldn't be bound: {stop:?}"
+                );
+            }
+        }
+    }
+
+    /// Tells the stack which sockets this process has inherited.
+    pub fn claim(&mut self) {
+        use skink_library::Protocol::{Tcp, Udp};
+        let held: Vec<u32> = self.sockets.iter().map(|(index, _)| index).collect();
+        for index in &held {
+            let (protocol, ids) = match self.sockets[*index].role {
+                Role::Stream(id) => (Tcp, [Some(id), None]),
+                Role::Datagram(halves) => (Udp, halves),
+                Role::Undecided | Role::Dormant { .. } | Role::Listener(_) | Role::Lost => continue,
+            };
+            let remote = self.engine.as_deref_mut();
+            if let Some(remote) = remote.and_then(|engine| engine.stack.remote()) {
+                for id in ids.into_iter().flatten() {
+                    remote.share(protocol, id);
+                }
+            }
+        }
+        self.rest_again();
+        let Some(engine) = self.engine.as_deref_mut() else {
+            return;
+        };
+        if let Some(remote) = engine.stack.remote() {
+            let _ = remote.synchronize();
+        }
+        // What happened before the stack knew of this process was told to others.
+        for index in held {
+            if let Role::Stream(id) = self.sockets[index].role {
+                engine.own_tcp(id, index);
+            }
+        }
+        self.pump();
     }
 }

@@ -37,6 +37,8 @@ pub unsafe fn get(
             bytes[4..8].copy_from_slice(&linger.unwrap_or(0).to_ne_bytes());
             8
         }
+        // Bound to none.
+        (libc::SOL_SOCKET, libc::SO_BINDTODEVICE) => 0,
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => {
             let options = &state.sockets[index].options;
             let receives = name == libc::SO_RCVTIMEO;
@@ -125,8 +127,11 @@ impl State {
         } else {
             engine.stack.tcp_table()
         };
-        let config = table.config();
-        (config.send_bytes as c_int, config.receive_bytes as c_int)
+        // All regions of one stack's table are alike.
+        let config = table.regions().next().map(|(_, region)| region.config());
+        config.map_or((0, 0), |config| {
+            (config.send_bytes as c_int, config.receive_bytes as c_int)
+        })
     }
 
     fn segment_size(&self, index: u32) -> c_int {
@@ -175,7 +180,7 @@ impl State {
             let flight = record.snd_max.load(Ordering::Relaxed);
             let flight = flight.wrapping_sub(record.snd_una.load(Ordering::Relaxed));
             info.tcpi_unacked = flight.checked_div(mss).unwrap_or(0);
-            info.tcpi_rcv_space = table.config().receive_bytes;
+            info.tcpi_rcv_space = table.receive_ring(id.slot).capacity() as u32;
             info.tcpi_pmtu = mss + 40;
         }
         let size = size_of::<libc::tcp_info>().min(bytes.len());

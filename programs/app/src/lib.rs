@@ -27,6 +27,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 mod accept;
+mod attach;
 mod buffers;
 mod calls;
 mod connect;
@@ -37,24 +38,31 @@ mod epoll;
 mod epoll_set;
 mod epoll_wait;
 mod errno;
+mod estate;
+mod exec;
 mod exit;
 mod fallback;
 mod fd_table;
 mod fork;
 mod getsockopt;
 mod helper;
+mod listen;
 mod lock;
 mod log;
 mod message;
 mod next;
 mod options;
 mod poll;
+mod provider;
 mod raw;
 mod readiness;
+mod remote;
 mod sendfile;
+mod slots;
 mod sockaddr;
 mod socket;
 mod sockopt;
+mod spawn;
 mod state;
 mod syscall;
 mod transfer;
@@ -76,7 +84,7 @@ static START: extern "C" fn() = start;
 extern "C" fn start() {
     let _ = std::panic::catch_unwind(|| {
         log::start();
-        if !engine::note_broker() {
+        if !attach::note_broker() {
             return;
         }
         fallback::start();
@@ -84,6 +92,10 @@ extern "C" fn start() {
         if fd_table::start() {
             fork::start();
             exit::start();
+            exec::start();
+            if let Ok(mut state) = lock::lock() {
+                estate::take_over(&mut state);
+            }
             ON.store(true, Ordering::Relaxed);
         }
     });

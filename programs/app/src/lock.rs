@@ -1,6 +1,7 @@
 //! The one lock of the process, around everything that Skink knows in it.
 use crate::errno::{Answer, WOULD_BLOCK};
 use crate::raw;
+use crate::remote;
 use crate::state::State;
 use core::cell::{Cell, UnsafeCell};
 use core::ops::{Deref, DerefMut};
@@ -81,6 +82,9 @@ impl Guard {
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
+        if remote::is_unsettled() {
+            remote::settle(self);
+        }
         SHARED.owner.store(0, Ordering::Relaxed);
         if SHARED.word.swap(FREE, Ordering::Release) == CONTENDED {
             raw::futex_wake(&SHARED.word, 1);

@@ -89,6 +89,17 @@ next! {
     c"epoll_pwait2" epoll_pwait2(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     c"_Fork" fork_without_handlers() -> c_int;
     c"execve" execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    c"execvpe" execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    c"fexecve" fexecve(fd: c_int, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    c"execveat" execveat(directory: c_int, path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char, flags: c_int) -> c_int;
+    c"posix_spawn" posix_spawn(process: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    c"posix_spawnp" posix_spawnp(process: *mut libc::pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    c"posix_spawn_file_actions_init" actions_init(actions: *mut c_void) -> c_int;
+    c"posix_spawn_file_actions_destroy" actions_destroy(actions: *mut c_void) -> c_int;
+    c"posix_spawn_file_actions_adddup2" actions_dup2(actions: *mut c_void, old: c_int, new: c_int) -> c_int;
+    c"posix_spawn_file_actions_addclose" actions_close(actions: *mut c_void, fd: c_int) -> c_int;
+    c"posix_spawn_file_actions_addopen" actions_open(actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int;
+    c"posix_spawn_file_actions_addclosefrom_np" actions_close_from(actions: *mut c_void, first: c_int) -> c_int;
     c"syscall" syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long;
     c"__read_chk" read_chk(fd: c_int, at: *mut c_void, count: size_t, room: size_t) -> ssize_t;
     c"__recv_chk" recv_chk(fd: c_int, at: *mut c_void, count: size_t, room: size_t, flags: c_int) -> ssize_t;

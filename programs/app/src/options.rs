@@ -1,9 +1,11 @@
 //! The values of socket options.
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 use skink_messages::ConnectionOption;
+use skink_sockets::BindOptions;
 
 /// What a socket's options are set to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Options {
     /// `TCP_NODELAY`
     pub no_delay: bool,
@@ -118,6 +120,15 @@ impl Options {
         ]
         .into_iter()
         .flatten()
+    }
+
+    /// What the socket may share its end with. A `ticket` that isn't 0 shows that it was inherited.
+    pub fn for_bind(&self, ticket: u64) -> BindOptions {
+        BindOptions {
+            reuse_address: self.reuse_address,
+            reuse_port: self.reuse_port,
+            ticket,
+        }
     }
 }
 

@@ -91,6 +91,21 @@ pub fn eventfd() -> Answer<c_int> {
     unsafe { call(libc::SYS_eventfd2, [0, flags, 0, 0, 0, 0]) }.map(|fd| fd as c_int)
 }
 
+/// A pipe: its reading end and its writing end.
+pub fn pipe() -> Answer<[c_int; 2]> {
+    let mut ends = [-1; 2];
+    let arguments = [
+        ends.as_mut_ptr() as usize,
+        libc::O_CLOEXEC as usize,
+        0,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the ends are ours.
+    unsafe { call(libc::SYS_pipe2, arguments) }.map(|_| ends)
+}
+
 /// Rings an eventfd.
 pub fn ring(eventfd: c_int) {
     let one = 1u64;

@@ -30,7 +30,9 @@ impl State {
             Role::Lost => IN | OUT | HUP | ERR,
             Role::Listener(halves) => {
                 let mut halves = halves.into_iter().flatten();
-                if halves.any(|id| engine.stack.tcp_acceptable(id) > 0) {
+                if engine.is_down() {
+                    IN | ERR
+                } else if halves.any(|id| engine.stack.tcp_acceptable(id) > 0) {
                     IN
                 } else {
                     0

@@ -60,6 +60,10 @@ pub struct Socket {
     pub role: Role,
     /// What `bind` was told, with the port that was chosen.
     pub bound: Option<Endpoint>,
+    /// What a dormant socket has on a stack in another process, bound already.
+    pub resting: Halves,
+    /// What shows such a stack that the halves' port is this process's too; 0 for nothing.
+    pub tickets: [u64; 2],
     /// Whom a UDP socket is connected to.
     pub peer: Option<Endpoint>,
     /// `SO_ERROR`
@@ -95,6 +99,8 @@ impl Socket {
             nonblocking: false,
             role: Role::Undecided,
             bound: None,
+            resting: [None; 2],
+            tickets: [0; 2],
             peer: None,
             error: 0,
             connecting: false,
@@ -172,6 +178,16 @@ impl Sockets {
     }
 
     /// The sockets in use, with their indices.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Socket)> {
+        let used = |(_, socket): &(usize, &Socket)| !socket.fds.is_empty();
+        self.list
+            .iter()
+            .enumerate()
+            .filter(used)
+            .map(|(at, socket)| (at as u32, socket))
+    }
+
+    /// As [`Sockets::iter`], to change them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Socket)> {
         let used = |(_, socket): &(usize, &mut Socket)| !socket.fds.is_empty();
         self.list

@@ -2,15 +2,17 @@
 use crate::engine::Engine;
 use crate::epoll_set::Epolls;
 use crate::errno::{Answer, Stop, fail};
+use crate::exec::Guest;
 use crate::fd_table::{self, Entry};
 use crate::log::log;
 use crate::raw;
 use crate::socket::{Role, Sockets};
+use crate::spawn::Spawning;
 use crate::wait::Parking;
 use core::ffi::c_int;
+use skink_control::NetworkInfo;
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{ConnectionOption, Events, TcpRequest, UdpRequest};
-use skink_wire::IpCidr;
 
 /// The state.
 pub struct State {
@@ -22,12 +24,16 @@ pub struct State {
     pub engine: Option<Box<Engine>>,
     /// The stack couldn't be made: sockets go to the kernel.
     pub refused: bool,
-    /// Skink's own addresses, once they were asked for.
-    pub addresses: Option<Vec<IpCidr>>,
+    /// What the broker says of the network, once it was asked.
+    pub network: Option<NetworkInfo>,
     /// Threads that wait.
     pub parking: Parking,
     /// The socket that accepted connections' descriptors are duplicates of, by domain.
     templates: [c_int; 2],
+    /// What children of `posix_spawn` are to do.
+    pub spawning: Spawning,
+    /// What a guest in this process's memory has done.
+    pub guest: Guest,
     /// Addresses of the kernel's interfaces, see [`crate::fallback`].
     pub interfaces: crate::fallback::Interfaces,
 }
@@ -40,9 +46,11 @@ impl State {
             epolls: Epolls::new(),
             engine: None,
             refused: false,
-            addresses: None,
+            network: None,
             parking: Parking::new(),
             templates: [-1, -1],
+            spawning: Spawning::new(),
+            guest: Guest::new(),
             interfaces: crate::fallback::Interfaces::new(),
         }
     }
@@ -145,7 +153,13 @@ impl State {
                     engine.stack.udp_request(now, UdpRequest::Close(id));
                 }
             }
-            Role::Undecided | Role::Dormant { .. } | Role::Lost => return,
+            Role::Dormant { .. } => {
+                let resting = core::mem::take(&mut self.sockets[index].resting);
+                for id in resting.into_iter().flatten() {
+                    engine.stack.tcp_request(now, TcpRequest::Close(id));
+                }
+            }
+            Role::Undecided | Role::Lost => return,
         }
         self.note_work();
     }
@@ -215,23 +229,32 @@ impl State {
     }
 }
 
-/// Marks a descriptor as the library's own, after moving it up out of the program's way.
-pub fn internal(fd: c_int) -> c_int {
+/// Where descriptors are out of the program's way.
+pub fn floor() -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: the structure is ours.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    let floor = (limit.rlim_cur.min(1 << 19) / 4 * 3) as usize;
-    let moved = raw::fcntl(fd, libc::F_DUPFD_CLOEXEC, floor);
-    let fd = match moved {
+    (limit.rlim_cur.min(1 << 19) / 4 * 3) as usize
+}
+
+/// Moves a descriptor up out of the program's way.
+pub fn lift(fd: c_int) -> c_int {
+    let moved = raw::fcntl(fd, libc::F_DUPFD_CLOEXEC, floor());
+    match moved {
         Ok(high) => {
             raw::close(fd);
             high as c_int
         }
         Err(_) => fd,
-    };
+    }
+}
+
+/// Marks a descriptor as the library's own, after moving it up.
+pub fn internal(fd: c_int) -> c_int {
+    let fd = lift(fd);
     fd_table::set(fd, Entry::Internal);
     log!(Debug, "descriptor {fd} is Skink's own");
     fd

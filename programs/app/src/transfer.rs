@@ -117,13 +117,14 @@ impl State {
         let (table, id) = self.stream(index)?;
         let ring = table.receive_ring(id.slot);
         let peek = flags & libc::MSG_PEEK != 0;
-        let count = if table.find(id).is_none() || ring.is_empty() {
+        let held = ring.len();
+        let count = if held == 0 || table.find(id).is_none() {
             0
         } else if peek {
             *done = 0;
             buffers.fill(0, |offset, piece| ring.peek(offset, piece))
         } else if flags & libc::MSG_TRUNC != 0 {
-            let count = ring.len().min(buffers.total() - *done);
+            let count = held.min(buffers.total() - *done);
             ring.advance_head(count);
             count
         } else {
@@ -134,7 +135,7 @@ impl State {
             if !peek {
                 let now = raw::now();
                 let engine = self.engine()?;
-                engine.stack.tcp_request(now, TcpRequest::Received(id));
+                engine.stack.tcp_received(now, id, held);
             }
             return Ok(false);
         }

@@ -114,6 +114,16 @@ impl Parking {
         }
     }
 
+    /// Makes what a thread needs to sleep: the process may be about to forbid itself to make any, as
+    /// sshd's does that talks to strangers.
+    pub fn prepare(&mut self) {
+        if self.events.is_empty()
+            && let Ok(fd) = raw::eventfd()
+        {
+            self.events.push(internal(fd));
+        }
+    }
+
     fn take_event_fd(&mut self) -> Answer<c_int> {
         match self.events.pop() {
             Some(fd) => Ok(fd),
@@ -124,6 +134,8 @@ impl Parking {
     /// A thread goes to sleep where a frame wakes it, until `deadline` at the latest.
     pub fn sleeps_on_nic(&mut self, deadline: Option<Instant>) {
         self.on_nic += 1;
+        // A stack in another process must know before the lock is released.
+        crate::remote::unsettle();
         self.planned = self.planned.min(deadline.unwrap_or(Instant::FAR_FUTURE));
     }
 
@@ -183,6 +195,15 @@ impl State {
         }
     }
 
+    /// The calling thread has slept where a frame, or a stack in another process, wakes it.
+    pub fn woke(&mut self) {
+        self.parking.woke_on_nic();
+        let engine = self.engine.as_deref_mut();
+        if let Some(remote) = engine.and_then(|engine| engine.stack.remote()) {
+            remote.woke();
+        }
+    }
+
     /// A call gave the stack something to do: the helper must know if it sleeps for good.
     pub fn note_work(&mut self) {
         self.parking.work = self.parking.work.wrapping_add(1);
@@ -232,7 +253,7 @@ pub fn park(
     }
     if drives {
         state.parking.driver = None;
-        state.parking.woke_on_nic();
+        state.woke();
     }
     state.parking.leave(id);
     let outcome = match answer {
@@ -287,9 +308,8 @@ fn sleep_on_descriptors(
             };
         }
         if let (Some(entry), Some(fd)) = (rest.last_mut(), engine.stack.send_blocked_on()) {
-            use std::os::fd::AsRawFd;
             *entry = libc::pollfd {
-                fd: fd.as_raw_fd(),
+                fd,
                 events: libc::POLLOUT,
                 revents: 0,
             };

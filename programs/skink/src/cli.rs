@@ -5,11 +5,12 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Runs programs on a user-space TCP/IP stack of their own, and shows what it does.
+/// Runs programs on a user-space TCP/IP stack, and shows what it does.
 ///
 /// `skink run -- PROGRAM` needs no configuration: it makes a TAP interface, gives the program an
-/// address of its own on it, and says which. `skink stat`, `skink ss` and `skink capture` then look
-/// into the running stack.
+/// address of its own on it, and says which. `skink up` runs a stack in a process of its own, which
+/// serves any number of programs started with `skink run --name NAME -- PROGRAM`. `skink ps`,
+/// `skink stat`, `skink ss` and `skink capture` look into what runs.
 #[derive(Parser, Debug)]
 #[command(name = "skink", version, disable_help_subcommand = true)]
 pub struct Cli {
@@ -20,17 +21,42 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Verb {
     Run(RunOptions),
+    Up(UpOptions),
+    Ps(PsOptions),
     Stat(StatOptions),
     Ss(SsOptions),
     Capture(CaptureOptions),
+    Filter(FilterOptions),
     Bench(crate::bench::BenchOptions),
+    #[command(hide = true)]
+    Component(crate::component::ComponentOptions),
 }
 
-/// Run a program on a stack of its own
+/// Which network a stack is on.
+#[derive(Args, Debug, Clone, Default)]
+pub struct NetworkOptions {
+    /// The NIC: xdp:INTERFACE, packet:INTERFACE or tap:NAME [default: a new TAP, tap:skink0]
+    #[arg(long, value_name = "NIC")]
+    pub nic: Option<NicSpec>,
+    /// An address for the stack that nobody else has, with its prefix length; can be repeated
+    #[arg(long = "addr", value_name = "ADDRESS/PREFIX")]
+    pub addresses: Vec<IpCidr>,
+    /// Default route: a router on the network of an address; one for IPv4 and one for IPv6
+    #[arg(long = "gateway", value_name = "ADDRESS")]
+    pub gateways: Vec<IpAddr>,
+    /// Don't ask the link first whether somebody else has the address
+    #[arg(long)]
+    pub no_probe: bool,
+}
+
+/// Run a program on a stack of its own, or on one that `skink up` runs
 ///
 /// The program's TCP and UDP sockets are served by Skink; other sockets, and those that Skink has no
 /// route for, go to the kernel (`skink ss` tells which and why). The command stays until the program
 /// and everything it started have ended, and passes signals on.
+///
+/// With --name alone the program is served by the `skink up` of that name, and needs no privileges:
+/// then this command becomes the program.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Exit codes: the program's own; 128 and the signal's number if a signal ended it; 125 if skink itself \
@@ -40,31 +66,84 @@ Examples:
   skink run -- nginx -g 'daemon off;'
   skink run --nic packet:eth0 --addr 192.0.2.7/24 --gateway 192.0.2.1 -- ./server
   skink run --name web --nic tap:skink5 --addr 10.9.0.2/24 -- python3 -m http.server
+  skink run --name main -- curl http://10.0.0.9/      (after: skink up --name main ...)
 
 Environment: SKINK_LOG sets how much is logged (error, warn, info, debug, trace), for skink and for the \
 library in the program; SKINK_LIBRARY names libskink.so if it isn't beside skink.")]
 pub struct RunOptions {
-    /// The NIC: xdp:INTERFACE, packet:INTERFACE or tap:NAME [default: a new TAP, tap:skink0]
-    #[arg(long, value_name = "NIC")]
-    pub nic: Option<NicSpec>,
-    /// An address for the program that nobody else has, with its prefix length; can be repeated
-    #[arg(long = "addr", value_name = "ADDRESS/PREFIX")]
-    pub addresses: Vec<IpCidr>,
-    /// Default route: a router on the network of an address; one for IPv4 and one for IPv6
-    #[arg(long = "gateway", value_name = "ADDRESS")]
-    pub gateways: Vec<IpAddr>,
-    /// Name to find this by with `skink stat` and others [default: the program's]
+    #[command(flatten)]
+    pub network: NetworkOptions,
+    /// The `skink up` that serves the program; with --nic, --addr or --gateway, a name to find this
+    /// by with `skink stat` and others [default: the program's]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Run the program as this user (name or number); the NIC is opened before
+    /// Run the program as this user (name or number); what needs privileges is done before
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
-    /// Don't ask the link first whether somebody else has the address
-    #[arg(long)]
-    pub no_probe: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
+}
+
+/// Run a stack in processes of its own, which serve many programs
+///
+/// Opens the NIC, starts the components' processes, confines them, and hands each program that was
+/// started with `skink run --name NAME` its part of shared memory. Stays until SIGTERM or SIGINT, then
+/// ends the components too. As a service of systemd it says when it is ready and that it lives.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+What the command line says goes before what the file says. Without either, a TAP interface is made and \
+addresses are chosen, as by `skink run`. docs/cli.md has every key of the file:
+
+  name = \"main\"
+  nic = \"packet:eth0\"
+  addresses = [\"10.0.0.2/24\"]
+  gateways = [\"10.0.0.1\"]
+  rules = \"/etc/skink/rules.conf\"
+
+Exit codes: 0 after SIGTERM or SIGINT; 125 if the stack can't be started.
+
+Examples:
+  skink up --nic packet:eth0 --addr 10.0.0.2/24 --gateway 10.0.0.1
+  skink up -c /etc/skink/skink.toml
+  skink up --name web --rules web.conf --nic xdp:eth1 --addr 192.0.2.7/24")]
+pub struct UpOptions {
+    /// Read the configuration from this file
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Which components share a process: a preset, or a file with a / in its path or .toml at its end
+    /// [default: single]
+    #[arg(short, long, value_name = "TOPOLOGY")]
+    pub topology: Option<String>,
+    #[command(flatten)]
+    pub network: NetworkOptions,
+    /// Name by which programs and tools find this [default: skink]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Rules of the packet filter; see `skink filter check` [default: everything passes]
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+    /// Run the components as this user (name or number) [default: 65534, who owns nothing]
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+}
+
+/// Show the processes of stacks, and the programs that use them
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+CPU is the share of one processor since the process was started. MEMORY of a program is what its \
+sockets' buffers take.
+
+Examples:
+  skink ps
+  skink ps main --json | jq '.instances[].processes[] | {name, pid, state}'")]
+pub struct PsOptions {
+    /// Name or process id, of `skink up`, of `skink run` or of a program [default: all]
+    #[arg(value_name = "NAME|PID")]
+    pub instance: Option<String>,
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Show counters, and why packets were dropped
@@ -77,7 +156,7 @@ Examples:
   skink stat web --watch
   skink stat --json --all | jq '.instances[].counters'")]
 pub struct StatOptions {
-    /// Name or process id, of `skink run` or of a process in it [default: all]
+    /// Name or process id, of `skink run`, `skink up` or of a process in it [default: all]
     #[arg(value_name = "NAME|PID")]
     pub instance: Option<String>,
     /// Write JSON
@@ -101,7 +180,7 @@ Examples:
   skink ss -l web
   skink ss --json | jq '.sockets[] | select(.state == \"ESTABLISHED\")'")]
 pub struct SsOptions {
-    /// Name or process id, of `skink run` or of a process in it [default: all]
+    /// Name or process id, of `skink run`, `skink up` or of a process in it [default: all]
     #[arg(value_name = "NAME|PID")]
     pub instance: Option<String>,
     /// Write JSON
@@ -142,7 +221,7 @@ pub struct CaptureOptions {
     /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,
-    /// Name or process id, of `skink run` or of a process in it [default: all]
+    /// Name or process id, of `skink run`, `skink up` or of a process in it [default: all]
     #[arg(short, long, value_name = "NAME|PID")]
     pub instance: Option<String>,
     /// Keep at most this many bytes of each frame
@@ -151,6 +230,70 @@ pub struct CaptureOptions {
     /// Which frames
     #[arg(trailing_var_arg = true, value_name = "FILTER")]
     pub filter: Vec<String>,
+}
+
+/// Work with rules of the packet filter
+#[derive(Args, Debug)]
+pub struct FilterOptions {
+    #[command(subcommand)]
+    pub verb: FilterVerb,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum FilterVerb {
+    Check(FilterCheckOptions),
+    Load(FilterLoadOptions),
+    Show(FilterShowOptions),
+}
+
+/// Load a file of rules into a running stack
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+The file is read to its end first: if there is a mistake in it, each is told with its line and column, and \
+the rules that were in force stay. Connections that the old rules let pass go on. The rules last until \
+`skink up` ends, also if the stack is restarted meanwhile.
+
+Examples:
+  skink filter load web.conf
+  skink filter load --name main - < web.conf")]
+pub struct FilterLoadOptions {
+    /// The file; standard input if it is -
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Name or process id of the `skink up` [default: the only one that runs]
+    #[arg(long, value_name = "NAME|PID")]
+    pub name: Option<String>,
+}
+
+/// Show the rules of a running stack, and what each has counted
+#[derive(Args, Debug)]
+pub struct FilterShowOptions {
+    /// Name or process id of the `skink up` [default: the only one that runs]
+    #[arg(long, value_name = "NAME|PID")]
+    pub name: Option<String>,
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Read a file of rules and show what they are after expansion, or what is wrong with it
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+The rules are a subset of those of pf.conf(5); docs/filter.md says which. Nothing is loaded.
+
+Exit codes: 0 if the file is good, 1 if it isn't.
+
+Examples:
+  skink filter check web.conf
+  echo 'pass in proto tcp to port { 80, 443 }' | skink filter check -
+  skink filter check --json web.conf | jq '.errors[].message'")]
+pub struct FilterCheckOptions {
+    /// The file; standard input if it is -
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[cfg(test)]

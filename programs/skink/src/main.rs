@@ -1,23 +1,29 @@
 //! `skink`: runs programs on a TCP/IP stack of their own, and shows what that does.
 //!
 //! **Purpose.** `skink run` opens the NIC, starts the program with the socket library preloaded and
-//! brokers a stack to each of its processes; `stat`, `ss` and `capture` are its tools, which read the
-//! memory that those processes registered.
+//! brokers a stack to each of its processes. `skink up` is the supervisor of a stack in a process of its
+//! own (`skink component`), which serves programs of `skink run --name`. `ps`, `stat`, `ss`, `capture`
+//! and `filter` are their tools, which read the memory that was registered or made.
 //!
 //! **Place on the data path.** None.
 //!
-//! **What survives a restart.** Nothing: there is nothing to survive.
+//! **What survives a restart.** Of `skink run` nothing: there is nothing to survive. The supervisor keeps
+//! the descriptors of all shared memory while a component is restarted.
 //!
 //! **What it leaves out.** Privileged configuration of the kernel, except for the one TAP interface
 //! that `run` makes when it is told of no NIC.
 mod bench;
 mod capture;
 mod cli;
+mod component;
 mod failure;
+mod filter;
+mod ps;
 mod run;
 mod ss;
 mod stat;
 mod tools;
+mod up;
 
 use clap::Parser;
 use cli::{Cli, Verb};
@@ -29,11 +35,13 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
-            let run = std::env::args_os().nth(1).is_some_and(|verb| verb == "run");
+            let wraps = std::env::args_os()
+                .nth(1)
+                .is_some_and(|verb| verb == "run" || verb == "up");
             // As env(1) and timeout(1) do: 125 is the wrapper's own failure, so that any other
             // number is the program's.
             return ExitCode::from(match error.use_stderr() {
-                true if run => failure::OWN,
+                true if wraps => failure::OWN,
                 true => 2,
                 false => 0,
             });
@@ -42,9 +50,13 @@ fn main() -> ExitCode {
     start_log();
     let done = match cli.verb {
         Verb::Run(options) => run::run(&options),
+        Verb::Up(options) => up::up(&options),
+        Verb::Component(options) => component::component(&options).map(|()| 0),
+        Verb::Ps(options) => ps::ps(&options).map(|()| 0),
         Verb::Stat(options) => stat::stat(&options).map(|()| 0),
         Verb::Ss(options) => ss::ss(&options).map(|()| 0),
         Verb::Capture(options) => capture::capture(&options).map(|()| 0),
+        Verb::Filter(options) => filter::filter(&options.verb).map(|()| 0),
         Verb::Bench(options) => bench::bench(&options).map(|()| 0),
     };
     match done {

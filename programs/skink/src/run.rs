@@ -1,18 +1,21 @@
 mod elf;
-mod neighbours;
+pub mod neighbours;
 mod netlink;
-mod network;
+pub mod network;
 mod owners;
 mod probe;
 mod program;
+mod served;
 mod supervise;
-mod user;
+pub mod user;
 
-use crate::cli::RunOptions;
+use crate::cli::{NetworkOptions, RunOptions};
 use crate::failure::{CANNOT_RUN, Failure, NOT_FOUND};
 use network::Plan;
 use owners::NicOwners;
-use skink_control::{Server, ServerConfig, SignalDescriptor, TableSize, spawn_with_signals};
+use skink_control::{
+    Access, Server, ServerConfig, SignalDescriptor, TableSize, spawn_with_signals,
+};
 use skink_nic::{NicSpec, interface};
 use std::ffi::OsString;
 use std::io;
@@ -44,9 +47,18 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     let path = program::find(name)?;
     program::check(&path, user.as_ref())?;
     let library = program::library()?;
+    if let Some(instance) = served::instance(options) {
+        let command = command(options, &path, &library, user.as_ref());
+        return Err(served::become_program(
+            command,
+            instance,
+            &shown(name),
+            &path,
+        ));
+    }
     let interfaces = interface::list()
         .map_err(|error| Failure::own(format!("can't list the network interfaces: {error}")))?;
-    let plan = network::plan(options, &interfaces, network::kernel_has_ipv6())?;
+    let plan = network::plan(&options.network, &interfaces, network::kernel_has_ipv6())?;
 
     neighbours::check(&plan)?;
     // Before anything is made: a signal from now on ends in an orderly way.
@@ -64,11 +76,23 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
 }
 
 fn open_nic(plan: &Plan, options: &RunOptions) -> Result<NicOwners, Failure> {
+    probe_addresses(plan, &options.network)?;
+    let owners = NicOwners::open(&plan.nic, &plan.addresses)?;
+    set_up(plan)?;
+    Ok(owners)
+}
+
+/// Fails if somebody on the link has one of the addresses already.
+pub fn probe_addresses(plan: &Plan, options: &NetworkOptions) -> Result<(), Failure> {
     let shared = matches!(&plan.nic, NicSpec::Packet(_) | NicSpec::Xdp(_));
     if shared && !options.no_probe {
         probe::probe(plan.nic.interface(), &plan.addresses)?;
     }
-    let owners = NicOwners::open(&plan.nic, &plan.addresses)?;
+    Ok(())
+}
+
+/// The kernel's side of a TAP, which is there by now.
+pub fn set_up(plan: &Plan) -> Result<(), Failure> {
     if let NicSpec::Tap(name) = &plan.nic {
         let failed = |what: String| Failure::own(format!("can't set {name} up: {what}"));
         interface::set_up(name).map_err(|error| failed(error.to_string()))?;
@@ -77,7 +101,7 @@ fn open_nic(plan: &Plan, options: &RunOptions) -> Result<NicOwners, Failure> {
                 .map_err(|error| failed(format!("adding {address}: {error}")))?;
         }
     }
-    Ok(owners)
+    Ok(())
 }
 
 fn serve(
@@ -92,7 +116,9 @@ fn serve(
         .map(|word| word.to_string_lossy().into_owned());
     let config = ServerConfig {
         name: options.name.clone().unwrap_or_else(|| shown(name)),
+        access: Access::Token,
         command: words.collect(),
+        topology: None,
         nic: plan.nic.to_string(),
         addresses: plan.addresses.clone(),
         gateways: plan.gateways.clone(),
@@ -130,15 +156,17 @@ fn start(command: &mut Command, signals: &SignalDescriptor, path: &Path) -> Resu
     // Processes whose parent ends become ours, so that we know when the last one has ended.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| Failure::own(format!("can't become a subreaper: {error}")))?;
-    spawn_with_signals(command, signals).map_err(|error| {
-        let code = if error.kind() == io::ErrorKind::NotFound {
-            NOT_FOUND
-        } else {
-            CANNOT_RUN
-        };
-        Failure {
-            message: format!("can't run {}: {error}", path.display()),
-            code,
-        }
-    })
+    spawn_with_signals(command, signals).map_err(|error| cannot_run(path, &error))
+}
+
+fn cannot_run(path: &Path, error: &io::Error) -> Failure {
+    let code = if error.kind() == io::ErrorKind::NotFound {
+        NOT_FOUND
+    } else {
+        CANNOT_RUN
+    };
+    Failure {
+        message: format!("can't run {}: {error}", path.display()),
+        code,
+    }
 }

@@ -3,7 +3,7 @@ use crate::failure::Failure;
 use crate::tools::{self, Found};
 use serde::Serialize;
 use skink_control::{ProcessInfo, RegionKind};
-use skink_memory::{Fallback, FallbackTable, Record, SocketKind, SocketTable};
+use skink_memory::{Fallback, FallbackTable, Record, Region, SocketKind};
 use skink_tcp::State;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -76,9 +76,12 @@ pub fn ss(options: &SsOptions) -> Result<(), Failure> {
 }
 
 fn gather(found: &Found, process: &ProcessInfo, options: &SsOptions, report: &mut Report) {
-    for kind in [RegionKind::TcpTable, RegionKind::UdpTable] {
-        let memory = found.open(process, kind);
-        let table = memory.and_then(|memory| SocketTable::open_read_only(memory).ok());
+    for (records, rings) in [
+        (RegionKind::TcpTable, RegionKind::TcpRings),
+        (RegionKind::UdpTable, RegionKind::UdpRings),
+    ] {
+        let memory = found.open(process, records).zip(found.open(process, rings));
+        let table = memory.and_then(|(records, rings)| Region::open_read_only(records, rings).ok());
         let Some(table) = table else {
             continue;
         };
@@ -111,7 +114,7 @@ fn wanted(socket: &Socket, options: &SsOptions) -> bool {
     }
 }
 
-fn socket(table: &SocketTable, slot: u32, instance: &str, process: &ProcessInfo) -> Option<Socket> {
+fn socket(table: &Region, slot: u32, instance: &str, process: &ProcessInfo) -> Option<Socket> {
     let record = table.record(slot);
     let kind = record.kind();
     let tuple = record.four_tuple();

@@ -2,7 +2,7 @@ use crate::cli::StatOptions;
 use crate::failure::Failure;
 use crate::tools::{self, Found};
 use serde::Serialize;
-use skink_control::{InstanceInfo, RegionKind};
+use skink_control::{FIRST_COMPONENT, InstanceInfo, RegionKind};
 use skink_messages::{Counter, Counters};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -96,9 +96,13 @@ fn report(info: &InstanceInfo, counters: &[Vec<u64>], all: bool) -> InstanceRepo
     let of = |process: &[u64], at: usize| process.get(at).copied().unwrap_or(0);
     let sum = |at: usize, counter: Counter| {
         let ended = info.finished.get(counter.label()).copied().unwrap_or(0);
-        counters
-            .iter()
-            .fold(ended, |sum, process| sum.saturating_add(of(process, at)))
+        // Programs that are served count for themselves: the sums are the stack's.
+        let processes = info.processes.iter().zip(counters);
+        let counts = processes
+            .filter(|(process, _)| info.topology.is_none() || process.owner >= FIRST_COMPONENT);
+        counts.fold(ended, |sum, (_, counters)| {
+            sum.saturating_add(of(counters, at))
+        })
     };
     let processes = info.processes.iter().zip(counters);
     InstanceReport {

@@ -1,10 +1,10 @@
-//! What `stat`, `ss` and `capture` have in common: finding what runs, and writing.
+//! What the tools have in common: finding what runs, and writing.
 use crate::failure::Failure;
 use skink_control::{ControlError, InstanceInfo, ProcessInfo, RegionKind, Tool, instances};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 
-/// One running `skink run` and the connection to it.
+/// One running `skink run` or `skink up`, and the connection to it.
 pub struct Found {
     pub info: InstanceInfo,
     tool: Tool,
@@ -20,6 +20,11 @@ impl Found {
         memory
             .inspect_err(|error| tracing::info!("process {}: {error}", process.pid))
             .ok()
+    }
+
+    /// The connection.
+    pub fn tool(&self) -> &Tool {
+        &self.tool
     }
 
     /// Asks again who is there.
@@ -42,20 +47,17 @@ pub fn find(selector: Option<&str>) -> Result<Vec<Found>, Failure> {
                 }
             }
             Err(ControlError::Refused(reason)) => {
-                refused = Some(format!(
-                    "skink run with process id {}: {reason}",
-                    instance.pid
-                ));
+                refused = Some(format!("skink with process id {}: {reason}", instance.pid));
             }
             // It has just ended, or was killed and left its socket.
             Err(ControlError::Unreachable(_) | ControlError::Closed) => {}
-            Err(error) => tracing::warn!("skink run with process id {}: {error}", instance.pid),
+            Err(error) => tracing::warn!("skink with process id {}: {error}", instance.pid),
         }
     }
     match (found.is_empty(), selector, refused) {
         (true, _, Some(reason)) => Err(Failure::tool(reason)),
         (true, Some(selector), None) => Err(Failure::tool(format!(
-            "nothing called or numbered {selector} runs under `skink run`: see `skink stat` for what does"
+            "nothing called or numbered {selector} runs here: see `skink ps` for what does"
         ))),
         (_, _, _) => Ok(found),
     }
@@ -78,7 +80,9 @@ pub fn select(info: &mut InstanceInfo, selector: Option<&str>) -> bool {
 
 /// Says on standard error that there is nothing to show.
 pub fn say_nothing_runs() {
-    eprintln!("skink: nothing runs here; start a program with `skink run -- PROGRAM`");
+    eprintln!(
+        "skink: nothing runs here; start a program with `skink run -- PROGRAM`, or a stack with `skink up`"
+    );
 }
 
 /// Writes `text` at once.

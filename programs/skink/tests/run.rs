@@ -1,10 +1,10 @@
 //! `skink run` and its tools as a user starts them, in a network namespace that ends with the test.
 //! Any library will do for preloading here: the programs attach by themselves.
 use serde_json::Value;
-use skink_control::{Broker, CONTROL_VARIABLE, RegionKind, TOKEN_VARIABLE};
+use skink_control::{Attached, Broker, CONTROL_VARIABLE, RegionKind, TOKEN_VARIABLE};
 use skink_memory::{
-    Bytes, CaptureDirection, CaptureRing, Fallback, FallbackReason, FallbackTable, SocketKind,
-    SocketTable, TableConfig,
+    Bytes, CaptureDirection, CaptureRing, Fallback, FallbackReason, FallbackTable, Region,
+    SocketKind, TableConfig,
 };
 use skink_messages::{Counter, Counters};
 use skink_wire::{Endpoint, FourTuple};
@@ -138,7 +138,9 @@ fn role_of_a_process() {
     let [name, token] = [CONTROL_VARIABLE, TOKEN_VARIABLE]
         .map(|variable| std::env::var(variable).expect("set for the program"));
     let mut broker = Broker::connect(&name, &token).expect("reachable");
-    let mut attached = broker.attach().expect("a slot");
+    let Attached::Library(mut attached) = broker.attach().expect("a slot") else {
+        panic!("not served");
+    };
     let nic = attached.take_nic().expect("a NIC");
     assert_eq!(nic.capabilities.kind, "tap");
     let _ports = attached.take_ports().expect("ports");
@@ -155,7 +157,7 @@ fn role_of_a_process() {
         send_bytes: 4096,
         receive_bytes: 4096,
     };
-    let table = SocketTable::create("test", size).expect("memory");
+    let table = Region::create("test", size).expect("memory");
     table.open_slot(0, SocketKind::Tcp);
     let local = Endpoint::new(attached.addresses[0].addr, 80);
     let remote = Endpoint::new(Ipv4Addr::new(10, 77, 0, 1).into(), 50_000);
@@ -164,7 +166,10 @@ fn role_of_a_process() {
         .set_four_tuple(&FourTuple::new(local, remote));
     table.record(0).state.store(4, Relaxed);
     broker
-        .register(RegionKind::TcpTable, table.fd())
+        .register(RegionKind::TcpTable, table.records_fd())
+        .expect("registered");
+    broker
+        .register(RegionKind::TcpRings, table.rings_fd())
         .expect("registered");
 
     let fallbacks = FallbackTable::create().expect("memory");
@@ -236,7 +241,11 @@ fn tools_look_into_a_running_program_from_outside_its_namespace() {
     let test = std::env::current_exe().expect("a path");
     let test = test.to_str().expect("a text");
     let role = ["--exact", "role_of_a_process", "--nocapture"];
-    let arguments = [&["run", "--name", name, "--", test][..], &role].concat();
+    let arguments = [
+        &["run", "--name", name, "--nic", "tap:skink0", "--", test][..],
+        &role,
+    ]
+    .concat();
     let Some(mut command) = skink(&arguments) else {
         return;
     };

@@ -1,6 +1,6 @@
-//! Entry points that begin, change and end processes, and `syscall`.
+//! Entry points that fork and end processes, and `syscall`. `exec` has its own.
 use crate::{exit, fork, next, syscall as numbers};
-use core::ffi::{c_char, c_int, c_long};
+use core::ffi::{c_int, c_long};
 
 /// `_Fork`, which runs none of the handlers that `fork` runs.
 ///
@@ -39,23 +39,6 @@ pub unsafe extern "C-unwind" fn _exit(status: c_int) -> ! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn _Exit(status: c_int) -> ! {
     exit::leave(status)
-}
-
-/// `execve`: the new program begins without a stack, so what was written must leave before.
-///
-/// # Safety
-/// As the function's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn execve(
-    path: *const c_char,
-    arguments: *const *const c_char,
-    environment: *const *const c_char,
-) -> c_int {
-    if crate::is_on() {
-        let _ = std::panic::catch_unwind(exit::settle);
-    }
-    // SAFETY: the program's own arguments.
-    unsafe { next::execve(path, arguments, environment) }
 }
 
 /// `syscall`: programs that go around libc's functions come by here. It is variadic in C; the

@@ -2,7 +2,7 @@
 use super::{entry, finish, guarded};
 use crate::errno::set;
 use crate::fd_table::{is_listed, is_ours};
-use crate::{accept, calls, connect, descriptor, getsockopt, next, sockopt};
+use crate::{accept, calls, connect, descriptor, getsockopt, listen as listening, next, sockopt};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{sockaddr, socklen_t};
 
@@ -29,7 +29,7 @@ entry! {
         unsafe { calls::bind(fd, address, length) }
     }
     if is_ours(fd) => listen(fd: c_int, backlog: c_int) -> c_int {
-        calls::listen(fd, backlog)
+        listening::listen(fd, backlog)
     }
     if is_ours(fd) => accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
         // SAFETY: as above.

@@ -1,5 +1,6 @@
 //! `skink bench`: what Skink costs beside the kernel's own stack, on this machine, in one run.
 
+mod ipc;
 mod lab;
 mod measure;
 mod outside;
@@ -20,7 +21,7 @@ use web::Workload;
 /// Set in the environment of the inner half (see [`outside`]).
 const INNER: &str = "SKINK_BENCH_INNER";
 
-/// Measure Skink beside the kernel's own TCP/IP
+/// Measure Skink beside what the kernel has
 #[derive(Args, Debug)]
 pub struct BenchOptions {
     #[command(subcommand)]
@@ -30,6 +31,7 @@ pub struct BenchOptions {
 #[derive(Subcommand, Debug)]
 enum What {
     Web(WebOptions),
+    Ipc(ipc::IpcOptions),
 }
 
 /// Measure what a request costs nginx's side: on Skink, and on the kernel with and without GSO
@@ -72,10 +74,12 @@ pub struct WebOptions {
 
 /// Runs a benchmark.
 pub fn bench(options: &BenchOptions) -> Result<(), Failure> {
-    let What::Web(options) = &options.what;
-    match std::env::var_os(INNER) {
-        Some(_) => inner(options),
-        None => outer(options),
+    match &options.what {
+        What::Web(options) => match std::env::var_os(INNER) {
+            Some(_) => inner(options),
+            None => outer(options),
+        },
+        What::Ipc(options) => ipc::bench(options),
     }
 }
 
@@ -160,7 +164,11 @@ mod tests {
     #[test]
     fn options_have_bounds_and_defaults() {
         let parse = |words: &[&str]| Line::try_parse_from([&["bench", "web"], words].concat());
-        let What::Web(options) = parse(&[]).expect("good").options.what;
+        let web = |words: &[&str]| match parse(words).expect("good").options.what {
+            What::Web(options) => options,
+            What::Ipc(_) => panic!("another benchmark"),
+        };
+        let options = web(&[]);
         assert_eq!(
             (options.rounds, options.seconds, options.connections),
             (5, 3, 64)
@@ -174,7 +182,7 @@ mod tests {
             "22KB-close",
             "--json",
         ];
-        let What::Web(options) = parse(&words).expect("good").options.what;
+        let options = web(&words);
         assert_eq!(options.nics, [BackEnd::Xdp, BackEnd::Tap]);
         assert_eq!(options.workloads, [Workload::PageClose]);
         for bad in [

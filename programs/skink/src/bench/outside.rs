@@ -192,7 +192,7 @@ pub fn process_ids() -> Vec<u32> {
 
 /// Processor time that processes outside this one's family have used, in seconds. What their ended
 /// children used is part of it, so that it grows by what was used even if processes come and go.
-fn others_seconds() -> f64 {
+pub fn others_seconds() -> f64 {
     let stats = process_ids().into_iter().filter_map(|pid| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         Some((pid, parse_stat(&stat)?))

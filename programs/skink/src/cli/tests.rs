@@ -26,7 +26,7 @@ fn words_after_the_program_are_the_programs() {
         panic!("run: {cli:?}");
     };
     assert_eq!(options.command, ["nc", "-l", "--name", "x"]);
-    assert_eq!(options.nic, Some(NicSpec::Tap("t0".to_owned())));
+    assert_eq!(options.network.nic, Some(NicSpec::Tap("t0".to_owned())));
     assert_eq!(options.name, None);
     let cli = Cli::try_parse_from(["skink", "run", "nc", "-l", "--no-probe"]).expect("good");
     let Verb::Run(options) = cli.verb else {

@@ -1,5 +1,5 @@
-//! Which NIC and addresses a run gets.
-use crate::cli::RunOptions;
+//! Which NIC and addresses a stack gets.
+use crate::cli::NetworkOptions;
 use crate::failure::Failure;
 use skink_nic::NicSpec;
 use skink_nic::interface::Interface;
@@ -25,7 +25,11 @@ pub fn kernel_has_ipv6() -> bool {
 }
 
 /// Chooses what `options` leave open; an error says what can't be had.
-pub fn plan(options: &RunOptions, interfaces: &[Interface], ipv6: bool) -> Result<Plan, Failure> {
+pub fn plan(
+    options: &NetworkOptions,
+    interfaces: &[Interface],
+    ipv6: bool,
+) -> Result<Plan, Failure> {
     let nic = match &options.nic {
         Some(nic) => nic.clone(),
         None => NicSpec::Tap(free_name(interfaces)?),
@@ -35,7 +39,7 @@ pub fn plan(options: &RunOptions, interfaces: &[Interface], ipv6: bool) -> Resul
         .find(|interface| interface.name == nic.interface());
     if options.addresses.is_empty() && !matches!(nic, NicSpec::Tap(_)) {
         return Err(Failure::own(format!(
-            "--nic {nic} needs an address for the program: give one with --addr ADDRESS/PREFIX that is on the network of {} and that nobody has, not this machine either",
+            "--nic {nic} needs an address for the stack: give one with --addr ADDRESS/PREFIX that is on the network of {} and that nobody has, not this machine either",
             nic.interface()
         )));
     }
@@ -234,7 +238,7 @@ fn check_gateways(plan: &Plan) -> Result<(), Failure> {
 }
 
 impl Plan {
-    pub(super) fn new(nic: NicSpec, addresses: Vec<IpCidr>) -> Plan {
+    pub fn new(nic: NicSpec, addresses: Vec<IpCidr>) -> Plan {
         Plan {
             nic,
             addresses,

@@ -1,5 +1,5 @@
 use crate::failure::Failure;
-use skink_control::{Grant, Owners};
+use skink_control::{Grant, NicGrant, Owners, Peer};
 use skink_nic::{NicSpec, Opener, Sharing};
 use skink_wire::IpCidr;
 
@@ -24,7 +24,7 @@ impl NicOwners {
 }
 
 impl Owners for NicOwners {
-    fn grant(&mut self, owner: u16) -> Result<Grant, String> {
+    fn grant(&mut self, owner: u16, _peer: &Peer) -> Result<Grant, String> {
         // Without a program that knows who listens, inbound flows would reach any of them.
         if self.count > 0 && self.opener.steering().is_none() {
             return Err(
@@ -41,7 +41,7 @@ impl Owners for NicOwners {
             .transpose();
         let ports = ports.map_err(|error| format!("can't hand the port table over: {error}"))?;
         self.count += 1;
-        Ok(Grant::new(parts, ports))
+        Ok(Grant::Nic(NicGrant::new(parts, ports)))
     }
 
     fn retire(&mut self, owner: u16) {

@@ -19,6 +19,22 @@ impl User {
     }
 }
 
+/// The number of the group of that name or number, from `/etc/group`.
+pub fn group(name: &str) -> Option<u32> {
+    let text = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    group_in(&text, name)
+}
+
+fn group_in(group: &str, name: &str) -> Option<u32> {
+    let entry = |line: &str| {
+        let mut fields = line.split(':');
+        let known = fields.next()?;
+        let gid = fields.nth(1)?.parse().ok()?;
+        (known == name).then_some(gid)
+    };
+    name.parse().ok().or_else(|| group.lines().find_map(entry))
+}
+
 fn find_in(passwd: &str, name: &str) -> Option<User> {
     let number: Option<u32> = name.parse().ok();
     let entry = |line: &str| {
@@ -36,6 +52,14 @@ fn find_in(passwd: &str, name: &str) -> Option<User> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_are_found_by_name_and_number() {
+        let text = "root:x:0:\nbad line\nweb:x:44:me,you\n";
+        for (name, expected) in [("web", Some(44)), ("7", Some(7)), ("", None), ("me", None)] {
+            assert_eq!(group_in(text, name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn users_are_found_by_name_and_number() {

@@ -12,13 +12,13 @@ fn process() -> ProcessInfo {
     crate::tools::tests::info().processes[0].clone()
 }
 
-fn table() -> SocketTable {
+fn table() -> Region {
     let config = TableConfig {
         sockets: 8,
         send_bytes: 4096,
         receive_bytes: 4096,
     };
-    let table = SocketTable::create("test", config).expect("a table");
+    let table = Region::create("test", config).expect("a table");
     let rows = [
         (
             SocketKind::TcpListener,

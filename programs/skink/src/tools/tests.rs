@@ -17,6 +17,8 @@ pub fn info() -> InstanceInfo {
         addresses: vec!["10.77.0.2/24".parse().expect("an address")],
         gateways: Vec::new(),
         started_ms: 5,
+        topology: None,
+        components: Vec::new(),
         processes: vec![process(0, 101, "nginx"), process(1, 102, "helper")],
         finished: BTreeMap::from([("tcp.bytes_in".to_owned(), 7)]),
     }

@@ -1,7 +1,7 @@
 use super::*;
 
-fn options(nic: Option<&str>, addresses: &[&str], gateways: &[&str]) -> RunOptions {
-    RunOptions {
+fn options(nic: Option<&str>, addresses: &[&str], gateways: &[&str]) -> NetworkOptions {
+    NetworkOptions {
         nic: nic.map(|nic| nic.parse().expect("a NIC")),
         addresses: addresses
             .iter()
@@ -11,10 +11,7 @@ fn options(nic: Option<&str>, addresses: &[&str], gateways: &[&str]) -> RunOptio
             .iter()
             .map(|gateway| gateway.parse().expect("an address"))
             .collect(),
-        name: None,
-        user: None,
         no_probe: false,
-        command: Vec::new(),
     }
 }
 
@@ -52,7 +49,7 @@ fn whatever_is_left_open_is_chosen_so_that_it_is_free() {
     let busy = vec![interface("t0", &["192.0.2.1/30", "fe80::1/64"])];
     let plain = vec![interface("t0", &["fe80::1/64"])];
     let wide = vec![interface("eth0", &["10.0.0.1/8"])];
-    type Row<'a> = (RunOptions, &'a [Interface], bool, [&'a str; 4]);
+    type Row<'a> = (NetworkOptions, &'a [Interface], bool, [&'a str; 4]);
     let cases: [Row<'_>; 10] = [
         (
             options(None, &[], &[]),

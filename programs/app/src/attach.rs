@@ -1,0 +1,276 @@
+//! How a process comes by its stack: the broker hands it a NIC's queue for one of its own, or a
+//! channel to one in another process.
+use crate::engine::Engine;
+use crate::fd_table::{self, Entry};
+use crate::log::log;
+use crate::provider::Provider;
+use crate::raw;
+use crate::remote::{Holdings, Remote};
+use crate::slots::Slots;
+use crate::state::{floor, lift};
+use core::ffi::c_int;
+use skink_control::{
+    Attached, Broker, CONTROL_VARIABLE, LibraryGrant, NetworkInfo, RegionKind, ServedGrant,
+    TOKEN_VARIABLE,
+};
+use skink_library::{Stack, StackConfig};
+use skink_memory::{CaptureRing, FallbackTable, Region, SocketTable, keep_descriptors_from};
+use skink_messages::Counters;
+use skink_sockets::Client;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::OnceLock;
+
+/// Bytes of frames that the capture ring holds.
+const CAPTURE_BYTES: usize = 1 << 20;
+
+/// What the environment said when the program began: programs such as nginx clear it later.
+static BROKER: OnceLock<(String, String)> = OnceLock::new();
+
+/// Notes where the broker is; `false` if the environment names none.
+pub fn note_broker() -> bool {
+    let Some(name) = std::env::var_os(CONTROL_VARIABLE) else {
+        return false;
+    };
+    let token = std::env::var_os(TOKEN_VARIABLE).unwrap_or_default();
+    let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+    BROKER.set((text(name), text(token))).is_ok()
+}
+
+/// Where the broker is, and the token for it.
+pub fn broker_named() -> Option<&'static (String, String)> {
+    BROKER.get()
+}
+
+/// Connects to the broker.
+pub fn reach_broker() -> Result<Broker, String> {
+    let (name, token) = BROKER.get().ok_or("the environment names no `skink run`")?;
+    Broker::connect(name, token).map_err(|error| error.to_string())
+}
+
+/// What the broker says of the network, to a process that takes nothing yet.
+pub fn network() -> Result<NetworkInfo, String> {
+    let network = reach_broker()?.network();
+    network.map_err(|error| error.to_string())
+}
+
+/// Asks the broker for a stack. A process that has inherited sockets brings its `holdings`.
+pub fn start(holdings: Option<Holdings>) -> Result<Engine, String> {
+    let engine = begin(holdings, true)?;
+    mark(&engine);
+    Ok(engine)
+}
+
+/// Asks for a channel that another process is going to take over.
+pub fn start_for_heir(holdings: Holdings) -> Result<Engine, String> {
+    begin(Some(holdings), false)
+}
+
+fn begin(holdings: Option<Holdings>, register: bool) -> Result<Engine, String> {
+    // Programs such as sshd put what they want at numbers that they chose.
+    keep_descriptors_from(c_int::try_from(floor()).unwrap_or(0));
+    let mut broker = reach_broker()?.moved(lifted);
+    let attached = broker.attach().map_err(|error| error.to_string())?;
+    match attached {
+        Attached::Library(grant) => library(broker, *grant),
+        Attached::Served(grant) => served(broker, grant, holdings, register),
+    }
+}
+
+/// The engine's descriptors are the library's own from now on.
+pub fn mark(engine: &Engine) {
+    let mut all = engine.descriptors.clone();
+    if let Provider::Served(remote) = &engine.stack {
+        all.extend(remote.holdings.descriptors());
+    }
+    for fd in all {
+        fd_table::set(fd, Entry::Internal);
+    }
+}
+
+fn library(mut broker: Broker, mut grant: LibraryGrant) -> Result<Engine, String> {
+    let mut descriptors = vec![broker.as_fd().as_raw_fd()];
+    let nic_descriptors = std::mem::take(&mut grant.nic_descriptors).into_iter();
+    grant.nic_descriptors = nic_descriptors
+        .map(|fd| adopt(fd, &mut descriptors))
+        .collect();
+    let nic = grant.take_nic().map_err(|error| error.to_string())?;
+    let ports = grant.take_ports().map_err(|error| error.to_string())?;
+    let counters = Counters::create().map_err(|error| format!("no memory: {error}"))?;
+    let fallbacks = FallbackTable::create().ok();
+    let capture = CaptureRing::create(CAPTURE_BYTES).ok();
+    let config = StackConfig {
+        addresses: grant.addresses,
+        gateways: grant.gateways,
+        seed: grant.seed,
+        answers: grant.answers,
+        tcp_table: grant.tcp_table.into(),
+        udp_table: grant.udp_table.into(),
+        counters: counters.clone(),
+    };
+    let mut stack = Stack::new(config, nic, ports).map_err(|error| error.to_string())?;
+    let [tcp, udp] = [stack.tcp_table(), stack.udp_table()].map(|table| table.region(0));
+    let regions = [
+        (RegionKind::TcpTable, tcp.map(Region::records_fd)),
+        (RegionKind::TcpRings, tcp.map(Region::rings_fd)),
+        (RegionKind::UdpTable, udp.map(Region::records_fd)),
+        (RegionKind::UdpRings, udp.map(Region::rings_fd)),
+        (RegionKind::Counters, Some(counters.fd())),
+        (
+            RegionKind::Fallbacks,
+            fallbacks.as_ref().map(FallbackTable::fd),
+        ),
+        (RegionKind::Capture, capture.as_ref().map(CaptureRing::fd)),
+    ];
+    for (kind, memory) in regions {
+        if let Some(memory) = memory {
+            register(&mut broker, kind, memory, &mut descriptors);
+        }
+    }
+    stack.set_capture(capture);
+    let mut receive_fds = Vec::new();
+    stack.receive_descriptors(&mut |fd| receive_fds.push(fd.as_raw_fd()));
+    let strides = [stack.tcp_table(), stack.udp_table()].map(SocketTable::stride);
+    log!(
+        Info,
+        "this process has a stack of its own (owner {})",
+        grant.owner
+    );
+    let stack = Provider::Library(Box::new(stack));
+    Ok(Engine {
+        fallbacks,
+        receive_fds,
+        descriptors,
+        ..engine(stack, broker, counters, strides)
+    })
+}
+
+/// An engine with nothing but its stack.
+fn engine(stack: Provider, broker: Broker, counters: Counters, [tcp, udp]: [u32; 2]) -> Engine {
+    Engine {
+        stack,
+        counters,
+        fallbacks: None,
+        receive_fds: Vec::new(),
+        last_poll: raw::now(),
+        unfinished: false,
+        broker,
+        descriptors: Vec::new(),
+        tcp: Slots::new(tcp),
+        udp: Slots::new(udp),
+        struck: None,
+    }
+}
+
+/// Maps a region.
+fn region(descriptors: [OwnedFd; 2]) -> Result<Region, String> {
+    let [records, rings] = descriptors.map(lifted);
+    Region::open_for_program(records, rings).map_err(|error| error.to_string())
+}
+
+/// Takes a foreign program's regions into the tables.
+pub fn add_regions(
+    holdings: &mut Holdings,
+    program: u32,
+    secret: u64,
+    tcp: [OwnedFd; 2],
+    udp: [OwnedFd; 2],
+) -> Result<(), String> {
+    let (tcp, udp) = (region(tcp)?, region(udp)?);
+    for (table, region) in [(&mut holdings.tcp, tcp), (&mut holdings.udp, udp)] {
+        let added = table.insert(program, region);
+        added.map_err(|error| error.to_string())?;
+    }
+    holdings.secrets.push((program, secret));
+    Ok(())
+}
+
+fn served(
+    broker: Broker,
+    grant: ServedGrant,
+    holdings: Option<Holdings>,
+    register: bool,
+) -> Result<Engine, String> {
+    let attachment = grant.attachment;
+    let mut holdings = holdings.unwrap_or_else(|| Holdings {
+        tcp: SocketTable::new(attachment.tcp_stride),
+        udp: SocketTable::new(attachment.udp_stride),
+        secrets: Vec::new(),
+        addresses: grant.addresses,
+        gateways: grant.gateways,
+    });
+    let (program, secret) = (attachment.program, attachment.secret);
+    let (tcp, udp) = (grant.tcp_region, grant.udp_region);
+    add_regions(&mut holdings, program, secret, tcp, udp)?;
+    log!(
+        Info,
+        "this process is served by a stack in another one (program {program})"
+    );
+    let channel = grant.channel.map(lifted);
+    let mut engine = resume(broker, attachment, channel, holdings)?;
+    if register {
+        show(&mut engine);
+    }
+    Ok(engine)
+}
+
+/// Takes over a channel, a new one or a predecessor's.
+pub fn resume(
+    broker: Broker,
+    attachment: skink_sockets::Attachment,
+    channel: [OwnedFd; 8],
+    holdings: Holdings,
+) -> Result<Engine, String> {
+    let mut descriptors = vec![broker.as_fd().as_raw_fd()];
+    let numbers = channel.each_ref().map(AsRawFd::as_raw_fd);
+    descriptors.extend(numbers);
+    let client = Client::attach(channel).map_err(|error| error.to_string())?;
+    let remote = Remote::new(client, attachment, numbers, holdings);
+    let bell = remote.bell();
+    let strides = [attachment.tcp_stride, attachment.udp_stride];
+    let counters = Counters::create().map_err(|error| format!("no memory: {error}"))?;
+    let stack = Provider::Served(Box::new(remote));
+    Ok(Engine {
+        receive_fds: vec![bell],
+        descriptors,
+        ..engine(stack, broker, counters, strides)
+    })
+}
+
+/// Lets tools see what this process counts.
+pub fn show(engine: &mut Engine) {
+    engine.fallbacks = FallbackTable::create().ok();
+    let fallbacks = engine.fallbacks.as_ref().map(FallbackTable::fd);
+    for (kind, memory) in [
+        (RegionKind::Counters, Some(engine.counters.fd())),
+        (RegionKind::Fallbacks, fallbacks),
+    ] {
+        if let Some(memory) = memory {
+            register(&mut engine.broker, kind, memory, &mut engine.descriptors);
+        }
+    }
+}
+
+/// Moves a descriptor up.
+fn lifted(fd: OwnedFd) -> OwnedFd {
+    // SAFETY: it was handed over, or duplicated from what was.
+    unsafe { OwnedFd::from_raw_fd(lift(fd.into_raw_fd())) }
+}
+
+/// Moves a descriptor up and notes it.
+fn adopt(fd: OwnedFd, descriptors: &mut Vec<c_int>) -> OwnedFd {
+    let fd = lifted(fd);
+    descriptors.push(fd.as_raw_fd());
+    fd
+}
+
+fn register(
+    broker: &mut Broker,
+    kind: RegionKind,
+    memory: BorrowedFd<'_>,
+    descriptors: &mut Vec<c_int>,
+) {
+    descriptors.push(memory.as_raw_fd());
+    if let Err(error) = broker.register(kind, memory) {
+        log!(Warn, "tools won't see everything of this process: {error}");
+    }
+}

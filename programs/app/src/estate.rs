@@ -1,0 +1,456 @@
+//! The estate: what a process leaves to the program that it becomes by `exec`, or begins by
+//! `posix_spawn`, if a stack in another process serves it and sockets stay open.
+//!
+//! It is written to a memfd that stays open as well, and that a variable of the environment names. With
+//! it go the descriptors of the channel and of the regions. The library in the new program takes all
+//! that over before the program begins.
+use crate::attach;
+use crate::engine::Engine;
+use crate::fd_table::{self, Entry};
+use crate::log::log;
+use crate::options::Options;
+use crate::provider::Provider;
+use crate::raw;
+use crate::remote::{Holdings, Remote};
+use crate::socket::{Halves, Role, Socket};
+use crate::state::{State, lift};
+use core::ffi::c_int;
+use core::net::IpAddr;
+use serde::{Deserialize, Serialize};
+use skink_control::Broker;
+use skink_memory::{Region, SocketId, SocketTable};
+use skink_messages::{Events, TcpRequest, UdpRequest};
+use skink_sockets::Attachment;
+use skink_wire::Endpoint;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// The variable that names the estate's descriptor.
+pub const VARIABLE: &str = "SKINK_ESTATE";
+/// Versions that can't read each other's leave each other nothing.
+const VERSION: &str = concat!("skink-estate-1-", env!("CARGO_PKG_VERSION"));
+/// No estate is larger.
+const MAXIMUM_BYTES: usize = 64 << 20;
+
+type Id = (u32, u32);
+type End = (IpAddr, u16);
+
+/// What is left to a successor.
+#[derive(Serialize, Deserialize)]
+pub struct Estate {
+    version: String,
+    /// The process that may take it over; 0 for one that isn't known yet.
+    process: u32,
+    broker: c_int,
+    attachment: Attachment,
+    channel: [c_int; 8],
+    addresses: Vec<String>,
+    gateways: Vec<IpAddr>,
+    /// Number, secret and memory of each program whose regions are in use.
+    regions: Vec<(u32, u64, [c_int; 4])>,
+    sockets: Vec<SocketEntry>,
+    /// Connections that were offered and not taken, with their listening sockets.
+    offers: Vec<(Id, Id)>,
+    /// Sockets that are closed with the old program: TCP, UDP.
+    closed: [Vec<Id>; 2],
+}
+
+#[derive(Serialize, Deserialize)]
+struct SocketEntry {
+    fds: Vec<c_int>,
+    domain: c_int,
+    datagram: bool,
+    own_kernel_socket: bool,
+    kernel_listens: bool,
+    nonblocking: bool,
+    role: RoleEntry,
+    /// [`Events`] of a connection that last.
+    lasting: u8,
+    bound: Option<End>,
+    resting: [Option<Id>; 2],
+    tickets: [u64; 2],
+    peer: Option<End>,
+    error: c_int,
+    connecting: bool,
+    shut_read: bool,
+    shut_write: bool,
+    more: bool,
+    unsupported: Option<c_int>,
+    options: Options,
+}
+
+#[derive(Serialize, Deserialize)]
+enum RoleEntry {
+    Undecided,
+    Dormant(u32),
+    Listener([Option<Id>; 2]),
+    Stream(Id),
+    Datagram([Option<Id>; 2]),
+    Lost,
+}
+
+fn plain(id: SocketId) -> Id {
+    (id.slot, id.generation)
+}
+
+fn id((slot, generation): Id) -> SocketId {
+    SocketId { slot, generation }
+}
+
+fn plain_halves(halves: Halves) -> [Option<Id>; 2] {
+    halves.map(|half| half.map(plain))
+}
+
+fn halves(halves: [Option<Id>; 2]) -> Halves {
+    halves.map(|half| half.map(id))
+}
+
+fn plain_end(end: Option<Endpoint>) -> Option<End> {
+    end.map(|end| (end.addr, end.port))
+}
+
+fn end(end: Option<End>) -> Option<Endpoint> {
+    end.map(|(addr, port)| Endpoint::new(addr, port))
+}
+
+impl SocketEntry {
+    fn of(socket: &Socket, fds: Vec<c_int>, engine: &Engine) -> SocketEntry {
+        let (role, lasting) = match socket.role {
+            Role::Undecided => (RoleEntry::Undecided, Events::empty()),
+            Role::Dormant { backlog } => (RoleEntry::Dormant(backlog), Events::empty()),
+            Role::Listener(halves) => (RoleEntry::Listener(plain_halves(halves)), Events::empty()),
+            Role::Stream(id) => (RoleEntry::Stream(plain(id)), engine.lasting(id)),
+            Role::Datagram(halves) => (RoleEntry::Datagram(plain_halves(halves)), Events::empty()),
+            Role::Lost => (RoleEntry::Lost, Events::empty()),
+        };
+        SocketEntry {
+            fds,
+            domain: socket.domain,
+            datagram: socket.datagram,
+            own_kernel_socket: socket.own_kernel_socket,
+            kernel_listens: socket.kernel_listens,
+            nonblocking: socket.nonblocking,
+            role,
+            lasting: lasting.bits(),
+            bound: plain_end(socket.bound),
+            resting: plain_halves(socket.resting),
+            tickets: socket.tickets,
+            peer: plain_end(socket.peer),
+            error: socket.error,
+            connecting: socket.connecting,
+            shut_read: socket.shut_read,
+            shut_write: socket.shut_write,
+            more: socket.more,
+            unsupported: socket.unsupported,
+            options: socket.options,
+        }
+    }
+}
+
+impl Estate {
+    /// What the process leaves with these descriptors that stay open, and the sockets behind them. The
+    /// successor goes on with `engine`'s channel. `process` is who may take it over.
+    pub fn of(
+        state: &State,
+        engine: &Engine,
+        remote: &Remote,
+        staying: &[(c_int, u32)],
+        process: u32,
+    ) -> Estate {
+        let mut estate = Estate {
+            version: VERSION.to_owned(),
+            process,
+            broker: engine.broker_fd(),
+            attachment: remote.attachment,
+            channel: remote.channel,
+            addresses: Vec::new(),
+            gateways: remote.holdings.gateways.clone(),
+            regions: regions(&remote.holdings),
+            sockets: Vec::new(),
+            offers: Vec::new(),
+            closed: [Vec::new(), Vec::new()],
+        };
+        let addresses = remote.holdings.addresses.iter();
+        estate.addresses = addresses.map(ToString::to_string).collect();
+        for (index, socket) in state.sockets.iter() {
+            let fds = staying.iter().filter(|(_, other)| *other == index);
+            let fds: Vec<c_int> = fds.map(|(fd, _)| *fd).collect();
+            if fds.is_empty() {
+                estate.close(socket);
+                continue;
+            }
+            if let Role::Listener(halves) = socket.role {
+                for listener in halves.into_iter().flatten() {
+                    let offers = remote.offers(listener).into_iter();
+                    let offers = offers.map(|offer| (plain(listener), plain(offer)));
+                    estate.offers.extend(offers);
+                }
+            }
+            estate.sockets.push(SocketEntry::of(socket, fds, engine));
+        }
+        estate
+    }
+
+    /// The socket ends with the old program.
+    fn close(&mut self, socket: &Socket) {
+        let (protocol, halves) = match socket.role {
+            Role::Stream(id) => (0, [Some(id), None]),
+            Role::Listener(halves) => (0, halves),
+            Role::Dormant { .. } => (0, socket.resting),
+            Role::Datagram(halves) => (1, halves),
+            Role::Undecided | Role::Lost => return,
+        };
+        let ids = halves.into_iter().flatten().map(plain);
+        self.closed[protocol].extend(ids);
+    }
+
+    /// The successor isn't this process: it shares sockets, and binds those that listen for itself.
+    pub fn for_heir(&mut self, broker: c_int) {
+        self.broker = broker;
+        self.offers.clear();
+        self.closed = [Vec::new(), Vec::new()];
+        for entry in &mut self.sockets {
+            entry.resting = [None; 2];
+            if let RoleEntry::Listener(_) = entry.role {
+                entry.role = RoleEntry::Dormant(4096);
+            }
+        }
+    }
+
+    /// The descriptors that must stay open besides the sockets'.
+    pub fn each_descriptor(&mut self, mut each: impl FnMut(&mut c_int)) {
+        each(&mut self.broker);
+        self.channel.iter_mut().for_each(&mut each);
+        let regions = self.regions.iter_mut();
+        regions.flat_map(|(_, _, memory)| memory).for_each(each);
+    }
+
+    /// Writes it down, in a memfd that stays open.
+    pub fn write(&self) -> std::io::Result<OwnedFd> {
+        let text = serde_json::to_vec(self)?;
+        let memory = rustix::fs::memfd_create("skink-estate", rustix::fs::MemfdFlags::empty())?;
+        rustix::fs::ftruncate(&memory, text.len() as u64)?;
+        let mut done = 0;
+        while done < text.len() {
+            done += rustix::io::pwrite(&memory, &text[done..], done as u64)?;
+        }
+        Ok(memory)
+    }
+
+    fn read(memory: &OwnedFd) -> Result<Estate, String> {
+        let fail = |error: rustix::io::Errno| error.to_string();
+        let size = rustix::fs::fstat(memory).map_err(fail)?.st_size;
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        if size > MAXIMUM_BYTES {
+            return Err(format!("{size} bytes are too many"));
+        }
+        let mut text = vec![0; size];
+        let mut done = 0;
+        while done < size {
+            match rustix::io::pread(memory, &mut text[done..], done as u64).map_err(fail)? {
+                0 => break,
+                count => done += count,
+            }
+        }
+        let estate: Estate = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        if estate.version != VERSION {
+            return Err(format!("it is of {}, not of {VERSION}", estate.version));
+        }
+        Ok(estate)
+    }
+}
+
+/// Number, secret and memory of each program whose regions are held.
+fn regions(holdings: &Holdings) -> Vec<(u32, u64, [c_int; 4])> {
+    let memory = |program: u32| -> Option<[c_int; 4]> {
+        let (tcp, udp) = (holdings.tcp.region(program)?, holdings.udp.region(program)?);
+        let fds =
+            |region: &Region| [region.records_fd(), region.rings_fd()].map(|fd| fd.as_raw_fd());
+        let [[a, b], [c, d]] = [fds(tcp), fds(udp)];
+        Some([a, b, c, d])
+    };
+    let known = holdings.secrets.iter();
+    known
+        .filter_map(|(program, secret)| Some((*program, *secret, memory(*program)?)))
+        .collect()
+}
+
+/// Takes over what a predecessor left, if the environment names something.
+pub fn take_over(state: &mut State) {
+    let Ok(name) = std::env::var(VARIABLE) else {
+        return;
+    };
+    // SAFETY: the program hasn't begun, so nobody else looks at the environment.
+    unsafe { std::env::remove_var(VARIABLE) };
+    let Ok(fd) = name.parse::<c_int>() else {
+        return;
+    };
+    // An ordinary descriptor of that number is the program's own.
+    let path = format!("/proc/self/fd/{fd}");
+    let link = std::fs::read_link(path).ok();
+    if !link.is_some_and(|link| link.to_string_lossy().starts_with("/memfd:skink-estate")) {
+        return;
+    }
+    // SAFETY: it was left to us.
+    let memory = unsafe { OwnedFd::from_raw_fd(fd) };
+    let taken = Estate::read(&memory).and_then(|estate| state.take_estate(estate));
+    if let Err(reason) = taken {
+        log!(Error, "what this process was left can't be used: {reason}");
+    }
+}
+
+impl State {
+    fn take_estate(&mut self, estate: Estate) -> Result<(), String> {
+        if estate.process != 0 && estate.process != raw::process_id() {
+            return Err("it is another process's".to_owned());
+        }
+        // SAFETY: they were left to us, each once.
+        let own = |fd: c_int| unsafe { OwnedFd::from_raw_fd(lift(fd)) };
+        let mut holdings = Holdings {
+            tcp: SocketTable::new(estate.attachment.tcp_stride),
+            udp: SocketTable::new(estate.attachment.udp_stride),
+            secrets: Vec::new(),
+            addresses: Vec::new(),
+            gateways: estate.gateways,
+        };
+        let addresses = estate.addresses.iter();
+        holdings.addresses = addresses.filter_map(|text| text.parse().ok()).collect();
+        for (program, secret, memory) in estate.regions {
+            let [a, b, c, d] = memory.map(own);
+            attach::add_regions(&mut holdings, program, secret, [a, b], [c, d])?;
+        }
+        let token = attach::broker_named().map_or("", |(_, token)| token);
+        let broker = Broker::resume(own(estate.broker), token);
+        let channel = estate.channel.map(own);
+        let mut engine = attach::resume(broker, estate.attachment, channel, holdings)?;
+        let executor = match &engine.stack {
+            // A channel that the parent got is the parent's to the broker, for as long as that lives.
+            Provider::Served(remote) if estate.process == 0 => {
+                let executor = remote.attachment.program;
+                let mut holdings = remote.holdings.clone();
+                holdings.retain(|program| program != executor);
+                let own = attach::start(Some(holdings))?;
+                Some(core::mem::replace(&mut engine, own))
+            }
+            _ => {
+                attach::show(&mut engine);
+                attach::mark(&engine);
+                None
+            }
+        };
+        self.adopt_engine(engine);
+        for entry in estate.sockets {
+            self.take_socket(entry);
+        }
+        self.finish_estate(&estate.offers, &estate.closed);
+        match executor {
+            Some(executor) => {
+                self.claim();
+                self.dismiss(executor);
+            }
+            None => self.rest_again(),
+        }
+        Ok(())
+    }
+
+    /// What the parent held for this process, it holds for itself now.
+    fn dismiss(&mut self, mut executor: Engine) {
+        let now = raw::now();
+        for (_, socket) in self.sockets.iter() {
+            match socket.role {
+                Role::Stream(id) => executor.stack.tcp_request(now, TcpRequest::Close(id)),
+                Role::Datagram(halves) => {
+                    for id in halves.into_iter().flatten() {
+                        executor.stack.udp_request(now, UdpRequest::Close(id));
+                    }
+                }
+                Role::Undecided | Role::Dormant { .. } | Role::Listener(_) | Role::Lost => {}
+            }
+        }
+        executor.stack.flush();
+    }
+
+    fn take_socket(&mut self, entry: SocketEntry) {
+        let index = self.sockets.add(entry.domain, entry.datagram);
+        let socket = &mut self.sockets[index];
+        let open = |fd: &c_int| raw::fcntl(*fd, libc::F_GETFD, 0).is_ok();
+        socket.fds = entry.fds.into_iter().filter(open).collect();
+        socket.own_kernel_socket = entry.own_kernel_socket;
+        socket.kernel_listens = entry.kernel_listens;
+        socket.nonblocking = entry.nonblocking;
+        socket.role = match entry.role {
+            RoleEntry::Undecided => Role::Undecided,
+            RoleEntry::Dormant(backlog) => Role::Dormant { backlog },
+            RoleEntry::Listener(ids) => Role::Listener(halves(ids)),
+            RoleEntry::Stream(stream) => Role::Stream(id(stream)),
+            RoleEntry::Datagram(ids) => Role::Datagram(halves(ids)),
+            RoleEntry::Lost => Role::Lost,
+        };
+        socket.bound = end(entry.bound);
+        socket.resting = halves(entry.resting);
+        socket.tickets = entry.tickets;
+        socket.peer = end(entry.peer);
+        socket.error = entry.error;
+        socket.connecting = entry.connecting;
+        socket.shut_read = entry.shut_read;
+        socket.shut_write = entry.shut_write;
+        socket.more = entry.more;
+        socket.unsupported = entry.unsupported;
+        socket.options = entry.options;
+        let (role, fds) = (socket.role, socket.fds.clone());
+        if fds.is_empty() {
+            self.release(index);
+            self.sockets.remove(index);
+            return;
+        }
+        log!(Info, "descriptors {fds:?} are inherited");
+        for fd in fds {
+            fd_table::set(fd, Entry::Socket(index));
+        }
+        let Some(engine) = self.engine.as_deref_mut() else {
+            return;
+        };
+        let lasting = Events::from_bits_truncate(entry.lasting);
+        match role {
+            Role::Stream(id) => {
+                engine.own_tcp(id, index);
+                engine.tcp.own(id, index, lasting);
+            }
+            Role::Listener(halves) => {
+                for id in halves.into_iter().flatten() {
+                    engine.own_tcp(id, index);
+                }
+            }
+            Role::Datagram(halves) => {
+                for id in halves.into_iter().flatten() {
+                    engine.own_udp(id, index);
+                }
+            }
+            Role::Undecided | Role::Dormant { .. } | Role::Lost => {}
+        }
+    }
+
+    fn finish_estate(&mut self, offers: &[(Id, Id)], [tcp, udp]: &[Vec<Id>; 2]) {
+        let now = raw::now();
+        let Some(engine) = self.engine.as_deref_mut() else {
+            return;
+        };
+        let Provider::Served(remote) = &mut engine.stack else {
+            return;
+        };
+        for (listener, connection) in offers {
+            remote.restore_offer(id(*listener), id(*connection));
+        }
+        for closed in tcp {
+            let request = TcpRequest::Close(id(*closed));
+            engine.stack.tcp_request(now, request);
+        }
+        for closed in udp {
+            let request = UdpRequest::Close(id(*closed));
+            engine.stack.udp_request(now, request);
+        }
+        self.pump();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+use super::*;
+
+#[test]
+fn what_is_written_down_is_read_again() {
+    let estate = Estate {
+        version: VERSION.to_owned(),
+        process: 7,
+        broker: 3,
+        attachment: Attachment {
+            program: 2,
+            tcp_stride: 16,
+            udp_stride: 8,
+            secret: u64::MAX,
+        },
+        channel: [1, 2, 3, 4, 5, 6, 7, 8],
+        addresses: vec!["10.0.0.2/24".to_owned()],
+        gateways: vec!["fe80::1".parse().expect("an address")],
+        regions: vec![(2, u64::MAX, [1, 2, 3, 4])],
+        sockets: vec![SocketEntry {
+            fds: vec![0, 1],
+            domain: libc::AF_INET6,
+            datagram: false,
+            own_kernel_socket: false,
+            kernel_listens: false,
+            nonblocking: true,
+            role: RoleEntry::Stream((33, 4)),
+            lasting: Events::READ_CLOSED.bits(),
+            bound: Some((core::net::Ipv6Addr::LOCALHOST.into(), 80)),
+            resting: [None, Some((1, 2))],
+            tickets: [0, u64::MAX],
+            peer: None,
+            error: 0,
+            connecting: false,
+            shut_read: false,
+            shut_write: true,
+            more: false,
+            unsupported: None,
+            options: Options {
+                receive_timeout: Some(core::time::Duration::from_micros(1500)),
+                ..Options::new()
+            },
+        }],
+        offers: vec![((1, 1), (9, 3))],
+        closed: [vec![(5, 5)], vec![]],
+    };
+    let memory = estate.write().expect("memory");
+    let again = Estate::read(&memory).expect("an estate");
+    let text = |estate: &Estate| serde_json::to_string(estate).expect("text");
+    assert_eq!(text(&again), text(&estate));
+    assert_eq!(again.sockets[0].options, estate.sockets[0].options);
+}
+
+#[test]
+fn what_another_version_left_is_refused() {
+    let name = c"skink-estate";
+    let memory = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC).expect("memory");
+    for text in ["", "{}", "[1, 2", "{\"version\": \"skink-estate-0\"}"] {
+        rustix::fs::ftruncate(&memory, 0).expect("room");
+        rustix::io::pwrite(&memory, text.as_bytes(), 0).expect("room");
+        assert!(Estate::read(&memory).is_err(), "{text}");
+    }
+}

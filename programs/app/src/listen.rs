@@ -1,0 +1,227 @@
+//! `listen`: which sockets wait for connections, and from when on.
+//!
+//! A listening socket rests (it is *dormant*) until this process waits for a connection: one that listens
+//! just for its children needs no stack of its own. A stack in another process is told of it at once, so
+//! that the port is taken, and answers a ticket with which children show that it is theirs too.
+use crate::calls::{any, kernel_bind, kernel_listen, kernel_name};
+use crate::errno::{Answer, fail};
+use crate::lock::lock;
+use crate::log::log;
+use crate::raw;
+use crate::sockaddr;
+use crate::socket::{Halves, Role};
+use crate::state::State;
+use core::ffi::c_int;
+use core::net::IpAddr;
+use skink_memory::{FallbackReason, SocketId};
+use skink_messages::{Counter, TcpRequest};
+use skink_wire::Endpoint;
+
+/// `listen`
+pub fn listen(fd: c_int, backlog: c_int) -> Answer {
+    let mut state = lock()?;
+    let index = state.socket_of(fd)?;
+    // The kernel takes a negative backlog for the largest.
+    let backlog = if backlog < 0 {
+        4096
+    } else {
+        (backlog as u32).min(4096)
+    };
+    let socket = &state.sockets[index];
+    if socket.datagram {
+        return fail(libc::EOPNOTSUPP);
+    }
+    match socket.role {
+        Role::Undecided => {}
+        Role::Dormant { .. } => {
+            state.sockets[index].role = Role::Dormant { backlog };
+            return Ok(0);
+        }
+        Role::Listener(halves) => {
+            let now = raw::now();
+            for id in halves.into_iter().flatten() {
+                let _ = state.engine()?.stack.tcp_listen(now, id, backlog);
+            }
+            return Ok(0);
+        }
+        Role::Stream(_) | Role::Datagram(_) | Role::Lost => return fail(libc::EINVAL),
+    }
+    let (domain, unsupported) = (socket.domain, socket.unsupported.is_some());
+    let local = match socket.bound {
+        Some(local) => local,
+        None => {
+            kernel_bind(fd, any(domain, 0), domain)?;
+            kernel_name(fd)?
+        }
+    };
+    state.sockets[index].bound = Some(local);
+    if unsupported && local.addr.is_unspecified() {
+        return state.fall_back(index, FallbackReason::UnsupportedOption, local);
+    }
+    if !state.has_prospects() {
+        return state.fall_back(index, FallbackReason::NotAttached, local);
+    }
+    if state.is_served() && state.need_engine() {
+        state.rest(index)?;
+    }
+    if local.addr.is_unspecified() {
+        kernel_listen(fd, backlog)?;
+        let blocking = raw::fcntl(fd, libc::F_GETFL, 0)?;
+        raw::fcntl(fd, libc::F_SETFL, blocking | libc::O_NONBLOCK as usize)?;
+        state.sockets[index].kernel_listens = true;
+    }
+    state.sockets[index].role = Role::Dormant { backlog };
+    if !state.sockets[index].watchers.is_empty() {
+        state.watch_kernel_half(index);
+        state.activate(index)?;
+    }
+    log!(Info, "descriptor {fd} will listen on {local}");
+    Ok(0)
+}
+
+impl State {
+    /// The addresses that the halves of a bound socket are to be bound to.
+    pub fn half_addresses(&self, index: u32) -> [Option<Endpoint>; 2] {
+        let socket = &self.sockets[index];
+        let local = socket.bound.unwrap_or(any(socket.domain, 0));
+        match (local.addr, sockaddr::canonical(local).addr) {
+            (_, IpAddr::V4(v4)) => [Some(Endpoint::new(v4.into(), local.port)), None],
+            (IpAddr::V6(v6), _) if v6.is_unspecified() && !socket.options.only_v6 => {
+                [Some(any(libc::AF_INET, local.port)), Some(local)]
+            }
+            _ => [None, Some(local)],
+        }
+    }
+
+    /// Somebody waits for connections: a listening socket that rests is put on the stack.
+    pub fn activate(&mut self, index: u32) -> Answer<()> {
+        let Role::Dormant { backlog } = self.sockets[index].role else {
+            return Ok(());
+        };
+        let local = self.sockets[index].bound.unwrap_or(any(libc::AF_INET, 0));
+        if !self.need_engine() {
+            let fd = self.sockets[index].fds.first().copied().unwrap_or(-1);
+            kernel_listen(fd, backlog)?;
+            return self.fall_back(index, FallbackReason::NotAttached, local);
+        }
+        let resting = core::mem::take(&mut self.sockets[index].resting);
+        let halves = self.each_half(index, |state, half, address| {
+            state.listen_on_stack(index, (half, address), resting[half], backlog)
+        })?;
+        self.sockets[index].role = Role::Listener(halves);
+        log!(
+            Info,
+            "descriptor {:?} listens on {local}",
+            self.sockets[index].fds
+        );
+        self.pump();
+        Ok(())
+    }
+
+    /// The process is about to send to itself: sockets bound to `port` may not rest.
+    pub fn activate_port(&mut self, datagram: bool, port: u16) -> Answer<()> {
+        let resting = self.sockets.iter_mut().find_map(|(index, socket)| {
+            let rests = match socket.role {
+                Role::Dormant { .. } => true,
+                Role::Undecided => datagram,
+                _ => false,
+            };
+            let bound = socket.bound.is_some_and(|bound| bound.port == port);
+            (rests && bound && socket.datagram == datagram).then_some(index)
+        });
+        match resting {
+            Some(index) if datagram => self.make_datagram(index),
+            Some(index) => self.activate(index),
+            None => Ok(()),
+        }
+    }
+
+    /// Does the same with each half of a socket; fails if it fails with all.
+    fn each_half(
+        &mut self,
+        index: u32,
+        mut each: impl FnMut(&mut State, usize, Endpoint) -> Answer<SocketId>,
+    ) -> Answer<Halves> {
+        let mut halves: Halves = [None, None];
+        let mut failure = None;
+        for (half, address) in self.half_addresses(index).into_iter().enumerate() {
+            let Some(address) = address else { continue };
+            match each(self, half, address) {
+                Ok(id) => halves[half] = Some(id),
+                Err(stop) => failure = Some((address, stop)),
+            }
+        }
+        match (failure, halves) {
+            (Some((address, stop)), [None, None]) => {
+                log!(Error, "listening on {address} failed: {stop:?}");
+                Err(stop)
+            }
+            _ => Ok(halves),
+        }
+    }
+
+    /// Binds a socket that is going to listen, on a stack in another process, and lets it rest.
+    pub fn rest(&mut self, index: u32) -> Answer<()> {
+        let resting = self.each_half(index, |state, half, address| {
+            let id = state.bind_on_stack(index, (half, address))?;
+            if let Some(remote) = state.engine()?.stack.remote() {
+                remote.rest(id);
+            }
+            Ok(id)
+        })?;
+        self.sockets[index].resting = resting;
+        Ok(())
+    }
+
+    /// Opens and binds half a socket.
+    fn bind_on_stack(
+        &mut self,
+        index: u32,
+        (half, address): (usize, Endpoint),
+    ) -> Answer<SocketId> {
+        let socket = &self.sockets[index];
+        let options = socket.options.for_bind(socket.tickets[half]);
+        let engine = self.engine()?;
+        engine.count(Counter::AppSockets);
+        let id = engine.stack.tcp_open()?;
+        match engine.stack.tcp_bind(id, address, options) {
+            Ok((_, ticket)) => {
+                self.sockets[index].tickets[half] = ticket;
+                Ok(id)
+            }
+            Err(stop) => {
+                engine.stack.tcp_request(raw::now(), TcpRequest::Close(id));
+                Err(stop)
+            }
+        }
+    }
+
+    fn listen_on_stack(
+        &mut self,
+        index: u32,
+        place: (usize, Endpoint),
+        resting: Option<SocketId>,
+        backlog: u32,
+    ) -> Answer<SocketId> {
+        let id = match resting {
+            Some(id) => id,
+            None => self.bind_on_stack(index, place)?,
+        };
+        let now = raw::now();
+        let options = self.sockets[index].options;
+        let engine = self.engine()?;
+        for option in options.for_connection() {
+            engine
+                .stack
+                .tcp_request(now, TcpRequest::SetOption(id, option));
+        }
+        // Before it listens: the first connection may be offered at once.
+        engine.own_tcp(id, index);
+        if let Err(stop) = engine.stack.tcp_listen(now, id, backlog) {
+            engine.disown_tcp(id);
+            engine.stack.tcp_request(now, TcpRequest::Close(id));
+            return Err(stop);
+        }
+        Ok(id)
+    }
+}

@@ -1,0 +1,242 @@
+//! Where the stack is: in this process, or in another one that serves it. The rest of the library asks
+//! one [`Provider`] for what it needs, whichever it is.
+use crate::errno::Answer;
+use crate::remote::Remote;
+use core::ffi::c_int;
+use core::net::IpAddr;
+use skink_library::{Protocol, Stack};
+use skink_memory::{SocketId, SocketTable};
+use skink_messages::{Progress, SocketEvent, TcpRequest, UdpRequest};
+use skink_sockets::BindOptions;
+use skink_time::Instant;
+use skink_wire::Endpoint;
+use std::os::fd::AsRawFd;
+
+/// What does the work on sockets.
+pub enum Provider {
+    /// A stack in this process.
+    Library(Box<Stack>),
+    /// A stack in another process.
+    Served(Box<Remote>),
+}
+
+/// What a bound port may be shared with, for the stack in this process.
+fn local(options: BindOptions, reuse: bool) -> skink_messages::BindOptions {
+    skink_messages::BindOptions {
+        reuse_address: reuse,
+        shared: options.reuse_port,
+    }
+}
+
+impl Provider {
+    /// The stack in another process, if it is there.
+    #[inline]
+    pub fn remote(&mut self) -> Option<&mut Remote> {
+        match self {
+            Provider::Library(_) => None,
+            Provider::Served(remote) => Some(remote),
+        }
+    }
+
+    /// Whether the stack is in another process.
+    #[inline]
+    pub fn is_served(&self) -> bool {
+        matches!(self, Provider::Served(_))
+    }
+
+    /// TCP sockets: records and rings.
+    #[inline]
+    pub fn tcp_table(&self) -> &SocketTable {
+        match self {
+            Provider::Library(stack) => stack.tcp_table(),
+            Provider::Served(remote) => remote.table(Protocol::Tcp),
+        }
+    }
+
+    /// UDP sockets: records and datagram rings.
+    #[inline]
+    pub fn udp_table(&self) -> &SocketTable {
+        match self {
+            Provider::Library(stack) => stack.udp_table(),
+            Provider::Served(remote) => remote.table(Protocol::Udp),
+        }
+    }
+
+    /// Opens a TCP socket.
+    pub fn tcp_open(&mut self) -> Answer<SocketId> {
+        match self {
+            Provider::Library(stack) => Ok(stack.tcp_open()?),
+            Provider::Served(remote) => remote.open(Protocol::Tcp),
+        }
+    }
+
+    /// Opens a UDP socket.
+    pub fn udp_open(&mut self) -> Answer<SocketId> {
+        match self {
+            Provider::Library(stack) => Ok(stack.udp_open()?),
+            Provider::Served(remote) => remote.open(Protocol::Udp),
+        }
+    }
+
+    /// Binds a TCP socket; answers its end, and a ticket for children if there is one.
+    pub fn tcp_bind(
+        &mut self,
+        id: SocketId,
+        end: Endpoint,
+        options: BindOptions,
+    ) -> Answer<(Endpoint, u64)> {
+        match self {
+            // The kernel socket holds the port against others; our own children share it.
+            Provider::Library(stack) => Ok((stack.tcp_bind(id, end, local(options, true))?, 0)),
+            Provider::Served(remote) => remote.bind(Protocol::Tcp, id, end, options),
+        }
+    }
+
+    /// As [`Provider::tcp_bind`], for a UDP socket.
+    pub fn udp_bind(
+        &mut self,
+        id: SocketId,
+        end: Endpoint,
+        options: BindOptions,
+    ) -> Answer<(Endpoint, u64)> {
+        match self {
+            Provider::Library(stack) => {
+                let sharing = local(options, options.reuse_address);
+                Ok((stack.udp_bind(id, end, sharing)?, 0))
+            }
+            Provider::Served(remote) => remote.bind(Protocol::Udp, id, end, options),
+        }
+    }
+
+    /// Lets up to `backlog` connections wait to be accepted.
+    pub fn tcp_listen(&mut self, now: Instant, id: SocketId, backlog: u32) -> Answer<Endpoint> {
+        match self {
+            Provider::Library(stack) => Ok(stack.tcp_listen(now, id, backlog)?),
+            Provider::Served(remote) => remote.listen(id, backlog),
+        }
+    }
+
+    /// Begins a handshake; an event tells how it ended.
+    pub fn tcp_connect(&mut self, now: Instant, id: SocketId, remote: Endpoint) -> Answer<()> {
+        match self {
+            Provider::Library(stack) => Ok(stack.tcp_connect(now, id, remote)?),
+            Provider::Served(stack) => stack.connect(Protocol::Tcp, id, Some(remote)),
+        }
+    }
+
+    /// Connects a UDP socket, or dissolves the connection.
+    pub fn udp_connect(&mut self, id: SocketId, remote: Option<Endpoint>) -> Answer<()> {
+        match self {
+            Provider::Library(stack) => Ok(stack.udp_connect(id, remote).map(drop)?),
+            Provider::Served(stack) => stack.connect(Protocol::Udp, id, remote),
+        }
+    }
+
+    /// Takes the connection that has waited longest.
+    pub fn tcp_accept(&mut self, listener: SocketId) -> Option<SocketId> {
+        match self {
+            Provider::Library(stack) => stack.tcp_accept(listener),
+            Provider::Served(remote) => remote.accept(listener),
+        }
+    }
+
+    /// Connections waiting to be accepted.
+    pub fn tcp_acceptable(&self, listener: SocketId) -> usize {
+        match self {
+            Provider::Library(stack) => stack.tcp_acceptable(listener),
+            Provider::Served(remote) => remote.acceptable(listener),
+        }
+    }
+
+    /// Asks something of `tcp` that it doesn't answer.
+    #[inline]
+    pub fn tcp_request(&mut self, now: Instant, request: TcpRequest) {
+        match self {
+            Provider::Library(stack) => stack.tcp_request(now, request),
+            Provider::Served(remote) => remote.tcp_request(request),
+        }
+    }
+
+    /// Bytes were taken from a receive ring that held `held` of them before.
+    #[inline]
+    pub fn tcp_received(&mut self, now: Instant, id: SocketId, held: usize) {
+        match self {
+            Provider::Library(stack) => stack.tcp_request(now, TcpRequest::Received(id)),
+            Provider::Served(remote) => remote.received(id, held),
+        }
+    }
+
+    /// As [`Provider::tcp_request`], of `udp`.
+    #[inline]
+    pub fn udp_request(&mut self, now: Instant, request: UdpRequest) {
+        match self {
+            Provider::Library(stack) => stack.udp_request(now, request),
+            Provider::Served(remote) => remote.udp_request(request),
+        }
+    }
+
+    /// Takes in what there is, and does what is due.
+    #[inline]
+    pub fn poll(&mut self, now: Instant) -> Progress {
+        match self {
+            Provider::Library(stack) => stack.poll(now),
+            Provider::Served(remote) => {
+                remote.poll();
+                Progress::Idle
+            }
+        }
+    }
+
+    /// Lets what was asked for leave.
+    #[inline]
+    pub fn flush(&mut self) {
+        match self {
+            Provider::Library(stack) => stack.flush(),
+            Provider::Served(remote) => remote.flush(),
+        }
+    }
+
+    /// When to poll at the latest.
+    #[inline]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        match self {
+            Provider::Library(stack) => stack.next_deadline(),
+            // A stack in another process keeps its own time.
+            Provider::Served(_) => None,
+        }
+    }
+
+    /// The descriptor that polls writable when output isn't stuck any more, if it is.
+    #[inline]
+    pub fn send_blocked_on(&self) -> Option<c_int> {
+        match self {
+            Provider::Library(stack) => stack.send_blocked_on().map(|fd| fd.as_raw_fd()),
+            Provider::Served(_) => None,
+        }
+    }
+
+    /// Takes the next event.
+    #[inline]
+    pub fn take_event(&mut self) -> Option<(Protocol, SocketEvent)> {
+        match self {
+            Provider::Library(stack) => stack.take_event(),
+            Provider::Served(remote) => remote.take_event(),
+        }
+    }
+
+    /// Whether a packet to `destination` can be sent.
+    pub fn has_route(&self, destination: IpAddr) -> bool {
+        match self {
+            Provider::Library(stack) => stack.has_route(destination),
+            Provider::Served(remote) => remote.has_route(destination),
+        }
+    }
+
+    /// Whether the address is Skink's.
+    pub fn is_local(&self, address: IpAddr) -> bool {
+        match self {
+            Provider::Library(stack) => stack.is_local(address),
+            Provider::Served(remote) => remote.is_local(address),
+        }
+    }
+}

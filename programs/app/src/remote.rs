@@ -1,0 +1,422 @@
+//! The stack in another process, as this one sees it: a channel to it, and the regions of memory that
+//! its sockets are in.
+//!
+//! What is told leaves when the lock is released ([`settle`]), in one batch with one doorbell. There too
+//! it is made sure that the stack rings as long as a thread sleeps on the bell: a page says whether
+//! one does, and it is one page for all threads.
+use crate::errno::{Answer, Stop, fail};
+use crate::fd_table::{self, Entry};
+use crate::log::{log, write};
+use crate::raw;
+use crate::state::State;
+use core::ffi::c_int;
+use core::net::IpAddr;
+use core::sync::atomic::{AtomicBool, Ordering};
+use skink_library::Protocol;
+use skink_memory::{SocketId, SocketTable};
+use skink_messages::{SocketEvent, TcpRequest, UdpRequest};
+use skink_sockets::{self as sockets, Attachment, BindOptions, Client, ClientError, RequestBody};
+use skink_wire::{Endpoint, IpCidr};
+use std::os::fd::AsRawFd;
+
+/// There is something to do before the lock is released: see [`settle`].
+static UNSETTLED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that there is something to do before the lock is released.
+#[inline]
+pub fn unsettle() {
+    UNSETTLED.store(true, Ordering::Relaxed);
+}
+
+/// Whether there is something to do before the lock is released.
+#[inline]
+pub fn is_unsettled() -> bool {
+    UNSETTLED.load(Ordering::Relaxed)
+}
+
+/// What a process knows of the network and of the regions that its sockets are in. It outlives the
+/// channel: a child after `fork` has it too.
+#[derive(Clone)]
+pub struct Holdings {
+    /// TCP sockets: records and rings.
+    pub tcp: SocketTable,
+    /// UDP sockets.
+    pub udp: SocketTable,
+    /// The numbers of the programs whose regions are in the tables, with the secrets that show that
+    /// their sockets may be used.
+    pub secrets: Vec<(u32, u64)>,
+    /// Skink's addresses.
+    pub addresses: Vec<IpCidr>,
+    /// Default routes.
+    pub gateways: Vec<IpAddr>,
+}
+
+impl Holdings {
+    /// The descriptors of the regions' memory.
+    pub fn descriptors(&self) -> Vec<c_int> {
+        let regions = self.tcp.regions().chain(self.udp.regions());
+        let fds = regions.flat_map(|(_, region)| [region.records_fd(), region.rings_fd()]);
+        fds.map(|fd| fd.as_raw_fd()).collect()
+    }
+
+    /// Lets go of the regions of programs that `keep` doesn't want.
+    pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
+        let gone: Vec<u32> = self.secrets.iter().map(|(program, _)| *program).collect();
+        for program in gone.into_iter().filter(|program| !keep(*program)) {
+            for table in [&mut self.tcp, &mut self.udp] {
+                if let Some(region) = table.remove(program) {
+                    for fd in [region.records_fd(), region.rings_fd()] {
+                        fd_table::set(fd.as_raw_fd(), Entry::Ordinary);
+                    }
+                }
+            }
+            self.secrets.retain(|(other, _)| *other != program);
+        }
+    }
+
+    /// What is left if it is handed on.
+    fn none() -> Holdings {
+        Holdings {
+            tcp: SocketTable::new(1),
+            udp: SocketTable::new(1),
+            secrets: Vec::new(),
+            addresses: Vec::new(),
+            gateways: Vec::new(),
+        }
+    }
+
+    /// Where inherited sockets of program `number` are from.
+    fn secret_of(&self, number: u32) -> Option<u64> {
+        let known = self.secrets.iter().find(|(program, _)| *program == number);
+        known.map(|(_, secret)| *secret)
+    }
+}
+
+/// The stack that serves this process.
+pub struct Remote {
+    client: Client,
+    /// What was agreed on.
+    pub attachment: Attachment,
+    /// The channel's descriptors, which `client` owns.
+    pub channel: [c_int; 8],
+    /// Regions and addresses.
+    pub holdings: Holdings,
+    /// The socket that was last said to have sent, since the last flush.
+    told: Option<(Protocol, SocketId)>,
+    /// The stack is gone, or the channel spoilt.
+    down: bool,
+}
+
+fn number(protocol: Protocol) -> sockets::Protocol {
+    match protocol {
+        Protocol::Tcp => sockets::Protocol::Tcp,
+        Protocol::Udp => sockets::Protocol::Udp,
+    }
+}
+
+impl Remote {
+    /// Begins with a channel that was handed over.
+    pub fn new(
+        client: Client,
+        attachment: Attachment,
+        channel: [c_int; 8],
+        holdings: Holdings,
+    ) -> Remote {
+        Remote {
+            client,
+            attachment,
+            channel,
+            holdings,
+            told: None,
+            down: false,
+        }
+    }
+
+    /// Hands on what it holds. It is of no use then.
+    pub fn take_holdings(&mut self) -> Holdings {
+        core::mem::replace(&mut self.holdings, Holdings::none())
+    }
+
+    /// Whether the stack is gone.
+    #[inline]
+    pub fn is_down(&self) -> bool {
+        self.down
+    }
+
+    /// The stack is gone: its sockets are lost.
+    pub fn go_down(&mut self, reason: &dyn core::fmt::Display) {
+        if !core::mem::replace(&mut self.down, true) {
+            write(format_args!(
+                "the stack is lost, and this process's connections with it: {reason}"
+            ));
+        }
+    }
+
+    fn failed<T>(&mut self, error: ClientError) -> Answer<T> {
+        match error {
+            ClientError::Socket(error) => Err(error.into()),
+            ClientError::Silent | ClientError::Broken => {
+                self.go_down(&error);
+                fail(libc::ENETDOWN)
+            }
+        }
+    }
+
+    fn ask(&mut self, body: RequestBody) -> Answer<sockets::Answer> {
+        if self.down {
+            return fail(libc::ENETDOWN);
+        }
+        self.told = None;
+        unsettle();
+        match self.client.ask(body) {
+            Ok(answer) => Ok(answer),
+            Err(error) => self.failed(error),
+        }
+    }
+
+    fn tell(&mut self, body: RequestBody) {
+        if self.down {
+            return;
+        }
+        unsettle();
+        if let Err(error) = self.client.tell(body) {
+            let _ = self.failed::<()>(error);
+        }
+    }
+
+    /// The table of sockets.
+    #[inline]
+    pub fn table(&self, protocol: Protocol) -> &SocketTable {
+        match protocol {
+            Protocol::Tcp => &self.holdings.tcp,
+            Protocol::Udp => &self.holdings.udp,
+        }
+    }
+
+    /// `socket`
+    pub fn open(&mut self, protocol: Protocol) -> Answer<SocketId> {
+        let answer = self.ask(RequestBody::Open(number(protocol)))?;
+        let known = |id: &SocketId| self.table(protocol).find(*id).is_some();
+        answer
+            .socket
+            .filter(known)
+            .ok_or(Stop::Errno(libc::ENETDOWN))
+    }
+
+    /// `bind`; answers the socket's end, and the ticket with which children share it.
+    pub fn bind(
+        &mut self,
+        protocol: Protocol,
+        id: SocketId,
+        end: Endpoint,
+        options: BindOptions,
+    ) -> Answer<(Endpoint, u64)> {
+        let answer = self.ask(RequestBody::Bind(number(protocol), id, end, options))?;
+        Ok((answer.local.unwrap_or(end), answer.value))
+    }
+
+    /// `listen`
+    pub fn listen(&mut self, id: SocketId, backlog: u32) -> Answer<Endpoint> {
+        let answer = self.ask(RequestBody::Listen(id, backlog))?;
+        answer.local.ok_or(Stop::Errno(libc::ENETDOWN))
+    }
+
+    /// Says that a bound socket rests.
+    pub fn rest(&mut self, id: SocketId) {
+        self.tell(RequestBody::Rest(id));
+    }
+
+    /// `connect`
+    pub fn connect(
+        &mut self,
+        protocol: Protocol,
+        id: SocketId,
+        remote: Option<Endpoint>,
+    ) -> Answer<()> {
+        self.ask(RequestBody::Connect(number(protocol), id, remote))
+            .map(drop)
+    }
+
+    /// Says that this process uses a socket that is in another one's region.
+    pub fn share(&mut self, protocol: Protocol, id: SocketId) {
+        let region = self.table(protocol).region_of(id.slot);
+        if region == self.attachment.program {
+            return;
+        }
+        match self.holdings.secret_of(region) {
+            Some(secret) => self.tell(RequestBody::Share(number(protocol), id, secret)),
+            None => log!(
+                Warn,
+                "a socket of program {region} was inherited without its secret"
+            ),
+        }
+    }
+
+    /// Waits until the stack has heard everything that it was told.
+    pub fn synchronize(&mut self) -> Answer<()> {
+        // Any answer will do, since requests are answered in their order.
+        let id = self.open(Protocol::Udp)?;
+        self.udp_request(UdpRequest::Close(id));
+        Ok(())
+    }
+
+    /// Takes the connection that was offered first.
+    pub fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
+        loop {
+            if self.down {
+                return None;
+            }
+            unsettle();
+            match self.client.accept(listener) {
+                Ok(Some(id)) if self.holdings.tcp.find(id).is_none() => {}
+                Ok(taken) => return taken,
+                Err(error) => {
+                    let _ = self.failed::<()>(error);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Connections that wait to be taken.
+    pub fn acceptable(&self, listener: SocketId) -> usize {
+        self.client.acceptable(listener)
+    }
+
+    /// Asks something of `tcp`.
+    pub fn tcp_request(&mut self, request: TcpRequest) {
+        match request {
+            TcpRequest::Sent(id) => {
+                if self.told == Some((Protocol::Tcp, id)) {
+                    return;
+                }
+                self.told = Some((Protocol::Tcp, id));
+            }
+            TcpRequest::Close(id) => {
+                for offered in self.client.refuse_offers(id) {
+                    self.tell(RequestBody::Tcp(TcpRequest::Close(offered)));
+                }
+            }
+            TcpRequest::Received(_) | TcpRequest::Shutdown(..) | TcpRequest::SetOption(..) => {}
+        }
+        self.tell(RequestBody::Tcp(request));
+    }
+
+    /// Asks something of `udp`.
+    pub fn udp_request(&mut self, request: UdpRequest) {
+        if let UdpRequest::Sent(id) = request {
+            if self.told == Some((Protocol::Udp, id)) {
+                return;
+            }
+            self.told = Some((Protocol::Udp, id));
+        }
+        self.tell(RequestBody::Udp(request));
+    }
+
+    /// Bytes were taken from the receive ring, which held `held` before. The stack looks at the ring
+    /// whenever it sends something; it must be told only if the peer may be waiting for a window.
+    pub fn received(&mut self, id: SocketId, held: usize) {
+        let Some(record) = self.holdings.tcp.find(id) else {
+            return;
+        };
+        let half = self.holdings.tcp.receive_ring(id.slot).capacity() / 2;
+        let edge = record.rcv_adv.load(Ordering::Relaxed);
+        let window = edge.wrapping_sub(record.rcv_nxt.load(Ordering::Relaxed));
+        if held > half || (window as usize) < half {
+            self.tell(RequestBody::Tcp(TcpRequest::Received(id)));
+        }
+    }
+
+    /// Takes in what the stack has said.
+    pub fn poll(&mut self) {
+        if !self.down
+            && let Err(error) = self.client.poll()
+        {
+            let _ = self.failed::<()>(error);
+        }
+    }
+
+    /// Lets the stack see what it was told.
+    pub fn flush(&mut self) {
+        self.told = None;
+        self.client.flush();
+    }
+
+    /// Takes the next event.
+    pub fn take_event(&mut self) -> Option<(Protocol, SocketEvent)> {
+        let (protocol, event) = self.client.take_event()?;
+        let protocol = match protocol {
+            sockets::Protocol::Tcp => Protocol::Tcp,
+            sockets::Protocol::Udp => Protocol::Udp,
+        };
+        Some((protocol, event))
+    }
+
+    /// Readable when the stack has rung.
+    pub fn bell(&self) -> c_int {
+        self.client.bell().as_raw_fd()
+    }
+
+    /// A thread that slept on the bell is awake: the bell is quiet from now on, and rings no more.
+    pub fn woke(&mut self) {
+        self.client.awake();
+        raw::hush(self.bell());
+        unsettle();
+    }
+
+    /// Offers that nobody has taken, for a successor.
+    pub fn offers(&self, listener: SocketId) -> Vec<SocketId> {
+        self.client.offers(listener).collect()
+    }
+
+    /// Puts back offers that a predecessor hadn't taken.
+    pub fn restore_offer(&mut self, listener: SocketId, connection: SocketId) {
+        self.client.restore_offer(listener, connection);
+    }
+
+    /// Whether a packet to `destination` can be sent.
+    pub fn has_route(&self, destination: IpAddr) -> bool {
+        let near = |address: &IpCidr| address.contains(destination);
+        let way = |gateway: &IpAddr| gateway.is_ipv4() == destination.is_ipv4();
+        self.holdings.addresses.iter().any(near) || self.holdings.gateways.iter().any(way)
+    }
+
+    /// Whether the address is Skink's.
+    pub fn is_local(&self, address: IpAddr) -> bool {
+        let mut own = self.holdings.addresses.iter();
+        own.any(|own| own.addr == address)
+    }
+}
+
+/// Before the lock is released: what was told leaves, and if threads sleep on the bell, the stack knows
+/// that it must ring.
+#[cold]
+pub fn settle(state: &mut State) {
+    UNSETTLED.store(false, Ordering::Relaxed);
+    // The last round has nothing new to tell anybody but the stack.
+    for _ in 0..ROUNDS {
+        let sleeps = state.parking.on_nic > 0;
+        let remote = state.engine.as_deref_mut();
+        let Some(remote) = remote.and_then(|engine| engine.stack.remote()) else {
+            return;
+        };
+        remote.flush();
+        let knows = remote.client.is_announced();
+        if !sleeps || knows || remote.down || remote.client.announce() {
+            return;
+        }
+        // There is something to do first: it may be what one of them sleeps for.
+        remote.client.awake();
+        state.pump();
+    }
+    // It never stops talking: let the sleepers look.
+    if let Some(engine) = state.engine.as_deref_mut()
+        && let Some(remote) = engine.stack.remote()
+    {
+        remote.client.announce();
+        raw::ring(remote.bell());
+    }
+}
+
+/// How often the stack may have something new to say before the sleepers are left to look.
+const ROUNDS: usize = 16;

@@ -1,0 +1,167 @@
+//! `skink bench ipc`: what channels cost, beside what the hardware and the kernel ask for the same.
+
+mod exchange;
+mod report;
+
+use super::measure::{DISTURBANCE_LIMIT, failed};
+use super::outside;
+use crate::failure::Failure;
+use clap::Args;
+use exchange::{Exchange, Sample};
+use serde::Serialize;
+use skink_testbed::CpuTime;
+use std::time::Instant;
+
+/// Where the producer, or who asks, runs; and where the consumer, or who answers, runs.
+const CPUS: [usize; 2] = [1, 0];
+/// How many rounds are tried for each that is wanted.
+const ATTEMPTS: u32 = 3;
+
+/// Measure what a message between two processors costs: by a channel, and by the kernel
+///
+/// One side runs on CPU 1 and the other on CPU 0. Everything is measured in each round, and compared
+/// within it; a round in which other processes or the hypervisor used more than 5% of a CPU is discarded
+/// and repeated. So leave the machine alone meanwhile.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Needs two CPUs, and no privileges. With everything at its default it takes some seconds.
+
+Examples:
+  skink bench ipc
+  skink bench ipc --rounds 1           a quick look
+  skink bench ipc --json | jq .ratios")]
+pub struct IpcOptions {
+    /// Undisturbed rounds to measure; at least 5 for figures to be quoted
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Write JSON, with every raw figure
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything, once.
+#[derive(Serialize, Clone, Debug, Default)]
+struct Round {
+    /// Why it doesn't count, if it doesn't.
+    discarded: Option<String>,
+    samples: Vec<Sample>,
+}
+
+impl Round {
+    fn of(&self, name: &str) -> Option<&Sample> {
+        self.samples.iter().find(|sample| sample.name == name)
+    }
+}
+
+/// All figures of one run.
+#[derive(Serialize, Clone, Debug, Default)]
+struct Results {
+    kernel: String,
+    processor: String,
+    /// `release`, or `debug`, whose figures mean nothing.
+    build: &'static str,
+    /// Ticks of the time-stamp counter in a nanosecond.
+    ticks_per_ns: f64,
+    rounds: Vec<Round>,
+}
+
+impl Results {
+    /// The rounds that count: the undisturbed ones, or all if there are none (and then `true`).
+    fn counting(&self) -> (Vec<&Round>, bool) {
+        let kept: Vec<&Round> = self
+            .rounds
+            .iter()
+            .filter(|round| round.discarded.is_none())
+            .collect();
+        match kept.is_empty() {
+            true => (self.rounds.iter().collect(), !self.rounds.is_empty()),
+            false => (kept, false),
+        }
+    }
+}
+
+/// Measures, and prints the results.
+pub fn bench(options: &IpcOptions) -> Result<(), Failure> {
+    check_machine()?;
+    let results = measure(options.rounds)?;
+    match options.json {
+        true => crate::tools::print(&report::json(&results)?),
+        false => crate::tools::print(&report::text(&results)),
+    }
+}
+
+fn check_machine() -> Result<(), Failure> {
+    for cpu in CPUS {
+        let pinned = std::thread::spawn(move || outside::pin(None, cpu)).join();
+        if !matches!(pinned, Ok(Ok(()))) {
+            return Err(Failure::tool(format!(
+                "this process may not use CPU {cpu}, and each side needs one of its own: run it on a \
+                 machine with two CPUs, and not under taskset"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn measure(wanted: u32) -> Result<Results, Failure> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let processor = read("/proc/cpuinfo");
+    let model = processor
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    let (start, ticks) = (Instant::now(), skink_channel::time_stamp());
+    let mut results = Results {
+        kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        processor: model
+            .map_or("unknown", |line| line.trim_start_matches([' ', '\t', ':']))
+            .to_owned(),
+        build: match cfg!(debug_assertions) {
+            true => "debug",
+            false => "release",
+        },
+        ..Results::default()
+    };
+    let mut good = 0;
+    for _ in 0..wanted.saturating_mul(ATTEMPTS) {
+        let round = round()?;
+        good += u32::from(round.discarded.is_none());
+        results.rounds.push(round);
+        if good == wanted {
+            break;
+        }
+    }
+    let ticks = skink_channel::time_stamp().wrapping_sub(ticks);
+    results.ticks_per_ns = ticks as f64 / start.elapsed().as_nanos() as f64;
+    Ok(results)
+}
+
+fn round() -> Result<Round, Failure> {
+    let stolen = || -> Result<f64, Failure> {
+        let of = |cpu| CpuTime::of_processor(cpu).map_err(failed);
+        Ok(of(CPUS[0])?.stolen + of(CPUS[1])?.stolen)
+    };
+    let (start, others, taken) = (Instant::now(), outside::others_seconds(), stolen()?);
+    let mut round = Round::default();
+    for exchange in Exchange::ALL {
+        let sample = exchange.measure(CPUS);
+        round
+            .samples
+            .push(sample.map_err(|error| Failure::tool(format!("{}: {error}", exchange.name())))?);
+    }
+    let share = |seconds: f64| seconds.max(0.0) / start.elapsed().as_secs_f64();
+    for (what, share) in [
+        (
+            "other processes used",
+            share(outside::others_seconds() - others),
+        ),
+        ("the hypervisor took", share(stolen()? - taken)),
+    ] {
+        if share > DISTURBANCE_LIMIT {
+            round.discarded = Some(format!("{what} {:.0}% of a processor", share * 100.0));
+        }
+    }
+    Ok(round)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,431 @@
+//! The exchanges that are measured. Each runs one side on one processor and the other on another.
+//! Times are ticks of the time-stamp counter.
+
+use super::outside;
+use rustix::event::EventfdFlags;
+use serde::Serialize;
+use skink_channel::{
+    Consumer, Doorbell, Producer, Queue, QueueError, QueueGeometry, Sleeper, SleeperDescriptors,
+    SpinBudget, time_stamp,
+};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What fits into a slot of one cache line.
+type Message = [u64; 7];
+
+const SLOTS: u32 = 256;
+/// Messages between two looks at the time.
+const BLOCK: u64 = 64;
+const BLOCKS: usize = 4_000;
+const ROUND_TRIPS: usize = 40_000;
+const WAKE_UPS: usize = 2_000;
+/// Not counted at first: caches, predictors and pages get warm.
+const WARM_UP: usize = 200;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exchange {
+    /// Enqueue a message and publish it, while the other processor consumes.
+    Enqueue,
+    /// The same, with one publication for 32 messages.
+    EnqueueBatch,
+    /// The same, and look each time whether the consumer sleeps (it doesn't).
+    EnqueueDoorbell,
+    /// A number goes to the other processor and back in one cache line.
+    BareRoundTrip,
+    /// The same in two lines, each written by one side alone and new each time: what one-way memory
+    /// costs, whatever is done with it.
+    OneWayRoundTrip,
+    /// A message goes there and back by two queues.
+    QueueRoundTrip,
+    /// There and back by two eventfds; both sides sleep in the kernel.
+    EventfdWakeUp,
+    /// There and back by two pipes.
+    PipeWakeUp,
+    /// There and back by two queues; both sides sleep at once.
+    DoorbellWakeUp,
+    /// The same, but both sides spin first, as components do.
+    SpinningWakeUp,
+}
+
+/// Figures of one exchange, in ticks for each message or round trip.
+#[derive(Serialize, Clone, Debug, PartialEq)]
+pub struct Sample {
+    pub name: &'static str,
+    pub minimum: f64,
+    pub p50: f64,
+    pub p99: f64,
+}
+
+impl Sample {
+    fn of(name: &'static str, mut ticks: Vec<u64>, divisor: u64) -> Sample {
+        ticks.sort_unstable();
+        let at = |part: usize| {
+            let index = ticks.len().saturating_sub(1) * part / 100;
+            ticks.get(index).copied().unwrap_or(0) as f64 / divisor as f64
+        };
+        Sample {
+            name,
+            minimum: at(0),
+            p50: at(50),
+            p99: at(99),
+        }
+    }
+}
+
+impl Exchange {
+    pub const ALL: [Exchange; 10] = [
+        Exchange::Enqueue,
+        Exchange::EnqueueBatch,
+        Exchange::EnqueueDoorbell,
+        Exchange::BareRoundTrip,
+        Exchange::OneWayRoundTrip,
+        Exchange::QueueRoundTrip,
+        Exchange::EventfdWakeUp,
+        Exchange::PipeWakeUp,
+        Exchange::DoorbellWakeUp,
+        Exchange::SpinningWakeUp,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Exchange::Enqueue => "enqueue",
+            Exchange::EnqueueBatch => "enqueue-batch-32",
+            Exchange::EnqueueDoorbell => "enqueue-doorbell",
+            Exchange::BareRoundTrip => "round-trip-cache-line",
+            Exchange::OneWayRoundTrip => "round-trip-one-way-lines",
+            Exchange::QueueRoundTrip => "round-trip-queues",
+            Exchange::EventfdWakeUp => "wake-up-eventfd",
+            Exchange::PipeWakeUp => "wake-up-pipe",
+            Exchange::DoorbellWakeUp => "wake-up-doorbell",
+            Exchange::SpinningWakeUp => "wake-up-spinning",
+        }
+    }
+
+    /// Measures it once, one side on each of the processors.
+    pub fn measure(self, cpus: [usize; 2]) -> io::Result<Sample> {
+        let (ticks, divisor) = match self {
+            Exchange::Enqueue => (enqueue(cpus, 1, false)?, BLOCK),
+            Exchange::EnqueueBatch => (enqueue(cpus, 32, false)?, BLOCK),
+            Exchange::EnqueueDoorbell => (enqueue(cpus, 1, true)?, BLOCK),
+            Exchange::BareRoundTrip => (bare(cpus)?, 1),
+            Exchange::OneWayRoundTrip => (one_way(cpus)?, 1),
+            Exchange::QueueRoundTrip => (queues(cpus)?, 1),
+            Exchange::EventfdWakeUp => (by_eventfd(cpus)?, 1),
+            Exchange::PipeWakeUp => (by_pipe(cpus)?, 1),
+            Exchange::DoorbellWakeUp => (doorbells(cpus, SpinBudget::new(0))?, 1),
+            Exchange::SpinningWakeUp => (doorbells(cpus, SpinBudget::for_processors(2))?, 1),
+        };
+        Ok(Sample::of(self.name(), ticks, divisor))
+    }
+}
+
+/// Runs the two sides, and answers what the first one measured.
+fn on_both<T: Send>(
+    cpus: [usize; 2],
+    first: impl FnOnce() -> io::Result<T> + Send,
+    second: impl FnOnce() -> io::Result<()> + Send,
+) -> io::Result<T> {
+    let [first_cpu, second_cpu] = cpus;
+    std::thread::scope(|scope| {
+        let second = scope.spawn(move || {
+            outside::pin(None, second_cpu)?;
+            second()
+        });
+        let first = scope.spawn(move || {
+            outside::pin(None, first_cpu)?;
+            first()
+        });
+        let died = |_| io::Error::other("a side of the measurement panicked");
+        let measured = first.join().map_err(died)?;
+        second.join().map_err(died)??;
+        measured
+    })
+}
+
+fn queue() -> io::Result<(Producer<Message>, Consumer<Message>)> {
+    let queue = Queue::create(
+        "skink-bench",
+        QueueGeometry::slot_bytes_for::<Message>(),
+        SLOTS,
+    )?;
+    let producer = Producer::attach(queue.producer()?, queue.geometry);
+    let consumer = Consumer::attach(queue.consumer()?, queue.geometry);
+    Ok((
+        producer.map_err(io::Error::other)?,
+        consumer.map_err(io::Error::other)?,
+    ))
+}
+
+fn sleeper(spin: SpinBudget) -> io::Result<(Sleeper, Doorbell)> {
+    let descriptors = SleeperDescriptors::create("skink-bench")?;
+    let sleeper = Sleeper::attach(descriptors.sleeper()?, spin);
+    let doorbell = Doorbell::attach(descriptors.doorbell()?);
+    Ok((
+        sleeper.map_err(io::Error::other)?,
+        doorbell.map_err(io::Error::other)?,
+    ))
+}
+
+/// Blocks of messages, each begun when the queue is empty, while the other side keeps consuming.
+fn enqueue(cpus: [usize; 2], batch: u64, ring: bool) -> io::Result<Vec<u64>> {
+    let (mut producer, mut consumer) = queue()?;
+    // The consumer never sleeps here.
+    let (_sleeper, mut doorbell) = sleeper(SpinBudget::new(0))?;
+    let stop = AtomicBool::new(false);
+    let produce = || {
+        let mut ticks = Vec::with_capacity(BLOCKS);
+        let mut full = Ok(());
+        for block in 0..BLOCKS + WARM_UP {
+            let before = time_stamp();
+            for number in 0..BLOCK {
+                full = full.and(producer.write(&[number; 7]));
+                if number % batch == batch - 1 {
+                    producer.publish();
+                    if ring {
+                        doorbell.ring();
+                    }
+                }
+            }
+            let taken = time_stamp().wrapping_sub(before);
+            if block >= WARM_UP {
+                ticks.push(taken);
+            }
+            while producer.unreleased().map_err(io::Error::other)? > 0 {
+                std::hint::spin_loop();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        full.map_err(io::Error::other)?;
+        Ok(ticks)
+    };
+    let consume = || {
+        while !stop.load(Ordering::Relaxed) {
+            while let Some(message) = consumer.peek().map_err(io::Error::other)? {
+                std::hint::black_box(message);
+            }
+            consumer.release();
+        }
+        Ok(())
+    };
+    on_both(cpus, produce, consume)
+}
+
+/// Asks again and again, and answers what each round trip took.
+fn time_round_trips(
+    count: usize,
+    mut round_trip: impl FnMut(u64) -> io::Result<()>,
+) -> io::Result<Vec<u64>> {
+    let mut ticks = Vec::with_capacity(count);
+    let mut before = time_stamp();
+    for number in 0..count + WARM_UP {
+        round_trip(number as u64)?;
+        let now = time_stamp();
+        if number >= WARM_UP {
+            ticks.push(now.wrapping_sub(before));
+        }
+        before = now;
+    }
+    Ok(ticks)
+}
+
+#[repr(align(128))]
+#[derive(Default)]
+struct Line(AtomicU64);
+
+/// As a queue would, if it had nothing to carry.
+fn one_way(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
+    let lines = || -> Vec<Line> { (0..SLOTS).map(|_| Line::default()).collect() };
+    let (there, back) = (&lines(), &lines());
+    let at = |number: u64| number as usize % SLOTS as usize;
+    let wait = |line: &Line, number: u64| {
+        while line.0.load(Ordering::Acquire) != number {
+            std::hint::spin_loop();
+        }
+    };
+    let ask = || {
+        time_round_trips(ROUND_TRIPS, |number| {
+            there[at(number)].0.store(number + 1, Ordering::Release);
+            wait(&back[at(number)], number + 1);
+            Ok(())
+        })
+    };
+    let answer = || {
+        for number in 0..(ROUND_TRIPS + WARM_UP) as u64 {
+            wait(&there[at(number)], number + 1);
+            back[at(number)].0.store(number + 1, Ordering::Release);
+        }
+        Ok(())
+    };
+    on_both(cpus, ask, answer)
+}
+
+fn bare(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
+    let line = &Line(AtomicU64::new(0));
+    let last = 2 * (ROUND_TRIPS + WARM_UP) as u64;
+    let ask = || {
+        time_round_trips(ROUND_TRIPS, |number| {
+            line.0.store(2 * number + 1, Ordering::Release);
+            while line.0.load(Ordering::Acquire) != 2 * number + 2 {
+                std::hint::spin_loop();
+            }
+            Ok(())
+        })
+    };
+    let answer = || {
+        loop {
+            let value = line.0.load(Ordering::Acquire);
+            if value % 2 == 1 {
+                line.0.store(value + 1, Ordering::Release);
+                if value + 1 == last {
+                    return Ok(());
+                }
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    };
+    on_both(cpus, ask, answer)
+}
+
+fn pop(consumer: &mut Consumer<Message>) -> io::Result<Message> {
+    loop {
+        match consumer.pop() {
+            Ok(Some(message)) => return Ok(message),
+            Ok(None) => std::hint::spin_loop(),
+            Err(error) => return Err(io::Error::other(error)),
+        }
+    }
+}
+
+fn queues(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
+    let (mut asked, mut to_answer) = queue()?;
+    let (mut answered, mut to_read) = queue()?;
+    let ask = || {
+        time_round_trips(ROUND_TRIPS, |number| {
+            asked.push(&[number; 7]).map_err(io::Error::other)?;
+            check(pop(&mut to_read)?, number)
+        })
+    };
+    let answer = || {
+        for _ in 0..ROUND_TRIPS + WARM_UP {
+            let message = pop(&mut to_answer)?;
+            answered.push(&message).map_err(io::Error::other)?;
+        }
+        Ok(())
+    };
+    on_both(cpus, ask, answer)
+}
+
+fn check(message: Message, number: u64) -> io::Result<()> {
+    match message == [number; 7] {
+        true => Ok(()),
+        false => Err(io::Error::other("another message came back")),
+    }
+}
+
+/// One side's ends for exchanges between sleeping sides.
+struct Side {
+    producer: Producer<Message>,
+    consumer: Consumer<Message>,
+    sleeper: Sleeper,
+    doorbell: Doorbell,
+}
+
+impl Side {
+    fn send(&mut self, message: &Message) -> io::Result<()> {
+        self.producer.push(message).map_err(io::Error::other)?;
+        self.doorbell.ring();
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<Message> {
+        loop {
+            let message = self.consumer.pop();
+            if let Some(message) = message.map_err(|error: QueueError| io::Error::other(error))? {
+                return Ok(message);
+            }
+            let consumer = &self.consumer;
+            self.sleeper
+                .wait(None, Some(consumer.watch()), || consumer.is_ready())?;
+        }
+    }
+}
+
+fn doorbells(cpus: [usize; 2], spin: SpinBudget) -> io::Result<Vec<u64>> {
+    let (there, back) = (queue()?, queue()?);
+    let (first_sleeper, to_first) = sleeper(spin)?;
+    let (second_sleeper, to_second) = sleeper(spin)?;
+    let mut first = Side {
+        producer: there.0,
+        consumer: back.1,
+        sleeper: first_sleeper,
+        doorbell: to_second,
+    };
+    let mut second = Side {
+        producer: back.0,
+        consumer: there.1,
+        sleeper: second_sleeper,
+        doorbell: to_first,
+    };
+    let ask = move || {
+        time_round_trips(WAKE_UPS, |number| {
+            first.send(&[number; 7])?;
+            check(first.receive()?, number)
+        })
+    };
+    let answer = move || {
+        for _ in 0..WAKE_UPS + WARM_UP {
+            let message = second.receive()?;
+            second.send(&message)?;
+        }
+        Ok(())
+    };
+    on_both(cpus, ask, answer)
+}
+
+/// Eight bytes into one descriptor, and eight out of another.
+fn by_descriptors(cpus: [usize; 2], [there, back]: [[OwnedFd; 2]; 2]) -> io::Result<Vec<u64>> {
+    let [read_there, write_there] = &there;
+    let [read_back, write_back] = &back;
+    let pass = |from: &OwnedFd| -> io::Result<()> {
+        rustix::io::read(from, &mut [0; 8])?;
+        Ok(())
+    };
+    let send = |to: &OwnedFd| -> io::Result<()> {
+        rustix::io::write(to, &1_u64.to_ne_bytes())?;
+        Ok(())
+    };
+    let ask = || {
+        time_round_trips(WAKE_UPS, |_| {
+            send(write_there)?;
+            pass(read_back)
+        })
+    };
+    let answer = || {
+        for _ in 0..WAKE_UPS + WARM_UP {
+            pass(read_there)?;
+            send(write_back)?;
+        }
+        Ok(())
+    };
+    on_both(cpus, ask, answer)
+}
+
+fn by_eventfd(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
+    let one = || -> io::Result<[OwnedFd; 2]> {
+        let fd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?;
+        Ok([fd.try_clone()?, fd])
+    };
+    by_descriptors(cpus, [one()?, one()?])
+}
+
+fn by_pipe(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
+    let one = || -> io::Result<[OwnedFd; 2]> {
+        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        Ok([read, write])
+    };
+    by_descriptors(cpus, [one()?, one()?])
+}

@@ -1,0 +1,53 @@
+use super::*;
+
+fn round(discarded: bool, figure: f64) -> Round {
+    let sample = |name, p50| Sample {
+        name,
+        minimum: p50 / 2.0,
+        p50,
+        p99: p50 * 2.0,
+    };
+    Round {
+        discarded: discarded.then(|| "somebody compiled".to_owned()),
+        samples: vec![
+            sample("enqueue", 20.0),
+            sample("round-trip-cache-line", 100.0),
+            sample("round-trip-queues", figure),
+        ],
+    }
+}
+
+fn results(rounds: Vec<Round>) -> Results {
+    Results {
+        build: "release",
+        ticks_per_ns: 2.0,
+        rounds,
+        ..Results::default()
+    }
+}
+
+#[test]
+fn discarded_rounds_do_not_count() {
+    let results = results(vec![
+        round(false, 140.0),
+        round(true, 900.0),
+        round(false, 160.0),
+        round(false, 150.0),
+    ]);
+    let text = report::text(&results);
+    assert!(text.contains("1.50 (1.40–1.60)"), "{text}");
+    assert!(text.contains("1 of 4 rounds discarded"), "{text}");
+    assert!(text.contains("somebody compiled"), "{text}");
+    assert!(!text.contains("DON'T QUOTE"), "{text}");
+    let json = report::json(&results).expect("JSON");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["ratios"][0]["ratio"]["median"], 1.5);
+    assert_eq!(json["rounds"][1]["discarded"], "somebody compiled");
+}
+
+#[test]
+fn if_all_are_disturbed_it_says_so() {
+    let text = report::text(&results(vec![round(true, 150.0)]));
+    assert!(text.contains("DON'T QUOTE"), "{text}");
+    assert!(text.contains("1.50 (1.50–1.50)"), "{text}");
+}

@@ -1,0 +1,110 @@
+//! `skink filter load` and `skink filter show`: rules of a running stack.
+use super::rules_in;
+use crate::cli::{FilterLoadOptions, FilterShowOptions};
+use crate::failure::Failure;
+use crate::tools::{self, Found};
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde_json::Value;
+use skink_control::ControlError;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+
+pub fn load(options: &FilterLoadOptions) -> Result<(), Failure> {
+    // Mistakes are found here first, where the file's name is known.
+    let text = rules_in(&options.file, Failure::tool)?;
+    let found = one(options.name.as_deref())?;
+    let file = in_memory(&text)
+        .map_err(|error| Failure::tool(format!("the rules can't be handed over: {error}")))?;
+    let answer = found.tool().load_filter(file.as_fd());
+    let done = answer.map_err(|error| refused(&found, &error))?;
+    tools::print(&format!("{}: {done}\n", found.info.name))
+}
+
+pub fn show(options: &FilterShowOptions) -> Result<(), Failure> {
+    let found = one(options.name.as_deref())?;
+    let answer = found.tool().show_filter();
+    let json = answer.map_err(|error| refused(&found, &error))?;
+    let unexpected = |what: &dyn std::fmt::Display| {
+        Failure::tool(format!(
+            "{} answered what can't be shown: {what}",
+            found.info.name
+        ))
+    };
+    let shown: Value = serde_json::from_str(&json).map_err(|error| unexpected(&error))?;
+    if options.json {
+        return tools::print_json(&shown, true);
+    }
+    tools::print(&describe(&shown))
+}
+
+fn refused(found: &Found, error: &ControlError) -> Failure {
+    Failure::tool(format!("{}: {error}", found.info.name))
+}
+
+/// The only `skink up` there is, or the one that is called for.
+fn one(selector: Option<&str>) -> Result<Found, Failure> {
+    let mut found = tools::find(selector)?;
+    found.retain(|found| found.info.topology.is_some());
+    let names: Vec<String> = found.iter().map(|one| one.info.name.clone()).collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(found), true) => Ok(found),
+        (None, _) => Err(Failure::tool(
+            "no stack with a packet filter runs here: start one with `skink up`",
+        )),
+        (Some(_), false) => Err(Failure::tool(format!(
+            "several run here: say which with --name: {}",
+            names.join(", ")
+        ))),
+    }
+}
+
+fn in_memory(text: &str) -> io::Result<File> {
+    let file = memfd_create("skink-rules", MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(file);
+    file.write_all(text.as_bytes())?;
+    // The reader's position is ours.
+    io::Seek::rewind(&mut file)?;
+    Ok(file)
+}
+
+/// Each rule with what it has counted, and the sums.
+fn describe(shown: &Value) -> String {
+    let number = |value: &Value, key: &str| match value.get(key).and_then(Value::as_u64) {
+        Some(number) => number.to_string(),
+        None => "-".to_owned(),
+    };
+    let rules = shown.get("rules").and_then(Value::as_array);
+    let rules = rules.map(Vec::as_slice).unwrap_or_default();
+    if rules.is_empty() {
+        return "no rules: everything passes\n".to_owned();
+    }
+    let header = ["", "Rule", "Packets", "Bytes", "States"].map(str::to_owned);
+    let mut rows = vec![header.to_vec()];
+    rows.extend(rules.iter().map(|rule| {
+        let text = rule.get("rule").and_then(Value::as_str);
+        vec![
+            format!("@{}", number(rule, "number")),
+            text.unwrap_or("?").to_owned(),
+            number(rule, "packets"),
+            number(rule, "bytes"),
+            number(rule, "states"),
+        ]
+    }));
+    let mut text = tools::table(&rows, &[2, 3, 4]);
+    let left_out = number(shown, "left_out");
+    if !matches!(left_out.as_str(), "-" | "0") {
+        let _ = writeln!(text, "and {left_out} rules more");
+    }
+    let _ = write!(text, "states {}", number(shown, "states"));
+    let totals = shown.get("totals").and_then(Value::as_object);
+    for (key, value) in totals.into_iter().flatten() {
+        let _ = write!(text, ", {} {value}", key.replace('_', " "));
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! `skink ps`: processes of stacks, and programs.
+mod proc;
+
+use crate::cli::PsOptions;
+use crate::failure::Failure;
+use crate::tools::{self, Found};
+use proc::Usage;
+use rustix::fs::fstat;
+use serde::Serialize;
+use skink_control::{ComponentInfo, FIRST_COMPONENT, ProcessInfo, RegionKind};
+use skink_memory::{Region, SocketKind};
+use std::fmt::Write;
+use std::os::fd::OwnedFd;
+
+/// What `skink ps --json` writes.
+#[derive(Serialize)]
+struct Report {
+    instances: Vec<InstanceReport>,
+}
+
+#[derive(Serialize)]
+struct InstanceReport {
+    name: String,
+    pid: u32,
+    /// None: a `skink run`, whose programs have the stack inside.
+    topology: Option<String>,
+    nic: String,
+    addresses: Vec<String>,
+    processes: Vec<ProcessReport>,
+    programs: Vec<ProgramReport>,
+}
+
+#[derive(Serialize, Clone, PartialEq, Debug)]
+struct ProcessReport {
+    name: String,
+    /// None if it doesn't run.
+    pid: Option<u32>,
+    state: String,
+    components: Vec<String>,
+    /// Any if empty.
+    cores: Vec<u16>,
+    #[serde(flatten)]
+    usage: Option<Usage>,
+    restarts: u64,
+    last_end: Option<String>,
+    /// What the sandbox couldn't do here; empty if it could do all.
+    sandbox: String,
+    /// Orders of the supervisor that wait to be taken.
+    orders: usize,
+}
+
+#[derive(Serialize, Clone, PartialEq, Debug)]
+struct ProgramReport {
+    name: String,
+    pid: u32,
+    uid: u32,
+    tcp_sockets: usize,
+    udp_sockets: usize,
+    /// What the buffers and records of its sockets take, in bytes.
+    memory_bytes: u64,
+    #[serde(flatten)]
+    usage: Option<Usage>,
+}
+
+/// Shows processes.
+pub fn ps(options: &PsOptions) -> Result<(), Failure> {
+    let found = tools::find(options.instance.as_deref())?;
+    let report = Report {
+        instances: found.iter().map(instance).collect(),
+    };
+    if options.json {
+        return tools::print_json(&report, true);
+    }
+    if found.is_empty() {
+        tools::say_nothing_runs();
+    }
+    let texts: Vec<String> = report.instances.iter().map(describe).collect();
+    tools::print(&texts.join("\n"))
+}
+
+fn instance(found: &Found) -> InstanceReport {
+    let info = &found.info;
+    let supervisor = ProcessReport {
+        name: "supervisor".to_owned(),
+        pid: Some(info.pid),
+        state: "running".to_owned(),
+        components: Vec::new(),
+        cores: Vec::new(),
+        usage: proc::usage(info.pid),
+        restarts: 0,
+        last_end: None,
+        sandbox: String::new(),
+        orders: 0,
+    };
+    let components = info.components.iter().map(component);
+    let programs = info.processes.iter();
+    let programs = programs.filter(|process| process.owner < FIRST_COMPONENT);
+    InstanceReport {
+        name: info.name.clone(),
+        pid: info.pid,
+        topology: info.topology.clone(),
+        nic: info.nic.clone(),
+        addresses: info.addresses.iter().map(ToString::to_string).collect(),
+        processes: std::iter::once(supervisor).chain(components).collect(),
+        programs: programs.map(|process| program(found, process)).collect(),
+    }
+}
+
+fn component(info: &ComponentInfo) -> ProcessReport {
+    ProcessReport {
+        name: info.name.clone(),
+        pid: info.pid,
+        state: info.state.clone(),
+        components: info.components.clone(),
+        cores: info.cores.clone(),
+        usage: info.pid.and_then(proc::usage),
+        restarts: info.restarts,
+        last_end: info.last_end.clone(),
+        sandbox: info.sandbox.clone(),
+        orders: info.orders,
+    }
+}
+
+fn program(found: &Found, process: &ProcessInfo) -> ProgramReport {
+    let region = |records, rings| {
+        let memory = found.open(process, records).zip(found.open(process, rings));
+        memory.map_or((0, 0), |(records, rings)| measure(records, rings))
+    };
+    let (tcp_sockets, tcp_bytes) = region(RegionKind::TcpTable, RegionKind::TcpRings);
+    let (udp_sockets, udp_bytes) = region(RegionKind::UdpTable, RegionKind::UdpRings);
+    ProgramReport {
+        name: process.program.clone(),
+        pid: process.pid,
+        uid: process.uid,
+        tcp_sockets,
+        udp_sockets,
+        memory_bytes: tcp_bytes + udp_bytes,
+        usage: proc::usage(process.pid),
+    }
+}
+
+/// How many sockets a region has, and how many bytes it takes.
+fn measure(records: OwnedFd, rings: OwnedFd) -> (usize, u64) {
+    let bytes = |file: &OwnedFd| {
+        let blocks = fstat(file).map_or(0, |status| status.st_blocks);
+        u64::try_from(blocks).unwrap_or(0) * 512
+    };
+    let bytes = bytes(&records) + bytes(&rings);
+    let Ok(region) = Region::open_read_only(records, rings) else {
+        return (0, bytes);
+    };
+    let used = (0..region.used()).filter(|slot| region.record(*slot).kind() != SocketKind::Free);
+    (used.count(), bytes)
+}
+
+fn describe(instance: &InstanceReport) -> String {
+    let topology = instance.topology.as_deref().unwrap_or("library");
+    let mut text = format!(
+        "{} ({topology}, {} on {})\n",
+        instance.name,
+        instance.addresses.join(" and "),
+        instance.nic
+    );
+    let header = [
+        "  Process",
+        "PID",
+        "State",
+        "CPU",
+        "Memory",
+        "Uptime",
+        "Restarts",
+        "Queue",
+        "Components",
+    ];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.extend(instance.processes.iter().map(process_row));
+    text.push_str(&tools::table(&rows, &[1, 3, 4, 5, 6, 7]));
+    for process in &instance.processes {
+        if let Some(end) = &process.last_end {
+            let _ = writeln!(text, "  {} died last: {end}", process.name);
+        }
+    }
+    if instance.programs.is_empty() {
+        text.push_str("  no program uses it\n");
+        return text;
+    }
+    let header = ["  Program", "PID", "User", "TCP", "UDP", "Memory", "CPU"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.extend(instance.programs.iter().map(program_row));
+    text.push_str(&tools::table(&rows, &[1, 2, 3, 4, 5, 6]));
+    text
+}
+
+fn process_row(process: &ProcessReport) -> Vec<String> {
+    let usage = |show: &dyn Fn(&Usage) -> String| match &process.usage {
+        Some(usage) => show(usage),
+        None => "-".to_owned(),
+    };
+    vec![
+        format!("  {}", process.name),
+        process.pid.map_or("-".to_owned(), |pid| pid.to_string()),
+        process.state.clone(),
+        usage(&|usage| format!("{:.1}%", usage.cpu_percent)),
+        usage(&|usage| size(usage.rss_bytes)),
+        usage(&|usage| duration(usage.uptime_s)),
+        process.restarts.to_string(),
+        process.orders.to_string(),
+        process.components.join(" "),
+    ]
+}
+
+fn program_row(program: &ProgramReport) -> Vec<String> {
+    let cpu = program.usage.as_ref();
+    vec![
+        format!("  {}", program.name),
+        program.pid.to_string(),
+        program.uid.to_string(),
+        program.tcp_sockets.to_string(),
+        program.udp_sockets.to_string(),
+        size(program.memory_bytes),
+        cpu.map_or("-".to_owned(), |usage| format!("{:.1}%", usage.cpu_percent)),
+    ]
+}
+
+/// Bytes, to three digits.
+fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(unit > 0 && value < 99.95);
+    format!("{value:.digits$} {}", units.get(unit).unwrap_or(&""))
+}
+
+/// Seconds as two units.
+fn duration(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m{:02}s", seconds % 60),
+        (0, _, _) => format!("{hours}h{:02}m", minutes % 60),
+        (_, _, _) => format!("{days}d{:02}h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests;

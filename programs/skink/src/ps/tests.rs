@@ -1,0 +1,67 @@
+use super::*;
+
+#[test]
+fn sizes_and_durations_are_short() {
+    for (bytes, expected) in [
+        (0, "0 B"),
+        (999, "999 B"),
+        (4096, "4.0 KiB"),
+        (5_368_709, "5.1 MiB"),
+        (1_043_333_120, "995 MiB"),
+        (1 << 40, "1.0 TiB"),
+    ] {
+        assert_eq!(size(bytes), expected, "{bytes}");
+    }
+    for (seconds, expected) in [
+        (0, "0s"),
+        (59, "59s"),
+        (61, "1m01s"),
+        (7384, "2h03m"),
+        (90_000, "1d01h"),
+    ] {
+        assert_eq!(duration(seconds), expected, "{seconds}");
+    }
+}
+
+#[test]
+fn processes_that_wait_to_be_started_are_shown_too() {
+    let stack = ComponentInfo {
+        owner: FIRST_COMPONENT,
+        name: "stack".to_owned(),
+        components: vec!["ip".to_owned(), "tcp".to_owned()],
+        cores: Vec::new(),
+        pid: None,
+        state: "waiting".to_owned(),
+        started_ms: 0,
+        restarts: 3,
+        last_end: Some("signal 9 killed it".to_owned()),
+        sandbox: "no Landlock".to_owned(),
+        orders: 2,
+    };
+    let instance = InstanceReport {
+        name: "web".to_owned(),
+        pid: 5,
+        topology: Some("single".to_owned()),
+        nic: "packet:eth0".to_owned(),
+        addresses: vec!["10.0.0.2/24".to_owned()],
+        processes: vec![component(&stack)],
+        programs: vec![ProgramReport {
+            name: "nginx".to_owned(),
+            pid: 17,
+            uid: 33,
+            tcp_sockets: 4,
+            udp_sockets: 1,
+            memory_bytes: 8192,
+            usage: None,
+        }],
+    };
+    let expected = "\
+web (single, 10.0.0.2/24 on packet:eth0)
+  Process  PID  State    CPU  Memory  Uptime  Restarts  Queue  Components
+  stack      -  waiting    -       -       -         3      2  ip tcp
+  stack died last: signal 9 killed it
+  Program  PID  User  TCP  UDP   Memory  CPU
+  nginx     17    33    4    1  8.0 KiB    -
+";
+    assert_eq!(describe(&instance), expected);
+}

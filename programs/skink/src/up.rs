@@ -1,0 +1,161 @@
+//! `skink up`: the supervisor of a stack in a process of its own.
+mod component;
+mod config;
+mod programs;
+mod served;
+mod settings;
+mod supervise;
+
+use crate::cli::UpOptions;
+use crate::failure::Failure;
+use crate::run::network::{self, Plan};
+use crate::run::{neighbours, probe_addresses, set_up};
+use component::Component;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use served::{Limits, Served};
+use settings::Settings;
+use skink_control::{
+    Access, Notifier, Server, ServerConfig, SignalDescriptor, StackStart, named, unguessable,
+};
+use skink_filter::RuleSet;
+use skink_nic::{Opener, Sharing, interface};
+
+/// Descriptors that a program takes in the supervisor (19, and as many more while it attaches); and
+/// what there is besides.
+const DESCRIPTORS: (u64, u64) = (20, 512);
+
+/// Runs until it is told to stop; answers the exit code.
+pub fn up(options: &UpOptions) -> Result<u8, Failure> {
+    let notifier = Notifier::from_environment().map_err(|error| Failure::own(error.to_string()))?;
+    let mut settings = Settings::new(options, &cores())?;
+    free_name(&settings.name)?;
+    let interfaces = interface::list()
+        .map_err(|error| Failure::own(format!("can't list the network interfaces: {error}")))?;
+    let plan = network::plan(&settings.network, &interfaces, network::kernel_has_ipv6())?;
+    neighbours::check(&plan)?;
+    let room = raise_descriptor_limit();
+    if u64::from(settings.programs) > room {
+        eprintln!(
+            "skink: there is room for {room} programs only, since the limit of open files is low (ulimit -n)"
+        );
+        settings.programs = u16::try_from(room).unwrap_or(1).max(1);
+    }
+    let signals = SignalDescriptor::new(&supervise::SIGNALS)
+        .map_err(|error| Failure::own(format!("can't take signals over: {error}")))?;
+    let opener = open_nic(&plan, &settings)?;
+    let stack = Component::new(
+        settings::process_of(&settings.topology)?,
+        opener,
+        stack_start(&plan, &settings)?,
+    )?;
+    let mut server = serve(&plan, &settings, stack)?;
+    supervise::supervise(&mut server, &signals, notifier.as_ref(), |pid| {
+        let mut lines = plan.describe(&settings.name);
+        lines.push(ready(&settings, pid));
+        lines
+    })
+}
+
+/// Fails early if the name is taken, before anything is made.
+fn free_name(name: &str) -> Result<(), Failure> {
+    let own = rustix::process::geteuid().as_raw();
+    match named(name) {
+        Ok((broker, _)) if broker.uid().is_ok_and(|uid| uid == own) => Err(Failure::own(format!(
+            "one called {name} runs already: end it, or give this one another name with --name"
+        ))),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// The cores that this process may run on.
+fn cores() -> Vec<u16> {
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else {
+        return Vec::new();
+    };
+    let most = rustix::thread::CpuSet::MAX_CPU;
+    let cores = (0..most).filter(|core| set.is_set(*core));
+    cores.filter_map(|core| u16::try_from(core).ok()).collect()
+}
+
+/// Raises it as far as it goes. Answers for how many programs that is enough.
+fn raise_descriptor_limit() -> u64 {
+    let wanted = 524_288;
+    let limit = getrlimit(Resource::Nofile);
+    let hard = limit.maximum.unwrap_or(u64::MAX);
+    // Root may go beyond it.
+    for maximum in [hard.max(wanted), hard] {
+        let new = Rlimit {
+            current: Some(maximum.min(wanted)),
+            maximum: limit.maximum.map(|_| maximum),
+        };
+        if setrlimit(Resource::Nofile, new).is_ok() {
+            break;
+        }
+    }
+    let (each, besides) = DESCRIPTORS;
+    let current = getrlimit(Resource::Nofile).current.unwrap_or(wanted);
+    current.saturating_sub(besides) / each
+}
+
+fn open_nic(plan: &Plan, settings: &Settings) -> Result<Opener, Failure> {
+    probe_addresses(plan, &settings.network)?;
+    let opener = Opener::new(&plan.nic, Sharing::Sole);
+    let mut opener = opener.map_err(|error| Failure::own(error.to_string()))?;
+    if let Some(steering) = opener.steering() {
+        let set = steering.set_addresses(&plan.addresses);
+        set.map_err(|error| Failure::own(error.to_string()))?;
+    }
+    set_up(plan)?;
+    Ok(opener)
+}
+
+fn stack_start(plan: &Plan, settings: &Settings) -> Result<StackStart, Failure> {
+    let process = settings::process_of(&settings.topology)?;
+    let seed = unguessable()
+        .map_err(|error| Failure::own(format!("the kernel gives no random numbers: {error}")))?;
+    Ok(StackStart {
+        process: process.name.clone(),
+        user: settings.user.map(|user| (user.uid, user.gid)),
+        addresses: plan.addresses.clone(),
+        gateways: plan.gateways.clone(),
+        seed,
+        nic: String::new(),
+        nic_descriptors: 0,
+        owner: None,
+        tcp_table: settings.tcp,
+        udp_table: settings.udp,
+        interface: plan.nic.interface().to_owned(),
+        rules: settings.rules.clone(),
+    })
+}
+
+fn serve(plan: &Plan, settings: &Settings, stack: Component) -> Result<Server<Served>, Failure> {
+    let config = ServerConfig {
+        name: settings.name.clone(),
+        access: Access::Named,
+        command: std::env::args().collect(),
+        nic: plan.nic.to_string(),
+        topology: Some(settings.topology.name.clone()),
+        addresses: plan.addresses.clone(),
+        gateways: plan.gateways.clone(),
+        tcp_table: settings.tcp,
+        udp_table: settings.udp,
+    };
+    let limits = Limits {
+        programs: settings.programs,
+        per_user: settings.programs_per_user,
+        allow: settings.allow.clone(),
+        tables: (settings.tcp, settings.udp),
+    };
+    let rules = RuleSet::parse(&settings.rules).map_or(0, |set| set.rules.len());
+    let served = Served::new(&settings.name, stack, limits, rules);
+    Server::new(config, served)
+        .map_err(|error| Failure::own(format!("can't listen for programs: {error}")))
+}
+
+fn ready(settings: &Settings, pid: Option<u32>) -> String {
+    let name = &settings.name;
+    let topology = &settings.topology.name;
+    let pid = pid.map_or_else(String::new, |pid| format!(", process id {pid}"));
+    format!("ready ({topology}{pid}): start programs with `skink run --name {name} -- PROGRAM`")
+}

@@ -1,0 +1,356 @@
+//! One component's process: its life, and what is said to it.
+use crate::failure::Failure;
+use skink_channel::SleeperDescriptors;
+use skink_control::{
+    ComponentInfo, ComponentProcess, FIRST_COMPONENT, LinkError, Order, Report, SignalDescriptor,
+    StackStart, spawn_component,
+};
+use skink_memory::CaptureRing;
+use skink_messages::Counters;
+use skink_nic::{NicParts, Opener};
+use skink_topology::Process;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long a process may take until it serves.
+const START: Duration = Duration::from_secs(20);
+/// Bounds of the pause before it is started again: it doubles with each end.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A process that lived this long ended by chance: the pause is the shortest again.
+const LONG_LIFE: Duration = Duration::from_secs(60);
+/// Orders that wait. Each program causes at most a few, so more are a process that has stopped.
+const MOST_ORDERS: usize = 16 * 1024;
+const CAPTURE_BYTES: usize = 1 << 20;
+/// The stack's number among the owners of the NIC.
+const OWNER: u16 = 0;
+
+enum State {
+    /// To be started then.
+    Waiting(Instant),
+    /// Was started then.
+    Starting(Instant),
+    /// Serves since then.
+    Serving(Instant),
+    /// Was killed, and will be started again.
+    Dying,
+    /// Won't be started again.
+    Stopped,
+}
+
+/// What came of looking after the process.
+pub enum Event {
+    /// It serves.
+    Started,
+    /// It said something else.
+    Said(Report),
+    /// It has ended; why, in words.
+    Ended(String),
+}
+
+/// The stack's process, from start to start.
+pub struct Component {
+    name: String,
+    hosts: Vec<String>,
+    cores: Vec<u16>,
+    opener: Opener,
+    start: StackStart,
+    counters: Counters,
+    capture: CaptureRing,
+    /// How programs wake it, whichever process it is.
+    pub sleeper: SleeperDescriptors,
+    state: State,
+    process: Option<ComponentProcess>,
+    orders: VecDeque<(Order, Vec<OwnedFd>)>,
+    pause: Duration,
+    started: SystemTime,
+    restarts: u64,
+    last_end: Option<String>,
+    sandbox: String,
+}
+
+impl Component {
+    /// One that isn't running yet.
+    pub fn new(place: &Process, opener: Opener, start: StackStart) -> Result<Component, Failure> {
+        let memory = |error: io::Error| {
+            Failure::own(format!(
+                "no shared memory can be made: {error}; is /proc mounted?"
+            ))
+        };
+        Ok(Component {
+            name: place.name.clone(),
+            hosts: place.components.iter().map(ToString::to_string).collect(),
+            cores: place.cores.clone(),
+            opener,
+            start,
+            counters: Counters::create().map_err(memory)?,
+            capture: CaptureRing::create(CAPTURE_BYTES).map_err(memory)?,
+            sleeper: SleeperDescriptors::create("skink-stack").map_err(memory)?,
+            state: State::Waiting(Instant::now()),
+            process: None,
+            orders: VecDeque::new(),
+            pause: SHORTEST_PAUSE,
+            started: SystemTime::now(),
+            restarts: 0,
+            last_end: None,
+            sandbox: String::new(),
+        })
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Process id, if it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(|process| process.child.id())
+    }
+
+    /// Whether it serves.
+    pub fn serves(&self) -> bool {
+        matches!(self.state, State::Serving(_))
+    }
+
+    /// What is to be polled: its link, whether also for room, and its end.
+    pub fn descriptors(&self) -> Option<(BorrowedFd<'_>, bool, BorrowedFd<'_>)> {
+        let process = self.process.as_ref()?;
+        let waits = !self.orders.is_empty();
+        Some((process.link.as_fd(), waits, process.ended.as_fd()))
+    }
+
+    /// Its counters and capture ring, for tools.
+    pub fn memory(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
+        (self.counters.fd(), self.capture.fd())
+    }
+
+    /// The rules that its successors begin with.
+    pub fn set_rules(&mut self, rules: &str) {
+        rules.clone_into(&mut self.start.rules);
+    }
+
+    /// Starts the process if it is time to. Answers when to call again at the latest; an error says why
+    /// it can't be started.
+    pub fn drive(
+        &mut self,
+        now: Instant,
+        signals: &SignalDescriptor,
+    ) -> Result<Option<Instant>, String> {
+        match self.state {
+            State::Waiting(until) if until <= now => match self.launch(now, signals) {
+                Ok(()) => Ok(Some(now + START)),
+                Err(why) => {
+                    self.pause_from(now);
+                    Err(why)
+                }
+            },
+            State::Waiting(until) => Ok(Some(until)),
+            State::Starting(since) if since + START <= now => {
+                // Its end is noticed by whoever polls.
+                self.kill();
+                self.state = State::Dying;
+                Err(format!(
+                    "it wasn't ready after {} s, and was killed",
+                    START.as_secs()
+                ))
+            }
+            State::Starting(since) => Ok(Some(since + START)),
+            State::Serving(_) | State::Dying | State::Stopped => Ok(None),
+        }
+    }
+
+    fn launch(&mut self, now: Instant, signals: &SignalDescriptor) -> Result<(), String> {
+        self.orders.clear();
+        let nic = self.opener.open(OWNER).map_err(|error| error.to_string())?;
+        let order = self.start_order(nic)?;
+        let arguments = ["component", self.name.as_str()];
+        let process = spawn_component(&arguments, &self.cores, signals)
+            .map_err(|error| format!("its process can't be made: {error}"))?;
+        self.process = Some(process);
+        self.state = State::Starting(now);
+        self.started = SystemTime::now();
+        self.orders.push_back(order);
+        self.flush();
+        Ok(())
+    }
+
+    /// The first order, with everything that belongs to it.
+    fn start_order(&mut self, nic: NicParts) -> Result<(Order, Vec<OwnedFd>), String> {
+        let handed = |error: io::Error| format!("what it needs can't be handed over: {error}");
+        let json = serde_json::to_string(&nic.description).map_err(|error| error.to_string())?;
+        let mut descriptors = nic.descriptors;
+        let mut start = self.start.clone();
+        start.nic = json;
+        start.nic_descriptors = descriptors.len();
+        start.owner = None;
+        if let Some(steering) = self.opener.steering() {
+            descriptors.push(steering.port_map().map_err(|error| error.to_string())?);
+            start.owner = Some(OWNER);
+        }
+        for memory in [self.counters.fd(), self.capture.fd()] {
+            descriptors.push(memory.try_clone_to_owned().map_err(handed)?);
+        }
+        let (page, bell) = self.sleeper.sleeper().map_err(handed)?;
+        descriptors.extend([page, bell]);
+        Ok((Order::Start(Box::new(start)), descriptors))
+    }
+
+    /// Gives an order, now or as soon as the process takes it. Without a process it is lost.
+    pub fn order(&mut self, order: Order, descriptors: Vec<OwnedFd>) {
+        if self.process.is_some() {
+            self.orders.push_back((order, descriptors));
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let Some(process) = &self.process else {
+            return;
+        };
+        while let Some((order, descriptors)) = self.orders.front() {
+            let all: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+            match process.link.send(order, &all) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // Its end tells more.
+                Err(error) => tracing::debug!("an order is lost: {error}"),
+            }
+            self.orders.pop_front();
+        }
+        if self.orders.len() > MOST_ORDERS {
+            tracing::error!("{} takes no orders: it is killed", self.name);
+            self.kill();
+        }
+    }
+
+    /// Hears what the process says, sends it what waits, and notices its end.
+    pub fn look(&mut self, now: Instant) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.flush();
+        // Bounded: the rest comes with the next look.
+        for _ in 0..64 {
+            let Some(process) = &self.process else {
+                break;
+            };
+            match process.link.receive() {
+                Ok(Some((Report::Started { sandbox }, _))) => {
+                    self.sandbox = sandbox;
+                    self.state = State::Serving(now);
+                    events.push(Event::Started);
+                }
+                Ok(Some((report, _))) => events.push(Event::Said(report)),
+                Ok(None) | Err(LinkError::Closed) => break,
+                Err(LinkError::Failed(what)) => {
+                    tracing::error!("{} can't be understood ({what}): it is killed", self.name);
+                    self.kill();
+                    break;
+                }
+            }
+        }
+        let ended = self
+            .process
+            .as_mut()
+            .map(|process| process.child.try_wait());
+        match ended {
+            Some(Ok(Some(status))) => events.push(Event::Ended(self.bury(now, status))),
+            Some(Ok(None)) | None => {}
+            Some(Err(error)) => tracing::error!("can't wait for {}: {error}", self.name),
+        }
+        events
+    }
+
+    /// Takes leave of a process that has ended. Answers why it did.
+    fn bury(&mut self, now: Instant, status: ExitStatus) -> String {
+        self.process = None;
+        self.orders.clear();
+        self.opener.close(OWNER);
+        let why = describe(status);
+        self.last_end = Some(why.clone());
+        if let State::Serving(since) = self.state
+            && now.saturating_duration_since(since) >= LONG_LIFE
+        {
+            self.pause = SHORTEST_PAUSE;
+        }
+        if !matches!(self.state, State::Stopped) {
+            self.restarts += 1;
+            self.pause_from(now);
+        }
+        why
+    }
+
+    fn pause_from(&mut self, now: Instant) {
+        self.state = State::Waiting(now + self.pause);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+
+    /// How long until it is started again.
+    pub fn pause(&self, now: Instant) -> Option<Duration> {
+        match self.state {
+            State::Waiting(until) => Some(until.saturating_duration_since(now)),
+            State::Starting(_) | State::Serving(_) | State::Dying | State::Stopped => None,
+        }
+    }
+
+    /// Tells the process to end; it won't be started again.
+    pub fn stop(&mut self) {
+        self.state = State::Stopped;
+        self.order(Order::Stop {}, Vec::new());
+    }
+
+    /// Ends the process without asking it.
+    pub fn kill(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.child.kill();
+        }
+    }
+
+    /// For tools.
+    pub fn info(&self) -> ComponentInfo {
+        let state = match self.state {
+            State::Waiting(_) => "waiting",
+            State::Starting(_) => "starting",
+            State::Serving(_) => "running",
+            State::Dying | State::Stopped => "stopping",
+        };
+        let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+        ComponentInfo {
+            owner: FIRST_COMPONENT,
+            name: self.name.clone(),
+            components: self.hosts.clone(),
+            cores: self.cores.clone(),
+            pid: self.pid(),
+            state: state.to_owned(),
+            started_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
+            restarts: self.restarts,
+            last_end: self.last_end.clone(),
+            sandbox: self.sandbox.clone(),
+            orders: self.orders.len(),
+        }
+    }
+}
+
+impl Drop for Component {
+    /// A supervisor that gives up leaves nothing running.
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+        }
+    }
+}
+
+/// How a process ended.
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("it ended with exit code {code}"),
+        (None, Some(libc::SIGSYS)) => {
+            "its sandbox killed it for a system call that it doesn't allow (SIGSYS)".to_owned()
+        }
+        (None, Some(signal)) => format!("signal {signal} killed it"),
+        (None, None) => "it ended".to_owned(),
+    }
+}

@@ -1,0 +1,199 @@
+//! The life of a supervisor: one thread that waits for signals, programs, tools and the stack, and uses
+//! no CPU while nothing happens.
+use super::served::{Served, run_errands};
+use crate::failure::Failure;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use skink_control::{Notifier, NotifyError, Server, SignalDescriptor};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// Those that end it.
+pub const SIGNALS: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
+
+/// How long the stack may take to end in good order.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Serves until a signal comes; answers the exit code. `announce` answers what to say when the stack,
+/// in the process with that id, is ready for the first time.
+pub fn supervise(
+    server: &mut Server<Served>,
+    signals: &SignalDescriptor,
+    notifier: Option<&Notifier>,
+    announce: impl Fn(Option<u32>) -> Vec<String>,
+) -> Result<u8, Failure> {
+    let interval = notifier.and_then(|_| Notifier::watchdog_interval());
+    let mut life = Life {
+        notifier,
+        interval,
+        next_sign: Instant::now(),
+        status: String::new(),
+    };
+    let mut announced = false;
+    loop {
+        let now = Instant::now();
+        let mut next = round(server, signals, now, announced)?;
+        let served = server.owners();
+        if served.ready && !announced {
+            announced = true;
+            for line in announce(served.stack.pid()) {
+                eprintln!("skink: {line}");
+            }
+            life.tell(Notifier::ready);
+        }
+        next = earlier(next, life.live(now, served));
+        wait(server, signals, next);
+        if signals.take().is_some() {
+            life.tell(Notifier::stopping);
+            stop(server, signals);
+            return Ok(0);
+        }
+    }
+}
+
+/// Does what there is to do. Answers when to come again at the latest; fails if the stack can't be
+/// started for the first time.
+fn round(
+    server: &mut Server<Served>,
+    signals: &SignalDescriptor,
+    now: Instant,
+    announced: bool,
+) -> Result<Option<Instant>, Failure> {
+    let left = server.serve(now);
+    let mut next = left.map(|left| now + left);
+    let ended = server.owners_mut().hear(now);
+    if let Some(why) = ended {
+        say_end(server.owners(), &why, now);
+        if !announced {
+            return Err(Failure::own(
+                "the stack couldn't be started; what it said is above".to_owned(),
+            ));
+        }
+    }
+    let (due, failure) = server.owners_mut().drive(now, signals);
+    next = earlier(next, due);
+    if let Some(why) = failure {
+        let name = server.owners().stack.name();
+        match announced {
+            true => eprintln!("skink: {name} can't be started: {why}"),
+            false => return Err(Failure::own(format!("{name} can't be started: {why}"))),
+        }
+    }
+    run_errands(server);
+    Ok(next)
+}
+
+fn say_end(served: &Served, why: &str, now: Instant) {
+    let again = match served.stack.pause(now) {
+        Some(pause) => format!("; it is started again in {} s", pause.as_secs_f64().ceil()),
+        None => String::new(),
+    };
+    let name = served.stack.name();
+    eprintln!(
+        "skink: {name} has died: {why}; the programs that it served lose their connections{again}"
+    );
+}
+
+/// Signs of life for the service manager.
+struct Life<'a> {
+    notifier: Option<&'a Notifier>,
+    interval: Option<Duration>,
+    next_sign: Instant,
+    status: String,
+}
+
+impl Life<'_> {
+    fn tell(&self, what: impl Fn(&Notifier) -> Result<(), NotifyError>) {
+        if let Some(Err(error)) = self.notifier.map(what) {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// Answers when the next sign is due.
+    fn live(&mut self, now: Instant, served: &Served) -> Option<Instant> {
+        self.notifier?;
+        let programs = match served.live() {
+            1 => "1 program".to_owned(),
+            count => format!("{count} programs"),
+        };
+        let info = served.stack.info();
+        let status = format!("{programs}; {} is {}", info.name, info.state);
+        if status != self.status {
+            self.tell(|notifier| notifier.status(&status));
+            self.status = status;
+        }
+        let interval = self.interval?;
+        if now >= self.next_sign {
+            self.tell(Notifier::watchdog);
+            self.next_sign = now + interval;
+        }
+        Some(self.next_sign)
+    }
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Sleeps until something happens or the time has come.
+fn wait(server: &Server<Served>, signals: &SignalDescriptor, until: Option<Instant>) {
+    let mut descriptors = vec![
+        PollFd::from_borrowed_fd(server.as_fd(), PollFlags::IN),
+        PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+    ];
+    if let Some((link, room, ended)) = server.owners().stack.descriptors() {
+        let wanted = match room {
+            true => PollFlags::IN | PollFlags::OUT,
+            false => PollFlags::IN,
+        };
+        descriptors.push(PollFd::from_borrowed_fd(link, wanted));
+        descriptors.push(PollFd::from_borrowed_fd(ended, PollFlags::IN));
+    }
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    let left = left.map(|left| Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let _ = rustix::event::poll(&mut descriptors, left.as_ref());
+}
+
+/// Ends the stack: in good order if it does so in time, and at once at a second signal.
+fn stop(server: &mut Server<Served>, signals: &SignalDescriptor) {
+    server.owners_mut().stack.stop();
+    let limit = Instant::now() + FAREWELL;
+    let mut killed = false;
+    while server.owners().stack.pid().is_some() {
+        let now = Instant::now();
+        if server.owners_mut().hear(now).is_some() {
+            break;
+        }
+        if !killed && (now >= limit || signals.take().is_some()) {
+            let name = server.owners().stack.name();
+            eprintln!("skink: {name} doesn't end by itself, and is killed");
+            server.owners_mut().stack.kill();
+            killed = true;
+        }
+        wait_for_end(server, signals, (!killed).then_some(limit));
+    }
+}
+
+fn wait_for_end(server: &Server<Served>, signals: &SignalDescriptor, until: Option<Instant>) {
+    let Some((link, room, ended)) = server.owners().stack.descriptors() else {
+        return;
+    };
+    let mut descriptors = vec![
+        PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+        PollFd::from_borrowed_fd(ended, PollFlags::IN),
+    ];
+    if room {
+        descriptors.push(PollFd::from_borrowed_fd(link, PollFlags::OUT));
+    }
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    let left = left.map(|left| Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let _ = rustix::event::poll(&mut descriptors, left.as_ref());
+}
