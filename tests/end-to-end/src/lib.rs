@@ -1,6 +1,6 @@
 //! Unmodified programs on Skink against unmodified programs on the kernel, over a real wire.
 //!
-//! One suite for every back end (and later every topology): a [`Case`] is handed a [`Network`] of two
+//! One suite for every back end and every topology: a [`Case`] is handed a [`Network`] of two
 //! hosts and works with whatever carries the server's frames. `cargo run -p skink-end-to-end --
 //! [FILTER…]` runs those whose name holds every filter.
 
@@ -9,12 +9,14 @@ mod case;
 mod cases;
 mod network;
 mod site;
+mod topology;
 
 pub use back_end::BackEnd;
 pub use case::{Case, Failure, Outcome, run};
 pub use cases::all;
 pub use network::{Network, Plan};
 pub use site::{Nginx, Site};
+pub use topology::Topology;
 
 /// Makes sure that the programs `needed` are there, and brings the calling program into namespaces of
 /// its own. Call it first in `main`.

@@ -12,6 +12,10 @@ fn main() -> ExitCode {
         "python3",
         "curl",
         "wrk",
+        "sshd",
+        "ssh",
+        "memcached",
+        "iperf3",
     ];
     if let Err(why) = skink_end_to_end::prepare(&needed) {
         eprintln!("{why}");

@@ -1,4 +1,4 @@
-use crate::{BackEnd, Failure};
+use crate::{BackEnd, Failure, Outcome, Topology};
 use skink_testbed::{Cable, Host, Impairments, Offload, Process, Wire};
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -8,12 +8,21 @@ use std::time::Duration;
 /// What a [`Network`] should be like.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
+    /// Where Skink's components run.
+    pub topology: Topology,
     /// What carries Skink's frames.
     pub back_end: BackEnd,
     /// Largest IP packet in bytes.
     pub mtu: u32,
     /// What the cable does to frames; `None` for a plain veth pair.
     pub impairments: Option<Impairments>,
+}
+
+impl Plan {
+    /// The name of a case on such a network.
+    pub fn prefixed(&self, name: &str) -> String {
+        format!("{}/{}/{name}", self.topology, self.back_end)
+    }
 }
 
 /// Two hosts on one wire: `skink`, whose address belongs to programs on Skink, and `kernel`.
@@ -24,6 +33,8 @@ pub struct Network {
     pub kernel: Host,
     /// How it was made.
     pub plan: Plan,
+    /// `skink up`, unless the stack is in the programs.
+    pub up: Option<Process>,
     _middle: Option<(Wire, Host)>,
 }
 
@@ -83,12 +94,61 @@ impl Network {
             }
             skink.ip(&format!("link set bridge mtu {} up", plan.mtu))?;
         }
-        Ok(Network {
+        let mut network = Network {
             skink,
             kernel,
             plan,
+            up: None,
             _middle: middle,
-        })
+        };
+        if plan.topology != Topology::Library {
+            network.up = Some(network.start_stack()?);
+        }
+        Ok(network)
+    }
+
+    /// What the stack that serves programs is called.
+    fn name() -> String {
+        format!("end-to-end-{}", std::process::id())
+    }
+
+    fn start_stack(&self) -> Result<Process, Failure> {
+        let mut command = self.skink.command(&Self::tool()?.to_string_lossy());
+        let topology = self.plan.topology.to_string();
+        command.args(["up", "--name", &Self::name(), "--topology", &topology]);
+        command.args(self.network_arguments());
+        let up = Process::spawn(command, "skink up")?;
+        up.wait_until("it is ready", || up.log().contains("ready"))?;
+        Ok(up)
+    }
+
+    fn network_arguments(&self) -> [&'static str; 6] {
+        let nic = self.plan.back_end.nic();
+        [
+            "--nic",
+            nic,
+            "--addr",
+            "10.9.0.2/24",
+            "--addr",
+            "fd09::2/64",
+        ]
+    }
+
+    /// Ends the stack that serves programs, and holds that it had nothing to complain about.
+    pub fn stop(self) -> Outcome {
+        let Some(up) = self.up else { return Ok(()) };
+        let (status, said) = up.stop()?;
+        if !status.success() || said.contains("panicked") {
+            let text = format!("skink up ended with {status}; it printed:\n{said}");
+            return Err(Failure::Wrong(text));
+        }
+        Ok(())
+    }
+
+    /// Processes whose costs are Skink's or its program's: `run`, and `skink up` if there is one.
+    pub fn processes(&self, run: &Process) -> Vec<u32> {
+        let up = self.up.as_ref().map(Process::id);
+        up.into_iter().chain([run.id()]).collect()
     }
 
     /// The command line tool of this build.
@@ -111,9 +171,12 @@ impl Network {
     ) -> Result<Command, Failure> {
         let tool = Self::tool()?;
         let mut command = self.skink.command(&tool.to_string_lossy());
-        command.args(["run", "--nic", self.plan.back_end.nic()]);
-        command.args(["--addr", "10.9.0.2/24", "--addr", "fd09::2/64", "--"]);
-        command.arg(program).args(arguments);
+        command.arg("run");
+        match self.plan.topology {
+            Topology::Library => command.args(self.network_arguments()),
+            Topology::Single => command.args(["--name", &Self::name()]),
+        };
+        command.arg("--").arg(program).args(arguments);
         Ok(command)
     }
 

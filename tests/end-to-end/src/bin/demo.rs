@@ -1,9 +1,17 @@
 //! The main job, to be watched: an unmodified nginx on Skink's own TCP/IP serves a site to an
 //! unmodified curl on the kernel's, over a veth pair between two private network namespaces.
 
-use skink_end_to_end::{BackEnd, Failure, Network, Nginx, Outcome, Plan, Site};
+use skink_end_to_end::{BackEnd, Failure, Network, Nginx, Outcome, Plan, Site, Topology};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
+
+/// Each back end with the stack in the program, and the stack in a process of its own.
+const PLACES: [(Topology, BackEnd); 4] = [
+    (Topology::Library, BackEnd::Packet),
+    (Topology::Library, BackEnd::Xdp),
+    (Topology::Library, BackEnd::Tap),
+    (Topology::Single, BackEnd::Packet),
+];
 
 fn main() -> ExitCode {
     if let Err(why) = skink_end_to_end::prepare(&["ip", "unshare", "nginx", "curl", "cmp"]) {
@@ -11,19 +19,19 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let mut shown = 0;
-    for back_end in BackEnd::ALL {
-        match show(back_end) {
+    for (topology, back_end) in PLACES {
+        match show(topology, back_end) {
             Ok(()) => shown += 1,
-            Err(Failure::Skip(why)) => println!("\n   not on {back_end} here: {why}"),
+            Err(Failure::Skip(why)) => println!("\n   not {topology} on {back_end} here: {why}"),
             Err(Failure::Wrong(what)) => {
-                println!("\n   FAILED on {back_end}: {what}");
+                println!("\n   FAILED {topology} on {back_end}: {what}");
                 return ExitCode::FAILURE;
             }
         }
     }
     println!(
-        "\nEverything arrived intact, over {shown} of {} back ends.",
-        BackEnd::ALL.len()
+        "\nEverything arrived intact, in {shown} of {} ways.",
+        PLACES.len()
     );
     if shown > 0 {
         ExitCode::SUCCESS
@@ -32,21 +40,32 @@ fn main() -> ExitCode {
     }
 }
 
-fn show(back_end: BackEnd) -> Outcome {
+fn show(topology: Topology, back_end: BackEnd) -> Outcome {
     let network = Network::new(Plan {
+        topology,
         back_end,
         mtu: 1_500,
         impairments: None,
     })?;
     let site = Site::new()?;
     println!(
-        "\n== nginx on Skink ({}), curl on the kernel",
+        "\n== nginx on Skink ({topology}, {}), curl on the kernel",
         back_end.nic()
     );
-    println!(
-        "   skink run --nic {} --addr 10.9.0.2/24 --addr fd09::2/64 -- nginx",
+    let place = format!(
+        "--nic {} --addr 10.9.0.2/24 --addr fd09::2/64",
         back_end.nic()
     );
+    match topology {
+        Topology::Library => println!("   skink run {place} -- nginx"),
+        Topology::Single => {
+            println!("   skink up --name demo --topology single {place}");
+            println!("   skink run --name demo -- nginx");
+        }
+    }
+    if let Some(up) = &network.up {
+        print_indented(&up.log());
+    }
     let nginx = Nginx::on_skink(&network, &site)?;
     print_indented(&nginx.process.log());
     for address in Network::SKINK {
@@ -68,7 +87,8 @@ fn show(back_end: BackEnd) -> Outcome {
         let said = Network::finish(command, "skink", Duration::from_secs(10))?;
         print_indented(&said);
     }
-    nginx.stop()
+    nginx.stop()?;
+    network.stop()
 }
 
 fn print_indented(text: &str) {

@@ -1,20 +1,22 @@
 //! A gibibyte arrives as it was sent, at both usual sizes of packets.
 
+use super::{PLACES, on};
 use crate::network::{Network, Plan};
 use crate::site::{Nginx, PATIENCE, Site};
-use crate::{BackEnd, Case, Outcome};
+use crate::{Case, Outcome};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for back_end in BackEnd::ALL {
+    for (topology, back_end) in PLACES {
         for mtu in [1_500, 9_000] {
             let plan = Plan {
+                topology,
                 back_end,
                 mtu,
                 impairments: None,
             };
-            let name = format!("{back_end}/gibibyte-at-{mtu}");
-            cases.push(Case::new(name, move || gibibyte(&Network::new(plan)?)));
+            let name = plan.prefixed(&format!("gibibyte-at-{mtu}"));
+            cases.push(on(plan, &name, gibibyte));
         }
     }
     cases

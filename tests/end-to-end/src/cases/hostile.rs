@@ -65,10 +65,13 @@ fn replaced(nginx: &Nginx, old: &[u32]) -> Outcome {
 fn killed_workers(network: &Network) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
-    let run = nginx.process.id();
+    let open = || -> Result<usize, Failure> {
+        let all = network.processes(&nginx.process).into_iter();
+        all.map(open_descriptors).sum()
+    };
     // Both workers have a stack by now.
     all_is_well(network)?;
-    let before = open_descriptors(run)?;
+    let before = open()?;
     let load = start_wrk(network, 5, &[])?;
     for _ in 0..10 {
         let (_, list) = workers(&nginx)?;
@@ -87,7 +90,7 @@ fn killed_workers(network: &Network) -> Outcome {
         return Err(Failure::Wrong(format!("{failed} failures:\n{said}")));
     }
     all_is_well(network)?;
-    let after = open_descriptors(run)?;
+    let after = open()?;
     // nginx says that workers were killed, so that its own stop can't be held to silence.
     let (status, said) = nginx.process.stop()?;
     if after > before + 2 || said.contains("panicked") || !status.success() {
@@ -160,7 +163,7 @@ fn link_flap(network: &Network) -> Outcome {
         no_wrk_errors(&said)?;
         all_is_well(network)?;
     }
-    let share = idle_share(nginx.process.id(), Duration::from_secs(3))?;
+    let share = idle_share(&network.processes(&nginx.process), Duration::from_secs(3))?;
     if share >= 0.05 {
         let text = format!("idle, it takes {:.1}% of a processor", share * 100.0);
         return Err(Failure::Wrong(text));

@@ -1,9 +1,10 @@
 //! The same over a bad wire: 1% loss, reordering, duplication and 50 ms of delay.
 
 use super::servers::no_wrk_errors;
+use super::{PLACES, on};
 use crate::network::{Network, Plan, bracketed};
 use crate::site::{Nginx, PATIENCE, Site};
-use crate::{BackEnd, Case, Outcome};
+use crate::{Case, Outcome};
 use skink_testbed::{Impairments, Process};
 use std::time::Duration;
 
@@ -30,16 +31,16 @@ const KINDS: [(&str, Impairments); 2] = [
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for back_end in BackEnd::ALL {
+    for (topology, back_end) in PLACES {
         for (name, impairments) in KINDS {
             let plan = Plan {
+                topology,
                 back_end,
                 mtu: 1_500,
                 impairments: Some(impairments),
             };
             let case = |what: &str, run: fn(&Network) -> Outcome| {
-                let name = format!("{back_end}/{name}/{what}");
-                Case::new(name, move || run(&Network::new(plan)?))
+                on(plan, &plan.prefixed(&format!("{name}/{what}")), run)
             };
             cases.push(case("download", download));
             cases.push(case("upload", upload));

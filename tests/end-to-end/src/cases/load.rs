@@ -39,10 +39,14 @@ fn minute(network: &Network) -> Outcome {
     // Warm up with both kinds of load, so that only growth is left to see.
     wrk(network, 5, &[])?;
     wrk(network, 5, &["-H", "Connection: close"])?;
-    let before = resident_kib(nginx.process.id())?;
+    let resident = || -> Result<u64, Failure> {
+        let all = network.processes(&nginx.process).into_iter();
+        all.map(resident_kib).sum()
+    };
+    let before = resident()?;
     wrk(network, 60, &[])?;
     wrk(network, 10, &["-H", "Connection: close"])?;
-    let after = resident_kib(nginx.process.id())?;
+    let after = resident()?;
     if after > before + before / 4 + 8_192 {
         let text = format!("memory grew from {before} KiB to {after} KiB");
         return Err(Failure::Wrong(text));
@@ -56,7 +60,7 @@ fn idle(network: &Network) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
     wrk(network, 1, &[])?;
-    let share = idle_share(nginx.process.id(), Duration::from_secs(10))?;
+    let share = idle_share(&network.processes(&nginx.process), Duration::from_secs(10))?;
     if share >= 0.01 {
         return Err(Failure::Wrong(format!(
             "idle, it takes {:.1}% of a processor",
@@ -66,9 +70,12 @@ fn idle(network: &Network) -> Outcome {
     nginx.stop()
 }
 
-/// The share of a processor that `pid` and all below it take over `span`.
-pub fn idle_share(pid: u32, span: Duration) -> Result<f64, Failure> {
-    let all = descendants(pid)?;
+/// The share of a processor that the processes `pids` and all below them take over `span`.
+pub fn idle_share(pids: &[u32], span: Duration) -> Result<f64, Failure> {
+    let mut all = Vec::new();
+    for pid in pids {
+        all.extend(descendants(*pid)?);
+    }
     let used = |all: &[u32]| -> Result<f64, Failure> {
         let mut sum = 0.0;
         for pid in all {

@@ -7,16 +7,18 @@ mod hostile;
 mod impaired;
 mod load;
 mod servers;
+mod ssh;
 mod tools;
 
 use crate::network::Plan;
-use crate::{BackEnd, Case, Network, Outcome};
+use crate::{BackEnd, Case, Network, Outcome, Topology};
 
 /// Every case, the quick ones first.
 pub fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend(tools::cases());
     cases.extend(servers::cases());
+    cases.extend(ssh::cases());
     cases.extend(clients::cases());
     cases.extend(datagrams::cases());
     cases.extend(impaired::cases());
@@ -26,17 +28,51 @@ pub fn all() -> Vec<Case> {
     cases
 }
 
-/// One case for each back end, on a plain wire.
+/// What is worth its time: the stack in the programs on each back end, and apart from them on the one
+/// that is most used.
+const PLACES: [(Topology, BackEnd); 4] = [
+    (Topology::Library, BackEnd::Packet),
+    (Topology::Library, BackEnd::Xdp),
+    (Topology::Library, BackEnd::Tap),
+    (Topology::Single, BackEnd::Packet),
+];
+
+/// The rest of them, for what is quick and shows whether it works at all.
+const MORE_PLACES: [(Topology, BackEnd); 2] = [
+    (Topology::Single, BackEnd::Xdp),
+    (Topology::Single, BackEnd::Tap),
+];
+
+/// One case for each of [`PLACES`], on a plain wire.
 fn on_each_back_end(name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
-    let case = |back_end: BackEnd| {
+    cases_in(&PLACES, name, run)
+}
+
+/// One case for each topology and back end, on a plain wire.
+fn everywhere(name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
+    let mut cases = cases_in(&PLACES, name, run);
+    cases.extend(cases_in(&MORE_PLACES, name, run));
+    cases
+}
+
+fn cases_in(places: &[(Topology, BackEnd)], name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
+    let case = |(topology, back_end): &(Topology, BackEnd)| {
         let plan = Plan {
-            back_end,
+            topology: *topology,
+            back_end: *back_end,
             mtu: 1_500,
             impairments: None,
         };
-        Case::new(format!("{back_end}/{name}"), move || {
-            run(&Network::new(plan)?)
-        })
+        on(plan, &plan.prefixed(name), run)
     };
-    BackEnd::ALL.into_iter().map(case).collect()
+    places.iter().map(case).collect()
+}
+
+/// A case on a network of that plan.
+fn on(plan: Plan, name: &str, run: fn(&Network) -> Outcome) -> Case {
+    Case::new(name, move || {
+        let network = Network::new(plan)?;
+        run(&network)?;
+        network.stop()
+    })
 }

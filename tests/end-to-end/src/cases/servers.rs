@@ -1,20 +1,22 @@
 //! Servers on Skink, clients on the kernel.
 
-use super::on_each_back_end;
+use super::{everywhere, on_each_back_end};
 use crate::network::Network;
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{Case, Failure, Outcome};
 use skink_testbed::Process;
 
 pub fn cases() -> Vec<Case> {
-    let mut cases = on_each_back_end("nginx/files", nginx_files);
+    let mut cases = everywhere("nginx/files", nginx_files);
     cases.extend(on_each_back_end(
         "nginx/both-workers-serve",
         nginx_both_workers,
     ));
     cases.extend(on_each_back_end("redis/benchmark", redis_benchmark));
-    cases.extend(on_each_back_end("redis/values", redis_values));
+    cases.extend(everywhere("redis/values", redis_values));
     cases.extend(on_each_back_end("python/http-server", python_http_server));
+    cases.extend(on_each_back_end("memcached/values", memcached));
+    cases.extend(on_each_back_end("iperf3/both-ways", iperf3));
     cases
 }
 
@@ -156,6 +158,61 @@ fn redis_values(network: &Network) -> Outcome {
         }
     }
     redis.stop()?;
+    Ok(())
+}
+
+/// Values of many sizes come back as they were stored.
+const MEMCACHED_CLIENT: &str = "
+import random, socket, sys
+values = {f'key{size}': random.Random(size).randbytes(size) for size in [0, 1, 100, 1400, 20000, 1000000]}
+with socket.create_connection((sys.argv[1], 11211), 20) as s:
+    f = s.makefile('rwb')
+    for key, value in values.items():
+        f.write(f'set {key} 0 0 {len(value)}\\r\\n'.encode() + value + b'\\r\\n')
+        f.flush()
+        assert f.readline() == b'STORED\\r\\n'
+    for key, value in values.items():
+        f.write(f'get {key}\\r\\n'.encode())
+        f.flush()
+        assert f.readline().split()[-1] == str(len(value)).encode()
+        assert f.read(len(value)) == value
+        assert f.readline() == b'\\r\\n' and f.readline() == b'END\\r\\n'
+";
+
+fn memcached(network: &Network) -> Outcome {
+    let user = if skink_testbed::is_root() {
+        "nobody"
+    } else {
+        "root"
+    };
+    let arguments = ["-u", user, "-l", "0.0.0.0", "-U", "0", "-t", "2"];
+    let command = network.skink_run("memcached", arguments)?;
+    let server = Process::spawn(command, "memcached on Skink")?;
+    let address = Network::SKINK[0];
+    network.wait_for(&server, address, 11211)?;
+    for _ in 0..3 {
+        let mut client = network.kernel.command("python3");
+        client.args(["-c", MEMCACHED_CLIENT, address]);
+        Network::finish(client, "a client of memcached", PATIENCE)?;
+    }
+    Ok(())
+}
+
+/// A bulk flow in each direction, over several connections.
+fn iperf3(network: &Network) -> Outcome {
+    let command = network.skink_run("iperf3", ["-s", "--forceflush"])?;
+    let server = Process::spawn(command, "iperf3 on Skink")?;
+    server.wait_until("it listens", || server.log().contains("listening"))?;
+    for address in Network::SKINK {
+        for extra in [&[][..], &["-R"], &["-P", "4", "--bidir"]] {
+            let mut client = network.kernel.command("iperf3");
+            client.args(["-c", address, "-t", "2"]).args(extra);
+            let said = Network::finish(client, &format!("iperf3 {extra:?}"), PATIENCE)?;
+            if !said.contains("iperf Done") {
+                return Err(Failure::Wrong(format!("iperf3 {extra:?} printed:\n{said}")));
+            }
+        }
+    }
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use super::on_each_back_end;
 use crate::network::{Network, Plan};
 use crate::site::{Nginx, PATIENCE, Site};
-use crate::{BackEnd, Case, Failure, Outcome};
+use crate::{BackEnd, Case, Failure, Outcome, Topology};
 use skink_testbed::Process;
 use std::process::Command;
 
@@ -79,6 +79,7 @@ const REFUSALS: [(&[&str], &[&str]); 7] = [
 
 fn refusals() -> Outcome {
     let network = Network::new(Plan {
+        topology: Topology::Library,
         back_end: BackEnd::Packet,
         mtu: 1_500,
         impairments: None,

@@ -1,0 +1,153 @@
+//! OpenSSH on a stack of its own process: a server that forks, executes itself anew with the
+//! connection, and gives up its privileges.
+
+use super::{PLACES, cases_in};
+use crate::network::{Network, bracketed};
+use crate::site::{Nginx, PATIENCE, Site};
+use crate::{Case, Failure, Outcome, Topology};
+use skink_testbed::{Process, Scratch};
+use std::process::Command;
+
+pub fn cases() -> Vec<Case> {
+    let served = PLACES
+        .iter()
+        .filter(|(topology, _)| *topology != Topology::Library);
+    let served: Vec<_> = served.copied().collect();
+    let mut cases = cases_in(&served, "ssh/login", login);
+    cases.extend(cases_in(&served, "ssh/copies-a-gibibyte", copies));
+    cases.extend(cases_in(&served, "ssh/forwards", forwards));
+    cases
+}
+
+/// A running sshd and what its clients need.
+struct Sshd {
+    process: Process,
+    files: Scratch,
+}
+
+impl Sshd {
+    const PORT: u16 = 2222;
+
+    fn on_skink(network: &Network) -> Result<Sshd, Failure> {
+        if !skink_testbed::is_root() {
+            return Err(Failure::Skip("sshd needs root to log users in".to_owned()));
+        }
+        let files = Scratch::new("ssh")?;
+        let at = |name: &str| files.path().join(name).display().to_string();
+        for name in ["host", "user"] {
+            let mut keygen = Command::new("ssh-keygen");
+            keygen.args(["-q", "-t", "ed25519", "-N", "", "-f", &at(name)]);
+            Network::finish(keygen, "ssh-keygen", PATIENCE)?;
+        }
+        // Where it leaves its privileges behind.
+        std::fs::create_dir_all("/run/sshd")?;
+        let configuration = format!(
+            "Port {}
+             HostKey {}
+             PidFile none
+             AuthorizedKeysFile {}
+             StrictModes no
+             UsePAM no
+             PasswordAuthentication no
+             PermitRootLogin yes
+             UseDNS no
+             AllowTcpForwarding yes
+             Subsystem sftp internal-sftp\n",
+            Self::PORT,
+            at("host"),
+            at("user.pub"),
+        );
+        std::fs::write(files.path().join("sshd_config"), configuration)?;
+        // It executes itself anew by this path.
+        let arguments = ["-D", "-e", "-f", &at("sshd_config")];
+        let command = network.skink_run("/usr/sbin/sshd", arguments)?;
+        let process = Process::spawn(command, "sshd on Skink")?;
+        network.wait_for(&process, Network::SKINK[0], Self::PORT)?;
+        Ok(Sshd { process, files })
+    }
+
+    /// `ssh` or `scp` on the kernel's host, up to its own arguments.
+    fn client(&self, network: &Network, program: &str) -> Command {
+        let key = self.files.path().join("user");
+        let mut command = network.kernel.command(program);
+        let port = if program == "scp" { "-P" } else { "-p" };
+        command.args(["-q", "-F", "none", "-i", &key.to_string_lossy()]);
+        command.args([port, &Self::PORT.to_string()]);
+        for option in [
+            "StrictHostKeyChecking=no",
+            "UserKnownHostsFile=/dev/null",
+            "BatchMode=yes",
+            "ConnectTimeout=20",
+        ] {
+            command.args(["-o", option]);
+        }
+        command
+    }
+
+    fn finish(&self, command: Command, name: &str) -> Result<String, Failure> {
+        Network::finish(command, name, PATIENCE).map_err(|failure| match failure {
+            Failure::Wrong(what) => {
+                let said = self.process.log();
+                Failure::Wrong(format!("{what}\nsshd printed:\n{said}"))
+            }
+            skip => skip,
+        })
+    }
+}
+
+fn login(network: &Network) -> Outcome {
+    let sshd = Sshd::on_skink(network)?;
+    for address in Network::SKINK {
+        let mut ssh = sshd.client(network, "ssh");
+        ssh.args([
+            &format!("root@{address}"),
+            "echo $SSH_CONNECTION; seq 100000 | tail -n 1",
+        ]);
+        let said = sshd.finish(ssh, "ssh")?;
+        if !said.contains(address) || !said.contains("100000") {
+            return Err(Failure::Wrong(format!("ssh printed:\n{said}")));
+        }
+    }
+    Ok(())
+}
+
+/// To the server and back.
+fn copies(network: &Network) -> Outcome {
+    let sshd = Sshd::on_skink(network)?;
+    let site = Site::new()?;
+    let original = site.add("gibibyte", 1 << 30)?;
+    let (there, back) = (site.path("there"), site.path("back"));
+    let remote = format!("root@{}:{}", Network::SKINK[0], there.display());
+    let mut scp = sshd.client(network, "scp");
+    scp.args([original.as_os_str(), remote.as_ref()]);
+    sshd.finish(scp, "scp to Skink")?;
+    let mut scp = sshd.client(network, "scp");
+    scp.args([remote.as_ref(), back.as_os_str()]);
+    sshd.finish(scp, "scp from Skink")?;
+    for copy in [there, back] {
+        let mut cmp = Command::new("cmp");
+        cmp.args([&original, &copy]);
+        Network::finish(cmp, "cmp", PATIENCE)?;
+    }
+    Ok(())
+}
+
+/// A web server on Skink is reached through a forwarded port of the client's.
+fn forwards(network: &Network) -> Outcome {
+    let sshd = Sshd::on_skink(network)?;
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    network.kernel.ip("link set lo up")?;
+    for address in Network::SKINK {
+        let mut ssh = sshd.client(network, "ssh");
+        let forward = format!("8080:{}:{}", bracketed(address), Nginx::PORT);
+        ssh.args(["-N", "-L", &forward, &format!("root@{address}")]);
+        let ssh = Process::spawn(ssh, "ssh -L")?;
+        network.wait_from(&network.kernel, &ssh, "127.0.0.1", 8080)?;
+        let mut shell = network.kernel.command("bash");
+        shell.args(["-c", &site.fetch_and_compare("127.0.0.1", 8080, "larger")]);
+        sshd.finish(shell, "fetching through ssh")?;
+        ssh.stop()?;
+    }
+    nginx.stop()
+}

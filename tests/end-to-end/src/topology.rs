@@ -1,0 +1,19 @@
+use std::fmt;
+
+/// Where the components of Skink's stack run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Topology {
+    /// In each process of the program.
+    Library,
+    /// In one process of their own, which serves all programs.
+    Single,
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Topology::Library => "library",
+            Topology::Single => "single",
+        })
+    }
+}
