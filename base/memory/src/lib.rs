@@ -32,7 +32,7 @@ pub use datagram::{Datagram, DatagramHeader, DatagramRing, PushError};
 pub use fallback::{Fallback, FallbackReason, FallbackTable};
 pub use mapping::{Mapping, keep_descriptors_from};
 pub use record::{LAYOUT_VERSION, Record, SocketKind};
-pub use region::Region;
+pub use region::{Region, RingSpan};
 pub use region_slots::RegionSlots;
 pub use ring::{Position, Ring};
 pub use slots::Slots;

@@ -10,6 +10,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+mod span;
+
+pub use span::RingSpan;
+
 const MAGIC: u32 = 0x534b_4e4b;
 const HEADER_BYTES: usize = 4096;
 const PAGE: usize = 4096;

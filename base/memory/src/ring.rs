@@ -201,6 +201,26 @@ impl<'a> Ring<'a> {
         }
     }
 
+    /// The `count` bytes from `position` on, in place, whatever the tail says: as [`Ring::spans`], for
+    /// who was told where they are. `None` if the consumer has dropped some of them (they may have been
+    /// overwritten), or if they can't be in the ring yet.
+    pub fn spans_at(&self, position: u64, count: usize) -> Option<[Bytes<'a>; 2]> {
+        let beyond_head = usize::try_from(position.wrapping_sub(self.head())).ok()?;
+        if beyond_head.checked_add(count)? > self.capacity {
+            return None;
+        }
+        let start = self.index(position);
+        let first = count.min(self.capacity - start);
+        // SAFETY: `start + first <= capacity` and `count - first <= start`, so both spans lie in
+        // the ring, which stays mapped for `'a`.
+        unsafe {
+            Some([
+                Bytes::new(self.base.as_ptr().add(start), first),
+                Bytes::new(self.base.as_ptr(), count - first),
+            ])
+        }
+    }
+
     fn index(&self, position: u64) -> usize {
         (position & (self.capacity as u64 - 1)) as usize
     }

@@ -2,10 +2,11 @@
 //! channel to one in another process.
 use crate::engine::Engine;
 use crate::fd_table::{self, Entry};
+use crate::holdings::Holdings;
 use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
-use crate::remote::{Holdings, Remote};
+use crate::remote::Remote;
 use crate::slots::Slots;
 use crate::state::{floor, lift};
 use core::ffi::c_int;

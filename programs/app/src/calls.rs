@@ -22,7 +22,7 @@ pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
     };
     let Ok(mut state) = lock() else { return };
     // A number that stands for something was closed behind our back, as `fclose` does.
-    if fd_table::is_ours(fd) {
+    if fd_table::is_listed(fd) {
         state.forget_descriptor(fd);
     }
     if state.refused {

@@ -96,6 +96,24 @@ impl State {
         }
     }
 
+    /// Nobody rings any more, and sets would find that worth waking up for.
+    #[cold]
+    pub fn unwatch_bell(&mut self) {
+        let Some(engine) = self.engine.as_deref_mut() else {
+            return;
+        };
+        for bell in core::mem::take(&mut engine.receive_fds) {
+            for epfd in self
+                .epolls
+                .list
+                .iter()
+                .filter_map(|epoll| epoll.fds.first())
+            {
+                let _ = kernel_ctl(*epfd, libc::EPOLL_CTL_DEL, bell, 0, 0);
+            }
+        }
+    }
+
     /// A descriptor of the set was closed.
     pub fn epoll_descriptor_closed(&mut self, index: u32, fd: c_int) {
         let fds = &mut self.epolls[index].fds;

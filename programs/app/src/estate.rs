@@ -4,25 +4,20 @@
 //! It is written to a memfd that stays open as well, and that a variable of the environment names. With
 //! it go the descriptors of the channel and of the regions. The library in the new program takes all
 //! that over before the program begins.
-use crate::attach;
 use crate::engine::Engine;
-use crate::fd_table::{self, Entry};
-use crate::log::log;
+use crate::holdings::Holdings;
 use crate::options::Options;
-use crate::provider::Provider;
-use crate::raw;
-use crate::remote::{Holdings, Remote};
+use crate::remote::Remote;
 use crate::socket::{Halves, Role, Socket};
-use crate::state::{State, lift};
+use crate::state::State;
 use core::ffi::c_int;
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
-use skink_control::Broker;
-use skink_memory::{Region, SocketId, SocketTable};
-use skink_messages::{Events, TcpRequest, UdpRequest};
+use skink_memory::{Region, SocketId};
+use skink_messages::Events;
 use skink_sockets::Attachment;
 use skink_wire::Endpoint;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The variable that names the estate's descriptor.
 pub const VARIABLE: &str = "SKINK_ESTATE";
@@ -274,183 +269,9 @@ fn regions(holdings: &Holdings) -> Vec<(u32, u64, [c_int; 4])> {
         .collect()
 }
 
-/// Takes over what a predecessor left, if the environment names something.
-pub fn take_over(state: &mut State) {
-    let Ok(name) = std::env::var(VARIABLE) else {
-        return;
-    };
-    // SAFETY: the program hasn't begun, so nobody else looks at the environment.
-    unsafe { std::env::remove_var(VARIABLE) };
-    let Ok(fd) = name.parse::<c_int>() else {
-        return;
-    };
-    // An ordinary descriptor of that number is the program's own.
-    let path = format!("/proc/self/fd/{fd}");
-    let link = std::fs::read_link(path).ok();
-    if !link.is_some_and(|link| link.to_string_lossy().starts_with("/memfd:skink-estate")) {
-        return;
-    }
-    // SAFETY: it was left to us.
-    let memory = unsafe { OwnedFd::from_raw_fd(fd) };
-    let taken = Estate::read(&memory).and_then(|estate| state.take_estate(estate));
-    if let Err(reason) = taken {
-        log!(Error, "what this process was left can't be used: {reason}");
-    }
-}
+mod taken;
 
-impl State {
-    fn take_estate(&mut self, estate: Estate) -> Result<(), String> {
-        if estate.process != 0 && estate.process != raw::process_id() {
-            return Err("it is another process's".to_owned());
-        }
-        // SAFETY: they were left to us, each once.
-        let own = |fd: c_int| unsafe { OwnedFd::from_raw_fd(lift(fd)) };
-        let mut holdings = Holdings {
-            tcp: SocketTable::new(estate.attachment.tcp_stride),
-            udp: SocketTable::new(estate.attachment.udp_stride),
-            secrets: Vec::new(),
-            addresses: Vec::new(),
-            gateways: estate.gateways,
-        };
-        let addresses = estate.addresses.iter();
-        holdings.addresses = addresses.filter_map(|text| text.parse().ok()).collect();
-        for (program, secret, memory) in estate.regions {
-            let [a, b, c, d] = memory.map(own);
-            attach::add_regions(&mut holdings, program, secret, [a, b], [c, d])?;
-        }
-        let token = attach::broker_named().map_or("", |(_, token)| token);
-        let broker = Broker::resume(own(estate.broker), token);
-        let channel = estate.channel.map(own);
-        let mut engine = attach::resume(broker, estate.attachment, channel, holdings)?;
-        let executor = match &engine.stack {
-            // A channel that the parent got is the parent's to the broker, for as long as that lives.
-            Provider::Served(remote) if estate.process == 0 => {
-                let executor = remote.attachment.program;
-                let mut holdings = remote.holdings.clone();
-                holdings.retain(|program| program != executor);
-                let own = attach::start(Some(holdings))?;
-                Some(core::mem::replace(&mut engine, own))
-            }
-            _ => {
-                attach::show(&mut engine);
-                attach::mark(&engine);
-                None
-            }
-        };
-        self.adopt_engine(engine);
-        for entry in estate.sockets {
-            self.take_socket(entry);
-        }
-        self.finish_estate(&estate.offers, &estate.closed);
-        match executor {
-            Some(executor) => {
-                self.claim();
-                self.dismiss(executor);
-            }
-            None => self.rest_again(),
-        }
-        Ok(())
-    }
-
-    /// What the parent held for this process, it holds for itself now.
-    fn dismiss(&mut self, mut executor: Engine) {
-        let now = raw::now();
-        for (_, socket) in self.sockets.iter() {
-            match socket.role {
-                Role::Stream(id) => executor.stack.tcp_request(now, TcpRequest::Close(id)),
-                Role::Datagram(halves) => {
-                    for id in halves.into_iter().flatten() {
-                        executor.stack.udp_request(now, UdpRequest::Close(id));
-                    }
-                }
-                Role::Undecided | Role::Dormant { .. } | Role::Listener(_) | Role::Lost => {}
-            }
-        }
-        executor.stack.flush();
-    }
-
-    fn take_socket(&mut self, entry: SocketEntry) {
-        let index = self.sockets.add(entry.domain, entry.datagram);
-        let socket = &mut self.sockets[index];
-        let open = |fd: &c_int| raw::fcntl(*fd, libc::F_GETFD, 0).is_ok();
-        socket.fds = entry.fds.into_iter().filter(open).collect();
-        socket.own_kernel_socket = entry.own_kernel_socket;
-        socket.kernel_listens = entry.kernel_listens;
-        socket.nonblocking = entry.nonblocking;
-        socket.role = match entry.role {
-            RoleEntry::Undecided => Role::Undecided,
-            RoleEntry::Dormant(backlog) => Role::Dormant { backlog },
-            RoleEntry::Listener(ids) => Role::Listener(halves(ids)),
-            RoleEntry::Stream(stream) => Role::Stream(id(stream)),
-            RoleEntry::Datagram(ids) => Role::Datagram(halves(ids)),
-            RoleEntry::Lost => Role::Lost,
-        };
-        socket.bound = end(entry.bound);
-        socket.resting = halves(entry.resting);
-        socket.tickets = entry.tickets;
-        socket.peer = end(entry.peer);
-        socket.error = entry.error;
-        socket.connecting = entry.connecting;
-        socket.shut_read = entry.shut_read;
-        socket.shut_write = entry.shut_write;
-        socket.more = entry.more;
-        socket.unsupported = entry.unsupported;
-        socket.options = entry.options;
-        let (role, fds) = (socket.role, socket.fds.clone());
-        if fds.is_empty() {
-            self.release(index);
-            self.sockets.remove(index);
-            return;
-        }
-        log!(Info, "descriptors {fds:?} are inherited");
-        for fd in fds {
-            fd_table::set(fd, Entry::Socket(index));
-        }
-        let Some(engine) = self.engine.as_deref_mut() else {
-            return;
-        };
-        let lasting = Events::from_bits_truncate(entry.lasting);
-        match role {
-            Role::Stream(id) => {
-                engine.own_tcp(id, index);
-                engine.tcp.own(id, index, lasting);
-            }
-            Role::Listener(halves) => {
-                for id in halves.into_iter().flatten() {
-                    engine.own_tcp(id, index);
-                }
-            }
-            Role::Datagram(halves) => {
-                for id in halves.into_iter().flatten() {
-                    engine.own_udp(id, index);
-                }
-            }
-            Role::Undecided | Role::Dormant { .. } | Role::Lost => {}
-        }
-    }
-
-    fn finish_estate(&mut self, offers: &[(Id, Id)], [tcp, udp]: &[Vec<Id>; 2]) {
-        let now = raw::now();
-        let Some(engine) = self.engine.as_deref_mut() else {
-            return;
-        };
-        let Provider::Served(remote) = &mut engine.stack else {
-            return;
-        };
-        for (listener, connection) in offers {
-            remote.restore_offer(id(*listener), id(*connection));
-        }
-        for closed in tcp {
-            let request = TcpRequest::Close(id(*closed));
-            engine.stack.tcp_request(now, request);
-        }
-        for closed in udp {
-            let request = UdpRequest::Close(id(*closed));
-            engine.stack.udp_request(now, request);
-        }
-        self.pump();
-    }
-}
+pub use taken::take_over;
 
 #[cfg(test)]
 mod tests;

@@ -220,6 +220,9 @@ impl State {
         for fd in &fds {
             fd_table::set(*fd, Entry::Ordinary);
         }
+        if let Some(fd) = fds.first() {
+            fd_table::fall(*fd);
+        }
         self.watchers_to_kernel(index);
         self.wake_waiters(index);
         self.sockets.remove(index);

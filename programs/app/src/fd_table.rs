@@ -7,6 +7,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 const ENTRIES: usize = 1 << 20;
 const NOTHING: u32 = 0;
 const INTERNAL: u32 = u32::MAX;
+/// An ordinary descriptor that was a socket of Skink's, and stands in the table of fallbacks.
+const FALLEN: u32 = u32::MAX - 1;
 const EPOLL: u32 = 1 << 31;
 
 static TABLE: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
@@ -56,10 +58,13 @@ fn slot(fd: c_int) -> Option<&'static AtomicU32> {
 /// Whether the descriptor is a socket of Skink's, or an epoll set with such sockets in it.
 #[inline]
 pub fn is_ours(fd: c_int) -> bool {
-    slot(fd).is_some_and(|slot| !matches!(slot.load(Ordering::Acquire), NOTHING | INTERNAL))
+    slot(fd).is_some_and(|slot| {
+        let value = slot.load(Ordering::Acquire);
+        !matches!(value, NOTHING | INTERNAL | FALLEN)
+    })
 }
 
-/// Whether the descriptor is anything but ordinary.
+/// Whether the library must hear of the descriptor's end.
 #[inline]
 pub fn is_listed(fd: c_int) -> bool {
     slot(fd).is_some_and(|slot| slot.load(Ordering::Acquire) != NOTHING)
@@ -69,7 +74,7 @@ pub fn is_listed(fd: c_int) -> bool {
 #[inline]
 pub fn get(fd: c_int) -> Entry {
     match slot(fd).map_or(NOTHING, |slot| slot.load(Ordering::Acquire)) {
-        NOTHING => Entry::Ordinary,
+        NOTHING | FALLEN => Entry::Ordinary,
         INTERNAL => Entry::Internal,
         value if value & EPOLL != 0 => Entry::Epoll(value & !EPOLL),
         value => Entry::Socket(value - 1),
@@ -89,6 +94,22 @@ pub fn set(fd: c_int, entry: Entry) -> bool {
         slot.store(value, Ordering::Release);
     }
     slot.is_some()
+}
+
+/// Makes the descriptor an ordinary one whose end the library must hear of.
+pub fn fall(fd: c_int) {
+    if let Some(slot) = slot(fd) {
+        slot.store(FALLEN, Ordering::Release);
+    }
+}
+
+/// Whether the descriptor was made so; it is an ordinary one as others from now on.
+pub fn take_fallen(fd: c_int) -> bool {
+    let swap = |slot: &AtomicU32| {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        slot.compare_exchange(FALLEN, NOTHING, success, failure)
+    };
+    slot(fd).is_some_and(|slot| swap(slot).is_ok())
 }
 
 /// The descriptors in `first..=last` that aren't ordinary.

@@ -10,11 +10,11 @@
 use crate::attach;
 use crate::engine::Engine;
 use crate::fd_table::{self, Entry};
+use crate::holdings::Holdings;
 use crate::lock::{Guard, lock};
 use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
-use crate::remote::Holdings;
 use crate::slots::Slots;
 use crate::socket::{Role, Socket};
 use crate::state::State;

@@ -4,23 +4,35 @@
 //! functions; what concerns Skink's sockets is done here, on a stack inside the process, and
 //! everything else goes on to libc untouched.
 //!
-//! **Place on the data path.** Between the program and [`skink_library::Stack`]: bytes are copied
-//! between the program's buffers and the rings of a socket, and whichever thread waits for a socket
-//! drives the stack.
+//! **Place on the data path.** Between the program and its stack ([`skink_library::Stack`], or one in
+//! another process at the end of a [`skink_sockets::Client`]): bytes are copied between the program's
+//! buffers and the rings of a socket. A stack in the process is driven by whichever thread waits for a
+//! socket; one in another process by itself.
 //!
-//! **What survives a restart.** Nothing of its own. Sockets' records and rings are in the memory that
-//! is registered with the broker.
+//! **What survives a restart.** Nothing of its own. Sockets' records and rings are in memory that is
+//! registered with the broker, or was made by the supervisor. If a stack in another process is lost for good,
+//! connections fail with `ECONNRESET` and calls with `ENETDOWN`.
 //!
 //! **How.** Every socket is a real descriptor (`fd_table` knows which are Skink's): a kernel socket
 //! that stays behind it until it is known whether the socket is Skink's or the kernel's
-//! (`fallback`), and that holds its port. One lock (`lock`) is around all state; `wait` says
-//! who drives the stack, `helper` drives it when nobody does, `epoll` joins Skink's sockets with
-//! the kernel's. After `fork` a child begins anew (`fork`), and at its end a process waits until
-//! everything has arrived (`exit`).
+//! (`fallback`), and that holds its port. One lock (`lock`) is around all state; `provider` says where
+//! the stack is, `wait` who drives it, `helper` drives one in the process when nobody does, `remote` talks
+//! to one elsewhere, and `epoll` joins Skink's sockets with the kernel's.
 //!
-//! **What it leaves out.** Connections of the parent in a forked child, sockets inherited over `exec`
-//! or passed over Unix sockets, `fdopen` of a socket (libc's streams don't come by here), `io_uring`
-//! (refused), urgent data, and cancellation of a thread that waits for one of Skink's sockets. A
+//! | after | stack in the process | stack in another process |
+//! | --- | --- | --- |
+//! | `fork` | the child begins anew, listening sockets go with it (`fork`) | it attaches before `fork` returns, and shares all sockets |
+//! | `exec` | what was written leaves first (`exit`) | the program goes on with what stays open (`exec`, `estate`) |
+//! | `posix_spawn`, `vfork` | nothing goes with the child | what stays open goes with it |
+//! | the end | the process waits until everything has arrived (`exit`) | the stack sends what is left |
+//!
+//! **What it leaves out.** Sockets that are passed over Unix sockets (the receiver gets one of the
+//! kernel's that isn't connected); sockets inherited by way of `system`, `popen` or `posix_spawn` with
+//! `closefrom`, or by a program that isn't linked dynamically; connections of the parent in a forked child
+//! where the stack is in the process; `fdopen` of a socket, and programs that use an inherited socket as
+//! `stdin` or `stdout` by way of libc's streams, which don't come by here; `io_uring` (refused), urgent
+//! data, and cancellation of a thread that waits for one of Skink's sockets. Two processes that share a
+//! connection must not read, or write, at the same moment: a ring has one reader and one writer. A
 //! program that passes a bad pointer gets `SIGSEGV` instead of `EFAULT`. A signal handler that makes
 //! a call on a socket while it interrupts another such call in the same thread gets `EAGAIN`.
 
@@ -31,6 +43,7 @@ mod attach;
 mod buffers;
 mod calls;
 mod connect;
+mod datagram;
 mod descriptor;
 mod engine;
 pub mod entry;
@@ -46,12 +59,14 @@ mod fd_table;
 mod fork;
 mod getsockopt;
 mod helper;
+mod holdings;
 mod listen;
 mod lock;
 mod log;
 mod message;
 mod next;
 mod options;
+mod parking;
 mod poll;
 mod provider;
 mod raw;

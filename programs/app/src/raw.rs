@@ -122,6 +122,16 @@ pub fn hush(eventfd: c_int) {
     let _ = unsafe { syscall(libc::SYS_read, [eventfd as usize, at, 8, 0, 0, 0]) };
 }
 
+/// Makes the bell of a stack in another process quiet again: an eventfd or a pipe that doesn't block.
+/// `false` if nobody can ring it any more.
+pub fn hush_bell(bell: c_int) -> bool {
+    let mut rung = [0u8; 256];
+    let at = rung.as_mut_ptr() as usize;
+    let arguments = [bell as usize, at, rung.len(), 0, 0, 0];
+    // SAFETY: the bytes are ours.
+    unsafe { syscall(libc::SYS_read, arguments) != 0 }
+}
+
 /// `ppoll`; no `timeout` waits for ever. `mask` is the caller's 8-byte signal set, or null.
 pub fn ppoll(
     list: &mut [libc::pollfd],

@@ -5,7 +5,7 @@
 //! it is made sure that the stack rings as long as a thread sleeps on the bell: a page says whether
 //! one does, and it is one page for all threads.
 use crate::errno::{Answer, Stop, fail};
-use crate::fd_table::{self, Entry};
+use crate::holdings::Holdings;
 use crate::log::{log, write};
 use crate::raw;
 use crate::state::State;
@@ -32,64 +32,6 @@ pub fn unsettle() {
 #[inline]
 pub fn is_unsettled() -> bool {
     UNSETTLED.load(Ordering::Relaxed)
-}
-
-/// What a process knows of the network and of the regions that its sockets are in. It outlives the
-/// channel: a child after `fork` has it too.
-#[derive(Clone)]
-pub struct Holdings {
-    /// TCP sockets: records and rings.
-    pub tcp: SocketTable,
-    /// UDP sockets.
-    pub udp: SocketTable,
-    /// The numbers of the programs whose regions are in the tables, with the secrets that show that
-    /// their sockets may be used.
-    pub secrets: Vec<(u32, u64)>,
-    /// Skink's addresses.
-    pub addresses: Vec<IpCidr>,
-    /// Default routes.
-    pub gateways: Vec<IpAddr>,
-}
-
-impl Holdings {
-    /// The descriptors of the regions' memory.
-    pub fn descriptors(&self) -> Vec<c_int> {
-        let regions = self.tcp.regions().chain(self.udp.regions());
-        let fds = regions.flat_map(|(_, region)| [region.records_fd(), region.rings_fd()]);
-        fds.map(|fd| fd.as_raw_fd()).collect()
-    }
-
-    /// Lets go of the regions of programs that `keep` doesn't want.
-    pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
-        let gone: Vec<u32> = self.secrets.iter().map(|(program, _)| *program).collect();
-        for program in gone.into_iter().filter(|program| !keep(*program)) {
-            for table in [&mut self.tcp, &mut self.udp] {
-                if let Some(region) = table.remove(program) {
-                    for fd in [region.records_fd(), region.rings_fd()] {
-                        fd_table::set(fd.as_raw_fd(), Entry::Ordinary);
-                    }
-                }
-            }
-            self.secrets.retain(|(other, _)| *other != program);
-        }
-    }
-
-    /// What is left if it is handed on.
-    fn none() -> Holdings {
-        Holdings {
-            tcp: SocketTable::new(1),
-            udp: SocketTable::new(1),
-            secrets: Vec::new(),
-            addresses: Vec::new(),
-            gateways: Vec::new(),
-        }
-    }
-
-    /// Where inherited sockets of program `number` are from.
-    fn secret_of(&self, number: u32) -> Option<u64> {
-        let known = self.secrets.iter().find(|(program, _)| *program == number);
-        known.map(|(_, secret)| *secret)
-    }
 }
 
 /// The stack that serves this process.
@@ -147,7 +89,7 @@ impl Remote {
     pub fn go_down(&mut self, reason: &dyn core::fmt::Display) {
         if !core::mem::replace(&mut self.down, true) {
             write(format_args!(
-                "the stack is lost, and this process's connections with it: {reason}"
+                "the stack is lost, and with it this process's connections: {reason}"
             ));
         }
     }
@@ -155,7 +97,7 @@ impl Remote {
     fn failed<T>(&mut self, error: ClientError) -> Answer<T> {
         match error {
             ClientError::Socket(error) => Err(error.into()),
-            ClientError::Silent | ClientError::Broken => {
+            ClientError::Silent | ClientError::Broken | ClientError::Gone => {
                 self.go_down(&error);
                 fail(libc::ENETDOWN)
             }
@@ -360,7 +302,11 @@ impl Remote {
     /// A thread that slept on the bell is awake: the bell is quiet from now on, and rings no more.
     pub fn woke(&mut self) {
         self.client.awake();
-        raw::hush(self.bell());
+        if !raw::hush_bell(self.bell()) {
+            // What it has said last is still there.
+            self.poll();
+            self.go_down(&ClientError::Gone);
+        }
         unsettle();
     }
 
@@ -420,3 +366,6 @@ pub fn settle(state: &mut State) {
 
 /// How often the stack may have something new to say before the sleepers are left to look.
 const ROUNDS: usize = 16;
+
+#[cfg(test)]
+mod tests;

@@ -5,10 +5,10 @@ use crate::errno::{Answer, Stop, fail};
 use crate::exec::Guest;
 use crate::fd_table::{self, Entry};
 use crate::log::log;
+use crate::parking::Parking;
 use crate::raw;
 use crate::socket::{Role, Sockets};
 use crate::spawn::Spawning;
-use crate::wait::Parking;
 use core::ffi::c_int;
 use skink_control::NetworkInfo;
 use skink_memory::{SocketId, SocketTable};
@@ -119,7 +119,15 @@ impl State {
                 fd_table::set(fd, Entry::Ordinary);
                 self.epoll_descriptor_closed(index, fd);
             }
-            Entry::Ordinary | Entry::Internal => {}
+            Entry::Ordinary => {
+                let fallbacks = self.engine.as_ref().map(|engine| &engine.fallbacks);
+                if fd_table::take_fallen(fd)
+                    && let Some(Some(fallbacks)) = fallbacks
+                {
+                    fallbacks.clear(fd as u32);
+                }
+            }
+            Entry::Internal => {}
         }
     }
 
@@ -171,6 +179,9 @@ impl State {
         };
         engine.poll();
         self.deliver();
+        if self.engine.as_deref().is_some_and(Engine::is_down) {
+            self.unwatch_bell();
+        }
     }
 
     /// Tells the sockets what happened to them.

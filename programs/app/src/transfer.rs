@@ -1,5 +1,6 @@
 //! Data: what all the reading and writing calls come down to.
 use crate::buffers::Buffers;
+use crate::datagram::{receive_datagram, send_datagram};
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
 use crate::lock::{Guard, lock};
 use crate::raw;
@@ -9,12 +10,8 @@ use crate::state::State;
 use crate::wait::{self, Patience};
 use core::ffi::c_int;
 use core::net::IpAddr;
-use skink_memory::{DatagramRing, PushError};
-use skink_messages::{ConnectionOption, Counter, Events, TcpRequest, UdpRequest};
+use skink_messages::{ConnectionOption, Events, TcpRequest};
 use skink_wire::Endpoint;
-
-/// Largest UDP payload over IPv4 and IPv6 in bytes.
-const MAXIMUM_DATAGRAM: usize = 65507;
 
 /// What a receiving call got besides the bytes.
 #[derive(Clone, Copy, Default)]
@@ -33,7 +30,8 @@ pub struct Received {
     pub wants_to: [bool; 2],
 }
 
-fn patience(state: &State, index: u32, flags: c_int, sends: bool) -> Patience {
+/// How long a call waits.
+pub fn patience(state: &State, index: u32, flags: c_int, sends: bool) -> Patience {
     let socket = &state.sockets[index];
     let options = &socket.options;
     let timeout = if sends {
@@ -147,72 +145,6 @@ impl State {
         let over = lasting.intersects(Events::READ_CLOSED | Events::CLOSED | Events::ERROR);
         Ok(!socket.connecting && (over || socket.shut_read))
     }
-}
-
-fn receive_datagram(
-    state: Guard,
-    index: u32,
-    buffers: Buffers<'_>,
-    flags: c_int,
-) -> Answer<Received> {
-    let patience = patience(&state, index, flags, false);
-    wait::until(state, index, patience, |state, index| {
-        if let Some(error) = state.sockets[index].take_error() {
-            return fail(error);
-        }
-        let Role::Datagram(halves) = state.sockets[index].role else {
-            return fail(libc::EBADF);
-        };
-        let socket = &state.sockets[index];
-        let options = &socket.options;
-        let (domain, over) = (socket.domain, socket.shut_read);
-        let wants_to = [options.packet_info_v4, options.packet_info_v6];
-        let engine = state.engine()?;
-        for id in halves.into_iter().flatten() {
-            let ring = DatagramRing::new(engine.stack.udp_table().receive_ring(id.slot));
-            let Some(datagram) = ring.peek() else {
-                continue;
-            };
-            let mut left = datagram.payload;
-            let copied = buffers.fill(0, |_, piece| copy(&mut left, piece));
-            let length = datagram.len();
-            if flags & libc::MSG_PEEK == 0 {
-                ring.pop(&datagram);
-            }
-            return Ok(Received {
-                bytes: if flags & libc::MSG_TRUNC != 0 {
-                    length
-                } else {
-                    copied
-                },
-                from: Some(datagram.header.remote),
-                to: Some(datagram.header.local),
-                truncated: copied < length,
-                domain,
-                wants_to,
-            });
-        }
-        if over {
-            Ok(Received {
-                domain,
-                ..Received::default()
-            })
-        } else {
-            Err(WOULD_BLOCK)
-        }
-    })
-}
-
-/// Moves the front of `from` to the front of `to`.
-fn copy(from: &mut [skink_memory::Bytes<'_>; 2], to: &mut [u8]) -> usize {
-    let mut done = 0;
-    for span in from {
-        let (front, rest) = span.split_at(to.len() - done);
-        front.copy_to(&mut to[done..]);
-        done += front.len();
-        *span = rest;
-    }
-    done
 }
 
 /// What a sending call wants.
@@ -329,73 +261,6 @@ impl State {
         }
         Ok(())
     }
-}
-
-fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
-    let total = sending.buffers.total();
-    if total > MAXIMUM_DATAGRAM {
-        return fail(libc::EMSGSIZE);
-    }
-    let patience = patience(&state, index, sending.flags, true);
-    wait::until(state, index, patience, |state, index| {
-        let socket = &mut state.sockets[index];
-        if let Some(error) = socket.take_error() {
-            return fail(error);
-        }
-        if socket.shut_write {
-            return fail(libc::EPIPE);
-        }
-        let Role::Datagram(halves) = socket.role else {
-            return fail(libc::EBADF);
-        };
-        let to = match sending.to {
-            Some(Name::Inet(to)) => Some(sockaddr::canonical(to)),
-            Some(Name::Unspecified) | None => socket.peer,
-        };
-        let Some(to) = to else {
-            return fail(libc::EDESTADDRREQ);
-        };
-        if to.port == 0 {
-            return fail(libc::EINVAL);
-        }
-        let traffic_class = socket.options.traffic_class;
-        if state.is_own_address(to.addr) {
-            state.activate_port(true, to.port)?;
-        }
-        let Some(id) = halves[usize::from(to.addr.is_ipv6())] else {
-            return fail(libc::ENETUNREACH);
-        };
-        let any = crate::calls::any(
-            if to.addr.is_ipv4() {
-                libc::AF_INET
-            } else {
-                libc::AF_INET6
-            },
-            0,
-        );
-        let from = sending
-            .from
-            .filter(|from| from.is_ipv4() == to.addr.is_ipv4());
-        let from = from.unwrap_or(any.addr);
-        let engine = state.engine()?;
-        if to.addr.is_loopback() || !engine.stack.has_route(to.addr) {
-            return fail(libc::ENETUNREACH);
-        }
-        let ring = DatagramRing::new(engine.stack.udp_table().send_ring(id.slot));
-        let pushed = sending
-            .buffers
-            .with_slices(|slices| ring.push(to, from, traffic_class, slices));
-        match pushed {
-            Ok(()) => {}
-            Err(PushError::Full) => return Err(WOULD_BLOCK),
-            Err(PushError::TooLarge) => return fail(libc::EMSGSIZE),
-        }
-        engine.count(Counter::AppCalls);
-        engine.stack.udp_request(raw::now(), UdpRequest::Sent(id));
-        state.note_work();
-        state.flush();
-        Ok(total)
-    })
 }
 
 /// Bytes that a stream socket takes at once, after waiting for some room.

@@ -7,157 +7,11 @@
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
 use crate::lock::{Guard, lock};
 use crate::raw;
-use crate::state::{State, internal};
+use crate::state::State;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering};
 use skink_messages::Counter;
 use skink_time::Instant;
-use std::sync::Arc;
 use std::time::Duration;
-
-/// How a waiting thread is woken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Bell {
-    /// It isn't asleep.
-    None,
-    /// By its futex.
-    Futex,
-    /// By this eventfd.
-    Event(c_int),
-}
-
-struct Waiter {
-    word: Arc<AtomicU32>,
-    bell: Bell,
-}
-
-/// The threads that wait.
-pub struct Parking {
-    waiters: Vec<Waiter>,
-    free: Vec<u32>,
-    /// Eventfds not in use.
-    events: Vec<c_int>,
-    /// Who sleeps on the NIC's descriptors.
-    driver: Option<u32>,
-    /// How many threads (the helper not counted) sleep where a frame wakes them.
-    pub on_nic: u32,
-    /// When the first of them wakes up by itself.
-    pub planned: Instant,
-    /// Counts calls that gave the stack something to do.
-    pub work: u32,
-}
-
-impl Parking {
-    /// Nobody waits.
-    pub const fn new() -> Parking {
-        Parking {
-            waiters: Vec::new(),
-            free: Vec::new(),
-            events: Vec::new(),
-            driver: None,
-            on_nic: 0,
-            planned: Instant::FAR_FUTURE,
-            work: 0,
-        }
-    }
-
-    /// After `fork`, in the child: none of the parent's threads exists here.
-    pub fn forget_threads(&mut self) {
-        let mut events = core::mem::take(&mut self.events);
-        events.extend(self.waiters.iter().filter_map(|waiter| match waiter.bell {
-            Bell::Event(fd) => Some(fd),
-            Bell::None | Bell::Futex => None,
-        }));
-        for fd in events {
-            crate::fd_table::set(fd, crate::fd_table::Entry::Ordinary);
-            raw::close(fd);
-        }
-        *self = Parking::new();
-    }
-
-    fn enter(&mut self) -> u32 {
-        let id = self.free.pop().unwrap_or_else(|| {
-            let word = Arc::new(AtomicU32::new(0));
-            self.waiters.push(Waiter {
-                word,
-                bell: Bell::None,
-            });
-            self.waiters.len() as u32 - 1
-        });
-        self.waiters[id as usize].word.store(0, Ordering::Relaxed);
-        id
-    }
-
-    fn leave(&mut self, id: u32) {
-        let waiter = &mut self.waiters[id as usize];
-        if let Bell::Event(fd) = waiter.bell {
-            if waiter.word.load(Ordering::Relaxed) != 0 {
-                raw::hush(fd);
-            }
-            self.events.push(fd);
-        }
-        waiter.bell = Bell::None;
-        self.free.push(id);
-    }
-
-    fn wake(&self, id: u32) {
-        let Some(waiter) = self.waiters.get(id as usize) else {
-            return;
-        };
-        if waiter.bell == Bell::None || waiter.word.swap(1, Ordering::Release) != 0 {
-            return;
-        }
-        match waiter.bell {
-            Bell::None => {}
-            Bell::Futex => raw::futex_wake(&waiter.word, 1),
-            Bell::Event(fd) => raw::ring(fd),
-        }
-    }
-
-    /// Makes what a thread needs to sleep: the process may be about to forbid itself to make any, as
-    /// sshd's does that talks to strangers.
-    pub fn prepare(&mut self) {
-        if self.events.is_empty()
-            && let Ok(fd) = raw::eventfd()
-        {
-            self.events.push(internal(fd));
-        }
-    }
-
-    fn take_event_fd(&mut self) -> Answer<c_int> {
-        match self.events.pop() {
-            Some(fd) => Ok(fd),
-            None => raw::eventfd().map(internal),
-        }
-    }
-
-    /// A thread goes to sleep where a frame wakes it, until `deadline` at the latest.
-    pub fn sleeps_on_nic(&mut self, deadline: Option<Instant>) {
-        self.on_nic += 1;
-        // A stack in another process must know before the lock is released.
-        crate::remote::unsettle();
-        self.planned = self.planned.min(deadline.unwrap_or(Instant::FAR_FUTURE));
-    }
-
-    /// It woke up. What is planned by the others isn't known then: the helper takes care.
-    pub fn woke_on_nic(&mut self) {
-        self.on_nic -= 1;
-        self.planned = Instant::FAR_FUTURE;
-    }
-
-    /// If nobody drives, makes one of the sleepers do it.
-    pub fn hand_over(&self) {
-        if self.driver.is_some() {
-            return;
-        }
-        let asleep = self.waiters.iter().position(|waiter| {
-            waiter.bell != Bell::None && waiter.word.load(Ordering::Relaxed) == 0
-        });
-        if let Some(id) = asleep {
-            self.wake(id as u32);
-        }
-    }
-}
 
 /// How a sleep ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -265,8 +119,7 @@ pub fn park(
 }
 
 fn sleep_on_futex(mut state: Guard, id: u32, timeout: Option<Duration>) -> (Answer<Guard>, Answer) {
-    state.parking.waiters[id as usize].bell = Bell::Futex;
-    let word = state.parking.waiters[id as usize].word.clone();
+    let word = state.parking.sleeps_on_futex(id);
     drop(state);
     let answer = raw::futex_wait(&word, 0, timeout);
     (lock(), answer)
@@ -279,11 +132,10 @@ fn sleep_on_descriptors(
     timeout: Option<Duration>,
     others: Option<Others<'_>>,
 ) -> (Answer<Guard>, Answer) {
-    let bell = match state.parking.take_event_fd() {
+    let bell = match state.parking.sleeps_on_descriptors(id) {
         Ok(bell) => bell,
         Err(stop) => return (Ok(state), Err(stop)),
     };
-    state.parking.waiters[id as usize].bell = Bell::Event(bell);
     let mut own = [UNUSED; RESERVED];
     let (list, mask) = match others {
         Some(others) => (others.list, others.mask),

@@ -51,7 +51,11 @@ fn main() -> ExitCode {
     let done = match cli.verb {
         Verb::Run(options) => run::run(&options),
         Verb::Up(options) => up::up(&options),
-        Verb::Component(options) => component::component(&options).map(|()| 0),
+        Verb::Component(options) => {
+            // Executed by way of /proc, it would be called "exe".
+            let _ = rustix::thread::set_name(c"skink-component");
+            component::component(&options).map(|()| 0)
+        }
         Verb::Ps(options) => ps::ps(&options).map(|()| 0),
         Verb::Stat(options) => stat::stat(&options).map(|()| 0),
         Verb::Ss(options) => ss::ss(&options).map(|()| 0),

@@ -27,7 +27,7 @@
 //! A chunk is free when its creator is done with it and all loans have come back. If a holder dies, its
 //! loans come back with it. If the pool is exhausted, the creator drops what it wanted to put there.
 
-use crate::memory::{Memory, Ordering, word};
+use crate::memory::{Memory, Ordering, fence, word};
 use crate::queue::{AttachError, duplicate, read_only};
 use rustix::fs::SealFlags;
 use std::fmt;
@@ -257,6 +257,8 @@ impl Pool {
             return Err(PoolError::TooLong);
         }
         let start = chunk.index as usize * self.geometry.chunk_bytes as usize + offset as usize;
+        // Whoever sees any of these bytes sees the generation too that was stored when the chunk was freed.
+        fence(Ordering::Release);
         self.memory
             .copy_in(self.geometry.first_chunk() + start, from);
         Ok(())

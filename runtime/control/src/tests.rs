@@ -1,3 +1,5 @@
+mod served;
+
 use super::*;
 use crate::transport::MAXIMUM_REQUEST;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};

@@ -20,6 +20,8 @@ pub enum ClientError {
     Silent,
     /// The channel is spoilt, for good.
     Broken,
+    /// Nobody holds the other end any more: the stack has ended and will have no successor.
+    Gone,
 }
 
 impl fmt::Display for ClientError {
@@ -29,6 +31,7 @@ impl fmt::Display for ClientError {
             ClientError::Silent => f.write_str(
                 "the stack hasn't answered for ten seconds: look at `skink ps` and its log",
             ),
+            ClientError::Gone => f.write_str("it has ended: look at the log of `skink up`"),
             ClientError::Broken => {
                 f.write_str("the channel to the stack is spoilt: start the program again")
             }
@@ -182,10 +185,25 @@ impl Client {
             let woken = ends
                 .sleeper
                 .wait(Some(nap), Some(watch), || notices.is_ready());
+            if matches!(woken, Ok(skink_channel::Woken::Rung)) && self.is_alone() {
+                self.poll()?;
+                return done(self).ok_or(ClientError::Gone);
+            }
             if !matches!(woken, Ok(skink_channel::Woken::TimedOut)) {
                 moved = moved.max(Instant::now());
             }
         }
+    }
+
+    /// Whether nobody holds the other end of the bell, so that it can't be rung any more.
+    pub fn is_alone(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut bell = [PollFd::from_borrowed_fd(self.bell(), PollFlags::IN)];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        poll(&mut bell, Some(&now)).is_ok() && bell[0].revents().contains(PollFlags::HUP)
     }
 
     /// Takes the next event. A listening socket has one for each connection that was offered on it.

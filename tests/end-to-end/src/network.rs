@@ -1,5 +1,6 @@
 use crate::{BackEnd, Failure, Outcome, Topology};
 use skink_testbed::{Cable, Host, Impairments, Offload, Process, Wire};
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -35,6 +36,8 @@ pub struct Network {
     pub plan: Plan,
     /// `skink up`, unless the stack is in the programs.
     pub up: Option<Process>,
+    /// The case has killed it.
+    pub up_is_dead: Cell<bool>,
     _middle: Option<(Wire, Host)>,
 }
 
@@ -99,6 +102,7 @@ impl Network {
             kernel,
             plan,
             up: None,
+            up_is_dead: Cell::new(false),
             _middle: middle,
         };
         if plan.topology != Topology::Library {
@@ -136,7 +140,9 @@ impl Network {
 
     /// Ends the stack that serves programs, and holds that it had nothing to complain about.
     pub fn stop(self) -> Outcome {
-        let Some(up) = self.up else { return Ok(()) };
+        let Some(up) = self.up.filter(|_| !self.up_is_dead.get()) else {
+            return Ok(());
+        };
         let (status, said) = up.stop()?;
         if !status.success() || said.contains("panicked") {
             let text = format!("skink up ended with {status}; it printed:\n{said}");

@@ -1,5 +1,6 @@
+use crate::cases::children;
 use crate::network::bracketed;
-use crate::{Failure, Network};
+use crate::{Failure, Network, Topology};
 use skink_testbed::{Process, Scratch};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -70,6 +71,8 @@ impl Site {
 pub struct Nginx {
     /// `skink run`, or nginx itself.
     pub process: Process,
+    /// `skink run` stays as nginx's parent.
+    has_parent: bool,
     _files: Scratch,
 }
 
@@ -87,8 +90,22 @@ impl Nginx {
         }
         Ok(Nginx {
             process,
+            has_parent: network.plan.topology == Topology::Library,
             _files: files,
         })
+    }
+
+    /// nginx's master process and its workers.
+    pub fn workers(&self) -> Result<(u32, Vec<u32>), Failure> {
+        let mut master = self.process.id();
+        if self.has_parent {
+            let masters = children(master)?;
+            let [only] = masters[..] else {
+                return Err(Failure::Wrong(format!("masters of nginx: {masters:?}")));
+            };
+            master = only;
+        }
+        Ok((master, children(master)?))
     }
 
     /// Starts the same nginx on the kernel's host.
@@ -100,6 +117,7 @@ impl Nginx {
         network.wait_for(&process, Network::KERNEL[0], Self::PORT)?;
         Ok(Nginx {
             process,
+            has_parent: false,
             _files: files,
         })
     }

@@ -286,3 +286,108 @@ fn a_program_may_write_while_the_owner_reads() {
         }
     });
 }
+
+#[test]
+fn bytes_of_a_send_ring_are_found_by_name_until_they_are_dropped() {
+    let region = region();
+    let id = region.open_slot(3, SocketKind::Tcp);
+    let ring = region.send_ring(3);
+    // So that what follows wraps around the ring's end.
+    ring.write(&[0; 4000]);
+    ring.advance_head(4000);
+    let text: Vec<u8> = (0..200).collect();
+    ring.write(&text);
+    let span = region.name_span(&ring.spans(20, 150)).expect("a name");
+    let named = RingSpan {
+        slot: 3,
+        generation: id.generation,
+        position: 4020,
+        bytes: 150,
+    };
+    assert_eq!(span, named);
+
+    let [records, rings] = both(&region);
+    let other = Region::open_read_only(records, rings).expect("the same region");
+    let read = |span: RingSpan| {
+        let [first, second] = other.find_span(span)?;
+        let mut bytes = vec![0; first.len() + second.len()];
+        let (front, back) = bytes.split_at_mut(first.len());
+        first.copy_to(front);
+        second.copy_to(back);
+        Some(bytes)
+    };
+    assert_eq!(read(span).as_deref(), text.get(20..170));
+    let none = [
+        RingSpan { slot: 4, ..span },
+        RingSpan { slot: 8, ..span },
+        RingSpan {
+            slot: u32::MAX,
+            ..span
+        },
+        RingSpan {
+            generation: 0,
+            ..span
+        },
+        RingSpan {
+            position: 3999,
+            ..span
+        },
+        RingSpan {
+            position: u64::MAX,
+            ..span
+        },
+        RingSpan {
+            position: 4000 + 4096,
+            bytes: 1,
+            ..span
+        },
+        RingSpan {
+            bytes: 4090,
+            ..span
+        },
+        RingSpan {
+            bytes: u32::MAX,
+            ..span
+        },
+    ];
+    for span in none {
+        assert_eq!(read(span), None, "{span:?}");
+    }
+    ring.advance_head(20);
+    assert!(read(span).is_some(), "all are there");
+    ring.advance_head(1);
+    assert_eq!(read(span), None, "one was acknowledged");
+    region.close_slot(3);
+    let rest = RingSpan {
+        position: 4021,
+        bytes: 9,
+        ..span
+    };
+    assert_eq!(read(rest), None, "the socket is gone");
+    region.open_slot(3, SocketKind::Tcp);
+    assert_eq!(read(rest), None, "another has the slot");
+}
+
+#[test]
+fn what_isnt_in_one_send_ring_has_no_name() {
+    let region = region();
+    region.open_slot(0, SocketKind::Tcp);
+    region.open_slot(1, SocketKind::Tcp);
+    let (first, second) = (region.send_ring(0), region.send_ring(1));
+    first.write(&[1; 64]);
+    second.write(&[2; 64]);
+    region.receive_ring(0).write(&[3; 64]);
+    let outside = [4; 64];
+    let [a, _] = first.spans(0, 64);
+    let [b, _] = second.spans(0, 64);
+    let [c, _] = region.receive_ring(0).spans(0, 64);
+    let none = [
+        [Bytes::from(&outside[..]), Bytes::EMPTY],
+        [c, Bytes::EMPTY],
+        [a, b],
+        [a, Bytes::from(&outside[..])],
+    ];
+    for (index, payload) in none.iter().enumerate() {
+        assert_eq!(region.name_span(payload), None, "{index}");
+    }
+}

@@ -29,4 +29,10 @@ fn the_table_tells_what_descriptors_are() {
     assert!(!set(1 << 20, Entry::Socket(1)), "beyond the table");
     set(7, Entry::Ordinary);
     assert!(!is_ours(7));
+    // One that went to the kernel: its end is heard of, once.
+    fall(8);
+    let state = (get(8), is_ours(8), is_listed(8));
+    assert_eq!(state, (Entry::Ordinary, false, true));
+    assert!(take_fallen(8));
+    assert!(!take_fallen(8) && !is_listed(8));
 }

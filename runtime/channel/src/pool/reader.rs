@@ -1,5 +1,5 @@
 use super::{AttachError, PoolDescriptors, PoolGeometry, RichPointer};
-use crate::memory::{Memory, load_acquire, word};
+use crate::memory::{Memory, Ordering, fence, load_acquire, word};
 use skink_memory::Bytes;
 use std::fmt;
 
@@ -58,6 +58,15 @@ impl PoolReader {
     /// The pool's id.
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    fn copy_out(&self, pointer: RichPointer, to: &mut [u8]) -> Result<(), ResolveError> {
+        let bytes = self.resolve(pointer)?;
+        let to = to.get_mut(..bytes.len()).ok_or(ResolveError::OutOfBounds)?;
+        bytes.copy_to(to);
+        // What was copied was there before this looks again (see [`Pool::write`](super::Pool::write)).
+        fence(Ordering::Acquire);
+        self.resolve(pointer).map(drop)
     }
 
     fn resolve(&self, pointer: RichPointer) -> Result<Bytes<'_>, ResolveError> {
@@ -123,5 +132,16 @@ impl PoolSet {
         let at = self.find(pointer.pool);
         let pool = at.ok().and_then(|at| self.pools.get(at));
         pool.ok_or(ResolveError::UnknownPool)?.resolve(pointer)
+    }
+
+    /// Copies the bytes that a pointer leads to, to the front of `to`. What was copied is whole: if the
+    /// chunk was freed meanwhile, since its creator thought us dead, that is noticed.
+    ///
+    /// # Errors
+    /// If it leads nowhere, or `to` is too small ([`ResolveError::OutOfBounds`]).
+    pub fn copy_out(&self, pointer: RichPointer, to: &mut [u8]) -> Result<(), ResolveError> {
+        let at = self.find(pointer.pool);
+        let pool = at.ok().and_then(|at| self.pools.get(at));
+        pool.ok_or(ResolveError::UnknownPool)?.copy_out(pointer, to)
     }
 }

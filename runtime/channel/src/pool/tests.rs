@@ -263,3 +263,21 @@ fn a_set_tells_its_pools_apart() {
     pools.clear();
     assert_eq!(read(&set, pointers[0].1), Ok(vec![5]));
 }
+
+#[test]
+fn what_is_copied_out_is_whole_or_not_at_all() {
+    let (mut pool, set) = pool(1);
+    let chunk = pool.allocate().expect("free");
+    pool.write(&chunk, 0, b"payload").expect("fits");
+    let pointer = pool.lend(&chunk, 1, 5, ONE).expect("lend");
+    let mut to = [0; 6];
+    assert_eq!(set.copy_out(pointer, &mut to), Ok(()));
+    assert_eq!(&to, b"ayloa\0");
+    let short = set.copy_out(pointer, &mut [0; 4]);
+    assert_eq!(short, Err(ResolveError::OutOfBounds));
+    pool.free(chunk);
+    pool.reclaim(ONE);
+    assert_eq!(set.copy_out(pointer, &mut to), Err(ResolveError::Stale));
+    let other = RichPointer { pool: 8, ..pointer };
+    assert_eq!(set.copy_out(other, &mut to), Err(ResolveError::UnknownPool));
+}

@@ -135,3 +135,31 @@ fn offered_connections_are_accepted_in_order_and_reported() {
     server.receive(64, each).expect("a good queue");
     assert_eq!(accepted, [id(1), id(1)]);
 }
+
+#[test]
+fn a_program_whose_stack_has_ended_for_good_does_not_wait() {
+    let stack = SleeperDescriptors::create("stack").expect("memory");
+    let parts = ChannelParts::create().expect("memory");
+    let program = parts.for_program(&stack).expect("descriptors");
+    let mut client = Client::attach(program).expect("a channel");
+    let mut server = Server::attach(parts.for_stack().expect("descriptors")).expect("a channel");
+    let notice = Notice::Event(
+        Protocol::Tcp,
+        SocketEvent {
+            socket: id(1),
+            events: Events::CLOSED,
+        },
+    );
+    server.tell(&notice).expect("room");
+    server.flush().expect("a good queue");
+    drop(server);
+    assert!(!client.is_alone(), "the stack may have a successor");
+    drop(parts);
+    assert!(client.is_alone());
+    let answer = client.ask(RequestBody::Open(Protocol::Tcp));
+    assert_eq!(answer, Err(ClientError::Gone));
+    assert!(
+        client.take_event().is_some(),
+        "what it said last isn't lost"
+    );
+}

@@ -2,7 +2,7 @@
 
 use super::load::{idle_share, wait};
 use super::on_each_back_end;
-use super::servers::{children, no_wrk_errors};
+use super::servers::no_wrk_errors;
 use crate::network::{Network, bracketed};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome};
@@ -41,14 +41,6 @@ fn kill(pid: u32, signal: Signal) {
     }
 }
 
-fn workers(nginx: &Nginx) -> Result<(u32, Vec<u32>), Failure> {
-    let masters = children(nginx.process.id())?;
-    let [master] = masters[..] else {
-        return Err(Failure::Wrong(format!("masters of nginx: {masters:?}")));
-    };
-    Ok((master, children(master)?))
-}
-
 fn open_descriptors(pid: u32) -> Result<usize, Failure> {
     Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }
@@ -56,7 +48,9 @@ fn open_descriptors(pid: u32) -> Result<usize, Failure> {
 /// Waits until nginx has two workers, none of them among `old`.
 fn replaced(nginx: &Nginx, old: &[u32]) -> Outcome {
     nginx.process.wait_until("the workers are new ones", || {
-        workers(nginx).is_ok_and(|(_, now)| now.len() == 2 && !now.iter().any(|w| old.contains(w)))
+        nginx
+            .workers()
+            .is_ok_and(|(_, now)| now.len() == 2 && !now.iter().any(|w| old.contains(w)))
     })?;
     Ok(())
 }
@@ -74,11 +68,13 @@ fn killed_workers(network: &Network) -> Outcome {
     let before = open()?;
     let load = start_wrk(network, 5, &[])?;
     for _ in 0..10 {
-        let (_, list) = workers(&nginx)?;
+        let (_, list) = nginx.workers()?;
         if let Some(victim) = list.first() {
             kill(*victim, Signal::KILL);
             nginx.process.wait_until("the worker is replaced", || {
-                workers(&nginx).is_ok_and(|(_, now)| now.len() == 2 && !now.contains(victim))
+                nginx
+                    .workers()
+                    .is_ok_and(|(_, now)| now.len() == 2 && !now.contains(victim))
             })?;
         }
         wait(Duration::from_millis(200));
@@ -124,7 +120,7 @@ fn reloads(network: &Network) -> Outcome {
         load.push(Process::spawn(shell, "curl")?);
     }
     for _ in 0..RELOADS {
-        let (master, old) = workers(&nginx)?;
+        let (master, old) = nginx.workers()?;
         kill(master, Signal::HUP);
         replaced(&nginx, &old)?;
     }
@@ -151,7 +147,7 @@ fn link_flap(network: &Network) -> Outcome {
         BackEnd::Tap => "skink0",
     };
     for _ in 0..2 {
-        let (master, old) = workers(&nginx)?;
+        let (master, old) = nginx.workers()?;
         kill(master, Signal::HUP);
         replaced(&nginx, &old)?;
         let load = start_wrk(network, 3, &[])?;
@@ -232,14 +228,16 @@ fn fetches(network: &Network, count: u32) -> Result<u32, Failure> {
     Ok(said.lines().count() as u32)
 }
 
-/// The program outlives `skink run` that is killed: it goes on with the stacks that it has.
+/// The program outlives `skink run` or `skink up` that is killed: it goes on with the stack that it has.
 fn killed_run(network: &Network) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
-    let (master, list) = workers(&nginx)?;
+    let (master, list) = nginx.workers()?;
     let load = start_wrk(network, 3, &[])?;
     wait(Duration::from_secs(1));
-    kill(nginx.process.id(), Signal::KILL);
+    let holder = network.up.as_ref().unwrap_or(&nginx.process);
+    network.up_is_dead.set(true);
+    kill(holder.id(), Signal::KILL);
     let (_, said) = load.wait(PATIENCE)?;
     let outcome = no_wrk_errors(&said).and_then(|()| all_is_well(network));
     // Nobody else is left to end it.

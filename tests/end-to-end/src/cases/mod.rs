@@ -10,6 +10,8 @@ mod servers;
 mod ssh;
 mod tools;
 
+pub use servers::children;
+
 use crate::network::Plan;
 use crate::{BackEnd, Case, Network, Outcome, Topology};
 

@@ -63,7 +63,9 @@ fn nginx_both_workers(network: &Network) -> Outcome {
     wrk.arg(format!("http://{}:80/tiny", Network::SKINK[0]));
     let said = Network::finish(wrk, "wrk", PATIENCE)?;
     no_wrk_errors(&said)?;
-    let children = worker_times(nginx.process.id())?;
+    let (_, workers) = nginx.workers()?;
+    let times = workers.into_iter().map(skink_testbed::cpu_seconds);
+    let children = times.collect::<Result<Vec<f64>, _>>()?;
     if children.len() != 2 || children.iter().any(|seconds| *seconds < 0.05) {
         let text = format!("processor time of the workers in seconds: {children:?}");
         return Err(Failure::Wrong(text));
@@ -71,17 +73,7 @@ fn nginx_both_workers(network: &Network) -> Outcome {
     nginx.stop()
 }
 
-/// Processor time of each worker below `skink run` (whose child is nginx's master).
-fn worker_times(run: u32) -> Result<Vec<f64>, Failure> {
-    let mut times = Vec::new();
-    for master in children(run)? {
-        for worker in children(master)? {
-            times.push(skink_testbed::cpu_seconds(worker)?);
-        }
-    }
-    Ok(times)
-}
-
+/// Processes whose parent is `pid`.
 pub fn children(pid: u32) -> Result<Vec<u32>, Failure> {
     let mut all = Vec::new();
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {

@@ -1,0 +1,169 @@
+//! The threads that wait, and how each is woken.
+use crate::errno::Answer;
+use crate::raw;
+use crate::state::internal;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering};
+use skink_time::Instant;
+use std::sync::Arc;
+
+/// How a waiting thread is woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bell {
+    /// It isn't asleep.
+    None,
+    /// By its futex.
+    Futex,
+    /// By this eventfd.
+    Event(c_int),
+}
+
+struct Waiter {
+    word: Arc<AtomicU32>,
+    bell: Bell,
+}
+
+/// The threads that wait.
+pub struct Parking {
+    waiters: Vec<Waiter>,
+    free: Vec<u32>,
+    /// Eventfds not in use.
+    events: Vec<c_int>,
+    /// Who sleeps on the NIC's descriptors.
+    pub driver: Option<u32>,
+    /// How many threads (the helper not counted) sleep where a frame wakes them.
+    pub on_nic: u32,
+    /// When the first of them wakes up by itself.
+    pub planned: Instant,
+    /// Counts calls that gave the stack something to do.
+    pub work: u32,
+}
+
+impl Parking {
+    /// Nobody waits.
+    pub const fn new() -> Parking {
+        Parking {
+            waiters: Vec::new(),
+            free: Vec::new(),
+            events: Vec::new(),
+            driver: None,
+            on_nic: 0,
+            planned: Instant::FAR_FUTURE,
+            work: 0,
+        }
+    }
+
+    /// After `fork`, in the child: none of the parent's threads exists here.
+    pub fn forget_threads(&mut self) {
+        let mut events = core::mem::take(&mut self.events);
+        events.extend(self.waiters.iter().filter_map(|waiter| match waiter.bell {
+            Bell::Event(fd) => Some(fd),
+            Bell::None | Bell::Futex => None,
+        }));
+        for fd in events {
+            crate::fd_table::set(fd, crate::fd_table::Entry::Ordinary);
+            raw::close(fd);
+        }
+        *self = Parking::new();
+    }
+
+    /// A thread is about to sleep: its number.
+    pub fn enter(&mut self) -> u32 {
+        let id = self.free.pop().unwrap_or_else(|| {
+            let word = Arc::new(AtomicU32::new(0));
+            self.waiters.push(Waiter {
+                word,
+                bell: Bell::None,
+            });
+            self.waiters.len() as u32 - 1
+        });
+        self.waiters[id as usize].word.store(0, Ordering::Relaxed);
+        id
+    }
+
+    /// It is awake.
+    pub fn leave(&mut self, id: u32) {
+        let waiter = &mut self.waiters[id as usize];
+        if let Bell::Event(fd) = waiter.bell {
+            if waiter.word.load(Ordering::Relaxed) != 0 {
+                raw::hush(fd);
+            }
+            self.events.push(fd);
+        }
+        waiter.bell = Bell::None;
+        self.free.push(id);
+    }
+
+    /// Wakes it, if it sleeps.
+    pub fn wake(&self, id: u32) {
+        let Some(waiter) = self.waiters.get(id as usize) else {
+            return;
+        };
+        if waiter.bell == Bell::None || waiter.word.swap(1, Ordering::Release) != 0 {
+            return;
+        }
+        match waiter.bell {
+            Bell::None => {}
+            Bell::Futex => raw::futex_wake(&waiter.word, 1),
+            Bell::Event(fd) => raw::ring(fd),
+        }
+    }
+
+    /// Makes what a thread needs to sleep: the process may be about to forbid itself to make any, as
+    /// sshd's does that talks to strangers.
+    pub fn prepare(&mut self) {
+        if self.events.is_empty()
+            && let Ok(fd) = raw::eventfd()
+        {
+            self.events.push(internal(fd));
+        }
+    }
+
+    fn take_event_fd(&mut self) -> Answer<c_int> {
+        match self.events.pop() {
+            Some(fd) => Ok(fd),
+            None => raw::eventfd().map(internal),
+        }
+    }
+
+    /// The thread sleeps on the futex that is answered.
+    pub fn sleeps_on_futex(&mut self, id: u32) -> Arc<AtomicU32> {
+        let waiter = &mut self.waiters[id as usize];
+        waiter.bell = Bell::Futex;
+        waiter.word.clone()
+    }
+
+    /// The thread sleeps on the eventfd that is answered, among other descriptors.
+    pub fn sleeps_on_descriptors(&mut self, id: u32) -> Answer<c_int> {
+        let bell = self.take_event_fd()?;
+        self.waiters[id as usize].bell = Bell::Event(bell);
+        Ok(bell)
+    }
+
+    /// A thread goes to sleep where a frame wakes it, until `deadline` at the latest.
+    pub fn sleeps_on_nic(&mut self, deadline: Option<Instant>) {
+        self.on_nic += 1;
+        // A stack in another process must know before the lock is released.
+        crate::remote::unsettle();
+        self.planned = self.planned.min(deadline.unwrap_or(Instant::FAR_FUTURE));
+    }
+
+    /// It woke up. What is planned by the others isn't known then: the helper takes care.
+    pub fn woke_on_nic(&mut self) {
+        self.on_nic -= 1;
+        self.planned = Instant::FAR_FUTURE;
+    }
+
+    /// If nobody drives, makes one of the sleepers do it.
+    pub fn hand_over(&self) {
+        if self.driver.is_some() {
+            return;
+        }
+        let asleep = self.waiters.iter().position(|waiter| {
+            waiter.bell != Bell::None && waiter.word.load(Ordering::Relaxed) == 0
+        });
+        if let Some(id) = asleep {
+            self.wake(id as u32);
+        }
+    }
+}
