@@ -20,7 +20,7 @@ pub enum Outcome {
     Woken,
     /// The caller's deadline has passed.
     TimedOut,
-    /// A signal handler ran that interrupts calls.
+    /// A signal handler ran.
     Interrupted,
 }
 
@@ -111,7 +111,7 @@ pub fn park(
     }
     state.parking.leave(id);
     let outcome = match answer {
-        Err(Stop::Errno(libc::EINTR)) if interrupts() => Outcome::Interrupted,
+        Err(Stop::Errno(libc::EINTR)) => Outcome::Interrupted,
         _ if deadline.is_some_and(|deadline| deadline <= raw::now()) => Outcome::TimedOut,
         _ => Outcome::Woken,
     };
@@ -172,8 +172,9 @@ fn sleep_on_descriptors(
     (lock(), answer)
 }
 
-/// Whether a signal that has just been handled makes a blocking call fail: `ppoll` can't tell which
-/// handler ran, so a call goes on only if all handlers were installed with `SA_RESTART`.
+/// Whether a signal that has just been handled makes a blocking call on a socket fail: `ppoll` can't
+/// tell which handler ran, so a call goes on only if all handlers were installed with `SA_RESTART`.
+/// (`poll` and its like fail whatever the flag says: signal(7).)
 fn interrupts() -> bool {
     (1..=64).any(|signal| {
         // The kernel's structure: handler, flags, restorer, mask.
@@ -254,7 +255,7 @@ pub fn until_either<T>(
                 let stop = match outcome {
                     Outcome::Woken => None,
                     Outcome::TimedOut => Some(WOULD_BLOCK),
-                    Outcome::Interrupted => Some(Stop::Errno(libc::EINTR)),
+                    Outcome::Interrupted => interrupts().then_some(Stop::Errno(libc::EINTR)),
                 };
                 let gone = state.sockets[index].cookie != cookie;
                 if let Some(stop) = if gone {

@@ -17,6 +17,7 @@ const SERVER: &str = "
 import socket, sys
 s = socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
 s.bind((sys.argv[1], 5353))
+print('bound', flush=True)
 while True:
     data, peer = s.recvfrom(65536)
     s.sendto(data, peer)
@@ -47,6 +48,7 @@ fn udp_echo(network: &Network) -> Outcome {
     for address in Network::SKINK {
         let server = network.skink_run("python3", ["-c", SERVER, address])?;
         let server = Process::spawn(server, "the echo server")?;
+        server.wait_until("it is bound", || server.log().contains("bound"))?;
         let mut client = network.kernel.command("python3");
         client.args(["-c", CLIENT, address]);
         let name = format!("the echo client of {address}");
@@ -61,7 +63,8 @@ fn udp_echo(network: &Network) -> Outcome {
     for address in Network::KERNEL {
         let mut server = network.kernel.command("python3");
         server.args(["-c", SERVER, address]);
-        let _server = Process::spawn(server, "the echo server")?;
+        let server = Process::spawn(server, "the echo server")?;
+        server.wait_until("it is bound", || server.log().contains("bound"))?;
         let client = network.skink_run("python3", ["-c", CLIENT, address])?;
         Network::finish(
             client,
