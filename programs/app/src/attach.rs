@@ -14,6 +14,7 @@ use skink_control::{
     Attached, Broker, CONTROL_VARIABLE, LibraryGrant, NetworkInfo, RegionKind, ServedGrant,
     TOKEN_VARIABLE,
 };
+use skink_filter::RuleSet;
 use skink_library::{Stack, StackConfig};
 use skink_memory::{CaptureRing, FallbackTable, Region, SocketTable, keep_descriptors_from};
 use skink_messages::Counters;
@@ -128,6 +129,12 @@ fn library(mut broker: Broker, mut grant: LibraryGrant) -> Result<Engine, String
         }
     }
     stack.set_capture(capture);
+    if !grant.rules.is_empty() {
+        // `skink run` has read them before, so that a mistake means another version.
+        let rules = RuleSet::parse(&grant.rules);
+        let rules = rules.map_err(|_| "the packet filter's rules can't be read: are `skink` and libskink.so of one version?")?;
+        stack.set_rules(raw::now(), &grant.interface, rules);
+    }
     let mut receive_fds = Vec::new();
     stack.receive_descriptors(&mut |fd| receive_fds.push(fd.as_raw_fd()));
     let strides = [stack.tcp_table(), stack.udp_table()].map(SocketTable::stride);

@@ -77,6 +77,10 @@ pub struct RunOptions {
     /// by with `skink stat` and others [default: the program's]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// Rules for the packet filter, in pf's language; `skink filter check` explains mistakes [default:
+    /// everything passes]
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
     /// Run the program as this user (name or number); what needs privileges is done before
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,

@@ -114,6 +114,10 @@ fn serve(
         .command
         .iter()
         .map(|word| word.to_string_lossy().into_owned());
+    let rules = match &options.rules {
+        Some(file) => crate::filter::rules_in(file, Failure::own)?,
+        None => String::new(),
+    };
     let config = ServerConfig {
         name: options.name.clone().unwrap_or_else(|| shown(name)),
         access: Access::Token,
@@ -124,6 +128,8 @@ fn serve(
         gateways: plan.gateways.clone(),
         tcp_table: TCP_TABLE,
         udp_table: UDP_TABLE,
+        rules,
+        interface: plan.nic.interface().to_owned(),
     };
     Server::new(config, owners)
         .map_err(|error| Failure::own(format!("can't listen for the program's processes: {error}")))

@@ -140,6 +140,9 @@ fn serve(plan: &Plan, settings: &Settings, stack: Component) -> Result<Server<Se
         gateways: plan.gateways.clone(),
         tcp_table: settings.tcp,
         udp_table: settings.udp,
+        // The filter is the stack's, not the programs'.
+        rules: String::new(),
+        interface: String::new(),
     };
     let limits = Limits {
         programs: settings.programs,

@@ -78,6 +78,10 @@ pub struct LibraryGrant {
     pub tcp_table: TableSize,
     /// How large to make the table of UDP sockets.
     pub udp_table: TableSize,
+    /// The packet filter's rules as text; empty to pass everything.
+    pub rules: String,
+    /// Name of the interface in these rules.
+    pub interface: String,
 }
 
 impl LibraryGrant {
@@ -328,6 +332,8 @@ fn library(
         port_table,
         tcp_table: message.tcp_table,
         udp_table: message.udp_table,
+        rules: message.rules,
+        interface: message.interface,
     })))
 }
 

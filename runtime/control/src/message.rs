@@ -125,6 +125,9 @@ pub(crate) struct AttachedMessage {
     pub nic: String,
     pub nic_descriptors: usize,
     pub port_table: bool,
+    /// Of the packet filter; see [`crate::LibraryGrant::rules`].
+    pub rules: String,
+    pub interface: String,
     pub tcp_table: TableSize,
     pub udp_table: TableSize,
 }

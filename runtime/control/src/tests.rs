@@ -90,6 +90,8 @@ fn server(directory: &Directory) -> (Server<Recorder>, Recorder) {
         gateways: vec!["10.77.0.1".parse().expect("an address")],
         tcp_table: size,
         udp_table: size,
+        rules: "block in".to_owned(),
+        interface: "test0".to_owned(),
     };
     let owners = Recorder::default();
     let server = Server::in_directory(config, owners.clone(), &directory.0);
@@ -165,6 +167,10 @@ fn processes_get_slots_and_give_them_back_by_closing() {
         assert_eq!(first.addresses[0].to_string(), "10.77.0.2/24");
         assert_eq!(first.gateways[0].to_string(), "10.77.0.1");
         assert_eq!(first.tcp_table.receive_bytes, 8192);
+        assert_eq!(
+            (first.rules.as_str(), first.interface.as_str()),
+            ("block in", "test0")
+        );
         assert_ne!(first.seed, second.seed);
         assert!(first.port_table.is_none());
         let texts: Vec<String> = second.nic_descriptors.iter().map(read).collect();

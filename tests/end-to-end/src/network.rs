@@ -1,5 +1,5 @@
 use crate::{BackEnd, Failure, Outcome, Topology};
-use skink_testbed::{Cable, Host, Impairments, Offload, Process, Wire};
+use skink_testbed::{Cable, Host, Impairments, Offload, Process, Scratch, Wire};
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -17,6 +17,8 @@ pub struct Plan {
     pub mtu: u32,
     /// What the cable does to frames; `None` for a plain veth pair.
     pub impairments: Option<Impairments>,
+    /// Rules of the packet filter.
+    pub rules: Option<&'static str>,
 }
 
 impl Plan {
@@ -38,6 +40,7 @@ pub struct Network {
     pub up: Option<Process>,
     /// The case has killed it.
     pub up_is_dead: Cell<bool>,
+    rules: Option<Scratch>,
     _middle: Option<(Wire, Host)>,
 }
 
@@ -103,8 +106,14 @@ impl Network {
             plan,
             up: None,
             up_is_dead: Cell::new(false),
+            rules: None,
             _middle: middle,
         };
+        if let Some(rules) = plan.rules {
+            let scratch = Scratch::new("rules")?;
+            std::fs::write(scratch.path().join("rules.conf"), rules)?;
+            network.rules = Some(scratch);
+        }
         if plan.topology != Topology::Library {
             network.up = Some(network.start_stack()?);
         }
@@ -126,16 +135,16 @@ impl Network {
         Ok(up)
     }
 
-    fn network_arguments(&self) -> [&'static str; 6] {
+    fn network_arguments(&self) -> Vec<String> {
         let nic = self.plan.back_end.nic();
-        [
-            "--nic",
-            nic,
-            "--addr",
-            "10.9.0.2/24",
-            "--addr",
-            "fd09::2/64",
-        ]
+        let addresses = ["--addr", "10.9.0.2/24", "--addr", "fd09::2/64"];
+        let arguments = ["--nic", nic].into_iter().chain(addresses);
+        let mut arguments: Vec<String> = arguments.map(str::to_owned).collect();
+        if let Some(rules) = &self.rules {
+            let file = rules.path().join("rules.conf").display().to_string();
+            arguments.extend(["--rules".to_owned(), file]);
+        }
+        arguments
     }
 
     /// Ends the stack that serves programs, and holds that it had nothing to complain about.

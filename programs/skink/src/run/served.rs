@@ -12,8 +12,10 @@ use std::process::Command;
 /// saying what a stack of the program's own would need.
 pub fn instance(options: &RunOptions) -> Option<&str> {
     let network = &options.network;
-    let own =
-        network.nic.is_some() || !network.addresses.is_empty() || !network.gateways.is_empty();
+    let own = network.nic.is_some()
+        || !network.addresses.is_empty()
+        || !network.gateways.is_empty()
+        || options.rules.is_some();
     options.name.as_deref().filter(|_| !own)
 }
 

@@ -158,4 +158,8 @@ pub struct ServerConfig {
     pub tcp_table: TableSize,
     /// Size of each process's table of UDP sockets.
     pub udp_table: TableSize,
+    /// The packet filter's rules as text, checked, for each process that has a stack of its own.
+    pub rules: String,
+    /// Name of the interface in these rules.
+    pub interface: String,
 }

@@ -215,6 +215,8 @@ impl<O: Owners> Server<O> {
             nic: grant.nic.clone(),
             nic_descriptors: grant.nic_descriptors.len(),
             port_table: grant.port_table.is_some(),
+            rules: self.config.rules.clone(),
+            interface: self.config.interface.clone(),
             tcp_table: self.config.tcp_table,
             udp_table: self.config.udp_table,
         };

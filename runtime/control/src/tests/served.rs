@@ -93,6 +93,8 @@ fn config(name: &str) -> ServerConfig {
         gateways: Vec::new(),
         tcp_table: size,
         udp_table: size,
+        rules: String::new(),
+        interface: String::new(),
     }
 }
 

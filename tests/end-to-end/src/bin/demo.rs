@@ -46,6 +46,7 @@ fn show(topology: Topology, back_end: BackEnd) -> Outcome {
         back_end,
         mtu: 1_500,
         impairments: None,
+        rules: None,
     })?;
     let site = Site::new()?;
     println!(

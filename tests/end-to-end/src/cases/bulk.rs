@@ -14,6 +14,7 @@ pub fn cases() -> Vec<Case> {
                 back_end,
                 mtu,
                 impairments: None,
+                rules: None,
             };
             let name = plan.prefixed(&format!("gibibyte-at-{mtu}"));
             cases.push(on(plan, &name, gibibyte));

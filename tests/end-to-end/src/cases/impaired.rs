@@ -38,6 +38,7 @@ pub fn cases() -> Vec<Case> {
                 back_end,
                 mtu: 1_500,
                 impairments: Some(impairments),
+                rules: None,
             };
             let case = |what: &str, run: fn(&Network) -> Outcome| {
                 on(plan, &plan.prefixed(&format!("{name}/{what}")), run)

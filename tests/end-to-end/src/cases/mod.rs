@@ -3,6 +3,7 @@
 mod bulk;
 mod clients;
 mod datagrams;
+mod filter;
 mod hostile;
 mod impaired;
 mod load;
@@ -23,6 +24,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(ssh::cases());
     cases.extend(clients::cases());
     cases.extend(datagrams::cases());
+    cases.extend(filter::cases());
     cases.extend(impaired::cases());
     cases.extend(hostile::cases());
     cases.extend(bulk::cases());
@@ -64,6 +66,7 @@ fn cases_in(places: &[(Topology, BackEnd)], name: &str, run: fn(&Network) -> Out
             back_end: *back_end,
             mtu: 1_500,
             impairments: None,
+            rules: None,
         };
         on(plan, &plan.prefixed(name), run)
     };

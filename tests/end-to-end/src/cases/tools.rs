@@ -83,6 +83,7 @@ fn refusals() -> Outcome {
         back_end: BackEnd::Packet,
         mtu: 1_500,
         impairments: None,
+        rules: None,
     })?;
     let scratch = skink_testbed::Scratch::new("static")?;
     let program = scratch.path().join("static");

@@ -1,0 +1,124 @@
+//! The packet filter, in front of an unmodified server.
+
+use super::{PLACES, on};
+use crate::network::{Network, Plan, bracketed};
+use crate::site::{Nginx, PATIENCE, Site};
+use crate::{BackEnd, Case, Failure, Outcome, Topology};
+use skink_testbed::Process;
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let places = PLACES
+        .iter()
+        .filter(|(_, back_end)| *back_end == BackEnd::Packet);
+    for (topology, back_end) in places.copied() {
+        let plan = |rules| Plan {
+            topology,
+            back_end,
+            mtu: 1_500,
+            impairments: None,
+            rules: Some(rules),
+        };
+        let closed = plan(CLOSED);
+        let name = closed.prefixed("filter/closed-but-for-a-port");
+        cases.push(on(closed, &name, closed_but_for_a_port));
+        if topology != Topology::Library {
+            let open = plan("pass all\n");
+            let name = open.prefixed("filter/loaded-under-load");
+            cases.push(on(open, &name, loaded_under_load));
+        }
+    }
+    cases
+}
+
+/// Nothing but the web server, over IPv4; others are told so.
+const CLOSED: &str = "
+set block-policy return
+block all
+pass in inet proto tcp to port 80 flags S/SA keep state
+";
+
+/// Who is let through is served; who isn't hears so, and no server does.
+fn closed_but_for_a_port(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let command = network.skink_run("bash", ["-c", &two_servers(&site)])?;
+    let servers = Process::spawn(command, "two web servers on Skink")?;
+    let [v4, v6] = Network::SKINK;
+    network.wait_for(&servers, v4, Nginx::PORT)?;
+    let mut shell = network.kernel.command("bash");
+    shell.args(["-c", &site.fetch_and_compare(v4, Nginx::PORT, "larger")]);
+    Network::finish(shell, "fetching through the filter", PATIENCE)?;
+    // Over IPv4 the answer is a reset; over IPv6 not even neighbour discovery is let through.
+    for (address, port, codes) in [(v4, 8080, &[7][..]), (v6, Nginx::PORT, &[7, 28])] {
+        let url = format!("http://{}:{port}/tiny", bracketed(address));
+        let code = fetch(network, &url)?;
+        if !codes.contains(&code) {
+            return Err(Failure::Wrong(format!("curl of {url} ended with {code}")));
+        }
+    }
+    Ok(())
+}
+
+/// curl's exit code: 7 for a refused connection, 28 for no answer in time.
+fn fetch(network: &Network, url: &str) -> Result<i32, Failure> {
+    let mut curl = network.kernel.command("curl");
+    curl.args(["-s", "-o", "/dev/null", "--max-time", "2", url]);
+    let (status, _) = Process::spawn(curl, "curl")?.wait(PATIENCE)?;
+    Ok(status.code().unwrap_or(-1))
+}
+
+/// A shell script: the site on ports 80 and 8080.
+fn two_servers(site: &Site) -> String {
+    let root = site.path("").display().to_string();
+    let serve =
+        |port: u16| format!("python3 -m http.server {port} --bind 0.0.0.0 --directory {root}");
+    let (first, second) = (serve(8080), serve(Nginx::PORT));
+    format!("trap 'kill $(jobs -p)' EXIT; {first} & {second} & wait")
+}
+
+/// New rules leave a connection alone that the old ones let pass, and hold for the next.
+fn loaded_under_load(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let address = Network::SKINK[0];
+    let nginx = Nginx::on_skink(network, &site)?;
+    let (original, copy) = (site.path("larger"), site.path("copy"));
+    let mut shell = network.kernel.command("bash");
+    let script = format!(
+        "curl -sS --fail --limit-rate 4M -o {copy} http://{address}:80/larger && cmp {copy} {original}",
+        copy = copy.display(),
+        original = original.display()
+    );
+    shell.args(["-c", &script]);
+    let download = Process::spawn(shell, "a download")?;
+    download.wait_until("it has begun", || {
+        copy.metadata().is_ok_and(|file| file.len() > 0)
+    })?;
+    let rules = site.path("rules.conf");
+    let load = |text: &str| -> Outcome {
+        std::fs::write(&rules, text)?;
+        let mut command = network.skink.command(&Network::tool()?.to_string_lossy());
+        command.args(["filter", "load"]).arg(&rules);
+        Network::finish(command, "skink filter load", PATIENCE).map(drop)
+    };
+    load("block in proto tcp to port 80\n")?;
+    if load("pass in in\n").is_ok() {
+        return Err(Failure::Wrong(
+            "rules with a mistake were loaded".to_owned(),
+        ));
+    }
+    let code = fetch(network, &format!("http://{address}:80/tiny"))?;
+    if code != 28 {
+        return Err(Failure::Wrong(format!(
+            "curl of a blocked port ended with {code}"
+        )));
+    }
+    let (status, said) = download.wait(PATIENCE)?;
+    if !status.success() {
+        return Err(Failure::Wrong(format!(
+            "the download ended with {status}: {said}"
+        )));
+    }
+    load("pass all\n")?;
+    network.wait_for(&nginx.process, address, Nginx::PORT)?;
+    nginx.stop()
+}
