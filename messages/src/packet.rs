@@ -2,7 +2,7 @@ use crate::Full;
 use core::net::IpAddr;
 use skink_memory::Bytes;
 use skink_time::Instant;
-use skink_wire::{Endpoint, MacAddr};
+use skink_wire::{Endpoint, IpCidr, MacAddr};
 
 /// What is known of the checksums in a received frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -225,6 +225,18 @@ pub trait Network {
 
     /// Whether `address` is one of ours (or, for a multicast group, joined).
     fn is_local(&self, address: IpAddr) -> bool;
+}
+
+/// What `ip` knows of the network, as far as [`Network::path`] and [`Network::is_local`] depend on it:
+/// for transports in other processes, which answer such questions by themselves.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NetworkView {
+    /// Our addresses, each with the prefix of its network.
+    pub addresses: Vec<IpCidr>,
+    /// Default routers, configured or learned.
+    pub gateways: Vec<IpAddr>,
+    /// Destinations that take less than the link, and how many bytes.
+    pub path_mtus: Vec<(IpAddr, u32)>,
 }
 
 /// What frames a link takes.

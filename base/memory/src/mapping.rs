@@ -155,6 +155,17 @@ impl Mapping {
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
     }
 
+    /// As [`Mapping::copy_in`], from bytes that another process may be able to write.
+    ///
+    /// # Panics
+    /// As [`Mapping::copy_in`].
+    pub fn copy_bytes_in(&self, offset: usize, from: Bytes<'_>) {
+        let to = self.span(offset, from.len());
+        // SAFETY: checked to be inside the mapping; both spans are reached through raw copies only, and
+        // `copy` allows for overlap.
+        unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr(), from.len()) };
+    }
+
     /// Gives the pages of a span back to the system; it then reads as zeros.
     pub fn discard(&self, offset: usize, bytes: usize) {
         let _ = self.span(offset, bytes);

@@ -4,6 +4,7 @@ use crate::errors::Limiter;
 use crate::held::Outbox;
 use crate::identification::Identifications;
 use crate::neighbours::Neighbours;
+use crate::path;
 use crate::path_mtu::PathMtus;
 use crate::reassembly::Reassembly;
 use crate::routers::Routers;
@@ -12,8 +13,8 @@ use crate::whole::WholeQueue;
 use crate::{IpConfig, OwnedPacket};
 use core::net::IpAddr;
 use skink_messages::{
-    Component, Counter, Counters, FrameOutput, Full, LinkLimits, NetworkError, Outbound, Path,
-    Progress, RxFrame, RxPacket, TxPacket,
+    Component, Counter, Counters, FrameOutput, Full, LinkLimits, NetworkError, NetworkView,
+    Outbound, Path, Progress, RxFrame, RxPacket, TxPacket,
 };
 use skink_time::Instant;
 use skink_wire::{IpCidr, MacAddr};
@@ -21,8 +22,6 @@ use std::collections::VecDeque;
 
 /// Most errors and conflicts that wait to be taken; more are counted and forgotten.
 const REPORTS: usize = 64;
-/// Largest packet to ourselves in bytes: what the length field of IPv4 can say.
-const LOOPED_BYTES: u32 = 65_535;
 
 /// The IP component; see the crate's description.
 ///
@@ -49,6 +48,8 @@ pub struct Ip {
     conflicts: VecDeque<(IpAddr, MacAddr)>,
     /// Where the last packet went: the next one probably goes there too.
     pub(crate) last: Option<LastHop>,
+    /// How often the default router changed.
+    learned: u64,
     /// For messages of our own, and for packets that are being cut into fragments.
     pub(crate) message: Vec<u8>,
     pub(crate) fragments: Vec<u8>,
@@ -87,6 +88,7 @@ impl Ip {
             errors: VecDeque::new(),
             conflicts: VecDeque::new(),
             last: None,
+            learned: 0,
             message: Vec::new(),
             fragments: Vec::new(),
             counters,
@@ -117,34 +119,30 @@ impl Ip {
         destination: IpAddr,
         limits: &LinkLimits,
     ) -> Option<Path> {
-        let is_good = |source: &IpAddr| {
-            self.addresses.is_own(*source) && source.is_ipv4() == destination.is_ipv4()
-        };
-        if source.is_some_and(|source| !is_good(&source)) {
-            return None;
-        }
-        if self.addresses.is_own(destination) {
-            return Some(Path {
-                source: source.unwrap_or(destination),
-                mtu: LOOPED_BYTES,
-                cut_bytes: LOOPED_BYTES,
-            });
-        }
-        self.hop(destination)?;
-        let next_hop = self.routes.next_hop(destination).unwrap_or(destination);
-        let source = match source {
-            Some(source) => source,
-            None => self.addresses.source_for(destination, next_hop)?,
-        };
-        let mtu = self
-            .path_mtus
-            .get(destination)
-            .map_or(limits.mtu, |mtu| mtu.min(limits.mtu));
-        Some(Path {
+        let known = self.path_mtus.get(destination);
+        path::find(
+            &self.addresses,
+            &self.routes,
             source,
-            mtu,
-            cut_bytes: limits.cut_bytes.max(mtu),
-        })
+            destination,
+            known,
+            limits,
+        )
+    }
+
+    /// What `path` and `is_local` depend on, for transports that are somewhere else.
+    pub fn view(&self) -> NetworkView {
+        NetworkView {
+            addresses: self.addresses.all().to_vec(),
+            gateways: self.routes.gateways().collect(),
+            path_mtus: self.path_mtus.all().collect(),
+        }
+    }
+
+    /// Another number whenever [`Ip::view`] has changed.
+    #[inline]
+    pub fn view_revision(&self) -> u64 {
+        self.learned.wrapping_add(self.path_mtus.revision())
     }
 
     /// Takes a packet that was sent to ourselves or came in fragments. Its protocol is TCP or UDP.
@@ -241,6 +239,7 @@ impl Ip {
 
     pub(crate) fn use_learned_router(&mut self) {
         self.routes.learn_default(self.routers.router());
+        self.learned = self.learned.wrapping_add(1);
         self.last = None;
     }
 }

@@ -32,6 +32,7 @@ mod loopback;
 mod ndp;
 mod neighbours;
 mod next_hop;
+mod path;
 mod path_mtu;
 mod quoted;
 mod reassembly;
@@ -44,6 +45,7 @@ mod whole;
 
 pub use config::IpConfig;
 pub use ip::{Ip, IpInput, Transports};
+pub use path::Replica;
 pub use whole::OwnedPacket;
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Where a packet goes on the link.
 
 use crate::Ip;
+use crate::addresses::Addresses;
 use crate::held::Target;
 use crate::ip::LastHop;
+use crate::routes::Routes;
 use core::net::IpAddr;
 use skink_messages::FrameOutput;
 use skink_time::Instant;
@@ -17,6 +19,32 @@ pub(crate) enum Hop {
     Neighbour(IpAddr),
 }
 
+/// The next hop of a packet that isn't for ourselves.
+pub(crate) fn hop(addresses: &Addresses, routes: &Routes, destination: IpAddr) -> Option<Hop> {
+    match destination {
+        IpAddr::V4(addr) => {
+            if addr.is_unspecified() || addr.is_loopback() {
+                return None;
+            }
+            if addr.is_multicast() {
+                return Some(Hop::Group(MacAddr::multicast_for_ipv4(addr)));
+            }
+            if addresses.is_broadcast(addr) {
+                return Some(Hop::Group(MacAddr::BROADCAST));
+            }
+        }
+        IpAddr::V6(addr) => {
+            if addr.is_unspecified() || addr.is_loopback() {
+                return None;
+            }
+            if addr.is_multicast() {
+                return Some(Hop::Group(MacAddr::multicast_for_ipv6(addr)));
+            }
+        }
+    }
+    routes.next_hop(destination).map(Hop::Neighbour)
+}
+
 impl Ip {
     /// The station to which the last packet went, if it went to `destination` too.
     #[inline(always)]
@@ -27,28 +55,7 @@ impl Ip {
 
     /// The next hop of a packet that isn't for ourselves.
     pub(crate) fn hop(&self, destination: IpAddr) -> Option<Hop> {
-        match destination {
-            IpAddr::V4(addr) => {
-                if addr.is_unspecified() || addr.is_loopback() {
-                    return None;
-                }
-                if addr.is_multicast() {
-                    return Some(Hop::Group(MacAddr::multicast_for_ipv4(addr)));
-                }
-                if self.addresses.is_broadcast(addr) {
-                    return Some(Hop::Group(MacAddr::BROADCAST));
-                }
-            }
-            IpAddr::V6(addr) => {
-                if addr.is_unspecified() || addr.is_loopback() {
-                    return None;
-                }
-                if addr.is_multicast() {
-                    return Some(Hop::Group(MacAddr::multicast_for_ipv6(addr)));
-                }
-            }
-        }
-        self.routes.next_hop(destination).map(Hop::Neighbour)
+        hop(&self.addresses, &self.routes, destination)
     }
 
     /// Where a packet goes on the link. Begins to look for a neighbour that isn't known.

@@ -27,6 +27,8 @@ pub(crate) struct PathMtus {
     entries: HashMap<IpAddr, Entry, FixedState>,
     /// No entry expires before this.
     first: Option<Instant>,
+    /// How often entries changed.
+    revision: u64,
 }
 
 impl PathMtus {
@@ -34,6 +36,7 @@ impl PathMtus {
         PathMtus {
             entries: HashMap::with_hasher(FixedState::with_seed(seed)),
             first: None,
+            revision: 0,
         }
     }
 
@@ -49,6 +52,16 @@ impl PathMtus {
     #[inline(never)]
     fn look_up(&self, destination: IpAddr) -> Option<u32> {
         self.entries.get(&destination).map(|entry| entry.mtu)
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (IpAddr, u32)> {
+        self.entries.iter().map(|(to, entry)| (*to, entry.mtu))
+    }
+
+    /// Another number whenever they changed.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// A router told that a packet of `packet_bytes` bytes didn't fit the `mtu` of its next link.
@@ -76,6 +89,7 @@ impl PathMtus {
         }
         let expires = now + LIFETIME;
         self.entries.insert(destination, Entry { mtu, expires });
+        self.revision = self.revision.wrapping_add(1);
         self.first = self.first.or(Some(expires));
         Some(mtu)
     }
@@ -91,6 +105,7 @@ impl PathMtus {
     pub(crate) fn expire(&mut self, now: Instant) {
         if self.first.is_some_and(|first| first <= now) {
             self.entries.retain(|_, entry| entry.expires > now);
+            self.revision = self.revision.wrapping_add(1);
             self.first = self.entries.values().map(|entry| entry.expires).min();
         }
     }

@@ -45,6 +45,11 @@ impl Routes {
         }
     }
 
+    /// The default routers.
+    pub(crate) fn gateways(&self) -> impl Iterator<Item = IpAddr> {
+        self.0.iter().filter_map(|route| route.gateway)
+    }
+
     /// Whether there is a default route for a family.
     pub(crate) fn has_default(&self, is_ipv4: bool) -> bool {
         self.0

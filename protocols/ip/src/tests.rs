@@ -5,6 +5,7 @@ mod fragments;
 mod hostile;
 mod icmp;
 mod receiving;
+mod replica;
 mod resolving;
 mod sending;
 

@@ -30,6 +30,7 @@
 use crate::memory::{Memory, Ordering, fence, word};
 use crate::queue::{AttachError, duplicate, read_only};
 use rustix::fs::SealFlags;
+use skink_memory::Bytes;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -247,6 +248,19 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Lent`], [`PoolError::TooLong`], or [`PoolError::NotInUse`] if it is another pool's.
     pub fn write(&mut self, chunk: &Chunk, offset: u32, from: &[u8]) -> Result<(), PoolError> {
+        self.write_bytes(chunk, offset, Bytes::from(from))
+    }
+
+    /// As [`Pool::write`], from bytes that another process may be able to write.
+    ///
+    /// # Errors
+    /// As [`Pool::write`].
+    pub fn write_bytes(
+        &mut self,
+        chunk: &Chunk,
+        offset: u32,
+        from: Bytes<'_>,
+    ) -> Result<(), PoolError> {
         let account = self.account(chunk.index, chunk.generation)?;
         if account.lent {
             return Err(PoolError::Lent);
@@ -260,7 +274,7 @@ impl Pool {
         // Whoever sees any of these bytes sees the generation too that was stored when the chunk was freed.
         fence(Ordering::Release);
         self.memory
-            .copy_in(self.geometry.first_chunk() + start, from);
+            .copy_bytes_in(self.geometry.first_chunk() + start, from);
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{DatagramHeader, DatagramRing};
+use crate::{Bytes, DatagramHeader, DatagramRing};
 use skink_wire::{Endpoint, FourTuple};
 
 fn config() -> TableConfig {

@@ -1,0 +1,105 @@
+use crate::host::{Host, Neighbour};
+use crate::{BUDGET, questions};
+use skink_channel::{AttachError, Sleeper};
+use skink_filter::{Filter, FilterConfig, Flow, RuleSet, Verdict};
+use skink_messages::{Counters, Progress};
+use skink_packets::{AttachParts, EndCounters, FilterEnd, Incarnation};
+use skink_time::Instant;
+use std::os::fd::BorrowedFd;
+
+/// `filter` and its end towards `ip`.
+pub struct FilterHost {
+    filter: Filter,
+    end: FilterEnd,
+    sleeper: Sleeper,
+}
+
+impl FilterHost {
+    /// Starts, with these rules.
+    ///
+    /// # Errors
+    /// If the lane isn't one.
+    pub fn new(
+        config: FilterConfig,
+        rules: RuleSet,
+        counters: Counters,
+        ip: AttachParts,
+        sleeper: Sleeper,
+    ) -> Result<FilterHost, AttachError> {
+        let mut filter = Filter::new(config, counters);
+        filter.load(rules);
+        Ok(FilterHost {
+            filter,
+            end: FilterEnd::attach(ip)?,
+            sleeper,
+        })
+    }
+
+    /// The filter.
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// Puts rules in force in place of those that were.
+    pub fn load(&mut self, rules: RuleSet) {
+        self.filter.load(rules);
+    }
+
+    /// Enters the flows that `tcp` and `udp` know, before the first poll.
+    pub fn rebuild(&mut self, now: Instant, flows: impl IntoIterator<Item = Flow>) -> usize {
+        self.filter.rebuild(now, flows)
+    }
+
+    /// `ip` was replaced.
+    pub fn ip_restarted(&mut self, incarnation: Incarnation) {
+        self.end.ip_restarted(incarnation);
+    }
+
+    /// What was dropped at its end.
+    pub fn end_counters(&self) -> EndCounters {
+        self.end.counters()
+    }
+}
+
+impl Host for FilterHost {
+    fn poll(&mut self, now: Instant) -> Progress {
+        self.end.begin();
+        let mut taken = 0;
+        while taken < BUDGET
+            && let Some(question) = self.end.take_question()
+        {
+            taken += 1;
+            let verdict = match questions::packet(&question) {
+                Some((direction, summary)) => self.filter.check_parsed(now, direction, summary),
+                None => Verdict::Drop,
+            };
+            self.end.answer(question.id, verdict as u8);
+        }
+        let expiry = self.filter.poll(now);
+        self.end.flush();
+        match taken >= BUDGET || expiry == Progress::More {
+            true => Progress::More,
+            false => Progress::Idle,
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.filter.next_deadline()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.end.is_ready()
+    }
+
+    fn sleeper(&mut self) -> &mut Sleeper {
+        &mut self.sleeper
+    }
+
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.sleeper.bell()
+    }
+
+    fn broken(&self) -> Option<Neighbour> {
+        self.end.is_broken().then_some(Neighbour::Ip)
+    }
+}

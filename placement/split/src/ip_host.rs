@@ -1,0 +1,265 @@
+//! `ip` and its ends. This file has what it is made of and its turn; `up` and `down` have the ways of
+//! packets, and `judge` where they meet the filter.
+
+mod down;
+mod judge;
+mod up;
+
+use crate::host::{Host, Neighbour};
+use crate::{BUDGET, FRAME_BYTES};
+use judge::Judging;
+use skink_channel::{AttachError, Pool, PoolReader, PoolSet, Sleeper};
+use skink_filter::Filter;
+use skink_ip::{Ip, IpConfig};
+use skink_memory::Region;
+use skink_messages::{Counters, FrameOutput, LinkLimits, NetworkError, Progress};
+use skink_packets::board::{self, BoardWriter};
+use skink_packets::{
+    AttachParts, EndCounters, Incarnation, IpLinkEnd, IpTransportEnd, PacketDown, Regions,
+    Transport,
+};
+use skink_time::Instant;
+use std::collections::VecDeque;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// Who judges packets.
+pub enum Judge {
+    /// Nobody.
+    Nobody,
+    /// A filter in this process.
+    Inline(Box<Filter>),
+    /// A filter in another one, over this lane. While it is dead, what it would judge waits.
+    Asked(AttachParts),
+}
+
+/// What an [`IpHost`] is made of.
+pub struct IpHostParts {
+    /// The component's configuration.
+    pub config: IpConfig,
+    /// What the link takes, until it says otherwise.
+    pub limits: LinkLimits,
+    /// Whether to tell the link that our addresses are ours: not if only this process is new.
+    pub announces: bool,
+    /// Where to count.
+    pub counters: Counters,
+    /// The lane to `link`.
+    pub link: AttachParts,
+    /// The lanes to `tcp` and `udp`.
+    pub transports: [AttachParts; 2],
+    /// Who judges packets.
+    pub judge: Judge,
+    /// For payload of `ip`'s own, of [`crate::packet_geometry`] and
+    /// [`skink_packets::holder::COUNT`] holders; to be mapped by `link`, `tcp` and `udp`.
+    pub pool: Pool,
+    /// Where to publish, see [`board::BoardDescriptors::writer`].
+    pub board: OwnedFd,
+    /// Rung by all neighbours.
+    pub sleeper: Sleeper,
+}
+
+/// `ip` and its ends towards `link`, `tcp`, `udp` and `filter`.
+pub struct IpHost {
+    ip: Ip,
+    out: IpLinkEnd,
+    transports: [IpTransportEnd; 2],
+    judging: Judging,
+    pools: PoolSet,
+    regions: Regions,
+    board: BoardWriter,
+    /// What was published last.
+    published: Option<(u64, LinkLimits)>,
+    /// Packets that may leave, and that the link had no room for. Nothing is taken from transports
+    /// meanwhile.
+    blocked: VecDeque<(Transport, PacketDown)>,
+    /// What transports haven't been told yet of packets that the filter didn't let out.
+    prohibited: VecDeque<NetworkError>,
+    /// A frame, or as much of it as is looked at.
+    scratch: Box<[u8]>,
+    announces: bool,
+    more: bool,
+    sleeper: Sleeper,
+}
+
+impl IpHost {
+    /// Starts.
+    ///
+    /// # Errors
+    /// If a lane isn't one, or the board.
+    pub fn new(parts: IpHostParts) -> Result<IpHost, AttachError> {
+        let IpHostParts {
+            config,
+            limits,
+            announces,
+            counters,
+            link,
+            transports: [tcp, udp],
+            judge,
+            pool,
+            board,
+            sleeper,
+        } = parts;
+        let mut pools = PoolSet::new();
+        // To quote from what was looped back, if nobody wants it.
+        pools.insert(PoolReader::attach(pool.descriptors()?)?);
+        Ok(IpHost {
+            ip: Ip::new(config, counters),
+            out: IpLinkEnd::attach(link, pool, limits)?,
+            transports: [IpTransportEnd::attach(tcp)?, IpTransportEnd::attach(udp)?],
+            judging: Judging::new(judge)?,
+            pools,
+            regions: Regions::new(),
+            board: BoardWriter::attach(board)?,
+            published: None,
+            blocked: VecDeque::new(),
+            prohibited: VecDeque::new(),
+            scratch: vec![0; FRAME_BYTES].into_boxed_slice(),
+            announces,
+            more: true,
+            sleeper,
+        })
+    }
+
+    /// `ip`'s own pool.
+    pub fn pool(&mut self) -> &Pool {
+        self.out.pool()
+    }
+
+    /// Maps a pool of `link` or `udp`.
+    pub fn add_pool(&mut self, pool: PoolReader) {
+        self.pools.insert(pool);
+    }
+
+    /// Unmaps the pool of one that died.
+    pub fn remove_pool(&mut self, id: u32) {
+        self.pools.remove(id);
+    }
+
+    /// Maps a program's TCP sockets, opened for reading.
+    pub fn add_region(&mut self, index: u32, region: Region) {
+        self.regions.insert(index, region);
+    }
+
+    /// Unmaps a program's TCP sockets.
+    pub fn remove_region(&mut self, index: u32) {
+        self.regions.remove(index);
+    }
+
+    /// `link` was replaced.
+    pub fn link_restarted(&mut self, incarnation: Incarnation) {
+        self.out.link_restarted(incarnation);
+        self.more = true;
+    }
+
+    /// A transport was replaced.
+    pub fn transport_restarted(&mut self, transport: Transport, incarnation: Incarnation) {
+        self.out.transport_restarted(transport);
+        self.transports[transport.index()].transport_restarted(incarnation);
+        self.blocked.retain(|(other, _)| *other != transport);
+        self.more = true;
+    }
+
+    /// `filter` was replaced: it is asked again about all packets that wait.
+    pub fn filter_restarted(&mut self, incarnation: Incarnation) {
+        self.judging.filter_restarted(incarnation);
+        self.more = true;
+    }
+
+    /// Packets that wait for the filter, and that `tcp` and `udp` have.
+    pub fn outstanding(&self) -> (u32, [u32; 2]) {
+        let [tcp, udp] = &self.transports;
+        (self.judging.parked(), [tcp.lent(), udp.lent()])
+    }
+
+    /// What was dropped at its ends: towards `link`, `tcp`, `udp` and `filter`.
+    pub fn end_counters(&mut self) -> [EndCounters; 4] {
+        let link = *self.out.counters();
+        let [tcp, udp] = self.transports.each_mut().map(|end| *end.counters());
+        [link, tcp, udp, self.judging.counters()]
+    }
+
+    fn begin(&mut self) {
+        self.out.begin();
+        self.transports.iter_mut().for_each(IpTransportEnd::begin);
+        self.judging.begin();
+    }
+
+    fn flush(&mut self) {
+        while let Some((transport, id)) = self.out.take_sent() {
+            self.transports[transport.index()].sent(id);
+        }
+        self.out.flush();
+        self.transports.iter_mut().for_each(IpTransportEnd::flush);
+        self.judging.flush();
+    }
+
+    /// Tells transports what has changed about addresses, routers and paths.
+    fn publish(&mut self) {
+        let now = Some((self.ip.view_revision(), self.out.limits()));
+        if self.published != now {
+            self.published = now;
+            let words = board::encode(&self.ip.view(), &self.out.limits());
+            self.board.write(&words);
+        }
+    }
+}
+
+impl Host for IpHost {
+    fn poll(&mut self, now: Instant) -> Progress {
+        self.begin();
+        if std::mem::take(&mut self.announces) {
+            self.ip.announce(now);
+        }
+        let mut busy = self.take_frames(now) >= BUDGET;
+        busy |= self.send_blocked(now) && {
+            let judged = self.take_verdicts(now);
+            let sent = Transport::ALL.map(|transport| self.take_packets(now, transport));
+            judged >= BUDGET || sent.into_iter().any(|taken| taken >= BUDGET)
+        };
+        self.take_returned(now);
+        let stuck = self.poll_component(now);
+        self.publish();
+        self.flush();
+        self.more = busy || stuck;
+        match self.more {
+            true => Progress::More,
+            false => Progress::Idle,
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        match self.more {
+            true => Some(Instant::ZERO),
+            false => [self.ip.next_deadline(), self.judging.next_deadline()]
+                .into_iter()
+                .flatten()
+                .min(),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let transports = self.transports.iter().any(IpTransportEnd::is_ready);
+        let takes = self.blocked.is_empty() && self.judging.takes();
+        let judged = self.blocked.is_empty() && self.judging.is_ready();
+        self.more || self.out.is_ready() || (takes && transports) || judged
+    }
+
+    fn sleeper(&mut self) -> &mut Sleeper {
+        &mut self.sleeper
+    }
+
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.sleeper.bell()
+    }
+
+    fn broken(&self) -> Option<Neighbour> {
+        let [tcp, udp] = &self.transports;
+        [
+            (self.out.is_broken(), Neighbour::Link),
+            (tcp.is_broken(), Neighbour::Tcp),
+            (udp.is_broken(), Neighbour::Udp),
+            (self.judging.is_broken(), Neighbour::Filter),
+        ]
+        .into_iter()
+        .find_map(|(is_broken, neighbour)| is_broken.then_some(neighbour))
+    }
+}

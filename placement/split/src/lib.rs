@@ -1,0 +1,51 @@
+//! Each component on its own: hosts of single components that talk over channels (topology `split`;
+//! NewtOS, section 2.5 and figure 2.3).
+//!
+//! **Purpose.** [`LinkHost`], [`IpHost`], [`FilterHost`], [`TcpHost`] and [`UdpHost`] each join one
+//! component to its ends of `skink-packets`. A host is all that a process needs besides its descriptors: it is
+//! polled, it says when it must be polled again, and what to sleep on ([`Host`], [`sleep`]).
+//!
+//! **Place on the data path.** All of it, in pieces. docs/decisions/0007 counts the copies on each path.
+//!
+//! **Trust.** Neighbours are trusted to do their work, and with nothing else: what they say is checked by
+//! the ends. A host goes on when any neighbour is dead, hangs or writes nonsense; [`Host::broken`] tells of
+//! one that must be restarted.
+//!
+//! **What survives a restart.** As much as of the components themselves. `link`, `ip` and `filter` can be
+//! replaced at any time: connections go on, packets that were on their way may be lost. Each host has
+//! methods to be told that a neighbour was replaced.
+//!
+//! **What it leaves out.** Processes, descriptors and programs' channels, adoption of `tcp`'s connections by
+//! a successor, and asking `tcp` and `udp` for flows when the filter is rebuilt ([`FilterHost::rebuild`] is
+//! told them).
+#![forbid(unsafe_code)]
+
+mod filter_host;
+mod host;
+mod ip_host;
+mod link_host;
+mod questions;
+mod tcp_host;
+mod transport_below;
+mod udp_host;
+
+pub use filter_host::FilterHost;
+pub use host::{Host, Neighbour, sleep};
+pub use ip_host::{IpHost, IpHostParts, Judge};
+pub use link_host::{LinkHost, LinkHostParts, receive_geometry};
+pub use tcp_host::TcpHost;
+pub use transport_below::{TransportBelow, TransportParts};
+pub use udp_host::UdpHost;
+
+use skink_channel::PoolGeometry;
+
+/// Messages that a host takes from each neighbour in one poll, so that all have their turn.
+const BUDGET: usize = 64;
+/// Largest frame in bytes.
+const FRAME_BYTES: usize = 66_560;
+
+/// Sizes of the pools that `ip` and `udp` make: `chunks` chunks that hold any packet. Pages are taken as
+/// they are touched.
+pub fn packet_geometry(chunks: u32) -> Option<PoolGeometry> {
+    PoolGeometry::new(65_536, chunks)
+}

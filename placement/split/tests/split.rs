@@ -1,0 +1,294 @@
+//! Two machines, each of whose components is on its own, on a link in memory.
+
+mod machine;
+
+use machine::Filtering;
+use machine::programs::{World, udp_bind, udp_receive, udp_send};
+use skink_filter::RuleSet;
+use skink_memory::Bytes;
+use skink_messages::{Counter, TxPacket};
+use skink_nic::MemoryConfig;
+use skink_time::Instant;
+use skink_wire::{MacAddr, arp, ethernet, icmpv4, ipv4, protocol};
+use std::net::Ipv4Addr;
+
+const NONE: [Filtering; 2] = [Filtering::None, Filtering::None];
+
+/// A NIC that does everything, and one that does nothing.
+fn nics() -> [MemoryConfig; 2] {
+    let able = MemoryConfig {
+        cut_bytes: 65_535,
+        checksum: true,
+        ..MemoryConfig::default()
+    };
+    [able, MemoryConfig::default()]
+}
+
+#[test]
+fn a_connection_carries_megabytes_both_ways() {
+    for (family, nic) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+        let mut world = World::new(family as u64 + 1, nics()[nic], NONE);
+        let mut talkers = world.connect(family);
+        world.exchange(&mut talkers, 3_000_000, |_, _| {});
+        world.assert_no_leak();
+    }
+}
+
+#[test]
+fn datagrams_of_any_size_arrive_whole() {
+    for (family, nic) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+        let mut world = World::new(5, nics()[nic], NONE);
+        let (from, to) = (world.end(0, family, 1000), world.end(1, family, 2000));
+        let sender = udp_bind(&mut world.machines[0].udp, from);
+        let receiver = udp_bind(&mut world.machines[1].udp, to);
+        for bytes in [0, 1, 1400, 1473, 9000, 40_000] {
+            let data: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
+            let now = world.now;
+            udp_send(&mut world.machines[0].udp, now, sender, to, &data);
+            world.settle();
+            let received = udp_receive(&world.machines[1].udp, receiver);
+            assert_eq!(received, Some((from, data)), "{bytes} bytes");
+        }
+        let fragments = world.machines[0].counters.get(Counter::IpFragmentsOut);
+        assert!(fragments > 20, "{fragments}");
+        world.assert_no_leak();
+    }
+}
+
+#[test]
+fn packets_to_ourselves_come_back() {
+    let mut world = World::new(6, nics()[0], NONE);
+    let (from, to) = (world.end(0, 0, 1000), world.end(0, 0, 2000));
+    let sender = udp_bind(&mut world.machines[0].udp, from);
+    let receiver = udp_bind(&mut world.machines[0].udp, to);
+    let now = world.now;
+    udp_send(&mut world.machines[0].udp, now, sender, to, b"to myself");
+    world.settle();
+    let received = udp_receive(&world.machines[0].udp, receiver);
+    assert_eq!(received, Some((from, b"to myself".to_vec())));
+    world.assert_no_leak();
+}
+
+#[test]
+fn who_sends_to_a_closed_port_is_told() {
+    // The other machine, and ourselves.
+    for machine in [1, 0] {
+        let mut world = World::new(7, nics()[1], NONE);
+        let (from, to) = (world.end(0, 0, 1000), world.end(machine, 0, 2000));
+        let sender = udp_bind(&mut world.machines[0].udp, from);
+        world.machines[0].udp.call(|udp, below| {
+            udp.connect(sender, Some(to), below).expect("a route");
+        });
+        let now = world.now;
+        udp_send(&mut world.machines[0].udp, now, sender, to, b"anybody?");
+        world.settle();
+        let table = world.machines[0].udp.udp().table();
+        let error = &table.record(sender.slot).error;
+        let error = error.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(error, skink_messages::SocketError::Refused as u32);
+        world.assert_no_leak();
+    }
+}
+
+fn rules(text: &str) -> RuleSet {
+    RuleSet::parse(text).expect("rules")
+}
+
+/// The same rules in the process of `ip`, and in one of their own.
+fn both(text: &str) -> [Filtering; 2] {
+    [
+        Filtering::Inline(rules(text)),
+        Filtering::Apart(rules(text)),
+    ]
+}
+
+#[test]
+fn a_filter_lets_through_what_its_rules_allow() {
+    let text =
+        "block return all\npass in proto tcp to any port 80\npass out proto udp to any port 53\n";
+    for filtering in both(text) {
+        let mut world = World::new(8, nics()[0], [Filtering::None, filtering]);
+        let mut talkers = world.connect(0);
+        world.exchange(&mut talkers, 1_000_000, |_, _| {});
+
+        // A closed port, refused with a reset: by the filter, since nobody listens on either.
+        let closed = world.end(1, 0, 81);
+        let now = world.now;
+        let refused = machine::programs::connect(&mut world.machines[0].tcp, now, closed);
+        world.settle();
+        let table = world.machines[0].tcp.tcp().table();
+        let error = &table.record(refused.slot).error;
+        let error = error.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(error, skink_messages::SocketError::Refused as u32);
+        assert_eq!(
+            world.machines[1].counters.get(Counter::FilterReturned),
+            1,
+            "told by the filter"
+        );
+
+        // Datagrams out: one port passes, the other doesn't, in either direction.
+        let inside = world.end(1, 0, 3000);
+        let sender = udp_bind(&mut world.machines[1].udp, inside);
+        let ports = [53, 54].map(|port| world.end(0, 0, port));
+        let receivers = ports.map(|end| udp_bind(&mut world.machines[0].udp, end));
+        for end in ports {
+            let now = world.now;
+            udp_send(&mut world.machines[1].udp, now, sender, end, b"question");
+        }
+        world.settle();
+        let received = receivers.map(|socket| udp_receive(&world.machines[0].udp, socket));
+        assert_eq!(received, [Some((inside, b"question".to_vec())), None]);
+        for (socket, end) in receivers.into_iter().zip(ports) {
+            let now = world.now;
+            let from_53 = end.port == 53;
+            udp_send(&mut world.machines[0].udp, now, socket, inside, b"answer");
+            world.settle();
+            let received = udp_receive(&world.machines[1].udp, sender);
+            assert_eq!(received.is_some(), from_53);
+        }
+        world.assert_no_leak();
+    }
+}
+
+#[test]
+fn pieces_are_judged_once_they_are_whole() {
+    for filtering in both("block all\npass in proto udp to any port 2000\n") {
+        let mut world = World::new(9, nics()[1], [Filtering::None, filtering]);
+        let from = world.end(0, 0, 1000);
+        let sender = udp_bind(&mut world.machines[0].udp, from);
+        let ports = [2000, 2001].map(|port| world.end(1, 0, port));
+        let receivers = ports.map(|end| udp_bind(&mut world.machines[1].udp, end));
+        let data = vec![7; 5000];
+        for end in ports {
+            let now = world.now;
+            udp_send(&mut world.machines[0].udp, now, sender, end, &data);
+            world.settle();
+        }
+        let received = receivers.map(|socket| udp_receive(&world.machines[1].udp, socket));
+        assert_eq!(received, [Some((from, data)), None]);
+        world.assert_no_leak();
+    }
+}
+
+#[test]
+fn while_the_filter_is_dead_nothing_passes_and_nothing_is_lost() {
+    let filtering = Filtering::Apart(rules("pass all\n"));
+    let mut world = World::new(10, nics()[0], [Filtering::None, filtering]);
+    let to = world.end(1, 0, 2000);
+    let from = world.end(0, 0, 1000);
+    let sender = udp_bind(&mut world.machines[0].udp, from);
+    let receiver = udp_bind(&mut world.machines[1].udp, to);
+    let now = world.now;
+    udp_send(&mut world.machines[0].udp, now, sender, to, b"first");
+    world.settle();
+    assert!(udp_receive(&world.machines[1].udp, receiver).is_some());
+    world.machines[1].kill(machine::Who::Filter);
+    for index in 0..20 {
+        let now = world.now;
+        udp_send(&mut world.machines[0].udp, now, sender, to, &[index; 10]);
+    }
+    world.settle();
+    assert_eq!(udp_receive(&world.machines[1].udp, receiver), None);
+    let now = world.now;
+    world.machines[1].restart(machine::Who::Filter, now);
+    world.settle();
+    for index in 0..20 {
+        let received = udp_receive(&world.machines[1].udp, receiver);
+        assert_eq!(received, Some((from, vec![index; 10])));
+    }
+    assert_eq!(udp_receive(&world.machines[1].udp, receiver), None);
+    world.assert_no_leak();
+}
+
+/// An echo request to the machine, and a frame that answers where it comes from.
+fn echo_frames(to: MacAddr) -> [Vec<u8>; 2] {
+    let (ours, theirs) = (Ipv4Addr::new(192, 0, 2, 9), Ipv4Addr::new(192, 0, 2, 1));
+    let header = |ethertype| ethernet::Header {
+        destination: to,
+        source: PEER,
+        ethertype,
+    };
+    let request = arp::Packet {
+        operation: arp::Operation::Request,
+        sender_mac: PEER,
+        sender_ip: ours,
+        target_mac: MacAddr::UNSPECIFIED,
+        target_ip: theirs,
+    };
+    let mut first = vec![0; ethernet::LEN + arp::LEN];
+    let (link, rest) = first.split_at_mut(ethernet::LEN);
+    let _ = header(ethernet::ARP).emit(link);
+    let _ = request.emit(rest);
+
+    let message = icmpv4::Message::EchoRequest {
+        ident: 7,
+        seq: 1,
+        data: b"are you there?",
+    };
+    let mut second = vec![0; ethernet::LEN + ipv4::LEN + message.emitted_len()];
+    let ip = ipv4::Header {
+        dscp_ecn: 0,
+        total_len: (second.len() - ethernet::LEN) as u16,
+        identification: 1,
+        dont_fragment: false,
+        more_fragments: false,
+        fragment_offset: 0,
+        ttl: 64,
+        protocol: protocol::ICMP,
+        source: ours,
+        destination: theirs,
+        header_len: ipv4::LEN as u8,
+    };
+    let (link, rest) = second.split_at_mut(ethernet::LEN);
+    let _ = header(ethernet::IPV4).emit(link);
+    let (network, rest) = rest.split_at_mut(ipv4::LEN);
+    let _ = ip.emit(network);
+    let _ = message.emit(rest);
+    [first, second]
+}
+
+const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
+
+#[test]
+fn echo_requests_are_answered_if_the_filter_agrees() {
+    let cases = [
+        (Filtering::None, true),
+        (Filtering::Inline(rules("pass all\n")), true),
+        (Filtering::Apart(rules("pass all\n")), true),
+        (
+            Filtering::Inline(rules("pass in all\nblock out all\n")),
+            true,
+        ),
+        (
+            Filtering::Apart(rules("pass in no state\nblock out all\n")),
+            false,
+        ),
+        (
+            Filtering::Inline(rules("pass in no state\nblock out all\n")),
+            false,
+        ),
+        (Filtering::Apart(rules("block in all\n")), false),
+    ];
+    for (index, (filtering, answers)) in cases.into_iter().enumerate() {
+        let (nic, mut peer) = skink_nic::pair(MemoryConfig::default()).expect("a link");
+        let to = nic.capabilities.mac;
+        let mut machine = machine::Machine::new(nic, &["192.0.2.1/24"], 1, filtering);
+        for frame in echo_frames(to) {
+            let packet = TxPacket::new([Bytes::from(frame.as_slice()), Bytes::EMPTY]);
+            peer.sender.send(&packet).expect("room");
+        }
+        for round in 0..50 {
+            for who in machine::ALL {
+                machine.poll(who, Instant::from_millis(round));
+            }
+        }
+        let mut received = Vec::new();
+        peer.receiver.receive(Instant::ZERO, 10, &mut |frame| {
+            received.push(frame.bytes.to_vec())
+        });
+        let data = b"are you there?";
+        let answered = received.iter().any(|frame| frame.ends_with(data));
+        assert_eq!(answered, answers, "case {index}");
+        machine.assert_no_leak();
+    }
+}

@@ -1,0 +1,203 @@
+//! Each component in a thread of its own that sleeps when it has nothing to do, as processes do.
+
+mod machine;
+
+use machine::programs::{ADDRESSES, Talker, connect, listen, udp_bind, udp_receive, udp_send};
+use machine::{Filtering, Machine, Who};
+use skink_filter::RuleSet;
+use skink_messages::Progress;
+use skink_nic::{MemoryConfig, pair};
+use skink_split::{Host, TcpHost, UdpHost, sleep};
+use skink_time::{Duration, Instant};
+use skink_wire::Endpoint;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes in each direction.
+const TOTAL: u64 = 4_000_000;
+const DATAGRAMS: u32 = 200;
+/// After this it counts as stuck.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// What all threads share.
+struct Shared {
+    start: std::time::Instant,
+    /// Programs that aren't done yet.
+    running: AtomicU32,
+    ready: Barrier,
+}
+
+impl Shared {
+    fn now(&self) -> Instant {
+        let elapsed = self.start.elapsed();
+        assert!(elapsed < PATIENCE, "stuck");
+        Instant::from_millis(1) + elapsed
+    }
+
+    fn is_over(&self) -> bool {
+        self.running.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// The loop of a process. `program` answers whether it is done; one that waits for something other than
+/// events is looked after now and then.
+fn run<H: Host>(host: &mut H, shared: &Shared, mut program: impl FnMut(&mut H, Instant) -> bool) {
+    let mut done = false;
+    while !shared.is_over() {
+        let now = shared.now();
+        let progress = host.poll(now);
+        if !done && program(host, now) {
+            done = true;
+            shared.running.fetch_sub(1, Ordering::Relaxed);
+        }
+        if progress == Progress::Idle {
+            let most = Duration::from_millis(1000);
+            let until = host.next_deadline();
+            let time = until.map_or(most, |until| until.since(shared.now()).min(most));
+            sleep(host, time).expect("sleeps");
+        }
+    }
+}
+
+fn tcp_client(server: Endpoint) -> impl FnMut(&mut TcpHost, Instant) -> bool {
+    let mut talker: Option<Talker> = None;
+    move |host, now| {
+        while host.take_event().is_some() {}
+        let talker = talker.get_or_insert_with(|| Talker::new(connect(host, now, server), 1, 2));
+        talker.talk(host, now, TOTAL);
+        talker.read == TOTAL
+    }
+}
+
+fn tcp_server(listener: skink_memory::SocketId) -> impl FnMut(&mut TcpHost, Instant) -> bool {
+    let mut talker: Option<Talker> = None;
+    move |host, now| {
+        while host.take_event().is_some() {}
+        if talker.is_none() {
+            let accepted = host.call(|tcp, _| tcp.accept(listener));
+            talker = accepted.map(|socket| Talker::new(socket, 2, 1));
+        }
+        let Some(talker) = &mut talker else {
+            return false;
+        };
+        talker.talk(host, now, TOTAL);
+        talker.read == TOTAL
+    }
+}
+
+fn udp_client(
+    socket: skink_memory::SocketId,
+    server: Endpoint,
+) -> impl FnMut(&mut UdpHost, Instant) -> bool {
+    let (mut sent, mut answered) = (0, 0);
+    move |host, now| {
+        while host.take_event().is_some() {}
+        while let Some((from, data)) = udp_receive(host, socket) {
+            assert_eq!((from, data.len()), (server, 1 + answered as usize * 40));
+            answered += 1;
+        }
+        // One at a time, so that none is dropped for want of room.
+        if sent == answered && sent < DATAGRAMS {
+            udp_send(
+                host,
+                now,
+                socket,
+                server,
+                &vec![sent as u8; 1 + sent as usize * 40],
+            );
+            sent += 1;
+        }
+        answered == DATAGRAMS
+    }
+}
+
+fn udp_server(socket: skink_memory::SocketId) -> impl FnMut(&mut UdpHost, Instant) -> bool {
+    let mut answered = 0;
+    move |host, now| {
+        while host.take_event().is_some() {}
+        while let Some((from, data)) = udp_receive(host, socket) {
+            udp_send(host, now, socket, from, &data);
+            answered += 1;
+        }
+        answered == DATAGRAMS
+    }
+}
+
+#[test]
+fn two_machines_of_five_threads_each_talk() {
+    let nic = MemoryConfig {
+        cut_bytes: 65_535,
+        checksum: true,
+        ..MemoryConfig::default()
+    };
+    let rules = || Filtering::Apart(RuleSet::parse("pass all\n").expect("rules"));
+    let (first, second) = pair(nic).expect("a link");
+    let mut machines = [(first, 0), (second, 1)]
+        .map(|(nic, at)| Machine::new(nic, &ADDRESSES[at], at as u64 + 1, rules()));
+    // So that transports know their addresses.
+    for machine in &mut machines {
+        machine.poll(Who::Ip, Instant::ZERO);
+    }
+    let server = Endpoint::new(machines[1].address(0), 80);
+    let listener = listen(&mut machines[1].tcp, server);
+    let udp_ends = [0, 1].map(|at| Endpoint::new(machines[at].address(1), 4000));
+    let udp_sockets = [0, 1].map(|at| udp_bind(&mut machines[at].udp, udp_ends[at]));
+
+    let shared = Shared {
+        start: std::time::Instant::now(),
+        running: AtomicU32::new(4),
+        ready: Barrier::new(10),
+    };
+    let [one, other] = machines.each_mut();
+    std::thread::scope(|scope| {
+        let shared = &shared;
+        for machine in [one, other] {
+            let is_client = machine.address(0) != server.addr;
+            let Machine {
+                link,
+                ip,
+                filter,
+                tcp,
+                udp,
+                ..
+            } = machine;
+            let (link, ip) = (link.as_mut().expect("alive"), ip.as_mut().expect("alive"));
+            let filter = filter.as_mut().expect("alive");
+            scope.spawn(move || {
+                shared.ready.wait();
+                run(link, shared, |_, _| false);
+            });
+            scope.spawn(move || {
+                shared.ready.wait();
+                run(ip, shared, |_, _| false);
+            });
+            scope.spawn(move || {
+                shared.ready.wait();
+                run(filter, shared, |_, _| false);
+            });
+            scope.spawn(move || {
+                shared.ready.wait();
+                match is_client {
+                    true => run(tcp, shared, tcp_client(server)),
+                    false => run(tcp, shared, tcp_server(listener)),
+                }
+            });
+            scope.spawn(move || {
+                shared.ready.wait();
+                match is_client {
+                    true => run(udp, shared, udp_client(udp_sockets[0], udp_ends[1])),
+                    false => run(udp, shared, udp_server(udp_sockets[1])),
+                }
+            });
+        }
+    });
+    // What was under way comes to its end.
+    for round in 0..2000 {
+        for machine in &mut machines {
+            for who in machine::ALL {
+                machine.poll(who, shared.now() + Duration::from_millis(round));
+            }
+        }
+    }
+    machines.iter_mut().for_each(Machine::assert_no_leak);
+}

@@ -1,0 +1,54 @@
+//! What transports in other processes are told.
+
+use super::{Host, MTU, PEER4, US4, US6};
+use crate::Replica;
+use core::net::IpAddr;
+use skink_messages::FrameOutput;
+
+#[test]
+fn a_replica_answers_as_ip_does() {
+    let mut host = Host::new();
+    let far: IpAddr = "198.51.100.1".parse().expect("an address");
+    let before = host.ip.view_revision();
+    host.ip.path_mtus.shrink(host.now, far, 1300, MTU);
+    assert_ne!(host.ip.view_revision(), before, "a path has changed");
+    let replica = Replica::new(host.ip.view(), 9);
+    let limits = host.wire.limits();
+    let sources = [
+        None,
+        Some(IpAddr::V4(US4)),
+        Some(IpAddr::V6(US6)),
+        Some(IpAddr::V4(PEER4)),
+    ];
+    let destinations = [
+        "10.0.0.1",
+        "10.0.0.2",
+        "10.0.0.255",
+        "198.51.100.1",
+        "198.51.100.2",
+        "224.0.0.1",
+        "239.1.2.3",
+        "0.0.0.0",
+        "127.0.0.1",
+        "2001:db8::2",
+        "2001:db8:1::2",
+        "fe80::7",
+        "ff02::1",
+        "::",
+        "::1",
+    ];
+    for destination in destinations {
+        let destination: IpAddr = destination.parse().expect("an address");
+        for source in sources {
+            assert_eq!(
+                replica.path(source, destination, &limits),
+                host.ip.path(source, destination, &limits),
+                "{source:?} to {destination}"
+            );
+        }
+        let is_local = host.ip.is_local(destination);
+        assert_eq!(replica.is_local(destination), is_local, "{destination}");
+    }
+    let path = replica.path(None, far, &limits).expect("a route");
+    assert_eq!(path.mtu, 1300);
+}

@@ -1,0 +1,186 @@
+//! One side of a pair of neighbours: what it receives, what it sends, and how it wakes the other.
+
+use crate::Incarnation;
+use crate::codec::{Coded, Envelope};
+use crate::lane::AttachParts;
+use skink_channel::{AttachError, Consumer, Doorbell, Producer, QueueError};
+use skink_messages::Full;
+
+/// What an end has dropped, and why. Plain numbers, for the component's counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EndCounters {
+    /// Messages that made no sense.
+    pub malformed: u64,
+    /// Answers of a neighbour that was restarted since, or to our predecessor.
+    pub foreign: u64,
+    /// Answers to nothing that was asked.
+    pub unasked: u64,
+    /// Pointers that led nowhere, or to what had been overwritten.
+    pub stale: u64,
+    /// Packets dropped for want of room: in the queue, in a pool, or in an account.
+    pub full: u64,
+}
+
+/// Both directions between two neighbours.
+///
+/// Messages are taken and given one by one; [`Exchange::flush`], once for each batch, shows them to the
+/// neighbour, gives slots back, and rings its doorbell if it sleeps.
+pub struct Exchange<In: Coded, Out: Coded> {
+    incoming: Consumer<In::Wire>,
+    outgoing: Producer<Out::Wire>,
+    doorbell: Doorbell,
+    own: Incarnation,
+    neighbour: Incarnation,
+    /// There was no room for something that was kept.
+    full: bool,
+    broken: bool,
+    released: bool,
+    /// What was dropped here.
+    pub counters: EndCounters,
+}
+
+impl<In: Coded, Out: Coded> Exchange<In, Out> {
+    /// Takes one side, or goes on for one that died.
+    ///
+    /// # Errors
+    /// If what was handed over isn't a pair of queues for these messages.
+    pub fn attach(parts: AttachParts) -> Result<Exchange<In, Out>, AttachError> {
+        Ok(Exchange {
+            incoming: Consumer::attach(parts.incoming, parts.incoming_geometry)?,
+            outgoing: Producer::attach(parts.outgoing, parts.outgoing_geometry)?,
+            doorbell: Doorbell::attach(parts.doorbell)?,
+            own: parts.own,
+            neighbour: parts.neighbour,
+            full: false,
+            broken: false,
+            released: false,
+            counters: EndCounters::default(),
+        })
+    }
+
+    /// The next message that makes sense.
+    pub fn take(&mut self) -> Option<In> {
+        // At most a queue of nonsense, so that a neighbour can't hold us here.
+        for _ in 0..self.incoming.capacity() {
+            let wire = self.peek()?;
+            match In::decode(&wire) {
+                Some(message) if message.is_answer() && wire.incarnation() != self.neighbour => {
+                    self.counters.foreign = self.counters.foreign.wrapping_add(1);
+                }
+                Some(message) => return Some(message),
+                None => self.counters.malformed = self.counters.malformed.wrapping_add(1),
+            }
+        }
+        None
+    }
+
+    fn peek(&mut self) -> Option<In::Wire> {
+        match self.incoming.peek() {
+            Ok(Some(wire)) => Some(wire),
+            Ok(None) => {
+                // All slots may be taken, by us.
+                self.release();
+                None
+            }
+            Err(QueueError::Full | QueueError::Corrupt) => {
+                self.broken = true;
+                None
+            }
+        }
+    }
+
+    fn release(&mut self) {
+        self.released |= self.incoming.release() > 0;
+    }
+
+    /// Makes sure that `count` messages can be sent now.
+    ///
+    /// # Errors
+    /// [`Full`] if not. The end is awake again once there is room: see [`Exchange::is_ready`].
+    pub fn reserve(&mut self, count: u32) -> Result<(), Full> {
+        let reserved = self.outgoing.reserve(count);
+        self.note(reserved)
+    }
+
+    /// How many messages can be sent now, at least one if there is any room, and `most` at the most.
+    pub fn room(&mut self, most: u32) -> u32 {
+        let mut count = most;
+        while count > 0 && self.outgoing.reserve(count).is_err() {
+            count /= 2;
+        }
+        self.full |= most > 0 && count == 0;
+        count
+    }
+
+    /// Sends a message, which the neighbour sees after the next [`Exchange::flush`].
+    ///
+    /// # Errors
+    /// [`Full`], and nothing is sent.
+    pub fn send(&mut self, message: &Out) -> Result<(), Full> {
+        let written = self.outgoing.write(&message.encode(self.own));
+        self.note(written)
+    }
+
+    fn note(&mut self, done: Result<(), QueueError>) -> Result<(), Full> {
+        match done {
+            Ok(()) => Ok(()),
+            Err(QueueError::Full) => {
+                self.full = true;
+                Err(Full)
+            }
+            Err(QueueError::Corrupt) => {
+                self.broken = true;
+                Err(Full)
+            }
+        }
+    }
+
+    /// Begins a batch: from now on it counts whether there is room.
+    pub fn begin(&mut self) {
+        self.full = false;
+    }
+
+    /// Ends a batch.
+    pub fn flush(&mut self) {
+        self.release();
+        let published = self.outgoing.publish() > 0;
+        let made_room = std::mem::take(&mut self.released) && self.incoming.made_room();
+        if published || made_room {
+            self.doorbell.ring();
+        }
+    }
+
+    /// Whether there is something to take, or room for what there was none for.
+    pub fn is_ready(&self) -> bool {
+        self.incoming.is_ready() || (self.full && self.outgoing.has_room())
+    }
+
+    /// Whether there was no room for something since the batch began.
+    pub fn was_full(&self) -> bool {
+        self.full
+    }
+
+    /// The neighbour has spoilt its side. It must be restarted with a new lane.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// The neighbour died and has a successor.
+    pub fn restarted(&mut self, neighbour: Incarnation) {
+        self.neighbour = neighbour;
+    }
+
+    /// How often the neighbour was woken.
+    pub fn rung(&self) -> u64 {
+        self.doorbell.rung()
+    }
+
+    /// Our own incarnation, for ids that a predecessor hasn't used.
+    pub(crate) fn request_incarnation(&self) -> u16 {
+        // Of 12 bits in ids: a predecessor 4,096 restarts ago has no request left.
+        (self.own & 0xfff) as u16
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+use super::*;
+use crate::judge::{Question, Verdicts};
+use crate::{Few, Lane, SmallMessage};
+use skink_channel::{Producer, SleeperDescriptors};
+use std::collections::VecDeque;
+
+type Upper = Exchange<Verdicts, Question>;
+type Lower = Exchange<Question, Verdicts>;
+
+fn lane() -> (Lane, SleeperDescriptors) {
+    let lane = Lane::create::<Question, Verdicts>("test").expect("a lane");
+    (lane, SleeperDescriptors::create("test").expect("a sleeper"))
+}
+
+fn upper((lane, sleeper): &(Lane, SleeperDescriptors), own: u32, neighbour: u32) -> Upper {
+    let bell = sleeper.doorbell().expect("a bell");
+    Exchange::attach(lane.upper(own, neighbour, bell).expect("parts")).expect("a side")
+}
+
+fn lower((lane, sleeper): &(Lane, SleeperDescriptors), own: u32, neighbour: u32) -> Lower {
+    let bell = sleeper.doorbell().expect("a bell");
+    Exchange::attach(lane.lower(own, neighbour, bell).expect("parts")).expect("a side")
+}
+
+fn verdicts(ids: &[u64]) -> Verdicts {
+    let mut pairs: VecDeque<_> = ids.iter().map(|id| (*id, 1)).collect();
+    Verdicts(Few::take(&mut pairs, (0, 0)))
+}
+
+fn ids(message: Option<Verdicts>) -> Vec<u64> {
+    let pairs = message.map(|verdicts| verdicts.as_slice().to_vec());
+    pairs
+        .unwrap_or_default()
+        .iter()
+        .map(|(id, _)| *id)
+        .collect()
+}
+
+#[test]
+fn answers_count_only_from_the_incarnation_that_was_asked() {
+    let lane = lane();
+    let mut asks = upper(&lane, 1, 1);
+    let mut answers = lower(&lane, 1, 1);
+    answers.send(&verdicts(&[1])).expect("room");
+    answers.flush();
+    let mut successor = lower(&lane, 2, 1);
+    successor.send(&verdicts(&[2])).expect("room");
+    successor.flush();
+    assert_eq!(ids(asks.take()), [1]);
+    assert!(asks.take().is_none(), "we don't know of it yet");
+    assert_eq!(asks.counters.foreign, 1);
+    asks.restarted(2);
+    successor.send(&verdicts(&[3])).expect("room");
+    successor.flush();
+    assert_eq!(ids(asks.take()), [3]);
+}
+
+#[test]
+fn nonsense_is_counted_and_what_follows_is_heard() {
+    let lane = lane();
+    let mut asks = upper(&lane, 1, 1);
+    let queue = &lane.0.up;
+    let mut raw =
+        Producer::<SmallMessage>::attach(queue.producer().expect("parts"), queue.geometry)
+            .expect("a producer");
+    for kind in [0, 2, u32::MAX] {
+        raw.push(&SmallMessage::new(kind, 1, &[0u8; 48]))
+            .expect("room");
+    }
+    raw.push(&verdicts(&[7]).encode(1)).expect("room");
+    assert_eq!(ids(asks.take()), [7]);
+    assert_eq!(asks.counters.malformed, 3);
+    assert!(!asks.is_broken());
+}
+
+#[test]
+fn who_found_no_room_is_ready_once_there_is() {
+    let lane = lane();
+    let mut sends = lower(&lane, 1, 1);
+    let mut takes = upper(&lane, 1, 1);
+    sends.begin();
+    let mut sent = 0;
+    while sends.send(&verdicts(&[sent])).is_ok() {
+        sent += 1;
+    }
+    sends.flush();
+    assert!(sends.was_full() && !sends.is_ready());
+    assert_eq!(sends.room(64), 0);
+    for _ in 0..10 {
+        assert!(takes.take().is_some());
+    }
+    assert!(!sends.is_ready(), "nothing was released");
+    takes.flush();
+    assert!(sends.is_ready());
+    sends.begin();
+    assert_eq!(sends.room(64), 8, "halves, down to what there is");
+    assert!(!sends.was_full());
+}
+
+#[test]
+fn a_doorbell_is_rung_once_for_a_batch_and_only_for_a_sleeper() {
+    let lane = lane();
+    let parts = lane.1.sleeper().expect("a sleeper");
+    let mut sleeper = skink_channel::Sleeper::attach(parts, skink_channel::SpinBudget::new(0))
+        .expect("a sleeper");
+    let mut sends = lower(&lane, 1, 1);
+    let batch = |sends: &mut Lower| {
+        for id in 0..5 {
+            sends.send(&verdicts(&[id])).expect("room");
+        }
+        sends.flush();
+        sends.rung()
+    };
+    assert_eq!(batch(&mut sends), 0, "awake");
+    sleeper.announce();
+    assert_eq!(batch(&mut sends), 1);
+    assert_eq!(batch(&mut sends), 1, "it was rung already");
+}

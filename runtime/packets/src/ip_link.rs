@@ -1,0 +1,371 @@
+use crate::codec::Few;
+use crate::exchange::{EndCounters, Exchange};
+use crate::lane::AttachParts;
+use crate::packet_down::{FrameDown, Headers, ToLink};
+use crate::packet_up::{FrameUp, FromLink};
+use crate::payload::Payload;
+use crate::{Incarnation, Transport};
+use skink_channel::{
+    AttachError, Chunk, NeighbourId, Pool, PoolError, RequestDatabase, RequestId, RichPointer,
+};
+use skink_memory::Bytes;
+use skink_messages::{FrameOutput, Full, LinkLimits, TxPacket};
+use skink_time::Instant;
+use std::collections::VecDeque;
+
+/// The holders that `ip`'s own pool lends to.
+pub mod holder {
+    use crate::Transport;
+    use skink_channel::HolderId;
+
+    /// `link`
+    pub const LINK: HolderId = HolderId(0);
+    /// How many there are.
+    pub const COUNT: u16 = 3;
+
+    /// `tcp` or `udp`.
+    pub const fn of(transport: Transport) -> HolderId {
+        match transport {
+            Transport::Tcp => HolderId(1),
+            Transport::Udp => HolderId(2),
+        }
+    }
+}
+
+const LINK: NeighbourId = NeighbourId(0);
+/// Frames with payload in pools that `link` may have at a time. Less than `link` keeps of answers and
+/// than the queue holds, so that `link` never has to stop sending for want of room for an answer.
+const REQUESTS: u32 = 255;
+/// Pointers that may wait for room; no more frames are taken then.
+const WAITING: usize = 1024;
+
+/// Whose payload a frame has that left.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    /// In our own pool.
+    Own(RichPointer),
+    /// A transport's, which gave it this id.
+    Transport(Transport, u64),
+}
+
+/// A transport's packet whose payload can go on as it is.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    /// Where the payload is mapped here, and how long the two spans are.
+    at: [(usize, usize); 2],
+    payload: Payload,
+    owner: Option<(Transport, u64)>,
+    passed_on: bool,
+}
+
+fn places(payload: &[Bytes<'_>; 2]) -> [(usize, usize); 2] {
+    payload.map(|bytes| match bytes.len() {
+        0 => (0, 0),
+        length => (bytes.as_ptr() as usize, length),
+    })
+}
+
+/// Copies both spans to the front of a chunk; answers how many bytes they are.
+pub(crate) fn write(
+    pool: &mut Pool,
+    chunk: &Chunk,
+    payload: &[Bytes<'_>; 2],
+) -> Result<u32, PoolError> {
+    let [first, second] = *payload;
+    // No longer than a chunk, whose length is such a number.
+    let length = |bytes: Bytes<'_>| u32::try_from(bytes.len()).map_err(|_| PoolError::TooLong);
+    let (front, back) = (length(first)?, length(second)?);
+    pool.write_bytes(chunk, 0, first)?;
+    pool.write_bytes(chunk, front, second)?;
+    front.checked_add(back).ok_or(PoolError::TooLong)
+}
+
+/// A frame that can be handed to `link`, or dropped.
+#[derive(Debug)]
+pub struct Prepared {
+    headers: Headers<128>,
+    payload: Prepare,
+}
+
+#[derive(Debug)]
+enum Prepare {
+    Given(Payload, Option<(Transport, u64)>),
+    Own(Chunk, u32),
+}
+
+/// `ip`'s side towards `link`. As a [`FrameOutput`] it is what [`skink_messages`] calls a channel that
+/// leads to the link.
+pub struct IpLinkEnd {
+    exchange: Exchange<FromLink, ToLink>,
+    /// For payload of `ip`'s own, either way.
+    pool: Pool,
+    database: RequestDatabase<Owner>,
+    done: VecDeque<RichPointer>,
+    sent: VecDeque<(Transport, u64)>,
+    limits: LinkLimits,
+    origin: Option<Origin>,
+    /// Something couldn't be copied since the batch began.
+    exhausted: bool,
+}
+
+impl IpLinkEnd {
+    /// With a new pool of [`holder::COUNT`] holders, whose chunks hold a packet of 64 KiB each.
+    /// `limits` are valid until `link` tells others.
+    ///
+    /// # Errors
+    /// As [`Exchange::attach`].
+    pub fn attach(
+        parts: AttachParts,
+        pool: Pool,
+        limits: LinkLimits,
+    ) -> Result<IpLinkEnd, AttachError> {
+        let exchange = Exchange::attach(parts)?;
+        Ok(IpLinkEnd {
+            database: RequestDatabase::new(REQUESTS, 1, exchange.request_incarnation()),
+            exchange,
+            pool,
+            done: VecDeque::with_capacity(WAITING + 1),
+            sent: VecDeque::with_capacity(REQUESTS as usize),
+            limits,
+            origin: None,
+            exhausted: false,
+        })
+    }
+
+    /// `ip`'s own pool.
+    pub fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// Frames that have arrived and not been given back by [`IpLinkEnd::done`] are the caller's to keep
+    /// account of. `None` too while `link` is slow to take back what isn't needed any more.
+    pub fn take_frame(&mut self) -> Option<FrameUp> {
+        while self.done.len() < WAITING {
+            match self.exchange.take()? {
+                FromLink::Frame(frame) => return Some(frame),
+                FromLink::Sent(ids) => ids.as_slice().iter().for_each(|id| self.complete(*id)),
+                FromLink::Limits(limits) => {
+                    // The address is part of the configuration, and doesn't change.
+                    self.limits = LinkLimits {
+                        mac: self.limits.mac,
+                        ..limits
+                    };
+                }
+            }
+        }
+        None
+    }
+
+    fn complete(&mut self, id: u64) {
+        match self.database.complete(RequestId::from_wire(id), LINK) {
+            Some(owner) => self.release(owner),
+            None => {
+                let unasked = &mut self.exchange.counters.unasked;
+                *unasked = unasked.wrapping_add(1);
+            }
+        }
+    }
+
+    fn release(&mut self, owner: Owner) {
+        match owner {
+            Owner::Own(pointer) => {
+                let _ = self.pool.give_back(pointer, holder::LINK);
+            }
+            Owner::Transport(transport, id) => self.sent.push_back((transport, id)),
+        }
+    }
+
+    /// A transport's packet that has left.
+    pub fn take_sent(&mut self) -> Option<(Transport, u64)> {
+        self.sent.pop_front()
+    }
+
+    /// A received frame isn't needed any more; any pointer into it will do.
+    pub fn done(&mut self, pointer: RichPointer) {
+        self.done.push_back(pointer);
+    }
+
+    /// What is sent until [`IpLinkEnd::end_packet`] may be a transport's packet with this payload, which
+    /// is mapped here at `mapped`: it then goes on as it is, without a copy.
+    pub fn begin_packet(
+        &mut self,
+        payload: Payload,
+        mapped: &[Bytes<'_>; 2],
+        owner: Option<(Transport, u64)>,
+    ) {
+        self.origin = Some(Origin {
+            at: places(mapped),
+            payload,
+            owner,
+            passed_on: false,
+        });
+    }
+
+    /// Answers whether the packet's owner is told by [`IpLinkEnd::take_sent`] once it has left. If not,
+    /// it was copied or dropped, and isn't needed any more.
+    pub fn end_packet(&mut self) -> bool {
+        self.origin.take().is_some_and(|origin| origin.passed_on)
+    }
+
+    /// Copies what must be copied, so that the frame can be kept.
+    ///
+    /// # Errors
+    /// [`Full`] if the pool is exhausted.
+    pub fn prepare(&mut self, packet: &TxPacket<'_>) -> Result<Prepared, Full> {
+        // Headers in a packet are never longer.
+        let headers = Headers::of(packet).ok_or(Full)?;
+        let at = places(&packet.payload);
+        let origin = self.origin.as_mut().filter(|origin| origin.at == at);
+        let payload = match origin {
+            _ if packet.payload_bytes() == 0 => Prepare::Given(Payload::Empty, None),
+            Some(origin) => {
+                origin.passed_on = origin.owner.is_some();
+                Prepare::Given(origin.payload, origin.owner)
+            }
+            None => self.copy(packet)?,
+        };
+        Ok(Prepared { headers, payload })
+    }
+
+    fn copy(&mut self, packet: &TxPacket<'_>) -> Result<Prepare, Full> {
+        let Ok(chunk) = self.pool.allocate() else {
+            self.exhausted = true;
+            return Err(Full);
+        };
+        match write(&mut self.pool, &chunk, &packet.payload) {
+            Ok(bytes) => Ok(Prepare::Own(chunk, bytes)),
+            Err(_) => {
+                self.pool.free(chunk);
+                Err(Full)
+            }
+        }
+    }
+
+    /// Hands a frame to `link`.
+    ///
+    /// # Errors
+    /// [`Full`] with the frame.
+    #[expect(clippy::result_large_err, reason = "the frame comes back as it is")]
+    pub fn submit(&mut self, prepared: Prepared) -> Result<(), (Full, Prepared)> {
+        if self.database.awaited() >= REQUESTS {
+            self.exhausted = true;
+            return Err((Full, prepared));
+        }
+        if self.exchange.reserve(1).is_err() {
+            return Err((Full, prepared));
+        }
+        let Prepared { headers, payload } = prepared;
+        let (payload, owner) = match payload {
+            Prepare::Given(payload, owner) => {
+                let owner = owner.map(|(transport, id)| Owner::Transport(transport, id));
+                (payload, owner)
+            }
+            Prepare::Own(chunk, bytes) => {
+                let lent = self.pool.lend(&chunk, 0, bytes, holder::LINK);
+                self.pool.free(chunk);
+                // It has been asked for what it has room for, and lent a few times at most.
+                let Ok(pointer) = lent else { return Ok(()) };
+                (Payload::Pool(pointer), Some(Owner::Own(pointer)))
+            }
+        };
+        let id = match owner.map(|owner| self.database.issue(LINK, owner)) {
+            None => 0,
+            Some(Ok(id)) => id.to_wire(),
+            Some(Err(unsent)) => {
+                self.release(unsent.0);
+                return Ok(());
+            }
+        };
+        let frame = FrameDown {
+            id,
+            payload,
+            headers,
+        };
+        // There is room: see above.
+        let _ = self.exchange.send(&ToLink::Frame(frame));
+        Ok(())
+    }
+
+    /// Drops a frame that was prepared.
+    pub fn discard(&mut self, prepared: Prepared) {
+        match prepared.payload {
+            Prepare::Given(_, None) => {}
+            Prepare::Given(_, Some(owner)) => self.sent.push_back(owner),
+            Prepare::Own(chunk, _) => self.pool.free(chunk),
+        }
+    }
+
+    /// Begins a batch.
+    pub fn begin(&mut self) {
+        self.exhausted = false;
+        self.exchange.begin();
+    }
+
+    /// Ends a batch.
+    pub fn flush(&mut self) {
+        while !self.done.is_empty() && self.exchange.reserve(1).is_ok() {
+            let pointers = Few::take(&mut self.done, RichPointer::default());
+            let _ = self.exchange.send(&ToLink::Done(pointers));
+        }
+        self.exchange.flush();
+    }
+
+    /// `link` was restarted: what it hadn't said to have sent is taken as lost, and what it had lent is
+    /// void. Payload in send rings still leaves, if its frame is in the queue.
+    pub fn link_restarted(&mut self, incarnation: Incarnation) {
+        self.exchange.restarted(incarnation);
+        self.done.clear();
+        self.database.abort_all(LINK);
+        while let Some(aborted) = self.database.poll_aborted() {
+            self.release(aborted.abort);
+        }
+    }
+
+    /// A transport was restarted: what it had been lent of our own pool has come back.
+    pub fn transport_restarted(&mut self, transport: Transport) -> u64 {
+        self.sent.retain(|(other, _)| *other != transport);
+        self.pool.reclaim(holder::of(transport))
+    }
+
+    /// Whether there is something to do.
+    pub fn is_ready(&self) -> bool {
+        self.exchange.is_ready()
+    }
+
+    /// Whether there was no room for something since the batch began.
+    pub fn was_full(&self) -> bool {
+        self.exhausted || self.exchange.was_full()
+    }
+
+    /// As [`Exchange::is_broken`].
+    pub fn is_broken(&self) -> bool {
+        self.exchange.is_broken()
+    }
+
+    /// What was dropped here.
+    pub fn counters(&mut self) -> &mut EndCounters {
+        &mut self.exchange.counters
+    }
+}
+
+impl FrameOutput for IpLinkEnd {
+    fn send(&mut self, _now: Instant, packet: &mut TxPacket<'_>) -> Result<(), Full> {
+        // Before anything is copied for nothing.
+        self.exchange.reserve(1)?;
+        let prepared = self.prepare(packet)?;
+        self.submit(prepared).map_err(|(full, prepared)| {
+            if let Some(origin) = &mut self.origin {
+                origin.passed_on = false;
+            }
+            match prepared.payload {
+                Prepare::Given(..) => {}
+                Prepare::Own(chunk, _) => self.pool.free(chunk),
+            }
+            full
+        })
+    }
+
+    fn limits(&self) -> LinkLimits {
+        self.limits
+    }
+}

@@ -1,0 +1,151 @@
+use crate::Incarnation;
+use crate::codec::Few;
+use crate::exchange::{EndCounters, Exchange};
+use crate::lane::AttachParts;
+use crate::packet_down::{FromTransport, PacketDown};
+use crate::packet_up::{PacketUp, ToTransport};
+use skink_channel::{AttachError, NeighbourId, RequestDatabase, RequestId};
+use skink_messages::NetworkError;
+use std::collections::VecDeque;
+
+const TRANSPORT: NeighbourId = NeighbourId(0);
+/// Packets that a transport may have at a time: a third of what `link` can lend, so that one that hangs
+/// leaves enough for the others.
+const LENT: u32 = 256;
+/// Ids that may wait for room; no more packets are taken then.
+const WAITING: usize = 1024;
+
+/// `ip`'s side towards `tcp` or `udp`.
+pub struct IpTransportEnd {
+    exchange: Exchange<FromTransport, ToTransport>,
+    /// Packets that the transport has.
+    lent: RequestDatabase<PacketUp>,
+    sent: VecDeque<u64>,
+    /// Packets that the transport is done with, and whether they were for no socket.
+    returned: VecDeque<(PacketUp, bool)>,
+}
+
+impl IpTransportEnd {
+    /// As [`Exchange::attach`].
+    ///
+    /// # Errors
+    /// As [`Exchange::attach`].
+    pub fn attach(parts: AttachParts) -> Result<IpTransportEnd, AttachError> {
+        let exchange = Exchange::attach(parts)?;
+        Ok(IpTransportEnd {
+            lent: RequestDatabase::new(LENT, 1, exchange.request_incarnation()),
+            exchange,
+            sent: VecDeque::with_capacity(WAITING),
+            returned: VecDeque::with_capacity(LENT as usize),
+        })
+    }
+
+    /// Hands a packet up. It comes back by [`IpTransportEnd::take_returned`].
+    ///
+    /// # Errors
+    /// The packet, dropped for want of room: it isn't needed any more.
+    pub fn deliver(&mut self, packet: PacketUp) -> Result<(), PacketUp> {
+        if self.lent.awaited() >= LENT || self.exchange.reserve(1).is_err() {
+            self.exchange.counters.full = self.exchange.counters.full.wrapping_add(1);
+            return Err(packet);
+        }
+        let id = self.lent.issue(TRANSPORT, packet);
+        let id = id.map_err(|unsent| unsent.0)?;
+        let told = ToTransport::Packet(PacketUp {
+            id: id.to_wire(),
+            ..packet
+        });
+        // There is room: see above.
+        let _ = self.exchange.send(&told);
+        Ok(())
+    }
+
+    /// Tells of an error; it is dropped if there is no room.
+    pub fn error(&mut self, error: NetworkError) {
+        if self.exchange.send(&ToTransport::Error(error)).is_err() {
+            self.exchange.counters.full = self.exchange.counters.full.wrapping_add(1);
+        }
+    }
+
+    /// Tells that a packet of the transport has left, or was dropped.
+    pub fn sent(&mut self, id: u64) {
+        if id != 0 {
+            self.sent.push_back(id);
+        }
+    }
+
+    /// The next packet to be sent. What the transport is done with is noted on the way.
+    pub fn take_packet(&mut self) -> Option<PacketDown> {
+        while self.sent.len() < WAITING {
+            match self.exchange.take()? {
+                FromTransport::Packet(packet) => return Some(packet),
+                FromTransport::Done(ids, unreachable) => {
+                    for (at, id) in ids.as_slice().iter().enumerate() {
+                        self.complete(*id, unreachable >> at & 1 == 1);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn complete(&mut self, id: u64, unreachable: bool) {
+        match self.lent.complete(RequestId::from_wire(id), TRANSPORT) {
+            Some(packet) => self.returned.push_back((packet, unreachable)),
+            None => {
+                let unasked = &mut self.exchange.counters.unasked;
+                *unasked = unasked.wrapping_add(1);
+            }
+        }
+    }
+
+    /// A packet that isn't needed any more, and whether it was for no socket, so that its sender is to be
+    /// told.
+    pub fn take_returned(&mut self) -> Option<(PacketUp, bool)> {
+        self.returned.pop_front()
+    }
+
+    /// Packets that the transport has.
+    pub fn lent(&self) -> u32 {
+        self.lent.awaited()
+    }
+
+    /// Begins a batch.
+    pub fn begin(&mut self) {
+        self.exchange.begin();
+    }
+
+    /// Ends a batch.
+    pub fn flush(&mut self) {
+        while !self.sent.is_empty() && self.exchange.reserve(1).is_ok() {
+            let ids = Few::take(&mut self.sent, 0);
+            let _ = self.exchange.send(&ToTransport::Sent(ids));
+        }
+        self.exchange.flush();
+    }
+
+    /// The transport was restarted: what it had has come back.
+    pub fn transport_restarted(&mut self, incarnation: Incarnation) {
+        self.exchange.restarted(incarnation);
+        self.sent.clear();
+        self.lent.abort_all(TRANSPORT);
+        while let Some(aborted) = self.lent.poll_aborted() {
+            self.returned.push_back((aborted.abort, false));
+        }
+    }
+
+    /// Whether there is something to do.
+    pub fn is_ready(&self) -> bool {
+        self.exchange.is_ready() || !self.returned.is_empty()
+    }
+
+    /// As [`Exchange::is_broken`].
+    pub fn is_broken(&self) -> bool {
+        self.exchange.is_broken()
+    }
+
+    /// What was dropped here.
+    pub fn counters(&mut self) -> &mut EndCounters {
+        &mut self.exchange.counters
+    }
+}

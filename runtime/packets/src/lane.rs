@@ -1,0 +1,95 @@
+//! Making the two queues between a pair of neighbours, for whoever starts components.
+
+use crate::Incarnation;
+use crate::codec::Coded;
+use skink_channel::{
+    ConsumerDescriptors, DoorbellDescriptors, ProducerDescriptors, Queue, QueueDescriptors,
+    QueueGeometry,
+};
+use std::io;
+
+/// What one side of a [`Lane`] is handed.
+#[derive(Debug)]
+pub struct AttachParts {
+    pub(crate) incoming: ConsumerDescriptors,
+    pub(crate) incoming_geometry: QueueGeometry,
+    pub(crate) outgoing: ProducerDescriptors,
+    pub(crate) outgoing_geometry: QueueGeometry,
+    pub(crate) doorbell: DoorbellDescriptors,
+    pub(crate) own: Incarnation,
+    pub(crate) neighbour: Incarnation,
+}
+
+/// Two queues, one each way. Keep it, and either side can have a successor.
+#[derive(Debug)]
+pub struct Lane {
+    /// What `upper` sends.
+    pub down: QueueDescriptors,
+    /// What `lower` sends.
+    pub up: QueueDescriptors,
+}
+
+/// Messages that wait in each direction.
+const CAPACITY: u32 = 512;
+
+impl Lane {
+    /// Between a component that sends `Down` and one that sends `Up`. Its memory is called `name` in
+    /// `/proc/PID/maps`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create<Down: Coded, Up: Coded>(name: &str) -> io::Result<Lane> {
+        Ok(Lane {
+            down: Queue::create(
+                name,
+                QueueGeometry::slot_bytes_for::<Down::Wire>(),
+                CAPACITY,
+            )?,
+            up: Queue::create(name, QueueGeometry::slot_bytes_for::<Up::Wire>(), CAPACITY)?,
+        })
+    }
+
+    /// For the component that sends down, of incarnation `own`. `doorbell` is that of its neighbour.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn upper(
+        &self,
+        own: Incarnation,
+        neighbour: Incarnation,
+        doorbell: DoorbellDescriptors,
+    ) -> io::Result<AttachParts> {
+        parts(&self.up, &self.down, own, neighbour, doorbell)
+    }
+
+    /// For the component that sends up.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn lower(
+        &self,
+        own: Incarnation,
+        neighbour: Incarnation,
+        doorbell: DoorbellDescriptors,
+    ) -> io::Result<AttachParts> {
+        parts(&self.down, &self.up, own, neighbour, doorbell)
+    }
+}
+
+fn parts(
+    incoming: &QueueDescriptors,
+    outgoing: &QueueDescriptors,
+    own: Incarnation,
+    neighbour: Incarnation,
+    doorbell: DoorbellDescriptors,
+) -> io::Result<AttachParts> {
+    Ok(AttachParts {
+        incoming: incoming.consumer()?,
+        incoming_geometry: incoming.geometry,
+        outgoing: outgoing.producer()?,
+        outgoing_geometry: outgoing.geometry,
+        doorbell,
+        own,
+        neighbour,
+    })
+}

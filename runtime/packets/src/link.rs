@@ -1,0 +1,155 @@
+use crate::Incarnation;
+use crate::codec::Few;
+use crate::exchange::{EndCounters, Exchange};
+use crate::lane::AttachParts;
+use crate::packet_down::{FrameDown, ToLink};
+use crate::packet_up::{FrameUp, FromLink};
+use skink_channel::{AttachError, HolderId, Pool};
+use skink_messages::{LinkLimits, RxFrame};
+use std::collections::VecDeque;
+
+/// The one whom frames are lent to.
+const IP: HolderId = HolderId(0);
+/// Ids that may wait for room; no more frames are taken then. `ip` never waits for so many.
+const WAITING: usize = 256;
+
+/// `link`'s side towards `ip`.
+pub struct LinkEnd {
+    exchange: Exchange<ToLink, FromLink>,
+    /// What is received goes here. `link` alone frees.
+    pool: Pool,
+    /// To be told to `ip`.
+    sent: VecDeque<u64>,
+    limits: LinkLimits,
+    /// `ip` doesn't know them yet.
+    limits_due: bool,
+}
+
+impl LinkEnd {
+    /// With a new pool of one holder at least, whose chunks hold a frame each.
+    ///
+    /// # Errors
+    /// As [`Exchange::attach`].
+    pub fn attach(
+        parts: AttachParts,
+        pool: Pool,
+        limits: LinkLimits,
+    ) -> Result<LinkEnd, AttachError> {
+        Ok(LinkEnd {
+            exchange: Exchange::attach(parts)?,
+            pool,
+            sent: VecDeque::with_capacity(WAITING + 1),
+            limits,
+            limits_due: true,
+        })
+    }
+
+    /// The pool of received frames, to be mapped by `ip`, `tcp` and `udp`.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// How many frames of up to `most` can be received now. Others had better wait in the NIC.
+    pub fn room(&mut self, most: u32) -> u32 {
+        let free = u32::try_from(self.pool.available()).unwrap_or(most);
+        self.exchange.room(most.min(free))
+    }
+
+    /// Copies a frame to the pool and tells `ip`; `false` if it was dropped for want of room.
+    pub fn frame(&mut self, frame: &RxFrame<'_>) -> bool {
+        let told = self.lend(frame);
+        if told.is_none() {
+            let full = &mut self.exchange.counters.full;
+            *full = full.wrapping_add(1);
+        }
+        told.is_some()
+    }
+
+    fn lend(&mut self, frame: &RxFrame<'_>) -> Option<()> {
+        self.exchange.reserve(1).ok()?;
+        let chunk = self.pool.allocate().ok()?;
+        let length = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
+        let written = self.pool.write(&chunk, 0, frame.bytes);
+        let pointer = written.and_then(|()| self.pool.lend(&chunk, 0, length, IP));
+        // The loan keeps it.
+        self.pool.free(chunk);
+        let frame = FromLink::Frame(FrameUp {
+            pointer: pointer.ok()?,
+            arrived: frame.arrived,
+            segment_bytes: frame.segment_bytes,
+            checksum: frame.checksum,
+        });
+        self.exchange.send(&frame).ok()
+    }
+
+    /// The next frame to be sent. Its end is told by [`LinkEnd::sent`], whatever it is.
+    pub fn take_frame(&mut self) -> Option<FrameDown> {
+        while self.sent.len() < WAITING {
+            match self.exchange.take()? {
+                ToLink::Frame(frame) => return Some(frame),
+                ToLink::Done(pointers) => {
+                    for pointer in pointers.as_slice() {
+                        if self.pool.give_back(*pointer, IP).is_err() {
+                            let unasked = &mut self.exchange.counters.unasked;
+                            *unasked = unasked.wrapping_add(1);
+                        }
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// A frame's payload isn't needed any more.
+    pub fn sent(&mut self, id: u64) {
+        if id != 0 {
+            self.sent.push_back(id);
+        }
+    }
+
+    /// Counts a frame whose payload was nowhere.
+    pub fn count_stale(&mut self) {
+        self.exchange.counters.stale = self.exchange.counters.stale.wrapping_add(1);
+    }
+
+    /// Begins a batch.
+    pub fn begin(&mut self) {
+        self.exchange.begin();
+    }
+
+    /// Ends a batch: `ip` sees all of it, and is woken if it sleeps.
+    pub fn flush(&mut self) {
+        if self.limits_due {
+            let told = self.exchange.send(&FromLink::Limits(self.limits));
+            self.limits_due = told.is_err();
+        }
+        while !self.sent.is_empty() && self.exchange.reserve(1).is_ok() {
+            let ids = Few::take(&mut self.sent, 0);
+            let _ = self.exchange.send(&FromLink::Sent(ids));
+        }
+        self.exchange.flush();
+    }
+
+    /// `ip` was restarted: what it had been lent has come back. Answers how many loans that were.
+    pub fn ip_restarted(&mut self, incarnation: Incarnation) -> u64 {
+        self.exchange.restarted(incarnation);
+        self.sent.clear();
+        self.limits_due = true;
+        0
+    }
+
+    /// Whether there is something to do.
+    pub fn is_ready(&self) -> bool {
+        self.exchange.is_ready()
+    }
+
+    /// As [`Exchange::is_broken`].
+    pub fn is_broken(&self) -> bool {
+        self.exchange.is_broken()
+    }
+
+    /// What was dropped here.
+    pub fn counters(&self) -> EndCounters {
+        self.exchange.counters
+    }
+}
