@@ -135,7 +135,7 @@ impl LinkEnd {
         self.exchange.restarted(incarnation);
         self.sent.clear();
         self.limits_due = true;
-        0
+        self.pool.reclaim(IP)
     }
 
     /// Whether there is something to do.

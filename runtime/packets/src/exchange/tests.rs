@@ -98,6 +98,27 @@ fn who_found_no_room_is_ready_once_there_is() {
 }
 
 #[test]
+fn who_sleeps_for_want_of_room_is_woken_once_there_is() {
+    let lane = lane();
+    let parts = lane.1.sleeper().expect("a sleeper");
+    let mut sleeper = skink_channel::Sleeper::attach(parts, skink_channel::SpinBudget::new(0))
+        .expect("a sleeper");
+    let mut sends = lower(&lane, 1, 1);
+    let mut takes = upper(&lane, 1, 1);
+    while sends.send(&verdicts(&[1])).is_ok() {}
+    sends.flush();
+    sleeper.announce();
+    assert!(takes.take().is_some());
+    takes.flush();
+    assert_eq!(takes.rung(), 1, "there is room");
+    sleeper.retract();
+    sleeper.announce();
+    assert!(takes.take().is_some());
+    takes.flush();
+    assert_eq!(takes.rung(), 1, "the queue wasn't full");
+}
+
+#[test]
 fn a_doorbell_is_rung_once_for_a_batch_and_only_for_a_sleeper() {
     let lane = lane();
     let parts = lane.1.sleeper().expect("a sleeper");
