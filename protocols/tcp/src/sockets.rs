@@ -306,8 +306,12 @@ impl Connection {
             State::LastAck | State::TimeWait => return,
         };
         let ring = self.send_ring(context);
-        // Behind what was sent, even if a program spoilt its ring since.
-        let sent = self.snd_nxt.max(self.iss + 1);
+        // Behind what was sent, even if a program spoilt its ring since. (`iss` is no mark to compare
+        // with later: after 2 GiB it lies ahead in the number circle.)
+        let sent = match self.state() {
+            State::SynSent | State::SynReceived => self.iss + 1,
+            _ => self.snd_nxt,
+        };
         self.fin = Some(self.data_end(&ring).max(sent));
         if let Some(next) = next {
             self.enter(next, context);

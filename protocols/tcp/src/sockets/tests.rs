@@ -375,3 +375,20 @@ fn events_that_find_no_room_come_later() {
             .contains(Events::READABLE | Events::READ_CLOSED)
     );
 }
+
+/// Comparisons of sequence numbers hold for half of the number circle only.
+#[test]
+fn a_connection_ends_however_much_it_has_sent() {
+    for bytes in [0x7fff_0000, 0x9000_0000, 0xffff_0000] {
+        let mut net = Net::with_rings(1 << 20, 64 * 1024);
+        let id = net.accepted(PLAIN, 60_000);
+        net.shift_sent(id, bytes);
+        net.drain();
+        net.close(id);
+        let fin = net
+            .next()
+            .unwrap_or_else(|| panic!("no FIN after {bytes:#x} bytes"));
+        assert!(fin.header.flags.contains(skink_wire::tcp::Flags::FIN));
+        assert_eq!(fin.seq(), bytes.wrapping_add(1));
+    }
+}
