@@ -73,7 +73,7 @@ impl EventQueue {
 }
 
 /// The programs' queues of events, by the index of their regions.
-pub(crate) struct EventQueues {
+pub struct EventQueues {
     queues: Vec<Option<EventQueue>>,
     /// Programs with events, each once.
     eventful: VecDeque<u32>,
@@ -84,7 +84,7 @@ pub(crate) struct EventQueues {
 
 impl EventQueues {
     /// No queues; `tcp_stride` and `udp_stride` are powers of two.
-    pub(crate) fn new(tcp_stride: u32, udp_stride: u32) -> EventQueues {
+    pub fn new(tcp_stride: u32, udp_stride: u32) -> EventQueues {
         EventQueues {
             queues: Vec::new(),
             eventful: VecDeque::new(),
@@ -94,7 +94,7 @@ impl EventQueues {
     }
 
     /// A program comes.
-    pub(crate) fn add(&mut self, program: u32) {
+    pub fn add(&mut self, program: u32) {
         let index = program as usize;
         if index >= self.queues.len() {
             self.queues.resize_with(index + 1, || None);
@@ -105,7 +105,7 @@ impl EventQueues {
     }
 
     /// A program is gone: nothing is kept for it any more.
-    pub(crate) fn remove(&mut self, program: u32) {
+    pub fn remove(&mut self, program: u32) {
         if let Some(place) = self.queues.get_mut(program as usize) {
             *place = None;
         }
@@ -122,7 +122,7 @@ impl EventQueues {
 
     /// Adds an event. What an earlier socket in the same slot had to say is forgotten.
     #[inline]
-    pub(crate) fn push(&mut self, protocol: Protocol, event: SocketEvent) {
+    pub fn push(&mut self, protocol: Protocol, event: SocketEvent) {
         let shift = self.shift(protocol);
         let SocketId { slot, generation } = event.socket;
         let program = slot >> shift;
@@ -143,7 +143,7 @@ impl EventQueues {
 
     /// Takes the event that has waited longest for this program.
     #[inline]
-    pub(crate) fn pop(&mut self, program: u32) -> Option<(Protocol, SocketEvent)> {
+    pub fn pop(&mut self, program: u32) -> Option<(Protocol, SocketEvent)> {
         let queue = self.queues.get_mut(program as usize)?.as_mut()?;
         let (protocol, slot, Pending { generation, events }) = queue.pop()?;
         let slot = program << self.shift(protocol) | slot;
@@ -152,7 +152,7 @@ impl EventQueues {
     }
 
     /// Takes a program that has got events since it was last taken.
-    pub(crate) fn take_eventful(&mut self) -> Option<u32> {
+    pub fn take_eventful(&mut self) -> Option<u32> {
         let program = self.eventful.pop_front()?;
         if let Some(Some(queue)) = self.queues.get_mut(program as usize) {
             queue.listed = false;

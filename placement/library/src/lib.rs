@@ -21,5 +21,6 @@ mod guard;
 mod stack;
 mod up;
 
+pub use events::EventQueues;
 pub use skink_tcp::State;
-pub use stack::{Protocol, Stack, StackConfig};
+pub use stack::{Protocol, Stack, StackConfig, flow};

@@ -114,6 +114,7 @@ macro_rules! split {
 }
 
 mod filter;
+pub use filter::flow;
 mod programs;
 mod sockets;
 

@@ -1,4 +1,6 @@
 //! The sandbox of a process that hosts a stack.
+use crate::clock;
+use crate::part::PartProcess;
 use skink_sandbox::{
     Call, EVENT_LOOP, NIC_PACKET, NIC_TAP, NIC_XDP, RECLAIM, Refusal, Report, Sandbox, SandboxError,
 };
@@ -21,20 +23,52 @@ pub fn confine(
     user: Option<(u32, u32)>,
     refusal: Refusal,
 ) -> Result<Report, SandboxError> {
-    let back_end: &[&[Call]] = match nic {
+    // Memory of programs that attach later is received, checked and mapped with what an event loop has.
+    let mut lists = vec![EVENT_LOOP, RECLAIM];
+    lists.extend(back_end(nic));
+    enter(&lists, user, refusal)
+}
+
+/// As [`confine`], for a part of a stack: each has just the calls that its component needs.
+///
+/// # Errors
+/// As [`Sandbox::enter`]; the process must end.
+pub fn confine_part(
+    part: &PartProcess,
+    user: Option<(u32, u32)>,
+    refusal: Refusal,
+) -> Result<Report, SandboxError> {
+    let mut lists = vec![EVENT_LOOP];
+    if part.serves_programs() {
+        lists.push(RECLAIM);
+    }
+    if let Some(nic) = part.nic() {
+        lists.extend(back_end(nic));
+    }
+    enter(&lists, user, refusal)
+}
+
+fn back_end(nic: &str) -> &'static [&'static [Call]] {
+    match nic {
         "xdp" => &[NIC_XDP, NIC_PACKET],
         "packet" => &[NIC_PACKET],
         _ => &[NIC_TAP],
-    };
-    // Memory of programs that attach later is received, checked and mapped with what an event loop has.
-    let mut lists = vec![EVENT_LOOP, RECLAIM];
-    lists.extend(back_end);
+    }
+}
+
+fn enter(
+    lists: &[&[Call]],
+    user: Option<(u32, u32)>,
+    refusal: Refusal,
+) -> Result<Report, SandboxError> {
+    // The first look at the clock finds the kernel's page for it, with calls that no list has.
+    clock::now();
     let sandbox = Sandbox {
         user,
         keep_all_descriptors: true,
         descriptor_limit: DESCRIPTORS,
         refusal,
-        ..Sandbox::new(&lists)
+        ..Sandbox::new(lists)
     };
     sandbox.enter()
 }

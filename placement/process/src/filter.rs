@@ -10,49 +10,59 @@ const SHOWN_BYTES: usize = 56 * 1024;
 impl Host {
     /// Puts rules in force.
     pub(crate) fn load_rules(&mut self, text: &str) -> Result<(), String> {
-        let rules = RuleSet::parse(text).map_err(|errors| {
-            let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
-            format!("the packet filter's rules:\n{}", lines.join("\n"))
-        })?;
+        let rules = parse(text)?;
         self.stack.set_rules(clock::now(), &self.interface, rules);
         Ok(())
     }
 
-    /// Rules and counters as JSON. Rules beyond what fits are left out, and their number is told.
+    /// Rules and counters as JSON.
     pub(crate) fn show_filter(&self) -> String {
-        let Some(filter) = self.stack.filter() else {
-            return json!({ "active": false, "rules": [], "states": 0 }).to_string();
-        };
-        let (mut rules, mut bytes, mut left_out) = (Vec::new(), 0, 0);
-        for rule in describe(filter) {
-            let length = rule.to_string().len() + 1;
-            if bytes + length > SHOWN_BYTES {
-                left_out += 1;
-            } else {
-                bytes += length;
-                rules.push(rule);
-            }
+        match self.stack.filter() {
+            Some(filter) => show(filter),
+            None => json!({ "active": false, "rules": [], "states": 0 }).to_string(),
         }
-        let totals = filter.totals();
-        json!({
-            "active": filter.is_active(),
-            "rules": rules,
-            "left_out": left_out,
-            "states": filter.states(),
-            "totals": {
-                "passed": totals.passed,
-                "passed_by_state": totals.passed_by_state,
-                "blocked": totals.blocked,
-                "returned": totals.returned,
-                "malformed": totals.malformed,
-                "refused": totals.refused,
-                "states_made": totals.states_made,
-                "states_expired": totals.states_expired,
-                "states_evicted": totals.states_evicted,
-            },
-        })
-        .to_string()
     }
+}
+
+/// Rules of the supervisor.
+pub(crate) fn parse(text: &str) -> Result<RuleSet, String> {
+    RuleSet::parse(text).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        format!("the packet filter's rules:\n{}", lines.join("\n"))
+    })
+}
+
+/// Rules and counters as JSON. Rules beyond what fits are left out, and their number is told.
+pub(crate) fn show(filter: &Filter) -> String {
+    let (mut rules, mut bytes, mut left_out) = (Vec::new(), 0, 0);
+    for rule in describe(filter) {
+        let length = rule.to_string().len() + 1;
+        if bytes + length > SHOWN_BYTES {
+            left_out += 1;
+        } else {
+            bytes += length;
+            rules.push(rule);
+        }
+    }
+    let totals = filter.totals();
+    json!({
+        "active": filter.is_active(),
+        "rules": rules,
+        "left_out": left_out,
+        "states": filter.states(),
+        "totals": {
+            "passed": totals.passed,
+            "passed_by_state": totals.passed_by_state,
+            "blocked": totals.blocked,
+            "returned": totals.returned,
+            "malformed": totals.malformed,
+            "refused": totals.refused,
+            "states_made": totals.states_made,
+            "states_expired": totals.states_expired,
+            "states_evicted": totals.states_evicted,
+        },
+    })
+    .to_string()
 }
 
 fn describe(filter: &Filter) -> impl Iterator<Item = Value> {

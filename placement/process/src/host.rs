@@ -1,6 +1,7 @@
 //! The stack and the programs it serves.
 use crate::ports::PortRegister;
 use crate::program::Program;
+use crate::serving::Serving;
 use crate::shares::Shares;
 use crate::start::{Parts, StartError};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -69,7 +70,7 @@ impl Programs {
 
 /// A stack with the programs that it serves. [`serve`](crate::serve) runs it.
 pub struct Host {
-    pub(crate) stack: Stack,
+    pub(crate) stack: Serving,
     pub(crate) counters: Counters,
     pub(crate) programs: Programs,
     pub(crate) shares: Shares,
@@ -125,6 +126,26 @@ impl Host {
         };
         let mut stack = Stack::for_programs(config, nic, ports);
         stack.set_capture(capture);
+        let stack = Serving::Whole(Box::new(stack));
+        let mut host = Host::around(
+            stack,
+            counters,
+            sleeper,
+            first_unprivileged_port,
+            start.interface,
+        )?;
+        host.load_rules(&start.rules).map_err(StartError::Parts)?;
+        Ok(host)
+    }
+
+    /// What serves programs, without any yet.
+    pub(crate) fn around(
+        stack: Serving,
+        counters: Counters,
+        sleeper: (OwnedFd, OwnedFd),
+        first_unprivileged_port: u16,
+        interface: String,
+    ) -> Result<Host, StartError> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         // The sleeper's own spinning isn't used: what is waited for is more than its queues.
         let sleeper = Sleeper::attach(sleeper, SpinBudget::new(0))
@@ -145,7 +166,7 @@ impl Host {
             set,
             blocked_set,
             strides,
-            interface: start.interface,
+            interface,
             inbox: Vec::new(),
             due: VecDeque::new(),
             stalled: Vec::new(),
@@ -153,7 +174,6 @@ impl Host {
             reports: VecDeque::new(),
         };
         host.watch_own()?;
-        host.load_rules(&start.rules).map_err(StartError::Parts)?;
         Ok(host)
     }
 

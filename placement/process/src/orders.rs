@@ -3,7 +3,7 @@ use crate::host::{Host, PROGRAMS, about};
 use crate::program::Program;
 use crate::shares::Released;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use skink_control::{Order, Report};
+use skink_control::{FlowSummary, Order, Part, PoolSizes, Report};
 use skink_memory::{Region, SocketId, SocketKind};
 use skink_messages::{Counter, TcpRequest, UdpRequest};
 use skink_sockets::{Attachment, Protocol, Server};
@@ -13,13 +13,32 @@ use std::sync::atomic::Ordering;
 
 /// What comes with [`Order::Attach`]: two regions of two memfds, and a channel of seven.
 const ATTACH_DESCRIPTORS: usize = 11;
+/// Connections in one report.
+const FLOWS: usize = 512;
 
 impl Host {
     /// Carries an order out; `false` if it was to stop.
     pub(crate) fn order(&mut self, now: Instant, order: Order, descriptors: Vec<OwnedFd>) -> bool {
         match order {
-            Order::Start(_) => {
+            Order::Start(_) | Order::StartPart(_) => {
                 tracing::warn!("ordered to start again, which isn't possible; ignored");
+            }
+            Order::Neighbour {
+                part,
+                incarnation,
+                pool,
+            } => {
+                self.meet(part, incarnation, pool, descriptors);
+                self.reports.push_back(Report::Knows { part, incarnation });
+            }
+            Order::Go {} => {
+                if let Some(transports) = self.stack.transports() {
+                    transports.go();
+                }
+            }
+            Order::ShowFlows {} => self.show_flows(),
+            Order::Map { .. } | Order::Unmap { .. } | Order::Flows { .. } => {
+                tracing::warn!("ordered what is another process's to do; ignored");
             }
             Order::Attach {
                 attachment,
@@ -51,6 +70,42 @@ impl Host {
             Order::Stop {} => return false,
         }
         true
+    }
+
+    /// Another part of the stack runs.
+    fn meet(
+        &mut self,
+        part: Part,
+        incarnation: u32,
+        pool: Option<PoolSizes>,
+        descriptors: Vec<OwnedFd>,
+    ) {
+        let memory = descriptors.into_iter().next();
+        let met = self
+            .stack
+            .transports()
+            .map(|transports| transports.meet(part, incarnation, pool.zip(memory)));
+        if let Some(Err(why)) = met {
+            tracing::warn!("what {part:?} sends can't be read: {why}");
+        }
+    }
+
+    /// Tells the supervisor which connections there are, in pieces.
+    fn show_flows(&mut self) {
+        let flows: Vec<FlowSummary> = match self.stack.transports() {
+            Some(transports) => transports.flows().collect(),
+            None => Vec::new(),
+        };
+        for piece in flows.chunks(FLOWS) {
+            self.reports.push_back(Report::Flows {
+                flows: piece.to_vec(),
+                last: false,
+            });
+        }
+        self.reports.push_back(Report::Flows {
+            flows: Vec::new(),
+            last: true,
+        });
     }
 
     fn attach(

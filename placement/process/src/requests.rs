@@ -220,8 +220,11 @@ impl Host {
         let owner = self.owner_of(protocol, id);
         let attached = self.programs.get(owner).map(|it| it.secret);
         let agreed = attached.or(self.departed.get(&owner).copied());
-        if owner == program || agreed != Some(secret) {
+        if agreed != Some(secret) {
             return false;
+        }
+        if owner == program {
+            return self.shares.regain((protocol, id));
         }
         let table = match protocol {
             Protocol::Tcp => self.stack.tcp_table(),

@@ -3,7 +3,7 @@ use crate::clock;
 use crate::host::{Host, about};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
-use skink_control::{ComponentLink, LinkError};
+use skink_control::{ComponentLink, LinkError, Report};
 use skink_messages::{Counter, Progress};
 use skink_time::Instant;
 use std::os::fd::AsFd;
@@ -25,6 +25,8 @@ pub enum Ended {
     Stopped,
     /// The supervisor is gone, no program is left, and what they had written is sent.
     Deserted,
+    /// A neighbour in another process has spoilt its queue to this one.
+    Broken,
 }
 
 /// How a round of the loop went.
@@ -123,6 +125,12 @@ impl EventLoop {
                 "{mac} on the link has {address} too: give one of the two another address"
             );
         }
+        if host.stack.is_broken() {
+            tracing::error!("ip has spoilt its queue to this process, which ends");
+            host.reports.push_back(Report::Broken {});
+            self.send_reports();
+            return Round::Over(Ended::Broken);
+        }
         busy |= host.tell_programs(now);
         host.report_finished();
         match self.link {
@@ -207,7 +215,7 @@ impl EventLoop {
             .programs
             .iter()
             .any(|it| !it.is_stuck() && it.server.is_ready());
-        if ready || host.can_go_on() {
+        if ready || host.can_go_on() || host.stack.is_ready() {
             host.sleeper.awake();
             return;
         }

@@ -54,6 +54,15 @@ impl Shares {
         room
     }
 
+    /// The owner holds its socket again: another holder has handed it back. `false` if there is none.
+    pub fn regain(&mut self, key: (Protocol, SocketId)) -> bool {
+        let holding = self.sockets.get_mut(&key);
+        holding.is_some_and(|holding| {
+            holding.owner_holds = true;
+            true
+        })
+    }
+
     /// `program` lets go of a socket.
     pub fn release(&mut self, key: (Protocol, SocketId), program: u32) -> Released {
         let Some(holding) = self.sockets.get_mut(&key) else {

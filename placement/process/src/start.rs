@@ -1,6 +1,6 @@
 //! The first order: what a stack is made of.
 use rustix::event::{PollFd, PollFlags};
-use skink_control::{ComponentLink, LinkError, Order, StackStart};
+use skink_control::{ComponentLink, LinkError, Order, PartStart, StackStart};
 use skink_memory::CaptureRing;
 use skink_messages::{Counters, Ports, SoleOwner};
 use skink_nic::{Nic, NicParts};
@@ -53,14 +53,27 @@ impl StartError {
     }
 }
 
+/// What a process is to be.
+pub enum First {
+    /// A whole stack.
+    Stack(Box<StackStart>),
+    /// A part of one.
+    Part(Box<PartStart>),
+}
+
 /// Waits for the supervisor's first order.
 ///
 /// # Errors
 /// [`StartError::Link`], [`StartError::OtherOrder`].
-pub fn receive_start(link: &ComponentLink) -> Result<(Box<StackStart>, Vec<OwnedFd>), StartError> {
+pub fn receive_start(link: &ComponentLink) -> Result<(First, Vec<OwnedFd>), StartError> {
     loop {
         match link.receive() {
-            Ok(Some((Order::Start(start), descriptors))) => return Ok((start, descriptors)),
+            Ok(Some((Order::Start(start), descriptors))) => {
+                return Ok((First::Stack(start), descriptors));
+            }
+            Ok(Some((Order::StartPart(start), descriptors))) => {
+                return Ok((First::Part(start), descriptors));
+            }
             Ok(Some(_)) => return Err(StartError::OtherOrder),
             Ok(None) => {
                 let mut wait = [PollFd::from_borrowed_fd(link.as_fd(), PollFlags::IN)];
@@ -136,7 +149,10 @@ impl Parts {
     }
 }
 
-fn ports(owner: Option<u16>, map: Option<OwnedFd>) -> Result<Box<dyn Ports + Send>, StartError> {
+pub(crate) fn ports(
+    owner: Option<u16>,
+    map: Option<OwnedFd>,
+) -> Result<Box<dyn Ports + Send>, StartError> {
     let (Some(owner), Some(map)) = (owner, map) else {
         return Ok(Box::new(SoleOwner));
     };
@@ -148,7 +164,7 @@ fn ports(owner: Option<u16>, map: Option<OwnedFd>) -> Result<Box<dyn Ports + Sen
 }
 
 /// As the kernel has it in this network namespace; 1024, its default, if it doesn't say.
-fn first_unprivileged_port() -> u16 {
+pub(crate) fn first_unprivileged_port() -> u16 {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     let number = text.ok().and_then(|text| text.trim().parse().ok());
     number.unwrap_or(1024)

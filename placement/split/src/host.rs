@@ -57,20 +57,40 @@ const DESCRIPTORS: usize = 16;
 /// # Errors
 /// What poll(2) says.
 pub fn sleep(host: &mut impl Host, most: Duration) -> io::Result<()> {
+    sleep_also_on(host, most, None).map(drop)
+}
+
+/// As [`sleep`], and wakes as well when `other` can be read. Answers whether it can.
+///
+/// # Errors
+/// What poll(2) says.
+pub fn sleep_also_on<H: Host + ?Sized>(
+    host: &mut H,
+    most: Duration,
+    other: Option<BorrowedFd<'_>>,
+) -> io::Result<bool> {
     host.sleeper().announce();
     let slept = match host.is_ready() {
-        true => Ok(()),
-        false => wait(host, most),
+        true => Ok(false),
+        false => wait(host, most, other),
     };
     host.sleeper().retract();
     slept
 }
 
-fn wait(host: &impl Host, most: Duration) -> io::Result<()> {
+fn wait<H: Host + ?Sized>(
+    host: &H,
+    most: Duration,
+    other: Option<BorrowedFd<'_>>,
+) -> io::Result<bool> {
     let bell = host.bell();
     let mut all =
         std::array::from_fn::<_, DESCRIPTORS, _>(|_| PollFd::from_borrowed_fd(bell, PollFlags::IN));
     let mut count = 1;
+    if let (Some(other), Some(place)) = (other, all.get_mut(count)) {
+        *place = PollFd::from_borrowed_fd(other, PollFlags::IN);
+        count += 1;
+    }
     host.descriptors(&mut |fd, flags| {
         if let Some(place) = all.get_mut(count) {
             *place = PollFd::from_borrowed_fd(fd, flags);
@@ -82,7 +102,11 @@ fn wait(host: &impl Host, most: Duration) -> io::Result<()> {
         tv_nsec: most.subsec_nanos().into(),
     };
     match rustix::event::poll(all.get_mut(..count).unwrap_or_default(), Some(&timeout)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Ok(_) => {
+            let second = all.get(1).filter(|_| other.is_some());
+            Ok(second.is_some_and(|second| !second.revents().is_empty()))
+        }
+        Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

@@ -7,6 +7,7 @@ mod up;
 
 use crate::host::{Host, Neighbour};
 use crate::{BUDGET, FRAME_BYTES};
+use core::net::IpAddr;
 use judge::Judging;
 use skink_channel::{AttachError, Pool, PoolReader, PoolSet, Sleeper};
 use skink_filter::Filter;
@@ -19,6 +20,7 @@ use skink_packets::{
     Transport,
 };
 use skink_time::Instant;
+use skink_wire::MacAddr;
 use std::collections::VecDeque;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -162,6 +164,11 @@ impl IpHost {
     pub fn filter_restarted(&mut self, incarnation: Incarnation) {
         self.judging.filter_restarted(incarnation);
         self.more = true;
+    }
+
+    /// Takes a conflict: an address of ours that another station on the link claims to have.
+    pub fn take_conflict(&mut self) -> Option<(IpAddr, MacAddr)> {
+        self.ip.take_conflict()
     }
 
     /// Packets that wait for the filter, and that `tcp` and `udp` have.

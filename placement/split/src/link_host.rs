@@ -4,8 +4,10 @@ use core::net::IpAddr;
 use rustix::event::PollFlags;
 use skink_channel::{AttachError, Pool, PoolGeometry, PoolReader, PoolSet, Sleeper};
 use skink_link::{Link, LinkConfig};
-use skink_memory::{Bytes, Region};
-use skink_messages::{Capabilities, Counter, Counters, Full, Progress};
+use skink_memory::{Bytes, CaptureDirection, CaptureRing, Region};
+use skink_messages::{
+    Capabilities, Counter, Counters, Full, LinkLimits, NicOutput, Progress, RxFrame, TxPacket,
+};
 use skink_nic::{Nic, Receiver, Sender};
 use skink_packets::{AttachParts, EndCounters, FrameDown, Incarnation, LinkEnd, Payload, Regions};
 use skink_time::{Duration, Instant};
@@ -69,7 +71,38 @@ pub struct LinkHost {
     now: Instant,
     dropped_asked: Instant,
     counters: Counters,
+    capture: Option<CaptureRing>,
     sleeper: Sleeper,
+}
+
+/// The NIC's sending half, with the place where frames that leave are captured.
+struct Tap<'a> {
+    sender: &'a mut dyn Sender,
+    capture: Option<&'a CaptureRing>,
+    now: Instant,
+}
+
+impl NicOutput for Tap<'_> {
+    fn room(&mut self) -> usize {
+        self.sender.room()
+    }
+
+    fn send(&mut self, packet: &TxPacket<'_>) -> Result<(), Full> {
+        self.sender.send(packet)?;
+        if let Some(capture) = self.capture.filter(|capture| capture.wants()) {
+            let [first, second] = packet.payload;
+            let pieces = [Bytes::from(packet.headers()), first, second];
+            let direction = CaptureDirection::Outbound;
+            capture.push(self.now.as_nanos(), direction, &pieces, packet.len());
+        }
+        Ok(())
+    }
+}
+
+fn capture_received(capture: &CaptureRing, frame: &RxFrame<'_>) {
+    let pieces = [Bytes::from(frame.bytes)];
+    let (at, length) = (frame.arrived.as_nanos(), frame.bytes.len());
+    capture.push(at, CaptureDirection::Inbound, &pieces, length);
 }
 
 /// What became of a frame.
@@ -112,13 +145,24 @@ impl LinkHost {
             now: Instant::ZERO,
             dropped_asked: Instant::ZERO,
             counters,
+            capture: None,
             sleeper,
         })
+    }
+
+    /// From now on frames are copied to `capture` while a reader wants them.
+    pub fn set_capture(&mut self, capture: Option<CaptureRing>) {
+        self.capture = capture;
     }
 
     /// Ends, and gives the NIC back, for a successor in the same process.
     pub fn into_nic(self) -> (Box<dyn Receiver>, Box<dyn Sender>) {
         (self.receiver, self.sender)
+    }
+
+    /// What the link takes.
+    pub fn limits(&self) -> LinkLimits {
+        self.link.limits()
     }
 
     /// The pool of received frames, to be mapped by `ip`, `tcp` and `udp`.
@@ -193,7 +237,12 @@ impl LinkHost {
             return Left::Stale;
         };
         let mut packet = frame.headers.packet(payload);
-        match self.link.send(now, &mut packet, self.sender.as_mut()) {
+        let mut tap = Tap {
+            sender: self.sender.as_mut(),
+            capture: self.capture.as_ref(),
+            now,
+        };
+        match self.link.send(now, &mut packet, &mut tap) {
             Ok(()) => Left::Sent,
             Err(Full) => Left::Full,
         }
@@ -203,7 +252,11 @@ impl LinkHost {
         let room = self.end.room(BUDGET as u32) as usize;
         self.starved = room == 0;
         let (link, end) = (&self.link, &mut self.end);
+        let capture = self.capture.as_ref();
         self.receiver.receive(now, room, &mut |frame| {
+            if let Some(capture) = capture.filter(|capture| capture.wants()) {
+                capture_received(capture, &frame);
+            }
             if link.receive(&frame) && !end.frame(&frame) {
                 self.counters.count(Counter::LinkDropNic);
             }

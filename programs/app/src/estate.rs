@@ -49,8 +49,9 @@ pub struct Estate {
     closed: [Vec<Id>; 2],
 }
 
+/// What is known of a socket.
 #[derive(Serialize, Deserialize)]
-struct SocketEntry {
+pub struct SocketEntry {
     fds: Vec<c_int>,
     domain: c_int,
     datagram: bool,
@@ -269,8 +270,11 @@ fn regions(holdings: &Holdings) -> Vec<(u32, u64, [c_int; 4])> {
         .collect()
 }
 
+mod packet;
 mod taken;
+mod ticket;
 
+pub use packet::look_at;
 pub use taken::take_over;
 
 #[cfg(test)]

@@ -214,7 +214,7 @@ impl State {
     }
 
     /// The programs in whose regions sockets of this process are.
-    fn regions_in_use(&self, holdings: &Holdings) -> Vec<u32> {
+    pub fn regions_in_use(&self, holdings: &Holdings) -> Vec<u32> {
         let mut used = Vec::new();
         for (_, socket) in self.sockets.iter() {
             let (table, halves) = match socket.role {

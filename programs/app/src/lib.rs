@@ -24,10 +24,12 @@
 //! | `fork` | the child begins anew, listening sockets go with it (`fork`) | it attaches before `fork` returns, and shares all sockets |
 //! | `exec` | what was written leaves first (`exit`) | the program goes on with what stays open (`exec`, `estate`) |
 //! | `posix_spawn`, `vfork` | nothing goes with the child | what stays open goes with it |
+//! | a message over a Unix socket | the kernel's socket, not connected, is passed | a ticket is passed (`passing`) |
 //! | the end | the process waits until everything has arrived (`exit`) | the stack sends what is left |
 //!
-//! **What it leaves out.** Sockets that are passed over Unix sockets (the receiver gets one of the
-//! kernel's that isn't connected); sockets inherited by way of `system`, `popen` or `posix_spawn` with
+//! **What it leaves out.** Sockets that are passed over Unix sockets where the stack is in the process
+//! (the receiver gets one of the kernel's that isn't connected) or to a receiver without the library (it gets
+//! the ticket); sockets inherited by way of `system`, `popen` or `posix_spawn` with
 //! `closefrom`, or by a program that isn't linked dynamically; connections of the parent in a forked child
 //! where the stack is in the process; `fdopen` of a socket, and programs that use an inherited socket as
 //! `stdin` or `stdout` by way of libc's streams, which don't come by here; `io_uring` (refused), urgent
@@ -67,6 +69,7 @@ mod message;
 mod next;
 mod options;
 mod parking;
+mod passing;
 mod poll;
 mod provider;
 mod raw;

@@ -194,6 +194,15 @@ impl Remote {
         }
     }
 
+    /// Says that this process uses a socket that it was passed, its own region's too: it may have let
+    /// go of that before.
+    pub fn take(&mut self, protocol: Protocol, id: SocketId) {
+        let region = self.table(protocol).region_of(id.slot);
+        if let Some(secret) = self.holdings.secret_of(region) {
+            self.tell(RequestBody::Share(number(protocol), id, secret));
+        }
+    }
+
     /// Waits until the stack has heard everything that it was told.
     pub fn synchronize(&mut self) -> Answer<()> {
         // Any answer will do, since requests are answered in their order.

@@ -84,6 +84,11 @@ impl Slots {
         (slot.owner != NOBODY).then_some(slot.owner)
     }
 
+    /// Forgets what happened in regions that `keep` doesn't want: others may come under their numbers.
+    pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
+        self.regions.retain(|(region, _)| keep(*region));
+    }
+
     /// What has happened to `id` for good.
     #[inline]
     pub fn lasting(&self, id: SocketId) -> Events {

@@ -1,10 +1,12 @@
 //! `skink component`: the process of a component, as the supervisor starts it. Not for people.
 use crate::failure::Failure;
 use clap::Args;
-use skink_control::{Report, take_component_link};
-use skink_process::{Ended, Host, Parts, confine, receive_start, serve};
+use skink_control::{ComponentLink, PartStart, Report, StackStart, take_component_link};
+use skink_process::{
+    Ended, First, Host, PartProcess, Parts, confine, confine_part, receive_start, serve, serve_part,
+};
 use skink_sandbox::{Refusal, keep_only};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Be a component (for the supervisor's use)
 #[derive(Args, Debug)]
@@ -24,19 +26,65 @@ pub fn component(options: &ComponentOptions) -> Result<(), Failure> {
     })?;
     keep_only(&[link.as_fd()]).map_err(|error| failed(&error))?;
     let refusal = Refusal::from_environment();
-    let (start, descriptors) = receive_start(&link).map_err(|error| failed(&error))?;
-    let parts = Parts::new(*start, descriptors).map_err(|error| failed(&error))?;
+    let (first, descriptors) = receive_start(&link).map_err(|error| failed(&error))?;
+    let ended = match first {
+        First::Stack(start) => stack(*start, descriptors, link, refusal, &failed)?,
+        First::Part(start) => part(*start, descriptors, link, refusal, &failed)?,
+    };
+    match ended {
+        Ended::Stopped => tracing::info!("stopped, as ordered"),
+        Ended::Deserted => tracing::warn!("ending: the supervisor and all programs are gone"),
+        Ended::Broken => {
+            return Err(failed(
+                &"a neighbour has spoilt its queue, so this process can't go on",
+            ));
+        }
+    }
+    Ok(())
+}
+
+type Failed<'a> = &'a dyn Fn(&dyn std::fmt::Display) -> Failure;
+
+fn stack(
+    start: StackStart,
+    descriptors: Vec<OwnedFd>,
+    link: ComponentLink,
+    refusal: Refusal,
+    failed: Failed<'_>,
+) -> Result<Ended, Failure> {
+    let parts = Parts::new(start, descriptors).map_err(|error| failed(&error))?;
     let nic = parts.nic.capabilities.kind;
     let user = parts.start.user;
     let host = Host::new(parts).map_err(|error| failed(&error))?;
     let sandbox = confine(nic, user, refusal).map_err(|error| failed(&error))?;
+    started(&link, &sandbox).map_err(|error| failed(&error))?;
+    Ok(serve(host, link))
+}
+
+fn part(
+    start: PartStart,
+    descriptors: Vec<OwnedFd>,
+    link: ComponentLink,
+    refusal: Refusal,
+    failed: Failed<'_>,
+) -> Result<Ended, Failure> {
+    let user = start.stack.user;
+    let mut process = PartProcess::new(start, descriptors).map_err(|error| failed(&error))?;
+    let introduction = process.introduction().map_err(|error| failed(&error))?;
+    let sandbox = confine_part(&process, user, refusal).map_err(|error| failed(&error))?;
+    for (report, descriptors) in introduction {
+        let all: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        link.send(&report, &all).map_err(|error| failed(&error))?;
+    }
+    started(&link, &sandbox).map_err(|error| failed(&error))?;
+    Ok(match process {
+        PartProcess::Inner(inner) => serve_part(inner, link),
+        PartProcess::Transport(host) => serve(*host, link),
+    })
+}
+
+fn started(link: &ComponentLink, sandbox: &skink_sandbox::Report) -> std::io::Result<()> {
     tracing::info!("{sandbox}");
     let sandbox = sandbox.missing.join("; ");
     link.send(&Report::Started { sandbox }, &[])
-        .map_err(|error| failed(&error))?;
-    match serve(host, link) {
-        Ended::Stopped => tracing::info!("stopped, as ordered"),
-        Ended::Deserted => tracing::warn!("ending: the supervisor and all programs are gone"),
-    }
-    Ok(())
 }

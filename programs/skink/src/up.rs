@@ -1,9 +1,11 @@
 //! `skink up`: the supervisor of a stack in a process of its own.
 mod component;
 mod config;
+mod plant;
 mod programs;
 mod served;
 mod settings;
+mod split;
 mod supervise;
 
 use crate::cli::UpOptions;
@@ -11,8 +13,9 @@ use crate::failure::Failure;
 use crate::run::network::{self, Plan};
 use crate::run::{neighbours, probe_addresses, set_up};
 use component::Component;
+use plant::Plant;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use served::{Limits, Served};
+use served::{Limits, Served, Stack};
 use settings::Settings;
 use skink_control::{
     Access, Notifier, Server, ServerConfig, SignalDescriptor, StackStart, named, unguessable,
@@ -43,12 +46,12 @@ pub fn up(options: &UpOptions) -> Result<u8, Failure> {
     let signals = SignalDescriptor::new(&supervise::SIGNALS)
         .map_err(|error| Failure::own(format!("can't take signals over: {error}")))?;
     let opener = open_nic(&plan, &settings)?;
-    let stack = Component::new(
-        settings::process_of(&settings.topology)?,
-        opener,
-        stack_start(&plan, &settings)?,
-    )?;
-    let mut server = serve(&plan, &settings, stack)?;
+    let parts = settings::parts_of(&settings.topology)?;
+    let plant = Plant::new(opener, stack_start(&plan, &settings)?, &parts)?;
+    let places = (0..).zip(&settings.topology.processes);
+    let processes = places.map(|(number, place)| Component::new(place, number));
+    let processes = processes.collect::<Result<Vec<_>, _>>()?;
+    let mut server = serve(&plan, &settings, Stack { plant, processes })?;
     supervise::supervise(&mut server, &signals, notifier.as_ref(), |pid| {
         let mut lines = plan.describe(&settings.name);
         lines.push(ready(&settings, pid));
@@ -110,11 +113,10 @@ fn open_nic(plan: &Plan, settings: &Settings) -> Result<Opener, Failure> {
 }
 
 fn stack_start(plan: &Plan, settings: &Settings) -> Result<StackStart, Failure> {
-    let process = settings::process_of(&settings.topology)?;
     let seed = unguessable()
         .map_err(|error| Failure::own(format!("the kernel gives no random numbers: {error}")))?;
     Ok(StackStart {
-        process: process.name.clone(),
+        process: String::new(),
         user: settings.user.map(|user| (user.uid, user.gid)),
         addresses: plan.addresses.clone(),
         gateways: plan.gateways.clone(),
@@ -129,7 +131,7 @@ fn stack_start(plan: &Plan, settings: &Settings) -> Result<StackStart, Failure> 
     })
 }
 
-fn serve(plan: &Plan, settings: &Settings, stack: Component) -> Result<Server<Served>, Failure> {
+fn serve(plan: &Plan, settings: &Settings, stack: Stack) -> Result<Server<Served>, Failure> {
     let config = ServerConfig {
         name: settings.name.clone(),
         access: Access::Named,

@@ -1,6 +1,7 @@
 //! What the supervisor and a component's process say to each other: one JSON message in one
 //! `SOCK_SEQPACKET` packet each, on a pair of connected sockets that the process is born with.
 use crate::message::TableSize;
+use crate::part::{FlowSummary, LinkSizes, Part, PartStart, PoolSizes};
 use crate::transport::{self, MAXIMUM_REPLY, ReceiveError};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
@@ -50,6 +51,38 @@ pub struct StackStart {
 pub enum Order {
     /// The first one: become a stack.
     Start(Box<StackStart>),
+    /// The first one: become a part of a stack.
+    StartPart(Box<PartStart>),
+    /// Another part runs, which may be a successor. The memory of its pool travels beside this, if it
+    /// has one.
+    Neighbour {
+        /// Which.
+        part: Part,
+        /// Which restart of it.
+        incarnation: u32,
+        /// What it keeps packets in.
+        pool: Option<PoolSizes>,
+    },
+    /// All neighbours know of this part, which may begin or go on.
+    Go {},
+    /// A program attaches; for `link` and `ip`. Beside it, both for reading: records and rings of its TCP
+    /// sockets.
+    Map {
+        /// Its number.
+        program: u32,
+    },
+    /// The last socket of a program is gone; for `link` and `ip`.
+    Unmap {
+        /// Its number.
+        program: u32,
+    },
+    /// To the transports: which connections are there?
+    ShowFlows {},
+    /// To the filter, which waits for [`Order::Go`]: connections that there are.
+    Flows {
+        /// Some of them.
+        flows: Vec<FlowSummary>,
+    },
     /// A program attaches. Beside it: its region of TCP sockets (records, rings), that of UDP sockets,
     /// and the seven descriptors of `skink_sockets::ChannelParts::for_stack`.
     Attach {
@@ -84,6 +117,31 @@ pub enum Report {
     Started {
         /// What the sandbox couldn't do on this kernel, in words.
         sandbox: String,
+    },
+    /// What the part's NIC takes; before [`Report::Started`].
+    Link(LinkSizes),
+    /// The part's pool, whose memory travels beside this; before [`Report::Started`].
+    Pool(PoolSizes),
+    /// To [`Order::Neighbour`].
+    Knows {
+        /// Which.
+        part: Part,
+        /// Which restart of it.
+        incarnation: u32,
+    },
+    /// To [`Order::Map`].
+    Mapped {
+        /// The program's number.
+        program: u32,
+    },
+    /// A neighbour has spoilt the queues between the two, and this process ends.
+    Broken {},
+    /// To [`Order::ShowFlows`].
+    Flows {
+        /// Some of them.
+        flows: Vec<FlowSummary>,
+        /// There are no more.
+        last: bool,
     },
     /// A program was attached, or not, with the reason.
     Attached {

@@ -26,6 +26,7 @@ mod error;
 mod instance;
 mod message;
 mod notify;
+mod part;
 mod peer;
 mod server;
 mod signals;
@@ -41,6 +42,7 @@ pub use error::ControlError;
 pub use instance::{Instance, check_name, instances, named, names};
 pub use message::{ComponentInfo, InstanceInfo, NetworkInfo, ProcessInfo, RegionKind, TableSize};
 pub use notify::{Notifier, NotifyError};
+pub use part::{FlowPhase, FlowSummary, LinkSizes, Part, PartStart, PoolSizes};
 pub use server::{
     Access, Answered, Grant, NicGrant, Owners, Peer, Question, ServedParts, Server, ServerConfig,
 };

@@ -7,6 +7,7 @@ use skink_channel::{
     QueueGeometry,
 };
 use std::io;
+use std::os::fd::OwnedFd;
 
 /// What one side of a [`Lane`] is handed.
 #[derive(Debug)]
@@ -18,6 +19,56 @@ pub struct AttachParts {
     pub(crate) doorbell: DoorbellDescriptors,
     pub(crate) own: Incarnation,
     pub(crate) neighbour: Incarnation,
+}
+
+impl AttachParts {
+    /// In the form that crosses a Unix socket.
+    pub fn into_descriptors(self) -> [OwnedFd; 6] {
+        let AttachParts {
+            incoming,
+            incoming_geometry: _,
+            outgoing,
+            outgoing_geometry: _,
+            doorbell,
+            own: _,
+            neighbour: _,
+        } = self;
+        [
+            incoming.own,
+            incoming.theirs,
+            outgoing.own,
+            outgoing.theirs,
+            doorbell.page,
+            doorbell.bell,
+        ]
+    }
+
+    /// From what [`AttachParts::into_descriptors`] answered, for a component that receives `In` and sends
+    /// `Out`. `None` if there are no queues for such messages.
+    pub fn from_descriptors<In: Coded, Out: Coded>(
+        descriptors: [OwnedFd; 6],
+        own: Incarnation,
+        neighbour: Incarnation,
+    ) -> Option<AttachParts> {
+        let [in_own, in_theirs, out_own, out_theirs, page, bell] = descriptors;
+        let incoming_bytes = QueueGeometry::slot_bytes_for::<In::Wire>();
+        let outgoing_bytes = QueueGeometry::slot_bytes_for::<Out::Wire>();
+        Some(AttachParts {
+            incoming: ConsumerDescriptors {
+                own: in_own,
+                theirs: in_theirs,
+            },
+            incoming_geometry: QueueGeometry::new(incoming_bytes, CAPACITY)?,
+            outgoing: ProducerDescriptors {
+                own: out_own,
+                theirs: out_theirs,
+            },
+            outgoing_geometry: QueueGeometry::new(outgoing_bytes, CAPACITY)?,
+            doorbell: DoorbellDescriptors { page, bell },
+            own,
+            neighbour,
+        })
+    }
 }
 
 /// Two queues, one each way. Keep it, and either side can have a successor.

@@ -189,7 +189,7 @@ impl Network {
         command.arg("run");
         match self.plan.topology {
             Topology::Library => command.args(self.network_arguments()),
-            Topology::Single => command.args(["--name", &Self::name()]),
+            Topology::Single | Topology::Split => command.args(["--name", &Self::name()]),
         };
         command.arg("--").arg(program).args(arguments);
         Ok(command)

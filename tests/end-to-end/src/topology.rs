@@ -7,6 +7,8 @@ pub enum Topology {
     Library,
     /// In one process of their own, which serves all programs.
     Single,
+    /// `link`, `ip`, `filter` and the transports in a process each.
+    Split,
 }
 
 impl fmt::Display for Topology {
@@ -14,6 +16,7 @@ impl fmt::Display for Topology {
         f.pad(match self {
             Topology::Library => "library",
             Topology::Single => "single",
+            Topology::Split => "split",
         })
     }
 }

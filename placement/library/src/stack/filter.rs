@@ -31,8 +31,8 @@ impl Stack {
     }
 }
 
-/// A connection as the filter knows it.
-fn flow((tuple, state, iss): (FourTuple, State, SeqNum)) -> Option<Flow> {
+/// A connection of [`skink_tcp::Tcp::flows`] as the filter knows it.
+pub fn flow((tuple, state, iss): (FourTuple, State, SeqNum)) -> Option<Flow> {
     let phase = match state {
         State::Closed | State::Listen => return None,
         State::SynSent => FlowPhase::Asked,

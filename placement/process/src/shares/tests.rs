@@ -47,3 +47,16 @@ fn holders_are_told_and_limited() {
     assert_eq!(shares.holders(&key(3)), None);
     assert_eq!((shares.of(3), shares.of(1)), (vec![key(2)], vec![]));
 }
+
+#[test]
+fn an_owner_regains_what_another_holds() {
+    let mut shares = Shares::default();
+    assert!(!shares.regain(key(5)), "nobody holds it");
+    assert!(shares.add(key(5), 0, 1));
+    assert_eq!(shares.release(key(5), 0), Released::Held);
+    assert!(shares.regain(key(5)));
+    assert_eq!(shares.holders(&key(5)), Some((true, &[1][..])));
+    // The other's end leaves the owner with it, alone.
+    assert_eq!(shares.release(key(5), 1), Released::Held);
+    assert_eq!(shares.release(key(5), 0), Released::NotShared);
+}

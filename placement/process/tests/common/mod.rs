@@ -2,6 +2,8 @@
 //! the test's own.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
+pub mod split;
+
 use rustix::event::{PollFd, PollFlags, Timespec};
 use skink_channel::SleeperDescriptors;
 use skink_control::{
@@ -20,6 +22,7 @@ use skink_wire::Endpoint;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Clock};
 
@@ -44,11 +47,13 @@ pub struct World {
     pub peer: Peer,
     pub counters: Counters,
     pub reports: VecDeque<Report>,
-    sleeper: SleeperDescriptors,
+    sleeper: Arc<SleeperDescriptors>,
     thread: Option<JoinHandle<Ended>>,
+    /// The TCP regions of programs that were attached, if others need them.
+    pub mapped: Option<Vec<(u32, Region)>>,
 }
 
-fn start(rules: &str) -> StackStart {
+pub fn start(rules: &str) -> StackStart {
     StackStart {
         process: "stack".into(),
         user: None,
@@ -91,8 +96,9 @@ impl World {
             peer: Peer::new(theirs),
             counters,
             reports: VecDeque::new(),
-            sleeper,
+            sleeper: Arc::new(sleeper),
             thread: Some(thread),
+            mapped: None,
         }
     }
 
@@ -179,6 +185,9 @@ impl World {
             udp: own(&udp),
             writable,
         };
+        if let Some(mapped) = &mut self.mapped {
+            mapped.push((program.number, tcp));
+        }
         (self.report(), program)
     }
 

@@ -17,8 +17,10 @@ fn within_one_process_nothing_is_a_channel() {
 }
 
 #[test]
-fn split_has_every_channel_once_and_both_ways() {
-    let channels = preset("split");
+fn with_each_component_apart_every_channel_is_there_once_and_both_ways() {
+    let each = Component::ALL.map(|one| format!("[[process]]\ncomponents = [\"{one}\"]\n"));
+    let topology = Topology::parse("test", &each.concat()).expect("a topology");
+    let channels = topology.channels();
     assert_eq!(channels, NEIGHBOURS);
     for one in &channels {
         let same = |other: &&Channel| (other.from, other.to) == (one.from, one.to);

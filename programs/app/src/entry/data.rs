@@ -4,7 +4,7 @@ use crate::buffers::Buffers;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::is_ours;
 use crate::transfer::{self, Sending};
-use crate::{message, next, raw, sendfile, sockaddr};
+use crate::{message, next, passing, raw, sendfile, sockaddr};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{
     iovec, loff_t, mmsghdr, msghdr, off_t, size_t, sockaddr as Address, socklen_t, ssize_t,
@@ -95,14 +95,6 @@ entry! {
             .and_then(|buffers| transfer::receive(fd, buffers, 0))
             .map(|received| received.bytes)
     }
-    if is_ours(fd) => recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-        // SAFETY: as above.
-        unsafe { message::receive(fd, message, flags) }
-    }
-    if is_ours(fd) => recvmmsg(fd: c_int, list: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
-        // SAFETY: as above.
-        unsafe { receive_many(fd, list, count, flags, timeout) }
-    }
     if is_ours(fd) => write(fd: c_int, at: *const c_void, count: size_t) -> ssize_t {
         // SAFETY: as above.
         unsafe { send_bytes(fd, at, count, 0, NOWHERE, 0) }
@@ -121,11 +113,13 @@ entry! {
             transfer::send(fd, Sending { buffers, flags: 0, to: None, from: None })
         })
     }
-    if is_ours(fd) => sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: as above.
+    if is_ours(fd) || unsafe { passing::carries(message) } => sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
         // SAFETY: as above.
-        unsafe { message::send(fd, message, flags) }
+        unsafe { send_one(fd, message, flags) }
     }
-    if is_ours(fd) => sendmmsg(fd: c_int, list: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+    // SAFETY: as above.
+    if is_ours(fd) || unsafe { passing::one_carries(list, count) } => sendmmsg(fd: c_int, list: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
         // SAFETY: as above.
         unsafe { send_many(fd, list, count, flags) }
     }
@@ -141,6 +135,54 @@ entry! {
         // SAFETY: as above.
         unsafe { sendfile::splice(from, from_offset, to, to_offset, count, flags) }
     }
+}
+
+/// `recvmsg`
+///
+/// # Safety
+/// As the function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the program's own arguments, here and below.
+    let call = || unsafe { message::receive(fd, message, flags) };
+    if is_ours(fd)
+        && let Some(answer) = finish(guarded(call))
+    {
+        return answer;
+    }
+    // SAFETY: as above.
+    let answer = unsafe { next::recvmsg(fd, message, flags) };
+    if answer >= 0 {
+        // SAFETY: as above.
+        unsafe { passing::arrived(message, flags) };
+    }
+    answer
+}
+
+/// `recvmmsg`
+///
+/// # Safety
+/// As the function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn recvmmsg(
+    fd: c_int,
+    list: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> c_int {
+    // SAFETY: the program's own arguments, here and below.
+    let call = || unsafe { receive_many(fd, list, count, flags, timeout) };
+    if is_ours(fd)
+        && let Some(answer) = finish(guarded(call))
+    {
+        return answer as c_int;
+    }
+    // SAFETY: as above.
+    let answer = unsafe { next::recvmmsg(fd, list, count, flags, timeout) };
+    // SAFETY: as above.
+    unsafe { passing::many_arrived(list, answer, flags) };
+    answer
 }
 
 /// # Safety
@@ -179,6 +221,18 @@ unsafe fn receive_many(
 }
 
 /// # Safety
+/// As for `sendmsg`.
+unsafe fn send_one(fd: c_int, message: *const msghdr, flags: c_int) -> Answer {
+    if is_ours(fd) {
+        // SAFETY: the caller's promise.
+        unsafe { message::send(fd, message, flags) }
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { passing::send(fd, message, flags) }
+    }
+}
+
+/// # Safety
 /// As for `sendmmsg`.
 unsafe fn send_many(fd: c_int, list: *mut mmsghdr, count: c_uint, flags: c_int) -> Answer {
     if list.is_null() {
@@ -188,7 +242,7 @@ unsafe fn send_many(fd: c_int, list: *mut mmsghdr, count: c_uint, flags: c_int) 
         // SAFETY: the caller's promise.
         let entry = unsafe { &mut *list.add(done) };
         // SAFETY: the caller's promise.
-        match unsafe { message::send(fd, &entry.msg_hdr, flags) } {
+        match unsafe { send_one(fd, &entry.msg_hdr, flags) } {
             Ok(bytes) => entry.msg_len = bytes as c_uint,
             Err(stop) if done == 0 => return Err(stop),
             Err(_) => return Ok(done),

@@ -110,7 +110,7 @@ impl State {
         executor.stack.flush();
     }
 
-    fn take_socket(&mut self, entry: SocketEntry) {
+    pub(super) fn take_socket(&mut self, entry: SocketEntry) {
         let index = self.sockets.add(entry.domain, entry.datagram);
         let socket = &mut self.sockets[index];
         let open = |fd: &c_int| raw::fcntl(*fd, libc::F_GETFD, 0).is_ok();

@@ -32,3 +32,25 @@ fn regions_far_apart_take_no_room_between_them() {
     assert_eq!(struck, [1, 2, 3]);
     assert_eq!(slots.lasting(id(77 << 14 | 5, 1)), Events::CLOSED);
 }
+
+#[test]
+fn what_happened_in_a_region_is_forgotten_with_it() {
+    let mut slots = Slots::new(4);
+    let (kept, gone) = (
+        SocketId {
+            slot: 5,
+            generation: 1,
+        },
+        SocketId {
+            slot: 9,
+            generation: 1,
+        },
+    );
+    for id in [kept, gone] {
+        slots.own(id, 7, Events::CLOSED);
+    }
+    slots.retain(|region| region == 1);
+    assert_eq!(slots.lasting(kept), Events::CLOSED);
+    assert_eq!(slots.lasting(gone), Events::empty());
+    assert_eq!(slots.note(gone, Events::READABLE), None);
+}

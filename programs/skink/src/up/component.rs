@@ -1,13 +1,13 @@
 //! One component's process: its life, and what is said to it.
+use super::plant::Prepared;
 use crate::failure::Failure;
 use skink_channel::SleeperDescriptors;
 use skink_control::{
     ComponentInfo, ComponentProcess, FIRST_COMPONENT, LinkError, Order, Report, SignalDescriptor,
-    StackStart, spawn_component,
+    spawn_component,
 };
 use skink_memory::CaptureRing;
 use skink_messages::Counters;
-use skink_nic::{NicParts, Opener};
 use skink_topology::Process;
 use std::collections::VecDeque;
 use std::io;
@@ -20,14 +20,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const START: Duration = Duration::from_secs(20);
 /// Bounds of the pause before it is started again: it doubles with each end.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+/// As [`SHORTEST_PAUSE`], for what connections outlive, and wait for.
+const BRIEF_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A process that lived this long ended by chance: the pause is the shortest again.
 const LONG_LIFE: Duration = Duration::from_secs(60);
 /// Orders that wait. Each program causes at most a few, so more are a process that has stopped.
 const MOST_ORDERS: usize = 16 * 1024;
 const CAPTURE_BYTES: usize = 1 << 20;
-/// The stack's number among the owners of the NIC.
-const OWNER: u16 = 0;
 
 enum State {
     /// To be started then.
@@ -47,18 +47,18 @@ pub enum Event {
     /// It serves.
     Started,
     /// It said something else.
-    Said(Report),
+    Said(Report, Vec<OwnedFd>),
     /// It has ended; why, in words.
     Ended(String),
 }
 
-/// The stack's process, from start to start.
+/// One process of the stack, from start to start.
 pub struct Component {
     name: String,
     hosts: Vec<String>,
     cores: Vec<u16>,
-    opener: Opener,
-    start: StackStart,
+    /// For tools.
+    owner: u16,
     counters: Counters,
     capture: CaptureRing,
     /// How programs wake it, whichever process it is.
@@ -66,6 +66,7 @@ pub struct Component {
     state: State,
     process: Option<ComponentProcess>,
     orders: VecDeque<(Order, Vec<OwnedFd>)>,
+    shortest_pause: Duration,
     pause: Duration,
     started: SystemTime,
     restarts: u64,
@@ -75,7 +76,7 @@ pub struct Component {
 
 impl Component {
     /// One that isn't running yet.
-    pub fn new(place: &Process, opener: Opener, start: StackStart) -> Result<Component, Failure> {
+    pub fn new(place: &Process, number: u16) -> Result<Component, Failure> {
         let memory = |error: io::Error| {
             Failure::own(format!(
                 "no shared memory can be made: {error}; is /proc mounted?"
@@ -85,20 +86,26 @@ impl Component {
             name: place.name.clone(),
             hosts: place.components.iter().map(ToString::to_string).collect(),
             cores: place.cores.clone(),
-            opener,
-            start,
+            owner: FIRST_COMPONENT.saturating_add(number),
             counters: Counters::create().map_err(memory)?,
             capture: CaptureRing::create(CAPTURE_BYTES).map_err(memory)?,
             sleeper: SleeperDescriptors::create("skink-stack").map_err(memory)?,
             state: State::Waiting(Instant::now()),
             process: None,
             orders: VecDeque::new(),
+            shortest_pause: SHORTEST_PAUSE,
             pause: SHORTEST_PAUSE,
             started: SystemTime::now(),
             restarts: 0,
             last_end: None,
             sandbox: String::new(),
         })
+    }
+
+    /// Connections outlive this process: its successor starts at once.
+    pub fn hurry(&mut self) {
+        self.shortest_pause = BRIEF_PAUSE;
+        self.pause = BRIEF_PAUSE;
     }
 
     /// What it is called.
@@ -128,26 +135,44 @@ impl Component {
         (self.counters.fd(), self.capture.fd())
     }
 
-    /// The rules that its successors begin with.
-    pub fn set_rules(&mut self, rules: &str) {
-        rules.clone_into(&mut self.start.rules);
+    /// Descriptors of what each process is handed: counters, capture ring, sleeper.
+    pub fn shared(&self) -> io::Result<Vec<OwnedFd>> {
+        let (page, bell) = self.sleeper.sleeper()?;
+        Ok(vec![
+            self.counters.fd().try_clone_to_owned()?,
+            self.capture.fd().try_clone_to_owned()?,
+            page,
+            bell,
+        ])
     }
 
-    /// Starts the process if it is time to. Answers when to call again at the latest; an error says why
-    /// it can't be started.
+    /// Whether it is time to start the process.
+    pub fn is_due(&self, now: Instant) -> bool {
+        matches!(self.state, State::Waiting(until) if until <= now)
+    }
+
+    /// Starts the process if it is time to, with its first order. Answers when to call again at the
+    /// latest; an error says why it can't be started.
     pub fn drive(
         &mut self,
         now: Instant,
         signals: &SignalDescriptor,
+        prepared: Option<Prepared>,
     ) -> Result<Option<Instant>, String> {
         match self.state {
-            State::Waiting(until) if until <= now => match self.launch(now, signals) {
-                Ok(()) => Ok(Some(now + START)),
-                Err(why) => {
-                    self.pause_from(now);
-                    Err(why)
+            State::Waiting(until) if until <= now => {
+                // Without an order another process must say something first.
+                let Some(prepared) = prepared else {
+                    return Ok(None);
+                };
+                match prepared.and_then(|order| self.launch(now, signals, order)) {
+                    Ok(()) => Ok(Some(now + START)),
+                    Err(why) => {
+                        self.pause_from(now);
+                        Err(why)
+                    }
                 }
-            },
+            }
             State::Waiting(until) => Ok(Some(until)),
             State::Starting(since) if since + START <= now => {
                 // Its end is noticed by whoever polls.
@@ -163,10 +188,13 @@ impl Component {
         }
     }
 
-    fn launch(&mut self, now: Instant, signals: &SignalDescriptor) -> Result<(), String> {
+    fn launch(
+        &mut self,
+        now: Instant,
+        signals: &SignalDescriptor,
+        order: (Order, Vec<OwnedFd>),
+    ) -> Result<(), String> {
         self.orders.clear();
-        let nic = self.opener.open(OWNER).map_err(|error| error.to_string())?;
-        let order = self.start_order(nic)?;
         let arguments = ["component", self.name.as_str()];
         let process = spawn_component(&arguments, &self.cores, signals)
             .map_err(|error| format!("its process can't be made: {error}"))?;
@@ -176,27 +204,6 @@ impl Component {
         self.orders.push_back(order);
         self.flush();
         Ok(())
-    }
-
-    /// The first order, with everything that belongs to it.
-    fn start_order(&mut self, nic: NicParts) -> Result<(Order, Vec<OwnedFd>), String> {
-        let handed = |error: io::Error| format!("what it needs can't be handed over: {error}");
-        let json = serde_json::to_string(&nic.description).map_err(|error| error.to_string())?;
-        let mut descriptors = nic.descriptors;
-        let mut start = self.start.clone();
-        start.nic = json;
-        start.nic_descriptors = descriptors.len();
-        start.owner = None;
-        if let Some(steering) = self.opener.steering() {
-            descriptors.push(steering.port_map().map_err(|error| error.to_string())?);
-            start.owner = Some(OWNER);
-        }
-        for memory in [self.counters.fd(), self.capture.fd()] {
-            descriptors.push(memory.try_clone_to_owned().map_err(handed)?);
-        }
-        let (page, bell) = self.sleeper.sleeper().map_err(handed)?;
-        descriptors.extend([page, bell]);
-        Ok((Order::Start(Box::new(start)), descriptors))
     }
 
     /// Gives an order, now or as soon as the process takes it. Without a process it is lost.
@@ -242,7 +249,7 @@ impl Component {
                     self.state = State::Serving(now);
                     events.push(Event::Started);
                 }
-                Ok(Some((report, _))) => events.push(Event::Said(report)),
+                Ok(Some((report, with))) => events.push(Event::Said(report, with)),
                 Ok(None) | Err(LinkError::Closed) => break,
                 Err(LinkError::Failed(what)) => {
                     tracing::error!("{} can't be understood ({what}): it is killed", self.name);
@@ -267,13 +274,12 @@ impl Component {
     fn bury(&mut self, now: Instant, status: ExitStatus) -> String {
         self.process = None;
         self.orders.clear();
-        self.opener.close(OWNER);
         let why = describe(status);
         self.last_end = Some(why.clone());
         if let State::Serving(since) = self.state
             && now.saturating_duration_since(since) >= LONG_LIFE
         {
-            self.pause = SHORTEST_PAUSE;
+            self.pause = self.shortest_pause;
         }
         if !matches!(self.state, State::Stopped) {
             self.restarts += 1;
@@ -318,7 +324,7 @@ impl Component {
         };
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
         ComponentInfo {
-            owner: FIRST_COMPONENT,
+            owner: self.owner,
             name: self.name.clone(),
             components: self.hosts.clone(),
             cores: self.cores.clone(),

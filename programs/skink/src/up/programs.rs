@@ -34,6 +34,8 @@ pub struct Program {
     pub stage: Stage,
     /// The stack has been told of it.
     pub introduced: bool,
+    /// Bits of the processes that must still say that they have its memory.
+    pub awaited: u8,
     pub uid: u32,
     pid: u32,
     attachment: Attachment,
@@ -77,6 +79,7 @@ impl Program {
         Ok(Program {
             stage: Stage::Attaching(Box::new(parts)),
             introduced: false,
+            awaited: 0,
             uid: peer.uid,
             pid: peer.pid,
             attachment,
@@ -105,6 +108,13 @@ impl Program {
             uid: self.uid,
         };
         Ok((order, descriptors))
+    }
+
+    /// Its TCP sockets, for the processes that only read what is sent.
+    pub fn map(&self) -> io::Result<(Order, Vec<OwnedFd>)> {
+        let files = [read_only(&self.tcp.records)?, read_only(&self.tcp.rings)?];
+        let program = self.attachment.program;
+        Ok((Order::Map { program }, files.into()))
     }
 
     /// Its regions for another program, that says it knows the secret: records can't be written.

@@ -1,18 +1,15 @@
 //! What the supervisor does for programs and tools, and hears from the stack about them.
+mod owners;
+mod parts;
+
 use super::component::{Component, Event};
 use super::config::Allow;
+use super::plant::Plant;
 use super::programs::{GRACE, Program, Stage};
-use skink_control::{
-    Answered, ComponentInfo, FIRST_COMPONENT, Grant, Order, Owners, Peer, Question, RegionKind,
-    Report, Server, SignalDescriptor, TableSize,
-};
-use skink_filter::RuleSet;
+use skink_control::{Grant, Part, Question, Report, Server, SignalDescriptor, TableSize};
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-
-/// Longest order in bytes, as text: the packet it travels in has a limit.
-const LONGEST_ORDER: usize = 180 * 1024;
 
 /// Who may have how much.
 #[derive(Clone, Debug)]
@@ -35,10 +32,16 @@ enum Errand {
     Release(u16),
 }
 
+/// The processes of a stack, and what they are made of.
+pub struct Stack {
+    pub plant: Plant,
+    pub processes: Vec<Component>,
+}
+
 /// The stack and its programs.
 pub struct Served {
     name: String,
-    pub stack: Component,
+    pub stack: Stack,
     limits: Limits,
     programs: BTreeMap<u16, Program>,
     questions: VecDeque<Question>,
@@ -49,8 +52,8 @@ pub struct Served {
 }
 
 impl Served {
-    pub fn new(name: &str, stack: Component, limits: Limits, rules: usize) -> Served {
-        Served {
+    pub fn new(name: &str, stack: Stack, limits: Limits, rules: usize) -> Served {
+        let mut served = Served {
             name: name.to_owned(),
             stack,
             limits,
@@ -59,7 +62,9 @@ impl Served {
             errands: Vec::new(),
             rules,
             ready: false,
-        }
+        };
+        served.hurry_all_but_front();
+        served
     }
 
     /// Programs that are served.
@@ -70,17 +75,33 @@ impl Served {
             .count()
     }
 
-    /// Does what is due. Answers when to call again at the latest; an error says why the stack can't be
-    /// started.
+    /// Does what is due. Answers when to call again at the latest; an error says which process can't be
+    /// started, and why.
     pub fn drive(
         &mut self,
         now: Instant,
         signals: &SignalDescriptor,
-    ) -> (Option<Instant>, Option<String>) {
-        let (mut next, failure) = match self.stack.drive(now, signals) {
-            Ok(next) => (next, None),
-            Err(why) => (Some(now + Duration::from_millis(100)), Some(why)),
-        };
+    ) -> (Option<Instant>, Option<(String, String)>) {
+        let (mut next, mut failure) = (None, None);
+        let Stack { plant, processes } = &mut self.stack;
+        for place in 0..processes.len() {
+            let due = processes.get(place).is_some_and(|it| it.is_due(now));
+            let prepared = match due {
+                true => plant.prepare(place, processes),
+                false => None,
+            };
+            let Some(process) = processes.get_mut(place) else {
+                continue;
+            };
+            let again = match process.drive(now, signals, prepared) {
+                Ok(next) => next,
+                Err(why) => {
+                    failure = Some((process.name().to_owned(), why));
+                    Some(now + Duration::from_millis(100))
+                }
+            };
+            next = [next, again].into_iter().flatten().min();
+        }
         let mut due = Vec::new();
         for (number, program) in &self.programs {
             match program.stage {
@@ -96,16 +117,21 @@ impl Served {
         (next, failure)
     }
 
-    /// Hears the stack. Answers why it ended, if it did.
-    pub fn hear(&mut self, now: Instant) -> Option<String> {
-        let mut ended = None;
-        for event in self.stack.look(now) {
-            match event {
-                Event::Started => self.on_started(),
-                Event::Said(report) => self.on_report(report),
-                Event::Ended(why) => {
-                    self.on_end();
-                    ended = Some(why);
+    /// Hears the processes. Answers which ended and why, if some did.
+    pub fn hear(&mut self, now: Instant) -> Vec<(usize, String)> {
+        let mut ended = Vec::new();
+        for place in 0..self.stack.processes.len() {
+            let process = self.stack.processes.get_mut(place);
+            for event in process.map(|it| it.look(now)).unwrap_or_default() {
+                match event {
+                    Event::Started => self.on_process_started(place),
+                    Event::Said(report, with) => self.on_report(place, report, with),
+                    Event::Ended(why) => {
+                        self.stack.plant.ended(place);
+                        self.on_process_end(place);
+                        self.go_on_anew();
+                        ended.push((place, why));
+                    }
                 }
             }
         }
@@ -113,7 +139,6 @@ impl Served {
     }
 
     fn on_started(&mut self) {
-        self.ready = true;
         // Those that came while there was no stack.
         let waiting = self.programs.iter();
         let waiting = waiting.filter(|(_, program)| matches!(program.stage, Stage::Attaching(_)));
@@ -125,7 +150,7 @@ impl Served {
         }
     }
 
-    fn on_report(&mut self, report: Report) {
+    fn on_report(&mut self, place: usize, report: Report, with: Vec<OwnedFd>) {
         match report {
             Report::Attached {
                 program,
@@ -134,7 +159,8 @@ impl Served {
             Report::Attached {
                 program,
                 refused: None,
-            } => self.on_attached(program),
+            } => self.on_attached(program, Part::Transport),
+            Report::Mapped { program } => self.on_attached(program, self.part(place)),
             Report::Finished { program } => self.on_finished(program),
             Report::Spoilt { program } => self.on_spoilt(program),
             Report::Filter { shown } => {
@@ -142,15 +168,24 @@ impl Served {
                     self.errands.push(Errand::Answer(question, Ok(shown)));
                 }
             }
+            Report::Broken {} => self.renew(),
+            Report::Link(..) | Report::Pool(..) | Report::Knows { .. } | Report::Flows { .. } => {
+                self.on_part_report(place, report, with)
+            }
             // Told by the component itself.
             Report::Started { .. } => {}
         }
     }
 
-    fn on_attached(&mut self, program: u32) {
+    /// A process has a program's memory. Once all have it the program may use it.
+    fn on_attached(&mut self, program: u32, by: Part) {
         let Some((number, entry)) = find(&mut self.programs, program) else {
             return;
         };
+        entry.awaited &= !(1 << by.index());
+        if entry.awaited != 0 {
+            return;
+        }
         // It may have hung up meanwhile.
         if matches!(entry.stage, Stage::Attaching(_))
             && let Stage::Attaching(parts) = std::mem::replace(&mut entry.stage, Stage::Served)
@@ -169,6 +204,7 @@ impl Served {
     /// A program that the stack doesn't have.
     fn refuse(&mut self, number: u16, why: String) {
         self.programs.remove(&number);
+        self.unmap(number.into());
         self.errands.push(Errand::Grant(number, Err(why)));
     }
 
@@ -177,6 +213,7 @@ impl Served {
             && matches!(entry.stage, Stage::Ending)
         {
             self.programs.remove(&number);
+            self.unmap(program);
         }
     }
 
@@ -193,10 +230,14 @@ impl Served {
     fn on_end(&mut self) {
         let programs = std::mem::take(&mut self.programs);
         for (number, mut program) in programs {
+            if program.introduced {
+                self.unmap(number.into());
+            }
             match program.stage {
                 // It hasn't got anything yet, so it can wait for the next stack.
                 Stage::Attaching(_) => {
                     program.introduced = false;
+                    program.awaited = 0;
                     self.programs.insert(number, program);
                     continue;
                 }
@@ -208,6 +249,11 @@ impl Served {
             }
             self.errands.push(Errand::Release(number));
         }
+        self.dismiss_questions();
+    }
+
+    /// Nobody is left who could answer.
+    fn dismiss_questions(&mut self) {
         for question in std::mem::take(&mut self.questions) {
             let why = "the stack has ended, and is being started again: ask later".to_owned();
             self.errands.push(Errand::Answer(question, Err(why)));
@@ -223,7 +269,9 @@ impl Served {
             format!("the stack can't be handed what it shares with the program: {error}")
         })?;
         program.introduced = true;
-        self.stack.order(order, descriptors);
+        program.awaited = 1 << Part::Transport.index();
+        self.map(number)?;
+        self.front_mut().order(order, descriptors);
         Ok(())
     }
 }
@@ -251,152 +299,4 @@ pub fn run_errands(server: &mut Server<Served>) {
 fn find(programs: &mut BTreeMap<u16, Program>, program: u32) -> Option<(u16, &mut Program)> {
     let number = u16::try_from(program).ok()?;
     Some((number, programs.get_mut(&number)?))
-}
-
-impl Owners for Served {
-    fn grant(&mut self, owner: u16, peer: &Peer) -> Result<Grant, String> {
-        let others = self.programs.values();
-        let others = others.filter(|program| program.uid == peer.uid).count();
-        if others >= usize::from(self.limits.per_user) {
-            return Err(format!(
-                "user {} has {others} programs on {} already, the most that one user may have: end some, or \
-                 raise `programs-per-user` in its configuration",
-                peer.uid, self.name
-            ));
-        }
-        let program = Program::make(owner, peer, self.limits.tables, &self.stack.sleeper)?;
-        self.programs.insert(owner, program);
-        if self.stack.serves()
-            && let Err(why) = self.introduce(owner)
-        {
-            self.programs.remove(&owner);
-            return Err(why);
-        }
-        Ok(Grant::Later)
-    }
-
-    fn retire(&mut self, owner: u16) {
-        if let Some(program) = self.programs.get_mut(&owner)
-            && program.lives()
-        {
-            program.stage = Stage::HungUp(Instant::now());
-        }
-    }
-
-    fn release(&mut self, owner: u16) {
-        let Some(program) = self.programs.get_mut(&owner) else {
-            return;
-        };
-        if matches!(program.stage, Stage::Ending) {
-            return;
-        }
-        program.stage = Stage::Ending;
-        if program.introduced && self.stack.serves() {
-            let program = owner.into();
-            self.stack.order(Order::Detach { program }, Vec::new());
-        } else {
-            // No stack knows it.
-            self.programs.remove(&owner);
-        }
-    }
-
-    fn answering(&mut self, _owner: u16) {}
-
-    fn capacity(&self) -> u16 {
-        self.limits.programs
-    }
-
-    fn is_free(&self, owner: u16) -> bool {
-        !self.programs.contains_key(&owner)
-    }
-
-    fn outlives_exec(&self) -> bool {
-        true
-    }
-
-    fn admit(&self, peer: &Peer) -> Result<(), String> {
-        let Some(allow) = &self.limits.allow else {
-            return Ok(());
-        };
-        let own = rustix::process::geteuid().as_raw();
-        let member = || peer.groups.iter().any(|group| allow.groups.contains(group));
-        if peer.uid == 0 || peer.uid == own || allow.users.contains(&peer.uid) || member() {
-            return Ok(());
-        }
-        Err(format!(
-            "user {} may not use {}: its configuration names those who may in `allow`",
-            peer.uid, self.name
-        ))
-    }
-
-    fn region(&self, program: u32, secret: u64) -> Result<[OwnedFd; 4], String> {
-        let number = u16::try_from(program).ok();
-        let program = number.and_then(|number| self.programs.get(&number));
-        let program =
-            program.ok_or_else(|| "the program whose socket it is has ended".to_owned())?;
-        program.regions(secret)
-    }
-
-    fn memory(&self, owner: u16, kind: RegionKind) -> Option<BorrowedFd<'_>> {
-        if owner == FIRST_COMPONENT {
-            let (counters, capture) = self.stack.memory();
-            return match kind {
-                RegionKind::Counters => Some(counters),
-                RegionKind::Capture => Some(capture),
-                RegionKind::TcpTable
-                | RegionKind::TcpRings
-                | RegionKind::UdpTable
-                | RegionKind::UdpRings
-                | RegionKind::Fallbacks => None,
-            };
-        }
-        let [tcp_records, tcp_rings, udp_records, udp_rings] = self.programs.get(&owner)?.files();
-        match kind {
-            RegionKind::TcpTable => Some(tcp_records),
-            RegionKind::TcpRings => Some(tcp_rings),
-            RegionKind::UdpTable => Some(udp_records),
-            RegionKind::UdpRings => Some(udp_rings),
-            RegionKind::Counters | RegionKind::Fallbacks | RegionKind::Capture => None,
-        }
-    }
-
-    fn components(&self) -> Vec<ComponentInfo> {
-        vec![self.stack.info()]
-    }
-
-    fn load_filter(&mut self, rules: &str) -> Result<String, String> {
-        let set = RuleSet::parse(rules).map_err(|mistakes| {
-            let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-            format!(
-                "the old rules stay, since there are mistakes: {}",
-                lines.join("; ")
-            )
-        })?;
-        let order = Order::Filter {
-            rules: rules.to_owned(),
-        };
-        let length = serde_json::to_vec(&order).map_or(usize::MAX, |text| text.len());
-        if length > LONGEST_ORDER {
-            return Err(format!(
-                "the old rules stay, since the new ones are too long: make them shorter than {} KiB",
-                LONGEST_ORDER / 1024
-            ));
-        }
-        self.rules = set.rules.len();
-        self.stack.set_rules(rules);
-        self.stack.order(order, Vec::new());
-        Ok(match self.rules {
-            1 => "1 rule is in force".to_owned(),
-            count => format!("{count} rules are in force"),
-        })
-    }
-
-    fn show_filter(&mut self, question: Question) -> Answered {
-        if !self.stack.serves() {
-            return Err("the stack is being started: ask later".to_owned());
-        }
-        self.questions.push_back(question);
-        self.stack.order(Order::ShowFilter {}, Vec::new());
-        Ok(None)
-    }
 }

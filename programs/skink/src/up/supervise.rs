@@ -1,5 +1,6 @@
 //! The life of a supervisor: one thread that waits for signals, programs, tools and the stack, and uses
 //! no CPU while nothing happens.
+use super::component::Component;
 use super::served::{Served, run_errands};
 use crate::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -35,7 +36,7 @@ pub fn supervise(
         let served = server.owners();
         if served.ready && !announced {
             announced = true;
-            for line in announce(served.stack.pid()) {
+            for line in announce(served.front().pid()) {
                 eprintln!("skink: {line}");
             }
             life.tell(Notifier::ready);
@@ -60,9 +61,8 @@ fn round(
 ) -> Result<Option<Instant>, Failure> {
     let left = server.serve(now);
     let mut next = left.map(|left| now + left);
-    let ended = server.owners_mut().hear(now);
-    if let Some(why) = ended {
-        say_end(server.owners(), &why, now);
+    for (place, why) in server.owners_mut().hear(now) {
+        say_end(server.owners(), place, &why, now);
         if !announced {
             return Err(Failure::own(
                 "the stack couldn't be started; what it said is above".to_owned(),
@@ -71,8 +71,7 @@ fn round(
     }
     let (due, failure) = server.owners_mut().drive(now, signals);
     next = earlier(next, due);
-    if let Some(why) = failure {
-        let name = server.owners().stack.name();
+    if let Some((name, why)) = failure {
         match announced {
             true => eprintln!("skink: {name} can't be started: {why}"),
             false => return Err(Failure::own(format!("{name} can't be started: {why}"))),
@@ -82,15 +81,21 @@ fn round(
     Ok(next)
 }
 
-fn say_end(served: &Served, why: &str, now: Instant) {
-    let again = match served.stack.pause(now) {
+fn say_end(served: &Served, place: usize, why: &str, now: Instant) {
+    let Some(process) = served.stack.processes.get(place) else {
+        return;
+    };
+    let again = match process.pause(now) {
+        Some(pause) if pause < Duration::from_secs(1) => "; it is started again".to_owned(),
         Some(pause) => format!("; it is started again in {} s", pause.as_secs_f64().ceil()),
         None => String::new(),
     };
-    let name = served.stack.name();
-    eprintln!(
-        "skink: {name} has died: {why}; the programs that it served lose their connections{again}"
-    );
+    let name = process.name();
+    let loss = match served.is_front(place) {
+        true => "the programs that it served lose their connections",
+        false => "connections go on when it is back",
+    };
+    eprintln!("skink: {name} has died: {why}; {loss}{again}");
 }
 
 /// Signs of life for the service manager.
@@ -115,7 +120,7 @@ impl Life<'_> {
             1 => "1 program".to_owned(),
             count => format!("{count} programs"),
         };
-        let info = served.stack.info();
+        let info = served.front().info();
         let status = format!("{programs}; {} is {}", info.name, info.state);
         if status != self.status {
             self.tell(|notifier| notifier.status(&status));
@@ -143,7 +148,8 @@ fn wait(server: &Server<Served>, signals: &SignalDescriptor, until: Option<Insta
         PollFd::from_borrowed_fd(server.as_fd(), PollFlags::IN),
         PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
     ];
-    if let Some((link, room, ended)) = server.owners().stack.descriptors() {
+    let processes = &server.owners().stack.processes;
+    for (link, room, ended) in processes.iter().filter_map(Component::descriptors) {
         let wanted = match room {
             true => PollFlags::IN | PollFlags::OUT,
             false => PollFlags::IN,
@@ -159,36 +165,50 @@ fn wait(server: &Server<Served>, signals: &SignalDescriptor, until: Option<Insta
     let _ = rustix::event::poll(&mut descriptors, left.as_ref());
 }
 
-/// Ends the stack: in good order if it does so in time, and at once at a second signal.
+/// Ends the stack: in good order if it does so in time, and at once at a second signal. What serves programs
+/// goes first, so that its last packets still leave.
 fn stop(server: &mut Server<Served>, signals: &SignalDescriptor) {
-    server.owners_mut().stack.stop();
     let limit = Instant::now() + FAREWELL;
     let mut killed = false;
-    while server.owners().stack.pid().is_some() {
-        let now = Instant::now();
-        if server.owners_mut().hear(now).is_some() {
-            break;
+    let places = server.owners().stack.processes.len();
+    let (front, rest): (Vec<usize>, _) =
+        (0..places).partition(|place| server.owners().is_front(*place));
+    for group in [front, rest] {
+        let tell = |server: &mut Server<Served>, each: fn(&mut Component)| {
+            for place in &group {
+                let process = server.owners_mut().stack.processes.get_mut(*place);
+                process.into_iter().for_each(each);
+            }
+        };
+        tell(server, Component::stop);
+        while group.iter().any(|place| lives(server, *place)) {
+            let now = Instant::now();
+            if !killed && (now >= limit || signals.take().is_some()) {
+                eprintln!("skink: the stack doesn't end by itself, and is killed");
+                killed = true;
+            }
+            if killed {
+                tell(server, Component::kill);
+            }
+            wait_for_end(server, signals, (!killed).then_some(limit));
+            server.owners_mut().hear(Instant::now());
         }
-        if !killed && (now >= limit || signals.take().is_some()) {
-            let name = server.owners().stack.name();
-            eprintln!("skink: {name} doesn't end by itself, and is killed");
-            server.owners_mut().stack.kill();
-            killed = true;
-        }
-        wait_for_end(server, signals, (!killed).then_some(limit));
     }
 }
 
+fn lives(server: &Server<Served>, place: usize) -> bool {
+    let process = server.owners().stack.processes.get(place);
+    process.is_some_and(|process| process.pid().is_some())
+}
+
 fn wait_for_end(server: &Server<Served>, signals: &SignalDescriptor, until: Option<Instant>) {
-    let Some((link, room, ended)) = server.owners().stack.descriptors() else {
-        return;
-    };
-    let mut descriptors = vec![
-        PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-        PollFd::from_borrowed_fd(ended, PollFlags::IN),
-    ];
-    if room {
-        descriptors.push(PollFd::from_borrowed_fd(link, PollFlags::OUT));
+    let mut descriptors = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
+    let processes = &server.owners().stack.processes;
+    for (link, room, ended) in processes.iter().filter_map(Component::descriptors) {
+        descriptors.push(PollFd::from_borrowed_fd(ended, PollFlags::IN));
+        if room {
+            descriptors.push(PollFd::from_borrowed_fd(link, PollFlags::OUT));
+        }
     }
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
     let left = left.map(|left| Timespec {

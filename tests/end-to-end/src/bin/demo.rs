@@ -59,8 +59,8 @@ fn show(topology: Topology, back_end: BackEnd) -> Outcome {
     );
     match topology {
         Topology::Library => println!("   skink run {place} -- nginx"),
-        Topology::Single => {
-            println!("   skink up --name demo --topology single {place}");
+        Topology::Single | Topology::Split => {
+            println!("   skink up --name demo --topology {topology} {place}");
             println!("   skink run --name demo -- nginx");
         }
     }

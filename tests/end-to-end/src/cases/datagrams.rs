@@ -1,14 +1,14 @@
 //! Echo requests and UDP, also in fragments.
 
-use super::on_each_back_end;
+use super::everywhere;
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{Case, Failure, Outcome};
 use skink_testbed::Process;
 
 pub fn cases() -> Vec<Case> {
-    let mut cases = on_each_back_end("ping", ping);
-    cases.extend(on_each_back_end("udp/echo", udp_echo));
+    let mut cases = everywhere("ping", ping);
+    cases.extend(everywhere("udp/echo", udp_echo));
     cases
 }
 

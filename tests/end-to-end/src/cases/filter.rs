@@ -11,7 +11,8 @@ pub fn cases() -> Vec<Case> {
     let places = PLACES
         .iter()
         .filter(|(_, back_end)| *back_end == BackEnd::Packet);
-    for (topology, back_end) in places.copied() {
+    let split = [(Topology::Split, BackEnd::Packet)];
+    for (topology, back_end) in places.copied().chain(split) {
         let plan = |rules| Plan {
             topology,
             back_end,

@@ -7,6 +7,8 @@ mod filter;
 mod hostile;
 mod impaired;
 mod load;
+mod parts;
+mod passing;
 mod servers;
 mod ssh;
 mod tools;
@@ -21,12 +23,14 @@ pub fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend(tools::cases());
     cases.extend(servers::cases());
+    cases.extend(passing::cases());
     cases.extend(ssh::cases());
     cases.extend(clients::cases());
     cases.extend(datagrams::cases());
     cases.extend(filter::cases());
     cases.extend(impaired::cases());
     cases.extend(hostile::cases());
+    cases.extend(parts::cases());
     cases.extend(bulk::cases());
     cases.extend(load::cases());
     cases
@@ -42,9 +46,12 @@ const PLACES: [(Topology, BackEnd); 4] = [
 ];
 
 /// The rest of them, for what is quick and shows whether it works at all.
-const MORE_PLACES: [(Topology, BackEnd); 2] = [
+const MORE_PLACES: [(Topology, BackEnd); 5] = [
     (Topology::Single, BackEnd::Xdp),
     (Topology::Single, BackEnd::Tap),
+    (Topology::Split, BackEnd::Packet),
+    (Topology::Split, BackEnd::Xdp),
+    (Topology::Split, BackEnd::Tap),
 ];
 
 /// One case for each of [`PLACES`], on a plain wire.

@@ -15,7 +15,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(on_each_back_end("redis/benchmark", redis_benchmark));
     cases.extend(everywhere("redis/values", redis_values));
     cases.extend(on_each_back_end("python/http-server", python_http_server));
-    cases.extend(on_each_back_end("memcached/values", memcached));
+    cases.extend(everywhere("memcached/values", memcached));
     cases.extend(on_each_back_end("iperf3/both-ways", iperf3));
     cases
 }

@@ -1,6 +1,6 @@
 //! `skink run`'s words when something isn't right, and the tools to look inside.
 
-use super::on_each_back_end;
+use super::everywhere;
 use crate::network::{Network, Plan};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
@@ -12,7 +12,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("run/words-for-what-is-wrong", refusals),
         Case::new("run/unprivileged-with-defaults", unprivileged),
     ];
-    cases.extend(on_each_back_end("tools/stat-ss-capture", tools));
+    cases.extend(everywhere("tools/stat-ss-capture", tools));
     cases
 }
 

@@ -73,8 +73,7 @@ fn the_command_line_goes_before_the_file_and_the_file_before_defaults() {
 fn what_cant_be_run_is_refused_with_what_can() {
     let tables = "[tcp]\nsockets = 1048576\nsend-bytes = 268435456";
     for (words, file, expected) in [
-        (&["--topology", "split"][..], "", "use --topology single"),
-        (&["--topology", "library"], "", "skink run --nic"),
+        (&["--topology", "library"][..], "", "skink run --nic"),
         (
             &["--topology", "none"],
             "",
@@ -84,14 +83,37 @@ fn what_cant_be_run_is_refused_with_what_can() {
         (&["--name", "17"], "", "can't be a name"),
         (&["--user", "nobody here"], "", "there is no user"),
         (&[], tables, "set programs = "),
-        (
-            &[],
-            "topology = \"split\"",
-            "link, ip, filter, udp, tcp, syscall, store apart",
-        ),
     ] {
         let failure = settings(words, file).expect_err("refused");
         assert!(failure.message.contains(expected), "{words:?}: {failure:?}");
         assert_eq!(failure.code, crate::failure::OWN);
+    }
+}
+
+#[test]
+fn parts_are_found_wherever_their_processes_stand_in_the_file() {
+    use skink_control::Part;
+    let of = |text: &str| parts_of(&Topology::parse("test", text).expect("a topology"));
+    let text = |groups: &[&str]| -> String {
+        let process = |group: &&str| format!("[[process]]\ncomponents = [{group}]\n");
+        groups.iter().map(process).collect()
+    };
+    let transport = "\"store\", \"tcp\", \"udp\", \"syscall\"";
+    let whole = format!("\"link\", \"ip\", \"filter\", {transport}");
+    assert_eq!(of(&text(&[&whole])).expect("runs"), []);
+    let split = [transport, "\"filter\"", "\"link\"", "\"ip\""];
+    assert_eq!(
+        of(&text(&split)).expect("runs"),
+        [Part::Transport, Part::Filter, Part::Link, Part::Ip]
+    );
+    assert_eq!(of(PRESETS[2].1).expect("runs"), Part::ALL);
+    let two = ["\"link\", \"ip\", \"filter\"", transport];
+    let failure = of(&text(&two)).expect_err("refused");
+    for expected in [
+        "link+ip+filter, ",
+        " apart",
+        "use --topology single or split",
+    ] {
+        assert!(failure.message.contains(expected), "{failure:?}");
     }
 }

@@ -1,0 +1,145 @@
+//! The packet of a ticket.
+//!
+//! A ticket is one end of a pair of Unix sockets whose other end is closed. In its queue lies one packet:
+//! JSON, and descriptors: the kernel's socket behind the program's, the holder's connection to the broker and
+//! its channel. The packet is looked at, never taken out, so that a message that was peeked at can be received
+//! again. It all goes when the last descriptor of the ticket is closed.
+use super::{Id, RoleEntry, SocketEntry, id};
+use core::ffi::c_int;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sockopt,
+};
+use serde::{Deserialize, Serialize};
+use skink_library::Protocol;
+use skink_memory::SocketId;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// How the packet begins.
+const MAGIC: &[u8] = b"{\"version\":\"skink-ticket-";
+/// Versions that can't read each other's pass each other nothing.
+pub const VERSION: &str = concat!("skink-ticket-1-", env!("CARGO_PKG_VERSION"));
+/// No packet is larger.
+const MAXIMUM_BYTES: usize = 8192;
+/// Descriptors beside it: the socket, the holder's connection to the broker, its channel.
+const DESCRIPTORS: usize = 10;
+
+/// What is in the packet.
+#[derive(Serialize, Deserialize)]
+pub struct Message {
+    /// [`VERSION`]
+    pub version: String,
+    /// The program in whose region the socket is, and its secret; none for a socket that listens.
+    pub region: Option<(u32, u64)>,
+    /// The socket, without descriptors.
+    pub socket: SocketEntry,
+    /// TCP sockets that the holder has bound.
+    pub bound: Vec<Id>,
+}
+
+/// What a ticket says, and what came with it.
+pub struct Ticket {
+    /// The packet.
+    pub message: Message,
+    /// The kernel's socket behind the program's.
+    pub socket: OwnedFd,
+    /// The holder's connection to the broker.
+    pub holder: OwnedFd,
+    /// The holder's channel.
+    pub channel: [OwnedFd; 8],
+}
+
+impl SocketEntry {
+    /// What it has on the stack, if that can be shared.
+    pub fn ids(&self) -> impl Iterator<Item = (Protocol, SocketId)> + use<> {
+        let (protocol, ids): (Protocol, [Option<Id>; 2]) = match self.role {
+            RoleEntry::Stream(id) => (Protocol::Tcp, [Some(id), None]),
+            RoleEntry::Datagram(halves) => (Protocol::Udp, halves),
+            _ => (Protocol::Tcp, [None; 2]),
+        };
+        let ids = ids.into_iter().flatten();
+        ids.map(move |plain| (protocol, id(plain)))
+    }
+
+    /// Finds fault with what no ticket of ours says.
+    pub fn check(&self) -> Result<(), String> {
+        let role = match self.role {
+            RoleEntry::Stream(_) | RoleEntry::Dormant(_) => !self.datagram,
+            RoleEntry::Datagram(ids) => self.datagram && ids != [None; 2],
+            RoleEntry::Undecided | RoleEntry::Listener(_) | RoleEntry::Lost => false,
+        };
+        let domain = [libc::AF_INET, libc::AF_INET6].contains(&self.domain);
+        if role && domain && self.resting == [None; 2] {
+            return Ok(());
+        }
+        Err("it says what can't be".to_owned())
+    }
+}
+
+impl Message {
+    /// Makes a ticket.
+    pub fn pack(&self, descriptors: [BorrowedFd<'_>; DESCRIPTORS]) -> std::io::Result<OwnedFd> {
+        let text = serde_json::to_vec(self)?;
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (ticket, end) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+            return Err(rustix::io::Errno::NOBUFS.into());
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        rustix::net::sendmsg(&end, &[IoSlice::new(&text)], &mut ancillary, flags)?;
+        Ok(ticket)
+    }
+}
+
+/// Looks into a descriptor that was received. `None` if it is no ticket.
+pub fn look_at(fd: c_int) -> Option<Result<Ticket, String>> {
+    // SAFETY: it is open: it was just received.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let family = sockopt::socket_domain(fd).ok()?;
+    if family != AddressFamily::UNIX || sockopt::socket_type(fd).ok()? != SocketType::SEQPACKET {
+        return None;
+    }
+    let look = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let mut start = [0u8; MAGIC.len()];
+    let (_, count) = rustix::net::recv(fd, &mut start, look).ok()?;
+    if start != MAGIC || count < MAGIC.len() {
+        return None;
+    }
+    Some(unpack(fd, look | RecvFlags::CMSG_CLOEXEC))
+}
+
+fn unpack(fd: BorrowedFd<'_>, flags: RecvFlags) -> Result<Ticket, String> {
+    let mut text = vec![0; MAXIMUM_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut pieces = [IoSliceMut::new(&mut text)];
+    let received = rustix::net::recvmsg(fd, &mut pieces, &mut ancillary, flags);
+    let count = received.map_err(|error| error.to_string())?.bytes;
+    let mut descriptors = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    let text = text.get(..count).unwrap_or_default();
+    let message: Message = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    if message.version != VERSION {
+        return Err(format!("it is of {}, not of {VERSION}", message.version));
+    }
+    let given: Result<[OwnedFd; DESCRIPTORS], _> = descriptors.try_into();
+    let [socket, holder, channel @ ..] =
+        given.map_err(|_| "there are no free descriptors".to_owned())?;
+    Ok(Ticket {
+        message,
+        socket,
+        holder,
+        channel,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+use super::*;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// A message about a socket of that role.
+fn message(role: RoleEntry, datagram: bool) -> Message {
+    let options = crate::options::Options::new();
+    Message {
+        version: VERSION.to_owned(),
+        region: Some((3, 17)),
+        socket: SocketEntry {
+            fds: Vec::new(),
+            domain: libc::AF_INET,
+            datagram,
+            own_kernel_socket: true,
+            kernel_listens: false,
+            nonblocking: true,
+            role,
+            lasting: 0,
+            bound: Some((core::net::Ipv4Addr::LOCALHOST.into(), 80)),
+            resting: [None; 2],
+            tickets: [5, 0],
+            peer: None,
+            error: 0,
+            connecting: false,
+            shut_read: false,
+            shut_write: false,
+            more: false,
+            unsupported: None,
+            options,
+        },
+        bound: vec![(2, 9)],
+    }
+}
+
+/// All descriptors of a ticket: the first two, and the second again for the channel's.
+fn ten<'a>(socket: &'a OwnedFd, holder: &'a OwnedFd) -> [BorrowedFd<'a>; DESCRIPTORS] {
+    core::array::from_fn(|at| {
+        if at == 0 {
+            socket.as_fd()
+        } else {
+            holder.as_fd()
+        }
+    })
+}
+
+/// Device and inode, to tell files apart.
+fn identity(fd: impl AsFd) -> (u64, u64) {
+    let stat = rustix::fs::fstat(fd).expect("a file");
+    (stat.st_dev, stat.st_ino)
+}
+
+#[test]
+fn a_ticket_can_be_looked_at_twice_and_goes_with_its_last_descriptor() {
+    let pipe = || rustix::pipe::pipe().expect("a pipe");
+    let ((socket, _end), (holder, watch)) = (pipe(), pipe());
+    let packed = message(RoleEntry::Stream((7, 2)), false);
+    let ticket = packed.pack(ten(&socket, &holder)).expect("a ticket");
+    for _ in 0..2 {
+        let seen = look_at(ticket.as_raw_fd())
+            .expect("a ticket")
+            .expect("a good one");
+        assert_eq!(seen.message.region, Some((3, 17)));
+        assert!(matches!(
+            seen.message.socket.role,
+            RoleEntry::Stream((7, 2))
+        ));
+        assert_eq!(identity(&seen.socket), identity(&socket));
+        let rest = seen.channel.iter().chain([&seen.holder]);
+        for fd in rest {
+            assert_eq!(identity(fd), identity(&holder));
+        }
+    }
+    drop(holder);
+    let held = rustix::io::write(&watch, b"x");
+    assert_eq!(held, Ok(1), "somebody can still read it");
+    drop(ticket);
+    // Rust ignores SIGPIPE in tests.
+    let gone = rustix::io::write(&watch, b"x");
+    assert_eq!(
+        gone,
+        Err(rustix::io::Errno::PIPE),
+        "nobody holds it any more"
+    );
+}
+
+#[test]
+fn what_is_no_ticket_is_left_alone() {
+    let pair = |kind| {
+        rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
+            .expect("a pair")
+    };
+    let texts: [&[u8]; 5] = [
+        b"",
+        b"x",
+        b"{\"version\":\"skink-ticket",
+        b"{\"version\":\"skink-estate-1\"}",
+        b"{}",
+    ];
+    for kind in [SocketType::SEQPACKET, SocketType::DGRAM, SocketType::STREAM] {
+        for text in texts {
+            let (socket, end) = pair(kind);
+            if !text.is_empty() {
+                rustix::net::send(&end, text, SendFlags::empty()).expect("room");
+            }
+            assert!(look_at(socket.as_raw_fd()).is_none(), "{kind:?} {text:?}");
+            let mut bytes = [0; 64];
+            if !text.is_empty() {
+                let read = rustix::io::read(&socket, &mut bytes).expect("bytes");
+                assert_eq!(&bytes[..read], text, "it is still there");
+            }
+        }
+    }
+    let (pipe, _end) = rustix::pipe::pipe().expect("a pipe");
+    assert!(look_at(pipe.as_raw_fd()).is_none());
+}
+
+#[test]
+fn spoilt_tickets_are_refused() {
+    let texts = [
+        "{\"version\":\"skink-ticket-",
+        "{\"version\":\"skink-ticket-0\"}",
+        "{\"version\":\"skink-ticket-1-x\",\"region\":null,\"socket\":{}}",
+    ];
+    for text in texts {
+        let (socket, end) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .expect("a pair");
+        rustix::net::send(&end, text.as_bytes(), SendFlags::empty()).expect("room");
+        let seen = look_at(socket.as_raw_fd()).expect("it begins as one");
+        assert!(seen.is_err(), "{text}");
+    }
+    let (pipe, _end) = rustix::pipe::pipe().expect("a pipe");
+    let other = Message {
+        version: "skink-ticket-0".to_owned(),
+        ..message(RoleEntry::Lost, false)
+    };
+    let ticket = other.pack(ten(&pipe, &pipe)).expect("a ticket");
+    assert!(
+        look_at(ticket.as_raw_fd()).expect("one").is_err(),
+        "another version's"
+    );
+}
+
+#[test]
+fn only_what_can_be_is_believed() {
+    let one = [Some((1, 1)), None];
+    let table = [
+        (RoleEntry::Stream((1, 1)), false, true),
+        (RoleEntry::Stream((1, 1)), true, false),
+        (RoleEntry::Dormant(5), false, true),
+        (RoleEntry::Dormant(5), true, false),
+        (RoleEntry::Datagram(one), true, true),
+        (RoleEntry::Datagram(one), false, false),
+        (RoleEntry::Datagram([None; 2]), true, false),
+        (RoleEntry::Listener(one), false, false),
+        (RoleEntry::Undecided, false, false),
+        (RoleEntry::Lost, false, false),
+    ];
+    for (number, (role, datagram, good)) in table.into_iter().enumerate() {
+        let mut message = message(role, datagram);
+        assert_eq!(message.socket.check().is_ok(), good, "row {number}");
+        message.socket.domain = libc::AF_UNIX;
+        assert!(message.socket.check().is_err(), "row {number}");
+    }
+}

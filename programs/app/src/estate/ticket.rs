@@ -1,0 +1,318 @@
+//! Tickets: what is left to whoever receives a socket over a Unix socket (see [`crate::passing`]); the
+//! sender's part and the receiver's.
+use super::packet::{Message, Ticket, VERSION};
+use super::{Id, RoleEntry, SocketEntry, halves, id, plain};
+use crate::attach;
+use crate::engine::Engine;
+use crate::errno::{Answer, fail};
+use crate::fd_table::{self, Entry};
+use crate::log::{log, write};
+use crate::passing::{descriptor, places, replace};
+use crate::provider::Provider;
+use crate::raw;
+use crate::remote::Remote;
+use crate::socket::Role;
+use crate::state::State;
+use core::ffi::c_int;
+use rustix::net::sockopt;
+use skink_library::Protocol;
+use skink_memory::SocketId;
+use skink_messages::{TcpRequest, UdpRequest};
+use skink_sockets::{Client, RequestBody};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+impl State {
+    /// Puts tickets in the places of the sockets in these control messages that are on a stack in another
+    /// process. They are to be closed after the message was sent.
+    pub fn write_tickets(&mut self, control: &mut [u8]) -> Answer<Vec<OwnedFd>> {
+        let mut passed = Vec::new();
+        for place in places(control) {
+            let Some(fd) = descriptor(control, place) else {
+                continue;
+            };
+            if let Entry::Socket(index) = fd_table::get(fd)
+                && self.passes(index)
+            {
+                passed.push((place, fd, index));
+            }
+        }
+        let served = self.engine.as_deref();
+        let served = served.is_some_and(|engine| engine.stack.is_served() && !engine.is_down());
+        if passed.is_empty() || !served {
+            return Ok(Vec::new());
+        }
+        let tickets = passed.iter().map(|(_, fd, index)| {
+            // SAFETY: it is open: the program passes it.
+            let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
+            self.write_ticket(fd, *index)
+        });
+        let tickets = tickets.collect::<Result<Vec<OwnedFd>, String>>();
+        match tickets {
+            Ok(tickets) => {
+                for ((place, ..), ticket) in passed.iter().zip(&tickets) {
+                    replace(control, *place, ticket.as_raw_fd());
+                }
+                Ok(tickets)
+            }
+            Err(reason) => {
+                write(format_args!("a socket can't be passed: {reason}"));
+                fail(libc::ENOBUFS)
+            }
+        }
+    }
+
+    /// Whether a socket is passed as Skink's.
+    fn passes(&mut self, index: u32) -> bool {
+        let socket = &self.sockets[index];
+        if socket.role == Role::Undecided
+            && socket.datagram
+            && socket.bound.is_some()
+            && self.is_served()
+        {
+            // If that fails, it is the kernel's.
+            let _ = self.make_datagram(index);
+        }
+        match self.sockets[index].role {
+            Role::Undecided | Role::Lost => false,
+            Role::Dormant { .. } => self.sockets[index].tickets != [0; 2],
+            Role::Listener(_) | Role::Stream(_) | Role::Datagram(_) => true,
+        }
+    }
+
+    /// A program that holds the socket for as long as its connection to the broker is open, and the
+    /// sockets that it has bound for that.
+    fn holder(&self, own: &Remote, index: u32) -> Result<(Engine, Vec<Id>), String> {
+        let mut engine = attach::start_for_heir(own.holdings.clone())?;
+        let remote = engine.stack.remote();
+        let remote = remote.ok_or("the stack is in no other process")?;
+        let mut bound = Vec::new();
+        match self.sockets[index].role {
+            Role::Stream(id) => remote.share(Protocol::Tcp, id),
+            Role::Datagram(halves) => {
+                for id in halves.into_iter().flatten() {
+                    remote.share(Protocol::Udp, id);
+                }
+            }
+            Role::Dormant { .. } | Role::Listener(_) => bound = self.hold_port(remote, index),
+            Role::Undecided | Role::Lost => {}
+        }
+        let known = remote.synchronize();
+        known.map_err(|stop| format!("the stack doesn't answer ({stop:?})"))?;
+        Ok((engine, bound))
+    }
+
+    /// Binds what a listening socket is bound to, and lets it rest.
+    fn hold_port(&self, remote: &mut Remote, index: u32) -> Vec<Id> {
+        let socket = &self.sockets[index];
+        let addresses = self.half_addresses(index).into_iter();
+        let mut bound = Vec::new();
+        for (address, ticket) in addresses.zip(socket.tickets) {
+            let Some(address) = address.filter(|_| ticket != 0) else {
+                continue;
+            };
+            let options = socket.options.for_bind(ticket);
+            let held = remote.open(Protocol::Tcp).and_then(|id| {
+                bound.push(plain(id));
+                remote.bind(Protocol::Tcp, id, address, options)?;
+                remote.rest(id);
+                Ok(())
+            });
+            if let Err(stop) = held {
+                log!(Warn, "{address} can't be held for a receiver: {stop:?}");
+            }
+        }
+        bound
+    }
+
+    fn write_ticket(&self, fd: BorrowedFd<'_>, index: u32) -> Result<OwnedFd, String> {
+        let own = self.engine.as_deref().ok_or("there is no stack")?;
+        let Provider::Served(remote) = &own.stack else {
+            return Err("the stack is in this process".to_owned());
+        };
+        let mut socket = SocketEntry::of(&self.sockets[index], Vec::new(), own);
+        socket.resting = [None; 2];
+        if let RoleEntry::Listener(_) = socket.role {
+            socket.role = RoleEntry::Dormant(4096);
+        }
+        let region = socket.ids().next().and_then(|(protocol, id)| {
+            let program = remote.table(protocol).region_of(id.slot);
+            Some((program, remote.holdings.secret_of(program)?))
+        });
+        let (holder, bound) = self.holder(remote, index)?;
+        let Provider::Served(held) = &holder.stack else {
+            return Err("the stack is in no other process".to_owned());
+        };
+        // SAFETY: the holder has them open.
+        let channel = held.channel.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
+        let [a, b, c, d, e, f, g, h] = channel;
+        let descriptors = [fd, holder.broker.as_fd(), a, b, c, d, e, f, g, h];
+        let message = Message {
+            version: VERSION.to_owned(),
+            region,
+            socket,
+            bound,
+        };
+        let packed = message.pack(descriptors);
+        packed.map_err(|error| error.to_string())
+    }
+
+    /// Puts the socket in the place of its ticket, descriptor `fd`. If the message was only `peeked` at,
+    /// the ticket is still in it.
+    pub fn take_ticket(
+        &mut self,
+        fd: c_int,
+        ticket: Ticket,
+        close_on_exec: bool,
+        peeked: bool,
+    ) -> Result<(), String> {
+        let mut entry = ticket.message.socket;
+        entry.check()?;
+        if !self.need_engine() {
+            return Err("no stack serves this process".to_owned());
+        }
+        self.check_stack(ticket.holder.as_fd())?;
+        if let Some((program, secret)) = ticket.message.region {
+            self.take_region(program, secret)?;
+        }
+        let same = self.same_socket(&entry);
+        let held: Vec<(Protocol, SocketId)> = entry.ids().collect();
+        if same.is_none() {
+            self.hold(&entry, ticket.message.region)?;
+        }
+        let flags = if close_on_exec { libc::O_CLOEXEC } else { 0 };
+        let arguments = [
+            ticket.socket.as_raw_fd() as usize,
+            fd as usize,
+            flags as usize,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: only numbers; the ticket's is the program's, which hasn't seen it yet.
+        let moved = unsafe { raw::call(libc::SYS_dup3, arguments) };
+        moved.map_err(|stop| format!("it gets no descriptor ({stop:?})"))?;
+        match same {
+            Some(index) => {
+                if fd_table::set(fd, Entry::Socket(index)) {
+                    self.sockets[index].fds.push(fd);
+                }
+            }
+            None => {
+                entry.fds = vec![fd];
+                self.take_socket(entry);
+                self.rest_again();
+            }
+        }
+        if !peeked {
+            dismiss(ticket.channel, &held, &ticket.message.bound);
+        }
+        self.pump();
+        Ok(())
+    }
+
+    /// Whether the ticket is from the stack that serves this process.
+    fn check_stack(&mut self, holder: BorrowedFd<'_>) -> Result<(), String> {
+        let engine = self.engine.as_deref().ok_or("there is no stack")?;
+        if !engine.stack.is_served() || engine.is_down() {
+            return Err("no stack in another process serves this one".to_owned());
+        }
+        let supervisor = |fd| {
+            let peer = sockopt::socket_peercred(fd).ok()?;
+            Some((peer.pid, peer.uid))
+        };
+        match supervisor(holder) {
+            Some(theirs) if Some(theirs) == supervisor(engine.broker.as_fd()) => Ok(()),
+            _ => Err("it is from another `skink up` than the one that serves this process".into()),
+        }
+    }
+
+    /// Maps the region of another program, unless it is there.
+    fn take_region(&mut self, program: u32, secret: u64) -> Result<(), String> {
+        let engine = self.engine.as_deref().ok_or("there is no stack")?;
+        let Provider::Served(remote) = &engine.stack else {
+            return Err("the stack is in this process".to_owned());
+        };
+        if remote.holdings.secret_of(program) == Some(secret) {
+            return Ok(());
+        }
+        let own = remote.attachment.program;
+        if program == own {
+            return Err("its secret is wrong".to_owned());
+        }
+        // Of an older program of that number nothing is left, nor is another's region that nobody uses.
+        let mut used = self.regions_in_use(&remote.holdings);
+        used.retain(|other| *other != program);
+        used.push(own);
+        let engine = self.engine.as_deref_mut().ok_or("there is no stack")?;
+        let regions = engine.broker.region(program, secret);
+        let regions = regions.map_err(|error| error.to_string())?;
+        for slots in [&mut engine.tcp, &mut engine.udp] {
+            slots.retain(|region| used.contains(&region));
+        }
+        let remote = engine.stack.remote().ok_or("there is no stack")?;
+        remote.holdings.retain(|region| used.contains(&region));
+        let (tcp, udp) = (regions.tcp, regions.udp);
+        attach::add_regions(&mut remote.holdings, program, secret, tcp, udp)?;
+        attach::mark(engine);
+        Ok(())
+    }
+
+    /// The socket of this process that is the same one.
+    fn same_socket(&self, entry: &SocketEntry) -> Option<u32> {
+        let same = |role: Role, tickets: [u64; 2]| match (&entry.role, role) {
+            (RoleEntry::Stream(other), Role::Stream(own)) => id(*other) == own,
+            (RoleEntry::Datagram(others), Role::Datagram(own)) => halves(*others) == own,
+            (RoleEntry::Dormant(_), Role::Dormant { .. } | Role::Listener(_)) => {
+                tickets == entry.tickets && tickets != [0; 2]
+            }
+            _ => false,
+        };
+        let mut sockets = self.sockets.iter();
+        let found = sockets.find(|(_, socket)| same(socket.role, socket.tickets));
+        found.map(|(index, _)| index)
+    }
+
+    /// Tells the stack that this process holds the socket as well.
+    fn hold(&mut self, entry: &SocketEntry, region: Option<(u32, u64)>) -> Result<(), String> {
+        let engine = self.engine.as_deref_mut().ok_or("there is no stack")?;
+        let remote = engine.stack.remote().ok_or("there is no stack")?;
+        let mut told = false;
+        for (protocol, id) in entry.ids() {
+            let table = remote.table(protocol);
+            let theirs = region.is_some_and(|(program, _)| table.region_of(id.slot) == program);
+            if !theirs || table.find(id).is_none() {
+                return Err("the stack has no such socket".to_owned());
+            }
+            remote.take(protocol, id);
+            told = true;
+        }
+        let known = if told { remote.synchronize() } else { Ok(()) };
+        known.map_err(|stop| format!("the stack doesn't answer ({stop:?})"))
+    }
+}
+
+/// The holder lets go of what the receiver holds now. It ends with its connection to the broker, but that
+/// takes a while to be believed.
+fn dismiss(channel: [OwnedFd; 8], held: &[(Protocol, SocketId)], bound: &[Id]) {
+    let bound = bound.iter().map(|plain| (Protocol::Tcp, id(*plain)));
+    let requests = held.iter().copied().chain(bound).map(|held| match held {
+        (Protocol::Tcp, id) => RequestBody::Tcp(TcpRequest::Close(id)),
+        (Protocol::Udp, id) => RequestBody::Udp(UdpRequest::Close(id)),
+    });
+    let Ok(mut client) = Client::attach(channel) else {
+        log!(
+            Debug,
+            "a passed socket's holder has a channel that can't be used"
+        );
+        return;
+    };
+    for request in requests {
+        if let Err(error) = client.tell(request) {
+            log!(
+                Debug,
+                "a passed socket's holder holds it for a while: {error}"
+            );
+        }
+    }
+    client.flush();
+}

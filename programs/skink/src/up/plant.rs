@@ -1,0 +1,127 @@
+//! What the processes of a stack are made of: the NIC, and what they share with each other.
+use super::component::Component;
+use super::split::Split;
+use crate::failure::Failure;
+use skink_control::{Order, StackStart};
+use skink_nic::Opener;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// The stack's number among the owners of the NIC.
+const OWNER: u16 = 0;
+
+/// Outlives the processes, so that each can have a successor.
+pub struct Plant {
+    opener: Opener,
+    pub start: StackStart,
+    /// None: all of the stack is in one process.
+    pub split: Option<Split>,
+}
+
+pub type Prepared = Result<(Order, Vec<OwnedFd>), String>;
+
+pub fn handed(error: io::Error) -> String {
+    format!("what it needs can't be handed over: {error}")
+}
+
+impl Plant {
+    /// For the processes that the topology places.
+    pub fn new(
+        opener: Opener,
+        start: StackStart,
+        parts: &[skink_control::Part],
+    ) -> Result<Plant, Failure> {
+        let split = match <[_; 4]>::try_from(parts) {
+            Ok(parts) => Some(Split::new(parts)?),
+            Err(_) => None,
+        };
+        Ok(Plant {
+            opener,
+            start,
+            split,
+        })
+    }
+
+    /// The first order to the process at this place, with everything that belongs to it. `None` if
+    /// another one must say something first.
+    pub fn prepare(&mut self, place: usize, processes: &[Component]) -> Option<Prepared> {
+        let component = processes.get(place)?;
+        match &self.split {
+            None => Some(self.whole(component)),
+            Some(split) if split.can_start(place) => Some(self.part(place, processes)),
+            Some(_) => None,
+        }
+    }
+
+    fn whole(&mut self, component: &Component) -> Prepared {
+        let mut start = self.start.clone();
+        start.process = component.name().to_owned();
+        let mut descriptors = self.nic(&mut start)?;
+        descriptors.extend(self.port_map(&mut start)?);
+        descriptors.extend(component.shared().map_err(handed)?);
+        Ok((Order::Start(Box::new(start)), descriptors))
+    }
+
+    fn part(&mut self, place: usize, processes: &[Component]) -> Prepared {
+        let component = processes.get(place).ok_or("there is no such process")?;
+        let mut start = self.start.clone();
+        start.process = component.name().to_owned();
+        let part = self.split.as_ref().map(|split| split.part(place));
+        let mut last = Vec::new();
+        match part {
+            Some(skink_control::Part::Link) => last = self.nic(&mut start)?,
+            Some(skink_control::Part::Transport) => {
+                if let Some(map) = self.port_map(&mut start)? {
+                    last = vec![map.try_clone().map_err(handed)?, map];
+                }
+            }
+            Some(skink_control::Part::Ip | skink_control::Part::Filter) | None => {}
+        }
+        let split = self.split.as_mut().ok_or("it isn't a part")?;
+        let mut descriptors = component.shared().map_err(handed)?;
+        let start = split.start(place, start);
+        descriptors.extend(split.ends(place, processes).map_err(handed)?);
+        descriptors.extend(last);
+        Ok((Order::StartPart(Box::new(start)), descriptors))
+    }
+
+    fn nic(&mut self, start: &mut StackStart) -> Result<Vec<OwnedFd>, String> {
+        let nic = self.opener.open(OWNER).map_err(|error| error.to_string())?;
+        start.nic = serde_json::to_string(&nic.description).map_err(|error| error.to_string())?;
+        start.nic_descriptors = nic.descriptors.len();
+        Ok(nic.descriptors)
+    }
+
+    fn port_map(&mut self, start: &mut StackStart) -> Result<Option<OwnedFd>, String> {
+        let Some(steering) = self.opener.steering() else {
+            return Ok(None);
+        };
+        start.owner = Some(OWNER);
+        let map = steering.port_map().map_err(|error| error.to_string())?;
+        Ok(Some(map))
+    }
+
+    /// Nobody has anything of what was given up any more.
+    pub fn renew(&mut self) -> Result<(), Failure> {
+        if let Some(split) = &mut self.split
+            && split.is_given_up()
+        {
+            *split = Split::new(split.parts())?;
+        }
+        Ok(())
+    }
+
+    /// The process at this place has ended.
+    pub fn ended(&mut self, place: usize) {
+        let has_nic = match &mut self.split {
+            Some(split) => {
+                split.ended(place);
+                split.part(place) == skink_control::Part::Link
+            }
+            None => true,
+        };
+        if has_nic {
+            self.opener.close(OWNER);
+        }
+    }
+}

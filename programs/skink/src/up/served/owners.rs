@@ -1,0 +1,165 @@
+//! What the broker asks for programs and tools.
+use super::Served;
+use crate::up::component::Component;
+use crate::up::programs::{Program, Stage};
+use skink_control::{
+    Answered, ComponentInfo, FIRST_COMPONENT, Grant, Order, Owners, Peer, Question, RegionKind,
+};
+use skink_filter::RuleSet;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+/// Longest order in bytes, as text: the packet it travels in has a limit.
+const LONGEST_ORDER: usize = 180 * 1024;
+
+impl Owners for Served {
+    fn grant(&mut self, owner: u16, peer: &Peer) -> Result<Grant, String> {
+        let others = self.programs.values();
+        let others = others.filter(|program| program.uid == peer.uid).count();
+        if others >= usize::from(self.limits.per_user) {
+            return Err(format!(
+                "user {} has {others} programs on {} already, the most that one user may have: end some, or \
+                 raise `programs-per-user` in its configuration",
+                peer.uid, self.name
+            ));
+        }
+        let sleeper = &self.front().sleeper;
+        let program = Program::make(owner, peer, self.limits.tables, sleeper)?;
+        self.programs.insert(owner, program);
+        if self.serves()
+            && let Err(why) = self.introduce(owner)
+        {
+            self.programs.remove(&owner);
+            return Err(why);
+        }
+        Ok(Grant::Later)
+    }
+
+    fn retire(&mut self, owner: u16) {
+        if let Some(program) = self.programs.get_mut(&owner)
+            && program.lives()
+        {
+            program.stage = Stage::HungUp(Instant::now());
+        }
+    }
+
+    fn release(&mut self, owner: u16) {
+        let serves = self.serves();
+        let Some(program) = self.programs.get_mut(&owner) else {
+            return;
+        };
+        if matches!(program.stage, Stage::Ending) {
+            return;
+        }
+        program.stage = Stage::Ending;
+        if program.introduced && serves {
+            let program = owner.into();
+            self.front_mut()
+                .order(Order::Detach { program }, Vec::new());
+        } else {
+            // No stack knows it.
+            self.programs.remove(&owner);
+        }
+    }
+
+    fn answering(&mut self, _owner: u16) {}
+
+    fn capacity(&self) -> u16 {
+        self.limits.programs
+    }
+
+    fn is_free(&self, owner: u16) -> bool {
+        !self.programs.contains_key(&owner)
+    }
+
+    fn outlives_exec(&self) -> bool {
+        true
+    }
+
+    fn admit(&self, peer: &Peer) -> Result<(), String> {
+        let Some(allow) = &self.limits.allow else {
+            return Ok(());
+        };
+        let own = rustix::process::geteuid().as_raw();
+        let member = || peer.groups.iter().any(|group| allow.groups.contains(group));
+        if peer.uid == 0 || peer.uid == own || allow.users.contains(&peer.uid) || member() {
+            return Ok(());
+        }
+        Err(format!(
+            "user {} may not use {}: its configuration names those who may in `allow`",
+            peer.uid, self.name
+        ))
+    }
+
+    fn region(&self, program: u32, secret: u64) -> Result<[OwnedFd; 4], String> {
+        let number = u16::try_from(program).ok();
+        let program = number.and_then(|number| self.programs.get(&number));
+        let program =
+            program.ok_or_else(|| "the program whose socket it is has ended".to_owned())?;
+        program.regions(secret)
+    }
+
+    fn memory(&self, owner: u16, kind: RegionKind) -> Option<BorrowedFd<'_>> {
+        if let Some(place) = owner.checked_sub(FIRST_COMPONENT) {
+            let (counters, capture) = self.stack.processes.get(usize::from(place))?.memory();
+            return match kind {
+                RegionKind::Counters => Some(counters),
+                RegionKind::Capture => Some(capture),
+                RegionKind::TcpTable
+                | RegionKind::TcpRings
+                | RegionKind::UdpTable
+                | RegionKind::UdpRings
+                | RegionKind::Fallbacks => None,
+            };
+        }
+        let [tcp_records, tcp_rings, udp_records, udp_rings] = self.programs.get(&owner)?.files();
+        match kind {
+            RegionKind::TcpTable => Some(tcp_records),
+            RegionKind::TcpRings => Some(tcp_rings),
+            RegionKind::UdpTable => Some(udp_records),
+            RegionKind::UdpRings => Some(udp_rings),
+            RegionKind::Counters | RegionKind::Fallbacks | RegionKind::Capture => None,
+        }
+    }
+
+    fn components(&self) -> Vec<ComponentInfo> {
+        self.stack.processes.iter().map(Component::info).collect()
+    }
+
+    fn load_filter(&mut self, rules: &str) -> Result<String, String> {
+        let set = RuleSet::parse(rules).map_err(|mistakes| {
+            let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+            format!(
+                "the old rules stay, since there are mistakes: {}",
+                lines.join("; ")
+            )
+        })?;
+        let order = Order::Filter {
+            rules: rules.to_owned(),
+        };
+        let length = serde_json::to_vec(&order).map_or(usize::MAX, |text| text.len());
+        if length > LONGEST_ORDER {
+            return Err(format!(
+                "the old rules stay, since the new ones are too long: make them shorter than {} KiB",
+                LONGEST_ORDER / 1024
+            ));
+        }
+        self.rules = set.rules.len();
+        rules.clone_into(&mut self.stack.plant.start.rules);
+        self.filtering().order(order, Vec::new());
+        self.on_new_rules();
+        Ok(match self.rules {
+            1 => "1 rule is in force".to_owned(),
+            count => format!("{count} rules are in force"),
+        })
+    }
+
+    fn show_filter(&mut self, question: Question) -> Answered {
+        if !self.filtering().serves() {
+            return Err("the stack is being started: ask later".to_owned());
+        }
+        self.questions.push_back(question);
+        self.filtering().order(Order::ShowFilter {}, Vec::new());
+        Ok(None)
+    }
+}

@@ -1,0 +1,147 @@
+//! Sockets passed over Unix sockets, from one program on Skink to another.
+
+use super::{PLACES, cases_in};
+use crate::network::Network;
+use crate::site::PATIENCE;
+use crate::{Case, Outcome, Topology};
+use skink_testbed::{Process, Scratch};
+
+pub fn cases() -> Vec<Case> {
+    let served = PLACES
+        .iter()
+        .filter(|(topology, _)| *topology != Topology::Library);
+    let served: Vec<_> = served.copied().collect();
+    cases_in(&served, "passing/front-and-back", front_and_back)
+}
+
+/// Accepts connections and passes them on. What the client sent says what comes next.
+const FRONT: &str = "
+import socket, sys
+def dial():
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.connect(sys.argv[1])
+    return s
+link, word = dial(), dial()
+listener = socket.create_server(('', 9100))
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.bind(('', 9101))
+print('ready', flush=True)
+order = b''
+while order != b'last':
+    c, _ = listener.accept()
+    order = c.recv(64)
+    if order == b'last':
+        # With it goes everything else, and nobody receives it before this process has ended.
+        socket.send_fds(link, [order], [c.fileno(), listener.fileno(), udp.fileno()])
+        break
+    socket.send_fds(link, [order], [c.fileno()])
+    if order == b'late':
+        word.send(order)
+        assert word.recv(64) == b'answered'
+        c.sendall(b', front')
+    c.close()
+    if order != b'late':
+        word.send(order)
+    if order == b'again':
+        _, fds, _, _ = socket.recv_fds(link, 64, 1)
+        assert word.recv(64) == b'answered'
+        with socket.socket(fileno=fds[0]) as c:
+            c.sendall(b', front')
+";
+
+/// Receives them, when it is told to, and answers.
+const BACK: &str = "
+import socket, struct, sys
+server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+server.bind(sys.argv[1])
+server.listen()
+print('ready', flush=True)
+link, word = server.accept()[0], server.accept()[0]
+order = b'-'
+while order:
+    order = word.recv(64)
+    if order == b'unread':
+        # Nobody takes the descriptor.
+        link.recv(64)
+        continue
+    if order == b'peeked':
+        _, control, _, _ = link.recvmsg(64, socket.CMSG_SPACE(4), socket.MSG_PEEK)
+        with socket.socket(fileno=struct.unpack('i', control[0][2][:4])[0]) as c:
+            c.sendall(b'peeked, ')
+    _, fds, _, _ = socket.recv_fds(link, 64, 3)
+    c = socket.socket(fileno=fds[0])
+    assert c.getsockname()[1] == 9100, c
+    c.sendall(b'back')
+    if order == b'again':
+        socket.send_fds(link, [order], [c.fileno()])
+    c.close()
+    if order in (b'again', b'late'):
+        word.send(b'answered')
+listener, udp = [socket.socket(fileno=fd) for fd in fds[1:]]
+c, _ = listener.accept()
+assert c.recv(64) == b'more'
+c.sendall(b'alone')
+c.close()
+listener.close()
+data, client = udp.recvfrom(64)
+udp.sendto(data[::-1], client)
+";
+
+const CLIENT: &str = "
+import socket, sys
+def ask(order, expected):
+    with socket.create_connection((sys.argv[1], 9100), 20) as s:
+        s.sendall(order)
+        got = b''
+        while more := s.recv(64):
+            got += more
+
+    assert got == expected, (order, got)
+for _ in range(3):
+    ask(b'early', b'back')
+    ask(b'late', b'back, front')
+    ask(b'peeked', b'peeked, back')
+    ask(b'unread', b'')
+    ask(b'again', b'back, front')
+for _ in range(100):
+    ask(b'early', b'back')
+ask(b'last', b'back')
+ask(b'more', b'alone')
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    s.settimeout(20)
+    s.sendto(b'abc', (sys.argv[1], 9101))
+    assert s.recv(64) == b'cba'
+";
+
+/// Whoever closes first, or ends: a connection lives as long as one of them holds it, or a message on its
+/// way. Listening sockets and UDP sockets are passed, too.
+fn front_and_back(network: &Network) -> Outcome {
+    let scratch = Scratch::new("passing")?;
+    let path = scratch.path().join("link").display().to_string();
+    let start = |script: &str, name: &str| {
+        let command = network.skink_run("python3", ["-c", script, &path])?;
+        let process = Process::spawn(command, name)?;
+        process.wait_until("it is ready", || process.log().contains("ready"))?;
+        Ok::<Process, crate::Failure>(process)
+    };
+    let back = start(BACK, "who receives connections")?;
+    let front = start(FRONT, "who passes connections")?;
+    let mut client = network.kernel.command("python3");
+    client.args(["-c", CLIENT, Network::SKINK[0]]);
+    if let Err(failure) = Network::finish(client, "a client of both", PATIENCE) {
+        let logs = format!(
+            "{failure:?}\nfront:\n{}\nback:\n{}",
+            front.log(),
+            back.log()
+        );
+        return Err(crate::Failure::Wrong(logs));
+    }
+    for (process, name) in [(front, "front"), (back, "back")] {
+        let (status, said) = process.wait(PATIENCE)?;
+        if !status.success() || said.contains("skink[") {
+            let text = format!("{name} ended with {status}; it printed:\n{said}");
+            return Err(crate::Failure::Wrong(text));
+        }
+    }
+    Ok(())
+}
