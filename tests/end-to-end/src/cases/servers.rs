@@ -194,9 +194,14 @@ fn memcached(network: &Network) -> Outcome {
 fn iperf3(network: &Network) -> Outcome {
     let command = network.skink_run("iperf3", ["-s", "--forceflush"])?;
     let server = Process::spawn(command, "iperf3 on Skink")?;
-    server.wait_until("it listens", || server.log().contains("listening"))?;
+    let mut tests = 0;
     for address in Network::SKINK {
         for extra in [&[][..], &["-R"], &["-P", "4", "--bidir"]] {
+            // It listens anew for each test.
+            tests += 1;
+            server.wait_until("it listens", || {
+                server.log().matches("Server listening").count() == tests
+            })?;
             let mut client = network.kernel.command("iperf3");
             client.args(["-c", address, "-t", "2"]).args(extra);
             let said = Network::finish(client, &format!("iperf3 {extra:?}"), PATIENCE)?;
