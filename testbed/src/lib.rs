@@ -8,6 +8,7 @@
 //! reorders and delays frames.
 
 mod cpu;
+mod ended;
 mod enter;
 mod host;
 mod offload;
@@ -15,6 +16,7 @@ mod process;
 mod wire;
 
 pub use cpu::{CpuTime, cpu_seconds};
+pub use ended::{signal, wait_until_ended};
 pub use enter::{enter, is_root, missing_programs};
 pub use host::{Cable, Host};
 pub use offload::Offload;

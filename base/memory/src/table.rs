@@ -107,18 +107,6 @@ impl SocketTable {
         Region::create(name, config).map(SocketTable::from)
     }
 
-    /// Adds a region, and answers its index: the lowest that is free.
-    ///
-    /// # Errors
-    /// As [`SocketTable::insert`].
-    pub fn add(&mut self, region: Region) -> Result<u32, TableError> {
-        let free = self.regions.iter().position(Option::is_none);
-        let at = free.unwrap_or(self.regions.len());
-        let index = u32::try_from(at).map_err(|_| TableError::TooManyRegions)?;
-        self.insert(index, region)?;
-        Ok(index)
-    }
-
     /// Adds a region with an index that was agreed on.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ mod link_host;
 mod questions;
 mod tcp_host;
 mod transport_below;
+mod transport_host;
 mod udp_host;
 
 pub use filter_host::FilterHost;
@@ -35,6 +36,7 @@ pub use ip_host::{IpHost, IpHostParts, Judge};
 pub use link_host::{LinkHost, LinkHostParts, receive_geometry};
 pub use tcp_host::TcpHost;
 pub use transport_below::{TransportBelow, TransportParts};
+pub use transport_host::TransportHost;
 pub use udp_host::UdpHost;
 
 use skink_channel::PoolGeometry;

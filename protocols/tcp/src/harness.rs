@@ -132,7 +132,10 @@ impl Net {
     /// One more region, of so many slots and with small rings.
     pub fn add_region(&mut self, sockets: u32) -> u32 {
         let region = new_region(sockets, 64 * 1024, 64 * 1024);
-        self.tcp.add_region(region).expect("room")
+        let free = (0..).find(|index| self.tcp.table().region(*index).is_none());
+        let index = free.expect("a free index");
+        self.tcp.add_region(index, region).expect("room");
+        index
     }
 
     /// The program moves its end of a receive ring to where it likes, in its own mapping.

@@ -6,23 +6,12 @@ use skink_messages::{Network, Ports};
 use skink_time::Instant;
 
 impl Udp {
-    /// Serves one more program, whose sockets are in `region`: an empty one. Answers its index, with
-    /// which the numbers of its slots begin (see [`skink_memory::SocketTable`]).
-    ///
-    /// # Errors
-    /// As [`skink_memory::SocketTable::add`].
-    pub fn add_region(&mut self, region: Region) -> Result<u32, TableError> {
-        let sockets = region.config().sockets;
-        let index = self.table.add(region)?;
-        self.slots.add(index, sockets);
-        Ok(index)
-    }
-
-    /// As [`Udp::add_region`], with an index that was agreed on.
+    /// Serves one more program, whose sockets are in `region`, an empty one. With its index, which was
+    /// agreed on, the numbers of its slots begin (see [`skink_memory::SocketTable`]).
     ///
     /// # Errors
     /// As [`skink_memory::SocketTable::insert`].
-    pub fn insert_region(&mut self, index: u32, region: Region) -> Result<(), TableError> {
+    pub fn add_region(&mut self, index: u32, region: Region) -> Result<(), TableError> {
         let sockets = region.config().sockets;
         self.table.insert(index, region)?;
         self.slots.add(index, sockets);

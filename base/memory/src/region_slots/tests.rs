@@ -11,7 +11,7 @@ fn table(regions: u32) -> SocketTable {
             receive_bytes: 4096,
         };
         let region = Region::create("test", config).expect("a region");
-        table.add(region).expect("room");
+        table.insert(sockets - 1, region).expect("room");
     }
     table
 }

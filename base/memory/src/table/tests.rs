@@ -30,7 +30,7 @@ fn slots_of_several_regions_are_numbered_throughout() {
     let mut table = SocketTable::new(6);
     assert_eq!((table.stride(), table.used()), (8, 0));
     for index in 0..3 {
-        assert_eq!(table.add(region(6)).expect("room"), index);
+        table.insert(index, region(6)).expect("room");
     }
     // (region, slot in it)
     for (index, local) in [(0, 1), (1, 0), (2, 5)] {
@@ -61,7 +61,7 @@ fn slots_of_several_regions_are_numbered_throughout() {
     assert!(table.find(id).is_none());
     assert!(gone.find(SocketId { slot: 0, ..id }).is_some());
     assert_eq!(table.slots().count(), 8);
-    assert_eq!(table.add(region(8)).expect("room"), 1);
+    table.insert(1, region(8)).expect("room");
     assert!(table.find(id).is_none());
     assert_eq!(table.open_slot(15, SocketKind::Tcp).slot, 15);
     table.close_slot(15);
@@ -72,10 +72,10 @@ fn slots_of_several_regions_are_numbered_throughout() {
 fn ids_beyond_the_table_find_nothing_and_too_much_is_refused() {
     let mut table = SocketTable::new(4);
     assert!(matches!(
-        table.add(region(5)),
+        table.insert(0, region(5)),
         Err(TableError::BadSocketCount)
     ));
-    table.add(region(3)).expect("room");
+    table.insert(0, region(3)).expect("room");
     for slot in [3, 4, 1 << 20, u32::MAX] {
         let id = SocketId {
             slot,
@@ -90,12 +90,12 @@ fn ids_beyond_the_table_find_nothing_and_too_much_is_refused() {
     table.insert(5, region(3)).expect("free");
     assert_eq!(table.open_slot(22, SocketKind::Udp).slot, 22);
     assert_eq!((table.used(), table.slots().count()), (23, 3));
-    assert_eq!(table.add(region(1)).expect("room"), 1, "between them");
+    table.insert(1, region(1)).expect("between them");
     let mut narrow = SocketTable::new(1 << 30);
-    for _ in 0..3 {
-        narrow.add(region(1)).expect("room");
+    for index in 0..3 {
+        narrow.insert(index, region(1)).expect("room");
     }
-    let refused = narrow.add(region(1));
+    let refused = narrow.insert(3, region(1));
     assert!(matches!(refused, Err(TableError::TooManyRegions)));
 }
 

@@ -41,8 +41,8 @@ impl Stack {
         tcp: Region,
         udp: Region,
     ) -> Result<(), TableError> {
-        self.tcp.insert_region(program, tcp)?;
-        if let Err(error) = self.udp.insert_region(program, udp) {
+        self.tcp.add_region(program, tcp)?;
+        if let Err(error) = self.udp.add_region(program, udp) {
             let now = self.now;
             split!(self, now, |tcp, udp, below| tcp
                 .abandon_region(now, program, below));

@@ -10,10 +10,8 @@ fn endpoint(text: &str) -> Endpoint {
 fn there_and_back(endpoint: Endpoint, domain: c_int) -> (Answer<Name>, usize) {
     let (bytes, length) = encode(endpoint, domain);
     // SAFETY: `length` bytes are there.
-    (
-        unsafe { read(bytes.as_ptr().cast(), length as socklen_t) },
-        length,
-    )
+    let name = unsafe { read(bytes.as_ptr().cast(), length as socklen_t) };
+    (name, length)
 }
 
 #[test]

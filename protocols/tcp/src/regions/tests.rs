@@ -51,7 +51,7 @@ fn sockets_are_in_the_region_of_their_program() {
     assert_eq!(net.count(Counter::TcpDropNoMemory), 1);
     assert!(net.tcp.open_in(2).is_ok() && net.tcp.open().is_ok());
     assert_eq!(net.tcp.open_in(3), Err(SocketError::NoBuffers));
-    let large = net.tcp.add_region(new_region(65, 4096, 4096));
+    let large = net.tcp.add_region(3, new_region(65, 4096, 4096));
     assert!(large.is_err(), "larger than the table's stride");
 }
 
@@ -335,9 +335,9 @@ fn what_waits_needs_no_new_slot_to_go_to_another_listener() {
 #[test]
 fn a_long_list_of_full_listeners_costs_little_and_does_no_harm() {
     let mut net = Net::new();
-    let region = net.tcp.add_region(new_region(64, 4096, 4096));
-    let region = region.expect("room");
-    for region in [0, region] {
+    let added = net.tcp.add_region(1, new_region(64, 4096, 4096));
+    added.expect("room");
+    for region in [0, 1] {
         for _ in 0..50 {
             net.listen_in(region, 80, 0, SHARED);
         }

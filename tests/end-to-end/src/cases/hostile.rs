@@ -6,9 +6,9 @@ use super::servers::no_wrk_errors;
 use crate::network::{Network, bracketed};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome};
-use rustix::process::{Pid, Signal, kill_process};
-use skink_testbed::Process;
-use std::time::{Duration, Instant};
+use rustix::process::Signal;
+use skink_testbed::{Process, signal, wait_until_ended};
+use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
     let mut cases = on_each_back_end("hostile/killed-workers", killed_workers);
@@ -32,13 +32,6 @@ fn start_wrk(network: &Network, seconds: u32, extra: &[&str]) -> Result<Process,
 fn all_is_well(network: &Network) -> Outcome {
     let (_, said) = start_wrk(network, 1, &["-H", "Connection: close"])?.wait(PATIENCE)?;
     no_wrk_errors(&said)
-}
-
-fn kill(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // It may have ended by itself.
-        let _ = kill_process(pid, signal);
-    }
 }
 
 fn open_descriptors(pid: u32) -> Result<usize, Failure> {
@@ -70,7 +63,7 @@ fn killed_workers(network: &Network) -> Outcome {
     for _ in 0..10 {
         let (_, list) = nginx.workers()?;
         if let Some(victim) = list.first() {
-            kill(*victim, Signal::KILL);
+            signal(*victim, Signal::KILL)?;
             nginx.process.wait_until("the worker is replaced", || {
                 nginx
                     .workers()
@@ -121,7 +114,7 @@ fn reloads(network: &Network) -> Outcome {
     }
     for _ in 0..RELOADS {
         let (master, old) = nginx.workers()?;
-        kill(master, Signal::HUP);
+        signal(master, Signal::HUP)?;
         replaced(&nginx, &old)?;
     }
     let mut failed = 0;
@@ -148,7 +141,7 @@ fn link_flap(network: &Network) -> Outcome {
     };
     for _ in 0..2 {
         let (master, old) = nginx.workers()?;
-        kill(master, Signal::HUP);
+        signal(master, Signal::HUP)?;
         replaced(&nginx, &old)?;
         let load = start_wrk(network, 3, &[])?;
         wait(Duration::from_millis(500));
@@ -237,26 +230,13 @@ fn killed_run(network: &Network) -> Outcome {
     wait(Duration::from_secs(1));
     let holder = network.up.as_ref().unwrap_or(&nginx.process);
     network.up_is_dead.set(true);
-    kill(holder.id(), Signal::KILL);
+    signal(holder.id(), Signal::KILL)?;
     let (_, said) = load.wait(PATIENCE)?;
     let outcome = no_wrk_errors(&said).and_then(|()| all_is_well(network));
     // Nobody else is left to end it.
-    kill(master, Signal::TERM);
-    let start = Instant::now();
+    signal(master, Signal::TERM)?;
     let mut all = list;
     all.push(master);
-    while all.iter().any(|pid| is_running(*pid)) {
-        if start.elapsed() > Duration::from_secs(10) {
-            all.iter().for_each(|pid| kill(*pid, Signal::KILL));
-            return Err(Failure::Wrong("nginx didn't end by itself".to_owned()));
-        }
-        wait(Duration::from_millis(20));
-    }
+    wait_until_ended(&all, Duration::from_secs(10))?;
     outcome
-}
-
-/// Whether a process is there and has more to do than be waited for.
-fn is_running(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }

@@ -4,10 +4,10 @@ use super::on;
 use crate::network::{Network, Plan};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
-use rustix::process::{Pid, Signal, kill_process};
-use skink_testbed::Process;
+use rustix::process::Signal;
+use skink_testbed::{Process, signal, wait_until_ended};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
     let plan = |rules| Plan {
@@ -65,17 +65,6 @@ fn find(network: &Network, name: &str) -> Result<(Option<u32>, u64), Failure> {
     ))
 }
 
-fn kill(pid: u32) -> Outcome {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| Failure::Wrong("an impossible process id".to_owned()))?;
-    Ok(kill_process(pid, Signal::KILL)?)
-}
-
-fn runs(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
-}
-
 fn start_download(network: &Network, copy: &Path, original: &Path) -> Result<Process, Failure> {
     let script = format!(
         "curl -sS --fail --limit-rate 2M -o {copy} http://{address}:80/larger && cmp {copy} {original}",
@@ -110,7 +99,7 @@ fn killed_one_by_one(network: &Network) -> Outcome {
     for name in ["link", "ip", "filter"] {
         let (pid, restarts) = find(network, name)?;
         let pid = pid.ok_or_else(|| Failure::Wrong(format!("{name} doesn't run")))?;
-        kill(pid)?;
+        signal(pid, Signal::KILL)?;
         nginx.process.wait_until("it is started again", || {
             find(network, name).is_ok_and(|(pid, now)| pid.is_some() && now == restarts + 1)
         })?;
@@ -140,20 +129,9 @@ fn killed_supervisor(network: &Network) -> Outcome {
     let download = start_download(network, &site.path("copy"), &site.path("larger"))?;
     network.up_is_dead.set(true);
     if let Some(up) = &network.up {
-        kill(up.id())?;
+        signal(up.id(), Signal::KILL)?;
     }
     finished(download)?;
     nginx.stop()?;
-    let start = Instant::now();
-    while all.iter().any(|pid| runs(*pid)) {
-        if start.elapsed() > Duration::from_secs(10) {
-            let left: Vec<u32> = all.into_iter().filter(|pid| runs(*pid)).collect();
-            for pid in &left {
-                kill(*pid)?;
-            }
-            return Err(Failure::Wrong(format!("{left:?} didn't end by themselves")));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
+    Ok(wait_until_ended(&all, Duration::from_secs(10))?)
 }

@@ -27,9 +27,12 @@ fn bound_in(
 fn sockets_are_in_the_region_of_their_program() {
     let mut world = world(&[A]);
     let mut udp = new_udp(1, 4096);
-    assert_eq!(udp.add_region(region(1)).expect("room"), 1);
-    assert_eq!(udp.add_region(region(8)).expect("room"), 2);
-    assert!(udp.add_region(region(9)).is_err(), "larger than the stride");
+    udp.add_region(1, region(1)).expect("room");
+    udp.add_region(2, region(8)).expect("room");
+    assert!(
+        udp.add_region(3, region(9)).is_err(),
+        "larger than the stride"
+    );
     for region in 0..3 {
         let port = 53 + region as u16;
         let id = bound_in(&mut udp, &mut world, region, at(A, port), ALONE);
@@ -51,7 +54,7 @@ fn sockets_are_in_the_region_of_their_program() {
 fn a_dead_programs_sockets_send_their_rest_and_are_gone() {
     let mut world = world(&[A]);
     let mut udp = new_udp(1, 4096);
-    udp.add_region(region(8)).expect("room");
+    udp.add_region(1, region(8)).expect("room");
     let other = bound(&mut udp, &mut world, at(A, 53), ALONE);
     let id = bound_in(&mut udp, &mut world, 1, at(A, 54), ALONE);
     let closed = bound_in(&mut udp, &mut world, 1, at(A, 55), ALONE);
@@ -83,7 +86,7 @@ fn a_dead_programs_sockets_send_their_rest_and_are_gone() {
     // The neighbour noticed nothing, and the next program gets the index.
     assert_eq!(received(&udp, other).len(), 1);
     request(&mut udp, &mut world, UdpRequest::Sent(id));
-    assert_eq!(udp.add_region(region(2)).expect("room"), 1);
+    udp.add_region(1, region(2)).expect("room");
     let next = bound_in(&mut udp, &mut world, 1, at(A, 54), ALONE);
     arrive(&mut udp, &mut world, at(B, 9), at(A, 54), b"x");
     assert_eq!(received(&udp, next).len(), 1);
@@ -93,7 +96,7 @@ fn a_dead_programs_sockets_send_their_rest_and_are_gone() {
 fn a_region_without_sockets_is_finished_at_once() {
     let mut world = world(&[A]);
     let mut udp = new_udp(1, 4096);
-    udp.add_region(region(8)).expect("room");
+    udp.add_region(1, region(8)).expect("room");
     udp.abandon_region(NOW, 1, &mut world);
     assert_eq!(udp.take_finished_region(), Some(1));
 }
@@ -102,8 +105,8 @@ fn a_region_without_sockets_is_finished_at_once() {
 fn programs_that_may_share_an_address_share_its_flows() {
     let mut world = world(&[A]);
     let mut udp = new_udp(1, 8192);
-    for _ in 0..2 {
-        udp.add_region(region(8)).expect("room");
+    for index in 1..3 {
+        udp.add_region(index, region(8)).expect("room");
     }
     let ids = [0, 1, 2].map(|region| bound_in(&mut udp, &mut world, region, at(ANY, 53), SHARED));
     let id = udp.open_in(1).expect("a slot");
@@ -126,8 +129,8 @@ fn programs_that_may_share_an_address_share_its_flows() {
 fn a_successor_takes_over_all_programs() {
     let mut world = world(&[A]);
     let mut first = new_udp(1, 4096);
-    for _ in 0..2 {
-        first.add_region(region(4)).expect("room");
+    for index in 1..3 {
+        first.add_region(index, region(4)).expect("room");
     }
     first.abandon_region(NOW, 1, &mut world);
     assert_eq!(first.take_finished_region(), Some(1));
@@ -145,7 +148,7 @@ fn a_successor_takes_over_all_programs() {
     let beside = bound(&mut next, &mut world, at(A, 53), SHARED);
     assert_ne!(beside.slot, shared.slot);
     assert_eq!(next.open_in(1), Err(SocketError::NoBuffers));
-    assert_eq!(next.add_region(region(4)).expect("room"), 1);
+    next.add_region(1, region(4)).expect("room");
     next.abandon_region(NOW, 2, &mut world);
     while next.poll(NOW, &mut world) == Progress::More {}
     assert_eq!(next.take_finished_region(), Some(2));

@@ -1,0 +1,151 @@
+use crate::host::{Host, Neighbour};
+use crate::transport_below::{TransportBelow, TransportParts};
+use crate::{BUDGET, FRAME_BYTES};
+use skink_channel::{AttachError, PoolReader, Sleeper};
+use skink_messages::{Component, NetworkError, Progress, RxPacket, SocketEvent};
+use skink_packets::{
+    Arrival, EndCounters, Fate, Incarnation, PacketUp, Transport, TransportPayload,
+};
+use skink_time::Instant;
+use std::os::fd::BorrowedFd;
+
+/// What is a transport's own in how it is told of packets.
+pub trait Packets: Component<TransportBelow> {
+    /// Which one it is.
+    const TRANSPORT: Transport;
+
+    /// A packet that `ip` delivers, or wants to be refused. Answers whether nobody is there for it, and
+    /// `ip` must say so.
+    fn packet(
+        &mut self,
+        now: Instant,
+        packet: RxPacket<'_>,
+        fate: Fate,
+        below: &mut TransportBelow,
+    ) -> bool;
+
+    /// An ICMP error about a packet of ours.
+    fn error(&mut self, now: Instant, error: NetworkError, below: &mut TransportBelow);
+}
+
+/// A transport and its end towards `ip`.
+pub struct TransportHost<T> {
+    pub(crate) component: T,
+    pub(crate) below: TransportBelow,
+    /// The last poll left something to do, or something was asked for since.
+    more: bool,
+    /// A packet that was copied out.
+    scratch: Box<[u8]>,
+    sleeper: Sleeper,
+}
+
+impl<T> TransportHost<T> {
+    pub(crate) fn over(
+        component: T,
+        parts: TransportParts,
+        payload: TransportPayload,
+        sleeper: Sleeper,
+    ) -> Result<TransportHost<T>, AttachError> {
+        Ok(TransportHost {
+            component,
+            below: TransportBelow::new(parts, payload)?,
+            more: true,
+            scratch: vec![0; FRAME_BYTES].into_boxed_slice(),
+            sleeper,
+        })
+    }
+
+    /// Calls the component, as a program's request does. What it leads to leaves with the next poll.
+    pub fn call<R>(&mut self, call: impl FnOnce(&mut T, &mut TransportBelow) -> R) -> R {
+        self.below.refresh();
+        self.more = true;
+        call(&mut self.component, &mut self.below)
+    }
+
+    /// Takes the next event.
+    pub fn take_event(&mut self) -> Option<SocketEvent> {
+        let event = self.below.events.pop_front();
+        self.more |= event.is_some() && self.below.deaf;
+        event
+    }
+
+    /// Maps a pool of `link` or `ip`.
+    pub fn add_pool(&mut self, pool: PoolReader) {
+        self.below.end.add_pool(pool);
+    }
+
+    /// Unmaps the pool of one that died.
+    pub fn remove_pool(&mut self, id: u32) {
+        self.below.end.remove_pool(id);
+    }
+
+    /// `ip` was replaced.
+    pub fn ip_restarted(&mut self, incarnation: Incarnation) {
+        self.below.end.ip_restarted(incarnation);
+    }
+
+    /// What was dropped at its end.
+    pub fn end_counters(&self) -> EndCounters {
+        self.below.end.counters()
+    }
+}
+
+impl<T: Packets> TransportHost<T> {
+    fn arrived(&mut self, now: Instant, up: &PacketUp) {
+        let mut unreachable = false;
+        if up.protocol == T::TRANSPORT.protocol()
+            && let Some(packet) = self.below.end.read(up, &mut self.scratch)
+        {
+            let below = &mut self.below;
+            unreachable = self.component.packet(now, packet, up.fate, below);
+        }
+        self.below.end.done(up, unreachable);
+    }
+}
+
+impl<T: Packets> Host for TransportHost<T> {
+    fn poll(&mut self, now: Instant) -> Progress {
+        self.below.begin();
+        let mut taken = 0;
+        while taken < BUDGET
+            && let Some(arrival) = self.below.end.take_arrival()
+        {
+            taken += 1;
+            match arrival {
+                Arrival::Packet(up) => self.arrived(now, &up),
+                Arrival::Error(error) => self.component.error(now, error, &mut self.below),
+            }
+        }
+        let progress = self.component.poll(now, &mut self.below);
+        self.below.end.flush();
+        let stuck = self.below.end.was_full() || self.below.deaf;
+        self.more = taken >= BUDGET || (progress == Progress::More && !stuck);
+        match self.more {
+            true => Progress::More,
+            false => Progress::Idle,
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        match self.more {
+            true => Some(Instant::ZERO),
+            false => self.component.next_deadline(),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.more || self.below.end.is_ready()
+    }
+
+    fn sleeper(&mut self) -> &mut Sleeper {
+        &mut self.sleeper
+    }
+
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.sleeper.bell()
+    }
+
+    fn broken(&self) -> Option<Neighbour> {
+        self.below.end.is_broken().then_some(Neighbour::Ip)
+    }
+}
