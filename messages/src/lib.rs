@@ -11,13 +11,18 @@
 //! Nothing here has state.
 #![forbid(unsafe_code)]
 
+mod call;
 mod component;
 mod counter;
 mod nic;
 mod packet;
 mod ports;
 mod socket;
+mod store;
 
+pub use call::{
+    Answer, CallBody, CallOutcome, PortOptions, Protocol, SocketCall, TransportCall,
+};
 pub use component::{Component, Full, Progress};
 pub use counter::{Counter, Counters};
 pub use nic::{Capabilities, NicOutput, Steering};
@@ -30,3 +35,4 @@ pub use socket::{
     BindOptions, ConnectionOption, Events, Shutdown, SocketError, SocketEvent, SocketEvents,
     TcpInput, TcpRequest, UdpInput, UdpRequest,
 };
+pub use store::{STORED_BYTES, StoreClient, StoreKey, StoreReply, StoreRequest, StoreValue};

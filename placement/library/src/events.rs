@@ -1,6 +1,5 @@
-use crate::Protocol;
 use skink_memory::SocketId;
-use skink_messages::{Events, SocketEvent};
+use skink_messages::{Events, Protocol, SocketEvent};
 use std::collections::VecDeque;
 
 /// Events on their way to one program: one entry for each socket at most, since events of one

@@ -22,5 +22,6 @@ mod stack;
 mod up;
 
 pub use events::EventQueues;
+pub use skink_messages::Protocol;
 pub use skink_tcp::State;
-pub use stack::{Protocol, Stack, StackConfig, flow};
+pub use stack::{Stack, StackConfig, flow};

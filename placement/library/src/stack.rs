@@ -7,7 +7,7 @@ use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
 use skink_link::{Link, LinkConfig, LinkOutput};
 use skink_memory::{CaptureRing, Region, SocketTable, TableConfig, TableError};
-use skink_messages::{Component, Counter, Counters, NetworkError, Ports, Progress, SocketEvent};
+use skink_messages::{Component, Counter, Counters, NetworkError, Ports, Progress, Protocol, SocketEvent};
 use skink_nic::{Nic, Receiver, Sender};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::{Duration, Instant};
@@ -76,15 +76,6 @@ pub struct Stack {
     dropped_asked: Instant,
     /// Our addresses must still be announced on the link.
     announces: bool,
-}
-
-/// Which component an event comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Protocol {
-    /// `tcp`
-    Tcp,
-    /// `udp`
-    Udp,
 }
 
 /// Splits a stack into what is below `tcp` and `udp`, and these two themselves.

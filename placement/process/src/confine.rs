@@ -1,6 +1,6 @@
 //! The sandbox of a process that hosts a stack.
 use crate::clock;
-use crate::part::PartProcess;
+use crate::host::Host;
 use skink_sandbox::{
     Call, EVENT_LOOP, NIC_PACKET, NIC_TAP, NIC_XDP, RECLAIM, Refusal, Report, Sandbox, SandboxError,
 };
@@ -16,8 +16,6 @@ const DESCRIPTORS: u64 = 65_536;
 ///
 /// # Errors
 /// As [`Sandbox::enter`]; the process must end.
-///
-/// [`Host::new`]: crate::Host::new
 pub fn confine(
     nic: &str,
     user: Option<(u32, u32)>,
@@ -29,20 +27,24 @@ pub fn confine(
     enter(&lists, user, refusal)
 }
 
-/// As [`confine`], for a part of a stack: each has just the calls that its component needs.
+/// As [`confine`], for parts of a stack: with just the calls that its components need.
 ///
 /// # Errors
 /// As [`Sandbox::enter`]; the process must end.
-pub fn confine_part(
-    part: &PartProcess,
+pub fn confine_parts(
+    host: &Host,
     user: Option<(u32, u32)>,
     refusal: Refusal,
 ) -> Result<Report, SandboxError> {
     let mut lists = vec![EVENT_LOOP];
-    if part.serves_programs() {
+    if host
+        .life
+        .as_ref()
+        .is_some_and(|life| life.writing.is_some())
+    {
         lists.push(RECLAIM);
     }
-    if let Some(nic) = part.nic() {
+    if let Some(nic) = host.inner.nic {
         lists.extend(back_end(nic));
     }
     enter(&lists, user, refusal)

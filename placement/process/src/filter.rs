@@ -10,17 +10,26 @@ const SHOWN_BYTES: usize = 56 * 1024;
 impl Host {
     /// Puts rules in force.
     pub(crate) fn load_rules(&mut self, text: &str) -> Result<(), String> {
+        if self.inner.load_rules(text)? {
+            return Ok(());
+        }
         let rules = parse(text)?;
-        self.stack.set_rules(clock::now(), &self.interface, rules);
-        Ok(())
+        match self.stack.whole() {
+            Some(stack) => {
+                stack.set_rules(clock::now(), &self.interface, rules);
+                Ok(())
+            }
+            None => Err("the packet filter is in another process".to_owned()),
+        }
     }
 
     /// Rules and counters as JSON.
-    pub(crate) fn show_filter(&self) -> String {
-        match self.stack.filter() {
-            Some(filter) => show(filter),
-            None => json!({ "active": false, "rules": [], "states": 0 }).to_string(),
-        }
+    pub(crate) fn show_filter(&mut self) -> String {
+        let apart = self.inner.show_filter();
+        let here = || self.stack.whole()?.filter().map(show);
+        apart
+            .or_else(here)
+            .unwrap_or_else(|| json!({ "active": false, "rules": [], "states": 0 }).to_string())
     }
 }
 

@@ -1,17 +1,24 @@
-//! The stack and the programs it serves.
-use crate::ports::PortRegister;
+//! The components of a process, and the programs that they serve.
+use crate::calls::CallEnd;
+use crate::holders::Holders;
+use crate::inner::Inner;
+use crate::neighbours::Neighbours;
 use crate::program::Program;
 use crate::serving::Serving;
-use crate::shares::Shares;
 use crate::start::{Parts, StartError};
+use crate::syscall::{StoreWay, SyscallHost, TransportWay};
+use rustix::event::PollFlags;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use skink_channel::{Sleeper, SpinBudget};
 use skink_control::Report;
 use skink_library::{Stack, StackConfig};
-use skink_messages::Counters;
-use skink_sockets::Request;
-use std::collections::{HashMap, VecDeque};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use skink_messages::{Counters, Protocol};
+use skink_split::Host as _;
+use skink_store::Store;
+use skink_syscall::{Syscall, SyscallConfig};
+use skink_time::Instant;
+use std::collections::{HashSet, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Numbers of programs are below this.
 pub(crate) const PROGRAMS: u32 = 4096;
@@ -68,28 +75,55 @@ impl Programs {
     }
 }
 
-/// A stack with the programs that it serves. [`serve`](crate::serve) runs it.
+/// What is handed to every process.
+pub(crate) struct Common {
+    pub counters: Counters,
+    /// The page that says that the process sleeps, and an eventfd.
+    pub sleeper: (OwnedFd, OwnedFd),
+    /// Slots of each program's regions, by [`Protocol::index`]: powers of two.
+    pub strides: [u32; 2],
+    /// What `on` in filter rules means.
+    pub interface: String,
+    pub spin: SpinBudget,
+}
+
+/// The pipe that tells whether the stack is needed.
+pub(crate) struct Life {
+    pub reading: OwnedFd,
+    /// Open while programs may need this process.
+    pub writing: Option<OwnedFd>,
+}
+
+/// A stack, or components of one, with the programs that it serves. [`serve`](crate::serve) runs it.
 pub struct Host {
+    /// `tcp` and `udp`, and in one process with them all the rest.
     pub(crate) stack: Serving,
+    /// Their ends towards a `syscall` that is apart, by [`Protocol::index`].
+    pub(crate) call_ends: [Option<CallEnd>; 2],
+    pub(crate) syscall: Option<SyscallHost>,
+    /// Components that are apart from `tcp` and `udp`.
+    pub(crate) inner: Inner,
+    pub(crate) neighbours: Option<Neighbours>,
+    /// `None` where all of the stack is here.
+    pub(crate) life: Option<Life>,
     pub(crate) counters: Counters,
     pub(crate) programs: Programs,
-    pub(crate) shares: Shares,
-    /// Programs that have ended while others held sockets of theirs, with their secrets.
-    pub(crate) departed: HashMap<u32, u64>,
-    pub(crate) ports: PortRegister,
+    /// Sockets that several programs hold.
+    pub(crate) holders: Holders,
+    /// Programs that have ended while others held sockets of theirs.
+    pub(crate) departed: HashSet<(Protocol, u32)>,
     pub(crate) sleeper: Sleeper,
     pub(crate) spin: SpinBudget,
     /// What the process sleeps on.
     pub(crate) set: OwnedFd,
-    /// The NIC's descriptor that says when there is room again, in a set of its own: it may be in the
-    /// other one already.
+    /// The NIC's descriptors in sets of their own, which are in the other one while they are waited for:
+    /// what can be read, and what says when there is room again.
+    pub(crate) arrival_set: OwnedFd,
     pub(crate) blocked_set: OwnedFd,
-    /// Strides of the tables, as the supervisor was told.
-    pub(crate) strides: (u32, u32),
-    /// What `on` in filter rules means.
+    /// The first of the two is.
+    pub(crate) watches_arrivals: bool,
+    pub(crate) strides: [u32; 2],
     pub(crate) interface: String,
-    /// Requests taken from a queue and not served yet; empty between programs.
-    pub(crate) inbox: Vec<Request>,
     /// Programs that something may have to be told to.
     pub(crate) due: VecDeque<u32>,
     /// Programs that there was no room for.
@@ -98,6 +132,8 @@ pub struct Host {
     pub(crate) turn: usize,
     /// Reports that wait to be sent.
     pub(crate) reports: VecDeque<Report>,
+    /// Who would hear them is there.
+    pub(crate) is_supervised: bool,
 }
 
 impl Host {
@@ -126,52 +162,70 @@ impl Host {
         };
         let mut stack = Stack::for_programs(config, nic, ports);
         stack.set_capture(capture);
-        let stack = Serving::Whole(Box::new(stack));
-        let mut host = Host::around(
-            stack,
+        let strides = [stack.tcp_table().stride(), stack.udp_table().stride()];
+        let config = SyscallConfig {
+            first_unprivileged_port,
+            strides,
+        };
+        let syscall = SyscallHost::new(
+            Syscall::new(config, counters.clone()),
+            [TransportWay::Here, TransportWay::Here],
+            StoreWay::Here(Store::new()),
+        );
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let common = Common {
             counters,
             sleeper,
-            first_unprivileged_port,
-            start.interface,
-        )?;
+            strides,
+            interface: start.interface,
+            spin: SpinBudget::for_processors(processors),
+        };
+        let mut host = Host::around(Serving::Whole(Box::new(stack)), common)?;
+        host.syscall = Some(syscall);
         host.load_rules(&start.rules).map_err(StartError::Parts)?;
         Ok(host)
     }
 
     /// What serves programs, without any yet.
-    pub(crate) fn around(
-        stack: Serving,
-        counters: Counters,
-        sleeper: (OwnedFd, OwnedFd),
-        first_unprivileged_port: u16,
-        interface: String,
-    ) -> Result<Host, StartError> {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    pub(crate) fn around(stack: Serving, common: Common) -> Result<Host, StartError> {
+        let Common {
+            counters,
+            sleeper,
+            strides,
+            interface,
+            spin,
+        } = common;
         // The sleeper's own spinning isn't used: what is waited for is more than its queues.
         let sleeper = Sleeper::attach(sleeper, SpinBudget::new(0))
             .map_err(|error| StartError::Parts(format!("the sleeper: {error}")))?;
         let make = || epoll::create(CreateFlags::CLOEXEC);
         let set = make().map_err(StartError::doing("making an epoll set"))?;
+        let arrival_set = make().map_err(StartError::doing("making an epoll set"))?;
         let blocked_set = make().map_err(StartError::doing("making an epoll set"))?;
-        let strides = (stack.tcp_table().stride(), stack.udp_table().stride());
         let mut host = Host {
             stack,
+            call_ends: [None, None],
+            syscall: None,
+            inner: Inner::default(),
+            neighbours: None,
+            life: None,
             counters,
             programs: Programs::default(),
-            shares: Shares::default(),
-            departed: HashMap::new(),
-            ports: PortRegister::new(first_unprivileged_port),
+            holders: Holders::default(),
+            departed: HashSet::new(),
             sleeper,
-            spin: SpinBudget::for_processors(processors),
+            spin,
             set,
+            arrival_set,
             blocked_set,
+            watches_arrivals: true,
             strides,
             interface,
-            inbox: Vec::new(),
             due: VecDeque::new(),
             stalled: Vec::new(),
             turn: 0,
             reports: VecDeque::new(),
+            is_supervised: true,
         };
         host.watch_own()?;
         Ok(host)
@@ -184,16 +238,67 @@ impl Host {
             epoll::add(&self.set, fd, EventData::new_u64(about), EventFlags::IN).map_err(&failed)
         };
         add(self.sleeper.bell(), about::BELL)?;
-        let blocked = std::os::fd::AsFd::as_fd(&self.blocked_set);
-        add(blocked, about::BLOCKED)?;
+        add(self.blocked_set.as_fd(), about::BLOCKED)?;
+        add(self.arrival_set.as_fd(), about::NIC)?;
         let mut result = Ok(());
-        self.stack.receive_descriptors(&mut |fd| {
-            let added = add(fd, about::NIC);
-            if result.is_ok() {
-                result = added;
+        if let Serving::Whole(stack) = &self.stack {
+            stack.receive_descriptors(&mut |fd| result = result.and(self.watch_arrivals(fd)));
+        }
+        result.map_err(failed)
+    }
+
+    /// As [`Host::watch_own`], for the NIC of a `link` that is apart.
+    pub(crate) fn watch_link(&self) -> Result<(), StartError> {
+        let mut result = Ok(());
+        if let Some(link) = &self.inner.link {
+            link.descriptors(&mut |fd, _| result = result.and(self.watch_arrivals(fd)));
+        }
+        result.map_err(StartError::doing("watching the NIC"))
+    }
+
+    fn watch_arrivals(&self, fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        let data = EventData::new_u64(about::NIC);
+        epoll::add(&self.arrival_set, fd, data, EventFlags::IN)
+    }
+
+    /// Whether to be woken by what the NIC receives, and what says when it has room again, if it has none.
+    pub(crate) fn nic_wants(&self) -> (bool, Option<BorrowedFd<'_>>) {
+        match (&self.stack, &self.inner.link) {
+            (Serving::Whole(stack), _) => (true, stack.send_blocked_on()),
+            (Serving::Apart(_), None) => (true, None),
+            (Serving::Apart(_), Some(link)) => {
+                let (mut reads, mut room) = (false, None);
+                link.descriptors(&mut |fd, flags| match flags.contains(PollFlags::OUT) {
+                    true => room = Some(fd),
+                    false => reads = true,
+                });
+                (reads, room)
             }
-        });
-        result
+        }
+    }
+
+    /// The program is here no more. Nothing is said of its sockets.
+    pub(crate) fn remove_program(&mut self, program: u32) {
+        let Some(gone) = self.programs.remove(program) else {
+            return;
+        };
+        // Else the set would keep the bell as long as the program's own descriptor is open anywhere.
+        let _ = epoll::delete(&self.set, gone.server.bell());
+        let _ = epoll::delete(&self.set, gone.server.rope());
+    }
+
+    /// A program has ended.
+    pub(crate) fn program_ended(&mut self, now: Instant, program: u32) {
+        self.remove_program(program);
+        if let Some(syscall) = &mut self.syscall {
+            syscall.detach(program);
+            return self.run_syscall(now);
+        }
+        for protocol in Protocol::ALL {
+            if self.stack.has(protocol) {
+                self.end_program(now, protocol, program);
+            }
+        }
     }
 
     /// Something may have to be told to a program.

@@ -1,14 +1,17 @@
-//! The processes that serve programs: the whole stack in one (topology `single`), or the transports in one
-//! and `link`, `ip` and `filter` in one each (topology `split`).
+//! The processes of a stack: all of it in one (topology `single`), or its components in several (topology
+//! `split`, and whatever a topology file says).
 //!
-//! **Purpose.** A [`Host`] joins a `skink_library::Stack`, or the transports of `skink_split`, to the socket
-//! channels of programs (`skink_sockets`) and to the supervisor (`skink_control::ComponentLink`). [`serve`] is
-//! its event loop. [`Inner`] joins one of the other hosts of `skink_split` to the supervisor, and [`serve_part`]
-//! is the loop of that.
+//! **Purpose.** A [`Host`] has the components of one process: a whole `skink_library::Stack` with `syscall` and
+//! `store`, or any of the hosts of `skink_split`, `syscall` and `store`, joined to the rest by lanes
+//! (`skink_lanes`). It joins them to the socket channels of programs (`skink_sockets`) and to the supervisor
+//! (`skink_control::ComponentLink`). [`serve`] is its event loop.
 //!
-//! **Place on the data path.** All of the stack is here, or a part. Between it and a program lie shared memory (the
-//! rings of the program's sockets) and two queues of notes about it; the loop takes requests, moves frames,
-//! and tells what happened, in batches, and sleeps when there is nothing of either.
+//! **Place on the data path.** All of the stack is here, or a part. Between `tcp` or `udp` and a program lie
+//! shared memory (the rings of the program's sockets) and two queues of notes about it; the loop takes
+//! requests, moves frames, and tells what happened, in batches, and sleeps when there is nothing of either.
+//!
+//! A program has a channel to each process that has `syscall`, `tcp` or `udp`. What makes, names, shares or ends
+//! a socket goes to `syscall`, which asks the transport for it; data, and what is told of it, passes `syscall` by.
 //!
 //! **Trust.** Programs are of different users and trusted with nothing. A request can name only sockets
 //! in the program's own region, or ones whose region's secret it knows; everything else is answered with
@@ -16,41 +19,40 @@
 //! spoils its queues is treated as one that died. The supervisor is trusted: it made the process.
 //!
 //! **What survives a restart.** The programs' regions and channels do, whose descriptors the supervisor
-//! keeps; what is only here (listeners' offers, tickets of ports, who shares what) doesn't yet.
+//! keeps; of `syscall` what it has put into `store`, and calls that aren't answered yet, which are still in the
+//! programs' queues. What `tcp` and `udp` know besides records (listeners' offers, who holds what) doesn't yet.
+//! `link`, `ip`, `filter` and `store` keep nothing that connections need: a successor of one is held until
+//! its neighbours know of it, and the filter's until it was told which connections there are.
 //!
-//! `link`, `ip` and `filter` keep nothing that connections need: a successor of one is held until its
-//! neighbours know of it, and the filter's until it was told which connections there are.
+//! **What it leaves out.** Adopting a predecessor's regions. Components that share a process with some, but not
+//! all others, talk over lanes all the same: only a whole stack is joined by calls.
 //!
-//! **What it leaves out.** Adopting a predecessor's regions; `tcp` and `udp` in different processes.
-//!
-//! The steps of a process, each of which can fail on its own: [`Parts::new`] (of the first order),
-//! [`Host::new`], [`confine`], [`serve`]; for a part [`PartProcess::new`], [`confine_part`],
-//! [`PartProcess::introduction`], and [`serve`] or [`serve_part`].
+//! The steps of a process, each of which can fail on its own: [`Host::new`] of [`Parts`], or [`Host::of_parts`];
+//! [`confine`] or [`confine_parts`]; [`Host::introduction`]; [`serve`].
 #![forbid(unsafe_code)]
 
+mod apart;
+mod calls;
 mod clock;
 mod confine;
 mod filter;
+mod holders;
 mod host;
+mod inner;
 mod neighbours;
 mod notices;
 mod offers;
 mod orders;
 mod part;
-mod part_start;
-mod ports;
 mod program;
+mod random;
 mod requests;
 mod serve;
-mod serve_part;
 mod serving;
-mod shares;
 mod start;
-mod transports;
+mod syscall;
 
-pub use confine::{confine, confine_part};
+pub use confine::{confine, confine_parts};
 pub use host::Host;
-pub use part::{Inner, PartProcess};
 pub use serve::{Ended, serve};
-pub use serve_part::serve_part;
 pub use start::{First, Parts, StartError, receive_start};

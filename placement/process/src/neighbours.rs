@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 /// The other parts, by [`Part::index`].
 pub(crate) struct Neighbours {
-    incarnations: [u32; 4],
-    pools: [Option<u32>; 4],
+    incarnations: [u32; Part::COUNT],
+    pools: [Option<u32>; Part::COUNT],
 }
 
 /// What is to be done when one is met.
@@ -19,11 +19,16 @@ pub(crate) struct Met {
 
 impl Neighbours {
     /// Those that will be met first.
-    pub fn new(incarnations: [u32; 4]) -> Neighbours {
+    pub fn new(incarnations: [u32; Part::COUNT]) -> Neighbours {
         Neighbours {
             incarnations,
-            pools: [None; 4],
+            pools: [None; Part::COUNT],
         }
+    }
+
+    /// Which restart of a part it is, as far as is known; 0 if that is nothing.
+    pub fn incarnation(&self, part: Part) -> u32 {
+        self.incarnations.get(part.index()).copied().unwrap_or(0)
     }
 
     /// One of them runs.

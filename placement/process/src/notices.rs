@@ -1,22 +1,14 @@
 //! What programs are told.
 use crate::host::Host;
-use skink_library::Protocol as Component;
-use skink_messages::{Counter, SocketEvent};
-use skink_sockets::{Notice, Protocol};
+use skink_messages::{Counter, Protocol, SocketEvent};
+use skink_sockets::Notice;
 use skink_time::Instant;
-
-fn protocol(component: Component) -> Protocol {
-    match component {
-        Component::Tcp => Protocol::Tcp,
-        Component::Udp => Protocol::Udp,
-    }
-}
 
 impl Host {
     /// Tells programs what happened to their sockets, and wakes those that sleep. Answers whether
     /// there was anything.
     pub(crate) fn tell_programs(&mut self, now: Instant) -> bool {
-        while let Some(program) = self.stack.take_eventful() {
+        while let Some(program) = self.stack.transports().take_eventful() {
             match self.programs.get(program) {
                 Some(_) => self.make_due(program),
                 None => self.route(program),
@@ -60,8 +52,8 @@ impl Host {
                 self.counters.count(Counter::SocketsNotices);
                 continue;
             }
-            match self.stack.take_event_of(program) {
-                Some((component, event)) => self.on_event(program, protocol(component), event),
+            match self.stack.transports().take_event_of(program) {
+                Some((protocol, event)) => self.on_event(program, protocol, event),
                 None => break,
             }
         }
@@ -74,7 +66,7 @@ impl Host {
     /// Something happened to a socket in the program's region.
     fn on_event(&mut self, program: u32, protocol: Protocol, event: SocketEvent) {
         let mut is_theirs = true;
-        if !self.shares.is_empty() {
+        if !self.holders.is_empty() {
             is_theirs = self.tell_holders(protocol, event);
         }
         let Some(attached) = self.programs.get_mut(program).filter(|_| is_theirs) else {
@@ -92,7 +84,7 @@ impl Host {
 
     /// The others that hold a socket hear of it. Answers whether its owner holds it as well.
     fn tell_holders(&mut self, protocol: Protocol, event: SocketEvent) -> bool {
-        let Some((owner_holds, others)) = self.shares.holders(&(protocol, event.socket)) else {
+        let Some((owner_holds, others)) = self.holders.of((protocol, event.socket)) else {
             return true;
         };
         for other in others {
@@ -109,8 +101,8 @@ impl Host {
 
     /// Events of a program that has ended: others may share its sockets.
     fn route(&mut self, program: u32) {
-        while let Some((component, event)) = self.stack.take_event_of(program) {
-            self.tell_holders(protocol(component), event);
+        while let Some((protocol, event)) = self.stack.transports().take_event_of(program) {
+            self.tell_holders(protocol, event);
         }
     }
 

@@ -35,6 +35,7 @@ impl Listener {
 impl Host {
     /// Offers what waits on a listening socket, as far as the program keeps up.
     pub(crate) fn offer(&mut self, program: u32, slot: u32) {
+        let transports = self.stack.transports();
         let Some(attached) = self.programs.get_mut(program) else {
             return;
         };
@@ -47,10 +48,10 @@ impl Host {
                 return;
             }
             if !has_room {
-                attached.must_offer = self.stack.tcp_acceptable(listener.id) > 0;
+                attached.must_offer = transports.acceptable(listener.id) > 0;
                 return;
             }
-            let Some(connection) = self.stack.tcp_accept(listener.id) else {
+            let Some(connection) = transports.accept(listener.id) else {
                 return;
             };
             listener.offered.push_back(connection);
@@ -101,9 +102,9 @@ impl Host {
         let listener = attached.listeners.remove(&id.slot);
         for connection in listener.into_iter().flat_map(|listener| listener.offered) {
             let reset = ConnectionOption::ResetOnClose(true);
-            self.stack
-                .tcp_request(now, TcpRequest::SetOption(connection, reset));
-            self.stack.tcp_request(now, TcpRequest::Close(connection));
+            let transports = self.stack.transports();
+            transports.tcp_request(now, TcpRequest::SetOption(connection, reset));
+            transports.tcp_request(now, TcpRequest::Close(connection));
         }
     }
 }

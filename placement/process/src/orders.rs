@@ -1,44 +1,62 @@
 //! What the supervisor orders.
 use crate::host::{Host, PROGRAMS, about};
+use crate::neighbours::map_pool;
 use crate::program::Program;
-use crate::shares::Released;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use skink_control::{FlowSummary, Order, Part, PoolSizes, Report};
-use skink_memory::{Region, SocketId, SocketKind};
-use skink_messages::{Counter, TcpRequest, UdpRequest};
-use skink_sockets::{Attachment, Protocol, Server};
+use skink_memory::Region;
+use skink_messages::{Counter, Protocol};
+use skink_sockets::{Attachment, Server};
 use skink_time::Instant;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 
-/// What comes with [`Order::Attach`]: two regions of two memfds, and a channel of seven.
-const ATTACH_DESCRIPTORS: usize = 11;
 /// Connections in one report.
 const FLOWS: usize = 512;
+
+/// The part that has the sockets of a protocol.
+pub(crate) fn part(protocol: Protocol) -> Part {
+    match protocol {
+        Protocol::Tcp => Part::Tcp,
+        Protocol::Udp => Part::Udp,
+    }
+}
 
 impl Host {
     /// Carries an order out; `false` if it was to stop.
     pub(crate) fn order(&mut self, now: Instant, order: Order, descriptors: Vec<OwnedFd>) -> bool {
-        match order {
+        let done = match order {
             Order::Start(_) | Order::StartPart(_) => {
-                tracing::warn!("ordered to start again, which isn't possible; ignored");
+                Err("this process has started already".to_owned())
             }
             Order::Neighbour {
                 part,
                 incarnation,
                 pool,
             } => {
-                self.meet(part, incarnation, pool, descriptors);
+                let met = self.meet(part, incarnation, pool, descriptors);
                 self.reports.push_back(Report::Knows { part, incarnation });
+                met
             }
-            Order::Go {} => {
-                if let Some(transports) = self.stack.transports() {
-                    transports.go();
-                }
+            Order::Go { part } => {
+                self.go(part);
+                Ok(())
             }
-            Order::ShowFlows {} => self.show_flows(),
-            Order::Map { .. } | Order::Unmap { .. } | Order::Flows { .. } => {
-                tracing::warn!("ordered what is another process's to do; ignored");
+            Order::Map { program } => {
+                let mapped = self.map(program, descriptors);
+                self.reports.push_back(Report::Mapped { program });
+                mapped
+            }
+            Order::Unmap { program } => {
+                self.inner.unmap(program);
+                Ok(())
+            }
+            Order::ShowFlows {} => {
+                self.show_flows();
+                Ok(())
+            }
+            Order::Flows { flows } => {
+                self.inner.enter_flows(now, flows);
+                Ok(())
             }
             Order::Attach {
                 attachment,
@@ -46,28 +64,29 @@ impl Host {
                 uid,
             } => {
                 let refused = self.attach(attachment, pid, uid, descriptors).err();
-                if let Some(reason) = &refused {
-                    tracing::warn!(
-                        "program {} (pid {pid}) is refused: {reason}",
-                        attachment.program
-                    );
-                }
                 self.reports.push_back(Report::Attached {
                     program: attachment.program,
-                    refused,
+                    refused: refused.clone(),
                 });
+                let number = attachment.program;
+                refused.map_or(Ok(()), |why| {
+                    Err(format!("program {number} (pid {pid}): {why}"))
+                })
             }
-            Order::Detach { program } => self.detach(now, program),
-            Order::Filter { rules } => {
-                if let Err(reason) = self.load_rules(&rules) {
-                    tracing::warn!("the packet filter goes on with its old rules: {reason}");
-                }
+            Order::Detach { program } => {
+                self.program_ended(now, program);
+                Ok(())
             }
+            Order::Filter { rules } => self.load_rules(&rules),
             Order::ShowFilter {} => {
                 let shown = self.show_filter();
                 self.reports.push_back(Report::Filter { shown });
+                Ok(())
             }
             Order::Stop {} => return false,
+        };
+        if let Err(why) = done {
+            tracing::warn!("an order isn't carried out: {why}");
         }
         true
     }
@@ -79,23 +98,84 @@ impl Host {
         incarnation: u32,
         pool: Option<PoolSizes>,
         descriptors: Vec<OwnedFd>,
-    ) {
-        let memory = descriptors.into_iter().next();
-        let met = self
-            .stack
-            .transports()
-            .map(|transports| transports.meet(part, incarnation, pool.zip(memory)));
-        if let Some(Err(why)) = met {
-            tracing::warn!("what {part:?} sends can't be read: {why}");
+    ) -> Result<(), String> {
+        let Some(neighbours) = &mut self.neighbours else {
+            return Err("all of the stack is in this process".to_owned());
+        };
+        let met = neighbours.meet(part, incarnation, pool.map(|pool| pool.id));
+        let mut mapped = Ok(());
+        if let (Some(sizes), Some(memory)) = (pool, descriptors.into_iter().next()) {
+            mapped = self.inner.add_pool(&|| {
+                let memory = memory.try_clone().map_err(|error| error.to_string())?;
+                map_pool(sizes, memory)
+            });
+            if let Some(apart) = self.stack.apart() {
+                mapped = mapped.and(apart.add_pool(sizes, &memory));
+            }
         }
+        if met.restarted {
+            self.neighbour_restarted(part, incarnation);
+        }
+        if let Some(old) = met.old_pool {
+            self.inner.remove_pool(old);
+            if let Some(apart) = self.stack.apart() {
+                apart.remove_pool(old);
+            }
+        }
+        mapped.map_err(|why| format!("what {} sends can't be read: {why}", part.name()))
+    }
+
+    fn neighbour_restarted(&mut self, part: Part, incarnation: u32) {
+        self.inner.restarted(part, incarnation);
+        let transport = Protocol::ALL.into_iter().find(|it| self::part(*it) == part);
+        if let (Some(protocol), Some(syscall)) = (transport, &mut self.syscall) {
+            syscall.transport_restarted(protocol, incarnation);
+        }
+        match (part, &mut self.syscall) {
+            (Part::Ip, _) => {
+                if let Some(apart) = self.stack.apart() {
+                    apart.ip_restarted(incarnation);
+                }
+            }
+            (Part::Store, Some(syscall)) => syscall.store_restarted(incarnation),
+            (Part::Syscall, _) => {
+                for end in self.call_ends.iter_mut().flatten() {
+                    end.exchange.restarted(incarnation);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The neighbours of a part know of it.
+    fn go(&mut self, part: Part) {
+        self.inner.set_going(part, true);
+        match (part, &mut self.syscall, self.stack.apart()) {
+            (Part::Tcp, _, Some(apart)) => apart.go(Protocol::Tcp),
+            (Part::Udp, _, Some(apart)) => apart.go(Protocol::Udp),
+            (Part::Syscall, Some(syscall), _) => {
+                let own = self.neighbours.as_ref().map(|it| it.incarnation(part));
+                syscall.go(own.is_some_and(|own| own > 1));
+            }
+            _ => {}
+        }
+    }
+
+    /// A program's TCP sockets, to be read.
+    fn map(&mut self, program: u32, descriptors: Vec<OwnedFd>) -> Result<(), String> {
+        let files: [OwnedFd; 2] = descriptors
+            .try_into()
+            .map_err(|_| "not both files of the region came along".to_owned())?;
+        let [records, rings] = files;
+        let region = Region::open_read_only(records, rings).map_err(|error| error.to_string())?;
+        self.inner.map(program, &region);
+        Ok(())
     }
 
     /// Tells the supervisor which connections there are, in pieces.
     fn show_flows(&mut self) {
-        let flows: Vec<FlowSummary> = match self.stack.transports() {
-            Some(transports) => transports.flows().collect(),
-            None => Vec::new(),
-        };
+        let apart = self.stack.apart();
+        let flows: Vec<FlowSummary> = apart.map_or_else(Vec::new, |it| it.flows().collect());
         for piece in flows.chunks(FLOWS) {
             self.reports.push_back(Report::Flows {
                 flows: piece.to_vec(),
@@ -115,38 +195,40 @@ impl Host {
         uid: u32,
         descriptors: Vec<OwnedFd>,
     ) -> Result<(), String> {
-        let Attachment {
-            program,
-            tcp_stride,
-            udp_stride,
-            secret,
-        } = attachment;
+        let program = attachment.program;
         if program >= PROGRAMS {
             return Err(format!(
                 "its number is {program}, and must be below {PROGRAMS}"
             ));
         }
-        if (tcp_stride, udp_stride) != self.strides {
+        if [attachment.tcp_stride, attachment.udp_stride] != self.strides {
             return Err("its regions were made for a stack of another size".into());
         }
-        let descriptors: [OwnedFd; ATTACH_DESCRIPTORS] = descriptors
-            .try_into()
-            .map_err(|_| "not all of its descriptors came along".to_owned())?;
-        let [tcp0, tcp1, udp0, udp1, channel @ ..] = descriptors;
-        let text = |error: &dyn std::fmt::Display| error.to_string();
-        let tcp = Region::open(tcp0, tcp1).map_err(|error| text(&error))?;
-        let udp = Region::open(udp0, udp1).map_err(|error| text(&error))?;
-        let server = Server::attach(channel).map_err(|error| text(&error))?;
+        let mut rest = descriptors.into_iter();
+        let mut regions = [None, None];
+        for protocol in Protocol::ALL {
+            if self.stack.has(protocol)
+                && let Some(place) = regions.get_mut(protocol.index())
+            {
+                *place = Some(region(&mut rest)?);
+            }
+        }
+        let channel: Vec<OwnedFd> = rest.collect();
+        let channel = channel.try_into().map_err(|_| INCOMPLETE.to_owned())?;
+        let server = Server::attach(channel).map_err(|error| error.to_string())?;
         let data = EventData::new_u64(program.into());
         // First what can fail for want of room.
         epoll::add(&self.set, server.bell(), data, EventFlags::IN)
             .map_err(|error| format!("its bell can't be watched: {error}"))?;
-        if let Err(error) = self.stack.add_program(program, tcp, udp) {
+        let [tcp, udp] = regions;
+        if let Err(error) = self.stack.transports().add_program(program, tcp, udp) {
             let _ = epoll::delete(&self.set, server.bell());
             return Err(error.to_string());
         }
-        let attached = Program::new(server, pid, uid, secret);
-        self.programs.insert(program, attached);
+        if let Some(syscall) = &mut self.syscall {
+            syscall.attach(program, uid, attachment.secret);
+        }
+        self.programs.insert(program, Program::new(server, pid));
         self.counters.count(Counter::SocketsPrograms);
         Ok(())
     }
@@ -158,7 +240,12 @@ impl Host {
             "program {program} (pid {pid}) spoilt its channel, and is treated as one that ended"
         );
         self.counters.count(Counter::SocketsSpoilt);
-        self.detach(now, program);
+        if self.syscall.is_some() || !self.is_supervised {
+            self.program_ended(now, program);
+        } else {
+            // `syscall` hears of it from the supervisor, and tells all transports.
+            self.remove_program(program);
+        }
         self.reports.push_back(Report::Spoilt { program });
     }
 
@@ -173,128 +260,27 @@ impl Host {
         }
     }
 
-    /// A program has ended. Sockets that others hold as well stay.
-    pub(crate) fn detach(&mut self, now: Instant, program: u32) {
-        let Some(gone) = self.programs.remove(program) else {
-            return;
-        };
-        // Else the set would keep the bell as long as the program's own descriptor is open anywhere.
-        let _ = epoll::delete(&self.set, gone.server.bell());
-        let _ = epoll::delete(&self.set, gone.server.rope());
-        for (protocol, socket) in &gone.shares {
-            self.let_go(now, program, *protocol, *socket);
-        }
-        let held: Vec<_> = self.shares.of(program);
-        let mut stays = false;
-        for key in &held {
-            stays |= self.shares.release(*key, program) == Released::Held;
-        }
-        let shifts = (
-            self.strides.0.trailing_zeros(),
-            self.strides.1.trailing_zeros(),
-        );
-        self.ports.release_all(|protocol, id| {
-            let shift = match protocol {
-                Protocol::Tcp => shifts.0,
-                Protocol::Udp => shifts.1,
-            };
-            id.slot >> shift == program && !held.contains(&(protocol, id))
-        });
-        if stays {
-            self.departed.insert(program, gone.secret);
-            self.close_all_but(now, program, &held);
-        } else {
-            self.stack.abandon(now, program);
-        }
-    }
-
     /// All programs lose their sockets; peers are told as far as that takes one batch of packets.
     pub(crate) fn end(&mut self, now: Instant) {
         for program in self.programs.numbers.clone() {
-            self.detach(now, program);
+            self.program_ended(now, program);
         }
-        self.stack.poll(now);
-    }
-
-    /// Closes the sockets of a program that are nobody else's.
-    fn close_all_but(&mut self, now: Instant, program: u32, held: &[(Protocol, SocketId)]) {
-        for listeners in [true, false] {
-            for id in self.sockets_of(Protocol::Tcp, program, listeners) {
-                if !held.contains(&(Protocol::Tcp, id)) {
-                    self.stack.tcp_request(now, TcpRequest::Close(id));
-                }
-            }
-        }
-        for id in self.sockets_of(Protocol::Udp, program, false) {
-            if !held.contains(&(Protocol::Udp, id)) {
-                self.stack.udp_request(now, UdpRequest::Close(id));
-            }
-        }
-    }
-
-    /// A program's open sockets: those that listen, or the others.
-    fn sockets_of(&self, protocol: Protocol, program: u32, listeners: bool) -> Vec<SocketId> {
-        let table = match protocol {
-            Protocol::Tcp => self.stack.tcp_table(),
-            Protocol::Udp => self.stack.udp_table(),
-        };
-        let used = table.region(program).map_or(0, Region::used);
-        let slots = (0..used).map(|slot| table.slot_of(program, slot));
-        let open = slots.filter_map(|slot| {
-            let record = table.record(slot);
-            let listens = match record.kind() {
-                SocketKind::Free => return None,
-                SocketKind::TcpListener => true,
-                SocketKind::Tcp | SocketKind::Udp => false,
-            };
-            let generation = record.generation.load(Ordering::Relaxed);
-            (listens == listeners).then_some(SocketId { slot, generation })
-        });
-        open.collect()
-    }
-
-    /// One holder of a shared socket less; the last one's is closed.
-    pub(crate) fn let_go(
-        &mut self,
-        now: Instant,
-        program: u32,
-        protocol: Protocol,
-        socket: SocketId,
-    ) -> Released {
-        let released = self.shares.release((protocol, socket), program);
-        if released == Released::Last {
-            self.close_socket(now, protocol, socket);
-            let owner = self.owner_of(protocol, socket);
-            if self.departed.contains_key(&owner) && self.shares.of(owner).is_empty() {
-                self.departed.remove(&owner);
-                self.stack.abandon(now, owner);
-            }
-        }
-        released
-    }
-
-    /// Closes a socket for good.
-    pub(crate) fn close_socket(&mut self, now: Instant, protocol: Protocol, socket: SocketId) {
-        self.ports.release(protocol, socket);
-        match protocol {
-            Protocol::Tcp => self.stack.tcp_request(now, TcpRequest::Close(socket)),
-            Protocol::Udp => self.stack.udp_request(now, UdpRequest::Close(socket)),
-        }
-    }
-
-    /// The program in whose region a socket is.
-    pub(crate) fn owner_of(&self, protocol: Protocol, socket: SocketId) -> u32 {
-        let stride = match protocol {
-            Protocol::Tcp => self.strides.0,
-            Protocol::Udp => self.strides.1,
-        };
-        socket.slot >> stride.trailing_zeros()
+        self.stack.transports().poll(now);
     }
 
     /// Tells the supervisor of programs whose last socket is gone.
     pub(crate) fn report_finished(&mut self) {
-        while let Some(program) = self.stack.take_finished() {
+        while let Some(program) = self.stack.transports().take_finished() {
             self.reports.push_back(Report::Finished { program });
         }
     }
+}
+
+const INCOMPLETE: &str = "other descriptors than needed came along";
+
+fn region(rest: &mut std::vec::IntoIter<OwnedFd>) -> Result<Region, String> {
+    let (Some(records), Some(rings)) = (rest.next(), rest.next()) else {
+        return Err(INCOMPLETE.to_owned());
+    };
+    Region::open(records, rings).map_err(|error| error.to_string())
 }

@@ -1,98 +1,255 @@
-//! A process that hosts `link`, `ip` or `filter` alone, and the one that hosts the transports.
-use crate::filter::{parse, show};
-use crate::host::Host as Server;
-use crate::neighbours::{Neighbours, map_pool};
-use crate::start::StartError;
-use skink_channel::PoolDescriptors;
-use skink_control::{FlowPhase, FlowSummary, LinkSizes, Order, Part, PoolSizes, Report};
-use skink_filter::{Flow, FlowPhase as Phase};
-use skink_memory::Region;
-use skink_messages::LinkLimits;
-use skink_packets::Transport;
-use skink_split::{FilterHost, Host, IpHost, LinkHost};
-use skink_time::Instant;
-use skink_wire::{Endpoint, FourTuple};
-use std::collections::VecDeque;
+//! Making the components of a process out of what came with its first order.
+use crate::apart::Apart;
+use crate::calls::CallEnd;
+use crate::host::{Common, Host, Life};
+use crate::inner::StoreHost;
+use crate::neighbours::Neighbours;
+use crate::serving::Serving;
+use crate::start::{StartError, first_unprivileged_port, ports};
+use crate::syscall::{StoreWay, SyscallHost, TransportWay};
+use skink_channel::{Pool, PoolDescriptors, Sleeper, SpinBudget};
+use skink_control::{LinkSizes, Part, PartStart, PoolSizes, Report};
+use skink_filter::FilterConfig;
+use skink_ip::{Ip, IpConfig};
+use skink_lanes::{
+    AttachParts, Coded, Exchange, FromLink, FromTransport, Question, ToLink, ToTransport, Verdicts,
+    holder,
+};
+use skink_memory::{CaptureRing, TableConfig};
+use skink_messages::{
+    CallOutcome, Counters, LinkLimits, Protocol, StoreReply, StoreRequest, TransportCall,
+};
+use skink_nic::{Nic, NicParts};
+use skink_split::{
+    FilterHost, IpHost, IpHostParts, Judge, LinkHost, LinkHostParts, TcpHost, TransportParts,
+    UdpHost, packet_geometry, receive_geometry,
+};
+use skink_syscall::{Syscall, SyscallConfig};
+use skink_wire::MacAddr;
+use std::fmt::Display;
 use std::os::fd::OwnedFd;
 
-/// A part, ready to be run.
-pub enum PartProcess {
-    /// `link`, `ip` or `filter`: for [`crate::serve_part`].
-    Inner(Box<Inner>),
-    /// The transports: for [`crate::serve`].
-    Transport(Box<Server>),
+/// Chunks of 64 KiB for packets of `ip`'s own, and for datagrams on their way.
+const IP_CHUNKS: u32 = 64;
+const UDP_CHUNKS: u32 = 256;
+
+fn parts(what: &str) -> impl Fn(&dyn Display) -> StartError {
+    move |error| StartError::Parts(format!("{what}: {error}"))
 }
 
-/// The component of a process that no program knows of.
-pub(crate) enum Hosted {
-    Link(Box<LinkHost>),
-    Ip(Box<IpHost>),
-    Filter(Box<FilterHost>),
+fn other_descriptors() -> StartError {
+    StartError::Parts("other descriptors than announced".into())
 }
 
-/// A process that no program knows of.
-pub struct Inner {
-    pub(crate) hosted: Hosted,
-    pub(crate) neighbours: Neighbours,
-    /// Until the neighbours know of this process, and while rules change.
-    pub(crate) held: bool,
-    /// Hangs up when the stack isn't needed any more.
-    pub(crate) life: OwnedFd,
-    pub(crate) reports: VecDeque<Report>,
-    /// The NIC's kind, for the sandbox.
-    pub(crate) nic: Option<&'static str>,
+/// What is common to all parts of the process, and the rest of the descriptors.
+struct Kit {
+    start: PartStart,
+    rest: std::vec::IntoIter<OwnedFd>,
+    counters: Counters,
+    capture: CaptureRing,
+    sleeper: (OwnedFd, OwnedFd),
+    /// A NIC that is there already.
+    nic: Option<Nic>,
 }
 
-impl PartProcess {
+impl Kit {
+    /// A lane to another part.
+    fn lane<In: Coded, Out: Coded>(
+        &mut self,
+        own: Part,
+        to: Part,
+    ) -> Result<AttachParts, StartError> {
+        let descriptors = take(&mut self.rest)?;
+        let number = |part: Part| self.start.incarnations.get(part.index()).copied();
+        let (own, neighbour) = (number(own).unwrap_or(1), number(to).unwrap_or(1));
+        AttachParts::from_descriptors::<In, Out>(descriptors, own, neighbour)
+            .ok_or_else(|| StartError::Parts("a lane of impossible sizes".into()))
+    }
+
+    fn exchange<In: Coded, Out: Coded>(
+        &mut self,
+        own: Part,
+        to: Part,
+    ) -> Result<Exchange<In, Out>, StartError> {
+        let lane = self.lane::<In, Out>(own, to)?;
+        Exchange::attach(lane).map_err(|error| parts("a lane")(&error))
+    }
+
+    fn pool_id(&self, part: Part) -> u32 {
+        // They are few.
+        self.start.pool.wrapping_add(part.index() as u32)
+    }
+
+    fn sleeper(&self) -> Result<Sleeper, StartError> {
+        let failed = StartError::doing("duplicating a descriptor");
+        let page = self.sleeper.0.try_clone().map_err(&failed)?;
+        let bell = self.sleeper.1.try_clone().map_err(&failed)?;
+        Sleeper::attach((page, bell), SpinBudget::new(0))
+            .map_err(|error| parts("the sleeper")(&error))
+    }
+
+    fn ip_config(&self, mac: MacAddr) -> IpConfig {
+        let stack = &self.start.stack;
+        IpConfig {
+            gateways: stack.gateways.clone(),
+            seed: stack.seed.rotate_left(31),
+            answers: true,
+            ..IpConfig::new(mac, stack.addresses.clone())
+        }
+    }
+
+    /// Slots of each program's regions.
+    fn strides(&self) -> [u32; 2] {
+        let stack = &self.start.stack;
+        [stack.tcp_table, stack.udp_table].map(|table| table.sockets.next_power_of_two())
+    }
+}
+
+fn take<const N: usize>(
+    rest: &mut std::vec::IntoIter<OwnedFd>,
+) -> Result<[OwnedFd; N], StartError> {
+    let taken: Vec<OwnedFd> = rest.take(N).collect();
+    taken.try_into().map_err(|_| other_descriptors())
+}
+
+impl Host {
+    /// Makes what came with [`skink_control::Order::StartPart`]. Needs `/proc`, and no privileges.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn of_parts(start: PartStart, descriptors: Vec<OwnedFd>) -> Result<Host, StartError> {
+        Host::of_parts_on(start, descriptors, None)
+    }
+
+    /// As [`Host::of_parts`], with a `link` on this NIC instead of one described in the order.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn of_parts_on(
+        start: PartStart,
+        descriptors: Vec<OwnedFd>,
+        nic: Option<Nic>,
+    ) -> Result<Host, StartError> {
+        let serves = start.parts.iter().any(|part| part.serves_programs());
+        let mut rest = descriptors.into_iter();
+        let [counters, capture, page, bell, reading] = take(&mut rest)?;
+        let writing = match serves {
+            true => Some(take::<1>(&mut rest)?).map(|[writing]| writing),
+            false => None,
+        };
+        let mut kit = Kit {
+            start,
+            rest,
+            counters: Counters::open(counters).map_err(|error| parts("the counters")(&error))?,
+            capture: CaptureRing::open(capture)
+                .map_err(|error| parts("the capture ring")(&error))?,
+            sleeper: (page, bell),
+            nic,
+        };
+        let strides = kit.strides();
+        let mut host = Host::around(
+            Serving::Apart(Box::new(Apart::new(strides))),
+            Common {
+                counters: kit.counters.clone(),
+                sleeper: (
+                    kit.sleeper.0.try_clone().map_err(clone_failed)?,
+                    kit.sleeper.1.try_clone().map_err(clone_failed)?,
+                ),
+                strides,
+                interface: kit.start.stack.interface.clone(),
+                spin: spin_budget(),
+            },
+        )?;
+        host.life = Some(Life { reading, writing });
+        host.neighbours = Some(Neighbours::new(kit.start.incarnations));
+        for part in kit.start.parts.clone() {
+            host.add_part(&mut kit, part)?;
+        }
+        match kit.rest.next() {
+            Some(_) => Err(other_descriptors()),
+            None => Ok(host),
+        }
+    }
+
+    fn add_part(&mut self, kit: &mut Kit, part: Part) -> Result<(), StartError> {
+        match part {
+            Part::Link => {
+                let (host, nic) = link(kit)?;
+                self.inner.link = Some(Box::new(host));
+                self.inner.nic = Some(nic);
+                self.watch_link()?;
+            }
+            Part::Ip => {
+                let limits = self.inner.limits();
+                self.inner.ip = Some(Box::new(ip(kit, limits)?));
+            }
+            Part::Filter => self.inner.filter = Some(Box::new(filter(kit)?)),
+            Part::Tcp => {
+                let (host, end) = tcp(kit)?;
+                self.add_transport(Protocol::Tcp, end, |apart| apart.set_tcp(host));
+            }
+            Part::Udp => {
+                let (host, end) = udp(kit)?;
+                self.add_transport(Protocol::Udp, end, |apart| apart.set_udp(host));
+            }
+            Part::Syscall => self.syscall = Some(syscall(kit)?),
+            Part::Store => {
+                let exchange = kit.exchange(Part::Store, Part::Syscall)?;
+                self.inner.store = Some(Box::new(StoreHost::new(exchange)));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_transport(&mut self, protocol: Protocol, end: CallEnd, set: impl FnOnce(&mut Apart)) {
+        if let Some(apart) = self.stack.apart() {
+            set(apart);
+        }
+        if let Some(place) = self.call_ends.get_mut(protocol.index()) {
+            *place = Some(end);
+        }
+    }
+
     /// What to tell the supervisor before [`Report::Started`].
     ///
     /// # Errors
     /// If there are no descriptors left.
     pub fn introduction(&mut self) -> Result<Vec<(Report, Vec<OwnedFd>)>, StartError> {
-        let failed = StartError::doing("handing a pool over");
         let mut told = Vec::new();
-        let pool = match self {
-            PartProcess::Inner(inner) => match &mut inner.hosted {
-                Hosted::Link(link) => {
-                    told.push((Report::Link(sizes(link.limits())), Vec::new()));
-                    Some(link.pool())
-                }
-                Hosted::Ip(ip) => Some(ip.pool()),
-                Hosted::Filter(_) => None,
-            },
-            PartProcess::Transport(server) => {
-                let transports = server.stack.transports();
-                transports.and_then(|transports| transports.pool())
-            }
-        };
-        if let Some(pool) = pool {
-            let descriptors = pool.descriptors().map_err(failed)?;
+        if let Some(limits) = self.inner.limits() {
+            told.push((Report::Link(sizes(limits)), Vec::new()));
+        }
+        let apart = self.stack.apart().and_then(|apart| apart.pool());
+        let pools = apart.map(|pool| (Part::Udp, pool));
+        for (part, pool) in self.inner.pools().chain(pools) {
             let PoolDescriptors {
                 id,
                 geometry,
                 memory,
-            } = descriptors;
+            } = pool
+                .descriptors()
+                .map_err(StartError::doing("handing a pool over"))?;
             let sizes = PoolSizes {
                 id,
                 chunk_bytes: geometry.chunk_bytes(),
                 chunks: geometry.chunks(),
             };
-            told.push((Report::Pool(sizes), vec![memory]));
+            told.push((Report::Pool { part, sizes }, vec![memory]));
         }
         Ok(told)
     }
+}
 
-    /// The NIC's kind as in [`skink_nic::Capabilities::kind`], if it is this part's.
-    pub fn nic(&self) -> Option<&'static str> {
-        match self {
-            PartProcess::Inner(inner) => inner.nic,
-            PartProcess::Transport(_) => None,
-        }
-    }
+fn clone_failed(error: std::io::Error) -> StartError {
+    StartError::doing("duplicating a descriptor")(error)
+}
 
-    /// Whether programs are served here.
-    pub fn serves_programs(&self) -> bool {
-        matches!(self, PartProcess::Transport(_))
+/// With less than a processor for each, a component that spins takes one from whom it waits for.
+fn spin_budget() -> SpinBudget {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    match processors > Part::COUNT {
+        true => SpinBudget::for_processors(processors),
+        false => SpinBudget::new(0),
     }
 }
 
@@ -104,169 +261,154 @@ fn sizes(limits: LinkLimits) -> LinkSizes {
     }
 }
 
-impl Hosted {
-    pub fn host(&mut self) -> &mut dyn Host {
-        match self {
-            Hosted::Link(host) => host.as_mut(),
-            Hosted::Ip(host) => host.as_mut(),
-            Hosted::Filter(host) => host.as_mut(),
-        }
+fn limits(sizes: LinkSizes) -> LinkLimits {
+    LinkLimits {
+        mac: MacAddr(sizes.mac),
+        mtu: sizes.mtu,
+        cut_bytes: sizes.cut_bytes,
     }
 }
 
-impl Inner {
-    /// Carries an order out; `false` if it was to stop.
-    pub(crate) fn order(&mut self, now: Instant, order: Order, descriptors: Vec<OwnedFd>) -> bool {
-        let done = match order {
-            Order::Neighbour {
-                part,
-                incarnation,
-                pool,
-            } => {
-                let met = self.meet(part, incarnation, pool, descriptors);
-                self.reports.push_back(Report::Knows { part, incarnation });
-                met
-            }
-            Order::Go {} => {
-                self.held = false;
-                Ok(())
-            }
-            Order::Map { program } => {
-                let mapped = self.map(program, descriptors);
-                self.reports.push_back(Report::Mapped { program });
-                mapped
-            }
-            Order::Unmap { program } => {
-                match &mut self.hosted {
-                    Hosted::Link(link) => link.remove_region(program),
-                    Hosted::Ip(ip) => ip.remove_region(program),
-                    Hosted::Filter(_) => {}
-                }
-                Ok(())
-            }
-            Order::Filter { rules } => self.load(&rules),
-            Order::Flows { flows } => {
-                self.enter(now, flows);
-                Ok(())
-            }
-            Order::ShowFilter {} => {
-                if let Hosted::Filter(host) = &self.hosted {
-                    let shown = show(host.filter());
-                    self.reports.push_back(Report::Filter { shown });
-                }
-                Ok(())
-            }
-            Order::Stop {} => return false,
-            Order::Start(_)
-            | Order::StartPart(_)
-            | Order::Attach { .. }
-            | Order::Detach { .. }
-            | Order::ShowFlows {} => Err("it is another process's".to_owned()),
-        };
-        if let Err(why) = done {
-            tracing::warn!("an order isn't carried out: {why}");
+/// The host, and the NIC's kind as in [`skink_messages::Capabilities::kind`].
+fn link(kit: &mut Kit) -> Result<(LinkHost, &'static str), StartError> {
+    let lane = kit.lane::<ToLink, FromLink>(Part::Link, Part::Ip)?;
+    let nic = match kit.nic.take() {
+        Some(nic) => nic,
+        None => {
+            let stack = &kit.start.stack;
+            let description = serde_json::from_str(&stack.nic)
+                .map_err(|error| parts("the NIC's description")(&error))?;
+            let descriptors = kit.rest.by_ref().take(stack.nic_descriptors).collect();
+            let nic = NicParts {
+                description,
+                descriptors,
+            };
+            nic.attach().map_err(|error| parts("the NIC")(&error))?
         }
-        true
-    }
-
-    fn meet(
-        &mut self,
-        part: Part,
-        incarnation: u32,
-        pool: Option<PoolSizes>,
-        descriptors: Vec<OwnedFd>,
-    ) -> Result<(), String> {
-        let memory = descriptors.into_iter().next();
-        let reader = pool.zip(memory).map(|(pool, fd)| map_pool(pool, fd));
-        let reader = reader.transpose()?;
-        let id = reader.as_ref().and(pool).map(|pool| pool.id);
-        let met = self.neighbours.meet(part, incarnation, id);
-        match &mut self.hosted {
-            Hosted::Link(link) => {
-                reader.into_iter().for_each(|pool| link.add_pool(pool));
-                if met.restarted && part == Part::Ip {
-                    link.ip_restarted(incarnation);
-                }
-                met.old_pool.into_iter().for_each(|id| link.remove_pool(id));
-            }
-            Hosted::Ip(ip) => {
-                reader.into_iter().for_each(|pool| ip.add_pool(pool));
-                if met.restarted {
-                    restarted(ip, part, incarnation);
-                }
-                met.old_pool.into_iter().for_each(|id| ip.remove_pool(id));
-            }
-            Hosted::Filter(filter) => {
-                if met.restarted && part == Part::Ip {
-                    filter.ip_restarted(incarnation);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn map(&mut self, program: u32, descriptors: Vec<OwnedFd>) -> Result<(), String> {
-        let files: [OwnedFd; 2] = descriptors
-            .try_into()
-            .map_err(|_| "not both files of the region came along".to_owned())?;
-        let [records, rings] = files;
-        let region = Region::open_read_only(records, rings).map_err(|error| error.to_string())?;
-        match &mut self.hosted {
-            Hosted::Link(link) => link.add_region(program, region),
-            Hosted::Ip(ip) => ip.add_region(program, region),
-            Hosted::Filter(_) => {}
-        }
-        Ok(())
-    }
-
-    /// New rules: nothing is judged by them before it is known which connections there are.
-    fn load(&mut self, rules: &str) -> Result<(), String> {
-        if let Hosted::Filter(filter) = &mut self.hosted {
-            self.held = true;
-            filter.load(parse(rules)?);
-        }
-        Ok(())
-    }
-
-    fn enter(&mut self, now: Instant, flows: Vec<FlowSummary>) {
-        if let Hosted::Filter(filter) = &mut self.hosted {
-            filter.rebuild(now, flows.into_iter().map(flow));
-        }
-    }
+    };
+    let capabilities = nic.capabilities;
+    let geometry = receive_geometry(&capabilities)
+        .ok_or_else(|| StartError::Parts("a NIC of impossible sizes".into()))?;
+    // Those that were given, and what follows from them.
+    let ip = Ip::new(kit.ip_config(capabilities.mac), kit.counters.clone());
+    let ours = ip.addresses().iter().map(|address| address.addr).collect();
+    let host = LinkHost::new(LinkHostParts {
+        nic,
+        addresses: Some(ours),
+        counters: kit.counters.clone(),
+        ip: lane,
+        pool: Pool::create(kit.pool_id(Part::Link), "skink-received", geometry, 1)
+            .map_err(StartError::doing("making a pool"))?,
+        sleeper: kit.sleeper()?,
+    });
+    let mut host = host.map_err(|error| parts("the lane to ip")(&error))?;
+    host.set_capture(Some(kit.capture.clone()));
+    Ok((host, capabilities.kind))
 }
 
-fn restarted(ip: &mut IpHost, part: Part, incarnation: u32) {
-    match part {
-        Part::Link => ip.link_restarted(incarnation),
-        Part::Filter => ip.filter_restarted(incarnation),
-        Part::Transport => {
-            for transport in Transport::ALL {
-                ip.transport_restarted(transport, incarnation);
-            }
-        }
-        Part::Ip => {}
-    }
+/// `here` is what a `link` in the same process takes.
+fn ip(kit: &mut Kit, here: Option<LinkLimits>) -> Result<IpHost, StartError> {
+    let link = kit.lane::<FromLink, ToLink>(Part::Ip, Part::Link)?;
+    let tcp = kit.lane::<FromTransport, ToTransport>(Part::Ip, Part::Tcp)?;
+    let udp = kit.lane::<FromTransport, ToTransport>(Part::Ip, Part::Udp)?;
+    let judge = kit.lane::<Verdicts, Question>(Part::Ip, Part::Filter)?;
+    let [board] = take(&mut kit.rest)?;
+    let limits = here.or(kit.start.link.map(limits));
+    let limits = limits.ok_or_else(|| StartError::Parts("no word of the NIC".into()))?;
+    let geometry = packet_geometry(IP_CHUNKS)
+        .ok_or_else(|| StartError::Parts("a pool of impossible sizes".into()))?;
+    let host = IpHost::new(IpHostParts {
+        config: kit.ip_config(limits.mac),
+        limits,
+        announces: kit.start.incarnations.get(Part::Ip.index()) == Some(&1),
+        counters: kit.counters.clone(),
+        link,
+        transports: [tcp, udp],
+        judge: Judge::Asked(judge),
+        pool: Pool::create(kit.pool_id(Part::Ip), "skink-ip", geometry, holder::COUNT)
+            .map_err(StartError::doing("making a pool"))?,
+        board,
+        sleeper: kit.sleeper()?,
+    });
+    host.map_err(|error| parts("the lanes of ip")(&error))
 }
 
-fn flow(summary: FlowSummary) -> Flow {
-    let FlowSummary {
-        local,
-        remote,
-        phase,
-        iss,
-    } = summary;
-    Flow {
-        tuple: FourTuple {
-            local: Endpoint::new(local.ip(), local.port()),
-            remote: Endpoint::new(remote.ip(), remote.port()),
-        },
-        phase: match phase {
-            FlowPhase::Asked => Phase::Asked,
-            FlowPhase::Answered => Phase::Answered { iss },
-            FlowPhase::Established => Phase::Established,
-            FlowPhase::LocalClosed => Phase::LocalClosed,
-            FlowPhase::RemoteClosed => Phase::RemoteClosed,
-            FlowPhase::BothClosed => Phase::BothClosed,
-        },
-    }
+fn filter(kit: &mut Kit) -> Result<FilterHost, StartError> {
+    let lane = kit.lane::<Question, Verdicts>(Part::Filter, Part::Ip)?;
+    let stack = &kit.start.stack;
+    let seed = stack.seed.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    let host = FilterHost::new(
+        FilterConfig::new(&stack.interface, seed.rotate_left(23)),
+        crate::filter::parse(&stack.rules).map_err(StartError::Parts)?,
+        kit.counters.clone(),
+        lane,
+        kit.sleeper()?,
+    );
+    host.map_err(|error| parts("the lane to ip")(&error))
+}
+
+/// What a transport is given: its lanes, the board, and the port table.
+fn below(kit: &mut Kit, own: Part, seed: u64) -> Result<(TransportParts, CallEnd), StartError> {
+    let ip = kit.lane::<ToTransport, FromTransport>(own, Part::Ip)?;
+    let calls = kit.exchange::<TransportCall, CallOutcome>(own, Part::Syscall)?;
+    let [board] = take(&mut kit.rest)?;
+    let owner = kit.start.stack.owner;
+    let map = match owner {
+        Some(_) => take::<1>(&mut kit.rest)?.map(Some),
+        None => [None],
+    };
+    let [map] = map;
+    let parts = TransportParts {
+        ip,
+        board,
+        ports: ports(owner, map)?,
+        seed,
+    };
+    Ok((parts, CallEnd::new(calls)))
+}
+
+fn tcp(kit: &mut Kit) -> Result<(TcpHost, CallEnd), StartError> {
+    let (below, calls) = below(kit, Part::Tcp, kit.start.stack.seed)?;
+    let host = TcpHost::new(
+        below,
+        TableConfig::from(kit.start.stack.tcp_table).sockets,
+        kit.counters.clone(),
+        kit.sleeper()?,
+    );
+    let host = host.map_err(|error| parts("the lane to ip")(&error))?;
+    Ok((host, calls))
+}
+
+fn udp(kit: &mut Kit) -> Result<(UdpHost, CallEnd), StartError> {
+    // Each draws from a seed of its own.
+    let seed = kit.start.stack.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let (below, calls) = below(kit, Part::Udp, seed.rotate_left(17))?;
+    let geometry = packet_geometry(UDP_CHUNKS)
+        .ok_or_else(|| StartError::Parts("a pool of impossible sizes".into()))?;
+    let pool = Pool::create(kit.pool_id(Part::Udp), "skink-datagrams", geometry, 1)
+        .map_err(StartError::doing("making a pool"))?;
+    let host = UdpHost::new(
+        below,
+        TableConfig::from(kit.start.stack.udp_table).sockets,
+        kit.counters.clone(),
+        pool,
+        kit.sleeper()?,
+    );
+    let host = host.map_err(|error| parts("the lane to ip")(&error))?;
+    Ok((host, calls))
+}
+
+fn syscall(kit: &mut Kit) -> Result<SyscallHost, StartError> {
+    let tcp = kit.exchange::<CallOutcome, TransportCall>(Part::Syscall, Part::Tcp)?;
+    let udp = kit.exchange::<CallOutcome, TransportCall>(Part::Syscall, Part::Udp)?;
+    let store = kit.exchange::<StoreReply, StoreRequest>(Part::Syscall, Part::Store)?;
+    let config = SyscallConfig {
+        first_unprivileged_port: first_unprivileged_port(),
+        strides: kit.strides(),
+    };
+    Ok(SyscallHost::new(
+        Syscall::new(config, kit.counters.clone()),
+        [TransportWay::Lane(tcp), TransportWay::Lane(udp)],
+        StoreWay::Lane(store),
+    ))
 }

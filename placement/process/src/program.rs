@@ -1,33 +1,31 @@
 //! What is known of one attached program.
 use crate::offers::Listener;
 use skink_memory::SocketId;
-use skink_messages::{Events, SocketEvent};
-use skink_sockets::{Notice, Protocol, Server};
-use std::collections::{HashMap, HashSet, VecDeque};
+use skink_messages::{CallOutcome, Events, Protocol, SocketEvent};
+use skink_sockets::{Notice, Server};
+use std::collections::{HashMap, VecDeque};
 
 /// Requests taken from one program before the next has its turn.
 pub(crate) const REQUEST_BUDGET: usize = 64;
-/// Sockets of others that one program may share at a time.
-pub(crate) const SHARES: usize = 4096;
 
-/// One attached program. Everything in it is bounded: by the sizes of its regions, by [`SHARES`], and
-/// by the number of answers to one batch of requests.
+/// One attached program. Everything in it is bounded: by the sizes of its regions, by what `syscall` lets it
+/// share, and by the number of answers to one batch of requests.
 pub(crate) struct Program {
     pub server: Server,
-    /// Process and user id, as the supervisor says.
     pub pid: u32,
-    pub uid: u32,
-    /// Who knows it may share this program's sockets.
-    pub secret: u64,
     /// Its listening sockets, by slot.
     pub listeners: HashMap<u32, Listener>,
-    /// Sockets of other programs that it shares.
-    pub shares: HashSet<(Protocol, SocketId)>,
-    /// What happened to those, merged.
+    /// What happened to sockets of others that it holds, merged.
     foreign: VecDeque<(Protocol, SocketId)>,
     foreign_events: HashMap<(Protocol, SocketId), Events>,
     /// Notices that found no room. While there are any, no request is taken.
     waiting: VecDeque<Notice>,
+    /// Its call is unfinished: the request is still first in its queue, and the rest waits behind it.
+    pub in_hand: bool,
+    /// The call that is first in its queue can't be taken now: `syscall` has something to get rid of first.
+    pub blocked: bool,
+    /// What its last call to each transport came to, in case `syscall` dies and asks again.
+    pub outcomes: [Option<CallOutcome>; 2],
     /// A listener has connections that there was no room to offer.
     pub must_offer: bool,
     /// It was told something since the last flush.
@@ -39,22 +37,27 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    pub fn new(server: Server, pid: u32, uid: u32, secret: u64) -> Program {
+    pub fn new(server: Server, pid: u32) -> Program {
         Program {
             server,
             pid,
-            uid,
-            secret,
             listeners: HashMap::new(),
-            shares: HashSet::new(),
             foreign: VecDeque::new(),
             foreign_events: HashMap::new(),
             waiting: VecDeque::new(),
+            in_hand: false,
+            blocked: false,
+            outcomes: [None; 2],
             must_offer: false,
             told: false,
             due: false,
             malformed: 0,
         }
+    }
+
+    /// Whether it has asked for something that can be served now.
+    pub fn asks(&self) -> bool {
+        !self.in_hand && !self.blocked && !self.is_stuck() && self.server.is_ready()
     }
 
     /// Tells the program something, now or later.
@@ -108,9 +111,8 @@ impl Program {
         }
     }
 
-    /// The program doesn't share the socket any more.
+    /// The program doesn't hold another's socket any more.
     pub fn drop_share(&mut self, protocol: Protocol, socket: SocketId) {
-        self.shares.remove(&(protocol, socket));
         if self.foreign_events.remove(&(protocol, socket)).is_some() {
             self.foreign.retain(|key| *key != (protocol, socket));
         }

@@ -1,8 +1,11 @@
 //! The event loop.
+use crate::calls::CallEnd;
 use crate::clock;
-use crate::host::{Host, about};
-use rustix::event::Timespec;
+use crate::host::{Host, Life, about};
+use crate::program::Program;
+use crate::syscall::SyscallHost;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use skink_control::{ComponentLink, LinkError, Report};
 use skink_messages::{Counter, Progress};
 use skink_time::Instant;
@@ -17,6 +20,8 @@ const NONSENSE: usize = 16;
 const LOOK_EVERY: u32 = 32;
 /// How long the process sleeps at most while output is stuck, or reports are.
 const RETRY: Duration = Duration::from_millis(10);
+/// While the supervisor is gone: how often to look whether the stack is needed.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Why the loop ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,13 +41,14 @@ enum Round {
     Over(Ended),
 }
 
-/// Runs the stack for its programs until the supervisor says to stop.
+/// Runs a stack, or components of one, until the supervisor says to stop.
 ///
-/// Each round does, in bounded portions: orders, requests of programs in turn, frames from the NIC, whatever
-/// is due in the components, notices. Without work it spins for a while if that has paid lately, and
+/// Each round does, in bounded portions: orders, requests of programs in turn, calls of `syscall`, frames from
+/// the NIC or messages of neighbours, whatever is due in the components, notices. Without work it spins for a while if that has paid lately, and
 /// then sleeps until a program rings, a frame or an order comes, or a timer is due.
 ///
-/// If the supervisor dies, programs that are attached are served on until they end.
+/// If the supervisor dies, programs that are attached are served on until they end. Components that no program
+/// has a channel to go on until all that serve programs have ended.
 pub fn serve(host: Host, link: ComponentLink) -> Ended {
     let server = EventLoop {
         host,
@@ -112,21 +118,25 @@ impl EventLoop {
             }
         }
         let host = &mut self.host;
-        let alone = self.link.is_none() && host.programs.numbers.is_empty();
-        if alone && host.stack.tcp_unfinished() == 0 {
+        if self.link.is_none() && is_over(host) {
             return Round::Over(Ended::Deserted);
         }
+        busy |= host.stack.is_ready() || host.inner.is_ready();
         busy |= host.serve_requests(now);
-        let more = host.stack.poll(now) == Progress::More;
-        busy |= host.stack.received() > 0;
-        busy |= more && host.stack.send_blocked_on().is_none();
-        while let Some((address, mac)) = host.stack.take_conflict() {
+        busy |= host.poll_syscall(now);
+        busy |= host.serve_calls(now);
+        let transports = host.stack.transports();
+        let mut more = transports.poll(now) == Progress::More;
+        busy |= transports.received() > 0;
+        more |= host.inner.poll(now) == Progress::More;
+        busy |= more && host.nic_wants().1.is_none();
+        while let Some((address, mac)) = host.stack.whole().and_then(|it| it.take_conflict()) {
             tracing::warn!(
                 "{mac} on the link has {address} too: give one of the two another address"
             );
         }
-        if host.stack.is_broken() {
-            tracing::error!("ip has spoilt its queue to this process, which ends");
+        if host.is_broken() {
+            tracing::error!("a neighbour has spoilt its queue to this process, which ends");
             host.reports.push_back(Report::Broken {});
             self.send_reports();
             return Round::Over(Ended::Broken);
@@ -177,7 +187,10 @@ impl EventLoop {
             let _ = epoll::delete(&self.host.set, link.as_fd());
         }
         self.host.reports.clear();
+        self.host.is_supervised = false;
         self.host.watch_programs();
+        // Nobody else would say so.
+        self.host.inner.let_all_go();
         let left = self.host.programs.numbers.len();
         tracing::warn!("the supervisor is gone; {left} programs are served on");
     }
@@ -200,25 +213,28 @@ impl EventLoop {
     /// Sleeps until there may be something to do.
     fn sleep(&mut self, now: Instant) {
         let host = &mut self.host;
-        let mut timeout = host.stack.next_deadline().map(|due| due.since(now));
-        let blocked = host.stack.send_blocked_on().is_some();
+        let due = [host.stack.next_deadline(), host.inner.next_deadline()];
+        let due = due.into_iter().flatten().min();
+        let mut timeout = due.map(|due| due.since(now));
+        let (reads, blocked) = host.nic_wants();
+        let blocked = blocked.is_some();
         if blocked || !host.reports.is_empty() {
             let rest = timeout.filter(|due| !due.is_zero()).unwrap_or(RETRY);
             timeout = Some(rest.min(RETRY));
+        }
+        if self.link.is_none() {
+            timeout = Some(timeout.map_or(LOOK, |timeout| timeout.min(LOOK)));
         }
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             return;
         }
         host.sleeper.announce();
         // What was published before the announcement rang nobody.
-        let ready = host
-            .programs
-            .iter()
-            .any(|it| !it.is_stuck() && it.server.is_ready());
-        if ready || host.can_go_on() || host.stack.is_ready() {
+        if host.has_work() {
             host.sleeper.awake();
             return;
         }
+        host.watch_nic(reads);
         if blocked {
             watch_blocked(host, true);
         }
@@ -269,15 +285,75 @@ impl EventLoop {
             }
         }
         for program in ended {
-            self.host.detach(clock::now(), program);
+            self.host.program_ended(clock::now(), program);
         }
         rung
     }
 }
 
+impl Host {
+    /// Whether somebody has sent something, or made room for what there was none for.
+    fn has_work(&self) -> bool {
+        let calls = self.call_ends.iter().flatten();
+        self.programs.iter().any(Program::asks)
+            || self.can_go_on()
+            || self.stack.is_ready()
+            || self.inner.is_ready()
+            || calls.into_iter().any(CallEnd::is_ready)
+            || self.syscall.as_ref().is_some_and(SyscallHost::is_ready)
+    }
+
+    /// Whether a neighbour has spoilt its queue.
+    fn is_broken(&self) -> bool {
+        let calls = self.call_ends.iter().flatten();
+        self.stack.is_broken()
+            || self.inner.is_broken()
+            || calls.into_iter().any(|end| end.exchange.is_broken())
+            || self.syscall.as_ref().is_some_and(SyscallHost::is_broken)
+    }
+
+    /// Whether to be woken by what the NIC receives.
+    fn watch_nic(&mut self, wanted: bool) {
+        if self.watches_arrivals == wanted {
+            return;
+        }
+        self.watches_arrivals = wanted;
+        let flags = match wanted {
+            true => EventFlags::IN,
+            false => EventFlags::empty(),
+        };
+        let data = EventData::new_u64(about::NIC);
+        if let Err(error) = epoll::modify(&self.set, &self.arrival_set, data, flags) {
+            tracing::error!("the NIC can't be waited for: {error}");
+        }
+    }
+}
+
+/// Whether a process without a supervisor is needed no more: by no program, and by no other process that
+/// programs need.
+fn is_over(host: &mut Host) -> bool {
+    if !host.programs.numbers.is_empty() || host.stack.unfinished() > 0 {
+        return false;
+    }
+    let Some(Life { reading, writing }) = &mut host.life else {
+        return true;
+    };
+    *writing = None;
+    let mut all = [PollFd::from_borrowed_fd(
+        reading.as_fd(),
+        PollFlags::empty(),
+    )];
+    let none = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let polled = rustix::event::poll(&mut all, Some(&none));
+    polled.is_ok() && all.iter().any(|fd| fd.revents().contains(PollFlags::HUP))
+}
+
 /// Whether to be woken when the NIC has room again.
 fn watch_blocked(host: &Host, on: bool) {
-    let Some(fd) = host.stack.send_blocked_on() else {
+    let (_, Some(fd)) = host.nic_wants() else {
         return;
     };
     let data = EventData::new_u64(about::BLOCKED);

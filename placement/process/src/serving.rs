@@ -1,51 +1,263 @@
-//! What serves programs: a whole stack, or the transports of one that is divided among processes.
-use crate::transports::Transports;
-use skink_filter::{Filter, RuleSet};
-use skink_library::{Protocol, Stack};
+//! What works on sockets: a whole stack, or the transports of one that is divided among processes.
+use crate::apart::Apart;
+use skink_library::Stack;
 use skink_memory::{Region, SocketId, SocketTable, TableError};
-use skink_messages::{BindOptions, Progress, SocketError, SocketEvent, TcpRequest, UdpRequest};
+use skink_messages::{
+    BindOptions, Progress, Protocol, SocketError, SocketEvent, TcpRequest, UdpRequest,
+};
 use skink_time::Instant;
-use skink_wire::{Endpoint, MacAddr};
-use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
+use skink_wire::Endpoint;
 
-/// One of the two. Methods are those of [`Stack`].
-pub(crate) enum Serving {
-    Whole(Box<Stack>),
-    Transports(Box<Transports>),
+/// `tcp` and `udp`, or one of them, with what is below them.
+pub(crate) trait Transports {
+    /// Whether sockets of this protocol are here.
+    fn has(&self, protocol: Protocol) -> bool;
+
+    fn poll(&mut self, now: Instant) -> Progress;
+
+    /// Frames or packets that the last poll received, if only that there were some.
+    fn received(&self) -> usize;
+
+    fn next_deadline(&self) -> Option<Instant>;
+
+    /// The sockets, if this protocol's are here.
+    fn table(&self, protocol: Protocol) -> Option<&SocketTable>;
+
+    /// Serves one more program. A region for each protocol that is here.
+    fn add_program(
+        &mut self,
+        program: u32,
+        tcp: Option<Region>,
+        udp: Option<Region>,
+    ) -> Result<(), TableError>;
+
+    /// The program has ended: its sockets of this protocol end.
+    fn abandon(&mut self, now: Instant, protocol: Protocol, program: u32);
+
+    /// A program all of whose sockets here have ended.
+    fn take_finished(&mut self) -> Option<u32>;
+
+    fn take_eventful(&mut self) -> Option<u32>;
+
+    fn take_event_of(&mut self, program: u32) -> Option<(Protocol, SocketEvent)>;
+
+    fn open_in(&mut self, protocol: Protocol, program: u32) -> Result<SocketId, SocketError>;
+
+    fn bind(
+        &mut self,
+        protocol: Protocol,
+        socket: SocketId,
+        local: Endpoint,
+        options: BindOptions,
+    ) -> Result<Endpoint, SocketError>;
+
+    fn connect(
+        &mut self,
+        now: Instant,
+        protocol: Protocol,
+        socket: SocketId,
+        remote: Option<Endpoint>,
+    ) -> Result<Option<Endpoint>, SocketError>;
+
+    fn listen(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        backlog: u32,
+    ) -> Result<Endpoint, SocketError>;
+
+    fn rest(&mut self, socket: SocketId) -> Result<(), SocketError>;
+
+    fn accept(&mut self, listener: SocketId) -> Option<SocketId>;
+
+    fn acceptable(&self, listener: SocketId) -> usize;
+
+    fn tcp_request(&mut self, now: Instant, request: TcpRequest);
+
+    fn udp_request(&mut self, now: Instant, request: UdpRequest);
+
+    /// TCP connections that aren't closed yet.
+    fn unfinished(&self) -> usize;
 }
 
-macro_rules! either {
-    ($it:ident, $stack:ident => $call:expr) => {
-        match $it {
-            Serving::Whole($stack) => $call,
-            Serving::Transports($stack) => $call,
+impl Transports for Stack {
+    fn has(&self, _: Protocol) -> bool {
+        true
+    }
+
+    fn poll(&mut self, now: Instant) -> Progress {
+        Stack::poll(self, now)
+    }
+
+    fn received(&self) -> usize {
+        Stack::received(self)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        Stack::next_deadline(self)
+    }
+
+    fn table(&self, protocol: Protocol) -> Option<&SocketTable> {
+        Some(match protocol {
+            Protocol::Tcp => self.tcp_table(),
+            Protocol::Udp => self.udp_table(),
+        })
+    }
+
+    fn add_program(
+        &mut self,
+        program: u32,
+        tcp: Option<Region>,
+        udp: Option<Region>,
+    ) -> Result<(), TableError> {
+        match (tcp, udp) {
+            (Some(tcp), Some(udp)) => Stack::add_program(self, program, tcp, udp),
+            (None, _) | (_, None) => Ok(()),
         }
-    };
+    }
+
+    fn abandon(&mut self, now: Instant, protocol: Protocol, program: u32) {
+        Stack::abandon(self, now, protocol, program);
+    }
+
+    fn take_finished(&mut self) -> Option<u32> {
+        Stack::take_finished(self)
+    }
+
+    fn take_eventful(&mut self) -> Option<u32> {
+        Stack::take_eventful(self)
+    }
+
+    fn take_event_of(&mut self, program: u32) -> Option<(Protocol, SocketEvent)> {
+        Stack::take_event_of(self, program)
+    }
+
+    fn open_in(&mut self, protocol: Protocol, program: u32) -> Result<SocketId, SocketError> {
+        match protocol {
+            Protocol::Tcp => self.tcp_open_in(program),
+            Protocol::Udp => self.udp_open_in(program),
+        }
+    }
+
+    fn bind(
+        &mut self,
+        protocol: Protocol,
+        socket: SocketId,
+        local: Endpoint,
+        options: BindOptions,
+    ) -> Result<Endpoint, SocketError> {
+        match protocol {
+            Protocol::Tcp => self.tcp_bind(socket, local, options),
+            Protocol::Udp => self.udp_bind(socket, local, options),
+        }
+    }
+
+    fn connect(
+        &mut self,
+        now: Instant,
+        protocol: Protocol,
+        socket: SocketId,
+        remote: Option<Endpoint>,
+    ) -> Result<Option<Endpoint>, SocketError> {
+        match protocol {
+            Protocol::Tcp => {
+                self.tcp_connect(now, socket, remote.ok_or(SocketError::Invalid)?)?;
+                let record = self.tcp_table().find(socket);
+                Ok(record.map(|record| record.four_tuple().local))
+            }
+            Protocol::Udp => self.udp_connect(socket, remote).map(Some),
+        }
+    }
+
+    fn listen(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        backlog: u32,
+    ) -> Result<Endpoint, SocketError> {
+        self.tcp_listen(now, socket, backlog)
+    }
+
+    fn rest(&mut self, socket: SocketId) -> Result<(), SocketError> {
+        self.tcp_rest(socket, true)
+    }
+
+    fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
+        self.tcp_accept(listener)
+    }
+
+    fn acceptable(&self, listener: SocketId) -> usize {
+        self.tcp_acceptable(listener)
+    }
+
+    fn tcp_request(&mut self, now: Instant, request: TcpRequest) {
+        Stack::tcp_request(self, now, request);
+    }
+
+    fn udp_request(&mut self, now: Instant, request: UdpRequest) {
+        Stack::udp_request(self, now, request);
+    }
+
+    fn unfinished(&self) -> usize {
+        self.tcp_unfinished()
+    }
+}
+
+/// What works on sockets in this process.
+pub(crate) enum Serving {
+    /// All of the stack is here.
+    Whole(Box<Stack>),
+    /// What of `tcp` and `udp` is here, if only nothing.
+    Apart(Box<Apart>),
 }
 
 impl Serving {
-    pub fn transports(&mut self) -> Option<&mut Transports> {
+    pub fn transports(&mut self) -> &mut dyn Transports {
         match self {
-            Serving::Whole(_) => None,
-            Serving::Transports(transports) => Some(transports),
+            Serving::Whole(stack) => stack.as_mut(),
+            Serving::Apart(apart) => apart.as_mut(),
         }
     }
 
-    pub fn poll(&mut self, now: Instant) -> Progress {
-        either!(self, it => it.poll(now))
+    fn look(&self) -> &dyn Transports {
+        match self {
+            Serving::Whole(stack) => stack.as_ref(),
+            Serving::Apart(apart) => apart.as_ref(),
+        }
     }
 
-    /// Frames or packets that the last poll received, if only that there were some.
-    pub fn received(&self) -> usize {
-        either!(self, it => it.received())
+    /// The whole stack, if it is here.
+    pub fn whole(&mut self) -> Option<&mut Stack> {
+        match self {
+            Serving::Whole(stack) => Some(stack),
+            Serving::Apart(_) => None,
+        }
+    }
+
+    pub fn apart(&mut self) -> Option<&mut Apart> {
+        match self {
+            Serving::Whole(_) => None,
+            Serving::Apart(apart) => Some(apart),
+        }
+    }
+
+    pub fn has(&self, protocol: Protocol) -> bool {
+        self.look().has(protocol)
+    }
+
+    /// Whether a transport waits until its neighbours know of it.
+    pub fn is_held(&self, protocol: Protocol) -> bool {
+        match self {
+            Serving::Whole(_) => false,
+            Serving::Apart(apart) => apart.is_held(protocol),
+        }
     }
 
     /// Whether a neighbour in another process has sent something.
     pub fn is_ready(&self) -> bool {
         match self {
             Serving::Whole(_) => false,
-            Serving::Transports(transports) => transports.is_ready(),
+            Serving::Apart(apart) => apart.is_ready(),
         }
     }
 
@@ -53,156 +265,15 @@ impl Serving {
     pub fn is_broken(&self) -> bool {
         match self {
             Serving::Whole(_) => false,
-            Serving::Transports(transports) => transports.is_broken(),
+            Serving::Apart(apart) => apart.is_broken(),
         }
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {
-        either!(self, it => it.next_deadline())
+        self.look().next_deadline()
     }
 
-    pub fn receive_descriptors(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
-        match self {
-            Serving::Whole(stack) => stack.receive_descriptors(each),
-            Serving::Transports(_) => {}
-        }
-    }
-
-    pub fn send_blocked_on(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Serving::Whole(stack) => stack.send_blocked_on(),
-            Serving::Transports(_) => None,
-        }
-    }
-
-    pub fn take_conflict(&mut self) -> Option<(IpAddr, MacAddr)> {
-        match self {
-            Serving::Whole(stack) => stack.take_conflict(),
-            Serving::Transports(_) => None,
-        }
-    }
-
-    /// Of a whole stack; transports have none.
-    pub fn set_rules(&mut self, now: Instant, interface: &str, rules: RuleSet) {
-        match self {
-            Serving::Whole(stack) => stack.set_rules(now, interface, rules),
-            Serving::Transports(_) => {}
-        }
-    }
-
-    pub fn filter(&self) -> Option<&Filter> {
-        match self {
-            Serving::Whole(stack) => stack.filter(),
-            Serving::Transports(_) => None,
-        }
-    }
-
-    pub fn add_program(
-        &mut self,
-        program: u32,
-        tcp: Region,
-        udp: Region,
-    ) -> Result<(), TableError> {
-        either!(self, it => it.add_program(program, tcp, udp))
-    }
-
-    pub fn abandon(&mut self, now: Instant, program: u32) {
-        either!(self, it => it.abandon(now, program))
-    }
-
-    pub fn take_finished(&mut self) -> Option<u32> {
-        either!(self, it => it.take_finished())
-    }
-
-    pub fn take_eventful(&mut self) -> Option<u32> {
-        either!(self, it => it.take_eventful())
-    }
-
-    pub fn take_event_of(&mut self, program: u32) -> Option<(Protocol, SocketEvent)> {
-        either!(self, it => it.take_event_of(program))
-    }
-
-    pub fn tcp_table(&self) -> &SocketTable {
-        either!(self, it => it.tcp_table())
-    }
-
-    pub fn udp_table(&self) -> &SocketTable {
-        either!(self, it => it.udp_table())
-    }
-
-    pub fn tcp_open_in(&mut self, program: u32) -> Result<SocketId, SocketError> {
-        either!(self, it => it.tcp_open_in(program))
-    }
-
-    pub fn udp_open_in(&mut self, program: u32) -> Result<SocketId, SocketError> {
-        either!(self, it => it.udp_open_in(program))
-    }
-
-    pub fn tcp_bind(
-        &mut self,
-        socket: SocketId,
-        local: Endpoint,
-        options: BindOptions,
-    ) -> Result<Endpoint, SocketError> {
-        either!(self, it => it.tcp_bind(socket, local, options))
-    }
-
-    pub fn udp_bind(
-        &mut self,
-        socket: SocketId,
-        local: Endpoint,
-        options: BindOptions,
-    ) -> Result<Endpoint, SocketError> {
-        either!(self, it => it.udp_bind(socket, local, options))
-    }
-
-    pub fn tcp_listen(
-        &mut self,
-        now: Instant,
-        socket: SocketId,
-        backlog: u32,
-    ) -> Result<Endpoint, SocketError> {
-        either!(self, it => it.tcp_listen(now, socket, backlog))
-    }
-
-    pub fn tcp_rest(&mut self, socket: SocketId, resting: bool) -> Result<(), SocketError> {
-        either!(self, it => it.tcp_rest(socket, resting))
-    }
-
-    pub fn tcp_connect(
-        &mut self,
-        now: Instant,
-        socket: SocketId,
-        remote: Endpoint,
-    ) -> Result<(), SocketError> {
-        either!(self, it => it.tcp_connect(now, socket, remote))
-    }
-
-    pub fn udp_connect(
-        &mut self,
-        socket: SocketId,
-        remote: Option<Endpoint>,
-    ) -> Result<Endpoint, SocketError> {
-        either!(self, it => it.udp_connect(socket, remote))
-    }
-
-    pub fn tcp_accept(&mut self, listener: SocketId) -> Option<SocketId> {
-        either!(self, it => it.tcp_accept(listener))
-    }
-
-    pub fn tcp_acceptable(&self, listener: SocketId) -> usize {
-        either!(self, it => it.tcp_acceptable(listener))
-    }
-
-    pub fn tcp_request(&mut self, now: Instant, request: TcpRequest) {
-        either!(self, it => it.tcp_request(now, request))
-    }
-
-    pub fn udp_request(&mut self, now: Instant, request: UdpRequest) {
-        either!(self, it => it.udp_request(now, request))
-    }
-
-    pub fn tcp_unfinished(&self) -> usize {
-        either!(self, it => it.tcp_unfinished())
+    pub fn unfinished(&self) -> usize {
+        self.look().unfinished()
     }
 }

@@ -3,7 +3,7 @@ use crate::{BUDGET, questions};
 use skink_channel::{AttachError, Sleeper};
 use skink_filter::{Filter, FilterConfig, Flow, RuleSet, Verdict};
 use skink_messages::{Counters, Progress};
-use skink_packets::{AttachParts, EndCounters, FilterEnd, Incarnation};
+use skink_lanes::{AttachParts, EndCounters, FilterEnd, Incarnation};
 use skink_time::Instant;
 use std::os::fd::BorrowedFd;
 

@@ -14,8 +14,8 @@ use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
 use skink_memory::Region;
 use skink_messages::{Counters, FrameOutput, LinkLimits, NetworkError, Progress};
-use skink_packets::board::{self, BoardWriter};
-use skink_packets::{
+use skink_lanes::board::{self, BoardWriter};
+use skink_lanes::{
     AttachParts, EndCounters, Incarnation, IpLinkEnd, IpTransportEnd, PacketDown, Regions,
     Transport,
 };
@@ -51,7 +51,7 @@ pub struct IpHostParts {
     /// Who judges packets.
     pub judge: Judge,
     /// For payload of `ip`'s own, of [`crate::packet_geometry`] and
-    /// [`skink_packets::holder::COUNT`] holders; to be mapped by `link`, `tcp` and `udp`.
+    /// [`skink_lanes::holder::COUNT`] holders; to be mapped by `link`, `tcp` and `udp`.
     pub pool: Pool,
     /// Where to publish, see [`board::BoardDescriptors::writer`].
     pub board: OwnedFd,

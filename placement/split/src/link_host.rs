@@ -9,7 +9,7 @@ use skink_messages::{
     Capabilities, Counter, Counters, Full, LinkLimits, NicOutput, Progress, RxFrame, TxPacket,
 };
 use skink_nic::{Nic, Receiver, Sender};
-use skink_packets::{AttachParts, EndCounters, FrameDown, Incarnation, LinkEnd, Payload, Regions};
+use skink_lanes::{AttachParts, EndCounters, FrameDown, Incarnation, LinkEnd, Payload, Regions};
 use skink_time::{Duration, Instant};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use skink_filter::{Direction, Family, Piece, Summary, Verdict};
 use skink_messages::ErrorKind;
 use skink_messages::NetworkError;
-use skink_packets::{PacketDown, Question};
+use skink_lanes::{PacketDown, Question};
 use skink_wire::{Endpoint, Malformed, ethernet, protocol};
 
 /// The question whether a packet may pass.

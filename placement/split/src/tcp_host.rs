@@ -3,7 +3,7 @@ use crate::transport_host::{Packets, TransportHost};
 use skink_channel::{AttachError, Sleeper};
 use skink_memory::{Region, SocketTable, TableError};
 use skink_messages::{Component, Counters, NetworkError, RxPacket, TcpInput};
-use skink_packets::{Fate, Regions, Transport, TransportPayload};
+use skink_lanes::{Fate, Regions, Transport, TransportPayload};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::Instant;
 

@@ -6,8 +6,8 @@ use skink_ip::Replica;
 use skink_messages::{
     Full, LinkLimits, Network, Outbound, Path, Ports, SocketEvent, SocketEvents, TxPacket,
 };
-use skink_packets::board::{self, BoardReader};
-use skink_packets::{AttachParts, TransportEnd, TransportPayload};
+use skink_lanes::board::{self, BoardReader};
+use skink_lanes::{AttachParts, TransportEnd, TransportPayload};
 use skink_time::Instant;
 use skink_wire::MacAddr;
 use std::collections::VecDeque;

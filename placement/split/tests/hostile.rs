@@ -9,7 +9,7 @@ use skink_channel::{Consumer, Producer, QueueDescriptors};
 use skink_filter::RuleSet;
 use skink_memory::Mapping;
 use skink_nic::MemoryConfig;
-use skink_packets::{Envelope, LargeMessage, MiddleMessage, SmallMessage};
+use skink_lanes::{Envelope, LargeMessage, MiddleMessage, SmallMessage};
 use std::sync::atomic::Ordering;
 
 fn world(seed: u64) -> World {

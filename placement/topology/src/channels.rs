@@ -16,11 +16,11 @@ pub enum Kind {
     Packets,
     /// `syscall` to a transport: what programs ask for.
     Requests,
-    /// A transport to `syscall`: answers, and what happened to sockets.
-    Events,
-    /// To `store`: what is to be kept.
+    /// A transport to `syscall`: what they came to.
+    Outcomes,
+    /// `syscall` to `store`: what is to be kept.
     Values,
-    /// From `store`: what was kept for a component that was restarted.
+    /// `store` to `syscall`: what was kept for it.
     Restored,
 }
 
@@ -40,8 +40,8 @@ const fn channel(from: Component, to: Component, kind: Kind) -> Channel {
 }
 
 /// Who has something to say to whom. `filter` is a branch of `ip` and has no other neighbour on the data
-/// path (NewtOS, figure 2.3); the four whose state outlives them have `store`.
-const NEIGHBOURS: [Channel; 20] = {
+/// path (NewtOS, figure 2.3); what must outlive `syscall` is in `store`.
+const NEIGHBOURS: [Channel; 14] = {
     use Component::{Filter, Ip, Link, Store, Syscall, Tcp, Udp};
     [
         channel(Link, Ip, Kind::Frames),
@@ -53,17 +53,11 @@ const NEIGHBOURS: [Channel; 20] = {
         channel(Ip, Tcp, Kind::Packets),
         channel(Tcp, Ip, Kind::Packets),
         channel(Syscall, Udp, Kind::Requests),
-        channel(Udp, Syscall, Kind::Events),
+        channel(Udp, Syscall, Kind::Outcomes),
         channel(Syscall, Tcp, Kind::Requests),
-        channel(Tcp, Syscall, Kind::Events),
-        channel(Ip, Store, Kind::Values),
-        channel(Store, Ip, Kind::Restored),
-        channel(Filter, Store, Kind::Values),
-        channel(Store, Filter, Kind::Restored),
-        channel(Udp, Store, Kind::Values),
-        channel(Store, Udp, Kind::Restored),
-        channel(Tcp, Store, Kind::Values),
-        channel(Store, Tcp, Kind::Restored),
+        channel(Tcp, Syscall, Kind::Outcomes),
+        channel(Syscall, Store, Kind::Values),
+        channel(Store, Syscall, Kind::Restored),
     ]
 };
 

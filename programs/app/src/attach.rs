@@ -213,7 +213,7 @@ fn served(
         Info,
         "this process is served by a stack in another one (program {program})"
     );
-    let channel = grant.channel.map(lifted);
+    let channel = grant.channel.into_iter().map(lifted).collect();
     let mut engine = resume(broker, attachment, channel, holdings)?;
     if register {
         show(&mut engine);
@@ -221,17 +221,17 @@ fn served(
     Ok(engine)
 }
 
-/// Takes over a channel, a new one or a predecessor's.
+/// Takes over channels, new ones or a predecessor's.
 pub fn resume(
     broker: Broker,
     attachment: skink_sockets::Attachment,
-    channel: [OwnedFd; 8],
+    channel: Vec<OwnedFd>,
     holdings: Holdings,
 ) -> Result<Engine, String> {
     let mut descriptors = vec![broker.as_fd().as_raw_fd()];
-    let numbers = channel.each_ref().map(AsRawFd::as_raw_fd);
-    descriptors.extend(numbers);
-    let client = Client::attach(channel).map_err(|error| error.to_string())?;
+    let numbers: Vec<c_int> = channel.iter().map(AsRawFd::as_raw_fd).collect();
+    descriptors.extend(&numbers);
+    let client = Client::attach(channel, attachment.routes).map_err(|error| error.to_string())?;
     let remote = Remote::new(client, attachment, numbers, holdings);
     let bell = remote.bell();
     let strides = [attachment.tcp_stride, attachment.udp_stride];

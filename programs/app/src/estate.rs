@@ -22,7 +22,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// The variable that names the estate's descriptor.
 pub const VARIABLE: &str = "SKINK_ESTATE";
 /// Versions that can't read each other's leave each other nothing.
-const VERSION: &str = concat!("skink-estate-1-", env!("CARGO_PKG_VERSION"));
+const VERSION: &str = concat!("skink-estate-2-", env!("CARGO_PKG_VERSION"));
 /// No estate is larger.
 const MAXIMUM_BYTES: usize = 64 << 20;
 
@@ -37,7 +37,7 @@ pub struct Estate {
     process: u32,
     broker: c_int,
     attachment: Attachment,
-    channel: [c_int; 8],
+    channel: Vec<c_int>,
     addresses: Vec<String>,
     gateways: Vec<IpAddr>,
     /// Number, secret and memory of each program whose regions are in use.
@@ -157,7 +157,7 @@ impl Estate {
             process,
             broker: engine.broker_fd(),
             attachment: remote.attachment,
-            channel: remote.channel,
+            channel: remote.channel.clone(),
             addresses: Vec::new(),
             gateways: remote.holdings.gateways.clone(),
             regions: regions(&remote.holdings),

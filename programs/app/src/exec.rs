@@ -16,7 +16,7 @@ use crate::socket::Role;
 use crate::state::{State, floor};
 use core::ffi::{CStr, c_char, c_int};
 use skink_control::{CONTROL_VARIABLE, TOKEN_VARIABLE};
-use skink_library::Protocol;
+use skink_messages::Protocol;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::sync::OnceLock;

@@ -249,7 +249,7 @@ impl State {
 
     /// Tells the stack which sockets this process has inherited.
     pub fn claim(&mut self) {
-        use skink_library::Protocol::{Tcp, Udp};
+        use skink_messages::Protocol::{Tcp, Udp};
         let held: Vec<u32> = self.sockets.iter().map(|(index, _)| index).collect();
         for index in &held {
             let (protocol, ids) = match self.sockets[*index].role {

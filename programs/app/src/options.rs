@@ -1,8 +1,7 @@
 //! The values of socket options.
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
-use skink_messages::ConnectionOption;
-use skink_sockets::BindOptions;
+use skink_messages::{ConnectionOption, PortOptions};
 
 /// What a socket's options are set to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -123,8 +122,8 @@ impl Options {
     }
 
     /// What the socket may share its end with. A `ticket` that isn't 0 shows that it was inherited.
-    pub fn for_bind(&self, ticket: u64) -> BindOptions {
-        BindOptions {
+    pub fn for_bind(&self, ticket: u64) -> PortOptions {
+        PortOptions {
             reuse_address: self.reuse_address,
             reuse_port: self.reuse_port,
             ticket,

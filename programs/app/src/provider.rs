@@ -4,10 +4,11 @@ use crate::errno::Answer;
 use crate::remote::Remote;
 use core::ffi::c_int;
 use core::net::IpAddr;
-use skink_library::{Protocol, Stack};
+use skink_library::Stack;
 use skink_memory::{SocketId, SocketTable};
-use skink_messages::{Progress, SocketEvent, TcpRequest, UdpRequest};
-use skink_sockets::BindOptions;
+use skink_messages::{
+    BindOptions, PortOptions, Progress, Protocol, SocketEvent, TcpRequest, UdpRequest,
+};
 use skink_time::Instant;
 use skink_wire::Endpoint;
 use std::os::fd::AsRawFd;
@@ -21,8 +22,8 @@ pub enum Provider {
 }
 
 /// What a bound port may be shared with, for the stack in this process.
-fn local(options: BindOptions, reuse: bool) -> skink_messages::BindOptions {
-    skink_messages::BindOptions {
+fn local(options: PortOptions, reuse: bool) -> BindOptions {
+    BindOptions {
         reuse_address: reuse,
         shared: options.reuse_port,
     }
@@ -83,7 +84,7 @@ impl Provider {
         &mut self,
         id: SocketId,
         end: Endpoint,
-        options: BindOptions,
+        options: PortOptions,
     ) -> Answer<(Endpoint, u64)> {
         match self {
             // The kernel socket holds the port against others; our own children share it.
@@ -97,7 +98,7 @@ impl Provider {
         &mut self,
         id: SocketId,
         end: Endpoint,
-        options: BindOptions,
+        options: PortOptions,
     ) -> Answer<(Endpoint, u64)> {
         match self {
             Provider::Library(stack) => {

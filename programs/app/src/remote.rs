@@ -1,4 +1,4 @@
-//! The stack in another process, as this one sees it: a channel to it, and the regions of memory that
+//! The stack in other processes, as this one sees it: channels to them, and the regions of memory that
 //! its sockets are in.
 //!
 //! What is told leaves when the lock is released ([`settle`]), in one batch with one doorbell. There too
@@ -12,10 +12,9 @@ use crate::state::State;
 use core::ffi::c_int;
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
-use skink_library::Protocol;
 use skink_memory::{SocketId, SocketTable};
-use skink_messages::{SocketEvent, TcpRequest, UdpRequest};
-use skink_sockets::{self as sockets, Attachment, BindOptions, Client, ClientError, RequestBody};
+use skink_messages::{PortOptions, Protocol, SocketCall, SocketEvent, TcpRequest, UdpRequest};
+use skink_sockets::{self as sockets, Attachment, Client, ClientError, RequestBody};
 use skink_wire::{Endpoint, IpCidr};
 use std::os::fd::AsRawFd;
 
@@ -39,21 +38,16 @@ pub struct Remote {
     client: Client,
     /// What was agreed on.
     pub attachment: Attachment,
-    /// The channel's descriptors, which `client` owns.
-    pub channel: [c_int; 8],
+    /// The channels' descriptors, which `client` owns.
+    pub channel: Vec<c_int>,
     /// Regions and addresses.
     pub holdings: Holdings,
-    /// The socket that was last said to have sent, since the last flush.
-    told: Option<(Protocol, SocketId)>,
+    /// The socket that was last said to have sent, and in which batch.
+    told: Option<(Protocol, SocketId, u64)>,
+    /// It was told of a socket that rests, and has answered nothing since.
+    unheard: bool,
     /// The stack is gone, or the channel spoilt.
     down: bool,
-}
-
-fn number(protocol: Protocol) -> sockets::Protocol {
-    match protocol {
-        Protocol::Tcp => sockets::Protocol::Tcp,
-        Protocol::Udp => sockets::Protocol::Udp,
-    }
 }
 
 impl Remote {
@@ -61,7 +55,7 @@ impl Remote {
     pub fn new(
         client: Client,
         attachment: Attachment,
-        channel: [c_int; 8],
+        channel: Vec<c_int>,
         holdings: Holdings,
     ) -> Remote {
         Remote {
@@ -70,6 +64,7 @@ impl Remote {
             channel,
             holdings,
             told: None,
+            unheard: false,
             down: false,
         }
     }
@@ -104,16 +99,34 @@ impl Remote {
         }
     }
 
-    fn ask(&mut self, body: RequestBody) -> Answer<sockets::Answer> {
+    fn ask(&mut self, call: SocketCall) -> Answer<sockets::Answer> {
         if self.down {
             return fail(libc::ENETDOWN);
         }
-        self.told = None;
         unsettle();
-        match self.client.ask(body) {
+        self.unheard = false;
+        match self.client.ask(call) {
             Ok(answer) => Ok(answer),
             Err(error) => self.failed(error),
         }
+    }
+
+    /// Asks, and doesn't wait for the answer: [`Remote::synchronize`] does.
+    fn ask_later(&mut self, call: SocketCall) {
+        if self.down {
+            return;
+        }
+        unsettle();
+        // Calls are answered in their order.
+        self.unheard = false;
+        if let Err(error) = self.client.ask_later(call) {
+            let _ = self.failed::<()>(error);
+        }
+    }
+
+    /// Makes a call that isn't answered.
+    fn call(&mut self, call: SocketCall) {
+        self.tell(RequestBody::Call(call));
     }
 
     fn tell(&mut self, body: RequestBody) {
@@ -137,7 +150,7 @@ impl Remote {
 
     /// `socket`
     pub fn open(&mut self, protocol: Protocol) -> Answer<SocketId> {
-        let answer = self.ask(RequestBody::Open(number(protocol)))?;
+        let answer = self.ask(SocketCall::Open(protocol))?;
         let known = |id: &SocketId| self.table(protocol).find(*id).is_some();
         answer
             .socket
@@ -151,21 +164,22 @@ impl Remote {
         protocol: Protocol,
         id: SocketId,
         end: Endpoint,
-        options: BindOptions,
+        options: PortOptions,
     ) -> Answer<(Endpoint, u64)> {
-        let answer = self.ask(RequestBody::Bind(number(protocol), id, end, options))?;
+        let answer = self.ask(SocketCall::Bind(protocol, id, end, options))?;
         Ok((answer.local.unwrap_or(end), answer.value))
     }
 
     /// `listen`
     pub fn listen(&mut self, id: SocketId, backlog: u32) -> Answer<Endpoint> {
-        let answer = self.ask(RequestBody::Listen(id, backlog))?;
+        let answer = self.ask(SocketCall::Listen(id, backlog))?;
         answer.local.ok_or(Stop::Errno(libc::ENETDOWN))
     }
 
     /// Says that a bound socket rests.
     pub fn rest(&mut self, id: SocketId) {
-        self.tell(RequestBody::Rest(id));
+        self.call(SocketCall::Rest(id));
+        self.unheard = true;
     }
 
     /// `connect`
@@ -175,18 +189,19 @@ impl Remote {
         id: SocketId,
         remote: Option<Endpoint>,
     ) -> Answer<()> {
-        self.ask(RequestBody::Connect(number(protocol), id, remote))
+        self.ask(SocketCall::Connect(protocol, id, remote))
             .map(drop)
     }
 
-    /// Says that this process uses a socket that is in another one's region.
+    /// Says that this process uses a socket that is in another one's region. The answer is waited for by
+    /// [`Remote::synchronize`].
     pub fn share(&mut self, protocol: Protocol, id: SocketId) {
         let region = self.table(protocol).region_of(id.slot);
         if region == self.attachment.program {
             return;
         }
         match self.holdings.secret_of(region) {
-            Some(secret) => self.tell(RequestBody::Share(number(protocol), id, secret)),
+            Some(secret) => self.ask_later(SocketCall::Share(protocol, id, secret)),
             None => log!(
                 Warn,
                 "a socket of program {region} was inherited without its secret"
@@ -195,20 +210,37 @@ impl Remote {
     }
 
     /// Says that this process uses a socket that it was passed, its own region's too: it may have let
-    /// go of that before.
+    /// go of that before. The answer is waited for by [`Remote::synchronize`].
     pub fn take(&mut self, protocol: Protocol, id: SocketId) {
         let region = self.table(protocol).region_of(id.slot);
         if let Some(secret) = self.holdings.secret_of(region) {
-            self.tell(RequestBody::Share(number(protocol), id, secret));
+            self.ask_later(SocketCall::Share(protocol, id, secret));
         }
     }
 
-    /// Waits until the stack has heard everything that it was told.
-    pub fn synchronize(&mut self) -> Answer<()> {
-        // Any answer will do, since requests are answered in their order.
-        let id = self.open(Protocol::Udp)?;
-        self.udp_request(UdpRequest::Close(id));
-        Ok(())
+    /// Waits until the stack has heard which sockets this process shares and lets rest. Answers how many
+    /// it doesn't share.
+    pub fn synchronize(&mut self) -> Answer<usize> {
+        if self.down {
+            return fail(libc::ENETDOWN);
+        }
+        unsettle();
+        if self.unheard {
+            // Any answer will do, since calls are answered in their order.
+            let id = self.open(Protocol::Udp)?;
+            self.udp_request(UdpRequest::Close(id));
+        }
+        match self.client.settle_answers() {
+            Ok(0) => Ok(0),
+            Ok(refused) => {
+                log!(
+                    Warn,
+                    "the stack doesn't share {refused} sockets with this process"
+                );
+                Ok(refused)
+            }
+            Err(error) => self.failed(error),
+        }
     }
 
     /// Takes the connection that was offered first.
@@ -234,32 +266,42 @@ impl Remote {
         self.client.acceptable(listener)
     }
 
-    /// Asks something of `tcp`.
+    /// Whether the stack will hear of a socket that it has sent, since nothing left after that was said
+    /// last; notes that it is said now.
+    #[inline]
+    fn has_told(&mut self, protocol: Protocol, id: SocketId) -> bool {
+        let now = Some((protocol, id, self.client.batch()));
+        core::mem::replace(&mut self.told, now) == now
+    }
+
+    /// Asks something of `tcp`; closing is a call.
     pub fn tcp_request(&mut self, request: TcpRequest) {
         match request {
             TcpRequest::Sent(id) => {
-                if self.told == Some((Protocol::Tcp, id)) {
+                if self.has_told(Protocol::Tcp, id) {
                     return;
                 }
-                self.told = Some((Protocol::Tcp, id));
             }
             TcpRequest::Close(id) => {
                 for offered in self.client.refuse_offers(id) {
-                    self.tell(RequestBody::Tcp(TcpRequest::Close(offered)));
+                    self.call(SocketCall::Close(Protocol::Tcp, offered));
                 }
+                return self.call(SocketCall::Close(Protocol::Tcp, id));
             }
             TcpRequest::Received(_) | TcpRequest::Shutdown(..) | TcpRequest::SetOption(..) => {}
         }
         self.tell(RequestBody::Tcp(request));
     }
 
-    /// Asks something of `udp`.
+    /// Asks something of `udp`; closing is a call.
     pub fn udp_request(&mut self, request: UdpRequest) {
-        if let UdpRequest::Sent(id) = request {
-            if self.told == Some((Protocol::Udp, id)) {
-                return;
+        match request {
+            UdpRequest::Sent(id) => {
+                if self.has_told(Protocol::Udp, id) {
+                    return;
+                }
             }
-            self.told = Some((Protocol::Udp, id));
+            UdpRequest::Close(id) => return self.call(SocketCall::Close(Protocol::Udp, id)),
         }
         self.tell(RequestBody::Udp(request));
     }
@@ -289,18 +331,12 @@ impl Remote {
 
     /// Lets the stack see what it was told.
     pub fn flush(&mut self) {
-        self.told = None;
         self.client.flush();
     }
 
     /// Takes the next event.
     pub fn take_event(&mut self) -> Option<(Protocol, SocketEvent)> {
-        let (protocol, event) = self.client.take_event()?;
-        let protocol = match protocol {
-            sockets::Protocol::Tcp => Protocol::Tcp,
-            sockets::Protocol::Udp => Protocol::Udp,
-        };
-        Some((protocol, event))
+        self.client.take_event()
     }
 
     /// Readable when the stack has rung.

@@ -2,9 +2,7 @@
 use crate::failure::Failure;
 use clap::Args;
 use skink_control::{ComponentLink, PartStart, Report, StackStart, take_component_link};
-use skink_process::{
-    Ended, First, Host, PartProcess, Parts, confine, confine_part, receive_start, serve, serve_part,
-};
+use skink_process::{Ended, First, Host, Parts, confine, confine_parts, receive_start, serve};
 use skink_sandbox::{Refusal, keep_only};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -29,7 +27,7 @@ pub fn component(options: &ComponentOptions) -> Result<(), Failure> {
     let (first, descriptors) = receive_start(&link).map_err(|error| failed(&error))?;
     let ended = match first {
         First::Stack(start) => stack(*start, descriptors, link, refusal, &failed)?,
-        First::Part(start) => part(*start, descriptors, link, refusal, &failed)?,
+        First::Part(start) => parts(*start, descriptors, link, refusal, &failed)?,
     };
     match ended {
         Ended::Stopped => tracing::info!("stopped, as ordered"),
@@ -61,7 +59,7 @@ fn stack(
     Ok(serve(host, link))
 }
 
-fn part(
+fn parts(
     start: PartStart,
     descriptors: Vec<OwnedFd>,
     link: ComponentLink,
@@ -69,18 +67,15 @@ fn part(
     failed: Failed<'_>,
 ) -> Result<Ended, Failure> {
     let user = start.stack.user;
-    let mut process = PartProcess::new(start, descriptors).map_err(|error| failed(&error))?;
-    let introduction = process.introduction().map_err(|error| failed(&error))?;
-    let sandbox = confine_part(&process, user, refusal).map_err(|error| failed(&error))?;
+    let mut host = Host::of_parts(start, descriptors).map_err(|error| failed(&error))?;
+    let introduction = host.introduction().map_err(|error| failed(&error))?;
+    let sandbox = confine_parts(&host, user, refusal).map_err(|error| failed(&error))?;
     for (report, descriptors) in introduction {
         let all: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         link.send(&report, &all).map_err(|error| failed(&error))?;
     }
     started(&link, &sandbox).map_err(|error| failed(&error))?;
-    Ok(match process {
-        PartProcess::Inner(inner) => serve_part(inner, link),
-        PartProcess::Transport(host) => serve(*host, link),
-    })
+    Ok(serve(host, link))
 }
 
 fn started(link: &ComponentLink, sandbox: &skink_sandbox::Report) -> std::io::Result<()> {

@@ -7,7 +7,7 @@ use crate::tools::{self, Found};
 use proc::Usage;
 use rustix::fs::fstat;
 use serde::Serialize;
-use skink_control::{ComponentInfo, FIRST_COMPONENT, ProcessInfo, RegionKind};
+use skink_control::{ComponentInfo, FIRST_COMPONENT, ProcessInfo, QueueInfo, RegionKind};
 use skink_memory::{Region, SocketKind};
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
@@ -47,6 +47,8 @@ struct ProcessReport {
     sandbox: String,
     /// Orders of the supervisor that wait to be taken.
     orders: usize,
+    /// The queues to it.
+    queues: Vec<QueueInfo>,
 }
 
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -91,6 +93,7 @@ fn instance(found: &Found) -> InstanceReport {
         last_end: None,
         sandbox: String::new(),
         orders: 0,
+        queues: Vec::new(),
     };
     let components = info.components.iter().map(component);
     let programs = info.processes.iter();
@@ -118,6 +121,7 @@ fn component(info: &ComponentInfo) -> ProcessReport {
         last_end: info.last_end.clone(),
         sandbox: info.sandbox.clone(),
         orders: info.orders,
+        queues: info.queues.clone(),
     }
 }
 
@@ -169,12 +173,13 @@ fn describe(instance: &InstanceReport) -> String {
         "Memory",
         "Uptime",
         "Restarts",
+        "Orders",
         "Queue",
         "Components",
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend(instance.processes.iter().map(process_row));
-    text.push_str(&tools::table(&rows, &[1, 3, 4, 5, 6, 7]));
+    text.push_str(&tools::table(&rows, &[1, 3, 4, 5, 6, 7, 8]));
     for process in &instance.processes {
         if let Some(end) = &process.last_end {
             let _ = writeln!(text, "  {} died last: {end}", process.name);
@@ -205,8 +210,14 @@ fn process_row(process: &ProcessReport) -> Vec<String> {
         usage(&|usage| duration(usage.uptime_s)),
         process.restarts.to_string(),
         process.orders.to_string(),
+        waiting(process).to_string(),
         process.components.join(" "),
     ]
+}
+
+/// Messages that wait for it.
+fn waiting(process: &ProcessReport) -> u64 {
+    process.queues.iter().map(|queue| queue.waiting).sum()
 }
 
 fn program_row(program: &ProgramReport) -> Vec<String> {

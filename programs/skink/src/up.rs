@@ -1,6 +1,8 @@
 //! `skink up`: the supervisor of a stack in a process of its own.
 mod component;
 mod config;
+mod layout;
+mod losses;
 mod plant;
 mod programs;
 mod served;
@@ -23,9 +25,12 @@ use skink_control::{
 use skink_filter::RuleSet;
 use skink_nic::{Opener, Sharing, interface};
 
-/// Descriptors that a program takes in the supervisor (19, and as many more while it attaches); and
-/// what there is besides.
-const DESCRIPTORS: (u64, u64) = (20, 512);
+/// Descriptors that a program takes in the supervisor: its connection and its process, four of its
+/// regions, four to wake it; and for each channel four of each queue, and a bell.
+const OF_A_PROGRAM: (u64, u64) = (10, 9);
+/// What there is besides: the processes' own, the lanes between them, tools, and what is on its way to
+/// those that attach at the moment.
+const BESIDES: u64 = 640;
 
 /// Runs until it is told to stop; answers the exit code.
 pub fn up(options: &UpOptions) -> Result<u8, Failure> {
@@ -36,7 +41,8 @@ pub fn up(options: &UpOptions) -> Result<u8, Failure> {
         .map_err(|error| Failure::own(format!("can't list the network interfaces: {error}")))?;
     let plan = network::plan(&settings.network, &interfaces, network::kernel_has_ipv6())?;
     neighbours::check(&plan)?;
-    let room = raise_descriptor_limit();
+    let layout = settings::layout_of(&settings.topology)?;
+    let room = raise_descriptor_limit(layout.routes().channels());
     if u64::from(settings.programs) > room {
         eprintln!(
             "skink: there is room for {room} programs only, since the limit of open files is low (ulimit -n)"
@@ -46,8 +52,7 @@ pub fn up(options: &UpOptions) -> Result<u8, Failure> {
     let signals = SignalDescriptor::new(&supervise::SIGNALS)
         .map_err(|error| Failure::own(format!("can't take signals over: {error}")))?;
     let opener = open_nic(&plan, &settings)?;
-    let parts = settings::parts_of(&settings.topology)?;
-    let plant = Plant::new(opener, stack_start(&plan, &settings)?, &parts)?;
+    let plant = Plant::new(opener, stack_start(&plan, &settings)?, layout)?;
     let places = (0..).zip(&settings.topology.processes);
     let processes = places.map(|(number, place)| Component::new(place, number));
     let processes = processes.collect::<Result<Vec<_>, _>>()?;
@@ -80,8 +85,8 @@ fn cores() -> Vec<u16> {
     cores.filter_map(|core| u16::try_from(core).ok()).collect()
 }
 
-/// Raises it as far as it goes. Answers for how many programs that is enough.
-fn raise_descriptor_limit() -> u64 {
+/// Raises it as far as it goes. Answers for how many programs with so many channels that is enough.
+fn raise_descriptor_limit(channels: usize) -> u64 {
     let wanted = 524_288;
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);
@@ -95,9 +100,10 @@ fn raise_descriptor_limit() -> u64 {
             break;
         }
     }
-    let (each, besides) = DESCRIPTORS;
+    let (own, channel) = OF_A_PROGRAM;
+    let each = own + channel * u64::try_from(channels).unwrap_or(u64::MAX / channel);
     let current = getrlimit(Resource::Nofile).current.unwrap_or(wanted);
-    current.saturating_sub(besides) / each
+    current.saturating_sub(BESIDES) / each
 }
 
 fn open_nic(plan: &Plan, settings: &Settings) -> Result<Opener, Failure> {

@@ -20,6 +20,9 @@ use std::time::Duration;
 /// How long a process waits for the broker. It answers at once unless the machine is overloaded.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Descriptors of a program's two regions.
+const REGION_DESCRIPTORS: usize = 4;
+
 /// What a process is handed.
 #[derive(Debug)]
 pub enum Attached {
@@ -42,8 +45,8 @@ pub struct ServedGrant {
     pub tcp_region: [OwnedFd; 2],
     /// Its region of UDP sockets.
     pub udp_region: [OwnedFd; 2],
-    /// Its channel, for [`skink_sockets::Client::attach`].
-    pub channel: [OwnedFd; 8],
+    /// Its channels, for [`skink_sockets::Client::attach`]: as many as the attachment's routes say.
+    pub channel: Vec<OwnedFd>,
 }
 
 /// Regions of sockets that were made for another process.
@@ -338,14 +341,21 @@ fn library(
 }
 
 fn served(message: ServedMessage, descriptors: Vec<OwnedFd>) -> Result<Attached, ControlError> {
-    let [tcp0, tcp1, udp0, udp1, c0, c1, c2, c3, c4, c5, c6, c7] = exactly(descriptors)?;
+    let channel = skink_sockets::program_descriptors(message.attachment.routes.channels());
+    let expected = REGION_DESCRIPTORS.saturating_add(channel);
+    if descriptors.len() != expected {
+        return Err(other_count(descriptors.len(), expected));
+    }
+    let mut regions = descriptors;
+    let channel = regions.split_off(REGION_DESCRIPTORS);
+    let [tcp0, tcp1, udp0, udp1] = exactly(regions)?;
     Ok(Attached::Served(ServedGrant {
         attachment: message.attachment,
         addresses: message.addresses,
         gateways: message.gateways,
         tcp_region: [tcp0, tcp1],
         udp_region: [udp0, udp1],
-        channel: [c0, c1, c2, c3, c4, c5, c6, c7],
+        channel,
     }))
 }
 

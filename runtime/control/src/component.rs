@@ -64,7 +64,10 @@ pub enum Order {
         pool: Option<PoolSizes>,
     },
     /// All neighbours know of this part, which may begin or go on.
-    Go {},
+    Go {
+        /// Which.
+        part: Part,
+    },
     /// A program attaches; for `link` and `ip`. Beside it, both for reading: records and rings of its TCP
     /// sockets.
     Map {
@@ -76,15 +79,16 @@ pub enum Order {
         /// Its number.
         program: u32,
     },
-    /// To the transports: which connections are there?
+    /// To `tcp`: which connections are there?
     ShowFlows {},
     /// To the filter, which waits for [`Order::Go`]: connections that there are.
     Flows {
         /// Some of them.
         flows: Vec<FlowSummary>,
     },
-    /// A program attaches. Beside it: its region of TCP sockets (records, rings), that of UDP sockets,
-    /// and the seven descriptors of `skink_sockets::ChannelParts::for_stack`.
+    /// A program attaches; for each process that programs have a channel to. Beside it: the program's region of
+    /// TCP sockets (records, rings) if `tcp` is there, that of UDP sockets if `udp` is, and the seven
+    /// descriptors of its channel to this process (`skink_sockets::ChannelParts::for_stack`).
     Attach {
         /// What is agreed on.
         attachment: Attachment,
@@ -93,7 +97,7 @@ pub enum Order {
         /// Its user id: who may share ports with whom.
         uid: u32,
     },
-    /// The program has ended.
+    /// The program has ended; for `syscall`, which tells the transports.
     Detach {
         /// Its number.
         program: u32,
@@ -120,8 +124,13 @@ pub enum Report {
     },
     /// What the part's NIC takes; before [`Report::Started`].
     Link(LinkSizes),
-    /// The part's pool, whose memory travels beside this; before [`Report::Started`].
-    Pool(PoolSizes),
+    /// A part's pool, whose memory travels beside this; before [`Report::Started`].
+    Pool {
+        /// Whose.
+        part: Part,
+        /// What it is like.
+        sizes: PoolSizes,
+    },
     /// To [`Order::Neighbour`].
     Knows {
         /// Which.
@@ -150,7 +159,8 @@ pub enum Report {
         /// Why not.
         refused: Option<String>,
     },
-    /// The last socket of a program that ended is gone: its number may be given out again.
+    /// The last socket of a program that ended is gone from all transports of this process; once from all
+    /// of the stack, its number may be given out again.
     Finished {
         /// Its number.
         program: u32,

@@ -40,7 +40,9 @@ pub use component::{
 };
 pub use error::ControlError;
 pub use instance::{Instance, check_name, instances, named, names};
-pub use message::{ComponentInfo, InstanceInfo, NetworkInfo, ProcessInfo, RegionKind, TableSize};
+pub use message::{
+    ComponentInfo, InstanceInfo, NetworkInfo, ProcessInfo, QueueInfo, RegionKind, TableSize,
+};
 pub use notify::{Notifier, NotifyError};
 pub use part::{FlowPhase, FlowSummary, LinkSizes, Part, PartStart, PoolSizes};
 pub use server::{

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Version of the messages; both ends must have the same.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -96,7 +96,8 @@ pub(crate) enum Reply {
     /// To [`Request::Attach`]. Beside it: the NIC's descriptors, then the port table's.
     Attached(Box<AttachedMessage>),
     /// To [`Request::Attach`], if the stack is another process's. Beside it: the region of TCP sockets
-    /// (records, rings), that of UDP sockets, and the eight descriptors of the socket channel.
+    /// (records, rings), that of UDP sockets, and the descriptors of the socket channels, of which the
+    /// attachment's routes say how many there are.
     Served(Box<ServedMessage>),
     /// To [`Request::Network`].
     Network(NetworkInfo),
@@ -215,6 +216,22 @@ pub struct ComponentInfo {
     pub sandbox: String,
     /// Orders that wait until it takes them.
     pub orders: usize,
+    /// The queues to it.
+    #[serde(default)]
+    pub queues: Vec<QueueInfo>,
+}
+
+/// What waits for a component.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QueueInfo {
+    /// The component that fills it, or `programs`: those of all of them together.
+    pub from: String,
+    /// Who takes from it.
+    pub to: String,
+    /// Messages in it.
+    pub waiting: u64,
+    /// Messages that it has room for.
+    pub capacity: u64,
 }
 
 /// One process with an instance of the stack.

@@ -3,7 +3,7 @@ use crate::component::StackStart;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// What one of these processes hosts.
+/// A component that can be apart from the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
@@ -13,40 +13,78 @@ pub enum Part {
     Ip,
     /// `filter`
     Filter,
-    /// `tcp`, `udp` and what serves programs.
-    Transport,
+    /// `udp`
+    Udp,
+    /// `tcp`
+    Tcp,
+    /// `syscall`
+    Syscall,
+    /// `store`
+    Store,
 }
 
 impl Part {
-    /// All of them, in the order of [`Part::index`].
-    pub const ALL: [Part; 4] = [Part::Link, Part::Ip, Part::Filter, Part::Transport];
+    /// How many there are.
+    pub const COUNT: usize = 7;
 
-    /// Its number, from 0 to 3.
+    /// All of them, in the order of [`Part::index`].
+    pub const ALL: [Part; Part::COUNT] = [
+        Part::Link,
+        Part::Ip,
+        Part::Filter,
+        Part::Udp,
+        Part::Tcp,
+        Part::Syscall,
+        Part::Store,
+    ];
+
+    /// Its number, from 0 to 6.
     pub const fn index(self) -> usize {
         self as usize
     }
+
+    /// As in a topology file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::Link => "link",
+            Part::Ip => "ip",
+            Part::Filter => "filter",
+            Part::Udp => "udp",
+            Part::Tcp => "tcp",
+            Part::Syscall => "syscall",
+            Part::Store => "store",
+        }
+    }
+
+    /// Whether programs have a channel to it.
+    pub const fn serves_programs(self) -> bool {
+        matches!(self, Part::Udp | Part::Tcp | Part::Syscall)
+    }
 }
 
-/// What a part needs to know. Beside it: the memory of the counters and of the capture ring, the two
-/// descriptors of the process's sleeper, and an end of the pipe that tells whether the stack is needed
-/// any more (the writing one for the transports). Then, for
+/// What a process that hosts parts of a stack needs to know. Beside it: the memory of the counters and of
+/// the capture ring, the two descriptors of the process's sleeper, and both ends of the pipe that tells
+/// whether the stack is needed any more: the reading one, and the writing one if programs have a
+/// channel to the process. Then, for each part in the order of `parts`,
 ///
 /// - `link`: its lane to `ip` (six descriptors each), then the NIC's;
 /// - `ip`: lanes to `link`, `tcp`, `udp` and `filter`, and the board to write;
 /// - `filter`: its lane to `ip`;
-/// - the transports: lanes of `tcp` and of `udp` to `ip`, the board to read twice, and the port
-///   table's descriptor twice if there is one.
+/// - `tcp`, `udp`: the lane to `ip`, that to `syscall`, the board to read, and the port table's descriptor if
+///   there is one;
+/// - `syscall`: lanes to `tcp`, `udp` and `store`;
+/// - `store`: its lane to `syscall`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PartStart {
-    /// Which part.
-    pub part: Part,
+    /// Which parts, in the order of [`Part::index`]; at least one.
+    pub parts: Vec<Part>,
     /// As for a whole stack.
     pub stack: StackStart,
-    /// The id of the pool that the part makes; no pool has or had it.
+    /// What a part makes a pool of has this number and that of its [`Part::index`]; no pool has or had it.
     pub pool: u32,
-    /// Which restart of each part it is or will meet first, counted from 1.
-    pub incarnations: [u32; 4],
-    /// What the link takes; for `ip`.
+    /// Which restart of each part it is or will meet first, counted from 1, by [`Part::index`].
+    pub incarnations: [u32; Part::COUNT],
+    /// What the link takes; for `ip`, unless `link` is in the same process.
     pub link: Option<LinkSizes>,
 }
 

@@ -13,8 +13,9 @@ pub(crate) const MAXIMUM_REQUEST: usize = 4096;
 /// Largest reply in bytes: a description of 256 processes fits, or a file of rules. The kernel takes no
 /// packet larger than a socket's send buffer, which is 208 KiB.
 pub(crate) const MAXIMUM_REPLY: usize = 192 * 1024;
-/// Most descriptors beside one message.
-pub(crate) const MAXIMUM_DESCRIPTORS: usize = 64;
+/// Most descriptors beside one message: all lanes of a process with six parts and a NIC, and to spare. The
+/// kernel takes up to 253.
+pub(crate) const MAXIMUM_DESCRIPTORS: usize = 128;
 
 /// Why no message came out of a socket.
 #[derive(Debug)]

@@ -1,12 +1,16 @@
-use crate::message::{Answer, Notice, Protocol, Request, RequestBody, RequestMessage};
-use crate::parts::ProgramEnds;
+use crate::message::{Notice, Request, RequestBody, RequestMessage, ServedBy};
+use crate::parts::{ProgramChannel, ProgramEnds};
+use crate::routes::Routes;
+use offers::Offers;
 use skink_channel::{AttachError, QueueError};
 use skink_memory::SocketId;
-use skink_messages::{Events, SocketError, SocketEvent};
-use std::collections::{HashMap, VecDeque};
+use skink_messages::{Answer, Events, Protocol, SocketCall, SocketError, SocketEvent};
+use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+mod offers;
 
 /// How long a program waits for a stack that doesn't move: one that was restarted goes on well before.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,115 +45,236 @@ impl fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
-/// A program's half of its socket channel.
+/// A program's half of its channels.
 ///
 /// Requests that need no answer are gathered and leave with [`Client::flush`]. Notices are taken in by
 /// [`Client::poll`], and by every call that waits for an answer.
 pub struct Client {
     ends: ProgramEnds,
-    serial: u32,
-    /// The answer that was waited for last.
-    answer: Option<(u32, Result<Answer, SocketError>)>,
+    routes: Routes,
+    /// The call that is waited for, and its answer.
+    asked: (u32, Option<Result<Answer, SocketError>>),
+    /// The calls of [`Client::ask_later`] that aren't answered yet, in their order.
+    later: VecDeque<u32>,
+    /// How many of them were answered by an error.
+    refused: usize,
     events: VecDeque<(Protocol, SocketEvent)>,
-    /// Connections that were established, by the slot of their listening socket.
-    offers: HashMap<u32, VecDeque<SocketId>>,
+    offers: Offers,
     malformed: u64,
     /// The page says that the program sleeps.
     announced: bool,
+    batch: u64,
+}
+
+impl ProgramChannel {
+    /// Lets the stack see what was asked for, and wakes it if it sleeps.
+    #[inline]
+    fn flush(&mut self) -> bool {
+        let some = self.requests.publish() > 0;
+        if some {
+            self.stack.ring();
+        }
+        some
+    }
 }
 
 impl Client {
-    /// Takes what [`ChannelParts::for_program`](crate::ChannelParts::for_program) answered.
+    /// Takes what [`ChannelParts::for_program`](crate::ChannelParts::for_program) answered, and where the
+    /// channels lead.
     ///
     /// # Errors
-    /// If the memory isn't a channel's.
-    pub fn attach(descriptors: [OwnedFd; 8]) -> Result<Client, AttachError> {
+    /// If they are more or fewer than the routes say, or the memory isn't a channel's.
+    pub fn attach(descriptors: Vec<OwnedFd>, routes: Routes) -> Result<Client, AttachError> {
         Ok(Client {
-            ends: ProgramEnds::attach(descriptors)?,
-            serial: 0,
-            answer: None,
+            ends: ProgramEnds::attach(descriptors, routes)?,
+            routes,
+            asked: (0, None),
+            later: VecDeque::new(),
+            refused: 0,
             events: VecDeque::new(),
-            offers: HashMap::new(),
+            offers: Offers::default(),
             malformed: 0,
             announced: false,
+            batch: 0,
         })
     }
 
-    /// Asks, and waits for the answer.
+    /// Where the channels lead.
+    pub fn routes(&self) -> Routes {
+        self.routes
+    }
+
+    #[inline]
+    fn syscall(&self) -> usize {
+        self.routes.channel(ServedBy::Syscall)
+    }
+
+    #[inline]
+    fn channel(&mut self, channel: usize) -> Result<&mut ProgramChannel, ClientError> {
+        let channel = self.ends.channels.get_mut(channel);
+        channel.ok_or(ClientError::Broken)
+    }
+
+    /// Asks, and waits for the answer. Not for calls that have none (see [`SocketCall::is_answered`]).
     ///
     /// # Errors
     /// What the stack says, or that it says nothing.
-    pub fn ask(&mut self, body: RequestBody) -> Result<Answer, ClientError> {
-        // 0 stands for no answer.
-        self.serial = self.serial.wrapping_add(1).max(1);
-        let serial = self.serial;
-        self.put(Request { serial, body })?;
+    pub fn ask(&mut self, call: SocketCall) -> Result<Answer, ClientError> {
+        let serial = self.next_serial();
+        let syscall = self.syscall();
+        let body = RequestBody::Call(call);
+        self.put(syscall, Request { serial, body })?;
         self.flush();
-        self.answer = None;
-        self.wait(|client| {
-            let answer = client.answer.take_if(|(number, _)| *number == serial);
-            answer.map(|(_, answer)| answer)
-        })?
-        .map_err(ClientError::Socket)
+        self.asked = (serial, None);
+        let answer = self.wait(syscall, |client| client.asked.1.take())?;
+        answer.map_err(ClientError::Socket)
+    }
+
+    /// Asks, and goes on: [`Client::settle_answers`] waits for the answer. The call leaves with the next
+    /// [`Client::flush`], and what `tcp` and `udp` are told afterwards doesn't overtake it.
+    ///
+    /// # Errors
+    /// As [`Client::tell`].
+    pub fn ask_later(&mut self, call: SocketCall) -> Result<(), ClientError> {
+        let serial = self.next_serial();
+        let body = RequestBody::Call(call);
+        self.put(self.syscall(), Request { serial, body })?;
+        self.later.push_back(serial);
+        Ok(())
+    }
+
+    /// Waits for the answers of all calls of [`Client::ask_later`], and answers how many of those since
+    /// the last time were refused.
+    ///
+    /// # Errors
+    /// If the stack says nothing.
+    pub fn settle_answers(&mut self) -> Result<usize, ClientError> {
+        self.wait_for_later()?;
+        Ok(std::mem::take(&mut self.refused))
+    }
+
+    fn wait_for_later(&mut self) -> Result<(), ClientError> {
+        if self.later.is_empty() {
+            return Ok(());
+        }
+        self.flush();
+        self.wait(self.syscall(), |client| {
+            client.later.is_empty().then_some(())
+        })
+    }
+
+    /// The place of the next call in its queue: no successor of this client gives the number of another
+    /// call again, which the stack would take for the same call.
+    fn next_serial(&self) -> u32 {
+        let channel = self.ends.channels.get(self.syscall());
+        let position = channel.map_or(0, |channel| channel.requests.position());
+        // 0 stands for no answer.
+        (position as u32).wrapping_add(1).max(1)
     }
 
     /// Tells the stack something that it doesn't answer. It leaves with the next [`Client::flush`].
     ///
     /// # Errors
     /// If the queue is full and the stack doesn't empty it.
+    #[inline]
     pub fn tell(&mut self, body: RequestBody) -> Result<(), ClientError> {
-        self.put(Request { serial: 0, body })
+        let channel = self.routes.channel(body.server());
+        if !self.later.is_empty() && channel != self.syscall() {
+            // It may be about a socket that isn't the program's before they are answered.
+            self.wait_for_later()?;
+        }
+        self.put(channel, Request { serial: 0, body })
     }
 
-    fn put(&mut self, request: Request) -> Result<(), ClientError> {
+    fn put(&mut self, channel: usize, request: Request) -> Result<(), ClientError> {
         let message = RequestMessage::from(&request);
         loop {
-            match self.ends.requests.write(&message) {
+            match self.channel(channel)?.requests.write(&message) {
                 Ok(()) => return Ok(()),
                 Err(QueueError::Corrupt) => return Err(ClientError::Broken),
                 Err(QueueError::Full) => {
                     self.flush();
-                    self.wait(|client| client.ends.requests.reserve(1).is_ok().then_some(()))?;
+                    self.wait(channel, |client| {
+                        let requests = &mut client.channel(channel).ok()?.requests;
+                        // What is spoilt meanwhile is told by the next write.
+                        (requests.reserve(1) != Err(QueueError::Full)).then_some(())
+                    })?;
                 }
             }
         }
     }
 
-    /// Lets the stack see what was asked for, and wakes it if it sleeps. Answers whether there was
+    /// Lets the stack see what was asked for, and wakes it where it sleeps. Answers whether there was
     /// anything.
     pub fn flush(&mut self) -> bool {
-        let some = self.ends.requests.publish() > 0;
-        if some {
-            self.ends.stack.ring();
+        let syscall = self.syscall();
+        let mut some = false;
+        // What `tcp` and `udp` were told comes first, so that `syscall` can't make them do anything
+        // before they can see it.
+        for (index, channel) in self.ends.channels.iter_mut().enumerate() {
+            if index != syscall {
+                some |= channel.flush();
+            }
         }
+        if let Some(channel) = self.ends.channels.get_mut(syscall) {
+            some |= channel.flush();
+        }
+        self.batch = self.batch.wrapping_add(1);
         some
+    }
+
+    /// Another number after each [`Client::flush`], also of those that other calls make: what was told
+    /// under this one the stack hasn't seen.
+    #[inline]
+    pub fn batch(&self) -> u64 {
+        self.batch
     }
 
     /// Takes in what the stack has said.
     ///
     /// # Errors
-    /// [`ClientError::Broken`].
+    /// [`ClientError::Broken`] if one of the channels is; what the others said is taken in.
     pub fn poll(&mut self) -> Result<(), ClientError> {
+        let mut result = Ok(());
+        for index in 0..self.ends.channels.len() {
+            result = result.and(self.hear(index));
+        }
+        result
+    }
+
+    /// Takes in what was said on one channel.
+    #[inline]
+    fn hear(&mut self, index: usize) -> Result<(), ClientError> {
         loop {
-            match self.ends.notices.peek() {
+            match self.channel(index)?.notices.peek() {
                 Ok(Some(message)) => match message.decode() {
-                    Some(notice) => self.take_in(notice),
+                    Some(notice) => self.take_in(index, notice),
                     None => self.malformed = self.malformed.wrapping_add(1),
                 },
                 Ok(None) => break,
                 Err(_) => return Err(ClientError::Broken),
             }
         }
-        if self.ends.notices.release() > 0 && self.ends.notices.made_room() {
+        let channel = self.channel(index)?;
+        if channel.notices.release() > 0 && channel.notices.made_room() {
             // The stack may have more to say than there was room for.
-            self.ends.stack.ring();
+            channel.stack.ring();
         }
         Ok(())
     }
 
-    fn take_in(&mut self, notice: Notice) {
+    fn take_in(&mut self, index: usize, notice: Notice) {
+        let speaker = match notice {
+            Notice::Answer(..) => ServedBy::Syscall,
+            Notice::Event(protocol, _) => protocol.into(),
+            Notice::Offered { .. } => ServedBy::Tcp,
+        };
+        if self.routes.channel(speaker) != index {
+            self.malformed = self.malformed.wrapping_add(1);
+            return;
+        }
         match notice {
-            Notice::Answer(serial, answer) => self.answer = Some((serial, answer)),
+            Notice::Answer(serial, answer) => self.take_answer(serial, answer),
             Notice::Event(protocol, event) => self.events.push_back((protocol, event)),
             Notice::Offered {
                 listener,
@@ -164,35 +289,51 @@ impl Client {
         }
     }
 
-    /// Waits for the stack until `done` has an answer.
+    /// A successor of the `syscall` that answered may answer once more: it isn't waited for then.
+    fn take_answer(&mut self, serial: u32, answer: Result<Answer, SocketError>) {
+        if self.asked.0 == serial {
+            self.asked = (0, Some(answer));
+        } else if let Some(at) = self.later.iter().position(|later| *later == serial) {
+            self.later.remove(at);
+            self.refused = self.refused.saturating_add(answer.is_err().into());
+        }
+    }
+
+    /// Waits for the stack at the other end of a channel until `done` has an answer.
     fn wait<T>(
         &mut self,
+        channel: usize,
         mut done: impl FnMut(&mut Client) -> Option<T>,
     ) -> Result<T, ClientError> {
-        let mut moved = Instant::now();
+        let (mut moved, mut heard) = (Instant::now(), self.heard(channel));
         loop {
             self.poll()?;
             if let Some(answer) = done(self) {
                 return Ok(answer);
+            }
+            if heard != self.heard(channel) {
+                (moved, heard) = (Instant::now(), self.heard(channel));
             }
             let left = PATIENCE.checked_sub(moved.elapsed());
             let left = left.ok_or(ClientError::Silent)?;
             // A successor of the stack that died with our request rings nobody: look by ourselves.
             let nap = left.min(Duration::from_millis(20));
             self.announced = false;
-            let ends = &mut self.ends;
-            let (notices, watch) = (&ends.notices, ends.notices.watch());
-            let woken = ends
-                .sleeper
-                .wait(Some(nap), Some(watch), || notices.is_ready());
+            let channels = &self.ends.channels;
+            let watch = channels.get(channel).map(|channel| channel.notices.watch());
+            let ready = || channels.iter().any(|channel| channel.notices.is_ready());
+            let woken = self.ends.sleeper.wait(Some(nap), watch, ready);
             if matches!(woken, Ok(skink_channel::Woken::Rung)) && self.is_alone() {
                 self.poll()?;
                 return done(self).ok_or(ClientError::Gone);
             }
-            if !matches!(woken, Ok(skink_channel::Woken::TimedOut)) {
-                moved = moved.max(Instant::now());
-            }
         }
+    }
+
+    /// How much was said on a channel: one whose stack moves says more.
+    fn heard(&self, channel: usize) -> u64 {
+        let channel = self.ends.channels.get(channel);
+        channel.map_or(0, |channel| channel.notices.counters().messages)
     }
 
     /// Whether nobody holds the other end of the bell, so that it can't be rung any more.
@@ -216,8 +357,7 @@ impl Client {
     /// # Errors
     /// As [`Client::tell`].
     pub fn accept(&mut self, listener: SocketId) -> Result<Option<SocketId>, ClientError> {
-        let offers = self.offers.get_mut(&listener.slot);
-        let Some(connection) = offers.and_then(VecDeque::pop_front) else {
+        let Some(connection) = self.offers.take(listener) else {
             return Ok(None);
         };
         self.tell(RequestBody::Accepted(listener))?;
@@ -226,25 +366,23 @@ impl Client {
 
     /// Connections that wait to be taken.
     pub fn acceptable(&self, listener: SocketId) -> usize {
-        self.offers.get(&listener.slot).map_or(0, VecDeque::len)
+        self.offers.of(listener).map_or(0, VecDeque::len)
     }
 
     /// The listening socket is closed: answers what was offered on it and not taken, which must be
     /// closed as well.
     pub fn refuse_offers(&mut self, listener: SocketId) -> VecDeque<SocketId> {
-        self.offers.remove(&listener.slot).unwrap_or_default()
+        self.offers.remove(listener)
     }
 
     /// Connections that were offered on a listening socket and not taken, for a successor.
     pub fn offers(&self, listener: SocketId) -> impl Iterator<Item = SocketId> {
-        let offers = self.offers.get(&listener.slot);
-        offers.into_iter().flatten().copied()
+        self.offers.of(listener).into_iter().flatten().copied()
     }
 
     /// Puts in a connection that a predecessor was offered and hadn't taken.
     pub fn restore_offer(&mut self, listener: SocketId, connection: SocketId) {
-        let offers = self.offers.entry(listener.slot).or_default();
-        offers.push_back(connection);
+        self.offers.put(listener, connection);
     }
 
     /// Readable when the stack has rung; see [`Client::announce`].
@@ -257,7 +395,8 @@ impl Client {
     pub fn announce(&mut self) -> bool {
         self.announced = true;
         self.ends.sleeper.announce();
-        !self.ends.notices.is_ready()
+        let mut channels = self.ends.channels.iter();
+        !channels.any(|channel| channel.notices.is_ready())
     }
 
     /// Whether the last announcement stands: waiting for an answer ends it as well.

@@ -1,7 +1,8 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use skink_memory::SocketId;
 use skink_messages::{
-    ConnectionOption, Events, Shutdown, SocketError, SocketEvent, TcpRequest, UdpRequest,
+    Answer, ConnectionOption, Events, PortOptions, Protocol, Shutdown, SocketCall, SocketError,
+    SocketEvent, TcpRequest, UdpRequest,
 };
 use skink_wire::Endpoint;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -9,71 +10,81 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 #[cfg(test)]
 mod tests;
 
-/// Whose socket it is: an id names a slot of this component's table.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Protocol {
+/// What a program asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum RequestBody {
+    /// What makes, names, shares or ends a socket.
+    Call(SocketCall),
+    /// The program took a connection that was offered on this listening socket. Not answered.
+    Accepted(SocketId),
+    /// What `tcp` is told by itself. Not answered. [`TcpRequest::Close`] arrives as a [`SocketCall`].
+    Tcp(TcpRequest),
+    /// What `udp` is told by itself. Not answered. [`UdpRequest::Close`] arrives as a [`SocketCall`].
+    Udp(UdpRequest),
+}
+
+/// Which part of the stack serves a request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ServedBy {
+    /// `syscall`
+    Syscall,
     /// `tcp`
     Tcp,
     /// `udp`
     Udp,
 }
 
-/// How a port may be shared.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct BindOptions {
-    /// `SO_REUSEADDR`
-    pub reuse_address: bool,
-    /// `SO_REUSEPORT`
-    pub reuse_port: bool,
-    /// Shows that the port was inherited: what [`Answer::value`] said to the `bind` of the process that
-    /// it comes from; otherwise 0.
-    pub ticket: u64,
+impl ServedBy {
+    /// All of them, in the order of [`ServedBy::index`].
+    pub const ALL: [ServedBy; 3] = [ServedBy::Syscall, ServedBy::Tcp, ServedBy::Udp];
+
+    /// 0 to 2.
+    pub const fn index(self) -> usize {
+        match self {
+            ServedBy::Syscall => 0,
+            ServedBy::Tcp => 1,
+            ServedBy::Udp => 2,
+        }
+    }
 }
 
-/// What a program asks for.
-#[derive(Clone, Copy, Debug)]
-pub enum RequestBody {
-    /// `socket`. Answered with the socket.
-    Open(Protocol),
-    /// `bind`; port 0 takes a free one. Answered with the endpoint, and a ticket as the value.
-    Bind(Protocol, SocketId, Endpoint, BindOptions),
-    /// A bound TCP socket rests while children of the program listen: while none does, requests for
-    /// connections aren't refused but left for the peer to repeat. Not answered.
-    Rest(SocketId),
-    /// `listen` with this backlog. Answered with the endpoint.
-    Listen(SocketId, u32),
-    /// `connect`, without waiting for the handshake; `None` dissolves a UDP socket's. Answered with
-    /// our end.
-    Connect(Protocol, SocketId, Option<Endpoint>),
-    /// The program took a connection that was offered on this listening socket. Not answered.
-    Accepted(SocketId),
-    /// Notices about this socket, which is another program's, are for this program too: it has
-    /// inherited it, and knows the region's secret. Not answered.
-    Share(Protocol, SocketId, u64),
-    /// What `tcp` is told by itself. Not answered.
-    Tcp(TcpRequest),
-    /// What `udp` is told by itself. Not answered.
-    Udp(UdpRequest),
+impl From<Protocol> for ServedBy {
+    fn from(protocol: Protocol) -> ServedBy {
+        match protocol {
+            Protocol::Tcp => ServedBy::Tcp,
+            Protocol::Udp => ServedBy::Udp,
+        }
+    }
+}
+
+impl RequestBody {
+    /// The part of the stack that it is for.
+    #[inline]
+    pub fn server(&self) -> ServedBy {
+        match self {
+            RequestBody::Call(_)
+            | RequestBody::Tcp(TcpRequest::Close(_))
+            | RequestBody::Udp(UdpRequest::Close(_)) => ServedBy::Syscall,
+            RequestBody::Accepted(_)
+            | RequestBody::Tcp(
+                TcpRequest::Sent(_)
+                | TcpRequest::Received(_)
+                | TcpRequest::Shutdown(..)
+                | TcpRequest::SetOption(..),
+            ) => ServedBy::Tcp,
+            RequestBody::Udp(UdpRequest::Sent(_)) => ServedBy::Udp,
+        }
+    }
 }
 
 /// One request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Comes back with the answer. 0 in requests that aren't answered.
+    /// Comes back with the answer, also if a successor of the part that was asked gives it. 0 in requests
+    /// that aren't answered.
     pub serial: u32,
     /// What is asked for.
     pub body: RequestBody,
-}
-
-/// What a request came to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Answer {
-    /// The new socket.
-    pub socket: Option<SocketId>,
-    /// The socket's own end.
-    pub local: Option<Endpoint>,
-    /// A ticket, see [`BindOptions`].
-    pub value: u64,
 }
 
 /// What a program is told.
@@ -160,24 +171,6 @@ mod kind {
 
 const REUSE_ADDRESS: u32 = 1;
 const REUSE_PORT: u32 = 2;
-
-impl Protocol {
-    /// Its IP protocol number.
-    pub fn number(self) -> u8 {
-        match self {
-            Protocol::Tcp => 6,
-            Protocol::Udp => 17,
-        }
-    }
-
-    fn from_number(number: u8) -> Option<Protocol> {
-        match number {
-            6 => Some(Protocol::Tcp),
-            17 => Some(Protocol::Udp),
-            _ => None,
-        }
-    }
-}
 
 impl EndpointMessage {
     fn new(endpoint: Option<Endpoint>) -> EndpointMessage {
@@ -300,44 +293,50 @@ impl Fields {
             ..Fields::default()
         }
     }
-}
 
-impl From<&Request> for RequestMessage {
-    fn from(request: &Request) -> RequestMessage {
-        let fields = match request.body {
-            RequestBody::Open(protocol) => Fields {
+    fn call(call: SocketCall) -> Fields {
+        match call {
+            SocketCall::Open(protocol) => Fields {
                 kind: kind::OPEN,
                 protocol: protocol.number(),
                 ..Fields::default()
             },
-            RequestBody::Bind(protocol, socket, local, options) => {
-                let address = if options.reuse_address {
-                    REUSE_ADDRESS
-                } else {
-                    0
-                };
-                let port = if options.reuse_port { REUSE_PORT } else { 0 };
+            SocketCall::Bind(protocol, socket, local, options) => {
+                let PortOptions {
+                    reuse_address,
+                    reuse_port,
+                    ticket,
+                } = options;
+                let address = if reuse_address { REUSE_ADDRESS } else { 0 };
+                let port = if reuse_port { REUSE_PORT } else { 0 };
                 Fields {
                     endpoint: Some(local),
-                    value: options.ticket,
+                    value: ticket,
                     detail: address | port,
                     ..Fields::of(kind::BIND, protocol, socket)
                 }
             }
-            RequestBody::Rest(socket) => Fields::tcp(kind::REST, socket),
-            RequestBody::Listen(socket, backlog) => Fields {
+            SocketCall::Rest(socket) => Fields::tcp(kind::REST, socket),
+            SocketCall::Listen(socket, backlog) => Fields {
                 detail: backlog,
                 ..Fields::tcp(kind::LISTEN, socket)
             },
-            RequestBody::Connect(protocol, socket, remote) => Fields {
+            SocketCall::Connect(protocol, socket, remote) => Fields {
                 endpoint: remote,
                 ..Fields::of(kind::CONNECT, protocol, socket)
             },
-            RequestBody::Accepted(socket) => Fields::tcp(kind::ACCEPTED, socket),
-            RequestBody::Share(protocol, socket, secret) => Fields {
+            SocketCall::Share(protocol, socket, secret) => Fields {
                 value: secret,
                 ..Fields::of(kind::SHARE, protocol, socket)
             },
+            SocketCall::Close(protocol, socket) => Fields::of(kind::CLOSE, protocol, socket),
+        }
+    }
+
+    fn body(body: RequestBody) -> Fields {
+        match body {
+            RequestBody::Call(call) => Fields::call(call),
+            RequestBody::Accepted(socket) => Fields::tcp(kind::ACCEPTED, socket),
             RequestBody::Tcp(TcpRequest::Sent(socket)) => Fields::tcp(kind::SENT, socket),
             RequestBody::Tcp(TcpRequest::Received(socket)) => Fields::tcp(kind::RECEIVED, socket),
             RequestBody::Tcp(TcpRequest::Shutdown(socket, how)) => Fields {
@@ -359,7 +358,13 @@ impl From<&Request> for RequestMessage {
             RequestBody::Udp(UdpRequest::Close(socket)) => {
                 Fields::of(kind::CLOSE, Protocol::Udp, socket)
             }
-        };
+        }
+    }
+}
+
+impl From<&Request> for RequestMessage {
+    fn from(request: &Request) -> RequestMessage {
+        let fields = Fields::body(request.body);
         let none = SocketId {
             slot: 0,
             generation: 0,
@@ -390,26 +395,25 @@ impl RequestMessage {
         let endpoint = self.endpoint.endpoint();
         let tcp = |request| (protocol == Protocol::Tcp).then_some(RequestBody::Tcp(request));
         let body = match self.kind {
-            kind::OPEN => RequestBody::Open(protocol),
+            kind::OPEN => RequestBody::Call(SocketCall::Open(protocol)),
             kind::BIND => {
-                let options = BindOptions {
+                let options = PortOptions {
                     reuse_address: self.detail & REUSE_ADDRESS != 0,
                     reuse_port: self.detail & REUSE_PORT != 0,
                     ticket: self.value,
                 };
-                RequestBody::Bind(protocol, socket, endpoint?, options)
+                RequestBody::Call(SocketCall::Bind(protocol, socket, endpoint?, options))
             }
-            kind::REST => RequestBody::Rest(socket),
-            kind::LISTEN => RequestBody::Listen(socket, self.detail),
-            kind::CONNECT => RequestBody::Connect(protocol, socket, endpoint),
+            kind::REST => RequestBody::Call(SocketCall::Rest(socket)),
+            kind::LISTEN => RequestBody::Call(SocketCall::Listen(socket, self.detail)),
+            kind::CONNECT => RequestBody::Call(SocketCall::Connect(protocol, socket, endpoint)),
+            kind::SHARE => RequestBody::Call(SocketCall::Share(protocol, socket, self.value)),
+            kind::CLOSE => RequestBody::Call(SocketCall::Close(protocol, socket)),
             kind::ACCEPTED => RequestBody::Accepted(socket),
-            kind::SHARE => RequestBody::Share(protocol, socket, self.value),
             kind::SENT if protocol == Protocol::Udp => RequestBody::Udp(UdpRequest::Sent(socket)),
-            kind::CLOSE if protocol == Protocol::Udp => RequestBody::Udp(UdpRequest::Close(socket)),
             kind::SENT => tcp(TcpRequest::Sent(socket))?,
             kind::RECEIVED => tcp(TcpRequest::Received(socket))?,
             kind::SHUTDOWN => tcp(TcpRequest::Shutdown(socket, shutdown(self.detail)?))?,
-            kind::CLOSE => tcp(TcpRequest::Close(socket))?,
             kind::OPTION => {
                 let option = option(self.detail, u32::try_from(self.value).ok()?)?;
                 tcp(TcpRequest::SetOption(socket, option))?

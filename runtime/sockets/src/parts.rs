@@ -1,4 +1,4 @@
-use crate::{NoticeMessage, RequestMessage};
+use crate::{MOST_CHANNELS, NoticeMessage, RequestMessage, Routes, ServedBy};
 use serde::{Deserialize, Serialize};
 use skink_channel::{
     AttachError, Consumer, ConsumerDescriptors, Doorbell, DoorbellDescriptors, Producer,
@@ -15,6 +15,33 @@ pub const NOTICES: u32 = 1024;
 const REQUEST_BYTES: u32 = QueueGeometry::slot_bytes_for::<RequestMessage>();
 const NOTICE_BYTES: u32 = QueueGeometry::slot_bytes_for::<NoticeMessage>();
 
+/// Descriptors of each channel that a program is handed.
+const PROGRAM_DESCRIPTORS: usize = 6;
+
+/// How many descriptors a program with `channels` channels is handed: 2 of its own, and 6 of each.
+pub const fn program_descriptors(channels: usize) -> usize {
+    channels
+        .saturating_mul(PROGRAM_DESCRIPTORS)
+        .saturating_add(2)
+}
+
+/// What a program needs of its descriptors to make [`SocketCall`](crate::SocketCall)s and nothing else, in
+/// the order for [`Client::attach`](crate::Client::attach) with [`Routes::SINGLE`]. `None` if they aren't
+/// those of a program with these routes.
+pub fn for_calls<T: Copy>(
+    descriptors: &[T],
+    routes: Routes,
+) -> Option<[T; program_descriptors(1)]> {
+    let channel = routes.channel(ServedBy::Syscall);
+    let start = program_descriptors(channel);
+    let [page, bell] = *descriptors.first_chunk()?;
+    let channel = descriptors
+        .get(start..)?
+        .first_chunk::<PROGRAM_DESCRIPTORS>()?;
+    let [a, b, c, d, e, f] = *channel;
+    Some([page, bell, a, b, c, d, e, f])
+}
+
 /// What both sides of a socket channel are told of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attachment {
@@ -26,60 +53,106 @@ pub struct Attachment {
     pub udp_stride: u32,
     /// Who knows it may use the program's sockets: its children, and whom it hands a socket to.
     pub secret: u64,
+    /// Where the program's channels lead.
+    pub routes: Routes,
 }
 
-/// Everything that belongs to one channel but the regions, as whoever makes it holds it: so either side
-/// can have a successor.
-pub struct ChannelParts {
+/// One channel, to one process.
+struct Queues {
     requests: skink_channel::QueueDescriptors,
     notices: skink_channel::QueueDescriptors,
-    program: SleeperDescriptors,
     /// What the program rings: an eventfd of its own, since holders of one could silence each other.
     bell: OwnedFd,
 }
 
-impl ChannelParts {
-    /// Makes a channel. Needs `/proc`.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn create() -> io::Result<ChannelParts> {
+/// Everything that belongs to one program's channels but the regions, as whoever makes them holds it: so
+/// either side can have a successor.
+pub struct ChannelParts {
+    /// What all processes of the stack ring.
+    program: SleeperDescriptors,
+    channels: Vec<Queues>,
+}
+
+impl Queues {
+    fn create() -> io::Result<Queues> {
         use rustix::event::EventfdFlags;
-        Ok(ChannelParts {
+        Ok(Queues {
             requests: Queue::create("skink-requests", REQUEST_BYTES, REQUESTS)?,
             notices: Queue::create("skink-notices", NOTICE_BYTES, NOTICES)?,
-            program: SleeperDescriptors::create_for_untrusted("skink-program")?,
             bell: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
     }
+}
 
-    /// For the program, which rings `stack` (whose own eventfd stays out of it).
+impl ChannelParts {
+    /// Makes `count` channels of one program, as many as [`Routes::channels`] says. Needs `/proc`.
     ///
     /// # Errors
-    /// If there are no descriptors left.
-    pub fn for_program(&self, stack: &SleeperDescriptors) -> io::Result<[OwnedFd; 8]> {
-        let requests = self.requests.producer()?;
-        let notices = self.notices.consumer()?;
-        let (page, bell) = self.program.sleeper()?;
-        Ok([
-            requests.own,
-            requests.theirs,
-            notices.own,
-            notices.theirs,
-            page,
-            bell,
-            stack.doorbell()?.page,
-            self.bell.try_clone()?,
-        ])
+    /// What the system says; [`io::ErrorKind::InvalidInput`] if it is none, or more than
+    /// [`MOST_CHANNELS`].
+    pub fn create(count: usize) -> io::Result<ChannelParts> {
+        if !(1..=MOST_CHANNELS).contains(&count) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(ChannelParts {
+            program: SleeperDescriptors::create_for_untrusted("skink-program")?,
+            channels: (0..count)
+                .map(|_| Queues::create())
+                .collect::<Result<_, _>>()?,
+        })
     }
 
-    /// For the stack.
+    /// Requests that wait in a channel, for tools; at most [`REQUESTS`].
     ///
     /// # Errors
-    /// If there are no descriptors left.
-    pub fn for_stack(&self) -> io::Result<[OwnedFd; 7]> {
-        let requests = self.requests.consumer()?;
-        let notices = self.notices.producer()?;
+    /// If its memory can't be read; [`io::ErrorKind::InvalidInput`] if there is no such channel.
+    pub fn requests(&self, channel: usize) -> io::Result<u32> {
+        let channel = self.channels.get(channel);
+        channel.ok_or(io::ErrorKind::InvalidInput)?.requests.depth()
+    }
+
+    /// How many channels there are.
+    pub fn channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// For the program, which rings `stacks`, each by its channel (their own eventfds stay out of it):
+    /// as many as [`program_descriptors`] says.
+    ///
+    /// # Errors
+    /// If there are no descriptors left; [`io::ErrorKind::InvalidInput`] if there are more or fewer
+    /// stacks than channels.
+    pub fn for_program(&self, stacks: &[&SleeperDescriptors]) -> io::Result<Vec<OwnedFd>> {
+        if stacks.len() != self.channels.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let (page, bell) = self.program.sleeper()?;
+        let mut all = vec![page, bell];
+        for (channel, stack) in self.channels.iter().zip(stacks) {
+            let requests = channel.requests.producer()?;
+            let notices = channel.notices.consumer()?;
+            let each: [OwnedFd; PROGRAM_DESCRIPTORS] = [
+                requests.own,
+                requests.theirs,
+                notices.own,
+                notices.theirs,
+                stack.doorbell()?.page,
+                channel.bell.try_clone()?,
+            ];
+            all.extend(each);
+        }
+        Ok(all)
+    }
+
+    /// For the process of the stack that one channel leads to.
+    ///
+    /// # Errors
+    /// If there are no descriptors left; [`io::ErrorKind::InvalidInput`] if there is no such channel.
+    pub fn for_stack(&self, channel: usize) -> io::Result<[OwnedFd; 7]> {
+        let channel = self.channels.get(channel);
+        let channel = channel.ok_or(io::ErrorKind::InvalidInput)?;
+        let requests = channel.requests.consumer()?;
+        let notices = channel.notices.producer()?;
         let program = self.program.doorbell()?;
         Ok([
             requests.own,
@@ -88,7 +161,7 @@ impl ChannelParts {
             notices.theirs,
             program.page,
             program.bell,
-            self.bell.try_clone()?,
+            channel.bell.try_clone()?,
         ])
     }
 }
@@ -97,16 +170,44 @@ fn geometry(slot_bytes: u32, capacity: u32) -> Result<QueueGeometry, AttachError
     QueueGeometry::new(slot_bytes, capacity).ok_or(AttachError::OtherLayout)
 }
 
-/// The program's ends.
+/// The program's ends of all its channels.
 pub(crate) struct ProgramEnds {
+    pub sleeper: skink_channel::Sleeper,
+    /// As many as the routes say.
+    pub channels: Vec<ProgramChannel>,
+}
+
+/// The program's ends of one channel.
+pub(crate) struct ProgramChannel {
     pub requests: Producer<RequestMessage>,
     pub notices: Consumer<NoticeMessage>,
-    pub sleeper: skink_channel::Sleeper,
     pub stack: Doorbell,
 }
 
 impl ProgramEnds {
-    pub(crate) fn attach(descriptors: [OwnedFd; 8]) -> Result<ProgramEnds, AttachError> {
+    pub(crate) fn attach(
+        descriptors: Vec<OwnedFd>,
+        routes: Routes,
+    ) -> Result<ProgramEnds, AttachError> {
+        let count = routes.channels();
+        if descriptors.len() != program_descriptors(count) {
+            return Err(AttachError::OtherLayout);
+        }
+        let mut descriptors = descriptors.into_iter();
+        let [page, bell] = take(&mut descriptors)?;
+        let mut channels = Vec::with_capacity(count);
+        for _ in 0..count {
+            channels.push(ProgramChannel::attach(take(&mut descriptors)?)?);
+        }
+        Ok(ProgramEnds {
+            sleeper: skink_channel::Sleeper::attach((page, bell), spin_budget())?,
+            channels,
+        })
+    }
+}
+
+impl ProgramChannel {
+    fn attach(descriptors: [OwnedFd; PROGRAM_DESCRIPTORS]) -> Result<ProgramChannel, AttachError> {
         let [
             request_own,
             request_theirs,
@@ -114,8 +215,6 @@ impl ProgramEnds {
             notice_theirs,
             page,
             bell,
-            stack,
-            ring,
         ] = descriptors;
         let requests = ProducerDescriptors {
             own: request_own,
@@ -125,17 +224,20 @@ impl ProgramEnds {
             own: notice_own,
             theirs: notice_theirs,
         };
-        let stack = DoorbellDescriptors {
-            page: stack,
-            bell: ring,
-        };
-        Ok(ProgramEnds {
+        Ok(ProgramChannel {
             requests: Producer::attach(requests, geometry(REQUEST_BYTES, REQUESTS)?)?,
             notices: Consumer::attach(notices, geometry(NOTICE_BYTES, NOTICES)?)?,
-            sleeper: skink_channel::Sleeper::attach((page, bell), spin_budget())?,
-            stack: Doorbell::attach(stack)?,
+            stack: Doorbell::attach(DoorbellDescriptors { page, bell })?,
         })
     }
+}
+
+/// The next `N` descriptors.
+fn take<const N: usize>(
+    descriptors: &mut impl Iterator<Item = OwnedFd>,
+) -> Result<[OwnedFd; N], AttachError> {
+    let next: Vec<OwnedFd> = descriptors.take(N).collect();
+    next.try_into().map_err(|_| AttachError::OtherLayout)
 }
 
 /// The stack's ends.

@@ -16,9 +16,14 @@ impl std::fmt::Display for ServerError {
 
 impl std::error::Error for ServerError {}
 
-/// The stack's half of the socket channel of one program.
+/// The half of one process of the stack of one of a program's channels.
+///
+/// A request stays in the queue until [`Server::advance`], and is seen by a successor until it was
+/// released too: so what dies over a request can be asked again.
 pub struct Server {
     ends: StackEnds,
+    /// The program's next request, copied out and still in the queue.
+    current: Option<Request>,
     malformed: u64,
 }
 
@@ -30,11 +35,48 @@ impl Server {
     pub fn attach(descriptors: [OwnedFd; 7]) -> Result<Server, AttachError> {
         Ok(Server {
             ends: StackEnds::attach(descriptors)?,
+            current: None,
             malformed: 0,
         })
     }
 
-    /// Hands up to `budget` requests to `each`; answers how many messages it took.
+    /// The program's next request, the same until [`Server::advance`]. What makes no sense is counted and
+    /// skipped. `None` if there is none, or if so many were taken that [`Server::release`] comes first.
+    ///
+    /// # Errors
+    /// If the queue is spoilt.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Option<Request>, ServerError> {
+        // What is in the queue is still the program's to change: it is looked at once.
+        while self.current.is_none() {
+            let message = self.ends.requests.front().map_err(|_| ServerError)?;
+            let Some(message) = message else {
+                return Ok(None);
+            };
+            self.current = message.decode();
+            if self.current.is_none() {
+                self.malformed = self.malformed.wrapping_add(1);
+                self.ends.requests.advance();
+            }
+        }
+        Ok(self.current)
+    }
+
+    /// The request that [`Server::peek`] answered is dealt with. Does nothing if it answered none.
+    #[inline]
+    pub fn advance(&mut self) {
+        if self.current.take().is_some() {
+            self.ends.requests.advance();
+        }
+    }
+
+    /// Gives the program the room of all requests that are dealt with: once per batch. A successor sees
+    /// those that aren't released.
+    pub fn release(&mut self) {
+        self.ends.requests.release();
+    }
+
+    /// Hands up to `budget` requests to `each`, and releases them; answers how many it took.
     ///
     /// # Errors
     /// If the queue is spoilt.
@@ -44,18 +86,14 @@ impl Server {
         mut each: impl FnMut(Request),
     ) -> Result<usize, ServerError> {
         let mut taken = 0;
-        while taken < budget {
-            match self.ends.requests.peek() {
-                Ok(Some(message)) => match message.decode() {
-                    Some(request) => each(request),
-                    None => self.malformed = self.malformed.wrapping_add(1),
-                },
-                Ok(None) => break,
-                Err(_) => return Err(ServerError),
-            }
+        while taken < budget
+            && let Some(request) = self.peek()?
+        {
+            each(request);
+            self.advance();
             taken += 1;
         }
-        self.ends.requests.release();
+        self.release();
         Ok(taken)
     }
 
@@ -91,9 +129,10 @@ impl Server {
         }
     }
 
-    /// Whether the program has asked for something.
+    /// Whether the program has asked for something that [`Server::peek`] hasn't answered yet: a request
+    /// that is under way keeps nobody awake.
     pub fn is_ready(&self) -> bool {
-        self.ends.requests.is_ready()
+        self.current.is_none() && self.ends.requests.is_ready()
     }
 
     /// Readable when the program has rung, which it does when the stack's sleeper has announced a sleep.

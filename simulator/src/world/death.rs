@@ -2,6 +2,7 @@
 
 use super::{Host, Program, World};
 use skink_memory::SocketId;
+use skink_messages::Protocol;
 
 impl World {
     /// Kills the program that the scenario names: it closes nothing, and its rings stay as they are. The
@@ -28,7 +29,9 @@ impl World {
             }
         }
         let there = &mut self.hosts[death.host];
-        there.stack.abandon(self.now, death.program);
+        for protocol in Protocol::ALL {
+            there.stack.abandon(self.now, protocol, death.program);
+        }
         there.dead = Some(death.program);
         self.board.killed = true;
         self.settle(death.host);

@@ -54,22 +54,22 @@ impl Stack {
         Ok(())
     }
 
-    /// A program has ended: its sockets end as those of a process that dies, and it gets no events any
-    /// more.
-    pub fn abandon(&mut self, now: Instant, program: u32) {
+    /// A program has ended: its sockets of this protocol end as those of a process that dies.
+    pub fn abandon(&mut self, now: Instant, protocol: Protocol, program: u32) {
         self.asked(now);
-        split!(self, now, |tcp, udp, below| {
-            tcp.abandon_region(now, program, below);
-            udp.abandon_region(now, program, below);
+        split!(self, now, |tcp, udp, below| match protocol {
+            Protocol::Tcp => tcp.abandon_region(now, program, below),
+            Protocol::Udp => udp.abandon_region(now, program, below),
         });
-        self.events.remove(program);
     }
 
-    /// Takes a program that was abandoned and whose last socket is gone: its number can be given to
-    /// another one, and its memory isn't used any more.
+    /// Takes a program that was abandoned, with both protocols, and whose last socket is gone: its number
+    /// can be given to another one, and its memory isn't used any more.
     pub fn take_finished(&mut self) -> Option<u32> {
         self.collect_finished();
-        self.programs.finished.pop_front()
+        let program = self.programs.finished.pop_front()?;
+        self.events.remove(program);
+        Some(program)
     }
 
     fn collect_finished(&mut self) {

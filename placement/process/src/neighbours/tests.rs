@@ -3,7 +3,7 @@ use skink_control::Part;
 
 #[test]
 fn a_successor_is_told_from_the_one_that_was_expected() {
-    let mut neighbours = Neighbours::new([1, 1, 3, 1]);
+    let mut neighbours = Neighbours::new([1, 1, 3, 1, 1, 1, 1]);
     let meetings = [
         (Part::Link, 1, Some(7), (false, None)),
         (Part::Link, 1, Some(7), (false, None)),

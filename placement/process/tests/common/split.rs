@@ -8,11 +8,11 @@ use skink_control::{
     ComponentLink, LinkError, LinkSizes, Order, Part, PartStart, PoolSizes, Report, SupervisorLink,
     link,
 };
+use skink_lanes::board::BoardDescriptors;
+use skink_lanes::{FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts};
 use skink_memory::{CaptureRing, Region};
 use skink_messages::Counters;
 use skink_nic::{MemoryConfig, Nic};
-use skink_packets::board::BoardDescriptors;
-use skink_packets::{FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts};
 use skink_process::{Ended, PartProcess, serve, serve_part};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use crate::questions;
 use skink_channel::{AttachError, Chunk};
 use skink_filter::{Direction, Filter, Summary, Verdict};
 use skink_messages::{FrameOutput, Full, LinkLimits, Progress, TxPacket};
-use skink_packets::{
+use skink_lanes::{
     EndCounters, FrameUp, Incarnation, IpFilterEnd, IpLinkEnd, PacketDown, PacketUp, Prepared,
     Transport,
 };

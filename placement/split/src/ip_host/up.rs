@@ -6,7 +6,7 @@ use crate::{BUDGET, questions};
 use skink_channel::RichPointer;
 use skink_filter::{Direction, Summary, Verdict};
 use skink_messages::{NetworkError, Progress, RxFrame, RxPacket};
-use skink_packets::{Fate, FrameUp, PacketUp, Transport, holder};
+use skink_lanes::{Fate, FrameUp, PacketUp, Transport, holder};
 use skink_time::Instant;
 use skink_wire::{ethernet, ipv4, ipv6, protocol};
 

@@ -11,8 +11,8 @@ use skink_ip::IpConfig;
 use skink_memory::{Mapping, Region, TableConfig};
 use skink_messages::{Capabilities, Counters, LinkLimits, Progress, SoleOwner};
 use skink_nic::Nic;
-use skink_packets::board::BoardDescriptors;
-use skink_packets::{
+use skink_lanes::board::BoardDescriptors;
+use skink_lanes::{
     FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Transport, Verdicts, holder,
 };
 use skink_split::{
@@ -90,7 +90,7 @@ struct Broker<'a> {
 }
 
 impl Broker<'_> {
-    fn lower(&self, lower: Who, upper: Who) -> skink_packets::AttachParts {
+    fn lower(&self, lower: Who, upper: Who) -> skink_lanes::AttachParts {
         let bell = self.sleepers[upper as usize].doorbell().expect("a bell");
         let own = self.incarnations[lower as usize];
         let neighbour = self.incarnations[upper as usize];
@@ -99,7 +99,7 @@ impl Broker<'_> {
             .expect("parts")
     }
 
-    fn upper(&self, lower: Who, upper: Who) -> skink_packets::AttachParts {
+    fn upper(&self, lower: Who, upper: Who) -> skink_lanes::AttachParts {
         let bell = self.sleepers[lower as usize].doorbell().expect("a bell");
         let own = self.incarnations[upper as usize];
         let neighbour = self.incarnations[lower as usize];

@@ -20,7 +20,7 @@ fn presets_are_complete_and_called_what_they_are() {
     let shapes = [
         ("library", 1, true),
         ("single", 1, false),
-        ("split", 4, false),
+        ("split", 7, false),
     ];
     assert_eq!(
         PRESETS.map(|(name, _)| name),

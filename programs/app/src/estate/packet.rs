@@ -2,7 +2,7 @@
 //!
 //! A ticket is one end of a pair of Unix sockets whose other end is closed. In its queue lies one packet:
 //! JSON, and descriptors: the kernel's socket behind the program's, the holder's connection to the broker and
-//! its channel. The packet is looked at, never taken out, so that a message that was peeked at can be received
+//! what of its channels it needs to let go of the socket. The packet is looked at, never taken out, so that a message that was peeked at can be received
 //! again. It all goes when the last descriptor of the ticket is closed.
 use super::{Id, RoleEntry, SocketEntry, id};
 use core::ffi::c_int;
@@ -11,8 +11,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sockopt,
 };
 use serde::{Deserialize, Serialize};
-use skink_library::Protocol;
 use skink_memory::SocketId;
+use skink_messages::Protocol;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ const MAGIC: &[u8] = b"{\"version\":\"skink-ticket-";
 pub const VERSION: &str = concat!("skink-ticket-1-", env!("CARGO_PKG_VERSION"));
 /// No packet is larger.
 const MAXIMUM_BYTES: usize = 8192;
-/// Descriptors beside it: the socket, the holder's connection to the broker, its channel.
+/// Descriptors beside it: the socket, the holder's connection to the broker, its channel for calls.
 const DESCRIPTORS: usize = 10;
 
 /// What is in the packet.
@@ -47,7 +47,7 @@ pub struct Ticket {
     pub socket: OwnedFd,
     /// The holder's connection to the broker.
     pub holder: OwnedFd,
-    /// The holder's channel.
+    /// The holder's channel to who serves its calls ([`skink_sockets::for_calls`]).
     pub channel: [OwnedFd; 8],
 }
 

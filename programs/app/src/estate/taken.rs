@@ -61,7 +61,7 @@ impl State {
         }
         let token = attach::broker_named().map_or("", |(_, token)| token);
         let broker = Broker::resume(own(estate.broker), token);
-        let channel = estate.channel.map(own);
+        let channel = estate.channel.into_iter().map(own).collect();
         let mut engine = attach::resume(broker, estate.attachment, channel, holdings)?;
         let executor = match &engine.stack {
             // A channel that the parent got is the parent's to the broker, for as long as that lives.

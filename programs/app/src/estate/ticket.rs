@@ -15,10 +15,9 @@ use crate::socket::Role;
 use crate::state::State;
 use core::ffi::c_int;
 use rustix::net::sockopt;
-use skink_library::Protocol;
 use skink_memory::SocketId;
-use skink_messages::{TcpRequest, UdpRequest};
-use skink_sockets::{Client, RequestBody};
+use skink_messages::{Protocol, SocketCall};
+use skink_sockets::{Client, RequestBody, Routes};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 impl State {
@@ -142,8 +141,10 @@ impl State {
         let Provider::Served(held) = &holder.stack else {
             return Err("the stack is in no other process".to_owned());
         };
+        let channel = skink_sockets::for_calls(&held.channel, held.attachment.routes);
+        let channel = channel.ok_or("its holder has no channel")?;
         // SAFETY: the holder has them open.
-        let channel = held.channel.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
+        let channel = channel.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
         let [a, b, c, d, e, f, g, h] = channel;
         let descriptors = [fd, holder.broker.as_fd(), a, b, c, d, e, f, g, h];
         let message = Message {
@@ -286,8 +287,12 @@ impl State {
             remote.take(protocol, id);
             told = true;
         }
-        let known = if told { remote.synchronize() } else { Ok(()) };
-        known.map_err(|stop| format!("the stack doesn't answer ({stop:?})"))
+        let refused = if told { remote.synchronize() } else { Ok(0) };
+        match refused {
+            Ok(0) => Ok(()),
+            Ok(_) => Err("the stack doesn't share the socket".to_owned()),
+            Err(stop) => Err(format!("the stack doesn't answer ({stop:?})")),
+        }
     }
 }
 
@@ -295,19 +300,17 @@ impl State {
 /// takes a while to be believed.
 fn dismiss(channel: [OwnedFd; 8], held: &[(Protocol, SocketId)], bound: &[Id]) {
     let bound = bound.iter().map(|plain| (Protocol::Tcp, id(*plain)));
-    let requests = held.iter().copied().chain(bound).map(|held| match held {
-        (Protocol::Tcp, id) => RequestBody::Tcp(TcpRequest::Close(id)),
-        (Protocol::Udp, id) => RequestBody::Udp(UdpRequest::Close(id)),
-    });
-    let Ok(mut client) = Client::attach(channel) else {
+    let calls = held.iter().copied().chain(bound);
+    let calls = calls.map(|(protocol, id)| SocketCall::Close(protocol, id));
+    let Ok(mut client) = Client::attach(channel.into(), Routes::SINGLE) else {
         log!(
             Debug,
             "a passed socket's holder has a channel that can't be used"
         );
         return;
     };
-    for request in requests {
-        if let Err(error) = client.tell(request) {
+    for call in calls {
+        if let Err(error) = client.tell(RequestBody::Call(call)) {
             log!(
                 Debug,
                 "a passed socket's holder holds it for a while: {error}"

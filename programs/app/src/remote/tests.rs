@@ -1,15 +1,17 @@
 use super::*;
 use skink_channel::SleeperDescriptors;
 use skink_memory::{Region, SocketKind, TableConfig};
-use skink_sockets::{ChannelParts, Notice, Server};
+use skink_sockets::{ChannelParts, Notice, Routes, Server};
 
 const PROGRAM: u32 = 3;
 
 struct Pair {
     remote: Remote,
-    server: Server,
-    /// As the stack sees it.
+    /// `syscall`'s, `tcp`'s and `udp`'s.
+    servers: [Server; 3],
+    /// As the stack sees them.
     tcp: Region,
+    udp: Region,
 }
 
 fn region() -> (Region, Region) {
@@ -25,12 +27,16 @@ fn region() -> (Region, Region) {
 }
 
 fn pair() -> Pair {
+    let routes = Routes::new([0, 1, 2]).expect("routes");
     let stack = SleeperDescriptors::create("stack").expect("memory");
-    let parts = ChannelParts::create().expect("memory");
-    let channel = parts.for_program(&stack).expect("descriptors");
-    let client = Client::attach(channel).expect("a channel");
-    let server = Server::attach(parts.for_stack().expect("descriptors")).expect("a channel");
-    let ((tcp, own_tcp), (_, own_udp)) = (region(), region());
+    let parts = ChannelParts::create(routes.channels()).expect("memory");
+    let channel = parts.for_program(&[&stack; 3]).expect("descriptors");
+    let client = Client::attach(channel, routes).expect("channels");
+    let servers = [0, 1, 2].map(|channel| {
+        let descriptors = parts.for_stack(channel).expect("descriptors");
+        Server::attach(descriptors).expect("a channel")
+    });
+    let ((tcp, own_tcp), (udp, own_udp)) = (region(), region());
     let mut holdings = Holdings::none();
     (holdings.tcp, holdings.udp) = (SocketTable::new(8), SocketTable::new(8));
     holdings.tcp.insert(PROGRAM, own_tcp).expect("room");
@@ -42,12 +48,14 @@ fn pair() -> Pair {
         tcp_stride: 8,
         udp_stride: 8,
         secret: 77,
+        routes,
     };
-    let remote = Remote::new(client, attachment, [-1; 8], holdings);
+    let remote = Remote::new(client, attachment, vec![-1; 20], holdings);
     Pair {
         remote,
-        server,
+        servers,
         tcp,
+        udp,
     }
 }
 
@@ -65,8 +73,10 @@ impl Pair {
     fn heard(&mut self) -> Vec<String> {
         self.remote.flush();
         let mut heard = Vec::new();
-        let each = |request: sockets::Request| heard.push(format!("{:?}", request.body));
-        self.server.receive(100, each).expect("a good queue");
+        for server in &mut self.servers {
+            let each = |request: sockets::Request| heard.push(format!("{:?}", request.body));
+            server.receive(100, each).expect("a good queue");
+        }
         heard
     }
 }
@@ -123,16 +133,16 @@ fn connections_that_nobody_took_are_closed_with_their_listener() {
             listener,
             connection,
         };
-        pair.server.tell(&notice).expect("room");
+        pair.servers[1].tell(&notice).expect("room");
     }
-    pair.server.flush().expect("a good queue");
+    pair.servers[1].flush().expect("a good queue");
     pair.remote.poll();
     // One in a region that isn't there can't be used.
     assert_eq!(pair.remote.accept(listener), Some(first));
     assert_eq!(pair.heard().len(), 2, "two were taken from the list");
     pair.remote.tcp_request(TcpRequest::Close(listener));
-    let closed =
-        [second, listener].map(|id| format!("{:?}", RequestBody::Tcp(TcpRequest::Close(id))));
+    let closed = [second, listener].map(|id| SocketCall::Close(Protocol::Tcp, id));
+    let closed = closed.map(|call| format!("{:?}", RequestBody::Call(call)));
     assert_eq!(pair.heard(), closed);
     assert_eq!(pair.remote.accept(listener), None);
 }
@@ -146,7 +156,7 @@ fn only_sockets_of_others_are_shared_with_the_secret_of_their_region() {
             generation: 1,
         };
         pair.remote.share(Protocol::Udp, id);
-        let body = |secret| RequestBody::Share(sockets::Protocol::Udp, id, secret);
+        let body = |secret| RequestBody::Call(SocketCall::Share(Protocol::Udp, id, secret));
         let expected: Vec<String> = expected
             .iter()
             .map(|it| format!("{:?}", body(*it)))
@@ -172,4 +182,93 @@ fn a_stack_that_is_lost_is_told_nothing_more() {
     pair.remote.tcp_request(TcpRequest::Sent(id));
     assert_eq!(pair.remote.open(Protocol::Tcp), fail(libc::ENETDOWN));
     assert_eq!(pair.heard().len(), 0);
+}
+
+/// Answers the calls of a program, in their order, until it has made `count` of them: with a socket, unless
+/// it `refuses`.
+fn answer(
+    syscall: &mut Server,
+    count: usize,
+    socket: SocketId,
+    refuses: impl Fn(SocketCall) -> bool,
+) -> Vec<String> {
+    let mut heard = Vec::new();
+    while heard.len() < count {
+        let Some(request) = syscall.peek().expect("a good queue") else {
+            std::thread::yield_now();
+            continue;
+        };
+        if let RequestBody::Call(call) = request.body
+            && call.is_answered()
+        {
+            let answer = match refuses(call) {
+                true => Err(skink_messages::SocketError::Invalid),
+                false => Ok(sockets::Answer {
+                    socket: Some(socket),
+                    ..Default::default()
+                }),
+            };
+            let notice = Notice::Answer(request.serial, answer);
+            syscall.tell(&notice).expect("room");
+        }
+        heard.push(format!("{:?}", request.body));
+        syscall.advance();
+        syscall.release();
+        syscall.flush().expect("a good queue");
+    }
+    heard
+}
+
+#[test]
+fn inherited_sockets_are_known_when_the_stack_has_answered() {
+    let foreign = |slot: u32| SocketId {
+        slot: 9 * 8 + slot,
+        generation: 1,
+    };
+    // How many sockets are shared, whether one rests after that, and how many calls that makes: one
+    // that rests is followed by a call that is answered, and the closing of what it opened.
+    for (shares, rests, calls) in [(3, false, 3), (0, false, 0), (2, true, 5), (0, true, 3)] {
+        let mut pair = pair();
+        let listener = pair.open(0);
+        let SocketId { generation, .. } = pair.udp.open_slot(1, SocketKind::Udp);
+        let opened = SocketId {
+            slot: PROGRAM * 8 + 1,
+            generation,
+        };
+        let ([syscall, ..], remote) = (&mut pair.servers, &mut pair.remote);
+        let refuses = |call| matches!(call, SocketCall::Share(_, id, _) if id == foreign(1));
+        std::thread::scope(|scope| {
+            let stack = scope.spawn(move || answer(syscall, calls, opened, refuses));
+            for slot in 0..shares {
+                remote.share(Protocol::Tcp, foreign(slot));
+            }
+            if rests {
+                remote.rest(listener);
+            }
+            assert_eq!(remote.synchronize(), Ok(usize::from(shares > 1u32)));
+            remote.flush();
+            assert_eq!(stack.join().expect("no panic").len(), calls);
+        });
+        assert_eq!(
+            pair.remote.synchronize(),
+            Ok(0),
+            "nothing is left to wait for"
+        );
+    }
+}
+
+#[test]
+fn what_was_sent_is_said_again_once_something_has_left() {
+    let mut pair = pair();
+    let id = pair.open(0);
+    pair.remote.tcp_request(TcpRequest::Sent(id));
+    pair.remote.udp_request(UdpRequest::Close(id));
+    let ([syscall, ..], remote) = (&mut pair.servers, &mut pair.remote);
+    std::thread::scope(|scope| {
+        scope.spawn(move || answer(syscall, 2, id, |_| true));
+        assert!(remote.connect(Protocol::Tcp, id, None).is_err());
+    });
+    // The question took the first with it.
+    pair.remote.tcp_request(TcpRequest::Sent(id));
+    assert_eq!(pair.heard().len(), 2);
 }

@@ -37,6 +37,14 @@ fn processes_that_wait_to_be_started_are_shown_too() {
         last_end: Some("signal 9 killed it".to_owned()),
         sandbox: "no Landlock".to_owned(),
         orders: 2,
+        queues: [("link", 3), ("programs", 12)]
+            .map(|(from, waiting)| QueueInfo {
+                from: from.to_owned(),
+                to: "ip".to_owned(),
+                waiting,
+                capacity: 512,
+            })
+            .to_vec(),
     };
     let instance = InstanceReport {
         name: "web".to_owned(),
@@ -57,8 +65,8 @@ fn processes_that_wait_to_be_started_are_shown_too() {
     };
     let expected = "\
 web (single, 10.0.0.2/24 on packet:eth0)
-  Process  PID  State    CPU  Memory  Uptime  Restarts  Queue  Components
-  stack      -  waiting    -       -       -         3      2  ip tcp
+  Process  PID  State    CPU  Memory  Uptime  Restarts  Orders  Queue  Components
+  stack      -  waiting    -       -       -         3       2     15  ip tcp
   stack died last: signal 9 killed it
   Program  PID  User  TCP  UDP   Memory  CPU
   nginx     17    33    4    1  8.0 KiB    -

@@ -3,8 +3,8 @@ use super::plant::Prepared;
 use crate::failure::Failure;
 use skink_channel::SleeperDescriptors;
 use skink_control::{
-    ComponentInfo, ComponentProcess, FIRST_COMPONENT, LinkError, Order, Report, SignalDescriptor,
-    spawn_component,
+    ComponentInfo, ComponentProcess, FIRST_COMPONENT, LinkError, Order, QueueInfo, Report,
+    SignalDescriptor, spawn_component,
 };
 use skink_memory::CaptureRing;
 use skink_messages::Counters;
@@ -61,7 +61,7 @@ pub struct Component {
     owner: u16,
     counters: Counters,
     capture: CaptureRing,
-    /// How programs wake it, whichever process it is.
+    /// How programs and neighbours wake it, whichever process it is.
     pub sleeper: SleeperDescriptors,
     state: State,
     process: Option<ComponentProcess>,
@@ -113,9 +113,24 @@ impl Component {
         &self.name
     }
 
+    /// What it does, in a word.
+    pub fn state(&self) -> &'static str {
+        match self.state {
+            State::Waiting(_) => "waiting",
+            State::Starting(_) => "starting",
+            State::Serving(_) => "running",
+            State::Dying | State::Stopped => "stopping",
+        }
+    }
+
     /// Process id, if it runs.
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(|process| process.child.id())
+    }
+
+    /// Whether it runs, and wasn't told to stop.
+    pub fn goes_on(&self) -> bool {
+        self.process.is_some() && !matches!(self.state, State::Stopped)
     }
 
     /// Whether it serves.
@@ -314,14 +329,8 @@ impl Component {
         }
     }
 
-    /// For tools.
-    pub fn info(&self) -> ComponentInfo {
-        let state = match self.state {
-            State::Waiting(_) => "waiting",
-            State::Starting(_) => "starting",
-            State::Serving(_) => "running",
-            State::Dying | State::Stopped => "stopping",
-        };
+    /// For tools. `queues` is what waits for it.
+    pub fn info(&self, queues: Vec<QueueInfo>) -> ComponentInfo {
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
         ComponentInfo {
             owner: self.owner,
@@ -329,12 +338,13 @@ impl Component {
             components: self.hosts.clone(),
             cores: self.cores.clone(),
             pid: self.pid(),
-            state: state.to_owned(),
+            state: self.state().to_owned(),
             started_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
             restarts: self.restarts,
             last_end: self.last_end.clone(),
             sandbox: self.sandbox.clone(),
             orders: self.orders.len(),
+            queues,
         }
     }
 }

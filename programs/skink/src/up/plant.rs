@@ -1,8 +1,9 @@
 //! What the processes of a stack are made of: the NIC, and what they share with each other.
 use super::component::Component;
-use super::split::Split;
+use super::layout::{Layout, Places};
+use super::split::{Outside, Split};
 use crate::failure::Failure;
-use skink_control::{Order, StackStart};
+use skink_control::{Order, Part, StackStart};
 use skink_nic::Opener;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,6 +15,8 @@ const OWNER: u16 = 0;
 pub struct Plant {
     opener: Opener,
     pub start: StackStart,
+    /// Which process hosts what.
+    pub layout: Layout,
     /// None: all of the stack is in one process.
     pub split: Option<Split>,
 }
@@ -26,18 +29,15 @@ pub fn handed(error: io::Error) -> String {
 
 impl Plant {
     /// For the processes that the topology places.
-    pub fn new(
-        opener: Opener,
-        start: StackStart,
-        parts: &[skink_control::Part],
-    ) -> Result<Plant, Failure> {
-        let split = match <[_; 4]>::try_from(parts) {
-            Ok(parts) => Some(Split::new(parts)?),
-            Err(_) => None,
+    pub fn new(opener: Opener, start: StackStart, layout: Layout) -> Result<Plant, Failure> {
+        let split = match layout.is_whole() {
+            true => None,
+            false => Some(Split::new(layout.clone())?),
         };
         Ok(Plant {
             opener,
             start,
+            layout,
             split,
         })
     }
@@ -48,7 +48,7 @@ impl Plant {
         let component = processes.get(place)?;
         match &self.split {
             None => Some(self.whole(component)),
-            Some(split) if split.can_start(place) => Some(self.part(place, processes)),
+            Some(split) if split.can_start(place) => Some(self.parts(place, processes)),
             Some(_) => None,
         }
     }
@@ -62,26 +62,22 @@ impl Plant {
         Ok((Order::Start(Box::new(start)), descriptors))
     }
 
-    fn part(&mut self, place: usize, processes: &[Component]) -> Prepared {
+    fn parts(&mut self, place: usize, processes: &[Component]) -> Prepared {
         let component = processes.get(place).ok_or("there is no such process")?;
         let mut start = self.start.clone();
         start.process = component.name().to_owned();
-        let part = self.split.as_ref().map(|split| split.part(place));
-        let mut last = Vec::new();
-        match part {
-            Some(skink_control::Part::Link) => last = self.nic(&mut start)?,
-            Some(skink_control::Part::Transport) => {
-                if let Some(map) = self.port_map(&mut start)? {
-                    last = vec![map.try_clone().map_err(handed)?, map];
-                }
-            }
-            Some(skink_control::Part::Ip | skink_control::Part::Filter) | None => {}
+        let mut outside = Outside::default();
+        if self.layout.hosts(place, Part::Link) {
+            outside.nic = self.nic(&mut start)?;
         }
-        let split = self.split.as_mut().ok_or("it isn't a part")?;
+        if self.layout.transports().contains(place) {
+            outside.port_map = self.port_map(&mut start)?;
+        }
+        let split = self.split.as_mut().ok_or("it has the whole stack")?;
         let mut descriptors = component.shared().map_err(handed)?;
+        let ends = split.ends(place, processes, outside);
+        descriptors.extend(ends.map_err(handed)?);
         let start = split.start(place, start);
-        descriptors.extend(split.ends(place, processes).map_err(handed)?);
-        descriptors.extend(last);
         Ok((Order::StartPart(Box::new(start)), descriptors))
     }
 
@@ -106,22 +102,24 @@ impl Plant {
         if let Some(split) = &mut self.split
             && split.is_given_up()
         {
-            *split = Split::new(split.parts())?;
+            *split = Split::new(self.layout.clone())?;
         }
         Ok(())
     }
 
-    /// The process at this place has ended.
-    pub fn ended(&mut self, place: usize) {
-        let has_nic = match &mut self.split {
-            Some(split) => {
-                split.ended(place);
-                split.part(place) == skink_control::Part::Link
-            }
-            None => true,
-        };
-        if has_nic {
+    /// The process at this place has ended, while those at `alive` hadn't. Answers which of these must
+    /// end too.
+    pub fn ended(&mut self, place: usize, alive: Places) -> Places {
+        if self.layout.hosts(place, Part::Link) {
             self.opener.close(OWNER);
+        }
+        let too = self.split.as_mut().map(|split| split.ended(place, alive));
+        match too.transpose() {
+            Ok(too) => too.unwrap_or_default(),
+            Err(error) => {
+                tracing::error!("no new queues can be made, so the old ones stay: {error}");
+                Places::default()
+            }
         }
     }
 }

@@ -1,8 +1,10 @@
-//! Programs that are served: what was made for each, and who may have how many.
+//! Programs that are served: what was made for each, and which processes have it.
+use super::layout::{Layout, Places};
+use super::split::PlaceOrder;
 use skink_channel::SleeperDescriptors;
-use skink_control::{Order, Peer, ServedParts, TableSize, unguessable};
+use skink_control::{Order, Part, Peer, ServedParts, TableSize, unguessable};
 use skink_memory::{Region, TableError};
-use skink_sockets::{Attachment, ChannelParts};
+use skink_sockets::{Attachment, ChannelParts, REQUESTS, Routes};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -29,28 +31,59 @@ struct RegionFiles {
     rings: OwnedFd,
 }
 
+/// Which processes of the stack have a program, and what they must still say of it.
+#[derive(Default)]
+pub struct Holders {
+    /// They have been told of it.
+    pub introduced: bool,
+    /// Must say whether they attach it.
+    pub attaching: Places,
+    /// Must say that they can read what it sends.
+    pub mapping: Places,
+    /// Have attached it, and will say when its last socket is gone.
+    pub holding: Places,
+    /// Why one of them hasn't attached it.
+    pub refused: Option<String>,
+    /// They have been told that it ended.
+    pub detached: bool,
+}
+
+/// What is to be done about a program next.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Nothing, until one of the processes says something.
+    Wait,
+    /// All have it: it may begin.
+    Grant,
+    /// One doesn't want it, so it has ended.
+    Refuse(String),
+    /// It has ended: `syscall` is to be told.
+    Detach,
+    /// Nobody has it any more.
+    Forget,
+}
+
 /// One program.
 pub struct Program {
     pub stage: Stage,
-    /// The stack has been told of it.
-    pub introduced: bool,
-    /// Bits of the processes that must still say that they have its memory.
-    pub awaited: u8,
+    pub holders: Holders,
     pub uid: u32,
     pid: u32,
     attachment: Attachment,
     tcp: RegionFiles,
     udp: RegionFiles,
-    channel: ChannelParts,
+    channels: ChannelParts,
 }
 
 impl Program {
-    /// Makes everything that the program and the stack will share.
+    /// Makes everything that the program and the stack will share. `stack` is what wakes the process
+    /// that each channel leads to.
     pub fn make(
         number: u16,
         peer: &Peer,
         (tcp, udp): (TableSize, TableSize),
-        stack: &SleeperDescriptors,
+        routes: Routes,
+        stack: &[&SleeperDescriptors],
     ) -> Result<Program, String> {
         let why = |error: io::Error| {
             let advice = match error.raw_os_error() {
@@ -63,51 +96,93 @@ impl Program {
         };
         let (tcp_files, tcp_region) = region("skink-tcp", tcp).map_err(why)?;
         let (udp_files, udp_region) = region("skink-udp", udp).map_err(why)?;
-        let channel = ChannelParts::create().map_err(why)?;
+        let channels = ChannelParts::create(routes.channels()).map_err(why)?;
         let attachment = Attachment {
             program: number.into(),
             tcp_stride: tcp.sockets.next_power_of_two(),
             udp_stride: udp.sockets.next_power_of_two(),
             secret: unguessable().map_err(why)?,
+            routes,
         };
         let parts = ServedParts {
             attachment,
             tcp_region,
             udp_region,
-            channel: channel.for_program(stack).map_err(why)?,
+            channel: channels.for_program(stack).map_err(why)?,
         };
         Ok(Program {
             stage: Stage::Attaching(Box::new(parts)),
-            introduced: false,
-            awaited: 0,
+            holders: Holders::default(),
             uid: peer.uid,
             pid: peer.pid,
             attachment,
             tcp: tcp_files,
             udp: udp_files,
-            channel,
+            channels,
         })
     }
 
-    /// The order to serve it, and what goes with that.
-    pub fn order(&self) -> io::Result<(Order, Vec<OwnedFd>)> {
-        let files = [
-            &self.tcp.records,
-            &self.tcp.rings,
-            &self.udp.records,
-            &self.udp.rings,
-        ];
-        let mut descriptors = Vec::with_capacity(11);
-        for file in files {
-            descriptors.push(file.try_clone()?);
+    /// The orders to serve it, to each process that a channel leads to, and what goes with them.
+    pub fn attach(&self, layout: &Layout) -> io::Result<Vec<PlaceOrder>> {
+        let mut orders = Vec::new();
+        for (channel, place) in layout.channels().into_iter().enumerate() {
+            let mut descriptors = Vec::with_capacity(11);
+            for (part, files) in [(Part::Tcp, &self.tcp), (Part::Udp, &self.udp)] {
+                if layout.hosts(place, part) {
+                    descriptors.push(files.records.try_clone()?);
+                    descriptors.push(files.rings.try_clone()?);
+                }
+            }
+            descriptors.extend(self.channels.for_stack(channel)?);
+            let order = Order::Attach {
+                attachment: self.attachment,
+                pid: self.pid,
+                uid: self.uid,
+            };
+            orders.push((place, order, descriptors));
         }
-        descriptors.extend(self.channel.for_stack()?);
-        let order = Order::Attach {
-            attachment: self.attachment,
-            pid: self.pid,
-            uid: self.uid,
-        };
-        Ok((order, descriptors))
+        Ok(orders)
+    }
+
+    /// A process has attached it, or says why not. A word that isn't waited for is from one that was
+    /// told of another program.
+    pub fn attached(&mut self, layout: &Layout, place: usize, refused: Option<String>) {
+        if !self.holders.attaching.remove(place) {
+            return;
+        }
+        if refused.is_none() && layout.transports().contains(place) {
+            self.holders.holding.insert(place);
+        }
+        self.holders.refused = self.holders.refused.take().or(refused);
+    }
+
+    /// What is next, as far as is known now. Nobody is told of its end before all have answered whether
+    /// they attach it: what `syscall` tells the transports could overtake what they were told here.
+    pub fn step(&mut self) -> Step {
+        let holders = &mut self.holders;
+        if !holders.introduced || !holders.attaching.is_empty() {
+            return Step::Wait;
+        }
+        match &self.stage {
+            Stage::Attaching(_) => match holders.refused.take() {
+                Some(why) => Step::Refuse(why),
+                None if holders.mapping.is_empty() => Step::Grant,
+                None => Step::Wait,
+            },
+            Stage::Served | Stage::HungUp(_) => Step::Wait,
+            Stage::Ending if !holders.detached => {
+                holders.detached = true;
+                Step::Detach
+            }
+            Stage::Ending if holders.holding.is_empty() => Step::Forget,
+            Stage::Ending => Step::Wait,
+        }
+    }
+
+    /// Messages that wait in the program's channel to the stack, and for how many there is room.
+    pub fn requests(&self, channel: usize) -> (u64, u64) {
+        let depth = self.channels.requests(channel).unwrap_or_default();
+        (depth.into(), REQUESTS.into())
     }
 
     /// Its TCP sockets, for the processes that only read what is sent.

@@ -5,8 +5,8 @@ mod parts;
 use super::component::{Component, Event};
 use super::config::Allow;
 use super::plant::Plant;
-use super::programs::{GRACE, Program, Stage};
-use skink_control::{Grant, Part, Question, Report, Server, SignalDescriptor, TableSize};
+use super::programs::{GRACE, Holders, Program, Stage, Step};
+use skink_control::{Grant, Order, Part, Question, Report, Server, SignalDescriptor, TableSize};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -30,6 +30,25 @@ enum Errand {
     Answer(Question, Result<String, String>),
     Dismiss(u16, String),
     Release(u16),
+}
+
+/// The end of a process of the stack.
+pub struct End {
+    pub place: usize,
+    /// In words.
+    pub why: String,
+    pub loss: Loss,
+}
+
+/// What the end of a process costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// Programs lose their connections.
+    Connections,
+    /// They wait for the successor.
+    Time,
+    /// It was ended for the sake of another one's end.
+    Nothing,
 }
 
 /// The processes of a stack, and what they are made of.
@@ -63,7 +82,7 @@ impl Served {
             rules,
             ready: false,
         };
-        served.hurry_all_but_front();
+        served.hurry_what_costs_time_only();
         served
     }
 
@@ -117,8 +136,8 @@ impl Served {
         (next, failure)
     }
 
-    /// Hears the processes. Answers which ended and why, if some did.
-    pub fn hear(&mut self, now: Instant) -> Vec<(usize, String)> {
+    /// Hears the processes. Answers which ended.
+    pub fn hear(&mut self, now: Instant) -> Vec<End> {
         let mut ended = Vec::new();
         for place in 0..self.stack.processes.len() {
             let process = self.stack.processes.get_mut(place);
@@ -127,10 +146,9 @@ impl Served {
                     Event::Started => self.on_process_started(place),
                     Event::Said(report, with) => self.on_report(place, report, with),
                     Event::Ended(why) => {
-                        self.stack.plant.ended(place);
-                        self.on_process_end(place);
+                        let loss = self.on_process_end(place);
                         self.go_on_anew();
-                        ended.push((place, why));
+                        ended.push(End { place, why, loss });
                     }
                 }
             }
@@ -138,30 +156,41 @@ impl Served {
         ended
     }
 
+    /// Programs can attach: those that came before can too.
     fn on_started(&mut self) {
-        // Those that came while there was no stack.
-        let waiting = self.programs.iter();
-        let waiting = waiting.filter(|(_, program)| matches!(program.stage, Stage::Attaching(_)));
+        let waiting = self.programs.iter().filter(|(_, program)| {
+            matches!(program.stage, Stage::Attaching(_)) && !program.holders.introduced
+        });
         let waiting: Vec<u16> = waiting.map(|(number, _)| *number).collect();
         for number in waiting {
             if let Err(why) = self.introduce(number) {
-                self.refuse(number, why);
+                self.programs.remove(&number);
+                self.errands.push(Errand::Grant(number, Err(why)));
             }
         }
     }
 
     fn on_report(&mut self, place: usize, report: Report, with: Vec<OwnedFd>) {
         match report {
-            Report::Attached {
-                program,
-                refused: Some(why),
-            } => self.refuse_unless_gone(program, why),
-            Report::Attached {
-                program,
-                refused: None,
-            } => self.on_attached(program, Part::Transport),
-            Report::Mapped { program } => self.on_attached(program, self.part(place)),
-            Report::Finished { program } => self.on_finished(program),
+            Report::Attached { program, refused } => {
+                let Stack { plant, .. } = &self.stack;
+                if let Some((number, entry)) = find(&mut self.programs, program) {
+                    entry.attached(&plant.layout, place, refused);
+                    self.advance(number);
+                }
+            }
+            Report::Mapped { program } => {
+                if let Some((number, entry)) = find(&mut self.programs, program) {
+                    entry.holders.mapping.remove(place);
+                    self.advance(number);
+                }
+            }
+            Report::Finished { program } => {
+                if let Some((number, entry)) = find(&mut self.programs, program) {
+                    entry.holders.holding.remove(place);
+                    self.advance(number);
+                }
+            }
             Report::Spoilt { program } => self.on_spoilt(program),
             Report::Filter { shown } => {
                 if let Some(question) = self.questions.pop_front() {
@@ -169,60 +198,54 @@ impl Served {
                 }
             }
             Report::Broken {} => self.renew(),
-            Report::Link(..) | Report::Pool(..) | Report::Knows { .. } | Report::Flows { .. } => {
-                self.on_part_report(place, report, with)
-            }
+            Report::Link(..)
+            | Report::Pool { .. }
+            | Report::Knows { .. }
+            | Report::Flows { .. } => self.on_part_report(place, report, with),
             // Told by the component itself.
             Report::Started { .. } => {}
         }
     }
 
-    /// A process has a program's memory. Once all have it the program may use it.
-    fn on_attached(&mut self, program: u32, by: Part) {
-        let Some((number, entry)) = find(&mut self.programs, program) else {
-            return;
-        };
-        entry.awaited &= !(1 << by.index());
-        if entry.awaited != 0 {
-            return;
-        }
-        // It may have hung up meanwhile.
-        if matches!(entry.stage, Stage::Attaching(_))
-            && let Stage::Attaching(parts) = std::mem::replace(&mut entry.stage, Stage::Served)
-        {
-            let grant = Ok(Grant::Served(*parts));
-            self.errands.push(Errand::Grant(number, grant));
-        }
-    }
-
-    fn refuse_unless_gone(&mut self, program: u32, why: String) {
-        if let Some((number, _)) = find(&mut self.programs, program) {
-            self.refuse(number, why);
-        }
-    }
-
-    /// A program that the stack doesn't have.
-    fn refuse(&mut self, number: u16, why: String) {
-        self.programs.remove(&number);
-        self.unmap(number.into());
-        self.errands.push(Errand::Grant(number, Err(why)));
-    }
-
-    fn on_finished(&mut self, program: u32) {
-        if let Some((number, entry)) = find(&mut self.programs, program)
-            && matches!(entry.stage, Stage::Ending)
-        {
-            self.programs.remove(&number);
-            self.unmap(program);
+    /// Does for a program what can be done now.
+    fn advance(&mut self, number: u16) {
+        while let Some(program) = self.programs.get_mut(&number) {
+            match program.step() {
+                Step::Wait => return,
+                Step::Grant => {
+                    if let Stage::Attaching(parts) =
+                        std::mem::replace(&mut program.stage, Stage::Served)
+                    {
+                        let grant = Ok(Grant::Served(*parts));
+                        self.errands.push(Errand::Grant(number, grant));
+                    }
+                }
+                Step::Refuse(why) => {
+                    program.stage = Stage::Ending;
+                    self.errands.push(Errand::Grant(number, Err(why)));
+                }
+                Step::Detach => {
+                    let program = number.into();
+                    self.process(Part::Syscall)
+                        .order(Order::Detach { program }, Vec::new());
+                }
+                Step::Forget => {
+                    self.programs.remove(&number);
+                    self.unmap(number.into());
+                }
+            }
         }
     }
 
     fn on_spoilt(&mut self, program: u32) {
-        if let Some((number, entry)) = find(&mut self.programs, program) {
+        if let Some((number, entry)) = find(&mut self.programs, program)
+            && matches!(entry.stage, Stage::Served | Stage::HungUp(_))
+        {
             entry.stage = Stage::Ending;
             let why = "it spoilt its channel to the stack, and lost its sockets".to_owned();
             self.errands.push(Errand::Dismiss(number, why));
             self.errands.push(Errand::Release(number));
+            self.advance(number);
         }
     }
 
@@ -230,14 +253,13 @@ impl Served {
     fn on_end(&mut self) {
         let programs = std::mem::take(&mut self.programs);
         for (number, mut program) in programs {
-            if program.introduced {
+            if program.holders.introduced {
                 self.unmap(number.into());
             }
             match program.stage {
                 // It hasn't got anything yet, so it can wait for the next stack.
                 Stage::Attaching(_) => {
-                    program.introduced = false;
-                    program.awaited = 0;
+                    program.holders = Holders::default();
                     self.programs.insert(number, program);
                     continue;
                 }
@@ -249,7 +271,6 @@ impl Served {
             }
             self.errands.push(Errand::Release(number));
         }
-        self.dismiss_questions();
     }
 
     /// Nobody is left who could answer.
@@ -262,16 +283,25 @@ impl Served {
 
     /// Tells the stack of a program.
     fn introduce(&mut self, number: u16) -> Result<(), String> {
+        let readers = self.running_readers();
         let program = self.programs.get_mut(&number);
         let program = program.ok_or_else(|| "the program is gone".to_owned())?;
-        let order = program.order();
-        let (order, descriptors) = order.map_err(|error| {
+        let orders = program
+            .attach(&self.stack.plant.layout)
+            .and_then(|mut orders| {
+                for place in readers.iter() {
+                    let (order, with) = program.map()?;
+                    orders.push((place, order, with));
+                }
+                Ok(orders)
+            });
+        let orders = orders.map_err(|error| {
             format!("the stack can't be handed what it shares with the program: {error}")
         })?;
-        program.introduced = true;
-        program.awaited = 1 << Part::Transport.index();
-        self.map(number)?;
-        self.front_mut().order(order, descriptors);
+        program.holders.introduced = true;
+        program.holders.attaching = self.stack.plant.layout.front();
+        program.holders.mapping = readers;
+        self.give(orders);
         Ok(())
     }
 }

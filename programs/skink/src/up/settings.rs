@@ -1,11 +1,12 @@
 //! What `skink up` is to do: the command line, then the file, then what is chosen.
 use super::config::{Allow, Config, MAXIMUM_PROGRAMS};
+use super::layout::Layout;
 use crate::cli::{NetworkOptions, UpOptions};
 use crate::failure::Failure;
 use crate::filter;
 use crate::run::user::User;
 use skink_control::{Part, TableSize, check_name};
-use skink_topology::{Component, PRESETS, Process, Topology};
+use skink_topology::{Component, Process, Topology};
 
 /// Most TCP sockets of one program. A slot costs nothing until it is used.
 const TCP_TABLE: TableSize = TableSize {
@@ -66,7 +67,7 @@ impl Settings {
         let topology = Topology::load(word.as_deref().unwrap_or("single"))
             .and_then(|topology| topology.check_cores(cores).map(|()| topology))
             .map_err(|mistakes| Failure::own(mistakes.to_string().replace('\n', "\nskink: ")))?;
-        parts_of(&topology)?;
+        layout_of(&topology)?;
         let given = &options.network;
         let network = NetworkOptions {
             nic: given.nic.clone().or(config.nic),
@@ -117,69 +118,41 @@ fn either<T: Clone>(given: &[T], otherwise: Vec<T>) -> Vec<T> {
     }
 }
 
-/// What the processes of a topology host, in their order; nothing if one has the whole stack. What this
-/// build can't place is refused.
-pub fn parts_of(topology: &Topology) -> Result<Vec<Part>, Failure> {
+/// What the processes of a topology host. What `skink up` can't place is refused.
+pub fn layout_of(topology: &Topology) -> Result<Layout, Failure> {
     let name = &topology.name;
-    match topology.processes.as_slice() {
-        [only] if !only.program => Ok(Vec::new()),
-        [_] => Err(Failure::own(format!(
+    let processes = topology.processes.as_slice();
+    match processes.iter().find(|process| process.program) {
+        None => {
+            let parts = |process: &Process| process.components.iter().copied().map(part).collect();
+            Ok(Layout::new(processes.iter().map(parts).collect()))
+        }
+        Some(_) if processes.len() == 1 => Err(Failure::own(format!(
             "topology {name} has the whole stack inside the programs, which needs no `skink up`: start \
              each with `skink run --nic NIC --addr ADDRESS/PREFIX -- PROGRAM`"
         ))),
-        several => {
-            let parts: Option<Vec<Part>> = several.iter().map(part).collect();
-            if let Some(parts) = parts.filter(|parts| parts.len() == Part::ALL.len()) {
-                return Ok(parts);
-            }
-            let apart = several.iter().map(|process| {
-                let components: Vec<&str> = process.components.iter().map(|it| it.name()).collect();
-                components.join("+")
-            });
-            let apart: Vec<String> = apart.collect();
-            let presets = PRESETS.iter().filter(|(_, text)| works(text));
-            let presets: Vec<&str> = presets.map(|(name, _)| *name).collect();
+        Some(inside) => {
+            let components = inside.components.iter().map(|it| it.name());
+            let components: Vec<&str> = components.collect();
             Err(Failure::own(format!(
-                "topology {name} places {} apart, and this build can only place all components in one \
-                 [[process]], or link, ip, filter and udp+tcp+syscall+store in four: use --topology {}, \
-                 or a file of one of these shapes",
-                apart.join(", "),
-                presets.join(" or ")
+                "topology {name} has {} inside the programs and the rest in processes of its own, which \
+                 can't be: strike `program = true` at line {}, or use --topology single or split",
+                components.join("+"),
+                inside.position.line
             )))
         }
     }
 }
 
-/// What a process hosts, if it is a part that can be apart from the rest.
-fn part(process: &Process) -> Option<Part> {
-    let has = |component| process.components.contains(&component);
-    match process.components.as_slice() {
-        _ if process.program => None,
-        [Component::Link] => Some(Part::Link),
-        [Component::Ip] => Some(Part::Ip),
-        [Component::Filter] => Some(Part::Filter),
-        [_, _, _, _] => [
-            Component::Udp,
-            Component::Tcp,
-            Component::Syscall,
-            Component::Store,
-        ]
-        .into_iter()
-        .all(has)
-        .then_some(Part::Transport),
-        _ => None,
-    }
-}
-
-fn works(text: &str) -> bool {
-    let topology = Topology::parse("preset", text);
-    topology.is_ok_and(|topology| parts_shape(&topology))
-}
-
-fn parts_shape(topology: &Topology) -> bool {
-    match topology.processes.as_slice() {
-        [only] => !only.program,
-        several => several.iter().all(|process| part(process).is_some()),
+fn part(component: Component) -> Part {
+    match component {
+        Component::Link => Part::Link,
+        Component::Ip => Part::Ip,
+        Component::Filter => Part::Filter,
+        Component::Udp => Part::Udp,
+        Component::Tcp => Part::Tcp,
+        Component::Syscall => Part::Syscall,
+        Component::Store => Part::Store,
     }
 }
 

@@ -1,58 +1,71 @@
-//! What the processes of topology `split` share, and what each knows of the others.
+//! What the parts of a stack share, where they are in several processes, and what each knows of the
+//! others.
+mod lanes;
+
 use super::component::Component;
+use super::layout::{Layout, Places};
+use super::losses;
 use crate::failure::Failure;
+use lanes::Lanes;
 use rustix::pipe::PipeFlags;
 use skink_channel::DoorbellDescriptors;
-use skink_control::{LinkSizes, Order, Part, PartStart, PoolSizes, StackStart};
-use skink_packets::board::BoardDescriptors;
-use skink_packets::{
-    AttachParts, FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts,
-};
+use skink_control::{LinkSizes, Order, Part, PartStart, PoolSizes, QueueInfo, StackStart};
+use skink_lanes::board::BoardDescriptors;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// How far a part's process is.
+/// How far a part is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// There is none, or it hasn't said yet that it runs.
+    /// It has no process, or that hasn't said yet that it runs.
     Dead,
-    /// It runs, and its neighbours are told of it.
+    /// It runs, and the others are told of it.
     Held,
     /// It works.
     Going,
 }
 
-/// Everything between the parts. Arrays are by [`Part::index`].
+/// Everything between the parts. Arrays are by [`Part::index`] unless they say otherwise.
 pub struct Split {
-    /// By the process's place.
-    parts: [Part; 4],
-    link: Lane,
-    filter: Lane,
-    tcp: Lane,
-    udp: Lane,
+    layout: Layout,
+    lanes: Lanes,
     board: BoardDescriptors,
-    /// Held open here and by the transports: the others go on until both are gone.
+    /// The writing end is held open here and by those that programs have a channel to: the others go on
+    /// until all of them are gone.
     life: (OwnedFd, OwnedFd),
-    incarnations: [u32; 4],
-    launched: [bool; 4],
-    stages: [Stage; 4],
-    pools: [Option<(PoolSizes, OwnedFd)>; 4],
-    /// Bits of those who must still say that they know of it.
-    unknown_to: [u8; 4],
+    incarnations: [u32; Part::COUNT],
+    launched: [bool; Part::COUNT],
+    stages: [Stage; Part::COUNT],
+    pools: [Option<(PoolSizes, OwnedFd)>; Part::COUNT],
+    /// The processes that must still say that they know of it.
+    unknown_to: [Places; Part::COUNT],
     next_pool: u32,
     sizes: Option<LinkSizes>,
-    /// How often the transports must still say which connections there are.
-    flows: u32,
+    /// How often the process at each place must still say which connections there are.
+    flows: [u32; Part::COUNT],
+    /// Those that begin anew together, once none is left,
+    fallen: Places,
+    /// of these.
+    doomed: Places,
     /// It is to be made anew.
     given_up: bool,
 }
 
-/// An order for a part.
-pub type PartOrder = (Part, Order, Vec<OwnedFd>);
+/// An order for the process at this place.
+pub type PlaceOrder = (usize, Order, Vec<OwnedFd>);
+
+/// What some parts need from outside.
+#[derive(Default)]
+pub struct Outside {
+    /// For `link`.
+    pub nic: Vec<OwnedFd>,
+    /// For the transports, if there is one.
+    pub port_map: Option<OwnedFd>,
+}
 
 impl Split {
     /// Makes what is between them.
-    pub fn new(parts: [Part; 4]) -> Result<Split, Failure> {
+    pub fn new(layout: Layout) -> Result<Split, Failure> {
         let failed = |error: io::Error| {
             Failure::own(format!(
                 "no shared memory can be made: {error}; is /proc mounted?"
@@ -60,39 +73,27 @@ impl Split {
         };
         let life = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
         Ok(Split {
-            parts,
-            link: Lane::create::<ToLink, FromLink>("skink-link-ip").map_err(failed)?,
-            filter: Lane::create::<Question, Verdicts>("skink-ip-filter").map_err(failed)?,
-            tcp: Lane::create::<FromTransport, ToTransport>("skink-ip-tcp").map_err(failed)?,
-            udp: Lane::create::<FromTransport, ToTransport>("skink-ip-udp").map_err(failed)?,
+            layout,
+            lanes: Lanes::create().map_err(failed)?,
             board: BoardDescriptors::create("skink-network").map_err(failed)?,
             life: life.map_err(|error| failed(error.into()))?,
-            incarnations: [1; 4],
-            launched: [false; 4],
-            stages: [Stage::Dead; 4],
-            pools: [None, None, None, None],
-            unknown_to: [0; 4],
+            incarnations: [1; Part::COUNT],
+            launched: [false; Part::COUNT],
+            stages: [Stage::Dead; Part::COUNT],
+            pools: [const { None }; Part::COUNT],
+            unknown_to: [Places::default(); Part::COUNT],
             next_pool: 1,
             sizes: None,
-            flows: 0,
+            flows: [0; Part::COUNT],
+            fallen: Places::default(),
+            doomed: Places::default(),
             given_up: false,
         })
     }
 
-    /// What the process at this place hosts.
-    pub fn part(&self, place: usize) -> Part {
-        self.parts.get(place).copied().unwrap_or(Part::Transport)
-    }
-
-    /// Where a part's process is.
-    pub fn place(&self, part: Part) -> usize {
-        let place = self.parts.iter().position(|other| *other == part);
-        place.unwrap_or_default()
-    }
-
-    /// What the processes host, by their places.
-    pub fn parts(&self) -> [Part; 4] {
-        self.parts
+    /// Where the parts are.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Queues are spoilt: nobody is started before all of this is made anew.
@@ -105,60 +106,77 @@ impl Split {
         self.given_up
     }
 
-    /// `ip` must know what the link takes.
+    /// `ip` must know what the link takes, and what fell together begins together.
     pub fn can_start(&self, place: usize) -> bool {
-        !self.given_up && (self.part(place) != Part::Ip || self.sizes.is_some())
+        !self.given_up
+            && !self.fallen.contains(place)
+            && (!self.needs_sizes(place) || self.sizes.is_some())
+    }
+
+    /// Whether it has `ip`, which takes the sizes from a `link` beside it.
+    fn needs_sizes(&self, place: usize) -> bool {
+        self.layout.hosts(place, Part::Ip) && !self.layout.hosts(place, Part::Link)
     }
 
     /// The first order of a new process.
     pub fn start(&mut self, place: usize, stack: StackStart) -> PartStart {
-        let part = self.part(place);
-        let index = part.index();
-        if std::mem::replace(&mut self.launched[index], true) {
-            self.incarnations[index] += 1;
+        let parts = self.layout.parts(place).to_vec();
+        for part in &parts {
+            if std::mem::replace(&mut self.launched[part.index()], true) {
+                self.incarnations[part.index()] += 1;
+            }
         }
         let pool = self.next_pool;
-        self.next_pool += 1;
+        self.next_pool += Part::COUNT.next_power_of_two() as u32;
         PartStart {
-            part,
+            parts,
             stack,
             pool,
             incarnations: self.incarnations,
-            link: self.sizes,
+            link: self.sizes.filter(|_| self.needs_sizes(place)),
         }
     }
 
-    /// Its ends of what it shares with others.
-    pub fn ends(&self, place: usize, processes: &[Component]) -> io::Result<Vec<OwnedFd>> {
-        let bell = |part: Part| -> io::Result<DoorbellDescriptors> {
-            let process = processes.get(self.place(part));
-            let process = process.ok_or(io::ErrorKind::NotFound)?;
-            process.sleeper.doorbell()
+    /// Its ends of what it shares with others, in the order of [`PartStart`].
+    pub fn ends(
+        &self,
+        place: usize,
+        processes: &[Component],
+        outside: Outside,
+    ) -> io::Result<Vec<OwnedFd>> {
+        let bell = |part| {
+            let process = processes.get(self.layout.place(part));
+            process.ok_or(io::ErrorKind::NotFound)?.sleeper.doorbell()
         };
-        let lower = |lane: &Lane, upper| lane.lower(1, 1, bell(upper)?);
-        let upper = |lane: &Lane, lower| lane.upper(1, 1, bell(lower)?);
-        // Incarnations travel in the order.
-        let add = |all: &mut Vec<OwnedFd>, parts: AttachParts| all.extend(parts.into_descriptors());
-        let part = self.part(place);
+        self.ends_with(place, &bell, outside)
+    }
+
+    fn ends_with(
+        &self,
+        place: usize,
+        bell: &dyn Fn(Part) -> io::Result<DoorbellDescriptors>,
+        mut outside: Outside,
+    ) -> io::Result<Vec<OwnedFd>> {
         let (reading, writing) = &self.life;
-        let mut all = vec![match part {
-            Part::Transport => writing.try_clone()?,
-            Part::Link | Part::Ip | Part::Filter => reading.try_clone()?,
-        }];
-        match part {
-            Part::Link => add(&mut all, lower(&self.link, Part::Ip)?),
-            Part::Filter => add(&mut all, lower(&self.filter, Part::Ip)?),
-            Part::Ip => {
-                add(&mut all, upper(&self.link, Part::Link)?);
-                add(&mut all, lower(&self.tcp, Part::Transport)?);
-                add(&mut all, lower(&self.udp, Part::Transport)?);
-                add(&mut all, upper(&self.filter, Part::Filter)?);
-                all.push(self.board.writer()?);
+        let mut all = vec![reading.try_clone()?];
+        if self.layout.front().contains(place) {
+            all.push(writing.try_clone()?);
+        }
+        for part in self.layout.parts(place) {
+            for other in lanes::neighbours(*part) {
+                let end = self.lanes.end(*part, *other, bell(*other)?)?;
+                all.extend(end.into_descriptors());
             }
-            Part::Transport => {
-                add(&mut all, upper(&self.tcp, Part::Ip)?);
-                add(&mut all, upper(&self.udp, Part::Ip)?);
-                all.extend([self.board.reader()?, self.board.reader()?]);
+            match part {
+                Part::Link => all.append(&mut outside.nic),
+                Part::Ip => all.push(self.board.writer()?),
+                Part::Udp | Part::Tcp => {
+                    all.push(self.board.reader()?);
+                    if let Some(map) = &outside.port_map {
+                        all.push(map.try_clone()?);
+                    }
+                }
+                Part::Filter | Part::Syscall | Part::Store => {}
             }
         }
         Ok(all)
@@ -174,27 +192,39 @@ impl Split {
         self.pools[part.index()] = Some((sizes, memory));
     }
 
-    /// A part runs. Answers who is to be told what.
-    pub fn started(&mut self, part: Part) -> io::Result<Vec<PartOrder>> {
-        self.stages[part.index()] = Stage::Held;
-        self.unknown_to[part.index()] = 0;
+    /// A process runs. Answers who is to be told what.
+    pub fn started(&mut self, place: usize) -> io::Result<Vec<PlaceOrder>> {
         let mut orders = Vec::new();
-        for other in Part::ALL {
-            if other == part || !self.runs(other) {
-                continue;
-            }
-            orders.push(self.introduction(part, other)?);
-            orders.push(self.introduction(other, part)?);
-            self.unknown_to[part.index()] |= 1 << other.index();
+        if self.doomed.contains(place) {
+            return Ok(orders);
         }
-        if part == Part::Filter {
-            self.flows = 0;
+        let parts = self.layout.parts(place).to_vec();
+        for part in &parts {
+            self.stages[part.index()] = Stage::Held;
+            self.unknown_to[part.index()] = Places::default();
+        }
+        for other in self.running().iter() {
+            for part in &parts {
+                // It tells all that it hosts, but nobody of himself.
+                if self.layout.parts(other) != [*part] {
+                    orders.push(self.introduction(*part, other)?);
+                    self.unknown_to[part.index()].insert(other);
+                }
+            }
+            if other != place {
+                for part in self.layout.parts(other) {
+                    orders.push(self.introduction(*part, place)?);
+                }
+            }
+        }
+        if parts.contains(&Part::Filter) {
+            self.flows = [0; Part::COUNT];
             orders.extend(self.want_flows());
         }
         Ok(orders)
     }
 
-    fn introduction(&self, of: Part, to: Part) -> io::Result<PartOrder> {
+    fn introduction(&self, of: Part, to: usize) -> io::Result<PlaceOrder> {
         let pool = self.pools[of.index()].as_ref();
         let memory = pool.map(|(_, memory)| memory.try_clone()).transpose()?;
         let order = Order::Neighbour {
@@ -205,58 +235,105 @@ impl Split {
         Ok((to, order, memory.into_iter().collect()))
     }
 
+    /// The processes that have said that they run.
+    fn running(&self) -> Places {
+        self.layout.hosting(|part| self.runs(part))
+    }
+
     /// The filter has new rules, and must know the connections there are.
-    pub fn new_rules(&mut self) -> Option<PartOrder> {
+    pub fn new_rules(&mut self) -> Vec<PlaceOrder> {
         if !self.runs(Part::Filter) {
-            return None;
+            return Vec::new();
         }
         self.stages[Part::Filter.index()] = Stage::Held;
         self.want_flows()
     }
 
-    fn want_flows(&mut self) -> Option<PartOrder> {
-        self.runs(Part::Transport).then(|| {
-            self.flows += 1;
-            (Part::Transport, Order::ShowFlows {}, Vec::new())
-        })
+    fn want_flows(&mut self) -> Vec<PlaceOrder> {
+        let asked = self.layout.transports().both(self.running());
+        for place in asked.iter() {
+            self.flows[place] += 1;
+        }
+        let orders = asked.iter();
+        orders
+            .map(|place| (place, Order::ShowFlows {}, Vec::new()))
+            .collect()
     }
 
-    /// The transports have said once which connections there are.
-    pub fn flows_told(&mut self) {
-        self.flows = self.flows.saturating_sub(1);
+    /// A process has said once which connections there are.
+    pub fn flows_told(&mut self, place: usize) {
+        if let Some(flows) = self.flows.get_mut(place) {
+            *flows = flows.saturating_sub(1);
+        }
     }
 
-    /// A part knows of another.
-    pub fn knows(&mut self, by: Part, part: Part, incarnation: u32) {
+    /// A process knows of a part.
+    pub fn knows(&mut self, by: usize, part: Part, incarnation: u32) {
         if self.incarnations[part.index()] == incarnation {
-            self.unknown_to[part.index()] &= !(1 << by.index());
+            self.unknown_to[part.index()].remove(by);
         }
     }
 
     /// A part that may begin to work now, or go on.
     pub fn take_going(&mut self) -> Option<Part> {
+        let asked = self.flows.iter().any(|flows| *flows > 0);
         let part = Part::ALL.into_iter().find(|part| {
-            let waits = *part == Part::Filter && self.flows > 0;
-            self.stages[part.index()] == Stage::Held && self.unknown_to[part.index()] == 0 && !waits
+            let waits = *part == Part::Filter && asked;
+            self.stages[part.index()] == Stage::Held
+                && self.unknown_to[part.index()].is_empty()
+                && !waits
         })?;
         self.stages[part.index()] = Stage::Going;
         Some(part)
     }
 
-    /// The process at this place has ended.
-    pub fn ended(&mut self, place: usize) {
-        let part = self.part(place);
-        self.stages[part.index()] = Stage::Dead;
-        self.pools[part.index()] = None;
-        for bits in &mut self.unknown_to {
-            *bits &= !(1 << part.index());
+    /// The process at this place has ended, while those at `alive` hadn't. Answers which of these must
+    /// end too.
+    pub fn ended(&mut self, place: usize, alive: Places) -> io::Result<Places> {
+        self.forget(place);
+        let mut too = Places::default();
+        if !self.doomed.remove(place) {
+            let others = losses::end_with(&self.layout, place);
+            too = others.both(alive);
+            too.iter().for_each(|other| self.forget(other));
+            if others.is_empty() {
+                self.lanes
+                    .renew(&self.layout, [place].into_iter().collect())?;
+                return Ok(too);
+            }
+            self.fallen = others;
+            self.fallen.insert(place);
+            self.doomed = too;
         }
-        if matches!(part, Part::Transport | Part::Filter) {
-            self.flows = 0;
+        if self.doomed.is_empty() {
+            let fallen = std::mem::take(&mut self.fallen);
+            self.lanes.renew(&self.layout, fallen)?;
+        }
+        Ok(too)
+    }
+
+    /// Whether this process ends because another one did.
+    pub fn is_doomed(&self, place: usize) -> bool {
+        self.doomed.contains(place)
+    }
+
+    fn forget(&mut self, place: usize) {
+        for part in self.layout.parts(place) {
+            self.stages[part.index()] = Stage::Dead;
+            self.pools[part.index()] = None;
+        }
+        for places in &mut self.unknown_to {
+            places.remove(place);
+        }
+        if let Some(flows) = self.flows.get_mut(place) {
+            *flows = 0;
+        }
+        if self.layout.hosts(place, Part::Filter) {
+            self.flows = [0; Part::COUNT];
         }
     }
 
-    /// Whether a part's process runs.
+    /// Whether a part runs.
     pub fn runs(&self, part: Part) -> bool {
         self.stages[part.index()] != Stage::Dead
     }
@@ -264,6 +341,11 @@ impl Split {
     /// Whether a part works.
     pub fn is_going(&self, part: Part) -> bool {
         self.stages[part.index()] == Stage::Going
+    }
+
+    /// How much waits in the queues to the process at this place.
+    pub fn waiting(&self, place: usize) -> Vec<QueueInfo> {
+        self.lanes.waiting(self.layout.parts(place))
     }
 }
 

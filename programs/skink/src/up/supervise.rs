@@ -1,7 +1,7 @@
 //! The life of a supervisor: one thread that waits for signals, programs, tools and the stack, and uses
 //! no CPU while nothing happens.
 use super::component::Component;
-use super::served::{Served, run_errands};
+use super::served::{End, Loss, Served, run_errands};
 use crate::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use skink_control::{Notifier, NotifyError, Server, SignalDescriptor};
@@ -61,8 +61,8 @@ fn round(
 ) -> Result<Option<Instant>, Failure> {
     let left = server.serve(now);
     let mut next = left.map(|left| now + left);
-    for (place, why) in server.owners_mut().hear(now) {
-        say_end(server.owners(), place, &why, now);
+    for end in server.owners_mut().hear(now) {
+        say_end(server.owners(), &end, now);
         if !announced {
             return Err(Failure::own(
                 "the stack couldn't be started; what it said is above".to_owned(),
@@ -81,8 +81,8 @@ fn round(
     Ok(next)
 }
 
-fn say_end(served: &Served, place: usize, why: &str, now: Instant) {
-    let Some(process) = served.stack.processes.get(place) else {
+fn say_end(served: &Served, end: &End, now: Instant) {
+    let Some(process) = served.stack.processes.get(end.place) else {
         return;
     };
     let again = match process.pause(now) {
@@ -90,10 +90,14 @@ fn say_end(served: &Served, place: usize, why: &str, now: Instant) {
         Some(pause) => format!("; it is started again in {} s", pause.as_secs_f64().ceil()),
         None => String::new(),
     };
-    let name = process.name();
-    let loss = match served.is_front(place) {
-        true => "the programs that it served lose their connections",
-        false => "connections go on when it is back",
+    let (name, why) = (process.name(), &end.why);
+    let loss = match end.loss {
+        Loss::Connections => "the programs that it served lose their connections",
+        Loss::Time => "connections go on when it is back",
+        Loss::Nothing => {
+            eprintln!("skink: {name} was ended too, to begin anew with the other{again}");
+            return;
+        }
     };
     eprintln!("skink: {name} has died: {why}; {loss}{again}");
 }
@@ -120,8 +124,7 @@ impl Life<'_> {
             1 => "1 program".to_owned(),
             count => format!("{count} programs"),
         };
-        let info = served.front().info();
-        let status = format!("{programs}; {} is {}", info.name, info.state);
+        let status = format!("{programs}; {}", state(served));
         if status != self.status {
             self.tell(|notifier| notifier.status(&status));
             self.status = status;
@@ -132,6 +135,19 @@ impl Life<'_> {
             self.next_sign = now + interval;
         }
         Some(self.next_sign)
+    }
+}
+
+/// Of the processes together.
+fn state(served: &Served) -> String {
+    let processes = &served.stack.processes;
+    let others = processes.iter().filter(|it| it.state() != "running");
+    let others = others.map(|it| format!("{} is {}", it.name(), it.state()));
+    let others: Vec<String> = others.collect();
+    match (others.as_slice(), processes.len()) {
+        ([], 1) => format!("{} is running", served.front().name()),
+        ([], count) => format!("all {count} processes are running"),
+        (others, _) => others.join(", "),
     }
 }
 

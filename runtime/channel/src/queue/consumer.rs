@@ -57,6 +57,21 @@ impl<T: Message> Consumer<T> {
     /// [`QueueError::Corrupt`].
     #[inline]
     pub fn peek(&mut self) -> Result<Option<T>, QueueError> {
+        let message = self.front()?;
+        if message.is_some() {
+            self.next = self.next.wrapping_add(1);
+        }
+        Ok(message)
+    }
+
+    /// As [`Consumer::peek`], but the message stays the next one until [`Consumer::advance`]: for one
+    /// that a successor must see again if this consumer dies over it, whatever was released meanwhile. A
+    /// neighbour may write something else there before it is looked at once more: use the copy.
+    ///
+    /// # Errors
+    /// [`QueueError::Corrupt`].
+    #[inline]
+    pub fn front(&mut self) -> Result<Option<T>, QueueError> {
         if self.all_taken() {
             return Ok(None);
         }
@@ -67,9 +82,18 @@ impl<T: Message> Consumer<T> {
                 false => Err(self.corrupt()),
             };
         }
-        let message = self.slots.read(&self.theirs, self.next);
-        self.next = self.next.wrapping_add(1);
-        Ok(Some(message))
+        Ok(Some(self.slots.read(&self.theirs, self.next)))
+    }
+
+    /// Takes the message that [`Consumer::front`] has copied out; its slot stays taken until
+    /// [`Consumer::release`]. Does nothing if there is none.
+    #[inline]
+    pub fn advance(&mut self) {
+        if !self.broken && !self.all_taken() {
+            let stamp = load_acquire(self.slots.stamp(&self.theirs, self.next));
+            let there = stamp == stamp_after(self.next);
+            self.next = self.next.wrapping_add(there.into());
+        }
     }
 
     #[cold]

@@ -1,6 +1,6 @@
 use super::{
-    CAPACITY, CONSUMER_HALF_BYTES, Consumer, MAGIC, Message, Producer, Queue, QueueGeometry,
-    SLOT_BYTES,
+    CAPACITY, CONSUMER_HALF_BYTES, Consumer, HEAD, MAGIC, Message, Producer, Queue, QueueGeometry,
+    SLOT_BYTES, TAIL,
 };
 use crate::memory::{Memory, Ordering, load_acquire, word};
 use rustix::fs::{Mode, OFlags};
@@ -150,6 +150,25 @@ impl QueueDescriptors {
             own: duplicate(&self.consumers)?,
             theirs: duplicate(&self.producers_read_only)?,
         })
+    }
+
+    /// Messages that wait at this moment, at most the capacity; for tools: both ends say what they like.
+    ///
+    /// # Errors
+    /// If the memory can't be read.
+    pub fn depth(&self) -> io::Result<u32> {
+        let index = |half: &OwnedFd, word: usize| -> io::Result<u64> {
+            let mut bytes = [0; size_of::<u64>()];
+            match rustix::io::pread(half, &mut bytes, word as u64 * 8)? {
+                8 => Ok(u64::from_ne_bytes(bytes)),
+                _ => Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        };
+        // In this order, so that what moves meanwhile is counted rather than missed.
+        let head = index(&self.consumers, HEAD)?;
+        let waiting = index(&self.producers, TAIL)?.saturating_sub(head);
+        let capacity = self.geometry.capacity();
+        Ok(u32::try_from(waiting).map_or(capacity, |waiting| waiting.min(capacity)))
     }
 }
 

@@ -126,6 +126,13 @@ impl<T: Message> Producer<T> {
             .saturating_sub(self.next.wrapping_sub(self.head))
     }
 
+    /// The number of the message that is written next. Messages are counted from 0 on for as long as the
+    /// queue lives: a successor goes on counting, over what its predecessor published.
+    #[inline]
+    pub fn position(&self) -> u64 {
+        self.next
+    }
+
     /// How many published messages the consumer hasn't released: what to hand in again if it dies
     /// (the oldest of them it may have handled).
     ///

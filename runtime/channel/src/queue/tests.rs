@@ -268,6 +268,24 @@ fn a_producer_that_died_between_stamps_and_tail_has_a_successor() {
 }
 
 #[test]
+fn whoever_made_a_queue_sees_how_much_waits() {
+    let (descriptors, mut producer, mut consumer) = queue::<u64>(16, 4);
+    for (pushed, popped, expected) in [(0, 0, 0), (3, 1, 2), (2, 0, 4), (0, 4, 0), (1, 0, 1)] {
+        (0..pushed).for_each(|number| producer.push(&number).expect("room"));
+        producer.publish();
+        (0..popped).for_each(|_| assert!(consumer.pop().is_ok_and(|one| one.is_some())));
+        consumer.release();
+        assert_eq!(descriptors.depth().expect("readable"), expected);
+    }
+    let half = descriptors.consumer().expect("descriptors").own;
+    let half = Memory::from_fd(half).expect("map");
+    for (head, expected) in [(5, 1), (7, 0), (u64::MAX, 0), (0, 4)] {
+        word(&half, HEAD).store(head, Ordering::Relaxed);
+        assert_eq!(descriptors.depth().expect("readable"), expected, "{head}");
+    }
+}
+
+#[test]
 fn a_side_cant_get_at_the_others_memory() {
     let (descriptors, _, _) = queue::<u64>(16, 8);
     let (producer, consumer) = (descriptors.producer(), descriptors.consumer());
@@ -337,4 +355,52 @@ fn a_consumer_knows_when_it_made_room_in_a_full_queue() {
     assert!(producer.has_room());
     assert!(consumer.made_room());
     assert!(!consumer.made_room(), "told once");
+}
+
+#[test]
+fn a_producers_successor_goes_on_counting() {
+    let (descriptors, mut producer, _consumer) = queue::<[u64; 3]>(32, 8);
+    for number in 0..3 {
+        assert_eq!(producer.position(), number);
+        producer.push(&[0; 3]).expect("room");
+    }
+    producer.write(&[0; 3]).expect("room");
+    assert_eq!(producer.position(), 4);
+    drop(producer);
+    let fds = descriptors.producer().expect("descriptors");
+    let producer = Producer::<[u64; 3]>::attach(fds, descriptors.geometry).expect("attach");
+    assert_eq!(producer.position(), 3, "the last was never seen");
+}
+
+#[test]
+fn a_message_that_was_looked_at_is_not_taken() {
+    let (descriptors, mut producer, mut consumer) = queue::<[u64; 3]>(32, 2);
+    consumer.advance();
+    for number in [7, 8] {
+        producer.push(&[number; 3]).expect("room");
+    }
+    assert_eq!(consumer.front(), Ok(Some([7; 3])));
+    assert_eq!(
+        consumer.front(),
+        Ok(Some([7; 3])),
+        "it is the next one still"
+    );
+    assert_eq!(consumer.release(), 0);
+    consumer.advance();
+    assert_eq!(consumer.front(), Ok(Some([8; 3])));
+    assert_eq!(consumer.release(), 1, "the one that was taken");
+    drop(consumer);
+    let fds = descriptors.consumer().expect("descriptors");
+    let mut consumer = Consumer::<[u64; 3]>::attach(fds, descriptors.geometry).expect("attach");
+    assert_eq!(
+        consumer.peek(),
+        Ok(Some([8; 3])),
+        "a successor sees it again"
+    );
+    consumer.advance();
+    producer.push(&[9; 3]).expect("room");
+    assert_eq!(consumer.front(), Ok(Some([9; 3])));
+    consumer.advance();
+    consumer.advance();
+    assert_eq!((consumer.front(), consumer.release()), (Ok(None), 2));
 }

@@ -50,7 +50,7 @@ pub struct ServedParts {
     /// Its region of UDP sockets.
     pub udp_region: [OwnedFd; 2],
     /// `skink_sockets::ChannelParts::for_program`.
-    pub channel: [OwnedFd; 8],
+    pub channel: Vec<OwnedFd>,
 }
 
 /// Who connected, as the kernel knows it.

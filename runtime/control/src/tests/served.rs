@@ -1,6 +1,6 @@
 //! A broker whose owners are served by a stack in another process, and found by name.
 use super::*;
-use skink_sockets::Attachment;
+use skink_sockets::{Attachment, Routes};
 use std::io::Write;
 
 /// Grants at once, or (odd slots) when told to.
@@ -12,20 +12,26 @@ struct Stacks {
     refuse_all: bool,
 }
 
+/// Each slot's program has one channel more than the one before, and then one again.
+fn routes(owner: u16) -> Routes {
+    let all = [[0, 0, 0], [0, 1, 0], [0, 1, 2]];
+    Routes::new(all[usize::from(owner % 3)]).expect("routes")
+}
+
 fn parts(owner: u16) -> ServedParts {
-    let [pipes, others] = [0, 1].map(|_| [(); 4].map(|()| pipe(b"x")));
-    let [a, b, c, d] = pipes;
-    let [e, f, g, h] = others;
+    let routes = routes(owner);
+    let channel = skink_sockets::program_descriptors(routes.channels());
     ServedParts {
         attachment: Attachment {
             program: owner.into(),
             tcp_stride: 16,
             udp_stride: 8,
             secret: u64::MAX - u64::from(owner),
+            routes,
         },
         tcp_region: [pipe(b"tcp records"), pipe(b"tcp rings")],
         udp_region: [pipe(b"udp records"), pipe(b"udp rings")],
-        channel: [a, b, c, d, e, f, g, h],
+        channel: (0..channel).map(|_| pipe(b"x")).collect(),
     }
 }
 
@@ -170,9 +176,14 @@ fn programs_are_served_at_once_or_later_by_name_or_path() {
             grant.udp_region.each_ref().map(read),
             ["udp records", "udp rings"]
         );
-        assert_eq!(grant.channel.each_ref().map(read), ["x"; 8]);
-        assert_eq!(served(&mut second).attachment.program, 1);
-        assert_eq!(served(&mut third).attachment.program, 2);
+        let channel = |grant: &ServedGrant| grant.channel.iter().map(read).collect::<String>();
+        assert_eq!(channel(&grant), "x".repeat(8));
+        for (broker, program, descriptors) in [(&mut second, 1, 14), (&mut third, 2, 20)] {
+            let grant = served(broker);
+            assert_eq!(grant.attachment.program, u32::from(program));
+            assert_eq!(grant.attachment.routes, routes(program));
+            assert_eq!(channel(&grant), "x".repeat(descriptors));
+        }
         let refused = fourth.attach().map(drop);
         assert!(matches!(refused, Err(ControlError::Refused(why)) if why == "no memory for it"));
 

@@ -14,28 +14,31 @@ fn endpoints() -> [Endpoint; 2] {
 #[test]
 fn requests_come_out_as_they_went_in() {
     let [v4, v6] = endpoints();
-    let options = BindOptions {
+    let options = PortOptions {
         reuse_address: true,
         reuse_port: false,
         ticket: u64::MAX - 3,
     };
-    let mut bodies = vec![
-        RequestBody::Open(Protocol::Tcp),
-        RequestBody::Open(Protocol::Udp),
-        RequestBody::Bind(Protocol::Tcp, id(1), v4, options),
-        RequestBody::Bind(Protocol::Udp, id(2), v6, BindOptions::default()),
-        RequestBody::Rest(id(3)),
-        RequestBody::Listen(id(4), 511),
-        RequestBody::Connect(Protocol::Tcp, id(5), Some(v6)),
-        RequestBody::Connect(Protocol::Udp, id(6), None),
+    let calls = [
+        SocketCall::Open(Protocol::Tcp),
+        SocketCall::Open(Protocol::Udp),
+        SocketCall::Bind(Protocol::Tcp, id(1), v4, options),
+        SocketCall::Bind(Protocol::Udp, id(2), v6, PortOptions::default()),
+        SocketCall::Rest(id(3)),
+        SocketCall::Listen(id(4), 511),
+        SocketCall::Connect(Protocol::Tcp, id(5), Some(v6)),
+        SocketCall::Connect(Protocol::Udp, id(6), None),
+        SocketCall::Share(Protocol::Tcp, id(8), 1 << 63),
+        SocketCall::Close(Protocol::Tcp, id(11)),
+        SocketCall::Close(Protocol::Udp, id(13)),
+    ];
+    let mut bodies = Vec::from(calls.map(RequestBody::Call));
+    bodies.extend([
         RequestBody::Accepted(id(7)),
-        RequestBody::Share(Protocol::Tcp, id(8), 1 << 63),
         RequestBody::Tcp(TcpRequest::Sent(id(9))),
         RequestBody::Tcp(TcpRequest::Received(id(10))),
-        RequestBody::Tcp(TcpRequest::Close(id(11))),
         RequestBody::Udp(UdpRequest::Sent(id(12))),
-        RequestBody::Udp(UdpRequest::Close(id(13))),
-    ];
+    ]);
     for how in [Shutdown::Read, Shutdown::Write, Shutdown::Both] {
         bodies.push(RequestBody::Tcp(TcpRequest::Shutdown(id(14), how)));
     }
@@ -50,6 +53,35 @@ fn requests_come_out_as_they_went_in() {
         let decoded = RequestMessage::from(&request).decode();
         let text = format!("{:?}", decoded.expect("it makes sense"));
         assert_eq!(text, format!("{request:?}"));
+    }
+}
+
+#[test]
+fn who_serves_a_request_and_closing_is_a_call() {
+    let closed = |protocol| RequestBody::Call(SocketCall::Close(protocol, id(1)));
+    let (tcp, udp) = (closed(Protocol::Tcp), closed(Protocol::Udp));
+    let arrives_as = |body: RequestBody, other: RequestBody| {
+        let message = RequestMessage::from(&Request { serial: 0, body });
+        let body = message.decode().expect("it makes sense").body;
+        assert_eq!(format!("{body:?}"), format!("{other:?}"));
+    };
+    arrives_as(RequestBody::Tcp(TcpRequest::Close(id(1))), tcp);
+    arrives_as(RequestBody::Udp(UdpRequest::Close(id(1))), udp);
+    for (body, server) in [
+        (tcp, ServedBy::Syscall),
+        (
+            RequestBody::Tcp(TcpRequest::Close(id(1))),
+            ServedBy::Syscall,
+        ),
+        (
+            RequestBody::Udp(UdpRequest::Close(id(1))),
+            ServedBy::Syscall,
+        ),
+        (RequestBody::Tcp(TcpRequest::Sent(id(1))), ServedBy::Tcp),
+        (RequestBody::Accepted(id(1)), ServedBy::Tcp),
+        (RequestBody::Udp(UdpRequest::Sent(id(1))), ServedBy::Udp),
+    ] {
+        assert_eq!(body.server(), server, "{body:?}");
     }
 }
 

@@ -1,6 +1,5 @@
 //! What the broker asks for programs and tools.
-use super::Served;
-use crate::up::component::Component;
+use super::{Served, Stack};
 use crate::up::programs::{Program, Stage};
 use skink_control::{
     Answered, ComponentInfo, FIRST_COMPONENT, Grant, Order, Owners, Peer, Question, RegionKind,
@@ -23,8 +22,13 @@ impl Owners for Served {
                 peer.uid, self.name
             ));
         }
-        let sleeper = &self.front().sleeper;
-        let program = Program::make(owner, peer, self.limits.tables, sleeper)?;
+        let Stack { plant, processes } = &self.stack;
+        let layout = &plant.layout;
+        let channels = layout.channels().into_iter();
+        let stack = channels.filter_map(|place| Some(&processes.get(place)?.sleeper));
+        let stack: Vec<_> = stack.collect();
+        let tables = self.limits.tables;
+        let program = Program::make(owner, peer, tables, layout.routes(), &stack)?;
         self.programs.insert(owner, program);
         if self.serves()
             && let Err(why) = self.introduce(owner)
@@ -44,7 +48,6 @@ impl Owners for Served {
     }
 
     fn release(&mut self, owner: u16) {
-        let serves = self.serves();
         let Some(program) = self.programs.get_mut(&owner) else {
             return;
         };
@@ -52,13 +55,12 @@ impl Owners for Served {
             return;
         }
         program.stage = Stage::Ending;
-        if program.introduced && serves {
-            let program = owner.into();
-            self.front_mut()
-                .order(Order::Detach { program }, Vec::new());
-        } else {
-            // No stack knows it.
-            self.programs.remove(&owner);
+        match program.holders.introduced {
+            true => self.advance(owner),
+            false => {
+                // No stack knows it.
+                self.programs.remove(&owner);
+            }
         }
     }
 
@@ -123,7 +125,9 @@ impl Owners for Served {
     }
 
     fn components(&self) -> Vec<ComponentInfo> {
-        self.stack.processes.iter().map(Component::info).collect()
+        let processes = self.stack.processes.iter().enumerate();
+        let all = processes.map(|(place, process)| process.info(self.waiting(place)));
+        all.collect()
     }
 
     fn load_filter(&mut self, rules: &str) -> Result<String, String> {

@@ -1,35 +1,24 @@
 //! The processes of the stack, where there are several.
-use super::{Served, Stack};
+use super::{Loss, Served, Stack};
 use crate::up::component::Component;
-use skink_control::{Order, Part, Report};
+use crate::up::layout::Places;
+use crate::up::losses;
+use crate::up::split::PlaceOrder;
+use skink_control::{Order, Part, QueueInfo, Report};
 use std::os::fd::OwnedFd;
 
-impl Stack {
-    fn place(&self, part: Part) -> usize {
-        let split = self.plant.split.as_ref();
-        split.map_or(0, |split| split.place(part))
-    }
-}
+/// Who fills the programs' channels, in what tools are told.
+const PROGRAMS: &str = "programs";
 
 impl Served {
-    /// What the process at this place hosts; of a whole stack what matters to programs.
-    pub(super) fn part(&self, place: usize) -> Part {
-        let split = self.stack.plant.split.as_ref();
-        split.map_or(Part::Transport, |split| split.part(place))
-    }
-
-    fn process(&mut self, part: Part) -> &mut Component {
-        let place = self.stack.place(part);
+    pub(super) fn process(&mut self, part: Part) -> &mut Component {
+        let place = self.stack.plant.layout.place(part);
         &mut self.stack.processes[place]
     }
 
-    /// The process that serves programs.
+    /// The process that programs speak to first.
     pub fn front(&self) -> &Component {
-        &self.stack.processes[self.stack.place(Part::Transport)]
-    }
-
-    pub(super) fn front_mut(&mut self) -> &mut Component {
-        self.process(Part::Transport)
+        &self.stack.processes[self.stack.plant.layout.place(Part::Syscall)]
     }
 
     /// The process that has the packet filter.
@@ -37,48 +26,52 @@ impl Served {
         self.process(Part::Filter)
     }
 
+    pub(super) fn give(&mut self, orders: Vec<PlaceOrder>) {
+        for (place, order, with) in orders {
+            if let Some(process) = self.stack.processes.get_mut(place) {
+                process.order(order, with);
+            }
+        }
+    }
+
     /// Whether programs can attach.
     pub(super) fn serves(&self) -> bool {
-        let split = self.stack.plant.split.as_ref();
-        self.front().serves() && split.is_none_or(|split| split.is_going(Part::Transport))
+        let Stack { plant, processes } = &self.stack;
+        let mut front = plant.layout.front().iter();
+        let mut parts = Part::ALL.into_iter().filter(|part| part.serves_programs());
+        let split = plant.split.as_ref();
+        front.all(|place| processes.get(place).is_some_and(Component::serves))
+            && parts.all(|part| split.is_none_or(|split| split.is_going(part)))
     }
 
-    pub(super) fn hurry_all_but_front(&mut self) {
-        let front = self.stack.place(Part::Transport);
-        let processes = self.stack.processes.iter_mut().enumerate();
-        let rest = processes.filter(|(place, _)| *place != front);
-        rest.for_each(|(_, process)| process.hurry());
+    pub(super) fn hurry_what_costs_time_only(&mut self) {
+        let Stack { plant, processes } = &mut self.stack;
+        for (place, process) in processes.iter_mut().enumerate() {
+            if !losses::costs_connections(&plant.layout, place) {
+                process.hurry();
+            }
+        }
     }
 
-    /// Whether connections end with the process at this place.
+    /// Whether programs have a channel to the process at this place.
     pub fn is_front(&self, place: usize) -> bool {
-        place == self.stack.place(Part::Transport)
+        self.stack.plant.layout.front().contains(place)
     }
 
     pub(super) fn on_process_started(&mut self, place: usize) {
-        let part = self.part(place);
         let Some(split) = &mut self.stack.plant.split else {
             self.ready = true;
             return self.on_started();
         };
-        match split.started(part) {
-            Ok(orders) => orders
-                .into_iter()
-                .for_each(|(to, order, with)| self.process(to).order(order, with)),
+        match split.started(place) {
+            Ok(orders) => self.give(orders),
             Err(error) => {
                 tracing::error!("the processes can't be told of each other: {error}");
-                self.process(part).kill();
+                self.stack.processes[place].kill();
             }
         }
-        if matches!(part, Part::Link | Part::Ip) {
-            let all: Vec<u16> = self.programs.keys().copied().collect();
-            for number in all {
-                if self.programs.get(&number).is_some_and(|it| it.introduced)
-                    && let Err(why) = self.map_at(part, number)
-                {
-                    tracing::error!("program {number} can't send any more: {why}");
-                }
-            }
+        if self.running_readers().contains(place) {
+            self.map_all(place);
         }
         self.go_on();
     }
@@ -89,30 +82,31 @@ impl Served {
             && let Some(part) = split.take_going()
         {
             let all = Part::ALL.into_iter().all(|part| split.is_going(part));
-            self.process(part).order(Order::Go {}, Vec::new());
+            self.process(part).order(Order::Go { part }, Vec::new());
             self.ready |= all;
-            if part == Part::Transport {
+            if part.serves_programs() && self.serves() {
                 self.on_started();
             }
         }
     }
 
     pub(super) fn on_part_report(&mut self, place: usize, report: Report, with: Vec<OwnedFd>) {
-        let by = self.part(place);
         let Some(split) = &mut self.stack.plant.split else {
             return;
         };
         match report {
             Report::Link(sizes) => split.set_sizes(sizes),
-            Report::Pool(sizes) => {
-                if let Some(memory) = with.into_iter().next() {
-                    split.set_pool(by, sizes, memory);
+            Report::Pool { part, sizes } => {
+                if let Some(memory) = with.into_iter().next()
+                    && split.layout().hosts(place, part)
+                {
+                    split.set_pool(part, sizes, memory);
                 }
             }
-            Report::Knows { part, incarnation } => split.knows(by, part, incarnation),
+            Report::Knows { part, incarnation } => split.knows(place, part, incarnation),
             Report::Flows { flows, last } => {
                 if last {
-                    split.flows_told();
+                    split.flows_told(place);
                 }
                 if !flows.is_empty() {
                     self.filtering().order(Order::Flows { flows }, Vec::new());
@@ -129,24 +123,46 @@ impl Served {
         self.go_on();
     }
 
-    pub(super) fn on_process_end(&mut self, place: usize) {
-        let part = self.part(place);
-        if self.is_front(place) {
-            self.on_end();
-        } else {
-            // They have nobody to wait for.
-            let all: Vec<u16> = self.programs.keys().copied().collect();
-            for number in all {
-                let waits = self.programs.get(&number);
-                if waits.is_some_and(|it| it.awaited & 1 << part.index() != 0) {
-                    self.on_attached(number.into(), part);
-                }
-            }
-            if part == Part::Filter {
-                self.dismiss_questions();
+    /// Answers what that costs.
+    pub(super) fn on_process_end(&mut self, place: usize) -> Loss {
+        let Stack { plant, processes } = &mut self.stack;
+        let split = plant.split.as_ref();
+        let doomed = split.is_some_and(|split| split.is_doomed(place));
+        let costs = losses::costs_connections(&plant.layout, place);
+        let all = processes.iter().enumerate();
+        let alive = all.filter(|(_, process)| process.goes_on());
+        let alive: Places = alive.map(|(place, _)| place).collect();
+        for other in plant.ended(place, alive).iter() {
+            if let Some(process) = processes.get_mut(other) {
+                process.kill();
             }
         }
+        if plant.layout.hosts(place, Part::Filter) {
+            self.dismiss_questions();
+        }
+        match costs {
+            true => self.on_end(),
+            false => self.wait_no_more_for(place),
+        }
         self.go_on();
+        match (doomed, costs) {
+            (true, _) => Loss::Nothing,
+            (false, true) => Loss::Connections,
+            (false, false) => Loss::Time,
+        }
+    }
+
+    /// Programs that wait for an answer from there get none: its successor is told of them before it
+    /// begins.
+    fn wait_no_more_for(&mut self, place: usize) {
+        let all: Vec<u16> = self.programs.keys().copied().collect();
+        for number in all {
+            if let Some(program) = self.programs.get_mut(&number)
+                && program.holders.mapping.remove(place)
+            {
+                self.advance(number);
+            }
+        }
     }
 
     /// Queues between processes are spoilt: all begin again, with new ones.
@@ -169,44 +185,69 @@ impl Served {
     }
 
     pub(super) fn on_new_rules(&mut self) {
-        let split = self.stack.plant.split.as_mut();
-        if let Some((to, order, with)) = split.and_then(|split| split.new_rules()) {
-            self.process(to).order(order, with);
+        if let Some(split) = &mut self.stack.plant.split {
+            let orders = split.new_rules();
+            self.give(orders);
         }
         self.go_on();
     }
 
-    /// Hands a program's TCP sockets to those who read what is sent.
-    pub(super) fn map(&mut self, number: u16) -> Result<(), String> {
-        for part in [Part::Link, Part::Ip] {
-            let split = self.stack.plant.split.as_ref();
-            if split.is_some_and(|split| split.runs(part)) {
-                self.map_at(part, number)?;
-                if let Some(program) = self.programs.get_mut(&number) {
-                    program.awaited |= 1 << part.index();
-                }
-            }
-        }
-        Ok(())
+    /// The processes that read what programs send where it lies, and run.
+    pub(super) fn running_readers(&self) -> Places {
+        let plant = &self.stack.plant;
+        let Some(split) = &plant.split else {
+            return Places::default();
+        };
+        let runs = |part| split.runs(part);
+        plant.layout.readers().both(plant.layout.hosting(runs))
     }
 
-    fn map_at(&mut self, part: Part, number: u16) -> Result<(), String> {
-        let program = self.programs.get(&number);
-        let order = program.map(|program| program.map()).transpose();
-        let order = order.map_err(|error| format!("its sockets can't be handed over: {error}"))?;
-        if let Some((order, with)) = order {
-            self.process(part).order(order, with);
+    /// Hands all programs' TCP sockets to a process that reads what is sent.
+    fn map_all(&mut self, place: usize) {
+        let all = self.programs.iter();
+        let known = all.filter(|(_, program)| program.holders.introduced);
+        let mut orders = Vec::new();
+        for (number, program) in known {
+            match program.map() {
+                Ok((order, with)) => orders.push((place, order, with)),
+                Err(error) => tracing::error!("program {number} can't send any more: {error}"),
+            }
         }
-        Ok(())
+        self.give(orders);
     }
 
     /// A program's sockets are gone.
     pub(super) fn unmap(&mut self, program: u32) {
         if self.stack.plant.split.is_some() {
-            for part in [Part::Link, Part::Ip] {
-                self.process(part)
-                    .order(Order::Unmap { program }, Vec::new());
+            for place in self.stack.plant.layout.readers().iter() {
+                self.give(vec![(place, Order::Unmap { program }, Vec::new())]);
             }
         }
+    }
+
+    /// How much waits for the process at this place.
+    pub(super) fn waiting(&self, place: usize) -> Vec<QueueInfo> {
+        let plant = &self.stack.plant;
+        let split = plant.split.as_ref();
+        let mut all = split.map_or_else(Vec::new, |split| split.waiting(place));
+        let channels = plant.layout.channels();
+        let Some(channel) = channels.iter().position(|other| *other == place) else {
+            return all;
+        };
+        let programs = self.programs.values();
+        let requests = programs.map(|program| program.requests(channel));
+        let (waiting, capacity) = requests.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+        let to = plant.layout.parts(place).iter();
+        let to: Vec<&str> = to
+            .filter(|part| part.serves_programs())
+            .map(|part| part.name())
+            .collect();
+        all.push(QueueInfo {
+            from: PROGRAMS.to_owned(),
+            to: to.join("+"),
+            waiting,
+            capacity,
+        });
+        all
     }
 }

@@ -90,30 +90,52 @@ fn what_cant_be_run_is_refused_with_what_can() {
     }
 }
 
+fn process(components: &[&str]) -> String {
+    format!("[[process]]\ncomponents = {components:?}\n")
+}
+
 #[test]
-fn parts_are_found_wherever_their_processes_stand_in_the_file() {
-    use skink_control::Part;
-    let of = |text: &str| parts_of(&Topology::parse("test", text).expect("a topology"));
-    let text = |groups: &[&str]| -> String {
-        let process = |group: &&str| format!("[[process]]\ncomponents = [{group}]\n");
-        groups.iter().map(process).collect()
+fn parts_can_share_processes_in_any_way() {
+    use Part::{Filter, Ip, Link, Store, Syscall, Tcp, Udp};
+    let of = |groups: &[&[&str]]| {
+        let text: String = groups.iter().map(|group| process(group)).collect();
+        layout_of(&Topology::parse("test", &text).expect("a topology")).expect("runs")
     };
-    let transport = "\"store\", \"tcp\", \"udp\", \"syscall\"";
-    let whole = format!("\"link\", \"ip\", \"filter\", {transport}");
-    assert_eq!(of(&text(&[&whole])).expect("runs"), []);
-    let split = [transport, "\"filter\"", "\"link\"", "\"ip\""];
-    assert_eq!(
-        of(&text(&split)).expect("runs"),
-        [Part::Transport, Part::Filter, Part::Link, Part::Ip]
-    );
-    assert_eq!(of(PRESETS[2].1).expect("runs"), Part::ALL);
-    let two = ["\"link\", \"ip\", \"filter\"", transport];
-    let failure = of(&text(&two)).expect_err("refused");
-    for expected in [
-        "link+ip+filter, ",
-        " apart",
-        "use --topology single or split",
-    ] {
+    let whole = of(&[&["store", "tcp", "link", "ip", "udp", "filter", "syscall"]]);
+    assert!(whole.is_whole());
+    let two = of(&[
+        &["store", "tcp", "udp", "syscall"],
+        &["filter", "link", "ip"],
+    ]);
+    let expected = vec![vec![Udp, Tcp, Syscall, Store], vec![Link, Ip, Filter]];
+    assert_eq!(two, Layout::new(expected));
+    let mixed = of(&[
+        &["udp", "link"],
+        &["syscall"],
+        &["ip", "tcp", "store"],
+        &["filter"],
+    ]);
+    let expected = [
+        vec![Link, Udp],
+        vec![Syscall],
+        vec![Ip, Tcp, Store],
+        vec![Filter],
+    ];
+    for (place, parts) in expected.iter().enumerate() {
+        assert_eq!(mixed.parts(place), parts);
+    }
+    let split = Topology::load("split").expect("ships");
+    let apart = Part::ALL.map(|part| vec![part]).to_vec();
+    assert_eq!(layout_of(&split).expect("runs"), Layout::new(apart));
+}
+
+#[test]
+fn a_stack_is_inside_the_programs_as_a_whole_or_not_at_all() {
+    let inside = format!("{}program = true\n", process(&["udp", "tcp", "syscall"]));
+    let text = process(&["link", "ip", "filter", "store"]) + &inside;
+    let topology = Topology::parse("mine", &text).expect("a topology");
+    let failure = layout_of(&topology).expect_err("refused");
+    for expected in ["mine has udp+tcp+syscall inside", "at line 3", "split"] {
         assert!(failure.message.contains(expected), "{failure:?}");
     }
 }

@@ -1,69 +1,274 @@
-use super::Split;
-use skink_control::{Order, Part};
+use super::*;
+use skink_channel::SleeperDescriptors;
+use skink_control::TableSize;
 use std::collections::BTreeSet;
 
-fn split() -> Split {
-    Split::new(Part::ALL).expect("memory")
+fn apart() -> Split {
+    let layout = Layout::new(Part::ALL.map(|part| vec![part]).to_vec());
+    Split::new(layout).expect("memory")
 }
 
-fn start(split: &mut Split, part: Part) -> Vec<(Part, Order)> {
-    let orders = split.started(part).expect("descriptors");
-    orders
-        .into_iter()
-        .map(|(to, order, _)| (to, order))
-        .collect()
+/// Three processes: the wire's, the programs', and a `udp` with `filter`.
+fn grouped() -> Split {
+    use Part::{Filter, Ip, Link, Store, Syscall, Tcp, Udp};
+    let groups = [vec![Ip, Link], vec![Syscall, Store, Tcp], vec![Udp, Filter]];
+    Split::new(Layout::new(groups.to_vec())).expect("memory")
+}
+
+fn stack() -> StackStart {
+    let size = TableSize {
+        sockets: 1,
+        send_bytes: 4096,
+        receive_bytes: 4096,
+    };
+    StackStart {
+        process: String::new(),
+        user: None,
+        addresses: Vec::new(),
+        gateways: Vec::new(),
+        seed: 1,
+        nic: String::new(),
+        nic_descriptors: 0,
+        owner: None,
+        tcp_table: size,
+        udp_table: size,
+        interface: String::new(),
+        rules: String::new(),
+    }
+}
+
+fn sizes() -> LinkSizes {
+    LinkSizes {
+        mac: [2; 6],
+        mtu: 1500,
+        cut_bytes: 0,
+    }
+}
+
+fn start(split: &mut Split, place: usize) -> Vec<(usize, Order)> {
+    let orders = split.started(place).expect("descriptors");
+    let orders = orders.into_iter();
+    orders.map(|(to, order, _)| (to, order)).collect()
 }
 
 /// Everybody says that it knows of `part`.
 fn all_know(split: &mut Split, part: Part) {
-    for by in Part::ALL {
+    for by in 0..Part::COUNT {
         split.knows(by, part, split.incarnations[part.index()]);
     }
+}
+
+fn start_all(split: &mut Split, places: &[usize]) {
+    for place in places {
+        split.start(*place, stack());
+        start(split, *place);
+    }
+    Part::ALL.iter().for_each(|part| all_know(split, *part));
+    while split.flows.iter().any(|flows| *flows > 0) {
+        (0..Part::COUNT).for_each(|place| split.flows_told(place));
+    }
+    going(split);
 }
 
 fn going(split: &mut Split) -> Vec<Part> {
     std::iter::from_fn(|| split.take_going()).collect()
 }
 
+/// Who is told of which part.
+fn told(orders: &[(usize, Order)]) -> BTreeSet<(usize, &'static str)> {
+    let told = orders.iter().filter_map(|(to, order)| match order {
+        Order::Neighbour { part, .. } => Some((*to, part.name())),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn places(all: &[usize]) -> Places {
+    all.iter().copied().collect()
+}
+
 #[test]
 fn a_part_begins_when_all_that_run_know_of_it() {
-    let mut split = split();
-    assert_eq!(start(&mut split, Part::Link), []);
+    let mut split = apart();
+    let [link, ip, tcp] = [Part::Link, Part::Ip, Part::Tcp].map(Part::index);
+    assert_eq!(start(&mut split, link), []);
     assert_eq!(going(&mut split), [Part::Link]);
-    let told: BTreeSet<usize> = start(&mut split, Part::Ip)
-        .iter()
-        .map(|(to, _)| to.index())
-        .collect();
-    assert_eq!(told, BTreeSet::from([Part::Link.index(), Part::Ip.index()]));
+    let orders = start(&mut split, ip);
+    assert_eq!(told(&orders), BTreeSet::from([(link, "ip"), (ip, "link")]));
     assert_eq!(going(&mut split), []);
-    split.knows(Part::Link, Part::Ip, 2);
+    split.knows(link, Part::Ip, 2);
     assert_eq!(going(&mut split), [], "that was of another one");
-    split.knows(Part::Link, Part::Ip, 1);
+    split.knows(link, Part::Ip, 1);
     assert_eq!(going(&mut split), [Part::Ip]);
-    start(&mut split, Part::Transport);
-    split.knows(Part::Ip, Part::Transport, 1);
+    start(&mut split, tcp);
+    split.knows(ip, Part::Tcp, 1);
     assert_eq!(going(&mut split), [], "link hasn't said so");
-    split.ended(Part::Link.index());
-    assert_eq!(going(&mut split), [Part::Transport], "it never will");
+    split.ended(link, Places::default()).expect("memory");
+    assert_eq!(going(&mut split), [Part::Tcp], "it never will");
+}
+
+#[test]
+fn parts_that_share_a_process_are_told_of_each_other() {
+    let mut split = grouped();
+    let orders = start(&mut split, 0);
+    assert_eq!(told(&orders), BTreeSet::from([(0, "link"), (0, "ip")]));
+    assert_eq!(going(&mut split), []);
+    split.knows(0, Part::Ip, 1);
+    assert_eq!(going(&mut split), [Part::Ip]);
+    split.knows(0, Part::Link, 1);
+    assert_eq!(going(&mut split), [Part::Link]);
+    let orders = start(&mut split, 2);
+    let of_both = [(0, "udp"), (0, "filter"), (2, "udp"), (2, "filter")];
+    let expected = [&of_both[..], &[(2, "link"), (2, "ip")]].concat();
+    assert_eq!(told(&orders), expected.into_iter().collect());
+}
+
+#[test]
+fn a_process_is_told_what_it_hosts_and_pools_get_new_numbers() {
+    let mut split = grouped();
+    let first = split.start(0, stack());
+    assert_eq!(first.parts, [Part::Link, Part::Ip]);
+    assert_eq!((first.link, first.incarnations), (None, [1; Part::COUNT]));
+    split.set_sizes(sizes());
+    let next = split.start(0, stack());
+    assert_eq!(next.link, None, "it has link itself");
+    assert_eq!(next.incarnations, [2, 2, 1, 1, 1, 1, 1]);
+    let numbers = |start: &PartStart| Part::ALL.map(|part| start.pool + part.index() as u32);
+    let shared = numbers(&first).iter().any(|it| numbers(&next).contains(it));
+    assert!(!shared);
+    let mut split = apart();
+    let ip = Part::Ip.index();
+    assert!(!split.can_start(ip), "it must know what the link takes");
+    split.set_sizes(sizes());
+    assert!(split.can_start(ip));
+    assert_eq!(split.start(ip, stack()).link, Some(sizes()));
+}
+
+#[test]
+fn the_ends_are_as_many_as_the_order_says() {
+    let bell = SleeperDescriptors::create("test").expect("memory");
+    let count = |split: &Split, place| {
+        let outside = Outside {
+            nic: vec![split.life.0.try_clone().expect("a descriptor")],
+            port_map: Some(split.life.0.try_clone().expect("a descriptor")),
+        };
+        let ends = split.ends_with(place, &|_| bell.doorbell(), outside);
+        ends.expect("descriptors").len()
+    };
+    // A lane has six.
+    let expected = [1 + 6 + 1, 1 + 24 + 1, 1 + 6, 2 + 14, 2 + 14, 2 + 18, 1 + 6];
+    let split = apart();
+    for (place, expected) in expected.into_iter().enumerate() {
+        assert_eq!(count(&split, place), expected, "{place}");
+    }
+    let split = grouped();
+    for (place, expected) in [(0, 1 + 7 + 25), (1, 2 + 14 + 18 + 6), (2, 2 + 6 + 14)] {
+        assert_eq!(count(&split, place), expected, "{place}");
+    }
 }
 
 #[test]
 fn the_filter_waits_for_the_connections_that_there_are() {
-    let mut split = split();
-    start(&mut split, Part::Transport);
-    let orders = start(&mut split, Part::Filter);
-    assert!(orders.contains(&(Part::Transport, Order::ShowFlows {})));
-    all_know(&mut split, Part::Filter);
-    assert_eq!(going(&mut split), [Part::Transport]);
-    split.flows_told();
+    let mut split = apart();
+    let [filter, udp, tcp] = [Part::Filter, Part::Udp, Part::Tcp].map(Part::index);
+    start(&mut split, tcp);
+    start(&mut split, udp);
+    let orders = start(&mut split, filter);
+    for place in [tcp, udp] {
+        assert!(orders.contains(&(place, Order::ShowFlows {})));
+    }
+    Part::ALL
+        .iter()
+        .for_each(|part| all_know(&mut split, *part));
+    assert_eq!(going(&mut split), [Part::Udp, Part::Tcp]);
+    split.flows_told(tcp);
+    assert_eq!(going(&mut split), []);
+    split.flows_told(udp);
     assert_eq!(going(&mut split), [Part::Filter]);
     // And for each change of rules, or until there is nobody to ask.
-    assert!(split.new_rules().is_some());
-    assert!(split.new_rules().is_some());
-    split.flows_told();
+    assert_eq!(split.new_rules().len(), 2);
+    assert_eq!(split.new_rules().len(), 2);
+    split.flows_told(tcp);
+    split.flows_told(udp);
     assert_eq!(going(&mut split), []);
-    split.ended(Part::Transport.index());
+    split.ended(tcp, places(&[filter, udp])).expect("memory");
     assert_eq!(going(&mut split), [Part::Filter]);
-    assert!(split.new_rules().is_none());
+    assert!(split.new_rules().is_empty());
     assert_eq!(going(&mut split), [Part::Filter]);
+}
+
+#[test]
+fn what_programs_dont_speak_to_dies_alone() {
+    for part in [Part::Store, Part::Filter, Part::Link, Part::Ip] {
+        let mut split = apart();
+        start_all(&mut split, &[0, 1, 2, 3, 4, 5, 6]);
+        let place = part.index();
+        let others = (0..Part::COUNT).filter(|other| *other != place).collect();
+        let too = split.ended(place, others).expect("memory");
+        assert!(too.is_empty(), "{part:?}");
+        split.set_sizes(sizes());
+        assert!(split.can_start(place));
+        for other in Part::ALL {
+            assert_eq!(split.is_going(other), other != part);
+        }
+        let start = split.start(place, stack());
+        assert_eq!(start.incarnations[place], 2);
+    }
+}
+
+#[test]
+fn what_programs_speak_to_dies_together_and_has_new_queues() {
+    let mut split = apart();
+    let [udp, tcp] = [Part::Udp, Part::Tcp].map(Part::index);
+    let [syscall, store] = [Part::Syscall, Part::Store].map(Part::index);
+    start_all(&mut split, &[0, 1, 2, 3, 4, 5, 6]);
+    let memory = |split: &Split, other| {
+        let lane = split.lanes.lane(other, Part::Tcp).expect("a lane");
+        let own = lane.down.producer().expect("a descriptor").own;
+        rustix::fs::fstat(own).expect("an open file").st_ino
+    };
+    let before = [Part::Ip, Part::Syscall].map(|other| memory(&split, other));
+    let alive = places(&[0, 1, 2, udp, syscall, store]);
+    let too = split.ended(tcp, alive).expect("memory");
+    assert_eq!(too, places(&[udp, syscall, store]));
+    assert_eq!(going_now(&split), [Part::Link, Part::Ip, Part::Filter]);
+    // What was said before the end, and is heard after it.
+    assert_eq!(start(&mut split, udp), []);
+    assert!(!split.runs(Part::Udp));
+    for ended in [udp, store, syscall] {
+        for place in [udp, tcp, syscall, store] {
+            assert!(!split.can_start(place), "{place} before {ended} has ended");
+        }
+        assert!(split.is_doomed(ended));
+        let alive = places(&[0, 1, 2]);
+        assert!(split.ended(ended, alive).expect("memory").is_empty());
+    }
+    assert!(
+        [udp, tcp, syscall, store]
+            .iter()
+            .all(|it| split.can_start(*it))
+    );
+    let after = [Part::Ip, Part::Syscall].map(|other| memory(&split, other));
+    assert_eq!(before[0], after[0], "ip still has the other end");
+    assert_ne!(before[1], after[1]);
+}
+
+fn going_now(split: &Split) -> Vec<Part> {
+    let all = Part::ALL.into_iter();
+    all.filter(|part| split.is_going(*part)).collect()
+}
+
+#[test]
+fn who_groups_with_what_programs_speak_to_dies_with_it() {
+    let mut split = grouped();
+    start_all(&mut split, &[0, 1, 2]);
+    assert_eq!(
+        split.ended(2, places(&[0, 1])).expect("memory"),
+        places(&[1])
+    );
+    assert_eq!(going_now(&split), [Part::Link, Part::Ip]);
+    split.ended(1, places(&[0])).expect("memory");
+    // Those that are told to stop end by themselves.
+    start_all(&mut split, &[1, 2]);
+    assert!(split.ended(2, places(&[0])).expect("memory").is_empty());
 }

@@ -1,5 +1,5 @@
-//! What `link`, `ip`, `filter`, `tcp` and `udp` tell each other of packets where each is a process of its
-//! own (topology `split`; NewtOS, sections 2.4 and 2.5).
+//! What components tell each other where each is a process of its own (topology `split`; NewtOS, sections 2.4
+//! and 2.5).
 //!
 //! **Purpose.** Messages over the queues of `skink-channel`, and an *end* for each side of each pair of
 //! neighbours. An end checks what arrives, keeps account of what was lent, and has the calls by which
@@ -13,6 +13,10 @@
 //! | transport, `ip` | [`FromTransport`] | send a packet; received ones aren't needed any more | 512 of 192 | `Full`: the transport keeps its data |
 //! | `ip`, `filter` | [`Question`] | may this packet pass? | 512 of 128 | `ip` takes no more packets meanwhile |
 //! | `filter`, `ip` | [`Verdicts`] | answers | 512 of 64 | the filter answers later |
+//! | `syscall`, transport | [`TransportCall`](skink_messages::TransportCall) | do this for a program | 512 of 64 | `syscall` takes no more requests of programs |
+//! | transport, `syscall` | [`CallOutcome`](skink_messages::CallOutcome) | it came to this | 512 of 64 | the transport takes no more calls |
+//! | client, `store` | [`StoreRequest`](skink_messages::StoreRequest) | keep, forget, or show something | 512 of 128 | the client takes no more work |
+//! | `store`, client | [`StoreReply`](skink_messages::StoreReply) | what it keeps | 512 of 128 | the store shows the rest later |
 //!
 //! What must not be lost (that a chunk is free again, an answer) is kept by its sender until there is
 //! room; who has too much of that takes no more work until then.
@@ -38,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 pub mod board;
+mod calls;
 mod codec;
 mod exchange;
 mod filter;

@@ -1,0 +1,145 @@
+use crate::{BindOptions, SocketError};
+use skink_memory::SocketId;
+use skink_wire::Endpoint;
+
+/// Which transport a socket is of: an id names a slot of this one's table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Protocol {
+    /// `tcp`
+    Tcp,
+    /// `udp`
+    Udp,
+}
+
+impl Protocol {
+    /// Both, in the order of [`Protocol::index`].
+    pub const ALL: [Protocol; 2] = [Protocol::Tcp, Protocol::Udp];
+
+    /// 0 or 1.
+    pub const fn index(self) -> usize {
+        match self {
+            Protocol::Tcp => 0,
+            Protocol::Udp => 1,
+        }
+    }
+
+    /// Its number in IP headers.
+    pub const fn number(self) -> u8 {
+        match self {
+            Protocol::Tcp => skink_wire::protocol::TCP,
+            Protocol::Udp => skink_wire::protocol::UDP,
+        }
+    }
+
+    /// The transport with this number in IP headers.
+    pub const fn from_number(number: u8) -> Option<Protocol> {
+        match number {
+            skink_wire::protocol::TCP => Some(Protocol::Tcp),
+            skink_wire::protocol::UDP => Some(Protocol::Udp),
+            _ => None,
+        }
+    }
+}
+
+/// How a program wants to share a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortOptions {
+    /// `SO_REUSEADDR`
+    pub reuse_address: bool,
+    /// `SO_REUSEPORT`
+    pub reuse_port: bool,
+    /// Shows that the port was inherited: what [`Answer::value`] said to the `bind` of the process that
+    /// it comes from; otherwise 0.
+    pub ticket: u64,
+}
+
+/// What a program asks of `syscall`: all that makes, names, shares or ends a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SocketCall {
+    /// `socket`. Answered with the socket.
+    Open(Protocol),
+    /// `bind`; port 0 takes a free one. Answered with the endpoint, and a ticket as the value.
+    Bind(Protocol, SocketId, Endpoint, PortOptions),
+    /// A bound TCP socket rests while children of the program listen: while none does, requests for
+    /// connections aren't refused but left for the peer to repeat. Not answered.
+    Rest(SocketId),
+    /// `listen` with this backlog. Answered with the endpoint.
+    Listen(SocketId, u32),
+    /// `connect`, without waiting for the handshake; `None` dissolves a UDP socket's. Answered with
+    /// our end.
+    Connect(Protocol, SocketId, Option<Endpoint>),
+    /// The program uses this socket too, which is another program's or was handed on before: it has
+    /// inherited it, and knows the region's secret. Answered with the socket.
+    Share(Protocol, SocketId, u64),
+    /// The program lets go of the socket; with its last holder it is closed. Not answered.
+    Close(Protocol, SocketId),
+}
+
+impl SocketCall {
+    /// Whether the program waits for an answer.
+    pub const fn is_answered(&self) -> bool {
+        !matches!(self, SocketCall::Rest(_) | SocketCall::Close(..))
+    }
+}
+
+/// What a call came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Answer {
+    /// The socket.
+    pub socket: Option<SocketId>,
+    /// The socket's own end.
+    pub local: Option<Endpoint>,
+    /// A ticket, see [`PortOptions`].
+    pub value: u64,
+}
+
+/// What `syscall` asks of `tcp` or `udp` for a program. Before a transport carries it out it takes in what
+/// the program had told it directly: so nothing overtakes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransportCall {
+    /// The program.
+    pub program: u32,
+    /// The serial number of the program's request; 0 if there is no answer. A transport answers the
+    /// same number of the same program twice with the same outcome, and carries it out once: so who
+    /// dies between the two can ask again.
+    pub serial: u32,
+    /// What for.
+    pub body: CallBody,
+}
+
+/// See [`TransportCall`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CallBody {
+    /// A socket in the program's region.
+    Open,
+    /// Binds; what may be shared has been checked.
+    Bind(SocketId, Endpoint, BindOptions),
+    /// See [`SocketCall::Rest`]. Not answered.
+    Rest(SocketId),
+    /// As [`SocketCall::Listen`].
+    Listen(SocketId, u32),
+    /// As [`SocketCall::Connect`].
+    Connect(SocketId, Option<Endpoint>),
+    /// The program hears of a socket from now on, and may use it. An error if there is no such socket,
+    /// or it listens.
+    Share(SocketId),
+    /// The program doesn't use the socket any more; others do. Not answered.
+    Release(SocketId),
+    /// The last holder let go. Not answered.
+    Close(SocketId),
+    /// The program has ended. Its sockets are closed but for those that others still share. Not answered.
+    Detach,
+    /// The last of the sockets that outlived the program is gone. Not answered.
+    Abandon,
+}
+
+/// What a [`TransportCall`] came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallOutcome {
+    /// As in the call.
+    pub program: u32,
+    /// As in the call.
+    pub serial: u32,
+    /// The socket, and its own end where that is known.
+    pub result: Result<(SocketId, Option<Endpoint>), SocketError>,
+}

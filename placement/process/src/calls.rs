@@ -1,0 +1,264 @@
+//! What a transport does for `syscall`.
+use crate::host::Host;
+use crate::offers::Listener;
+use skink_lanes::Exchange;
+use skink_memory::{Region, SocketId, SocketKind};
+use skink_messages::{
+    CallBody, CallOutcome, Protocol, SocketError, TcpRequest, TransportCall, UdpRequest,
+};
+use skink_time::Instant;
+use skink_wire::Endpoint;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+/// Calls taken at one time, and outcomes that may wait for room; no more calls are taken then.
+const CALLS: usize = 64;
+
+/// A transport's end towards a `syscall` that it reaches by a lane.
+pub(crate) struct CallEnd {
+    pub exchange: Exchange<TransportCall, CallOutcome>,
+    outcomes: VecDeque<CallOutcome>,
+}
+
+impl CallEnd {
+    pub fn new(exchange: Exchange<TransportCall, CallOutcome>) -> CallEnd {
+        CallEnd {
+            exchange,
+            outcomes: VecDeque::new(),
+        }
+    }
+
+    fn tell(&mut self) {
+        while let Some(outcome) = self.outcomes.front()
+            && self.exchange.send(outcome).is_ok()
+        {
+            self.outcomes.pop_front();
+        }
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.exchange.is_ready()
+    }
+}
+
+impl Host {
+    /// Serves a batch of calls that came over lanes. Answers whether there were some.
+    pub(crate) fn serve_calls(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        for protocol in Protocol::ALL {
+            if !self.stack.is_held(protocol) {
+                any |= self.serve_calls_to(now, protocol);
+            }
+        }
+        any
+    }
+
+    fn call_end(&mut self, protocol: Protocol) -> Option<&mut CallEnd> {
+        self.call_ends.get_mut(protocol.index())?.as_mut()
+    }
+
+    fn serve_calls_to(&mut self, now: Instant, protocol: Protocol) -> bool {
+        let Some(end) = self.call_end(protocol) else {
+            return false;
+        };
+        end.exchange.begin();
+        end.tell();
+        let mut taken = 0;
+        while taken < CALLS
+            && let Some(end) = self.call_end(protocol)
+            && end.outcomes.len() < CALLS
+            && let Some(call) = end.exchange.take()
+        {
+            taken += 1;
+            // Nothing that the program has said before is overtaken.
+            self.serve_direct(now, call.program);
+            let outcome = self.carry_out(now, protocol, call);
+            if let (Some(outcome), Some(end)) = (outcome, self.call_end(protocol)) {
+                end.outcomes.push_back(outcome);
+            }
+        }
+        if let Some(end) = self.call_end(protocol) {
+            end.tell();
+            end.exchange.flush();
+        }
+        taken > 0
+    }
+
+    /// Does what `syscall` asks. Answers the outcome if there is one.
+    pub(crate) fn carry_out(
+        &mut self,
+        now: Instant,
+        protocol: Protocol,
+        call: TransportCall,
+    ) -> Option<CallOutcome> {
+        let TransportCall {
+            program,
+            serial,
+            body,
+        } = call;
+        let last = self
+            .programs
+            .get(program)
+            .and_then(|it| it.outcomes.get(protocol.index()).copied().flatten());
+        if let Some(last) = last.filter(|last| serial != 0 && last.serial == serial) {
+            return Some(last);
+        }
+        let result = match body {
+            CallBody::Open => self
+                .stack
+                .transports()
+                .open_in(protocol, program)
+                .map(|id| (id, None)),
+            CallBody::Bind(id, local, options) => {
+                let bound = self.stack.transports().bind(protocol, id, local, options);
+                bound.map(|local| (id, Some(local)))
+            }
+            CallBody::Listen(id, backlog) => self.listen(now, program, id, backlog),
+            CallBody::Connect(id, remote) => {
+                let local = self.stack.transports().connect(now, protocol, id, remote);
+                local.map(|local| (id, local))
+            }
+            CallBody::Share(id) => self.share(program, protocol, id),
+            CallBody::Rest(id) => {
+                // One that isn't bound has nothing to rest on.
+                let _ = self.stack.transports().rest(id);
+                return None;
+            }
+            CallBody::Release(id) => {
+                self.release(now, program, protocol, id);
+                return None;
+            }
+            CallBody::Close(id) => {
+                self.close(now, program, protocol, id);
+                return None;
+            }
+            CallBody::Detach => {
+                self.end_program(now, protocol, program);
+                return None;
+            }
+            CallBody::Abandon => {
+                if self.departed.remove(&(protocol, program)) {
+                    self.stack.transports().abandon(now, protocol, program);
+                }
+                return None;
+            }
+        };
+        let outcome = CallOutcome {
+            program,
+            serial,
+            result,
+        };
+        let attached = self.programs.get_mut(program);
+        let place = attached.and_then(|it| it.outcomes.get_mut(protocol.index()));
+        if let Some(place) = place {
+            *place = Some(outcome);
+        }
+        Some(outcome)
+    }
+
+    fn listen(
+        &mut self,
+        now: Instant,
+        program: u32,
+        id: SocketId,
+        backlog: u32,
+    ) -> Result<(SocketId, Option<Endpoint>), SocketError> {
+        let local = self.stack.transports().listen(now, id, backlog)?;
+        if let Some(attached) = self.programs.get_mut(program) {
+            let fresh = || Listener::new(id, backlog);
+            let listener = attached.listeners.entry(id.slot).or_insert_with(fresh);
+            if listener.id != id {
+                *listener = fresh();
+            }
+            listener.set_backlog(backlog);
+        }
+        self.offer(program, id.slot);
+        self.make_due(program);
+        Ok((id, Some(local)))
+    }
+
+    fn share(
+        &mut self,
+        program: u32,
+        protocol: Protocol,
+        id: SocketId,
+    ) -> Result<(SocketId, Option<Endpoint>), SocketError> {
+        let table = self.stack.transports().table(protocol);
+        let record = table.and_then(|table| table.find(id));
+        let kind = record.map(|record| record.kind());
+        if kind.is_none_or(|kind| kind == SocketKind::TcpListener) {
+            return Err(SocketError::Invalid);
+        }
+        let owner = self.owner_of(protocol, id);
+        self.holders.add((protocol, id), owner, program);
+        Ok((id, None))
+    }
+
+    /// A program lets go of a socket that others hold.
+    fn release(&mut self, now: Instant, program: u32, protocol: Protocol, id: SocketId) {
+        if protocol == Protocol::Tcp {
+            self.withdraw(now, program, id);
+        }
+        self.holders.remove((protocol, id), program);
+        if let Some(attached) = self.programs.get_mut(program) {
+            attached.drop_share(protocol, id);
+        }
+    }
+
+    /// The last holder lets go.
+    fn close(&mut self, now: Instant, program: u32, protocol: Protocol, id: SocketId) {
+        self.release(now, program, protocol, id);
+        for other in self.holders.forget((protocol, id)) {
+            if let Some(attached) = self.programs.get_mut(other) {
+                attached.drop_share(protocol, id);
+            }
+        }
+        self.close_socket(now, protocol, id);
+    }
+
+    fn close_socket(&mut self, now: Instant, protocol: Protocol, id: SocketId) {
+        let transports = self.stack.transports();
+        match protocol {
+            Protocol::Tcp => transports.tcp_request(now, TcpRequest::Close(id)),
+            Protocol::Udp => transports.udp_request(now, UdpRequest::Close(id)),
+        }
+    }
+
+    /// A program has ended: its sockets of this protocol do, but for those that others hold.
+    pub(crate) fn end_program(&mut self, now: Instant, protocol: Protocol, program: u32) {
+        self.remove_program(program);
+        let held = self.holders.end(protocol, program);
+        if held.is_empty() {
+            self.departed.remove(&(protocol, program));
+            return self.stack.transports().abandon(now, protocol, program);
+        }
+        self.departed.insert((protocol, program));
+        for listeners in [true, false] {
+            for id in self.sockets_of(protocol, program, listeners) {
+                if !held.contains(&id) {
+                    self.close_socket(now, protocol, id);
+                }
+            }
+        }
+    }
+
+    /// A program's open sockets: those that listen, or the others.
+    fn sockets_of(&mut self, protocol: Protocol, program: u32, listeners: bool) -> Vec<SocketId> {
+        let Some(table) = self.stack.transports().table(protocol) else {
+            return Vec::new();
+        };
+        let used = table.region(program).map_or(0, Region::used);
+        let slots = (0..used).map(|slot| table.slot_of(program, slot));
+        let open = slots.filter_map(|slot| {
+            let record = table.record(slot);
+            let listens = match record.kind() {
+                SocketKind::Free => return None,
+                SocketKind::TcpListener => true,
+                SocketKind::Tcp | SocketKind::Udp => false,
+            };
+            let generation = record.generation.load(Ordering::Relaxed);
+            (listens == listeners).then_some(SocketId { slot, generation })
+        });
+        open.collect()
+    }
+}

@@ -1,0 +1,287 @@
+//! The components that no program has a channel to, where they are apart from the rest.
+use crate::filter::{parse, show};
+use skink_channel::{Pool, PoolReader};
+use skink_control::{FlowPhase, FlowSummary, Part};
+use skink_filter::{Flow, FlowPhase as Phase};
+use skink_lanes::{Exchange, Transport};
+use skink_memory::Region;
+use skink_messages::{LinkLimits, Progress, StoreReply, StoreRequest};
+use skink_split::{FilterHost, Host, IpHost, LinkHost};
+use skink_store::Store;
+use skink_time::Instant;
+use skink_wire::{Endpoint, FourTuple};
+
+/// Requests taken at one time.
+const BUDGET: usize = 64;
+
+/// `store` and its end towards its client.
+pub(crate) struct StoreHost {
+    store: Store,
+    exchange: Exchange<StoreRequest, StoreReply>,
+    /// There was no room for it.
+    reply: Option<StoreReply>,
+}
+
+impl StoreHost {
+    pub fn new(exchange: Exchange<StoreRequest, StoreReply>) -> StoreHost {
+        StoreHost {
+            store: Store::new(),
+            exchange,
+            reply: None,
+        }
+    }
+
+    fn poll(&mut self) -> Progress {
+        self.exchange.begin();
+        let mut taken = 0;
+        while taken < BUDGET
+            && let Some(request) = self.exchange.take()
+        {
+            taken += 1;
+            self.store.request(request);
+        }
+        while let Some(reply) = self.reply.take().or_else(|| self.store.take_reply()) {
+            if self.exchange.send(&reply).is_err() {
+                self.reply = Some(reply);
+                break;
+            }
+        }
+        self.exchange.flush();
+        match taken < BUDGET {
+            true => Progress::Idle,
+            false => Progress::More,
+        }
+    }
+}
+
+/// Those of them that are in this process.
+#[derive(Default)]
+pub(crate) struct Inner {
+    pub link: Option<Box<LinkHost>>,
+    /// The kind of its NIC, for the sandbox.
+    pub nic: Option<&'static str>,
+    pub ip: Option<Box<IpHost>>,
+    pub filter: Option<Box<FilterHost>>,
+    pub store: Option<Box<StoreHost>>,
+    /// By [`Part::index`]: those that work. One doesn't until its neighbours know of it; the filter doesn't
+    /// while its rules change either.
+    going: [bool; Part::COUNT],
+}
+
+impl Inner {
+    pub fn set_going(&mut self, part: Part, going: bool) {
+        if let Some(place) = self.going.get_mut(part.index()) {
+            *place = going;
+        }
+    }
+
+    fn goes(&self, part: Part) -> bool {
+        self.going.get(part.index()) == Some(&true)
+    }
+
+    /// Nobody will say any more who may begin.
+    pub fn let_all_go(&mut self) {
+        self.going = [true; Part::COUNT];
+    }
+
+    /// Each that works.
+    fn hosts(&self) -> impl Iterator<Item = &dyn Host> {
+        let link = self.link.as_deref().map(|it| it as &dyn Host);
+        let ip = self.ip.as_deref().map(|it| it as &dyn Host);
+        let filter = self.filter.as_deref().map(|it| it as &dyn Host);
+        let all = [(Part::Link, link), (Part::Ip, ip), (Part::Filter, filter)];
+        let going = all.into_iter().filter(|(part, _)| self.goes(*part));
+        going.filter_map(|(_, host)| host)
+    }
+
+    pub fn poll(&mut self, now: Instant) -> Progress {
+        let mut more = false;
+        if let Some(link) = self
+            .link
+            .as_mut()
+            .filter(|_| self.going[Part::Link.index()])
+        {
+            more |= link.poll(now) == Progress::More;
+        }
+        if let Some(ip) = self.ip.as_mut().filter(|_| self.going[Part::Ip.index()]) {
+            more |= ip.poll(now) == Progress::More;
+            while let Some((address, mac)) = ip.take_conflict() {
+                tracing::warn!(
+                    "{mac} on the link has {address} too: give one of the two another address"
+                );
+            }
+        }
+        let filter = self.filter.as_mut();
+        if let Some(filter) = filter.filter(|_| self.going[Part::Filter.index()]) {
+            more |= filter.poll(now) == Progress::More;
+        }
+        if let Some(store) = self
+            .store
+            .as_mut()
+            .filter(|_| self.going[Part::Store.index()])
+        {
+            more |= store.poll() == Progress::More;
+        }
+        match more {
+            true => Progress::More,
+            false => Progress::Idle,
+        }
+    }
+
+    pub fn is_ready(&self) -> bool {
+        let store = self.store.as_ref().filter(|_| self.goes(Part::Store));
+        self.hosts().any(Host::is_ready) || store.is_some_and(|it| it.exchange.is_ready())
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.hosts().filter_map(Host::next_deadline).min()
+    }
+
+    /// Whether a neighbour has spoilt its queue to one of them.
+    pub fn is_broken(&self) -> bool {
+        let store = self.store.as_ref();
+        self.hosts().any(|host| host.broken().is_some())
+            || store.is_some_and(|it| it.exchange.is_broken())
+    }
+
+    /// What the NIC takes, if it is here.
+    pub fn limits(&self) -> Option<LinkLimits> {
+        self.link.as_ref().map(|link| link.limits())
+    }
+
+    /// What they keep packets in.
+    pub fn pools(&mut self) -> impl Iterator<Item = (Part, &Pool)> {
+        let link = self.link.iter().map(|it| (Part::Link, it.pool()));
+        let ip = self.ip.iter_mut().map(|it| (Part::Ip, it.pool()));
+        link.chain(ip)
+    }
+
+    /// Maps a pool of another part for reading, once for each of them that does.
+    pub fn add_pool(&mut self, map: &dyn Fn() -> Result<PoolReader, String>) -> Result<(), String> {
+        if let Some(link) = &mut self.link {
+            link.add_pool(map()?);
+        }
+        if let Some(ip) = &mut self.ip {
+            ip.add_pool(map()?);
+        }
+        Ok(())
+    }
+
+    /// The pool of one that was replaced.
+    pub fn remove_pool(&mut self, id: u32) {
+        self.link
+            .as_mut()
+            .into_iter()
+            .for_each(|it| it.remove_pool(id));
+        self.ip
+            .as_mut()
+            .into_iter()
+            .for_each(|it| it.remove_pool(id));
+    }
+
+    /// Another part was replaced.
+    pub fn restarted(&mut self, part: Part, incarnation: u32) {
+        match part {
+            Part::Link => {
+                if let Some(ip) = &mut self.ip {
+                    ip.link_restarted(incarnation);
+                }
+            }
+            Part::Ip => {
+                if let Some(link) = &mut self.link {
+                    link.ip_restarted(incarnation);
+                }
+                if let Some(filter) = &mut self.filter {
+                    filter.ip_restarted(incarnation);
+                }
+            }
+            Part::Filter => {
+                if let Some(ip) = &mut self.ip {
+                    ip.filter_restarted(incarnation);
+                }
+            }
+            Part::Tcp | Part::Udp => {
+                let transport = match part {
+                    Part::Tcp => Transport::Tcp,
+                    _ => Transport::Udp,
+                };
+                if let Some(ip) = &mut self.ip {
+                    ip.transport_restarted(transport, incarnation);
+                }
+            }
+            Part::Syscall => {
+                if let Some(store) = &mut self.store {
+                    store.exchange.restarted(incarnation);
+                }
+            }
+            Part::Store => {}
+        }
+    }
+
+    /// A program's TCP sockets, to be read where they are sent from.
+    pub fn map(&mut self, program: u32, region: &Region) {
+        if let Some(link) = &mut self.link {
+            link.add_region(program, region.clone());
+        }
+        if let Some(ip) = &mut self.ip {
+            ip.add_region(program, region.clone());
+        }
+    }
+
+    /// They are gone.
+    pub fn unmap(&mut self, program: u32) {
+        self.link
+            .as_mut()
+            .into_iter()
+            .for_each(|it| it.remove_region(program));
+        self.ip
+            .as_mut()
+            .into_iter()
+            .for_each(|it| it.remove_region(program));
+    }
+
+    /// New rules: nothing is judged by them before it is known which connections there are. Answers whether
+    /// the filter is here.
+    pub fn load_rules(&mut self, rules: &str) -> Result<bool, String> {
+        let Some(filter) = &mut self.filter else {
+            return Ok(false);
+        };
+        filter.load(parse(rules)?);
+        self.set_going(Part::Filter, false);
+        Ok(true)
+    }
+
+    /// Connections that there are.
+    pub fn enter_flows(&mut self, now: Instant, flows: Vec<FlowSummary>) {
+        if let Some(filter) = &mut self.filter {
+            filter.rebuild(now, flows.into_iter().map(flow));
+        }
+    }
+
+    pub fn show_filter(&self) -> Option<String> {
+        self.filter.as_ref().map(|it| show(it.filter()))
+    }
+}
+
+fn flow(summary: FlowSummary) -> Flow {
+    let FlowSummary {
+        local,
+        remote,
+        phase,
+        iss,
+    } = summary;
+    Flow {
+        tuple: FourTuple {
+            local: Endpoint::new(local.ip(), local.port()),
+            remote: Endpoint::new(remote.ip(), remote.port()),
+        },
+        phase: match phase {
+            FlowPhase::Asked => Phase::Asked,
+            FlowPhase::Answered => Phase::Answered { iss },
+            FlowPhase::Established => Phase::Established,
+            FlowPhase::LocalClosed => Phase::LocalClosed,
+            FlowPhase::RemoteClosed => Phase::RemoteClosed,
+            FlowPhase::BothClosed => Phase::BothClosed,
+        },
+    }
+}

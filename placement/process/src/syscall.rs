@@ -1,0 +1,293 @@
+//! `syscall` and its ways to the transports and to `store`: calls where these are in the same process,
+//! else lanes.
+use crate::host::Host;
+use crate::random::random;
+use skink_lanes::Exchange;
+use skink_messages::{
+    Answer, CallOutcome, Protocol, SocketCall, SocketError, StoreClient, StoreKey, StoreReply,
+    StoreRequest, StoreValue, TransportCall,
+};
+use skink_sockets::Notice;
+use skink_store::Store;
+use skink_syscall::{Syscall, SyscallOutput};
+use skink_time::Instant;
+use std::collections::VecDeque;
+
+/// Outcomes and replies taken at one time.
+const BUDGET: usize = 64;
+
+/// How `syscall` reaches a transport.
+pub(crate) enum TransportWay {
+    /// It is in this process, and so are all parts of the stack.
+    Here,
+    Lane(Exchange<CallOutcome, TransportCall>),
+}
+
+/// How `syscall` reaches `store`.
+pub(crate) enum StoreWay {
+    /// It is in this process, and so are all parts of the stack.
+    Here(Store),
+    Lane(Exchange<StoreReply, StoreRequest>),
+}
+
+/// What `syscall` has said and nobody has taken yet. Bounded: while something waits for room in a lane,
+/// no program's call is taken.
+#[derive(Default)]
+struct Outbox {
+    /// By [`Protocol::index`].
+    calls: [VecDeque<TransportCall>; 2],
+    answers: VecDeque<(u32, u32, Result<Answer, SocketError>)>,
+    stored: VecDeque<StoreRequest>,
+}
+
+impl SyscallOutput for Outbox {
+    fn call(&mut self, protocol: Protocol, call: TransportCall) {
+        if let Some(calls) = self.calls.get_mut(protocol.index()) {
+            calls.push_back(call);
+        }
+    }
+
+    fn answer(&mut self, program: u32, serial: u32, result: Result<Answer, SocketError>) {
+        self.answers.push_back((program, serial, result));
+    }
+
+    fn store(&mut self, key: StoreKey, value: Option<StoreValue>) {
+        self.stored.push_back(match value {
+            Some(value) => StoreRequest::Put(key, value),
+            None => StoreRequest::Remove(key),
+        });
+    }
+
+    fn random(&mut self) -> u64 {
+        random()
+    }
+}
+
+/// `syscall` in this process.
+pub(crate) struct SyscallHost {
+    component: Syscall,
+    ways: [TransportWay; 2],
+    store: StoreWay,
+    out: Outbox,
+    /// Until the neighbours know of it.
+    held: bool,
+    /// A successor serves nobody before it has what its predecessor stored; so many items came already.
+    restoring: Option<u32>,
+}
+
+impl SyscallHost {
+    pub fn new(component: Syscall, ways: [TransportWay; 2], store: StoreWay) -> SyscallHost {
+        SyscallHost {
+            component,
+            ways,
+            held: matches!(store, StoreWay::Lane(_)),
+            store,
+            out: Outbox::default(),
+            restoring: None,
+        }
+    }
+
+    /// The neighbours know of it. A `successor` asks first for what was stored.
+    pub fn go(&mut self, successor: bool) {
+        match std::mem::take(&mut self.held) && successor {
+            true => {
+                self.restoring = Some(0);
+                let list = StoreRequest::List(StoreClient::Syscall);
+                self.out.stored.push_back(list);
+            }
+            false => self.component.resume(&mut self.out),
+        }
+    }
+
+    pub fn attach(&mut self, program: u32, uid: u32, secret: u64) {
+        self.component.attach(program, uid, secret, &mut self.out);
+    }
+
+    pub fn request(&mut self, program: u32, serial: u32, call: SocketCall) {
+        self.component.request(program, serial, call, &mut self.out);
+    }
+
+    pub fn detach(&mut self, program: u32) {
+        self.component.detach(program, &mut self.out);
+    }
+
+    /// A transport was replaced.
+    pub fn transport_restarted(&mut self, protocol: Protocol, incarnation: u32) {
+        if let Some(TransportWay::Lane(lane)) = self.ways.get_mut(protocol.index()) {
+            lane.restarted(incarnation);
+            self.component.transport_restarted(protocol, &mut self.out);
+        }
+    }
+
+    /// `store` was replaced, and has nothing yet.
+    pub fn store_restarted(&mut self, incarnation: u32) {
+        if let StoreWay::Lane(lane) = &mut self.store {
+            lane.restarted(incarnation);
+            self.component.store_restarted(&mut self.out);
+            if self.restoring.take().is_some() {
+                tracing::error!("syscall and store died together: what both knew is lost");
+                self.component.resume(&mut self.out);
+            }
+        }
+    }
+
+    /// Whether no call of a program can be taken now.
+    pub fn is_busy(&self) -> bool {
+        let waits = self.out.calls.iter().any(|calls| !calls.is_empty());
+        self.held || self.restoring.is_some() || waits || !self.out.stored.is_empty()
+    }
+
+    /// Whether a neighbour has sent something, or made room.
+    pub fn is_ready(&self) -> bool {
+        let ready = |way: &TransportWay| match way {
+            TransportWay::Here => false,
+            TransportWay::Lane(lane) => lane.is_ready(),
+        };
+        let store = match &self.store {
+            StoreWay::Here(_) => false,
+            StoreWay::Lane(lane) => lane.is_ready(),
+        };
+        !self.held && (store || self.ways.iter().any(ready))
+    }
+
+    pub fn is_broken(&self) -> bool {
+        let broken = |way: &TransportWay| match way {
+            TransportWay::Here => false,
+            TransportWay::Lane(lane) => lane.is_broken(),
+        };
+        let store = match &self.store {
+            StoreWay::Here(_) => false,
+            StoreWay::Lane(lane) => lane.is_broken(),
+        };
+        store || self.ways.iter().any(broken)
+    }
+
+    /// Takes what came over the lanes. Answers whether there was something.
+    fn take_in(&mut self) -> bool {
+        let mut taken = 0;
+        for (protocol, way) in Protocol::ALL.into_iter().zip(&mut self.ways) {
+            let TransportWay::Lane(lane) = way else {
+                continue;
+            };
+            lane.begin();
+            for _ in 0..BUDGET {
+                let Some(outcome) = lane.take() else { break };
+                taken += 1;
+                self.component.outcome(protocol, outcome, &mut self.out);
+            }
+        }
+        if let StoreWay::Lane(lane) = &mut self.store {
+            lane.begin();
+            for _ in 0..BUDGET {
+                let Some(reply) = lane.take() else { break };
+                taken += 1;
+                match (reply, &mut self.restoring) {
+                    (StoreReply::Item(key, value), Some(count)) => {
+                        *count = count.wrapping_add(1);
+                        self.component.restore(key, value);
+                    }
+                    // Another end than that of our list: a predecessor's, who took in a part of it.
+                    (StoreReply::End(_, all), Some(count)) if *count < all => *count = 0,
+                    (StoreReply::End(..), restoring) => {
+                        *restoring = None;
+                        self.component.resume(&mut self.out);
+                    }
+                    (StoreReply::Item(..), None) => {}
+                }
+            }
+        }
+        taken > 0
+    }
+
+    /// Gives on what there is room for.
+    fn give_out(&mut self) {
+        for (calls, way) in self.out.calls.iter_mut().zip(&mut self.ways) {
+            if let TransportWay::Lane(lane) = way {
+                while let Some(call) = calls.front()
+                    && lane.send(call).is_ok()
+                {
+                    calls.pop_front();
+                }
+                lane.flush();
+            }
+        }
+        match &mut self.store {
+            StoreWay::Here(store) => {
+                for request in self.out.stored.drain(..) {
+                    store.request(request);
+                }
+            }
+            StoreWay::Lane(lane) => {
+                while let Some(request) = self.out.stored.front()
+                    && lane.send(request).is_ok()
+                {
+                    self.out.stored.pop_front();
+                }
+                lane.flush();
+            }
+        }
+    }
+
+    /// A call for a transport in this process.
+    fn take_call_here(&mut self) -> Option<(Protocol, TransportCall)> {
+        for protocol in Protocol::ALL {
+            let index = protocol.index();
+            if let (Some(TransportWay::Here), Some(calls)) =
+                (self.ways.get(index), self.out.calls.get_mut(index))
+                && let Some(call) = calls.pop_front()
+            {
+                return Some((protocol, call));
+            }
+        }
+        None
+    }
+}
+
+impl Host {
+    /// Hears `syscall`'s neighbours. Answers whether they had something to say.
+    pub(crate) fn poll_syscall(&mut self, now: Instant) -> bool {
+        let Some(syscall) = self.syscall.as_mut().filter(|it| !it.held) else {
+            return false;
+        };
+        let any = syscall.take_in();
+        let was_busy = any || syscall.is_busy();
+        self.run_syscall(now);
+        if was_busy && self.syscall.as_ref().is_some_and(|it| !it.is_busy()) {
+            for number in self.programs.numbers.clone() {
+                if let Some(program) = self.programs.get_mut(number) {
+                    program.blocked = false;
+                }
+            }
+        }
+        any
+    }
+
+    /// Does what `syscall` has said: tells programs, and asks transports and `store`.
+    pub(crate) fn run_syscall(&mut self, now: Instant) {
+        while let Some(syscall) = &mut self.syscall {
+            if let Some((program, serial, answer)) = syscall.out.answers.pop_front() {
+                self.answer(program, serial, answer);
+            } else if let Some((protocol, call)) = syscall.take_call_here() {
+                let outcome = self.carry_out(now, protocol, call);
+                if let (Some(outcome), Some(syscall)) = (outcome, &mut self.syscall) {
+                    syscall
+                        .component
+                        .outcome(protocol, outcome, &mut syscall.out);
+                }
+            } else {
+                return syscall.give_out();
+            }
+        }
+    }
+
+    fn answer(&mut self, program: u32, serial: u32, answer: Result<Answer, SocketError>) {
+        let Some(attached) = self.programs.get_mut(program) else {
+            return;
+        };
+        attached.tell(Notice::Answer(serial, answer));
+        if std::mem::take(&mut attached.in_hand) {
+            attached.server.advance();
+        }
+        self.make_due(program);
+    }
+}

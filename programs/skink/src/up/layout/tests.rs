@@ -1,0 +1,33 @@
+use super::*;
+
+#[test]
+fn channels_lead_to_each_process_that_programs_speak_to_once() {
+    use Part::{Filter, Ip, Link, Store, Syscall, Tcp, Udp};
+    let cases: [(Vec<Vec<Part>>, &[usize]); 4] = [
+        (vec![Part::ALL.to_vec()], &[0]),
+        (Part::ALL.map(|part| vec![part]).to_vec(), &[5, 4, 3]),
+        (
+            vec![vec![Store, Filter], vec![Udp, Link, Syscall], vec![Ip, Tcp]],
+            &[1, 2],
+        ),
+        (
+            vec![vec![Tcp, Udp], vec![Link, Ip, Filter, Store, Syscall]],
+            &[1, 0],
+        ),
+    ];
+    for (processes, expected) in cases {
+        let layout = Layout::new(processes);
+        assert_eq!(layout.channels(), expected, "{layout:?}");
+        let front: Places = expected.iter().copied().collect();
+        assert_eq!(layout.front(), front, "{layout:?}");
+        assert_eq!(layout.routes().channels(), expected.len(), "{layout:?}");
+    }
+}
+
+#[test]
+fn places_are_a_set() {
+    let mut places: Places = [3, 0, 3, 40].into_iter().collect();
+    assert_eq!(places.iter().collect::<Vec<_>>(), [0, 3]);
+    assert!(places.remove(3) && !places.remove(3) && !places.remove(40));
+    assert!(places.contains(0) && !places.contains(3) && !places.is_empty());
+}

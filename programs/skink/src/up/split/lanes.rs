@@ -1,0 +1,117 @@
+//! The queues between the parts, whether these share a process or not.
+use crate::up::layout::{Layout, Places};
+use skink_channel::DoorbellDescriptors;
+use skink_control::{Part, QueueInfo};
+use skink_lanes::{
+    AttachParts, FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts,
+};
+use skink_messages::{CallOutcome, StoreReply, StoreRequest, TransportCall};
+use std::io;
+
+type Make = fn() -> io::Result<Lane>;
+
+/// Who has a lane to whom: the lower end, the upper one, and how it is made.
+const PAIRS: [(Part, Part, Make); 7] = [
+    (Part::Link, Part::Ip, || {
+        Lane::create::<ToLink, FromLink>("skink-link-ip")
+    }),
+    (Part::Filter, Part::Ip, || {
+        Lane::create::<Question, Verdicts>("skink-ip-filter")
+    }),
+    (Part::Ip, Part::Tcp, || {
+        Lane::create::<FromTransport, ToTransport>("skink-ip-tcp")
+    }),
+    (Part::Ip, Part::Udp, || {
+        Lane::create::<FromTransport, ToTransport>("skink-ip-udp")
+    }),
+    (Part::Tcp, Part::Syscall, || {
+        Lane::create::<TransportCall, CallOutcome>("skink-tcp-syscall")
+    }),
+    (Part::Udp, Part::Syscall, || {
+        Lane::create::<TransportCall, CallOutcome>("skink-udp-syscall")
+    }),
+    (Part::Store, Part::Syscall, || {
+        Lane::create::<StoreRequest, StoreReply>("skink-store")
+    }),
+];
+
+/// All of them, in the order of [`PAIRS`].
+pub struct Lanes(Vec<Lane>);
+
+impl Lanes {
+    /// New ones.
+    pub fn create() -> io::Result<Lanes> {
+        let lanes = PAIRS.into_iter().map(|(_, _, make)| make());
+        Ok(Lanes(lanes.collect::<io::Result<_>>()?))
+    }
+
+    /// Makes those anew that only these processes had ends of, and they have ended.
+    pub fn renew(&mut self, layout: &Layout, ended: Places) -> io::Result<()> {
+        for (lane, (lower, upper, make)) in self.0.iter_mut().zip(PAIRS) {
+            if [lower, upper]
+                .iter()
+                .all(|end| ended.contains(layout.place(*end)))
+            {
+                *lane = make()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of `part` of its lane to `other`, who is rung by `bell`. Incarnations travel in the order.
+    pub fn end(
+        &self,
+        part: Part,
+        other: Part,
+        bell: DoorbellDescriptors,
+    ) -> io::Result<AttachParts> {
+        for (lane, (lower, upper, _)) in self.0.iter().zip(PAIRS) {
+            if (lower, upper) == (part, other) {
+                return lane.lower(1, 1, bell);
+            }
+            if (lower, upper) == (other, part) {
+                return lane.upper(1, 1, bell);
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    /// How much waits for these parts.
+    pub fn waiting(&self, parts: &[Part]) -> Vec<QueueInfo> {
+        let mut all = Vec::new();
+        for (lane, (lower, upper, _)) in self.0.iter().zip(PAIRS) {
+            for (from, to, queue) in [(upper, lower, &lane.down), (lower, upper, &lane.up)] {
+                if parts.contains(&to) {
+                    all.push(QueueInfo {
+                        from: from.name().to_owned(),
+                        to: to.name().to_owned(),
+                        waiting: queue.depth().unwrap_or_default().into(),
+                        capacity: queue.geometry.capacity().into(),
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    #[cfg(test)]
+    pub fn lane(&self, one: Part, other: Part) -> Option<&Lane> {
+        let mut all = self.0.iter().zip(PAIRS);
+        let found = all.find(|(_, (lower, upper, _))| {
+            [(one, other), (other, one)].contains(&(*lower, *upper))
+        });
+        found.map(|(lane, _)| lane)
+    }
+}
+
+/// To whom a part has lanes, in the order in which it is handed them (see
+/// [`PartStart`](skink_control::PartStart)).
+pub fn neighbours(part: Part) -> &'static [Part] {
+    match part {
+        Part::Link | Part::Filter => &[Part::Ip],
+        Part::Ip => &[Part::Link, Part::Tcp, Part::Udp, Part::Filter],
+        Part::Udp | Part::Tcp => &[Part::Ip, Part::Syscall],
+        Part::Syscall => &[Part::Tcp, Part::Udp, Part::Store],
+        Part::Store => &[Part::Syscall],
+    }
+}

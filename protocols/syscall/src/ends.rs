@@ -1,0 +1,172 @@
+//! How sockets and programs end.
+use crate::shares::{Key, Released};
+use crate::stored::{forget, keep};
+use crate::syscall::{Presence, Syscall, SyscallOutput, tell};
+use skink_memory::SocketId;
+use skink_messages::{CallBody, Protocol};
+
+impl Syscall {
+    /// A program has ended. Sockets that others hold as well stay. One that isn't known has nothing to
+    /// end.
+    pub fn detach(&mut self, program: u32, out: &mut impl SyscallOutput) {
+        self.resume(out);
+        let Some(known) = self.programs.get_mut(&program) else {
+            return;
+        };
+        if known.presence == Presence::Departed {
+            return;
+        }
+        known.unfinished = None;
+        self.leave_turns(program);
+        for (protocol, socket) in self.shares.held_by(program) {
+            self.let_go(program, protocol, socket, out);
+        }
+        let mut stays = false;
+        for key in self.shared_of(program) {
+            stays |= self.shares.release(key, program, out) == Released::Held;
+        }
+        for protocol in Protocol::ALL {
+            self.release_ports(program, protocol, out);
+            self.close_turn_of(program, protocol);
+            tell(protocol, program, CallBody::Detach, out);
+        }
+        self.depart(program, stays, out);
+    }
+
+    /// A program doesn't wait for a turn any more, nor for what comes of the one that it has: if
+    /// the socket outlives the program, the port that it takes must be known all the same.
+    pub(crate) fn leave_turns(&mut self, program: u32) {
+        for protocol in Protocol::ALL {
+            let turns = self.turns_mut(protocol);
+            turns.waiting.retain(|other| *other != program);
+            if let Some(taken) = &mut turns.current {
+                taken.awaited &= taken.turn.program != program;
+            }
+        }
+    }
+
+    /// A program that has ended is remembered while others hold sockets of its.
+    fn depart(&mut self, program: u32, stays: bool, out: &mut impl SyscallOutput) {
+        if let Some(known) = self.programs.get_mut(&program).filter(|_| stays) {
+            known.presence = Presence::Departed;
+            keep(out, &known.item(program));
+        } else if let Some(gone) = self.programs.remove(&program) {
+            forget(out, &gone.item(program));
+        }
+    }
+
+    /// After a restart, once all programs that live have attached again: the others ended meanwhile.
+    pub fn detach_missing(&mut self, out: &mut impl SyscallOutput) {
+        let programs = self.programs.iter();
+        let missing = programs.filter(|(_, it)| it.presence == Presence::Remembered);
+        let missing: Vec<_> = missing.map(|(number, _)| *number).collect();
+        for program in missing {
+            self.detach(program, out);
+        }
+    }
+
+    /// The sockets of a program that others hold too, of both transports.
+    fn shared_of(&self, program: u32) -> Vec<Key> {
+        let of = |protocol| {
+            let slots = self.slots_of(protocol, program).into_iter();
+            slots.flat_map(move |(first, last)| self.shares.in_slots(protocol, first, last))
+        };
+        Protocol::ALL.into_iter().flat_map(of).collect()
+    }
+
+    /// A program's sockets that nobody else holds have no ports any more.
+    fn release_ports(&mut self, program: u32, protocol: Protocol, out: &mut impl SyscallOutput) {
+        let Some((first, last)) = self.slots_of(protocol, program) else {
+            return;
+        };
+        let shares = &self.shares;
+        let is_gone = |socket| !shares.is_shared((protocol, socket));
+        self.ports
+            .release_slots(protocol, first, last, is_gone, out);
+    }
+
+    /// A socket of the program that is taking a port doesn't outlive it.
+    fn close_turn_of(&mut self, program: u32, protocol: Protocol) {
+        let Some(taken) = &self.turns(protocol).current else {
+            return;
+        };
+        let socket = taken.turn.socket;
+        let ends = self.owner_of(protocol, socket) == program
+            && !self.shares.is_shared((protocol, socket));
+        if let Some(taken) = &mut self.turns_mut(protocol).current {
+            taken.closed |= ends;
+        }
+    }
+
+    /// The number is another program's now: nothing of the old one's is left, or the ids of its sockets
+    /// would name the new one's.
+    pub(crate) fn supersede(&mut self, program: u32, out: &mut impl SyscallOutput) {
+        for key in self.shared_of(program) {
+            self.shares.remove(key, out);
+        }
+        for (protocol, socket) in self.shares.held_by(program) {
+            self.let_go(program, protocol, socket, out);
+        }
+        for protocol in Protocol::ALL {
+            self.release_ports(program, protocol, out);
+            self.close_turn_of(program, protocol);
+        }
+    }
+
+    /// One holder of a shared socket less; the last one's is closed.
+    pub(crate) fn let_go(
+        &mut self,
+        program: u32,
+        protocol: Protocol,
+        socket: SocketId,
+        out: &mut impl SyscallOutput,
+    ) -> Released {
+        let released = self.shares.release((protocol, socket), program, out);
+        if released == Released::Last {
+            self.close_socket(program, protocol, socket, out);
+            let owner = self.owner_of(protocol, socket);
+            self.abandon_if_unheld(owner, out);
+        }
+        released
+    }
+
+    /// Forgets a program that has ended, with the last of the sockets that outlived it.
+    fn abandon_if_unheld(&mut self, program: u32, out: &mut impl SyscallOutput) {
+        if !self.has_departed(program) || !self.shared_of(program).is_empty() {
+            return;
+        }
+        for protocol in Protocol::ALL {
+            tell(protocol, program, CallBody::Abandon, out);
+        }
+        if let Some(gone) = self.programs.remove(&program) {
+            forget(out, &gone.item(program));
+        }
+    }
+
+    /// Closes a socket for good.
+    pub(crate) fn close_socket(
+        &mut self,
+        program: u32,
+        protocol: Protocol,
+        socket: SocketId,
+        out: &mut impl SyscallOutput,
+    ) {
+        self.ports.release(protocol, socket, out);
+        if let Some(taken) = &mut self.turns_mut(protocol).current {
+            // The transport closes it after it has bound it.
+            taken.closed |= taken.turn.socket == socket;
+        }
+        tell(protocol, program, CallBody::Close(socket), out);
+    }
+
+    /// Ends what a predecessor was about to end when it died.
+    pub(crate) fn tidy(&mut self, out: &mut impl SyscallOutput) {
+        for ((protocol, socket), owner) in self.shares.unheld() {
+            self.let_go(owner, protocol, socket, out);
+        }
+        let departed: Vec<_> = self.programs.keys().copied().collect();
+        for program in departed {
+            self.abandon_if_unheld(program, out);
+        }
+    }
+}
