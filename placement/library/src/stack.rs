@@ -7,7 +7,9 @@ use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
 use skink_link::{Link, LinkConfig, LinkOutput};
 use skink_memory::{CaptureRing, Region, SocketTable, TableConfig, TableError};
-use skink_messages::{Component, Counter, Counters, NetworkError, Ports, Progress, Protocol, SocketEvent};
+use skink_messages::{
+    Component, Counter, Counters, NetworkError, Ports, Progress, Protocol, SocketEvent,
+};
 use skink_nic::{Nic, Receiver, Sender};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::{Duration, Instant};

@@ -36,8 +36,13 @@ impl CallEnd {
         }
     }
 
+    /// Whether there is something to take, or room for what waits for it. While too much waits, nothing
+    /// is taken.
     pub fn is_ready(&self) -> bool {
-        self.exchange.is_ready()
+        match self.outcomes.len() < CALLS {
+            true => self.exchange.is_ready(),
+            false => self.exchange.has_room(),
+        }
     }
 }
 
@@ -51,6 +56,13 @@ impl Host {
             }
         }
         any
+    }
+
+    /// Whether a `syscall` that is apart has asked for something, or made room.
+    pub(crate) fn is_called(&self) -> bool {
+        let ends = Protocol::ALL.into_iter().zip(&self.call_ends);
+        let mut ends = ends.filter_map(|(protocol, end)| Some((protocol, end.as_ref()?)));
+        ends.any(|(protocol, end)| !self.stack.is_held(protocol) && end.is_ready())
     }
 
     fn call_end(&mut self, protocol: Protocol) -> Option<&mut CallEnd> {

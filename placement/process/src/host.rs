@@ -112,6 +112,8 @@ pub struct Host {
     pub(crate) holders: Holders,
     /// Programs that have ended while others held sockets of theirs.
     pub(crate) departed: HashSet<(Protocol, u32)>,
+    /// Programs that couldn't be attached here. Other processes may have them, until they are detached.
+    pub(crate) refused: HashSet<u32>,
     pub(crate) sleeper: Sleeper,
     pub(crate) spin: SpinBudget,
     /// What the process sleeps on.
@@ -213,6 +215,7 @@ impl Host {
             programs: Programs::default(),
             holders: Holders::default(),
             departed: HashSet::new(),
+            refused: HashSet::new(),
             sleeper,
             spin,
             set,
@@ -289,6 +292,7 @@ impl Host {
 
     /// A program has ended.
     pub(crate) fn program_ended(&mut self, now: Instant, program: u32) {
+        self.serve_last(now, program);
         self.remove_program(program);
         if let Some(syscall) = &mut self.syscall {
             syscall.detach(program);

@@ -79,11 +79,6 @@ impl Inner {
         self.going.get(part.index()) == Some(&true)
     }
 
-    /// Nobody will say any more who may begin.
-    pub fn let_all_go(&mut self) {
-        self.going = [true; Part::COUNT];
-    }
-
     /// Each that works.
     fn hosts(&self) -> impl Iterator<Item = &dyn Host> {
         let link = self.link.as_deref().map(|it| it as &dyn Host);

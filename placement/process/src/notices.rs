@@ -113,13 +113,17 @@ impl Host {
         }
     }
 
-    /// Publishes what a program was told, and rings.
+    /// Publishes what a program was told, and rings. What it asked for leaves its queue only now: who
+    /// dies before has answered nothing, and a successor sees it again.
     fn show(&mut self, now: Instant, program: u32) {
         let Some(attached) = self.programs.get_mut(program) else {
             return;
         };
         if std::mem::take(&mut attached.told) && attached.server.flush().is_err() {
-            self.spoilt(now, program);
+            return self.spoilt(now, program);
+        }
+        if !attached.is_stuck() {
+            attached.server.release();
         }
     }
 

@@ -64,6 +64,9 @@ impl Host {
                 uid,
             } => {
                 let refused = self.attach(attachment, pid, uid, descriptors).err();
+                if refused.is_some() {
+                    self.refused.insert(attachment.program);
+                }
                 self.reports.push_back(Report::Attached {
                     program: attachment.program,
                     refused: refused.clone(),
@@ -74,7 +77,10 @@ impl Host {
                 })
             }
             Order::Detach { program } => {
-                self.program_ended(now, program);
+                match self.refused.remove(&program) {
+                    true => self.end_in_transports(now, program),
+                    false => self.program_ended(now, program),
+                }
                 Ok(())
             }
             Order::Filter { rules } => self.load_rules(&rules),
@@ -148,7 +154,7 @@ impl Host {
     }
 
     /// The neighbours of a part know of it.
-    fn go(&mut self, part: Part) {
+    pub(crate) fn go(&mut self, part: Part) {
         self.inner.set_going(part, true);
         match (part, &mut self.syscall, self.stack.apart()) {
             (Part::Tcp, _, Some(apart)) => apart.go(Protocol::Tcp),
@@ -200,6 +206,9 @@ impl Host {
             return Err(format!(
                 "its number is {program}, and must be below {PROGRAMS}"
             ));
+        }
+        if self.programs.get(program).is_some() {
+            return Err("its number is another program's".into());
         }
         if [attachment.tcp_stride, attachment.udp_stride] != self.strides {
             return Err("its regions were made for a stack of another size".into());

@@ -57,7 +57,8 @@ impl Program {
 
     /// Whether it has asked for something that can be served now.
     pub fn asks(&self) -> bool {
-        !self.in_hand && !self.blocked && !self.is_stuck() && self.server.is_ready()
+        let has = self.server.is_ready() || self.server.holds_request();
+        has && !self.in_hand && !self.blocked && !self.is_stuck()
     }
 
     /// Tells the program something, now or later.

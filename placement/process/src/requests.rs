@@ -73,6 +73,17 @@ impl Host {
         self.end_batch(program);
     }
 
+    /// Takes in what a program that has ended had still said to the transports here. Its calls end with it.
+    pub(crate) fn serve_last(&mut self, now: Instant, program: u32) {
+        for _ in 0..REQUESTS {
+            let Ok(Some(request)) = self.next_request(program) else {
+                return;
+            };
+            self.advance(program);
+            self.direct(now, program, request.body);
+        }
+    }
+
     fn next_request(&mut self, program: u32) -> Result<Option<Request>, ServerError> {
         match self.programs.get_mut(program) {
             Some(attached) => attached.server.peek(),
@@ -91,7 +102,6 @@ impl Host {
         let Some(attached) = self.programs.get_mut(program) else {
             return;
         };
-        attached.server.release();
         let malformed = attached.server.malformed();
         let nonsense = malformed.wrapping_sub(attached.malformed);
         attached.malformed = malformed;
@@ -123,6 +133,7 @@ impl Host {
             return Taken::Waits;
         }
         if syscall.is_busy() {
+            syscall.has_refused = true;
             attached.blocked = true;
             return Taken::Waits;
         }

@@ -1,12 +1,11 @@
 //! The event loop.
-use crate::calls::CallEnd;
 use crate::clock;
 use crate::host::{Host, Life, about};
 use crate::program::Program;
 use crate::syscall::SyscallHost;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use skink_control::{ComponentLink, LinkError, Report};
+use skink_control::{ComponentLink, LinkError, Part, Report};
 use skink_messages::{Counter, Progress};
 use skink_time::Instant;
 use std::os::fd::AsFd;
@@ -190,7 +189,9 @@ impl EventLoop {
         self.host.is_supervised = false;
         self.host.watch_programs();
         // Nobody else would say so.
-        self.host.inner.let_all_go();
+        for part in Part::ALL {
+            self.host.go(part);
+        }
         let left = self.host.programs.numbers.len();
         tracing::warn!("the supervisor is gone; {left} programs are served on");
     }
@@ -210,21 +211,28 @@ impl EventLoop {
         }
     }
 
-    /// Sleeps until there may be something to do.
-    fn sleep(&mut self, now: Instant) {
-        let host = &mut self.host;
+    /// How long to sleep at most; `None` if only others can wake the process.
+    fn timeout(&self, now: Instant) -> Option<Duration> {
+        let host = &self.host;
         let due = [host.stack.next_deadline(), host.inner.next_deadline()];
         let due = due.into_iter().flatten().min();
         let mut timeout = due.map(|due| due.since(now));
-        let (reads, blocked) = host.nic_wants();
-        let blocked = blocked.is_some();
-        if blocked || !host.reports.is_empty() {
+        if host.nic_wants().1.is_some() || !host.reports.is_empty() {
             let rest = timeout.filter(|due| !due.is_zero()).unwrap_or(RETRY);
             timeout = Some(rest.min(RETRY));
         }
         if self.link.is_none() {
             timeout = Some(timeout.map_or(LOOK, |timeout| timeout.min(LOOK)));
         }
+        timeout
+    }
+
+    /// Sleeps until there may be something to do.
+    fn sleep(&mut self, now: Instant) {
+        let timeout = self.timeout(now);
+        let host = &mut self.host;
+        let (reads, blocked) = host.nic_wants();
+        let blocked = blocked.is_some();
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             return;
         }
@@ -294,12 +302,11 @@ impl EventLoop {
 impl Host {
     /// Whether somebody has sent something, or made room for what there was none for.
     fn has_work(&self) -> bool {
-        let calls = self.call_ends.iter().flatten();
         self.programs.iter().any(Program::asks)
             || self.can_go_on()
             || self.stack.is_ready()
             || self.inner.is_ready()
-            || calls.into_iter().any(CallEnd::is_ready)
+            || self.is_called()
             || self.syscall.as_ref().is_some_and(SyscallHost::is_ready)
     }
 

@@ -4,8 +4,8 @@ use crate::host::Host;
 use crate::random::random;
 use skink_lanes::Exchange;
 use skink_messages::{
-    Answer, CallOutcome, Protocol, SocketCall, SocketError, StoreClient, StoreKey, StoreReply,
-    StoreRequest, StoreValue, TransportCall,
+    Answer, CallBody, CallOutcome, Protocol, SocketCall, SocketError, StoreClient, StoreKey,
+    StoreReply, StoreRequest, StoreValue, TransportCall,
 };
 use skink_sockets::Notice;
 use skink_store::Store;
@@ -73,6 +73,10 @@ pub(crate) struct SyscallHost {
     held: bool,
     /// A successor serves nobody before it has what its predecessor stored; so many items came already.
     restoring: Option<u32>,
+    /// Programs that ended before it could be told.
+    ended: Vec<u32>,
+    /// A program's call wasn't taken: it was busy.
+    pub has_refused: bool,
 }
 
 impl SyscallHost {
@@ -84,6 +88,8 @@ impl SyscallHost {
             store,
             out: Outbox::default(),
             restoring: None,
+            ended: Vec::new(),
+            has_refused: false,
         }
     }
 
@@ -108,7 +114,28 @@ impl SyscallHost {
     }
 
     pub fn detach(&mut self, program: u32) {
-        self.component.detach(program, &mut self.out);
+        match self.has_begun() {
+            true => self.component.detach(program, &mut self.out),
+            // What was stored comes first: the program may hold sockets that aren't known yet.
+            false => self.ended.push(program),
+        }
+    }
+
+    /// Tells the transports that a program has ended which was never known here.
+    fn detach_stranger(&mut self, program: u32) {
+        for protocol in Protocol::ALL {
+            let call = TransportCall {
+                program,
+                serial: 0,
+                body: CallBody::Detach,
+            };
+            self.out.call(protocol, call);
+        }
+    }
+
+    /// Whether it knows all that its predecessor did.
+    fn has_begun(&self) -> bool {
+        !self.held && self.restoring.is_none()
     }
 
     /// A transport was replaced.
@@ -134,7 +161,7 @@ impl SyscallHost {
     /// Whether no call of a program can be taken now.
     pub fn is_busy(&self) -> bool {
         let waits = self.out.calls.iter().any(|calls| !calls.is_empty());
-        self.held || self.restoring.is_some() || waits || !self.out.stored.is_empty()
+        !self.has_begun() || waits || !self.out.stored.is_empty()
     }
 
     /// Whether a neighbour has sent something, or made room.
@@ -147,7 +174,7 @@ impl SyscallHost {
             StoreWay::Here(_) => false,
             StoreWay::Lane(lane) => lane.is_ready(),
         };
-        !self.held && (store || self.ways.iter().any(ready))
+        !self.held && (store || (self.has_begun() && self.ways.iter().any(ready)))
     }
 
     pub fn is_broken(&self) -> bool {
@@ -164,6 +191,18 @@ impl SyscallHost {
 
     /// Takes what came over the lanes. Answers whether there was something.
     fn take_in(&mut self) -> bool {
+        let mut taken = self.take_replies();
+        // An outcome may be of a predecessor's call: it comes after what that had stored.
+        if self.has_begun() {
+            taken += self.take_outcomes();
+            for program in std::mem::take(&mut self.ended) {
+                self.component.detach(program, &mut self.out);
+            }
+        }
+        taken > 0
+    }
+
+    fn take_outcomes(&mut self) -> usize {
         let mut taken = 0;
         for (protocol, way) in Protocol::ALL.into_iter().zip(&mut self.ways) {
             let TransportWay::Lane(lane) = way else {
@@ -176,6 +215,11 @@ impl SyscallHost {
                 self.component.outcome(protocol, outcome, &mut self.out);
             }
         }
+        taken
+    }
+
+    fn take_replies(&mut self) -> usize {
+        let mut taken = 0;
         if let StoreWay::Lane(lane) = &mut self.store {
             lane.begin();
             for _ in 0..BUDGET {
@@ -196,21 +240,12 @@ impl SyscallHost {
                 }
             }
         }
-        taken > 0
+        taken
     }
 
-    /// Gives on what there is room for.
-    fn give_out(&mut self) {
-        for (calls, way) in self.out.calls.iter_mut().zip(&mut self.ways) {
-            if let TransportWay::Lane(lane) = way {
-                while let Some(call) = calls.front()
-                    && lane.send(call).is_ok()
-                {
-                    calls.pop_front();
-                }
-                lane.flush();
-            }
-        }
+    /// Gives on what there is room for: what is to be stored first. Nobody acts on what a successor
+    /// wouldn't know. Answers whether all of that is stored.
+    fn store_all(&mut self) -> bool {
         match &mut self.store {
             StoreWay::Here(store) => {
                 for request in self.out.stored.drain(..) {
@@ -222,6 +257,21 @@ impl SyscallHost {
                     && lane.send(request).is_ok()
                 {
                     self.out.stored.pop_front();
+                }
+                lane.flush();
+            }
+        }
+        self.out.stored.is_empty()
+    }
+
+    /// Gives on the calls that there is room for.
+    fn call_all(&mut self) {
+        for (calls, way) in self.out.calls.iter_mut().zip(&mut self.ways) {
+            if let TransportWay::Lane(lane) = way {
+                while let Some(call) = calls.front()
+                    && lane.send(call).is_ok()
+                {
+                    calls.pop_front();
                 }
                 lane.flush();
             }
@@ -250,9 +300,11 @@ impl Host {
             return false;
         };
         let any = syscall.take_in();
-        let was_busy = any || syscall.is_busy();
         self.run_syscall(now);
-        if was_busy && self.syscall.as_ref().is_some_and(|it| !it.is_busy()) {
+        if let Some(syscall) = &mut self.syscall
+            && !syscall.is_busy()
+            && std::mem::take(&mut syscall.has_refused)
+        {
             for number in self.programs.numbers.clone() {
                 if let Some(program) = self.programs.get_mut(number) {
                     program.blocked = false;
@@ -264,7 +316,9 @@ impl Host {
 
     /// Does what `syscall` has said: tells programs, and asks transports and `store`.
     pub(crate) fn run_syscall(&mut self, now: Instant) {
-        while let Some(syscall) = &mut self.syscall {
+        while let Some(syscall) = &mut self.syscall
+            && syscall.store_all()
+        {
             if let Some((program, serial, answer)) = syscall.out.answers.pop_front() {
                 self.answer(program, serial, answer);
             } else if let Some((protocol, call)) = syscall.take_call_here() {
@@ -275,8 +329,16 @@ impl Host {
                         .outcome(protocol, outcome, &mut syscall.out);
                 }
             } else {
-                return syscall.give_out();
+                return syscall.call_all();
             }
+        }
+    }
+
+    /// A program has ended that this process refused and others may have.
+    pub(crate) fn end_in_transports(&mut self, now: Instant, program: u32) {
+        if let Some(syscall) = &mut self.syscall {
+            syscall.detach_stranger(program);
+            self.run_syscall(now);
         }
     }
 

@@ -3,9 +3,8 @@
 
 mod common;
 
-use common::{World, end};
-use skink_control::Report;
-use skink_sockets::{BindOptions, Protocol, RequestBody};
+use common::{APART, Grouping, HALVES, WHOLE, World, end};
+use skink_sockets::{PortOptions, Protocol, SocketCall};
 
 /// Open descriptors and mappings of this process.
 fn held() -> (usize, usize) {
@@ -17,20 +16,26 @@ fn held() -> (usize, usize) {
 
 #[test]
 fn a_thousand_programs_leave_nothing() {
-    let mut world = World::new();
+    for (grouping, rounds) in [(WHOLE, 1000), (HALVES, 200), (APART, 200)] {
+        programs_leave_nothing(grouping, rounds);
+    }
+}
+
+fn programs_leave_nothing(grouping: Grouping, rounds: u32) {
+    let mut world = World::new(grouping);
     let mut first = None;
-    for round in 0..1000 {
+    for round in 0..rounds {
         let number = round % 7;
         let mut program = world.attach(number, 1000 + round);
         let tcp = program.open(Protocol::Tcp);
         let port = end("0.0.0.0", 2000 + number as u16);
-        let bound = program.bind(Protocol::Udp, port, BindOptions::default());
+        let bound = program.bind(Protocol::Udp, port, PortOptions::default());
         bound.expect("free again");
         if round % 3 == 0 {
-            let bound = program.bind(Protocol::Tcp, port, BindOptions::default());
+            let bound = program.bind(Protocol::Tcp, port, PortOptions::default());
             let (listener, _) = bound.expect("free again");
             program
-                .ask(RequestBody::Listen(listener, 5))
+                .ask(SocketCall::Listen(listener, 5))
                 .expect("listens");
         }
         if round % 5 == 0 {
@@ -38,7 +43,7 @@ fn a_thousand_programs_leave_nothing() {
         }
         drop(program);
         world.detach(number);
-        assert_eq!(world.report(), Report::Finished { program: number });
+        world.finished(number);
         if round == 20 {
             first = Some(held());
         }

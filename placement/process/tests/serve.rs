@@ -2,16 +2,28 @@
 
 mod common;
 
-use common::{OURS, PEERS, World, connect, end, exchange};
-use skink_control::{Order, Report};
+use common::{Grouping, OURS, PEERS, World, connect, end, exchange};
+use skink_control::{Order, Part, Report};
 use skink_memory::{DatagramHeader, DatagramRing, SocketId};
 use skink_messages::{Counter, SocketError, TcpRequest, UdpRequest};
 use skink_process::Ended;
-use skink_sockets::{BindOptions, ClientError, Protocol, RequestBody};
+use skink_sockets::{ClientError, PortOptions, Protocol, RequestBody, SocketCall};
 
-#[test]
-fn a_program_accepts_echoes_and_closes() {
-    let mut world = World::new();
+on_all_groupings!(
+    a_program_accepts_echoes_and_closes,
+    a_program_connects,
+    datagrams_come_and_go,
+    ports_are_shared_by_users_and_tickets,
+    connections_reach_all_who_share_a_port,
+    offers_stop_at_the_backlog_and_go_on,
+    a_shared_socket_lives_as_long_as_one_holder,
+    a_program_that_ends_leaves_nothing,
+    the_filter_is_loaded_and_shown,
+    programs_are_served_on_when_the_supervisor_is_gone,
+);
+
+fn a_program_accepts_echoes_and_closes(grouping: Grouping) {
+    let mut world = World::new(grouping);
     let mut program = world.attach(3, 1000);
     let listener = program.listen(8080);
     let (theirs, ours) = connect(&mut world, &mut program, listener, 8080);
@@ -25,14 +37,15 @@ fn a_program_accepts_echoes_and_closes() {
     world.until("the end", |peer| peer.is_closed(theirs));
     // A stack that is stopped says goodbye.
     let (theirs, _) = connect(&mut world, &mut program, listener, 8080);
-    world.order(&Order::Stop {}, &[]);
+    for place in world.split.front() {
+        assert_eq!(world.split.stop(place), Ended::Stopped);
+    }
     world.until("the end of all", |peer| peer.is_closed(theirs));
-    assert_eq!(world.join(), Ended::Stopped);
+    world.stop();
 }
 
-#[test]
-fn a_program_connects() {
-    let mut world = World::new();
+fn a_program_connects(grouping: Grouping) {
+    let mut world = World::new(grouping);
     let mut program = world.attach(0, 1000);
     let listener = world.peer.stack.tcp_open().expect("a socket");
     let now = skink_time::Instant::ZERO;
@@ -49,7 +62,7 @@ fn a_program_connects() {
         .expect("listens");
     let socket = program.open(Protocol::Tcp);
     let remote = Some(end(PEERS, 80));
-    let body = RequestBody::Connect(Protocol::Tcp, socket, remote);
+    let body = SocketCall::Connect(Protocol::Tcp, socket, remote);
     let answer = program.ask(body).expect("a route");
     assert_eq!(
         answer.local.map(|local| local.addr.to_string()).as_deref(),
@@ -73,18 +86,17 @@ fn a_program_connects() {
     });
     let unreachable = Some(end("192.0.2.1", 80));
     let other = program.open(Protocol::Tcp);
-    let answer = program.ask(RequestBody::Connect(Protocol::Tcp, other, unreachable));
+    let answer = program.ask(SocketCall::Connect(Protocol::Tcp, other, unreachable));
     let expected = ClientError::Socket(SocketError::NetworkUnreachable);
     assert_eq!(answer, Err(expected));
     world.stop();
 }
 
-#[test]
-fn datagrams_come_and_go() {
-    let mut world = World::new();
+fn datagrams_come_and_go(grouping: Grouping) {
+    let mut world = World::new(grouping);
     let mut program = world.attach(1, 0);
     let local = end("0.0.0.0", 53);
-    let bound = program.bind(Protocol::Udp, local, BindOptions::default());
+    let bound = program.bind(Protocol::Udp, local, PortOptions::default());
     let (socket, _) = bound.expect("root may have port 53");
     let theirs = world.peer.stack.udp_open().expect("a socket");
     let connected = world.peer.stack.udp_connect(theirs, Some(end(OURS, 53)));
@@ -131,14 +143,13 @@ fn datagrams_come_and_go() {
     world.stop();
 }
 
-#[test]
-fn ports_are_shared_by_users_and_tickets() {
-    let mut world = World::new();
-    let reuse = BindOptions {
+fn ports_are_shared_by_users_and_tickets(grouping: Grouping) {
+    let mut world = World::new(grouping);
+    let reuse = PortOptions {
         reuse_port: true,
-        ..BindOptions::default()
+        ..PortOptions::default()
     };
-    let plain = BindOptions::default();
+    let plain = PortOptions::default();
     let mut root = world.attach(0, 0);
     let mut alice = world.attach(1, 1000);
     let mut bob = world.attach(2, 1001);
@@ -152,7 +163,7 @@ fn ports_are_shared_by_users_and_tickets() {
         refused(SocketError::Prohibited)
     );
     let (web, ticket) = root.bind(tcp, at(80), plain).expect("root may");
-    let forged = BindOptions {
+    let forged = PortOptions {
         ticket: ticket ^ 1,
         ..plain
     };
@@ -160,7 +171,7 @@ fn ports_are_shared_by_users_and_tickets() {
         alice.bind(tcp, at(80), forged),
         refused(SocketError::Prohibited)
     );
-    let shown = BindOptions { ticket, ..plain };
+    let shown = PortOptions { ticket, ..plain };
     let elsewhere = alice.bind(tcp, at(81), shown);
     assert_eq!(
         elsewhere,
@@ -169,9 +180,9 @@ fn ports_are_shared_by_users_and_tickets() {
     );
     let (inherited, same) = alice.bind(tcp, at(80), shown).expect("inherited");
     assert_eq!(same, ticket);
-    root.ask(RequestBody::Listen(web, 8)).expect("listens");
+    root.ask(SocketCall::Listen(web, 8)).expect("listens");
     alice
-        .ask(RequestBody::Listen(inherited, 8))
+        .ask(SocketCall::Listen(inherited, 8))
         .expect("listens too");
     // What isn't shared is nobody else's.
     alice.bind(tcp, at(8080), plain).expect("free");
@@ -197,31 +208,30 @@ fn ports_are_shared_by_users_and_tickets() {
         bob.bind(tcp, at(9000), reuse),
         refused(SocketError::AddressInUse)
     );
-    alice.ask(RequestBody::Listen(first, 8)).expect("listens");
+    alice.ask(SocketCall::Listen(first, 8)).expect("listens");
     alice_too
-        .ask(RequestBody::Listen(second, 8))
+        .ask(SocketCall::Listen(second, 8))
         .expect("listens too");
     // A parent may be gone before its child binds.
     world.detach(0);
-    assert_eq!(world.report(), Report::Finished { program: 0 });
+    world.finished(0);
     bob.bind(tcp, at(80), shown)
         .expect("the ticket outlives the parent");
     world.stop();
 }
 
-#[test]
-fn connections_reach_all_who_share_a_port() {
-    let mut world = World::new();
-    let reuse = BindOptions {
+fn connections_reach_all_who_share_a_port(grouping: Grouping) {
+    let mut world = World::new(grouping);
+    let reuse = PortOptions {
         reuse_port: true,
-        ..BindOptions::default()
+        ..PortOptions::default()
     };
     let mut programs = [world.attach(0, 1000), world.attach(1, 1000)];
     let listeners = programs.each_mut().map(|program| {
         let bound = program.bind(Protocol::Tcp, end("0.0.0.0", 8080), reuse);
         let (socket, _) = bound.expect("shared");
         program
-            .ask(RequestBody::Listen(socket, 64))
+            .ask(SocketCall::Listen(socket, 64))
             .expect("listens");
         socket
     });
@@ -239,13 +249,12 @@ fn connections_reach_all_who_share_a_port() {
     world.stop();
 }
 
-#[test]
-fn offers_stop_at_the_backlog_and_go_on() {
-    let mut world = World::new();
+fn offers_stop_at_the_backlog_and_go_on(grouping: Grouping) {
+    let mut world = World::new(grouping);
     let mut program = world.attach(0, 1000);
     let listener = program.listen(8080);
     program
-        .ask(RequestBody::Listen(listener, 3))
+        .ask(SocketCall::Listen(listener, 3))
         .expect("a smaller backlog");
     let connections: Vec<_> = (0..6).map(|_| world.peer.connect(8080)).collect();
     world.until("handshakes", |peer| {
@@ -271,29 +280,21 @@ fn offers_stop_at_the_backlog_and_go_on() {
     world.stop();
 }
 
-#[test]
-fn a_shared_socket_lives_as_long_as_one_holder() {
-    let mut world = World::new();
+fn a_shared_socket_lives_as_long_as_one_holder(grouping: Grouping) {
+    let mut world = World::new(grouping);
     let mut parent = world.attach(0, 1000);
     let mut child = world.attach(1, 1000);
     let listener = parent.listen(8080);
     let (theirs, ours) = connect(&mut world, &mut parent, listener, 8080);
     // A stranger doesn't know the secret.
-    let foreign = |world: &World| world.count(Counter::SocketsDropForeign);
-    child.tell(RequestBody::Share(Protocol::Tcp, ours, parent.secret ^ 1));
+    let wrong = SocketCall::Share(Protocol::Tcp, ours, parent.secret ^ 1);
+    child.ask(wrong).expect_err("a wrong secret");
     child.close(ours);
-    while foreign(&world) < 2 {
-        std::thread::yield_now();
-    }
+    world.until_counted(Counter::SocketsDropForeign, 2);
     exchange(&mut world, &mut parent, theirs, ours, 1000);
     // The child does.
-    child.tell(RequestBody::Share(Protocol::Tcp, ours, parent.secret));
-    let marker = child.open(Protocol::Tcp);
-    assert_eq!(
-        child.tcp.region_of(marker.slot),
-        1,
-        "requests are served in order"
-    );
+    let right = SocketCall::Share(Protocol::Tcp, ours, parent.secret);
+    child.ask(right).expect("it knows the secret");
     world.peer.write(theirs, b"x");
     let mut heard = [false; 2];
     world.until("both to hear", |_| {
@@ -326,15 +327,13 @@ fn a_shared_socket_lives_as_long_as_one_holder() {
     world.detach(1);
     world.until("the end", |peer| peer.is_closed(theirs));
     // What the peer had sent last was never read, so that was a reset: nothing is left of either.
-    for program in [0, 1] {
-        assert_eq!(world.report(), Report::Finished { program });
-    }
+    world.finished(0);
+    world.finished(1);
     world.stop();
 }
 
-#[test]
-fn a_program_that_ends_leaves_nothing() {
-    let mut world = World::new();
+fn a_program_that_ends_leaves_nothing(grouping: Grouping) {
+    let mut world = World::new(grouping);
     let mut program = world.attach(0, 1000);
     let listener = program.listen(8080);
     let (theirs, ours) = connect(&mut world, &mut program, listener, 8080);
@@ -347,59 +346,52 @@ fn a_program_that_ends_leaves_nothing() {
     });
     world.peer.close(theirs);
     world.until("the last acknowledgement", |peer| peer.state(theirs) != 9);
-    assert_eq!(world.report(), Report::Finished { program: 0 });
+    world.finished(0);
     // The number is free again; the port as well.
     let mut next = world.attach(0, 1001);
     next.listen(8080);
-    let (taken, _) = world.try_attach(0, 1001);
-    assert!(
-        matches!(
-            &taken,
-            Report::Attached {
-                program: 0,
-                refused: Some(_)
-            }
-        ),
-        "{taken:?}"
-    );
+    let (refused, _) = world.try_attach(0, 1001);
+    assert_eq!(refused, world.split.front().len());
     next.open(Protocol::Tcp);
     world.stop();
 }
 
-#[test]
-fn the_filter_is_loaded_and_shown() {
-    let mut world = World::with_rules("block return in all\npass in proto tcp to port 8080\n");
+fn the_filter_is_loaded_and_shown(grouping: Grouping) {
+    let mut world = World::with_rules(
+        grouping,
+        "block return in all\npass in proto tcp to port 8080\n",
+    );
     let mut program = world.attach(0, 1000);
     let listener = program.listen(8080);
     program.listen(8081);
     connect(&mut world, &mut program, listener, 8080);
     let refused = world.peer.connect(8081);
     world.until("the reset", |peer| peer.state(refused) == 0);
-    world.order(&Order::ShowFilter {}, &[]);
-    let Report::Filter { shown } = world.report() else {
+    world.order(Part::Filter, &Order::ShowFilter {}, &[]);
+    let shown = world.await_report(None, "the filter", |it| matches!(it, Report::Filter { .. }));
+    let Report::Filter { shown } = shown else {
         panic!("another report");
     };
     let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
     assert_eq!(shown["rules"].as_array().map(Vec::len), Some(2));
     assert_eq!(shown["totals"]["returned"], 1);
-    let rules = "pass all".to_owned();
-    world.order(&Order::Filter { rules }, &[]);
+    world.load("pass all");
     let passed = world.peer.connect(8081);
     world.until("the connection", |peer| peer.is_established(passed));
     world.stop();
 }
 
-#[test]
-fn programs_are_served_on_when_the_supervisor_is_gone() {
-    let mut world = World::new();
+fn programs_are_served_on_when_the_supervisor_is_gone(grouping: Grouping) {
+    let mut world = World::new(grouping);
     let mut program = world.attach(0, 1000);
     let listener = program.listen(8080);
-    let (other, _) = skink_control::link().expect("sockets");
-    drop(std::mem::replace(&mut world.link, other));
+    let threads = world.split.desert();
     let (theirs, ours) = connect(&mut world, &mut program, listener, 8080);
     exchange(&mut world, &mut program, theirs, ours, 10_000);
     // Until they end.
     drop(program);
     world.until("the end", |peer| peer.is_closed(theirs));
-    assert_eq!(world.join(), Ended::Deserted);
+    for thread in threads {
+        assert_eq!(thread.join().expect("no panic"), Ended::Deserted);
+    }
 }

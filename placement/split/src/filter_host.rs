@@ -2,8 +2,8 @@ use crate::host::{Host, Neighbour};
 use crate::{BUDGET, questions};
 use skink_channel::{AttachError, Sleeper};
 use skink_filter::{Filter, FilterConfig, Flow, RuleSet, Verdict};
-use skink_messages::{Counters, Progress};
 use skink_lanes::{AttachParts, EndCounters, FilterEnd, Incarnation};
+use skink_messages::{Counters, Progress};
 use skink_time::Instant;
 use std::os::fd::BorrowedFd;
 

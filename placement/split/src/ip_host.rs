@@ -12,13 +12,13 @@ use judge::Judging;
 use skink_channel::{AttachError, Pool, PoolReader, PoolSet, Sleeper};
 use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
-use skink_memory::Region;
-use skink_messages::{Counters, FrameOutput, LinkLimits, NetworkError, Progress};
 use skink_lanes::board::{self, BoardWriter};
 use skink_lanes::{
     AttachParts, EndCounters, Incarnation, IpLinkEnd, IpTransportEnd, PacketDown, Regions,
     Transport,
 };
+use skink_memory::Region;
+use skink_messages::{Counters, FrameOutput, LinkLimits, NetworkError, Progress};
 use skink_time::Instant;
 use skink_wire::MacAddr;
 use std::collections::VecDeque;

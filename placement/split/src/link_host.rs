@@ -3,13 +3,13 @@ use crate::{BUDGET, FRAME_BYTES};
 use core::net::IpAddr;
 use rustix::event::PollFlags;
 use skink_channel::{AttachError, Pool, PoolGeometry, PoolReader, PoolSet, Sleeper};
+use skink_lanes::{AttachParts, EndCounters, FrameDown, Incarnation, LinkEnd, Payload, Regions};
 use skink_link::{Link, LinkConfig};
 use skink_memory::{Bytes, CaptureDirection, CaptureRing, Region};
 use skink_messages::{
     Capabilities, Counter, Counters, Full, LinkLimits, NicOutput, Progress, RxFrame, TxPacket,
 };
 use skink_nic::{Nic, Receiver, Sender};
-use skink_lanes::{AttachParts, EndCounters, FrameDown, Incarnation, LinkEnd, Payload, Regions};
 use skink_time::{Duration, Instant};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

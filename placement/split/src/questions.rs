@@ -2,9 +2,9 @@
 
 use core::net::IpAddr;
 use skink_filter::{Direction, Family, Piece, Summary, Verdict};
+use skink_lanes::{PacketDown, Question};
 use skink_messages::ErrorKind;
 use skink_messages::NetworkError;
-use skink_lanes::{PacketDown, Question};
 use skink_wire::{Endpoint, Malformed, ethernet, protocol};
 
 /// The question whether a packet may pass.

@@ -1,9 +1,9 @@
 use crate::transport_below::{TransportBelow, TransportParts};
 use crate::transport_host::{Packets, TransportHost};
 use skink_channel::{AttachError, Sleeper};
+use skink_lanes::{Fate, Regions, Transport, TransportPayload};
 use skink_memory::{Region, SocketTable, TableError};
 use skink_messages::{Component, Counters, NetworkError, RxPacket, TcpInput};
-use skink_lanes::{Fate, Regions, Transport, TransportPayload};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::Instant;
 

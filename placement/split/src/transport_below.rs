@@ -3,11 +3,11 @@
 use core::net::IpAddr;
 use skink_channel::AttachError;
 use skink_ip::Replica;
+use skink_lanes::board::{self, BoardReader};
+use skink_lanes::{AttachParts, TransportEnd, TransportPayload};
 use skink_messages::{
     Full, LinkLimits, Network, Outbound, Path, Ports, SocketEvent, SocketEvents, TxPacket,
 };
-use skink_lanes::board::{self, BoardReader};
-use skink_lanes::{AttachParts, TransportEnd, TransportPayload};
 use skink_time::Instant;
 use skink_wire::MacAddr;
 use std::collections::VecDeque;

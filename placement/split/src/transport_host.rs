@@ -2,10 +2,8 @@ use crate::host::{Host, Neighbour};
 use crate::transport_below::{TransportBelow, TransportParts};
 use crate::{BUDGET, FRAME_BYTES};
 use skink_channel::{AttachError, PoolReader, Sleeper};
+use skink_lanes::{Arrival, EndCounters, Fate, Incarnation, PacketUp, Transport, TransportPayload};
 use skink_messages::{Component, NetworkError, Progress, RxPacket, SocketEvent};
-use skink_lanes::{
-    Arrival, EndCounters, Fate, Incarnation, PacketUp, Transport, TransportPayload,
-};
 use skink_time::Instant;
 use std::os::fd::BorrowedFd;
 

@@ -1,9 +1,9 @@
 use crate::transport_below::{TransportBelow, TransportParts};
 use crate::transport_host::{Packets, TransportHost};
 use skink_channel::{AttachError, Pool, Sleeper};
+use skink_lanes::{Fate, Transport, TransportPayload};
 use skink_memory::{Region, SocketTable, TableError};
 use skink_messages::{Component, Counters, NetworkError, RxPacket, UdpInput};
-use skink_lanes::{Fate, Transport, TransportPayload};
 use skink_time::Instant;
 use skink_udp::Udp;
 

@@ -7,9 +7,9 @@ use machine::programs::{World, udp_bind, udp_receive, udp_send};
 use machine::{Filtering, Random, Who};
 use skink_channel::{Consumer, Producer, QueueDescriptors};
 use skink_filter::RuleSet;
+use skink_lanes::{Envelope, LargeMessage, MiddleMessage, SmallMessage};
 use skink_memory::Mapping;
 use skink_nic::MemoryConfig;
-use skink_lanes::{Envelope, LargeMessage, MiddleMessage, SmallMessage};
 use std::sync::atomic::Ordering;
 
 fn world(seed: u64) -> World {

@@ -27,6 +27,7 @@
 mod ends;
 mod ports;
 mod requests;
+mod restarts;
 mod shares;
 mod stored;
 mod syscall;

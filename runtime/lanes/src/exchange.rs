@@ -155,6 +155,11 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         self.incoming.is_ready() || (self.full && self.outgoing.has_room())
     }
 
+    /// Whether something can be sent now, as far as can be seen without trying.
+    pub fn has_room(&self) -> bool {
+        self.outgoing.has_room()
+    }
+
     /// Whether there was no room for something since the batch began.
     pub fn was_full(&self) -> bool {
         self.full

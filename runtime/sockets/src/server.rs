@@ -135,6 +135,11 @@ impl Server {
         self.current.is_none() && self.ends.requests.is_ready()
     }
 
+    /// Whether [`Server::peek`] has answered a request that isn't dealt with.
+    pub fn holds_request(&self) -> bool {
+        self.current.is_some()
+    }
+
     /// Readable when the program has rung, which it does when the stack's sleeper has announced a sleep.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.ends.bell.as_fd()

@@ -1,126 +1,199 @@
-//! What a supervisor does for a stack in four processes.
+//! What a supervisor has and does for the processes of a stack, whichever parts are in which.
 
-use super::{Peer, Program, World, start};
-use rustix::event::{PollFd, PollFlags};
+use super::program::Files;
+use super::{Begin, Grouping, Links, Runner, start};
 use rustix::pipe::PipeFlags;
 use skink_channel::SleeperDescriptors;
 use skink_control::{
-    ComponentLink, LinkError, LinkSizes, Order, Part, PartStart, PoolSizes, Report, SupervisorLink,
-    link,
+    ComponentLink, LinkSizes, Order, Part, PartStart, PoolSizes, Report, SupervisorLink, link,
 };
 use skink_lanes::board::BoardDescriptors;
 use skink_lanes::{FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts};
-use skink_memory::{CaptureRing, Region};
-use skink_messages::Counters;
-use skink_nic::{MemoryConfig, Nic};
-use skink_process::{Ended, PartProcess, serve, serve_part};
+use skink_memory::{CaptureRing, Region, SocketTable};
+use skink_messages::{CallOutcome, Counters, SoleOwner, StoreReply, StoreRequest, TransportCall};
+use skink_nic::Nic;
+use skink_process::{Ended, Host, Parts};
+use skink_sockets::{Attachment, ChannelParts};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// `link`, `ip` and `filter`. The transports are the [`World`]'s.
-pub struct Split {
-    /// To link, filter, tcp, udp.
-    lanes: [Lane; 4],
-    sleepers: [Arc<SleeperDescriptors>; 4],
-    board: BoardDescriptors,
-    life: (OwnedFd, OwnedFd),
-    counters: Counters,
-    rules: String,
-    incarnations: [u32; 4],
-    next_pool: u32,
-    sizes: Option<LinkSizes>,
-    pools: [Option<(PoolSizes, OwnedFd)>; 4],
-    links: [Option<SupervisorLink>; 3],
-    threads: [Option<JoinHandle<Ended>>; 3],
+/// Lower and upper end of each lane.
+const PAIRS: [(Part, Part); 7] = [
+    (Part::Link, Part::Ip),
+    (Part::Filter, Part::Ip),
+    (Part::Ip, Part::Tcp),
+    (Part::Ip, Part::Udp),
+    (Part::Tcp, Part::Syscall),
+    (Part::Udp, Part::Syscall),
+    (Part::Store, Part::Syscall),
+];
+
+/// What is kept of a program, so that processes can have successors.
+pub struct Kept {
+    pub attachment: Attachment,
+    pub uid: u32,
+    pub tcp: Region,
+    pub udp: Region,
+    pub channel: ChannelParts,
 }
 
-const INNER: [Part; 3] = [Part::Link, Part::Ip, Part::Filter];
+pub struct Split {
+    pub(super) grouping: Grouping,
+    begin: Begin,
+    lanes: Vec<Lane>,
+    sleepers: Vec<SleeperDescriptors>,
+    board: BoardDescriptors,
+    life: Option<(OwnedFd, OwnedFd)>,
+    pub counters: Counters,
+    pub(super) rules: String,
+    pub incarnations: [u32; Part::COUNT],
+    next_pool: u32,
+    sizes: Option<LinkSizes>,
+    pub(super) pools: [Option<(PoolSizes, OwnedFd)>; Part::COUNT],
+    links: Vec<Option<SupervisorLink>>,
+    pub(super) runners: Vec<Option<Runner>>,
+    pub programs: Vec<Kept>,
+}
 
-fn receive(link: &SupervisorLink) -> Report {
-    loop {
-        match link.receive() {
-            Ok(Some((report, _))) => return report,
-            Ok(None) => {
-                let mut fds = [PollFd::from_borrowed_fd(link.as_fd(), PollFlags::IN)];
-                let limit = super::limit(super::PATIENCE);
-                let ready = rustix::event::poll(&mut fds, Some(&limit)).expect("poll");
-                assert!(ready > 0, "no report came");
-            }
-            Err(LinkError::Closed) => panic!("the part is gone"),
-            Err(LinkError::Failed(what)) => panic!("{what}"),
-        }
-    }
+pub(super) fn clone(fd: impl AsFd) -> OwnedFd {
+    fd.as_fd().try_clone_to_owned().expect("a descriptor")
 }
 
 impl Split {
-    /// All four, with a peer.
-    pub fn world(rules: &str) -> (World, Split) {
-        let (ours, theirs) = skink_nic::pair(MemoryConfig::default()).expect("a link in memory");
-        let names = ["link", "ip", "filter", "transport"];
-        let sleepers =
-            names.map(|name| Arc::new(SleeperDescriptors::create(name).expect("memory")));
-        let mut split = Split {
-            lanes: [
-                Lane::create::<ToLink, FromLink>("link").expect("a lane"),
-                Lane::create::<Question, Verdicts>("filter").expect("a lane"),
-                Lane::create::<FromTransport, ToTransport>("tcp").expect("a lane"),
-                Lane::create::<FromTransport, ToTransport>("udp").expect("a lane"),
-            ],
-            sleepers,
+    pub fn new(grouping: Grouping, rules: &str, begin: Begin) -> Split {
+        let transport = |name| Lane::create::<FromTransport, ToTransport>(name);
+        let call = |name| Lane::create::<TransportCall, CallOutcome>(name);
+        let lanes = [
+            Lane::create::<ToLink, FromLink>("link"),
+            Lane::create::<Question, Verdicts>("filter"),
+            transport("tcp"),
+            transport("udp"),
+            call("tcp-syscall"),
+            call("udp-syscall"),
+            Lane::create::<StoreRequest, StoreReply>("store"),
+        ];
+        let sleeper = |_: &&[Part]| SleeperDescriptors::create("process").expect("memory");
+        Split {
+            grouping,
+            begin,
+            lanes: lanes.map(|lane| lane.expect("a lane")).into(),
+            sleepers: grouping.iter().map(sleeper).collect(),
             board: BoardDescriptors::create("board").expect("a board"),
-            life: rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe"),
+            life: rustix::pipe::pipe_with(PipeFlags::CLOEXEC).ok(),
             counters: Counters::create().expect("memory"),
             rules: rules.into(),
-            incarnations: [1; 4],
+            incarnations: [1; Part::COUNT],
             next_pool: 1,
             sizes: None,
-            pools: [None, None, None, None],
-            links: [None, None, None],
-            threads: [None, None, None],
-        };
-        let mut nic = Some(ours);
-        for part in INNER {
-            let (link, thread) = split.begin(part, nic.take());
-            split.links[part.index()] = Some(link);
-            split.threads[part.index()] = Some(thread);
+            pools: [const { None }; Part::COUNT],
+            links: grouping.iter().map(|_| None).collect(),
+            runners: grouping.iter().map(|_| None).collect(),
+            programs: Vec::new(),
         }
-        let (link, thread) = split.begin(Part::Transport, None);
-        let sleeper = split.sleepers[Part::Transport.index()].clone();
-        let mut world = World {
-            link,
-            peer: Peer::new(theirs),
-            counters: split.counters.clone(),
-            reports: Default::default(),
-            sleeper,
-            thread: Some(thread),
-            mapped: Some(Vec::new()),
-        };
-        for part in Part::ALL {
-            split.introduce(part, &mut world);
-        }
-        (world, split)
     }
 
-    fn begin(&mut self, part: Part, nic: Option<Nic>) -> (SupervisorLink, JoinHandle<Ended>) {
+    pub fn is_whole(&self) -> bool {
+        self.grouping.len() == 1
+    }
+
+    pub fn place(&self, part: Part) -> usize {
+        let place = self.grouping.iter().position(|parts| parts.contains(&part));
+        place.expect("every part is somewhere")
+    }
+
+    pub fn places(&self) -> std::ops::Range<usize> {
+        0..self.grouping.len()
+    }
+
+    fn hosting(&self, parts: &[Part]) -> Vec<usize> {
+        let hosts = |place: &usize| parts.iter().any(|part| self.place(*part) == *place);
+        self.places().filter(hosts).collect()
+    }
+
+    /// Where programs have a channel to.
+    pub fn front(&self) -> Vec<usize> {
+        self.hosting(&[Part::Syscall, Part::Tcp, Part::Udp])
+    }
+
+    pub fn transports(&self) -> Vec<usize> {
+        self.hosting(&[Part::Tcp, Part::Udp])
+    }
+
+    /// Who maps what is sent.
+    pub fn readers(&self) -> Vec<usize> {
+        match self.is_whole() {
+            true => Vec::new(),
+            false => self.hosting(&[Part::Link, Part::Ip]),
+        }
+    }
+
+    pub fn link(&self, place: usize) -> &SupervisorLink {
+        self.links[place].as_ref().expect("runs")
+    }
+
+    pub fn links(&self) -> Links<'_> {
+        let all = self.links.iter().enumerate();
+        Box::new(all.filter_map(|(place, link)| Some((place, link.as_ref()?))))
+    }
+
+    pub fn runners(&mut self) -> impl Iterator<Item = &mut Runner> {
+        self.runners.iter_mut().flatten()
+    }
+
+    pub fn runner(&mut self, part: Part) -> &mut Runner {
+        let place = self.place(part);
+        self.runners[place].as_mut().expect("runs")
+    }
+
+    pub fn lane(&self, one: Part, other: Part) -> &Lane {
+        let pair =
+            |(lower, upper)| (lower, upper) == (one, other) || (upper, lower) == (one, other);
+        let at = PAIRS.into_iter().position(pair).expect("neighbours");
+        &self.lanes[at]
+    }
+
+    pub fn kept(&self, program: u32) -> &Kept {
+        let mut all = self.programs.iter();
+        let kept = all.find(|kept| kept.attachment.program == program);
+        kept.expect("an attached program")
+    }
+
+    pub fn forget(&mut self, program: u32) {
+        self.programs
+            .retain(|kept| kept.attachment.program != program);
+    }
+
+    fn host(&mut self, place: usize, nic: Option<Nic>) -> Host {
+        if self.is_whole() {
+            let parts = Parts {
+                start: start(&self.rules),
+                nic: nic.expect("a NIC"),
+                ports: Box::new(SoleOwner),
+                counters: self.counters.clone(),
+                capture: None,
+                sleeper: self.sleepers[place].sleeper().expect("descriptors"),
+                first_unprivileged_port: 1024,
+            };
+            return Host::new(parts).expect("a host");
+        }
         let order = PartStart {
-            part,
+            parts: self.grouping[place].to_vec(),
             stack: start(&self.rules),
             pool: self.next_pool,
             incarnations: self.incarnations,
             link: self.sizes,
         };
-        self.next_pool += 1;
-        let descriptors = self.descriptors(part);
-        let process = match nic {
-            Some(nic) => PartProcess::on_nic(order, descriptors, nic),
-            None => PartProcess::new(order, descriptors),
-        };
-        let mut process = process.expect("a part");
-        for (report, with) in process.introduction().expect("descriptors") {
+        self.next_pool += 8;
+        let host = Host::of_parts_on(order, self.descriptors(place), nic);
+        host.expect("parts")
+    }
+
+    pub(super) fn start(&mut self, place: usize, nic: Option<Nic>) {
+        let mut host = self.host(place, nic);
+        for (report, with) in host.introduction().expect("descriptors") {
             match report {
                 Report::Link(sizes) => self.sizes = Some(sizes),
-                Report::Pool(sizes) => {
+                Report::Pool { part, sizes } => {
                     let memory = with.into_iter().next().expect("memory");
                     self.pools[part.index()] = Some((sizes, memory));
                 }
@@ -128,173 +201,115 @@ impl Split {
             }
         }
         let (supervisor, component) = link().expect("sockets");
-        let thread = std::thread::spawn(move || {
-            let link = ComponentLink::new(component);
-            match process {
-                PartProcess::Inner(inner) => serve_part(inner, link),
-                PartProcess::Transport(host) => serve(*host, link),
-            }
-        });
-        (supervisor, thread)
+        self.links[place] = Some(supervisor);
+        self.runners[place] = Some((self.begin)(host, ComponentLink::new(component)));
     }
 
-    fn descriptors(&self, part: Part) -> Vec<OwnedFd> {
-        let clone = |fd: &OwnedFd| fd.try_clone().expect("a descriptor");
+    fn descriptors(&self, place: usize) -> Vec<OwnedFd> {
+        let (reading, writing) = self.life.as_ref().expect("a supervisor");
         let capture = CaptureRing::create(4096).expect("memory");
-        let (page, bell) = self.sleepers[part.index()].sleeper().expect("descriptors");
-        let mut all = vec![
-            self.counters.fd().try_clone_to_owned().expect("one"),
-            capture.fd().try_clone_to_owned().expect("one"),
-            page,
-            bell,
-            match part {
-                Part::Transport => clone(&self.life.1),
-                Part::Link | Part::Ip | Part::Filter => clone(&self.life.0),
-            },
-        ];
-        let bell = |part: Part| self.sleepers[part.index()].doorbell().expect("a bell");
-        let lower = |lane: usize, to: Part| {
-            let parts = self.lanes[lane].lower(1, 1, bell(to)).expect("parts");
-            parts.into_descriptors()
-        };
-        let upper = |lane: usize, to: Part| {
-            let parts = self.lanes[lane].upper(1, 1, bell(to)).expect("parts");
-            parts.into_descriptors()
-        };
-        match part {
-            Part::Link => all.extend(lower(0, Part::Ip)),
-            Part::Filter => all.extend(lower(1, Part::Ip)),
-            Part::Ip => {
-                all.extend(upper(0, Part::Link));
-                all.extend(lower(2, Part::Transport));
-                all.extend(lower(3, Part::Transport));
-                all.extend(upper(1, Part::Filter));
-                all.push(self.board.writer().expect("a board"));
+        let (page, bell) = self.sleepers[place].sleeper().expect("descriptors");
+        let mut all = vec![clone(self.counters.fd()), clone(capture.fd()), page, bell];
+        all.push(clone(reading));
+        if self.front().contains(&place) {
+            all.push(clone(writing));
+        }
+        for part in self.grouping[place] {
+            for other in neighbours(*part) {
+                let bell = &self.sleepers[self.place(*other)];
+                let bell = bell.doorbell().expect("a bell");
+                let lane = self.lane(*part, *other);
+                let end = match PAIRS.contains(&(*part, *other)) {
+                    true => lane.lower(1, 1, bell),
+                    false => lane.upper(1, 1, bell),
+                };
+                all.extend(end.expect("parts").into_descriptors());
             }
-            Part::Transport => {
-                all.extend(upper(2, Part::Ip));
-                all.extend(upper(3, Part::Ip));
-                all.push(self.board.reader().expect("a board"));
-                all.push(self.board.reader().expect("a board"));
+            match part {
+                Part::Ip => all.push(self.board.writer().expect("a board")),
+                Part::Tcp | Part::Udp => all.push(self.board.reader().expect("a board")),
+                Part::Link | Part::Filter | Part::Syscall | Part::Store => {}
             }
         }
         all
     }
 
-    fn tell(&self, to: Part, order: &Order, with: &[OwnedFd], world: &World) {
-        let with: Vec<_> = with.iter().map(AsFd::as_fd).collect();
-        match self.links.get(to.index()) {
-            Some(link) => link.as_ref().expect("runs").send(order, &with),
-            None => world.link.send(order, &with),
-        }
-        .expect("sent");
-    }
-
-    fn report(&self, by: Part, world: &mut World) -> Report {
-        match self.links.get(by.index()) {
-            Some(link) => receive(link.as_ref().expect("runs")),
-            None => world.report(),
-        }
-    }
-
-    /// Tells it and the others of each other, and lets it begin.
-    fn introduce(&mut self, part: Part, world: &mut World) {
-        for other in Part::ALL.into_iter().filter(|other| *other != part) {
-            for (of, to) in [(part, other), (other, part)] {
-                let pool = self.pools[of.index()].as_ref();
-                let incarnation = self.incarnations[of.index()];
-                let order = Order::Neighbour {
-                    part: of,
-                    incarnation,
-                    pool: pool.map(|(sizes, _)| *sizes),
-                };
-                let with = pool.map(|(_, memory)| memory.try_clone().expect("one"));
-                self.tell(to, &order, with.as_slice(), world);
-                let knows = Report::Knows {
-                    part: of,
-                    incarnation,
-                };
-                assert_eq!(self.report(to, world), knows);
-            }
-        }
-        if part == Part::Filter {
-            self.tell_flows(world);
-        }
-        self.tell(part, &Order::Go {}, &[], world);
-    }
-
-    fn tell_flows(&self, world: &mut World) {
-        self.tell(Part::Transport, &Order::ShowFlows {}, &[], world);
-        loop {
-            let Report::Flows { flows, last } = world.report() else {
-                panic!("not the flows");
-            };
-            self.tell(Part::Filter, &Order::Flows { flows }, &[], world);
-            if last {
-                return;
-            }
-        }
-    }
-
-    /// Puts rules in force.
-    pub fn load(&mut self, rules: &str, world: &mut World) {
-        self.rules = rules.into();
-        let order = Order::Filter {
-            rules: rules.into(),
-        };
-        self.tell(Part::Filter, &order, &[], world);
-        self.tell_flows(world);
-        self.tell(Part::Filter, &Order::Go {}, &[], world);
-    }
-
-    /// Ends a part, and starts a successor.
-    pub fn replace(&mut self, part: Part, world: &mut World) {
-        self.stop(part);
-        self.incarnations[part.index()] += 1;
-        let (link, thread) = self.begin(part, None);
-        self.links[part.index()] = Some(link);
-        self.threads[part.index()] = Some(thread);
-        let maps: Vec<_> = world.mapped.iter().flatten().cloned().collect();
-        for (program, region) in maps {
-            if part != Part::Filter {
-                self.map(part, program, &region, world);
-            }
-        }
-        self.introduce(part, world);
-    }
-
-    pub fn stop(&mut self, part: Part) -> Ended {
-        let link = self.links[part.index()].take().expect("runs");
+    pub fn stop(&mut self, place: usize) -> Ended {
+        let link = self.links[place].take().expect("runs");
         link.send(&Order::Stop {}, &[]).expect("sent");
-        let thread = self.threads[part.index()].take().expect("runs");
-        thread.join().expect("no panic")
-    }
-
-    /// The supervisor is gone. Answers the parts' threads.
-    pub fn desert(self) -> Vec<JoinHandle<Ended>> {
-        self.threads.into_iter().flatten().collect()
-    }
-
-    fn map(&self, part: Part, program: u32, region: &Region, world: &mut World) {
-        let clone = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().expect("one");
-        let with = [clone(region.records_fd()), clone(region.rings_fd())];
-        self.tell(part, &Order::Map { program }, &with, world);
-        assert_eq!(self.report(part, world), Report::Mapped { program });
-    }
-
-    /// Attaches a program.
-    pub fn attach(&mut self, world: &mut World, program: u32) -> Program {
-        let attached = world.attach(program, 1000);
-        let (_, region) = world
-            .mapped
-            .iter()
-            .flatten()
-            .last()
-            .cloned()
-            .expect("just attached");
-        for part in [Part::Link, Part::Ip] {
-            self.map(part, program, &region, world);
+        match self.runners[place].take().expect("runs") {
+            Runner::Thread(thread) => thread.join().expect("no panic"),
+            Runner::ByHand(mut process) => loop {
+                if let super::Step::Over(ended) = process.round() {
+                    return ended;
+                }
+            },
         }
-        attached
+    }
+
+    /// A process that is driven by hand dies where it is.
+    pub fn kill(&mut self, place: usize) {
+        let runner = self.runners[place].take();
+        assert!(matches!(runner, Some(Runner::ByHand(_))));
+        self.links[place] = None;
+    }
+
+    /// The supervisor is gone. Answers the processes' threads.
+    pub fn desert(&mut self) -> Vec<JoinHandle<Ended>> {
+        self.links.iter_mut().for_each(|link| *link = None);
+        self.life = None;
+        // It was the last but the program that held the channels' other ends.
+        self.programs.clear();
+        let all = self.runners.iter_mut().filter_map(Option::take);
+        let threads = all.map(|runner| match runner {
+            Runner::Thread(thread) => thread,
+            Runner::ByHand(_) => panic!("it has no thread"),
+        });
+        threads.collect()
+    }
+}
+
+/// To whom a part has lanes, in the order of [`PartStart`].
+fn neighbours(part: Part) -> &'static [Part] {
+    match part {
+        Part::Link | Part::Filter => &[Part::Ip],
+        Part::Ip => &[Part::Link, Part::Tcp, Part::Udp, Part::Filter],
+        Part::Udp | Part::Tcp => &[Part::Ip, Part::Syscall],
+        Part::Syscall => &[Part::Tcp, Part::Udp, Part::Store],
+        Part::Store => &[Part::Syscall],
+    }
+}
+
+impl Split {
+    /// The places of syscall, tcp and udp, in the order of routes.
+    pub(super) fn hosts(&self) -> [usize; 3] {
+        [Part::Syscall, Part::Tcp, Part::Udp].map(|part| self.place(part))
+    }
+
+    /// What a program is handed.
+    pub(super) fn files(&self, kept: &Kept) -> Files {
+        let routes = kept.attachment.routes;
+        let mut stacks = Vec::new();
+        for channel in 0..routes.channels() {
+            let mut all = <[u8; 3]>::from(routes).into_iter();
+            let at = all.position(|it| usize::from(it) == channel);
+            stacks.push(&self.sleepers[self.hosts()[at.expect("a route")]]);
+        }
+        let number = kept.attachment.program;
+        let own = |region: &Region| {
+            let [records, rings] = region.program_descriptors().expect("descriptors");
+            let own = Region::open_for_program(records, rings).expect("a region");
+            let mut table = SocketTable::new(kept.attachment.tcp_stride);
+            table.insert(number, own).expect("room");
+            table
+        };
+        Files {
+            number,
+            secret: kept.attachment.secret,
+            routes,
+            channels: kept.channel.for_program(&stacks).expect("descriptors"),
+            tcp: own(&kept.tcp),
+            udp: own(&kept.udp),
+        }
     }
 }

@@ -4,8 +4,8 @@ use super::IpHost;
 use super::judge::{Guarded, Judged, Parked};
 use crate::{BUDGET, questions};
 use skink_filter::{Direction, Verdict};
-use skink_messages::Full;
 use skink_lanes::{PacketDown, Transport};
+use skink_messages::Full;
 use skink_time::Instant;
 
 /// Transports that wait to be told that a packet of theirs is prohibited; more are told when they

@@ -5,11 +5,11 @@ use super::Judge;
 use crate::questions;
 use skink_channel::{AttachError, Chunk};
 use skink_filter::{Direction, Filter, Summary, Verdict};
-use skink_messages::{FrameOutput, Full, LinkLimits, Progress, TxPacket};
 use skink_lanes::{
     EndCounters, FrameUp, Incarnation, IpFilterEnd, IpLinkEnd, PacketDown, PacketUp, Prepared,
     Transport,
 };
+use skink_messages::{FrameOutput, Full, LinkLimits, Progress, TxPacket};
 use skink_time::Instant;
 use skink_wire::{Malformed, ethernet};
 

@@ -5,8 +5,8 @@ use super::judge::{Guarded, Judged, Parked};
 use crate::{BUDGET, questions};
 use skink_channel::RichPointer;
 use skink_filter::{Direction, Summary, Verdict};
-use skink_messages::{NetworkError, Progress, RxFrame, RxPacket};
 use skink_lanes::{Fate, FrameUp, PacketUp, Transport, holder};
+use skink_messages::{NetworkError, Progress, RxFrame, RxPacket};
 use skink_time::Instant;
 use skink_wire::{ethernet, ipv4, ipv6, protocol};
 

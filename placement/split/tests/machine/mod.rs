@@ -8,13 +8,13 @@ use skink_channel::{
 };
 use skink_filter::{Filter, FilterConfig, RuleSet};
 use skink_ip::IpConfig;
-use skink_memory::{Mapping, Region, TableConfig};
-use skink_messages::{Capabilities, Counters, LinkLimits, Progress, SoleOwner};
-use skink_nic::Nic;
 use skink_lanes::board::BoardDescriptors;
 use skink_lanes::{
     FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Transport, Verdicts, holder,
 };
+use skink_memory::{Mapping, Region, TableConfig};
+use skink_messages::{Capabilities, Counters, LinkLimits, Progress, SoleOwner};
+use skink_nic::Nic;
 use skink_split::{
     FilterHost, Host, IpHost, IpHostParts, Judge, LinkHost, LinkHostParts, TcpHost, TransportParts,
     UdpHost, packet_geometry, receive_geometry,

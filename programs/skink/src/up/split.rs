@@ -33,7 +33,9 @@ pub struct Split {
     /// The writing end is held open here and by those that programs have a channel to: the others go on
     /// until all of them are gone.
     life: (OwnedFd, OwnedFd),
+    /// Of the one that runs, or will next.
     incarnations: [u32; Part::COUNT],
+    /// There was one with that number.
     launched: [bool; Part::COUNT],
     stages: [Stage; Part::COUNT],
     pools: [Option<(PoolSizes, OwnedFd)>; Part::COUNT],
@@ -321,6 +323,10 @@ impl Split {
         for part in self.layout.parts(place) {
             self.stages[part.index()] = Stage::Dead;
             self.pools[part.index()] = None;
+            // Whoever starts before its successor will meet that one first.
+            if std::mem::take(&mut self.launched[part.index()]) {
+                self.incarnations[part.index()] += 1;
+            }
         }
         for places in &mut self.unknown_to {
             places.remove(place);

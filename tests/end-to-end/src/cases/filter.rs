@@ -11,8 +11,7 @@ pub fn cases() -> Vec<Case> {
     let places = PLACES
         .iter()
         .filter(|(_, back_end)| *back_end == BackEnd::Packet);
-    let split = [(Topology::Split, BackEnd::Packet)];
-    for (topology, back_end) in places.copied().chain(split) {
+    for (topology, back_end) in places.copied() {
         let plan = |rules| Plan {
             topology,
             back_end,

@@ -96,7 +96,7 @@ fn killed_one_by_one(network: &Network) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
     let download = start_download(network, &site.path("copy"), &site.path("larger"))?;
-    for name in ["link", "ip", "filter"] {
+    for name in ["link", "ip", "filter", "store"] {
         let (pid, restarts) = find(network, name)?;
         let pid = pid.ok_or_else(|| Failure::Wrong(format!("{name} doesn't run")))?;
         signal(pid, Signal::KILL)?;
@@ -119,11 +119,11 @@ fn killed_supervisor(network: &Network) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
     let mut all = Vec::new();
-    for name in ["link", "ip", "filter", "transport"] {
+    for name in ["link", "ip", "filter", "udp", "tcp", "syscall", "store"] {
         let (pid, _) = find(network, name)?;
         all.extend(pid);
     }
-    if all.len() != 4 {
+    if all.len() != 7 {
         return Err(Failure::Wrong(format!("only {all:?} run")));
     }
     let download = start_download(network, &site.path("copy"), &site.path("larger"))?;

@@ -4,7 +4,7 @@
 use super::{PLACES, cases_in};
 use crate::network::{Network, bracketed};
 use crate::site::{Nginx, PATIENCE, Site};
-use crate::{BackEnd, Case, Failure, Outcome, Topology};
+use crate::{Case, Failure, Outcome, Topology};
 use skink_testbed::{Process, Scratch};
 use std::process::Command;
 
@@ -14,8 +14,6 @@ pub fn cases() -> Vec<Case> {
         .filter(|(topology, _)| *topology != Topology::Library);
     let served: Vec<_> = served.copied().collect();
     let mut cases = cases_in(&served, "ssh/login", login);
-    let split = [(Topology::Split, BackEnd::Packet)];
-    cases.extend(cases_in(&split, "ssh/login", login));
     cases.extend(cases_in(&served, "ssh/copies-a-gibibyte", copies));
     cases.extend(cases_in(&served, "ssh/forwards", forwards));
     cases

@@ -248,6 +248,12 @@ fn what_programs_speak_to_dies_together_and_has_new_queues() {
             .iter()
             .all(|it| split.can_start(*it))
     );
+    let started = split.start(syscall, stack());
+    assert_eq!(
+        started.incarnations,
+        [1, 1, 1, 2, 2, 2, 2],
+        "of those that it will meet"
+    );
     let after = [Part::Ip, Part::Syscall].map(|other| memory(&split, other));
     assert_eq!(before[0], after[0], "ip still has the other end");
     assert_ne!(before[1], after[1]);

@@ -3,19 +3,19 @@ use super::world::{PROGRAMS, World};
 use super::*;
 use std::collections::BTreeMap;
 
-const SEEDS: u64 = 400;
-const STEPS: usize = 400;
+const SEEDS: u64 = 300;
+const STEPS: usize = 600;
 
 /// One thing happens.
-fn step(world: &mut World, hostile: bool) {
+fn step(world: &mut World) {
     let program = world.dice.roll(PROGRAMS);
     let protocol = Protocol::ALL[world.dice.roll(2) as usize];
     match world.dice.roll(200) {
         0..90 => world.ask(program),
         90..130 => _ = world.move_on(protocol, true),
         130..170 => _ = world.move_on(protocol, false),
-        170..178 => world.detach(program),
-        178..188 => world.attach(program),
+        170..173 => world.detach(program),
+        173..188 => world.attach(program),
         // An outcome that nobody waits for.
         188..192 => {
             let serial = world.dice.roll(4);
@@ -30,13 +30,15 @@ fn step(world: &mut World, hostile: bool) {
             world.hand_in(protocol, outcome);
         }
         // One that comes twice, the second time later.
-        192..195 => {
+        192..194 => {
             let outcomes = &mut world.transports[protocol.index()].outcomes;
-            if let Some(outcome) = outcomes.front().copied() {
+            if world.hostile
+                && let Some(outcome) = outcomes.front().copied()
+            {
                 outcomes.push_back(outcome);
             }
         }
-        195..197 => {
+        194..197 => {
             world.syscall.transport_restarted(protocol, &mut world.out);
             world.take_answers();
         }
@@ -45,8 +47,7 @@ fn step(world: &mut World, hostile: bool) {
             world.syscall.store_restarted(&mut world.out);
             assert_eq!(world.out.stored, before);
         }
-        _ if hostile => world.restart(),
-        _ => {}
+        _ => world.restart(),
     }
 }
 
@@ -78,7 +79,7 @@ fn check_holders(world: &World) {
 fn run(seed: u64, hostile: bool) -> World {
     let mut world = World::new(seed, hostile);
     for count in 0..STEPS {
-        step(&mut world, hostile);
+        step(&mut world);
         if count.is_multiple_of(20) {
             check_stored(&world);
         }
