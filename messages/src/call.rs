@@ -128,9 +128,16 @@ pub enum CallBody {
     /// The last holder let go. Not answered.
     Close(SocketId),
     /// The program has ended. Its sockets are closed but for those that others still share. Not answered.
-    Detach,
+    /// The number is [`attachment_tag`] of the program's secret: one that has the program's number since
+    /// isn't meant.
+    Detach(u32),
     /// The last of the sockets that outlived the program is gone. Not answered.
     Abandon,
+}
+
+/// Tells programs that have the same number one after the other apart, without giving their secret away.
+pub const fn attachment_tag(secret: u64) -> u32 {
+    (secret >> 32) as u32
 }
 
 /// What a [`TransportCall`] came to.

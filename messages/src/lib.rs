@@ -20,7 +20,9 @@ mod ports;
 mod socket;
 mod store;
 
-pub use call::{Answer, CallBody, CallOutcome, PortOptions, Protocol, SocketCall, TransportCall};
+pub use call::{
+    Answer, CallBody, CallOutcome, PortOptions, Protocol, SocketCall, TransportCall, attachment_tag,
+};
 pub use component::{Component, Full, Progress};
 pub use counter::{Counter, Counters};
 pub use nic::{Capabilities, NicOutput, Steering};

@@ -40,6 +40,9 @@ pub const STORED_BYTES: usize = 48;
 pub type StoreValue = [u8; STORED_BYTES];
 
 /// What a client asks of `store` (NewtOS, section 2.5.4).
+///
+/// What was stored outlives the process of `store`: a client stores all of it again only if the memory that it
+/// is in was lost. (In NewtOS it does so whenever `store` was restarted.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreRequest {
     /// From now on this is stored under the key.

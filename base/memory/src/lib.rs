@@ -1,10 +1,11 @@
 //! Memory that outlives a component: what every restart, hand-over and upgrade starts from.
 //!
-//! Three kinds of thing live in shared memory (a [`Mapping`] over a memfd):
+//! Four kinds of thing live in shared memory (a [`Mapping`] over a memfd):
 //!
 //! - a [`Region`], in two mappings: one [`Record`] for each socket of a program, which only the
 //!   component that serves it can write, and the sockets' byte rings, which the program writes too.
 //!   A component's [`SocketTable`] is made of them;
+//! - a [`StoredTable`]: keys and values that components keep in `store`, which one process at a time writes;
 //! - a [`CounterBlock`]: a component's counters, which a tool reads while they change;
 //! - spans of bytes on their way out ([`Bytes`]), which another process may be able to write.
 //!
@@ -23,6 +24,7 @@ mod region;
 mod region_slots;
 mod ring;
 mod slots;
+mod stored;
 mod table;
 
 pub use bytes::Bytes;
@@ -36,4 +38,5 @@ pub use region::{Region, RingSpan};
 pub use region_slots::RegionSlots;
 pub use ring::{Position, Ring};
 pub use slots::Slots;
+pub use stored::{StoredError, StoredKey, StoredPlace, StoredTable, StoredValue, StoredWriter};
 pub use table::{SocketId, SocketTable, TableConfig, TableError};

@@ -144,8 +144,11 @@ impl Host {
                 self.close(now, program, protocol, id);
                 return None;
             }
-            CallBody::Detach => {
-                self.end_program(now, protocol, program);
+            CallBody::Detach(tag) => {
+                // Else it is late: the program has finished, and another one may have its number.
+                if self.tags.get(&program) == Some(&tag) {
+                    self.end_program(now, protocol, program);
+                }
                 return None;
             }
             CallBody::Abandon => {

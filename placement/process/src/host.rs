@@ -17,7 +17,7 @@ use skink_split::Host as _;
 use skink_store::Store;
 use skink_syscall::{Syscall, SyscallConfig};
 use skink_time::Instant;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Numbers of programs are below this.
@@ -112,8 +112,11 @@ pub struct Host {
     pub(crate) holders: Holders,
     /// Programs that have ended while others held sockets of theirs.
     pub(crate) departed: HashSet<(Protocol, u32)>,
-    /// Programs that couldn't be attached here. Other processes may have them, until they are detached.
-    pub(crate) refused: HashSet<u32>,
+    /// Programs that couldn't be attached here, and their tags. Other processes may have them, until they
+    /// are detached.
+    pub(crate) refused: HashMap<u32, u32>,
+    /// The tags of programs whose sockets are here, see [`skink_messages::attachment_tag`].
+    pub(crate) tags: HashMap<u32, u32>,
     pub(crate) sleeper: Sleeper,
     pub(crate) spin: SpinBudget,
     /// What the process sleeps on.
@@ -136,6 +139,8 @@ pub struct Host {
     pub(crate) reports: VecDeque<Report>,
     /// Who would hear them is there.
     pub(crate) is_supervised: bool,
+    /// All of the stack is here and waits until it knows the programs of its predecessor.
+    pub(crate) is_held: bool,
 }
 
 impl Host {
@@ -151,6 +156,7 @@ impl Host {
             counters,
             capture,
             sleeper,
+            stored,
             first_unprivileged_port,
         } = parts;
         let config = StackConfig {
@@ -172,7 +178,7 @@ impl Host {
         let syscall = SyscallHost::new(
             Syscall::new(config, counters.clone()),
             [TransportWay::Here, TransportWay::Here],
-            StoreWay::Here(Store::new()),
+            StoreWay::Here(Store::over(stored)),
         );
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let common = Common {
@@ -184,6 +190,7 @@ impl Host {
         };
         let mut host = Host::around(Serving::Whole(Box::new(stack)), common)?;
         host.syscall = Some(syscall);
+        host.is_held = start.successor;
         host.load_rules(&start.rules).map_err(StartError::Parts)?;
         Ok(host)
     }
@@ -215,7 +222,8 @@ impl Host {
             programs: Programs::default(),
             holders: Holders::default(),
             departed: HashSet::new(),
-            refused: HashSet::new(),
+            refused: HashMap::new(),
+            tags: HashMap::new(),
             sleeper,
             spin,
             set,
@@ -229,6 +237,7 @@ impl Host {
             turn: 0,
             reports: VecDeque::new(),
             is_supervised: true,
+            is_held: false,
         };
         host.watch_own()?;
         Ok(host)
@@ -267,6 +276,7 @@ impl Host {
     /// Whether to be woken by what the NIC receives, and what says when it has room again, if it has none.
     pub(crate) fn nic_wants(&self) -> (bool, Option<BorrowedFd<'_>>) {
         match (&self.stack, &self.inner.link) {
+            _ if self.is_held => (false, None),
             (Serving::Whole(stack), _) => (true, stack.send_blocked_on()),
             (Serving::Apart(_), None) => (true, None),
             (Serving::Apart(_), Some(link)) => {

@@ -23,9 +23,9 @@ pub(crate) struct StoreHost {
 }
 
 impl StoreHost {
-    pub fn new(exchange: Exchange<StoreRequest, StoreReply>) -> StoreHost {
+    pub fn new(store: Store, exchange: Exchange<StoreRequest, StoreReply>) -> StoreHost {
         StoreHost {
-            store: Store::new(),
+            store,
             exchange,
             reply: None,
         }

@@ -1,5 +1,6 @@
 //! What programs are told.
 use crate::host::Host;
+use crate::syscall::SyscallHost;
 use skink_messages::{Counter, Protocol, SocketEvent};
 use skink_sockets::Notice;
 use skink_time::Instant;
@@ -122,7 +123,9 @@ impl Host {
         if std::mem::take(&mut attached.told) && attached.server.flush().is_err() {
             return self.spoilt(now, program);
         }
-        if !attached.is_stuck() {
+        // A successor would see again what isn't released: what has had no effect yet stays.
+        let waits = self.syscall.as_ref().is_some_and(SyscallHost::has_waiting);
+        if !attached.is_stuck() && !waits {
             attached.server.release();
         }
     }

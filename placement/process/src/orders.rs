@@ -5,7 +5,7 @@ use crate::program::Program;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use skink_control::{FlowSummary, Order, Part, PoolSizes, Report};
 use skink_memory::Region;
-use skink_messages::{Counter, Protocol};
+use skink_messages::{Counter, Protocol, attachment_tag};
 use skink_sockets::{Attachment, Server};
 use skink_time::Instant;
 use std::os::fd::OwnedFd;
@@ -65,7 +65,8 @@ impl Host {
             } => {
                 let refused = self.attach(attachment, pid, uid, descriptors).err();
                 if refused.is_some() {
-                    self.refused.insert(attachment.program);
+                    let tag = attachment_tag(attachment.secret);
+                    self.refused.insert(attachment.program, tag);
                 }
                 self.reports.push_back(Report::Attached {
                     program: attachment.program,
@@ -78,8 +79,8 @@ impl Host {
             }
             Order::Detach { program } => {
                 match self.refused.remove(&program) {
-                    true => self.end_in_transports(now, program),
-                    false => self.program_ended(now, program),
+                    Some(tag) => self.end_in_transports(now, program, tag),
+                    None => self.program_ended(now, program),
                 }
                 Ok(())
             }
@@ -155,6 +156,9 @@ impl Host {
 
     /// The neighbours of a part know of it.
     pub(crate) fn go(&mut self, part: Part) {
+        if std::mem::take(&mut self.is_held) {
+            self.take_over();
+        }
         self.inner.set_going(part, true);
         match (part, &mut self.syscall, self.stack.apart()) {
             (Part::Tcp, _, Some(apart)) => apart.go(Protocol::Tcp),
@@ -237,6 +241,7 @@ impl Host {
         if let Some(syscall) = &mut self.syscall {
             syscall.attach(program, uid, attachment.secret);
         }
+        self.tags.insert(program, attachment_tag(attachment.secret));
         self.programs.insert(program, Program::new(server, pid));
         self.counters.count(Counter::SocketsPrograms);
         Ok(())
@@ -269,17 +274,26 @@ impl Host {
         }
     }
 
-    /// All programs lose their sockets; peers are told as far as that takes one batch of packets.
+    /// All programs lose their sockets; peers are told as far as that takes one batch of packets. Whoever
+    /// else holds a socket loses it as well, so `syscall` isn't asked.
     pub(crate) fn end(&mut self, now: Instant) {
+        let mut all: Vec<_> = std::mem::take(&mut self.departed).into_iter().collect();
         for program in self.programs.numbers.clone() {
-            self.program_ended(now, program);
+            self.serve_last(now, program);
+            self.remove_program(program);
+            all.extend(Protocol::ALL.map(|protocol| (protocol, program)));
         }
-        self.stack.transports().poll(now);
+        let transports = self.stack.transports();
+        for (protocol, program) in all {
+            transports.abandon(now, protocol, program);
+        }
+        transports.poll(now);
     }
 
     /// Tells the supervisor of programs whose last socket is gone.
     pub(crate) fn report_finished(&mut self) {
         while let Some(program) = self.stack.transports().take_finished() {
+            self.tags.remove(&program);
             self.reports.push_back(Report::Finished { program });
         }
     }

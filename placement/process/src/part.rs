@@ -15,7 +15,7 @@ use skink_lanes::{
     AttachParts, Coded, Exchange, FromLink, FromTransport, Question, ToLink, ToTransport, Verdicts,
     holder,
 };
-use skink_memory::{CaptureRing, TableConfig};
+use skink_memory::{CaptureRing, StoredTable, TableConfig};
 use skink_messages::{
     CallOutcome, Counters, LinkLimits, Protocol, StoreReply, StoreRequest, TransportCall,
 };
@@ -24,6 +24,7 @@ use skink_split::{
     FilterHost, IpHost, IpHostParts, Judge, LinkHost, LinkHostParts, TcpHost, TransportParts,
     UdpHost, packet_geometry, receive_geometry,
 };
+use skink_store::Store;
 use skink_syscall::{Syscall, SyscallConfig};
 use skink_wire::MacAddr;
 use std::fmt::Display;
@@ -195,7 +196,11 @@ impl Host {
             Part::Syscall => self.syscall = Some(syscall(kit)?),
             Part::Store => {
                 let exchange = kit.exchange(Part::Store, Part::Syscall)?;
-                self.inner.store = Some(Box::new(StoreHost::new(exchange)));
+                let [memory] = take(&mut kit.rest)?;
+                let table =
+                    StoredTable::open(memory).map_err(|error| parts("what is stored")(&error))?;
+                let host = StoreHost::new(Store::over(table), exchange);
+                self.inner.store = Some(Box::new(host));
             }
         }
         Ok(())

@@ -120,6 +120,13 @@ impl EventLoop {
         if self.link.is_none() && is_over(host) {
             return Round::Over(Ended::Deserted);
         }
+        if host.is_held {
+            self.tell_supervisor();
+            return match busy {
+                true => Round::Busy,
+                false => Round::Idle,
+            };
+        }
         busy |= host.stack.is_ready() || host.inner.is_ready();
         busy |= host.serve_requests(now);
         busy |= host.poll_syscall(now);
@@ -142,10 +149,7 @@ impl EventLoop {
         }
         busy |= host.tell_programs(now);
         host.report_finished();
-        match self.link {
-            Some(_) => self.send_reports(),
-            None => self.host.reports.clear(),
-        }
+        self.tell_supervisor();
         match busy {
             true => Round::Busy,
             false => Round::Idle,
@@ -196,6 +200,13 @@ impl EventLoop {
         tracing::warn!("the supervisor is gone; {left} programs are served on");
     }
 
+    fn tell_supervisor(&mut self) {
+        match self.link {
+            Some(_) => self.send_reports(),
+            None => self.host.reports.clear(),
+        }
+    }
+
     fn send_reports(&mut self) {
         while let (Some(link), Some(report)) = (&self.link, self.host.reports.front()) {
             match link.send(report, &[]) {
@@ -216,6 +227,7 @@ impl EventLoop {
         let host = &self.host;
         let due = [host.stack.next_deadline(), host.inner.next_deadline()];
         let due = due.into_iter().flatten().min();
+        let due = due.filter(|_| !host.is_held);
         let mut timeout = due.map(|due| due.since(now));
         if host.nic_wants().1.is_some() || !host.reports.is_empty() {
             let rest = timeout.filter(|due| !due.is_zero()).unwrap_or(RETRY);
@@ -302,6 +314,9 @@ impl EventLoop {
 impl Host {
     /// Whether somebody has sent something, or made room for what there was none for.
     fn has_work(&self) -> bool {
+        if self.is_held {
+            return false;
+        }
         self.programs.iter().any(Program::asks)
             || self.can_go_on()
             || self.stack.is_ready()
@@ -339,7 +354,7 @@ impl Host {
 /// Whether a process without a supervisor is needed no more: by no program, and by no other process that
 /// programs need.
 fn is_over(host: &mut Host) -> bool {
-    if !host.programs.numbers.is_empty() || host.stack.unfinished() > 0 {
+    if !host.programs.numbers.is_empty() || host.stack.unfinished() > 0 || host.is_called() {
         return false;
     }
     let Some(Life { reading, writing }) = &mut host.life else {
@@ -355,7 +370,9 @@ fn is_over(host: &mut Host) -> bool {
         tv_nsec: 0,
     };
     let polled = rustix::event::poll(&mut all, Some(&none));
-    polled.is_ok() && all.iter().any(|fd| fd.revents().contains(PollFlags::HUP))
+    let alone = polled.is_ok() && all.iter().any(|fd| fd.revents().contains(PollFlags::HUP));
+    // What `syscall` has asked for since its last program ended was asked before it let go of the pipe.
+    alone && !host.is_called()
 }
 
 /// Whether to be woken when the NIC has room again.

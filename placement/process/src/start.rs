@@ -1,7 +1,7 @@
 //! The first order: what a stack is made of.
 use rustix::event::{PollFd, PollFlags};
 use skink_control::{ComponentLink, LinkError, Order, PartStart, StackStart};
-use skink_memory::CaptureRing;
+use skink_memory::{CaptureRing, StoredTable};
 use skink_messages::{Counters, Ports, SoleOwner};
 use skink_nic::{Nic, NicParts};
 use skink_steering::{Owner, PortTable};
@@ -102,6 +102,8 @@ pub struct Parts {
     pub capture: Option<CaptureRing>,
     /// The page that says that the stack sleeps, and an eventfd.
     pub sleeper: (OwnedFd, OwnedFd),
+    /// What outlives the stack.
+    pub stored: StoredTable,
     /// The lowest port that a program may bind without being root's (`ip_unprivileged_port_start`).
     pub first_unprivileged_port: u16,
 }
@@ -120,7 +122,8 @@ impl Parts {
             Some(_) => rest.next(),
             None => None,
         };
-        let (Some(counters), Some(capture), Some(page), Some(bell), None) = (
+        let (Some(counters), Some(capture), Some(page), Some(bell), Some(stored), None) = (
+            rest.next(),
             rest.next(),
             rest.next(),
             rest.next(),
@@ -143,6 +146,7 @@ impl Parts {
                 .map_err(|error| parts("the capture ring", &error))
                 .map(Some)?,
             sleeper: (page, bell),
+            stored: StoredTable::open(stored).map_err(|error| parts("what is stored", &error))?,
             first_unprivileged_port: first_unprivileged_port(),
             start,
         })

@@ -1,5 +1,6 @@
 //! `syscall` and its ways to the transports and to `store`: calls where these are in the same process,
 //! else lanes.
+use crate::clock;
 use crate::host::Host;
 use crate::random::random;
 use skink_lanes::Exchange;
@@ -80,7 +81,19 @@ pub(crate) struct SyscallHost {
 }
 
 impl SyscallHost {
-    pub fn new(component: Syscall, ways: [TransportWay; 2], store: StoreWay) -> SyscallHost {
+    pub fn new(
+        mut component: Syscall,
+        ways: [TransportWay; 2],
+        mut store: StoreWay,
+    ) -> SyscallHost {
+        if let StoreWay::Here(store) = &mut store {
+            store.request(StoreRequest::List(StoreClient::Syscall));
+            while let Some(reply) = store.take_reply() {
+                if let StoreReply::Item(key, value) = reply {
+                    component.restore(key, value);
+                }
+            }
+        }
         SyscallHost {
             component,
             ways,
@@ -105,6 +118,14 @@ impl SyscallHost {
         }
     }
 
+    /// The transports are in this process, and know nothing of what predecessors were told.
+    fn take_over(&mut self) {
+        self.component.resume(&mut self.out);
+        for protocol in Protocol::ALL {
+            self.component.transport_restarted(protocol, &mut self.out);
+        }
+    }
+
     pub fn attach(&mut self, program: u32, uid: u32, secret: u64) {
         self.component.attach(program, uid, secret, &mut self.out);
     }
@@ -122,12 +143,12 @@ impl SyscallHost {
     }
 
     /// Tells the transports that a program has ended which was never known here.
-    fn detach_stranger(&mut self, program: u32) {
+    fn detach_stranger(&mut self, program: u32, tag: u32) {
         for protocol in Protocol::ALL {
             let call = TransportCall {
                 program,
                 serial: 0,
-                body: CallBody::Detach,
+                body: CallBody::Detach(tag),
             };
             self.out.call(protocol, call);
         }
@@ -160,8 +181,13 @@ impl SyscallHost {
 
     /// Whether no call of a program can be taken now.
     pub fn is_busy(&self) -> bool {
-        let waits = self.out.calls.iter().any(|calls| !calls.is_empty());
-        !self.has_begun() || waits || !self.out.stored.is_empty()
+        !self.has_begun() || self.has_waiting()
+    }
+
+    /// Whether something that it said waits for room.
+    pub fn has_waiting(&self) -> bool {
+        let calls = self.out.calls.iter().any(|calls| !calls.is_empty());
+        calls || !self.out.stored.is_empty()
     }
 
     /// Whether a neighbour has sent something, or made room.
@@ -309,9 +335,25 @@ impl Host {
                 if let Some(program) = self.programs.get_mut(number) {
                     program.blocked = false;
                 }
+                self.make_due(number);
             }
         }
         any
+    }
+
+    /// A whole stack goes on where its predecessor died: its programs are attached.
+    pub(crate) fn take_over(&mut self) {
+        let now = clock::now();
+        if let Some(stack) = self.stack.whole() {
+            stack.rebuild_filter(now);
+        }
+        if let Some(syscall) = &mut self.syscall {
+            syscall.take_over();
+            self.run_syscall(now);
+        }
+        for program in self.programs.numbers.clone() {
+            self.make_due(program);
+        }
     }
 
     /// Does what `syscall` has said: tells programs, and asks transports and `store`.
@@ -335,9 +377,9 @@ impl Host {
     }
 
     /// A program has ended that this process refused and others may have.
-    pub(crate) fn end_in_transports(&mut self, now: Instant, program: u32) {
+    pub(crate) fn end_in_transports(&mut self, now: Instant, program: u32, tag: u32) {
         if let Some(syscall) = &mut self.syscall {
-            syscall.detach_stranger(program);
+            syscall.detach_stranger(program, tag);
             self.run_syscall(now);
         }
     }

@@ -134,6 +134,7 @@ fn stack_start(plan: &Plan, settings: &Settings) -> Result<StackStart, Failure> 
         udp_table: settings.udp,
         interface: plan.nic.interface().to_owned(),
         rules: settings.rules.clone(),
+        successor: false,
     })
 }
 

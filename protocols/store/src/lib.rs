@@ -5,7 +5,10 @@
 //!
 //! **Place on the data path.** None. Clients write when something changes that is worth keeping.
 //!
-//! **What survives a restart.** Nothing: its clients store everything again.
+//! **What survives a restart.** All that is stored: it is in memory that the supervisor made and hands to each
+//! process that has `store` in turn (`skink_memory::StoredTable`). The index is rebuilt from it by one scan. So a
+//! process that `store` shares with its clients may die whole and lose nothing. Only if the memory was lost or
+//! has another layout do clients store everything again, as NewtOS has it for each restart (section 2.5.4).
 //!
 //! **What it leaves out.** What values mean (the clients know), and disks: what outlives the machine isn't its
 //! business.
@@ -13,4 +16,4 @@
 
 mod store;
 
-pub use store::{CAPACITY, Store};
+pub use store::Store;

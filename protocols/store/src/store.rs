@@ -1,10 +1,7 @@
-use skink_messages::{StoreClient, StoreKey, StoreReply, StoreRequest, StoreValue};
+use skink_memory::{StoredKey, StoredPlace, StoredTable, StoredWriter};
+use skink_messages::{StoreClient, StoreKey, StoreReply, StoreRequest};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-
-/// How many keys a client may have something under. `syscall` limits itself to less: 2^18 bound ports,
-/// 2^18 shares and as many sockets that their owners let go of, 1024 tickets, 2 turns, and programs.
-pub const CAPACITY: usize = 1 << 20;
 
 /// How far a client has been shown what it stored.
 #[derive(Debug)]
@@ -20,39 +17,69 @@ struct Listing {
 ///
 /// [`Store::request`] takes a request; [`Store::take_reply`] gives replies one by one, as far as there is room
 /// for them.
-#[derive(Default)]
 pub struct Store {
-    /// What each client has stored, in the order of keys.
-    stored: BTreeMap<StoreClient, BTreeMap<StoreKey, StoreValue>>,
+    /// Where the values are, which outlives this process.
+    table: StoredWriter,
+    /// What each client has stored, in the order of keys: rebuilt from the table.
+    stored: BTreeMap<StoreClient, BTreeMap<StoreKey, StoredPlace>>,
     /// What is being shown, to each client once at most; in the order in which they asked.
     listings: VecDeque<Listing>,
     dropped: u64,
-    /// In tests less than [`CAPACITY`].
-    capacity: Option<usize>,
+}
+
+/// The key in plain numbers.
+fn plain(key: StoreKey) -> StoredKey {
+    StoredKey {
+        client: key.client.number(),
+        kind: key.kind,
+        id: key.id,
+    }
 }
 
 impl Store {
-    /// Empty.
-    pub fn new() -> Store {
-        Store::default()
+    /// With what is in the table already. Nobody else may write there meanwhile.
+    ///
+    /// What makes no sense there is removed and counted as dropped.
+    pub fn over(table: StoredTable) -> Store {
+        let (mut table, found) = StoredWriter::new(table);
+        let mut stored: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        let mut dropped = table.nonsense();
+        for (StoredKey { client, kind, id }, place) in found {
+            let Some(client) = StoreClient::from_number(client) else {
+                table.remove(place);
+                dropped += 1;
+                continue;
+            };
+            let key = StoreKey { client, kind, id };
+            stored.entry(client).or_default().insert(key, place);
+        }
+        Store {
+            table,
+            stored,
+            listings: VecDeque::new(),
+            dropped,
+        }
     }
 
-    /// Takes a request. What has no room ([`CAPACITY`]) is dropped and counted; what is stored already can
-    /// always be changed.
+    /// Takes a request. It is carried out when this returns, and what it stored or removed is so for a
+    /// successor too. What has no room in the table is dropped and counted; what is stored already can always
+    /// be changed.
     pub fn request(&mut self, request: StoreRequest) {
         match request {
             StoreRequest::Put(key, value) => {
-                let capacity = self.capacity.unwrap_or(CAPACITY);
                 let stored = self.stored.entry(key.client).or_default();
-                if stored.len() < capacity || stored.contains_key(&key) {
-                    stored.insert(key, value);
-                } else {
-                    self.dropped += 1;
+                let old = stored.get(&key).copied();
+                match self.table.put(plain(key), &value, old) {
+                    Some(place) => {
+                        stored.insert(key, place);
+                    }
+                    None => self.dropped += 1,
                 }
             }
             StoreRequest::Remove(key) => {
-                if let Some(stored) = self.stored.get_mut(&key.client) {
-                    stored.remove(&key);
+                let stored = self.stored.get_mut(&key.client);
+                if let Some(place) = stored.and_then(|stored| stored.remove(&key)) {
+                    self.table.remove(place);
                 }
             }
             // Who asks again has forgotten what it was shown, and begins at the beginning.
@@ -77,10 +104,10 @@ impl Store {
         };
         let stored = self.stored.get(&listing.client);
         let next = stored.and_then(|stored| stored.range((after, Bound::Unbounded)).next());
-        if let Some((key, value)) = next {
+        if let Some((key, place)) = next {
             listing.shown = Some(*key);
             listing.count = listing.count.saturating_add(1);
-            return Some(StoreReply::Item(*key, *value));
+            return Some(StoreReply::Item(*key, self.table.value(*place)));
         }
         let end = StoreReply::End(listing.client, listing.count);
         self.listings.pop_front();
@@ -92,7 +119,7 @@ impl Store {
         !self.listings.is_empty()
     }
 
-    /// How much there was no room for.
+    /// How much there was no room for, and how much made no sense when this one began.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -3,7 +3,7 @@ use crate::shares::{Key, Released};
 use crate::stored::{forget, keep};
 use crate::syscall::{Presence, Syscall, SyscallOutput, tell};
 use skink_memory::SocketId;
-use skink_messages::{CallBody, Protocol};
+use skink_messages::{CallBody, Protocol, attachment_tag};
 
 impl Syscall {
     /// A program has ended. Sockets that others hold as well stay. One that isn't known has nothing to
@@ -17,6 +17,7 @@ impl Syscall {
             return;
         }
         known.unfinished = None;
+        let tag = attachment_tag(known.secret);
         self.leave_turns(program);
         for (protocol, socket) in self.shares.held_by(program) {
             self.let_go(program, protocol, socket, out);
@@ -28,7 +29,7 @@ impl Syscall {
         for protocol in Protocol::ALL {
             self.release_ports(program, protocol, out);
             self.close_turn_of(program, protocol);
-            tell(protocol, program, CallBody::Detach, out);
+            tell(protocol, program, CallBody::Detach(tag), out);
         }
         self.depart(program, stays, out);
     }

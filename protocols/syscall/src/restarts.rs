@@ -3,7 +3,7 @@ use crate::SyscallOutput;
 use crate::stored::{Item, keep};
 use crate::syscall::{Presence, Program, Stage, Syscall, ask, tell};
 use crate::turns::Taken;
-use skink_messages::{CallBody, Protocol, StoreKey, StoreValue};
+use skink_messages::{CallBody, Protocol, StoreKey, StoreValue, attachment_tag};
 
 impl Syscall {
     /// A transport has a successor. It is told who holds which shared socket, and asked again for what is
@@ -40,9 +40,10 @@ impl Syscall {
                 tell(owner, CallBody::Release(socket), out);
             }
         }
-        for program in self.programs.keys() {
-            if self.has_departed(*program) {
-                tell(*program, CallBody::Detach, out);
+        for (program, known) in &self.programs {
+            if known.presence == Presence::Departed {
+                let tag = attachment_tag(known.secret);
+                tell(*program, CallBody::Detach(tag), out);
             }
         }
     }

@@ -14,8 +14,8 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What a stack needs to know. Beside it: the NIC's descriptors, the port table's if there is one, the
-/// memory of the counters and of the capture ring, and the two of the stack's sleeper (its page, to
-/// be written, and its eventfd).
+/// memory of the counters and of the capture ring, the two of the stack's sleeper (its page, to
+/// be written, and its eventfd), and the memory of what is stored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StackStart {
     /// Name of the process in the topology, for the log.
@@ -43,6 +43,8 @@ pub struct StackStart {
     pub interface: String,
     /// The packet filter's rules as text, checked; empty to pass everything.
     pub rules: String,
+    /// It takes over from one that died: it begins with [`Order::Go`], after the programs are attached.
+    pub successor: bool,
 }
 
 /// From the supervisor.
@@ -63,7 +65,8 @@ pub enum Order {
         /// What it keeps packets in.
         pool: Option<PoolSizes>,
     },
-    /// All neighbours know of this part, which may begin or go on.
+    /// All neighbours know of this part, which may begin or go on. For a whole stack that is a successor, any
+    /// part stands for all.
     Go {
         /// Which.
         part: Part,

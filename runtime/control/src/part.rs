@@ -73,7 +73,7 @@ impl Part {
 /// - `tcp`, `udp`: the lane to `ip`, that to `syscall`, the board to read, and the port table's descriptor if
 ///   there is one;
 /// - `syscall`: lanes to `tcp`, `udp` and `store`;
-/// - `store`: its lane to `syscall`.
+/// - `store`: its lane to `syscall`, and the memory of what is stored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PartStart {
     /// Which parts, in the order of [`Part::index`]; at least one.

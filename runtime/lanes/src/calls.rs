@@ -49,7 +49,7 @@ struct CallFields {
     serial: u32,
     slot: u32,
     generation: u32,
-    /// Backlog, what may be shared, or an error.
+    /// Backlog, what may be shared, an error, or a tag.
     detail: u32,
     end: EndBody,
     _reserved: u32,
@@ -105,7 +105,7 @@ impl Coded for TransportCall {
             CallBody::Share(socket) => (kind::SHARE, socket, 0, None),
             CallBody::Release(socket) => (kind::RELEASE, socket, 0, None),
             CallBody::Close(socket) => (kind::CLOSE, socket, 0, None),
-            CallBody::Detach => (kind::DETACH, NO_SOCKET, 0, None),
+            CallBody::Detach(tag) => (kind::DETACH, NO_SOCKET, tag, None),
             CallBody::Abandon => (kind::ABANDON, NO_SOCKET, 0, None),
         };
         let body = CallFields {
@@ -138,7 +138,7 @@ impl Coded for TransportCall {
             kind::SHARE => CallBody::Share(socket),
             kind::RELEASE => CallBody::Release(socket),
             kind::CLOSE => CallBody::Close(socket),
-            kind::DETACH => CallBody::Detach,
+            kind::DETACH => CallBody::Detach(fields.detail),
             kind::ABANDON => CallBody::Abandon,
             _ => return None,
         };

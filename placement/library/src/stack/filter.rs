@@ -22,7 +22,14 @@ impl Stack {
             Box::new(Filter::new(config, self.counters.clone()))
         });
         filter.load(rules);
-        filter.rebuild(now, self.tcp.flows().filter_map(flow));
+        self.rebuild_filter(now);
+    }
+
+    /// Enters the connections that there are, which a stack that adopted them hasn't made.
+    pub fn rebuild_filter(&mut self, now: Instant) {
+        if let Some(filter) = &mut self.filter {
+            filter.rebuild(now, self.tcp.flows().filter_map(flow));
+        }
     }
 
     /// The packet filter, once rules were loaded.

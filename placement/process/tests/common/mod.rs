@@ -87,6 +87,7 @@ pub fn start(rules: &str) -> StackStart {
         udp_table: TABLE,
         interface: "eth0".into(),
         rules: rules.into(),
+        successor: false,
     }
 }
 

@@ -9,7 +9,7 @@ use skink_control::{
 };
 use skink_lanes::board::BoardDescriptors;
 use skink_lanes::{FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts};
-use skink_memory::{CaptureRing, Region, SocketTable};
+use skink_memory::{CaptureRing, Region, SocketTable, StoredTable};
 use skink_messages::{CallOutcome, Counters, SoleOwner, StoreReply, StoreRequest, TransportCall};
 use skink_nic::Nic;
 use skink_process::{Ended, Host, Parts};
@@ -172,6 +172,7 @@ impl Split {
                 counters: self.counters.clone(),
                 capture: None,
                 sleeper: self.sleepers[place].sleeper().expect("descriptors"),
+                stored: StoredTable::create(1 << 12).expect("memory"),
                 first_unprivileged_port: 1024,
             };
             return Host::new(parts).expect("a host");

@@ -85,6 +85,16 @@ impl World {
         }
     }
 
+    /// Waits until all processes have carried out what they were ordered.
+    pub fn settle(&mut self) {
+        for place in self.split.places() {
+            self.order_place(place, &Order::ShowFlows {}, &[]);
+            self.await_report(Some(place), "connections", |report| {
+                matches!(report, Report::Flows { last: true, .. })
+            });
+        }
+    }
+
     /// Puts rules in force.
     pub fn load(&mut self, rules: &str) {
         self.split.rules = rules.into();

@@ -1,12 +1,12 @@
-//! What ends with a process. Connections, and what programs are told of them, are spread over the
-//! processes that programs have a channel to; none of those goes on for one that died. What `store` has
-//! is of use only to them, so that its process begins anew with theirs.
+//! What ends with a process. Connections are in the processes that have `tcp` and `udp`; none of those that
+//! programs have a channel to goes on for one of them that died. What `store` has is of use only to
+//! them, so that its process begins anew with theirs.
 use super::layout::{Layout, Places};
 use skink_control::Part;
 
 /// Whether programs lose their connections with the process at this place.
 pub fn costs_connections(layout: &Layout, place: usize) -> bool {
-    layout.front().contains(place)
+    layout.transports().contains(place)
 }
 
 /// The others that end with it, and begin anew together with it, with new queues between them.

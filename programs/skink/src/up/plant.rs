@@ -4,12 +4,16 @@ use super::layout::{Layout, Places};
 use super::split::{Outside, Split};
 use crate::failure::Failure;
 use skink_control::{Order, Part, StackStart};
+use skink_memory::StoredTable;
 use skink_nic::Opener;
 use std::io;
 use std::os::fd::OwnedFd;
 
 /// The stack's number among the owners of the NIC.
 const OWNER: u16 = 0;
+
+/// Things that `store` can keep. Memory is taken as they come.
+const STORED: u32 = 1 << 18;
 
 /// Outlives the processes, so that each can have a successor.
 pub struct Plant {
@@ -19,6 +23,8 @@ pub struct Plant {
     pub layout: Layout,
     /// None: all of the stack is in one process.
     pub split: Option<Split>,
+    /// What `store` keeps.
+    stored: StoredTable,
 }
 
 pub type Prepared = Result<(Order, Vec<OwnedFd>), String>;
@@ -39,6 +45,11 @@ impl Plant {
             start,
             layout,
             split,
+            stored: StoredTable::create(STORED).map_err(|error| {
+                Failure::own(format!(
+                    "no shared memory can be made: {error}; is /proc mounted?"
+                ))
+            })?,
         })
     }
 
@@ -59,6 +70,9 @@ impl Plant {
         let mut descriptors = self.nic(&mut start)?;
         descriptors.extend(self.port_map(&mut start)?);
         descriptors.extend(component.shared().map_err(handed)?);
+        descriptors.push(self.stored()?);
+        // Whoever comes after the first takes over.
+        self.start.successor = true;
         Ok((Order::Start(Box::new(start)), descriptors))
     }
 
@@ -73,12 +87,19 @@ impl Plant {
         if self.layout.transports().contains(place) {
             outside.port_map = self.port_map(&mut start)?;
         }
+        if self.layout.hosts(place, Part::Store) {
+            outside.stored = Some(self.stored()?);
+        }
         let split = self.split.as_mut().ok_or("it has the whole stack")?;
         let mut descriptors = component.shared().map_err(handed)?;
         let ends = split.ends(place, processes, outside);
         descriptors.extend(ends.map_err(handed)?);
         let start = split.start(place, start);
         Ok((Order::StartPart(Box::new(start)), descriptors))
+    }
+
+    fn stored(&self) -> Result<OwnedFd, String> {
+        self.stored.fd().try_clone_to_owned().map_err(handed)
     }
 
     fn nic(&mut self, start: &mut StackStart) -> Result<Vec<OwnedFd>, String> {

@@ -57,6 +57,8 @@ pub enum Step {
     Grant,
     /// One doesn't want it, so it has ended.
     Refuse(String),
+    /// A successor of one that had it doesn't want it, so it has ended.
+    Lose(String),
     /// It has ended: `syscall` is to be told.
     Detach,
     /// Nobody has it any more.
@@ -122,10 +124,12 @@ impl Program {
         })
     }
 
-    /// The orders to serve it, to each process that a channel leads to, and what goes with them.
-    pub fn attach(&self, layout: &Layout) -> io::Result<Vec<PlaceOrder>> {
+    /// The orders to serve it, to those of these processes that a channel leads to, and what goes with
+    /// them.
+    pub fn attach(&self, layout: &Layout, to: Places) -> io::Result<Vec<PlaceOrder>> {
         let mut orders = Vec::new();
-        for (channel, place) in layout.channels().into_iter().enumerate() {
+        let channels = layout.channels().into_iter().enumerate();
+        for (channel, place) in channels.filter(|(_, place)| to.contains(*place)) {
             let mut descriptors = Vec::with_capacity(11);
             for (part, files) in [(Part::Tcp, &self.tcp), (Part::Udp, &self.udp)] {
                 if layout.hosts(place, part) {
@@ -142,6 +146,13 @@ impl Program {
             orders.push((place, order, descriptors));
         }
         Ok(orders)
+    }
+
+    /// A process that has it died, and a successor is told of it. Whatever `syscall` was told of its end
+    /// it is told again.
+    pub fn introduce_again(&mut self, place: usize) {
+        self.holders.attaching.insert(place);
+        self.holders.detached = false;
     }
 
     /// A process has attached it, or says why not. A word that isn't waited for is from one that was
@@ -169,7 +180,10 @@ impl Program {
                 None if holders.mapping.is_empty() => Step::Grant,
                 None => Step::Wait,
             },
-            Stage::Served | Stage::HungUp(_) => Step::Wait,
+            Stage::Served | Stage::HungUp(_) => match holders.refused.take() {
+                Some(why) => Step::Lose(why),
+                None => Step::Wait,
+            },
             Stage::Ending if !holders.detached => {
                 holders.detached = true;
                 Step::Detach

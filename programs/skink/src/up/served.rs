@@ -224,6 +224,11 @@ impl Served {
                     program.stage = Stage::Ending;
                     self.errands.push(Errand::Grant(number, Err(why)));
                 }
+                Step::Lose(why) => {
+                    program.stage = Stage::Ending;
+                    self.errands.push(Errand::Dismiss(number, why));
+                    self.errands.push(Errand::Release(number));
+                }
                 Step::Detach => {
                     let program = number.into();
                     self.process(Part::Syscall)
@@ -287,7 +292,7 @@ impl Served {
         let program = self.programs.get_mut(&number);
         let program = program.ok_or_else(|| "the program is gone".to_owned())?;
         let orders = program
-            .attach(&self.stack.plant.layout)
+            .attach(&self.stack.plant.layout, self.stack.plant.layout.front())
             .and_then(|mut orders| {
                 for place in readers.iter() {
                     let (order, with) = program.map()?;

@@ -63,6 +63,8 @@ pub struct Outside {
     pub nic: Vec<OwnedFd>,
     /// For the transports, if there is one.
     pub port_map: Option<OwnedFd>,
+    /// For `store`.
+    pub stored: Option<OwnedFd>,
 }
 
 impl Split {
@@ -178,7 +180,8 @@ impl Split {
                         all.push(map.try_clone()?);
                     }
                 }
-                Part::Filter | Part::Syscall | Part::Store => {}
+                Part::Store => all.extend(outside.stored.take()),
+                Part::Filter | Part::Syscall => {}
             }
         }
         Ok(all)

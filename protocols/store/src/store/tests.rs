@@ -1,5 +1,5 @@
 use super::*;
-use skink_messages::STORED_BYTES;
+use skink_messages::{STORED_BYTES, StoreValue};
 
 const CLIENT: StoreClient = StoreClient::Syscall;
 
@@ -13,6 +13,10 @@ fn key(kind: u8, id: u128) -> StoreKey {
 
 fn value(byte: u8) -> StoreValue {
     [byte; STORED_BYTES]
+}
+
+fn table(entries: u32) -> StoredTable {
+    StoredTable::create(entries).expect("memory")
 }
 
 fn listed(store: &mut Store) -> Vec<StoreReply> {
@@ -31,7 +35,8 @@ fn next(state: &mut u64) -> u64 {
 fn keeps_what_a_map_keeps() {
     for seed in 1..40u64 {
         let mut random = seed * 0x9e37_79b9;
-        let (mut store, mut model) = (Store::new(), BTreeMap::new());
+        let table = table(128);
+        let (mut store, mut model) = (Store::over(table.clone()), BTreeMap::new());
         for _ in 0..300 {
             let key = key(
                 (next(&mut random) % 3) as u8,
@@ -44,6 +49,10 @@ fn keeps_what_a_map_keeps() {
                 let value = value(next(&mut random) as u8);
                 store.request(StoreRequest::Put(key, value));
                 model.insert(key, value);
+            }
+            if next(&mut random).is_multiple_of(50) {
+                drop(store);
+                store = Store::over(table.clone());
             }
         }
         assert_eq!(
@@ -67,7 +76,7 @@ fn keeps_what_a_map_keeps() {
 fn a_listing_bears_changes() {
     for seed in 1..60u64 {
         let mut random = seed * 0x9e37_79b9;
-        let mut store = Store::new();
+        let mut store = Store::over(table(128));
         // Even ids stay, odd ones come and go.
         for id in 0..40 {
             store.request(StoreRequest::Put(key(1, id), value(id as u8)));
@@ -101,7 +110,7 @@ fn a_listing_bears_changes() {
 
 #[test]
 fn who_asks_again_begins_at_the_beginning() {
-    let mut store = Store::new();
+    let mut store = Store::over(table(128));
     for id in 0..3 {
         store.request(StoreRequest::Put(key(1, id), value(1)));
     }
@@ -115,10 +124,8 @@ fn who_asks_again_begins_at_the_beginning() {
 
 #[test]
 fn what_has_no_room_is_dropped() {
-    let mut store = Store {
-        capacity: Some(2),
-        ..Store::new()
-    };
+    // One entry stays free for changes.
+    let mut store = Store::over(table(3));
     for id in 0..3 {
         store.request(StoreRequest::Put(key(1, id), value(1)));
     }
@@ -136,4 +143,28 @@ fn what_has_no_room_is_dropped() {
         StoreReply::End(CLIENT, 2),
     ];
     assert_eq!(listed(&mut store), expected);
+}
+
+#[test]
+fn what_is_nobodys_is_dropped() {
+    let table = table(8);
+    Store::over(table.clone()).request(StoreRequest::Put(key(1, 7), value(7)));
+    let (mut writer, _) = StoredWriter::new(table.clone());
+    let nobodys = StoredKey {
+        client: 99,
+        kind: 1,
+        id: 7,
+    };
+    assert!(writer.put(nobodys, &value(1), None).is_some());
+    drop(writer);
+    let mut store = Store::over(table.clone());
+    assert_eq!((store.len(), store.dropped()), (1, 1));
+    store.request(StoreRequest::List(CLIENT));
+    let expected = [
+        StoreReply::Item(key(1, 7), value(7)),
+        StoreReply::End(CLIENT, 1),
+    ];
+    assert_eq!(listed(&mut store), expected);
+    drop(store);
+    assert_eq!(Store::over(table).dropped(), 0, "it is gone for good");
 }

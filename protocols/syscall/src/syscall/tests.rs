@@ -407,7 +407,7 @@ fn a_program_ends() {
     bench.shared(1, kept);
     bench.detach(0);
     for protocol in Protocol::ALL {
-        assert_eq!(bench.calls(protocol), [(0, 0, CallBody::Detach)]);
+        assert_eq!(bench.calls(protocol), [(0, 0, CallBody::Detach(0))]);
     }
     let ports = &bench.syscall.ports;
     assert!(ports.is_bound(TCP, kept) && !ports.is_bound(TCP, lost));
@@ -421,7 +421,7 @@ fn a_program_ends() {
     let expected = [
         (2, 0, CallBody::Close(kept)),
         (0, 0, CallBody::Abandon),
-        (2, 0, CallBody::Detach),
+        (2, 0, CallBody::Detach(0)),
     ];
     assert_eq!(bench.calls(TCP), expected);
     assert_eq!(bench.calls(UDP), expected[1..]);
@@ -502,7 +502,7 @@ fn a_restarted_transport_is_asked_and_told_again() {
         (2, 0, CallBody::Share(first)),
         (0, 0, CallBody::Release(first)),
         (2, 0, CallBody::Share(second)),
-        (4, 0, CallBody::Detach),
+        (4, 0, CallBody::Detach(0)),
         (1, 2, CallBody::Bind(id(1, 0), end(5000), options)),
         (3, 4, CallBody::Open),
     ];
@@ -564,7 +564,7 @@ fn a_successor_ends_what_ended_meanwhile() {
     let expected = [
         (1, 0, CallBody::Close(socket)),
         (0, 0, CallBody::Abandon),
-        (1, 0, CallBody::Detach),
+        (1, 0, CallBody::Detach(0)),
     ];
     assert_eq!(bench.calls(TCP), expected);
     assert!(!bench.syscall.ports.is_bound(TCP, socket));

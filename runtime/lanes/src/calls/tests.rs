@@ -24,7 +24,7 @@ fn calls_arrive_as_they_were_sent() {
         CallBody::Share(SOCKET),
         CallBody::Release(SOCKET),
         CallBody::Close(SOCKET),
-        CallBody::Detach,
+        CallBody::Detach(u32::MAX),
         CallBody::Abandon,
     ];
     for end in ends() {

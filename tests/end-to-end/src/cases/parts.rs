@@ -96,7 +96,7 @@ fn killed_one_by_one(network: &Network) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
     let download = start_download(network, &site.path("copy"), &site.path("larger"))?;
-    for name in ["link", "ip", "filter", "store"] {
+    for name in ["link", "ip", "filter", "store", "syscall"] {
         let (pid, restarts) = find(network, name)?;
         let pid = pid.ok_or_else(|| Failure::Wrong(format!("{name} doesn't run")))?;
         signal(pid, Signal::KILL)?;

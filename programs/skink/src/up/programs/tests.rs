@@ -48,7 +48,9 @@ fn a_program_can_write_its_rings_only_and_the_stack_both() {
     let [records, rings] = parts.tcp_region;
     let region = Region::open_for_program(records, rings).expect("a region");
     assert_eq!(region.config().sockets, 5);
-    let orders = program.attach(&whole()).expect("descriptors");
+    let orders = program
+        .attach(&whole(), whole().front())
+        .expect("descriptors");
     let [(0, order, descriptors)] = orders.as_slice() else {
         panic!("there is one process");
     };
@@ -80,7 +82,9 @@ fn each_process_gets_the_regions_of_its_transports_and_a_channel() {
     ];
     for (layout, expected) in cases {
         let (program, parts) = program(&layout);
-        let orders = program.attach(&layout).expect("descriptors");
+        let orders = program
+            .attach(&layout, layout.front())
+            .expect("descriptors");
         let orders: Vec<_> = orders.iter().map(|it| (it.0, it.2.len())).collect();
         assert_eq!(orders, expected, "{layout:?}");
         assert_eq!(parts.attachment.routes, layout.routes());

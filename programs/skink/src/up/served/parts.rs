@@ -61,6 +61,9 @@ impl Served {
     pub(super) fn on_process_started(&mut self, place: usize) {
         let Some(split) = &mut self.stack.plant.split else {
             self.ready = true;
+            self.attach_all(place);
+            self.process(Part::Tcp)
+                .order(Order::Go { part: Part::Tcp }, Vec::new());
             return self.on_started();
         };
         match split.started(place) {
@@ -73,7 +76,31 @@ impl Served {
         if self.running_readers().contains(place) {
             self.map_all(place);
         }
+        self.attach_all(place);
         self.go_on();
+    }
+
+    /// Tells a successor of the programs that its predecessor had. It begins after that.
+    fn attach_all(&mut self, place: usize) {
+        let layout = &self.stack.plant.layout;
+        if !layout.front().contains(place) {
+            return;
+        }
+        let only: Places = [place].into_iter().collect();
+        let mut orders = Vec::new();
+        for (number, program) in &mut self.programs {
+            if !program.holders.introduced {
+                continue;
+            }
+            match program.attach(layout, only) {
+                Ok(order) => {
+                    program.introduce_again(place);
+                    orders.extend(order);
+                }
+                Err(error) => tracing::error!("program {number} can't be served on: {error}"),
+            }
+        }
+        self.give(orders);
     }
 
     /// Those that nobody has to be told of any more begin.

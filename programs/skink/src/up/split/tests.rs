@@ -34,6 +34,7 @@ fn stack() -> StackStart {
         udp_table: size,
         interface: String::new(),
         rules: String::new(),
+        successor: false,
     }
 }
 
@@ -151,18 +152,19 @@ fn the_ends_are_as_many_as_the_order_says() {
         let outside = Outside {
             nic: vec![split.life.0.try_clone().expect("a descriptor")],
             port_map: Some(split.life.0.try_clone().expect("a descriptor")),
+            stored: Some(split.life.0.try_clone().expect("a descriptor")),
         };
         let ends = split.ends_with(place, &|_| bell.doorbell(), outside);
         ends.expect("descriptors").len()
     };
     // A lane has six.
-    let expected = [1 + 6 + 1, 1 + 24 + 1, 1 + 6, 2 + 14, 2 + 14, 2 + 18, 1 + 6];
+    let expected = [1 + 6 + 1, 1 + 24 + 1, 1 + 6, 2 + 14, 2 + 14, 2 + 18, 1 + 7];
     let split = apart();
     for (place, expected) in expected.into_iter().enumerate() {
         assert_eq!(count(&split, place), expected, "{place}");
     }
     let split = grouped();
-    for (place, expected) in [(0, 1 + 7 + 25), (1, 2 + 14 + 18 + 6), (2, 2 + 6 + 14)] {
+    for (place, expected) in [(0, 1 + 7 + 25), (1, 2 + 14 + 18 + 7), (2, 2 + 6 + 14)] {
         assert_eq!(count(&split, place), expected, "{place}");
     }
 }

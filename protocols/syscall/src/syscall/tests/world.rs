@@ -181,7 +181,7 @@ impl Transport {
                 }
             }
             CallBody::Close(id) => _ = self.sockets.remove(&id),
-            CallBody::Detach => {
+            CallBody::Detach(_) => {
                 self.attached.remove(&program);
                 self.detached.insert(program);
                 self.last.remove(&program);
@@ -271,7 +271,7 @@ impl World {
         let queued = self.out.calls.iter().flatten();
         let mut queued = queued.filter(|call| call.program == program);
         let finished = self.transports.iter().all(|it| it.is_finished(program));
-        let detaches = queued.any(|call| call.body == CallBody::Detach);
+        let detaches = queued.any(|call| matches!(call.body, CallBody::Detach(_)));
         if self.programs.contains_key(&program) || !finished || detaches {
             return;
         }
