@@ -1,47 +1,63 @@
-//! One measurement: wrk's own count, and what the processors did meanwhile.
+//! One measurement: the client's own count, and what the processors did meanwhile.
 
+use super::costs;
 use super::lab::{CLIENT_CPU, SERVER_CPU};
 use super::outside::Outside;
 use super::results::{Disturbance, Latency, Measurement};
 use crate::failure::Failure;
+use serde::{Deserialize, Serialize};
 use skink_testbed::{CpuTime, Process};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Above this part of a processor's time, what others did makes a round worthless.
 pub const DISTURBANCE_LIMIT: f64 = 0.05;
-/// How much longer than asked wrk may take.
+/// How much longer than asked a client may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Runs wrk for `seconds` and answers what it and the processors' clocks say. The fields that name the
-/// variant are left empty.
-pub fn measure(outside: &Outside, wrk: Command, seconds: u32) -> Result<Measurement, Failure> {
+/// A program that makes load, and how what it prints is to be read.
+pub struct Client {
+    pub name: &'static str,
+    pub command: Command,
+    pub read: fn(&str) -> Result<Load, String>,
+}
+
+/// Runs the client for `seconds` and answers what it, the processors' clocks, and the processes that
+/// `server` and its descendants are, say. The fields that name the variant are left empty.
+pub fn measure(
+    outside: &Outside,
+    client: Client,
+    seconds: u32,
+    server: &[u32],
+) -> Result<Measurement, Failure> {
     outside.watch()?;
+    let looked = costs::look(server);
     let start = Instant::now();
     let before = processors()?;
-    let said = run(wrk, seconds)?;
+    let load = run(client, seconds)?;
     let after = processors()?;
     let elapsed = start.elapsed().as_secs_f64();
+    let processes = costs::look(server).since(&looked);
     let others = outside.others()?;
     let (server, client) = (after.0 - before.0, after.1 - before.1);
-    let load = parse(&said).map_err(Failure::tool)?;
-    if load.requests == 0 {
-        return Err(Failure::tool("no request was answered"));
+    if load.units <= 0.0 || load.seconds <= 0.0 {
+        return Err(Failure::tool("nothing was answered"));
     }
-    let per_request = |seconds: f64| seconds * 1e6 / load.requests as f64;
+    let per_unit = |seconds: f64| seconds * 1e6 / load.units;
     let not_idle = elapsed - server.idle - server.stolen;
     Ok(Measurement {
         variant: String::new(),
         tuning: String::new(),
-        requests: load.requests,
-        requests_per_second: load.requests as f64 / load.seconds,
-        server_cpu_us_per_request: per_request(server.busy),
-        server_not_idle_us_per_request: per_request(not_idle.max(0.0)),
+        units: load.units,
+        units_per_second: load.units / load.seconds,
+        server_cpu_us_per_unit: per_unit(server.busy),
+        server_not_idle_us_per_unit: per_unit(not_idle.max(0.0)),
         server_busy: server.busy / elapsed,
         client_busy: client.busy / elapsed,
         latency: load.latency,
         socket_errors: load.socket_errors,
         bad_responses: load.bad_responses,
+        processes,
         disturbance: Disturbance {
             other_processes: others,
             stolen_from_server: server.stolen / elapsed,
@@ -50,14 +66,19 @@ pub fn measure(outside: &Outside, wrk: Command, seconds: u32) -> Result<Measurem
     })
 }
 
-/// Runs wrk to its end and answers what it printed.
-pub fn run(wrk: Command, seconds: u32) -> Result<String, Failure> {
+/// Runs the client to its end and answers what it counted.
+pub fn run(client: Client, seconds: u32) -> Result<Load, Failure> {
+    let Client {
+        name,
+        command,
+        read,
+    } = client;
     let limit = Duration::from_secs(seconds.into()) + PATIENCE;
-    let process = Process::spawn(wrk, "wrk").map_err(failed)?;
+    let process = Process::spawn(command, name).map_err(failed)?;
     let (status, said) = process.wait(limit).map_err(failed)?;
     match status.success() {
-        true => Ok(said),
-        false => Err(Failure::tool(format!("wrk ended with {status}: {said}"))),
+        true => read(&said).map_err(Failure::tool),
+        false => Err(Failure::tool(format!("{name} ended with {status}: {said}"))),
     }
 }
 
@@ -88,18 +109,25 @@ pub fn disturbed(one: &Disturbance) -> Option<String> {
         .then(|| format!("{} processor {:.0}% of the time", worst.0, worst.1 * 100.0))
 }
 
-/// What wrk counted.
-#[derive(Debug, PartialEq)]
+/// What a client counted.
+#[derive(Serialize, Deserialize, Debug, PartialEq)]
 pub struct Load {
-    pub requests: u64,
+    /// The work, in the workload's unit.
+    pub units: f64,
     pub seconds: f64,
-    pub latency: Latency,
+    pub latency: Option<Latency>,
     pub socket_errors: u64,
     pub bad_responses: u64,
 }
 
+/// Reads what `skink bench peer` printed.
+pub fn parse_peer(said: &str) -> Result<Load, String> {
+    serde_json::from_str(said)
+        .map_err(|_| format!("the peer printed something unexpected:\n{said}"))
+}
+
 /// Reads what `wrk --latency` printed.
-pub fn parse(said: &str) -> Result<Load, String> {
+pub fn parse_wrk(said: &str) -> Result<Load, String> {
     let (mut requests, mut latency) = (None, [None; 4]);
     let (mut socket_errors, mut bad_responses) = (0, 0);
     for line in said.lines() {
@@ -107,7 +135,7 @@ pub fn parse(said: &str) -> Result<Load, String> {
         match words.as_slice() {
             [count, "requests", "in", time, ..] => {
                 let time = time.trim_end_matches(',');
-                requests = count.parse().ok().zip(microseconds(time));
+                requests = count.parse::<f64>().ok().zip(microseconds(time));
             }
             [percent, time] if percent.ends_with('%') => {
                 let at = ["50%", "75%", "90%", "99%"]
@@ -133,14 +161,15 @@ pub fn parse(said: &str) -> Result<Load, String> {
         return Err(format!("wrk printed something unexpected:\n{said}"));
     };
     Ok(Load {
-        requests,
+        units: requests,
         seconds: time / 1e6,
-        latency: Latency {
+        latency: Some(Latency {
             p50_us,
             p75_us,
             p90_us,
             p99_us,
-        },
+            p999_us: None,
+        }),
         socket_errors,
         bad_responses,
     })

@@ -223,22 +223,28 @@ fn parse_stat(line: &str) -> Option<Stat> {
 }
 
 fn sum_of_others(stats: &BTreeMap<u32, Stat>, own: u32) -> f64 {
-    let mut family = BTreeSet::from([own]);
-    // A child can have a smaller number than its parent: look until nothing is found any more.
-    loop {
-        let children = stats
-            .iter()
-            .filter(|(pid, stat)| family.contains(&stat.parent) && !family.contains(*pid));
-        let children: Vec<u32> = children.map(|(pid, _)| *pid).collect();
-        if children.is_empty() {
-            break;
-        }
-        family.extend(children);
-    }
+    let parents = stats.iter().map(|(pid, stat)| (*pid, stat.parent));
+    let family = family(&parents.collect(), &[own]);
     let others = stats
         .iter()
         .filter(|(pid, stat)| !stat.kernel_thread && !family.contains(*pid));
     others.map(|(_, stat)| stat.ticks).sum::<u64>() as f64 / TICKS_PER_SECOND
+}
+
+/// Processes and all their descendants; `parents` has each process's parent.
+pub fn family(parents: &BTreeMap<u32, u32>, roots: &[u32]) -> BTreeSet<u32> {
+    let mut family: BTreeSet<u32> = roots.iter().copied().collect();
+    // A child can have a smaller number than its parent: look until nothing is found any more.
+    loop {
+        let children = parents
+            .iter()
+            .filter(|(pid, parent)| family.contains(parent) && !family.contains(*pid));
+        let children: Vec<u32> = children.map(|(pid, _)| *pid).collect();
+        if children.is_empty() {
+            return family;
+        }
+        family.extend(children);
+    }
 }
 
 const TICKS_PER_SECOND: f64 = 100.0;

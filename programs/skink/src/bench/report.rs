@@ -1,7 +1,11 @@
 //! The results for a person to read, and for a program.
 
-use super::results::{Results, WorkloadResults};
-use super::statistics::{self, KERNEL, Ratio, Spread, counting, spread, variants};
+mod figures;
+mod overview;
+mod ratios;
+
+use super::results::Results;
+use super::statistics::{self, Ratio, Spread, counting, spread, variants};
 use crate::failure::Failure;
 use crate::tools::table;
 use serde::Serialize;
@@ -17,7 +21,7 @@ struct Whole<'a> {
 /// One JSON object: the ratios, then every raw figure.
 pub fn json(results: &Results) -> Result<String, Failure> {
     let whole = Whole {
-        ratios: ratios(results),
+        ratios: all_ratios(results),
         results,
     };
     let text = serde_json::to_string_pretty(&whole);
@@ -25,11 +29,10 @@ pub fn json(results: &Results) -> Result<String, Failure> {
         .map_err(|error| Failure::tool(error.to_string()))
 }
 
-fn ratios(results: &Results) -> Vec<Ratio> {
-    results
-        .workloads
-        .iter()
-        .flat_map(statistics::ratios)
+fn all_ratios(results: &Results) -> Vec<Ratio> {
+    let workloads = results.workloads.iter();
+    workloads
+        .flat_map(|one| statistics::ratios(one, &results.comparisons))
         .collect()
 }
 
@@ -39,10 +42,12 @@ pub fn text(results: &Results) -> String {
     if results.machine.build == "debug" {
         text.push_str("A DEBUG BUILD: these figures of Skink mean nothing.\n\n");
     }
-    text.push_str(&ratio_table(&ratios(results)));
-    text.push('\n');
-    text.push_str(&figure_table(results));
-    text.push('\n');
+    let ratios = all_ratios(results);
+    text.push_str(&overview::ratios(&ratios));
+    text.push_str(&overview::peak(results));
+    text.push_str(&ratios::tables(&ratios));
+    text.push_str(&figures::table_of(results));
+    text.push_str(&figures::costs(results));
     text.push_str(&worth(results));
     text.push_str(&failures(results));
     text
@@ -52,113 +57,11 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
-fn ratio_table(ratios: &[Ratio]) -> String {
-    let mut rows = vec![row([
-        "workload",
-        "variant",
-        "÷ kernel, GSO on",
-        "÷ kernel, GSO off",
-        "rounds",
-    ])];
-    for ratio in ratios {
-        let [on, _] = KERNEL;
-        let column = if ratio.kernel == on { 2 } else { 3 };
-        let same = rows.last().is_some_and(|last| {
-            last.first() == Some(&ratio.workload) && last.get(1) == Some(&ratio.variant)
-        });
-        if !same {
-            let rounds = match ratio.disturbed {
-                true => format!("{}, all DISTURBED", ratio.rounds),
-                false => ratio.rounds.to_string(),
-            };
-            rows.push(row([&ratio.workload, &ratio.variant, "-", "-", &rounds]));
-        }
-        let cell = rows.last_mut().and_then(|last| last.get_mut(column));
-        if let Some(cell) = cell {
-            *cell = extremes(&ratio.work_per_cpu, 2);
-        }
-    }
-    let mut text = "Work per server CPU second, Skink ÷ kernel (above 1: Skink does more).\n\
-        Median of the ratios within each round (lowest–highest).\n\n"
-        .to_owned();
-    match ratios {
-        [] => text.push_str("  none: nothing was measured on both\n"),
-        _ => text.push_str(&table(&rows, &[])),
-    }
-    text
-}
-
 fn extremes(spread: &Spread, digits: usize) -> String {
     format!(
         "{:.digits$} ({:.digits$}–{:.digits$})",
         spread.median, spread.lowest, spread.highest
     )
-}
-
-/// Digits after the point that make sense for microseconds.
-fn microseconds(spread: &Spread) -> String {
-    extremes(spread, if spread.median < 100.0 { 1 } else { 0 })
-}
-
-fn figure_table(results: &Results) -> String {
-    let mut rows = vec![row([
-        "workload",
-        "variant",
-        "nginx's settings",
-        "server CPU µs/request",
-        "requests/s",
-        "p50 µs",
-        "p90 µs",
-        "p99 µs",
-        "server busy",
-        "client busy",
-        "errors",
-    ])];
-    for workload in &results.workloads {
-        let (rounds, _) = counting(workload);
-        for variant in variants(&rounds) {
-            rows.push(figures(workload, &variant));
-        }
-    }
-    let settings = &results.settings;
-    format!(
-        "Medians over rounds (lowest–highest). {} connections, MTU {}, {} s after {} s of warming up.\n\
-         wrk is closed-loop: a connection asks again only when it has its answer, so these latencies are\n\
-         those at saturation, and a slower server is asked less.\n\n{}",
-        settings.connections,
-        settings.mtu,
-        settings.seconds,
-        settings.warm_up_seconds,
-        table(&rows, &[5, 6, 7, 8, 9, 10])
-    )
-}
-
-fn figures(workload: &WorkloadResults, variant: &str) -> Vec<String> {
-    let (rounds, _) = counting(workload);
-    let measured = || rounds.iter().filter_map(|round| round.of(variant));
-    let tuning = measured().next().map_or("-", |one| one.tuning.as_str());
-    let cost = spread(&rounds, variant, |one| one.server_cpu_us_per_request);
-    let rate = spread(&rounds, variant, |one| one.requests_per_second);
-    let median = |figure: &dyn Fn(&super::results::Measurement) -> f64| {
-        spread(&rounds, variant, figure).map_or(0.0, |spread| spread.median)
-    };
-    let errors: u64 = measured()
-        .map(|one| one.socket_errors.saturating_add(one.bad_responses))
-        .fold(0, u64::saturating_add);
-    vec![
-        workload.name.clone(),
-        variant.to_owned(),
-        tuning.to_owned(),
-        cost.as_ref().map_or("-".to_owned(), microseconds),
-        rate.as_ref()
-            .map_or("-".to_owned(), |rate| extremes(rate, 0)),
-        format!("{:.0}", median(&|one| one.latency.p50_us)),
-        format!("{:.0}", median(&|one| one.latency.p90_us)),
-        format!("{:.0}", median(&|one| one.latency.p99_us)),
-        format!("{:.0}%", median(&|one| one.server_busy * 100.0)),
-        format!("{:.0}%", median(&|one| one.client_busy * 100.0)),
-        errors.to_string(),
-    ]
 }
 
 /// Noise, discarded rounds, calibration, pinning, machine.
@@ -179,15 +82,14 @@ fn worth(results: &Results) -> String {
     let machine = &results.machine;
     let _ = writeln!(
         text,
-        "\nMachine\n  {} CPUs, {}; Linux {}\n  skink {} ({}), {}, {}",
-        machine.processors,
-        machine.processor,
-        machine.kernel,
-        machine.skink,
-        machine.build,
-        machine.nginx,
-        machine.wrk
+        "\nMachine\n  {} CPUs, {}; Linux {}\n  skink {} ({})",
+        machine.processors, machine.processor, machine.kernel, machine.skink, machine.build,
     );
+    for program in [&machine.nginx, &machine.wrk] {
+        if !program.is_empty() {
+            let _ = writeln!(text, "  {program}");
+        }
+    }
     text
 }
 
@@ -209,11 +111,12 @@ fn disturbances(results: &Results) -> String {
         if disturbed {
             text.push_str(", but shown, for want of others: DON'T QUOTE THEM");
         }
-        for kernel in KERNEL {
-            if let Some(cost) = spread(&rounds, kernel, |one| one.server_cpu_us_per_request) {
+        let bases = variants(&rounds).into_iter();
+        for base in bases.filter(|name| is_base(results, name)) {
+            if let Some(cost) = spread(&rounds, &base, |one| one.server_cpu_us_per_unit) {
                 let _ = write!(
                     text,
-                    "; {kernel}'s own cost spread over {:.0}%",
+                    "; {base}'s own cost spread over {:.0}%",
                     cost.relative() * 100.0
                 );
             }
@@ -237,7 +140,19 @@ fn disturbances(results: &Results) -> String {
     text
 }
 
+/// Whether others are held against it.
+fn is_base(results: &Results, name: &str) -> bool {
+    results.comparisons.iter().any(|one| one.base == name)
+}
+
 fn calibration(results: &Results) -> String {
+    if results
+        .workloads
+        .iter()
+        .all(|one| one.calibration.is_empty())
+    {
+        return String::new();
+    }
     let mut text =
         "\nnginx's settings tried beforehand, server CPU µs/request (the best is used)\n"
             .to_owned();

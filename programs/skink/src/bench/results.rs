@@ -11,7 +11,33 @@ pub struct Results {
     pub pinned: Vec<String>,
     /// What should have been pinned and wasn't.
     pub not_pinned: Vec<String>,
+    /// Which variant is held against which.
+    pub comparisons: Vec<Comparison>,
     pub workloads: Vec<WorkloadResults>,
+}
+
+/// Two variants of which the ratio is made.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct Comparison {
+    pub variant: String,
+    pub base: String,
+    /// What the base is to the variant, such as "the kernel, GSO on".
+    pub against: String,
+    /// The base is the kernel, and sends segments that are as large.
+    pub like_for_like: bool,
+}
+
+/// What is counted as work.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    #[default]
+    #[serde(rename = "request")]
+    Request,
+    #[serde(rename = "round trip")]
+    RoundTrip,
+    /// 2^30 bytes that arrived.
+    #[serde(rename = "GiB")]
+    Gibibyte,
 }
 
 /// What the figures hold for.
@@ -47,6 +73,7 @@ pub struct Settings {
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct WorkloadResults {
     pub name: String,
+    pub unit: Unit,
     pub calibration: Vec<Calibration>,
     pub rounds: Vec<Round>,
     pub failures: Vec<VariantFailure>,
@@ -85,25 +112,42 @@ pub struct VariantFailure {
     pub why: String,
 }
 
-/// One run of wrk against one server.
+/// One run of a client against one server.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct Measurement {
     pub variant: String,
     /// nginx's settings.
     pub tuning: String,
-    pub requests: u64,
-    pub requests_per_second: f64,
-    /// Busy time of the server's processor, divided by requests.
-    pub server_cpu_us_per_request: f64,
+    /// The work, in the workload's unit.
+    pub units: f64,
+    pub units_per_second: f64,
+    /// Busy time of the server's processor, divided by units.
+    pub server_cpu_us_per_unit: f64,
     /// The same from the processor's idle time, which the kernel measures without sampling.
-    pub server_not_idle_us_per_request: f64,
+    pub server_not_idle_us_per_unit: f64,
     /// Busy part of the server's and of the client's processor.
     pub server_busy: f64,
     pub client_busy: f64,
-    pub latency: Latency,
+    /// Not for bulk.
+    pub latency: Option<Latency>,
     pub socket_errors: u64,
     pub bad_responses: u64,
+    /// What each process of the server's side used.
+    pub processes: Vec<ProcessCosts>,
     pub disturbance: Disturbance,
+}
+
+/// What processes of one name on the server's side used during a measurement, their threads included.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct ProcessCosts {
+    /// `program`, `supervisor`, or the name that the topology gives.
+    pub name: String,
+    pub user_seconds: f64,
+    pub system_seconds: f64,
+    /// Context switches: it waited for something.
+    pub voluntary_switches: u64,
+    /// Context switches: another one's turn came.
+    pub involuntary_switches: u64,
 }
 
 /// What others did to a measurement, in parts of one processor's time.
@@ -116,11 +160,13 @@ pub struct Disturbance {
     pub stolen_from_client: f64,
 }
 
-/// Percentiles of the time from a request to its complete answer, in microseconds. wrk is closed-loop.
+/// Percentiles of the time from a request to its complete answer, in microseconds, under a closed loop.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latency {
     pub p50_us: f64,
     pub p75_us: f64,
     pub p90_us: f64,
     pub p99_us: f64,
+    /// wrk doesn't tell.
+    pub p999_us: Option<f64>,
 }

@@ -1,15 +1,17 @@
 //! The order of things: calibrate, then round after round, each variant once in each.
 
-use super::WebOptions;
-use super::lab::{BackEnd, CLIENT_CPU, Lab, MTU, SERVER_CPU, Variant};
+use super::lab::{CLIENT_CPU, Lab, MTU, SERVER_CPU};
 use super::measure::{self, DISTURBANCE_LIMIT, failed};
-use super::outside::{Outside, process_ids};
+use super::outside::Outside;
+use super::plan::Plan;
 use super::results::{
     Calibration, Machine, Measurement, Results, Round, Settings, VariantFailure, WorkloadResults,
 };
-use super::web::{Site, Tuning, Workload, wait_and_check};
+use super::server::{Server, end_leftovers};
+use super::task::Task;
+use super::variant::{self, Variant};
+use super::web::{Site, Tuning};
 use crate::failure::Failure;
-use skink_testbed::Process;
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,7 +25,7 @@ const CALIBRATION_ATTEMPTS: u32 = 3;
 
 struct Bench<'a> {
     outside: &'a Outside,
-    options: &'a WebOptions,
+    plan: &'a Plan,
     site: Site,
     labs: Vec<Lab>,
     pinned: BTreeSet<String>,
@@ -31,12 +33,12 @@ struct Bench<'a> {
 }
 
 /// Measures everything that was asked for.
-pub fn run(options: &WebOptions, outside: &Outside) -> Result<Results, Failure> {
+pub fn run(plan: &Plan, outside: &Outside) -> Result<Results, Failure> {
     let mut bench = Bench {
         outside,
-        options,
+        plan,
         site: Site::new().map_err(failed)?,
-        labs: labs(&options.nics).map_err(failed)?,
+        labs: labs(&plan.variants).map_err(failed)?,
         pinned: BTreeSet::new(),
         not_pinned: BTreeSet::new(),
     };
@@ -44,22 +46,19 @@ pub fn run(options: &WebOptions, outside: &Outside) -> Result<Results, Failure> 
     if machine.build == "debug" {
         eprintln!("This is a debug build: what it measures of Skink means nothing.");
     }
-    let workloads = match options.workloads.as_slice() {
-        [] => &Workload::ALL,
-        chosen => chosen,
-    };
-    let workloads = workloads.iter().map(|workload| bench.workload(*workload));
+    let workloads = plan.tasks.iter().map(|task| bench.workload(*task));
     let workloads = workloads.collect::<Result<_, _>>()?;
     let programs = format!(
-        "nginx, and Skink with it, to CPU {SERVER_CPU}; wrk and the benchmark itself to CPU {CLIENT_CPU}"
+        "the server, and all processes of Skink with it, to CPU {SERVER_CPU}; the client and the \
+         benchmark itself to CPU {CLIENT_CPU}"
     );
     Ok(Results {
         machine,
         settings: Settings {
-            rounds: options.rounds,
-            seconds: options.seconds,
+            rounds: plan.rounds,
+            seconds: plan.seconds,
             warm_up_seconds: WARM_UP,
-            connections: options.connections,
+            connections: plan.connections,
             mtu: MTU,
             server_processor: SERVER_CPU,
             client_processor: CLIENT_CPU,
@@ -67,63 +66,56 @@ pub fn run(options: &WebOptions, outside: &Outside) -> Result<Results, Failure> 
         },
         pinned: std::iter::once(programs).chain(bench.pinned).collect(),
         not_pinned: bench.not_pinned.into_iter().collect(),
+        comparisons: variant::comparisons(&plan.variants),
         workloads,
     })
 }
 
-fn labs(nics: &[BackEnd]) -> std::io::Result<Vec<Lab>> {
-    let nics = match nics {
-        [] => &BackEnd::ALL,
-        chosen => chosen,
-    };
-    let mut variants = vec![Variant::Kernel, Variant::KernelFrames];
-    for nic in nics {
-        let variant = Variant::Skink(*nic);
-        if !variants.contains(&variant) {
-            variants.push(variant);
-        }
-    }
+fn labs(variants: &[Variant]) -> std::io::Result<Vec<Lab>> {
     // The process id is the same in every run's private namespace; the clock isn't.
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     let run = (now.as_micros() >> 8) as u16;
-    let labs = variants.into_iter().enumerate();
+    let labs = variants.iter().enumerate();
     labs.map(|(index, variant)| Lab::new(variant, run, index))
         .collect()
 }
 
 impl Bench<'_> {
-    fn workload(&mut self, workload: Workload) -> Result<WorkloadResults, Failure> {
+    fn workload(&mut self, task: Task) -> Result<WorkloadResults, Failure> {
         let mut results = WorkloadResults {
-            name: workload.to_string(),
+            name: task.to_string(),
+            unit: task.unit(),
             ..Default::default()
         };
         let mut chosen: Vec<(usize, Tuning)> = Vec::new();
         for index in 0..self.labs.len() {
-            match self.calibrate(index, workload) {
+            match self.calibrate(index, task) {
                 Ok((tuning, calibration)) => {
-                    eprintln!(
-                        "{workload}: {} with {}",
-                        calibration.variant, calibration.chosen
-                    );
                     chosen.push((index, tuning));
-                    results.calibration.push(calibration);
+                    if let Some(calibration) = calibration {
+                        let Calibration {
+                            variant, chosen, ..
+                        } = &calibration;
+                        eprintln!("{task}: {variant} with {chosen}");
+                        results.calibration.push(calibration);
+                    }
                 }
                 Err(failure) => self.give_up(index, failure, &mut results),
             }
         }
         let mut undisturbed = 0;
-        for attempt in 1..=self.options.rounds.saturating_mul(ATTEMPTS) {
-            if undisturbed >= self.options.rounds || chosen.is_empty() {
+        for attempt in 1..=self.plan.rounds.saturating_mul(ATTEMPTS) {
+            if undisturbed >= self.plan.rounds || chosen.is_empty() {
                 break;
             }
-            let round = self.round(workload, &mut chosen, &mut results);
+            let round = self.round(task, &mut chosen, &mut results);
             let note = match &round.discarded {
                 None => "",
                 Some(why) => &format!(", discarded: {why}"),
             };
-            eprintln!("{workload}: round {attempt}{note}");
+            eprintln!("{task}: round {attempt}{note}");
             undisturbed += u32::from(round.discarded.is_none());
             results.rounds.push(round);
         }
@@ -138,24 +130,28 @@ impl Bench<'_> {
         results.failures.push(VariantFailure { variant, why });
     }
 
-    /// Tries nginx's settings and answers the ones with which a request costs least.
+    /// Tries the server's settings and answers the ones with which the work costs least; without a
+    /// report if there is nothing to choose from.
     fn calibrate(
         &mut self,
         index: usize,
-        workload: Workload,
-    ) -> Result<(Tuning, Calibration), Failure> {
+        task: Task,
+    ) -> Result<(Tuning, Option<Calibration>), Failure> {
+        if let [only] = task.tunings() {
+            return Ok((*only, None));
+        }
         let (mut tried, mut disturbed) = (Vec::new(), false);
-        for tuning in Tuning::ALL {
-            let mut measurement = self.measure(index, workload, tuning, 1)?;
+        for tuning in task.tunings().iter().copied() {
+            let mut measurement = self.measure(index, task, tuning, 1)?;
             for _ in 1..CALIBRATION_ATTEMPTS {
                 if measure::disturbed(&measurement.disturbance).is_some() {
-                    measurement = self.measure(index, workload, tuning, 1)?;
+                    measurement = self.measure(index, task, tuning, 1)?;
                 }
             }
             disturbed |= measure::disturbed(&measurement.disturbance).is_some();
             tried.push((
                 tuning,
-                measurement.server_cpu_us_per_request,
+                measurement.server_cpu_us_per_unit,
                 measurement.variant,
             ));
         }
@@ -170,19 +166,19 @@ impl Bench<'_> {
             chosen: tuning.to_string(),
             disturbed,
         };
-        Ok((*tuning, calibration))
+        Ok((*tuning, Some(calibration)))
     }
 
     /// One measurement of each variant. One that fails isn't tried again.
     fn round(
         &mut self,
-        workload: Workload,
+        task: Task,
         chosen: &mut Vec<(usize, Tuning)>,
         results: &mut WorkloadResults,
     ) -> Round {
         let mut round = Round::default();
         for (index, tuning) in std::mem::take(chosen) {
-            match self.measure(index, workload, tuning, self.options.seconds) {
+            match self.measure(index, task, tuning, self.plan.seconds) {
                 Ok(measurement) => {
                     if let Some(why) = measure::disturbed(&measurement.disturbance) {
                         let why = format!("during {}, {why}", measurement.variant);
@@ -200,7 +196,7 @@ impl Bench<'_> {
     fn measure(
         &mut self,
         index: usize,
-        workload: Workload,
+        task: Task,
         tuning: Tuning,
         seconds: u32,
     ) -> Result<Measurement, Failure> {
@@ -208,17 +204,19 @@ impl Bench<'_> {
             .labs
             .get(index)
             .ok_or_else(|| Failure::tool("there is no such variant"))?;
-        let variant = lab.variant;
-        let started = lab.start(&self.site.configuration(tuning));
+        let variant = lab.variant.to_string();
+        let command = task.server(&self.site, tuning);
+        let started = command.and_then(|command| Server::start(lab, &command));
         let measured = started.map_err(failed).and_then(|server| {
-            wait_and_check(lab, &server, workload)?;
+            task.wait_and_check(lab, &server)?;
             let threads = lab.pin(self.outside)?;
-            let (file, close) = (workload.file().0, workload.close());
-            let wrk = |seconds| lab.wrk(file, close, seconds, self.options.connections);
-            let measured = measure::run(wrk(WARM_UP), WARM_UP)
-                .and_then(|_| measure::measure(self.outside, wrk(seconds), seconds));
+            let client = |seconds| task.client(lab, seconds, self.plan.connections);
+            let measured = client(WARM_UP)
+                .and_then(|warm_up| measure::run(warm_up, WARM_UP))
+                .and_then(|_| client(seconds))
+                .and_then(|load| measure::measure(self.outside, load, seconds, &server.roots()));
             let log = server.log();
-            let ended = end(server, variant);
+            let ended = server.end(&variant);
             let measurement = measured.map_err(|failure| {
                 Failure::tool(format!("{}; the server printed: {log}", failure.message))
             })?;
@@ -226,15 +224,15 @@ impl Bench<'_> {
         });
         end_leftovers();
         let (measurement, threads) = measured?;
-        self.note_pins(variant, &threads);
+        self.note_pins(&variant, &threads);
         Ok(Measurement {
-            variant: variant.to_string(),
+            variant,
             tuning: tuning.to_string(),
             ..measurement
         })
     }
 
-    fn note_pins(&mut self, variant: Variant, threads: &[Vec<String>; 2]) {
+    fn note_pins(&mut self, variant: &str, threads: &[Vec<String>; 2]) {
         let sides = [("server", SERVER_CPU), ("client", CLIENT_CPU)];
         for (threads, (side, cpu)) in threads.iter().zip(sides) {
             if threads.is_empty() {
@@ -244,33 +242,6 @@ impl Bench<'_> {
                 let line = format!("{variant}: the {side}'s NAPI kernel thread to CPU {cpu}");
                 self.pinned.insert(line);
             }
-        }
-    }
-}
-
-/// Ends a server; it must have lasted until now without complaint. (What nginx complains of after that
-/// doesn't matter: it kills a worker that takes a second to end.)
-fn end(server: Process, variant: Variant) -> Result<(), Failure> {
-    let before = server.log();
-    let (status, said) = server.stop().map_err(failed)?;
-    let complaints = ["[alert]", "[crit]", "[emerg]"];
-    let complained = complaints.iter().any(|word| before.contains(word));
-    if !status.success() || complained || said.contains("panicked") {
-        let text = format!("nginx on {variant} ended with {status}; it printed: {said}");
-        return Err(Failure::tool(text));
-    }
-    Ok(())
-}
-
-/// Kills what a server that failed may have left behind. All processes in sight are the benchmark's,
-/// which has a process namespace of its own.
-fn end_leftovers() {
-    for pid in process_ids() {
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let server = ["nginx", "skink"].contains(&name.trim()) && pid != std::process::id();
-        let pid = rustix::process::Pid::from_raw(pid as i32);
-        if let Some(pid) = pid.filter(|_| server) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }
 }

@@ -1,10 +1,7 @@
 //! Medians, extremes, and ratios within rounds.
 
-use super::results::{Measurement, Round, WorkloadResults};
+use super::results::{Comparison, Latency, Measurement, Round, Unit, WorkloadResults};
 use serde::Serialize;
-
-/// The kernel's two variants, and the prefix of Skink's.
-pub const KERNEL: [&str; 2] = ["kernel-gso-on", "kernel-gso-off"];
 
 /// The middle and the ends of some figures.
 #[derive(Serialize, Clone, Copy, Debug, PartialEq)]
@@ -44,14 +41,60 @@ impl Spread {
     }
 }
 
-/// Work per server processor second of a Skink variant, divided by a kernel variant's.
+/// What is compared.
+#[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    WorkPerCpu,
+    WorkPerSecond,
+    P50,
+    P99,
+    P999,
+}
+
+impl Metric {
+    pub const ALL: [Metric; 5] = [
+        Metric::WorkPerCpu,
+        Metric::WorkPerSecond,
+        Metric::P50,
+        Metric::P99,
+        Metric::P999,
+    ];
+
+    /// Latencies are of use only where the load doesn't saturate the server.
+    fn is_of_use(self, unit: Unit) -> bool {
+        match self {
+            Metric::WorkPerCpu | Metric::WorkPerSecond => true,
+            Metric::P50 | Metric::P99 | Metric::P999 => unit == Unit::RoundTrip,
+        }
+    }
+
+    /// The variant's, divided by the base's.
+    fn ratio(self, variant: &Measurement, base: &Measurement) -> Option<f64> {
+        let latency = |of: fn(&Latency) -> Option<f64>| {
+            Some(of(variant.latency.as_ref()?)? / of(base.latency.as_ref()?)?)
+        };
+        match self {
+            Metric::WorkPerCpu => {
+                Some(base.server_cpu_us_per_unit / variant.server_cpu_us_per_unit)
+            }
+            Metric::WorkPerSecond => Some(variant.units_per_second / base.units_per_second),
+            Metric::P50 => latency(|one| Some(one.p50_us)),
+            Metric::P99 => latency(|one| Some(one.p99_us)),
+            Metric::P999 => latency(|one| one.p999_us),
+        }
+    }
+}
+
+/// A figure of one variant, divided by another's.
 #[derive(Serialize, Clone, Debug, PartialEq)]
 pub struct Ratio {
+    pub metric: Metric,
     pub workload: String,
-    pub variant: String,
-    pub kernel: String,
+    #[serde(flatten)]
+    pub comparison: Comparison,
     /// Of the ratios within each round.
-    pub work_per_cpu: Spread,
+    pub ratio: Spread,
     pub rounds: usize,
     /// There was no undisturbed round, so these are of disturbed ones.
     pub disturbed: bool,
@@ -92,27 +135,24 @@ pub fn variants(rounds: &[&Round]) -> Vec<String> {
     names
 }
 
-/// Every Skink variant beside each of the kernel's.
-pub fn ratios(results: &WorkloadResults) -> Vec<Ratio> {
+/// One workload's ratios of the variants that were measured.
+pub fn ratios(results: &WorkloadResults, comparisons: &[Comparison]) -> Vec<Ratio> {
     let (rounds, disturbed) = counting(results);
     let mut ratios = Vec::new();
-    for variant in variants(&rounds) {
-        if KERNEL.contains(&variant.as_str()) {
-            continue;
-        }
-        for kernel in KERNEL {
+    let metrics = Metric::ALL.into_iter();
+    for metric in metrics.filter(|metric| metric.is_of_use(results.unit)) {
+        for comparison in comparisons {
             let within = rounds.iter().filter_map(|round| {
-                let cost = |name: &str| Some(round.of(name)?.server_cpu_us_per_request);
-                Some(cost(kernel)? / cost(&variant)?)
+                metric.ratio(round.of(&comparison.variant)?, round.of(&comparison.base)?)
             });
             let within: Vec<f64> = within.collect();
             let rounds = within.len();
-            if let Some(work_per_cpu) = Spread::of(within) {
+            if let Some(ratio) = Spread::of(within) {
                 ratios.push(Ratio {
+                    metric,
                     workload: results.name.clone(),
-                    variant: variant.clone(),
-                    kernel: kernel.to_owned(),
-                    work_per_cpu,
+                    comparison: comparison.clone(),
+                    ratio,
                     rounds,
                     disturbed,
                 });

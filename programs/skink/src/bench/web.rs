@@ -8,7 +8,11 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
+
+/// Where nginx listens.
+pub const PORT: u16 = 80;
 
 /// What the client asks for.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +76,8 @@ pub enum Tuning {
     Buffers,
     Sendfile,
     SendfileNopush,
+    /// There is nothing to be set.
+    Nothing,
 }
 
 impl Tuning {
@@ -82,6 +88,7 @@ impl Tuning {
             Tuning::Buffers => "sendfile off; tcp_nopush off;",
             Tuning::Sendfile => "sendfile on; tcp_nopush off;",
             Tuning::SendfileNopush => "sendfile on; tcp_nopush on;",
+            Tuning::Nothing => "",
         }
     }
 }
@@ -92,6 +99,7 @@ impl fmt::Display for Tuning {
             Tuning::Buffers => "sendfile off",
             Tuning::Sendfile => "sendfile",
             Tuning::SendfileNopush => "sendfile+nopush",
+            Tuning::Nothing => "-",
         })
     }
 }
@@ -167,7 +175,7 @@ http {{
     uwsgi_temp_path {directory}/uwsgi;
     scgi_temp_path {directory}/scgi;
     server {{
-        listen 80 backlog=4096;
+        listen {PORT} backlog=4096;
         root {directory}/files;
     }}
 }}
@@ -175,19 +183,24 @@ http {{
     )
 }
 
-/// Waits until the server answers, and holds that it sends the workload's file unchanged.
-pub fn wait_and_check(lab: &Lab, server: &Process, workload: Workload) -> Result<(), Failure> {
-    let target: SocketAddr = format!("{ADDRESS}:80")
-        .parse()
-        .map_err(|_| Failure::tool("the server's address is none"))?;
-    server
-        .wait_until("it accepts connections", || {
-            let connect =
-                move || TcpStream::connect_timeout(&target, Duration::from_millis(500)).is_ok();
-            let thread = lab.client.thread(connect);
-            thread.is_ok_and(|thread| matches!(thread.join(), Ok(Ok(true))))
-        })
-        .map_err(failed)?;
+/// Adds wrk, which asks for the workload's file, to a command.
+pub fn add_wrk(command: &mut Command, workload: Workload, seconds: u32, connections: u32) {
+    let (file, _) = workload.file();
+    command.args(["wrk", "-t1", "--latency", "--timeout", "5s"]);
+    command.args([format!("-c{connections}"), format!("-d{seconds}s")]);
+    if workload.close() {
+        command.args(["-H", "Connection: close"]);
+    }
+    command.arg(format!("http://{ADDRESS}:{PORT}/{file}"));
+}
+
+/// Holds that the server sends the workload's file unchanged.
+pub fn check(
+    lab: &Lab,
+    server: &Process,
+    target: SocketAddr,
+    workload: Workload,
+) -> Result<(), Failure> {
     let (name, bytes) = workload.file();
     let thread = lab
         .client

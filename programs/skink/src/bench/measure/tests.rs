@@ -19,23 +19,24 @@ Transfer/sec:     16.99MB
 #[test]
 fn output_of_wrk_is_read() {
     let expected = Load {
-        requests: 69_355,
+        units: 69_355.0,
         seconds: 1.05,
-        latency: Latency {
+        latency: Some(Latency {
             p50_us: 110.0,
             p75_us: 124.0,
             p90_us: 1500.0,
             p99_us: 2e6,
-        },
+            p999_us: None,
+        }),
         socket_errors: 0,
         bad_responses: 0,
     };
-    assert_eq!(parse(GOOD), Ok(expected));
+    assert_eq!(parse_wrk(GOOD), Ok(expected));
     let errors = format!(
         "{GOOD}  Socket errors: connect 1, read 20, write 300, timeout 4000\n  \
          Non-2xx or 3xx responses: 13635\n"
     );
-    let load = parse(&errors).expect("good");
+    let load = parse_wrk(&errors).expect("good");
     assert_eq!((load.socket_errors, load.bad_responses), (4321, 13_635));
 }
 
@@ -49,8 +50,16 @@ fn anything_else_is_an_error() {
         &GOOD.replace("1.05s", "1.05 fortnights"),
         &GOOD.replace("110.00us", "fast"),
     ] {
-        assert!(parse(bad).is_err(), "{bad}");
+        assert!(parse_wrk(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn output_of_the_peer_is_read() {
+    let load = parse_wrk(GOOD).expect("good");
+    let line = serde_json::to_string(&load).expect("JSON");
+    assert_eq!(parse_peer(&format!("{line}\n")), Ok(load));
+    assert!(parse_peer("skink: the benchmark's peer: timed out").is_err());
 }
 
 #[test]

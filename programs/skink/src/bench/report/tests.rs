@@ -1,9 +1,12 @@
-use super::super::results::{Calibration, VariantFailure};
-use super::super::statistics::tests::workload;
+use super::super::results::{Calibration, Unit, VariantFailure, WorkloadResults};
+use super::super::statistics::tests::{comparisons, workload};
 use super::*;
 
 fn results() -> Results {
-    let mut results = Results::default();
+    let mut results = Results {
+        comparisons: comparisons(),
+        ..Results::default()
+    };
     let mut workload = workload();
     workload.calibration.push(Calibration {
         variant: "skink-packet".to_owned(),
@@ -36,11 +39,16 @@ fn one_space(text: &str) -> String {
 fn ratios_come_first_and_nothing_is_hidden() {
     let text = text(&results());
     let expected = [
-        "Skink ÷ kernel",
+        "Work per server CPU second",
+        "workload  variant  ÷ gso-on  ÷ gso-off  rounds",
         "20B       skink-packet  1.00 (1.00–1.50)  2.00 (2.00–2.50)   3",
-        "64 connections",
+        "Work per second",
+        "wrk: 64 connections",
         "closed-loop",
-        "20B       kernel-gso-on   sendfile          12.0 (10.0–20.0)       83333 (50000–100000)     120",
+        "20B  kernel-gso-on  sendfile  12.0 (10.0–20.0) µs/request  83333 (50000–100000)  120",
+        "Where the server's CPU time went",
+        "20B  kernel-gso-on  program  3.60  2.40  0.50  0.02  request",
+        "20B  kernel-gso-on  the rest  -  6.00  -  -  request",
         "20B: 1 of 4 rounds discarded; kernel-gso-on's own cost spread over 83%",
         "discarded, for instance: during skink-packet, it thundered",
         "more than 5% of a CPU",
@@ -82,18 +90,38 @@ fn figures_not_to_be_quoted_are_marked() {
 }
 
 #[test]
+fn several_workloads_are_shown_at_a_glance() {
+    let mut results = results();
+    assert!(!text(&results).contains("At a glance"));
+    results.workloads.push(WorkloadResults {
+        name: "bulk-send".to_owned(),
+        unit: Unit::Gibibyte,
+        ..workload()
+    });
+    let flat = one_space(&text(&results));
+    for words in [
+        "variant 20B bulk-send skink-packet 1.00 1.00",
+        "variant 20B /s bulk-send Gbit/s kernel-gso-on 83333 715827.88",
+        "bulk-send kernel-gso-on sendfile 0.00 (0.00–0.00) s/GiB 715827.88",
+        "bulk-send kernel-gso-on program 0 0 0 0 GiB",
+    ] {
+        assert!(flat.contains(words), "{words:?} isn't in\n{flat}");
+    }
+}
+
+#[test]
 fn json_has_ratios_and_every_raw_figure() {
     let text = json(&results()).expect("JSON");
     let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let at = |pointer: &str| value.pointer(pointer).cloned().unwrap_or_default();
-    assert_eq!(at("/ratios/0/work_per_cpu/highest"), 1.5);
-    assert_eq!(at("/ratios/1/kernel"), "kernel-gso-off");
+    assert_eq!(at("/ratios/0/ratio/highest"), 1.5);
+    assert_eq!(at("/ratios/1/base"), "kernel-gso-off");
     assert_eq!(
         at("/workloads/0/rounds/1/discarded"),
         "during skink-packet, it thundered"
     );
     let measurement = "/workloads/0/rounds/3/measurements/2";
-    assert_eq!(at(&format!("{measurement}/server_cpu_us_per_request")), 8.0);
+    assert_eq!(at(&format!("{measurement}/server_cpu_us_per_unit")), 8.0);
     assert_eq!(at(&format!("{measurement}/latency/p99_us")), 400.0);
     let whole: Results = serde_json::from_str(&text).expect("results");
     assert_eq!(whole.workloads[0].rounds.len(), 4);

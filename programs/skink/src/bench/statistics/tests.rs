@@ -1,4 +1,4 @@
-use super::super::results::Latency;
+use super::super::results::{Latency, ProcessCosts};
 use super::*;
 
 /// A round of variants and their cost per request in microseconds.
@@ -6,22 +6,40 @@ pub fn round(costs: &[(&str, f64)], discarded: Option<&str>) -> Round {
     let measurements = costs.iter().map(|(variant, cost)| Measurement {
         variant: (*variant).to_owned(),
         tuning: "sendfile".to_owned(),
-        requests: 1000,
-        requests_per_second: 1e6 / cost,
-        server_cpu_us_per_request: *cost,
+        units: 1000.0,
+        units_per_second: 1e6 / cost,
+        server_cpu_us_per_unit: *cost,
         server_busy: 1.0,
         client_busy: 0.5,
-        latency: Latency {
+        latency: Some(Latency {
             p50_us: 10.0 * cost,
             p99_us: 50.0 * cost,
             ..Latency::default()
-        },
+        }),
+        processes: vec![ProcessCosts {
+            name: "program".to_owned(),
+            user_seconds: 0.3e-3 * cost,
+            system_seconds: 0.2e-3 * cost,
+            voluntary_switches: 500,
+            involuntary_switches: 20,
+        }],
         ..Measurement::default()
     });
     Round {
         discarded: discarded.map(str::to_owned),
         measurements: measurements.collect(),
     }
+}
+
+/// Skink beside the kernel with and without GSO.
+pub fn comparisons() -> Vec<Comparison> {
+    let one = |base: &str, like_for_like| Comparison {
+        variant: "skink-packet".to_owned(),
+        base: format!("kernel-{base}"),
+        against: base.to_owned(),
+        like_for_like,
+    };
+    vec![one("gso-on", true), one("gso-off", false)]
 }
 
 /// Three rounds that count and one that doesn't.
@@ -73,14 +91,20 @@ fn median_and_ends() {
     assert_eq!(spread.relative(), 0.5);
 }
 
+/// The ratios of work per processor second.
+fn per_cpu(results: &WorkloadResults) -> Vec<Ratio> {
+    let mut found = ratios(results, &comparisons());
+    found.retain(|ratio| ratio.metric == Metric::WorkPerCpu);
+    found
+}
+
 #[test]
 fn ratios_are_within_undisturbed_rounds() {
-    let found = ratios(&workload());
-    let expected = |kernel: &str, median, lowest, highest| Ratio {
+    let expected = |comparison: &Comparison, median, lowest, highest| Ratio {
+        metric: Metric::WorkPerCpu,
         workload: "20B".to_owned(),
-        variant: "skink-packet".to_owned(),
-        kernel: kernel.to_owned(),
-        work_per_cpu: Spread {
+        comparison: comparison.clone(),
+        ratio: Spread {
             median,
             lowest,
             highest,
@@ -88,23 +112,40 @@ fn ratios_are_within_undisturbed_rounds() {
         rounds: 3,
         disturbed: false,
     };
+    let [on, off] = &comparisons()[..] else {
+        panic!("two");
+    };
     // Not 12 / 10, which the medians' ratio would be.
-    let expected = [
-        expected("kernel-gso-on", 1.0, 1.0, 1.5),
-        expected("kernel-gso-off", 2.0, 2.0, 2.5),
-    ];
-    assert_eq!(found, expected);
+    let expected = [expected(on, 1.0, 1.0, 1.5), expected(off, 2.0, 2.0, 2.5)];
+    assert_eq!(per_cpu(&workload()), expected);
+}
+
+#[test]
+fn latencies_are_compared_where_they_are_of_use() {
+    let mut results = workload();
+    let of = |results: &WorkloadResults, metric| {
+        let found = ratios(results, &comparisons()).into_iter();
+        let found = found.filter(|ratio| ratio.metric == metric);
+        found.map(|ratio| ratio.ratio.median).collect::<Vec<f64>>()
+    };
+    // Of work more is better, of latency less.
+    assert_eq!(of(&results, Metric::WorkPerSecond), [1.0, 2.0]);
+    assert!(of(&results, Metric::P50).is_empty());
+    results.unit = Unit::RoundTrip;
+    assert_eq!(of(&results, Metric::P50), [1.0, 0.5]);
+    assert_eq!(of(&results, Metric::P99), [1.0, 0.5]);
+    assert!(of(&results, Metric::P999).is_empty());
 }
 
 #[test]
 fn disturbed_rounds_count_only_if_there_are_no_others() {
     let mut results = workload();
     results.rounds.retain(|round| round.discarded.is_some());
-    let found = ratios(&results);
+    let found = per_cpu(&results);
     let first = found.first().expect("a ratio");
-    assert!(first.disturbed && first.rounds == 1 && first.work_per_cpu.median == 900.0);
+    assert!(first.disturbed && first.rounds == 1 && first.ratio.median == 900.0);
     results.rounds.clear();
-    assert_eq!(ratios(&results), []);
+    assert_eq!(per_cpu(&results), []);
 }
 
 #[test]
@@ -115,9 +156,7 @@ fn a_variant_without_figures_has_no_ratio() {
             .measurements
             .retain(|one| one.variant != "kernel-gso-off");
     }
-    let kernels: Vec<String> = ratios(&results)
-        .into_iter()
-        .map(|ratio| ratio.kernel)
-        .collect();
-    assert_eq!(kernels, ["kernel-gso-on"]);
+    let found = per_cpu(&results).into_iter();
+    let bases: Vec<String> = found.map(|ratio| ratio.comparison.base).collect();
+    assert_eq!(bases, ["kernel-gso-on"]);
 }

@@ -1,0 +1,150 @@
+//! What the verbs can be told.
+
+use super::variant::{BackEnd, Place};
+use super::web::Workload;
+use clap::Args;
+use std::path::PathBuf;
+
+/// What all verbs that measure in private namespaces have in common.
+#[derive(Args, Debug)]
+pub struct Common {
+    /// What carries Skink's frames: packet, xdp or tap; can be repeated [default: packet; for web: all]
+    #[arg(long = "nic", value_name = "BACK END", hide_possible_values = true)]
+    pub nics: Vec<BackEnd>,
+    /// Where Skink's components run: library, single, split, or a topology's file, not below /tmp; can be
+    /// repeated [default: all three; for web and filter: library]
+    #[arg(long = "topology", value_name = "NAME|FILE", value_parser = Place::parse)]
+    pub topologies: Vec<Place>,
+    /// Undisturbed rounds to measure; at least 5 for figures to be quoted
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// How long each measurement takes, after a second of warming up
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub seconds: u32,
+    /// Write JSON, with every raw figure
+    #[arg(long)]
+    pub json: bool,
+    /// Write the report, as text and as JSON, to files of the verb's name in this directory too
+    #[arg(long, value_name = "DIRECTORY")]
+    pub output: Option<PathBuf>,
+}
+
+/// Measure what a request costs nginx's side: on Skink, and on the kernel with and without GSO
+///
+/// Everything runs in private namespaces on this machine, the server's side on CPU 1 and the client's on
+/// CPU 0. Variants take turns, and are compared within each round; a round in which other processes
+/// used more than 5% of a CPU is discarded and repeated. So leave the machine alone meanwhile.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Needs root, two CPUs, nginx and wrk. With everything at its default it takes about a quarter of an hour.
+
+Examples:
+  sudo skink bench web
+  sudo skink bench web --nic packet --workload 20B --workload 22KB
+  sudo skink bench web --nic packet --topology library --topology split
+  sudo skink bench web --rounds 1 --seconds 1          a quick look
+  sudo skink bench web --json | jq .ratios")]
+pub struct WebOptions {
+    #[command(flatten)]
+    pub common: Common,
+    /// Connections of the client
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4000))]
+    pub connections: u32,
+    /// What is asked for; can be repeated [default: all]
+    #[arg(long = "workload", value_name = "NAME")]
+    pub workloads: Vec<Workload>,
+}
+
+/// Which way the bytes go.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// The server sends
+    Send,
+    /// The server receives
+    Receive,
+}
+
+/// Measure throughput of one connection, and the server's CPU time per GiB
+///
+/// On Skink in each topology and on the kernel, each with and without GSO; as `skink bench web` does. The
+/// server and the client are skink's own, which do nothing but send and receive 128 KiB in each call.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Needs root and two CPUs. With everything at its default it takes about seven minutes.
+
+Examples:
+  sudo skink bench bulk
+  sudo skink bench bulk --direction send --topology library --nic packet --nic xdp")]
+pub struct BulkOptions {
+    #[command(flatten)]
+    pub common: Common,
+    /// Whether the server sends or receives; can be repeated [default: both]
+    #[arg(long = "direction", value_name = "DIRECTION")]
+    pub directions: Vec<Direction>,
+}
+
+/// Measure round trips of one byte: latency, number, and the server's CPU time for each
+///
+/// On Skink in each topology and on the kernel, as `skink bench web` does. The server and the client are
+/// skink's own; each connection has a thread on both sides and asks again when it has its answer.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Needs root and two CPUs. With everything at its default it takes about five minutes.
+
+Examples:
+  sudo skink bench rr
+  sudo skink bench rr --connections 1 --topology library --nic packet --nic xdp")]
+pub struct RrOptions {
+    #[command(flatten)]
+    pub common: Common,
+    /// Connections at a time; can be repeated [default: 1 and 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub connections: Vec<u32>,
+}
+
+/// Measure every topology and the kernel, each with and without GSO: bulk, web, and round trips, in one run
+///
+/// What NewtOS's table 2.2 shows of that system, for this machine: where components run, what that costs,
+/// and what large segments are worth. Ratios come first. It also tells, for each workload and variant, which
+/// process used how much CPU time and how often it gave up the CPU.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Needs root, two CPUs, nginx and wrk. With everything at its default it takes about 25 minutes.
+
+Examples:
+  sudo skink bench topologies
+  sudo skink bench topologies --output bench/results/0.2.0
+  sudo skink bench topologies --workload bulk-send --rounds 1 --seconds 1          a quick look")]
+pub struct TopologiesOptions {
+    #[command(flatten)]
+    pub common: Common,
+    /// Connections of the web workloads' client
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4000))]
+    pub connections: u32,
+    /// A workload: bulk-send, bulk-receive, 20B, 22KB, rr-1 or rr-16; can be repeated [default: all]
+    #[arg(long = "workload", value_name = "NAME", value_parser = super::plan::topologies_task)]
+    pub workloads: Vec<super::task::Task>,
+}
+
+/// Measure what rules of the packet filter cost established flows
+///
+/// The same workloads with no rules, and with many rules of which one keeps state for the flow: bulk in both
+/// directions, 20 bytes from nginx on connections that last, and round trips; as `skink bench web` does.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Needs root, two CPUs, nginx and wrk. With everything at its default it takes about three minutes.
+
+Examples:
+  sudo skink bench filter
+  sudo skink bench filter --filter-rules 10 --filter-rules 65536 --topology library --topology split")]
+pub struct FilterOptions {
+    #[command(flatten)]
+    pub common: Common,
+    /// Connections of the web workload's client
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4000))]
+    pub connections: u32,
+    /// How many rules; can be repeated [default: 1024]
+    #[arg(long = "filter-rules", value_name = "N",
+          value_parser = clap::value_parser!(u32).range(super::rules::FEWEST as i64..=super::rules::MOST as i64))]
+    pub rules: Vec<u32>,
+}

@@ -1,0 +1,134 @@
+use super::plan::Plan;
+use super::*;
+use clap::Parser;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    options: BenchOptions,
+}
+
+fn parse(words: &str) -> Result<What, clap::Error> {
+    let words = std::iter::once("bench").chain(words.split_whitespace());
+    Line::try_parse_from(words).map(|line| line.options.what)
+}
+
+fn plan(words: &str) -> Plan {
+    match parse(words).expect("good") {
+        What::Web(options) => options.plan(),
+        What::Bulk(options) => options.plan(),
+        What::Rr(options) => options.plan(),
+        What::Topologies(options) => options.plan(),
+        What::Filter(options) => options.plan(),
+        What::Ipc(_) | What::Peer(_) => panic!("{words} has no plan"),
+    }
+}
+
+fn names<T: ToString>(all: &[T]) -> String {
+    let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+    names.join(" ")
+}
+
+#[test]
+fn each_verb_measures_what_it_says() {
+    const KERNEL: &str = "kernel-gso-on kernel-gso-off";
+    for (words, tasks, skink) in [
+        (
+            "web",
+            "20B 20B-close 22KB 22KB-close 1MB",
+            "library-packet-gso-on library-xdp library-tap-gso-on",
+        ),
+        (
+            "web --nic xdp --topology split --workload 22KB-close",
+            "22KB-close",
+            "split-xdp",
+        ),
+        (
+            "bulk --topology single",
+            "bulk-send bulk-receive",
+            "single-packet-gso-on single-packet-gso-off",
+        ),
+        (
+            "bulk --direction receive --nic xdp --topology library",
+            "bulk-receive",
+            "library-xdp",
+        ),
+        (
+            "rr",
+            "rr-1 rr-16",
+            "library-packet-gso-on single-packet-gso-on split-packet-gso-on",
+        ),
+        (
+            "rr --connections 7 --topology library",
+            "rr-7",
+            "library-packet-gso-on",
+        ),
+        (
+            "topologies",
+            "bulk-send bulk-receive 20B 22KB rr-1 rr-16",
+            "library-packet-gso-on library-packet-gso-off single-packet-gso-on \
+             single-packet-gso-off split-packet-gso-on split-packet-gso-off",
+        ),
+        (
+            "topologies --workload rr-1 --topology library --nic xdp",
+            "rr-1",
+            "library-xdp",
+        ),
+    ] {
+        let plan = plan(words);
+        assert_eq!(names(&plan.tasks), tasks, "{words}");
+        assert_eq!(
+            names(&plan.variants),
+            format!("{KERNEL} {skink}"),
+            "{words}"
+        );
+    }
+    let filter = plan("filter --filter-rules 9 --filter-rules 64");
+    assert_eq!(names(&filter.tasks), "bulk-send bulk-receive 20B rr-1");
+    assert_eq!(
+        names(&filter.variants),
+        "library-packet-gso-on library-packet-gso-on-rules-9 library-packet-gso-on-rules-64"
+    );
+}
+
+#[test]
+fn options_have_bounds_and_defaults() {
+    for verb in ["web", "bulk", "rr", "topologies", "filter"] {
+        let plan = plan(verb);
+        assert_eq!((plan.rounds, plan.seconds, plan.connections), (5, 3, 64));
+        assert_eq!(plan.verb, verb);
+        for bad in ["--rounds 0", "--seconds 0", "--nic wifi", "--topology town"] {
+            assert!(parse(&format!("{verb} {bad}")).is_err(), "{verb} {bad}");
+        }
+    }
+    for bad in [
+        "web --workload 1B",
+        "topologies --workload 1MB",
+        "rr --connections 0",
+        "bulk --direction up",
+        "filter --filter-rules 2",
+        "filter --filter-rules 65537",
+    ] {
+        assert!(parse(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn only_web_needs_other_programs() {
+    for (words, nginx) in [
+        ("rr", false),
+        ("bulk", false),
+        ("web", true),
+        ("filter", true),
+    ] {
+        let needs = plan(words).programs().contains(&"nginx");
+        assert_eq!(needs, nginx, "{words}");
+    }
+}
+
+#[test]
+fn the_peer_reads_what_it_is_started_with() {
+    for words in ["peer serve 16", "peer ask echo 10.9.0.2:5201 16 3"] {
+        assert!(matches!(parse(words), Ok(What::Peer(_))), "{words}");
+    }
+}

@@ -1,0 +1,177 @@
+//! What is compared: where a stack runs, what carries its frames, and what it is given to do besides.
+
+use super::results::Comparison;
+use skink_topology::Topology;
+use std::fmt;
+
+/// What carries Skink's frames.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BackEnd {
+    Packet,
+    Xdp,
+    Tap,
+}
+
+impl BackEnd {
+    pub const ALL: [BackEnd; 3] = [BackEnd::Packet, BackEnd::Xdp, BackEnd::Tap];
+
+    /// Whether it takes segments that are larger than frames.
+    fn has_gso(self) -> bool {
+        self != BackEnd::Xdp
+    }
+}
+
+impl fmt::Display for BackEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            BackEnd::Packet => "packet",
+            BackEnd::Xdp => "xdp",
+            BackEnd::Tap => "tap",
+        })
+    }
+}
+
+/// Where Skink's components run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// What `skink up --topology` is given.
+    pub word: String,
+    pub name: String,
+    /// In the program: there is no `skink up`.
+    pub in_program: bool,
+}
+
+impl Place {
+    /// Reads the name of a topology that is built in, or a topology's file.
+    pub fn parse(word: &str) -> Result<Place, String> {
+        let topology = Topology::load(word).map_err(|mistakes| mistakes.to_string())?;
+        Ok(Place {
+            word: word.to_owned(),
+            in_program: topology.processes.iter().any(|process| process.program),
+            name: topology.name,
+        })
+    }
+
+    /// Those that are built in.
+    pub fn all() -> Vec<Place> {
+        let names = ["library", "single", "split"].into_iter();
+        names.filter_map(|name| Place::parse(name).ok()).collect()
+    }
+}
+
+/// Whose TCP/IP it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stack {
+    Kernel,
+    Skink(Place, BackEnd),
+}
+
+/// What serves, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Variant {
+    pub stack: Stack,
+    /// Both ends of the cable have segmentation and checksum offloads.
+    pub gso: bool,
+    /// So many rules of the packet filter; none: everything passes.
+    pub rules: u32,
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gso = if self.gso { "-gso-on" } else { "-gso-off" };
+        match &self.stack {
+            Stack::Kernel => write!(f, "kernel{gso}")?,
+            Stack::Skink(place, nic) => {
+                let gso = if nic.has_gso() { gso } else { "" };
+                write!(f, "{}-{nic}{gso}", place.name)?;
+            }
+        }
+        match self.rules {
+            0 => Ok(()),
+            rules => write!(f, "-rules-{rules}"),
+        }
+    }
+}
+
+impl Variant {
+    /// The kernel's stack with and without its offloads.
+    pub fn kernels() -> [Variant; 2] {
+        [true, false].map(|gso| Variant {
+            stack: Stack::Kernel,
+            gso,
+            rules: 0,
+        })
+    }
+
+    /// Skink in each place, on each back end, each once; without offloads too if `both`.
+    pub fn of_skink(places: &[Place], nics: &[BackEnd], both: bool) -> Vec<Variant> {
+        let mut variants = Vec::new();
+        for place in places {
+            for nic in nics {
+                for gso in [true, false] {
+                    let variant = Variant {
+                        stack: Stack::Skink(place.clone(), *nic),
+                        gso,
+                        rules: 0,
+                    };
+                    let wanted = gso || (both && nic.has_gso());
+                    if wanted && !variants.contains(&variant) {
+                        variants.push(variant);
+                    }
+                }
+            }
+        }
+        variants
+    }
+
+    /// Whether segments larger than frames leave its stack and are not cut on the way.
+    fn has_large_segments(&self) -> bool {
+        match &self.stack {
+            Stack::Kernel => self.gso,
+            Stack::Skink(_, nic) => self.gso && nic.has_gso(),
+        }
+    }
+
+    fn beside(&self, base: &Variant) -> Option<Comparison> {
+        let Stack::Skink(place, nic) = &self.stack else {
+            return None;
+        };
+        let against = match &base.stack {
+            Stack::Kernel if base.gso => "kernel, GSO on",
+            Stack::Kernel => "kernel, GSO off",
+            Stack::Skink(..) if self == base || self.gso != base.gso => return None,
+            Stack::Skink(other, same) if other == place && same == nic && base.rules == 0 => {
+                "the same without rules"
+            }
+            Stack::Skink(other, same)
+                if other.in_program && same == nic && self.rules == base.rules =>
+            {
+                "the library"
+            }
+            Stack::Skink(..) => return None,
+        };
+        Some(Comparison {
+            variant: self.to_string(),
+            base: base.to_string(),
+            against: against.to_owned(),
+            like_for_like: base.stack == Stack::Kernel
+                && self.has_large_segments() == base.has_large_segments(),
+        })
+    }
+}
+
+/// Each variant of Skink beside the kernel's, beside the library, and beside itself without rules, as far
+/// as these are among the variants.
+pub fn comparisons(variants: &[Variant]) -> Vec<Comparison> {
+    let beside = |variant: &Variant| {
+        let variant = variant.clone();
+        let bases = variants.iter();
+        bases
+            .filter_map(move |base| variant.beside(base))
+            .collect::<Vec<_>>()
+    };
+    variants.iter().flat_map(beside).collect()
+}
+
+#[cfg(test)]
+mod tests;

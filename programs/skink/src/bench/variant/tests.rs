@@ -1,0 +1,88 @@
+use super::*;
+
+fn names(comparisons: &[Comparison]) -> Vec<String> {
+    let of = |one: &Comparison| {
+        let mark = if one.like_for_like { " (like)" } else { "" };
+        format!("{} ÷ {}: {}{mark}", one.variant, one.base, one.against)
+    };
+    comparisons.iter().map(of).collect()
+}
+
+#[test]
+fn names_tell_variants_apart() {
+    let places = Place::all();
+    assert_eq!(places.len(), 3);
+    let variants = Variant::of_skink(&places[..1], &BackEnd::ALL, true);
+    let names: Vec<String> = Variant::kernels()
+        .iter()
+        .chain(&variants)
+        .map(ToString::to_string)
+        .collect();
+    let expected = [
+        "kernel-gso-on",
+        "kernel-gso-off",
+        "library-packet-gso-on",
+        "library-packet-gso-off",
+        "library-xdp",
+        "library-tap-gso-on",
+        "library-tap-gso-off",
+    ];
+    assert_eq!(names, expected);
+    let once = Variant::of_skink(&places[..1], &[BackEnd::Xdp, BackEnd::Xdp], false);
+    assert_eq!(once.len(), 1);
+    let rules = Variant {
+        rules: 1024,
+        ..once[0].clone()
+    };
+    assert_eq!(rules.to_string(), "library-xdp-rules-1024");
+}
+
+#[test]
+fn only_the_library_is_in_the_program() {
+    let found: Vec<(String, bool)> = Place::all()
+        .into_iter()
+        .map(|place| (place.name, place.in_program))
+        .collect();
+    let expected = [("library", true), ("single", false), ("split", false)];
+    assert_eq!(found, expected.map(|(name, is)| (name.to_owned(), is)));
+    assert!(Place::parse("neither-a-topology-nor-a-file").is_err());
+}
+
+#[test]
+fn each_is_held_against_the_kernel_and_the_library() {
+    let places = Place::all();
+    let mut variants = Variant::kernels().to_vec();
+    variants.extend(Variant::of_skink(&places[..2], &[BackEnd::Packet], true));
+    let found = names(&comparisons(&variants));
+    assert_eq!(found.len(), 4 * 2 + 2);
+    for expected in [
+        "library-packet-gso-on ÷ kernel-gso-on: kernel, GSO on (like)",
+        "library-packet-gso-on ÷ kernel-gso-off: kernel, GSO off",
+        "library-packet-gso-off ÷ kernel-gso-off: kernel, GSO off (like)",
+        "single-packet-gso-off ÷ library-packet-gso-off: the library",
+    ] {
+        assert!(found.iter().any(|one| one == expected), "{found:?}");
+    }
+    let xdp = Variant::of_skink(&places[..1], &[BackEnd::Xdp], true);
+    let found = names(&comparisons(&[&Variant::kernels()[..], &xdp].concat()));
+    assert_eq!(
+        found.last().map(String::as_str),
+        Some("library-xdp ÷ kernel-gso-off: kernel, GSO off (like)")
+    );
+}
+
+#[test]
+fn rules_are_held_against_none() {
+    let plain = Variant::of_skink(&Place::all(), &[BackEnd::Packet], false);
+    let ruled = plain.iter().map(|variant| Variant {
+        rules: 9,
+        ..variant.clone()
+    });
+    let variants: Vec<Variant> = plain.iter().cloned().chain(ruled).collect();
+    let found = names(&comparisons(&variants));
+    let without = |one: &&String| one.ends_with("the same without rules");
+    assert_eq!(found.iter().filter(without).count(), 3, "{found:?}");
+    let expected =
+        "split-packet-gso-on-rules-9 ÷ split-packet-gso-on: the same without rules".to_owned();
+    assert!(found.contains(&expected), "{found:?}");
+}
