@@ -108,6 +108,20 @@ impl Host {
         run_command(command).map(drop)
     }
 
+    /// Has processor `cpu` receive what comes in through interface `name` (receive packet steering),
+    /// whichever processor it arrives on. What passes a veth as large segments has no NAPI: without
+    /// this the sender's processor does the receiver's work.
+    pub fn receive_on(&self, name: &str, cpu: usize) -> io::Result<()> {
+        let mask = 1_u32.checked_shl(u32::try_from(cpu).unwrap_or(32));
+        let mask = mask.ok_or(io::ErrorKind::InvalidInput)?;
+        let script = format!(
+            "mount -t sysfs sysfs /sys && echo {mask:x} >/sys/class/net/{name}/queues/rx-0/rps_cpus"
+        );
+        let mut command = self.command("unshare");
+        command.args(["--mount", "sh", "-c", &script]);
+        run_command(command).map(drop)
+    }
+
     /// Runs `work` in a thread that is on this host.
     pub fn thread<T: Send + 'static>(
         &self,

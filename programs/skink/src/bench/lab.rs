@@ -19,6 +19,15 @@ pub const ADDRESS: &str = "10.9.0.2";
 /// The client's. (Not the network's first one: `skink run` gives that to the kernel's side of a TAP.)
 const CLIENT_ADDRESS: &str = "10.9.0.9";
 
+/// Which processor receives what passes the cable as large segments.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Receive {
+    /// That of the side that it is for, as behind a NIC
+    Own,
+    /// That of the side that sent it, as a veth does by itself
+    Sender,
+}
+
 /// A server's and a client's machine.
 pub struct Lab {
     pub variant: Variant,
@@ -31,7 +40,7 @@ pub struct Lab {
 
 impl Lab {
     /// Makes the machines. `run` is told apart from other runs by its names.
-    pub fn new(variant: &Variant, run: u16, index: usize) -> io::Result<Lab> {
+    pub fn new(variant: &Variant, run: u16, index: usize, receive: Receive) -> io::Result<Lab> {
         let lab = Lab {
             variant: variant.clone(),
             client: Host::new()?,
@@ -55,9 +64,13 @@ impl Lab {
                     host.offload(end, offload, false)?;
                 }
             }
+            // (With it, too, if the sender's end has segmentation offload: see `steer`.)
             // Without it a veth has no NAPI: the sender's processor would do the receiver's work.
             host.offload(end, Offload::Joining, true)?;
             host.threaded_napi(end)?;
+        }
+        if receive == Receive::Own {
+            lab.steer()?;
         }
         lab.client
             .address(&lab.client_end, &format!("{CLIENT_ADDRESS}/24"))?;
@@ -84,6 +97,20 @@ impl Lab {
             (&self.server, &self.server_end),
             (&self.client, &self.client_end),
         ]
+    }
+
+    /// Where an end of the cable has segmentation offload, a veth hands what it sends to the other end's
+    /// receiving without NAPI, on the processor that sends. Has the right processor do it.
+    fn steer(&self) -> io::Result<()> {
+        if self.variant.sends_frames_only() {
+            // Then the client has NAPI, which joins segments again, as a card's driver would.
+            self.server
+                .offload(&self.server_end, Offload::TcpSegmentation, false)?;
+        } else if self.variant.gso {
+            self.server.receive_on(&self.server_end, SERVER_CPU)?;
+            self.client.receive_on(&self.client_end, CLIENT_CPU)?;
+        }
+        Ok(())
     }
 
     fn bridge_tap(&self) -> io::Result<()> {

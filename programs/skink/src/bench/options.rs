@@ -1,5 +1,6 @@
 //! What the verbs can be told.
 
+use super::lab::Receive;
 use super::variant::{BackEnd, Place};
 use super::web::Workload;
 use clap::Args;
@@ -21,6 +22,14 @@ pub struct Common {
     /// How long each measurement takes, after a second of warming up
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub seconds: u32,
+    /// Whose CPU receives what passes the cable as large segments: own or sender
+    #[arg(
+        long,
+        value_name = "SIDE",
+        default_value = "own",
+        hide_possible_values = true
+    )]
+    pub receive: Receive,
     /// Write JSON, with every raw figure
     #[arg(long)]
     pub json: bool,

@@ -1,5 +1,6 @@
 //! What a verb measures: which workloads, on which variants.
 
+use super::lab::Receive;
 use super::options::{
     BulkOptions, Common, Direction, FilterOptions, RrOptions, TopologiesOptions, WebOptions,
 };
@@ -16,6 +17,7 @@ pub struct Plan {
     pub variants: Vec<Variant>,
     pub rounds: u32,
     pub seconds: u32,
+    pub receive: Receive,
     /// Of wrk.
     pub connections: u32,
 }
@@ -169,6 +171,7 @@ fn plan(
         variants,
         rounds: common.rounds,
         seconds: common.seconds,
+        receive: common.receive,
         connections,
     }
 }

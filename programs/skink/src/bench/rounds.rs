@@ -1,6 +1,6 @@
 //! The order of things: calibrate, then round after round, each variant once in each.
 
-use super::lab::{CLIENT_CPU, Lab, MTU, SERVER_CPU};
+use super::lab::{CLIENT_CPU, Lab, MTU, Receive, SERVER_CPU};
 use super::measure::{self, DISTURBANCE_LIMIT, failed};
 use super::outside::Outside;
 use super::plan::Plan;
@@ -9,7 +9,7 @@ use super::results::{
 };
 use super::server::{Server, end_leftovers};
 use super::task::Task;
-use super::variant::{self, Variant};
+use super::variant;
 use super::web::{Site, Tuning};
 use crate::failure::Failure;
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ pub fn run(plan: &Plan, outside: &Outside) -> Result<Results, Failure> {
         outside,
         plan,
         site: Site::new().map_err(failed)?,
-        labs: labs(&plan.variants).map_err(failed)?,
+        labs: labs(plan).map_err(failed)?,
         pinned: BTreeSet::new(),
         not_pinned: BTreeSet::new(),
     };
@@ -52,6 +52,16 @@ pub fn run(plan: &Plan, outside: &Outside) -> Result<Results, Failure> {
         "the server, and all processes of Skink with it, to CPU {SERVER_CPU}; the client and the \
          benchmark itself to CPU {CLIENT_CPU}"
     );
+    if plan.receive == Receive::Sender {
+        let line = "large segments: a veth's sender does the receiver's work, so each side's CPU time \
+                    holds the other's receiving";
+        bench.not_pinned.insert(line.to_owned());
+    }
+    let receiving =
+        "where large segments pass the cable: the receiving of each side to its CPU, by RPS";
+    if plan.receive == Receive::Own {
+        bench.pinned.insert(receiving.to_owned());
+    }
     Ok(Results {
         machine,
         settings: Settings {
@@ -71,14 +81,14 @@ pub fn run(plan: &Plan, outside: &Outside) -> Result<Results, Failure> {
     })
 }
 
-fn labs(variants: &[Variant]) -> std::io::Result<Vec<Lab>> {
+fn labs(plan: &Plan) -> std::io::Result<Vec<Lab>> {
     // The process id is the same in every run's private namespace; the clock isn't.
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     let run = (now.as_micros() >> 8) as u16;
-    let labs = variants.iter().enumerate();
-    labs.map(|(index, variant)| Lab::new(variant, run, index))
+    let labs = plan.variants.iter().enumerate();
+    labs.map(|(index, variant)| Lab::new(variant, run, index, plan.receive))
         .collect()
 }
 

@@ -1,3 +1,4 @@
+use super::lab::Receive;
 use super::plan::Plan;
 use super::*;
 use clap::Parser;
@@ -97,10 +98,18 @@ fn options_have_bounds_and_defaults() {
         let plan = plan(verb);
         assert_eq!((plan.rounds, plan.seconds, plan.connections), (5, 3, 64));
         assert_eq!(plan.verb, verb);
-        for bad in ["--rounds 0", "--seconds 0", "--nic wifi", "--topology town"] {
+        assert_eq!(plan.receive, Receive::Own);
+        for bad in [
+            "--receive nobody",
+            "--rounds 0",
+            "--seconds 0",
+            "--nic wifi",
+            "--topology town",
+        ] {
             assert!(parse(&format!("{verb} {bad}")).is_err(), "{verb} {bad}");
         }
     }
+    assert_eq!(plan("rr --receive sender").receive, Receive::Sender);
     for bad in [
         "web --workload 1B",
         "topologies --workload 1MB",

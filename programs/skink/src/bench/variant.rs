@@ -132,6 +132,11 @@ impl Variant {
         }
     }
 
+    /// Whether it never hands a large segment to the cable.
+    pub fn sends_frames_only(&self) -> bool {
+        matches!(&self.stack, Stack::Skink(_, nic) if !nic.has_gso())
+    }
+
     fn beside(&self, base: &Variant) -> Option<Comparison> {
         let Stack::Skink(place, nic) = &self.stack else {
             return None;

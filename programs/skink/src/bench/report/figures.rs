@@ -182,7 +182,15 @@ fn cost_lines(rounds: &[&Round], unit: Unit, variant: &str) -> Vec<[String; 5]> 
         })
     };
     let digits = if unit == Unit::Gibibyte { 0 } else { 2 };
-    let lines = names.iter().map(|name| {
+    // Under a thousandth of a processor isn't worth a line; the supervisor never is.
+    let matters = |name: &&&str| {
+        measured().any(|one| {
+            let used = one.processes.iter().filter(|used| used.name == **name);
+            let used: f64 = used.map(|one| one.user_seconds + one.system_seconds).sum();
+            used * 1e6 > 0.001 * one.server_cpu_us_per_unit * one.units
+        })
+    };
+    let lines = names.iter().filter(matters).map(|name| {
         let of = |one: &Measurement, figure: fn(&ProcessCosts) -> f64| {
             let process = one.processes.iter().find(|process| process.name == *name);
             process.map_or(0.0, figure) / one.units

@@ -30,6 +30,8 @@ fn names_tell_variants_apart() {
     assert_eq!(names, expected);
     let once = Variant::of_skink(&places[..1], &[BackEnd::Xdp, BackEnd::Xdp], false);
     assert_eq!(once.len(), 1);
+    let frames = variants.iter().filter(|one| one.sends_frames_only());
+    assert_eq!(frames.cloned().collect::<Vec<_>>(), once);
     let rules = Variant {
         rules: 1024,
         ..once[0].clone()
