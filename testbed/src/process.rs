@@ -10,6 +10,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How often a condition is looked at.
 const INTERVAL: Duration = Duration::from_millis(5);
 
+/// This process's number, and its process namespace's: in private ones all have the same numbers, and
+/// where the build lies below `/tmp` that isn't private.
+fn own() -> String {
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let namespace = namespace.to_string_lossy();
+    let number: String = namespace.chars().filter(char::is_ascii_digit).collect();
+    format!("{number}-{}", std::process::id())
+}
+
 /// A running program; it is ended when this value goes.
 pub struct Process {
     child: Child,
@@ -22,7 +31,7 @@ impl Process {
     pub fn spawn(mut command: Command, name: &str) -> io::Result<Process> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let log = std::env::temp_dir().join(format!("skink-{}-{number}.log", std::process::id()));
+        let log = std::env::temp_dir().join(format!("skink-{}-{number}.log", own()));
         let output = File::create(&log)?;
         command.stdin(Stdio::null());
         command.stdout(output.try_clone()?).stderr(output);
@@ -138,8 +147,7 @@ impl Scratch {
     pub fn new(name: &str) -> io::Result<Scratch> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path =
-            std::env::temp_dir().join(format!("skink-{name}-{}-{number}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("skink-{name}-{}-{number}", own()));
         std::fs::create_dir_all(&path)?;
         Ok(Scratch(path))
     }
