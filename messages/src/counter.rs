@@ -118,6 +118,14 @@ counters! {
         TcpDropNoBuffer "drop.no_buffer" "Segments beyond the receive ring or the gap list.";
         TcpDropClosed "drop.closed" "Data for a connection whose program is gone; answered with a reset.";
         TcpDropBadFlags "drop.bad_flags" "Segments whose flags make no sense in the state.";
+        TcpAdopted "adopted" "Sockets taken over from a predecessor.";
+        TcpRecordKind "record.bad_kind" "Sockets given up in an adoption: the record isn't of a kind or state that there is.";
+        TcpRecordChanged "record.changed" "Sockets given up in an adoption: what never changes had changed.";
+        TcpRecordEnds "record.bad_ends" "Sockets given up in an adoption: addresses or ports make no sense here, or are another socket's.";
+        TcpRecordNumbers "record.bad_numbers" "Sockets given up in an adoption: sequence numbers don't fit each other, or the rings.";
+        TcpRecordRings "record.bad_rings" "Sockets given up in an adoption: a ring holds more than it can.";
+        TcpRecordListener "record.no_listener" "Sockets given up in an adoption: nobody listens where they wait.";
+        TcpFinAnswered "fin_answered" "FINs of connections that a predecessor had finished with, acknowledged.";
         TcpDropBadError "drop.bad_icmp" "ICMP errors about segments that aren't on their way.";
     }
     "udp" {
@@ -128,6 +136,8 @@ counters! {
         UdpDropNoSocket "drop.no_socket" "Datagrams for no socket; answered with an ICMP error.";
         UdpDropBufferFull "drop.buffer_full" "Datagrams beyond the receive ring.";
         UdpDropBadRequest "drop.bad_request" "Outbound datagrams that made no sense.";
+        UdpAdopted "adopted" "Sockets taken over from a predecessor.";
+        UdpRecordBad "record.bad" "Sockets given up in an adoption: their records make no sense.";
         UdpDropNoRoute "drop.no_route" "Outbound datagrams without a route.";
     }
     "filter" {

@@ -6,7 +6,7 @@ use skink_wire::{Endpoint, FourTuple};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Version of [`Record`]'s layout; a table made by another one is refused.
-pub const LAYOUT_VERSION: u32 = 2;
+pub const LAYOUT_VERSION: u32 = 3;
 
 /// What a record stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +22,31 @@ pub enum SocketKind {
     Udp = 3,
 }
 
+/// Who holds a socket on the program's side: [`Record::holder`]. Zero and any other number stand for
+/// nobody: the socket was about to be opened or was being freed, and no program knows of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Holder {
+    /// A program.
+    Attached = 1,
+    /// Nobody yet: the connection waits for its handshake or to be accepted, at [`Record::listener`].
+    Awaited = 2,
+    /// Nobody any more: the program has closed it, and what it left is still sent.
+    Gone = 3,
+}
+
+impl Holder {
+    /// The holder that a record's number stands for.
+    pub fn from_number(number: u8) -> Option<Holder> {
+        match number {
+            1 => Some(Holder::Attached),
+            2 => Some(Holder::Awaited),
+            3 => Some(Holder::Gone),
+            _ => None,
+        }
+    }
+}
+
 /// What must outlive the component that serves a socket.
 ///
 /// Each field is stored with one aligned store by the one component that owns the table, *before*
@@ -29,6 +54,34 @@ pub enum SocketKind {
 /// write it, so what an adopter finds here is what its predecessor stored. Fields are
 /// *saved* here; what isn't here (congestion state, round-trip times, out-of-order data, timers) is
 /// rebuilt by TCP's own means after an adoption.
+///
+/// # The order of stores
+///
+/// The owner may die between any two stores, so each row must be right wherever it breaks off. A
+/// `->` is a store with `Release`, or one that is followed by such a store; what stands between two
+/// of them may be in any order.
+///
+/// | what happens | stores, in this order | an adopter in between sees |
+/// | --- | --- | --- |
+/// | a socket is opened | all fields zero, `generation` -> `kind` -> `holder` | no holder: it frees the slot; the program was not answered, and its call is repeated |
+/// | a call of the program | `serial` -> what the call does | a call that was begun; doing it again does the rest |
+/// | `bind` | `binding`, ends -> `family` | not bound: family 0 |
+/// | `listen` | `backlog`, `binding`, `seal`, `state` LISTEN -> `kind` TCP listener | a bound socket |
+/// | `connect` | `iss`, what is offered, ends -> `state` SYN-SENT -> `snd_una`, `snd_max` -> the SYN | a socket that isn't connected; then one whose SYN was lost |
+/// | a request arrives | ends, `iss`, what is negotiated, settings, `listener`, `state` SYN-RECEIVED -> `holder` awaited -> the SYN-ACK | no holder: it frees the slot, and the peer asks again |
+/// | the handshake ends | what is negotiated, `seal`, numbers, window -> `state` -> `order` -> what tells the peer | an earlier state; the peer's segment, or our own, comes again. Without `order`: the last to be accepted |
+/// | `accept` | `holder` attached (when the program is known to have it) | it waits still, and is offered again |
+/// | data is acknowledged | `send_head` -> (next segment) `snd_una` | `snd_una` is behind: the head of the ring counts |
+/// | data arrives | bytes in the ring -> `receive_tail` -> (next segment) `rcv_nxt` | `rcv_nxt` is behind: the tail of the ring counts; the peer sends it again |
+/// | a segment leaves | `snd_una`, `snd_max`, `rcv_nxt`, `rcv_adv`, `snd_wnd`, `ts_recent` -> the segment | `snd_max` and `rcv_adv` may be ahead of what left: bytes count as lost, and a window was never offered |
+/// | the program finishes sending | `fin_number` -> `fin` -> `state` -> the FIN | the call was not carried out; it is repeated |
+/// | our FIN is acknowledged | `send_head` -> `state` FIN-WAIT-2 or TIME-WAIT | an earlier state: the FIN is sent again |
+/// | the peer's FIN arrives | `receive_tail` -> `state` -> its acknowledgement | an earlier state: the FIN comes again |
+/// | `close` | `holder` gone -> as when the program finishes sending | the FIN isn't sent yet: who has no holder is made to finish |
+/// | the connection ends | `error`, `fin` over -> `state` CLOSED -> a reset, if the peer gets one | it goes on, and ends as it would have; a reset that wasn't sent answers the peer's next segment |
+/// | the slot is freed | `holder` none -> `kind` free -> memory given back | no holder: it frees the slot |
+///
+/// A layout of another version is refused, not converted.
 #[repr(C, align(64))]
 pub struct Record {
     /// Counts how often the slot was given out; part of [`crate::SocketId`].
@@ -38,7 +91,8 @@ pub struct Record {
     /// TCP: the state of RFC 9293 section 3.3.2, as `skink-tcp` numbers them. UDP: how
     /// the socket was bound (see `skink-udp`).
     pub state: AtomicU8,
-    /// TCP: `FIN` flags (see `skink-tcp`): program closed its sending side, peer's FIN arrived.
+    /// TCP: `FIN` flags (see `skink-tcp`): program closed its sending side, peer's FIN arrived, all is
+    /// over.
     pub fin: AtomicU8,
     /// 4 or 6, or 0 while neither end is known.
     pub family: AtomicU8,
@@ -74,7 +128,12 @@ pub struct Record {
     pub rcv_wscale: AtomicU8,
     /// Negotiated: bit 0 SACK (RFC 2018), bit 1 timestamps (RFC 7323), bit 2 window scaling.
     pub options: AtomicU8,
-    _reserved: [AtomicU8; 3],
+    /// A [`Holder`].
+    pub holder: AtomicU8,
+    /// How the socket was bound (see `skink-tcp`).
+    pub binding: AtomicU8,
+    /// Switches that the program set (see `skink-tcp`).
+    pub switches: AtomicU8,
     /// `TS.Recent` (RFC 7323 4.3).
     pub ts_recent: AtomicU32,
     /// Added to the clock in milliseconds to make our timestamps.
@@ -89,6 +148,37 @@ pub struct Record {
     pub send_offset: AtomicU64,
     /// Where the receive ring begins, likewise.
     pub receive_offset: AtomicU64,
+    /// Sequence number of our FIN, where `fin` says that there is one.
+    pub fin_number: AtomicU32,
+    /// A hash of what never changes once a connection is synchronized, or a socket listens
+    /// ([`Record::seal`]): a record that was damaged is noticed.
+    pub seal: AtomicU32,
+    /// Place among those that wait to be accepted: lower ones came first, 0 is the last.
+    pub order: AtomicU64,
+    /// Serial number of the program's last call that was carried out on the socket, at least in part;
+    /// at first that of the call that opened it. 0: none is known.
+    pub serial: AtomicU32,
+    /// Region-local slot of the listener that the connection waits at.
+    pub listener: AtomicU32,
+    /// Connections that may wait to be accepted, on a listener.
+    pub backlog: AtomicU32,
+    /// Socket options, 0 for what wasn't set: seconds of silence before a keepalive probe,
+    pub keep_alive_idle: AtomicU32,
+    /// and between two;
+    pub keep_alive_interval: AtomicU32,
+    /// probes plus one;
+    pub keep_alive_probes: AtomicU32,
+    /// milliseconds;
+    pub user_timeout: AtomicU32,
+    /// bytes plus one;
+    pub receive_buffer: AtomicU32,
+    /// bytes;
+    pub maximum_segment: AtomicU16,
+    /// hops plus one;
+    pub hop_limit: AtomicU16,
+    /// the traffic class itself.
+    pub traffic_class: AtomicU8,
+    _reserved: [AtomicU8; 3],
     /// Head of the send ring: everything before was acknowledged. The tail is the program's, see
     /// [`ProgramPositions`].
     pub send_head: Position,
@@ -106,7 +196,7 @@ pub(crate) struct ProgramPositions {
     pub(crate) receive_head: Position,
 }
 
-const _: () = assert!(size_of::<Record>() == 256, "the layout is a contract");
+const _: () = assert!(size_of::<Record>() == 320, "the layout is a contract");
 const _: () = assert!(
     size_of::<ProgramPositions>() == 128,
     "the layout is a contract"
@@ -163,29 +253,95 @@ impl Record {
 
     /// Makes every field as in a slot never used, except the generation and where the rings are.
     pub(crate) fn clear(&self) {
-        let bytes = [&self.state, &self.fin, &self.family, &self.snd_wscale];
-        let more_bytes = [&self.rcv_wscale, &self.options];
-        for byte in bytes.into_iter().chain(more_bytes) {
+        let bytes = [
+            &self.state,
+            &self.fin,
+            &self.family,
+            &self.snd_wscale,
+            &self.rcv_wscale,
+            &self.options,
+            &self.holder,
+            &self.binding,
+            &self.switches,
+            &self.traffic_class,
+        ];
+        for byte in bytes {
             byte.store(0, Ordering::Relaxed);
         }
-        for half in [&self.local_port, &self.remote_port, &self.mss] {
+        let halves = [
+            &self.local_port,
+            &self.remote_port,
+            &self.mss,
+            &self.maximum_segment,
+            &self.hop_limit,
+        ];
+        for half in halves {
             half.store(0, Ordering::Relaxed);
         }
-        let sequence = [&self.iss, &self.irs, &self.snd_una, &self.snd_max];
-        let windows = [&self.rcv_nxt, &self.snd_wnd, &self.rcv_adv];
-        let times = [&self.ts_recent, &self.ts_offset, &self.error];
-        let tools = [&self.rtt_us, &self.cwnd, &self.retransmits];
+        let words = [
+            &self.error,
+            &self.iss,
+            &self.irs,
+            &self.snd_una,
+            &self.snd_max,
+            &self.rcv_nxt,
+            &self.snd_wnd,
+            &self.rcv_adv,
+            &self.ts_recent,
+            &self.ts_offset,
+            &self.rtt_us,
+            &self.cwnd,
+            &self.retransmits,
+            &self.fin_number,
+            &self.seal,
+            &self.serial,
+            &self.listener,
+            &self.backlog,
+            &self.keep_alive_idle,
+            &self.keep_alive_interval,
+            &self.keep_alive_probes,
+            &self.user_timeout,
+            &self.receive_buffer,
+        ];
         let addresses = self.local_address.iter().chain(&self.remote_address);
-        let words = sequence
-            .into_iter()
-            .chain(windows)
-            .chain(times)
-            .chain(tools);
-        for word in words.chain(addresses) {
+        for word in words.into_iter().chain(addresses) {
             word.store(0, Ordering::Relaxed);
         }
+        self.order.store(0, Ordering::Relaxed);
         self.send_head.reset();
         self.receive_tail.reset();
+    }
+
+    /// Who holds the socket; `None` if nobody can know of it.
+    pub fn holder(&self) -> Option<Holder> {
+        Holder::from_number(self.holder.load(Ordering::Relaxed))
+    }
+
+    /// Stores who holds the socket; what was stored before is stored first.
+    pub fn set_holder(&self, holder: Holder) {
+        self.holder.store(holder as u8, Ordering::Release);
+    }
+
+    /// A hash of what stays the same as long as a connection is synchronized or a socket listens:
+    /// generation, ends, initial numbers, what was negotiated. Against chance, not against forgers:
+    /// nobody but the owner can write a record.
+    pub fn seal(&self) -> u32 {
+        let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
+        let half = |half: &AtomicU16| u32::from(half.load(Ordering::Relaxed));
+        let byte = |byte: &AtomicU8| u32::from(byte.load(Ordering::Relaxed));
+        let ports = half(&self.local_port) << 16 | half(&self.remote_port);
+        let negotiated = byte(&self.snd_wscale) << 24 | byte(&self.rcv_wscale) << 16;
+        let negotiated = negotiated | byte(&self.options) << 8 | byte(&self.family);
+        let numbers = [&self.generation, &self.iss, &self.irs, &self.ts_offset].map(word);
+        let addresses = self.local_address.iter().chain(&self.remote_address);
+        let rest = [ports, negotiated, half(&self.mss)];
+        let all = numbers.into_iter().chain(addresses.map(word)).chain(rest);
+        // FNV-1a (Fowler, Noll, Vo), by words, and the last step of MurmurHash3.
+        let hash = all.fold(0xcbf2_9ce4_8422_2325_u64, |hash, word| {
+            (hash ^ u64::from(word)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        let hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        (hash >> 32) as u32
     }
 }
 

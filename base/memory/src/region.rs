@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 mod span;
 
@@ -27,7 +27,9 @@ struct Header {
     receive_bytes: AtomicU32,
     /// One past the highest slot ever used: readers need look no further.
     used: AtomicU32,
-    _reserved: AtomicU64,
+    /// 1 if the program is gone.
+    abandoned: AtomicU32,
+    _reserved: AtomicU32,
 }
 
 // SAFETY: only atomics.
@@ -129,7 +131,7 @@ impl Region {
     /// For an owner that takes over from another: maps both for writing.
     ///
     /// # Errors
-    /// [`TableError::NotATable`], or what the system says.
+    /// [`TableError::NotATable`], [`TableError::OtherVersion`], or what the system says.
     pub fn open(records: OwnedFd, rings: OwnedFd) -> Result<Region, TableError> {
         Self::check(Mapping::from_fd(records), Mapping::from_fd(rings))
     }
@@ -171,9 +173,12 @@ impl Region {
             send_bytes: header.send_bytes.load(Ordering::Relaxed),
             receive_bytes: header.receive_bytes.load(Ordering::Relaxed),
         };
+        let version = header.version.load(Ordering::Relaxed);
+        if magic == MAGIC && version != LAYOUT_VERSION {
+            return Err(TableError::OtherVersion(version));
+        }
         let sizes = Sizes::of(&config).ok_or(TableError::NotATable)?;
         let good = magic == MAGIC
-            && header.version.load(Ordering::Relaxed) == LAYOUT_VERSION
             && config.send_bytes.is_power_of_two()
             && config.receive_bytes.is_power_of_two()
             && (records.len(), rings.len()) == (sizes.records, sizes.rings);
@@ -238,6 +243,16 @@ impl Region {
     /// How large it is.
     pub fn config(&self) -> TableConfig {
         self.config
+    }
+
+    /// Owner: the program whose sockets they are is gone. A successor finds that here.
+    pub fn abandon(&self) {
+        self.header().abandoned.store(1, Ordering::Release);
+    }
+
+    /// Whether the program is gone.
+    pub fn is_abandoned(&self) -> bool {
+        self.header().abandoned.load(Ordering::Relaxed) != 0
     }
 
     /// One past the highest slot that was ever in use.
@@ -315,7 +330,8 @@ impl Region {
         slot as usize * (self.config.send_bytes as usize + self.config.receive_bytes as usize)
     }
 
-    /// Owner: begins a socket's life in `slot` with empty rings.
+    /// Owner: begins a socket's life in `slot` with empty rings. It has no holder yet: that is stored
+    /// when its record is complete ([`Record::set_holder`]).
     ///
     /// # Panics
     /// As [`Region::record`].
@@ -333,9 +349,10 @@ impl Region {
             .store(ring + send_bytes, Ordering::Relaxed);
         let generation = record.generation.load(Ordering::Relaxed).wrapping_add(1);
         record.generation.store(generation, Ordering::Release);
-        record.set_kind(kind);
+        // First, so that no successor overlooks the slot.
         let used = self.used().max(slot + 1);
         self.header().used.store(used, Ordering::Release);
+        record.set_kind(kind);
         SocketId { slot, generation }
     }
 
@@ -344,6 +361,8 @@ impl Region {
     /// # Panics
     /// As [`Region::record`].
     pub fn close_slot(&self, slot: u32) {
+        // A free slot has no holder: one that has was damaged.
+        self.record(slot).holder.store(0, Ordering::Release);
         self.record(slot).set_kind(SocketKind::Free);
         let touched = |tail: u64, bytes: u32| tail.min(u64::from(bytes)) as usize;
         let sent = touched(self.send_ring(slot).tail(), self.config.send_bytes);

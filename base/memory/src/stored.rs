@@ -109,8 +109,8 @@ pub struct StoredTable {
 }
 
 impl StoredTable {
-    /// Enough for all that the components store at most, which `store` counts up; 80 MiB of addresses, and of
-    /// memory what is used.
+    /// More than the clients of `store` limit themselves to. It takes 80 MiB of addresses, and of memory what is
+    /// used.
     pub const ENTRIES: u32 = 1 << 20;
 
     /// An empty table of `entries` entries, 2 at least and 2^24 at most (any other number is brought in

@@ -36,8 +36,10 @@ pub enum TableError {
     TooManyRegions,
     /// A region with this index is there already.
     IndexTaken,
-    /// The memory isn't a region, or not of this version.
+    /// The memory isn't a region.
     NotATable,
+    /// It is a region whose layout has another version, namely this one.
+    OtherVersion(u32),
     /// The system refused the memory.
     Memory(io::Error),
 }
@@ -64,12 +66,35 @@ impl fmt::Display for TableError {
                 f,
                 "the memory is not a socket table of layout version {LAYOUT_VERSION}"
             ),
+            TableError::OtherVersion(found) => write!(
+                f,
+                "the socket table has layout version {found}, and this build knows version {LAYOUT_VERSION} only: use a build with the same one, or end the programs first"
+            ),
             TableError::Memory(error) => write!(f, "no memory for a socket table: {error}"),
         }
     }
 }
 
 impl std::error::Error for TableError {}
+
+/// What a transport found in a region that it adopted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Adopted {
+    /// Sockets that go on.
+    pub sockets: u32,
+    /// Sockets whose record failed its check. Each was given up alone, and is counted by reason.
+    pub given_up: u32,
+}
+
+impl core::ops::Add for Adopted {
+    type Output = Adopted;
+    fn add(self, other: Adopted) -> Adopted {
+        Adopted {
+            sockets: self.sockets.saturating_add(other.sockets),
+            given_up: self.given_up.saturating_add(other.given_up),
+        }
+    }
+}
 
 /// All sockets of one component: its [`Region`]s, one for each program that it serves.
 ///
@@ -113,13 +138,7 @@ impl SocketTable {
     /// [`TableError::BadSocketCount`] if it is larger than the stride, [`TableError::TooManyRegions`]
     /// if no slot has a number with this index, [`TableError::IndexTaken`].
     pub fn insert(&mut self, index: u32, region: Region) -> Result<(), TableError> {
-        if region.config().sockets > 1 << self.shift {
-            return Err(TableError::BadSocketCount);
-        }
-        // The highest number of all stands for none in places.
-        if index >= u32::MAX >> self.shift {
-            return Err(TableError::TooManyRegions);
-        }
+        self.can_insert(index, &region)?;
         let at = index as usize;
         if at >= self.regions.len() {
             self.regions.resize_with(at + 1, || None);
@@ -129,6 +148,24 @@ impl SocketTable {
             Some(Some(_)) | None => return Err(TableError::IndexTaken),
         }
         Ok(())
+    }
+
+    /// Whether [`SocketTable::insert`] would take it.
+    ///
+    /// # Errors
+    /// As [`SocketTable::insert`].
+    pub fn can_insert(&self, index: u32, region: &Region) -> Result<(), TableError> {
+        if region.config().sockets > 1 << self.shift {
+            return Err(TableError::BadSocketCount);
+        }
+        // The highest number of all stands for none in places.
+        if index >= u32::MAX >> self.shift {
+            return Err(TableError::TooManyRegions);
+        }
+        match self.region(index) {
+            Some(_) => Err(TableError::IndexTaken),
+            None => Ok(()),
+        }
     }
 
     /// Takes a region out. Its slots are gone, and its index will be given out again.

@@ -31,6 +31,9 @@ impl Holders {
         if program == owner {
             if let Some(holding) = self.sockets.get_mut(&key) {
                 holding.owner_holds = true;
+                if holding.others.is_empty() {
+                    self.sockets.remove(&key);
+                }
             }
             return;
         }
@@ -96,3 +99,6 @@ impl Holders {
         Some((holding.owner_holds, &holding.others))
     }
 }
+
+#[cfg(test)]
+mod tests;

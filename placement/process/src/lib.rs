@@ -31,6 +31,9 @@
 //! [`confine`] or [`confine_parts`]; [`Host::introduction`]; [`serve`].
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as skink_process;
+
 mod apart;
 mod calls;
 mod clock;
@@ -51,6 +54,10 @@ mod serve;
 mod serving;
 mod start;
 mod syscall;
+
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
 
 pub use confine::{confine, confine_parts};
 pub use host::Host;

@@ -76,16 +76,18 @@ impl Host {
         }
     }
 
-    /// The program has taken the connection that was offered first.
-    pub(crate) fn accepted(&mut self, program: u32, id: SocketId) {
+    /// The program has taken a connection. It may say so once more, if it was offered that again.
+    pub(crate) fn accepted(&mut self, program: u32, listener: SocketId, connection: SocketId) {
         let listeners = self.programs.get_mut(program).map(|it| &mut it.listeners);
-        let listener = listeners.and_then(|all| all.get_mut(&id.slot));
-        let taken = listener
-            .filter(|listener| listener.id == id)
-            .and_then(|listener| listener.offered.pop_front());
-        match taken {
-            Some(_) => self.offer(program, id.slot),
-            None => self.counters.count(Counter::SocketsDropForeign),
+        let known = listeners.and_then(|all| all.get_mut(&listener.slot));
+        let Some(known) = known.filter(|known| known.id == listener) else {
+            return self.counters.count(Counter::SocketsDropForeign);
+        };
+        // Nearly always the first.
+        let mut offered = known.offered.iter();
+        if let Some(at) = offered.position(|offered| *offered == connection) {
+            known.offered.remove(at);
+            self.offer(program, listener.slot);
         }
     }
 

@@ -155,7 +155,10 @@ impl Host {
     /// What a program tells a transport.
     fn direct(&mut self, now: Instant, program: u32, body: RequestBody) {
         match body {
-            RequestBody::Accepted(id) => self.accepted(program, id),
+            RequestBody::Accepted {
+                listener,
+                connection,
+            } => self.accepted(program, listener, connection),
             RequestBody::Tcp(request) => {
                 let id = match request {
                     TcpRequest::Sent(id)

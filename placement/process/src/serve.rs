@@ -83,6 +83,7 @@ impl EventLoop {
         let mut rounds = 0u32;
         loop {
             let now = clock::now();
+            self.host.sleeper.beat();
             match self.round(now) {
                 Round::Over(ended) => return ended,
                 Round::Busy => {
@@ -387,3 +388,6 @@ fn watch_blocked(host: &Host, on: bool) {
         false => epoll::delete(&host.blocked_set, fd),
     };
 }
+
+#[cfg(test)]
+mod tests;

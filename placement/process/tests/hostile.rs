@@ -77,7 +77,15 @@ fn forged(random: &mut Random, victim: u32) -> RequestBody {
         4 => SocketCall::Close(Protocol::Tcp, id),
         5 => SocketCall::Close(Protocol::Udp, id),
         6 => SocketCall::Rest(id),
-        7 => return RequestBody::Accepted(id),
+        7 => {
+            return RequestBody::Accepted {
+                listener: id,
+                connection: SocketId {
+                    slot: id.slot ^ 1,
+                    ..id
+                },
+            };
+        }
         _ => {
             return match random.next() % 4 {
                 0 => RequestBody::Tcp(TcpRequest::Received(id)),

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{APART, HALVES, MIXED, World, connect, end, exchange, start};
-use skink_control::{Order, Part, PartStart};
+use skink_control::{Part, PartStart};
 use skink_messages::{Counter, SocketError};
 use skink_process::{Ended, Host};
 use skink_sockets::{ClientError, PortOptions, Protocol};
@@ -119,9 +119,10 @@ fn a_number_that_is_taken_is_refused_by_all() {
         let mut first = world.attach(0, 1000);
         let (refused, _) = world.try_attach(0, 0);
         assert_eq!(refused, world.split.front().len());
+        // As for any program that was refused somewhere.
+        world.detach(0);
         first.listen(8080);
-        let order = Order::Detach { program: 0 };
-        world.order(Part::Syscall, &order, &[]);
+        world.detach(0);
         world.finished(0);
         world.attach(0, 1000).listen(8080);
         world.stop();

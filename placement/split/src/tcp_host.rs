@@ -2,7 +2,7 @@ use crate::transport_below::{TransportBelow, TransportParts};
 use crate::transport_host::{Packets, TransportHost};
 use skink_channel::{AttachError, Sleeper};
 use skink_lanes::{Fate, Regions, Transport, TransportPayload};
-use skink_memory::{Region, SocketTable, TableError};
+use skink_memory::{Adopted, Region, SocketTable, TableError};
 use skink_messages::{Component, Counters, NetworkError, RxPacket, TcpInput};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::Instant;
@@ -38,6 +38,25 @@ impl TransportHost<Tcp> {
             regions.insert(index, region);
         }
         Ok(())
+    }
+
+    /// Serves one more program, whose sockets in this region were a predecessor's
+    /// ([`Tcp::adopt_region`]). `ip` and `link` must have it mapped as for
+    /// [`TransportHost::add_region`], and `ip` must have said what its addresses and routes are.
+    ///
+    /// # Errors
+    /// As [`Tcp::adopt_region`].
+    pub fn adopt_region(
+        &mut self,
+        now: Instant,
+        index: u32,
+        region: Region,
+    ) -> Result<Adopted, TableError> {
+        self.component.table().can_insert(index, &region)?;
+        if let Some(regions) = self.below.end.regions() {
+            regions.insert(index, region.clone());
+        }
+        self.call(|tcp, below| tcp.adopt_region(now, index, region, below))
     }
 
     /// A region whose program was gone, and whose last connection has ended: `ip` and `link` may unmap

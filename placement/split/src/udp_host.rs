@@ -2,7 +2,7 @@ use crate::transport_below::{TransportBelow, TransportParts};
 use crate::transport_host::{Packets, TransportHost};
 use skink_channel::{AttachError, Pool, Sleeper};
 use skink_lanes::{Fate, Transport, TransportPayload};
-use skink_memory::{Region, SocketTable, TableError};
+use skink_memory::{Adopted, Region, SocketTable, TableError};
 use skink_messages::{Component, Counters, NetworkError, RxPacket, UdpInput};
 use skink_time::Instant;
 use skink_udp::Udp;
@@ -33,6 +33,20 @@ impl TransportHost<Udp> {
     /// As [`Udp::add_region`].
     pub fn add_region(&mut self, index: u32, region: Region) -> Result<(), TableError> {
         self.component.add_region(index, region)
+    }
+
+    /// Serves one more program, whose sockets in this region were a predecessor's
+    /// ([`Udp::adopt_region`]). `ip` must have said what its addresses are.
+    ///
+    /// # Errors
+    /// As [`Udp::adopt_region`].
+    pub fn adopt_region(
+        &mut self,
+        now: Instant,
+        index: u32,
+        region: Region,
+    ) -> Result<Adopted, TableError> {
+        self.call(|udp, below| udp.adopt_region(now, index, region, below))
     }
 
     /// A region whose program was gone, and whose last socket has ended.

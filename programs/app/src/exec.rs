@@ -140,6 +140,9 @@ impl State {
         let left = if heir {
             self.bequeath_heir(staying, process)
         } else {
+            // What a restarted stack offers again is for this program to answer: the new one doesn't know what
+            // was closed.
+            self.pump();
             self.flush();
             let engine = self.engine.as_deref()?;
             let Provider::Served(remote) = &engine.stack else {

@@ -327,10 +327,18 @@ impl Remote {
         {
             let _ = self.failed::<()>(error);
         }
+        if self.client.has_repeated_offers() {
+            unsettle();
+        }
     }
 
     /// Lets the stack see what it was told.
     pub fn flush(&mut self) {
+        if !self.down
+            && let Err(error) = self.client.settle_offers()
+        {
+            let _ = self.failed::<()>(error);
+        }
         self.client.flush();
     }
 
@@ -363,6 +371,11 @@ impl Remote {
     /// Puts back offers that a predecessor hadn't taken.
     pub fn restore_offer(&mut self, listener: SocketId, connection: SocketId) {
         self.client.restore_offer(listener, connection);
+    }
+
+    /// Notes that a predecessor had taken this connection, and that it is still open.
+    pub fn restore_taken(&mut self, connection: SocketId) {
+        self.client.restore_taken(connection);
     }
 
     /// Whether a packet to `destination` can be sent.

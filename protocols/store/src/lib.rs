@@ -10,6 +10,10 @@
 //! process that `store` shares with its clients may die whole and lose nothing. Only if the memory was lost or
 //! has another layout do clients store everything again, as NewtOS has it for each restart (section 2.5.4).
 //!
+//! **Capacity.** As many keys as the table has entries, but for one. `syscall` limits itself to less than
+//! `StoredTable::ENTRIES`: 2^18 bound ports, 2^18 shares and as many sockets that their owners let go of, 1024
+//! tickets, 2 turns, and programs. What has no room is dropped and counted.
+//!
 //! **What it leaves out.** What values mean (the clients know), and disks: what outlives the machine isn't its
 //! business.
 #![forbid(unsafe_code)]

@@ -73,7 +73,7 @@ impl Tcp {
         let Some(Socket::Connection(connection)) = self.sockets.get(slot as usize) else {
             return false;
         };
-        let Program::Awaited(listener) = connection.program else {
+        let Program::Awaited(listener) = connection.program() else {
             return false;
         };
         let completes = connection.state() == State::SynReceived
@@ -99,8 +99,9 @@ impl Tcp {
             After::TimeWait => self.on_time_wait(now, slot, out),
             After::Closed => return self.end(now, slot, out),
             After::Reset => {
-                self.refuse(now, segment, out);
-                return self.end(now, slot, out);
+                // In this order: who took over in between would go on with what the peer has given up.
+                self.end(now, slot, out);
+                return self.refuse(now, segment, out);
             }
             After::Refuse => self.refuse(now, segment, out),
         }
@@ -112,7 +113,7 @@ impl Tcp {
         let Some(Socket::Connection(connection)) = self.sockets.get(slot as usize) else {
             return;
         };
-        let Program::Awaited(parent) = connection.program else {
+        let Program::Awaited(parent) = connection.program() else {
             return;
         };
         if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
@@ -198,6 +199,9 @@ impl Tcp {
             }
         }
         let Some(parent) = parent.filter(|_| !segment.has(Flags::ACK)) else {
+            if self.answer_forgotten(now, segment, out) {
+                return;
+            }
             self.counters.count(Counter::TcpDropNoSocket);
             return self.refuse(now, segment, out);
         };
@@ -243,6 +247,8 @@ impl Tcp {
             connection.restart_numbers(after + 65_537);
         }
         connection.take_syn(segment, &context);
+        connection.settings.save(connection.record(&context));
+        connection.save_program(&context);
         connection.holds_port = out.use_port(protocol::TCP, tuple.local.port, false);
         self.counters.count(Counter::TcpPassiveOpens);
         self.demux.insert(tuple, Place::Connection(slot));

@@ -1,7 +1,9 @@
 //! Local ends: which are free, and who has which.
 
+use crate::binding;
 use crate::demux::unspecified_like;
 use crate::instance::{Socket, Tcp};
+use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::SocketId;
 use skink_messages::{BindOptions, Network, Ports, SocketError};
 use skink_wire::{Endpoint, FourTuple, protocol};
@@ -40,6 +42,8 @@ impl Tcp {
             .or_default()
             .push((local.addr, id.slot));
         let record = self.table.record(id.slot);
+        let bits = binding::bits(local, sharing, false);
+        record.binding.store(bits, Relaxed);
         let remote = Endpoint::new(unspecified_like(local.addr), 0);
         record.set_four_tuple(&FourTuple::new(local, remote));
         if let Some(Socket::Fresh(fresh)) = self.socket_mut(id) {
@@ -97,8 +101,11 @@ impl Tcp {
             return Err(SocketError::Invalid);
         };
         let local = fresh.local.ok_or(SocketError::Invalid)?;
+        let sharing = fresh.sharing;
         if core::mem::replace(&mut fresh.resting, resting) != resting {
             self.demux.rest(local, resting);
+            let bits = binding::bits(local, sharing, resting);
+            self.table.record(id.slot).binding.store(bits, Relaxed);
         }
         Ok(())
     }

@@ -4,8 +4,8 @@ use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
 use crate::settings::Settings;
 use crate::state::State;
-use core::sync::atomic::Ordering::Relaxed;
-use skink_memory::{Record, Ring, SocketId, SocketTable};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use skink_memory::{Holder, Record, Ring, SocketId, SocketTable};
 use skink_messages::{Counter, Counters, Events, Outbound, Path, SocketError};
 use skink_time::{Duration, Instant};
 use skink_wire::tcp::{Options, Timestamps};
@@ -73,7 +73,9 @@ pub struct Connection {
     pub tuple: FourTuple,
     /// Saved. Changed by [`Connection::enter`] alone.
     state: State,
-    pub program: Program,
+    /// Saved. Changed by [`Connection::set_program`] alone.
+    program: Program,
+    /// Saved ([`Settings::save`]).
     pub settings: Settings,
 
     /// Saved: sequence numbers of RFC 9293 section 3.3.1. `snd_nxt` never goes back: what is sent
@@ -168,12 +170,14 @@ pub struct Connection {
 }
 
 /// Bits of [`Record::options`].
-const OPTION_SACK: u8 = 1;
-const OPTION_TIMESTAMPS: u8 = 2;
-const OPTION_WINDOW_SCALING: u8 = 4;
+pub const OPTION_SACK: u8 = 1;
+pub const OPTION_TIMESTAMPS: u8 = 2;
+pub const OPTION_WINDOW_SCALING: u8 = 4;
 /// Bits of [`Record::fin`].
-const FIN_OURS: u8 = 1;
+pub const FIN_OURS: u8 = 1;
 const FIN_PEERS: u8 = 2;
+/// There was a connection, and it has ended: what tells CLOSED from a socket never connected.
+pub const FIN_OVER: u8 = 4;
 
 impl Connection {
     pub fn new(id: SocketId, settings: Settings, program: Program, now: Instant) -> Connection {
@@ -250,7 +254,52 @@ impl Connection {
             context.counters.count(Counter::TcpEstablished);
         }
         self.state = state;
-        self.record(context).state.store(state as u8, Relaxed);
+        self.record(context).state.store(state as u8, Release);
+    }
+
+    /// For an adoption: the state that the record has.
+    pub fn restore_state(&mut self, state: State) {
+        self.state = state;
+    }
+
+    pub fn program(&self) -> Program {
+        self.program
+    }
+
+    /// The one place where the holder changes.
+    pub fn set_program(&mut self, program: Program, context: &Context<'_>) {
+        self.program = program;
+        self.save_program(context);
+    }
+
+    /// It is offered to a program, and tells it what happens; the record says that it waits, until the
+    /// program is known to have it.
+    pub fn offer(&mut self) {
+        self.program = Program::Attached;
+    }
+
+    /// Stores who holds the socket; after everything else that an adopter needs, since a socket
+    /// without a holder is forgotten.
+    pub fn save_program(&self, context: &Context<'_>) {
+        let record = self.record(context);
+        match self.program {
+            Program::Attached => record.set_holder(Holder::Attached),
+            Program::Gone => record.set_holder(Holder::Gone),
+            Program::Awaited(listener) => {
+                let local = listener & (context.table.stride() - 1);
+                record.listener.store(local, Relaxed);
+                record.set_holder(Holder::Awaited);
+            }
+        }
+    }
+
+    /// Stores that the connection has ended. Before a reset leaves: a successor that knew nothing of it
+    /// would go on with what the peer has given up.
+    pub fn save_over(&self, context: &Context<'_>) {
+        let record = self.record(context);
+        let fin = record.fin.load(Relaxed) | FIN_OVER;
+        record.fin.store(fin, Relaxed);
+        record.state.store(State::Closed as u8, Release);
     }
 
     pub fn record<'a>(&self, context: &Context<'a>) -> &'a Record {
@@ -265,7 +314,8 @@ impl Connection {
         context.table.receive_ring(self.id.slot)
     }
 
-    /// Brings the record up to date; `snd_max` is the end of what is about to leave.
+    /// Brings the record up to date; `snd_max` is the end of what is about to leave. What leaves is
+    /// published later, by a store with `Release` or a system call.
     pub fn save(&self, context: &Context<'_>, snd_max: SeqNum) {
         let record = self.record(context);
         record.snd_una.store(self.snd_una.0, Relaxed);
@@ -297,6 +347,7 @@ impl Connection {
             | (u8::from(self.timestamps) * OPTION_TIMESTAMPS)
             | (u8::from(self.window_scaling) * OPTION_WINDOW_SCALING);
         record.options.store(options, Relaxed);
+        record.seal.store(record.seal(), Relaxed);
     }
 
     /// Gives the connection its ends and the route between them.

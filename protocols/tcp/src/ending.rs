@@ -55,7 +55,7 @@ impl Tcp {
         let index = self.time_waits.insert(now, entry);
         self.demux.insert(tuple, Place::TimeWait(index));
         let gone = match self.sockets.get(slot as usize) {
-            Some(Socket::Connection(connection)) => connection.program == Program::Gone,
+            Some(Socket::Connection(connection)) => connection.program() == Program::Gone,
             _ => false,
         };
         self.counters.count(Counter::TcpClosed);
@@ -96,10 +96,11 @@ impl Tcp {
             Counter::TcpClosed
         };
         context.counters.count(counter);
+        connection.save_over(&context);
         connection.enter(State::Closed, &context);
         connection.deadlines = Default::default();
         connection.tell(Events::READABLE | Events::WRITABLE | Events::READ_CLOSED | Events::CLOSED);
-        let (tuple, program) = (connection.tuple, connection.program);
+        let (tuple, program) = (connection.tuple, connection.program());
         self.demux.remove(&tuple, Place::Connection(slot));
         self.wheel.cancel(slot);
         let keep = match program {
@@ -165,7 +166,7 @@ impl Tcp {
         }
     }
 
-    /// Tells the peer that the connection is gone.
+    /// Tells the peer that the connection is gone; [`Tcp::end`] or [`Tcp::free`] must follow.
     pub(crate) fn reset_connection<O: Network>(&mut self, now: Instant, slot: u32, out: &mut O) {
         let Some(Socket::Connection(connection)) = self.sockets.get(slot as usize) else {
             return;
@@ -174,6 +175,11 @@ impl Tcp {
         if !synchronized && connection.state() != State::SynReceived {
             return;
         }
+        connection.save_over(&Context {
+            table: &self.table,
+            counters: &self.counters,
+            now,
+        });
         let (tuple, flags) = (connection.tuple, Flags::RST | Flags::ACK);
         let header = reply_header(&tuple, connection.snd_nxt, connection.rcv_nxt, flags);
         self.counters.count(Counter::TcpResetsOut);

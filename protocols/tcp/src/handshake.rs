@@ -35,6 +35,7 @@ impl Connection {
         self.syn_due = true;
         self.stalled_since = Some(context.now);
         self.update_segment_sizes();
+        self.save_negotiated(context);
         self.enter(state, context);
     }
 
@@ -199,13 +200,14 @@ impl Connection {
         self.deadlines.retransmit = None;
         self.heard = context.now;
         self.tell(Events::WRITABLE);
+        // Before the state, which says that they mean something.
+        self.save(context, self.snd_nxt);
         self.enter(State::Established, context);
         self.arm_keep_alive(context.now);
         if self.fin.is_some() {
             // The program finished sending before the handshake did.
             self.enter(State::FinWait1, context);
         }
-        self.save(context, self.snd_nxt);
     }
 }
 

@@ -6,6 +6,7 @@
 //! each step the instance is held to its invariants (see [`invariants`]).
 
 mod clock;
+mod crash;
 mod invariants;
 mod network;
 mod script;
@@ -13,6 +14,7 @@ mod script;
 use crate::instance::{Tcp, TcpConfig};
 use crate::state::State;
 use core::net::{IpAddr, Ipv4Addr};
+pub(crate) use crash::{Freezer, Frozen};
 pub(crate) use network::{Out, Sent};
 use script::Pattern;
 use skink_memory::{Mapping, Region, SocketId, SocketTable, TableConfig};

@@ -1,3 +1,4 @@
+use crate::adopt::Predecessor;
 use crate::connection::{Connection, Context, Program};
 use crate::demux::{Demux, Place};
 use crate::listener::Listener;
@@ -58,6 +59,8 @@ pub struct Tcp {
     pub(crate) queue: VecDeque<u32>,
     /// Sockets that have something to tell their program.
     pub(crate) notices: VecDeque<u32>,
+    /// Whose sockets were adopted, as long as that matters.
+    pub(crate) predecessor: Option<Predecessor>,
 }
 
 impl Tcp {
@@ -77,6 +80,7 @@ impl Tcp {
             wheel: TimerWheel::new(),
             queue: VecDeque::new(),
             notices: VecDeque::new(),
+            predecessor: None,
         }
     }
 
@@ -206,7 +210,7 @@ impl Tcp {
                         socket: connection.id,
                         events: connection.events,
                     };
-                    (connection.program == Program::Attached).then_some(event)
+                    (connection.program() == Program::Attached).then_some(event)
                 }
                 Some(Socket::Listener(listener)) => Some(SocketEvent {
                     socket: listener.id,

@@ -5,10 +5,11 @@
 //! its own table of sockets, a region for each program that it serves; it is a sans-IO component ([`skink_messages::Component`]), so it is handed
 //! segments, requests and the time, and answers with segments, events and its next deadline.
 //!
-//! What survives a restart: each connection's [`skink_memory::Record`] and its two byte rings, both in
+//! What survives a restart: each socket's [`skink_memory::Record`] and its two byte rings, both in
 //! shared memory. The record is brought up to date *before* a segment leaves that shows the change
 //! to the peer. Congestion state, round-trip times, out-of-order data and timers are dropped; TCP
-//! rebuilds them.
+//! rebuilds them, when a successor takes the sockets over ([`Tcp::adopt_region`]). TIME-WAITs whose
+//! sockets are gone are dropped too: for a minute after, repeated FINs are acknowledged anyway.
 //!
 //! Left out so far: RACK-TLP, PRR, ECN, SYN cookies, fast open, path MTU probing, urgent data (it is
 //! delivered in line), and most of RFC 5961's defences.
@@ -17,12 +18,14 @@
 //! then `receive`) and of ICMP errors (`errors`), what an acknowledgement does (`acknowledge`), loss
 //! recovery (`recovery`), what is sent when (`output`), timers (`timers`), opening and closing
 //! (`sockets`, `bind`, `listener`, `handshake`, `ending`, `time_wait`), programs that come and go
-//! (`regions`), and [`State`].
+//! (`regions`), taking over from a predecessor (`adopt`), and [`State`].
 #![forbid(unsafe_code)]
 
 mod acknowledge;
+mod adopt;
 mod arrival;
 mod bind;
+mod binding;
 mod connection;
 mod cubic;
 mod demux;
@@ -50,4 +53,5 @@ mod time_wait;
 mod timers;
 
 pub use instance::{Tcp, TcpConfig};
+pub use skink_memory::Adopted;
 pub use state::State;

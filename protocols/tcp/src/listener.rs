@@ -1,7 +1,8 @@
-use crate::connection::Program;
+use crate::connection::{Context, Program};
 use crate::instance::{Socket, Tcp};
 use crate::settings::Settings;
 use crate::state::State;
+use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::SocketId;
 use skink_messages::{Counter, Network, Ports, SocketEvents};
 use skink_time::Instant;
@@ -19,6 +20,8 @@ pub struct Listener {
     pub backlog: usize,
     /// Established connections in order of arrival, by slot.
     pub ready: VecDeque<u32>,
+    /// What the next of them has in its record to tell the order by.
+    pub next_order: u64,
     /// Handshakes under way.
     pub half_open: usize,
     /// Those handshakes, the oldest first, among others that have ended: see
@@ -92,7 +95,7 @@ impl Tcp {
     fn is_half_open(&self, parent: u32, id: SocketId) -> bool {
         matches!(self.sockets.get(id.slot as usize), Some(Socket::Connection(child))
             if child.id == id
-                && child.program == Program::Awaited(parent)
+                && child.program() == Program::Awaited(parent)
                 && child.state() == State::SynReceived)
     }
 
@@ -111,6 +114,9 @@ impl Tcp {
     pub(crate) fn queue_ready(&mut self, parent: u32, child: u32) {
         if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
             listener.ready.push_back(child);
+            let order = &self.table.record(child).order;
+            order.store(listener.next_order, Relaxed);
+            listener.next_order = listener.next_order.wrapping_add(1).max(1);
             if !listener.notify {
                 listener.notify = true;
                 self.notices.push_back(parent);
@@ -170,7 +176,13 @@ impl Tcp {
             self.reset_connection(now, child, out);
         }
         if let Some(Socket::Connection(connection)) = self.sockets.get_mut(child as usize) {
-            connection.program = heir.map_or(Program::Gone, Program::Awaited);
+            let context = Context {
+                table: &self.table,
+                counters: &self.counters,
+                now,
+            };
+            let program = heir.map_or(Program::Gone, Program::Awaited);
+            connection.set_program(program, &context);
         }
         match (heir, state) {
             (Some(heir), State::SynReceived) => self.note_half_open(heir, id),

@@ -54,19 +54,15 @@ impl Connection {
                 }
             }
         }
-        if self.probe_due {
-            // An old sequence number makes the peer answer, whatever its window.
-            self.emit(
-                context,
-                out,
-                self.snd_una - 1,
-                Flags::ACK,
-                [Bytes::EMPTY; 2],
-            )?;
-            self.probe_due = false;
-        }
+        // First, since the peer looks at nothing in a segment with an old sequence number.
         if self.ack_due {
             self.emit(context, out, self.snd_nxt, Flags::ACK, [Bytes::EMPTY; 2])?;
+        }
+        if self.probe_due {
+            // An old sequence number makes the peer answer, whatever its window.
+            let old = self.snd_una - 1;
+            self.emit(context, out, old, Flags::ACK, [Bytes::EMPTY; 2])?;
+            self.probe_due = false;
         }
         Ok(Left::Nothing)
     }
@@ -91,6 +87,10 @@ impl Connection {
         let options = self.syn_options(context);
         let free = self.receive_limit(self.receive_ring(context).capacity()) as u32;
         let window = free.min(65_535);
+        if self.state() == State::SynReceived {
+            // Whatever the peer may send now, the record says that it may.
+            self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + window);
+        }
         self.save(context, self.iss + 1);
         self.send(
             context,
@@ -104,7 +104,6 @@ impl Connection {
         self.syn_due = false;
         self.ack_due = false;
         if self.state() == State::SynReceived {
-            self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + window);
             self.last_ack = self.rcv_nxt;
         }
         // Karn: a request that was repeated gives no round-trip time.

@@ -193,7 +193,7 @@ impl Connection {
 
     /// FIN-WAIT-2 ends by itself if nobody is left to read what the peer may still send.
     pub fn linger(&mut self, context: &Context<'_>) {
-        if self.state() == State::FinWait2 && self.program == Program::Gone {
+        if self.state() == State::FinWait2 && self.program() == Program::Gone {
             self.deadlines.linger = Some(context.now + LINGER);
         }
     }
@@ -206,7 +206,7 @@ impl Connection {
             return After::Goes;
         }
         let payload_end = segment.payload_seq() + segment.payload.len() as u32;
-        if self.program == Program::Gone && payload_end.gt(self.rcv_nxt) {
+        if self.program() == Program::Gone && payload_end.gt(self.rcv_nxt) {
             // Nobody can read it any more (RFC 9293 3.6.1 and RFC 2525 2.17).
             context.counters.count(Counter::TcpDropClosed);
             return After::Reset;

@@ -7,7 +7,8 @@ use skink_messages::{Network, Ports, SocketEvents};
 use skink_time::Instant;
 
 impl Tcp {
-    /// Serves one more program, whose sockets are in `region`, an empty one. With its index, which was
+    /// Serves one more program, whose sockets are in `region`, an empty one ([`Tcp::adopt_region`] takes
+    /// one that isn't). With its index, which was
     /// agreed on, the numbers of its slots begin (see [`skink_memory::SocketTable`]).
     ///
     /// # Errors
@@ -32,6 +33,10 @@ impl Tcp {
         if !self.slots.abandon(region) {
             return;
         }
+        if let Some(region) = self.table.region(region) {
+            // First: a successor does the rest.
+            region.abandon();
+        }
         let used = self.table.region(region).map_or(0, Region::used);
         // Listeners first: connections that wait with them end with them.
         for listeners in [true, false] {
@@ -50,7 +55,9 @@ impl Tcp {
             Socket::Free => false,
             Socket::Fresh(_) => !listener,
             Socket::Listener(_) => listener,
-            Socket::Connection(connection) => !listener && connection.program == Program::Attached,
+            Socket::Connection(connection) => {
+                !listener && connection.program() == Program::Attached
+            }
         };
         let generation = &self.table.record(slot).generation;
         held.then(|| SocketId {

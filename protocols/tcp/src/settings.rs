@@ -1,8 +1,10 @@
+use core::sync::atomic::Ordering::Relaxed;
+use skink_memory::Record;
 use skink_messages::ConnectionOption;
 use skink_time::Duration;
 
 /// What a program set on a socket; a listener's settings are those of the connections it accepts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     pub no_delay: bool,
     pub cork: bool,
@@ -26,6 +28,13 @@ pub const RETRIES: u32 = 15;
 pub const SYN_RETRIES: u32 = 6;
 /// The same for an answer to a connection request: about one minute.
 pub const SYN_ACK_RETRIES: u32 = 5;
+
+/// Bits of [`Record::switches`].
+const NO_DELAY: u8 = 1;
+const CORK: u8 = 2;
+const QUICK_ACK: u8 = 4;
+const KEEP_ALIVE: u8 = 8;
+const RESET_ON_CLOSE: u8 = 16;
 
 impl Default for Settings {
     fn default() -> Settings {
@@ -71,6 +80,83 @@ impl Settings {
             ConnectionOption::HopLimit(value) => self.hop_limit = Some(value),
             // Permission to share was given, or not, when the socket was bound.
             ConnectionOption::ReusePort(_) => {}
+        }
+    }
+
+    /// Stores them where a successor finds them; 0 stands for what wasn't set.
+    pub fn save(&self, record: &Record) {
+        let defaults = Settings::default();
+        let seconds = |value: Duration, default: Duration| match value == default {
+            true => 0,
+            false => u32::try_from(value.as_secs()).unwrap_or(u32::MAX),
+        };
+        let one_more = |value: Option<u32>| value.map_or(0, |value| value.saturating_add(1));
+        let switches = [
+            (self.no_delay, NO_DELAY),
+            (self.cork, CORK),
+            (self.quick_ack, QUICK_ACK),
+            (self.keep_alive, KEEP_ALIVE),
+            (self.reset_on_close, RESET_ON_CLOSE),
+        ];
+        let switches = switches
+            .into_iter()
+            .fold(0, |all, (on, bit)| all | u8::from(on) * bit);
+        let idle = seconds(self.keep_alive_idle, defaults.keep_alive_idle);
+        let interval = seconds(self.keep_alive_interval, defaults.keep_alive_interval);
+        let probes = Some(self.keep_alive_probes);
+        let probes = one_more(probes.filter(|probes| *probes != defaults.keep_alive_probes));
+        let user_timeout = self.user_timeout.map_or(0, |limit| limit.as_millis());
+        let words = [
+            (&record.keep_alive_idle, idle),
+            (&record.keep_alive_interval, interval),
+            (&record.keep_alive_probes, probes),
+            (
+                &record.user_timeout,
+                u32::try_from(user_timeout).unwrap_or(u32::MAX),
+            ),
+            (&record.receive_buffer, one_more(self.receive_buffer)),
+        ];
+        for (word, value) in words {
+            word.store(value, Relaxed);
+        }
+        let hop_limit = self.hop_limit.map_or(0, |hops| u16::from(hops) + 1);
+        record.hop_limit.store(hop_limit, Relaxed);
+        let segment = self.maximum_segment.map_or(0, |bytes| bytes.max(1));
+        record.maximum_segment.store(segment, Relaxed);
+        record.traffic_class.store(self.traffic_class, Relaxed);
+        record.switches.store(switches, Relaxed);
+    }
+
+    /// What a predecessor stored. Any values make sense.
+    pub fn load(record: &Record) -> Settings {
+        let defaults = Settings::default();
+        let switches = record.switches.load(Relaxed);
+        let on = |bit: u8| switches & bit != 0;
+        let seconds = |value: u32, default: Duration| match value {
+            0 => default,
+            seconds => Duration::from_secs(u64::from(seconds)),
+        };
+        let idle = record.keep_alive_idle.load(Relaxed);
+        let interval = record.keep_alive_interval.load(Relaxed);
+        let probes = record.keep_alive_probes.load(Relaxed);
+        let milliseconds = record.user_timeout.load(Relaxed);
+        let segment = record.maximum_segment.load(Relaxed);
+        let hops = record.hop_limit.load(Relaxed).checked_sub(1);
+        Settings {
+            no_delay: on(NO_DELAY),
+            cork: on(CORK),
+            quick_ack: on(QUICK_ACK),
+            keep_alive: on(KEEP_ALIVE),
+            keep_alive_idle: seconds(idle, defaults.keep_alive_idle),
+            keep_alive_interval: seconds(interval, defaults.keep_alive_interval),
+            keep_alive_probes: probes.checked_sub(1).unwrap_or(defaults.keep_alive_probes),
+            user_timeout: (milliseconds > 0)
+                .then(|| Duration::from_millis(u64::from(milliseconds))),
+            maximum_segment: (segment > 0).then_some(segment),
+            reset_on_close: on(RESET_ON_CLOSE),
+            receive_buffer: record.receive_buffer.load(Relaxed).checked_sub(1),
+            traffic_class: record.traffic_class.load(Relaxed),
+            hop_limit: hops.and_then(|hops| u8::try_from(hops).ok()),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The calls of programs: open, bind, listen, connect, accept, and the requests that follow.
 
-use crate::connection::{Connection, Context, Program};
+use crate::connection::{Connection, Context, FIN_OURS, Program};
 use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
 use crate::listener::Listener;
 use crate::state::State;
-use core::sync::atomic::Ordering::Relaxed;
-use skink_memory::{SocketId, SocketKind};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use skink_memory::{Holder, SocketId, SocketKind};
 use skink_messages::{
     ConnectionOption, Counter, Events, Network, Ports, Shutdown, SocketError, SocketEvents,
     TcpRequest,
@@ -29,8 +29,20 @@ impl Tcp {
     /// # Errors
     /// [`SocketError::NoBuffers`] if the region has no slot left, or was abandoned.
     pub fn open_in(&mut self, region: u32) -> Result<SocketId, SocketError> {
+        self.open_for(region, 0)
+    }
+
+    /// As [`Tcp::open_in`], for the program's call with this serial number: a successor finds the socket
+    /// by it ([`Tcp::opened`]). 0 stands for no number.
+    ///
+    /// # Errors
+    /// As [`Tcp::open_in`].
+    pub fn open_for(&mut self, region: u32, serial: u32) -> Result<SocketId, SocketError> {
         let slot = self.slots.take(region).ok_or(SocketError::NoBuffers)?;
         let id = self.table.open_slot(slot, SocketKind::Tcp);
+        let record = self.table.record(slot);
+        record.serial.store(serial, Relaxed);
+        record.set_holder(Holder::Attached);
         self.put(slot, Socket::Fresh(Box::default()));
         Ok(id)
     }
@@ -45,7 +57,9 @@ impl Tcp {
     ) -> Result<Endpoint, SocketError> {
         if let Some(Socket::Listener(listener)) = self.socket_mut(id) {
             listener.backlog = backlog as usize;
-            return Ok(listener.local);
+            let local = listener.local;
+            self.table.record(id.slot).backlog.store(backlog, Relaxed);
+            return Ok(local);
         }
         let Some(Socket::Fresh(fresh)) = self.socket(id) else {
             return Err(SocketError::Invalid);
@@ -65,8 +79,11 @@ impl Tcp {
         self.demux.add_listener(local, id.slot);
         out.listen(protocol::TCP, local.port);
         let record = self.table.record(id.slot);
-        record.set_kind(SocketKind::TcpListener);
+        record.backlog.store(backlog, Relaxed);
+        record.seal.store(record.seal(), Relaxed);
         record.state.store(State::Listen as u8, Relaxed);
+        // Last: until then it is a bound socket.
+        record.set_kind(SocketKind::TcpListener);
         let listener = Listener {
             id,
             local,
@@ -74,6 +91,7 @@ impl Tcp {
             shared: sharing.shared,
             backlog: backlog as usize,
             ready: VecDeque::new(),
+            next_order: 1,
             half_open: 0,
             handshakes: VecDeque::new(),
             notify: false,
@@ -137,17 +155,35 @@ impl Tcp {
         Ok(())
     }
 
-    /// `accept`: takes the oldest connection that waits.
+    /// `accept`: takes the oldest connection that waits, for a program that is sure to have it.
     pub fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
+        let id = self.offer(listener)?;
+        self.accepted(id);
+        Some(id)
+    }
+
+    /// Takes the oldest connection that waits, to offer it to the program. Until it is known to have it
+    /// ([`Tcp::accepted`]), a successor finds it waiting where it did: no connection gets lost because
+    /// the offer did, and a program may be offered one twice.
+    pub fn offer(&mut self, listener: SocketId) -> Option<SocketId> {
         loop {
             let Some(Socket::Listener(waiting)) = self.socket_mut(listener) else {
                 return None;
             };
             let slot = waiting.ready.pop_front()?;
             if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
-                connection.program = Program::Attached;
+                connection.offer();
                 return Some(connection.id);
             }
+        }
+    }
+
+    /// The program has taken the connection that it was offered.
+    pub fn accepted(&mut self, id: SocketId) {
+        if let Some(Socket::Connection(connection)) = self.socket(id)
+            && connection.program() == Program::Attached
+        {
+            self.table.record(id.slot).set_holder(Holder::Attached);
         }
     }
 
@@ -226,10 +262,19 @@ impl Tcp {
 
     fn set_option(&mut self, now: Instant, id: SocketId, option: ConnectionOption) {
         match self.socket_mut(id) {
-            Some(Socket::Fresh(fresh)) => fresh.settings.set(option),
-            Some(Socket::Listener(listener)) => listener.settings.set(option),
-            Some(Socket::Connection(_)) => self.with_connection(now, id, |connection, _| {
+            Some(Socket::Fresh(fresh)) => {
+                fresh.settings.set(option);
+                let settings = fresh.settings;
+                settings.save(self.table.record(id.slot));
+            }
+            Some(Socket::Listener(listener)) => {
+                listener.settings.set(option);
+                let settings = listener.settings;
+                settings.save(self.table.record(id.slot));
+            }
+            Some(Socket::Connection(_)) => self.with_connection(now, id, |connection, context| {
                 connection.settings.set(option);
+                connection.settings.save(connection.record(context));
                 if let ConnectionOption::Cork(_) = option {
                     connection.deadlines.cork = None;
                     connection.cork_over = false;
@@ -251,15 +296,18 @@ impl Tcp {
         match self.socket_mut(id) {
             Some(Socket::Fresh(_)) => self.free(id.slot, out),
             Some(Socket::Listener(_)) => self.close_listener(now, id, out),
-            Some(Socket::Connection(connection)) => {
-                connection.program = Program::Gone;
+            Some(Socket::Connection(_)) => {
+                self.with_connection(now, id, |connection, context| {
+                    connection.set_program(Program::Gone, context);
+                    false
+                });
                 self.close_connection(now, id, out);
             }
             Some(Socket::Free) | None => {}
         }
     }
 
-    fn close_connection<O: Network + SocketEvents + Ports>(
+    pub(crate) fn close_connection<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         id: SocketId,
@@ -312,7 +360,12 @@ impl Connection {
             State::SynSent | State::SynReceived => self.iss + 1,
             _ => self.snd_nxt,
         };
-        self.fin = Some(self.data_end(&ring).max(sent));
+        let fin = self.data_end(&ring).max(sent);
+        self.fin = Some(fin);
+        let record = self.record(context);
+        record.fin_number.store(fin.0, Relaxed);
+        let flags = record.fin.load(Relaxed) | FIN_OURS;
+        record.fin.store(flags, Release);
         if let Some(next) = next {
             self.enter(next, context);
         }

@@ -32,7 +32,7 @@ impl Connection {
             self.deadlines.probe = None;
             // As long as the peer answers, its window may stay closed (RFC 9293 3.8.6.1); but
             // nobody waits for what a program left behind.
-            let patient = self.program != Program::Gone && self.settings.user_timeout.is_none();
+            let patient = self.program() != Program::Gone && self.settings.user_timeout.is_none();
             let gone = self.probes_unanswered >= RETRIES;
             if gone || self.gives_up(context, RETRIES) && !patient {
                 return self.time_out(context);
@@ -74,7 +74,7 @@ impl Connection {
         // A peer that took back the window it had offered, but goes on answering, lives.
         let shut = self.snd_wnd == 0
             && handshake.is_none()
-            && self.program != Program::Gone
+            && self.program() != Program::Gone
             && self.settings.user_timeout.is_none()
             && context.now.since(self.heard) < LONGEST_TIMEOUT;
         if !shut && self.gives_up(context, handshake.unwrap_or(RETRIES)) {

@@ -11,7 +11,7 @@
 //! datagram.
 //!
 //! **What survives a restart.** Bound and connected addresses, in the records of the socket table
-//! ([`Udp::adopt`] reads them), and the datagrams in the rings. What may be lost is an event not yet
+//! ([`Udp::adopt_region`] reads them), and the datagrams in the rings. What may be lost is an event not yet
 //! delivered; a reader looks at its ring after a restart.
 //!
 //! **What it leaves out.** UDP-Lite, and sockets of IPv6 that also take IPv4 (the socket library
@@ -30,4 +30,5 @@ mod socket;
 mod udp;
 
 pub use send::MAXIMUM_PAYLOAD;
+pub use skink_memory::Adopted;
 pub use udp::Udp;

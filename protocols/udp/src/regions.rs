@@ -6,7 +6,8 @@ use skink_messages::{Network, Ports};
 use skink_time::Instant;
 
 impl Udp {
-    /// Serves one more program, whose sockets are in `region`, an empty one. With its index, which was
+    /// Serves one more program, whose sockets are in `region`, an empty one
+    /// ([`Udp::adopt_region`] takes one that isn't). With its index, which was
     /// agreed on, the numbers of its slots begin (see [`skink_memory::SocketTable`]).
     ///
     /// # Errors
@@ -27,6 +28,10 @@ impl Udp {
     {
         if !self.slots.abandon(region) {
             return;
+        }
+        if let Some(region) = self.table.region(region) {
+            // First: a successor does the rest.
+            region.abandon();
         }
         let used = self.table.region(region).map_or(0, Region::used);
         for slot in 0..used {

@@ -39,7 +39,7 @@ pub(crate) struct Socket {
     pub(crate) events: Events,
 }
 
-/// Bits of the record's `state`, where [`crate::Udp::adopt`] finds them.
+/// Bits of the record's `state`, where [`crate::Udp::adopt_region`] finds them.
 pub(crate) const REUSE: u8 = 1;
 /// Was bound before it was connected.
 pub(crate) const WAS_BOUND: u8 = 2;
@@ -93,8 +93,16 @@ impl Socket {
             }
         };
         let nobody = Endpoint::new(unspecified(local.addr), 0);
-        record.state.store(state, Ordering::Relaxed);
-        record.set_four_tuple(&FourTuple::new(local, remote.unwrap_or(nobody)));
+        let tuple = FourTuple::new(local, remote.unwrap_or(nobody));
+        // A successor may find the ends stored in part: as long as they may be, it must know what the
+        // socket was bound to before, and is bound to again.
+        if state & WAS_BOUND != 0 {
+            record.state.store(state, Ordering::Release);
+            record.set_four_tuple(&tuple);
+        } else {
+            record.set_four_tuple(&tuple);
+            record.state.store(state, Ordering::Release);
+        }
     }
 }
 

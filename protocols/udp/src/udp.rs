@@ -1,6 +1,6 @@
 use crate::demux::Demux;
 use crate::socket::{Address, Socket};
-use skink_memory::{DatagramRing, RegionSlots, SocketId, SocketKind, SocketTable};
+use skink_memory::{DatagramRing, Holder, RegionSlots, SocketId, SocketKind, SocketTable};
 use skink_messages::{
     Component, Counters, Events, Full, Network, Ports, Progress, SocketError, SocketEvent,
     SocketEvents, UdpInput, UdpRequest,
@@ -38,8 +38,8 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// A component with the sockets of `table`, which must be empty ([`Udp::adopt`] takes one that
-    /// isn't). Ephemeral ports and the order of the hash tables depend on `seed`.
+    /// A component with the sockets of `table`, which must be empty ([`Udp::adopt_region`] takes a region
+    /// that isn't). Ephemeral ports and the order of the hash tables depend on `seed`.
     pub fn new(seed: u64, table: SocketTable, counters: Counters) -> Udp {
         Udp {
             slots: RegionSlots::new(&table),
@@ -73,8 +73,22 @@ impl Udp {
     /// # Errors
     /// [`SocketError::NoBuffers`] if the region has no slot left, or was abandoned.
     pub fn open_in(&mut self, region: u32) -> Result<SocketId, SocketError> {
+        self.open_for(region, 0)
+    }
+
+    /// As [`Udp::open_in`], for the program's call with this serial number: a successor finds the socket
+    /// by it ([`Udp::opened`]). 0 stands for no number.
+    ///
+    /// # Errors
+    /// As [`Udp::open_in`].
+    pub fn open_for(&mut self, region: u32, serial: u32) -> Result<SocketId, SocketError> {
         let slot = self.slots.take(region).ok_or(SocketError::NoBuffers)?;
         let id = self.table.open_slot(slot, SocketKind::Udp);
+        let record = self.table.record(slot);
+        record
+            .serial
+            .store(serial, std::sync::atomic::Ordering::Relaxed);
+        record.set_holder(Holder::Attached);
         self.put(id, Socket::new(id));
         Ok(id)
     }

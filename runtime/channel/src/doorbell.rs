@@ -7,7 +7,7 @@
 use crate::memory::{Memory, Ordering, load_acquire, word};
 use crate::queue::{AttachError, Watch, duplicate, read_only};
 use crate::relax::Relax;
-use crate::sleep::{Announcer, Caller, PAGE_BYTES};
+use crate::sleep::{Announcer, Beat, Caller, PAGE_BYTES};
 use crate::spin::SpinBudget;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -82,6 +82,17 @@ impl SleeperDescriptors {
         Ok((duplicate(&self.page)?, duplicate(&self.bell)?))
     }
 
+    /// For who watches whether the consumer goes on.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn pulse(&self) -> io::Result<Pulse> {
+        Ok(Pulse {
+            page: Memory::from_fd_read_only(duplicate(&self.page_read_only)?)?,
+            bell: duplicate(&self.bell)?,
+        })
+    }
+
     /// For a producer.
     ///
     /// # Errors
@@ -98,6 +109,30 @@ fn check(page: &Memory) -> Result<(), AttachError> {
     match page.len() == PAGE_BYTES && load_acquire(word(page, 0)) == MAGIC {
         true => Ok(()),
         false => Err(AttachError::OtherLayout),
+    }
+}
+
+/// A watcher's end: shows whether the consumer goes on. It may lie: a beat is no proof of health, only
+/// the want of one is of sickness.
+pub struct Pulse {
+    page: Memory,
+    bell: OwnedFd,
+}
+
+impl Pulse {
+    /// What the consumer shows now.
+    pub fn look(&self) -> Beat {
+        crate::sleep::look(&self.page)
+    }
+
+    /// Whether somebody has rung that the consumer hasn't heard yet.
+    pub fn is_rung(&self) -> bool {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut bell = [PollFd::new(&self.bell, PollFlags::IN)];
+        rustix::event::poll(&mut bell, Some(&now)) == Ok(1)
     }
 }
 
@@ -158,6 +193,11 @@ impl Sleeper {
     /// itself, or knows that nobody rang.
     pub fn awake(&mut self) {
         self.announcer.retract();
+    }
+
+    /// Shows a [`Pulse`] that the consumer goes on: once in each round of its loop.
+    pub fn beat(&mut self) {
+        self.announcer.beat();
     }
 
     /// Says that the consumer is awake, and makes the eventfd quiet. Then look at the queues.

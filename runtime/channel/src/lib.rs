@@ -40,7 +40,7 @@ mod sleep;
 mod spin;
 
 #[cfg(not(loom))]
-pub use doorbell::{Doorbell, DoorbellDescriptors, Sleeper, SleeperDescriptors, Woken};
+pub use doorbell::{Doorbell, DoorbellDescriptors, Pulse, Sleeper, SleeperDescriptors, Woken};
 #[cfg(not(loom))]
 pub use pool::{
     Chunk, HolderId, Pool, PoolDescriptors, PoolError, PoolGeometry, PoolReader, PoolSet,
@@ -58,7 +58,7 @@ pub use relax::time_stamp;
 pub use request::{Aborted, NeighbourId, RequestDatabase, RequestId, RequestsFull};
 #[cfg(loom)]
 pub use sleep::in_memory;
-pub use sleep::{Announcer, Caller};
+pub use sleep::{Announcer, Beat, Caller};
 pub use spin::SpinBudget;
 
 /// How channels keep up: what each of them counted. Plain numbers, for the component's counters.

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | 0 | magic and version |
 //! | 128 | `epoch`: odd while the consumer sleeps or is about to |
+//! | 192 | `beats`: how often it has gone through its loop |
 //!
 //! # No wake-up is lost
 //!
@@ -28,9 +29,11 @@ use crate::memory::{Memory, Ordering, fence, load_acquire, word};
 
 /// Word index of `epoch`.
 pub(crate) const EPOCH: usize = 16;
+/// Word index of `beats`.
+const BEATS: usize = 24;
 pub(crate) const PAGE_BYTES: usize = 256;
 
-const _: () = assert!(EPOCH * 8 == 128 && EPOCH * 8 + 8 <= PAGE_BYTES);
+const _: () = assert!(EPOCH * 8 == 128 && BEATS * 8 + 8 <= PAGE_BYTES);
 
 /// The consumer's side of the page: says that it sleeps.
 pub struct Announcer {
@@ -59,9 +62,36 @@ impl Announcer {
         self.set(self.epoch.wrapping_add(self.epoch & 1));
     }
 
+    /// Shows whoever watches that the consumer goes on.
+    pub(crate) fn beat(&mut self) {
+        let beats = word(&self.page, BEATS);
+        // Nobody else writes it.
+        let next = beats.load(Ordering::Relaxed).wrapping_add(1);
+        beats.store(next, Ordering::Relaxed);
+    }
+
     fn set(&mut self, epoch: u64) {
         self.epoch = epoch;
         word(&self.page, EPOCH).store(epoch, Ordering::Relaxed);
+    }
+}
+
+/// What a [`Pulse`](crate::Pulse) shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Beat {
+    /// It sleeps, or is about to.
+    pub asleep: bool,
+    /// Changes as long as the consumer goes through its loop.
+    pub count: u64,
+}
+
+/// A watcher's side of the page.
+pub(crate) fn look(page: &Memory) -> Beat {
+    let epoch = load_acquire(word(page, EPOCH));
+    let beats = load_acquire(word(page, BEATS));
+    Beat {
+        asleep: epoch & 1 == 1,
+        count: epoch.wrapping_add(beats),
     }
 }
 
@@ -94,6 +124,6 @@ impl Caller {
 /// Both sides of a sleeper's page, in memory that loom watches.
 #[cfg(loom)]
 pub fn in_memory() -> (Announcer, Caller) {
-    let page = Memory::new(EPOCH + 1);
+    let page = Memory::new(BEATS + 1);
     (Announcer::new(page.clone()), Caller::new(page))
 }

@@ -1,10 +1,10 @@
 use crate::message::{Notice, Request, RequestBody, RequestMessage, ServedBy};
 use crate::parts::{ProgramChannel, ProgramEnds};
 use crate::routes::Routes;
-use offers::Offers;
+use offers::{Offers, Progress};
 use skink_channel::{AttachError, QueueError};
 use skink_memory::SocketId;
-use skink_messages::{Answer, Events, Protocol, SocketCall, SocketError, SocketEvent};
+use skink_messages::{Answer, Events, Protocol, SocketCall, SocketError, SocketEvent, TcpRequest};
 use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -49,6 +49,9 @@ impl std::error::Error for ClientError {}
 ///
 /// Requests that need no answer are gathered and leave with [`Client::flush`]. Notices are taken in by
 /// [`Client::poll`], and by every call that waits for an answer.
+///
+/// Any part of the stack may die and have a successor meanwhile. What was asked and not answered is seen and
+/// answered by the successor; what was told is in a queue or in the regions, or is told again.
 pub struct Client {
     ends: ProgramEnds,
     routes: Routes,
@@ -60,6 +63,8 @@ pub struct Client {
     refused: usize,
     events: VecDeque<(Protocol, SocketEvent)>,
     offers: Offers,
+    /// What a `tcp` that was restarted must be told of connections that it has offered once more.
+    repeated: VecDeque<RequestBody>,
     malformed: u64,
     /// The page says that the program sleeps.
     announced: bool,
@@ -93,6 +98,7 @@ impl Client {
             refused: 0,
             events: VecDeque::new(),
             offers: Offers::default(),
+            repeated: VecDeque::new(),
             malformed: 0,
             announced: false,
             batch: 0,
@@ -182,6 +188,11 @@ impl Client {
         if !self.later.is_empty() && channel != self.syscall() {
             // It may be about a socket that isn't the program's before they are answered.
             self.wait_for_later()?;
+        }
+        if let RequestBody::Call(SocketCall::Close(Protocol::Tcp, socket))
+        | RequestBody::Tcp(TcpRequest::Close(socket)) = body
+        {
+            self.offers.note(socket, Progress::Closed);
         }
         self.put(channel, Request { serial: 0, body })
     }
@@ -279,14 +290,48 @@ impl Client {
             Notice::Offered {
                 listener,
                 connection,
-            } => {
-                self.restore_offer(listener, connection);
+            } => self.take_offer(listener, connection),
+        }
+    }
+
+    /// A restarted `tcp` offers again whatever its predecessor may have offered.
+    fn take_offer(&mut self, listener: SocketId, connection: SocketId) {
+        let accepted = RequestBody::Accepted {
+            listener,
+            connection,
+        };
+        match self.offers.put(listener, connection) {
+            None => {
                 let events = Events::READABLE;
                 let socket = listener;
                 let event = SocketEvent { socket, events };
                 self.events.push_back((Protocol::Tcp, event));
             }
+            Some(Progress::Waits) => {}
+            Some(Progress::Taken) => self.repeated.push_back(accepted),
+            Some(Progress::Closed) => {
+                let close = SocketCall::Close(Protocol::Tcp, connection);
+                self.repeated.extend([accepted, RequestBody::Call(close)]);
+            }
         }
+    }
+
+    /// Whether [`Client::settle_offers`] has something to tell.
+    #[inline]
+    pub fn has_repeated_offers(&self) -> bool {
+        !self.repeated.is_empty()
+    }
+
+    /// Tells a `tcp` that was restarted which of the connections that it has offered again the program has
+    /// taken already, and which it has closed since. It leaves with the next [`Client::flush`].
+    ///
+    /// # Errors
+    /// As [`Client::tell`].
+    pub fn settle_offers(&mut self) -> Result<(), ClientError> {
+        while let Some(body) = self.repeated.pop_front() {
+            self.tell(body)?;
+        }
+        Ok(())
     }
 
     /// A successor of the `syscall` that answered may answer once more: it isn't waited for then.
@@ -360,7 +405,10 @@ impl Client {
         let Some(connection) = self.offers.take(listener) else {
             return Ok(None);
         };
-        self.tell(RequestBody::Accepted(listener))?;
+        self.tell(RequestBody::Accepted {
+            listener,
+            connection,
+        })?;
         Ok(Some(connection))
     }
 
@@ -383,6 +431,11 @@ impl Client {
     /// Puts in a connection that a predecessor was offered and hadn't taken.
     pub fn restore_offer(&mut self, listener: SocketId, connection: SocketId) {
         self.offers.put(listener, connection);
+    }
+
+    /// Notes that a predecessor had taken this connection, and that it is still open.
+    pub fn restore_taken(&mut self, connection: SocketId) {
+        self.offers.note(connection, Progress::Taken);
     }
 
     /// Readable when the stack has rung; see [`Client::announce`].

@@ -15,8 +15,14 @@ mod tests;
 pub enum RequestBody {
     /// What makes, names, shares or ends a socket.
     Call(SocketCall),
-    /// The program took a connection that was offered on this listening socket. Not answered.
-    Accepted(SocketId),
+    /// The program took a connection that it was offered, now or before: it may say so more than once. Not
+    /// answered.
+    Accepted {
+        /// The listening socket on which it was offered.
+        listener: SocketId,
+        /// The connection.
+        connection: SocketId,
+    },
     /// What `tcp` is told by itself. Not answered. [`TcpRequest::Close`] arrives as a [`SocketCall`].
     Tcp(TcpRequest),
     /// What `udp` is told by itself. Not answered. [`UdpRequest::Close`] arrives as a [`SocketCall`].
@@ -65,7 +71,7 @@ impl RequestBody {
             RequestBody::Call(_)
             | RequestBody::Tcp(TcpRequest::Close(_))
             | RequestBody::Udp(UdpRequest::Close(_)) => ServedBy::Syscall,
-            RequestBody::Accepted(_)
+            RequestBody::Accepted { .. }
             | RequestBody::Tcp(
                 TcpRequest::Sent(_)
                 | TcpRequest::Received(_)
@@ -207,6 +213,18 @@ impl EndpointMessage {
     }
 }
 
+/// A socket as the value of a message that names another one too.
+fn packed(socket: SocketId) -> u64 {
+    u64::from(socket.generation) << 32 | u64::from(socket.slot)
+}
+
+fn unpacked(value: u64) -> SocketId {
+    SocketId {
+        slot: value as u32,
+        generation: (value >> 32) as u32,
+    }
+}
+
 /// The code and the value of an option.
 fn option_code(option: ConnectionOption) -> (u32, u32) {
     use ConnectionOption::*;
@@ -336,7 +354,13 @@ impl Fields {
     fn body(body: RequestBody) -> Fields {
         match body {
             RequestBody::Call(call) => Fields::call(call),
-            RequestBody::Accepted(socket) => Fields::tcp(kind::ACCEPTED, socket),
+            RequestBody::Accepted {
+                listener,
+                connection,
+            } => Fields {
+                value: packed(connection),
+                ..Fields::tcp(kind::ACCEPTED, listener)
+            },
             RequestBody::Tcp(TcpRequest::Sent(socket)) => Fields::tcp(kind::SENT, socket),
             RequestBody::Tcp(TcpRequest::Received(socket)) => Fields::tcp(kind::RECEIVED, socket),
             RequestBody::Tcp(TcpRequest::Shutdown(socket, how)) => Fields {
@@ -409,7 +433,10 @@ impl RequestMessage {
             kind::CONNECT => RequestBody::Call(SocketCall::Connect(protocol, socket, endpoint)),
             kind::SHARE => RequestBody::Call(SocketCall::Share(protocol, socket, self.value)),
             kind::CLOSE => RequestBody::Call(SocketCall::Close(protocol, socket)),
-            kind::ACCEPTED => RequestBody::Accepted(socket),
+            kind::ACCEPTED => RequestBody::Accepted {
+                listener: socket,
+                connection: unpacked(self.value),
+            },
             kind::SENT if protocol == Protocol::Udp => RequestBody::Udp(UdpRequest::Sent(socket)),
             kind::SENT => tcp(TcpRequest::Sent(socket))?,
             kind::RECEIVED => tcp(TcpRequest::Received(socket))?,
@@ -470,7 +497,7 @@ impl From<&Notice> for NoticeMessage {
             } => {
                 message.kind = kind::OFFERED;
                 (message.slot, message.generation) = (listener.slot, listener.generation);
-                message.value = u64::from(connection.generation) << 32 | u64::from(connection.slot);
+                message.value = packed(connection);
             }
         }
         message
@@ -503,10 +530,7 @@ impl NoticeMessage {
             }
             kind::OFFERED => Notice::Offered {
                 listener: socket,
-                connection: SocketId {
-                    slot: self.value as u32,
-                    generation: (self.value >> 32) as u32,
-                },
+                connection: unpacked(self.value),
             },
             _ => return None,
         })

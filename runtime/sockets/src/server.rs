@@ -129,6 +129,12 @@ impl Server {
         }
     }
 
+    /// Wakes the program if it sleeps, though it is told nothing: a predecessor may have died before it rang for
+    /// what it had told, and may have freed room in rings that it hadn't told of.
+    pub fn ring(&mut self) {
+        self.ends.program.ring();
+    }
+
     /// Whether the program has asked for something that [`Server::peek`] hasn't answered yet: a request
     /// that is under way keeps nobody awake.
     pub fn is_ready(&self) -> bool {

@@ -3,7 +3,7 @@ use super::{Protocol, Stack};
 use crate::below::{Below, Tap};
 use crate::guard::{Guard, Guarded};
 use skink_link::LinkOutput;
-use skink_memory::{Region, TableError};
+use skink_memory::{Adopted, Region, TableError};
 use skink_messages::SocketEvent;
 use skink_time::Instant;
 use std::collections::VecDeque;
@@ -52,6 +52,35 @@ impl Stack {
         }
         self.events.add(program);
         Ok(())
+    }
+
+    /// Serves one more program, whose two regions were a predecessor's: its connections go on. `program`
+    /// is the number that it had there. See [`skink_tcp::Tcp::adopt_region`].
+    ///
+    /// # Errors
+    /// As [`skink_memory::SocketTable::insert`]. The regions are as they were, but for sockets of one
+    /// protocol that were reset alone.
+    pub fn adopt_program(
+        &mut self,
+        now: Instant,
+        program: u32,
+        tcp_region: Region,
+        udp_region: Region,
+    ) -> Result<Adopted, TableError> {
+        // Looked at first, since nothing is undone.
+        for (table, region) in [
+            (self.tcp.table(), &tcp_region),
+            (self.udp.table(), &udp_region),
+        ] {
+            table.can_insert(program, region)?;
+        }
+        self.asked(now);
+        self.events.add(program);
+        let tcp = split!(self, now, |tcp, udp, below| tcp
+            .adopt_region(now, program, tcp_region, below))?;
+        let udp = split!(self, now, |tcp, udp, below| udp
+            .adopt_region(now, program, udp_region, below))?;
+        Ok(tcp + udp)
     }
 
     /// A program has ended: its sockets of this protocol end as those of a process that dies.

@@ -7,7 +7,9 @@ use skink_memory::{SocketId, SocketTable};
 use skink_messages::{
     BindOptions, Component, SocketError, TcpInput, TcpRequest, UdpInput, UdpRequest,
 };
+use skink_tcp::Tcp;
 use skink_time::Instant;
+use skink_udp::Udp;
 use skink_wire::Endpoint;
 
 impl Stack {
@@ -30,6 +32,24 @@ impl Stack {
     /// [`SocketError::NoBuffers`] if its region is full.
     pub fn tcp_open_in(&mut self, program: u32) -> Result<SocketId, SocketError> {
         self.tcp.open_in(program)
+    }
+
+    /// As [`Stack::tcp_open_in`], for the program's call with this number ([`skink_tcp::Tcp::open_for`]).
+    ///
+    /// # Errors
+    /// [`SocketError::NoBuffers`] if its region is full.
+    pub fn tcp_open_for(&mut self, program: u32, serial: u32) -> Result<SocketId, SocketError> {
+        self.tcp.open_for(program, serial)
+    }
+
+    /// `tcp` itself, for what it can be asked about its sockets.
+    pub fn tcp(&self) -> &Tcp {
+        &self.tcp
+    }
+
+    /// Notes a call before it is carried out ([`skink_tcp::Tcp::note_call`]).
+    pub fn tcp_note_call(&mut self, socket: SocketId, serial: u32) {
+        self.tcp.note_call(socket, serial);
     }
 
     /// Binds; port 0 takes a free one. The unspecified address stands for all of ours.
@@ -90,6 +110,17 @@ impl Stack {
         self.tcp.accept(listener)
     }
 
+    /// Takes the connection that has waited longest, to offer it to the program
+    /// ([`skink_tcp::Tcp::offer`]).
+    pub fn tcp_offer(&mut self, listener: SocketId) -> Option<SocketId> {
+        self.tcp.offer(listener)
+    }
+
+    /// The program has taken the connection that it was offered ([`skink_tcp::Tcp::accepted`]).
+    pub fn tcp_accepted(&mut self, connection: SocketId) {
+        self.tcp.accepted(connection);
+    }
+
     /// Connections waiting to be accepted.
     pub fn tcp_acceptable(&self, listener: SocketId) -> usize {
         self.tcp.acceptable(listener)
@@ -129,6 +160,24 @@ impl Stack {
     /// [`SocketError::NoBuffers`] if its region is full.
     pub fn udp_open_in(&mut self, program: u32) -> Result<SocketId, SocketError> {
         self.udp.open_in(program)
+    }
+
+    /// As [`Stack::udp_open_in`], for the program's call with this number ([`skink_udp::Udp::open_for`]).
+    ///
+    /// # Errors
+    /// [`SocketError::NoBuffers`] if its region is full.
+    pub fn udp_open_for(&mut self, program: u32, serial: u32) -> Result<SocketId, SocketError> {
+        self.udp.open_for(program, serial)
+    }
+
+    /// `udp` itself, for what it can be asked about its sockets.
+    pub fn udp(&self) -> &Udp {
+        &self.udp
+    }
+
+    /// Notes a call before it is carried out ([`skink_udp::Udp::note_call`]).
+    pub fn udp_note_call(&mut self, socket: SocketId, serial: u32) {
+        self.udp.note_call(socket, serial);
     }
 
     /// Binds; port 0 takes a free one. The unspecified address stands for all of ours.

@@ -272,8 +272,7 @@ impl World {
 
     /// Stops all processes that run.
     pub fn stop(mut self) {
-        let running: Vec<usize> = self.split.links().map(|(place, _)| place).collect();
-        for place in running {
+        for place in self.split.running() {
             assert_eq!(self.split.stop(place), Ended::Stopped);
         }
     }

@@ -8,7 +8,9 @@ use skink_control::{
     ComponentLink, LinkSizes, Order, Part, PartStart, PoolSizes, Report, SupervisorLink, link,
 };
 use skink_lanes::board::BoardDescriptors;
-use skink_lanes::{FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts};
+use skink_lanes::{
+    Exchange, FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts,
+};
 use skink_memory::{CaptureRing, Region, SocketTable, StoredTable};
 use skink_messages::{CallOutcome, Counters, SoleOwner, StoreReply, StoreRequest, TransportCall};
 use skink_nic::Nic;
@@ -43,6 +45,7 @@ pub struct Split {
     lanes: Vec<Lane>,
     sleepers: Vec<SleeperDescriptors>,
     board: BoardDescriptors,
+    stored: StoredTable,
     life: Option<(OwnedFd, OwnedFd)>,
     pub counters: Counters,
     pub(super) rules: String,
@@ -53,6 +56,8 @@ pub struct Split {
     links: Vec<Option<SupervisorLink>>,
     pub(super) runners: Vec<Option<Runner>>,
     pub programs: Vec<Kept>,
+    /// How many programs were attached: no two have the same secret.
+    pub attached: u64,
 }
 
 pub(super) fn clone(fd: impl AsFd) -> OwnedFd {
@@ -79,6 +84,7 @@ impl Split {
             lanes: lanes.map(|lane| lane.expect("a lane")).into(),
             sleepers: grouping.iter().map(sleeper).collect(),
             board: BoardDescriptors::create("board").expect("a board"),
+            stored: StoredTable::create(1 << 12).expect("memory"),
             life: rustix::pipe::pipe_with(PipeFlags::CLOEXEC).ok(),
             counters: Counters::create().expect("memory"),
             rules: rules.into(),
@@ -89,6 +95,7 @@ impl Split {
             links: grouping.iter().map(|_| None).collect(),
             runners: grouping.iter().map(|_| None).collect(),
             programs: Vec::new(),
+            attached: 0,
         }
     }
 
@@ -136,6 +143,10 @@ impl Split {
         Box::new(all.filter_map(|(place, link)| Some((place, link.as_ref()?))))
     }
 
+    pub fn running(&self) -> Vec<usize> {
+        self.links().map(|(place, _)| place).collect()
+    }
+
     pub fn runners(&mut self) -> impl Iterator<Item = &mut Runner> {
         self.runners.iter_mut().flatten()
     }
@@ -172,7 +183,7 @@ impl Split {
                 counters: self.counters.clone(),
                 capture: None,
                 sleeper: self.sleepers[place].sleeper().expect("descriptors"),
-                stored: StoredTable::create(1 << 12).expect("memory"),
+                stored: self.stored.clone(),
                 first_unprivileged_port: 1024,
             };
             return Host::new(parts).expect("a host");
@@ -229,7 +240,8 @@ impl Split {
             match part {
                 Part::Ip => all.push(self.board.writer().expect("a board")),
                 Part::Tcp | Part::Udp => all.push(self.board.reader().expect("a board")),
-                Part::Link | Part::Filter | Part::Syscall | Part::Store => {}
+                Part::Store => all.push(clone(self.stored.fd())),
+                Part::Link | Part::Filter | Part::Syscall => {}
             }
         }
         all
@@ -246,6 +258,17 @@ impl Split {
                 }
             },
         }
+    }
+
+    /// The end of a part whose process is dead.
+    pub fn attach_to_lane(&self, part: Part, other: Part) -> Exchange<CallOutcome, TransportCall> {
+        let bell = self.sleepers[self.place(other)].doorbell().expect("a bell");
+        let end = self.lane(part, other).upper(1, 1, bell);
+        Exchange::attach(end.expect("parts")).expect("a lane")
+    }
+
+    pub fn runs(&self, part: Part) -> bool {
+        self.runners[self.place(part)].is_some()
     }
 
     /// A process that is driven by hand dies where it is.

@@ -10,8 +10,6 @@ use skink_process::Ended;
 use skink_sockets::{Attachment, ChannelParts, Routes};
 use std::os::fd::OwnedFd;
 
-const SECRET: u64 = 0x5ec7_e700;
-
 impl World {
     pub(super) fn begin_all(&mut self, nic: Nic) {
         let mut nic = Some(nic);
@@ -30,7 +28,7 @@ impl World {
     /// Tells the processes of the parts at this place, and this of the other parts if those ran before.
     fn introduce(&mut self, place: usize, others_run: bool) {
         for part in self.split.grouping[place] {
-            for other in self.split.places() {
+            for other in self.split.running() {
                 if self.split.grouping[other] != [*part] {
                     self.introduce_part(*part, other);
                 }
@@ -184,12 +182,13 @@ impl World {
     pub fn try_attach(&mut self, program: u32, uid: u32) -> (usize, Files) {
         let config = TableConfig::from(TABLE);
         let routes = Routes::to_hosts(&self.split.hosts());
+        self.split.attached += 1;
         let kept = Kept {
             attachment: Attachment {
                 program,
                 tcp_stride: config.sockets,
                 udp_stride: config.sockets,
-                secret: SECRET + u64::from(program) * 0x1_0000 + u64::from(uid),
+                secret: self.split.attached << 32 | 0x5ec7_e700,
                 routes,
             },
             uid,

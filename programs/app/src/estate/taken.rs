@@ -155,6 +155,9 @@ impl State {
             Role::Stream(id) => {
                 engine.own_tcp(id, index);
                 engine.tcp.own(id, index, lasting);
+                if let Some(remote) = engine.stack.remote() {
+                    remote.restore_taken(id);
+                }
             }
             Role::Listener(halves) => {
                 for id in halves.into_iter().flatten() {

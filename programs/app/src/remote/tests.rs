@@ -272,3 +272,41 @@ fn what_was_sent_is_said_again_once_something_has_left() {
     pair.remote.tcp_request(TcpRequest::Sent(id));
     assert_eq!(pair.heard().len(), 2);
 }
+
+#[test]
+fn a_connection_that_a_restarted_stack_offers_again_is_accepted_once() {
+    let mut pair = pair();
+    let [listener, open, closed] = [0, 1, 2].map(|slot| pair.open(slot));
+    let offer = |pair: &mut Pair| {
+        for connection in [open, closed] {
+            let notice = Notice::Offered {
+                listener,
+                connection,
+            };
+            pair.servers[1].tell(&notice).expect("room");
+        }
+        pair.servers[1].flush().expect("a good queue");
+        pair.remote.poll();
+    };
+    offer(&mut pair);
+    let taken = [(); 3].map(|()| pair.remote.accept(listener));
+    assert_eq!(taken, [Some(open), Some(closed), None]);
+    pair.remote.tcp_request(TcpRequest::Close(closed));
+    assert_eq!(pair.heard().len(), 3);
+    while pair.remote.take_event().is_some() {}
+    UNSETTLED.store(false, Ordering::Relaxed);
+
+    offer(&mut pair);
+    assert_eq!(pair.remote.acceptable(listener), 0);
+    assert!(pair.remote.take_event().is_none(), "nobody wakes for it");
+    assert!(is_unsettled(), "it is told when the lock is released");
+    let accepted = [open, closed].map(|connection| RequestBody::Accepted {
+        listener,
+        connection,
+    });
+    let close = RequestBody::Call(SocketCall::Close(Protocol::Tcp, closed));
+    let [first, second] = accepted.map(|body| format!("{body:?}"));
+    let expected = [format!("{close:?}"), first, second];
+    assert_eq!(pair.heard(), expected);
+    assert_eq!(pair.heard().len(), 0);
+}

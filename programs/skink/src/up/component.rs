@@ -1,4 +1,5 @@
 //! One component's process: its life, and what is said to it.
+use super::heart::{self, Heart};
 use super::plant::Prepared;
 use crate::failure::Failure;
 use skink_channel::SleeperDescriptors;
@@ -25,6 +26,8 @@ const BRIEF_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A process that lived this long ended by chance: the pause is the shortest again.
 const LONG_LIFE: Duration = Duration::from_secs(60);
+/// As [`LONG_LIFE`], for what connections wait for.
+const BRIEF_LIFE: Duration = Duration::from_secs(1);
 /// Orders that wait. Each program causes at most a few, so more are a process that has stopped.
 const MOST_ORDERS: usize = 16 * 1024;
 const CAPTURE_BYTES: usize = 1 << 20;
@@ -67,7 +70,12 @@ pub struct Component {
     process: Option<ComponentProcess>,
     orders: VecDeque<(Order, Vec<OwnedFd>)>,
     shortest_pause: Duration,
+    /// How long it must serve for its end to count as chance.
+    long_life: Duration,
     pause: Duration,
+    heart: Heart,
+    /// Why it was killed.
+    verdict: Option<String>,
     started: SystemTime,
     restarts: u64,
     last_end: Option<String>,
@@ -82,18 +90,22 @@ impl Component {
                 "no shared memory can be made: {error}; is /proc mounted?"
             ))
         };
+        let sleeper = SleeperDescriptors::create("skink-stack").map_err(memory)?;
         Ok(Component {
+            heart: Heart::new(sleeper.pulse().map_err(memory)?),
+            verdict: None,
             name: place.name.clone(),
             hosts: place.components.iter().map(ToString::to_string).collect(),
             cores: place.cores.clone(),
             owner: FIRST_COMPONENT.saturating_add(number),
             counters: Counters::create().map_err(memory)?,
             capture: CaptureRing::create(CAPTURE_BYTES).map_err(memory)?,
-            sleeper: SleeperDescriptors::create("skink-stack").map_err(memory)?,
+            sleeper,
             state: State::Waiting(Instant::now()),
             process: None,
             orders: VecDeque::new(),
             shortest_pause: SHORTEST_PAUSE,
+            long_life: LONG_LIFE,
             pause: SHORTEST_PAUSE,
             started: SystemTime::now(),
             restarts: 0,
@@ -106,6 +118,7 @@ impl Component {
     pub fn hurry(&mut self) {
         self.shortest_pause = BRIEF_PAUSE;
         self.pause = BRIEF_PAUSE;
+        self.long_life = BRIEF_LIFE;
     }
 
     /// What it is called.
@@ -214,6 +227,7 @@ impl Component {
         let process = spawn_component(&arguments, &self.cores, signals)
             .map_err(|error| format!("its process can't be made: {error}"))?;
         self.process = Some(process);
+        self.heart.start();
         self.state = State::Starting(now);
         self.started = SystemTime::now();
         self.orders.push_back(order);
@@ -289,23 +303,46 @@ impl Component {
     fn bury(&mut self, now: Instant, status: ExitStatus) -> String {
         self.process = None;
         self.orders.clear();
-        let why = describe(status);
+        let why = self.verdict.take().unwrap_or_else(|| describe(status));
         self.last_end = Some(why.clone());
-        if let State::Serving(since) = self.state
-            && now.saturating_duration_since(since) >= LONG_LIFE
-        {
-            self.pause = self.shortest_pause;
+        if matches!(self.state, State::Stopped) {
+            return why;
         }
-        if !matches!(self.state, State::Stopped) {
-            self.restarts += 1;
+        self.restarts += 1;
+        let served = match self.state {
+            State::Serving(since) => now.saturating_duration_since(since),
+            _ => Duration::ZERO,
+        };
+        if served >= self.long_life {
+            self.pause = self.shortest_pause;
+            self.state = State::Waiting(now + self.first_pause());
+        } else {
             self.pause_from(now);
         }
         why
     }
 
+    /// After an end by chance: what connections wait for begins again at once.
+    fn first_pause(&self) -> Duration {
+        match self.long_life < LONG_LIFE {
+            true => Duration::ZERO,
+            false => self.pause,
+        }
+    }
+
     fn pause_from(&mut self, now: Instant) {
         self.state = State::Waiting(now + self.pause);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+
+    /// Kills a process that hangs. Its end is noticed by whoever polls.
+    pub fn check_heart(&mut self, now: Instant) {
+        if let (State::Serving(_), Some(pid), None) = (&self.state, self.pid(), &self.verdict)
+            && let Some(why) = self.heart.check(now, || heart::condition(pid))
+        {
+            self.verdict = Some(format!("{why}, and was killed"));
+            self.kill();
+        }
     }
 
     /// How long until it is started again.

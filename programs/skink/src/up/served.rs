@@ -4,6 +4,7 @@ mod parts;
 
 use super::component::{Component, Event};
 use super::config::Allow;
+use super::heart;
 use super::plant::Plant;
 use super::programs::{GRACE, Holders, Program, Stage, Step};
 use skink_control::{Grant, Order, Part, Question, Report, Server, SignalDescriptor, TableSize};
@@ -66,6 +67,8 @@ pub struct Served {
     questions: VecDeque<Question>,
     errands: Vec<Errand>,
     rules: usize,
+    /// When to look whether the processes go on.
+    next_look: Instant,
     /// The stack has served before.
     pub ready: bool,
 }
@@ -80,6 +83,7 @@ impl Served {
             questions: VecDeque::new(),
             errands: Vec::new(),
             rules,
+            next_look: Instant::now(),
             ready: false,
         };
         served.hurry_what_costs_time_only();
@@ -121,6 +125,13 @@ impl Served {
             };
             next = [next, again].into_iter().flatten().min();
         }
+        if now >= self.next_look {
+            self.next_look = now + heart::INTERVAL;
+            for process in processes.iter_mut() {
+                process.check_heart(now);
+            }
+        }
+        next = Some(next.map_or(self.next_look, |next| next.min(self.next_look)));
         let mut due = Vec::new();
         for (number, program) in &self.programs {
             match program.stage {

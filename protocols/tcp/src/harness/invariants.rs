@@ -51,7 +51,7 @@ impl Net {
 
     fn check_listener(&self, slot: u32, listener: &crate::listener::Listener) {
         let children = self.tcp.sockets.iter().filter_map(|socket| match socket {
-            Socket::Connection(child) if child.program == Program::Awaited(slot) => Some(child),
+            Socket::Connection(child) if child.program() == Program::Awaited(slot) => Some(child),
             _ => None,
         });
         let (half, ready): (Vec<_>, Vec<_>) =
@@ -66,7 +66,7 @@ impl Net {
             .tcp
             .slots
             .is_abandoned(self.tcp.table().region_of(slot));
-        assert!(!abandoned || connection.program == Program::Gone);
+        assert!(!abandoned || connection.program() == Program::Gone);
         let record = self.tcp.table().record(slot);
         assert_eq!(record.state.load(Relaxed), state as u8);
         // At rest nothing waits that could go.

@@ -1,4 +1,4 @@
-use super::{LOCAL, REMOTE};
+use super::{Freezer, LOCAL, REMOTE};
 use core::fmt;
 use core::net::IpAddr;
 use skink_messages::{Full, Network, Outbound, Path, Ports, SocketEvent, SocketEvents, TxPacket};
@@ -79,6 +79,8 @@ pub(crate) struct Out {
     pub foreign: Vec<u16>,
     /// Ports that others listen on.
     pub moved: Vec<u16>,
+    /// Keeps what a successor would find, whenever the instance asks for something.
+    pub freezer: Option<Freezer>,
 }
 
 impl Out {
@@ -99,6 +101,13 @@ impl Out {
             listened: HashMap::new(),
             foreign: Vec::new(),
             moved: Vec::new(),
+            freezer: None,
+        }
+    }
+
+    fn freeze(&mut self) {
+        if let Some(freezer) = &mut self.freezer {
+            freezer.freeze(self.sent.back());
         }
     }
 
@@ -110,6 +119,7 @@ impl Out {
 
 impl Network for Out {
     fn send(&mut self, _: Instant, to: &Outbound, packet: &mut TxPacket<'_>) -> Result<(), Full> {
+        self.freeze();
         if self.refuses() {
             return Err(Full);
         }
@@ -141,6 +151,7 @@ impl Network for Out {
             iss: SeqNum(0),
             irs: SeqNum(0),
         });
+        self.freeze();
         Ok(())
     }
 
@@ -181,6 +192,7 @@ impl Out {
 
 impl SocketEvents for Out {
     fn tcp_event(&mut self, event: SocketEvent) -> Result<(), Full> {
+        self.freeze();
         if self.refuses() {
             return Err(Full);
         }
@@ -195,6 +207,7 @@ impl SocketEvents for Out {
 
 impl Ports for Out {
     fn use_port(&mut self, _: u8, port: u16, exclusive: bool) -> bool {
+        self.freeze();
         if exclusive && self.foreign.contains(&port) {
             return false;
         }
@@ -203,14 +216,17 @@ impl Ports for Out {
     }
 
     fn release_port(&mut self, _: u8, port: u16) {
+        self.freeze();
         *self.uses.entry(port).or_default() -= 1;
     }
 
     fn listen(&mut self, _: u8, port: u16) {
+        self.freeze();
         *self.listened.entry(port).or_default() += 1;
     }
 
     fn unlisten(&mut self, _: u8, port: u16) {
+        self.freeze();
         *self.listened.entry(port).or_default() -= 1;
     }
 

@@ -1,6 +1,7 @@
 use super::*;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use skink_memory::{DatagramHeader, DatagramRing, TableConfig};
+use core::sync::atomic::Ordering::Relaxed;
+use skink_memory::{Adopted, DatagramHeader, DatagramRing, TableConfig};
 use skink_messages::{
     BindOptions, Counter, ErrorKind, NetworkError, Outbound, Path, RxChecksum, RxPacket, TxPacket,
 };
@@ -147,6 +148,17 @@ fn new_udp(seed: u64, ring_bytes: u32) -> Udp {
     let table = SocketTable::create("test", config).expect("a small table");
     let counters = Counters::create().expect("a small mapping");
     Udp::new(seed, table, counters)
+}
+
+/// A successor, which adopts all regions.
+fn adopt(table: &SocketTable, counters: Counters, world: &mut World) -> (Udp, Adopted) {
+    let mut next = Udp::new(2, SocketTable::new(table.stride()), counters);
+    let mut all = Adopted::default();
+    for (index, region) in table.regions() {
+        let adopted = next.adopt_region(NOW, index, region.clone(), world);
+        all = all + adopted.expect("a free index");
+    }
+    (next, all)
 }
 
 fn at(addr: IpAddr, port: u16) -> Endpoint {

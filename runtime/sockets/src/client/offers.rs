@@ -1,28 +1,73 @@
 use skink_memory::SocketId;
 use std::collections::{HashMap, VecDeque};
 
-/// Connections that were established on listening sockets and wait to be taken.
+/// How far a connection has come that was offered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Progress {
+    /// It waits to be taken.
+    Waits,
+    /// The program has taken it.
+    Taken,
+    /// The program has closed it since, or refused it.
+    Closed,
+}
+
+/// Connections that were established on listening sockets: those that wait to be taken, and how far each has
+/// come. For a `tcp` that was restarted doesn't know which of them its predecessor had offered, and which the
+/// program has taken.
 #[derive(Default)]
 pub(super) struct Offers {
     /// By the slot of the listening socket. A connection may still be offered when its listening socket is
     /// closed: one that comes to the slot later must not find it.
     slots: HashMap<u32, (SocketId, VecDeque<SocketId>)>,
+    /// By the slot of the connection, its last generation of which anything is known: as many as the table
+    /// has slots at most.
+    known: HashMap<u32, (u32, Progress)>,
+}
+
+/// Whether generation `one` of a slot comes after `other`.
+fn is_newer(one: u32, other: u32) -> bool {
+    one.wrapping_sub(other).cast_signed() > 0
 }
 
 impl Offers {
-    pub fn put(&mut self, listener: SocketId, connection: SocketId) {
+    /// A connection is offered. Answers how far it has come if it was offered before: then nothing changes.
+    pub fn put(&mut self, listener: SocketId, connection: SocketId) -> Option<Progress> {
+        match self.known.get(&connection.slot) {
+            Some((generation, progress)) if *generation == connection.generation => {
+                return Some(*progress);
+            }
+            // The slot is another's by now.
+            Some((generation, _)) if is_newer(*generation, connection.generation) => {
+                return Some(Progress::Closed);
+            }
+            Some(_) | None => {}
+        }
+        self.note(connection, Progress::Waits);
         let none = || (listener, VecDeque::new());
         let slot = self.slots.entry(listener.slot).or_insert_with(none);
         if slot.0 != listener {
             *slot = none();
         }
         slot.1.push_back(connection);
+        None
+    }
+
+    /// A connection has come so far, unless its slot is another's by now.
+    pub fn note(&mut self, connection: SocketId, progress: Progress) {
+        let now = (connection.generation, progress);
+        let known = self.known.entry(connection.slot).or_insert(now);
+        if !is_newer(known.0, connection.generation) {
+            *known = now;
+        }
     }
 
     /// Takes the one that was offered first.
     pub fn take(&mut self, listener: SocketId) -> Option<SocketId> {
         let slot = self.slots.get_mut(&listener.slot);
-        slot.filter(|slot| slot.0 == listener)?.1.pop_front()
+        let connection = slot.filter(|slot| slot.0 == listener)?.1.pop_front()?;
+        self.note(connection, Progress::Taken);
+        Some(connection)
     }
 
     /// What was offered on a socket and not taken.
@@ -31,15 +76,22 @@ impl Offers {
         slot.filter(|slot| slot.0 == listener).map(|slot| &slot.1)
     }
 
-    /// Takes all.
+    /// Takes all, which are to be closed.
     pub fn remove(&mut self, listener: SocketId) -> VecDeque<SocketId> {
-        match self.slots.remove(&listener.slot) {
+        let offers = match self.slots.remove(&listener.slot) {
             Some((other, offers)) if other == listener => offers,
             Some(other) => {
                 self.slots.insert(listener.slot, other);
                 VecDeque::new()
             }
             None => VecDeque::new(),
+        };
+        for connection in &offers {
+            self.note(*connection, Progress::Closed);
         }
+        offers
     }
 }
+
+#[cfg(test)]
+mod tests;

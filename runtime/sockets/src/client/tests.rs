@@ -3,6 +3,8 @@ use crate::{ChannelParts, NOTICES, REQUESTS, Server};
 use skink_channel::{Sleeper, SleeperDescriptors, SpinBudget};
 use skink_messages::{Events, TcpRequest, UdpRequest};
 
+mod restarts;
+
 fn id(slot: u32) -> SocketId {
     SocketId {
         slot,
@@ -175,12 +177,16 @@ fn offered_connections_are_accepted_in_order_and_reported() {
     client.flush();
     let mut accepted = Vec::new();
     let each = |request: Request| {
-        if let RequestBody::Accepted(listener) = request.body {
-            accepted.push(listener);
+        if let RequestBody::Accepted {
+            listener,
+            connection,
+        } = request.body
+        {
+            accepted.push((listener, connection));
         }
     };
     server.receive(64, each).expect("a good queue");
-    assert_eq!(accepted, [id(1), id(1)]);
+    assert_eq!(accepted, [(id(1), id(10)), (id(1), id(11))]);
 }
 
 #[test]
@@ -278,7 +284,10 @@ fn each_part_is_told_its_own_whatever_the_parts_share() {
         let bodies = [
             RequestBody::Call(SocketCall::Rest(id(1))),
             RequestBody::Tcp(TcpRequest::Sent(id(2))),
-            RequestBody::Accepted(id(3)),
+            RequestBody::Accepted {
+                listener: id(3),
+                connection: id(6),
+            },
             RequestBody::Udp(UdpRequest::Sent(id(4))),
             RequestBody::Tcp(TcpRequest::Close(id(5))),
         ];

@@ -34,7 +34,10 @@ fn requests_come_out_as_they_went_in() {
     ];
     let mut bodies = Vec::from(calls.map(RequestBody::Call));
     bodies.extend([
-        RequestBody::Accepted(id(7)),
+        RequestBody::Accepted {
+            listener: id(7),
+            connection: id(u32::MAX - 7),
+        },
         RequestBody::Tcp(TcpRequest::Sent(id(9))),
         RequestBody::Tcp(TcpRequest::Received(id(10))),
         RequestBody::Udp(UdpRequest::Sent(id(12))),
@@ -78,7 +81,13 @@ fn who_serves_a_request_and_closing_is_a_call() {
             ServedBy::Syscall,
         ),
         (RequestBody::Tcp(TcpRequest::Sent(id(1))), ServedBy::Tcp),
-        (RequestBody::Accepted(id(1)), ServedBy::Tcp),
+        (
+            RequestBody::Accepted {
+                listener: id(1),
+                connection: id(2),
+            },
+            ServedBy::Tcp,
+        ),
         (RequestBody::Udp(UdpRequest::Sent(id(1))), ServedBy::Udp),
     ] {
         assert_eq!(body.server(), server, "{body:?}");

@@ -83,16 +83,20 @@ fn a_successor_takes_over() {
     drop(first);
 
     let mut world = self::world(&[A, A6]);
-    let mut next = Udp::adopt(2, table, counters, &mut world);
+    let (mut next, adopted) = adopt(&table, counters, &mut world);
+    assert_eq!((adopted.sockets, adopted.given_up), (5, 1));
     while next.poll(NOW, &mut world) == Progress::More {}
-    assert!(next.table().find(spoilt).is_none() && next.table().find(closing).is_none());
+    assert!(next.table().find(closing).is_none());
+    let error = &next.table().find(spoilt).expect("still open").error;
+    assert_eq!(error.load(Relaxed), SocketError::Reset as u32);
     let sent: Vec<&[u8]> = world.sent.iter().map(|wire| &wire.bytes[8..]).collect();
     assert_eq!(sent, [&b"unsent"[..], b"last words"]);
-    assert!(
-        world
-            .take_events()
-            .contains(&(plain.slot, Events::READABLE | Events::WRITABLE))
-    );
+    let events = world.take_events();
+    assert!(events.contains(&(plain.slot, Events::READABLE | Events::WRITABLE)));
+    let failed = Events::ERROR | Events::READABLE | Events::WRITABLE;
+    assert!(events.contains(&(spoilt.slot, failed)));
+    request(&mut next, &mut world, UdpRequest::Close(spoilt));
+    assert!(next.table().find(spoilt).is_none());
     arrive(&mut next, &mut world, at(B, 1), at(A, 53), b"after");
     assert_eq!(received(&next, plain).len(), 2);
     arrive(&mut next, &mut world, at(B, 9), at(A, 54), b"x");

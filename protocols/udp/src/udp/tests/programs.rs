@@ -139,7 +139,7 @@ fn a_successor_takes_over_all_programs() {
     let (table, counters) = (first.table().clone(), first.counters.clone());
     drop(first);
     let mut world = self::world(&[A]);
-    let mut next = Udp::adopt(2, table, counters, &mut world);
+    let (mut next, _) = adopt(&table, counters, &mut world);
     for (id, port) in [(alone, 54), (shared, 53)] {
         arrive(&mut next, &mut world, at(B, 9), at(A, port), b"x");
         assert_eq!(received(&next, id).len(), 1);

@@ -1,0 +1,122 @@
+//! Whether a process still goes through its loop, or hangs (NewtOS, section 2.4.4; heartbeats).
+//!
+//! Each process counts the rounds of its loop in its sleeper's page, and says there when it sleeps. One
+//! that is awake and doesn't count, or sleeps on though it was rung, hangs, unless it just gets no processor.
+use skink_channel::{Beat, Pulse};
+use std::time::{Duration, Instant};
+
+/// How often processes are looked at.
+pub const INTERVAL: Duration = Duration::from_millis(50);
+/// How long one may go without a sign of life.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// As [`PATIENCE`], in the processor time of one that runs: it may have to wait for a processor.
+const BUSY: Duration = Duration::from_millis(80);
+/// As [`PATIENCE`], for one that waits for a disk or the like, which can't be interrupted.
+const UNINTERRUPTIBLE: Duration = Duration::from_secs(2);
+
+/// Watches over one process.
+pub struct Heart {
+    pulse: Pulse,
+    last: Option<Sign>,
+}
+
+/// When it was first seen awake without having gone on since.
+#[derive(Clone, Copy)]
+struct Sign {
+    beat: Beat,
+    at: Instant,
+    /// What it had used of processors.
+    used: Duration,
+}
+
+/// What the kernel says of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Condition {
+    /// As in /proc/PID/stat.
+    pub state: char,
+    /// Processor time.
+    pub used: Duration,
+}
+
+impl Heart {
+    pub fn new(pulse: Pulse) -> Heart {
+        Heart { pulse, last: None }
+    }
+
+    /// Another process has the page from now on.
+    pub fn start(&mut self) {
+        self.last = None;
+    }
+
+    /// Looks at it. Answers what is wrong, if something is.
+    pub fn check(
+        &mut self,
+        now: Instant,
+        condition: impl FnOnce() -> Option<Condition>,
+    ) -> Option<String> {
+        let beat = self.pulse.look();
+        let sleeps = beat.asleep && !self.pulse.is_rung();
+        self.judge(now, beat, sleeps, condition)
+    }
+
+    fn judge(
+        &mut self,
+        now: Instant,
+        beat: Beat,
+        sleeps: bool,
+        condition: impl FnOnce() -> Option<Condition>,
+    ) -> Option<String> {
+        let condition = condition()?;
+        // Who sleeps well may be stopped all the same.
+        if sleeps && condition.state != 'T' {
+            self.last = None;
+            return None;
+        }
+        let Some(last) = self.last.filter(|last| last.beat == beat) else {
+            let used = condition.used;
+            self.last = Some(Sign {
+                beat,
+                at: now,
+                used,
+            });
+            return None;
+        };
+        let silent = now.saturating_duration_since(last.at);
+        let hangs = match condition.state {
+            'T' | 'S' => silent >= PATIENCE,
+            'D' => silent >= UNINTERRUPTIBLE,
+            'R' => condition.used.saturating_sub(last.used) >= BUSY,
+            // It is being looked at with a debugger, or ends.
+            _ => false,
+        };
+        let what = match condition.state {
+            'T' => "is stopped",
+            'S' | 'D' => "waits for something that doesn't come",
+            _ => "runs in circles",
+        };
+        let millis = silent.as_millis();
+        hangs.then(|| format!("it hung: it {what}, without a sign of life for {millis} ms"))
+    }
+}
+
+/// What the kernel says of a process; None if it has ended.
+pub fn condition(pid: u32) -> Option<Condition> {
+    parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// See proc_pid_stat(5).
+fn parse(stat: &str) -> Option<Condition> {
+    // The name before may have spaces and parentheses in it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    // Fields 3, 14 and 15; the times are in hundredths of a second.
+    let number = |at: usize| fields.get(at - 3)?.parse::<u64>().ok();
+    let ticks = number(14)?.saturating_add(number(15)?);
+    Some(Condition {
+        state: fields.first()?.chars().next()?,
+        used: Duration::from_millis(ticks.saturating_mul(10)),
+    })
+}
+
+#[cfg(test)]
+mod tests;

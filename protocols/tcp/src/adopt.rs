@@ -1,0 +1,439 @@
+//! Taking over the sockets of a predecessor, which may have died between any two instructions.
+
+use crate::binding::Binding;
+use crate::connection::{Connection, Context, FIN_OVER, Program};
+use crate::demux::{Place, unspecified_like};
+use crate::ending::reply_header;
+use crate::instance::{Fresh, Socket, Tcp};
+use crate::listener::Listener;
+use crate::segment::Segment;
+use crate::settings::Settings;
+use crate::state::State;
+use core::net::IpAddr;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use skink_memory::{Adopted, Holder, Record, Region, SocketId, SocketKind, TableError};
+use skink_messages::{Counter, Events, Network, Path, Ports, SocketError, SocketEvents};
+use skink_time::{Duration, Instant};
+use skink_wire::tcp::{Flags, Options, Timestamps};
+use skink_wire::{Endpoint, FourTuple, SeqNum, protocol};
+use std::collections::VecDeque;
+
+mod calls;
+mod restore;
+
+/// As long as the predecessor's TIME-WAITs could have lasted (see `time_wait`).
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// How many connections that were given up are remembered.
+const GIVEN_UP: usize = 4096;
+
+/// What must be known of whose sockets were adopted.
+pub(crate) struct Predecessor {
+    until: Instant,
+    /// Connections that were reset since their records made no sense.
+    given_up: Vec<FourTuple>,
+}
+
+/// What a slot holds, at first sight.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Free,
+    /// A socket that nobody knows of: it was about to be opened, or to be freed.
+    Unknown,
+    Listener,
+    Other,
+    Flawed,
+}
+
+impl Tcp {
+    /// Serves one more program, whose sockets in `region` were a predecessor's: one that died, at any
+    /// instruction, or was stopped. Nobody else may serve them any more. Each socket whose record
+    /// passes its check goes on; one whose record doesn't is reset, alone, and counted by the reason.
+    /// `ip` must have its addresses and routes. What leads to segments leaves with the next polls.
+    ///
+    /// The program gets all events that may have been lost.
+    ///
+    /// # Errors
+    /// As [`skink_memory::SocketTable::insert`].
+    pub fn adopt_region<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        region: Region,
+        out: &mut O,
+    ) -> Result<Adopted, TableError> {
+        let used = region.used();
+        let abandoned = region.is_abandoned();
+        self.add_region(index, region)?;
+        let given_up = self.predecessor.take().map(|before| before.given_up);
+        self.predecessor = Some(Predecessor {
+            until: now + REMEMBERED,
+            given_up: given_up.unwrap_or_default(),
+        });
+        let slots = (0..used).map(|slot| self.table.slot_of(index, slot));
+        let found: Vec<(u32, Found)> = slots
+            .map(|slot| (slot, look_at(self.table.record(slot))))
+            .filter(|(_, found)| *found != Found::Free)
+            .collect();
+        for (slot, _) in &found {
+            self.slots.claim(*slot);
+        }
+        let mut adopted = Adopted::default();
+        // Listeners first: connections wait with them.
+        for listeners in [true, false] {
+            for (slot, found) in &found {
+                if (*found == Found::Listener) == listeners {
+                    self.adopt_slot(now, *slot, *found, &mut adopted, out);
+                }
+            }
+        }
+        self.line_up(&found);
+        if abandoned {
+            self.abandon_region(now, index, out);
+        }
+        Ok(adopted)
+    }
+
+    fn adopt_slot<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        found: Found,
+        adopted: &mut Adopted,
+        out: &mut O,
+    ) {
+        let record = self.table.record(slot);
+        let generation = record.generation.load(Relaxed);
+        let id = SocketId { slot, generation };
+        let over = record.fin.load(Relaxed) & FIN_OVER != 0;
+        let state = State::from_number(record.state.load(Relaxed));
+        let result = match (found, state) {
+            (Found::Free, _) => return,
+            (Found::Unknown, _) => return self.forget(slot),
+            (Found::Flawed, _) | (_, None) => Err(Counter::TcpRecordKind),
+            (Found::Listener, Some(_)) => self.adopt_listener(id, out),
+            // (A bound socket that was about to listen.)
+            (Found::Other, Some(State::Listen)) => self.adopt_fresh(id, out),
+            (Found::Other, Some(State::Closed)) if !over => self.adopt_fresh(id, out),
+            (Found::Other, Some(_)) => self.adopt_connection(now, id, out),
+        };
+        match result {
+            Ok(()) => {
+                adopted.sockets += 1;
+                self.counters.count(Counter::TcpAdopted);
+            }
+            Err(reason) => {
+                adopted.given_up += 1;
+                self.counters.count(reason);
+                self.give_up(now, id, reason, out);
+            }
+        }
+    }
+
+    /// A slot that no program knows of.
+    fn forget(&mut self, slot: u32) {
+        self.table.close_slot(slot);
+        self.slots.give(slot);
+    }
+
+    fn adopt_fresh<O: Network + Ports>(
+        &mut self,
+        id: SocketId,
+        out: &mut O,
+    ) -> Result<(), Counter> {
+        let record = self.table.record(id.slot);
+        if record.holder() != Some(Holder::Attached) {
+            // The program closed it, or it was never more than a slot.
+            self.forget(id.slot);
+            return Ok(());
+        }
+        let Binding {
+            local,
+            sharing,
+            resting,
+        } = Binding::load(record);
+        if local.is_some_and(|local| !is_ours(local.addr, out)) {
+            return Err(Counter::TcpRecordEnds);
+        }
+        // What an unfinished `connect` or `listen` left; the call is repeated.
+        let nothing = Endpoint::new(IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED), 0);
+        let local_end = local.unwrap_or(nothing);
+        let remote = Endpoint::new(unspecified_like(local_end.addr), 0);
+        record.set_four_tuple(&FourTuple::new(local_end, remote));
+        record.state.store(State::Closed as u8, Release);
+        let fresh = Fresh {
+            settings: Settings::load(record),
+            local,
+            sharing,
+            resting,
+        };
+        if let Some(local) = local {
+            self.take_port(local, id.slot, out);
+            if resting {
+                self.demux.rest(local, true);
+            }
+        }
+        self.put(id.slot, Socket::Fresh(Box::new(fresh)));
+        Ok(())
+    }
+
+    /// What `bind` did.
+    fn take_port<O: Ports>(&mut self, local: Endpoint, slot: u32, out: &mut O) {
+        out.use_port(protocol::TCP, local.port, false);
+        let bound = self.bound.entry(local.port).or_default();
+        bound.push((local.addr, slot));
+    }
+
+    fn adopt_listener<O: Network + Ports>(
+        &mut self,
+        id: SocketId,
+        out: &mut O,
+    ) -> Result<(), Counter> {
+        let record = self.table.record(id.slot);
+        if record.seal.load(Relaxed) != record.seal() {
+            return Err(Counter::TcpRecordChanged);
+        }
+        if record.holder() != Some(Holder::Attached)
+            || record.state.load(Relaxed) != State::Listen as u8
+        {
+            return Err(Counter::TcpRecordKind);
+        }
+        let binding = Binding::load(record);
+        let local = binding.local.ok_or(Counter::TcpRecordEnds)?;
+        let shared = binding.sharing.shared;
+        if !is_ours(local.addr, out) || self.is_listened_on(local, id.slot, shared) {
+            return Err(Counter::TcpRecordEnds);
+        }
+        let listener = Listener {
+            id,
+            local,
+            settings: Settings::load(record),
+            shared,
+            backlog: record.backlog.load(Relaxed) as usize,
+            ready: VecDeque::new(),
+            next_order: 1,
+            half_open: 0,
+            handshakes: VecDeque::new(),
+            notify: false,
+        };
+        self.take_port(local, id.slot, out);
+        self.demux.add_listener(local, id.slot);
+        out.listen(protocol::TCP, local.port);
+        self.put(id.slot, Socket::Listener(Box::new(listener)));
+        Ok(())
+    }
+
+    fn adopt_connection<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        out: &mut O,
+    ) -> Result<(), Counter> {
+        let slot = id.slot;
+        let record = self.table.record(slot);
+        let program = self.program_in(slot)?;
+        let context = Context {
+            table: &self.table,
+            counters: &self.counters,
+            now,
+        };
+        let settings = Settings::load(record);
+        let mut connection = Connection::restore(id, settings, program, &context)?;
+        let (tuple, state) = (connection.tuple, connection.state());
+        if state != State::Closed {
+            let ends = is_credible(&tuple, out) && self.demux.flow(&tuple).is_none();
+            if !ends {
+                return Err(Counter::TcpRecordEnds);
+            }
+            let path = out.path(Some(tuple.local.addr), tuple.remote.addr);
+            connection.resume(&path.unwrap_or(UNKNOWN_PATH), &context);
+            self.demux.insert(tuple, Place::Connection(slot));
+        }
+        let binding = Binding::load(record);
+        connection.holds_port = tuple.local.port != 0;
+        if connection.holds_port {
+            out.use_port(protocol::TCP, tuple.local.port, false);
+        }
+        if let Some(bound) = binding.local {
+            let others = self.bound.entry(bound.port).or_default();
+            others.push((bound.addr, slot));
+        }
+        self.put(slot, Socket::Connection(Box::new(connection)));
+        match (program, state) {
+            // Its program had let go of it.
+            (Program::Gone, State::Closed) => self.free(slot, out),
+            (_, State::TimeWait) => self.on_time_wait(now, slot, out),
+            (Program::Gone, _) => self.close_connection(now, id, out),
+            (Program::Awaited(parent), State::SynReceived) => self.note_half_open(parent, id),
+            (Program::Awaited(_) | Program::Attached, _) => {}
+        }
+        self.enqueue(slot);
+        self.notice(slot);
+        Ok(())
+    }
+
+    fn program_in(&self, slot: u32) -> Result<Program, Counter> {
+        let record = self.table.record(slot);
+        match record.holder() {
+            Some(Holder::Attached) => Ok(Program::Attached),
+            Some(Holder::Gone) => Ok(Program::Gone),
+            Some(Holder::Awaited) => {
+                let listener = record.listener.load(Relaxed);
+                let region = self.table.region_of(slot);
+                let parent = self.table.slot_of(region, listener);
+                let listens = listener < self.table.stride()
+                    && matches!(self.sockets.get(parent as usize), Some(Socket::Listener(_)));
+                match listens {
+                    true => Ok(Program::Awaited(parent)),
+                    false => Err(Counter::TcpRecordListener),
+                }
+            }
+            None => Err(Counter::TcpRecordKind),
+        }
+    }
+
+    /// Connections that weren't accepted wait again, in their order.
+    fn line_up(&mut self, found: &[(u32, Found)]) {
+        let mut waiting: Vec<(u64, u32, u32)> = Vec::new();
+        for (slot, _) in found {
+            let Some(Socket::Connection(connection)) = self.sockets.get(*slot as usize) else {
+                continue;
+            };
+            let Program::Awaited(parent) = connection.program() else {
+                continue;
+            };
+            if connection.state() != State::SynReceived {
+                let order = self.table.record(*slot).order.load(Relaxed);
+                // 0, which was never stored, comes last.
+                waiting.push((order.wrapping_sub(1), *slot, parent));
+            }
+        }
+        waiting.sort_unstable();
+        for (_, slot, parent) in waiting {
+            self.queue_ready(parent, slot);
+        }
+    }
+
+    /// The record makes no sense: the peer is told, if it can be told who that is, and the program too.
+    fn give_up<O: Network>(&mut self, now: Instant, id: SocketId, reason: Counter, out: &mut O) {
+        let slot = id.slot;
+        let record = self.table.record(slot);
+        let tuple = record.four_tuple();
+        let numbers = [&record.snd_max, &record.rcv_nxt];
+        let [snd_max, rcv_nxt] = numbers.map(|number| SeqNum(number.load(Relaxed)));
+        let holder = record.holder();
+        let state = State::from_number(record.state.load(Relaxed));
+        let connected = state.is_none_or(|state| state.is_synchronized());
+        // What the program sees from now on; as with any end, before the peer hears of it.
+        record.error.store(SocketError::Reset as u32, Relaxed);
+        record.fin.store(FIN_OVER, Relaxed);
+        record.state.store(State::Closed as u8, Release);
+        record.set_kind(SocketKind::Tcp);
+        if connected
+            && is_credible(&tuple, out)
+            && reason != Counter::TcpRecordEnds
+            && self.demux.flow(&tuple).is_none()
+        {
+            let header = reply_header(&tuple, snd_max, rcv_nxt, Flags::RST | Flags::ACK);
+            self.counters.count(Counter::TcpResetsOut);
+            self.send_bare(now, &tuple, &header, &Options::default(), out);
+            if let Some(predecessor) = &mut self.predecessor
+                && predecessor.given_up.len() < GIVEN_UP
+            {
+                predecessor.given_up.push(tuple);
+            }
+        }
+        if matches!(holder, Some(Holder::Awaited | Holder::Gone)) {
+            return self.forget(slot);
+        }
+        let record = self.table.record(slot);
+        record.set_holder(Holder::Attached);
+        let settings = Settings::default();
+        let mut connection = Connection::new(id, settings, Program::Attached, now);
+        connection.tell(Events::all());
+        self.put(slot, Socket::Connection(Box::new(connection)));
+        self.notice(slot);
+    }
+
+    /// A peer repeats its FIN, but the connection isn't known: after an adoption it may be one that the
+    /// predecessor had in TIME-WAIT, or was about to. All before a FIN without data was acknowledged, so
+    /// it arrived; so is the FIN now, without which the peer would have to take the connection for
+    /// broken. Answers whether it did so.
+    pub(crate) fn answer_forgotten<O: Network>(
+        &mut self,
+        now: Instant,
+        segment: &Segment<'_>,
+        out: &mut O,
+    ) -> bool {
+        let Some(predecessor) = &self.predecessor else {
+            return false;
+        };
+        if now >= predecessor.until {
+            self.predecessor = None;
+            return false;
+        }
+        let bare_fin = segment.has(Flags::FIN)
+            && segment.has(Flags::ACK)
+            && !segment.has(Flags::SYN)
+            && !segment.has(Flags::RST)
+            && segment.payload.is_empty();
+        if !bare_fin || predecessor.given_up.contains(&segment.tuple) {
+            return false;
+        }
+        let (seq, ack) = (segment.header.ack, segment.end());
+        let header = reply_header(&segment.tuple, seq, ack, Flags::ACK);
+        // What the peer echoes is the last of our timestamps, which is not older than itself.
+        let timestamps = segment.options.timestamps.map(|stamp| Timestamps {
+            value: stamp.echo,
+            echo: stamp.value,
+        });
+        let options = Options {
+            timestamps,
+            ..Options::default()
+        };
+        self.counters.count(Counter::TcpFinAnswered);
+        self.send_bare(now, &segment.tuple, &header, &options, out);
+        true
+    }
+}
+
+/// If `ip` has no route at the moment, nothing leaves anyway; an ICMP error says if this is too much.
+const UNKNOWN_PATH: Path = Path {
+    source: IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED),
+    mtu: 1_500,
+    cut_bytes: 0,
+};
+
+fn look_at(record: &Record) -> Found {
+    let (kind, holder) = (record.kind.load(Relaxed), record.holder.load(Relaxed));
+    let known = Holder::from_number(holder).is_some();
+    let state = State::from_number(record.state.load(Relaxed));
+    match kind {
+        // A free slot has no holder.
+        0 if !known => Found::Free,
+        // These are the states of one that is being opened or freed.
+        1 | 2 if holder == 0 => match state {
+            Some(State::Closed | State::Listen | State::SynReceived | State::TimeWait) => {
+                Found::Unknown
+            }
+            _ => Found::Flawed,
+        },
+        1 if known => Found::Listener,
+        2 if known && state.is_some() => Found::Other,
+        _ => Found::Flawed,
+    }
+}
+
+fn is_ours<O: Network>(address: IpAddr, out: &O) -> bool {
+    address.is_unspecified() || out.is_local(address)
+}
+
+/// Whether there can be a connection between these ends.
+fn is_credible<O: Network>(tuple: &FourTuple, out: &O) -> bool {
+    let FourTuple { local, remote } = tuple;
+    let named = local.port != 0 && remote.port != 0;
+    let peer = !remote.addr.is_unspecified() && !remote.addr.is_multicast();
+    named && peer && out.is_local(local.addr)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! What a successor finds.
+
+use super::{Net, Out, Sent, new_region};
+use crate::instance::{Tcp, TcpConfig};
+use skink_memory::{Adopted, Mapping, Region, SocketTable};
+use skink_messages::Counters;
+use skink_wire::tcp::Header;
+
+/// Copies one region again and again.
+pub(crate) struct Freezer {
+    records: Mapping,
+    rings: Mapping,
+    region: Region,
+    pub frozen: Vec<Frozen>,
+}
+
+/// The memory of a region at one moment.
+pub(crate) struct Frozen {
+    records: Vec<u64>,
+    rings: Vec<u64>,
+    region: Region,
+    /// The last segment that had left.
+    pub last: Option<(Header, u32)>,
+}
+
+fn map(region: &Region) -> (Mapping, Mapping) {
+    let [records, rings] = [region.records_fd(), region.rings_fd()].map(|fd| {
+        let fd = fd.try_clone_to_owned().expect("a descriptor");
+        Mapping::from_fd(fd).expect("the region's memory")
+    });
+    (records, rings)
+}
+
+fn copy(mapping: &Mapping) -> Vec<u64> {
+    let words = mapping.words().iter();
+    words
+        .map(|word| word.load(std::sync::atomic::Ordering::Relaxed))
+        .collect()
+}
+
+fn paste(mapping: &Mapping, words: &[u64]) {
+    for (to, word) in mapping.words().iter().zip(words) {
+        to.store(*word, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+impl Freezer {
+    pub fn freeze(&mut self, last: Option<&Sent>) {
+        self.frozen.push(Frozen {
+            records: copy(&self.records),
+            rings: copy(&self.rings),
+            region: self.region.clone(),
+            last: last.map(|sent| (sent.header, sent.payload.len() as u32)),
+        });
+    }
+}
+
+impl Frozen {
+    /// A copy of that region.
+    pub fn region(&self) -> Region {
+        let config = self.region.config();
+        let region = new_region(config.sockets, config.send_bytes, config.receive_bytes);
+        let (records, rings) = map(&region);
+        paste(&records, &self.records);
+        paste(&rings, &self.rings);
+        region
+    }
+}
+
+impl Net {
+    /// From now on what a successor would find in region 0 is kept each time that the instance asks
+    /// for something.
+    pub fn freeze(&mut self) {
+        let region = self.tcp.table().region(0).expect("a region").clone();
+        let (records, rings) = map(&region);
+        self.out.freezer = Some(Freezer {
+            records,
+            rings,
+            region,
+            frozen: Vec::new(),
+        });
+    }
+
+    pub fn take_frozen(&mut self) -> Vec<Frozen> {
+        let freezer = self.out.freezer.take();
+        freezer.map_or_else(Vec::new, |freezer| freezer.frozen)
+    }
+
+    /// The instance dies without a word. A successor adopts all its regions; nothing is polled yet.
+    pub fn crash_without_run(&mut self) -> Adopted {
+        let table = self.tcp.table().clone();
+        let mut out = Out::new();
+        out.path = self.out.path;
+        self.out = out;
+        let config = TcpConfig { seed: 8 };
+        let stride = SocketTable::new(table.stride());
+        self.tcp = Tcp::new(config, stride, self.counters.clone());
+        let mut all = Adopted::default();
+        for (index, region) in table.regions() {
+            let region = region.clone();
+            let adopted = self
+                .tcp
+                .adopt_region(self.now, index, region, &mut self.out);
+            all = all + adopted.expect("a free index");
+        }
+        all
+    }
+
+    /// As [`Net::crash_without_run`], and lets the successor do what is due.
+    pub fn crash(&mut self) -> Adopted {
+        let adopted = self.crash_without_run();
+        self.run();
+        adopted
+    }
+
+    /// A successor with what was kept; nothing is polled yet.
+    pub fn thaw(frozen: &Frozen, now: skink_time::Instant) -> (Net, Adopted) {
+        let mut net = Net::new();
+        net.now = now;
+        net.counters = Counters::create().expect("memory");
+        let region = frozen.region();
+        let table = SocketTable::new(region.config().sockets);
+        let config = TcpConfig { seed: 9 };
+        net.tcp = Tcp::new(config, table, net.counters.clone());
+        let adopted = net.tcp.adopt_region(now, 0, region, &mut net.out);
+        (net, adopted.expect("a free index"))
+    }
+}

@@ -1,0 +1,70 @@
+use super::*;
+
+const LISTENER: SocketId = id(1, 1);
+
+const fn id(slot: u32, generation: u32) -> SocketId {
+    SocketId { slot, generation }
+}
+
+/// What happened before a connection is offered again.
+#[derive(Clone, Copy, Debug)]
+enum Past {
+    Offered(SocketId),
+    Taken,
+    Closed(SocketId),
+    Refused,
+    Restored(SocketId),
+}
+
+#[test]
+fn what_is_offered_again_is_known() {
+    use Past::*;
+    let it = id(7, 5);
+    let (older, newer) = (id(7, 4), id(7, 6));
+    let last = id(7, u32::MAX);
+    let first = id(7, 0);
+    for (past, offered, expected) in [
+        (&[][..], it, None),
+        (&[Offered(it)], it, Some(Progress::Waits)),
+        (&[Offered(it), Taken], it, Some(Progress::Taken)),
+        (
+            &[Offered(it), Taken, Closed(it)],
+            it,
+            Some(Progress::Closed),
+        ),
+        (&[Offered(it), Refused], it, Some(Progress::Closed)),
+        (&[Offered(older)], it, None),
+        (&[Offered(older), Taken, Closed(older)], it, None),
+        // The slot's next socket isn't one that was offered.
+        (
+            &[Offered(it), Taken, Closed(it), Closed(newer)],
+            it,
+            Some(Progress::Closed),
+        ),
+        (&[Restored(newer)], it, Some(Progress::Closed)),
+        (&[Restored(newer), Closed(it)], newer, Some(Progress::Taken)),
+        // In a new program, and one that was passed away and came back.
+        (&[Restored(it)], it, Some(Progress::Taken)),
+        (&[Closed(it)], it, Some(Progress::Closed)),
+        (&[Closed(it), Restored(it)], it, Some(Progress::Taken)),
+        // Generations wrap.
+        (&[Closed(last)], first, None),
+        (&[Restored(first)], last, Some(Progress::Closed)),
+    ] {
+        let mut offers = Offers::default();
+        for past in past {
+            match *past {
+                Offered(id) => assert_eq!(offers.put(LISTENER, id), None),
+                Taken => assert!(offers.take(LISTENER).is_some()),
+                Closed(id) => offers.note(id, Progress::Closed),
+                Refused => assert_eq!(offers.remove(LISTENER).len(), 1),
+                Restored(id) => offers.note(id, Progress::Taken),
+            }
+        }
+        let waiting = offers.of(LISTENER).map_or(0, VecDeque::len);
+        assert_eq!(offers.put(LISTENER, offered), expected, "{past:?}");
+        let more = usize::from(expected.is_none());
+        let waits = offers.of(LISTENER).map_or(0, VecDeque::len);
+        assert_eq!(waits, waiting + more, "{past:?}");
+    }
+}
