@@ -179,6 +179,21 @@ impl Connection {
         self.socket
     }
 
+    /// Which connection it is, if it knows.
+    pub fn plan(&self) -> Option<usize> {
+        self.script.as_ref().map(|script| script.plan)
+    }
+
+    /// Something is wrong, unless anything may be.
+    fn complain(&self, context: &mut Context<'_>, what: &str) {
+        let spoilt = self
+            .plan()
+            .is_some_and(|plan| context.board.spoilt.contains(&plan));
+        if !spoilt {
+            context.complain(format!("{}: {what}", self.describe()));
+        }
+    }
+
     /// Whether it has done all it will ever do.
     pub fn is_over(&self) -> bool {
         self.outcome.is_some()
@@ -278,6 +293,8 @@ impl Connection {
                     Side::Server => Side::Client,
                 };
                 match context.outcome(script.plan, peer) {
+                    // Its events may never come.
+                    _ if context.board.spoilt.contains(&script.plan) => true,
                     Some(outcome) => outcome != Outcome::Complete,
                     // It may have been killed before it knew whom it served.
                     None => script.peer_is_mortal && context.board.killed,
@@ -307,8 +324,7 @@ impl Connection {
         match SocketError::from_number(number) {
             Some(error) => self.leave(context, Outcome::Failed(error)),
             None => {
-                let what = format!("{}: an error event without an error", self.describe());
-                context.complain(what);
+                self.complain(context, "an error event without an error");
                 self.leave(context, Outcome::Failed(SocketError::Invalid));
             }
         }
@@ -337,9 +353,8 @@ impl Connection {
             return;
         }
         if context.stack().tcp_table().find(self.socket).is_none() {
-            let what = format!("{}: its slot was freed", self.describe());
-            context.complain(what);
-            self.outcome = Some(Outcome::Failed(SocketError::Invalid));
+            self.complain(context, "its slot was freed");
+            self.leave(context, Outcome::Failed(SocketError::Invalid));
             return;
         }
         if self.script.is_none() && !self.learn_name(context) {
@@ -380,7 +395,7 @@ impl Connection {
         let name = u64::from_le_bytes(name);
         let plan = (name / 2) as usize;
         if !name.is_multiple_of(2) || plan >= context.connection_count() {
-            context.complain(format!("{}: no such name: {name:#x}", self.describe()));
+            self.complain(context, &format!("no such name: {name:#x}"));
             self.leave(context, Outcome::Failed(SocketError::Invalid));
             return false;
         }
@@ -411,11 +426,11 @@ impl Connection {
                 .incoming
                 .first_difference(self.received, &buffer[..count])
             {
-                context.complain(format!("{}: byte {at} is wrong", self.describe()));
+                self.complain(context, &format!("byte {at} is wrong"));
             }
             self.received += count as u64;
             if self.received > script.expected {
-                context.complain(format!("{}: too many bytes", self.describe()));
+                self.complain(context, "too many bytes");
             }
             self.request(context, TcpRequest::Received(self.socket));
             let (longest, often) = script.end.read_pause;
@@ -430,7 +445,7 @@ impl Connection {
         if self.read_closed && !self.saw_end && ring.is_empty() {
             self.saw_end = true;
             if script.peer_is_graceful && self.received != script.expected {
-                context.complain(format!("{}: ended too early", self.describe()));
+                self.complain(context, "ended too early");
             }
         }
     }

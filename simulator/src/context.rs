@@ -22,6 +22,8 @@ pub struct Board {
     pub datagrams_done: usize,
     /// The program that was to be killed has been.
     pub killed: bool,
+    /// Connections of which a record was spoilt: anything may become of them.
+    pub spoilt: Vec<usize>,
 }
 
 /// What a program sees of the world while it runs.

@@ -10,14 +10,20 @@
 //!
 //! **What survives a restart.** The seed: the same one gives the same run, frame for frame.
 //!
-//! **What it leaves out.** Components in processes of their own, crashes and adoption, routes of
-//! more than one hop (but for a place where the path gets narrow).
+//! A stack may be killed and replaced by one that adopts its programs' sockets ([`CrashPlan`]): between
+//! any two steps of the run, or in the midst of its work, after any frame that left or any use of a
+//! port; so may its successor.
+//!
+//! **What it leaves out.** Components in processes of their own, and what becomes of the calls of
+//! programs while none answers; routes of more than one hop (but for a place where the path gets
+//! narrow).
 #![forbid(unsafe_code)]
 
 mod connection;
 mod context;
 mod datagram;
 mod describe;
+mod doom;
 mod frame;
 mod listener;
 mod narrows;
@@ -32,7 +38,7 @@ mod wire;
 mod world;
 
 pub use report::Report;
-pub use scenario::{NAMED, Scenario};
+pub use scenario::{CrashPlan, NAMED, Scenario};
 
 /// Runs the scenario of `seed`.
 pub fn simulate(seed: u64) -> Report {

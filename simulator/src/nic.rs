@@ -1,5 +1,6 @@
 //! The simulated NIC: two bounded queues in memory, and as many abilities as the scenario says.
 
+use crate::doom::Doom;
 use crate::frame::{self, Frame};
 use crate::random::Random;
 use skink_messages::{Capabilities, Full, NicOutput, RxChecksum, RxFrame, Steering, TxPacket};
@@ -54,6 +55,9 @@ struct Queues {
     dropped: u64,
     random: Random,
     complaint: Option<String>,
+    /// Nobody fills the receiving queue until then.
+    up_from: Instant,
+    doom: Doom,
 }
 
 /// The wire's hold on a NIC.
@@ -64,7 +68,7 @@ struct Half(NicHandle);
 
 impl NicHandle {
     /// Makes a NIC.
-    pub fn new(plan: NicPlan, random: Random) -> (Nic, NicHandle) {
+    pub fn new(plan: NicPlan, random: Random, doom: Doom) -> NicHandle {
         let handle = NicHandle(Arc::new(Mutex::new(Queues {
             plan,
             inbound: VecDeque::new(),
@@ -74,7 +78,15 @@ impl NicHandle {
             dropped: 0,
             random,
             complaint: None,
+            up_from: Instant::ZERO,
+            doom,
         })));
+        handle
+    }
+
+    /// The NIC as its owner sees it. There may be another one after this.
+    pub fn nic(&self) -> Nic {
+        let plan = self.lock().plan;
         let (checksums, cut_bytes) = match plan.ability {
             Ability::Plain => (false, 0),
             Ability::Checksums => (true, 0),
@@ -93,12 +105,29 @@ impl NicHandle {
             steering: Steering::Sole,
             zero_copy: false,
         };
-        let nic = Nic {
+        Nic {
             capabilities,
-            receiver: Box::new(Half(handle.clone())),
-            sender: Box::new(Half(handle.clone())),
-        };
-        (nic, handle)
+            receiver: Box::new(Half(self.clone())),
+            sender: Box::new(Half(self.clone())),
+        }
+    }
+
+    /// The owner died. Frames that were handed over leave, or get `lost` with those that wait; nothing
+    /// more is received until `up_from`.
+    pub fn crash(&self, lost: bool, up_from: Instant) {
+        let mut queues = self.lock();
+        if lost {
+            queues.inbound.clear();
+            let flushed = queues.flushed;
+            queues.outbound.truncate(flushed);
+        }
+        queues.flushed = queues.outbound.len();
+        queues.up_from = up_from;
+    }
+
+    /// When somebody receives again.
+    pub fn up_from(&self) -> Instant {
+        self.lock().up_from
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues> {
@@ -109,8 +138,12 @@ impl NicHandle {
     }
 
     /// The wire delivers a frame; a full queue drops it.
-    pub fn deliver(&self, mut arriving: Frame) {
+    pub fn deliver(&self, now: Instant, mut arriving: Frame) {
         let mut queues = self.lock();
+        if now < queues.up_from {
+            queues.dropped += 1;
+            return;
+        }
         let too_long = arriving.bytes.len() > queues.plan.mtu as usize + 14;
         let joined = arriving.segment_bytes > 0 && queues.plan.ability == Ability::Virtual;
         if queues.inbound.len() >= queues.plan.receive_frames || (too_long && !joined) {
@@ -164,7 +197,14 @@ impl Receiver for Half {
     fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let mut count = 0;
         while count < budget {
-            let Some(frame) = self.0.lock().inbound.pop_front() else {
+            let next = {
+                let mut queues = self.0.lock();
+                match queues.doom.is_dead() {
+                    true => None,
+                    false => queues.inbound.pop_front(),
+                }
+            };
+            let Some(frame) = next else {
                 break;
             };
             each(RxFrame {
@@ -192,11 +232,18 @@ impl NicOutput for Half {
 
     fn send(&mut self, packet: &TxPacket<'_>) -> Result<(), Full> {
         let mut queues = self.0.lock();
+        if queues.doom.is_dead() {
+            return Ok(());
+        }
         if queues.room == 0 {
             return Err(Full);
         }
         queues.room -= 1;
         queues.take(packet);
+        if queues.doom.act() {
+            // It was the last one that left.
+            queues.flushed = queues.outbound.len();
+        }
         Ok(())
     }
 }

@@ -29,6 +29,10 @@ pub struct Report {
     pub connections: usize,
     /// Ends of connections whose program was killed in the midst of a transfer.
     pub killed: usize,
+    /// Stacks that died.
+    pub crashes: usize,
+    /// Frames that each host sent, and ports that it used or gave back.
+    pub acts: Vec<u64>,
     /// Connections by how they ended otherwise.
     pub others: BTreeMap<String, u64>,
     /// What the stacks counted, summed up.
@@ -100,6 +104,9 @@ fn describe(board: &Board, plan: usize) -> String {
 /// Holds each connection's outcome against what its script allows.
 pub fn judge(board: &mut Board) {
     for plan in 0..board.outcomes.len() {
+        if board.spoilt.contains(&plan) {
+            continue;
+        }
         if let Some(what) = judge_connection(board, plan) {
             board.failures.push(what);
         }

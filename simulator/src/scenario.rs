@@ -154,6 +154,28 @@ pub struct Death {
     pub at: Instant,
 }
 
+/// A host's stack dies, and another one adopts what it leaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CrashPlan {
+    /// On which host.
+    pub host: usize,
+    /// When, if no step is said.
+    pub at: Instant,
+    /// Before which step of the run; 0 for none.
+    pub step: u64,
+    /// In the midst of its work: when it has acted so many times from then on (see
+    /// [`crate::Report::acts`]). 0: at once.
+    pub acts: u64,
+    /// So many successors die while they adopt (or, if there is nothing left to adopt, then).
+    pub deaths: u32,
+    /// Frames in the NIC's queues get lost.
+    pub loses: bool,
+    /// So long nothing is received.
+    pub down: Duration,
+    /// Seed of the bytes that are written over in one connection's record.
+    pub spoils: Option<u64>,
+}
+
 /// A whole run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -169,6 +191,8 @@ pub struct Scenario {
     pub datagrams: Vec<DatagramPlan>,
     /// The program that is killed, if there is one.
     pub death: Option<Death>,
+    /// Stacks that die.
+    pub crashes: Vec<CrashPlan>,
     /// What the switch lets through, in bytes of IP packet, if that is less than the link takes.
     pub path_mtu: Option<u32>,
     /// Mangled frames come in at most this many microseconds apart; 0 for none.
@@ -182,7 +206,7 @@ pub struct Scenario {
 }
 
 /// Scenarios with names, for tests of one thing.
-pub const NAMED: [&str; 16] = [
+pub const NAMED: [&str; 18] = [
     "clean",
     "lossy",
     "reordered",
@@ -199,6 +223,8 @@ pub const NAMED: [&str; 16] = [
     "few-ports",
     "path-mtu",
     "programs",
+    "crashes",
+    "spoilt",
 ];
 
 /// The address of `host`; hosts beyond the last have none.

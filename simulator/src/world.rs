@@ -3,6 +3,7 @@
 use crate::connection::{Connection, Outcome, Side, Wake};
 use crate::context::{Board, Context};
 use crate::datagram::{DatagramClient, DatagramServer};
+use crate::doom::Doom;
 use crate::frame::Frame;
 use crate::listener::Listener;
 use crate::narrows;
@@ -20,6 +21,7 @@ use skink_time::{Duration, Instant};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+mod crash;
 mod death;
 mod ending;
 mod host;
@@ -43,6 +45,7 @@ enum Action {
     Ping(u16),
     Noise,
     Kill,
+    Crash(usize),
 }
 
 struct Entry {
@@ -70,6 +73,15 @@ impl Ord for Entry {
 
 struct Host {
     stack: Stack,
+    /// What its successors begin with.
+    life: host::Life,
+    doom: Doom,
+    /// The crash that is under way, as an index into the scenario's.
+    crash: Option<usize>,
+    /// Programs that the stack hasn't forgotten.
+    remaining: Vec<u32>,
+    /// Slots of sockets whose record was spoilt.
+    spoilt: Vec<u32>,
     counters: Counters,
     nic: NicHandle,
     wire: Wire,
@@ -140,6 +152,7 @@ impl World {
                 accepted: Vec::new(),
                 datagrams_done: 0,
                 killed: false,
+                spoilt: Vec::new(),
                 scenario,
             },
         };
@@ -178,6 +191,12 @@ impl World {
         if let Some(death) = self.board.scenario.death {
             self.schedule(death.at.max(self.now), Action::Kill);
         }
+        for index in 0..self.board.scenario.crashes.len() {
+            let crash = self.board.scenario.crashes[index];
+            if crash.step == 0 {
+                self.schedule(crash.at.max(self.now), Action::Crash(index));
+            }
+        }
         for number in 0..self.board.scenario.pings {
             let at = self.now + Duration::from_millis(u64::from(number) * 100);
             self.schedule(at, Action::Ping(number));
@@ -200,6 +219,7 @@ impl World {
             self.board.failures.push(what);
         }
         self.report.ended = self.now;
+        self.report.acts = self.hosts.iter().map(|host| host.doom.acts()).collect();
         for host in &self.hosts {
             self.report.add_counters(&host.counters);
         }
@@ -221,6 +241,11 @@ impl World {
             }
             self.now = self.now.max(entry.at);
             self.report.steps += 1;
+            for index in 0..self.board.scenario.crashes.len() {
+                if self.board.scenario.crashes[index].step == self.report.steps {
+                    self.crash(index);
+                }
+            }
             self.step(entry.action);
         }
         false
@@ -242,7 +267,7 @@ impl World {
             Action::Arrive(host, frame) => {
                 self.report.trace(self.now, host as u64, &frame.bytes);
                 let there = &mut self.hosts[host];
-                there.nic.deliver(frame);
+                there.nic.deliver(self.now, frame);
                 let lag = Duration::from_micros(self.random.range(0, there.lag_us));
                 self.poll_by(host, self.now + lag);
             }
@@ -252,7 +277,12 @@ impl World {
                     return;
                 }
                 self.hosts[host].next_poll = None;
+                let up_from = self.hosts[host].nic.up_from();
+                if self.now < up_from {
+                    return self.poll_by(host, up_from);
+                }
                 let _ = self.hosts[host].stack.poll(self.now);
+                self.revive_if_dead(host);
                 self.settle(host);
             }
             Action::Wake(number, wake) => {
@@ -283,6 +313,7 @@ impl World {
             }
             Action::Noise => self.make_noise(),
             Action::Kill => self.kill(),
+            Action::Crash(plan) => self.crash(plan),
             Action::Ping(number) => {
                 for frame in self.pinger.pings(number) {
                     self.switch(self.now, frame);
@@ -327,6 +358,7 @@ impl World {
             }
         }
         self.hosts[host].stack.flush();
+        self.revive_if_dead(host);
         self.take_finished(host);
         if self.hosts[host].nic.unflushed() > 0 {
             let what = format!("host {host}: frames are left after a flush");

@@ -1,14 +1,14 @@
 //! `tcp`, `udp` or both in a process that hasn't the whole stack.
 use crate::neighbours::map_pool;
-use crate::serving::Transports;
+use crate::serving::{CallDone, Transports, done_by_tcp, done_by_udp};
 use skink_channel::Pool;
 use skink_control::{FlowPhase, FlowSummary, PoolSizes};
 use skink_filter::FlowPhase as Phase;
 use skink_library::{EventQueues, flow};
-use skink_memory::{Region, SocketId, SocketTable, TableError};
+use skink_memory::{Adopted, Region, SocketId, SocketTable, TableError};
 use skink_messages::{
     BindOptions, Component, Progress, Protocol, SocketError, SocketEvent, TcpInput, TcpRequest,
-    UdpInput, UdpRequest,
+    TransportCall, UdpInput, UdpRequest,
 };
 use skink_split::{Host, TcpHost, UdpHost};
 use skink_time::Instant;
@@ -228,25 +228,28 @@ impl Transports for Apart {
         }
     }
 
-    fn add_program(
+    fn adopt_program(
         &mut self,
+        now: Instant,
         program: u32,
         tcp: Option<Region>,
         udp: Option<Region>,
-    ) -> Result<(), TableError> {
-        if let (Some(host), Some(region)) = (&mut self.tcp, tcp) {
-            host.add_region(program, region)?;
-        }
-        if let (Some(host), Some(region)) = (&mut self.udp, udp)
-            && let Err(error) = host.add_region(program, region)
-        {
-            self.abandon(Instant::ZERO, Protocol::Tcp, program);
-            self.collect_finished();
-            self.halves.retain(|other| *other != program);
-            return Err(error);
+    ) -> Result<Adopted, TableError> {
+        // Looked at first, since nothing is undone.
+        for (protocol, region) in [(Protocol::Tcp, &tcp), (Protocol::Udp, &udp)] {
+            if let (Some(table), Some(region)) = (self.table(protocol), region) {
+                table.can_insert(program, region)?;
+            }
         }
         self.events.add(program);
-        Ok(())
+        let mut adopted = Adopted::default();
+        if let (Some(host), Some(region)) = (&mut self.tcp, tcp) {
+            adopted = adopted + host.adopt_region(now, program, region)?;
+        }
+        if let (Some(host), Some(region)) = (&mut self.udp, udp) {
+            adopted = adopted + host.adopt_region(now, program, region)?;
+        }
+        Ok(adopted)
     }
 
     fn abandon(&mut self, now: Instant, protocol: Protocol, program: u32) {
@@ -280,10 +283,30 @@ impl Transports for Apart {
         self.events.pop(program)
     }
 
-    fn open_in(&mut self, protocol: Protocol, program: u32) -> Result<SocketId, SocketError> {
+    fn open_for(
+        &mut self,
+        protocol: Protocol,
+        program: u32,
+        serial: u32,
+    ) -> Result<SocketId, SocketError> {
         match protocol {
-            Protocol::Tcp => self.tcp()?.call(|tcp, _| tcp.open_in(program)),
-            Protocol::Udp => self.udp()?.call(|udp, _| udp.open_in(program)),
+            Protocol::Tcp => self.tcp()?.call(|tcp, _| tcp.open_for(program, serial)),
+            Protocol::Udp => self.udp()?.call(|udp, _| udp.open_for(program, serial)),
+        }
+    }
+
+    fn note_call(&mut self, protocol: Protocol, socket: SocketId, serial: u32) {
+        match (protocol, &mut self.tcp, &mut self.udp) {
+            (Protocol::Tcp, Some(tcp), _) => tcp.call(|tcp, _| tcp.note_call(socket, serial)),
+            (Protocol::Udp, _, Some(udp)) => udp.call(|udp, _| udp.note_call(socket, serial)),
+            (Protocol::Tcp | Protocol::Udp, ..) => {}
+        }
+    }
+
+    fn carried_out(&self, protocol: Protocol, call: &TransportCall) -> Option<CallDone> {
+        match protocol {
+            Protocol::Tcp => done_by_tcp(self.tcp.as_ref()?.tcp(), call),
+            Protocol::Udp => done_by_udp(self.udp.as_ref()?.udp(), call),
         }
     }
 
@@ -340,8 +363,14 @@ impl Transports for Apart {
         self.tcp()?.call(|tcp, _| tcp.rest(socket, true))
     }
 
-    fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
-        self.tcp.as_mut()?.call(|tcp, _| tcp.accept(listener))
+    fn offer(&mut self, listener: SocketId) -> Option<SocketId> {
+        self.tcp.as_mut()?.call(|tcp, _| tcp.offer(listener))
+    }
+
+    fn accepted(&mut self, connection: SocketId) {
+        if let Some(tcp) = &mut self.tcp {
+            tcp.call(|tcp, _| tcp.accepted(connection));
+        }
     }
 
     fn acceptable(&self, listener: SocketId) -> usize {

@@ -112,15 +112,35 @@ impl Host {
             .programs
             .get(program)
             .and_then(|it| it.outcomes.get(protocol.index()).copied().flatten());
-        if let Some(last) = last.filter(|last| serial != 0 && last.serial == serial) {
-            return Some(last);
+        let known = last.filter(|last| serial != 0 && last.serial == serial);
+        if known.is_some() {
+            return known;
+        }
+        let transports = self.stack.transports();
+        // Only the first call can be one that a predecessor has carried out.
+        if self.is_successor
+            && last.is_none()
+            && serial != 0
+            && let Some(done) = transports.carried_out(protocol, &call)
+        {
+            let result = Ok(done);
+            return Some(self.remember(
+                protocol,
+                CallOutcome {
+                    program,
+                    serial,
+                    result,
+                },
+            ));
+        }
+        if let CallBody::Bind(id, ..) | CallBody::Listen(id, _) | CallBody::Connect(id, _) = body {
+            transports.note_call(protocol, id, serial);
         }
         let result = match body {
-            CallBody::Open => self
-                .stack
-                .transports()
-                .open_in(protocol, program)
-                .map(|id| (id, None)),
+            CallBody::Open => {
+                let opened = transports.open_for(protocol, program, serial);
+                opened.map(|id| (id, None))
+            }
             CallBody::Bind(id, local, options) => {
                 let bound = self.stack.transports().bind(protocol, id, local, options);
                 bound.map(|local| (id, Some(local)))
@@ -158,17 +178,36 @@ impl Host {
                 return None;
             }
         };
-        let outcome = CallOutcome {
-            program,
-            serial,
-            result,
-        };
-        let attached = self.programs.get_mut(program);
+        Some(self.remember(
+            protocol,
+            CallOutcome {
+                program,
+                serial,
+                result,
+            },
+        ))
+    }
+
+    /// Keeps the outcome, in case it is asked for again.
+    fn remember(&mut self, protocol: Protocol, outcome: CallOutcome) -> CallOutcome {
+        let attached = self.programs.get_mut(outcome.program);
         let place = attached.and_then(|it| it.outcomes.get_mut(protocol.index()));
         if let Some(place) = place {
             *place = Some(outcome);
         }
-        Some(outcome)
+        outcome
+    }
+
+    /// A program's listening sockets, which a predecessor had offered connections on.
+    pub(crate) fn find_listeners(&mut self, program: u32) {
+        let listening = self.sockets_of(Protocol::Tcp, program, true);
+        if let Some(attached) = self.programs.get_mut(program) {
+            for id in listening {
+                attached
+                    .listeners
+                    .insert(id.slot, Listener::new(id, u32::MAX));
+            }
+        }
     }
 
     fn listen(

@@ -137,6 +137,8 @@ pub struct Host {
     pub(crate) turn: usize,
     /// Reports that wait to be sent.
     pub(crate) reports: VecDeque<Report>,
+    /// A predecessor may have carried out calls that it is asked for again.
+    pub(crate) is_successor: bool,
     /// Who would hear them is there.
     pub(crate) is_supervised: bool,
     /// All of the stack is here and waits until it knows the programs of its predecessor.
@@ -191,6 +193,7 @@ impl Host {
         let mut host = Host::around(Serving::Whole(Box::new(stack)), common)?;
         host.syscall = Some(syscall);
         host.is_held = start.successor;
+        host.is_successor = start.successor;
         host.load_rules(&start.rules).map_err(StartError::Parts)?;
         Ok(host)
     }
@@ -236,6 +239,7 @@ impl Host {
             stalled: Vec::new(),
             turn: 0,
             reports: VecDeque::new(),
+            is_successor: false,
             is_supervised: true,
             is_held: false,
         };

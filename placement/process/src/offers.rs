@@ -1,7 +1,7 @@
 //! Connections are offered to programs before they ask: `accept` needs no round trip.
 use crate::host::Host;
 use skink_memory::SocketId;
-use skink_messages::{ConnectionOption, Counter, TcpRequest};
+use skink_messages::{ConnectionOption, Counter, Protocol, TcpRequest};
 use skink_sockets::Notice;
 use skink_time::Instant;
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ impl Host {
                 attached.must_offer = transports.acceptable(listener.id) > 0;
                 return;
             }
-            let Some(connection) = transports.accept(listener.id) else {
+            let Some(connection) = transports.offer(listener.id) else {
                 return;
             };
             listener.offered.push_back(connection);
@@ -87,8 +87,12 @@ impl Host {
         let mut offered = known.offered.iter();
         if let Some(at) = offered.position(|offered| *offered == connection) {
             known.offered.remove(at);
-            self.offer(program, listener.slot);
         }
+        // Also one that a predecessor had offered.
+        if self.owner_of(Protocol::Tcp, connection) == program {
+            self.stack.transports().accepted(connection);
+        }
+        self.offer(program, listener.slot);
     }
 
     /// A listening socket is closed: connections that were offered and not taken end as those that

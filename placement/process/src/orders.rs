@@ -1,10 +1,11 @@
 //! What the supervisor orders.
+use crate::clock;
 use crate::host::{Host, PROGRAMS, about};
 use crate::neighbours::map_pool;
 use crate::program::Program;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use skink_control::{FlowSummary, Order, Part, PoolSizes, Report};
-use skink_memory::Region;
+use skink_memory::{Adopted, Region};
 use skink_messages::{Counter, Protocol, attachment_tag};
 use skink_sockets::{Attachment, Server};
 use skink_time::Instant;
@@ -169,6 +170,20 @@ impl Host {
             }
             _ => {}
         }
+        if part.serves_programs() && self.is_successor {
+            self.greet_programs();
+        }
+    }
+
+    /// Takes in what programs have told a predecessor, and wakes them: it may have died before it did.
+    pub(crate) fn greet_programs(&mut self) {
+        for program in self.programs.numbers.clone() {
+            self.serve_direct(clock::now(), program);
+            if let Some(attached) = self.programs.get_mut(program) {
+                attached.server.ring();
+            }
+            self.make_due(program);
+        }
     }
 
     /// A program's TCP sockets, to be read.
@@ -234,15 +249,25 @@ impl Host {
         epoll::add(&self.set, server.bell(), data, EventFlags::IN)
             .map_err(|error| format!("its bell can't be watched: {error}"))?;
         let [tcp, udp] = regions;
-        if let Err(error) = self.stack.transports().add_program(program, tcp, udp) {
-            let _ = epoll::delete(&self.set, server.bell());
-            return Err(error.to_string());
+        let transports = self.stack.transports();
+        match transports.adopt_program(clock::now(), program, tcp, udp) {
+            Ok(adopted) if adopted == Adopted::default() => {}
+            Ok(adopted) => tracing::info!(
+                "program {program} (pid {pid}): {} sockets go on, {} are given up",
+                adopted.sockets,
+                adopted.given_up
+            ),
+            Err(error) => {
+                let _ = epoll::delete(&self.set, server.bell());
+                return Err(error.to_string());
+            }
         }
         if let Some(syscall) = &mut self.syscall {
             syscall.attach(program, uid, attachment.secret);
         }
         self.tags.insert(program, attachment_tag(attachment.secret));
         self.programs.insert(program, Program::new(server, pid));
+        self.find_listeners(program);
         self.counters.count(Counter::SocketsPrograms);
         Ok(())
     }

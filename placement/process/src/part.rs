@@ -162,6 +162,9 @@ impl Host {
             },
         )?;
         host.life = Some(Life { reading, writing });
+        let incarnations = kit.start.incarnations;
+        let mut parts = kit.start.parts.iter();
+        host.is_successor = parts.any(|part| incarnations.get(part.index()) > Some(&1));
         host.neighbours = Some(Neighbours::new(kit.start.incarnations));
         for part in kit.start.parts.clone() {
             host.add_part(&mut kit, part)?;

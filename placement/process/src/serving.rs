@@ -1,11 +1,14 @@
 //! What works on sockets: a whole stack, or the transports of one that is divided among processes.
 use crate::apart::Apart;
 use skink_library::Stack;
-use skink_memory::{Region, SocketId, SocketTable, TableError};
+use skink_memory::{Adopted, Region, SocketId, SocketTable, TableError};
 use skink_messages::{
-    BindOptions, Progress, Protocol, SocketError, SocketEvent, TcpRequest, UdpRequest,
+    BindOptions, CallBody, Progress, Protocol, SocketError, SocketEvent, TcpRequest, TransportCall,
+    UdpRequest,
 };
+use skink_tcp::Tcp;
 use skink_time::Instant;
+use skink_udp::Udp;
 use skink_wire::Endpoint;
 
 /// `tcp` and `udp`, or one of them, with what is below them.
@@ -23,13 +26,15 @@ pub(crate) trait Transports {
     /// The sockets, if this protocol's are here.
     fn table(&self, protocol: Protocol) -> Option<&SocketTable>;
 
-    /// Serves one more program. A region for each protocol that is here.
-    fn add_program(
+    /// Serves one more program, with a region for each protocol that is here: empty, or a predecessor's,
+    /// whose sockets go on.
+    fn adopt_program(
         &mut self,
+        now: Instant,
         program: u32,
         tcp: Option<Region>,
         udp: Option<Region>,
-    ) -> Result<(), TableError>;
+    ) -> Result<Adopted, TableError>;
 
     /// The program has ended: its sockets of this protocol end.
     fn abandon(&mut self, now: Instant, protocol: Protocol, program: u32);
@@ -41,7 +46,19 @@ pub(crate) trait Transports {
 
     fn take_event_of(&mut self, program: u32) -> Option<(Protocol, SocketEvent)>;
 
-    fn open_in(&mut self, protocol: Protocol, program: u32) -> Result<SocketId, SocketError>;
+    /// The serial number is that of the call.
+    fn open_for(
+        &mut self,
+        protocol: Protocol,
+        program: u32,
+        serial: u32,
+    ) -> Result<SocketId, SocketError>;
+
+    /// Notes a call on a socket before it is carried out.
+    fn note_call(&mut self, protocol: Protocol, socket: SocketId, serial: u32);
+
+    /// What the call came to, if a predecessor had carried it out.
+    fn carried_out(&self, protocol: Protocol, call: &TransportCall) -> Option<CallDone>;
 
     fn bind(
         &mut self,
@@ -68,7 +85,11 @@ pub(crate) trait Transports {
 
     fn rest(&mut self, socket: SocketId) -> Result<(), SocketError>;
 
-    fn accept(&mut self, listener: SocketId) -> Option<SocketId>;
+    /// Takes the connection that has waited longest, to offer it to its program.
+    fn offer(&mut self, listener: SocketId) -> Option<SocketId>;
+
+    /// The program has it.
+    fn accepted(&mut self, connection: SocketId);
 
     fn acceptable(&self, listener: SocketId) -> usize;
 
@@ -104,15 +125,16 @@ impl Transports for Stack {
         })
     }
 
-    fn add_program(
+    fn adopt_program(
         &mut self,
+        now: Instant,
         program: u32,
         tcp: Option<Region>,
         udp: Option<Region>,
-    ) -> Result<(), TableError> {
+    ) -> Result<Adopted, TableError> {
         match (tcp, udp) {
-            (Some(tcp), Some(udp)) => Stack::add_program(self, program, tcp, udp),
-            (None, _) | (_, None) => Ok(()),
+            (Some(tcp), Some(udp)) => Stack::adopt_program(self, now, program, tcp, udp),
+            (None, _) | (_, None) => Ok(Adopted::default()),
         }
     }
 
@@ -132,10 +154,29 @@ impl Transports for Stack {
         Stack::take_event_of(self, program)
     }
 
-    fn open_in(&mut self, protocol: Protocol, program: u32) -> Result<SocketId, SocketError> {
+    fn open_for(
+        &mut self,
+        protocol: Protocol,
+        program: u32,
+        serial: u32,
+    ) -> Result<SocketId, SocketError> {
         match protocol {
-            Protocol::Tcp => self.tcp_open_in(program),
-            Protocol::Udp => self.udp_open_in(program),
+            Protocol::Tcp => self.tcp_open_for(program, serial),
+            Protocol::Udp => self.udp_open_for(program, serial),
+        }
+    }
+
+    fn note_call(&mut self, protocol: Protocol, socket: SocketId, serial: u32) {
+        match protocol {
+            Protocol::Tcp => self.tcp_note_call(socket, serial),
+            Protocol::Udp => self.udp_note_call(socket, serial),
+        }
+    }
+
+    fn carried_out(&self, protocol: Protocol, call: &TransportCall) -> Option<CallDone> {
+        match protocol {
+            Protocol::Tcp => done_by_tcp(self.tcp(), call),
+            Protocol::Udp => done_by_udp(self.udp(), call),
         }
     }
 
@@ -182,8 +223,12 @@ impl Transports for Stack {
         self.tcp_rest(socket, true)
     }
 
-    fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
-        self.tcp_accept(listener)
+    fn offer(&mut self, listener: SocketId) -> Option<SocketId> {
+        self.tcp_offer(listener)
+    }
+
+    fn accepted(&mut self, connection: SocketId) {
+        self.tcp_accepted(connection);
     }
 
     fn acceptable(&self, listener: SocketId) -> usize {
@@ -200,6 +245,31 @@ impl Transports for Stack {
 
     fn unfinished(&self) -> usize {
         self.tcp_unfinished()
+    }
+}
+
+/// What a call came to: the socket, and its own end where that is known.
+pub(crate) type CallDone = (SocketId, Option<Endpoint>);
+
+/// What the call came to, if a predecessor had carried it out.
+pub(crate) fn done_by_tcp(tcp: &Tcp, call: &TransportCall) -> Option<CallDone> {
+    let noted = |id| tcp.was_called(id, call.serial);
+    match call.body {
+        CallBody::Open => Some((tcp.opened(call.program, call.serial)?, None)),
+        CallBody::Bind(id, ..) if noted(id) => Some((id, Some(tcp.bound_to(id)?))),
+        CallBody::Connect(id, _) if noted(id) => Some((id, Some(tcp.connected_to(id)?.0))),
+        _ => None,
+    }
+}
+
+/// As [`done_by_tcp`].
+pub(crate) fn done_by_udp(udp: &Udp, call: &TransportCall) -> Option<CallDone> {
+    let noted = |id| udp.was_called(id, call.serial);
+    match call.body {
+        CallBody::Open => Some((udp.opened(call.program, call.serial)?, None)),
+        CallBody::Bind(id, ..) if noted(id) => Some((id, Some(udp.bound_to(id)?))),
+        CallBody::Connect(id, Some(_)) if noted(id) => Some((id, Some(udp.connected_to(id)?.0))),
+        _ => None,
     }
 }
 

@@ -351,9 +351,6 @@ impl Host {
             syscall.take_over();
             self.run_syscall(now);
         }
-        for program in self.programs.numbers.clone() {
-            self.make_due(program);
-        }
     }
 
     /// Does what `syscall` has said: tells programs, and asks transports and `store`.

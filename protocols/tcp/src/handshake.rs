@@ -173,7 +173,6 @@ impl Connection {
             context.counters.count(Counter::TcpDropBadAck);
             return After::Refuse;
         }
-        self.syn_due = false;
         self.note_timestamp(segment, context);
         self.establish(segment, context);
         After::Established
@@ -196,6 +195,8 @@ impl Connection {
         self.snd_wl1 = segment.header.seq;
         self.snd_wl2 = segment.header.ack;
         self.backoff = 0;
+        // A successor may be about to repeat it.
+        self.syn_due = false;
         self.stalled_since = None;
         self.deadlines.retransmit = None;
         self.heard = context.now;

@@ -58,6 +58,10 @@ impl Connection {
         if self.ack_due {
             self.emit(context, out, self.snd_nxt, Flags::ACK, [Bytes::EMPTY; 2])?;
         }
+        if self.probe_due && self.flight() > 0 {
+            // What is in flight makes the peer answer.
+            self.probe_due = false;
+        }
         if self.probe_due {
             // An old sequence number makes the peer answer, whatever its window.
             let old = self.snd_una - 1;

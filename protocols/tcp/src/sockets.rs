@@ -164,7 +164,8 @@ impl Tcp {
 
     /// Takes the oldest connection that waits, to offer it to the program. Until it is known to have it
     /// ([`Tcp::accepted`]), a successor finds it waiting where it did: no connection gets lost because
-    /// the offer did, and a program may be offered one twice.
+    /// the offer did, and a program may be offered one twice. Before the listener is closed, what it
+    /// has offered and the program hasn't taken must be closed.
     pub fn offer(&mut self, listener: SocketId) -> Option<SocketId> {
         loop {
             let Some(Socket::Listener(waiting)) = self.socket_mut(listener) else {
@@ -178,11 +179,22 @@ impl Tcp {
         }
     }
 
-    /// The program has taken the connection that it was offered.
+    /// The program has taken the connection that it was offered, by this instance or by a predecessor.
     pub fn accepted(&mut self, id: SocketId) {
-        if let Some(Socket::Connection(connection)) = self.socket(id)
-            && connection.program() == Program::Attached
+        let Some(Socket::Connection(connection)) = self.socket_mut(id) else {
+            return;
+        };
+        let before = connection.program();
+        let established = connection.state() != State::SynReceived;
+        if let Program::Awaited(parent) = before
+            && established
         {
+            connection.offer();
+            if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
+                listener.ready.retain(|slot| *slot != id.slot);
+            }
+        }
+        if before != Program::Gone && established {
             self.table.record(id.slot).set_holder(Holder::Attached);
         }
     }

@@ -30,6 +30,8 @@ impl Scenario {
             "noise" => draft.noise = true,
             "path-mtu" => draft.narrows = true,
             "programs" => draft.programs = true,
+            "crashes" => (draft.crashes, harm.loss, harm.reorder) = (40, 20, 50),
+            "spoilt" => (draft.crashes, draft.spoils) = (6, true),
             "few-ports" => (draft.few_ports, draft.crowd) = (true, true),
             _ => return None,
         }
@@ -64,6 +66,9 @@ struct Draft {
     few_ports: bool,
     /// One host serves several programs, of which one is killed.
     programs: bool,
+    /// How often a stack is killed, and whether that spoils a record.
+    crashes: u64,
+    spoils: bool,
     all_virtual: Option<bool>,
     ring_bytes: Option<u32>,
     /// Bytes that the whole run may still send.
@@ -84,6 +89,8 @@ impl Draft {
             narrows: false,
             few_ports: false,
             programs: false,
+            crashes: 0,
+            spoils: false,
             all_virtual: None,
             ring_bytes: None,
             bytes_left: 3_000_000,
@@ -121,6 +128,9 @@ impl Draft {
         self.few_ports = self.random.chance(150);
         self.narrows = self.random.chance(200);
         self.programs = self.random.chance(150);
+        if self.random.chance(250) {
+            self.crashes = self.random.scale(1, 40);
+        }
         self.build()
     }
 
@@ -169,6 +179,7 @@ impl Draft {
             connections,
             datagrams,
             death: None,
+            crashes: Vec::new(),
             noise_us,
             path_mtu,
             pings: self.random.range(0, 3) as u16,
@@ -177,6 +188,11 @@ impl Draft {
         };
         if self.programs {
             scenario.divide(&mut self.random);
+        }
+        if self.crashes > 0 {
+            scenario.crashes = self.crashes(host_count);
+            scenario.gentle = false;
+            scenario.quiet = false;
         }
         scenario
     }
@@ -232,6 +248,22 @@ impl Draft {
             programs: 1,
             lag_us: random.scale(0, 5000),
         }
+    }
+
+    fn crashes(&mut self, hosts: usize) -> Vec<CrashPlan> {
+        let (count, spoils) = (self.crashes, self.spoils);
+        let random = &mut self.random;
+        let one = |_| CrashPlan {
+            host: random.range(0, hosts as u64 - 1) as usize,
+            at: Instant::from_nanos(random.scale(1_000_000, 20_000_000_000)),
+            step: 0,
+            acts: random.pick(&[0, 1, 2, 3, 5, 10]),
+            deaths: random.pick(&[0, 0, 0, 1, 2, 5]),
+            loses: random.chance(300),
+            down: Duration::from_micros(random.pick(&[0, 0, 1_000, 20_000, 300_000])),
+            spoils: spoils.then(|| random.next()),
+        };
+        (0..count).map(one).collect()
     }
 
     fn listener(&mut self, index: usize, hosts: usize, v6: bool) -> ListenerPlan {

@@ -40,6 +40,7 @@ impl World {
     pub(super) fn take_finished(&mut self, host: usize) {
         let there = &mut self.hosts[host];
         while let Some(program) = there.stack.take_finished() {
+            there.remaining.retain(|other| *other != program);
             if there.dead != Some(program) || std::mem::replace(&mut there.finished, true) {
                 let what = format!("host {host}: program {program} is finished, though it isn't");
                 self.board.failures.push(what);

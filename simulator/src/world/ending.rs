@@ -16,8 +16,8 @@ impl World {
 
     pub(super) fn stacks_are_empty(&self) -> bool {
         let sockets = self.hosts.iter().all(|host| {
-            in_use(host.stack.tcp_table()) + in_use(host.stack.udp_table()) == 0
-                && host.stack.tcp_unfinished() == 0
+            host.sockets_left() == 0
+                && (host.stack.tcp_unfinished() == 0 || !host.spoilt.is_empty())
                 && (host.dead.is_none() || host.finished)
         });
         let frames = |Reverse(entry): &Reverse<Entry>| {
@@ -63,13 +63,6 @@ impl World {
         }
         self.board.failures.push(lines.join("\n"));
     }
-}
-
-fn in_use(table: &SocketTable) -> usize {
-    table
-        .slots()
-        .filter(|slot| table.record(*slot).kind() != SocketKind::Free)
-        .count()
 }
 
 fn describe_socket(table: &SocketTable, slot: u32) -> String {

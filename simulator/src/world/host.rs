@@ -1,11 +1,12 @@
 use super::Host;
+use crate::doom::{Doom, DoomedPorts};
 use crate::nic::NicHandle;
-use crate::random::Random;
+use crate::random::{Random, mix};
 use crate::scenario::{HostPlan, Scenario, address};
 use crate::wire::Wire;
 use skink_library::{Stack, StackConfig};
 use skink_memory::{Region, TableConfig};
-use skink_messages::{Counters, SoleOwner};
+use skink_messages::Counters;
 use skink_wire::IpCidr;
 use std::collections::BTreeMap;
 
@@ -16,40 +17,47 @@ impl Host {
         scenario: &Scenario,
         random: &mut Random,
     ) -> Host {
-        let (nic, handle) = NicHandle::new(plan.nic, random.fork());
+        let doom = Doom::default();
+        let nic = NicHandle::new(plan.nic, random.fork(), doom.clone());
         let counters = Counters::create().expect("memory for counters");
         let prefixes = [(address(index, false), 24), (address(index, true), 64)];
         let addresses = prefixes.map(|(addr, prefix)| IpCidr { addr, prefix });
         let sockets = scenario.connections.len() as u32 * 2 + 16;
-        let config = StackConfig {
+        let mut life = Life {
             addresses: addresses.to_vec(),
-            gateways: Vec::new(),
             seed: random.next(),
-            answers: true,
-            tcp_table: TableConfig {
+            tcp: TableConfig {
                 sockets,
                 send_bytes: plan.send_bytes,
                 receive_bytes: plan.receive_bytes,
             },
-            udp_table: TableConfig {
+            udp: TableConfig {
                 sockets: 16,
                 send_bytes: 1 << 17,
                 receive_bytes: 1 << 17,
             },
-            counters: counters.clone(),
         };
-        let (tcp, udp) = (config.tcp_table, config.udp_table);
-        let mut stack = Stack::for_programs(config, nic, Box::new(SoleOwner));
+        let mut stack = life.stack(&nic, &doom, &counters);
+        let mut regions = Vec::new();
         for program in 0..plan.programs {
-            let tcp = Region::create("tcp", tcp).expect("memory for a program");
-            let udp = Region::create("udp", udp).expect("memory for a program");
+            let tcp = Region::create("tcp", life.tcp).expect("memory for a program");
+            let udp = Region::create("udp", life.udp).expect("memory for a program");
+            regions.extend([tcp.clone(), udp.clone()]);
             let added = stack.add_program(program, tcp, udp);
             added.expect("a number that is free");
         }
+        if !scenario.crashes.is_empty() {
+            doom.watch(&regions);
+        }
         Host {
             stack,
+            life,
+            doom,
+            crash: None,
+            remaining: (0..plan.programs).collect(),
+            spoilt: Vec::new(),
             counters,
-            nic: handle,
+            nic,
             wire: Wire::new(plan.wire.clone(), random.fork()),
             lag_us: plan.lag_us,
             next_poll: None,
@@ -57,5 +65,35 @@ impl Host {
             dead: None,
             finished: false,
         }
+    }
+
+    /// A successor's stack, which serves nobody yet.
+    pub(super) fn new_stack(&mut self) -> Stack {
+        self.life.stack(&self.nic, &self.doom, &self.counters)
+    }
+}
+
+/// What each of a host's stacks begins with.
+pub(super) struct Life {
+    addresses: Vec<IpCidr>,
+    seed: u64,
+    tcp: TableConfig,
+    udp: TableConfig,
+}
+
+impl Life {
+    fn stack(&mut self, nic: &NicHandle, doom: &Doom, counters: &Counters) -> Stack {
+        let config = StackConfig {
+            addresses: self.addresses.clone(),
+            gateways: Vec::new(),
+            seed: self.seed,
+            answers: true,
+            tcp_table: self.tcp,
+            udp_table: self.udp,
+            counters: counters.clone(),
+        };
+        // Nothing depends on the next one's being the same.
+        self.seed = mix(self.seed);
+        Stack::for_programs(config, nic.nic(), Box::new(DoomedPorts(doom.clone())))
     }
 }

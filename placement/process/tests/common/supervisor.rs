@@ -104,6 +104,7 @@ impl World {
             self.tell_flows();
             self.order(Part::Filter, &Order::Go { part: Part::Filter }, &[]);
         }
+        self.settle();
     }
 
     /// Starts a successor of a process that is dead, which knows the others, and they it. It begins with

@@ -3,7 +3,9 @@ use crate::settings::Settings;
 use crate::state::State;
 use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::{Adopted, Record, SocketId, SocketKind, TableError};
-use skink_messages::{ConnectionOption, Counter, Events, SocketError};
+use skink_messages::{
+    Component, ConnectionOption, Counter, Events, Shutdown, SocketError, TcpInput, TcpRequest,
+};
 use skink_time::Instant;
 use skink_wire::{Endpoint, SeqNum};
 
@@ -41,8 +43,8 @@ fn each_state_goes_on() {
             "idle",
             Established,
             &HELLO,
-            &[". 1:101 ack 1"],
-            &[". 1 ack 101"],
+            &[". 1:1001 ack 1"],
+            &[". 1 ack 1001"],
             Established,
         ),
         (
@@ -73,16 +75,16 @@ fn each_state_goes_on() {
             "ahead of a gap",
             Established,
             &[". 1 ack 1", ". 0 ack 1"],
-            &[". 1:501 ack 1"],
-            &[". 1 ack 501"],
+            &[". 1:1001 ack 1"],
+            &[". 1 ack 1001"],
             Established,
         ),
         (
             "unread, unacknowledged",
             Established,
             &[". 1 ack 101", ". 0 ack 101"],
-            &[". 101:201 ack 1"],
-            &[". 1 ack 201"],
+            &[". 101:1101 ack 1"],
+            &[". 1 ack 1101"],
             Established,
         ),
         (
@@ -240,7 +242,7 @@ fn arrange(net: &mut Net, id: SocketId, what: &str) {
         "partly acknowledged" => &["write 2500", ". 1 ack 1001"],
         "ahead of a gap" => &[". 501:1001 ack 1"],
         "unread, unacknowledged" => &[". 1:101 ack 1"],
-        "fin unsent" => &["fill 500", "shut", "shutdown"],
+        "fin unsent" => &["fill 500", "unpolled"],
         "fin in flight" => &["shutdown"],
         "fin acknowledged" => &["shutdown", ". 1 ack 2"],
         "peer finished" => &["F. 1 ack 1"],
@@ -251,7 +253,7 @@ fn arrange(net: &mut Net, id: SocketId, what: &str) {
         "closed, in flight" => &["write 1500", "close"],
         "closed, fin acknowledged" => &["close", ". 1 ack 2"],
         "reset" => &["R. 1 ack 1"],
-        "no window" => &["write 1000", "zero 1001", "write 1500"],
+        "no window" => &["window 1000 1", "write 1000", "window 0 1001", "write 1500"],
         other => panic!("no such situation: {other}"),
     };
     for step in steps {
@@ -260,9 +262,15 @@ fn arrange(net: &mut Net, id: SocketId, what: &str) {
         match words.next() {
             Some("fill") => net.fill(id, count(words.next())),
             Some("write") => net.write(id, count(words.next())),
-            Some("zero") => net.inject(&format!(". 1 ack {} win 0", count(words.next()))),
+            Some("window") => {
+                let [window, ack] = [words.next(), words.next()].map(count);
+                net.inject(&format!(". 1 ack {ack} win {window}"));
+            }
             Some("shutdown") => net.shutdown(id),
-            Some("shut") => net.out.shut = true,
+            Some("unpolled") => {
+                let request = TcpInput::Request(TcpRequest::Shutdown(id, Shutdown::Write));
+                assert!(net.tcp.handle(net.now, request, &mut net.out).is_ok());
+            }
             Some("close") => net.close(id),
             _ => net.inject(&format!("{step} win 60000")),
         }

@@ -45,6 +45,20 @@ fn paste(mapping: &Mapping, words: &[u64]) {
 }
 
 impl Freezer {
+    pub fn new(region: &Region) -> Freezer {
+        let (records, rings) = map(region);
+        Freezer {
+            records,
+            rings,
+            region: region.clone(),
+            frozen: Vec::new(),
+        }
+    }
+
+    pub fn records(&self) -> &Mapping {
+        &self.records
+    }
+
     pub fn freeze(&mut self, last: Option<&Sent>) {
         self.frozen.push(Frozen {
             records: copy(&self.records),
@@ -72,13 +86,7 @@ impl Net {
     /// for something.
     pub fn freeze(&mut self) {
         let region = self.tcp.table().region(0).expect("a region").clone();
-        let (records, rings) = map(&region);
-        self.out.freezer = Some(Freezer {
-            records,
-            rings,
-            region,
-            frozen: Vec::new(),
-        });
+        self.out.freezer = Some(Freezer::new(&region));
     }
 
     pub fn take_frozen(&mut self) -> Vec<Frozen> {
@@ -91,6 +99,7 @@ impl Net {
         let table = self.tcp.table().clone();
         let mut out = Out::new();
         out.path = self.out.path;
+        out.strangers = self.out.strangers;
         self.out = out;
         let config = TcpConfig { seed: 8 };
         let stride = SocketTable::new(table.stride());
@@ -114,15 +123,16 @@ impl Net {
     }
 
     /// A successor with what was kept; nothing is polled yet.
-    pub fn thaw(frozen: &Frozen, now: skink_time::Instant) -> (Net, Adopted) {
+    pub fn thaw(&self, frozen: &Frozen) -> (Net, Adopted) {
         let mut net = Net::new();
-        net.now = now;
+        net.now = self.now;
+        net.flows.clone_from(&self.flows);
         net.counters = Counters::create().expect("memory");
         let region = frozen.region();
         let table = SocketTable::new(region.config().sockets);
         let config = TcpConfig { seed: 9 };
         net.tcp = Tcp::new(config, table, net.counters.clone());
-        let adopted = net.tcp.adopt_region(now, 0, region, &mut net.out);
+        let adopted = net.tcp.adopt_region(net.now, 0, region, &mut net.out);
         (net, adopted.expect("a free index"))
     }
 }
