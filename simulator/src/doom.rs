@@ -13,6 +13,9 @@ struct State {
     countdown: Option<u64>,
     /// How many there were in all.
     acts: u64,
+    /// The stack works on its own: in the midst of a program's call it doesn't die, since nobody here
+    /// would repeat the call.
+    works: bool,
     /// Dead, and so the records were.
     found: Option<Vec<Vec<u64>>>,
     records: Vec<Mapping>,
@@ -40,9 +43,14 @@ impl Doom {
         self.lock().countdown = Some(acts.max(1));
     }
 
-    /// It doesn't any more. Answers how many acts were left.
-    pub fn disarm(&self) -> Option<u64> {
-        self.lock().countdown.take()
+    /// It doesn't any more.
+    pub fn disarm(&self) {
+        self.lock().countdown = None;
+    }
+
+    /// The stack begins to work on its own, or has ended it.
+    pub fn set_works(&self, works: bool) {
+        self.lock().works = works;
     }
 
     /// How many acts there were.
@@ -53,7 +61,7 @@ impl Doom {
     /// The stack has done something that others can see. Answers whether it died of that.
     pub fn act(&self) -> bool {
         let mut state = self.lock();
-        if state.found.is_some() {
+        if state.found.is_some() || !state.works {
             return false;
         }
         state.acts += 1;

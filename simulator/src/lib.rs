@@ -38,7 +38,7 @@ mod wire;
 mod world;
 
 pub use report::Report;
-pub use scenario::{CrashPlan, NAMED, Scenario};
+pub use scenario::{CrashPlan, NAMED, SHORT, Scenario};
 
 /// Runs the scenario of `seed`.
 pub fn simulate(seed: u64) -> Report {

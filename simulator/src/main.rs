@@ -1,6 +1,6 @@
 //! Runs scenarios by the thousand, or one to look at.
 
-use skink_simulator::{NAMED, Report, Scenario};
+use skink_simulator::{CrashPlan, NAMED, Report, SHORT, Scenario};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const USAGE: &str = "\
 Usage: skink-simulator [--seeds N] [--first N] [--threads N] [--name SCENARIO]
        skink-simulator --seed N [--name SCENARIO] [--verbose]
+       skink-simulator --short NAME [--crash HOST,STEP,ACTS,DEATHS,LOSES] [--verbose]
 
 Runs whole stacks on virtual time and checks every byte. Each seed is a scenario of its own.
 
@@ -18,7 +19,10 @@ Runs whole stacks on virtual time and checks every byte. Each seed is a scenario
   --threads N    on this many threads (2)
   --seed N       run one seed and say how it went
   --name NAME    a scenario for one thing instead of the seed's own mixture
-  --verbose      with --seed: print the scenario and every frame";
+  --short NAME   one of the short scenarios that are gone through step by step
+  --crash ...    kill the stack of this host before this step, or (if ACTS isn't 0) at its so-manieth
+                 act after it, then so many successors while they adopt; LOSES 1: with its frames
+  --verbose      with --seed or --short: print the scenario and every frame";
 
 struct Arguments {
     seeds: u64,
@@ -27,6 +31,8 @@ struct Arguments {
     seed: Option<u64>,
     name: Option<String>,
     verbose: bool,
+    short: Option<String>,
+    crash: Option<CrashPlan>,
 }
 
 fn parse() -> Result<Arguments, String> {
@@ -37,6 +43,8 @@ fn parse() -> Result<Arguments, String> {
         seed: None,
         name: None,
         verbose: false,
+        short: None,
+        crash: None,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -51,10 +59,22 @@ fn parse() -> Result<Arguments, String> {
             "--threads" => arguments.threads = number(value()?)?.max(1),
             "--seed" => arguments.seed = Some(number(value()?)?),
             "--name" => arguments.name = Some(value()?),
+            "--short" => arguments.short = Some(value()?),
+            "--crash" => arguments.crash = Some(crash(&value()?)?),
             "--verbose" => arguments.verbose = true,
             "--help" | "-h" => return Err(USAGE.to_owned()),
             other => return Err(format!("{other} is not an option\n\n{USAGE}")),
         }
+    }
+    match &arguments.short {
+        Some(name) if !SHORT.contains(&name.as_str()) => {
+            return Err(format!(
+                "there is no short scenario {name}; there are {}",
+                SHORT.join(", ")
+            ));
+        }
+        Some(_) => arguments.seed = Some(0),
+        None => {}
     }
     match &arguments.name {
         Some(name) if !NAMED.contains(&name.as_str()) => Err(format!(
@@ -65,7 +85,29 @@ fn parse() -> Result<Arguments, String> {
     }
 }
 
+/// What `--crash` says.
+fn crash(text: &str) -> Result<CrashPlan, String> {
+    let numbers: Result<Vec<u64>, _> = text.split(',').map(str::parse).collect();
+    match numbers.as_deref() {
+        Ok([host, step, acts, deaths, loses]) => Ok(CrashPlan {
+            host: *host as usize,
+            step: *step,
+            acts: *acts,
+            deaths: *deaths as u32,
+            loses: *loses != 0,
+            ..CrashPlan::default()
+        }),
+        _ => Err(format!(
+            "{text} is not a crash; write five numbers such as 1,20,0,0,0"
+        )),
+    }
+}
+
 fn scenario(arguments: &Arguments, seed: u64) -> Scenario {
+    if let Some(mut scenario) = arguments.short.as_deref().and_then(Scenario::short) {
+        scenario.crashes.extend(arguments.crash);
+        return scenario;
+    }
     let named = arguments.name.as_deref();
     named
         .and_then(|name| Scenario::named(name, seed))

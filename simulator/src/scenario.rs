@@ -10,6 +10,9 @@ use skink_wire::MacAddr;
 
 mod draft;
 mod programs;
+mod short;
+
+pub use short::SHORT;
 
 /// One host.
 #[derive(Clone, Debug)]

@@ -281,7 +281,9 @@ impl World {
                 if self.now < up_from {
                     return self.poll_by(host, up_from);
                 }
-                let _ = self.hosts[host].stack.poll(self.now);
+                let there = &mut self.hosts[host];
+                there.doom.set_works(true);
+                let _ = there.stack.poll(self.now);
                 self.revive_if_dead(host);
                 self.settle(host);
             }
@@ -357,6 +359,7 @@ impl World {
                 break;
             }
         }
+        self.hosts[host].doom.set_works(true);
         self.hosts[host].stack.flush();
         self.revive_if_dead(host);
         self.take_finished(host);

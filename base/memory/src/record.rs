@@ -68,7 +68,7 @@ impl Holder {
 /// | `bind` | `binding`, ends -> `family` | not bound: family 0 |
 /// | `listen` | `backlog`, `binding`, `seal`, `state` LISTEN -> `kind` TCP listener | a bound socket |
 /// | `connect` | `iss`, what is offered, ends -> `state` SYN-SENT -> `snd_una`, `snd_max` -> the SYN | a socket that isn't connected; then one whose SYN was lost |
-/// | a request arrives | ends, `iss`, what is negotiated, settings, `listener`, `state` SYN-RECEIVED -> `holder` awaited -> the SYN-ACK | no holder: it frees the slot, and the peer asks again |
+/// | a request arrives | ends, `iss`, what is negotiated, numbers, window, settings, `listener`, `state` SYN-RECEIVED -> `holder` awaited -> the SYN-ACK | no holder: it frees the slot, and the peer asks again |
 /// | the handshake ends | what is negotiated, `seal`, numbers, window -> `state` -> `order` -> what tells the peer | an earlier state; the peer's segment, or our own, comes again. Without `order`: the last to be accepted |
 /// | `accept` | `holder` attached (when the program is known to have it) | it waits still, and is offered again |
 /// | data is acknowledged | `send_head` -> (next segment) `snd_una` | `snd_una` is behind: the head of the ring counts |

@@ -3,7 +3,6 @@ mod component;
 mod config;
 mod heart;
 mod layout;
-mod losses;
 mod plant;
 mod programs;
 mod served;

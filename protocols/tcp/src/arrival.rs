@@ -248,6 +248,8 @@ impl Tcp {
         }
         connection.take_syn(segment, &context);
         connection.settings.save(connection.record(&context));
+        // All that an adopter needs, and only then that there is something to adopt.
+        connection.save(&context, connection.snd_nxt);
         connection.save_program(&context);
         connection.holds_port = out.use_port(protocol::TCP, tuple.local.port, false);
         self.counters.count(Counter::TcpPassiveOpens);

@@ -25,6 +25,7 @@ impl World {
 
     /// After the stack has run: if it died of that, a successor takes over.
     pub(super) fn revive_if_dead(&mut self, host: usize) {
+        self.hosts[host].doom.set_works(false);
         if self.hosts[host].doom.is_dead() {
             self.revive(host);
         }
@@ -51,7 +52,9 @@ impl World {
             if deaths > 0 {
                 there.doom.arm(u64::from(plan.deaths - deaths) * 3 + 1);
             }
+            there.doom.set_works(true);
             there.succeed(self.now);
+            there.doom.set_works(false);
             let died = there.doom.settle();
             there.doom.disarm();
             if deaths == 0 {

@@ -19,15 +19,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a process may take until it serves.
 const START: Duration = Duration::from_secs(20);
-/// Bounds of the pause before it is started again: it doubles with each end.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-/// As [`SHORTEST_PAUSE`], for what connections outlive, and wait for.
-const BRIEF_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A process that lived this long ended by chance: the pause is the shortest again.
-const LONG_LIFE: Duration = Duration::from_secs(60);
-/// As [`LONG_LIFE`], for what connections wait for.
-const BRIEF_LIFE: Duration = Duration::from_secs(1);
+/// Bounds of the pause before it is started again if it ended soon: it doubles with each such end.
+/// Programs wait for ten seconds.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A process that served this long ended by chance: connections wait for its successor, which is started
+/// at once.
+const LONG_LIFE: Duration = Duration::from_secs(1);
 /// Orders that wait. Each program causes at most a few, so more are a process that has stopped.
 const MOST_ORDERS: usize = 16 * 1024;
 const CAPTURE_BYTES: usize = 1 << 20;
@@ -69,9 +67,6 @@ pub struct Component {
     state: State,
     process: Option<ComponentProcess>,
     orders: VecDeque<(Order, Vec<OwnedFd>)>,
-    shortest_pause: Duration,
-    /// How long it must serve for its end to count as chance.
-    long_life: Duration,
     pause: Duration,
     heart: Heart,
     /// Why it was killed.
@@ -104,21 +99,12 @@ impl Component {
             state: State::Waiting(Instant::now()),
             process: None,
             orders: VecDeque::new(),
-            shortest_pause: SHORTEST_PAUSE,
-            long_life: LONG_LIFE,
             pause: SHORTEST_PAUSE,
             started: SystemTime::now(),
             restarts: 0,
             last_end: None,
             sandbox: String::new(),
         })
-    }
-
-    /// Connections outlive this process: its successor starts at once.
-    pub fn hurry(&mut self) {
-        self.shortest_pause = BRIEF_PAUSE;
-        self.pause = BRIEF_PAUSE;
-        self.long_life = BRIEF_LIFE;
     }
 
     /// What it is called.
@@ -139,11 +125,6 @@ impl Component {
     /// Process id, if it runs.
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(|process| process.child.id())
-    }
-
-    /// Whether it runs, and wasn't told to stop.
-    pub fn goes_on(&self) -> bool {
-        self.process.is_some() && !matches!(self.state, State::Stopped)
     }
 
     /// Whether it serves.
@@ -313,21 +294,13 @@ impl Component {
             State::Serving(since) => now.saturating_duration_since(since),
             _ => Duration::ZERO,
         };
-        if served >= self.long_life {
-            self.pause = self.shortest_pause;
-            self.state = State::Waiting(now + self.first_pause());
+        if served >= LONG_LIFE {
+            self.pause = SHORTEST_PAUSE;
+            self.state = State::Waiting(now);
         } else {
             self.pause_from(now);
         }
         why
-    }
-
-    /// After an end by chance: what connections wait for begins again at once.
-    fn first_pause(&self) -> Duration {
-        match self.long_life < LONG_LIFE {
-            true => Duration::ZERO,
-            false => self.pause,
-        }
     }
 
     fn pause_from(&mut self, now: Instant) {

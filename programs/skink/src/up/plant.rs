@@ -1,6 +1,6 @@
 //! What the processes of a stack are made of: the NIC, and what they share with each other.
 use super::component::Component;
-use super::layout::{Layout, Places};
+use super::layout::Layout;
 use super::split::{Outside, Split};
 use crate::failure::Failure;
 use skink_control::{Order, Part, StackStart};
@@ -123,24 +123,20 @@ impl Plant {
         if let Some(split) = &mut self.split
             && split.is_given_up()
         {
-            *split = Split::new(self.layout.clone())?;
+            *split = split.anew()?;
         }
         Ok(())
     }
 
     /// The process at this place has ended, while those at `alive` hadn't. Answers which of these must
     /// end too.
-    pub fn ended(&mut self, place: usize, alive: Places) -> Places {
+    pub fn ended(&mut self, place: usize) {
         if self.layout.hosts(place, Part::Link) {
             self.opener.close(OWNER);
         }
-        let too = self.split.as_mut().map(|split| split.ended(place, alive));
-        match too.transpose() {
-            Ok(too) => too.unwrap_or_default(),
-            Err(error) => {
-                tracing::error!("no new queues can be made, so the old ones stay: {error}");
-                Places::default()
-            }
+        let ended = self.split.as_mut().map(|split| split.ended(place));
+        if let Some(Err(error)) = ended {
+            tracing::error!("no new queues can be made, so the old ones stay: {error}");
         }
     }
 }

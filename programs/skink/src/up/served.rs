@@ -6,7 +6,7 @@ use super::component::{Component, Event};
 use super::config::Allow;
 use super::heart;
 use super::plant::Plant;
-use super::programs::{GRACE, Holders, Program, Stage, Step};
+use super::programs::{GRACE, Program, Stage, Step};
 use skink_control::{Grant, Order, Part, Question, Report, Server, SignalDescriptor, TableSize};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -38,18 +38,6 @@ pub struct End {
     pub place: usize,
     /// In words.
     pub why: String,
-    pub loss: Loss,
-}
-
-/// What the end of a process costs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Loss {
-    /// Programs lose their connections.
-    Connections,
-    /// They wait for the successor.
-    Time,
-    /// It was ended for the sake of another one's end.
-    Nothing,
 }
 
 /// The processes of a stack, and what they are made of.
@@ -75,7 +63,7 @@ pub struct Served {
 
 impl Served {
     pub fn new(name: &str, stack: Stack, limits: Limits, rules: usize) -> Served {
-        let mut served = Served {
+        Served {
             name: name.to_owned(),
             stack,
             limits,
@@ -85,9 +73,7 @@ impl Served {
             rules,
             next_look: Instant::now(),
             ready: false,
-        };
-        served.hurry_what_costs_time_only();
-        served
+        }
     }
 
     /// Programs that are served.
@@ -157,9 +143,9 @@ impl Served {
                     Event::Started => self.on_process_started(place),
                     Event::Said(report, with) => self.on_report(place, report, with),
                     Event::Ended(why) => {
-                        let loss = self.on_process_end(place);
+                        self.on_process_end(place);
                         self.go_on_anew();
-                        ended.push(End { place, why, loss });
+                        ended.push(End { place, why });
                     }
                 }
             }
@@ -262,30 +248,6 @@ impl Served {
             self.errands.push(Errand::Dismiss(number, why));
             self.errands.push(Errand::Release(number));
             self.advance(number);
-        }
-    }
-
-    /// Nothing that the programs had is left in the next stack.
-    fn on_end(&mut self) {
-        let programs = std::mem::take(&mut self.programs);
-        for (number, mut program) in programs {
-            if program.holders.introduced {
-                self.unmap(number.into());
-            }
-            match program.stage {
-                // It hasn't got anything yet, so it can wait for the next stack.
-                Stage::Attaching(_) => {
-                    program.holders = Holders::default();
-                    self.programs.insert(number, program);
-                    continue;
-                }
-                Stage::Served => {
-                    let why = "the stack that served it has ended".to_owned();
-                    self.errands.push(Errand::Dismiss(number, why));
-                }
-                Stage::HungUp(_) | Stage::Ending => {}
-            }
-            self.errands.push(Errand::Release(number));
         }
     }
 

@@ -4,7 +4,6 @@ mod lanes;
 
 use super::component::Component;
 use super::layout::{Layout, Places};
-use super::losses;
 use crate::failure::Failure;
 use lanes::Lanes;
 use rustix::pipe::PipeFlags;
@@ -45,10 +44,6 @@ pub struct Split {
     sizes: Option<LinkSizes>,
     /// How often the process at each place must still say which connections there are.
     flows: [u32; Part::COUNT],
-    /// Those that begin anew together, once none is left,
-    fallen: Places,
-    /// of these.
-    doomed: Places,
     /// It is to be made anew.
     given_up: bool,
 }
@@ -89,8 +84,6 @@ impl Split {
             next_pool: 1,
             sizes: None,
             flows: [0; Part::COUNT],
-            fallen: Places::default(),
-            doomed: Places::default(),
             given_up: false,
         })
     }
@@ -105,16 +98,26 @@ impl Split {
         self.given_up = true;
     }
 
+    /// The same with new queues. Whoever starts is a successor.
+    ///
+    /// # Errors
+    /// As [`Split::new`].
+    pub fn anew(&self) -> Result<Split, Failure> {
+        Ok(Split {
+            incarnations: self.incarnations,
+            next_pool: self.next_pool,
+            ..Split::new(self.layout.clone())?
+        })
+    }
+
     /// Whether all of this is to be made anew.
     pub fn is_given_up(&self) -> bool {
         self.given_up
     }
 
-    /// `ip` must know what the link takes, and what fell together begins together.
+    /// `ip` must know what the link takes.
     pub fn can_start(&self, place: usize) -> bool {
-        !self.given_up
-            && !self.fallen.contains(place)
-            && (!self.needs_sizes(place) || self.sizes.is_some())
+        !self.given_up && (!self.needs_sizes(place) || self.sizes.is_some())
     }
 
     /// Whether it has `ip`, which takes the sizes from a `link` beside it.
@@ -200,9 +203,6 @@ impl Split {
     /// A process runs. Answers who is to be told what.
     pub fn started(&mut self, place: usize) -> io::Result<Vec<PlaceOrder>> {
         let mut orders = Vec::new();
-        if self.doomed.contains(place) {
-            return Ok(orders);
-        }
         let parts = self.layout.parts(place).to_vec();
         for part in &parts {
             self.stages[part.index()] = Stage::Held;
@@ -254,6 +254,17 @@ impl Split {
         self.want_flows()
     }
 
+    /// A process with a transport has started and knows its programs: if the filter waits to be told which
+    /// connections there are, it is asked too.
+    pub fn ask_flows(&mut self, place: usize) -> Option<PlaceOrder> {
+        let waits = self.stages[Part::Filter.index()] == Stage::Held;
+        if !waits || !self.layout.transports().contains(place) {
+            return None;
+        }
+        self.flows[place] += 1;
+        Some((place, Order::ShowFlows {}, Vec::new()))
+    }
+
     fn want_flows(&mut self) -> Vec<PlaceOrder> {
         let asked = self.layout.transports().both(self.running());
         for place in asked.iter() {
@@ -281,7 +292,10 @@ impl Split {
 
     /// A part that may begin to work now, or go on.
     pub fn take_going(&mut self) -> Option<Part> {
-        let asked = self.flows.iter().any(|flows| *flows > 0);
+        let mut transports = [Part::Tcp, Part::Udp].into_iter();
+        // A successor will know what its predecessor did.
+        let missing = transports.any(|it| !self.runs(it) && self.incarnations[it.index()] > 1);
+        let asked = missing || self.flows.iter().any(|flows| *flows > 0);
         let part = Part::ALL.into_iter().find(|part| {
             let waits = *part == Part::Filter && asked;
             self.stages[part.index()] == Stage::Held
@@ -292,34 +306,11 @@ impl Split {
         Some(part)
     }
 
-    /// The process at this place has ended, while those at `alive` hadn't. Answers which of these must
-    /// end too.
-    pub fn ended(&mut self, place: usize, alive: Places) -> io::Result<Places> {
+    /// The process at this place has ended. What was between two of its own parts is made anew.
+    pub fn ended(&mut self, place: usize) -> io::Result<()> {
         self.forget(place);
-        let mut too = Places::default();
-        if !self.doomed.remove(place) {
-            let others = losses::end_with(&self.layout, place);
-            too = others.both(alive);
-            too.iter().for_each(|other| self.forget(other));
-            if others.is_empty() {
-                self.lanes
-                    .renew(&self.layout, [place].into_iter().collect())?;
-                return Ok(too);
-            }
-            self.fallen = others;
-            self.fallen.insert(place);
-            self.doomed = too;
-        }
-        if self.doomed.is_empty() {
-            let fallen = std::mem::take(&mut self.fallen);
-            self.lanes.renew(&self.layout, fallen)?;
-        }
-        Ok(too)
-    }
-
-    /// Whether this process ends because another one did.
-    pub fn is_doomed(&self, place: usize) -> bool {
-        self.doomed.contains(place)
+        let only = [place].into_iter().collect();
+        self.lanes.renew(&self.layout, only)
     }
 
     fn forget(&mut self, place: usize) {

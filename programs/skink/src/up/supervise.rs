@@ -1,7 +1,7 @@
 //! The life of a supervisor: one thread that waits for signals, programs, tools and the stack, and uses
 //! no CPU while nothing happens.
 use super::component::Component;
-use super::served::{End, Loss, Served, run_errands};
+use super::served::{End, Served, run_errands};
 use crate::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use skink_control::{Notifier, NotifyError, Server, SignalDescriptor};
@@ -91,15 +91,7 @@ fn say_end(served: &Served, end: &End, now: Instant) {
         None => String::new(),
     };
     let (name, why) = (process.name(), &end.why);
-    let loss = match end.loss {
-        Loss::Connections => "the programs that it served lose their connections",
-        Loss::Time => "connections go on when it is back",
-        Loss::Nothing => {
-            eprintln!("skink: {name} was ended too, to begin anew with the other{again}");
-            return;
-        }
-    };
-    eprintln!("skink: {name} has died: {why}; {loss}{again}");
+    eprintln!("skink: {name} has died: {why}; connections go on when it is back{again}");
 }
 
 /// Signs of life for the service manager.

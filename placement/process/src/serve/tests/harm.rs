@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::common::{APART, HALVES, MIXED, end};
-use skink_messages::{TcpRequest, UdpRequest};
+use skink_messages::{Shutdown, TcpRequest, UdpRequest};
 use skink_sockets::{PortOptions, RequestBody, ServedBy};
 
 fn accepted(listener: SocketId) -> RequestBody {
@@ -38,7 +38,7 @@ fn what_is_said_to_the_wrong_part_is_counted_and_does_nothing() {
         said.push((part, RequestBody::Tcp(TcpRequest::Sent(own))));
         said.push((
             part,
-            RequestBody::Tcp(TcpRequest::Shutdown(own, skink_messages::Shutdown::Both)),
+            RequestBody::Tcp(TcpRequest::Shutdown(own, Shutdown::Both)),
         ));
     }
     for part in [ServedBy::Syscall, ServedBy::Tcp] {
@@ -129,6 +129,8 @@ fn last_words_on_a_shared_socket_are_heard() {
         world.calm();
         parent.tcp.send_ring(socket.slot).write(b"last words");
         parent.tell(RequestBody::Tcp(TcpRequest::Sent(socket)));
+        let end = TcpRequest::Shutdown(socket, Shutdown::Write);
+        parent.tell(RequestBody::Tcp(end));
         // The order comes first in the round.
         world.detach(0);
         let theirs = theirs.expect("accepted");
@@ -137,6 +139,8 @@ fn last_words_on_a_shared_socket_are_heard() {
             got.extend(peer.read(theirs));
             got == b"last words"
         });
-        assert!(world.peer.is_established(theirs));
+        world.until("the end", |peer| peer.is_closed(theirs));
+        let state = world.peer.state(theirs);
+        assert_eq!(state, skink_library::State::CloseWait as u8, "no reset");
     }
 }

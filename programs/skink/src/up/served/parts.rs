@@ -1,8 +1,7 @@
 //! The processes of the stack, where there are several.
-use super::{Loss, Served, Stack};
+use super::{Served, Stack};
 use crate::up::component::Component;
 use crate::up::layout::Places;
-use crate::up::losses;
 use crate::up::split::PlaceOrder;
 use skink_control::{Order, Part, QueueInfo, Report};
 use std::os::fd::OwnedFd;
@@ -44,15 +43,6 @@ impl Served {
             && parts.all(|part| split.is_none_or(|split| split.is_going(part)))
     }
 
-    pub(super) fn hurry_what_costs_time_only(&mut self) {
-        let Stack { plant, processes } = &mut self.stack;
-        for (place, process) in processes.iter_mut().enumerate() {
-            if !losses::costs_connections(&plant.layout, place) {
-                process.hurry();
-            }
-        }
-    }
-
     /// Whether programs have a channel to the process at this place.
     pub fn is_front(&self, place: usize) -> bool {
         self.stack.plant.layout.front().contains(place)
@@ -77,6 +67,9 @@ impl Served {
             self.map_all(place);
         }
         self.attach_all(place);
+        let split = self.stack.plant.split.as_mut();
+        let question = split.and_then(|split| split.ask_flows(place));
+        self.give(question.into_iter().collect());
         self.go_on();
     }
 
@@ -150,33 +143,13 @@ impl Served {
         self.go_on();
     }
 
-    /// Answers what that costs.
-    pub(super) fn on_process_end(&mut self, place: usize) -> Loss {
-        let Stack { plant, processes } = &mut self.stack;
-        let split = plant.split.as_ref();
-        let doomed = split.is_some_and(|split| split.is_doomed(place));
-        let costs = losses::costs_connections(&plant.layout, place);
-        let all = processes.iter().enumerate();
-        let alive = all.filter(|(_, process)| process.goes_on());
-        let alive: Places = alive.map(|(place, _)| place).collect();
-        for other in plant.ended(place, alive).iter() {
-            if let Some(process) = processes.get_mut(other) {
-                process.kill();
-            }
-        }
-        if plant.layout.hosts(place, Part::Filter) {
+    pub(super) fn on_process_end(&mut self, place: usize) {
+        self.stack.plant.ended(place);
+        if self.stack.plant.layout.hosts(place, Part::Filter) {
             self.dismiss_questions();
         }
-        match costs {
-            true => self.on_end(),
-            false => self.wait_no_more_for(place),
-        }
+        self.wait_no_more_for(place);
         self.go_on();
-        match (doomed, costs) {
-            (true, _) => Loss::Nothing,
-            (false, true) => Loss::Connections,
-            (false, false) => Loss::Time,
-        }
     }
 
     /// Programs that wait for an answer from there get none: its successor is told of them before it

@@ -84,10 +84,6 @@ fn told(orders: &[(usize, Order)]) -> BTreeSet<(usize, &'static str)> {
     told.collect()
 }
 
-fn places(all: &[usize]) -> Places {
-    all.iter().copied().collect()
-}
-
 #[test]
 fn a_part_begins_when_all_that_run_know_of_it() {
     let mut split = apart();
@@ -104,7 +100,7 @@ fn a_part_begins_when_all_that_run_know_of_it() {
     start(&mut split, tcp);
     split.knows(ip, Part::Tcp, 1);
     assert_eq!(going(&mut split), [], "link hasn't said so");
-    split.ended(link, Places::default()).expect("memory");
+    split.ended(link).expect("memory");
     assert_eq!(going(&mut split), [Part::Tcp], "it never will");
 }
 
@@ -193,21 +189,28 @@ fn the_filter_waits_for_the_connections_that_there_are() {
     split.flows_told(tcp);
     split.flows_told(udp);
     assert_eq!(going(&mut split), []);
-    split.ended(tcp, places(&[filter, udp])).expect("memory");
+    // One that died meanwhile has a successor that knows.
+    split.start(tcp, stack());
+    split.ended(tcp).expect("memory");
+    split.flows_told(udp);
+    assert_eq!(going(&mut split), []);
+    start(&mut split, tcp);
+    let question = split.ask_flows(tcp);
+    assert!(matches!(question, Some((place, Order::ShowFlows {}, _)) if place == tcp));
+    all_know(&mut split, Part::Tcp);
+    assert_eq!(going(&mut split), [Part::Tcp]);
+    split.flows_told(tcp);
     assert_eq!(going(&mut split), [Part::Filter]);
-    assert!(split.new_rules().is_empty());
-    assert_eq!(going(&mut split), [Part::Filter]);
+    assert!(split.ask_flows(tcp).is_none());
 }
 
 #[test]
-fn what_programs_dont_speak_to_dies_alone() {
-    for part in [Part::Store, Part::Filter, Part::Link, Part::Ip] {
+fn each_dies_alone() {
+    for part in Part::ALL {
         let mut split = apart();
         start_all(&mut split, &[0, 1, 2, 3, 4, 5, 6]);
         let place = part.index();
-        let others = (0..Part::COUNT).filter(|other| *other != place).collect();
-        let too = split.ended(place, others).expect("memory");
-        assert!(too.is_empty(), "{part:?}");
+        split.ended(place).expect("memory");
         split.set_sizes(sizes());
         assert!(split.can_start(place));
         for other in Part::ALL {
@@ -219,64 +222,45 @@ fn what_programs_dont_speak_to_dies_alone() {
 }
 
 #[test]
-fn what_programs_speak_to_dies_together_and_has_new_queues() {
-    let mut split = apart();
-    let [udp, tcp] = [Part::Udp, Part::Tcp].map(Part::index);
-    let [syscall, store] = [Part::Syscall, Part::Store].map(Part::index);
-    start_all(&mut split, &[0, 1, 2, 3, 4, 5, 6]);
-    let memory = |split: &Split, other| {
-        let lane = split.lanes.lane(other, Part::Tcp).expect("a lane");
+fn only_queues_within_what_died_are_new() {
+    let mut split = grouped();
+    start_all(&mut split, &[0, 1, 2]);
+    let memory = |split: &Split, other, part| {
+        let lane = split.lanes.lane(other, part).expect("a lane");
         let own = lane.down.producer().expect("a descriptor").own;
         rustix::fs::fstat(own).expect("an open file").st_ino
     };
-    let before = [Part::Ip, Part::Syscall].map(|other| memory(&split, other));
-    let alive = places(&[0, 1, 2, udp, syscall, store]);
-    let too = split.ended(tcp, alive).expect("memory");
-    assert_eq!(too, places(&[udp, syscall, store]));
-    assert_eq!(going_now(&split), [Part::Link, Part::Ip, Part::Filter]);
-    // What was said before the end, and is heard after it.
-    assert_eq!(start(&mut split, udp), []);
-    assert!(!split.runs(Part::Udp));
-    for ended in [udp, store, syscall] {
-        for place in [udp, tcp, syscall, store] {
-            assert!(!split.can_start(place), "{place} before {ended} has ended");
-        }
-        assert!(split.is_doomed(ended));
-        let alive = places(&[0, 1, 2]);
-        assert!(split.ended(ended, alive).expect("memory").is_empty());
-    }
-    assert!(
-        [udp, tcp, syscall, store]
-            .iter()
-            .all(|it| split.can_start(*it))
-    );
-    let started = split.start(syscall, stack());
+    let lanes = |split: &Split| {
+        let outside = memory(split, Part::Ip, Part::Tcp);
+        (outside, memory(split, Part::Syscall, Part::Tcp))
+    };
+    let before = lanes(&split);
+    split.ended(1).expect("memory");
     assert_eq!(
-        started.incarnations,
-        [1, 1, 1, 2, 2, 2, 2],
-        "of those that it will meet"
+        going_now(&split),
+        [Part::Link, Part::Ip, Part::Filter, Part::Udp]
     );
-    let after = [Part::Ip, Part::Syscall].map(|other| memory(&split, other));
-    assert_eq!(before[0], after[0], "ip still has the other end");
-    assert_ne!(before[1], after[1]);
+    assert!(split.can_start(1));
+    let after = lanes(&split);
+    assert_eq!(before.0, after.0, "ip still has the other end");
+    assert_ne!(before.1, after.1);
+    let started = split.start(1, stack());
+    assert_eq!(started.incarnations, [1, 1, 1, 1, 2, 2, 2]);
+}
+
+#[test]
+fn what_is_made_anew_is_a_successor() {
+    let mut split = apart();
+    start_all(&mut split, &[0, 1, 2, 3, 4, 5, 6]);
+    split.give_up();
+    (0..7).for_each(|place| split.ended(place).expect("memory"));
+    assert!(!split.can_start(Part::Tcp.index()));
+    let mut anew = split.anew().expect("memory");
+    let started = anew.start(Part::Tcp.index(), stack());
+    assert_eq!(started.incarnations, [2; Part::COUNT]);
 }
 
 fn going_now(split: &Split) -> Vec<Part> {
     let all = Part::ALL.into_iter();
     all.filter(|part| split.is_going(*part)).collect()
-}
-
-#[test]
-fn who_groups_with_what_programs_speak_to_dies_with_it() {
-    let mut split = grouped();
-    start_all(&mut split, &[0, 1, 2]);
-    assert_eq!(
-        split.ended(2, places(&[0, 1])).expect("memory"),
-        places(&[1])
-    );
-    assert_eq!(going_now(&split), [Part::Link, Part::Ip]);
-    split.ended(1, places(&[0])).expect("memory");
-    // Those that are told to stop end by themselves.
-    start_all(&mut split, &[1, 2]);
-    assert!(split.ended(2, places(&[0])).expect("memory").is_empty());
 }
