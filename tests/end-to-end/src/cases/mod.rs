@@ -11,6 +11,7 @@ mod parts;
 mod passing;
 mod servers;
 mod ssh;
+mod streams;
 mod tools;
 
 pub use servers::children;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(ssh::cases());
     cases.extend(clients::cases());
     cases.extend(datagrams::cases());
+    cases.extend(streams::cases());
     cases.extend(filter::cases());
     cases.extend(impaired::cases());
     cases.extend(hostile::cases());
