@@ -7,6 +7,7 @@ mod filter;
 mod hostile;
 mod impaired;
 mod load;
+mod neighbours;
 mod parts;
 mod passing;
 mod servers;
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(filter::cases());
     cases.extend(impaired::cases());
     cases.extend(hostile::cases());
+    cases.extend(neighbours::cases());
     cases.extend(parts::cases());
     cases.extend(bulk::cases());
     cases.extend(load::cases());
