@@ -88,14 +88,15 @@ impl<'a> Scene<'a> {
 
     /// So many more mebibytes come and go whole, and a connection and a datagram with each.
     fn goes_on(&self, marks: usize) -> Outcome {
-        let goal = self.marks() + marks;
-        let goes_on = || self.marks() >= goal;
-        let what = format!("it has seen {goal} rounds go well");
-        let went_on = self.witness.wait_until(&what, goes_on);
-        went_on.map_err(|error| {
-            let victim = self.victim.log();
-            Failure::Wrong(format!("{error}\nthe victim said:\n{victim}"))
-        })
+        for goal in self.marks() + 1..=self.marks() + marks {
+            let what = format!("it has seen {goal} rounds go well");
+            let went_on = self.witness.wait_until(&what, || self.marks() >= goal);
+            went_on.map_err(|error| {
+                let victim = self.victim.log();
+                Failure::Wrong(format!("{error}\nthe victim said:\n{victim}"))
+            })?;
+        }
+        Ok(())
     }
 
     /// All went well to the end, and the same processes serve as before.
@@ -200,7 +201,6 @@ with socket.create_server(('', 9420)), socket.create_connection(('10.9.0.1', 940
     let late = network.skink_run("python3", ["-c", late, VICTIM])?;
     Network::finish(late, "who comes late", PATIENCE)?;
     scene.goes_on(2)?;
-    println!("{}", intruder.log());
     drop(intruder);
     scene.end()
 }
