@@ -95,7 +95,7 @@ def held(prefix):
 
 
 def memories():
-    return [Memory(fd, name) for fd, name in held("/memfd:skink-")]
+    return [Memory(fd, name) for fd, name in sorted(held("/memfd:skink-"))]
 
 
 def ring():
@@ -108,15 +108,15 @@ def ring():
 
 HEAD = TAIL = 16
 SLOTS, SLOT, MESSAGE = 256, 64, "<IIII16sHB5xQIB3x"
-OPEN, BIND, LISTEN, CONNECT, ACCEPTED, SHARE, CLOSE = 1, 2, 4, 5, 6, 7, 11
+OPEN, BIND, REST, LISTEN, CONNECT, ACCEPTED, SHARE, SENT, RECEIVED, SHUTDOWN, CLOSE, OPTION = range(1, 13)
+TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
 
 
-class Queue:
-    """The queue of requests and that of notices, past the library."""
+class Channel:
+    """The queue of requests to a process of the stack, and that of its notices, past the library."""
 
-    def __init__(self):
-        all = memories()
-        pick = lambda name, large: next(m for m in all if m.name == name and (m.size > 4096) == large)
+    def __init__(self, all, number):
+        pick = lambda name, large: [m for m in all if m.name == name and (m.size > 4096) == large][number]
         self.requests, self.released = pick("requests", True), pick("requests", False)
         self.notices, self.freed = pick("notices", True), pick("notices", False)
         self.next, self.heard = self.requests.word(TAIL), self.freed.word(HEAD)
@@ -133,7 +133,7 @@ class Queue:
             assert time.monotonic() < end, "the stack doesn't answer"
             time.sleep(0.001)
 
-    def ask(self, kind, serial=0, slot=0, generation=0, address=bytes(16), port=0, family=0, value=0, detail=0, protocol=6):
+    def ask(self, kind, serial=0, slot=0, generation=0, address=bytes(16), port=0, family=0, value=0, detail=0, protocol=TCP):
         self.wait(lambda: self.next - self.released.word(HEAD) < 1024)
         at = SLOTS + self.next % 1024 * SLOT
         body = struct.pack(
@@ -183,7 +183,7 @@ def tell(broker, **request):
 
 
 def attach(broker):
-    return tell(broker, request="attach", protocol=1, token=TOKEN)[0]
+    return tell(broker, request="attach", protocol=2, token=TOKEN)[0]
 
 
 def forge():
@@ -198,49 +198,50 @@ def forge():
             wait()
         except TimeoutError:
             pass
-    queue = Queue()
+    all = memories()
+    # To `syscall`, `tcp` and `udp`; or one for all.
+    channels = [Channel(all, number) for number in range(sum(m.name == "requests" for m in all) // 2)]
+    calls, direct = channels[0], {TCP: channels[len(channels) > 1], UDP: channels[-1]}
     # The tables have as many slots for each program, and the victim was first.
-    first = {sent[-1]: sent[2] for sent in queue.sent() if sent[0] == BIND}
+    first = {sent[-1]: sent[2] for sent in calls.sent() if sent[0] == BIND}
     assert min(first.values()) >= 64, first
     serial = itertools.count(1 << 20)
-    here, port_of = socket.inet_aton(OWN) + bytes(12), {6: 9400, 17: 9401}
-    for protocol, reuse, ticket in itertools.product((6, 17), range(4), (0, 1, random.getrandbits(64))):
+
+    def ask(kind, *rest, **more):
         number = next(serial)
-        queue.ask(OPEN, number, protocol=protocol)
-        slot, generation, error = queue.answer(number)
+        calls.ask(kind, number, *rest, **more)
+        return calls.answer(number)
+
+    here, port_of = socket.inet_aton(OWN) + bytes(12), {TCP: 9400, UDP: 9401}
+    for protocol, reuse, ticket in itertools.product((TCP, UDP), range(4), (0, 1, random.getrandbits(64))):
+        slot, generation, error = ask(OPEN, protocol=protocol)
         assert error == 0 and slot >= first[protocol], (slot, error)
         for address in (here, bytes(16)):
-            number = next(serial)
-            queue.ask(
-                BIND, number, slot, generation, address, port_of[protocol], 4, ticket, reuse, protocol
-            )
-            *_, error = queue.answer(number)
+            wanted = (slot, generation, address, port_of[protocol], 4, ticket, reuse, protocol)
+            *_, error = ask(BIND, *wanted)
             assert error != 0, f"port {port_of[protocol]} is bound twice"
-        queue.ask(CLOSE, 0, slot, generation, protocol=protocol)
+        calls.ask(CLOSE, 0, slot, generation, protocol=protocol)
     draw = random.Random(3)
     for round in range(30_000):
-        # The other's sockets, all generations that there may be.
+        # The other's sockets, all generations that there may be. None of these is answered.
         slot, generation = draw.randrange(48), draw.randrange(6 if round % 2 else 64)
-        # Answers nobody takes would hold up the rest.
-        kind = draw.choice([3, 6, 7, 8, 9, 10, 11, 12])
-        queue.ask(
-            kind,
-            0,
-            slot,
-            generation,
-            draw.randbytes(16),
-            draw.randrange(1 << 16),
-            draw.choice([0, 4, 6]),
-            draw.choice([draw.getrandbits(64), draw.randrange(4)]),
-            draw.randrange(17),
-            draw.choice([6, 17]),
-        )
-    queue.settle()
-    for kind, protocol in itertools.product((BIND, LISTEN, CONNECT), (6, 17)):
+        kind, protocol = draw.choice([ACCEPTED, SENT, RECEIVED, SHUTDOWN, OPTION]), draw.choice([TCP, UDP])
+        if protocol == UDP:
+            kind = SENT
+        channel = direct[protocol]
+        if round % 3 == 0:
+            kind, channel = draw.choice([REST, CLOSE]), calls
+        value, detail = draw.choice([draw.getrandbits(64), draw.randrange(4)]), draw.randrange(1, 16)
+        if kind == SHUTDOWN:
+            detail = draw.randrange(1, 4)
+        address, port, family = draw.randbytes(16), draw.randrange(1 << 16), draw.choice([0, 4, 6])
+        channel.ask(kind, 0, slot, generation, address, port, family, value, detail, protocol)
+    for channel in channels:
+        channel.settle()
+    for kind, protocol in itertools.product((BIND, LISTEN, CONNECT, SHARE), (TCP, UDP)):
         for slot, generation in itertools.product(range(6), range(1, 5)):
-            number = next(serial)
-            queue.ask(kind, number, slot, generation, here, 9999, 4, 0, 3, protocol)
-            *_, error = queue.answer(number)
+            secret = draw.choice([0, 1, draw.getrandbits(64)])
+            *_, error = ask(kind, slot, generation, here, 9999, 4, secret, 3, protocol)
             assert error != 0, f"a request of kind {kind} about another's socket succeeded"
     regions()
 
