@@ -70,12 +70,14 @@ class Memory:
         self.writable = flags(fd) & os.O_RDWR != 0
         access = mmap.ACCESS_DEFAULT if self.writable else mmap.ACCESS_READ
         self.map = mmap.mmap(fd, self.size, access=access)
+        # Each store is one store: `struct` would write zeros first.
+        self.words = memoryview(self.map).cast("Q")
 
     def word(self, at):
-        return struct.unpack_from("Q", self.map, at * 8)[0]
+        return self.words[at]
 
     def put(self, at, word):
-        struct.pack_into("Q", self.map, at * 8, word)
+        self.words[at] = word
 
 
 def flags(fd):
