@@ -237,7 +237,14 @@ fn spoilt_lanes(network: &Network) -> Outcome {
         })?;
         // It may have found no stack while there was none.
         poke.wait(PATIENCE)?;
-        nginx.process.stop()?;
+        let (_, said) = nginx.process.stop()?;
+        // It is told that its stack is lost, once for each worker and listening socket; not for ever.
+        if said.lines().count() > 100 {
+            return Err(Failure::Wrong(format!(
+                "nginx said {} lines",
+                said.lines().count()
+            )));
+        }
         // Whether it failed is for TCP to say.
         download.wait(PATIENCE)?;
         std::fs::remove_file(site.path("copy"))?;
