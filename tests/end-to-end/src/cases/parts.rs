@@ -18,7 +18,7 @@ pub fn cases() -> Vec<Case> {
         rules,
     };
     let (filtered, open) = (plan(Some(STATEFUL)), plan(None));
-    vec![
+    let mut cases = vec![
         on(
             open,
             &open.prefixed("parts/killed-one-by-one"),
@@ -34,12 +34,17 @@ pub fn cases() -> Vec<Case> {
             &open.prefixed("parts/killed-supervisor"),
             killed_supervisor,
         ),
-        on(
-            filtered,
-            &filtered.prefixed("parts/spoilt-lanes"),
-            spoilt_lanes,
-        ),
-    ]
+    ];
+    // A network for each: who dies again and again is started again later and later.
+    cases.extend(LANES.map(|(lane, holder)| {
+        let name = format!("parts/spoilt-{}", lane.trim_start_matches("skink-"));
+        Case::new(filtered.prefixed(&name), move || {
+            let network = Network::new(filtered)?;
+            spoilt_lane(&network, lane, holder)?;
+            network.stop()
+        })
+    }));
+    cases
 }
 
 /// A filter that forgets a connection resets it.
@@ -210,50 +215,47 @@ fn restarts(network: &Network) -> Result<Option<u64>, Failure> {
 
 /// Spoilt memory between components is noticed, and they are made anew: what was there before ends, without
 /// anybody hanging, and what comes afterwards is served.
-fn spoilt_lanes(network: &Network) -> Outcome {
+fn spoilt_lane(network: &Network, lane: &str, holder: &str) -> Outcome {
     if !skink_testbed::is_root() {
         return Err(Failure::Skip(
             "another's memory is root's to spoil".to_owned(),
         ));
     }
     let site = Site::new()?;
-    for (lane, holder) in LANES {
-        let nginx = Nginx::on_skink(network, &site)?;
-        let download = start_download(network, &site.path("copy"), &site.path("larger"))?;
-        let before = restarts(network)?;
-        let (pid, _) = find(network, holder)?;
-        let pid = pid.unwrap_or(0).to_string();
-        let mut spoil = network.skink.command("python3");
-        spoil.args(["-c", SPOIL, &pid, lane]);
-        Network::finish(spoil, &format!("spoiling {lane}"), PATIENCE)?;
-        let mut knock = network.kernel.command("python3");
-        knock.args(["-c", KNOCK]);
-        Network::finish(knock, "knocking", PATIENCE)?;
-        let poke = network.skink_run("python3", ["-c", POKE])?;
-        let poke = Process::spawn(poke, "a program")?;
-        let up = network.up.as_ref().unwrap_or(&nginx.process);
-        up.wait_until(&format!("all is made anew after {lane} was spoilt"), || {
-            restarts(network).is_ok_and(|now| now.is_some() && now > before)
-        })?;
-        // It may have found no stack while there was none.
-        poke.wait(PATIENCE)?;
-        let (_, said) = nginx.process.stop()?;
-        // It is told that its stack is lost, once for each worker and listening socket; not for ever.
-        if said.lines().count() > 100 {
-            return Err(Failure::Wrong(format!(
-                "nginx said {} lines",
-                said.lines().count()
-            )));
-        }
-        // Whether it failed is for TCP to say.
-        download.wait(PATIENCE)?;
-        std::fs::remove_file(site.path("copy"))?;
-        let nginx = Nginx::on_skink(network, &site)?;
-        let mut shell = network.kernel.command("bash");
-        let fetch = site.fetch_and_compare(Network::SKINK[0], Nginx::PORT, "larger");
-        shell.args(["-c", &fetch]);
-        Network::finish(shell, "a fetch afterwards", PATIENCE)?;
-        nginx.stop()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let download = start_download(network, &site.path("copy"), &site.path("larger"))?;
+    let before = restarts(network)?;
+    let (pid, _) = find(network, holder)?;
+    let pid = pid.unwrap_or(0).to_string();
+    let mut spoil = network.skink.command("python3");
+    spoil.args(["-c", SPOIL, &pid, lane]);
+    Network::finish(spoil, &format!("spoiling {lane}"), PATIENCE)?;
+    let mut knock = network.kernel.command("python3");
+    knock.args(["-c", KNOCK]);
+    Network::finish(knock, "knocking", PATIENCE)?;
+    let poke = network.skink_run("python3", ["-c", POKE])?;
+    let poke = Process::spawn(poke, "a program")?;
+    let up = network.up.as_ref().unwrap_or(&nginx.process);
+    up.wait_until(&format!("all is made anew after {lane} was spoilt"), || {
+        restarts(network).is_ok_and(|now| now.is_some() && now > before)
+    })?;
+    // It may have found no stack while there was none.
+    poke.wait(PATIENCE)?;
+    let (_, said) = nginx.process.stop()?;
+    // It is told that its stack is lost, once for each worker and listening socket; not for ever.
+    if said.lines().count() > 100 {
+        return Err(Failure::Wrong(format!(
+            "nginx said {} lines",
+            said.lines().count()
+        )));
     }
-    Ok(())
+    // Whether it failed is for TCP to say.
+    download.wait(PATIENCE)?;
+    std::fs::remove_file(site.path("copy"))?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let mut shell = network.kernel.command("bash");
+    let fetch = site.fetch_and_compare(Network::SKINK[0], Nginx::PORT, "larger");
+    shell.args(["-c", &fetch]);
+    Network::finish(shell, "a fetch afterwards", PATIENCE)?;
+    nginx.stop()
 }
