@@ -16,15 +16,16 @@ const INTRUDER: &str = "64002";
 
 pub fn cases() -> Vec<Case> {
     let places = [Topology::Single, Topology::Split].map(|it| (it, BackEnd::Packet));
-    let cases: [(&str, fn(&Network) -> Outcome); 5] = [
-        ("neighbours/ports", ports),
-        ("neighbours/forged-requests", forged_requests),
-        ("neighbours/exhaustion", exhaustion),
-        ("neighbours/stopped", stopped),
-        ("neighbours/spoilt-memory", spoilt_memory),
-    ];
-    let cases = cases.map(|(name, run)| cases_in(&places, name, run));
-    cases.into_iter().flatten().collect()
+    let mut cases = cases_in(&places, "neighbours/ports", ports);
+    cases.extend(cases_in(
+        &places,
+        "neighbours/forged-requests",
+        forged_requests,
+    ));
+    cases.extend(cases_in(&places, "neighbours/exhaustion", exhaustion));
+    cases.extend(cases_in(&places, "neighbours/stopped", stopped));
+    cases.extend(cases_in(&places, "neighbours/spoilt-memory", spoilt_memory));
+    cases
 }
 
 /// A program whose every byte is checked while another does its worst.
@@ -33,8 +34,11 @@ struct Scene<'a> {
     victim: Process,
     witness: Process,
     /// What served programs before.
-    processes: Vec<(String, u64, u64)>,
+    processes: Vec<Served>,
 }
+
+/// Name, process id and restarts of a process of the stack.
+type Served = (String, u64, u64);
 
 fn python(mut command: Command, script: &str, arguments: &[&str]) -> Command {
     command.args(["-c", script]).args(arguments);
@@ -118,8 +122,8 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Name, process id and restarts of each process of the stack.
-fn processes(network: &Network) -> Result<Vec<(String, u64, u64)>, Failure> {
+/// All processes of the stack.
+fn processes(network: &Network) -> Result<Vec<Served>, Failure> {
     let mut command = network.skink.command(&Network::tool()?.to_string_lossy());
     command.args(["ps", "--json"]);
     let text = Network::finish(command, "skink ps", PATIENCE)?;
