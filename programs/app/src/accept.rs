@@ -23,6 +23,7 @@ impl State {
         };
         let engine = self.engine()?;
         if engine.is_down() {
+            self.sockets[index].told_down = true;
             return fail(libc::ENETDOWN);
         }
         let waiting = halves

@@ -5,6 +5,7 @@ use crate::lock::{is_held_here, lock};
 use crate::raw;
 use crate::socket::Role;
 use crate::state::State;
+use crate::streams;
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -101,6 +102,10 @@ pub fn duplicate(old: c_int, command: c_int, lowest: usize) -> Answer {
         state.forget_descriptor(new as c_int);
     }
     state.share(old, new as c_int);
+    drop(state);
+    if streams::is_socket(new as c_int) {
+        streams::stand_in(new as c_int);
+    }
     Ok(new)
 }
 
@@ -111,6 +116,9 @@ pub fn replace(old: c_int, new: c_int, flags: c_int) -> Answer {
     }
     if old == new {
         return Err(Stop::Kernel);
+    }
+    if streams::is_socket(old) && !is_guest() {
+        streams::stand_in(new);
     }
     let mut state = lock()?;
     let arguments = [old as usize, new as usize, flags as usize, 0, 0, 0];

@@ -10,6 +10,7 @@ pub mod exec;
 pub mod process;
 pub mod sockets;
 pub mod spawn;
+pub mod streams;
 pub mod waiting;
 
 /// Runs Skink's part of a call. A panic ends the process with a message.

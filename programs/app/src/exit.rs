@@ -26,7 +26,12 @@ pub fn start() {
 }
 
 extern "C" fn at_exit() {
-    let _ = std::panic::catch_unwind(linger);
+    let _ = std::panic::catch_unwind(|| {
+        if !crate::descriptor::is_guest() {
+            crate::streams::flush();
+        }
+        linger();
+    });
 }
 
 /// Closes all sockets and drives the stack until peers have acknowledged everything.

@@ -17,7 +17,7 @@
 //! that stays behind it until it is known whether the socket is Skink's or the kernel's
 //! (`fallback`), and that holds its port. One lock (`lock`) is around all state; `provider` says where
 //! the stack is, `wait` who drives it, `helper` drives one in the process when nobody does, `remote` talks
-//! to one elsewhere, and `epoll` joins Skink's sockets with the kernel's.
+//! to one elsewhere, `streams` puts libc's streams on sockets, and `epoll` joins Skink's sockets with the kernel's.
 //!
 //! | after | stack in the process | stack in another process |
 //! | --- | --- | --- |
@@ -31,8 +31,8 @@
 //! (the receiver gets one of the kernel's that isn't connected) or to a receiver without the library (it gets
 //! the ticket); sockets inherited by way of `system`, `popen` or `posix_spawn` with
 //! `closefrom`, or by a program that isn't linked dynamically; connections of the parent in a forked child
-//! where the stack is in the process; `fdopen` of a socket, and programs that use an inherited socket as
-//! `stdin` or `stdout` by way of libc's streams, which don't come by here; `io_uring` (refused), urgent
+//! where the stack is in the process; wide characters in a stream on a socket; what libc does with
+//! descriptors of its own or unseen: name look-ups, `aio_read`, `preadv2`; `io_uring` (refused), urgent
 //! data, and cancellation of a thread that waits for one of Skink's sockets. Two processes that share a
 //! connection must not read, or write, at the same moment: a ring has one reader and one writer. A
 //! program that passes a bad pointer gets `SIGSEGV` instead of `EFAULT`. A signal handler that makes
@@ -82,6 +82,7 @@ mod socket;
 mod sockopt;
 mod spawn;
 mod state;
+mod streams;
 mod syscall;
 mod transfer;
 mod wait;
@@ -113,6 +114,11 @@ extern "C" fn start() {
             exec::start();
             if let Ok(mut state) = lock::lock() {
                 estate::take_over(&mut state);
+            }
+            for fd in 0..=2 {
+                if streams::is_socket(fd) {
+                    streams::stand_in(fd);
+                }
             }
             ON.store(true, Ordering::Relaxed);
         }

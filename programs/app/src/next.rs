@@ -56,6 +56,11 @@ next! {
     c"setsockopt" setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int;
     c"close" close(fd: c_int) -> c_int;
     c"fclose" fclose(file: *mut libc::FILE) -> c_int;
+    c"fdopen" fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE;
+    c"freopen" freopen(path: *const c_char, mode: *const c_char, file: *mut libc::FILE) -> *mut libc::FILE;
+    c"freopen64" freopen64(path: *const c_char, mode: *const c_char, file: *mut libc::FILE) -> *mut libc::FILE;
+    c"vdprintf" vdprintf(fd: c_int, format: *const c_char, list: *mut c_void) -> c_int;
+    c"__vdprintf_chk" vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, list: *mut c_void) -> c_int;
     c"close_range" close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     c"closefrom" closefrom(first: c_int) -> ();
     c"dup" dup(fd: c_int) -> c_int;

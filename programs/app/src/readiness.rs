@@ -31,7 +31,8 @@ impl State {
             Role::Listener(halves) => {
                 let mut halves = halves.into_iter().flatten();
                 if engine.is_down() {
-                    IN | ERR
+                    // Until it is told: a program that goes on polling would do nothing else.
+                    if socket.told_down { 0 } else { IN | ERR }
                 } else if halves.any(|id| engine.stack.tcp_acceptable(id) > 0) {
                     IN
                 } else {

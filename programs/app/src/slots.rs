@@ -4,6 +4,8 @@ use skink_memory::SocketId;
 use skink_messages::Events;
 
 const NOBODY: u32 = u32::MAX;
+/// A generation that is larger by up to this is newer: they wrap.
+const NEWER: u32 = u32::MAX / 2;
 
 /// Whose a slot of a table is, and what has happened to it.
 #[derive(Clone, Copy)]
@@ -19,6 +21,16 @@ const FREE: Slot = Slot {
     owner: NOBODY,
     lasting: Events::empty(),
 };
+
+impl Slot {
+    /// Of a socket of which nothing is known.
+    fn of(id: SocketId) -> Slot {
+        Slot {
+            generation: id.generation,
+            ..FREE
+        }
+    }
+}
 
 /// What is known of the sockets of one table, region by region: most of a large table's regions are
 /// other programs'.
@@ -37,8 +49,8 @@ impl Slots {
         }
     }
 
-    /// The slot of `id`, begun anew if it was an older socket's.
-    fn slot(&mut self, id: SocketId) -> &mut Slot {
+    /// The slot of `id`, whosever it is.
+    fn place(&mut self, id: SocketId) -> &mut Slot {
         let number = id.slot >> self.shift;
         let place = self
             .regions
@@ -53,20 +65,28 @@ impl Slots {
         if index >= slots.len() {
             slots.resize(index + 1, FREE);
         }
-        let slot = &mut slots[index];
-        if slot.generation != id.generation {
-            *slot = Slot {
-                generation: id.generation,
-                ..FREE
-            };
+        &mut slots[index]
+    }
+
+    /// The slot of `id`, begun anew if it was an older socket's; `None` if it is a newer one's by now: what
+    /// the stack has said of a socket may be heard after the end of it.
+    fn slot(&mut self, id: SocketId) -> Option<&mut Slot> {
+        let slot = self.place(id);
+        match id.generation.wrapping_sub(slot.generation) {
+            0 => {}
+            1..=NEWER => *slot = Slot::of(id),
+            _ => return None,
         }
-        slot
+        Some(slot)
     }
 
     /// Events of `id` concern socket `owner` from now on. Answers what lasts so far, to which `found`
     /// is added.
     pub fn own(&mut self, id: SocketId, owner: u32, found: Events) -> Events {
-        let slot = self.slot(id);
+        let slot = self.place(id);
+        if slot.generation != id.generation {
+            *slot = Slot::of(id);
+        }
         slot.owner = owner;
         slot.lasting |= lasting(found);
         slot.lasting
@@ -74,12 +94,14 @@ impl Slots {
 
     /// Nobody is interested in `id` any more.
     pub fn disown(&mut self, id: SocketId) {
-        self.slot(id).owner = NOBODY;
+        if let Some(slot) = self.slot(id) {
+            slot.owner = NOBODY;
+        }
     }
 
     /// Something happened to `id`: whom it concerns.
     pub fn note(&mut self, id: SocketId, events: Events) -> Option<u32> {
-        let slot = self.slot(id);
+        let slot = self.slot(id)?;
         slot.lasting |= lasting(events);
         (slot.owner != NOBODY).then_some(slot.owner)
     }

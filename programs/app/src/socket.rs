@@ -76,6 +76,8 @@ pub struct Socket {
     pub shut_write: bool,
     /// The last send had `MSG_MORE`.
     pub more: bool,
+    /// `accept` has said that the stack is lost.
+    pub told_down: bool,
     /// An option was set that only the kernel has; it was this one.
     pub unsupported: Option<c_int>,
     /// Options.
@@ -107,6 +109,7 @@ impl Socket {
             shut_read: false,
             shut_write: false,
             more: false,
+            told_down: false,
             unsupported: None,
             options: Options::new(),
             watchers: Vec::new(),

@@ -34,6 +34,8 @@ pub struct State {
     pub spawning: Spawning,
     /// What a guest in this process's memory has done.
     pub guest: Guest,
+    /// Addresses of libc's streams that were opened on sockets.
+    pub streams: Vec<usize>,
     /// Addresses of the kernel's interfaces, see [`crate::fallback`].
     pub interfaces: crate::fallback::Interfaces,
 }
@@ -51,6 +53,7 @@ impl State {
             templates: [-1, -1],
             spawning: Spawning::new(),
             guest: Guest::new(),
+            streams: Vec::new(),
             interfaces: crate::fallback::Interfaces::new(),
         }
     }

@@ -6,6 +6,7 @@ fn main() -> ExitCode {
     let needed = [
         "ip",
         "unshare",
+        "cc",
         "nginx",
         "redis-server",
         "redis-benchmark",

@@ -1,6 +1,5 @@
 //! Entry points that make, name and set sockets and descriptors.
 use super::{entry, finish, guarded};
-use crate::errno::set;
 use crate::fd_table::{is_listed, is_ours};
 use crate::{accept, calls, connect, descriptor, getsockopt, listen as listening, next, sockopt};
 use core::ffi::{c_int, c_uint, c_void};
@@ -104,26 +103,4 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     }
     // SAFETY: the program's own arguments.
     unsafe { next::closefrom(first as c_int) }
-}
-
-/// `fclose`, which closes a descriptor without calling `close`.
-///
-/// # Safety
-/// As the function's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn fclose(file: *mut libc::FILE) -> c_int {
-    if crate::is_on() && !file.is_null() {
-        // SAFETY: the program's own argument.
-        let fd = unsafe { libc::fileno(file) };
-        if fd >= 0 && is_ours(fd) && !descriptor::is_guest() {
-            let _ = guarded(|| {
-                crate::lock::lock()?.forget_descriptor(fd);
-                Ok(0)
-            });
-        } else {
-            set(0);
-        }
-    }
-    // SAFETY: the program's own argument.
-    unsafe { next::fclose(file) }
 }

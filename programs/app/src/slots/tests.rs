@@ -20,6 +20,21 @@ fn a_slot_belongs_to_one_socket_at_a_time() {
 }
 
 #[test]
+fn late_words_about_an_old_socket_touch_no_newer_one() {
+    for generation in [1, u32::MAX] {
+        let mut slots = Slots::new(16);
+        let (old, new) = (id(3, generation), id(3, generation.wrapping_add(1)));
+        slots.own(old, 7, Events::empty());
+        slots.disown(old);
+        slots.own(new, 8, Events::empty());
+        assert_eq!(slots.note(old, Events::CLOSED), None);
+        slots.disown(old);
+        assert_eq!(slots.note(new, Events::WRITABLE), Some(8));
+        assert_eq!(slots.lasting(new), Events::empty());
+    }
+}
+
+#[test]
 fn regions_far_apart_take_no_room_between_them() {
     let mut slots = Slots::new(1 << 14);
     for (owner, region) in [(1, 0), (2, 4095), (3, 77)] {

@@ -7,10 +7,12 @@ mod filter;
 mod hostile;
 mod impaired;
 mod load;
+mod neighbours;
 mod parts;
 mod passing;
 mod servers;
 mod ssh;
+mod streams;
 mod tools;
 
 pub use servers::children;
@@ -27,9 +29,11 @@ pub fn all() -> Vec<Case> {
     cases.extend(ssh::cases());
     cases.extend(clients::cases());
     cases.extend(datagrams::cases());
+    cases.extend(streams::cases());
     cases.extend(filter::cases());
     cases.extend(impaired::cases());
     cases.extend(hostile::cases());
+    cases.extend(neighbours::cases());
     cases.extend(parts::cases());
     cases.extend(bulk::cases());
     cases.extend(load::cases());

@@ -1,0 +1,449 @@
+"""A program that means ill, as user intruder.py UID: it shares a stack with victim.py. What it does is the
+second argument; the rest are that one's."""
+
+import array
+import ctypes
+import errno
+import glob
+import itertools
+import json
+import mmap
+import os
+import random
+import resource
+import signal
+import socket
+import struct
+import sys
+import time
+
+# Python reads a module for this when it is needed, and that user may not.
+"".encode("idna")
+os.setgid(int(sys.argv[1]))
+os.setuid(int(sys.argv[1]))
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+CONTROL, TOKEN = os.environ.get("SKINK_CONTROL", ""), os.environ.get("SKINK_TOKEN", "")
+OWN, PEER = "10.9.0.2", "10.9.0.1"
+KINDS = {socket.SOCK_STREAM: 9400, socket.SOCK_DGRAM: 9401}
+REUSE = [[], [socket.SO_REUSEADDR], [socket.SO_REUSEPORT], [socket.SO_REUSEADDR, socket.SO_REUSEPORT]]
+
+
+def fails(call, *expected):
+    try:
+        call()
+    except OSError as error:
+        assert error.errno in expected, error
+        return
+    raise SystemExit(f"nothing stops {call} from what should fail with {expected}")
+
+
+def sit(kind, port, address, options):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, kind) as seat:
+        for option in options:
+            seat.setsockopt(socket.SOL_SOCKET, option, 1)
+        seat.bind((address, port))
+        if kind == socket.SOCK_STREAM:
+            seat.listen()
+
+
+def bind():
+    """By the calls that every program has."""
+    for (kind, port), options in itertools.product(KINDS.items(), REUSE):
+        addresses = [OWN, "0.0.0.0"] + (["fd09::2", "::"] if kind == socket.SOCK_STREAM else [])
+        for address in addresses:
+            fails(lambda: sit(kind, port, address, options), errno.EADDRINUSE)
+    for kind, address in itertools.product(KINDS, ["10.9.0.77", PEER, "fd09::77"]):
+        fails(lambda: sit(kind, 0, address, []), errno.EADDRNOTAVAIL)
+    for family, kind in [(socket.AF_INET, socket.SOCK_RAW), (socket.AF_PACKET, socket.SOCK_RAW)]:
+        fails(lambda: socket.socket(family, kind, socket.IPPROTO_ICMP), errno.EPERM)
+    fails(lambda: sit(socket.SOCK_STREAM, 80, OWN, []), errno.EACCES)
+
+
+class Memory:
+    """Memory that the process holds by a descriptor, as the library in it got it."""
+
+    def __init__(self, fd, name):
+        self.fd, self.name = fd, name
+        self.size = os.fstat(fd).st_size
+        self.writable = flags(fd) & os.O_RDWR != 0
+        access = mmap.ACCESS_DEFAULT if self.writable else mmap.ACCESS_READ
+        self.map = mmap.mmap(fd, self.size, access=access)
+        # Each store is one store: `struct` would write zeros first.
+        self.words = memoryview(self.map).cast("Q")
+
+    def word(self, at):
+        return self.words[at]
+
+    def put(self, at, word):
+        self.words[at] = word
+
+
+def flags(fd):
+    with open(f"/proc/self/fdinfo/{fd}") as info:
+        return int(next(line for line in info if line.startswith("flags:"))[6:], 8)
+
+
+def held(prefix):
+    """Descriptors by what they are of."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            link = os.readlink("/proc/self/fd/" + name)
+        except FileNotFoundError:
+            continue
+        if link.startswith(prefix):
+            yield int(name), link[len(prefix) :].split(" ")[0]
+
+
+def memories():
+    return [Memory(fd, name) for fd, name in sorted(held("/memfd:skink-"))]
+
+
+def ring():
+    for fd, _ in held("anon_inode:[eventfd]"):
+        try:
+            os.write(fd, struct.pack("Q", 1))
+        except OSError:
+            pass
+
+
+HEAD = TAIL = 16
+SLOTS, SLOT, MESSAGE = 256, 64, "<IIII16sHB5xQIB3x"
+OPEN, BIND, REST, LISTEN, CONNECT, ACCEPTED, SHARE, SENT, RECEIVED, SHUTDOWN, CLOSE, OPTION = range(1, 13)
+TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
+
+
+class Channel:
+    """The queue of requests to a process of the stack, and that of its notices, past the library."""
+
+    def __init__(self, all, number):
+        pick = lambda name, large: [m for m in all if m.name == name and (m.size > 4096) == large][number]
+        self.requests, self.released = pick("requests", True), pick("requests", False)
+        self.notices, self.freed = pick("notices", True), pick("notices", False)
+        self.next, self.heard = self.requests.word(TAIL), self.freed.word(HEAD)
+
+    def sent(self):
+        """What the library asked for so far."""
+        for number in range(min(self.next, 1024)):
+            yield struct.unpack_from(MESSAGE, self.requests.map, SLOTS + number * SLOT + 8)
+
+    def wait(self, what):
+        end = time.monotonic() + 15
+        while not what():
+            ring()
+            assert time.monotonic() < end, "the stack doesn't answer"
+            time.sleep(0.001)
+
+    def ask(self, kind, serial=0, slot=0, generation=0, address=bytes(16), port=0, family=0, value=0, detail=0, protocol=TCP):
+        self.wait(lambda: self.next - self.released.word(HEAD) < 1024)
+        at = SLOTS + self.next % 1024 * SLOT
+        body = struct.pack(
+            MESSAGE, kind, serial, slot, generation, address, port, family, value, detail, protocol
+        )
+        self.requests.map[at + 8 : at + SLOT] = body
+        self.next += 1
+        self.requests.put(at // 8, self.next)
+        self.requests.put(TAIL, self.next)
+
+    def answer(self, serial):
+        """The socket and the error in the answer to a request."""
+        while True:
+            at = SLOTS + self.heard % 1024 * SLOT
+            self.wait(lambda: self.notices.word(at // 8) == self.heard + 1)
+            kind, number, slot, generation, *_, error, _ = struct.unpack_from(
+                MESSAGE, self.notices.map, at + 8
+            )
+            self.heard += 1
+            self.freed.put(HEAD, self.heard)
+            if kind == 1 and number == serial:
+                return slot, generation, error
+
+    def settle(self):
+        self.wait(lambda: self.released.word(HEAD) >= self.next)
+
+
+def reach():
+    broker = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    broker.settimeout(15)
+    broker.connect("\0" + CONTROL[1:] if CONTROL.startswith("@") else CONTROL)
+    return broker
+
+
+def tell(broker, **request):
+    """The broker's reply, and how many descriptors came with it."""
+    broker.send(json.dumps(request).encode())
+    reply, control, _, _ = broker.recvmsg(1 << 18, 4096)
+    if not reply:
+        raise ConnectionResetError("the broker hung up")
+    fds = array.array("i")
+    for _, _, data in control:
+        fds.frombytes(data)
+    for fd in fds:
+        os.close(fd)
+    return json.loads(reply), len(fds)
+
+
+def attach(broker):
+    return tell(broker, request="attach", protocol=2, token=TOKEN)[0]
+
+
+def forge():
+    """By writing into its own queue what its library never would, and by asking the broker."""
+    doors = socket.create_server((OWN, 9410))
+    seat = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    seat.bind((OWN, 9411))
+    for wait in (doors.accept, lambda: seat.recv(1)):
+        doors.settimeout(0.01)
+        seat.settimeout(0.01)
+        try:
+            wait()
+        except TimeoutError:
+            pass
+    all = memories()
+    # To `syscall`, `tcp` and `udp`; or one for all.
+    channels = [Channel(all, number) for number in range(sum(m.name == "requests" for m in all) // 2)]
+    calls, direct = channels[0], {TCP: channels[len(channels) > 1], UDP: channels[-1]}
+    # The tables have as many slots for each program, and the victim was first.
+    first = {sent[-1]: sent[2] for sent in calls.sent() if sent[0] == BIND}
+    assert min(first.values()) >= 64, first
+    serial = itertools.count(1 << 20)
+
+    def ask(kind, *rest, **more):
+        number = next(serial)
+        calls.ask(kind, number, *rest, **more)
+        return calls.answer(number)
+
+    here, port_of = socket.inet_aton(OWN) + bytes(12), {TCP: 9400, UDP: 9401}
+    for protocol, reuse, ticket in itertools.product((TCP, UDP), range(4), (0, 1, random.getrandbits(64))):
+        slot, generation, error = ask(OPEN, protocol=protocol)
+        assert error == 0 and slot >= first[protocol], (slot, error)
+        for address in (here, bytes(16)):
+            wanted = (slot, generation, address, port_of[protocol], 4, ticket, reuse, protocol)
+            *_, error = ask(BIND, *wanted)
+            assert error != 0, f"port {port_of[protocol]} is bound twice"
+        calls.ask(CLOSE, 0, slot, generation, protocol=protocol)
+    draw = random.Random(3)
+    for round in range(30_000):
+        # The other's sockets, all generations that there may be. None of these is answered.
+        slot, generation = draw.randrange(48), draw.randrange(6 if round % 2 else 64)
+        kind, protocol = draw.choice([ACCEPTED, SENT, RECEIVED, SHUTDOWN, OPTION]), draw.choice([TCP, UDP])
+        if protocol == UDP:
+            kind = SENT
+        channel = direct[protocol]
+        if round % 3 == 0:
+            kind, channel = draw.choice([REST, CLOSE]), calls
+        value, detail = draw.choice([draw.getrandbits(64), draw.randrange(4)]), draw.randrange(1, 16)
+        if kind == SHUTDOWN:
+            detail = draw.randrange(1, 4)
+        address, port, family = draw.randbytes(16), draw.randrange(1 << 16), draw.choice([0, 4, 6])
+        channel.ask(kind, 0, slot, generation, address, port, family, value, detail, protocol)
+    for channel in channels:
+        channel.settle()
+    for kind, protocol in itertools.product((BIND, LISTEN, CONNECT, SHARE), (TCP, UDP)):
+        for slot, generation in itertools.product(range(6), range(1, 5)):
+            secret = draw.choice([0, 1, draw.getrandbits(64)])
+            *_, error = ask(kind, slot, generation, here, 9999, 4, secret, 3, protocol)
+            assert error != 0, f"a request of kind {kind} about another's socket succeeded"
+    regions()
+
+
+def regions():
+    """Nobody hands out another's memory, whatever secret is named."""
+    stranger = reach()
+    try:
+        reply, fds = tell(stranger, request="region", program=0, secret=0)
+        assert reply["reply"] == "refused" and fds == 0, reply
+    except ConnectionError:
+        pass
+    broker = reach()
+    attachment = attach(broker)["attachment"]
+    draw = random.Random(4)
+    guesses = [0, 1, (1 << 64) - 1, attachment["secret"], attachment["secret"] ^ 1]
+    guesses += [draw.getrandbits(64) for _ in range(200)]
+    for guess, program in itertools.product(guesses, range(2)):
+        assert program != attachment["program"]
+        try:
+            reply, fds = tell(broker, request="region", program=program, secret=guess)
+            assert reply["reply"] == "refused" and fds == 0, reply
+        except ConnectionError:
+            broker.close()
+            broker = reach()
+            attach(broker)
+    for path in glob.glob("/run/skink*/*.sock") + glob.glob("/tmp/skink-*/*.sock"):
+        for request in [
+            {"request": "open", "owner": 0, "kind": "tcp-rings"},
+            {"request": "list"},
+            {"request": "load-filter"},
+        ]:
+            tools = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:
+                tools.connect(path)
+                reply, fds = tell(tools, **request)
+                assert reply["reply"] == "refused" and fds == 0, reply
+            except OSError:
+                pass
+
+
+def flood():
+    """Requests without pause."""
+    garbage = random.Random(5).randbytes(60_000)
+    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    datagrams.setblocking(False)
+    while True:
+        for _ in range(50):
+            try:
+                datagrams.sendto(garbage, (PEER, 9))
+            except OSError:
+                pass
+        for _ in range(20):
+            try:
+                with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as caller:
+                    caller.setblocking(False)
+                    caller.connect_ex((PEER, 9))
+                    for value in range(20):
+                        caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, value % 2)
+            except OSError:
+                pass
+
+
+def exhaust():
+    """All sockets, all places, all requests that it can have."""
+    taken = []
+    for kind in KINDS:
+        for count in range(20_000):
+            try:
+                seat = socket.socket(socket.AF_INET, kind)
+                seat.bind((OWN, 0))
+                if kind == socket.SOCK_STREAM:
+                    seat.listen(4096)
+                taken.append(seat)
+            except OSError as error:
+                print("sockets:", count, error, flush=True)
+                break
+    for seat in taken[-1500:]:
+        seat.close()
+    for child in range(2):
+        if os.fork() == 0:
+            flood()
+    places = []
+    for count in range(400):
+        try:
+            broker = reach()
+            reply = attach(broker)
+        except OSError as error:
+            reply = {"reply": str(error)}
+        if reply["reply"] != "served":
+            print("places:", count, reply, flush=True)
+            break
+        places.append(broker)
+    print("holding", flush=True)
+    flood()
+
+
+def listen():
+    """Takes connections, and answers each with a byte."""
+    doors = socket.create_server((OWN, 9410), backlog=512)
+    print("ready", flush=True)
+    kept = []
+    while True:
+        kept.append(doors.accept()[0])
+        try:
+            kept[-1].send(b"x")
+        except OSError:
+            pass
+        del kept[:-500]
+
+
+def crowd():
+    """The other side of `listen`, on the kernel's stack: calls and sends, whatever becomes of it."""
+    kept, garbage = [], bytes(100_000)
+    doors = socket.create_server((PEER, 9403), backlog=512)
+    doors.setblocking(False)
+    while True:
+        try:
+            kept.append(doors.accept()[0])
+            kept[-1].setblocking(False)
+        except OSError:
+            pass
+        caller = socket.socket()
+        caller.setblocking(False)
+        caller.connect_ex((OWN, int(sys.argv[3])))
+        kept.append(caller)
+        for other in kept:
+            try:
+                other.send(garbage)
+            except OSError:
+                pass
+        del kept[:-300]
+        time.sleep(0.002)
+
+
+def unwritable(memory):
+    """What the library got for reading can't be had for writing."""
+    fails(lambda: os.open(f"/proc/self/fd/{memory.fd}", os.O_RDWR), errno.EACCES, errno.EPERM)
+    fails(lambda: os.fchmod(memory.fd, 0o666), errno.EPERM)
+    fails(lambda: os.ftruncate(memory.fd, 0), errno.EINVAL, errno.EPERM, errno.EBADF)
+
+
+def spoil():
+    """Writes nonsense to all memory that it may write, and goes on calling."""
+    draw = random.Random(int(sys.argv[3]))
+    signal.alarm(20)
+    doors = socket.create_server((OWN, 9410), backlog=64)
+    doors.setblocking(False)
+    open_ones = []
+
+    def call_about():
+        attempts = [
+            lambda: open_ones.append(doors.accept()[0]),
+            lambda: open_ones.append(socket.create_connection((PEER, 9403), 0.05)),
+            lambda: open_ones.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)),
+            lambda: draw.choice(open_ones).sendto(draw.randbytes(5000), (PEER, 9)),
+            lambda: draw.choice(open_ones).send(draw.randbytes(5000)),
+            lambda: draw.choice(open_ones).recv(5000),
+            lambda: open_ones.pop(draw.randrange(len(open_ones))).close(),
+            lambda: draw.choice(open_ones).shutdown(draw.randrange(3)),
+        ]
+        for attempt in draw.choices(attempts, k=4):
+            try:
+                attempt()
+                open_ones[-1].settimeout(0.01)
+            except (OSError, IndexError, ValueError):
+                pass
+
+    for _ in range(20):
+        call_about()
+    all = memories()
+    mine = [memory for memory in all if memory.writable]
+    names = sorted(memory.name for memory in mine)
+    print("writable:", names, flush=True)
+    assert {"requests", "notices", "program", "tcp-rings", "udp-rings"} <= set(names), names
+    for memory in all:
+        if not memory.writable:
+            unwritable(memory)
+    # Some end in the first round; others are left to go on for a while.
+    gentle = draw.random() < 0.5
+    print("spoiling", flush=True)
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        for memory in mine:
+            if gentle and memory.name in ("requests", "notices") and draw.random() < 0.9:
+                continue
+            words = memory.size // 8
+            for _ in range(64):
+                at = draw.randrange(draw.choice([words, min(words, 64), min(words, 4096)]))
+                memory.put(at, draw.choice([draw.getrandbits(64), draw.randrange(4096), 0, (1 << 64) - 1]))
+        ring()
+        if draw.random() < 0.5:
+            # The library in this process believes the memory, too: it may well not survive.
+            call_about()
+    libc = ctypes.CDLL("libc.so.6")
+    for fd, _ in itertools.chain(held("/memfd:skink-"), held("anon_inode:"), held("socket:")):
+        # Past the preload library.
+        libc.close(fd)
+    call_about()
+
+
+{f.__name__: f for f in (bind, forge, exhaust, listen, crowd, spoil)}[sys.argv[2]]()
+print("done", flush=True)
