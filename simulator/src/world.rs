@@ -284,7 +284,7 @@ impl World {
                 let there = &mut self.hosts[host];
                 there.doom.set_works(true);
                 let _ = there.stack.poll(self.now);
-                self.revive_if_dead(host);
+                let _ = self.revive_if_dead(host);
                 self.settle(host);
             }
             Action::Wake(number, wake) => {
@@ -361,7 +361,10 @@ impl World {
         }
         self.hosts[host].doom.set_works(true);
         self.hosts[host].stack.flush();
-        self.revive_if_dead(host);
+        if self.revive_if_dead(host) {
+            // What is said of connections that are given up.
+            self.hosts[host].stack.flush();
+        }
         self.take_finished(host);
         if self.hosts[host].nic.unflushed() > 0 {
             let what = format!("host {host}: frames are left after a flush");

@@ -416,7 +416,10 @@ fn syscall(kit: &mut Kit) -> Result<SyscallHost, StartError> {
     };
     Ok(SyscallHost::new(
         Syscall::new(config, kit.counters.clone()),
-        [TransportWay::Lane(tcp), TransportWay::Lane(udp)],
-        StoreWay::Lane(store),
+        [
+            TransportWay::Lane(Box::new(tcp)),
+            TransportWay::Lane(Box::new(udp)),
+        ],
+        StoreWay::Lane(Box::new(store)),
     ))
 }

@@ -21,14 +21,14 @@ const BUDGET: usize = 64;
 pub(crate) enum TransportWay {
     /// It is in this process, and so are all parts of the stack.
     Here,
-    Lane(Exchange<CallOutcome, TransportCall>),
+    Lane(Box<Exchange<CallOutcome, TransportCall>>),
 }
 
 /// How `syscall` reaches `store`.
 pub(crate) enum StoreWay {
     /// It is in this process, and so are all parts of the stack.
     Here(Store),
-    Lane(Exchange<StoreReply, StoreRequest>),
+    Lane(Box<Exchange<StoreReply, StoreRequest>>),
 }
 
 /// What `syscall` has said and nobody has taken yet. Bounded: while something waits for room in a lane,

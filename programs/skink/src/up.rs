@@ -155,7 +155,7 @@ fn serve(plan: &Plan, settings: &Settings, stack: Stack) -> Result<Server<Served
     };
     let limits = Limits {
         programs: settings.programs,
-        per_user: settings.programs_per_user,
+        per_user: settings.per_user(),
         allow: settings.allow.clone(),
         tables: (settings.tcp, settings.udp),
     };

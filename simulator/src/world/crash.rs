@@ -24,11 +24,14 @@ impl World {
     }
 
     /// After the stack has run: if it died of that, a successor takes over.
-    pub(super) fn revive_if_dead(&mut self, host: usize) {
+    /// Answers whether it did.
+    pub(super) fn revive_if_dead(&mut self, host: usize) -> bool {
         self.hosts[host].doom.set_works(false);
-        if self.hosts[host].doom.is_dead() {
+        let died = self.hosts[host].doom.is_dead();
+        if died {
             self.revive(host);
         }
+        died
     }
 
     fn revive(&mut self, host: usize) {
@@ -101,7 +104,20 @@ impl World {
             let place = &records.words()[HEADER_WORDS + slot * RECORD_WORDS + word];
             let shift = 8 * random.range(0, 7);
             let byte = random.range(0, 255) << shift;
+            if self.verbose {
+                println!(
+                    "  byte {} becomes {:#x}",
+                    word * 8 + shift as usize / 8,
+                    byte >> shift
+                );
+            }
             place.store(place.load(Relaxed) & !(0xff << shift) | byte, Relaxed);
+        }
+        if self.verbose {
+            println!(
+                "{:?} spoilt: host {host}, {victim:?} of connection {plan}",
+                self.now
+            );
         }
         self.board.spoilt.push(plan);
         self.hosts[host].spoilt.push(victim.slot);

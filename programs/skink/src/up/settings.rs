@@ -20,6 +20,8 @@ const UDP_TABLE: TableSize = TableSize {
     send_bytes: 1 << 18,
     receive_bytes: 1 << 19,
 };
+/// Of one user, unless the file says more; and no more than half of all, so that no user can take every
+/// place.
 const PROGRAMS_PER_USER: u16 = 1024;
 /// A process has 128 TiB of addresses, into which the stack maps every program's regions.
 const ADDRESS_SPACE: u64 = 96 << 40;
@@ -35,7 +37,7 @@ pub struct Settings {
     pub user: Option<User>,
     pub allow: Option<Allow>,
     pub programs: u16,
-    pub programs_per_user: u16,
+    pub programs_per_user: Option<u16>,
     pub tcp: TableSize,
     pub udp: TableSize,
 }
@@ -85,12 +87,18 @@ impl Settings {
             user: user.or(config.user),
             allow: config.allow,
             programs,
-            programs_per_user: config.programs_per_user.unwrap_or(PROGRAMS_PER_USER),
+            programs_per_user: config.programs_per_user,
             tcp: config.tcp.or(TCP_TABLE),
             udp: config.udp.or(UDP_TABLE),
         };
         settings.check_size()?;
         Ok(settings)
+    }
+
+    /// Programs of one user at a time.
+    pub fn per_user(&self) -> u16 {
+        let most = PROGRAMS_PER_USER.min(self.programs.div_ceil(2));
+        self.programs_per_user.unwrap_or(most)
     }
 
     fn check_size(&self) -> Result<(), Failure> {
