@@ -31,6 +31,7 @@ mod peer;
 mod server;
 mod signals;
 mod spawn;
+mod standby;
 mod tool;
 mod transport;
 
@@ -50,6 +51,7 @@ pub use server::{
 };
 pub use signals::{Received, SignalDescriptor, spawn_with_signals};
 pub use spawn::{COMPONENT_LINK, ComponentProcess, spawn_component, take_component_link};
+pub use standby::{Standby, Standing};
 pub use tool::Tool;
 
 /// Where a process finds the broker: the abstract socket's name, with a leading `@`.

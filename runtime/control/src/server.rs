@@ -92,21 +92,9 @@ impl<O: Owners> Server<O> {
         directory: &Path,
     ) -> io::Result<Server<O>> {
         let listening = Listening::new(&config, directory)?;
-        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let control = [
-            (Some(&listening.control), CONTROL_KEY),
-            (listening.by_path.as_ref(), PATH_KEY),
-            (Some(&listening.tools), TOOLS_KEY),
-        ];
-        for (socket, key) in control {
-            if let Some(socket) = socket {
-                let data = epoll::EventData::new_u64(key);
-                epoll::add(&poll, socket, data, epoll::EventFlags::IN)?;
-            }
-        }
         Ok(Server {
             owners,
-            poll,
+            poll: watch(&listening)?,
             token: match config.access {
                 Access::Token => format!("{:032x}", random()?),
                 Access::Named => String::new(),
@@ -121,6 +109,25 @@ impl<O: Owners> Server<O> {
             answering: None,
             finished: vec![0; Counter::ALL.len()],
         })
+    }
+
+    /// This process is a copy of the server's that goes on in its place ([`crate::Standby`]): what the
+    /// original did last with the descriptor that they share for polling is undone.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn take_over(&mut self) -> io::Result<()> {
+        let poll = watch(&self.listening)?;
+        let connections = self.connections.iter();
+        let sockets = connections.map(|(key, connection)| (*key, connection.socket.as_fd()));
+        let departing = self.departing.iter();
+        let processes = departing.map(|(key, departing)| (*key, departing.process.as_fd()));
+        for (key, descriptor) in sockets.chain(processes) {
+            let data = epoll::EventData::new_u64(key);
+            epoll::add(&poll, descriptor, data, epoll::EventFlags::IN)?;
+        }
+        self.poll = poll;
+        Ok(())
     }
 
     /// What the program's environment must say.
@@ -279,6 +286,9 @@ impl<O: Owners> Server<O> {
         let Some(connection) = self.connections.remove(&key) else {
             return;
         };
+        // Also where a standby still has it.
+        let _ = epoll::delete(&self.poll, &connection.socket);
+        let _ = rustix::net::shutdown(&connection.socket, rustix::net::Shutdown::Both);
         let (pid, uid) = (connection.peer.pid, connection.peer.uid);
         if why.is_empty() {
             tracing::debug!(pid, uid, "disconnected");
@@ -331,6 +341,23 @@ impl<O: Owners> AsFd for Server<O> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.poll.as_fd()
     }
+}
+
+/// What tells of everything that comes.
+fn watch(listening: &Listening) -> io::Result<OwnedFd> {
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let control = [
+        (Some(&listening.control), CONTROL_KEY),
+        (listening.by_path.as_ref(), PATH_KEY),
+        (Some(&listening.tools), TOOLS_KEY),
+    ];
+    for (socket, key) in control {
+        if let Some(socket) = socket {
+            let data = epoll::EventData::new_u64(key);
+            epoll::add(&poll, socket, data, epoll::EventFlags::IN)?;
+        }
+    }
+    Ok(poll)
 }
 
 /// 128 random bits from the kernel.

@@ -1,11 +1,12 @@
 //! Starting the process of a component.
 use crate::component::{ComponentLink, Link, SupervisorLink, link};
 use crate::signals::{SignalDescriptor, spawn_with_signals};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The descriptor that a component's process is born with: its end of the link.
@@ -23,6 +24,34 @@ pub struct ComponentProcess {
     pub ended: OwnedFd,
     /// To be waited for.
     pub child: Child,
+}
+
+impl ComponentProcess {
+    /// Whether it has ended, and how, if that can be known: a supervisor that took over from another one
+    /// isn't its parent.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn try_wait(&mut self) -> io::Result<Option<Option<ExitStatus>>> {
+        match self.child.try_wait() {
+            Ok(status) => Ok(status.map(Some)),
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
+                let mut ended = [PollFd::new(&self.ended, PollFlags::IN)];
+                let now = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 0,
+                };
+                Ok((poll(&mut ended, Some(&now))? > 0).then_some(None))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Ends it without asking it.
+    pub fn kill(&self) {
+        // Not by its number, which another process may have by now.
+        let _ = pidfd_send_signal(&self.ended, Signal::KILL);
+    }
 }
 
 /// Executes this program anew, with `arguments`, as the process of a component: in a process group of

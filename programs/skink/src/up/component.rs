@@ -268,10 +268,7 @@ impl Component {
                 }
             }
         }
-        let ended = self
-            .process
-            .as_mut()
-            .map(|process| process.child.try_wait());
+        let ended = self.process.as_mut().map(|process| process.try_wait());
         match ended {
             Some(Ok(Some(status))) => events.push(Event::Ended(self.bury(now, status))),
             Some(Ok(None)) | None => {}
@@ -281,7 +278,7 @@ impl Component {
     }
 
     /// Takes leave of a process that has ended. Answers why it did.
-    fn bury(&mut self, now: Instant, status: ExitStatus) -> String {
+    fn bury(&mut self, now: Instant, status: Option<ExitStatus>) -> String {
         self.process = None;
         self.orders.clear();
         let why = self.verdict.take().unwrap_or_else(|| describe(status));
@@ -334,8 +331,8 @@ impl Component {
 
     /// Ends the process without asking it.
     pub fn kill(&mut self) {
-        if let Some(process) = &mut self.process {
-            let _ = process.child.kill();
+        if let Some(process) = &self.process {
+            process.kill();
         }
     }
 
@@ -363,14 +360,17 @@ impl Drop for Component {
     /// A supervisor that gives up leaves nothing running.
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
-            let _ = process.child.kill();
+            process.kill();
             let _ = process.child.wait();
         }
     }
 }
 
 /// How a process ended.
-fn describe(status: ExitStatus) -> String {
+fn describe(status: Option<ExitStatus>) -> String {
+    let Some(status) = status else {
+        return "it ended while another supervisor was its parent".to_owned();
+    };
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("it ended with exit code {code}"),
         (None, Some(libc::SIGSYS)) => {

@@ -4,12 +4,15 @@ use super::component::Component;
 use super::served::{End, Served, run_errands};
 use crate::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use skink_control::{Notifier, NotifyError, Server, SignalDescriptor};
-use std::os::fd::AsFd;
+use skink_control::{Notifier, NotifyError, Server, SignalDescriptor, Standby, Standing};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Those that end it.
 pub const SIGNALS: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
+
+/// A standby that is newer than this isn't replaced: much can happen at once.
+const FRESH: Duration = Duration::from_millis(20);
 
 /// How long the stack may take to end in good order.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -30,6 +33,7 @@ pub fn supervise(
         status: String::new(),
     };
     let mut announced = false;
+    let mut deputy = Deputy::default();
     loop {
         let now = Instant::now();
         let mut next = round(server, signals, now, announced)?;
@@ -42,12 +46,71 @@ pub fn supervise(
             life.tell(Notifier::ready);
         }
         next = earlier(next, life.live(now, served));
-        wait(server, signals, next);
+        if announced {
+            next = earlier(next, deputy.renew(now, server, &life));
+        }
+        deputy.is_old |= wait(server, signals, deputy.standby.ended(), next);
         if signals.take().is_some() {
+            deputy.standby.dismiss();
             life.tell(Notifier::stopping);
             stop(server, signals);
             return Ok(0);
         }
+    }
+}
+
+/// Who takes over if this process is killed.
+#[derive(Default)]
+struct Deputy {
+    standby: Standby,
+    /// When it was made.
+    made: Option<Instant>,
+    /// Something has happened since.
+    is_old: bool,
+    /// There can be none.
+    is_refused: bool,
+}
+
+impl Deputy {
+    /// Makes a new one if it is time to. In the new one itself it returns when the process is dead
+    /// which made it. Answers when to come again.
+    fn renew(
+        &mut self,
+        now: Instant,
+        server: &mut Server<Served>,
+        life: &Life<'_>,
+    ) -> Option<Instant> {
+        let due = self.made.map(|made| made + FRESH);
+        if self.is_refused || (self.made.is_some() && !self.is_old) {
+            return None;
+        }
+        if let Some(due) = due.filter(|due| *due > now) {
+            return Some(due);
+        }
+        self.made = Some(now);
+        self.is_old = false;
+        match self.standby.renew() {
+            Ok(Standing::Original) => {}
+            Ok(Standing::Successor) => self.take_over(server, life),
+            Err(error) => {
+                self.is_refused = true;
+                eprintln!(
+                    "skink: this process can have no standby, so nobody takes over if it dies: {error}"
+                );
+            }
+        }
+        None
+    }
+
+    fn take_over(&mut self, server: &mut Server<Served>, life: &Life<'_>) {
+        let pid = std::process::id();
+        eprintln!("skink: the supervisor has died; process {pid} goes on in its place");
+        if let Err(error) = server.take_over() {
+            eprintln!("skink: nobody can attach or ask any more: {error}");
+        }
+        life.tell(|notifier| notifier.main_process(pid));
+        // It wants one of its own, at once.
+        (self.made, self.is_old) = (None, true);
     }
 }
 
@@ -150,12 +213,18 @@ fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     }
 }
 
-/// Sleeps until something happens or the time has come.
-fn wait(server: &Server<Served>, signals: &SignalDescriptor, until: Option<Instant>) {
+/// Sleeps until something happens or the time has come. Answers whether something has.
+fn wait(
+    server: &Server<Served>,
+    signals: &SignalDescriptor,
+    standby: Option<BorrowedFd<'_>>,
+    until: Option<Instant>,
+) -> bool {
     let mut descriptors = vec![
         PollFd::from_borrowed_fd(server.as_fd(), PollFlags::IN),
         PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
     ];
+    descriptors.extend(standby.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
     let processes = &server.owners().stack.processes;
     for (link, room, ended) in processes.iter().filter_map(Component::descriptors) {
         let wanted = match room {
@@ -170,7 +239,7 @@ fn wait(server: &Server<Served>, signals: &SignalDescriptor, until: Option<Insta
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: left.subsec_nanos().into(),
     });
-    let _ = rustix::event::poll(&mut descriptors, left.as_ref());
+    rustix::event::poll(&mut descriptors, left.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
 /// Ends the stack: in good order if it does so in time, and at once at a second signal. What serves programs

@@ -11,7 +11,7 @@ pub(super) struct Departing {
     pub owner: u16,
     pub pid: u32,
     /// Polls readable when the process has ended, by when all its descriptors are closed.
-    _process: OwnedFd,
+    pub process: OwnedFd,
 }
 
 impl<O: Owners> Server<O> {
@@ -32,11 +32,11 @@ impl<O: Owners> Server<O> {
             Ok(Some(process))
         };
         match watched() {
-            Ok(Some(_process)) => {
+            Ok(Some(process)) => {
                 let departing = Departing {
                     owner,
                     pid,
-                    _process,
+                    process,
                 };
                 self.departing.insert(key, departing);
             }
@@ -52,6 +52,8 @@ impl<O: Owners> Server<O> {
     /// A departing owner's process has ended.
     pub(super) fn release(&mut self, key: u64) {
         if let Some(departing) = self.departing.remove(&key) {
+            // Also where a standby still has it.
+            let _ = epoll::delete(&self.poll, &departing.process);
             tracing::debug!(pid = departing.pid, owner = departing.owner, "ended");
             self.owners.release(departing.owner);
         }

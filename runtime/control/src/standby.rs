@@ -1,0 +1,116 @@
+//! A supervisor's standby: a copy of its process that sleeps until it dies, and goes on in its place.
+//!
+//! The copy (`fork(2)`) has the same memory and descriptors as the supervisor had when it was made. A
+//! supervisor that makes a new one whenever something has changed can be killed at any time.
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
+};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What the copy is called in `/proc/PID/comm`.
+const SLEEPS: &std::ffi::CStr = c"skink-standby";
+const AWAKE: &std::ffi::CStr = c"skink";
+
+/// Who goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// The process that made the copy.
+    Original,
+    /// The copy: the original is dead.
+    Successor,
+}
+
+/// The copy that sleeps.
+struct Copy {
+    pid: Pid,
+    ended: OwnedFd,
+}
+
+/// A process with a standby.
+#[derive(Default)]
+pub struct Standby {
+    copy: Option<Copy>,
+}
+
+impl Standby {
+    /// None yet.
+    pub fn new() -> Standby {
+        Standby::default()
+    }
+
+    /// Polls readable when the copy has died. Make a new one then.
+    pub fn ended(&self) -> Option<BorrowedFd<'_>> {
+        self.copy.as_ref().map(|copy| copy.ended.as_fd())
+    }
+
+    /// The process id of the copy.
+    pub fn pid(&self) -> Option<u32> {
+        let copy = self.copy.as_ref()?;
+        u32::try_from(copy.pid.as_raw_pid()).ok()
+    }
+
+    /// Makes a copy of this process as it is now, in place of the one before. Returns at once to the
+    /// caller. In the copy it returns too, once the caller's process is dead, however that came.
+    ///
+    /// A terminal's signals reach both; block them, as [`crate::SignalDescriptor`] does.
+    ///
+    /// # Errors
+    /// If there is more than one thread (the copy would have just one), or what the system says. The copy
+    /// before is still there then.
+    pub fn renew(&mut self) -> io::Result<Standing> {
+        if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+            return Err(io::Error::other(
+                "a process with threads can't have a standby",
+            ));
+        }
+        let original = pidfd_open(getpid(), PidfdFlags::empty())?;
+        // SAFETY: there is one thread, as was just made sure, so the copy's memory is as consistent as
+        // this process's own, its locks and its heap included.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                sleep(&original);
+                // The sleeping copy is the original's, not this one's.
+                self.copy = None;
+                Ok(Standing::Successor)
+            }
+            child => {
+                let pid = Pid::from_raw(child).ok_or(Errno::SRCH)?;
+                // It can't be another's id: nobody has waited for it.
+                let ended = pidfd_open(pid, PidfdFlags::empty())?;
+                self.dismiss();
+                self.copy = Some(Copy { pid, ended });
+                Ok(Standing::Original)
+            }
+        }
+    }
+
+    /// Ends the copy.
+    pub fn dismiss(&mut self) {
+        if let Some(copy) = self.copy.take() {
+            let _ = pidfd_send_signal(&copy.ended, Signal::KILL);
+            let _ = retry_on_intr(|| waitpid(Some(copy.pid), WaitOptions::empty()));
+        }
+    }
+}
+
+impl Drop for Standby {
+    /// Who ends in good order has no successor.
+    fn drop(&mut self) {
+        self.dismiss();
+    }
+}
+
+/// Until the original is dead.
+fn sleep(original: &OwnedFd) {
+    let _ = rustix::thread::set_name(SLEEPS);
+    let mut ended = [PollFd::new(original, PollFlags::IN)];
+    while retry_on_intr(|| poll(&mut ended, None)) != Ok(1) {}
+    let _ = rustix::thread::set_name(AWAKE);
+}
+
+#[cfg(test)]
+mod tests;

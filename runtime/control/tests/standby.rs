@@ -1,0 +1,60 @@
+//! Who is killed has a successor that knows the same. Without the usual harness: a process that has a
+//! standby has one thread.
+#![allow(clippy::print_stdout, reason = "a program of its own")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use skink_control::{Standby, Standing};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+/// Makes this program, run anew, the original.
+const ORIGINAL: &str = "be-the-original";
+
+fn main() {
+    if std::env::args().any(|word| word == ORIGINAL) {
+        return generations();
+    }
+    who_is_killed_has_a_successor_that_knows_the_same();
+    println!("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+}
+
+fn who_is_killed_has_a_successor_that_knows_the_same() {
+    let mut child = Command::new(std::env::current_exe().expect("a name"))
+        .arg(ORIGINAL)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let mut commands = child.stdin.take().expect("a pipe");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut next = || lines.next().expect("a line").expect("text");
+    for generation in 0..3 {
+        let said = next();
+        let (number, pid) = said.split_once(' ').expect("two words");
+        assert_eq!(number, generation.to_string());
+        let pid = pid.parse().ok().and_then(Pid::from_raw).expect("a pid");
+        kill_process(pid, Signal::KILL).expect("it lives");
+    }
+    assert!(next().starts_with("3 "));
+    writeln!(commands, "end").expect("it listens");
+    // The one that ended in good order has no successor, so nobody holds the pipe any more.
+    assert!(lines.next().is_none());
+    child.wait().expect("the first one's end");
+}
+
+/// Says which generation it is, and who; then waits for the end.
+fn generations() {
+    let mut standby = Standby::new();
+    let mut generation = 0;
+    loop {
+        match standby.renew().expect("a standby") {
+            Standing::Successor => generation += 1,
+            Standing::Original => {
+                println!("{generation} {}", std::process::id());
+                let mut line = String::new();
+                std::io::stdin().read_line(&mut line).expect("a line");
+                return;
+            }
+        }
+    }
+}
