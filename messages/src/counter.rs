@@ -162,6 +162,13 @@ counters! {
         SocketsDropMalformed "drop.malformed" "Requests that made no sense.";
         SocketsDropForeign "drop.foreign" "Requests about a socket that isn't the program's.";
     }
+    "lanes" {
+        LanesDropMalformed "drop.malformed" "Messages of other components that made no sense.";
+        LanesDropForeign "drop.foreign" "Answers of a component that was restarted since, or to a predecessor of this one.";
+        LanesDropUnasked "drop.unasked" "Answers to nothing that was asked.";
+        LanesDropStale "drop.stale" "Packets whose bytes weren't where a message said any more.";
+        LanesDropFull "drop.full" "Packets for which there was no room, in a queue or in memory.";
+    }
     "app" {
         AppSockets "sockets" "Sockets opened on Skink.";
         AppFallbacks "fallbacks" "Sockets that went to the kernel.";

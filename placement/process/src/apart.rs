@@ -4,6 +4,7 @@ use crate::serving::{CallDone, Transports, done_by_tcp, done_by_udp};
 use skink_channel::Pool;
 use skink_control::{FlowPhase, FlowSummary, PoolSizes};
 use skink_filter::FlowPhase as Phase;
+use skink_lanes::EndCounters;
 use skink_library::{EventQueues, flow};
 use skink_memory::{Adopted, Region, SocketId, SocketTable, TableError};
 use skink_messages::{
@@ -136,6 +137,14 @@ impl Apart {
     pub fn is_broken(&self) -> bool {
         self.tcp.as_ref().is_some_and(|it| it.broken().is_some())
             || self.udp.as_ref().is_some_and(|it| it.broken().is_some())
+    }
+
+    /// What was dropped at their ends.
+    pub fn dropped(&self) -> EndCounters {
+        let tcp = self.tcp.iter().map(|it| it.end_counters());
+        let udp = self.udp.iter().map(|it| it.end_counters());
+        let all = tcp.chain(udp);
+        all.fold(EndCounters::default(), EndCounters::plus)
     }
 
     fn take_events(&mut self) {

@@ -11,8 +11,9 @@ use rustix::event::PollFlags;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use skink_channel::{Sleeper, SpinBudget};
 use skink_control::Report;
+use skink_lanes::EndCounters;
 use skink_library::{Stack, StackConfig};
-use skink_messages::{Counters, Protocol};
+use skink_messages::{Counter, Counters, Protocol};
 use skink_split::Host as _;
 use skink_store::Store;
 use skink_syscall::{Syscall, SyscallConfig};
@@ -139,6 +140,8 @@ pub struct Host {
     pub(crate) reports: VecDeque<Report>,
     /// A predecessor may have carried out calls that it is asked for again.
     pub(crate) is_successor: bool,
+    /// What was dropped at the ends of lanes, as far as it is counted.
+    pub(crate) dropped: EndCounters,
     /// Who would hear them is there.
     pub(crate) is_supervised: bool,
     /// All of the stack is here and waits until it knows the programs of its predecessor.
@@ -239,6 +242,7 @@ impl Host {
             stalled: Vec::new(),
             turn: 0,
             reports: VecDeque::new(),
+            dropped: EndCounters::default(),
             is_successor: false,
             is_supervised: true,
             is_held: false,
@@ -291,6 +295,33 @@ impl Host {
                 });
                 (reads, room)
             }
+        }
+    }
+
+    /// Counts what was dropped at the ends of lanes since the last time.
+    pub(crate) fn count_dropped(&mut self) {
+        let ends = self.call_ends.iter().flatten();
+        let mut now = ends.fold(self.inner.dropped(), |sum, end| {
+            sum.plus(end.exchange.counters)
+        });
+        if let Some(apart) = self.stack.apart() {
+            now = now.plus(apart.dropped());
+        }
+        if let Some(syscall) = &self.syscall {
+            now = now.plus(syscall.dropped());
+        }
+        if now == self.dropped {
+            return;
+        }
+        let before = std::mem::replace(&mut self.dropped, now);
+        for (counter, now, before) in [
+            (Counter::LanesDropMalformed, now.malformed, before.malformed),
+            (Counter::LanesDropForeign, now.foreign, before.foreign),
+            (Counter::LanesDropUnasked, now.unasked, before.unasked),
+            (Counter::LanesDropStale, now.stale, before.stale),
+            (Counter::LanesDropFull, now.full, before.full),
+        ] {
+            self.counters.add(counter, now.wrapping_sub(before));
         }
     }
 

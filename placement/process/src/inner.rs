@@ -3,7 +3,7 @@ use crate::filter::{parse, show};
 use skink_channel::{Pool, PoolReader};
 use skink_control::{FlowPhase, FlowSummary, Part};
 use skink_filter::{Flow, FlowPhase as Phase};
-use skink_lanes::{Exchange, Transport};
+use skink_lanes::{EndCounters, Exchange, Transport};
 use skink_memory::Region;
 use skink_messages::{LinkLimits, Progress, StoreReply, StoreRequest};
 use skink_split::{FilterHost, Host, IpHost, LinkHost};
@@ -251,6 +251,16 @@ impl Inner {
         if let Some(filter) = &mut self.filter {
             filter.rebuild(now, flows.into_iter().map(flow));
         }
+    }
+
+    /// What was dropped at their ends.
+    pub fn dropped(&mut self) -> EndCounters {
+        let link = self.link.iter().map(|it| it.end_counters());
+        let ip = self.ip.iter_mut().flat_map(|it| it.end_counters());
+        let filter = self.filter.iter().map(|it| it.end_counters());
+        let store = self.store.iter().map(|it| it.exchange.counters);
+        let all = link.chain(ip).chain(filter).chain(store);
+        all.fold(EndCounters::default(), EndCounters::plus)
     }
 
     pub fn show_filter(&self) -> Option<String> {

@@ -92,6 +92,7 @@ impl EventLoop {
                     }
                     rounds = rounds.wrapping_add(1);
                     if rounds.is_multiple_of(LOOK_EVERY) {
+                        self.host.count_dropped();
                         self.wait(Some(Duration::ZERO));
                     }
                 }
@@ -259,6 +260,7 @@ impl EventLoop {
         if blocked {
             watch_blocked(host, true);
         }
+        host.count_dropped();
         host.counters.count(Counter::SocketsSleeps);
         let asleep = clock::now();
         let rung = self.wait(timeout);

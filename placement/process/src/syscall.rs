@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::host::Host;
 use crate::random::random;
-use skink_lanes::Exchange;
+use skink_lanes::{EndCounters, Exchange};
 use skink_messages::{
     Answer, CallBody, CallOutcome, Protocol, SocketCall, SocketError, StoreClient, StoreKey,
     StoreReply, StoreRequest, StoreValue, TransportCall,
@@ -213,6 +213,19 @@ impl SyscallHost {
             StoreWay::Lane(lane) => lane.is_broken(),
         };
         store || self.ways.iter().any(broken)
+    }
+
+    /// What was dropped at its ends.
+    pub fn dropped(&self) -> EndCounters {
+        let transports = self.ways.iter().map(|way| match way {
+            TransportWay::Here => EndCounters::default(),
+            TransportWay::Lane(lane) => lane.counters,
+        });
+        let store = match &self.store {
+            StoreWay::Here(_) => EndCounters::default(),
+            StoreWay::Lane(lane) => lane.counters,
+        };
+        transports.fold(store, EndCounters::plus)
     }
 
     /// Takes what came over the lanes. Answers whether there was something.

@@ -21,6 +21,19 @@ pub struct EndCounters {
     pub full: u64,
 }
 
+impl EndCounters {
+    /// Those of this end and another one together.
+    pub fn plus(self, other: EndCounters) -> EndCounters {
+        EndCounters {
+            malformed: self.malformed.wrapping_add(other.malformed),
+            foreign: self.foreign.wrapping_add(other.foreign),
+            unasked: self.unasked.wrapping_add(other.unasked),
+            stale: self.stale.wrapping_add(other.stale),
+            full: self.full.wrapping_add(other.full),
+        }
+    }
+}
+
 /// Both directions between two neighbours.
 ///
 /// Messages are taken and given one by one; [`Exchange::flush`], once for each batch, shows them to the

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 
 /// How often processes are looked at.
 pub const INTERVAL: Duration = Duration::from_millis(50);
+/// Of a process that sleeps well the kernel is asked only each so many times: it may be stopped, but nobody
+/// misses it.
+const SELDOM: u32 = 10;
 /// How long one may go without a sign of life.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// As [`PATIENCE`], in the processor time of one that runs: it may have to wait for a processor.
@@ -18,6 +21,8 @@ const UNINTERRUPTIBLE: Duration = Duration::from_secs(2);
 pub struct Heart {
     pulse: Pulse,
     last: Option<Sign>,
+    /// How often it was found asleep.
+    naps: u32,
 }
 
 /// When it was first seen awake without having gone on since.
@@ -40,7 +45,11 @@ pub struct Condition {
 
 impl Heart {
     pub fn new(pulse: Pulse) -> Heart {
-        Heart { pulse, last: None }
+        Heart {
+            pulse,
+            last: None,
+            naps: 0,
+        }
     }
 
     /// Another process has the page from now on.
@@ -56,6 +65,10 @@ impl Heart {
     ) -> Option<String> {
         let beat = self.pulse.look();
         let sleeps = beat.asleep && !self.pulse.is_rung();
+        self.naps = self.naps.wrapping_add(1);
+        if sleeps && self.last.is_none() && !self.naps.is_multiple_of(SELDOM) {
+            return None;
+        }
         self.judge(now, beat, sleeps, condition)
     }
 
