@@ -395,7 +395,10 @@ impl Connection {
         let name = u64::from_le_bytes(name);
         let plan = (name / 2) as usize;
         if !name.is_multiple_of(2) || plan >= context.connection_count() {
-            self.complain(context, &format!("no such name: {name:#x}"));
+            // The client's record may have been spoilt.
+            if context.board.spoilt.is_empty() {
+                self.complain(context, &format!("no such name: {name:#x}"));
+            }
             self.leave(context, Outcome::Failed(SocketError::Invalid));
             return false;
         }

@@ -34,8 +34,8 @@ impl Doom {
     }
 
     /// The memory that outlives the stack.
-    pub fn watch(&self, regions: &[Region]) {
-        self.lock().records = regions.iter().map(map).collect();
+    pub fn watch<'a>(&self, regions: impl Iterator<Item = &'a Region>) {
+        self.lock().records = regions.map(map).collect();
     }
 
     /// The stack dies at its `acts`th act from now on.

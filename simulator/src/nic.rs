@@ -69,7 +69,7 @@ struct Half(NicHandle);
 impl NicHandle {
     /// Makes a NIC.
     pub fn new(plan: NicPlan, random: Random, doom: Doom) -> NicHandle {
-        let handle = NicHandle(Arc::new(Mutex::new(Queues {
+        NicHandle(Arc::new(Mutex::new(Queues {
             plan,
             inbound: VecDeque::new(),
             outbound: VecDeque::new(),
@@ -80,8 +80,7 @@ impl NicHandle {
             complaint: None,
             up_from: Instant::ZERO,
             doom,
-        })));
-        handle
+        })))
     }
 
     /// The NIC as its owner sees it. There may be another one after this.

@@ -66,6 +66,17 @@ impl Report {
         }
     }
 
+    /// No record may be given up in an adoption, unless it was spoilt.
+    pub fn look_at_records(&mut self, board: &Board) {
+        let given_up = self.counted.iter();
+        let given_up = given_up.filter(|(label, count)| label.contains(".record.") && **count > 0);
+        let given_up: Vec<_> = given_up.collect();
+        if board.spoilt.is_empty() && !given_up.is_empty() {
+            let what = format!("records were given up: {given_up:?}");
+            self.failures.push(what);
+        }
+    }
+
     /// Takes over the verdict.
     pub fn conclude(&mut self, board: &Board) {
         self.failures.extend(board.failures.iter().cloned());

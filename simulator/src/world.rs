@@ -15,7 +15,7 @@ use crate::report::{self, Report};
 use crate::scenario::{ConnectionPlan, Scenario, mac};
 use crate::wire::Wire;
 use skink_library::{Protocol, Stack};
-use skink_memory::SocketId;
+use skink_memory::{Region, SocketId};
 use skink_messages::{Counters, SocketEvent};
 use skink_time::{Duration, Instant};
 use std::cmp::Reverse;
@@ -78,8 +78,8 @@ struct Host {
     doom: Doom,
     /// The crash that is under way, as an index into the scenario's.
     crash: Option<usize>,
-    /// Programs that the stack hasn't forgotten.
-    remaining: Vec<u32>,
+    /// The programs that the stack hasn't forgotten, with their regions of TCP and UDP sockets.
+    regions: Vec<(u32, Region, Region)>,
     /// Slots of sockets whose record was spoilt.
     spoilt: Vec<u32>,
     counters: Counters,
@@ -224,6 +224,7 @@ impl World {
             self.report.add_counters(&host.counters);
         }
         self.report.conclude(&self.board);
+        self.report.look_at_records(&self.board);
         self.report
     }
 

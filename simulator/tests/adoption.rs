@@ -26,14 +26,6 @@ fn check(report: &Report, what: &str) {
         report.seed,
         report.failures.join("\n")
     );
-    let given_up = report.counted.iter();
-    let given_up = given_up.filter(|(label, count)| label.contains(".record.") && **count > 0);
-    let given_up: Vec<_> = given_up.collect();
-    assert!(
-        given_up.is_empty(),
-        "{what}, seed {}: {given_up:?}",
-        report.seed
-    );
     assert_eq!(
         report.complete, report.connections,
         "{what}, seed {}: {:?}",
@@ -69,8 +61,7 @@ fn crashes(scenario: &Scenario, every: u64) -> Vec<CrashPlan> {
     plans
 }
 
-fn all_crashes(name: &str, scenario: &Scenario, every: u64) -> u64 {
-    let plans = crashes(scenario, every);
+fn all_crashes(name: &str, scenario: &Scenario, plans: &[Vec<CrashPlan>]) -> u64 {
     let next = AtomicU64::new(0);
     let died = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -82,11 +73,17 @@ fn all_crashes(name: &str, scenario: &Scenario, every: u64) -> u64 {
                         return;
                     };
                     let scenario = Scenario {
-                        crashes: vec![*plan],
+                        crashes: plan.clone(),
                         ..scenario.clone()
                     };
                     let report = run(scenario, false);
                     check(&report, &format!("{name}, {plan:?}"));
+                    if plan.len() == 1 {
+                        // All end in peace. A reset for what comes after the end is ignored by who gets
+                        // it; only if both sides lost their memory of the end, it may not be.
+                        let resets = report.counted["tcp.resets_in"];
+                        assert_eq!(resets, 0, "{name}, {plan:?}");
+                    }
                     died.fetch_add(report.crashes as u64, Ordering::Relaxed);
                 }
             });
@@ -100,8 +97,59 @@ fn a_stack_may_die_at_any_step_and_act_of_a_short_scenario() {
     for name in skink_simulator::SHORT {
         let began = std::time::Instant::now();
         let scenario = Scenario::short(name).expect("a scenario");
-        let died = all_crashes(name, &scenario, 1);
+        let plans: Vec<_> = crashes(&scenario, 1)
+            .into_iter()
+            .map(|it| vec![it])
+            .collect();
+        let died = all_crashes(name, &scenario, &plans);
         println!("{name}: {died} deaths, {:?}", began.elapsed());
         assert!(died > 100, "{name}: {died}");
+    }
+}
+
+/// The same stack again a few steps or acts later, and its peer's.
+#[test]
+fn stacks_may_die_one_after_the_other() {
+    for name in skink_simulator::SHORT {
+        let scenario = Scenario::short(name).expect("a scenario");
+        let mut plans = Vec::new();
+        for plan in crashes(&scenario, 5) {
+            let later = |steps: u64, host: usize, acts: u64| CrashPlan {
+                host,
+                acts,
+                step: plan.step + steps,
+                ..plan
+            };
+            let (same, other) = (plan.host, 1 - plan.host);
+            plans.push(vec![plan, later(3, same, 2), later(7, other, plan.acts)]);
+        }
+        let died = all_crashes(name, &scenario, &plans);
+        assert!(died > 100, "{name}: {died}");
+    }
+}
+
+/// Every connection goes on, whatever else befalls it; records that were written over cost the one that
+/// they are of.
+#[test]
+fn long_scenarios_survive_crashes_at_random() {
+    for (name, seeds) in [("crashes", 40), ("spoilt", 60)] {
+        let (mut crashes, mut complete, mut given_up) = (0, 0, 0);
+        for seed in 0..seeds {
+            let scenario = Scenario::named(name, seed).expect("a scenario");
+            let report = run(scenario, false);
+            assert!(
+                report.failures.is_empty(),
+                "{name}, seed {seed}: {}\nreplay with: cargo run --release -p skink-simulator -- --seed {seed} --name {name}",
+                report.failures.join("\n")
+            );
+            crashes += report.crashes;
+            complete += report.complete;
+            let records = report.counted.iter();
+            let records = records.filter(|(label, _)| label.contains(".record."));
+            given_up += records.map(|(_, count)| count).sum::<u64>();
+        }
+        assert!(crashes > 150, "{name}: {crashes}");
+        assert!(complete > 150, "{name}: {complete}");
+        assert_eq!(given_up > 30, name == "spoilt", "{name}: {given_up}");
     }
 }

@@ -185,6 +185,11 @@ impl<'a> Ring<'a> {
         self.head.store(self.tail());
     }
 
+    /// Producer: takes back everything, even if the positions are spoilt.
+    pub fn take_back(&self) {
+        self.tail.store(self.head());
+    }
+
     /// Consumer: the bytes from `offset` beyond the oldest on, `count` of them or as many as there
     /// are, in place. The second span is empty unless they wrap around the ring's end.
     pub fn spans(&self, offset: usize, count: usize) -> [Bytes<'a>; 2] {

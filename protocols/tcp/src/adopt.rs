@@ -1,24 +1,23 @@
 //! Taking over the sockets of a predecessor, which may have died between any two instructions.
 
 use crate::binding::Binding;
-use crate::connection::{Connection, Context, FIN_OVER, Program};
+use crate::connection::{Connection, Context, Program};
 use crate::demux::{Place, unspecified_like};
-use crate::ending::reply_header;
 use crate::instance::{Fresh, Socket, Tcp};
 use crate::listener::Listener;
-use crate::segment::Segment;
+use crate::saved::FIN_OVER;
 use crate::settings::Settings;
 use crate::state::State;
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use skink_memory::{Adopted, Holder, Record, Region, SocketId, SocketKind, TableError};
-use skink_messages::{Counter, Events, Network, Path, Ports, SocketError, SocketEvents};
+use skink_memory::{Adopted, Holder, Record, Region, SocketId, TableError};
+use skink_messages::{Counter, Network, Path, Ports, SocketEvents};
 use skink_time::{Duration, Instant};
-use skink_wire::tcp::{Flags, Options, Timestamps};
-use skink_wire::{Endpoint, FourTuple, SeqNum, protocol};
+use skink_wire::{Endpoint, FourTuple, protocol};
 use std::collections::VecDeque;
 
 mod calls;
+mod lost;
 mod restore;
 
 /// As long as the predecessor's TIME-WAITs could have lasted (see `time_wait`).
@@ -145,6 +144,10 @@ impl Tcp {
             // The program closed it, or it was never more than a slot.
             self.forget(id.slot);
             return Ok(());
+        }
+        let unused = self.table.receive_ring(id.slot).tail() == 0;
+        if !unused || self.table.send_ring(id.slot).head() != 0 {
+            return Err(Counter::TcpRecordRings);
         }
         let Binding {
             local,
@@ -311,88 +314,6 @@ impl Tcp {
         for (_, slot, parent) in waiting {
             self.queue_ready(parent, slot);
         }
-    }
-
-    /// The record makes no sense: the peer is told, if it can be told who that is, and the program too.
-    fn give_up<O: Network>(&mut self, now: Instant, id: SocketId, reason: Counter, out: &mut O) {
-        let slot = id.slot;
-        let record = self.table.record(slot);
-        let tuple = record.four_tuple();
-        let numbers = [&record.snd_max, &record.rcv_nxt];
-        let [snd_max, rcv_nxt] = numbers.map(|number| SeqNum(number.load(Relaxed)));
-        let holder = record.holder();
-        let state = State::from_number(record.state.load(Relaxed));
-        let connected = state.is_none_or(|state| state.is_synchronized());
-        // What the program sees from now on; as with any end, before the peer hears of it.
-        record.error.store(SocketError::Reset as u32, Relaxed);
-        record.fin.store(FIN_OVER, Relaxed);
-        record.state.store(State::Closed as u8, Release);
-        record.set_kind(SocketKind::Tcp);
-        if connected
-            && is_credible(&tuple, out)
-            && reason != Counter::TcpRecordEnds
-            && self.demux.flow(&tuple).is_none()
-        {
-            let header = reply_header(&tuple, snd_max, rcv_nxt, Flags::RST | Flags::ACK);
-            self.counters.count(Counter::TcpResetsOut);
-            self.send_bare(now, &tuple, &header, &Options::default(), out);
-            if let Some(predecessor) = &mut self.predecessor
-                && predecessor.given_up.len() < GIVEN_UP
-            {
-                predecessor.given_up.push(tuple);
-            }
-        }
-        if matches!(holder, Some(Holder::Awaited | Holder::Gone)) {
-            return self.forget(slot);
-        }
-        let record = self.table.record(slot);
-        record.set_holder(Holder::Attached);
-        let settings = Settings::default();
-        let mut connection = Connection::new(id, settings, Program::Attached, now);
-        connection.tell(Events::all());
-        self.put(slot, Socket::Connection(Box::new(connection)));
-        self.notice(slot);
-    }
-
-    /// A peer repeats its FIN, but the connection isn't known: after an adoption it may be one that the
-    /// predecessor had in TIME-WAIT, or was about to. All before a FIN without data was acknowledged, so
-    /// it arrived; so is the FIN now, without which the peer would have to take the connection for
-    /// broken. Answers whether it did so.
-    pub(crate) fn answer_forgotten<O: Network>(
-        &mut self,
-        now: Instant,
-        segment: &Segment<'_>,
-        out: &mut O,
-    ) -> bool {
-        let Some(predecessor) = &self.predecessor else {
-            return false;
-        };
-        if now >= predecessor.until {
-            self.predecessor = None;
-            return false;
-        }
-        let bare_fin = segment.has(Flags::FIN)
-            && segment.has(Flags::ACK)
-            && !segment.has(Flags::SYN)
-            && !segment.has(Flags::RST)
-            && segment.payload.is_empty();
-        if !bare_fin || predecessor.given_up.contains(&segment.tuple) {
-            return false;
-        }
-        let (seq, ack) = (segment.header.ack, segment.end());
-        let header = reply_header(&segment.tuple, seq, ack, Flags::ACK);
-        // What the peer echoes is the last of our timestamps, which is not older than itself.
-        let timestamps = segment.options.timestamps.map(|stamp| Timestamps {
-            value: stamp.echo,
-            echo: stamp.value,
-        });
-        let options = Options {
-            timestamps,
-            ..Options::default()
-        };
-        self.counters.count(Counter::TcpFinAnswered);
-        self.send_bare(now, &segment.tuple, &header, &options, out);
-        true
     }
 }
 

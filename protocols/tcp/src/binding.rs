@@ -31,7 +31,7 @@ pub fn bits(local: Endpoint, sharing: BindOptions, resting: bool) -> u8 {
     ];
     optional
         .into_iter()
-        .fold(BOUND, |all, (on, bit)| all | u8::from(on) * bit)
+        .fold(BOUND, |all, (on, bit)| all | (u8::from(on) * bit))
 }
 
 /// How a predecessor's socket was bound.

@@ -5,7 +5,7 @@ use crate::rtt::RttEstimator;
 use crate::settings::Settings;
 use crate::state::State;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use skink_memory::{Holder, Record, Ring, SocketId, SocketTable};
+use skink_memory::{Record, Ring, SocketId, SocketTable};
 use skink_messages::{Counter, Counters, Events, Outbound, Path, SocketError};
 use skink_time::{Duration, Instant};
 use skink_wire::tcp::{Options, Timestamps};
@@ -74,7 +74,7 @@ pub struct Connection {
     /// Saved. Changed by [`Connection::enter`] alone.
     state: State,
     /// Saved. Changed by [`Connection::set_program`] alone.
-    program: Program,
+    pub(crate) program: Program,
     /// Saved ([`Settings::save`]).
     pub settings: Settings,
 
@@ -169,16 +169,6 @@ pub struct Connection {
     pub holds_port: bool,
 }
 
-/// Bits of [`Record::options`].
-pub const OPTION_SACK: u8 = 1;
-pub const OPTION_TIMESTAMPS: u8 = 2;
-pub const OPTION_WINDOW_SCALING: u8 = 4;
-/// Bits of [`Record::fin`].
-pub const FIN_OURS: u8 = 1;
-const FIN_PEERS: u8 = 2;
-/// There was a connection, and it has ended: what tells CLOSED from a socket never connected.
-pub const FIN_OVER: u8 = 4;
-
 impl Connection {
     pub fn new(id: SocketId, settings: Settings, program: Program, now: Instant) -> Connection {
         let unspecified = skink_wire::Endpoint::new(core::net::Ipv4Addr::UNSPECIFIED.into(), 0);
@@ -266,42 +256,6 @@ impl Connection {
         self.program
     }
 
-    /// The one place where the holder changes.
-    pub fn set_program(&mut self, program: Program, context: &Context<'_>) {
-        self.program = program;
-        self.save_program(context);
-    }
-
-    /// It is offered to a program, and tells it what happens; the record says that it waits, until the
-    /// program is known to have it.
-    pub fn offer(&mut self) {
-        self.program = Program::Attached;
-    }
-
-    /// Stores who holds the socket; after everything else that an adopter needs, since a socket
-    /// without a holder is forgotten.
-    pub fn save_program(&self, context: &Context<'_>) {
-        let record = self.record(context);
-        match self.program {
-            Program::Attached => record.set_holder(Holder::Attached),
-            Program::Gone => record.set_holder(Holder::Gone),
-            Program::Awaited(listener) => {
-                let local = listener & (context.table.stride() - 1);
-                record.listener.store(local, Relaxed);
-                record.set_holder(Holder::Awaited);
-            }
-        }
-    }
-
-    /// Stores that the connection has ended. Before a reset leaves: a successor that knew nothing of it
-    /// would go on with what the peer has given up.
-    pub fn save_over(&self, context: &Context<'_>) {
-        let record = self.record(context);
-        let fin = record.fin.load(Relaxed) | FIN_OVER;
-        record.fin.store(fin, Relaxed);
-        record.state.store(State::Closed as u8, Release);
-    }
-
     pub fn record<'a>(&self, context: &Context<'a>) -> &'a Record {
         context.table.record(self.id.slot)
     }
@@ -312,42 +266,6 @@ impl Connection {
 
     pub fn receive_ring<'a>(&self, context: &Context<'a>) -> Ring<'a> {
         context.table.receive_ring(self.id.slot)
-    }
-
-    /// Brings the record up to date; `snd_max` is the end of what is about to leave. What leaves is
-    /// published later, by a store with `Release` or a system call.
-    pub fn save(&self, context: &Context<'_>, snd_max: SeqNum) {
-        let record = self.record(context);
-        record.snd_una.store(self.snd_una.0, Relaxed);
-        record.snd_max.store(snd_max.0, Relaxed);
-        record.rcv_nxt.store(self.rcv_nxt.0, Relaxed);
-        record.rcv_adv.store(self.rcv_adv.0, Relaxed);
-        record.snd_wnd.store(self.snd_wnd, Relaxed);
-        record.ts_recent.store(self.ts_recent, Relaxed);
-        let fin = (u8::from(self.fin.is_some()) * FIN_OURS)
-            | (u8::from(self.peer_fin.is_some_and(|fin| self.rcv_nxt.gt(fin))) * FIN_PEERS);
-        record.fin.store(fin, Relaxed);
-        record.cwnd.store(self.congestion.window(), Relaxed);
-        let rtt = self.rtt.smoothed().unwrap_or_default().as_micros();
-        record
-            .rtt_us
-            .store(u32::try_from(rtt).unwrap_or(u32::MAX), Relaxed);
-    }
-
-    /// Stores what never changes once the handshake is over.
-    pub fn save_negotiated(&self, context: &Context<'_>) {
-        let record = self.record(context);
-        record.iss.store(self.iss.0, Relaxed);
-        record.irs.store(self.irs.0, Relaxed);
-        record.mss.store(self.peer_mss, Relaxed);
-        record.snd_wscale.store(self.snd_wscale, Relaxed);
-        record.rcv_wscale.store(self.rcv_wscale, Relaxed);
-        record.ts_offset.store(self.ts_offset, Relaxed);
-        let options = (u8::from(self.sack) * OPTION_SACK)
-            | (u8::from(self.timestamps) * OPTION_TIMESTAMPS)
-            | (u8::from(self.window_scaling) * OPTION_WINDOW_SCALING);
-        record.options.store(options, Relaxed);
-        record.seal.store(record.seal(), Relaxed);
     }
 
     /// Gives the connection its ends and the route between them.

@@ -29,6 +29,8 @@ impl Tcp {
         let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) else {
             return;
         };
+        // Nothing more is asked of the peer, which may be gone once it is acknowledged.
+        connection.probe_due = false;
         // If it can't leave now, the peer's FIN comes again and is answered from TIME-WAIT.
         let _ = connection.output(&context, out);
         connection.ack_due = false;

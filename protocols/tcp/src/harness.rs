@@ -14,7 +14,7 @@ mod script;
 use crate::instance::{Tcp, TcpConfig};
 use crate::state::State;
 use core::net::{IpAddr, Ipv4Addr};
-pub(crate) use crash::{Freezer, Frozen};
+pub(crate) use crash::Freezer;
 pub(crate) use network::{Out, Sent};
 use script::Pattern;
 use skink_memory::{Mapping, Region, SocketId, SocketTable, TableConfig};

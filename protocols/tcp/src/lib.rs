@@ -45,6 +45,7 @@ mod receive;
 mod recovery;
 mod regions;
 mod rtt;
+mod saved;
 mod segment;
 mod settings;
 mod sockets;

@@ -100,7 +100,7 @@ impl Settings {
         ];
         let switches = switches
             .into_iter()
-            .fold(0, |all, (on, bit)| all | u8::from(on) * bit);
+            .fold(0, |all, (on, bit)| all | (u8::from(on) * bit));
         let idle = seconds(self.keep_alive_idle, defaults.keep_alive_idle);
         let interval = seconds(self.keep_alive_interval, defaults.keep_alive_interval);
         let probes = Some(self.keep_alive_probes);

@@ -1,9 +1,10 @@
 //! The calls of programs: open, bind, listen, connect, accept, and the requests that follow.
 
-use crate::connection::{Connection, Context, FIN_OURS, Program};
+use crate::connection::{Connection, Context, Program};
 use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
 use crate::listener::Listener;
+use crate::saved::FIN_OURS;
 use crate::state::State;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use skink_memory::{Holder, SocketId, SocketKind};

@@ -6,9 +6,7 @@ use crate::socket::{
 };
 use core::net::IpAddr;
 use core::sync::atomic::Ordering;
-use skink_memory::{
-    Adopted, DatagramRing, Holder, Record, Region, SocketId, SocketKind, TableError,
-};
+use skink_memory::{Adopted, Holder, Record, Region, SocketId, SocketKind, TableError};
 use skink_messages::{BindOptions, Counter, Events, Network, Ports, SocketError};
 use skink_time::Instant;
 use skink_wire::{Endpoint, protocol};
@@ -119,9 +117,12 @@ impl Udp {
 
     /// A ring whose ends contradict each other is emptied: datagrams may get lost.
     fn mend_rings(&self, slot: u32) {
-        let send = self.table.send_ring(slot);
+        let (send, receive) = (self.table.send_ring(slot), self.table.receive_ring(slot));
         if send.is_spoilt() {
-            DatagramRing::new(send).clear();
+            send.clear();
+        }
+        if receive.is_spoilt() {
+            receive.take_back();
         }
     }
 
@@ -137,7 +138,8 @@ impl Udp {
         record.set_kind(SocketKind::Udp);
         let socket = Socket::new(id);
         socket.save(record);
-        DatagramRing::new(self.table.send_ring(slot)).clear();
+        self.table.send_ring(slot).clear();
+        self.table.receive_ring(slot).take_back();
         self.slots.claim(slot);
         self.put(id, socket);
         self.note(slot, Events::ERROR | Events::READABLE | Events::WRITABLE);

@@ -4,7 +4,7 @@ use super::{Action, Host, Program, World};
 use crate::doom;
 use crate::random::Random;
 use crate::scenario::CrashPlan;
-use skink_memory::{Record, Region, SocketId, SocketKind};
+use skink_memory::{Record, SocketId, SocketKind};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A record begins behind the header, which has a page.
@@ -128,16 +128,8 @@ impl Host {
     /// A successor adopts all.
     fn succeed(&mut self, now: skink_time::Instant) {
         let mut stack = self.new_stack();
-        let [tcp, udp] = [self.stack.tcp_table(), self.stack.udp_table()];
-        let mut regions: Vec<(u32, Region, Region)> = Vec::new();
-        for program in self.remaining.clone() {
-            let both = (tcp.region(program), udp.region(program));
-            if let (Some(tcp), Some(udp)) = both {
-                regions.push((program, tcp.clone(), udp.clone()));
-            }
-        }
-        for (program, tcp, udp) in regions {
-            let adopted = stack.adopt_program(now, program, tcp, udp);
+        for (program, tcp, udp) in &self.regions {
+            let adopted = stack.adopt_program(now, *program, tcp.clone(), udp.clone());
             adopted.expect("a number that is free");
         }
         self.stack = stack;

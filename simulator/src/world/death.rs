@@ -29,6 +29,8 @@ impl World {
             }
         }
         let there = &mut self.hosts[death.host];
+        // What it had been told, and not looked at.
+        while there.stack.take_event_of(death.program).is_some() {}
         for protocol in Protocol::ALL {
             there.stack.abandon(self.now, protocol, death.program);
         }
@@ -40,7 +42,7 @@ impl World {
     pub(super) fn take_finished(&mut self, host: usize) {
         let there = &mut self.hosts[host];
         while let Some(program) = there.stack.take_finished() {
-            there.remaining.retain(|other| *other != program);
+            there.regions.retain(|(other, _, _)| *other != program);
             if there.dead != Some(program) || std::mem::replace(&mut there.finished, true) {
                 let what = format!("host {host}: program {program} is finished, though it isn't");
                 self.board.failures.push(what);

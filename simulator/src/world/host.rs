@@ -42,19 +42,20 @@ impl Host {
         for program in 0..plan.programs {
             let tcp = Region::create("tcp", life.tcp).expect("memory for a program");
             let udp = Region::create("udp", life.udp).expect("memory for a program");
-            regions.extend([tcp.clone(), udp.clone()]);
+            regions.push((program, tcp.clone(), udp.clone()));
             let added = stack.add_program(program, tcp, udp);
             added.expect("a number that is free");
         }
         if !scenario.crashes.is_empty() {
-            doom.watch(&regions);
+            let all = regions.iter();
+            doom.watch(all.flat_map(|(_, tcp, udp)| [tcp, udp]));
         }
         Host {
             stack,
             life,
             doom,
             crash: None,
-            remaining: (0..plan.programs).collect(),
+            regions,
             spoilt: Vec::new(),
             counters,
             nic,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Bytes, DatagramHeader, DatagramRing};
+use crate::{Bytes, DatagramHeader, DatagramRing, Holder};
 use skink_wire::{Endpoint, FourTuple};
 
 fn config() -> TableConfig {
@@ -392,4 +392,45 @@ fn what_isnt_in_one_send_ring_has_no_name() {
     for (index, payload) in none.iter().enumerate() {
         assert_eq!(region.name_span(payload), None, "{index}");
     }
+}
+
+#[test]
+fn a_record_says_who_holds_it_and_whether_it_was_damaged() {
+    let region = region();
+    let id = region.open_slot(1, SocketKind::Tcp);
+    let record = region.record(1);
+    assert_eq!(record.holder(), None, "nobody knows of it yet");
+    for holder in [Holder::Attached, Holder::Awaited, Holder::Gone] {
+        record.set_holder(holder);
+        assert_eq!(record.holder(), Some(holder));
+    }
+    record.seal.store(record.seal(), Ordering::Relaxed);
+    let fields = [&record.iss, &record.irs, &record.ts_offset];
+    for field in fields.into_iter().chain(&record.remote_address) {
+        let before = field.load(Ordering::Relaxed);
+        for bit in [0, 7, 31] {
+            field.store(before ^ 1 << bit, Ordering::Relaxed);
+            assert_ne!(record.seal.load(Ordering::Relaxed), record.seal());
+        }
+        field.store(before, Ordering::Relaxed);
+    }
+    assert_eq!(record.seal.load(Ordering::Relaxed), record.seal());
+    record.holder.store(200, Ordering::Relaxed);
+    assert_eq!(record.holder(), None);
+    record.set_holder(Holder::Gone);
+    region.close_slot(id.slot);
+    assert_eq!(record.holder(), None, "a free slot has no holder");
+}
+
+#[test]
+fn a_region_tells_that_its_program_is_gone() {
+    let region = region();
+    assert!(!region.is_abandoned());
+    region.abandon();
+    let [records, rings] = both(&region);
+    assert!(
+        Region::open(records, rings)
+            .expect("a region")
+            .is_abandoned()
+    );
 }

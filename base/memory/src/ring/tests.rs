@@ -77,4 +77,7 @@ fn positions_spoilt_by_a_neighbour_reach_nothing_outside_the_ring() {
         let [first, second] = ring.spans(5000, 10);
         assert!(first.is_empty() && second.is_empty());
     }
+    ring.take_back();
+    assert!(ring.is_empty() && !ring.is_spoilt());
+    assert_eq!(ring.write(b"x"), 1);
 }

@@ -1,9 +1,8 @@
 //! One connection's control block, from its record and its rings.
 
-use crate::connection::{
-    Connection, Context, FIN_OURS, OPTION_SACK, OPTION_TIMESTAMPS, OPTION_WINDOW_SCALING, Program,
-};
+use crate::connection::{Connection, Context, Program};
 use crate::recovery::Phase;
+use crate::saved::{FIN_OURS, OPTION_SACK, OPTION_TIMESTAMPS, OPTION_WINDOW_SCALING};
 use crate::settings::Settings;
 use crate::state::State;
 use core::sync::atomic::Ordering::Relaxed;
@@ -34,6 +33,13 @@ impl Connection {
         }
         connection.restore_state(state);
         connection.tuple = record.four_tuple();
+        let rings = [
+            connection.send_ring(context),
+            connection.receive_ring(context),
+        ];
+        if rings.iter().any(|ring| ring.is_spoilt()) {
+            return Err(Counter::TcpRecordRings);
+        }
         if state == State::Closed {
             connection.tell(Events::READABLE | Events::WRITABLE);
             connection.tell(Events::READ_CLOSED | Events::CLOSED);
@@ -48,7 +54,7 @@ impl Connection {
             connection.restore_sending(state, context)?;
             connection.restore_receiving(state, context)?;
         } else {
-            connection.restore_handshake(state, record)?;
+            connection.restore_handshake(state, context)?;
         }
         connection.tell_error(record);
         Ok(connection)
@@ -84,7 +90,13 @@ impl Connection {
     }
 
     /// A handshake begins anew, with the same numbers.
-    fn restore_handshake(&mut self, state: State, record: &Record) -> Result<(), Counter> {
+    fn restore_handshake(&mut self, state: State, context: &Context<'_>) -> Result<(), Counter> {
+        let record = self.record(context);
+        let (send, receive) = (self.send_ring(context), self.receive_ring(context));
+        // What the program has written already may wait there.
+        if send.head() != 0 || receive.tail() != 0 || receive.head() != 0 {
+            return Err(Counter::TcpRecordRings);
+        }
         let sent = record.snd_max.load(Relaxed) == (self.iss + 1).0;
         self.snd_una = self.iss;
         // An answer to what the predecessor sent counts; but it gives no round-trip time.
@@ -92,6 +104,10 @@ impl Connection {
         self.fin = Connection::own_fin(record);
         self.syn_due = true;
         if state == State::SynReceived {
+            let offered = self.irs.distance_to(SeqNum(record.rcv_adv.load(Relaxed)));
+            if offered > receive.capacity() as u32 + 1 {
+                return Err(Counter::TcpRecordNumbers);
+            }
             self.rcv_nxt = self.irs + 1;
             self.rcv_adv = self.rcv_nxt.max(SeqNum(record.rcv_adv.load(Relaxed)));
             self.snd_wnd = record.snd_wnd.load(Relaxed);
@@ -106,9 +122,6 @@ impl Connection {
     /// was to be sent is below `snd_max`, and counts as lost.
     fn restore_sending(&mut self, state: State, context: &Context<'_>) -> Result<(), Counter> {
         let (record, ring) = (self.record(context), self.send_ring(context));
-        if ring.is_spoilt() {
-            return Err(Counter::TcpRecordRings);
-        }
         let bad = || Counter::TcpRecordNumbers;
         let head = self.iss + 1 + ring.head() as u32;
         let tail = head + ring.len() as u32;
@@ -161,9 +174,6 @@ impl Connection {
     /// wasn't acknowledged, and what arrived ahead of a gap is gone and sent again.
     fn restore_receiving(&mut self, state: State, context: &Context<'_>) -> Result<(), Counter> {
         let (record, ring) = (self.record(context), self.receive_ring(context));
-        if ring.is_spoilt() {
-            return Err(Counter::TcpRecordRings);
-        }
         let finished = match state {
             State::CloseWait | State::Closing | State::LastAck | State::TimeWait => true,
             State::Established | State::FinWait1 | State::FinWait2 => false,
@@ -216,10 +226,13 @@ impl Connection {
             self.stalled_since = Some(context.now);
             return;
         }
-        self.ack_due = true;
         if state == State::TimeWait {
+            // A peer that has heard of it has forgotten the connection.
+            let told = SeqNum(self.record(context).rcv_nxt.load(Relaxed));
+            self.ack_due = told != self.rcv_nxt;
             return;
         }
+        self.ack_due = true;
         if self.fin.is_some() && matches!(state, State::Established | State::CloseWait) {
             // Of `shutdown` the number was stored, and the state not.
             self.fin = None;

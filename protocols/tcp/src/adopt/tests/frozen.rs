@@ -39,6 +39,10 @@ fn check_covered(net: &Net, header: &Header, bytes: u32, what: &str) {
         if header.flags.contains(Flags::RST) {
             assert_eq!(state, State::Closed, "{what}: reset, and goes on");
         }
+        if state == State::SynReceived && header.flags == Flags::SYN | Flags::ACK {
+            let edge = header.ack + u32::from(header.window);
+            assert!(edge.le(connection.rcv_adv), "{what}: offered");
+        }
         if state == State::Closed || header.flags.contains(Flags::SYN) {
             continue;
         }

@@ -113,3 +113,32 @@ fn a_successor_takes_over() {
     next.bind(unbound, at(A, 57), ALONE, &mut world)
         .expect("still open");
 }
+
+#[test]
+fn a_successor_finds_calls_and_changes_that_were_under_way() {
+    let mut world = world(&[A, A6]);
+    let mut first = new_udp(1, 4096);
+    let opened = first.open_for(0, 41).expect("a slot");
+    let bound = bound(&mut first, &mut world, at(ANY6, 55), ALONE);
+    first.note_call(bound, 42);
+    let peer = at(B6, 9);
+    let connected = first.connect(bound, Some(peer), &mut world);
+    assert_eq!(connected, Ok(at(A6, 55)));
+    // Opened, and not known to anybody yet.
+    let unknown = first.open().expect("a slot");
+    first.table().record(unknown.slot).holder.store(0, Relaxed);
+    let counters = first.counters.clone();
+    let (next, adopted) = adopt(first.table(), counters.clone(), &mut world);
+    assert_eq!((adopted.sockets, adopted.given_up), (2, 0));
+    assert_eq!(next.opened(0, 41), Some(opened));
+    assert_eq!((next.opened(0, 43), next.opened(0, 0)), (None, None));
+    assert!(next.was_called(bound, 42) && !next.was_called(bound, 41));
+    assert_eq!(next.connected_to(bound), Some((at(A6, 55), peer)));
+    assert!(next.table().find(unknown).is_none());
+    // Words of an address are stored one after the other: what it was bound to counts.
+    let record = next.table().record(bound.slot);
+    record.local_address[0].store(0, Relaxed);
+    let (next, adopted) = adopt(next.table(), counters, &mut world);
+    assert_eq!((adopted.sockets, adopted.given_up), (2, 0));
+    assert_eq!(next.bound_to(bound), Some(at(ANY6, 55)));
+}
