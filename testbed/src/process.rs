@@ -62,7 +62,7 @@ impl Process {
     pub fn wait_until(&self, what: &str, mut condition: impl FnMut() -> bool) -> io::Result<()> {
         let start = Instant::now();
         while !condition() {
-            let ended = !Path::new(&format!("/proc/{}", self.id())).exists() || self.is_zombie();
+            let ended = self.has_ended();
             if ended || start.elapsed() > PATIENCE {
                 let why = if ended {
                     "it ended"
@@ -78,6 +78,11 @@ impl Process {
             std::thread::sleep(INTERVAL);
         }
         Ok(())
+    }
+
+    /// Whether it has ended, whatever it came to.
+    pub fn has_ended(&self) -> bool {
+        !Path::new(&format!("/proc/{}", self.id())).exists() || self.is_zombie()
     }
 
     fn is_zombie(&self) -> bool {

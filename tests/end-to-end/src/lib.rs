@@ -7,6 +7,7 @@
 mod back_end;
 mod case;
 mod cases;
+mod member;
 mod network;
 mod site;
 mod topology;
@@ -14,6 +15,7 @@ mod topology;
 pub use back_end::BackEnd;
 pub use case::{Case, Failure, Outcome, run};
 pub use cases::all;
+pub use member::Member;
 pub use network::{Network, Plan};
 pub use site::{Nginx, Site};
 pub use topology::Topology;

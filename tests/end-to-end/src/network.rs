@@ -1,5 +1,10 @@
+use crate::site::PATIENCE;
 use crate::{BackEnd, Failure, Outcome, Topology};
-use skink_testbed::{Cable, Host, Impairments, Offload, Process, Scratch, Wire};
+use rustix::process::Signal;
+use serde_json::Value;
+use skink_testbed::{
+    Cable, Host, Impairments, Offload, Process, Scratch, Wire, signal, wait_until_ended,
+};
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -147,9 +152,31 @@ impl Network {
         arguments
     }
 
+    /// The process id of the stack's supervisor, whichever it is by now; `None` if there is none.
+    ///
+    /// # Errors
+    /// If `skink ps` doesn't say.
+    pub fn supervisor(&self) -> Result<Option<u32>, Failure> {
+        let mut command = self.skink.command(&Network::tool()?.to_string_lossy());
+        command.args(["ps", "--json"]);
+        let text = Network::finish(command, "skink ps", PATIENCE)?;
+        let report: Value = serde_json::from_str(&text)?;
+        let processes = report["instances"][0]["processes"].as_array();
+        let mut supervisors = processes.into_iter().flatten();
+        let supervisor = supervisors.find(|it| it["name"] == "supervisor");
+        Ok(supervisor.and_then(|it| u32::try_from(it["pid"].as_u64()?).ok()))
+    }
+
     /// Ends the stack that serves programs, and holds that it had nothing to complain about.
     pub fn stop(self) -> Outcome {
-        let Some(up) = self.up.filter(|_| !self.up_is_dead.get()) else {
+        if self.up.is_some() && self.up_is_dead.get() {
+            let Some(standby) = self.supervisor()? else {
+                return Ok(());
+            };
+            signal(standby, Signal::TERM)?;
+            return Ok(wait_until_ended(&[standby], PATIENCE)?);
+        }
+        let Some(up) = self.up else {
             return Ok(());
         };
         let (status, said) = up.stop()?;

@@ -13,7 +13,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// A program that answers each datagram with the same, on the address given.
-const SERVER: &str = "
+pub const SERVER: &str = "
 import socket, sys
 s = socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
 s.bind((sys.argv[1], 5353))

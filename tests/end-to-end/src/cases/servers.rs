@@ -95,7 +95,7 @@ pub fn no_wrk_errors(said: &str) -> Outcome {
     Ok(())
 }
 
-fn start_redis(network: &Network) -> Result<Process, Failure> {
+pub fn start_redis(network: &Network) -> Result<Process, Failure> {
     let arguments = [
         "--save",
         "",

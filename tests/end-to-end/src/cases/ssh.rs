@@ -20,7 +20,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// A running sshd and what its clients need.
-struct Sshd {
+pub struct Sshd {
     process: Process,
     files: Scratch,
 }
@@ -28,7 +28,7 @@ struct Sshd {
 impl Sshd {
     const PORT: u16 = 2222;
 
-    fn on_skink(network: &Network) -> Result<Sshd, Failure> {
+    pub fn on_skink(network: &Network) -> Result<Sshd, Failure> {
         if !skink_testbed::is_root() {
             return Err(Failure::Skip("sshd needs root to log users in".to_owned()));
         }
@@ -67,7 +67,7 @@ impl Sshd {
     }
 
     /// `ssh` or `scp` on the kernel's host, up to its own arguments.
-    fn client(&self, network: &Network, program: &str) -> Command {
+    pub fn client(&self, network: &Network, program: &str) -> Command {
         let key = self.files.path().join("user");
         let mut command = network.kernel.command(program);
         let port = if program == "scp" { "-P" } else { "-p" };

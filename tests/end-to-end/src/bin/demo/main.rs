@@ -1,5 +1,10 @@
 //! The main job, to be watched: an unmodified nginx on Skink's own TCP/IP serves a site to an
-//! unmodified curl on the kernel's, over a veth pair between two private network namespaces.
+//! unmodified curl on the kernel's, over a veth pair between two private network namespaces. Then the
+//! same while the stack's processes are killed.
+
+mod deaths;
+mod pace;
+mod plot;
 
 use skink_end_to_end::{BackEnd, Failure, Network, Nginx, Outcome, Plan, Site, Topology};
 use std::process::{Command, ExitCode};
@@ -33,6 +38,11 @@ fn main() -> ExitCode {
         "\nEverything arrived intact, in {shown} of {} ways.",
         PLACES.len()
     );
+    if let Err(failure) = deaths::show() {
+        let (Failure::Wrong(what) | Failure::Skip(what)) = failure;
+        println!("\n   FAILED when processes were killed: {what}");
+        return ExitCode::FAILURE;
+    }
     if shown > 0 {
         ExitCode::SUCCESS
     } else {
@@ -53,20 +63,7 @@ fn show(topology: Topology, back_end: BackEnd) -> Outcome {
         "\n== nginx on Skink ({topology}, {}), curl on the kernel",
         back_end.nic()
     );
-    let place = format!(
-        "--nic {} --addr 10.9.0.2/24 --addr fd09::2/64",
-        back_end.nic()
-    );
-    match topology {
-        Topology::Library => println!("   skink run {place} -- nginx"),
-        Topology::Single | Topology::Split => {
-            println!("   skink up --name demo --topology {topology} {place}");
-            println!("   skink run --name demo -- nginx");
-        }
-    }
-    if let Some(up) = &network.up {
-        print_indented(&up.log());
-    }
+    announce(&network);
     let nginx = Nginx::on_skink(&network, &site)?;
     print_indented(&nginx.process.log());
     for address in Network::SKINK {
@@ -82,14 +79,39 @@ fn show(topology: Topology, back_end: BackEnd) -> Outcome {
         }
     }
     for arguments in [&["ss", "--all"][..], &["stat"]] {
-        println!("\n   $ skink {}", arguments.join(" "));
-        let mut command = Command::new(Network::tool()?);
-        command.args(arguments);
-        let said = Network::finish(command, "skink", Duration::from_secs(10))?;
-        print_indented(&said);
+        tool(arguments)?;
     }
     nginx.stop()?;
     network.stop()
+}
+
+/// What to type to get the same.
+fn announce(network: &Network) {
+    let Plan {
+        topology, back_end, ..
+    } = network.plan;
+    let nic = back_end.nic();
+    let place = format!("--nic {nic} --addr 10.9.0.2/24 --addr fd09::2/64");
+    match topology {
+        Topology::Library => println!("   skink run {place} -- nginx"),
+        Topology::Single | Topology::Split => {
+            println!("   skink up --name demo --topology {topology} {place}");
+            println!("   skink run --name demo -- nginx");
+        }
+    }
+    if let Some(up) = &network.up {
+        print_indented(&up.log());
+    }
+}
+
+/// Shows what one of Skink's tools says.
+fn tool(arguments: &[&str]) -> Outcome {
+    println!("\n   $ skink {}", arguments.join(" "));
+    let mut command = Command::new(Network::tool()?);
+    command.args(arguments);
+    let said = Network::finish(command, "skink", Duration::from_secs(10))?;
+    print_indented(&said);
+    Ok(())
 }
 
 fn print_indented(text: &str) {

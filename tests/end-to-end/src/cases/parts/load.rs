@@ -1,0 +1,264 @@
+//! Processes killed at random under every kind of load at once.
+
+use super::names;
+use crate::cases::datagrams;
+use crate::cases::load::wait;
+use crate::cases::servers::{no_wrk_errors, start_redis};
+use crate::cases::ssh::Sshd;
+use crate::network::Network;
+use crate::site::{Nginx, PATIENCE, Site};
+use crate::{Failure, Outcome, Topology};
+use rustix::process::Signal;
+use skink_testbed::{Process, Scratch};
+use std::fmt::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// For how long processes are killed, in seconds.
+const SECONDS: u32 = 20;
+/// Decides which are; the variable `SEED` of the environment can name another number.
+const SEED: u64 = 20;
+
+/// Keeps what is sent to it by PUT.
+const UPLOADS: &str = include_str!("uploads.py");
+/// Stores values in redis and reads them back.
+const VALUES: &str = include_str!("values.py");
+/// Sends datagrams to an echo server.
+const QUESTIONS: &str = include_str!("questions.py");
+
+/// No connection is lost and no byte is wrong, whichever process is killed when.
+pub fn killed(network: &Network) -> Outcome {
+    let servers = Servers::start(network)?;
+    let loads = servers.load(network)?;
+    let mut log = String::new();
+    let seed = std::env::var("SEED").ok();
+    let seed = seed.and_then(|text| text.parse().ok()).unwrap_or(SEED);
+    let outcome = kill(network, &loads, seed, &mut log).and_then(|()| finish(loads));
+    outcome.and_then(|()| servers.stop()).map_err(|failure| {
+        let Failure::Wrong(what) = failure else {
+            return failure;
+        };
+        Failure::Wrong(format!(
+            "{what}\nseed {seed}; killed, and how long each was away:\n{log}{}",
+            state(network)
+        ))
+    })
+}
+
+/// Programs on Skink.
+struct Servers {
+    site: Site,
+    nginx: Nginx,
+    uploads: Process,
+    uploaded: Scratch,
+    redis: Process,
+    echo: Process,
+    /// Needs root.
+    sshd: Option<Sshd>,
+}
+
+impl Servers {
+    fn start(network: &Network) -> Result<Servers, Failure> {
+        let site = Site::new()?;
+        let nginx = Nginx::on_skink(network, &site)?;
+        let address = Network::SKINK[0];
+        let uploaded = Scratch::new("uploaded")?;
+        let directory = uploaded.path().to_string_lossy();
+        let command = network.skink_run("python3", ["-c", UPLOADS, address, &directory])?;
+        let uploads = Process::spawn(command, "a server of uploads on Skink")?;
+        network.wait_for(&uploads, address, 8000)?;
+        let redis = start_redis(network)?;
+        let command = network.skink_run("python3", ["-c", datagrams::SERVER, address])?;
+        let echo = Process::spawn(command, "an echo server on Skink")?;
+        echo.wait_until("it is bound", || echo.log().contains("bound"))?;
+        let sshd = match skink_testbed::is_root() {
+            true => Some(Sshd::on_skink(network)?),
+            false => None,
+        };
+        Ok(Servers {
+            site,
+            nginx,
+            uploads,
+            uploaded,
+            redis,
+            echo,
+            sshd,
+        })
+    }
+
+    /// What clients on the kernel do, all at once.
+    fn load(&self, network: &Network) -> Result<Vec<Load>, Failure> {
+        let address = Network::SKINK[0];
+        let mut loads = Vec::new();
+        let mut add = |name, command: Command, check| -> Outcome {
+            let process = Process::spawn(command, name)?;
+            loads.push(Load {
+                name,
+                process,
+                check,
+            });
+            Ok(())
+        };
+        for (name, extra) in [
+            ("wrk", &[][..]),
+            ("wrk that closes", &["-H", "Connection: close"]),
+        ] {
+            let mut wrk = network.kernel.command("wrk");
+            wrk.args(["-t1", "-c32", &format!("-d{SECONDS}s"), "--timeout", "10s"]);
+            wrk.args(extra).arg(format!("http://{address}:80/tiny"));
+            add(name, wrk, no_wrk_errors)?;
+        }
+        let larger = self.site.path("larger");
+        let copy = self.uploaded.path().join("copy");
+        let (larger, copy) = (larger.display(), copy.display());
+        let curl = "curl -sS --fail --max-time 60 --limit-rate 8M";
+        let down = format!("{curl} http://{address}:80/larger | cmp - {larger}");
+        add("downloads", repeated(network, &down), fine)?;
+        let up = format!("{curl} -T {larger} http://{address}:8000/copy && cmp {copy} {larger}");
+        add("uploads", repeated(network, &up), fine)?;
+        for (name, script) in [("values in redis", VALUES), ("datagrams", QUESTIONS)] {
+            let mut python = network.kernel.command("python3");
+            python.args(["-c", script, address, &SECONDS.to_string()]);
+            add(name, python, fine)?;
+        }
+        if let Some(sshd) = &self.sshd {
+            for (name, script) in self.ssh(network, sshd)? {
+                add(name, shell(network, &script), fine)?;
+            }
+        }
+        Ok(loads)
+    }
+
+    /// A session to and fro, and a file that is copied meanwhile.
+    fn ssh(&self, network: &Network, sshd: &Sshd) -> Result<Vec<(&'static str, String)>, Failure> {
+        let words = |command: Command| {
+            let program = [command.get_program()].into_iter();
+            let words = program.chain(command.get_args());
+            let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+            words.join(" ")
+        };
+        let (ssh, scp) = (
+            words(sshd.client(network, "ssh")),
+            words(sshd.client(network, "scp")),
+        );
+        let address = Network::SKINK[0];
+        let at = |name| self.uploaded.path().join(name).display().to_string();
+        let session = format!(
+            "for i in $(seq {}); do echo line $i; sleep 0.1; done | tee {sent} | \
+             {ssh} root@{address} cat >{back} && cmp {sent} {back}",
+            SECONDS * 9,
+            sent = at("sent"),
+            back = at("back"),
+        );
+        // At 4 MB/s, given in kbit/s, it takes as long as the rest.
+        let original = self.site.add("archive", u64::from(SECONDS) * 4_000_000)?;
+        let copied = format!(
+            "{scp} -l 32000 {original} root@{address}:{copy} && cmp {original} {copy}",
+            original = original.display(),
+            copy = at("archive"),
+        );
+        Ok(vec![("an ssh session", session), ("scp", copied)])
+    }
+
+    /// Ends all of them, and holds that they saw nothing that they complain of.
+    fn stop(self) -> Outcome {
+        for process in [&self.uploads, &self.redis, &self.echo] {
+            let said = process.log();
+            if process.has_ended() || said.contains("rror") || said.contains("panicked") {
+                return Err(Failure::Wrong(format!("a server printed:\n{said}")));
+            }
+        }
+        self.redis.stop()?;
+        self.nginx.stop()
+    }
+}
+
+/// A client and what it must have printed.
+struct Load {
+    name: &'static str,
+    process: Process,
+    check: fn(&str) -> Outcome,
+}
+
+fn fine(_: &str) -> Outcome {
+    Ok(())
+}
+
+fn shell(network: &Network, script: &str) -> Command {
+    let mut shell = network.kernel.command("bash");
+    shell.args(["-c", &format!("set -o pipefail; {script}")]);
+    shell
+}
+
+/// The same again and again until the time is up.
+fn repeated(network: &Network, script: &str) -> Command {
+    let script = format!(
+        "while [ $SECONDS -lt {SECONDS} ]; do {{ {script}; }} || \
+         {{ echo \"after $SECONDS s\"; exit 1; }}; done"
+    );
+    shell(network, &script)
+}
+
+/// Kills one after the other, until the time is up or a client has ended in failure.
+fn kill(network: &Network, loads: &[Load], seed: u64, log: &mut String) -> Outcome {
+    // One that dies again within a second is started the later the more often it does: a lone one
+    // isn't killed that soon.
+    let pause = Duration::from_millis(match network.plan.topology {
+        Topology::Split => 400,
+        Topology::Library | Topology::Single => 1_200,
+    });
+    let names = names(network)?;
+    let start = Instant::now();
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    while start.elapsed() + Duration::from_secs(1) < Duration::from_secs(SECONDS.into()) {
+        wait(pause);
+        if loads.iter().any(|load| load.process.has_ended()) {
+            break;
+        }
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let Some(name) = names.get((random % names.len() as u64) as usize) else {
+            continue;
+        };
+        let at = start.elapsed().as_secs_f64();
+        let _ = write!(log, "{at:7.2} s  {name:<8}");
+        let away = network.replace(name, Signal::KILL)?.as_secs_f64() * 1e3;
+        let _ = writeln!(log, "{away:6.0} ms");
+    }
+    Ok(())
+}
+
+/// Waits for all of them; says of each what is wrong.
+fn finish(loads: Vec<Load>) -> Outcome {
+    let mut wrong = String::new();
+    for load in loads {
+        let said = match load.process.wait(PATIENCE) {
+            Ok((status, said)) if status.success() => match (load.check)(&said) {
+                Ok(()) => continue,
+                Err(Failure::Wrong(what) | Failure::Skip(what)) => what,
+            },
+            Ok((status, said)) => format!("ended with {status}:\n{said}"),
+            Err(error) => error.to_string(),
+        };
+        let _ = writeln!(wrong, "{}: {said}", load.name);
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Wrong(wrong)),
+    }
+}
+
+/// What the stack says of itself.
+fn state(network: &Network) -> String {
+    let mut text = network.up.as_ref().map_or(String::new(), Process::log);
+    for tool in ["ps", "stat"] {
+        let Ok(path) = Network::tool() else { continue };
+        let mut command = network.skink.command(&path.to_string_lossy());
+        command.arg(tool);
+        if let Ok(said) = Network::finish(command, tool, PATIENCE) {
+            let _ = write!(text, "\n$ skink {tool}\n{said}");
+        }
+    }
+    text
+}
