@@ -103,6 +103,13 @@ impl Apart {
         udp.iter_mut().for_each(|it| it.ip_restarted(incarnation));
     }
 
+    /// `ip` or `link` was replaced, and may have lost what was on its way.
+    pub fn network_restarted(&mut self, now: Instant) {
+        if let Some(tcp) = &mut self.tcp {
+            tcp.network_restarted(now);
+        }
+    }
+
     /// The connections there are.
     pub fn flows(&self) -> impl Iterator<Item = FlowSummary> {
         let flows = self.tcp.iter().flat_map(|tcp| tcp.tcp().flows());

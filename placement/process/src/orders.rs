@@ -139,12 +139,13 @@ impl Host {
         if let (Some(protocol), Some(syscall)) = (transport, &mut self.syscall) {
             syscall.transport_restarted(protocol, incarnation);
         }
-        match (part, &mut self.syscall) {
-            (Part::Ip, _) => {
-                if let Some(apart) = self.stack.apart() {
-                    apart.ip_restarted(incarnation);
-                }
+        if let (Part::Ip | Part::Link, Some(apart)) = (part, self.stack.apart()) {
+            if part == Part::Ip {
+                apart.ip_restarted(incarnation);
             }
+            apart.network_restarted(clock::now());
+        }
+        match (part, &mut self.syscall) {
             (Part::Store, Some(syscall)) => syscall.store_restarted(incarnation),
             (Part::Syscall, _) => {
                 for end in self.call_ends.iter_mut().flatten() {

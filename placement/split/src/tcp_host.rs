@@ -69,6 +69,11 @@ impl TransportHost<Tcp> {
         Some(index)
     }
 
+    /// `ip` or `link` was replaced: see [`Tcp::network_restarted`].
+    pub fn network_restarted(&mut self, now: Instant) {
+        self.call(|tcp, _| tcp.network_restarted(now));
+    }
+
     /// The component.
     pub fn tcp(&self) -> &Tcp {
         &self.component

@@ -49,6 +49,18 @@ impl Tcp {
         }
     }
 
+    /// What is below `tcp` was replaced, and may have lost frames in both directions: each connection sends
+    /// at once what makes its peer say how things stand.
+    pub fn network_restarted(&mut self, now: Instant) {
+        let slots: Vec<u32> = self.table.slots().collect();
+        for slot in slots {
+            if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
+                connection.hurry(now);
+                self.enqueue(slot);
+            }
+        }
+    }
+
     /// The socket in `slot` that a program holds, if it is a listener or not as asked for.
     fn held(&self, slot: u32, listener: bool) -> Option<SocketId> {
         let held = match self.sockets.get(slot as usize)? {

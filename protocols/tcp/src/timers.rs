@@ -93,6 +93,19 @@ impl Connection {
         After::Goes
     }
 
+    /// What was sent last may have been lost together with who should have put it on the wire, and what the
+    /// peer sent too: neither waits for the retransmission timer.
+    pub fn hurry(&mut self, now: Instant) {
+        if !self.state().is_synchronized() || self.state() == State::TimeWait {
+            return;
+        }
+        self.ack_due = true;
+        match self.flight() > 0 {
+            true => self.deadlines.retransmit = Some(now),
+            false => self.probe_due = true,
+        }
+    }
+
     fn gives_up(&self, context: &Context<'_>, retries: u32) -> bool {
         match (self.settings.user_timeout, self.stalled_since) {
             (Some(limit), Some(since)) => context.now.since(since) >= limit,

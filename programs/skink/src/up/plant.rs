@@ -123,7 +123,7 @@ impl Plant {
         if let Some(split) = &mut self.split
             && split.is_given_up()
         {
-            *split = split.anew()?;
+            split.renew()?;
         }
         Ok(())
     }

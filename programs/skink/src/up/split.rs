@@ -98,16 +98,16 @@ impl Split {
         self.given_up = true;
     }
 
-    /// The same with new queues. Whoever starts is a successor.
+    /// Makes the queues anew. Whoever starts is a successor, and finds what `ip` has published.
     ///
     /// # Errors
-    /// As [`Split::new`].
-    pub fn anew(&self) -> Result<Split, Failure> {
-        Ok(Split {
-            incarnations: self.incarnations,
-            next_pool: self.next_pool,
-            ..Split::new(self.layout.clone())?
-        })
+    /// As [`Split::new`]; all is as before then.
+    pub fn renew(&mut self) -> Result<(), Failure> {
+        let old = std::mem::replace(self, Split::new(self.layout.clone())?);
+        self.incarnations = old.incarnations;
+        self.next_pool = old.next_pool;
+        self.board = old.board;
+        Ok(())
     }
 
     /// Whether all of this is to be made anew.

@@ -176,6 +176,25 @@ fn timeouts_double_and_begin_with_one_segment() {
 }
 
 #[test]
+fn after_what_is_below_was_replaced_nobody_waits_for_the_timer() {
+    let (mut net, id) = ten_in_flight("mss 1000 sackok");
+    net.expect_nothing();
+    net.tcp.network_restarted(net.now);
+    net.run();
+    net.advance(1);
+    net.expect(". 10001 ack 1");
+    net.expect(". 1:1001 ack 1");
+    net.inject(". 1 ack 10001 win 60000");
+    assert!(matches!(net.connection(id).recovery.phase, Phase::Open));
+    // With nothing on its way the peer is asked whether it has sent something.
+    let mut net = Net::new();
+    net.accepted("mss 1000 sackok", 60_000);
+    net.tcp.network_restarted(net.now);
+    net.run();
+    net.expect(". 0 ack 1");
+}
+
+#[test]
 fn a_timeout_that_was_needless_is_undone() {
     let mut net = Net::new();
     let id = net.accepted_with_stamps(OFFER);

@@ -255,8 +255,8 @@ fn what_is_made_anew_is_a_successor() {
     split.give_up();
     (0..7).for_each(|place| split.ended(place).expect("memory"));
     assert!(!split.can_start(Part::Tcp.index()));
-    let mut anew = split.anew().expect("memory");
-    let started = anew.start(Part::Tcp.index(), stack());
+    split.renew().expect("memory");
+    let started = split.start(Part::Tcp.index(), stack());
     assert_eq!(started.incarnations, [2; Part::COUNT]);
 }
 

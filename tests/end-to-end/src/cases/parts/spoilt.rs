@@ -110,13 +110,21 @@ fn spoilt_lane(network: &Network, lane: &str, holder: &str) -> Outcome {
     Network::finish(knock, "knocking", PATIENCE)?;
     let poke = network.skink_run("python3", ["-c", POKE])?;
     let poke = Process::spawn(poke, "a program")?;
+    let tool = Network::tool()?.to_string_lossy().into_owned();
     let up = network.up.as_ref().unwrap_or(&nginx.process);
     up.wait_until(&format!("all is made anew after {lane} was spoilt"), || {
         restarts(network).is_ok_and(|now| now.is_some() && now > before)
     })?;
     // It may have found no stack while there was none.
     poke.wait(PATIENCE)?;
-    download.finish()?;
+    download.finish().map_err(|failure| match failure {
+        Failure::Wrong(what) => {
+            let stat = network.skink.command(&tool).arg("stat").output();
+            let stat = stat.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
+            Failure::Wrong(format!("{what}; skink up printed:\n{}\n{stat:?}", up.log()))
+        }
+        skip => skip,
+    })?;
     Download::start(network, &site.path("copy-2"), &site.path("larger"))?.finish()?;
     nginx.stop()
 }
