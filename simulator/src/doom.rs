@@ -1,8 +1,8 @@
 //! When a host's stack dies in the midst of its work, and what a successor then finds: the records as
-//! they were at that moment. What the stack does between its death and its caller's return, since it
-//! can't be stopped, is seen by nobody.
+//! they were at that moment, and what was in the rings. What the stack does between its death and its
+//! caller's return, since it can't be stopped, is seen by nobody.
 
-use skink_memory::{Mapping, Region};
+use skink_memory::{Mapping, Region, SocketKind};
 use skink_messages::Ports;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,9 +16,88 @@ struct State {
     /// The stack works on its own: in the midst of a program's call it doesn't die, since nobody here
     /// would repeat the call.
     works: bool,
-    /// Dead, and so the records were.
-    found: Option<Vec<Vec<u64>>>,
-    records: Vec<Mapping>,
+    /// Dead, and so the memory was.
+    found: Option<Vec<Found>>,
+    memory: Vec<Memory>,
+}
+
+/// A region, and all of it as words.
+struct Memory {
+    region: Region,
+    records: Mapping,
+    rings: Mapping,
+}
+
+/// What a successor finds in a region.
+struct Found {
+    records: Vec<u64>,
+    /// The words of the rings that matter, by their places: a slot that the stack frees after its death
+    /// may lose its bytes, or be given out again.
+    rings: Vec<(usize, u64)>,
+}
+
+/// The programs' ends of a slot's rings, before all rings.
+const POSITION_WORDS: usize = 128 / 8;
+
+impl Memory {
+    fn of(region: &Region) -> Memory {
+        let rings = region.rings_fd().try_clone_to_owned();
+        Memory {
+            region: region.clone(),
+            records: map(region),
+            rings: Mapping::from_fd(rings.expect("a descriptor")).expect("memory that is there"),
+        }
+    }
+
+    fn copy(&self) -> Found {
+        let words = self.records.words().iter();
+        let places = self.places();
+        let ring_words = self.rings.words();
+        Found {
+            records: words.map(|word| word.load(Relaxed)).collect(),
+            rings: places
+                .into_iter()
+                .map(|place| (place, ring_words[place].load(Relaxed)))
+                .collect(),
+        }
+    }
+
+    /// Where the words are that hold the ends of rings in use, or what is in them.
+    fn places(&self) -> Vec<usize> {
+        let mut places = Vec::new();
+        let config = self.region.config();
+        let slot_words = (config.send_bytes + config.receive_bytes) as usize / 8;
+        // From the end, since a record that was spoilt doesn't say.
+        let rings_end = self.rings.words().len();
+        for slot in 0..self.region.used() {
+            let record = self.region.record(slot);
+            if record.kind() == SocketKind::Free {
+                continue;
+            }
+            let first = slot as usize * POSITION_WORDS;
+            places.extend(first..first + POSITION_WORDS);
+            let send_first = rings_end - (config.sockets - slot) as usize * slot_words;
+            let receive_first = send_first + config.send_bytes as usize / 8;
+            let send = (self.region.send_ring(slot), send_first);
+            let receive = (self.region.receive_ring(slot), receive_first);
+            for (ring, first) in [send, receive] {
+                let words = ring.capacity() / 8;
+                let start = ring.head() as usize % ring.capacity();
+                let kept = start / 8..(start + ring.len()).div_ceil(8);
+                places.extend(kept.map(|word| first + word % words));
+            }
+        }
+        places
+    }
+
+    fn restore(&self, found: Found) {
+        for (place, word) in self.records.words().iter().zip(found.records) {
+            place.store(word, Relaxed);
+        }
+        for (place, word) in found.rings {
+            self.rings.words()[place].store(word, Relaxed);
+        }
+    }
 }
 
 /// A host's fate, shared by all that its stack acts on.
@@ -35,7 +114,7 @@ impl Doom {
 
     /// The memory that outlives the stack.
     pub fn watch<'a>(&self, regions: impl Iterator<Item = &'a Region>) {
-        self.lock().records = regions.map(map).collect();
+        self.lock().memory = regions.map(Memory::of).collect();
     }
 
     /// The stack dies at its `acts`th act from now on.
@@ -73,12 +152,8 @@ impl Doom {
             return false;
         }
         state.countdown = None;
-        let records = state.records.iter();
-        let found = records.map(|records| {
-            let words = records.words().iter();
-            words.map(|word| word.load(Relaxed)).collect()
-        });
-        state.found = Some(found.collect());
+        let found = state.memory.iter().map(Memory::copy).collect();
+        state.found = Some(found);
         true
     }
 
@@ -87,16 +162,14 @@ impl Doom {
         self.lock().found.is_some()
     }
 
-    /// Makes the records what they were when the stack died, for its successor. Answers whether it had.
+    /// Makes the memory what it was when the stack died, for its successor. Answers whether it had.
     pub fn settle(&self) -> bool {
         let mut state = self.lock();
         let Some(found) = state.found.take() else {
             return false;
         };
-        for (records, words) in state.records.iter().zip(found) {
-            for (place, word) in records.words().iter().zip(words) {
-                place.store(word, Relaxed);
-            }
+        for (memory, found) in state.memory.iter().zip(found) {
+            memory.restore(found);
         }
         true
     }

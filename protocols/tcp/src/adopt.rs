@@ -11,7 +11,7 @@ use crate::state::State;
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use skink_memory::{Adopted, Holder, Record, Region, SocketId, TableError};
-use skink_messages::{Counter, Network, Path, Ports, SocketEvents};
+use skink_messages::{Counter, Events, Network, Path, Ports, SocketEvents};
 use skink_time::{Duration, Instant};
 use skink_wire::{Endpoint, FourTuple, protocol};
 use std::collections::VecDeque;
@@ -234,24 +234,28 @@ impl Tcp {
         let slot = id.slot;
         let record = self.table.record(slot);
         let program = self.program_in(slot)?;
+        let settings = Settings::load(record);
         let context = Context {
             table: &self.table,
             counters: &self.counters,
             now,
         };
-        let settings = Settings::load(record);
         let mut connection = Connection::restore(id, settings, program, &context)?;
         let (tuple, state) = (connection.tuple, connection.state());
-        if state != State::Closed {
-            let ends = is_credible(&tuple, out) && self.demux.flow(&tuple).is_none();
-            if !ends {
-                return Err(Counter::TcpRecordEnds);
-            }
+        let goes_on = state != State::Closed && self.make_way(&tuple, state, out)?;
+        if goes_on {
             let path = out.path(Some(tuple.local.addr), tuple.remote.addr);
+            let context = Context {
+                table: &self.table,
+                counters: &self.counters,
+                now,
+            };
             connection.resume(&path.unwrap_or(UNKNOWN_PATH), &context);
             self.demux.insert(tuple, Place::Connection(slot));
+        } else {
+            connection.tell(Events::READ_CLOSED | Events::CLOSED);
         }
-        let binding = Binding::load(record);
+        let binding = Binding::load(self.table.record(slot));
         connection.holds_port = tuple.local.port != 0;
         if connection.holds_port {
             out.use_port(protocol::TCP, tuple.local.port, false);
@@ -263,8 +267,8 @@ impl Tcp {
         self.put(slot, Socket::Connection(Box::new(connection)));
         match (program, state) {
             // Its program had let go of it.
-            (Program::Gone, State::Closed) => self.free(slot, out),
-            (_, State::TimeWait) => self.on_time_wait(now, slot, out),
+            (Program::Gone, _) if !goes_on => self.free(slot, out),
+            (_, State::TimeWait) if goes_on => self.on_time_wait(now, slot, out),
             (Program::Gone, _) => self.close_connection(now, id, out),
             (Program::Awaited(parent), State::SynReceived) => self.note_half_open(parent, id),
             (Program::Awaited(_) | Program::Attached, _) => {}
@@ -272,6 +276,29 @@ impl Tcp {
         self.enqueue(slot);
         self.notice(slot);
         Ok(())
+    }
+
+    /// Whether a connection that was found may have its flow. One in TIME-WAIT may not, if another one has
+    /// it: as long as its program holds it, its record stays, although the wait is over, or the peer has
+    /// opened a new connection between the same ends (RFC 6191).
+    fn make_way<O: Network + Ports>(
+        &mut self,
+        tuple: &FourTuple,
+        state: State,
+        out: &mut O,
+    ) -> Result<bool, Counter> {
+        if !is_credible(tuple, out) {
+            return Err(Counter::TcpRecordEnds);
+        }
+        match self.demux.flow(tuple) {
+            None => Ok(true),
+            Some(_) if state == State::TimeWait => Ok(false),
+            Some(Place::TimeWait(index)) => {
+                self.end_time_wait(index, out);
+                Ok(true)
+            }
+            Some(Place::Connection(_)) => Err(Counter::TcpRecordEnds),
+        }
     }
 
     fn program_in(&self, slot: u32) -> Result<Program, Counter> {

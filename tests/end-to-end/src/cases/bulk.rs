@@ -1,13 +1,13 @@
 //! A gibibyte arrives as it was sent, at both usual sizes of packets.
 
-use super::{PLACES, on};
+use super::{LONG_PLACES, on};
 use crate::network::{Network, Plan};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{Case, Outcome};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (topology, back_end) in PLACES {
+    for (topology, back_end) in LONG_PLACES {
         for mtu in [1_500, 9_000] {
             let plan = Plan {
                 topology,

@@ -1,8 +1,8 @@
 //! What goes wrong in operation, and what strangers send on purpose.
 
 use super::load::{idle_share, wait};
-use super::on_each_back_end;
 use super::servers::no_wrk_errors;
+use super::{in_each_topology, on_each_back_end};
 use crate::network::{Network, bracketed};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome};
@@ -14,9 +14,9 @@ pub fn cases() -> Vec<Case> {
     let mut cases = on_each_back_end("hostile/killed-workers", killed_workers);
     cases.extend(on_each_back_end("hostile/reloads", reloads));
     cases.extend(on_each_back_end("hostile/link-flap", link_flap));
-    cases.extend(on_each_back_end("hostile/noise", noise));
-    cases.extend(on_each_back_end("hostile/flood-of-requests", flood));
-    cases.extend(on_each_back_end("hostile/killed-run", killed_run));
+    cases.extend(in_each_topology("hostile/noise", noise));
+    cases.extend(in_each_topology("hostile/flood-of-requests", flood));
+    cases.extend(in_each_topology("hostile/killed-run", killed_run));
     cases
 }
 

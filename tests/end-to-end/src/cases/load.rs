@@ -1,7 +1,7 @@
 //! Long load without an error or a leak, and no processor time when there is none.
 
-use super::on_each_back_end;
 use super::servers::{children, no_wrk_errors};
+use super::{in_each_topology, on_each_back_end};
 use crate::network::Network;
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{Case, Failure, Outcome};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = on_each_back_end("idle", idle);
-    cases.extend(on_each_back_end("minute-of-256-connections", minute));
+    cases.extend(in_each_topology("minute-of-256-connections", minute));
     cases
 }
 

@@ -50,6 +50,13 @@ const PLACES: [(Topology, BackEnd); 5] = [
     (Topology::Split, BackEnd::Packet),
 ];
 
+/// Each topology, for what takes long and isn't about back ends.
+const LONG_PLACES: [(Topology, BackEnd); 3] = [
+    (Topology::Library, BackEnd::Packet),
+    (Topology::Single, BackEnd::Packet),
+    (Topology::Split, BackEnd::Packet),
+];
+
 /// The rest of them, for what is quick and shows whether it works at all.
 const MORE_PLACES: [(Topology, BackEnd); 4] = [
     (Topology::Single, BackEnd::Xdp),
@@ -61,6 +68,11 @@ const MORE_PLACES: [(Topology, BackEnd); 4] = [
 /// One case for each of [`PLACES`], on a plain wire.
 fn on_each_back_end(name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
     cases_in(&PLACES, name, run)
+}
+
+/// One case for each of [`LONG_PLACES`], on a plain wire.
+fn in_each_topology(name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
+    cases_in(&LONG_PLACES, name, run)
 }
 
 /// One case for each topology and back end, on a plain wire.

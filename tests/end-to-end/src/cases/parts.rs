@@ -25,10 +25,8 @@ pub fn cases() -> Vec<Case> {
         cases.push(on(plan, &plan.prefixed(&format!("parts/{name}")), run));
     };
     for topology in [Topology::Split, Topology::Single] {
-        let open = plan(topology, None);
-        let filtered = plan(topology, Some(STATEFUL));
-        add(open, "killed-one-by-one", killed_one_by_one);
-        add(filtered, "killed-behind-rules", killed_one_by_one);
+        let (open, filtered) = (plan(topology, None), plan(topology, Some(STATEFUL)));
+        add(filtered, "killed-one-by-one", killed_one_by_one);
         add(open, "stopped", stopped);
         add(open, "killed-under-load", load::killed);
     }

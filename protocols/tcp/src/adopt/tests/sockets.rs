@@ -228,3 +228,41 @@ fn what_cannot_be_added_cannot_be_adopted() {
         .adopt_region(net.now, 0, new_region(4, 4096, 4096), &mut net.out);
     assert!(matches!(twice, Err(TableError::IndexTaken)));
 }
+
+#[test]
+fn a_new_connection_counts_and_not_the_time_wait_whose_ends_it_has() {
+    // The new one's slot may be found before or after the one that a program still holds.
+    for first in [true, false] {
+        let mut net = Net::new();
+        let early = net.tcp.open().expect("a slot");
+        let listener = net.listen(80, 10);
+        let old = net.accepted_from(listener, PLAIN, 60_000);
+        net.inject(". 1:11 ack 1 win 60000");
+        net.shutdown(old);
+        net.inject("F. 11 ack 2 win 60000");
+        assert_eq!(net.state(old), State::TimeWait);
+        if first {
+            net.close(early);
+        }
+        net.drain();
+        let new = net.accepted_from(listener, &format!("{PLAIN} isn 5000"), 60_000);
+        assert_eq!(new.slot < old.slot, first);
+        assert_eq!(net.count(Counter::TcpTimeWaitReused), 1);
+        for _ in 0..2 {
+            assert_eq!(net.crash(), all(3 + u32::from(!first)));
+            net.expect_all(&HELLO);
+            net.expect_nothing();
+            let uses = net.out.uses.get(&80).copied();
+            assert_eq!(uses, Some(3), "the listener and both");
+        }
+        let over = Events::READABLE | Events::READ_CLOSED | Events::CLOSED;
+        assert!(net.events(old).contains(over));
+        assert_eq!(net.state(old), State::TimeWait);
+        net.close(old);
+        assert!(!net.exists(old));
+        net.inject(". 1:11 ack 1 win 60000");
+        net.drain();
+        assert_eq!(net.read(new, 100), 10);
+        assert_eq!(net.state(new), State::Established);
+    }
+}
