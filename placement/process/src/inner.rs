@@ -258,7 +258,12 @@ impl Inner {
         let link = self.link.iter().map(|it| it.end_counters());
         let ip = self.ip.iter_mut().flat_map(|it| it.end_counters());
         let filter = self.filter.iter().map(|it| it.end_counters());
-        let store = self.store.iter().map(|it| it.exchange.counters);
+        let store = self.store.iter().map(|it| {
+            it.exchange.counters.plus(EndCounters {
+                full: it.store.dropped(),
+                ..EndCounters::default()
+            })
+        });
         let all = link.chain(ip).chain(filter).chain(store);
         all.fold(EndCounters::default(), EndCounters::plus)
     }

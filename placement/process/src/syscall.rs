@@ -225,7 +225,11 @@ impl SyscallHost {
             StoreWay::Here(_) => EndCounters::default(),
             StoreWay::Lane(lane) => lane.counters,
         };
-        transports.fold(store, EndCounters::plus)
+        let own = EndCounters {
+            unasked: self.component.ignored(),
+            ..EndCounters::default()
+        };
+        transports.fold(store.plus(own), EndCounters::plus)
     }
 
     /// Takes what came over the lanes. Answers whether there was something.

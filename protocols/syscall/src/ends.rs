@@ -56,16 +56,6 @@ impl Syscall {
         }
     }
 
-    /// After a restart, once all programs that live have attached again: the others ended meanwhile.
-    pub fn detach_missing(&mut self, out: &mut impl SyscallOutput) {
-        let programs = self.programs.iter();
-        let missing = programs.filter(|(_, it)| it.presence == Presence::Remembered);
-        let missing: Vec<_> = missing.map(|(number, _)| *number).collect();
-        for program in missing {
-            self.detach(program, out);
-        }
-    }
-
     /// The sockets of a program that others hold too, of both transports.
     fn shared_of(&self, program: u32) -> Vec<Key> {
         let of = |protocol| {

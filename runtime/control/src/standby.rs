@@ -46,12 +46,6 @@ impl Standby {
         self.copy.as_ref().map(|copy| copy.ended.as_fd())
     }
 
-    /// The process id of the copy.
-    pub fn pid(&self) -> Option<u32> {
-        let copy = self.copy.as_ref()?;
-        u32::try_from(copy.pid.as_raw_pid()).ok()
-    }
-
     /// Makes a copy of this process as it is now, in place of the one before. Returns at once to the
     /// caller. In the copy it returns too, once the caller's process is dead, however that came.
     ///

@@ -560,7 +560,7 @@ fn a_successor_ends_what_ended_meanwhile() {
             .syscall
             .attach(program, uid, secret(program), &mut bench.out);
     }
-    bench.syscall.detach_missing(&mut bench.out);
+    bench.detach(1);
     let expected = [
         (1, 0, CallBody::Close(socket)),
         (0, 0, CallBody::Abandon),
