@@ -7,7 +7,7 @@ use crate::neighbours::Neighbours;
 use crate::serving::Serving;
 use crate::start::{StartError, first_unprivileged_port, ports};
 use crate::syscall::{StoreWay, SyscallHost, TransportWay};
-use skink_channel::{Pool, PoolDescriptors, Sleeper, SpinBudget};
+use skink_channel::{Pool, PoolDescriptors, SpinBudget};
 use skink_control::{LinkSizes, Part, PartStart, PoolSizes, Report};
 use skink_filter::FilterConfig;
 use skink_ip::{Ip, IpConfig};
@@ -79,14 +79,6 @@ impl Kit {
     fn pool_id(&self, part: Part) -> u32 {
         // They are few.
         self.start.pool.wrapping_add(part.index() as u32)
-    }
-
-    fn sleeper(&self) -> Result<Sleeper, StartError> {
-        let failed = StartError::doing("duplicating a descriptor");
-        let page = self.sleeper.0.try_clone().map_err(&failed)?;
-        let bell = self.sleeper.1.try_clone().map_err(&failed)?;
-        Sleeper::attach((page, bell), SpinBudget::new(0))
-            .map_err(|error| parts("the sleeper")(&error))
     }
 
     fn ip_config(&self, mac: MacAddr) -> IpConfig {
@@ -307,7 +299,6 @@ fn link(kit: &mut Kit) -> Result<(LinkHost, &'static str), StartError> {
         ip: lane,
         pool: Pool::create(kit.pool_id(Part::Link), "skink-received", geometry, 1)
             .map_err(StartError::doing("making a pool"))?,
-        sleeper: kit.sleeper()?,
     });
     let mut host = host.map_err(|error| parts("the lane to ip")(&error))?;
     host.set_capture(Some(kit.capture.clone()));
@@ -336,7 +327,6 @@ fn ip(kit: &mut Kit, here: Option<LinkLimits>) -> Result<IpHost, StartError> {
         pool: Pool::create(kit.pool_id(Part::Ip), "skink-ip", geometry, holder::COUNT)
             .map_err(StartError::doing("making a pool"))?,
         board,
-        sleeper: kit.sleeper()?,
     });
     host.map_err(|error| parts("the lanes of ip")(&error))
 }
@@ -350,7 +340,6 @@ fn filter(kit: &mut Kit) -> Result<FilterHost, StartError> {
         crate::filter::parse(&stack.rules).map_err(StartError::Parts)?,
         kit.counters.clone(),
         lane,
-        kit.sleeper()?,
     );
     host.map_err(|error| parts("the lane to ip")(&error))
 }
@@ -381,7 +370,6 @@ fn tcp(kit: &mut Kit) -> Result<(TcpHost, CallEnd), StartError> {
         below,
         TableConfig::from(kit.start.stack.tcp_table).sockets,
         kit.counters.clone(),
-        kit.sleeper()?,
     );
     let host = host.map_err(|error| parts("the lane to ip")(&error))?;
     Ok((host, calls))
@@ -400,7 +388,6 @@ fn udp(kit: &mut Kit) -> Result<(UdpHost, CallEnd), StartError> {
         TableConfig::from(kit.start.stack.udp_table).sockets,
         kit.counters.clone(),
         pool,
-        kit.sleeper()?,
     );
     let host = host.map_err(|error| parts("the lane to ip")(&error))?;
     Ok((host, calls))

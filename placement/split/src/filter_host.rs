@@ -1,17 +1,15 @@
 use crate::host::{Host, Neighbour};
 use crate::{BUDGET, questions};
-use skink_channel::{AttachError, Sleeper};
+use skink_channel::AttachError;
 use skink_filter::{Filter, FilterConfig, Flow, RuleSet, Verdict};
 use skink_lanes::{AttachParts, EndCounters, FilterEnd, Incarnation};
 use skink_messages::{Counters, Progress};
 use skink_time::Instant;
-use std::os::fd::BorrowedFd;
 
 /// `filter` and its end towards `ip`.
 pub struct FilterHost {
     filter: Filter,
     end: FilterEnd,
-    sleeper: Sleeper,
 }
 
 impl FilterHost {
@@ -24,14 +22,12 @@ impl FilterHost {
         rules: RuleSet,
         counters: Counters,
         ip: AttachParts,
-        sleeper: Sleeper,
     ) -> Result<FilterHost, AttachError> {
         let mut filter = Filter::new(config, counters);
         filter.load(rules);
         Ok(FilterHost {
             filter,
             end: FilterEnd::attach(ip)?,
-            sleeper,
         })
     }
 
@@ -89,14 +85,6 @@ impl Host for FilterHost {
 
     fn is_ready(&self) -> bool {
         self.end.is_ready()
-    }
-
-    fn sleeper(&mut self) -> &mut Sleeper {
-        &mut self.sleeper
-    }
-
-    fn bell(&self) -> BorrowedFd<'_> {
-        self.sleeper.bell()
     }
 
     fn broken(&self) -> Option<Neighbour> {

@@ -9,7 +9,7 @@ use crate::host::{Host, Neighbour};
 use crate::{BUDGET, FRAME_BYTES};
 use core::net::IpAddr;
 use judge::Judging;
-use skink_channel::{AttachError, Pool, PoolReader, PoolSet, Sleeper};
+use skink_channel::{AttachError, Pool, PoolReader, PoolSet};
 use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
 use skink_lanes::board::{self, BoardWriter};
@@ -22,7 +22,7 @@ use skink_messages::{Counters, FrameOutput, LinkLimits, NetworkError, Progress};
 use skink_time::Instant;
 use skink_wire::MacAddr;
 use std::collections::VecDeque;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// Who judges packets.
 pub enum Judge {
@@ -55,8 +55,6 @@ pub struct IpHostParts {
     pub pool: Pool,
     /// Where to publish, see [`board::BoardDescriptors::writer`].
     pub board: OwnedFd,
-    /// Rung by all neighbours.
-    pub sleeper: Sleeper,
 }
 
 /// `ip` and its ends towards `link`, `tcp`, `udp` and `filter`.
@@ -79,7 +77,6 @@ pub struct IpHost {
     scratch: Box<[u8]>,
     announces: bool,
     more: bool,
-    sleeper: Sleeper,
 }
 
 impl IpHost {
@@ -98,7 +95,6 @@ impl IpHost {
             judge,
             pool,
             board,
-            sleeper,
         } = parts;
         let mut pools = PoolSet::new();
         // To quote from what was looped back, if nobody wants it.
@@ -117,7 +113,6 @@ impl IpHost {
             scratch: vec![0; FRAME_BYTES].into_boxed_slice(),
             announces,
             more: true,
-            sleeper,
         })
     }
 
@@ -248,14 +243,6 @@ impl Host for IpHost {
         let takes = self.blocked.is_empty() && self.judging.takes();
         let judged = self.blocked.is_empty() && self.judging.is_ready();
         self.more || self.out.is_ready() || (takes && transports) || judged
-    }
-
-    fn sleeper(&mut self) -> &mut Sleeper {
-        &mut self.sleeper
-    }
-
-    fn bell(&self) -> BorrowedFd<'_> {
-        self.sleeper.bell()
     }
 
     fn broken(&self) -> Option<Neighbour> {

@@ -31,7 +31,7 @@ mod transport_host;
 mod udp_host;
 
 pub use filter_host::FilterHost;
-pub use host::{Host, Neighbour, sleep, sleep_also_on};
+pub use host::{Host, Neighbour};
 pub use ip_host::{IpHost, IpHostParts, Judge};
 pub use link_host::{LinkHost, LinkHostParts, receive_geometry};
 pub use tcp_host::TcpHost;

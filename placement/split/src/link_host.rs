@@ -2,7 +2,7 @@ use crate::host::{Host, Neighbour};
 use crate::{BUDGET, FRAME_BYTES};
 use core::net::IpAddr;
 use rustix::event::PollFlags;
-use skink_channel::{AttachError, Pool, PoolGeometry, PoolReader, PoolSet, Sleeper};
+use skink_channel::{AttachError, Pool, PoolGeometry, PoolReader, PoolSet};
 use skink_lanes::{AttachParts, EndCounters, FrameDown, Incarnation, LinkEnd, Payload, Regions};
 use skink_link::{Link, LinkConfig};
 use skink_memory::{Bytes, CaptureDirection, CaptureRing, Region};
@@ -48,8 +48,6 @@ pub struct LinkHostParts {
     pub ip: AttachParts,
     /// For received frames, of [`receive_geometry`] and one holder.
     pub pool: Pool,
-    /// Rung by `ip`.
-    pub sleeper: Sleeper,
 }
 
 /// `link`, its NIC, and its end towards `ip`.
@@ -72,7 +70,6 @@ pub struct LinkHost {
     dropped_asked: Instant,
     counters: Counters,
     capture: Option<CaptureRing>,
-    sleeper: Sleeper,
 }
 
 /// The NIC's sending half, with the place where frames that leave are captured.
@@ -124,7 +121,6 @@ impl LinkHost {
             counters,
             ip,
             pool,
-            sleeper,
         } = parts;
         let mut arrivals = Vec::new();
         nic.receiver
@@ -146,7 +142,6 @@ impl LinkHost {
             dropped_asked: Instant::ZERO,
             counters,
             capture: None,
-            sleeper,
         })
     }
 
@@ -306,14 +301,6 @@ impl Host for LinkHost {
             let arrivals = self.arrivals.iter();
             arrivals.for_each(|fd| each(fd.as_fd(), PollFlags::IN));
         }
-    }
-
-    fn sleeper(&mut self) -> &mut Sleeper {
-        &mut self.sleeper
-    }
-
-    fn bell(&self) -> BorrowedFd<'_> {
-        self.sleeper.bell()
     }
 
     fn broken(&self) -> Option<Neighbour> {

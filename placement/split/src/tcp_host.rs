@@ -1,6 +1,6 @@
 use crate::transport_below::{TransportBelow, TransportParts};
 use crate::transport_host::{Packets, TransportHost};
-use skink_channel::{AttachError, Sleeper};
+use skink_channel::AttachError;
 use skink_lanes::{Fate, Regions, Transport, TransportPayload};
 use skink_memory::{Adopted, Region, SocketTable, TableError};
 use skink_messages::{Component, Counters, NetworkError, RxPacket, TcpInput};
@@ -19,12 +19,11 @@ impl TransportHost<Tcp> {
         parts: TransportParts,
         sockets_per_region: u32,
         counters: Counters,
-        sleeper: Sleeper,
     ) -> Result<TcpHost, AttachError> {
         let config = TcpConfig { seed: parts.seed };
         let tcp = Tcp::new(config, SocketTable::new(sockets_per_region), counters);
         let payload = TransportPayload::Rings(Regions::new());
-        TransportHost::over(tcp, parts, payload, sleeper)
+        TransportHost::over(tcp, parts, payload)
     }
 
     /// Serves one more program, whose sockets are in this region. `ip` and `link` must have mapped it for

@@ -1,11 +1,10 @@
 use crate::host::{Host, Neighbour};
 use crate::transport_below::{TransportBelow, TransportParts};
 use crate::{BUDGET, FRAME_BYTES};
-use skink_channel::{AttachError, PoolReader, Sleeper};
+use skink_channel::{AttachError, PoolReader};
 use skink_lanes::{Arrival, EndCounters, Fate, Incarnation, PacketUp, Transport, TransportPayload};
 use skink_messages::{Component, NetworkError, Progress, RxPacket, SocketEvent};
 use skink_time::Instant;
-use std::os::fd::BorrowedFd;
 
 /// What is a transport's own in how it is told of packets.
 pub trait Packets: Component<TransportBelow> {
@@ -34,7 +33,6 @@ pub struct TransportHost<T> {
     more: bool,
     /// A packet that was copied out.
     scratch: Box<[u8]>,
-    sleeper: Sleeper,
 }
 
 impl<T> TransportHost<T> {
@@ -42,14 +40,12 @@ impl<T> TransportHost<T> {
         component: T,
         parts: TransportParts,
         payload: TransportPayload,
-        sleeper: Sleeper,
     ) -> Result<TransportHost<T>, AttachError> {
         Ok(TransportHost {
             component,
             below: TransportBelow::new(parts, payload)?,
             more: true,
             scratch: vec![0; FRAME_BYTES].into_boxed_slice(),
-            sleeper,
         })
     }
 
@@ -133,14 +129,6 @@ impl<T: Packets> Host for TransportHost<T> {
 
     fn is_ready(&self) -> bool {
         self.more || self.below.end.is_ready()
-    }
-
-    fn sleeper(&mut self) -> &mut Sleeper {
-        &mut self.sleeper
-    }
-
-    fn bell(&self) -> BorrowedFd<'_> {
-        self.sleeper.bell()
     }
 
     fn broken(&self) -> Option<Neighbour> {

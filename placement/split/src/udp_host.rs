@@ -1,6 +1,6 @@
 use crate::transport_below::{TransportBelow, TransportParts};
 use crate::transport_host::{Packets, TransportHost};
-use skink_channel::{AttachError, Pool, Sleeper};
+use skink_channel::{AttachError, Pool};
 use skink_lanes::{Fate, Transport, TransportPayload};
 use skink_memory::{Adopted, Region, SocketTable, TableError};
 use skink_messages::{Component, Counters, NetworkError, RxPacket, UdpInput};
@@ -21,10 +21,9 @@ impl TransportHost<Udp> {
         sockets_per_region: u32,
         counters: Counters,
         pool: Pool,
-        sleeper: Sleeper,
     ) -> Result<UdpHost, AttachError> {
         let udp = Udp::new(parts.seed, SocketTable::new(sockets_per_region), counters);
-        TransportHost::over(udp, parts, TransportPayload::Pool(pool), sleeper)
+        TransportHost::over(udp, parts, TransportPayload::Pool(pool))
     }
 
     /// Serves one more program, whose sockets are in this region. Nobody else has to map it.

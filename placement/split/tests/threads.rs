@@ -4,10 +4,12 @@ mod machine;
 
 use machine::programs::{ADDRESSES, Talker, connect, listen, udp_bind, udp_receive, udp_send};
 use machine::{Filtering, Machine, Who};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use skink_channel::{Sleeper, SpinBudget};
 use skink_filter::RuleSet;
 use skink_messages::Progress;
 use skink_nic::{MemoryConfig, pair};
-use skink_split::{Host, TcpHost, UdpHost, sleep};
+use skink_split::{Host, TcpHost, UdpHost};
 use skink_time::{Duration, Instant};
 use skink_wire::Endpoint;
 use std::sync::Barrier;
@@ -41,7 +43,12 @@ impl Shared {
 
 /// The loop of a process. `program` answers whether it is done; one that waits for something other than
 /// events is looked after now and then.
-fn run<H: Host>(host: &mut H, shared: &Shared, mut program: impl FnMut(&mut H, Instant) -> bool) {
+fn run<H: Host>(
+    host: &mut H,
+    sleeper: &mut Sleeper,
+    shared: &Shared,
+    mut program: impl FnMut(&mut H, Instant) -> bool,
+) {
     let mut done = false;
     while !shared.is_over() {
         let now = shared.now();
@@ -54,9 +61,21 @@ fn run<H: Host>(host: &mut H, shared: &Shared, mut program: impl FnMut(&mut H, I
             let most = Duration::from_millis(1000);
             let until = host.next_deadline();
             let time = until.map_or(most, |until| until.since(shared.now()).min(most));
-            sleep(host, time).expect("sleeps");
+            sleep(host, sleeper, time);
         }
     }
+}
+
+/// Sleeps until a neighbour rings, a descriptor is ready, or the time is over; not if there is something to do.
+fn sleep(host: &impl Host, sleeper: &mut Sleeper, most: Duration) {
+    sleeper.announce();
+    if !host.is_ready() {
+        let mut all = vec![PollFd::from_borrowed_fd(sleeper.bell(), PollFlags::IN)];
+        host.descriptors(&mut |fd, flags| all.push(PollFd::from_borrowed_fd(fd, flags)));
+        let timeout = Timespec::try_from(most).expect("a time");
+        rustix::event::poll(&mut all, Some(&timeout)).expect("polls");
+    }
+    sleeper.retract();
 }
 
 fn tcp_client(server: Endpoint) -> impl FnMut(&mut TcpHost, Instant) -> bool {
@@ -153,6 +172,10 @@ fn two_machines_of_five_threads_each_talk() {
         let shared = &shared;
         for machine in [one, other] {
             let is_client = machine.address(0) != server.addr;
+            let sleepers = machine.sleepers.each_ref().map(|it| {
+                let parts = it.sleeper().expect("a sleeper");
+                Sleeper::attach(parts, SpinBudget::new(0)).expect("a sleeper")
+            });
             let Machine {
                 link,
                 ip,
@@ -161,32 +184,44 @@ fn two_machines_of_five_threads_each_talk() {
                 udp,
                 ..
             } = machine;
+            let [
+                mut link_sleeper,
+                mut ip_sleeper,
+                mut filter_sleeper,
+                mut tcp_sleeper,
+                mut udp_sleeper,
+            ] = sleepers;
             let (link, ip) = (link.as_mut().expect("alive"), ip.as_mut().expect("alive"));
             let filter = filter.as_mut().expect("alive");
             scope.spawn(move || {
                 shared.ready.wait();
-                run(link, shared, |_, _| false);
+                run(link, &mut link_sleeper, shared, |_, _| false);
             });
             scope.spawn(move || {
                 shared.ready.wait();
-                run(ip, shared, |_, _| false);
+                run(ip, &mut ip_sleeper, shared, |_, _| false);
             });
             scope.spawn(move || {
                 shared.ready.wait();
-                run(filter, shared, |_, _| false);
+                run(filter, &mut filter_sleeper, shared, |_, _| false);
             });
             scope.spawn(move || {
                 shared.ready.wait();
                 match is_client {
-                    true => run(tcp, shared, tcp_client(server)),
-                    false => run(tcp, shared, tcp_server(listener)),
+                    true => run(tcp, &mut tcp_sleeper, shared, tcp_client(server)),
+                    false => run(tcp, &mut tcp_sleeper, shared, tcp_server(listener)),
                 }
             });
             scope.spawn(move || {
                 shared.ready.wait();
                 match is_client {
-                    true => run(udp, shared, udp_client(udp_sockets[0], udp_ends[1])),
-                    false => run(udp, shared, udp_server(udp_sockets[1])),
+                    true => run(
+                        udp,
+                        &mut udp_sleeper,
+                        shared,
+                        udp_client(udp_sockets[0], udp_ends[1]),
+                    ),
+                    false => run(udp, &mut udp_sleeper, shared, udp_server(udp_sockets[1])),
                 }
             });
         }

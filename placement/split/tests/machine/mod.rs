@@ -3,9 +3,7 @@
 
 pub mod programs;
 
-use skink_channel::{
-    Pool, PoolDescriptors, PoolReader, QueueDescriptors, Sleeper, SleeperDescriptors, SpinBudget,
-};
+use skink_channel::{Pool, PoolDescriptors, PoolReader, QueueDescriptors, SleeperDescriptors};
 use skink_filter::{Filter, FilterConfig, RuleSet};
 use skink_ip::IpConfig;
 use skink_lanes::board::BoardDescriptors;
@@ -108,11 +106,6 @@ impl Broker<'_> {
             .expect("parts")
     }
 
-    fn sleeper(&self, who: Who) -> Sleeper {
-        let parts = self.sleepers[who as usize].sleeper().expect("a sleeper");
-        Sleeper::attach(parts, SpinBudget::new(0)).expect("a sleeper")
-    }
-
     fn transport(&self, who: Who, board: &BoardDescriptors, seed: u64) -> TransportParts {
         TransportParts {
             ip: self.upper(Who::Ip, who),
@@ -130,7 +123,6 @@ impl Broker<'_> {
             counters: counters.clone(),
             ip: self.lower(Who::Link, Who::Ip),
             pool: Pool::create(pool, "received", geometry, 1).expect("a pool"),
-            sleeper: self.sleeper(Who::Link),
         })
         .expect("link starts")
     }
@@ -141,7 +133,6 @@ impl Broker<'_> {
             rules,
             counters.clone(),
             self.lower(Who::Filter, Who::Ip),
-            self.sleeper(Who::Filter),
         )
         .expect("filter starts")
     }
@@ -195,7 +186,6 @@ fn ip_parts(
         judge: judge(broker, filtering, counters),
         pool: Pool::create(pool, "ip", geometry, holder::COUNT).expect("a pool"),
         board: board.writer().expect("a board"),
-        sleeper: broker.sleeper(Who::Ip),
     }
 }
 
@@ -243,7 +233,6 @@ impl Machine {
             broker.transport(Who::Tcp, &board, seed),
             TABLE.sockets,
             counters.clone(),
-            broker.sleeper(Who::Tcp),
         )
         .expect("tcp starts");
         let mut udp = UdpHost::new(
@@ -251,7 +240,6 @@ impl Machine {
             TABLE.sockets,
             counters.clone(),
             sent,
-            broker.sleeper(Who::Udp),
         )
         .expect("udp starts");
         let filter = match &filtering {
