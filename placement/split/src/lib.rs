@@ -3,7 +3,7 @@
 //!
 //! **Purpose.** [`LinkHost`], [`IpHost`], [`FilterHost`], [`TcpHost`] and [`UdpHost`] each join one
 //! component to its ends of `skink-lanes`. A host is all that a process needs besides its descriptors: it is
-//! polled, it says when it must be polled again, and what to sleep on ([`Host`], [`sleep`]).
+//! polled, it says when it must be polled again, and what to sleep on ([`Host`]).
 //!
 //! **Place on the data path.** All of it, in pieces. docs/decisions/0007 counts the copies on each path.
 //!
