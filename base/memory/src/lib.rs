@@ -38,5 +38,8 @@ pub use region::{Region, RingSpan};
 pub use region_slots::RegionSlots;
 pub use ring::{Position, Ring};
 pub use slots::Slots;
-pub use stored::{StoredError, StoredKey, StoredPlace, StoredTable, StoredValue, StoredWriter};
+pub use stored::{
+    STORED_LAYOUT_VERSION, StoredError, StoredKey, StoredPlace, StoredTable, StoredValue,
+    StoredWriter,
+};
 pub use table::{Adopted, SocketId, SocketTable, TableConfig, TableError};

@@ -13,7 +13,8 @@ mod writer;
 pub use writer::{StoredPlace, StoredWriter};
 
 const MAGIC: u32 = 0x534b_5354;
-const VERSION: u32 = 1;
+/// Version of the layout of what is stored.
+pub const STORED_LAYOUT_VERSION: u32 = 1;
 const HEADER_BYTES: usize = 4096;
 
 /// Size of what is stored under one key, in bytes.
@@ -53,7 +54,7 @@ impl fmt::Display for StoredError {
             ),
             StoredError::OtherLayout(version) => write!(
                 f,
-                "what is stored has layout {version} and this program knows layout {VERSION}: begin with a new table"
+                "what is stored has layout {version} and this program knows layout {STORED_LAYOUT_VERSION}: begin with a new table"
             ),
             StoredError::Memory(error) => write!(f, "no memory for what is stored: {error}"),
         }
@@ -125,7 +126,9 @@ impl StoredTable {
             entries,
         };
         let header = table.header();
-        header.version.store(VERSION, Ordering::Relaxed);
+        header
+            .version
+            .store(STORED_LAYOUT_VERSION, Ordering::Relaxed);
         header.entries.store(entries, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         Ok(table)
@@ -145,7 +148,7 @@ impl StoredTable {
             return Err(StoredError::NotATable);
         }
         let version = header.version.load(Ordering::Relaxed);
-        if version != VERSION {
+        if version != STORED_LAYOUT_VERSION {
             return Err(StoredError::OtherLayout(version));
         }
         let entries = header.entries.load(Ordering::Relaxed);

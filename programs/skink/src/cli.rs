@@ -27,6 +27,7 @@ pub enum Verb {
     Ss(SsOptions),
     Capture(CaptureOptions),
     Filter(FilterOptions),
+    Upgrade(UpgradeOptions),
     Bench(crate::bench::BenchOptions),
     #[command(hide = true)]
     Component(crate::component::ComponentOptions),
@@ -272,6 +273,38 @@ pub struct FilterLoadOptions {
 /// Show the rules of a running stack, and what each has counted
 #[derive(Args, Debug)]
 pub struct FilterShowOptions {
+    /// Name or process id of the `skink up` [default: the only one that runs]
+    #[arg(long, value_name = "NAME|PID")]
+    pub name: Option<String>,
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Put another build in the place of a running stack's processes, without ending a connection
+///
+/// One process after the other: the other build is started beside the one that runs and says which it is;
+/// then it takes over from its memory. If it ends, hangs, or can't take over a program within half a second, all
+/// processes get back the build before. The supervisor, and the library in programs, stay as they are
+/// until they are started anew.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Both builds must agree on the layout of shared memory and on messages; if they don't, nothing is replaced \
+and the difference is told.
+
+Exit codes: 0 if all processes are of the other build, 1 if none is.
+
+Examples:
+  skink upgrade                                  (to the build that this very command is of)
+  skink upgrade tcp --binary ./target/release/skink
+  skink upgrade --name main --json | jq '.processes[] | {name, away_ms}'")]
+pub struct UpgradeOptions {
+    /// Only the process that hosts this component, or is called so [default: all]
+    #[arg(value_name = "COMPONENT")]
+    pub component: Option<String>,
+    /// The other build's `skink` [default: the one that this command is of]
+    #[arg(long, value_name = "PATH")]
+    pub binary: Option<PathBuf>,
     /// Name or process id of the `skink up` [default: the only one that runs]
     #[arg(long, value_name = "NAME|PID")]
     pub name: Option<String>,

@@ -1,5 +1,6 @@
 //! `skink component`: the process of a component, as the supervisor starts it. Not for people.
 use crate::failure::Failure;
+use crate::interfaces;
 use clap::Args;
 use skink_control::{ComponentLink, PartStart, Report, StackStart, take_component_link};
 use skink_process::{Ended, First, Host, Parts, confine, confine_parts, receive_start, serve};
@@ -24,6 +25,8 @@ pub fn component(options: &ComponentOptions) -> Result<(), Failure> {
     })?;
     keep_only(&[link.as_fd()]).map_err(|error| failed(&error))?;
     let refusal = Refusal::from_environment();
+    let born = link.send(&Report::Born(interfaces::own()), &[]);
+    born.map_err(|error| failed(&error))?;
     let (first, descriptors) = receive_start(&link).map_err(|error| failed(&error))?;
     let ended = match first {
         First::Stack(start) => stack(*start, descriptors, link, refusal, &failed)?,

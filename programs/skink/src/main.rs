@@ -2,8 +2,8 @@
 //!
 //! **Purpose.** `skink run` opens the NIC, starts the program with the socket library preloaded and
 //! brokers a stack to each of its processes. `skink up` is the supervisor of a stack in a process of its
-//! own (`skink component`), which serves programs of `skink run --name`. `ps`, `stat`, `ss`, `capture`
-//! and `filter` are their tools, which read the memory that was registered or made.
+//! own (`skink component`), which serves programs of `skink run --name`. `ps`, `stat`, `ss`, `capture`,
+//! `filter` and `upgrade` are their tools, which read the memory that was registered or made, or ask.
 //!
 //! **Place on the data path.** None.
 //!
@@ -18,12 +18,14 @@ mod cli;
 mod component;
 mod failure;
 mod filter;
+mod interfaces;
 mod ps;
 mod run;
 mod ss;
 mod stat;
 mod tools;
 mod up;
+mod upgrade;
 
 use clap::Parser;
 use cli::{Cli, Verb};
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Verb::Ss(options) => ss::ss(&options).map(|()| 0),
         Verb::Capture(options) => capture::capture(&options).map(|()| 0),
         Verb::Filter(options) => filter::filter(&options.verb).map(|()| 0),
+        Verb::Upgrade(options) => upgrade::upgrade(&options).map(|()| 0),
         Verb::Bench(options) => bench::bench(&options).map(|()| 0),
     };
     match done {

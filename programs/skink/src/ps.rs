@@ -41,6 +41,9 @@ struct ProcessReport {
     cores: Vec<u16>,
     #[serde(flatten)]
     usage: Option<Usage>,
+    /// Of the build that runs, or ran last, if it is known.
+    release: Option<String>,
+    executable: Option<String>,
     restarts: u64,
     last_end: Option<String>,
     /// What the sandbox couldn't do here; empty if it could do all.
@@ -89,6 +92,8 @@ fn instance(found: &Found) -> InstanceReport {
         components: Vec::new(),
         cores: Vec::new(),
         usage: proc::usage(info.pid),
+        release: None,
+        executable: proc::executable(info.pid),
         restarts: 0,
         last_end: None,
         sandbox: String::new(),
@@ -117,6 +122,8 @@ fn component(info: &ComponentInfo) -> ProcessReport {
         components: info.components.clone(),
         cores: info.cores.clone(),
         usage: info.pid.and_then(proc::usage),
+        release: Some(info.release.clone()).filter(|release| !release.is_empty()),
+        executable: Some(info.executable.clone()).filter(|name| !name.is_empty()),
         restarts: info.restarts,
         last_end: info.last_end.clone(),
         sandbox: info.sandbox.clone(),

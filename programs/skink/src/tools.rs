@@ -63,6 +63,23 @@ pub fn find(selector: Option<&str>) -> Result<Vec<Found>, Failure> {
     }
 }
 
+/// The only `skink up` there is, or the one that is called for.
+pub fn find_stack(selector: Option<&str>) -> Result<Found, Failure> {
+    let mut found = find(selector)?;
+    found.retain(|found| found.info.topology.is_some());
+    let names: Vec<String> = found.iter().map(|one| one.info.name.clone()).collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(found), true) => Ok(found),
+        (None, _) => Err(Failure::tool(
+            "no stack in processes of its own runs here: start one with `skink up`",
+        )),
+        (Some(_), false) => Err(Failure::tool(format!(
+            "several run here: say which with --name: {}",
+            names.join(", ")
+        ))),
+    }
+}
+
 /// Whether an instance is asked for; if a single process of it is, the others are left out.
 pub fn select(info: &mut InstanceInfo, selector: Option<&str>) -> bool {
     let Some(selector) = selector else {

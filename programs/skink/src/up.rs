@@ -20,7 +20,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use served::{Limits, Served, Stack};
 use settings::Settings;
 use skink_control::{
-    Access, Notifier, Server, ServerConfig, SignalDescriptor, StackStart, named, unguessable,
+    Access, Executable, Notifier, Server, ServerConfig, SignalDescriptor, StackStart, named,
+    unguessable,
 };
 use skink_filter::RuleSet;
 use skink_nic::{Opener, Sharing, interface};
@@ -53,8 +54,11 @@ pub fn up(options: &UpOptions) -> Result<u8, Failure> {
         .map_err(|error| Failure::own(format!("can't take signals over: {error}")))?;
     let opener = open_nic(&plan, &settings)?;
     let plant = Plant::new(opener, stack_start(&plan, &settings)?, layout)?;
+    // The file that runs, also when another one has taken its name meanwhile.
+    let executable = Executable::own()
+        .map_err(|error| Failure::own(format!("skink's own executable can't be read: {error}")))?;
     let places = (0..).zip(&settings.topology.processes);
-    let processes = places.map(|(number, place)| Component::new(place, number));
+    let processes = places.map(|(number, place)| Component::new(place, number, &executable));
     let processes = processes.collect::<Result<Vec<_>, _>>()?;
     let mut server = serve(&plan, &settings, Stack { plant, processes })?;
     supervise::supervise(&mut server, &signals, notifier.as_ref(), |pid| {

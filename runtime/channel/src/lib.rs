@@ -39,6 +39,10 @@ mod request;
 mod sleep;
 mod spin;
 
+/// Version of the layouts in shared memory: queues, pools, and sleepers' pages. Raise it with every change of
+/// one: processes of other builds look at them.
+pub const LAYOUT_VERSION: u32 = 1;
+
 #[cfg(not(loom))]
 pub use doorbell::{Doorbell, DoorbellDescriptors, Pulse, Sleeper, SleeperDescriptors, Woken};
 #[cfg(not(loom))]

@@ -1,5 +1,6 @@
 //! What the supervisor and a component's process say to each other: one JSON message in one
 //! `SOCK_SEQPACKET` packet each, on a pair of connected sockets that the process is born with.
+use crate::build::Build;
 use crate::message::TableSize;
 use crate::part::{FlowSummary, LinkSizes, Part, PartStart, PoolSizes};
 use crate::transport::{self, MAXIMUM_REPLY, ReceiveError};
@@ -120,6 +121,8 @@ pub enum Order {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "kebab-case")]
 pub enum Report {
+    /// The first one, before it has any order: which build it is.
+    Born(Build),
     /// It serves.
     Started {
         /// What the sandbox couldn't do on this kernel, in words.

@@ -20,6 +20,7 @@
 //! `fork`, and prove themselves with a token from the environment. Tools use a socket in the file
 //! system, which works across network namespaces, and are admitted by their user id.
 
+mod build;
 mod client;
 mod component;
 mod error;
@@ -35,6 +36,7 @@ mod standby;
 mod tool;
 mod transport;
 
+pub use build::{Build, Executable};
 pub use client::{Attached, Broker, ForeignRegions, LibraryGrant, Notice, ServedGrant};
 pub use component::{
     ComponentLink, Link, LinkError, Order, Report, StackStart, SupervisorLink, link,
@@ -53,6 +55,9 @@ pub use signals::{Received, SignalDescriptor, spawn_with_signals};
 pub use spawn::{COMPONENT_LINK, ComponentProcess, spawn_component, take_component_link};
 pub use standby::{Standby, Standing};
 pub use tool::Tool;
+
+/// Version of the messages on control sockets and on components' links.
+pub const CONTROL_VERSION: u32 = message::PROTOCOL;
 
 /// Where a process finds the broker: the abstract socket's name, with a leading `@`.
 pub const CONTROL_VARIABLE: &str = "SKINK_CONTROL";

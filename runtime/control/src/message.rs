@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Version of the messages; both ends must have the same.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -85,6 +85,9 @@ pub(crate) enum Request {
     LoadFilter {},
     /// A tool asks what the packet filter does.
     ShowFilter {},
+    /// A tool hands in an executable, as a file beside this, to take the place of what runs: in the
+    /// processes that host `component`, or in all.
+    Upgrade { component: Option<String> },
     /// A tool asks for memory of the process with slot `owner`.
     Open { owner: u16, kind: RegionKind },
 }
@@ -107,8 +110,9 @@ pub(crate) enum Reply {
     Instance(Box<InstanceInfo>),
     /// To [`Request::Open`] and [`Request::Region`]; the memfds travel beside it.
     Region {},
-    /// To [`Request::LoadFilter`] (what was done, in a sentence) and [`Request::ShowFilter`] (as JSON).
-    Filter { text: String },
+    /// To [`Request::LoadFilter`] (what was done, in a sentence), [`Request::ShowFilter`] and
+    /// [`Request::Upgrade`] (as JSON).
+    Told { text: String },
     /// To any request.
     Refused { reason: String },
     /// Unasked: the process answers ARP, NDP and echo requests from now on.
@@ -202,6 +206,12 @@ pub struct ComponentInfo {
     pub components: Vec<String>,
     /// Its cores; any if empty.
     pub cores: Vec<u16>,
+    /// Release of the build that runs, or ran last; empty if it hasn't said so yet.
+    #[serde(default)]
+    pub release: String,
+    /// The file that is executed, as it was called when it was chosen.
+    #[serde(default)]
+    pub executable: String,
     /// Process id, if it runs.
     pub pid: Option<u32>,
     /// Whether it starts, runs, or waits to be started again, in a word or two.

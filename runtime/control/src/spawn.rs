@@ -1,4 +1,5 @@
 //! Starting the process of a component.
+use crate::build::Executable;
 use crate::component::{ComponentLink, Link, SupervisorLink, link};
 use crate::signals::{SignalDescriptor, spawn_with_signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -54,20 +55,20 @@ impl ComponentProcess {
     }
 }
 
-/// Executes this program anew, with `arguments`, as the process of a component: in a process group of
+/// Executes a build of this program with `arguments`, as the process of a component: in a process group of
 /// its own, so that what a terminal sends reaches the supervisor only; on `cores`, if there are any;
 /// with the signal mask as it was before `signals` was made.
 ///
 /// # Errors
 /// What the system says.
 pub fn spawn_component(
+    executable: &Executable,
     arguments: &[&str],
     cores: &[u16],
     signals: &SignalDescriptor,
 ) -> io::Result<ComponentProcess> {
     let (ours, theirs) = link()?;
-    // The file that runs, also when another one has taken its name meanwhile.
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(executable.path());
     command.arg0("skink").args(arguments).env_clear();
     let kept = ENVIRONMENT.iter();
     command.envs(kept.filter_map(|name| Some((name, std::env::var_os(name)?))));

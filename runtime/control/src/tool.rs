@@ -42,21 +42,32 @@ impl Tool {
 
     /// Loads the rules in `file` into the packet filter; answers what was done, in a sentence.
     pub fn load_filter(&self, file: BorrowedFd<'_>) -> Result<String, ControlError> {
-        self.filter(&Request::LoadFilter {}, &[file])
+        self.ask(&Request::LoadFilter {}, &[file])
     }
 
     /// What the packet filter does, as JSON.
     pub fn show_filter(&self) -> Result<String, ControlError> {
-        self.filter(&Request::ShowFilter {}, &[])
+        self.ask(&Request::ShowFilter {}, &[])
     }
 
-    fn filter(
+    /// Puts the executable in `file` in the place of what runs in the processes that host `component`,
+    /// or in all. Answers what became of each, as JSON, when that is known.
+    pub fn upgrade(
+        &self,
+        component: Option<&str>,
+        file: BorrowedFd<'_>,
+    ) -> Result<String, ControlError> {
+        let component = component.map(str::to_owned);
+        self.ask(&Request::Upgrade { component }, &[file])
+    }
+
+    fn ask(
         &self,
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<String, ControlError> {
         match self.call(request, descriptors)? {
-            (Reply::Filter { text }, _) => Ok(text),
+            (Reply::Told { text }, _) => Ok(text),
             (other, _) => Err(unexpected(&other)),
         }
     }

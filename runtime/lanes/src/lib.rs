@@ -41,6 +41,10 @@
 //! descriptors travel. IPv6 and IPv4 alike; the messages know no protocol's headers.
 #![forbid(unsafe_code)]
 
+/// Version of the messages, and of the board. Raise it with every change of their form or meaning: a
+/// neighbour may be of another build.
+pub const MESSAGES_VERSION: u32 = 1;
+
 pub mod board;
 mod calls;
 mod codec;

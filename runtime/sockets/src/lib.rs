@@ -28,6 +28,10 @@
 //! happened since.
 #![forbid(unsafe_code)]
 
+/// Version of the messages. Raise it with every change of their form or meaning: the other end may be of
+/// another build.
+pub const MESSAGES_VERSION: u32 = 1;
+
 mod client;
 mod message;
 mod parts;

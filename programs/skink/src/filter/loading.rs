@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 pub fn load(options: &FilterLoadOptions) -> Result<(), Failure> {
     // Mistakes are found here first, where the file's name is known.
     let text = rules_in(&options.file, Failure::tool)?;
-    let found = one(options.name.as_deref())?;
+    let found = tools::find_stack(options.name.as_deref())?;
     let file = in_memory(&text)
         .map_err(|error| Failure::tool(format!("the rules can't be handed over: {error}")))?;
     let answer = found.tool().load_filter(file.as_fd());
@@ -23,7 +23,7 @@ pub fn load(options: &FilterLoadOptions) -> Result<(), Failure> {
 }
 
 pub fn show(options: &FilterShowOptions) -> Result<(), Failure> {
-    let found = one(options.name.as_deref())?;
+    let found = tools::find_stack(options.name.as_deref())?;
     let answer = found.tool().show_filter();
     let json = answer.map_err(|error| refused(&found, &error))?;
     let unexpected = |what: &dyn std::fmt::Display| {
@@ -41,23 +41,6 @@ pub fn show(options: &FilterShowOptions) -> Result<(), Failure> {
 
 fn refused(found: &Found, error: &ControlError) -> Failure {
     Failure::tool(format!("{}: {error}", found.info.name))
-}
-
-/// The only `skink up` there is, or the one that is called for.
-fn one(selector: Option<&str>) -> Result<Found, Failure> {
-    let mut found = tools::find(selector)?;
-    found.retain(|found| found.info.topology.is_some());
-    let names: Vec<String> = found.iter().map(|one| one.info.name.clone()).collect();
-    match (found.pop(), found.is_empty()) {
-        (Some(found), true) => Ok(found),
-        (None, _) => Err(Failure::tool(
-            "no stack with a packet filter runs here: start one with `skink up`",
-        )),
-        (Some(_), false) => Err(Failure::tool(format!(
-            "several run here: say which with --name: {}",
-            names.join(", ")
-        ))),
-    }
 }
 
 fn in_memory(text: &str) -> io::Result<File> {

@@ -42,6 +42,12 @@ fn parse(stat: &str, status: &str, uptime: &str) -> Option<Usage> {
     })
 }
 
+/// The file that a process executes; `None` if that isn't for us to know.
+pub fn executable(pid: u32) -> Option<String> {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    Some(path.display().to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -33,6 +33,8 @@ fn processes_that_wait_to_be_started_are_shown_too() {
         pid: None,
         state: "waiting".to_owned(),
         started_ms: 0,
+        release: "0.1.0".to_owned(),
+        executable: "/usr/bin/skink".to_owned(),
         restarts: 3,
         last_end: Some("signal 9 killed it".to_owned()),
         sandbox: "no Landlock".to_owned(),

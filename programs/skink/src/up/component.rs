@@ -1,11 +1,13 @@
 //! One component's process: its life, and what is said to it.
+mod upgrade;
+
 use super::heart::{self, Heart};
 use super::plant::Prepared;
 use crate::failure::Failure;
 use skink_channel::SleeperDescriptors;
 use skink_control::{
-    ComponentInfo, ComponentProcess, FIRST_COMPONENT, LinkError, Order, QueueInfo, Report,
-    SignalDescriptor, spawn_component,
+    ComponentInfo, ComponentProcess, Executable, FIRST_COMPONENT, LinkError, Order, QueueInfo,
+    Report, SignalDescriptor,
 };
 use skink_memory::CaptureRing;
 use skink_messages::Counters;
@@ -16,6 +18,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use upgrade::Upgrade;
+pub use upgrade::Upgraded;
 
 /// How long a process may take until it serves.
 const START: Duration = Duration::from_secs(20);
@@ -58,6 +62,11 @@ pub struct Component {
     name: String,
     hosts: Vec<String>,
     cores: Vec<u16>,
+    executable: Executable,
+    /// Of the build that ran last.
+    release: String,
+    /// Another build that may take over.
+    upgrade: Option<Upgrade>,
     /// For tools.
     owner: u16,
     counters: Counters,
@@ -79,7 +88,11 @@ pub struct Component {
 
 impl Component {
     /// One that isn't running yet.
-    pub fn new(place: &Process, number: u16) -> Result<Component, Failure> {
+    pub fn new(
+        place: &Process,
+        number: u16,
+        executable: &Executable,
+    ) -> Result<Component, Failure> {
         let memory = |error: io::Error| {
             Failure::own(format!(
                 "no shared memory can be made: {error}; is /proc mounted?"
@@ -92,6 +105,9 @@ impl Component {
             name: place.name.clone(),
             hosts: place.components.iter().map(ToString::to_string).collect(),
             cores: place.cores.clone(),
+            executable: executable.clone(),
+            release: String::new(),
+            upgrade: None,
             owner: FIRST_COMPONENT.saturating_add(number),
             counters: Counters::create().map_err(memory)?,
             capture: CaptureRing::create(CAPTURE_BYTES).map_err(memory)?,
@@ -110,6 +126,11 @@ impl Component {
     /// What it is called.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Release of the build that runs, or ran last.
+    pub fn release(&self) -> &str {
+        &self.release
     }
 
     /// What it does, in a word.
@@ -132,11 +153,14 @@ impl Component {
         matches!(self.state, State::Serving(_))
     }
 
-    /// What is to be polled: its link, whether also for room, and its end.
-    pub fn descriptors(&self) -> Option<(BorrowedFd<'_>, bool, BorrowedFd<'_>)> {
-        let process = self.process.as_ref()?;
+    /// What is to be polled: its link, whether also for room, and its end. The same of another build's
+    /// process, while there is one beside it.
+    pub fn descriptors(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool, BorrowedFd<'_>)> {
         let waits = !self.orders.is_empty();
-        Some((process.link.as_fd(), waits, process.ended.as_fd()))
+        let own = self.process.as_ref().map(|process| (process, waits));
+        let others = self.candidate().map(|process| (process, false));
+        let all = own.into_iter().chain(others);
+        all.map(|(process, waits)| (process.link.as_fd(), waits, process.ended.as_fd()))
     }
 
     /// Its counters and capture ring, for tools.
@@ -183,16 +207,24 @@ impl Component {
                 }
             }
             State::Waiting(until) => Ok(Some(until)),
-            State::Starting(since) if since + START <= now => {
+            State::Starting(since) => {
+                let limit = match self.is_on_trial() {
+                    true => upgrade::START,
+                    false => START,
+                };
+                if now < since + limit {
+                    return Ok(Some(since + limit));
+                }
                 // Its end is noticed by whoever polls.
                 self.kill();
                 self.state = State::Dying;
-                Err(format!(
+                let why = format!(
                     "it wasn't ready after {} s, and was killed",
-                    START.as_secs()
-                ))
+                    limit.as_secs()
+                );
+                self.verdict = Some(why.clone());
+                Err(why)
             }
-            State::Starting(since) => Ok(Some(since + START)),
             State::Serving(_) | State::Dying | State::Stopped => Ok(None),
         }
     }
@@ -204,9 +236,10 @@ impl Component {
         order: (Order, Vec<OwnedFd>),
     ) -> Result<(), String> {
         self.orders.clear();
-        let arguments = ["component", self.name.as_str()];
-        let process = spawn_component(&arguments, &self.cores, signals)
-            .map_err(|error| format!("its process can't be made: {error}"))?;
+        let process = match self.take_candidate() {
+            Some(process) => process,
+            None => self.spawn(&self.executable, signals)?,
+        };
         self.process = Some(process);
         self.heart.start();
         self.state = State::Starting(now);
@@ -254,6 +287,7 @@ impl Component {
                 break;
             };
             match process.link.receive() {
+                Ok(Some((Report::Born(build), _))) => self.release = build.release,
                 Ok(Some((Report::Started { sandbox }, _))) => {
                     self.sandbox = sandbox;
                     self.state = State::Serving(now);
@@ -284,6 +318,12 @@ impl Component {
         let why = self.verdict.take().unwrap_or_else(|| describe(status));
         self.last_end = Some(why.clone());
         if matches!(self.state, State::Stopped) {
+            return why;
+        }
+        let failed_trial = self.is_on_trial();
+        self.judge(&why);
+        if failed_trial || self.is_replaced() {
+            self.state = State::Waiting(now);
             return why;
         }
         self.restarts += 1;
@@ -329,6 +369,12 @@ impl Component {
         self.order(Order::Stop {}, Vec::new());
     }
 
+    /// Ends a process that can't go on; why, in words.
+    pub fn give_up(&mut self, why: String) {
+        self.verdict = Some(why);
+        self.kill();
+    }
+
     /// Ends the process without asking it.
     pub fn kill(&mut self) {
         if let Some(process) = &self.process {
@@ -344,6 +390,8 @@ impl Component {
             name: self.name.clone(),
             components: self.hosts.clone(),
             cores: self.cores.clone(),
+            release: self.release.clone(),
+            executable: self.executable.name().display().to_string(),
             pid: self.pid(),
             state: self.state().to_owned(),
             started_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),

@@ -1,6 +1,7 @@
 //! What the supervisor does for programs and tools, and hears from the stack about them.
 mod owners;
 mod parts;
+mod upgrading;
 
 use super::component::{Component, Event};
 use super::config::Allow;
@@ -11,6 +12,7 @@ use skink_control::{Grant, Order, Part, Question, Report, Server, SignalDescript
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
+use upgrading::Upgrading;
 
 /// Who may have how much.
 #[derive(Clone, Debug)]
@@ -55,6 +57,7 @@ pub struct Served {
     questions: VecDeque<Question>,
     errands: Vec<Errand>,
     rules: usize,
+    upgrading: Option<Upgrading>,
     /// When to look whether the processes go on.
     next_look: Instant,
     /// The stack has served before.
@@ -71,6 +74,7 @@ impl Served {
             questions: VecDeque::new(),
             errands: Vec::new(),
             rules,
+            upgrading: None,
             next_look: Instant::now(),
             ready: false,
         }
@@ -91,7 +95,7 @@ impl Served {
         now: Instant,
         signals: &SignalDescriptor,
     ) -> (Option<Instant>, Option<(String, String)>) {
-        let (mut next, mut failure) = (None, None);
+        let (mut next, mut failure) = (self.drive_upgrade(now, signals), None);
         let Stack { plant, processes } = &mut self.stack;
         for place in 0..processes.len() {
             let due = processes.get(place).is_some_and(|it| it.is_due(now));
@@ -145,7 +149,10 @@ impl Served {
                     Event::Ended(why) => {
                         self.on_process_end(place);
                         self.go_on_anew();
-                        ended.push(End { place, why });
+                        // That one was told to: it makes room for another build.
+                        if !self.stack.processes[place].is_replaced() {
+                            ended.push(End { place, why });
+                        }
                     }
                 }
             }
@@ -170,7 +177,13 @@ impl Served {
     fn on_report(&mut self, place: usize, report: Report, with: Vec<OwnedFd>) {
         match report {
             Report::Attached { program, refused } => {
-                let Stack { plant, .. } = &self.stack;
+                let Stack { plant, processes } = &mut self.stack;
+                if let (Some(why), true) = (&refused, processes[place].is_on_trial()) {
+                    // Its predecessor's build can serve the program.
+                    processes[place]
+                        .give_up(format!("it can't take over program {program}: {why}"));
+                    return;
+                }
                 if let Some((number, entry)) = find(&mut self.programs, program) {
                     entry.attached(&plant.layout, place, refused);
                     self.advance(number);
@@ -200,7 +213,7 @@ impl Served {
             | Report::Knows { .. }
             | Report::Flows { .. } => self.on_part_report(place, report, with),
             // Told by the component itself.
-            Report::Started { .. } => {}
+            Report::Born(_) | Report::Started { .. } => {}
         }
     }
 

@@ -226,7 +226,7 @@ fn wait(
     ];
     descriptors.extend(standby.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
     let processes = &server.owners().stack.processes;
-    for (link, room, ended) in processes.iter().filter_map(Component::descriptors) {
+    for (link, room, ended) in processes.iter().flat_map(Component::descriptors) {
         let wanted = match room {
             true => PollFlags::IN | PollFlags::OUT,
             false => PollFlags::IN,
@@ -281,7 +281,7 @@ fn lives(server: &Server<Served>, place: usize) -> bool {
 fn wait_for_end(server: &Server<Served>, signals: &SignalDescriptor, until: Option<Instant>) {
     let mut descriptors = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
     let processes = &server.owners().stack.processes;
-    for (link, room, ended) in processes.iter().filter_map(Component::descriptors) {
+    for (link, room, ended) in processes.iter().flat_map(Component::descriptors) {
         descriptors.push(PollFd::from_borrowed_fd(ended, PollFlags::IN));
         if room {
             descriptors.push(PollFd::from_borrowed_fd(link, PollFlags::OUT));

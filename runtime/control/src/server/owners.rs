@@ -123,6 +123,19 @@ pub trait Owners {
     fn show_filter(&mut self, _question: Question) -> Answered {
         Err(NO_FILTER.to_owned())
     }
+    /// Another build, to take the place of the processes that host `component`, or of all. Answers what
+    /// became of each, as JSON.
+    fn upgrade(
+        &mut self,
+        _question: Question,
+        _component: Option<&str>,
+        _executable: OwnedFd,
+    ) -> Answered {
+        Err(
+            "it has no processes of its own: a stack that was started with `skink up` has"
+                .to_owned(),
+        )
+    }
 }
 
 const NO_FILTER: &str =

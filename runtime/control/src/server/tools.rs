@@ -1,5 +1,5 @@
 //! What the broker answers to tools.
-use super::{Owners, Question, Role, Server};
+use super::{Answered, Owners, Question, Role, Server};
 use crate::message::{RegionKind, Reply, Request};
 use rustix::fs::{FileType, OFlags};
 use std::fs::File;
@@ -27,11 +27,18 @@ impl<O: Owners> Server<O> {
                     rules_of(descriptors).and_then(|rules| self.owners.load_filter(&rules));
                 self.tell(key, loaded)
             }
-            Request::ShowFilter {} => match self.owners.show_filter(Question(key)) {
-                Ok(None) => Ok(()),
-                Ok(Some(shown)) => self.tell(key, Ok(shown)),
-                Err(reason) => self.refuse(key, reason),
-            },
+            Request::ShowFilter {} => {
+                let answered = self.owners.show_filter(Question(key));
+                self.tell_now(key, answered)
+            }
+            Request::Upgrade { component } => {
+                let executable = only_file(descriptors, "the executable");
+                let answered = executable.and_then(|file| {
+                    let question = Question(key);
+                    self.owners.upgrade(question, component.as_deref(), file)
+                });
+                self.tell_now(key, answered)
+            }
             other => Err(format!("it asked out of turn: {other:?}")),
         }
     }
@@ -44,9 +51,17 @@ impl<O: Owners> Server<O> {
         }
     }
 
+    /// Tells what is known now; otherwise [`Server::answer`] will be called.
+    fn tell_now(&self, key: u64, answered: Answered) -> Result<(), String> {
+        match answered.transpose() {
+            Some(answer) => self.tell(key, answer),
+            None => Ok(()),
+        }
+    }
+
     fn tell(&self, key: u64, answer: Result<String, String>) -> Result<(), String> {
         match answer {
-            Ok(text) => self.reply(key, &Reply::Filter { text }, &[]),
+            Ok(text) => self.reply(key, &Reply::Told { text }, &[]),
             Err(reason) => self.refuse(key, reason),
         }
     }
@@ -83,12 +98,17 @@ fn reopen(memory: BorrowedFd<'_>, writable: bool) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
+/// The one file beside a request.
+fn only_file(mut descriptors: Vec<OwnedFd>, what: &str) -> Result<OwnedFd, String> {
+    match (descriptors.pop(), descriptors.is_empty()) {
+        (Some(file), true) => Ok(file),
+        _ => Err(format!("{what} came without exactly one file")),
+    }
+}
+
 /// The text of the file beside a request.
-fn rules_of(mut descriptors: Vec<OwnedFd>) -> Result<String, String> {
-    let file = match (descriptors.pop(), descriptors.is_empty()) {
-        (Some(file), true) => file,
-        _ => return Err("the rules came without exactly one file".to_owned()),
-    };
+fn rules_of(descriptors: Vec<OwnedFd>) -> Result<String, String> {
+    let file = only_file(descriptors, "the rules")?;
     // What isn't a file could make us wait.
     let is_file = |file: &OwnedFd| {
         let kind = rustix::fs::fstat(file)?.st_mode;

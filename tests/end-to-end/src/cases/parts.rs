@@ -2,6 +2,7 @@
 
 mod load;
 mod spoilt;
+mod upgrade;
 
 use super::{children, on};
 use crate::network::{Network, Plan};
@@ -29,8 +30,10 @@ pub fn cases() -> Vec<Case> {
         add(filtered, "killed-one-by-one", killed_one_by_one);
         add(open, "stopped", stopped);
         add(open, "killed-under-load", load::killed);
+        add(open, "upgraded", upgrade::upgraded);
     }
     let open = plan(Topology::Split, None);
+    add(open, "refused-builds", upgrade::refused);
     add(open, "killed-supervisor", killed_supervisor);
     add(open, "killed-with-standby", killed_with_standby);
     cases.extend(spoilt::cases());

@@ -158,6 +158,15 @@ impl Owners for Served {
         })
     }
 
+    fn upgrade(
+        &mut self,
+        question: Question,
+        component: Option<&str>,
+        executable: OwnedFd,
+    ) -> Answered {
+        self.begin_upgrade(question, component, executable)
+    }
+
     fn show_filter(&mut self, question: Question) -> Answered {
         if !self.filtering().serves() {
             return Err("the stack is being started: ask later".to_owned());

@@ -132,7 +132,8 @@ impl Served {
                     self.filtering().order(Order::Flows { flows }, Vec::new());
                 }
             }
-            Report::Started { .. }
+            Report::Born(_)
+            | Report::Started { .. }
             | Report::Broken {}
             | Report::Mapped { .. }
             | Report::Attached { .. }

@@ -1,0 +1,158 @@
+//! Another build that takes the place of processes while they work, or can't.
+
+use super::{Download, bound_receive_buffers, names};
+use crate::network::Network;
+use crate::site::{Nginx, PATIENCE, Site};
+use crate::{Failure, Outcome};
+use serde_json::Value;
+use skink_testbed::{Process, Scratch};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Programs in the place of a build.
+const BUILDS: &str = include_str!("builds.c");
+
+/// What `skink upgrade --json` said, and its exit code.
+struct Upgrade {
+    code: Option<i32>,
+    said: String,
+}
+
+impl Upgrade {
+    fn run(network: &Network, words: &[&str], binary: &Path) -> Result<Upgrade, Failure> {
+        let tool = Network::tool()?;
+        let mut command = network.skink.command(&tool.to_string_lossy());
+        command.args(["upgrade", "--json", "--binary"]).arg(binary);
+        command.args(words);
+        let (status, said) = Process::spawn(command, "skink upgrade")?.wait(PATIENCE)?;
+        Ok(Upgrade {
+            code: status.code(),
+            said,
+        })
+    }
+
+    fn wrong(&self, what: &str) -> Failure {
+        Failure::Wrong(format!(
+            "{what}: exit code {:?}; skink upgrade printed:\n{}",
+            self.code, self.said
+        ))
+    }
+
+    /// The processes that it tells of; the report comes before what is said on standard error.
+    fn processes(&self) -> Result<Vec<Value>, Failure> {
+        let mut values = serde_json::Deserializer::from_str(&self.said).into_iter::<Value>();
+        let report = values.next().and_then(Result::ok);
+        let processes = report.and_then(|report| report["processes"].as_array().cloned());
+        processes.ok_or_else(|| self.wrong("there is no report"))
+    }
+}
+
+/// Whether all processes execute this file.
+fn all_execute(network: &Network, file: &Path) -> Result<bool, Failure> {
+    let members = network.members()?;
+    let executes = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe"));
+    let files = members.iter().map(|it| executes(it.pid.unwrap_or(0)));
+    let files: Vec<PathBuf> = files.collect::<Result<_, _>>()?;
+    Ok(files.iter().all(|it| it == file))
+}
+
+/// A download goes on while every process becomes another build, one after the other; also alone, and back.
+pub fn upgraded(network: &Network) -> Outcome {
+    let scratch = Scratch::new("build")?;
+    let other = copy(&scratch)?;
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    bound_receive_buffers(network)?;
+    let names = names(network)?;
+    let download = Download::start(network, &site.path("copy"), &site.path("larger"))?;
+    let upgrade = Upgrade::run(network, &[], &other)?;
+    let processes = upgrade.processes()?;
+    let told: Vec<&str> = processes
+        .iter()
+        .filter_map(|it| it["name"].as_str())
+        .collect();
+    let all_away = processes.iter().all(|it| it["away_ms"].is_f64());
+    if upgrade.code != Some(0) || told != names || !all_away || !all_execute(network, &other)? {
+        return Err(upgrade.wrong("not all processes are of the other build"));
+    }
+    download.goes_on()?;
+    // What a component is called is enough to name the process that hosts it.
+    let back = Upgrade::run(network, &["tcp"], &Network::tool()?)?;
+    if back.code != Some(0) || back.processes()?.len() != 1 || all_execute(network, &other)? {
+        return Err(back.wrong("tcp isn't of the first build again"));
+    }
+    download.goes_on()?;
+    let restarts: u64 = network.members()?.iter().map(|it| it.restarts).sum();
+    if restarts != 0 {
+        return Err(Failure::Wrong(format!(
+            "{restarts} processes died meanwhile"
+        )));
+    }
+    download.finish()?;
+    Download::start(network, &site.path("copy-2"), &site.path("larger"))?.finish()?;
+    nginx.stop()
+}
+
+/// A build that can't take over changes nothing; one that dies soon after it has is taken back, everywhere.
+pub fn refused(network: &Network) -> Outcome {
+    let scratch = Scratch::new("build")?;
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    bound_receive_buffers(network)?;
+    let own = std::fs::canonicalize(Network::tool()?)?;
+    let download = Download::start(network, &site.path("copy"), &site.path("larger"))?;
+    let (before, names) = (network.members()?, names(network)?);
+    let is_nothing = |upgrade: &Upgrade, expected: &str| match upgrade.code == Some(1)
+        && upgrade.said.contains(expected)
+        && network.members()? == before
+    {
+        true => Ok(()),
+        false => Err(upgrade.wrong("something else than nothing was done")),
+    };
+    let none = Upgrade::run(network, &["nonesuch"], &own)?;
+    is_nothing(&none, "nothing called nonesuch runs")?;
+    let text = Upgrade::run(network, &[], Path::new("/etc/passwd"))?;
+    is_nothing(&text, "isn't an executable file")?;
+    let other = Upgrade::run(network, &[], Path::new("/bin/true"))?;
+    is_nothing(&other, "isn't a build of skink")?;
+    let silent = build(&scratch, "SAYS_NOTHING")?;
+    is_nothing(&Upgrade::run(network, &[], &silent)?, "it says nothing for")?;
+    let records = build(&scratch, "OTHER_RECORDS")?;
+    let records = Upgrade::run(network, &[], &records)?;
+    is_nothing(&records, "connection records: version")?;
+    download.finish()?;
+
+    let dies = build(&scratch, "DIES_SOON")?;
+    let download = Download::start(network, &site.path("copy-2"), &site.path("larger"))?;
+    let dying = Upgrade::run(network, &[], &dies)?;
+    let (first, rest) = (&names[0], dying.processes()?);
+    let taken_back = rest.last().is_some_and(|it| it["name"] == **first);
+    if dying.code != Some(1) || !dying.said.contains("signal 14") || !taken_back {
+        return Err(dying.wrong("the build wasn't taken back"));
+    }
+    if !all_execute(network, &own)? {
+        return Err(dying.wrong("a process is of a build that is no good"));
+    }
+    download.finish()?;
+    nginx.stop()
+}
+
+/// Another file with the same build.
+fn copy(scratch: &Scratch) -> Result<PathBuf, Failure> {
+    let other = std::fs::canonicalize(scratch.path())?.join("skink-next");
+    std::fs::copy(Network::tool()?, &other)?;
+    Ok(other)
+}
+
+fn build(scratch: &Scratch, which: &str) -> Result<PathBuf, Failure> {
+    let source = scratch.path().join("builds.c");
+    std::fs::write(&source, BUILDS)?;
+    let program = scratch.path().join(which.to_lowercase());
+    let skink = copy(scratch)?;
+    let mut compiler = Command::new("cc");
+    compiler.arg(format!("-D{which}"));
+    compiler.arg(format!("-DSKINK=\"{}\"", skink.display()));
+    compiler.arg("-o").arg(&program).arg(&source);
+    Network::finish(compiler, "cc", PATIENCE)?;
+    Ok(program)
+}
