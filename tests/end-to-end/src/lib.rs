@@ -11,14 +11,16 @@ mod member;
 mod network;
 mod site;
 mod topology;
+mod upgrade;
 
 pub use back_end::BackEnd;
 pub use case::{Case, Failure, Outcome, run};
-pub use cases::all;
+pub use cases::{Sshd, all};
 pub use member::Member;
 pub use network::{Network, Plan};
 pub use site::{Nginx, Site};
 pub use topology::Topology;
+pub use upgrade::{Upgrade, copy_of_build};
 
 /// Makes sure that the programs `needed` are there, and brings the calling program into namespaces of
 /// its own. Call it first in `main`.

@@ -126,7 +126,8 @@ impl Network {
     }
 
     /// What the stack that serves programs is called.
-    fn name() -> String {
+    /// What the `skink up` of this program's networks is called.
+    pub fn name() -> String {
         format!("end-to-end-{}", std::process::id())
     }
 

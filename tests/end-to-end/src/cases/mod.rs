@@ -16,6 +16,7 @@ mod streams;
 mod tools;
 
 pub use servers::children;
+pub use ssh::Sshd;
 
 use crate::network::Plan;
 use crate::{BackEnd, Case, Network, Outcome, Topology};

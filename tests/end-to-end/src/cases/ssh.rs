@@ -28,6 +28,10 @@ pub struct Sshd {
 impl Sshd {
     const PORT: u16 = 2222;
 
+    /// One that root can log in at with a key of its own.
+    ///
+    /// # Errors
+    /// [`Failure::Skip`] without root; else if it can't be started.
     pub fn on_skink(network: &Network) -> Result<Sshd, Failure> {
         if !skink_testbed::is_root() {
             return Err(Failure::Skip("sshd needs root to log users in".to_owned()));

@@ -1,10 +1,11 @@
 //! The main job, to be watched: an unmodified nginx on Skink's own TCP/IP serves a site to an
 //! unmodified curl on the kernel's, over a veth pair between two private network namespaces. Then the
-//! same while the stack's processes are killed.
+//! same while the stack's processes are killed and upgraded.
 
-mod deaths;
+mod connections;
 mod pace;
 mod plot;
+mod survival;
 
 use skink_end_to_end::{BackEnd, Failure, Network, Nginx, Outcome, Plan, Site, Topology};
 use std::process::{Command, ExitCode};
@@ -19,7 +20,9 @@ const PLACES: [(Topology, BackEnd); 4] = [
 ];
 
 fn main() -> ExitCode {
-    if let Err(why) = skink_end_to_end::prepare(&["ip", "unshare", "nginx", "curl", "cmp"]) {
+    if let Err(why) =
+        skink_end_to_end::prepare(&["ip", "unshare", "nginx", "curl", "cmp", "sshd", "ssh"])
+    {
         eprintln!("{why}");
         return ExitCode::FAILURE;
     }
@@ -38,9 +41,9 @@ fn main() -> ExitCode {
         "\nEverything arrived intact, in {shown} of {} ways.",
         PLACES.len()
     );
-    if let Err(failure) = deaths::show() {
+    if let Err(failure) = survival::show() {
         let (Failure::Wrong(what) | Failure::Skip(what)) = failure;
-        println!("\n   FAILED when processes were killed: {what}");
+        println!("\n   FAILED when processes were killed and upgraded: {what}");
         return ExitCode::FAILURE;
     }
     if shown > 0 {
@@ -95,8 +98,9 @@ fn announce(network: &Network) {
     match topology {
         Topology::Library => println!("   skink run {place} -- nginx"),
         Topology::Single | Topology::Split => {
-            println!("   skink up --name demo --topology {topology} {place}");
-            println!("   skink run --name demo -- nginx");
+            let name = Network::name();
+            println!("   skink up --name {name} --topology {topology} {place}");
+            println!("   skink run --name {name} -- nginx");
         }
     }
     if let Some(up) = &network.up {

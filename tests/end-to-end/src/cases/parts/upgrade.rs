@@ -3,49 +3,14 @@
 use super::{Download, bound_receive_buffers, names};
 use crate::network::Network;
 use crate::site::{Nginx, PATIENCE, Site};
+use crate::upgrade::{Upgrade, copy_of_build};
 use crate::{Failure, Outcome};
-use serde_json::Value;
-use skink_testbed::{Process, Scratch};
+use skink_testbed::Scratch;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Programs in the place of a build.
 const BUILDS: &str = include_str!("builds.c");
-
-/// What `skink upgrade --json` said, and its exit code.
-struct Upgrade {
-    code: Option<i32>,
-    said: String,
-}
-
-impl Upgrade {
-    fn run(network: &Network, words: &[&str], binary: &Path) -> Result<Upgrade, Failure> {
-        let tool = Network::tool()?;
-        let mut command = network.skink.command(&tool.to_string_lossy());
-        command.args(["upgrade", "--json", "--binary"]).arg(binary);
-        command.args(words);
-        let (status, said) = Process::spawn(command, "skink upgrade")?.wait(PATIENCE)?;
-        Ok(Upgrade {
-            code: status.code(),
-            said,
-        })
-    }
-
-    fn wrong(&self, what: &str) -> Failure {
-        Failure::Wrong(format!(
-            "{what}: exit code {:?}; skink upgrade printed:\n{}",
-            self.code, self.said
-        ))
-    }
-
-    /// The processes that it tells of; the report comes before what is said on standard error.
-    fn processes(&self) -> Result<Vec<Value>, Failure> {
-        let mut values = serde_json::Deserializer::from_str(&self.said).into_iter::<Value>();
-        let report = values.next().and_then(Result::ok);
-        let processes = report.and_then(|report| report["processes"].as_array().cloned());
-        processes.ok_or_else(|| self.wrong("there is no report"))
-    }
-}
 
 /// Whether all processes execute this file.
 fn all_execute(network: &Network, file: &Path) -> Result<bool, Failure> {
@@ -59,13 +24,13 @@ fn all_execute(network: &Network, file: &Path) -> Result<bool, Failure> {
 /// A download goes on while every process becomes another build, one after the other; also alone, and back.
 pub fn upgraded(network: &Network) -> Outcome {
     let scratch = Scratch::new("build")?;
-    let other = copy(&scratch)?;
+    let other = copy_of_build(&scratch)?;
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
     bound_receive_buffers(network)?;
     let names = names(network)?;
     let download = Download::start(network, &site.path("copy"), &site.path("larger"))?;
-    let upgrade = Upgrade::run(network, &[], &other)?;
+    let upgrade = network.upgrade(&[], &other)?;
     let processes = upgrade.processes()?;
     let told: Vec<&str> = processes
         .iter()
@@ -77,7 +42,7 @@ pub fn upgraded(network: &Network) -> Outcome {
     }
     download.goes_on()?;
     // What a component is called is enough to name the process that hosts it.
-    let back = Upgrade::run(network, &["tcp"], &Network::tool()?)?;
+    let back = network.upgrade(&["tcp"], &Network::tool()?)?;
     if back.code != Some(0) || back.processes()?.len() != 1 || all_execute(network, &other)? {
         return Err(back.wrong("tcp isn't of the first build again"));
     }
@@ -109,22 +74,22 @@ pub fn refused(network: &Network) -> Outcome {
         true => Ok(()),
         false => Err(upgrade.wrong("something else than nothing was done")),
     };
-    let none = Upgrade::run(network, &["nonesuch"], &own)?;
+    let none = network.upgrade(&["nonesuch"], &own)?;
     is_nothing(&none, "nothing called nonesuch runs")?;
-    let text = Upgrade::run(network, &[], Path::new("/etc/passwd"))?;
+    let text = network.upgrade(&[], Path::new("/etc/passwd"))?;
     is_nothing(&text, "isn't an executable file")?;
-    let other = Upgrade::run(network, &[], Path::new("/bin/true"))?;
+    let other = network.upgrade(&[], Path::new("/bin/true"))?;
     is_nothing(&other, "isn't a build of skink")?;
     let silent = build(&scratch, "SAYS_NOTHING")?;
-    is_nothing(&Upgrade::run(network, &[], &silent)?, "it says nothing for")?;
+    is_nothing(&network.upgrade(&[], &silent)?, "it says nothing for")?;
     let records = build(&scratch, "OTHER_RECORDS")?;
-    let records = Upgrade::run(network, &[], &records)?;
+    let records = network.upgrade(&[], &records)?;
     is_nothing(&records, "connection records: version")?;
     download.finish()?;
 
     let dies = build(&scratch, "DIES_SOON")?;
     let download = Download::start(network, &site.path("copy-2"), &site.path("larger"))?;
-    let dying = Upgrade::run(network, &[], &dies)?;
+    let dying = network.upgrade(&[], &dies)?;
     let (first, rest) = (&names[0], dying.processes()?);
     let taken_back = rest.last().is_some_and(|it| it["name"] == **first);
     if dying.code != Some(1) || !dying.said.contains("signal 14") || !taken_back {
@@ -137,18 +102,11 @@ pub fn refused(network: &Network) -> Outcome {
     nginx.stop()
 }
 
-/// Another file with the same build.
-fn copy(scratch: &Scratch) -> Result<PathBuf, Failure> {
-    let other = std::fs::canonicalize(scratch.path())?.join("skink-next");
-    std::fs::copy(Network::tool()?, &other)?;
-    Ok(other)
-}
-
 fn build(scratch: &Scratch, which: &str) -> Result<PathBuf, Failure> {
     let source = scratch.path().join("builds.c");
     std::fs::write(&source, BUILDS)?;
     let program = scratch.path().join(which.to_lowercase());
-    let skink = copy(scratch)?;
+    let skink = copy_of_build(scratch)?;
     let mut compiler = Command::new("cc");
     compiler.arg(format!("-D{which}"));
     compiler.arg(format!("-DSKINK=\"{}\"", skink.display()));

@@ -1,17 +1,17 @@
-//! Each process of the stack is killed during a download, while other connections are kept open.
+//! Each process of the stack is killed during a download, and then all of them become another build.
 
+use crate::connections::{OPEN, Others, Session};
 use crate::pace::{Download, RATE, SAMPLE};
 use crate::{announce, plot, tool};
 use rustix::process::Signal;
-use skink_end_to_end::{BackEnd, Failure, Network, Nginx, Outcome, Plan, Site, Topology};
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use skink_end_to_end::{
+    BackEnd, Failure, Network, Nginx, Outcome, Plan, Site, Topology, copy_of_build,
+};
+use skink_testbed::Scratch;
 use std::time::{Duration, Instant};
 
 /// What curl fetches, in bytes.
-const BYTES: u64 = 100 << 20;
-/// Connections besides curl's.
-const OPEN: usize = 20;
+const BYTES: u64 = 170 << 20;
 /// From one death to the next.
 const INTERVAL: Duration = Duration::from_millis(900);
 
@@ -32,9 +32,11 @@ pub fn show() -> Outcome {
         rules: None,
     })?;
     let site = Site::new()?;
+    let scratch = Scratch::new("demo")?;
     let original = site.add("hundred", BYTES)?;
     println!(
-        "\n== nginx on Skink (split), curl on the kernel; each process of the stack is killed"
+        "\n== nginx and sshd on Skink (split), curl and ssh on the kernel; each process of the stack is \
+         killed, and then replaced by another build"
     );
     announce(&network);
     let nginx = Nginx::on_skink(&network, &site)?;
@@ -46,8 +48,12 @@ pub fn show() -> Outcome {
 
     let url = format!("http://{}:{}/hundred", Network::SKINK[0], Nginx::PORT);
     let mut others = Others::open(&network, &site)?;
+    let session = Session::start(&network, &scratch)?;
     let download = Download::start(&network, &url, &original)?;
-    let deaths = kill_each(&network, &mut others)?;
+    let start = Instant::now();
+    let deaths = kill_each(&network, &mut others, start)?;
+    let upgrades = upgrade_all(&network, &scratch, start)?;
+    others.ask_all();
     let watched = download.finish()?;
 
     println!();
@@ -59,6 +65,13 @@ pub fn show() -> Outcome {
             death.away.as_secs_f64() * 1e3
         );
     }
+    for upgrade in &upgrades {
+        println!(
+            "   upgrade      {:<8} the other build serves after {:>3.0} ms",
+            upgrade.name,
+            upgrade.away.as_secs_f64() * 1e3
+        );
+    }
     let most = watched.samples.iter().copied().max().unwrap_or(0) as f64;
     println!(
         "\n   what curl got in each {} ms; the highest is {:.0} MiB/s",
@@ -67,8 +80,9 @@ pub fn show() -> Outcome {
     );
     println!("   {}", plot::curve(&watched.samples));
     let column = |at: Duration| (at.as_millis() / SAMPLE.as_millis()) as usize;
-    let marks = deaths.iter().map(|it| (column(it.at), it.name.as_str()));
-    println!("   {}", plot::marks(marks));
+    let deaths = deaths.iter().map(|it| (column(it.at), it.name.as_str()));
+    let upgrades = upgrades.first().map(|it| (column(it.at), "upgrade"));
+    println!("   {}", plot::marks(deaths.chain(upgrades)));
     tool(&["ps"])?;
 
     match watched.differs_at {
@@ -78,8 +92,12 @@ pub fn show() -> Outcome {
             return Err(Failure::Wrong(text));
         }
     }
-    let lost = others.lost;
-    println!("   connections lost: {lost} of {}", OPEN + 1);
+    let (mut lost, mut all) = (others.lost, OPEN + 1);
+    if let Some(session) = session {
+        all += 1;
+        lost += usize::from(!session.finish()?);
+    }
+    println!("   connections lost: {lost} of {all}");
     if lost > 0 {
         return Err(Failure::Wrong(format!("{lost} connections were lost")));
     }
@@ -89,8 +107,11 @@ pub fn show() -> Outcome {
 }
 
 /// Kills one after the other; each time all other connections must be of use afterwards.
-fn kill_each(network: &Network, others: &mut Others) -> Result<Vec<Death>, Failure> {
-    let start = Instant::now();
+fn kill_each(
+    network: &Network,
+    others: &mut Others,
+    start: Instant,
+) -> Result<Vec<Death>, Failure> {
     let mut deaths = Vec::new();
     let mut next = INTERVAL / 2;
     for member in network.members()? {
@@ -109,60 +130,36 @@ fn kill_each(network: &Network, others: &mut Others) -> Result<Vec<Death>, Failu
     Ok(deaths)
 }
 
+/// A process that is of another build since.
+struct Upgraded {
+    name: String,
+    at: Duration,
+    away: Duration,
+}
+
+/// Puts a copy of the build in the place of all processes.
+fn upgrade_all(
+    network: &Network,
+    scratch: &Scratch,
+    start: Instant,
+) -> Result<Vec<Upgraded>, Failure> {
+    let at = start.elapsed();
+    let upgrade = network.upgrade(&[], &copy_of_build(scratch)?)?;
+    if upgrade.code != Some(0) {
+        return Err(upgrade.wrong("not all processes are of the other build"));
+    }
+    let processes = upgrade.processes()?.into_iter().map(|it| Upgraded {
+        name: it["name"].as_str().unwrap_or_default().to_owned(),
+        at,
+        away: Duration::from_secs_f64(it["away_ms"].as_f64().unwrap_or(0.0) / 1e3),
+    });
+    Ok(processes.collect())
+}
+
 /// Keeps the kernel from taking in more than curl asks for, which would hide what happens.
 fn bound_receive_buffers(network: &Network) -> Outcome {
     let mut shell = network.kernel.command("sh");
     let script = "echo 4096 131072 262144 >/proc/sys/net/ipv4/tcp_rmem";
     shell.args(["-c", script]);
     Network::finish(shell, "setting tcp_rmem", Duration::from_secs(10)).map(drop)
-}
-
-/// Connections that were opened before anything was killed.
-struct Others {
-    open: Vec<TcpStream>,
-    expected: Vec<u8>,
-    lost: usize,
-}
-
-impl Others {
-    fn open(network: &Network, site: &Site) -> Result<Others, Failure> {
-        let connect = || -> std::io::Result<Vec<TcpStream>> {
-            let address = format!("{}:{}", Network::SKINK[0], Nginx::PORT);
-            let connections = (0..OPEN).map(|_| {
-                let connection = TcpStream::connect(&address)?;
-                connection.set_read_timeout(Some(Duration::from_secs(5)))?;
-                Ok(connection)
-            });
-            connections.collect()
-        };
-        let opened = network.kernel.thread(connect)?.join();
-        let opened = opened.map_err(|_| Failure::Wrong("a thread panicked".to_owned()))?;
-        let mut others = Others {
-            open: opened??,
-            expected: std::fs::read(site.path("tiny"))?,
-            lost: 0,
-        };
-        others.ask_all();
-        Ok(others)
-    }
-
-    /// Asks for a file on each of them; closes those that aren't answered with it.
-    fn ask_all(&mut self) {
-        let before = self.open.len();
-        self.open.retain_mut(|it| ask(it, &self.expected).is_ok());
-        self.lost += before - self.open.len();
-    }
-}
-
-fn ask(connection: &mut TcpStream, expected: &[u8]) -> std::io::Result<()> {
-    connection.write_all(b"GET /tiny HTTP/1.1\r\nHost: skink\r\n\r\n")?;
-    let (mut said, mut buffer) = (Vec::new(), [0; 4096]);
-    while !said.ends_with(expected) {
-        let count = connection.read(&mut buffer)?;
-        if count == 0 || said.len() > 4096 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        said.extend_from_slice(&buffer[..count]);
-    }
-    Ok(())
 }
