@@ -125,7 +125,6 @@ impl Network {
         Ok(network)
     }
 
-    /// What the stack that serves programs is called.
     /// What the `skink up` of this program's networks is called.
     pub fn name() -> String {
         format!("end-to-end-{}", std::process::id())
