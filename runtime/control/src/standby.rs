@@ -2,10 +2,11 @@
 //!
 //! The copy (`fork(2)`) has the same memory and descriptors as the supervisor had when it was made. A
 //! supervisor that makes a new one whenever something has changed can be killed at any time.
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::{Errno, read, retry_on_intr};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal,
+    waitpid,
 };
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,6 +34,8 @@ struct Copy {
 #[derive(Default)]
 pub struct Standby {
     copy: Option<Copy>,
+    /// An eventfd of this process and all copies of it. Who takes its one token goes on.
+    token: Option<OwnedFd>,
 }
 
 impl Standby {
@@ -61,14 +64,16 @@ impl Standby {
             ));
         }
         let original = pidfd_open(getpid(), PidfdFlags::empty())?;
+        if self.token.is_none() {
+            self.token = Some(eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        }
         // SAFETY: there is one thread, as was just made sure, so the copy's memory is as consistent as
         // this process's own, its locks and its heap included.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 sleep(&original);
-                // The sleeping copy is the original's, not this one's.
-                self.copy = None;
+                self.take_over();
                 Ok(Standing::Successor)
             }
             child => {
@@ -80,6 +85,20 @@ impl Standby {
                 Ok(Standing::Original)
             }
         }
+    }
+
+    /// For a moment there are two copies: the original may have died before it could end the older. Then
+    /// both are awake, and one ends itself: either knows enough.
+    fn take_over(&mut self) {
+        let mut count = [0; 8];
+        let token = self.token.take();
+        let taken = token.is_some_and(|token| read(&token, &mut count) == Ok(count.len()));
+        while !taken {
+            // Nothing of it must be left behind, as what is dropped or flushed would be.
+            let _ = kill_process(getpid(), Signal::KILL);
+        }
+        // What sleeps, or slept, is the original's.
+        self.copy = None;
     }
 
     /// Ends the copy.

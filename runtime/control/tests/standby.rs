@@ -9,13 +9,19 @@ use std::process::{Command, Stdio};
 
 /// Makes this program, run anew, the original.
 const ORIGINAL: &str = "be-the-original";
+/// The same, and that one makes copies without end.
+const RESTLESS: &str = "be-restless";
 
 fn main() {
     if std::env::args().any(|word| word == ORIGINAL) {
         return generations();
     }
+    if std::env::args().any(|word| word == RESTLESS) {
+        return restless();
+    }
     who_is_killed_has_a_successor_that_knows_the_same();
-    println!("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+    who_is_killed_while_it_makes_a_copy_has_one_successor();
+    println!("test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
 }
 
 fn who_is_killed_has_a_successor_that_knows_the_same() {
@@ -40,6 +46,45 @@ fn who_is_killed_has_a_successor_that_knows_the_same() {
     // The one that ended in good order has no successor, so nobody holds the pipe any more.
     assert!(lines.next().is_none());
     child.wait().expect("the first one's end");
+}
+
+/// Its two copies of that moment don't both go on.
+fn who_is_killed_while_it_makes_a_copy_has_one_successor() {
+    let mut child = Command::new(std::env::current_exe().expect("a name"))
+        .arg(RESTLESS)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut next = || lines.next().expect("a line").expect("text");
+    for generation in 0..200 {
+        // What the one before it said may still be there.
+        let mut said = next();
+        while !said.starts_with(&format!("{generation} ")) {
+            said = next();
+        }
+        for _ in 0..generation % 7 + 10 {
+            assert_eq!(next(), said, "another one is there too");
+        }
+        let (_, pid) = said.split_once(' ').expect("two words");
+        let pid = pid.parse().ok().and_then(Pid::from_raw).expect("a pid");
+        kill_process(pid, Signal::KILL).expect("it lives");
+    }
+    child.wait().expect("the first one's end");
+}
+
+/// Says which generation it is, and who, whenever it has made a copy, as long as somebody listens.
+fn restless() {
+    let (mut standby, mut generation) = (Standby::new(), 0);
+    let mut said = Ok(());
+    while said.is_ok() {
+        match standby.renew().expect("a standby") {
+            Standing::Successor => generation += 1,
+            Standing::Original => {
+                said = writeln!(std::io::stdout(), "{generation} {}", std::process::id());
+            }
+        }
+    }
 }
 
 /// Says which generation it is, and who; then waits for the end.
