@@ -8,7 +8,7 @@
 //! | [`Sleeper`], [`Doorbell`] | how a consumer sleeps without missing a message | a doorbell that was rung stays rung |
 //! | [`Pool`], [`PoolSet`] | bytes that are written once and read by many, by [`RichPointer`] | [`PoolError::Exhausted`] |
 //! | [`RequestDatabase`] | which requests await an answer, from whom, and what to do without one | the request is handed back |
-//! | [`Registry`] | who offers which channel under what name, and who may attach | [`Refusal::Full`] |
+//! | [`Registry`] | who offers what under which name, in which generation, and who has it | it grows by none: names are given at first |
 //!
 //! **Place on the data path.** Between any two components of an isolated placement. Components that
 //! share a process call each other instead and need none of this.
@@ -53,10 +53,7 @@ pub use pool::{
 #[cfg(not(loom))]
 pub use queue::{AttachError, ConsumerDescriptors, ProducerDescriptors, QueueDescriptors};
 pub use queue::{Consumer, Message, Producer, Queue, QueueError, QueueGeometry, Watch};
-pub use registry::{
-    ChannelName, ComponentId, Credentials, Event, Notification, Offer, Publication, Refusal,
-    Registry, RegistryLimits, RegistryMessage, Request,
-};
+pub use registry::{Credentials, Refusal, Registry};
 #[cfg(not(loom))]
 pub use relax::time_stamp;
 pub use request::{Aborted, NeighbourId, RequestDatabase, RequestId, RequestsFull};

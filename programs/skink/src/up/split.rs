@@ -7,7 +7,7 @@ use super::layout::{Layout, Places};
 use crate::failure::Failure;
 use lanes::Lanes;
 use rustix::pipe::PipeFlags;
-use skink_channel::DoorbellDescriptors;
+use skink_channel::{Credentials, DoorbellDescriptors, Registry};
 use skink_control::{LinkSizes, Order, Part, PartStart, PoolSizes, QueueInfo, StackStart};
 use skink_lanes::board::BoardDescriptors;
 use std::io;
@@ -32,14 +32,10 @@ pub struct Split {
     /// The writing end is held open here and by those that programs have a channel to: the others go on
     /// until all of them are gone.
     life: (OwnedFd, OwnedFd),
-    /// Of the one that runs, or will next.
-    incarnations: [u32; Part::COUNT],
-    /// There was one with that number.
-    launched: [bool; Part::COUNT],
+    /// The parts by name, each with its pool if it has made one. Those who know of a part have attached; its
+    /// incarnation is the generation.
+    registry: Registry<(PoolSizes, OwnedFd)>,
     stages: [Stage; Part::COUNT],
-    pools: [Option<(PoolSizes, OwnedFd)>; Part::COUNT],
-    /// The processes that must still say that they know of it.
-    unknown_to: [Places; Part::COUNT],
     next_pool: u32,
     sizes: Option<LinkSizes>,
     /// How often the process at each place must still say which connections there are.
@@ -71,16 +67,14 @@ impl Split {
             ))
         };
         let life = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
+        let names = Part::ALL.map(|part| (part.name(), Credentials(layout.place(part))));
         Ok(Split {
+            registry: Registry::new(names),
             layout,
             lanes: Lanes::create().map_err(failed)?,
             board: BoardDescriptors::create("skink-network").map_err(failed)?,
             life: life.map_err(|error| failed(error.into()))?,
-            incarnations: [1; Part::COUNT],
-            launched: [false; Part::COUNT],
             stages: [Stage::Dead; Part::COUNT],
-            pools: [const { None }; Part::COUNT],
-            unknown_to: [Places::default(); Part::COUNT],
             next_pool: 1,
             sizes: None,
             flows: [0; Part::COUNT],
@@ -88,23 +82,19 @@ impl Split {
         })
     }
 
-    /// Where the parts are.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
     /// Queues are spoilt: nobody is started before all of this is made anew.
     pub fn give_up(&mut self) {
         self.given_up = true;
     }
 
-    /// Makes the queues anew. Whoever starts is a successor, and finds what `ip` has published.
+    /// Makes the queues anew, once all have ended. Whoever starts is a successor, and finds what `ip` has
+    /// published.
     ///
     /// # Errors
     /// As [`Split::new`]; all is as before then.
     pub fn renew(&mut self) -> Result<(), Failure> {
         let old = std::mem::replace(self, Split::new(self.layout.clone())?);
-        self.incarnations = old.incarnations;
+        self.registry = old.registry;
         self.next_pool = old.next_pool;
         self.board = old.board;
         Ok(())
@@ -129,9 +119,7 @@ impl Split {
     pub fn start(&mut self, place: usize, stack: StackStart) -> PartStart {
         let parts = self.layout.parts(place).to_vec();
         for part in &parts {
-            if std::mem::replace(&mut self.launched[part.index()], true) {
-                self.incarnations[part.index()] += 1;
-            }
+            self.registry.begin(part.name());
         }
         let pool = self.next_pool;
         self.next_pool += Part::COUNT.next_power_of_two() as u32;
@@ -139,7 +127,7 @@ impl Split {
             parts,
             stack,
             pool,
-            incarnations: self.incarnations,
+            incarnations: Part::ALL.map(|part| self.incarnation(part)),
             link: self.sizes.filter(|_| self.needs_sizes(place)),
         }
     }
@@ -195,9 +183,21 @@ impl Split {
         self.sizes = Some(sizes);
     }
 
-    /// A part has made a pool.
-    pub fn set_pool(&mut self, part: Part, sizes: PoolSizes, memory: OwnedFd) {
-        self.pools[part.index()] = Some((sizes, memory));
+    /// Of the one that runs, or will next.
+    fn incarnation(&self, part: Part) -> u32 {
+        self.registry.generation(part.name())
+    }
+
+    /// A process says that one of its parts has made a pool.
+    pub fn set_pool(&mut self, by: usize, part: Part, sizes: PoolSizes, memory: OwnedFd) {
+        let pool = (sizes, memory);
+        let published = self.registry.publish(part.name(), Credentials(by), pool);
+        if let Err(refusal) = published {
+            tracing::warn!(
+                "process {by} says that {} has a pool: {refusal}",
+                part.name()
+            );
+        }
     }
 
     /// A process runs. Answers who is to be told what.
@@ -206,14 +206,13 @@ impl Split {
         let parts = self.layout.parts(place).to_vec();
         for part in &parts {
             self.stages[part.index()] = Stage::Held;
-            self.unknown_to[part.index()] = Places::default();
         }
         for other in self.running().iter() {
             for part in &parts {
                 // It tells all that it hosts, but nobody of himself.
                 if self.layout.parts(other) != [*part] {
                     orders.push(self.introduction(*part, other)?);
-                    self.unknown_to[part.index()].insert(other);
+                    self.registry.export(part.name(), Credentials(other));
                 }
             }
             if other != place {
@@ -230,11 +229,11 @@ impl Split {
     }
 
     fn introduction(&self, of: Part, to: usize) -> io::Result<PlaceOrder> {
-        let pool = self.pools[of.index()].as_ref();
+        let pool = self.registry.offer(of.name());
         let memory = pool.map(|(_, memory)| memory.try_clone()).transpose()?;
         let order = Order::Neighbour {
             part: of,
-            incarnation: self.incarnations[of.index()],
+            incarnation: self.incarnation(of),
             pool: pool.map(|(sizes, _)| *sizes),
         };
         Ok((to, order, memory.into_iter().collect()))
@@ -285,21 +284,22 @@ impl Split {
 
     /// A process knows of a part.
     pub fn knows(&mut self, by: usize, part: Part, incarnation: u32) {
-        if self.incarnations[part.index()] == incarnation {
-            self.unknown_to[part.index()].remove(by);
-        }
+        // One that isn't waited for was about a predecessor, or comes from who started before it.
+        let _ = self
+            .registry
+            .attach(part.name(), Credentials(by), incarnation);
     }
 
     /// A part that may begin to work now, or go on.
     pub fn take_going(&mut self) -> Option<Part> {
         let mut transports = [Part::Tcp, Part::Udp].into_iter();
         // A successor will know what its predecessor did.
-        let missing = transports.any(|it| !self.runs(it) && self.incarnations[it.index()] > 1);
+        let missing = transports.any(|it| !self.runs(it) && self.incarnation(it) > 1);
         let asked = missing || self.flows.iter().any(|flows| *flows > 0);
         let part = Part::ALL.into_iter().find(|part| {
             let waits = *part == Part::Filter && asked;
             self.stages[part.index()] == Stage::Held
-                && self.unknown_to[part.index()].is_empty()
+                && self.registry.is_attached(part.name())
                 && !waits
         })?;
         self.stages[part.index()] = Stage::Going;
@@ -316,15 +316,9 @@ impl Split {
     fn forget(&mut self, place: usize) {
         for part in self.layout.parts(place) {
             self.stages[part.index()] = Stage::Dead;
-            self.pools[part.index()] = None;
-            // Whoever starts before its successor will meet that one first.
-            if std::mem::take(&mut self.launched[part.index()]) {
-                self.incarnations[part.index()] += 1;
-            }
         }
-        for places in &mut self.unknown_to {
-            places.remove(place);
-        }
+        // Whoever starts before its successor will meet that one first.
+        self.registry.on_end(Credentials(place));
         if let Some(flows) = self.flows.get_mut(place) {
             *flows = 0;
         }

@@ -117,10 +117,8 @@ impl Served {
         match report {
             Report::Link(sizes) => split.set_sizes(sizes),
             Report::Pool { part, sizes } => {
-                if let Some(memory) = with.into_iter().next()
-                    && split.layout().hosts(place, part)
-                {
-                    split.set_pool(part, sizes, memory);
+                if let Some(memory) = with.into_iter().next() {
+                    split.set_pool(place, part, sizes, memory);
                 }
             }
             Report::Knows { part, incarnation } => split.knows(place, part, incarnation),

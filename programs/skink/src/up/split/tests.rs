@@ -55,7 +55,7 @@ fn start(split: &mut Split, place: usize) -> Vec<(usize, Order)> {
 /// Everybody says that it knows of `part`.
 fn all_know(split: &mut Split, part: Part) {
     for by in 0..Part::COUNT {
-        split.knows(by, part, split.incarnations[part.index()]);
+        split.knows(by, part, split.incarnation(part));
     }
 }
 
