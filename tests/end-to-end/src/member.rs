@@ -1,8 +1,8 @@
 use crate::site::PATIENCE;
-use crate::{Failure, Network};
+use crate::{Failure, Network, Outcome};
 use rustix::process::Signal;
 use serde_json::Value;
-use skink_testbed::signal;
+use skink_testbed::{Process, signal};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -56,12 +56,10 @@ impl Network {
         let victim = before.iter().find(|it| it.name == name);
         let pid = victim.and_then(|it| it.pid);
         let pid = pid.ok_or_else(|| Failure::Wrong(format!("{name} doesn't run: {before:?}")))?;
-        let up = self.up.as_ref();
-        let up = up.ok_or_else(|| Failure::Wrong("there is no skink up".to_owned()))?;
         signal(pid, by)?;
         let start = Instant::now();
         let mut now = Err(Failure::Wrong(String::new()));
-        up.wait_until(&format!("{name} is started again"), || {
+        self.wait_until(&format!("{name} is started again"), || {
             now = self.members();
             now.as_ref().is_ok_and(|all| {
                 let again = |it: &Member| it.name == name && it.pid != Some(pid);
@@ -77,9 +75,49 @@ impl Network {
             false => Err(Failure::Wrong(format!(
                 "{name} was sent {by:?}; processes should have been started again this often: \
                  {expected:?}, but were: {found:?}; skink up printed:\n{}",
-                up.log()
+                self.up.as_ref().map(Process::log).unwrap_or_default()
             ))),
         }
+    }
+
+    /// Kills the supervisor, and waits until another one is there and all other processes run. Answers how
+    /// long that took.
+    ///
+    /// # Errors
+    /// If there is none afterwards.
+    pub fn replace_supervisor(&self) -> Result<Duration, Failure> {
+        let victim = self.supervisor()?;
+        let victim = victim.ok_or_else(|| Failure::Wrong("no supervisor".to_owned()))?;
+        self.up_is_dead.set(true);
+        signal(victim, Signal::KILL)?;
+        let start = Instant::now();
+        self.wait_until("there is another supervisor", || {
+            let now = self.supervisor();
+            let another = now.is_ok_and(|now| now.is_some_and(|now| now != victim));
+            let all_run = |all: Vec<Member>| all.iter().all(|it| it.pid.is_some());
+            another && self.members().is_ok_and(all_run)
+        })?;
+        Ok(start.elapsed())
+    }
+
+    /// Waits until `condition` holds; fails after 20 s, or when `skink up` ends without being killed here.
+    fn wait_until(&self, what: &str, mut condition: impl FnMut() -> bool) -> Outcome {
+        let up = self.up.as_ref();
+        let up = up.ok_or_else(|| Failure::Wrong("there is no skink up".to_owned()))?;
+        if !self.up_is_dead.get() {
+            return Ok(up.wait_until(what, condition)?);
+        }
+        let start = Instant::now();
+        while !condition() {
+            if start.elapsed() > Duration::from_secs(20) {
+                return Err(Failure::Wrong(format!(
+                    "waited until {what}, but it took too long; skink up printed:\n{}",
+                    up.log()
+                )));
+            }
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        Ok(())
     }
 }
 

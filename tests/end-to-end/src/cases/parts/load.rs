@@ -1,5 +1,8 @@
 //! Processes killed at random under every kind of load at once.
 
+mod silence;
+mod tally;
+
 use super::names;
 use crate::cases::datagrams;
 use crate::cases::load::wait;
@@ -9,15 +12,23 @@ use crate::network::Network;
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{Failure, Outcome, Topology};
 use rustix::process::Signal;
+use silence::Watch;
 use skink_testbed::{Process, Scratch};
 use std::fmt::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use tally::Tally;
 
 /// For how long processes are killed, in seconds.
 const SECONDS: u32 = 20;
 /// Decides which are; the variable `SEED` of the environment can name another number.
 const SEED: u64 = 20;
+/// Is killed too, and isn't among the members.
+const SUPERVISOR: &str = "supervisor";
+/// Bits per second each way: enough that bytes are always on their way, and room for the rest.
+const BULK_RATE: &str = "200M";
+/// Runs that fail, after which no more are made.
+const MOST_FAILURES: usize = 10;
 
 /// Keeps what is sent to it by PUT.
 const UPLOADS: &str = include_str!("uploads.py");
@@ -26,20 +37,42 @@ const VALUES: &str = include_str!("values.py");
 /// Sends datagrams to an echo server.
 const QUESTIONS: &str = include_str!("questions.py");
 
-/// No connection is lost and no byte is wrong, whichever process is killed when.
+/// No connection is lost and no byte is wrong, whichever process is killed when. With the variable `KILLS` of
+/// the environment it is tried again and again, with one seed after the other, until so many were killed.
 pub fn killed(network: &Network) -> Outcome {
+    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let (kills, first) = (number("KILLS"), number("SEED").unwrap_or(SEED));
+    let (mut tally, mut failed) = (Tally::default(), Vec::new());
+    for seed in first.. {
+        match run(network, seed, &mut tally) {
+            Err(Failure::Wrong(what)) => failed.push(what),
+            outcome => outcome?,
+        }
+        let done = tally.kills() as u64 >= kills.unwrap_or(0);
+        if done || failed.len() >= MOST_FAILURES {
+            break;
+        }
+    }
+    if kills.is_some() {
+        print!("{}: {tally}", network.plan.topology);
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Wrong(failed.join("\n\n"))),
+    }
+}
+
+fn run(network: &Network, seed: u64, tally: &mut Tally) -> Outcome {
     let servers = Servers::start(network)?;
     let loads = servers.load(network)?;
     let mut log = String::new();
-    let seed = std::env::var("SEED").ok();
-    let seed = seed.and_then(|text| text.parse().ok()).unwrap_or(SEED);
-    let outcome = kill(network, &loads, seed, &mut log).and_then(|()| finish(loads));
+    let outcome = kill(network, &loads, seed, &mut log, tally).and_then(|()| finish(loads, tally));
     outcome.and_then(|()| servers.stop()).map_err(|failure| {
         let Failure::Wrong(what) = failure else {
             return failure;
         };
         Failure::Wrong(format!(
-            "{what}\nseed {seed}; killed, and how long each was away:\n{log}{}",
+            "{what}\nseed {seed}; killed, how long each was away, and until when nothing left:\n{log}{}",
             state(network)
         ))
     })
@@ -53,6 +86,7 @@ struct Servers {
     uploaded: Scratch,
     redis: Process,
     echo: Process,
+    iperf3: Process,
     /// Needs root.
     sshd: Option<Sshd>,
 }
@@ -71,6 +105,9 @@ impl Servers {
         let command = network.skink_run("python3", ["-c", datagrams::SERVER, address])?;
         let echo = Process::spawn(command, "an echo server on Skink")?;
         echo.wait_until("it is bound", || echo.log().contains("bound"))?;
+        let command = network.skink_run("iperf3", ["-s", "--forceflush"])?;
+        let iperf3 = Process::spawn(command, "iperf3 on Skink")?;
+        iperf3.wait_until("it listens", || iperf3.log().contains("Server listening"))?;
         let sshd = match skink_testbed::is_root() {
             true => Some(Sshd::on_skink(network)?),
             false => None,
@@ -82,6 +119,7 @@ impl Servers {
             uploaded,
             redis,
             echo,
+            iperf3,
             sshd,
         })
     }
@@ -121,6 +159,10 @@ impl Servers {
             python.args(["-c", script, address, &SECONDS.to_string()]);
             add(name, python, fine)?;
         }
+        let mut iperf3 = network.kernel.command("iperf3");
+        iperf3.args(["-c", address, "-t", &SECONDS.to_string()]);
+        iperf3.args(["--bidir", "-b", BULK_RATE]);
+        add("iperf3 both ways", iperf3, iperf3_done)?;
         if let Some(sshd) = &self.sshd {
             for (name, script) in self.ssh(network, sshd)? {
                 add(name, shell(network, &script), fine)?;
@@ -162,7 +204,7 @@ impl Servers {
 
     /// Ends all of them, and holds that they saw nothing that they complain of.
     fn stop(self) -> Outcome {
-        for process in [&self.uploads, &self.redis, &self.echo] {
+        for process in [&self.uploads, &self.redis, &self.echo, &self.iperf3] {
             let said = process.log();
             if process.has_ended() || said.contains("rror") || said.contains("panicked") {
                 return Err(Failure::Wrong(format!("a server printed:\n{said}")));
@@ -184,6 +226,13 @@ fn fine(_: &str) -> Outcome {
     Ok(())
 }
 
+fn iperf3_done(said: &str) -> Outcome {
+    match said.contains("iperf Done") {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!("iperf3 printed:\n{said}"))),
+    }
+}
+
 fn shell(network: &Network, script: &str) -> Command {
     let mut shell = network.kernel.command("bash");
     shell.args(["-c", &format!("set -o pipefail; {script}")]);
@@ -200,18 +249,25 @@ fn repeated(network: &Network, script: &str) -> Command {
 }
 
 /// Kills one after the other, until the time is up or a client has ended in failure.
-fn kill(network: &Network, loads: &[Load], seed: u64, log: &mut String) -> Outcome {
+fn kill(
+    network: &Network,
+    loads: &[Load],
+    seed: u64,
+    log: &mut String,
+    tally: &mut Tally,
+) -> Outcome {
     // One that dies again within a second is started the later the more often it does: a lone one
     // isn't killed that soon.
     let pause = Duration::from_millis(match network.plan.topology {
         Topology::Split => 400,
         Topology::Library | Topology::Single => 1_200,
     });
-    let names = names(network)?;
+    let mut names = names(network)?;
+    names.push(SUPERVISOR.to_owned());
     let start = Instant::now();
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    wait(pause);
     while start.elapsed() + Duration::from_secs(1) < Duration::from_secs(SECONDS.into()) {
-        wait(pause);
         if loads.iter().any(|load| load.process.has_ended()) {
             break;
         }
@@ -222,30 +278,43 @@ fn kill(network: &Network, loads: &[Load], seed: u64, log: &mut String) -> Outco
             continue;
         };
         let at = start.elapsed().as_secs_f64();
-        let _ = write!(log, "{at:7.2} s  {name:<8}");
-        let away = network.replace(name, Signal::KILL)?.as_secs_f64() * 1e3;
-        let _ = writeln!(log, "{away:6.0} ms");
+        let _ = write!(log, "{at:7.2} s  {name:<10}");
+        let watch = Watch::start(network)?;
+        let away = match name.as_str() {
+            SUPERVISOR => network.replace_supervisor()?,
+            name => network.replace(name, Signal::KILL)?,
+        };
+        let killed = Instant::now() - away;
+        wait(pause);
+        let silent = watch.stop(killed)?;
+        tally.killed(name, away, silent);
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let _ = writeln!(log, "{:6.0} ms {:6.0} ms", ms(away), ms(silent));
     }
     Ok(())
 }
 
 /// Waits for all of them; says of each what is wrong.
-fn finish(loads: Vec<Load>) -> Outcome {
-    let mut wrong = String::new();
+fn finish(loads: Vec<Load>, tally: &mut Tally) -> Outcome {
+    let mut all = String::new();
     for load in loads {
-        let said = match load.process.wait(PATIENCE) {
+        let (said, wrong) = match load.process.wait(PATIENCE) {
             Ok((status, said)) if status.success() => match (load.check)(&said) {
-                Ok(()) => continue,
-                Err(Failure::Wrong(what) | Failure::Skip(what)) => what,
+                Ok(()) => (said, None),
+                Err(Failure::Wrong(what) | Failure::Skip(what)) => (said, Some(what)),
             },
-            Ok((status, said)) => format!("ended with {status}:\n{said}"),
-            Err(error) => error.to_string(),
+            Ok((status, said)) => (said.clone(), Some(format!("ended with {status}:\n{said}"))),
+            Err(error) => (String::new(), Some(error.to_string())),
         };
-        let _ = writeln!(wrong, "{}: {said}", load.name);
+        tally.client(&said, wrong.as_deref());
+        if let Some(what) = wrong {
+            let _ = writeln!(all, "{}: {what}", load.name);
+        }
     }
-    match wrong.is_empty() {
+    tally.end_run();
+    match all.is_empty() {
         true => Ok(()),
-        false => Err(Failure::Wrong(wrong)),
+        false => Err(Failure::Wrong(all)),
     }
 }
 
