@@ -176,6 +176,7 @@ fn pipe_room(pipe: c_int) -> Answer {
     // SAFETY: the number is ours.
     unsafe { raw::call(libc::SYS_ioctl, arguments) }?;
     // A page may be filled in part.
-    let room = (capacity / 4096).saturating_sub((filled as usize).div_ceil(4096) + 1) * 4096;
+    let page = rustix::param::page_size();
+    let room = (capacity / page).saturating_sub((filled as usize).div_ceil(page) + 1) * page;
     Ok(room.max(1))
 }

@@ -4,6 +4,7 @@
 //! TPAUSE (Intel, "waitpkg"), MWAITX (AMD, "monitorx"), unless a hypervisor hides them. Elsewhere it is
 //! `pause`.
 use crate::queue::Watch;
+#[cfg(target_arch = "x86_64")]
 use std::sync::atomic::Ordering;
 
 /// The processor's time-stamp counter (on x86-64), for measurements: it runs at one rate on all
