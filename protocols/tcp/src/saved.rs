@@ -18,6 +18,10 @@ const FIN_PEERS: u8 = 2;
 /// There was a connection, and it has ended: what tells CLOSED from a socket never connected.
 pub const FIN_OVER: u8 = 4;
 
+/// Whether records are left as they are, but for what programs read in them. Never so in a build that is
+/// used: nothing could be adopted. `bench/records.py` measures with it what records cost.
+pub const UNRECORDED: bool = cfg!(skink_unrecorded);
+
 impl Connection {
     /// The one place where the holder changes.
     pub fn set_program(&mut self, program: Program, context: &Context<'_>) {
@@ -34,6 +38,9 @@ impl Connection {
     /// Stores who holds the socket; after everything else that an adopter needs, since a socket
     /// without a holder is forgotten.
     pub fn save_program(&self, context: &Context<'_>) {
+        if UNRECORDED {
+            return;
+        }
         let record = self.record(context);
         match self.program {
             Program::Attached => record.set_holder(Holder::Attached),
@@ -59,10 +66,14 @@ impl Connection {
     /// published later, by a store with `Release` or a system call.
     pub fn save(&self, context: &Context<'_>, snd_max: SeqNum) {
         let record = self.record(context);
-        record.snd_una.store(self.snd_una.0, Relaxed);
-        record.snd_max.store(snd_max.0, Relaxed);
+        // By these the program knows whether the peer waits for it to read.
         record.rcv_nxt.store(self.rcv_nxt.0, Relaxed);
         record.rcv_adv.store(self.rcv_adv.0, Relaxed);
+        if UNRECORDED {
+            return;
+        }
+        record.snd_una.store(self.snd_una.0, Relaxed);
+        record.snd_max.store(snd_max.0, Relaxed);
         record.snd_wnd.store(self.snd_wnd, Relaxed);
         record.ts_recent.store(self.ts_recent, Relaxed);
         let fin = (u8::from(self.fin.is_some()) * FIN_OURS)
@@ -77,6 +88,9 @@ impl Connection {
 
     /// Stores what never changes once the handshake is over.
     pub fn save_negotiated(&self, context: &Context<'_>) {
+        if UNRECORDED {
+            return;
+        }
         let record = self.record(context);
         record.iss.store(self.iss.0, Relaxed);
         record.irs.store(self.irs.0, Relaxed);

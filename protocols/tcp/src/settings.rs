@@ -1,3 +1,4 @@
+use crate::saved::UNRECORDED;
 use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::Record;
 use skink_messages::ConnectionOption;
@@ -85,6 +86,9 @@ impl Settings {
 
     /// Stores them where a successor finds them; 0 stands for what wasn't set.
     pub fn save(&self, record: &Record) {
+        if UNRECORDED {
+            return;
+        }
         let defaults = Settings::default();
         let seconds = |value: Duration, default: Duration| match value == default {
             true => 0,

@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+"""What it costs to keep connection records: two builds, with and without, side by side.
+
+    sudo bench/records.py [--pairs N] [--only TEXT] [--output FILE]
+
+The build without is made with `--cfg skink_unrecorded` in a target directory of its own, target/unrecorded:
+`tcp` then leaves out all that it stores in records but what programs read. Nothing can be adopted from it.
+
+For each workload and topology both builds serve at the same time, each on a veth pair of its own, all on
+CPU 1. The client on CPU 0 asks one and the other in turns, a second each; which is first changes from pair to
+pair. Each pair gives two differences: of the work done per second, as the client counted it, and of the
+processor time per unit of work, as the scheduler counted it for the server and all processes of the stack.
+Shown are their medians over all pairs, the middle half of the pairs, and an interval that holds the true
+median with 95%.
+
+At last callgrind counts the program's instructions, stack included, for one request (20B, `library`). They
+hardly vary from run to run, and show what is too small for clocks.
+
+Needs root, two CPUs, nginx, wrk and valgrind; leave the machine alone meanwhile.
+"""
+
+import argparse, json, os, re, signal, statistics, subprocess, sys, tempfile, time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ADDRESS = "10.9.0.2"
+BUILDS = {"with": ROOT / "target/release/skink", "without": ROOT / "target/unrecorded/release/skink"}
+WORKLOADS = {"20B": "nginx", "20B-close": "nginx", "bulk-send": "peer", "bulk-receive": "peer"}
+TOPOLOGIES = ["library", "single"]
+
+
+def run(*words, **options):
+    return subprocess.run(words, check=True, capture_output=True, text=True, **options).stdout
+
+
+def build():
+    for name, tool in BUILDS.items():
+        environment = dict(os.environ)
+        if name == "without":
+            environment["RUSTFLAGS"] = "--cfg skink_unrecorded"
+        subprocess.run(["cargo", "build", "--release", "--quiet", "--package", "skink", "--package", "skink-app",
+                        "--target-dir", tool.parent.parent], cwd=ROOT, env=environment, check=True)
+
+
+def descendants(pid):
+    found = [pid]
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += descendants(int(child))
+    except FileNotFoundError:
+        pass
+    return found
+
+
+class Side:
+    """A server on one of the builds, a host for its client, and the cable between them."""
+
+    def __init__(self, files, build, topology, server):
+        self.children, self.roots, self.tool = [], [], str(BUILDS[build])
+        try:
+            self.lay_cable()
+            network = ["--nic", "packet:wire", "--addr", f"{ADDRESS}/24"]
+            if topology != "library":
+                self.start(self.tool, "up", "--name", f"records-{build}", "--topology", topology, *network)
+                time.sleep(1)
+                network = ["--name", f"records-{build}"]
+            configuration = files / f"{build}.conf"
+            configuration.write_text(
+                f"daemon off; master_process off; pid {files}/{build}.pid; error_log stderr; "
+                "events { worker_connections 4096; } http { access_log off; keepalive_requests 1000000000; "
+                f"server {{ listen 80 backlog=4096; root {files}; }} }}")
+            nginx = ["nginx", "-c", str(configuration)]
+            served = {
+                "nginx": nginx,
+                "peer": [self.tool, "bench", "peer", "serve", "1"],
+                "callgrind": ["valgrind", "--tool=callgrind", f"--callgrind-out-file={files}/{build}.%p", *nginx],
+            }
+            self.start(self.tool, "run", *network, "--", *served[server])
+        except BaseException:
+            self.end()
+            raise
+
+    def lay_cable(self):
+        hosts = []
+        for _ in range(2):
+            holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+            self.children.append(holder)
+            hosts.append(["nsenter", f"--net=/proc/{holder.pid}/ns/net"])
+        time.sleep(0.2)
+        server, self.client = hosts
+        self.host = server
+        run(*server, "ip", "link", "add", "wire", "type", "veth", "peer", "name", "wire",
+            "netns", str(self.children[1].pid))
+        # Each side receives on its own processor, as in `skink bench`.
+        for host, mask in [(server, 2), (self.client, 1)]:
+            run(*host, "ip", "link", "set", "wire", "up")
+            run(*host, "unshare", "--mount", "sh", "-c", "mount -t sysfs sysfs /sys && "
+                f"echo {mask} >/sys/class/net/wire/queues/rx-0/rps_cpus")
+        run(*self.client, "ip", "addr", "add", "10.9.0.1/24", "dev", "wire")
+        run(*self.client, "sh", "-c", "echo 1024 65535 >/proc/sys/net/ipv4/ip_local_port_range; "
+            "echo 1 >/proc/sys/net/ipv4/tcp_tw_reuse")
+
+    def start(self, *words):
+        child = subprocess.Popen([*self.host, "taskset", "-c", "1", *words], stdout=subprocess.DEVNULL)
+        self.children.append(child)
+        self.roots.append(child.pid)
+
+    def wait(self, seconds=60):
+        """Until it answers."""
+        for _ in range(seconds * 5):
+            if subprocess.run([*self.client, "curl", "-s", "-o", "/dev/null", f"http://{ADDRESS}:80/small"]).returncode == 0:
+                return
+            time.sleep(0.2)
+        raise SystemExit("the server doesn't answer")
+
+    def cost(self):
+        """Processor time of the server and the stack, in nanoseconds."""
+        total = 0
+        for pid in {pid for root in self.roots for pid in descendants(root)}:
+            for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+                total += int(thread.read_text().split()[0])
+        return total
+
+    def ask(self, workload, seconds):
+        """Work done each second, and what each unit of it cost in nanoseconds."""
+        before = self.cost()
+        words = [*self.client, "taskset", "-c", "0"]
+        if workload.startswith("bulk"):
+            service = workload.removeprefix("bulk-")
+            said = run(*words, self.tool, "bench", "peer", "ask", service, f"{ADDRESS}:5201", "1", str(seconds))
+            said = json.loads(said)
+            units, rate = said["units"], said["units"] / said["seconds"]
+        else:
+            close = ["-H", "Connection: close"] if workload.endswith("close") else []
+            said = run(*words, "wrk", "-t1", "-c64", f"-d{seconds}s", *close, f"http://{ADDRESS}:80/small")
+            if "Socket errors" in said or "Non-2xx" in said:
+                raise SystemExit(f"{workload}: {said}")
+            units = int(re.search(r"(\d+) requests in", said)[1])
+            rate = float(re.search(r"Requests/sec: *([\d.]+)", said)[1])
+        return rate, (self.cost() - before) / units
+
+    def end(self, patience=5):
+        for child in reversed(self.children):
+            child.terminate()
+            try:
+                child.wait(patience)
+            except subprocess.TimeoutExpired:
+                child.kill()
+
+
+def spread(values):
+    """Median, quartiles, and the interval of the median (by order: no distribution is assumed)."""
+    values, count = sorted(values), len(values)
+    step = 0.98 * count**0.5
+    low, high = max(0, int(count / 2 - step)), min(count - 1, int(count / 2 + step))
+    quarters = statistics.quantiles(values, n=4)
+    return (f"{statistics.median(values):+6.2f}% ({quarters[0]:+.1f} to {quarters[2]:+.1f})"
+            f" [{values[low]:+.1f}, {values[high]:+.1f}]")
+
+
+def compare(files, workload, topology, pairs):
+    sides = {}
+    try:
+        for name in BUILDS:
+            sides[name] = Side(files, name, topology, WORKLOADS[workload])
+        time.sleep(1)
+        for side in sides.values():
+            side.ask(workload, 1)
+        slower, dearer = [], []
+        for pair in range(pairs):
+            order = list(sides) if pair % 2 else list(reversed(sides))
+            got = {name: sides[name].ask(workload, 1) for name in order}
+            slower.append((1 - got["with"][0] / got["without"][0]) * 100)
+            dearer.append((got["with"][1] / got["without"][1] - 1) * 100)
+        return slower, dearer
+    finally:
+        for side in sides.values():
+            side.end()
+
+
+REQUESTS = """
+import socket, sys
+s = socket.create_connection((sys.argv[1], 80))
+for _ in range(int(sys.argv[2])):
+    s.sendall(b"GET /small HTTP/1.1\\r\\nHost: s\\r\\n\\r\\n")
+    answer = b""
+    while not answer.endswith(b"12345678901234567890"):
+        answer += s.recv(65536)
+"""
+
+
+def instructions(files, build):
+    """For one request on a connection that stays: a run with many less one with few."""
+    counts = []
+    for requests in (1_000, 6_000):
+        side = Side(files, build, "library", "callgrind")
+        try:
+            side.wait()
+            run(*side.client, sys.executable, "-c", REQUESTS, ADDRESS, str(requests))
+            server = descendants(side.roots[0])[-1]
+            os.kill(server, signal.SIGQUIT)
+        finally:
+            side.children[-1].wait(30)
+            side.end()
+        found = [path.read_text() for path in files.glob(f"{build}.*") if path.suffix != ".conf"]
+        totals = [int(total) for text in found for total in re.findall(r"^(?:summary|totals): (\d+)", text, re.M)]
+        counts.append(max(totals))
+        for path in files.glob(f"{build}.[0-9]*"):
+            path.unlink()
+    return (counts[1] - counts[0]) / 5_000
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--only", default="", help="what is measured: names that hold this text")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    if os.environ.get("RECORDS_INSIDE") is None:
+        build()
+        os.environ["RECORDS_INSIDE"] = "yes"
+        os.execvp("unshare", ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
+                              "--mount-proc", sys.executable, *sys.argv])
+    run("mount", "-t", "tmpfs", "tmpfs", "/run")
+    output = open(options.output, "w") if options.output else None
+
+    def say(line):
+        print(line, flush=True)
+        if output:
+            print(line, file=output, flush=True)
+
+    with tempfile.TemporaryDirectory() as directory:
+        files = Path(directory)
+        files.chmod(0o755)
+        (files / "small").write_text("12345678901234567890")
+        say("What keeping records costs: median (middle half of the pairs) [95% interval of the median]")
+        say(f"{options.pairs} pairs of one second each. Above 0: it costs that much.\n")
+        say(f"{'':24}{'work lost':34}{'processor time added'}")
+        for topology in TOPOLOGIES:
+            for workload in WORKLOADS:
+                name = f"{topology} {workload}"
+                if options.only in name:
+                    slower, dearer = compare(files, workload, topology, options.pairs)
+                    say(f"{name:24}{spread(slower):34}{spread(dearer)}")
+        if options.only in "instructions":
+            kept, left = (instructions(files, name) for name in BUILDS)
+            say(f"\nInstructions for a request (20B, library): {kept:.0f} with records, {left:.0f} without: "
+                f"{(kept / left - 1) * 100:+.2f}%")
+
+
+main()
