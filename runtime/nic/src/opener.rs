@@ -1,11 +1,14 @@
 use crate::Nic;
 use crate::error::OpenError;
+use crate::interface::{self, Interface};
 use crate::packet::{PacketDescription, PacketOpener};
+use crate::places::duplicates;
 use crate::spec::NicSpec;
 use crate::tap::{TapDescription, TapOpener};
 use crate::xdp::{XdpDescription, XdpOpener};
 use serde::{Deserialize, Serialize};
 use skink_steering::{Owner, Steering};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -18,6 +21,17 @@ pub enum Sharing {
     Several,
 }
 
+/// What befell sockets and rings before they were handed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Past {
+    /// Nobody has used them.
+    Unused,
+    /// Another owner had them: what waits in them is for that one, and is left out.
+    Others,
+    /// A process of the same owner had them, and died at any instruction: what waits goes on.
+    Own,
+}
+
 /// What the using process must know of an open NIC, as plain data.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -28,6 +42,17 @@ pub enum Description {
     Tap(TapDescription),
     /// AF_XDP, with AF_PACKET beside it.
     Xdp(XdpDescription),
+}
+
+impl Description {
+    /// The descriptors go from a process that died to its successor.
+    fn pass_on(&mut self) {
+        match self {
+            Description::Packet(description) => description.pass_on(),
+            Description::Tap(description) => description.pass_on(),
+            Description::Xdp(description) => description.pass_on(),
+        }
+    }
 }
 
 /// An open NIC in the form that crosses a Unix socket.
@@ -73,10 +98,31 @@ enum BackEnd {
     Xdp(XdpOpener),
 }
 
+/// What is kept of an open NIC for the successor of the process that has it.
+struct Kept {
+    description: Description,
+    descriptors: Vec<OwnedFd>,
+    /// As it was when the NIC was opened.
+    interface: Interface,
+}
+
+impl Kept {
+    /// Whether the interface is another one by now, or has other properties.
+    fn is_outdated(&self) -> bool {
+        let now = interface::find(&self.interface.name);
+        let Ok(Some(now)) = now else { return true };
+        let what = |it: &Interface| (it.index, it.mac, it.mtu);
+        what(&now) != what(&self.interface)
+    }
+}
+
 /// The privileged side of one NIC: lives as long as the NIC may be used, and opens it for owner
 /// after owner. Dropping it leaves the owners' NICs as they are.
 pub struct Opener {
+    name: String,
     back_end: BackEnd,
+    /// For successors, by owner.
+    kept: BTreeMap<Owner, Kept>,
     /// Where several owners share the NIC and the kernel can steer.
     steering: Option<Steering>,
 }
@@ -112,7 +158,12 @@ impl Opener {
                 (BackEnd::Xdp(opener), Some(steering))
             }
         };
-        Ok(Opener { back_end, steering })
+        Ok(Opener {
+            name: spec.interface().to_owned(),
+            back_end,
+            kept: BTreeMap::new(),
+            steering,
+        })
     }
 
     /// The kernel's steering of this NIC, if it steers: to set the addresses, and to hand the port
@@ -138,6 +189,48 @@ impl Opener {
         Ok(parts)
     }
 
+    /// As [`Opener::open`], for an owner whose processes succeed one another. What was opened is kept
+    /// until [`Opener::close`], and handed out again by the next call, sockets, rings and all: frames that
+    /// wait in them go on, and the successor needn't wait for the kernel to make new ones. By then the
+    /// process before must have ended. Answers too whether it is the same NIC again.
+    ///
+    /// An interface that was made anew meanwhile, or has another address or MTU, is opened anew.
+    pub fn open_again(&mut self, owner: u16) -> Result<(NicParts, bool), OpenError> {
+        let number = owner_number(owner)?;
+        let duplicated = OpenError::doing("keeping the sockets of", &self.name);
+        if let Some(kept) = self.kept.get(&number).filter(|kept| !kept.is_outdated()) {
+            let mut description = kept.description.clone();
+            description.pass_on();
+            let descriptors = duplicates(&kept.descriptors).map_err(duplicated)?;
+            if let Some(steering) = &mut self.steering {
+                steering.succeed_owner(number);
+            }
+            let parts = NicParts {
+                description,
+                descriptors,
+            };
+            return Ok((parts, true));
+        }
+        let parts = self.open(owner)?;
+        // Without it, it can't be told whether it is still the same.
+        if let Ok(Some(interface)) = interface::find(&self.name) {
+            let kept = Kept {
+                description: parts.description.clone(),
+                descriptors: duplicates(&parts.descriptors).map_err(duplicated)?,
+                interface,
+            };
+            self.kept.insert(number, kept);
+        }
+        Ok((parts, false))
+    }
+
+    /// Whether the owner's process can have a successor with the same NIC ([`Opener::open_again`]).
+    pub fn can_go_on(&self, owner: u16) -> bool {
+        let kept = owner_number(owner).ok();
+        let kept = kept.and_then(|owner| self.kept.get(&owner));
+        kept.is_some_and(|kept| !kept.is_outdated())
+    }
+
     /// No frame goes to the owner any more, though its process may not have ended yet.
     pub fn retire(&mut self, owner: u16) {
         if let (Some(steering), Ok(owner)) = (&mut self.steering, owner_number(owner)) {
@@ -154,6 +247,8 @@ impl Opener {
     }
 
     fn take_out(&mut self, owner: Owner) {
+        // The kernel takes its time to unmake rings: first it must not steer to them.
+        let kept = self.kept.remove(&owner);
         if let Some(steering) = &mut self.steering {
             steering.remove_owner(owner);
         }
@@ -162,6 +257,7 @@ impl Opener {
             BackEnd::Tap(opener) => opener.close(owner),
             BackEnd::Xdp(opener) => opener.close(owner),
         }
+        drop(kept);
     }
 }
 

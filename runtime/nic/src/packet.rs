@@ -10,19 +10,22 @@
 //! loses frames without a word when a card's queue is full.
 
 mod fanout;
+mod geometry;
+mod position;
 mod ring;
 mod sender;
 
-pub(crate) use ring::{Geometry, Ring};
+pub(crate) use geometry::Geometry;
+pub(crate) use ring::Ring;
 pub(crate) use sender::PacketSender;
 
 use crate::control;
 use crate::error::{Denial, OpenError};
 use crate::interface::Interface;
-use crate::opener::{Description, NicParts, take_descriptors};
+use crate::opener::{Description, NicParts, Past, take_descriptors};
 use crate::{Capabilities, Nic, Receiver, interface, socket};
 use fanout::Group;
-use ring::Direction;
+use geometry::Direction;
 use serde::{Deserialize, Serialize};
 use skink_messages::RxFrame;
 use skink_steering::{Owner, Steering};
@@ -43,8 +46,7 @@ pub struct PacketDescription {
     mac: [u8; 6],
     mtu: u32,
     ring: Geometry,
-    /// The descriptors were a former owner's: frames for that one may still be in their rings.
-    reused: bool,
+    past: Past,
     /// The ring of the second descriptor, where the interface is shared.
     control: Option<Geometry>,
 }
@@ -74,7 +76,7 @@ impl PacketOpener {
     ) -> Result<NicParts, OpenError> {
         let (interface, mac) = usable_interface(&self.name)?;
         let fails = OpenError::doing("setting up a packet socket on", &self.name);
-        let mut reused = false;
+        let mut past = Past::Unused;
         let descriptors = match steering {
             None => {
                 let flows = self.flows_socket(&interface)?;
@@ -83,7 +85,7 @@ impl PacketOpener {
             }
             Some(steering) => match self.group.reuse(owner, steering).map_err(&fails)? {
                 Some(sockets) => {
-                    reused = true;
+                    past = Past::Others;
                     sockets
                 }
                 None => self.join(owner, &interface, steering)?.into(),
@@ -94,7 +96,7 @@ impl PacketOpener {
                 mac: mac.0,
                 mtu: interface.mtu,
                 ring: Geometry::FLOWS,
-                reused,
+                past,
                 control: (descriptors.len() > 1).then_some(Geometry::CONTROL),
             }),
             descriptors,
@@ -129,7 +131,7 @@ impl PacketOpener {
     fn flows_socket(&self, interface: &Interface) -> Result<OwnedFd, OpenError> {
         let flows = packet_socket(&self.name)?;
         let prepare = || -> io::Result<()> {
-            ring::configure(flows.as_fd(), Geometry::FLOWS, Direction::Inbound)?;
+            geometry::configure(flows.as_fd(), Geometry::FLOWS, Direction::Inbound)?;
             configure_sending(flows.as_fd())?;
             socket::join_all_multicast(flows.as_fd(), interface.index)
         };
@@ -172,7 +174,7 @@ fn configure_sending(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// A socket with a small ring for frames that every owner must see.
 fn control_socket(interface: &Interface, filter: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let socket = socket::packet_socket()?;
-    ring::configure(socket.as_fd(), Geometry::CONTROL, Direction::Inbound)?;
+    geometry::configure(socket.as_fd(), Geometry::CONTROL, Direction::Inbound)?;
     socket::attach_program(socket.as_fd(), filter)?;
     socket::bind_to_interface(socket.as_fd(), interface.index)?;
     Ok(socket)
@@ -181,16 +183,21 @@ fn control_socket(interface: &Interface, filter: BorrowedFd<'_>) -> io::Result<O
 /// The like for frames that the kernel sends out of the interface, to whoever is behind it.
 pub(crate) fn outgoing_control_socket(interface: u32) -> io::Result<OwnedFd> {
     let socket = socket::packet_socket()?;
-    ring::configure(socket.as_fd(), Geometry::CONTROL, Direction::Outbound)?;
+    geometry::configure(socket.as_fd(), Geometry::CONTROL, Direction::Outbound)?;
     socket::attach_filter(socket.as_fd(), &control::outgoing_control())?;
     socket::bind_to_interface(socket.as_fd(), interface)?;
     Ok(socket)
 }
 
 impl PacketDescription {
+    /// See [`Past::Own`].
+    pub(crate) fn pass_on(&mut self) {
+        self.past = Past::Own;
+    }
+
     /// The unprivileged side: maps the rings.
     pub(crate) fn attach(&self, descriptors: Vec<OwnedFd>) -> io::Result<Nic> {
-        let map = Ring::mapper(self.reused);
+        let map = |socket, geometry| Ring::map(socket, geometry, self.past);
         let (flows, control) = match self.control {
             None => {
                 let [flows] = take_descriptors(descriptors)?;

@@ -53,6 +53,6 @@ impl Places {
     }
 }
 
-fn duplicates(descriptors: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
+pub(crate) fn duplicates(descriptors: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
     descriptors.iter().map(OwnedFd::try_clone).collect()
 }

@@ -11,7 +11,7 @@ mod queue;
 
 use crate::error::{Denial, OpenError};
 use crate::interface::{self, Interface};
-use crate::opener::{Description, NicParts, Sharing};
+use crate::opener::{Description, NicParts, Past, Sharing};
 use crate::packet::{self, Geometry, Ring};
 use crate::places::Places;
 use crate::{Capabilities, Nic, socket, virtio};
@@ -35,8 +35,7 @@ pub struct TapDescription {
     mtu: u32,
     shared: bool,
     steered: bool,
-    /// The descriptors were a former owner's.
-    reused: bool,
+    past: Past,
 }
 
 /// The privileged side: makes the interface, and a queue for each owner.
@@ -80,9 +79,9 @@ impl TapOpener {
         steering: Option<&mut Steering>,
     ) -> Result<NicParts, OpenError> {
         let steered = steering.is_some();
-        let (descriptors, reused) = match steering {
+        let (descriptors, past) = match steering {
             Some(steering) => self.steered(owner, steering)?,
-            None => (self.unsteered()?, false),
+            None => (self.unsteered()?, Past::Unused),
         };
         let interface = self.interface()?;
         Ok(NicParts {
@@ -91,7 +90,7 @@ impl TapOpener {
                 mtu: interface.mtu,
                 shared: self.sharing == Sharing::Several,
                 steered,
-                reused,
+                past,
             }),
             descriptors,
         })
@@ -123,7 +122,7 @@ impl TapOpener {
         &mut self,
         owner: Owner,
         steering: &Steering,
-    ) -> Result<(Vec<OwnedFd>, bool), OpenError> {
+    ) -> Result<(Vec<OwnedFd>, Past), OpenError> {
         let fails = OpenError::doing("steering the queues of", &self.name);
         if let Some((descriptors, index)) = self.places.take(owner).map_err(&fails)? {
             // Frames for the former owner; no more come, since it isn't steered to.
@@ -131,7 +130,7 @@ impl TapOpener {
             let queue = descriptors.first();
             while queue.is_some_and(|queue| rustix::io::read(queue, &mut frame).is_ok()) {}
             steering.set_fanout_index(owner, index);
-            return Ok((descriptors, true));
+            return Ok((descriptors, Past::Others));
         }
         let descriptors = self.unsteered()?;
         let program = steering.fanout_program()?.as_raw_fd();
@@ -141,7 +140,7 @@ impl TapOpener {
         }
         let index = self.places.append(owner, &descriptors).map_err(&fails)?;
         steering.set_fanout_index(owner, index);
-        Ok((descriptors, false))
+        Ok((descriptors, Past::Unused))
     }
 
     fn interface(&self) -> Result<Interface, OpenError> {
@@ -226,6 +225,11 @@ fn our_mac(interface: &Interface) -> MacAddr {
 }
 
 impl TapDescription {
+    /// See [`Past::Own`]. Frames wait in the kernel's own queue, so only the control ring has to know.
+    pub(crate) fn pass_on(&mut self) {
+        self.past = Past::Own;
+    }
+
     /// The unprivileged side.
     pub(crate) fn attach(&self, descriptors: Vec<OwnedFd>) -> io::Result<Nic> {
         let mut descriptors = descriptors.into_iter();
@@ -238,8 +242,7 @@ impl TapDescription {
                  version?",
             ));
         };
-        let map = Ring::mapper(self.reused);
-        let control = control.map(|socket| map(socket, Geometry::CONTROL));
+        let control = control.map(|socket| Ring::map(socket, Geometry::CONTROL, self.past));
         let control = control.transpose()?;
         let sending = queue.try_clone()?;
         Ok(Nic {

@@ -24,6 +24,7 @@
 //! Joined (GRO) and oversized (GSO) frames don't come this way: while a program is attached, the
 //! kernel cuts them first (veth takes the feature from its peer).
 
+mod adopt;
 mod driver;
 mod frame;
 mod memory;
@@ -33,7 +34,7 @@ mod ring;
 mod sender;
 
 use crate::error::OpenError;
-use crate::opener::{Description, NicParts, Sharing};
+use crate::opener::{Description, NicParts, Past, Sharing};
 use crate::packet::{PacketDescription, PacketOpener, usable_interface};
 use crate::{Capabilities, Nic, Receiver};
 use memory::Umem;
@@ -98,6 +99,7 @@ struct QueueDescription {
     /// The other end may be in this machine, and leave checksums out.
     local_partner: bool,
     mtu: u32,
+    past: Past,
 }
 
 /// What the using process must know of an open NIC.
@@ -228,8 +230,15 @@ impl XdpOpener {
 }
 
 impl XdpDescription {
-    /// The unprivileged side: maps the rings. A queue is attached to once: a successor of a process
-    /// that died gets a queue opened anew.
+    /// See [`Past::Own`].
+    pub(crate) fn pass_on(&mut self) {
+        self.packet.pass_on();
+        if let Some(queue) = &mut self.queue {
+            queue.past = Past::Own;
+        }
+    }
+
+    /// The unprivileged side: maps the rings.
     pub(crate) fn attach(&self, mut descriptors: Vec<OwnedFd>) -> io::Result<Nic> {
         let Some(description) = &self.queue else {
             return self.packet.attach(descriptors);
@@ -272,7 +281,7 @@ impl QueueDescription {
         let entries = self.geometry.chunks;
         let offsets = Offsets::of(socket.as_fd())?;
         let fd = socket.as_fd();
-        let fill = Producer::map(fd, &offsets.fill, libc::XDP_UMEM_PGOFF_FILL_RING, entries)?;
+        let mut fill = Producer::map(fd, &offsets.fill, libc::XDP_UMEM_PGOFF_FILL_RING, entries)?;
         let completion = Consumer::map(
             fd,
             &offsets.completion,
@@ -285,9 +294,14 @@ impl QueueDescription {
             memory: Umem::map(memory.as_fd(), self.geometry)?,
             socket,
         });
+        let succeeds = self.past == Past::Own;
+        if succeeds {
+            adopt::complete_fill(&mut fill, &rx, &shared.memory, self.geometry)?;
+        }
+        let sender = XdpSender::new(Arc::clone(&shared), tx, completion, self);
         Ok((
-            XdpReceiver::new(Arc::clone(&shared), fill, rx, self),
-            XdpSender::new(shared, tx, completion, self),
+            XdpReceiver::new(shared, fill, rx, self),
+            if succeeds { sender.succeed()? } else { sender },
         ))
     }
 

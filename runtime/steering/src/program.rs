@@ -117,6 +117,12 @@ impl Steering {
         }
     }
 
+    /// `owner`'s process has a successor, which will say anew which ports it uses. Packets go on
+    /// coming to it.
+    pub fn succeed_owner(&mut self, owner: Owner) {
+        ports::clear(&self.ports, owner);
+    }
+
     /// `owner` is gone: no packet goes to it any more, and its ports and queues are free.
     pub fn remove_owner(&mut self, owner: Owner) {
         self.owners.set_live(owner, false);

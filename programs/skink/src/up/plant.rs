@@ -8,6 +8,7 @@ use skink_memory::StoredTable;
 use skink_nic::Opener;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 /// The stack's number among the owners of the NIC.
 const OWNER: u16 = 0;
@@ -15,9 +16,17 @@ const OWNER: u16 = 0;
 /// Things that `store` can keep. Memory is taken as they come.
 const STORED: u32 = 1 << 18;
 
+/// How long a NIC that is to be opened anew is left alone: a standby of this process has it too, until the
+/// next one is made.
+const FORGOTTEN: Duration = Duration::from_millis(50);
+
 /// Outlives the processes, so that each can have a successor.
 pub struct Plant {
     opener: Opener,
+    /// The process that has the NIC took it over as it was.
+    passed_on: bool,
+    /// The NIC can be opened anew from then on.
+    closed: Option<Instant>,
     pub start: StackStart,
     /// Which process hosts what.
     pub layout: Layout,
@@ -42,6 +51,8 @@ impl Plant {
         };
         Ok(Plant {
             opener,
+            passed_on: false,
+            closed: None,
             start,
             layout,
             split,
@@ -57,6 +68,9 @@ impl Plant {
     /// another one must say something first.
     pub fn prepare(&mut self, place: usize, processes: &[Component]) -> Option<Prepared> {
         let component = processes.get(place)?;
+        if self.layout.hosts(place, Part::Link) && self.closed.is_some_and(|at| at > Instant::now()) {
+            return None;
+        }
         match &self.split {
             None => Some(self.whole(component)),
             Some(split) if split.can_start(place) => Some(self.parts(place, processes)),
@@ -103,7 +117,10 @@ impl Plant {
     }
 
     fn nic(&mut self, start: &mut StackStart) -> Result<Vec<OwnedFd>, String> {
-        let nic = self.opener.open(OWNER).map_err(|error| error.to_string())?;
+        let opened = self.opener.open_again(OWNER);
+        let (nic, again) = opened.map_err(|error| error.to_string())?;
+        self.passed_on = again;
+        self.closed = None;
         start.nic = serde_json::to_string(&nic.description).map_err(|error| error.to_string())?;
         start.nic_descriptors = nic.descriptors.len();
         Ok(nic.descriptors)
@@ -128,11 +145,18 @@ impl Plant {
         Ok(())
     }
 
-    /// The process at this place has ended, while those at `alive` hadn't. Answers which of these must
-    /// end too.
-    pub fn ended(&mut self, place: usize) {
+    /// The process at this place has ended; `soon` after it had begun.
+    pub fn ended(&mut self, place: usize, soon: bool) {
         if self.layout.hosts(place, Part::Link) {
-            self.opener.close(OWNER);
+            // Its successor has the NIC as it is, unless that may be what this one died of.
+            let spoilt = soon && self.passed_on;
+            if spoilt || !self.opener.can_go_on(OWNER) {
+                self.opener.close(OWNER);
+                self.closed = Some(Instant::now() + FORGOTTEN);
+            }
+            if spoilt {
+                tracing::warn!("the NIC is opened anew: its last process ended soon");
+            }
         }
         let ended = self.split.as_mut().map(|split| split.ended(place));
         if let Some(Err(error)) = ended {

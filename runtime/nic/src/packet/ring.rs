@@ -1,102 +1,23 @@
+use super::Geometry;
+use super::position::{self, Seen};
+use crate::opener::Past;
 use crate::socket;
 use crate::virtio;
 use libc::{
     TP_STATUS_KERNEL, TP_STATUS_LOSING, TP_STATUS_USER, TP_STATUS_VLAN_VALID, tpacket2_hdr,
 };
-use serde::{Deserialize, Serialize};
 use skink_messages::RxFrame;
 use skink_time::Instant;
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// `tpacket_req` of the kernel's if_packet.h.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Request {
-    block_bytes: u32,
-    blocks: u32,
-    frame_bytes: u32,
-    frames: u32,
-}
-
-/// How a ring is laid out: the kernel takes all of its memory when the ring is made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Geometry {
-    block_bytes: u32,
-    blocks: u32,
-    frame_bytes: u32,
-}
-
-impl Geometry {
-    /// 240 frames of up to 64 KiB each, in 16 MiB. A frame that the sender's kernel didn't cut
-    /// arrives whole. The odd size starts each frame in other cache sets than the one before.
-    pub const FLOWS: Geometry = Geometry {
-        block_bytes: 1 << 20,
-        blocks: 16,
-        frame_bytes: 69_888,
-    };
-
-    /// 64 frames of up to 1,950 bytes, in 128 KiB: an ICMPv6 error has at most 1,280
-    /// (RFC 4443 section 2.4).
-    pub const CONTROL: Geometry = Geometry {
-        block_bytes: 1 << 16,
-        blocks: 2,
-        frame_bytes: 2048,
-    };
-
-    fn frames_in_block(self) -> u32 {
-        self.block_bytes / self.frame_bytes.max(1)
-    }
-
-    /// Frames that it holds.
-    pub fn frames(self) -> u32 {
-        self.frames_in_block() * self.blocks
-    }
-
-    /// Memory in bytes.
-    pub fn bytes(self) -> usize {
-        self.block_bytes as usize * self.blocks as usize
-    }
-}
-
-/// Which frames of an interface a ring is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Direction {
-    /// Those that arrive.
-    Inbound,
-    /// Those that the kernel sends.
-    Outbound,
-}
-
-/// Makes the socket receive through a ring, each frame with a virtio-net header. Before the bind.
-pub(super) fn configure(
-    socket: BorrowedFd<'_>,
-    geometry: Geometry,
-    direction: Direction,
-) -> io::Result<()> {
-    let set = |name, value: i32| socket::set_option(socket, libc::SOL_PACKET, name, value);
-    // Version 3 hands over whole blocks, when they are full or a timer of at least 1 ms says so:
-    // a needless wait for a stack. Version 2 hands over each frame at once.
-    set(
-        libc::PACKET_VERSION,
-        libc::tpacket_versions::TPACKET_V2 as i32,
-    )?;
-    set(libc::PACKET_VNET_HDR, 1)?;
-    match direction {
-        Direction::Inbound => set(libc::PACKET_IGNORE_OUTGOING, 1)?,
-        // The socket's filter leaves out the rest.
-        Direction::Outbound => {}
-    }
-    let request = Request {
-        block_bytes: geometry.block_bytes,
-        blocks: geometry.blocks,
-        frame_bytes: geometry.frame_bytes,
-        frames: geometry.frames(),
-    };
-    socket::set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, request)
-}
+/// Looks at an empty slot after which the ring is searched for a frame.
+const PATIENCE: u32 = 1024;
+/// Searches in a row that must find one elsewhere: the kernel may just be filling the slot.
+const SEARCHES: u32 = 64;
 
 /// A socket's receive ring, mapped.
 pub(crate) struct Ring {
@@ -108,6 +29,10 @@ pub(crate) struct Ring {
     frame: u32,
     /// Whether that is known.
     placed: bool,
+    /// What the next slot is marked with when it is given back.
+    mark: u32,
+    /// How often in a row there was nothing in the slot.
+    misses: u32,
     /// The kernel said that it dropped frames for want of room.
     losing: bool,
     /// Frames that arrived but couldn't be used: cut short or tagged.
@@ -118,8 +43,19 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Maps the ring of a socket that [`configure`] was used on with the same geometry.
-    pub(crate) fn map(socket: OwnedFd, geometry: Geometry) -> io::Result<Ring> {
+    /// Maps the ring of a socket that [`super::geometry::configure`] was used on with the same geometry. A
+    /// process that had it before must have ended.
+    pub(crate) fn map(socket: OwnedFd, geometry: Geometry, past: Past) -> io::Result<Ring> {
+        let mut ring = Ring::map_unused(socket, geometry)?;
+        match past {
+            Past::Unused => {}
+            Past::Others => ring.empty()?,
+            Past::Own => ring.go_on(),
+        }
+        Ok(ring)
+    }
+
+    fn map_unused(socket: OwnedFd, geometry: Geometry) -> io::Result<Ring> {
         use rustix::mm::{MapFlags, ProtFlags};
         // SAFETY: a fresh mapping at an address the kernel chooses aliases nothing.
         let base = unsafe {
@@ -139,41 +75,73 @@ impl Ring {
             block: 0,
             frame: 0,
             placed: true,
+            mark: 1,
+            misses: 0,
             losing: false,
             unusable: 0,
         })
     }
 
-    /// How to map a ring: one that a process used before, or a new one.
-    pub(crate) fn mapper(reused: bool) -> fn(OwnedFd, Geometry) -> io::Result<Ring> {
-        match reused {
-            true => Ring::map_used,
-            false => Ring::map,
-        }
-    }
-
-    /// As [`Ring::map`], for a ring that a process used which is gone: what it left is given back.
-    /// The kernel doesn't tell where it goes on to write, but its next frame does.
-    fn map_used(socket: OwnedFd, geometry: Geometry) -> io::Result<Ring> {
-        let mut ring = Ring::map(socket, geometry)?;
-        ring.placed = false;
+    /// Gives back what a process left whose frames are none of ours. The kernel doesn't tell where it
+    /// goes on to write, but its next frame does.
+    fn empty(&mut self) -> io::Result<()> {
+        self.mark = position::find(&self.look()).mark;
+        self.placed = false;
         // Again while the kernel fills what we empty, so that what is left is without gaps.
         for _ in 0..8 {
             let mut emptied = 0;
-            for _ in 0..geometry.frames() {
-                if ring.is_filled() {
-                    ring.status().store(TP_STATUS_KERNEL, Ordering::Release);
+            for _ in 0..self.geometry.frames() {
+                if self.is_filled() {
+                    self.status().store(TP_STATUS_KERNEL, Ordering::Release);
                     emptied += 1;
                 }
-                ring.advance();
+                self.advance();
             }
             if emptied == 0 {
-                return Ok(ring);
+                return Ok(());
             }
         }
         Err(io::Error::other(
             "the NIC's ring fills faster than it can be emptied",
         ))
+    }
+
+    /// Goes on where a process ended that had the ring before.
+    fn go_on(&mut self) {
+        let position = position::find(&self.look());
+        if let Some(seen) = position.seen {
+            self.go_to(seen);
+            self.status().store(TP_STATUS_KERNEL, Ordering::Release);
+        }
+        self.go_to(position.next);
+        self.mark = position.mark;
+    }
+
+    /// What all slots say.
+    fn look(&mut self) -> Vec<Seen> {
+        self.go_to(0);
+        let mut slots = Vec::with_capacity(self.geometry.frames() as usize);
+        for _ in 0..self.geometry.frames() {
+            let filled = self.is_filled();
+            // SAFETY: the slot begins with this header, and any bits make valid integers. The kernel may
+            // write it meanwhile unless it has handed the slot over; then what is read means nothing,
+            // and isn't looked at.
+            let header = unsafe { self.slot().cast::<tpacket2_hdr>().read_volatile() };
+            slots.push(Seen {
+                filled,
+                mark: self.slot_mark().load(Ordering::Relaxed),
+                arrived: (header.tp_sec, header.tp_nsec),
+            });
+            self.advance();
+        }
+        slots
+    }
+
+    /// Goes to a slot, counted from the first.
+    fn go_to(&mut self, slot: usize) {
+        let slot = slot as u32 % self.geometry.frames();
+        self.block = slot / self.geometry.frames_in_block();
+        self.frame = slot % self.geometry.frames_in_block();
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -208,12 +176,42 @@ impl Ring {
                     None => self.unusable += 1,
                 }
             }
-            // Release: our reads are done before the kernel may write again.
-            self.status().store(TP_STATUS_KERNEL, Ordering::Release);
-            self.advance();
+            self.give_back();
             emptied += 1;
         }
+        if emptied > 0 {
+            self.misses = 0;
+        } else if budget > 0 {
+            self.miss();
+        }
         emptied
+    }
+
+    /// The slot's frame has been seen.
+    fn give_back(&mut self) {
+        // A successor that sees the mark but not the next store does that.
+        self.slot_mark().store(self.mark, Ordering::Release);
+        // Release: our reads are done before the kernel may write again.
+        self.status().store(TP_STATUS_KERNEL, Ordering::Release);
+        self.mark = position::after(self.mark);
+        self.advance();
+    }
+
+    /// There was nothing in the slot. If that goes on while there is something in others, a predecessor
+    /// that wasn't in its right mind has spoilt the ring: goes where frames are.
+    fn miss(&mut self) {
+        self.misses += 1;
+        if self.misses < PATIENCE {
+            return;
+        }
+        let here = (self.block, self.frame);
+        if !self.find() {
+            self.misses = 0;
+        } else if self.misses >= PATIENCE + SEARCHES {
+            self.misses = 0;
+            return;
+        }
+        (self.block, self.frame) = here;
     }
 
     /// Frames lost since the last call.
@@ -235,16 +233,15 @@ impl Ring {
     #[cold]
     fn find(&mut self) -> bool {
         let frames = self.geometry.frames();
-        for _ in 0..frames {
-            if self.is_filled() {
-                self.placed = true;
-                break;
+        let mut searched = 0;
+        while !self.is_filled() {
+            if searched == frames {
+                return false;
             }
             self.advance();
+            searched += 1;
         }
-        if !self.placed {
-            return false;
-        }
+        self.placed = true;
         // The kernel fills them in order: those in front came while we were looking.
         for _ in 1..frames {
             self.retreat();
@@ -265,6 +262,14 @@ impl Ring {
         // SAFETY: each slot begins with a status that the kernel and we access as one 32-bit
         // integer; the slot lies in the mapping and is aligned to 16 bytes.
         unsafe { self.slot().cast::<AtomicU32>().as_ref() }
+    }
+
+    /// What the consumer leaves in the current slot for its successor.
+    fn slot_mark(&self) -> &AtomicU32 {
+        const AT: usize = offset_of!(tpacket2_hdr, tp_padding);
+        const { assert!(AT.is_multiple_of(4)) };
+        // SAFETY: as for the status; the kernel writes these four bytes only while the slot is its own.
+        unsafe { self.slot().add(AT).cast::<AtomicU32>().as_ref() }
     }
 
     fn slot(&self) -> NonNull<u8> {

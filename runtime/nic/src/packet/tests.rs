@@ -1,4 +1,4 @@
-use super::ring::{Direction, configure};
+use super::geometry::{Direction, configure};
 use super::*;
 use crate::test_support::*;
 use crate::{NicSpec, Opener, open_sole};
@@ -162,7 +162,7 @@ fn truncated_and_tagged_frames_are_dropped_and_counted() {
         let socket = socket::packet_socket().unwrap();
         configure(socket.as_fd(), Geometry::CONTROL, Direction::Inbound).unwrap();
         socket::bind_to_interface(socket.as_fd(), index).unwrap();
-        let mut ring = Ring::map(socket, Geometry::CONTROL).unwrap();
+        let mut ring = Ring::map(socket, Geometry::CONTROL, Past::Unused).unwrap();
 
         let large = pattern(2000);
         send(&mut a, &stream([&large, &[]], 1448, false));

@@ -103,6 +103,17 @@ impl Umem {
         (half..half * 2).contains(&address) && self.chunk_of(address) == address
     }
 
+    /// Whether `address` is that of a chunk to receive into.
+    pub(super) fn is_receive_chunk(&self, address: u64) -> bool {
+        address < self.geometry.bytes() as u64 / 2 && self.chunk_of(address) == address
+    }
+
+    /// The number of a chunk among those to receive into, or to send from.
+    pub(super) fn number_of(&self, address: u64) -> usize {
+        let chunk = address / u64::from(self.geometry.chunk_bytes);
+        (chunk % u64::from(self.geometry.chunks)) as usize
+    }
+
     /// The `len` bytes that the kernel received to `address`, if they lie within one chunk to
     /// receive into.
     ///

@@ -5,6 +5,7 @@ use super::ring::{Offsets, Producer};
 use super::{Geometry, QueueDescription, driver};
 use crate::error;
 use crate::interface::Interface;
+use crate::opener::Past;
 use crate::socket::{self, check};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::io;
@@ -136,6 +137,7 @@ pub(super) fn queue(
             generic: false,
             local_partner: driver::may_be_local(&interface.name).unwrap_or(false),
             mtu: interface.mtu,
+            past: Past::Unused,
         },
         socket,
         memory,

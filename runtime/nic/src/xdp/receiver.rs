@@ -20,6 +20,9 @@ pub(super) struct XdpReceiver {
     chain: Vec<u8>,
     /// The rest of the chain is to be left out: it is too long or broken.
     broken: bool,
+    /// Descriptors of the chain so far. They stay in the ring until it is whole, so that a successor
+    /// begins with the beginning of a frame.
+    unfinished: u32,
     /// Chains left out since the last report.
     left_out: u64,
     /// What the kernel had counted at the last report.
@@ -40,6 +43,7 @@ impl XdpReceiver {
             local_partner: description.local_partner,
             chain: Vec::with_capacity(if description.chains { LARGEST } else { 0 }),
             broken: false,
+            unfinished: 0,
             left_out: 0,
             reported: 0,
         }
@@ -108,16 +112,21 @@ impl Receiver for XdpReceiver {
         while taken < waiting && frames < budget {
             taken += 1;
             let descriptor = self.rx.take();
+            // There is a slot for every chunk, and this one's is free: the kernel had to take as many as
+            // it handed over. One that isn't ours would be refused by the kernel.
+            self.fill
+                .write(self.shared.memory.chunk_of(descriptor.addr));
             frames += usize::from(self.accept(now, descriptor, each));
-            // There is a slot for every chunk. One that isn't ours would be refused by the kernel.
-            if self.fill.free(1) > 0 {
-                self.fill
-                    .write(self.shared.memory.chunk_of(descriptor.addr));
-            }
+            let more = descriptor.options & libc::XDP_PKT_CONTD != 0;
+            self.unfinished = match more && !self.broken {
+                true => self.unfinished + 1,
+                false => 0,
+            };
         }
         if taken > 0 {
-            self.rx.release();
-            self.fill.publish();
+            // In this order, with the chunks written down before: `adopt` relies on it.
+            self.rx.release_all_but(self.unfinished);
+            self.fill.publish_all_but(self.unfinished);
         }
         if self.fill.needs_wakeup() {
             wake(self.shared.socket.as_fd());

@@ -142,7 +142,29 @@ impl<T: Copy> Producer<T> {
 
     /// Hands all slots written so far to the kernel.
     pub(super) fn publish(&mut self) {
-        self.ring.producer().store(self.next, Release);
+        self.publish_all_but(0);
+    }
+
+    /// Hands all slots written so far but the last few to the kernel.
+    pub(super) fn publish_all_but(&mut self, last: u32) {
+        let end = self.next.wrapping_sub(last);
+        self.ring.producer().store(end, Release);
+    }
+
+    /// Index of the slot that is written next.
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// What was written to the slot of this index, if that isn't too long ago.
+    pub(super) fn written(&self, index: u32) -> T {
+        // SAFETY: inside the mapping, and only producers write it: this one, or one that is gone.
+        unsafe { self.ring.slot(index).read() }
+    }
+
+    /// Takes slots for written: a producer that is gone has.
+    pub(super) fn adopt(&mut self, slots: u32) {
+        self.next = self.next.wrapping_add(slots);
     }
 
     /// Slots that the kernel hasn't taken yet.
@@ -197,6 +219,22 @@ impl<T: Copy> Consumer<T> {
 
     /// Gives the slots of all values taken so far back to the kernel.
     pub(super) fn release(&mut self) {
-        self.ring.consumer().store(self.next, Release);
+        self.release_all_but(0);
+    }
+
+    /// Gives the slots of all values taken so far but the last few back to the kernel.
+    pub(super) fn release_all_but(&mut self, last: u32) {
+        let end = self.next.wrapping_sub(last);
+        self.ring.consumer().store(end, Release);
+    }
+
+    /// Index of the value that is taken next.
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Index that the kernel writes next.
+    pub(super) fn produced(&self) -> u32 {
+        self.ring.producer().load(Acquire)
     }
 }

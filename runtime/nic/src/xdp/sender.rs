@@ -1,10 +1,12 @@
+use super::adopt::Inherited;
 use super::memory::Umem;
 use super::receiver::statistics;
 use super::ring::{Consumer, Producer};
-use super::{QueueDescription, Shared};
+use super::{Geometry, QueueDescription, Shared};
 use crate::Sender;
 use skink_memory::Bytes;
 use skink_messages::{Full, NicOutput, TxPacket};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -21,6 +23,9 @@ pub(super) struct XdpSender {
     completion: Consumer<u64>,
     /// Chunks that are ours.
     free: Vec<u64>,
+    /// A process that is gone had chunks.
+    inherited: Option<Inherited>,
+    geometry: Geometry,
     chunk_bytes: usize,
     chunks_of_a_frame: u32,
     /// The kernel has refused to go on for now.
@@ -45,6 +50,8 @@ impl XdpSender {
             tx,
             completion,
             free: Umem::send_chunks(geometry).collect(),
+            inherited: None,
+            geometry,
             chunk_bytes: geometry.chunk_bytes as usize,
             chunks_of_a_frame: description.chunks_of_a_frame(),
             stuck: false,
@@ -54,6 +61,20 @@ impl XdpSender {
         }
     }
 
+    /// As it was made, but a process had the rings that is gone: what it handed to the kernel leaves, and
+    /// its chunks come back. Fails if the rings make no sense.
+    pub(super) fn succeed(mut self) -> io::Result<XdpSender> {
+        let refused = statistics(self.shared.socket.as_fd())?.tx_invalid_descs;
+        let memory = &self.shared.memory;
+        let inherited = Inherited::of(&self.tx, &self.completion, memory, self.geometry, refused)?;
+        self.inherited = Some(inherited);
+        self.free.clear();
+        // It may have written some without telling the kernel.
+        self.wake();
+        self.reap();
+        Ok(self)
+    }
+
     /// Takes back the chunks of frames that have left.
     fn reap(&mut self) {
         let waiting = self.completion.waiting();
@@ -61,10 +82,18 @@ impl XdpSender {
             let chunk = self.completion.take();
             if self.shared.memory.is_send_chunk(chunk) && self.free.len() < self.free.capacity() {
                 self.free.push(chunk);
+                if let Some(inherited) = &mut self.inherited {
+                    inherited.came_back(self.shared.memory.number_of(chunk));
+                }
             }
         }
         if waiting > 0 {
             self.completion.release();
+        }
+        if let Some(inherited) = self.inherited.take_if(|it| it.is_settled()) {
+            let chunks = Umem::send_chunks(self.geometry).zip(inherited.others());
+            let free = chunks.filter_map(|(chunk, is_free)| is_free.then_some(chunk));
+            self.free.extend(free);
         }
     }
 

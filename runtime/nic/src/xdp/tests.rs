@@ -535,6 +535,7 @@ fn answer_one_datagram(descriptors: &str) {
         chains: false,
         local_partner: true,
         mtu: 1500,
+        past: Past::Unused,
     };
     let (mut receiver, mut sender) = description.attach(socket, memory).expect("mapped");
     let came = frames(&mut receiver, 1);

@@ -5,6 +5,7 @@ use crate::up::layout::Places;
 use crate::up::split::PlaceOrder;
 use skink_control::{Order, Part, QueueInfo, Report};
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 /// Who fills the programs' channels, in what tools are told.
 const PROGRAMS: &str = "programs";
@@ -143,7 +144,10 @@ impl Served {
     }
 
     pub(super) fn on_process_end(&mut self, place: usize) {
-        self.stack.plant.ended(place);
+        let process = self.stack.processes.get(place);
+        let pause = process.and_then(|process| process.pause(Instant::now()));
+        let soon = pause.is_some_and(|pause| !pause.is_zero());
+        self.stack.plant.ended(place, soon);
         if self.stack.plant.layout.hosts(place, Part::Filter) {
             self.dismiss_questions();
         }
