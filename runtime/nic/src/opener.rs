@@ -274,3 +274,6 @@ fn owner_number(owner: u16) -> Result<Owner, OpenError> {
 pub fn open_sole(spec: &NicSpec) -> Result<NicParts, OpenError> {
     Opener::new(spec, Sharing::Sole)?.open(0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -338,3 +338,6 @@ impl Drop for Ring {
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.geometry.bytes()) };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,3 +111,6 @@ impl Inherited {
         self.back.iter().map(|back| !back)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,14 +13,14 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::process::Command;
 use std::time;
 
-const NEAR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
+pub(super) const NEAR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
 const NEAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const UDP: u8 = 17;
 
 /// Runs `test` where `near` and `far` are, or says why it can't.
-fn on_a_link(mtu: u32, queues: u32, test: impl FnOnce() + Send) {
+pub(super) fn on_a_link(mtu: u32, queues: u32, test: impl FnOnce() + Send) {
     in_namespace(|| {
         let both = format!("numrxqueues {queues} numtxqueues {queues}");
         ip(&format!(
@@ -41,14 +41,16 @@ fn owner(number: u8) -> Owner {
 }
 
 /// One queue with the steering program in front, without the packet sockets beside it.
-struct Queue {
+pub(super) struct Queue {
     _steering: Steering,
-    receiver: XdpReceiver,
-    sender: XdpSender,
-    description: QueueDescription,
+    pub(super) receiver: XdpReceiver,
+    pub(super) sender: XdpSender,
+    pub(super) description: QueueDescription,
+    /// Its socket and memory.
+    pub(super) descriptors: [OwnedFd; 2],
 }
 
-fn open_queue() -> Option<Queue> {
+pub(super) fn open_queue() -> Option<Queue> {
     let mut steering = match Steering::load_with(1024) {
         Ok(steering) => steering,
         Err(SteeringError::Privileges { what }) => {
@@ -71,20 +73,22 @@ fn open_queue() -> Option<Queue> {
     assert!(matches!(taken, Err(QueueError::Taken)));
     let beyond = open::queue(&interface, 1, Geometry::QUEUE);
     assert!(matches!(beyond, Err(QueueError::NoSuchQueue)));
-    let (receiver, sender) = parts
-        .description
-        .attach(parts.socket, parts.memory)
-        .expect("mapped");
+    let descriptors = [parts.socket, parts.memory];
+    let [socket, memory] = descriptors
+        .each_ref()
+        .map(|fd| fd.try_clone().expect("a duplicate"));
+    let (receiver, sender) = parts.description.attach(socket, memory).expect("mapped");
     Some(Queue {
         _steering: steering,
         receiver,
         sender,
         description: parts.description,
+        descriptors,
     })
 }
 
 /// Frames until there are `wanted`, or nothing comes for two seconds.
-fn frames(receiver: &mut dyn Receiver, wanted: usize) -> Vec<(Vec<u8>, RxChecksum)> {
+pub(super) fn frames(receiver: &mut dyn Receiver, wanted: usize) -> Vec<(Vec<u8>, RxChecksum)> {
     let mut all = Vec::new();
     let deadline = time::Instant::now() + time::Duration::from_secs(2);
     while all.len() < wanted && time::Instant::now() < deadline {
@@ -115,19 +119,19 @@ fn wait(receiver: &dyn Receiver) {
     poll(&mut fds, Some(&soon)).expect("polled");
 }
 
-fn kernel_socket(port: u16) -> UdpSocket {
+pub(super) fn kernel_socket(port: u16) -> UdpSocket {
     let socket = UdpSocket::bind((FAR, port)).expect("bound");
     let patience = time::Duration::from_secs(2);
     socket.set_read_timeout(Some(patience)).expect("set");
     socket
 }
 
-fn pattern(bytes: usize) -> Vec<u8> {
+pub(super) fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at % 251) as u8).collect()
 }
 
 /// Writes the headers of a UDP datagram from `NEAR`:6000 to `FAR`:5000 into a packet.
-fn datagram<'a>(first: &'a [u8], second: &'a [u8]) -> TxPacket<'a> {
+pub(super) fn datagram<'a>(first: &'a [u8], second: &'a [u8]) -> TxPacket<'a> {
     let mut packet = TxPacket::new([Bytes::from(first), Bytes::from(second)]);
     let len = (first.len() + second.len() + 8) as u16;
     let mut udp = vec![0x17, 0x70, 0x13, 0x88, 0, 0, 0, 0];
