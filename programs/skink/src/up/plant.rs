@@ -68,7 +68,8 @@ impl Plant {
     /// another one must say something first.
     pub fn prepare(&mut self, place: usize, processes: &[Component]) -> Option<Prepared> {
         let component = processes.get(place)?;
-        if self.layout.hosts(place, Part::Link) && self.closed.is_some_and(|at| at > Instant::now()) {
+        if self.layout.hosts(place, Part::Link) && self.closed.is_some_and(|at| at > Instant::now())
+        {
             return None;
         }
         match &self.split {

@@ -19,10 +19,7 @@ fn send_numbers(numbers: std::ops::Range<u8>) {
     let parts = open_sole(&NicSpec::Packet("a0".into())).unwrap();
     let mut a = parts.attach().unwrap();
     for number in numbers {
-        send(
-            &mut a,
-            &datagram(&[number], (0x1234, 9), (MAC_A, MAC_B), 0),
-        );
+        send(&mut a, &datagram(&[number], (0x1234, 9), (MAC_A, MAC_B), 0));
     }
 }
 

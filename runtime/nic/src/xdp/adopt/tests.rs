@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::xdp::ring::Offsets;
-use crate::xdp::tests::{NEAR, Queue, datagram, frames, kernel_socket, on_a_link, open_queue, pattern};
+use crate::xdp::tests::{
+    NEAR, Queue, datagram, frames, kernel_socket, on_a_link, open_queue, pattern,
+};
 use crate::{Receiver, Sender};
 use skink_messages::NicOutput;
 use std::os::fd::{AsFd, OwnedFd};
@@ -112,7 +114,9 @@ fn chains_wait_for_a_successor() {
         };
         let kernel = kernel_socket(5000);
         for number in 0..4u8 {
-            kernel.send_to(&vec![number; 8900], (NEAR, 6000)).expect("sent");
+            kernel
+                .send_to(&vec![number; 8900], (NEAR, 6000))
+                .expect("sent");
         }
         let came = frames(&mut queue.receiver, 0);
         assert!(came.is_empty());
