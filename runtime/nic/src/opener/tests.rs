@@ -99,7 +99,7 @@ fn succession(opener: &mut Opener, first: Nic, peer: &mut dyn Peer) {
         (0, 1),
         (200, 90),
         (100, 0),
-        (0, 100),
+        (0, 189),
         (7, 20),
         (150, 161),
         (1, 1),

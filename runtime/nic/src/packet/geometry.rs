@@ -16,9 +16,9 @@ struct Request {
 /// How a ring is laid out: the kernel takes all of its memory when the ring is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Geometry {
-    block_bytes: u32,
-    blocks: u32,
-    frame_bytes: u32,
+    pub(super) block_bytes: u32,
+    pub(super) blocks: u32,
+    pub(super) frame_bytes: u32,
 }
 
 impl Geometry {
