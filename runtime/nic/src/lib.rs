@@ -9,8 +9,9 @@
 //! [`Opener`] is the privileged side, one for each NIC; what it opens for an owner crosses a Unix
 //! socket as [`NicParts`], which [`NicParts::attach`] turns into a [`Nic`].
 //!
-//! No state here survives a restart: rings are mapped anew from the descriptors. A new [`Opener`]
-//! doesn't know the owners of its predecessor.
+//! What survives the death of a process that has a NIC is the NIC: sockets, rings, and frames in them,
+//! which its successor takes over ([`Opener::open_again`]). The place in each ring is told from the ring.
+//! A new [`Opener`] doesn't know the owners of its predecessor.
 //!
 //! Left out: VLAN tags, links other than Ethernet, and changes of an interface's MTU or address
 //! while it is open.

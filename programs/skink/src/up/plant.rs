@@ -65,7 +65,7 @@ impl Plant {
     }
 
     /// The first order to the process at this place, with everything that belongs to it. `None` if
-    /// another one must say something first.
+    /// another one must say something first, or the NIC can't be opened anew yet.
     pub fn prepare(&mut self, place: usize, processes: &[Component]) -> Option<Prepared> {
         let component = processes.get(place)?;
         if self.layout.hosts(place, Part::Link) && self.closed.is_some_and(|at| at > Instant::now())
