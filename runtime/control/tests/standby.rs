@@ -57,7 +57,7 @@ fn who_is_killed_while_it_makes_a_copy_has_one_successor() {
         .expect("a process");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut next = || lines.next().expect("a line").expect("text");
-    for generation in 0..200 {
+    for generation in 0..1000 {
         // What the one before it said may still be there.
         let mut said = next();
         while !said.starts_with(&format!("{generation} ")) {
