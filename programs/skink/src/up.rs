@@ -1,6 +1,7 @@
 //! `skink up`: the supervisor of a stack in a process of its own.
 mod component;
 mod config;
+mod deputy;
 mod heart;
 mod layout;
 mod plant;

@@ -231,15 +231,21 @@ impl Broker {
         if let Some(notice) = self.notices.pop_front() {
             return Ok(Some(notice));
         }
-        let answer = transport::receive(self.socket.as_fd(), MAXIMUM_REPLY, RecvFlags::DONTWAIT);
-        match answer {
-            Ok((Reply::Answer {}, _)) => Ok(Some(Notice::Answer)),
-            Ok((other, _)) => Err(unexpected(&other)),
-            Err(ReceiveError::Nothing) => Ok(None),
-            Err(error) => Err(error.into()),
+        loop {
+            let from = self.socket.as_fd();
+            return match transport::receive(from, MAXIMUM_REPLY, RecvFlags::DONTWAIT) {
+                Ok((Reply::Answer {}, _)) => Ok(Some(Notice::Answer)),
+                // See `call`.
+                Ok((Reply::Served(_), _)) => continue,
+                Ok((other, _)) => Err(unexpected(&other)),
+                Err(ReceiveError::Nothing) => Ok(None),
+                Err(error) => Err(error.into()),
+            };
         }
     }
 
+    /// What was granted is told once more by a supervisor that went on in the place of one that died just
+    /// then; that isn't the answer to anything else.
     fn call(
         &mut self,
         request: &Request,
@@ -255,6 +261,7 @@ impl Broker {
         loop {
             match receive_reply(self.socket.as_fd())? {
                 (Reply::Answer {}, _) => self.notices.push_back(Notice::Answer),
+                (Reply::Served(_), _) if !matches!(request, Request::Attach { .. }) => {}
                 other => return Ok(other),
             }
         }

@@ -1,8 +1,9 @@
 //! A supervisor's standby: a copy of its process that sleeps until it dies, and goes on in its place.
 //!
 //! The copy (`fork(2)`) has the same memory and descriptors as the supervisor had when it was made. A
-//! supervisor that makes a new one whenever something has changed can be killed at any time.
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+//! supervisor that makes a new one whenever something has changed can be killed at any time. The copy also
+//! looks at times whether the supervisor still goes on, and ends one that hangs.
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, retry_on_intr};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal,
@@ -10,18 +11,22 @@ use rustix::process::{
 };
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// What the copy is called in `/proc/PID/comm`.
 const SLEEPS: &std::ffi::CStr = c"skink-standby";
 const AWAKE: &std::ffi::CStr = c"skink";
 
 /// Who goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// The process that made the copy.
     Original,
     /// The copy: the original is dead.
-    Successor,
+    Successor {
+        /// Why the copy killed it, if it did.
+        verdict: Option<String>,
+    },
 }
 
 /// The copy that sleeps.
@@ -39,6 +44,9 @@ pub struct Standby {
 }
 
 impl Standby {
+    /// How often a copy looks at the original.
+    pub const INTERVAL: Duration = Duration::from_millis(500);
+
     /// None yet.
     pub fn new() -> Standby {
         Standby::default()
@@ -52,12 +60,15 @@ impl Standby {
     /// Makes a copy of this process as it is now, in place of the one before. Returns at once to the
     /// caller. In the copy it returns too, once the caller's process is dead, however that came.
     ///
+    /// Until then the copy calls `look` every [`Standby::INTERVAL`]: if it answers what is wrong with the
+    /// original, that is killed.
+    ///
     /// A terminal's signals reach both; block them, as [`crate::SignalDescriptor`] does.
     ///
     /// # Errors
     /// If there is more than one thread (the copy would have just one), or what the system says. The copy
     /// before is still there then.
-    pub fn renew(&mut self) -> io::Result<Standing> {
+    pub fn renew(&mut self, look: impl FnMut(Instant) -> Option<String>) -> io::Result<Standing> {
         if std::fs::read_dir("/proc/self/task")?.count() != 1 {
             return Err(io::Error::other(
                 "a process with threads can't have a standby",
@@ -72,9 +83,9 @@ impl Standby {
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                sleep(&original);
+                let verdict = sleep(&original, look);
                 self.take_over();
-                Ok(Standing::Successor)
+                Ok(Standing::Successor { verdict })
             }
             child => {
                 let pid = Pid::from_raw(child).ok_or(Errno::SRCH)?;
@@ -97,6 +108,7 @@ impl Standby {
             // Nothing of it must be left behind, as what is dropped or flushed would be.
             let _ = kill_process(getpid(), Signal::KILL);
         }
+        let _ = rustix::thread::set_name(AWAKE);
         // What sleeps, or slept, is the original's.
         self.copy = None;
     }
@@ -117,12 +129,24 @@ impl Drop for Standby {
     }
 }
 
-/// Until the original is dead.
-fn sleep(original: &OwnedFd) {
+/// Until the original is dead. Answers why it was killed, if it was killed here.
+fn sleep(original: &OwnedFd, mut look: impl FnMut(Instant) -> Option<String>) -> Option<String> {
     let _ = rustix::thread::set_name(SLEEPS);
+    let interval = Timespec {
+        tv_sec: 0,
+        tv_nsec: Standby::INTERVAL.subsec_nanos().into(),
+    };
     let mut ended = [PollFd::new(original, PollFlags::IN)];
-    while retry_on_intr(|| poll(&mut ended, None)) != Ok(1) {}
-    let _ = rustix::thread::set_name(AWAKE);
+    while retry_on_intr(|| poll(&mut ended, Some(&interval))) != Ok(1) {
+        let Some(why) = look(Instant::now()) else {
+            continue;
+        };
+        // A process that waits for a disk dies later. There is never a second supervisor beside it.
+        let _ = pidfd_send_signal(original, Signal::KILL);
+        while retry_on_intr(|| poll(&mut ended, None)) != Ok(1) {}
+        return Some(why);
+    }
+    None
 }
 
 #[cfg(test)]

@@ -5,32 +5,43 @@
 use rustix::process::{Pid, Signal, kill_process};
 use skink_control::{Standby, Standing};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
 
 /// Makes this program, run anew, the original.
 const ORIGINAL: &str = "be-the-original";
 /// The same, and that one makes copies without end.
 const RESTLESS: &str = "be-restless";
+/// The same, and its copy finds fault with it at once.
+const SICK: &str = "be-sick";
 
 fn main() {
     if std::env::args().any(|word| word == ORIGINAL) {
-        return generations();
+        return generations(false);
+    }
+    if std::env::args().any(|word| word == SICK) {
+        return generations(true);
     }
     if std::env::args().any(|word| word == RESTLESS) {
         return restless();
     }
     who_is_killed_has_a_successor_that_knows_the_same();
     who_is_killed_while_it_makes_a_copy_has_one_successor();
-    println!("test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+    who_hangs_is_killed_and_has_a_successor();
+    println!("test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+}
+
+fn start(what: &str) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("a name"));
+    command
+        .arg(what)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    command.spawn().expect("a process")
 }
 
 fn who_is_killed_has_a_successor_that_knows_the_same() {
-    let mut child = Command::new(std::env::current_exe().expect("a name"))
-        .arg(ORIGINAL)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a process");
+    let mut child = start(ORIGINAL);
     let mut commands = child.stdin.take().expect("a pipe");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut next = || lines.next().expect("a line").expect("text");
@@ -50,11 +61,7 @@ fn who_is_killed_has_a_successor_that_knows_the_same() {
 
 /// Its two copies of that moment don't both go on.
 fn who_is_killed_while_it_makes_a_copy_has_one_successor() {
-    let mut child = Command::new(std::env::current_exe().expect("a name"))
-        .arg(RESTLESS)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a process");
+    let mut child = start(RESTLESS);
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut next = || lines.next().expect("a line").expect("text");
     for generation in 0..1000 {
@@ -73,13 +80,29 @@ fn who_is_killed_while_it_makes_a_copy_has_one_successor() {
     child.wait().expect("the first one's end");
 }
 
+/// Its copy kills it though it lives, and says why.
+fn who_hangs_is_killed_and_has_a_successor() {
+    let mut child = start(SICK);
+    let mut commands = child.stdin.take().expect("a pipe");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut next = || lines.next().expect("a line").expect("text");
+    assert!(next().starts_with("0 "));
+    assert_eq!(next(), "it is sick");
+    let ended = child.wait().expect("the first one's end");
+    assert_eq!(ended.signal(), Some(Signal::KILL.as_raw()));
+    let said = next();
+    assert!(said.starts_with("1 "), "{said}");
+    writeln!(commands, "end").expect("it listens");
+    assert!(lines.next().is_none());
+}
+
 /// Says which generation it is, and who, whenever it has made a copy, as long as somebody listens.
 fn restless() {
     let (mut standby, mut generation) = (Standby::new(), 0);
     let mut said = Ok(());
     while said.is_ok() {
-        match standby.renew().expect("a standby") {
-            Standing::Successor => generation += 1,
+        match standby.renew(|_| None).expect("a standby") {
+            Standing::Successor { .. } => generation += 1,
             Standing::Original => {
                 said = writeln!(std::io::stdout(), "{generation} {}", std::process::id());
             }
@@ -87,13 +110,19 @@ fn restless() {
     }
 }
 
-/// Says which generation it is, and who; then waits for the end.
-fn generations() {
+/// Says which generation it is, and who; then waits for the end. The copy of the first finds fault with it if
+/// that `is_sick`.
+fn generations(is_sick: bool) {
     let mut standby = Standby::new();
     let mut generation = 0;
     loop {
-        match standby.renew().expect("a standby") {
-            Standing::Successor => generation += 1,
+        let first = is_sick && generation == 0;
+        let look = |_| first.then(|| "it is sick".to_owned());
+        match standby.renew(look).expect("a standby") {
+            Standing::Successor { verdict } => {
+                verdict.iter().for_each(|why| println!("{why}"));
+                generation += 1;
+            }
             Standing::Original => {
                 println!("{generation} {}", std::process::id());
                 let mut line = String::new();

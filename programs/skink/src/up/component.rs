@@ -75,6 +75,8 @@ pub struct Component {
     pub sleeper: SleeperDescriptors,
     state: State,
     process: Option<ComponentProcess>,
+    /// It gets no order yet: nobody else knows of it.
+    is_held: bool,
     orders: VecDeque<(Order, Vec<OwnedFd>)>,
     pause: Duration,
     heart: Heart,
@@ -114,6 +116,7 @@ impl Component {
             sleeper,
             state: State::Waiting(Instant::now()),
             process: None,
+            is_held: false,
             orders: VecDeque::new(),
             pause: SHORTEST_PAUSE,
             started: SystemTime::now(),
@@ -245,8 +248,29 @@ impl Component {
         self.state = State::Starting(now);
         self.started = SystemTime::now();
         self.orders.push_back(order);
-        self.flush();
+        self.is_held = true;
         Ok(())
+    }
+
+    /// Whether it has been launched, and waits for [`Component::go_ahead`].
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// The supervisor's standby knows of the process, which gets its first order now. One without an order ends
+    /// when the supervisor does.
+    pub fn go_ahead(&mut self) {
+        self.is_held = false;
+        self.flush();
+    }
+
+    /// Ends a process of which it isn't known how far it is.
+    pub fn give_up(&mut self, why: &str) {
+        if self.process.is_some() && !matches!(self.state, State::Stopped) {
+            self.is_held = false;
+            self.verdict = Some(why.to_owned());
+            self.kill();
+        }
     }
 
     /// Gives an order, now or as soon as the process takes it. Without a process it is lost.
@@ -258,7 +282,7 @@ impl Component {
     }
 
     fn flush(&mut self) {
-        let Some(process) = &self.process else {
+        let Some(process) = self.process.as_ref().filter(|_| !self.is_held) else {
             return;
         };
         while let Some((order, descriptors)) = self.orders.front() {
@@ -314,6 +338,7 @@ impl Component {
     /// Takes leave of a process that has ended. Answers why it did.
     fn bury(&mut self, now: Instant, status: Option<ExitStatus>) -> String {
         self.process = None;
+        self.is_held = false;
         self.orders.clear();
         let why = self.verdict.take().unwrap_or_else(|| describe(status));
         self.last_end = Some(why.clone());

@@ -10,16 +10,41 @@ pub const INTERVAL: Duration = Duration::from_millis(50);
 /// Of a process that sleeps well the kernel is asked only each so many times: it may be stopped, but nobody
 /// misses it.
 const SELDOM: u32 = 10;
-/// How long one may go without a sign of life.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// As [`PATIENCE`], in the processor time of one that runs: it may have to wait for a processor.
-const BUSY: Duration = Duration::from_millis(80);
-/// As [`PATIENCE`], for one that waits for a disk or the like, which can't be interrupted.
-const UNINTERRUPTIBLE: Duration = Duration::from_secs(2);
+
+/// How long a process may go without a sign of life.
+#[derive(Clone, Copy)]
+pub struct Patience {
+    /// One that is stopped.
+    stopped: Duration,
+    /// One that waits for something.
+    waiting: Duration,
+    /// One that waits for a disk or the like, which can't be interrupted.
+    uninterruptible: Duration,
+    /// One that runs, in processor time: it may have to wait for a processor.
+    busy: Duration,
+}
+
+impl Patience {
+    /// With a process of the stack: programs wait for it.
+    const COMPONENT: Patience = Patience {
+        stopped: Duration::from_millis(100),
+        waiting: Duration::from_millis(100),
+        uninterruptible: Duration::from_secs(2),
+        busy: Duration::from_millis(80),
+    };
+    /// With a supervisor: traffic doesn't need it, and a driver may take a while to open a NIC.
+    const SUPERVISOR: Patience = Patience {
+        stopped: Duration::from_secs(1),
+        waiting: Duration::from_secs(5),
+        uninterruptible: Duration::from_secs(30),
+        busy: Duration::from_secs(3),
+    };
+}
 
 /// Watches over one process.
 pub struct Heart {
     pulse: Pulse,
+    patience: Patience,
     last: Option<Sign>,
     /// How often it was found asleep.
     naps: u32,
@@ -44,9 +69,20 @@ pub struct Condition {
 }
 
 impl Heart {
+    /// Of a process of the stack.
     pub fn new(pulse: Pulse) -> Heart {
+        Heart::with(pulse, Patience::COMPONENT)
+    }
+
+    /// Of a supervisor, which never says that it sleeps: it wakes every [`INTERVAL`].
+    pub fn of_supervisor(pulse: Pulse) -> Heart {
+        Heart::with(pulse, Patience::SUPERVISOR)
+    }
+
+    fn with(pulse: Pulse, patience: Patience) -> Heart {
         Heart {
             pulse,
+            patience,
             last: None,
             naps: 0,
         }
@@ -96,9 +132,10 @@ impl Heart {
         };
         let silent = now.saturating_duration_since(last.at);
         let hangs = match condition.state {
-            'T' | 'S' => silent >= PATIENCE,
-            'D' => silent >= UNINTERRUPTIBLE,
-            'R' => condition.used.saturating_sub(last.used) >= BUSY,
+            'T' => silent >= self.patience.stopped,
+            'S' => silent >= self.patience.waiting,
+            'D' => silent >= self.patience.uninterruptible,
+            'R' => condition.used.saturating_sub(last.used) >= self.patience.busy,
             // It is being looked at with a debugger, or ends.
             _ => false,
         };

@@ -1,6 +1,7 @@
 //! What the supervisor does for programs and tools, and hears from the stack about them.
 mod owners;
 mod parts;
+mod succession;
 mod upgrading;
 
 use super::component::{Component, Event};
@@ -60,6 +61,8 @@ pub struct Served {
     upgrading: Option<Upgrading>,
     /// When to look whether the processes go on.
     next_look: Instant,
+    /// Something has happened that the supervisor's standby must know of before it has consequences.
+    unsaved: bool,
     /// The stack has served before.
     pub ready: bool,
 }
@@ -76,6 +79,7 @@ impl Served {
             rules,
             upgrading: None,
             next_look: Instant::now(),
+            unsaved: false,
             ready: false,
         }
     }
@@ -160,8 +164,11 @@ impl Served {
         ended
     }
 
-    /// Programs can attach: those that came before can too.
+    /// Programs can attach: those that came before can too, if the standby knows of them.
     fn on_started(&mut self) {
+        if self.unsaved {
+            return;
+        }
         let waiting = self.programs.iter().filter(|(_, program)| {
             matches!(program.stage, Stage::Attaching(_)) && !program.holders.introduced
         });

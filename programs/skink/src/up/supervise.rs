@@ -1,18 +1,16 @@
 //! The life of a supervisor: one thread that waits for signals, programs, tools and the stack, and uses
 //! no CPU while nothing happens.
 use super::component::Component;
+use super::deputy::Deputy;
 use super::served::{End, Served, run_errands};
 use crate::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use skink_control::{Notifier, NotifyError, Server, SignalDescriptor, Standby, Standing};
+use skink_control::{Notifier, NotifyError, Server, SignalDescriptor};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Those that end it.
 pub const SIGNALS: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
-
-/// A standby that is newer than this isn't replaced: much can happen at once.
-const FRESH: Duration = Duration::from_millis(20);
 
 /// How long the stack may take to end in good order.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -33,9 +31,10 @@ pub fn supervise(
         status: String::new(),
     };
     let mut announced = false;
-    let mut deputy = Deputy::default();
+    let mut deputy = Deputy::new();
     loop {
         let now = Instant::now();
+        deputy.beat();
         let mut next = round(server, signals, now, announced)?;
         let served = server.owners();
         if served.ready && !announced {
@@ -49,68 +48,16 @@ pub fn supervise(
         if announced {
             next = earlier(next, deputy.renew(now, server, &life));
         }
-        deputy.is_old |= wait(server, signals, deputy.standby.ended(), next);
+        if server.owners_mut().go_ahead() {
+            run_errands(server);
+        }
+        deputy.is_old |= wait(server, signals, deputy.ended(), next);
         if signals.take().is_some() {
-            deputy.standby.dismiss();
+            deputy.dismiss();
             life.tell(Notifier::stopping);
             stop(server, signals);
             return Ok(0);
         }
-    }
-}
-
-/// Who takes over if this process is killed.
-#[derive(Default)]
-struct Deputy {
-    standby: Standby,
-    /// When it was made.
-    made: Option<Instant>,
-    /// Something has happened since.
-    is_old: bool,
-    /// There can be none.
-    is_refused: bool,
-}
-
-impl Deputy {
-    /// Makes a new one if it is time to. In the new one itself it returns when the process is dead
-    /// which made it. Answers when to come again.
-    fn renew(
-        &mut self,
-        now: Instant,
-        server: &mut Server<Served>,
-        life: &Life<'_>,
-    ) -> Option<Instant> {
-        let due = self.made.map(|made| made + FRESH);
-        if self.is_refused || (self.made.is_some() && !self.is_old) {
-            return None;
-        }
-        if let Some(due) = due.filter(|due| *due > now) {
-            return Some(due);
-        }
-        self.made = Some(now);
-        self.is_old = false;
-        match self.standby.renew() {
-            Ok(Standing::Original) => {}
-            Ok(Standing::Successor) => self.take_over(server, life),
-            Err(error) => {
-                self.is_refused = true;
-                eprintln!(
-                    "skink: this process can have no standby, so nobody takes over if it dies: {error}"
-                );
-            }
-        }
-        None
-    }
-
-    fn take_over(&mut self, server: &mut Server<Served>, life: &Life<'_>) {
-        let pid = std::process::id();
-        eprintln!("skink: the supervisor has died; process {pid} goes on in its place");
-        if let Err(error) = server.take_over() {
-            eprintln!("skink: nobody can attach or ask any more: {error}");
-        }
-        life.tell(|notifier| notifier.main_process(pid));
-        // It wants one of its own, at once.
-        (self.made, self.is_old) = (None, true);
     }
 }
 
@@ -158,7 +105,7 @@ fn say_end(served: &Served, end: &End, now: Instant) {
 }
 
 /// Signs of life for the service manager.
-struct Life<'a> {
+pub struct Life<'a> {
     notifier: Option<&'a Notifier>,
     interval: Option<Duration>,
     next_sign: Instant,
@@ -166,7 +113,7 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    fn tell(&self, what: impl Fn(&Notifier) -> Result<(), NotifyError>) {
+    pub fn tell(&self, what: impl Fn(&Notifier) -> Result<(), NotifyError>) {
         if let Some(Err(error)) = self.notifier.map(what) {
             tracing::warn!("{error}");
         }

@@ -4,7 +4,8 @@ use super::*;
 fn a_process_with_threads_is_refused() {
     let (stop, wait) = std::sync::mpsc::channel::<()>();
     let other = std::thread::spawn(move || wait.recv());
-    assert!(Standby::new().renew().is_err());
+    let mut standby = Standby::new();
+    assert!(standby.renew(|_| None).is_err());
     drop(stop);
     assert!(other.join().is_ok());
 }

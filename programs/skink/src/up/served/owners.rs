@@ -30,12 +30,8 @@ impl Owners for Served {
         let tables = self.limits.tables;
         let program = Program::make(owner, peer, tables, layout.routes(), &stack)?;
         self.programs.insert(owner, program);
-        if self.serves()
-            && let Err(why) = self.introduce(owner)
-        {
-            self.programs.remove(&owner);
-            return Err(why);
-        }
+        // Introduced when the standby knows of it.
+        self.unsaved = true;
         Ok(Grant::Later)
     }
 
@@ -150,6 +146,7 @@ impl Owners for Served {
         }
         self.rules = set.rules.len();
         rules.clone_into(&mut self.stack.plant.start.rules);
+        self.unsaved = true;
         self.filtering().order(order, Vec::new());
         self.on_new_rules();
         Ok(match self.rules {
