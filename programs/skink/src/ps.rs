@@ -12,6 +12,9 @@ use skink_memory::{Region, SocketKind};
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
 
+/// The state of a process that ends again and again.
+const FAILING: &str = "failing";
+
 /// What `skink ps --json` writes.
 #[derive(Serialize)]
 struct Report {
@@ -46,6 +49,8 @@ struct ProcessReport {
     executable: Option<String>,
     restarts: u64,
     last_end: Option<String>,
+    /// In how many milliseconds it is started again, if it waits for that.
+    starts_in_ms: Option<u64>,
     /// What the sandbox couldn't do here; empty if it could do all.
     sandbox: String,
     /// Orders of the supervisor that wait to be taken.
@@ -96,6 +101,7 @@ fn instance(found: &Found) -> InstanceReport {
         executable: proc::executable(info.pid),
         restarts: 0,
         last_end: None,
+        starts_in_ms: None,
         sandbox: String::new(),
         orders: 0,
         queues: Vec::new(),
@@ -126,6 +132,7 @@ fn component(info: &ComponentInfo) -> ProcessReport {
         executable: Some(info.executable.clone()).filter(|name| !name.is_empty()),
         restarts: info.restarts,
         last_end: info.last_end.clone(),
+        starts_in_ms: info.starts_in_ms,
         sandbox: info.sandbox.clone(),
         orders: info.orders,
         queues: info.queues.clone(),
@@ -191,6 +198,9 @@ fn describe(instance: &InstanceReport) -> String {
         if let Some(end) = &process.last_end {
             let _ = writeln!(text, "  {} died last: {end}", process.name);
         }
+        if process.state == FAILING {
+            let _ = writeln!(text, "  {}", failing(process));
+        }
     }
     if instance.programs.is_empty() {
         text.push_str("  no program uses it\n");
@@ -220,6 +230,16 @@ fn process_row(process: &ProcessReport) -> Vec<String> {
         waiting(process).to_string(),
         process.components.join(" "),
     ]
+}
+
+/// What can be said of one that ends again and again.
+fn failing(process: &ProcessReport) -> String {
+    let again = match process.starts_in_ms {
+        Some(left) => format!("is tried again in {:.1} s", left as f64 / 1000.0),
+        None => "is being tried again".to_owned(),
+    };
+    let name = &process.name;
+    format!("{name} can't stay up and {again}: what it printed before it ended says more")
 }
 
 /// Messages that wait for it.

@@ -222,6 +222,9 @@ pub struct ComponentInfo {
     pub restarts: u64,
     /// Why it ended last.
     pub last_end: Option<String>,
+    /// In how many milliseconds it is started again, if it waits for that.
+    #[serde(default)]
+    pub starts_in_ms: Option<u64>,
     /// What its sandbox couldn't do here; empty if it could do all.
     pub sandbox: String,
     /// Orders that wait until it takes them.

@@ -157,14 +157,38 @@ impl Network {
     /// # Errors
     /// If `skink ps` doesn't say.
     pub fn supervisor(&self) -> Result<Option<u32>, Failure> {
+        let supervisor = self.report("processes", |it| it["name"] == "supervisor")?;
+        Ok(supervisor.and_then(|it| u32::try_from(it["pid"].as_u64()?).ok()))
+    }
+
+    /// The process ids of the programs that the supervisor knows.
+    ///
+    /// # Errors
+    /// If `skink ps` doesn't say.
+    pub fn programs(&self) -> Result<Vec<u32>, Failure> {
+        let mut programs = Vec::new();
+        self.report("programs", |it| {
+            programs.extend(it["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()));
+            false
+        })?;
+        Ok(programs)
+    }
+
+    /// The first of the things that `skink ps` lists as `kind` that `is_wanted`.
+    ///
+    /// # Errors
+    /// If `skink ps` doesn't say.
+    pub fn report(
+        &self,
+        kind: &str,
+        mut is_wanted: impl FnMut(&Value) -> bool,
+    ) -> Result<Option<Value>, Failure> {
         let mut command = self.skink.command(&Network::tool()?.to_string_lossy());
         command.args(["ps", "--json"]);
         let text = Network::finish(command, "skink ps", PATIENCE)?;
         let report: Value = serde_json::from_str(&text)?;
-        let processes = report["instances"][0]["processes"].as_array();
-        let mut supervisors = processes.into_iter().flatten();
-        let supervisor = supervisors.find(|it| it["name"] == "supervisor");
-        Ok(supervisor.and_then(|it| u32::try_from(it["pid"].as_u64()?).ok()))
+        let all = report["instances"][0][kind].as_array();
+        Ok(all.into_iter().flatten().find(|it| is_wanted(it)).cloned())
     }
 
     /// Ends the stack that serves programs, and holds that it had nothing to complain about.

@@ -24,8 +24,19 @@ fn sizes_and_durations_are_short() {
 }
 
 #[test]
-fn processes_that_wait_to_be_started_are_shown_too() {
-    let stack = ComponentInfo {
+fn one_that_cannot_stay_up_is_shown_with_when_it_is_tried_again() {
+    let mut stack = component(&stack());
+    stack.state = FAILING.to_owned();
+    stack.starts_in_ms = Some(1_240);
+    let expected = "stack can't stay up and is tried again in 1.2 s";
+    assert!(failing(&stack).starts_with(expected), "{}", failing(&stack));
+    stack.starts_in_ms = None;
+    let expected = "stack can't stay up and is being tried again";
+    assert!(failing(&stack).starts_with(expected), "{}", failing(&stack));
+}
+
+fn stack() -> ComponentInfo {
+    ComponentInfo {
         owner: FIRST_COMPONENT,
         name: "stack".to_owned(),
         components: vec!["ip".to_owned(), "tcp".to_owned()],
@@ -37,6 +48,7 @@ fn processes_that_wait_to_be_started_are_shown_too() {
         executable: "/usr/bin/skink".to_owned(),
         restarts: 3,
         last_end: Some("signal 9 killed it".to_owned()),
+        starts_in_ms: None,
         sandbox: "no Landlock".to_owned(),
         orders: 2,
         queues: [("link", 3), ("programs", 12)]
@@ -47,14 +59,18 @@ fn processes_that_wait_to_be_started_are_shown_too() {
                 capacity: 512,
             })
             .to_vec(),
-    };
+    }
+}
+
+#[test]
+fn processes_that_wait_to_be_started_are_shown_too() {
     let instance = InstanceReport {
         name: "web".to_owned(),
         pid: 5,
         topology: Some("single".to_owned()),
         nic: "packet:eth0".to_owned(),
         addresses: vec!["10.0.0.2/24".to_owned()],
-        processes: vec![component(&stack)],
+        processes: vec![component(&stack())],
         programs: vec![ProgramReport {
             name: "nginx".to_owned(),
             pid: 17,

@@ -30,6 +30,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A process that served this long ended by chance: connections wait for its successor, which is started
 /// at once.
 const LONG_LIFE: Duration = Duration::from_secs(1);
+/// So many ends in a row, each soon after a start, are no chance: it can't stay up.
+const MOST_QUICK_ENDS: u32 = 5;
+/// One that couldn't stay up and has served this long does again.
+const STEADY: Duration = Duration::from_secs(10);
 /// Orders that wait. Each program causes at most a few, so more are a process that has stopped.
 const MOST_ORDERS: usize = 16 * 1024;
 const CAPTURE_BYTES: usize = 1 << 20;
@@ -45,6 +49,15 @@ enum State {
     Dying,
     /// Won't be started again.
     Stopped,
+}
+
+/// What a person should know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum News {
+    /// It ends again and again.
+    Failing,
+    /// It doesn't any more.
+    Steady,
 }
 
 /// What came of looking after the process.
@@ -79,6 +92,10 @@ pub struct Component {
     is_held: bool,
     orders: VecDeque<(Order, Vec<OwnedFd>)>,
     pause: Duration,
+    /// In a row.
+    quick_ends: u32,
+    is_failing: bool,
+    news: Option<News>,
     heart: Heart,
     /// Why it was killed.
     verdict: Option<String>,
@@ -119,6 +136,9 @@ impl Component {
             is_held: false,
             orders: VecDeque::new(),
             pause: SHORTEST_PAUSE,
+            quick_ends: 0,
+            is_failing: false,
+            news: None,
             started: SystemTime::now(),
             restarts: 0,
             last_end: None,
@@ -139,6 +159,7 @@ impl Component {
     /// What it does, in a word.
     pub fn state(&self) -> &'static str {
         match self.state {
+            State::Waiting(_) | State::Starting(_) if self.is_failing => "failing",
             State::Waiting(_) => "waiting",
             State::Starting(_) => "starting",
             State::Serving(_) => "running",
@@ -204,6 +225,7 @@ impl Component {
                 match prepared.and_then(|order| self.launch(now, signals, order)) {
                     Ok(()) => Ok(Some(now + START)),
                     Err(why) => {
+                        self.last_end = Some(why.clone());
                         self.pause_from(now);
                         Err(why)
                     }
@@ -227,6 +249,14 @@ impl Component {
                 );
                 self.verdict = Some(why.clone());
                 Err(why)
+            }
+            State::Serving(since) if self.is_failing => {
+                let steady = since + STEADY;
+                if steady <= now {
+                    (self.is_failing, self.quick_ends) = (false, 0);
+                    self.news = Some(News::Steady);
+                }
+                Ok(self.is_failing.then_some(steady))
             }
             State::Serving(_) | State::Dying | State::Stopped => Ok(None),
         }
@@ -358,6 +388,7 @@ impl Component {
         };
         if served >= LONG_LIFE {
             self.pause = SHORTEST_PAUSE;
+            self.quick_ends = 0;
             self.state = State::Waiting(now);
         } else {
             self.pause_from(now);
@@ -368,6 +399,21 @@ impl Component {
     fn pause_from(&mut self, now: Instant) {
         self.state = State::Waiting(now + self.pause);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.quick_ends = self.quick_ends.saturating_add(1);
+        if self.quick_ends >= MOST_QUICK_ENDS && !self.is_failing {
+            self.is_failing = true;
+            self.news = Some(News::Failing);
+        }
+    }
+
+    /// What a person hasn't been told yet.
+    pub fn take_news(&mut self) -> Option<News> {
+        self.news.take()
+    }
+
+    /// Why it ended last.
+    pub fn last_end(&self) -> Option<&str> {
+        self.last_end.as_deref()
     }
 
     /// Kills a process that hangs. Its end is noticed by whoever polls.
@@ -394,12 +440,6 @@ impl Component {
         self.order(Order::Stop {}, Vec::new());
     }
 
-    /// Ends a process that can't go on; why, in words.
-    pub fn give_up(&mut self, why: String) {
-        self.verdict = Some(why);
-        self.kill();
-    }
-
     /// Ends the process without asking it.
     pub fn kill(&mut self) {
         if let Some(process) = &self.process {
@@ -419,9 +459,10 @@ impl Component {
             executable: self.executable.name().display().to_string(),
             pid: self.pid(),
             state: self.state().to_owned(),
-            started_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
+            started_ms: millis(started),
             restarts: self.restarts,
             last_end: self.last_end.clone(),
+            starts_in_ms: self.pause(Instant::now()).map(millis),
             sandbox: self.sandbox.clone(),
             orders: self.orders.len(),
             queues,
@@ -437,6 +478,10 @@ impl Drop for Component {
             let _ = process.child.wait();
         }
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How a process ended.

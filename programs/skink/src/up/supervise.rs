@@ -1,6 +1,6 @@
 //! The life of a supervisor: one thread that waits for signals, programs, tools and the stack, and uses
 //! no CPU while nothing happens.
-use super::component::Component;
+use super::component::{Component, News};
 use super::deputy::Deputy;
 use super::served::{End, Served, run_errands};
 use crate::failure::Failure;
@@ -88,7 +88,25 @@ fn round(
         }
     }
     run_errands(server);
+    for process in &mut server.owners_mut().stack.processes {
+        if let Some(news) = process.take_news() {
+            say_news(process, news);
+        }
+    }
     Ok(next)
+}
+
+fn say_news(process: &Component, news: News) {
+    let name = process.name();
+    match news {
+        News::Failing => eprintln!(
+            "skink: {name} can't stay up: it has ended again and again soon after its start, the last time: \
+             {}; the rest goes on, and {name} is tried again every few seconds. Look above for what it said \
+             itself; if that can't be mended, end this `skink up` and start it anew, which ends its connections",
+            process.last_end().unwrap_or("for no known reason")
+        ),
+        News::Steady => eprintln!("skink: {name} stays up again"),
+    }
 }
 
 fn say_end(served: &Served, end: &End, now: Instant) {
@@ -144,7 +162,10 @@ impl Life<'_> {
 fn state(served: &Served) -> String {
     let processes = &served.stack.processes;
     let others = processes.iter().filter(|it| it.state() != "running");
-    let others = others.map(|it| format!("{} is {}", it.name(), it.state()));
+    let others = others.map(|it| match (it.state(), it.last_end()) {
+        ("failing", Some(why)) => format!("{} can't stay up ({why}): see its log", it.name()),
+        (state, _) => format!("{} is {state}", it.name()),
+    });
     let others: Vec<String> = others.collect();
     match (others.as_slice(), processes.len()) {
         ([], 1) => format!("{} is running", served.front().name()),

@@ -1,17 +1,18 @@
 //! What the death of one of a stack's processes stops, and what it doesn't.
 
+mod failing;
 mod load;
 mod spoilt;
+mod supervisor;
 mod upgrade;
 
-use super::{children, on};
+use super::on;
 use crate::network::{Network, Plan};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
 use rustix::process::Signal;
-use skink_testbed::{Process, signal, wait_until_ended};
+use skink_testbed::Process;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
     let plan = |topology, rules| Plan {
@@ -34,8 +35,15 @@ pub fn cases() -> Vec<Case> {
     }
     let open = plan(Topology::Split, None);
     add(open, "refused-builds", upgrade::refused);
-    add(open, "killed-supervisor", killed_supervisor);
-    add(open, "killed-with-standby", killed_with_standby);
+    add(open, "killed-supervisor", supervisor::killed);
+    add(open, "stopped-supervisor", supervisor::stopped);
+    add(
+        open,
+        "killed-supervisor-at-work",
+        supervisor::killed_at_work,
+    );
+    add(open, "killed-with-standby", supervisor::killed_with_standby);
+    add(open, "failing", failing::failing);
     cases.extend(spoilt::cases());
     cases
 }
@@ -147,58 +155,4 @@ fn killed_one_by_one(network: &Network) -> Outcome {
 /// One that doesn't go on is replaced as one that has ended.
 fn stopped(network: &Network) -> Outcome {
     one_by_one(network, Signal::STOP)
-}
-
-/// The supervisor's standby goes on in its place, and starts what dies.
-fn killed_supervisor(network: &Network) -> Outcome {
-    let site = Site::new()?;
-    let nginx = Nginx::on_skink(network, &site)?;
-    let original = site.path("larger");
-    let download = Download::start(network, &site.path("copy"), &original)?;
-    network.up_is_dead.set(true);
-    for _ in 0..2 {
-        let supervisor = network.supervisor()?;
-        let supervisor = supervisor.ok_or_else(|| Failure::Wrong("no supervisor".to_owned()))?;
-        signal(supervisor, Signal::KILL)?;
-        nginx.process.wait_until("another one is there", || {
-            let now = network.supervisor();
-            now.is_ok_and(|now| now.is_some_and(|now| now != supervisor))
-        })?;
-        let before = network.members()?;
-        let tcp = before.iter().find(|it| it.name == "tcp");
-        signal(tcp.and_then(|it| it.pid).unwrap_or(0), Signal::KILL)?;
-        nginx.process.wait_until("tcp is started again", || {
-            network
-                .members()
-                .is_ok_and(|now| now.iter().all(|it| it.pid.is_some()) && now != before)
-        })?;
-        download.goes_on()?;
-    }
-    download.finish()?;
-    // A program that comes now is served, and its end is noticed.
-    Download::start(network, &site.path("copy-2"), &original)?.finish()?;
-    nginx.stop()
-}
-
-/// Programs are served on without anybody who supervises; once they have ended nothing is left.
-fn killed_with_standby(network: &Network) -> Outcome {
-    let site = Site::new()?;
-    let nginx = Nginx::on_skink(network, &site)?;
-    names(network)?;
-    let members = network.members()?;
-    let all: Vec<u32> = members.into_iter().filter_map(|it| it.pid).collect();
-    let download = Download::start(network, &site.path("copy"), &site.path("larger"))?;
-    network.up_is_dead.set(true);
-    let supervisor = network.supervisor()?.unwrap_or(0);
-    let standby = children(supervisor)?
-        .into_iter()
-        .find(|pid| !all.contains(pid));
-    let standby = standby.ok_or_else(|| Failure::Wrong("there is no standby".to_owned()))?;
-    // The standby first: else it would go on.
-    signal(standby, Signal::STOP)?;
-    signal(supervisor, Signal::KILL)?;
-    signal(standby, Signal::KILL)?;
-    download.finish()?;
-    nginx.stop()?;
-    Ok(wait_until_ended(&all, Duration::from_secs(10))?)
 }

@@ -1,0 +1,160 @@
+//! What the death of a supervisor stops, and what it doesn't.
+use super::{Download, names};
+use crate::cases::children;
+use crate::member::Member;
+use crate::network::Network;
+use crate::site::{Nginx, PATIENCE, Site};
+use crate::{Failure, Outcome};
+use rustix::process::Signal;
+use skink_testbed::{Process, signal, wait_until_ended};
+use std::time::Duration;
+
+fn supervisor(network: &Network) -> Result<u32, Failure> {
+    let supervisor = network.supervisor()?;
+    supervisor.ok_or_else(|| Failure::Wrong("there is no supervisor".to_owned()))
+}
+
+/// Waits until another process is the supervisor, and the one before is gone.
+fn succeeded(network: &Network, nginx: &Nginx, before: u32) -> Outcome {
+    nginx.process.wait_until("another one is there", || {
+        let now = network.supervisor();
+        now.is_ok_and(|now| now.is_some_and(|now| now != before))
+    })?;
+    Ok(wait_until_ended(&[before], PATIENCE)?)
+}
+
+/// The processes of the stack, if none of them is missing.
+fn all_run(network: &Network) -> Option<Vec<Member>> {
+    let members = network.members().ok()?;
+    members.iter().all(|it| it.pid.is_some()).then_some(members)
+}
+
+fn pid_of(members: &[Member], name: &str) -> u32 {
+    let member = members.iter().find(|it| it.name == name);
+    member.and_then(|it| it.pid).unwrap_or(0)
+}
+
+/// The supervisor's standby goes on in its place, and starts what dies.
+pub fn killed(network: &Network) -> Outcome {
+    replaced(network, Signal::KILL)
+}
+
+/// One that doesn't go on is replaced as one that has ended.
+pub fn stopped(network: &Network) -> Outcome {
+    replaced(network, Signal::STOP)
+}
+
+fn replaced(network: &Network, by: Signal) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let original = site.path("larger");
+    let download = Download::start(network, &site.path("copy"), &original)?;
+    network.up_is_dead.set(true);
+    for _ in 0..2 {
+        let supervisor = supervisor(network)?;
+        signal(supervisor, by)?;
+        succeeded(network, &nginx, supervisor)?;
+        let before = network.members()?;
+        let tcp = before.iter().find(|it| it.name == "tcp");
+        signal(tcp.and_then(|it| it.pid).unwrap_or(0), Signal::KILL)?;
+        nginx.process.wait_until("tcp is started again", || {
+            all_run(network).is_some_and(|now| now != before)
+        })?;
+        download.goes_on()?;
+    }
+    download.finish()?;
+    // A program that comes now is served, and its end is noticed.
+    Download::start(network, &site.path("copy-2"), &original)?.finish()?;
+    nginx.stop()
+}
+
+/// Programs are served on without anybody who supervises; once they have ended nothing is left.
+pub fn killed_with_standby(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    names(network)?;
+    let members = network.members()?;
+    let all: Vec<u32> = members.into_iter().filter_map(|it| it.pid).collect();
+    let download = Download::start(network, &site.path("copy"), &site.path("larger"))?;
+    network.up_is_dead.set(true);
+    let supervisor = network.supervisor()?.unwrap_or(0);
+    let standby = children(supervisor)?
+        .into_iter()
+        .find(|pid| !all.contains(pid));
+    let standby = standby.ok_or_else(|| Failure::Wrong("there is no standby".to_owned()))?;
+    // The standby first: else it would go on.
+    signal(standby, Signal::STOP)?;
+    signal(supervisor, Signal::KILL)?;
+    signal(standby, Signal::KILL)?;
+    download.finish()?;
+    nginx.stop()?;
+    Ok(wait_until_ended(&all, Duration::from_secs(10))?)
+}
+
+/// A program that is served as soon as it says so.
+const SERVER: &str = "
+import socket, sys
+s = socket.socket()
+s.bind(('10.9.0.2', int(sys.argv[1])))
+s.listen()
+print('listens', flush=True)
+s.accept()
+";
+
+/// It is killed in the moment in which it has started a successor of `tcp`, or in which a program was
+/// granted a stack: its standby knows of both. One `tcp` goes on, and the program's end is heard.
+pub fn killed_at_work(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let download = Download::start(network, &site.path("copy"), &site.path("larger"))?;
+    network.up_is_dead.set(true);
+    for round in 0..4 {
+        let old = supervisor(network)?;
+        let tcp = pid_of(&network.members()?, "tcp");
+        let known = children(old)?;
+        signal(tcp, Signal::KILL)?;
+        let mut begun = None;
+        nginx.process.wait_until("tcp is started", || {
+            begun = successor_of_tcp(old, &known);
+            begun.is_some()
+        })?;
+        signal(old, Signal::KILL)?;
+        succeeded(network, &nginx, old)?;
+        nginx
+            .process
+            .wait_until("all run", || all_run(network).is_some())?;
+        let now = pid_of(&network.members()?, "tcp");
+        if let Some(begun) = begun.filter(|begun| *begun != now) {
+            wait_until_ended(&[begun], PATIENCE)?;
+        }
+        download.goes_on()?;
+        attached_just_before(network, &nginx, 7_000 + round)?;
+    }
+    download.finish()?;
+    nginx.stop()
+}
+
+fn successor_of_tcp(supervisor: u32, known: &[u32]) -> Option<u32> {
+    let mut new = children(supervisor).ok()?.into_iter();
+    new.find(|pid| {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        !known.contains(pid) && command.ends_with(b"component\0tcp\0")
+    })
+}
+
+fn attached_just_before(network: &Network, nginx: &Nginx, port: u16) -> Outcome {
+    let old = supervisor(network)?;
+    let command = network.skink_run("python3", ["-c", SERVER, &port.to_string()])?;
+    let program = Process::spawn(command, "a program")?;
+    program.wait_until("it listens", || program.log().contains("listens"))?;
+    signal(old, Signal::KILL)?;
+    succeeded(network, nginx, old)?;
+    let id = program.id();
+    let is_known = || network.programs().is_ok_and(|all| all.contains(&id));
+    program.wait_until("its supervisor knows it", is_known)?;
+    network.wait_for(&program, Network::SKINK[0], port)?;
+    program.wait(PATIENCE)?;
+    let text = "its end is heard";
+    nginx.process.wait_until(text, || !is_known())?;
+    Ok(())
+}
