@@ -125,6 +125,7 @@ counters! {
         TcpRecordNumbers "record.bad_numbers" "Sockets given up in an adoption: sequence numbers don't fit each other, or the rings.";
         TcpRecordRings "record.bad_rings" "Sockets given up in an adoption: a ring holds more than it can.";
         TcpRecordListener "record.no_listener" "Sockets given up in an adoption: nobody listens where they wait.";
+        TcpForgotten "record.forgotten" "Connections reset after a restart of tcp, as a stack without memory of them does.";
         TcpFinAnswered "fin_answered" "FINs of connections that a predecessor had finished with, acknowledged.";
         TcpDropBadError "drop.bad_icmp" "ICMP errors about segments that aren't on their way.";
     }

@@ -189,6 +189,11 @@ impl Stack {
         self.ip.set_answers(answers);
     }
 
+    /// See [`Tcp::set_stateless`].
+    pub fn set_stateless(&mut self, stateless: bool) {
+        self.tcp.set_stateless(stateless);
+    }
+
     /// From now on frames are copied to `capture` while a reader wants them.
     pub fn set_capture(&mut self, capture: Option<CaptureRing>) {
         self.capture = capture;

@@ -175,6 +175,7 @@ impl Host {
         };
         let mut stack = Stack::for_programs(config, nic, ports);
         stack.set_capture(capture);
+        stack.set_stateless(start.stateless);
         let strides = [stack.tcp_table().stride(), stack.udp_table().stride()];
         let config = SyscallConfig {
             first_unprivileged_port,

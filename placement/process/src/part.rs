@@ -371,7 +371,8 @@ fn tcp(kit: &mut Kit) -> Result<(TcpHost, CallEnd), StartError> {
         TableConfig::from(kit.start.stack.tcp_table).sockets,
         kit.counters.clone(),
     );
-    let host = host.map_err(|error| parts("the lane to ip")(&error))?;
+    let mut host = host.map_err(|error| parts("the lane to ip")(&error))?;
+    host.set_stateless(kit.start.stack.stateless);
     Ok((host, calls))
 }
 

@@ -73,6 +73,11 @@ impl TransportHost<Tcp> {
         self.call(|tcp, _| tcp.network_restarted(now));
     }
 
+    /// See [`Tcp::set_stateless`].
+    pub fn set_stateless(&mut self, stateless: bool) {
+        self.component.set_stateless(stateless);
+    }
+
     /// The component.
     pub fn tcp(&self) -> &Tcp {
         &self.component

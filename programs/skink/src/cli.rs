@@ -1,9 +1,10 @@
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use skink_nic::NicSpec;
 use skink_wire::IpCidr;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Runs programs on a user-space TCP/IP stack, and shows what it does.
 ///
@@ -131,6 +132,29 @@ pub struct UpOptions {
     /// Run the components as this user (name or number) [default: 65534, who owns nothing]
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
+    /// What a restarted `tcp` does with connections: `adopt`s them, or resets them for comparison
+    /// (`stateless`) [default: adopt]
+    #[arg(long, value_name = "HOW", hide_possible_values = true)]
+    pub recovery: Option<Recovery>,
+}
+
+/// What a restarted `tcp` does with its predecessor's connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Recovery {
+    /// Takes them over.
+    #[default]
+    Adopt,
+    /// Resets them, as systems do that keep no state of connections.
+    Stateless,
+}
+
+impl FromStr for Recovery {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Recovery, String> {
+        let words = "`recovery` can be adopt or stateless";
+        ValueEnum::from_str(word, false).map_err(|_| format!("\"{word}\": {words}"))
+    }
 }
 
 /// Show the processes of stacks, and the programs that use them

@@ -11,7 +11,7 @@ mod settings;
 mod split;
 mod supervise;
 
-use crate::cli::UpOptions;
+use crate::cli::{Recovery, UpOptions};
 use crate::failure::Failure;
 use crate::run::network::{self, Plan};
 use crate::run::{neighbours, probe_addresses, set_up};
@@ -140,6 +140,7 @@ fn stack_start(plan: &Plan, settings: &Settings) -> Result<StackStart, Failure> 
         interface: plan.nic.interface().to_owned(),
         rules: settings.rules.clone(),
         successor: false,
+        stateless: settings.recovery == Recovery::Stateless,
     })
 }
 

@@ -113,6 +113,9 @@ impl Tcp {
             // (A bound socket that was about to listen.)
             (Found::Other, Some(State::Listen)) => self.adopt_fresh(id, out),
             (Found::Other, Some(State::Closed)) if !over => self.adopt_fresh(id, out),
+            (Found::Other, Some(state)) if self.stateless && state != State::Closed => {
+                Err(Counter::TcpForgotten)
+            }
             (Found::Other, Some(_)) => self.adopt_connection(now, id, out),
         };
         match result {

@@ -61,6 +61,8 @@ pub struct Tcp {
     pub(crate) notices: VecDeque<u32>,
     /// Whose sockets were adopted, as long as that matters.
     pub(crate) predecessor: Option<Predecessor>,
+    /// Connections of predecessors aren't taken over.
+    pub(crate) stateless: bool,
 }
 
 impl Tcp {
@@ -81,7 +83,14 @@ impl Tcp {
             queue: VecDeque::new(),
             notices: VecDeque::new(),
             predecessor: None,
+            stateless: false,
         }
+    }
+
+    /// Whether [`Tcp::adopt_region`] resets connections instead of taking them over, as systems do that keep
+    /// no state of connections (NewtOS, section 2.5.4). What listens goes on listening.
+    pub fn set_stateless(&mut self, stateless: bool) {
+        self.stateless = stateless;
     }
 
     /// The sockets' records and rings.

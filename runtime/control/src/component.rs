@@ -46,6 +46,8 @@ pub struct StackStart {
     pub rules: String,
     /// It takes over from one that died: it begins with [`Order::Go`], after the programs are attached.
     pub successor: bool,
+    /// Connections of predecessors are reset instead of taken over (`skink_tcp::Tcp::set_stateless`).
+    pub stateless: bool,
 }
 
 /// From the supervisor.

@@ -57,6 +57,14 @@ impl Network {
 
     /// Makes the hosts and the wire.
     pub fn new(plan: Plan) -> Result<Network, Failure> {
+        Network::with(plan, &[])
+    }
+
+    /// The same, with more arguments for `skink up`.
+    ///
+    /// # Errors
+    /// As [`Network::new`].
+    pub fn with(plan: Plan, arguments: &[&str]) -> Result<Network, Failure> {
         if plan.back_end == BackEnd::Xdp && !skink_testbed::is_root() {
             return Err(Failure::Skip(
                 "loading an XDP program needs root".to_owned(),
@@ -120,7 +128,7 @@ impl Network {
             network.rules = Some(scratch);
         }
         if plan.topology != Topology::Library {
-            network.up = Some(network.start_stack()?);
+            network.up = Some(network.start_stack(arguments)?);
         }
         Ok(network)
     }
@@ -130,11 +138,11 @@ impl Network {
         format!("end-to-end-{}", std::process::id())
     }
 
-    fn start_stack(&self) -> Result<Process, Failure> {
+    fn start_stack(&self, arguments: &[&str]) -> Result<Process, Failure> {
         let mut command = self.skink.command(&Self::tool()?.to_string_lossy());
         let topology = self.plan.topology.to_string();
         command.args(["up", "--name", &Self::name(), "--topology", &topology]);
-        command.args(self.network_arguments());
+        command.args(self.network_arguments()).args(arguments);
         let up = Process::spawn(command, "skink up")?;
         up.wait_until("it is ready", || up.log().contains("ready"))?;
         Ok(up)

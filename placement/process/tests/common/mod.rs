@@ -88,6 +88,7 @@ pub fn start(rules: &str) -> StackStart {
         interface: "eth0".into(),
         rules: rules.into(),
         successor: false,
+        stateless: false,
     }
 }
 

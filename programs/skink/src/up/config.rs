@@ -1,5 +1,6 @@
 //! The configuration file of `skink up`: TOML, with a place for every mistake. Goes on after a mistake,
 //! to find all of them.
+use crate::cli::Recovery;
 use crate::failure::Failure;
 use crate::run::user::{self, User};
 use skink_control::{TableSize, check_name};
@@ -15,7 +16,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// What the file, and its tables, can say.
-const TOP: [&str; 13] = [
+const TOP: [&str; 14] = [
     "name",
     "topology",
     "nic",
@@ -24,6 +25,7 @@ const TOP: [&str; 13] = [
     "probe",
     "rules",
     "user",
+    "recovery",
     "allow",
     "programs",
     "programs-per-user",
@@ -54,6 +56,7 @@ pub struct Config {
     /// A file; where it isn't absolute it is beside the configuration.
     pub rules: Option<PathBuf>,
     pub user: Option<User>,
+    pub recovery: Option<Recovery>,
     pub allow: Option<Allow>,
     pub programs: Option<u16>,
     pub programs_per_user: Option<u16>,
@@ -163,6 +166,7 @@ impl Reader<'_> {
             probe,
             rules: self.string(table.get("rules"), "rules").map(beside),
             user: self.user(table.get("user")),
+            recovery: self.parsed(table.get("recovery"), "recovery", "adopt"),
             allow: self.allow(table.get("allow")),
             programs: self.programs(table.get("programs"), "programs"),
             programs_per_user: self.programs(table.get("programs-per-user"), "programs-per-user"),

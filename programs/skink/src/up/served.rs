@@ -188,7 +188,7 @@ impl Served {
                 if let (Some(why), true) = (&refused, processes[place].is_on_trial()) {
                     // Its predecessor's build can serve the program.
                     processes[place]
-                        .give_up(format!("it can't take over program {program}: {why}"));
+                        .give_up(&format!("it can't take over program {program}: {why}"));
                     return;
                 }
                 if let Some((number, entry)) = find(&mut self.programs, program) {

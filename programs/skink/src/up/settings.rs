@@ -1,7 +1,7 @@
 //! What `skink up` is to do: the command line, then the file, then what is chosen.
 use super::config::{Allow, Config, MAXIMUM_PROGRAMS};
 use super::layout::Layout;
-use crate::cli::{NetworkOptions, UpOptions};
+use crate::cli::{NetworkOptions, Recovery, UpOptions};
 use crate::failure::Failure;
 use crate::filter;
 use crate::run::user::User;
@@ -35,6 +35,7 @@ pub struct Settings {
     /// Text of the filter's rules; empty if there are none.
     pub rules: String,
     pub user: Option<User>,
+    pub recovery: Recovery,
     pub allow: Option<Allow>,
     pub programs: u16,
     pub programs_per_user: Option<u16>,
@@ -85,6 +86,7 @@ impl Settings {
             network,
             rules,
             user: user.or(config.user),
+            recovery: options.recovery.or(config.recovery).unwrap_or_default(),
             allow: config.allow,
             programs,
             programs_per_user: config.programs_per_user,

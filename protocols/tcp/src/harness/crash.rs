@@ -103,7 +103,9 @@ impl Net {
         self.out = out;
         let config = TcpConfig { seed: 8 };
         let stride = SocketTable::new(table.stride());
+        let stateless = self.tcp.stateless;
         self.tcp = Tcp::new(config, stride, self.counters.clone());
+        self.tcp.set_stateless(stateless);
         let mut all = Adopted::default();
         for (index, region) in table.regions() {
             let region = region.clone();

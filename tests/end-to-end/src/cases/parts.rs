@@ -1,8 +1,10 @@
 //! What the death of one of a stack's processes stops, and what it doesn't.
 
 mod failing;
+mod flows;
 mod load;
 mod spoilt;
+mod stateless;
 mod supervisor;
 mod upgrade;
 
@@ -32,6 +34,7 @@ pub fn cases() -> Vec<Case> {
         add(open, "stopped", stopped);
         add(open, "killed-under-load", load::killed);
         add(open, "upgraded", upgrade::upgraded);
+        cases.push(stateless::case(open));
     }
     let open = plan(Topology::Split, None);
     add(open, "refused-builds", upgrade::refused);
@@ -44,6 +47,8 @@ pub fn cases() -> Vec<Case> {
     );
     add(open, "killed-with-standby", supervisor::killed_with_standby);
     add(open, "failing", failing::failing);
+    let filtered = plan(Topology::Split, Some(flows::RULES));
+    add(filtered, "datagrams-under-way", flows::datagrams);
     cases.extend(spoilt::cases());
     cases
 }

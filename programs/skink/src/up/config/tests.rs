@@ -9,6 +9,7 @@ gateways = ["10.0.0.1"]
 probe = false
 rules = "web.conf"
 user = "1234"
+recovery = "stateless"
 allow = ["33", "%44"]
 programs = 100
 programs-per-user = 10
@@ -36,6 +37,7 @@ fn a_whole_file_says_what_it_says() {
             uid: 1234,
             gid: 1234,
         }),
+        recovery: Some(Recovery::Stateless),
         allow: Some(Allow {
             users: vec![33],
             groups: vec![44],

@@ -35,6 +35,7 @@ fn stack() -> StackStart {
         interface: String::new(),
         rules: String::new(),
         successor: false,
+        stateless: false,
     }
 }
 

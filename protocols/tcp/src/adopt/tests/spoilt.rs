@@ -106,6 +106,37 @@ fn a_spoilt_record_costs_one_connection() {
 }
 
 #[test]
+fn a_stateless_successor_resets_connections_and_goes_on_listening() {
+    let (mut net, listener, one, other) = world();
+    net.tcp.set_stateless(true);
+    let adopted = net.crash();
+    assert_eq!((adopted.sockets, adopted.given_up), (1, 2));
+    assert_eq!(net.count(Counter::TcpForgotten), 2);
+    let resets = net.out.sent.iter();
+    let resets = resets.filter(|sent| sent.to_string().starts_with('R'));
+    assert_eq!(resets.count(), 2);
+    for connection in [one, other] {
+        assert!(
+            net.events(connection)
+                .contains(Events::ERROR | Events::CLOSED)
+        );
+        assert_eq!(net.error(connection), SocketError::Reset as u32);
+        net.close(connection);
+        assert!(!net.exists(connection));
+    }
+    net.drain();
+    net.remote_port = 6_001;
+    let new = net.accepted_from(listener, PLAIN, 60_000);
+    net.drain();
+    net.inject(". 1:1001 ack 1 win 60000");
+    assert_eq!(net.read(new, 2_000), 1_000);
+    // What had ended before ends as it would have.
+    net.inject("R. 1001 ack 1");
+    let adopted = net.crash();
+    assert_eq!((adopted.sockets, adopted.given_up), (2, 0));
+}
+
+#[test]
 fn a_peer_that_was_reset_cannot_end_cleanly() {
     let (mut net, _, victim, _) = world();
     net.tcp
