@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
 use skink_link::{Link, LinkConfig, LinkOutput};
-use skink_memory::{CaptureRing, Region, SocketTable, TableConfig, TableError};
+use skink_memory::{CaptureRing, Region, SocketTable, StoredTable, TableConfig, TableError};
 use skink_messages::{
     Component, Counter, Counters, NetworkError, Ports, Progress, Protocol, SocketEvent,
 };
@@ -62,6 +62,8 @@ pub struct Stack {
     programs: programs::Ending,
     /// Made when rules are first loaded.
     filter: Option<Box<Filter>>,
+    /// Where the filter keeps flows of datagrams, until there is one.
+    flows: Option<StoredTable>,
     /// What transports haven't been told yet of packets that the filter didn't let out.
     prohibited: VecDeque<NetworkError>,
     seed: u64,
@@ -170,6 +172,7 @@ impl Stack {
             events,
             programs: programs::Ending::default(),
             filter: None,
+            flows: None,
             prohibited: VecDeque::new(),
             seed,
             counters,

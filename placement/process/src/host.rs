@@ -162,6 +162,7 @@ impl Host {
             capture,
             sleeper,
             stored,
+            flows,
             first_unprivileged_port,
         } = parts;
         let config = StackConfig {
@@ -176,6 +177,7 @@ impl Host {
         let mut stack = Stack::for_programs(config, nic, ports);
         stack.set_capture(capture);
         stack.set_stateless(start.stateless);
+        stack.keep_flows(flows);
         let strides = [stack.tcp_table().stride(), stack.udp_table().stride()];
         let config = SyscallConfig {
             first_unprivileged_port,

@@ -1,6 +1,7 @@
 //! Making the components of a process out of what came with its first order.
 use crate::apart::Apart;
 use crate::calls::CallEnd;
+use crate::clock;
 use crate::host::{Common, Host, Life};
 use crate::inner::StoreHost;
 use crate::neighbours::Neighbours;
@@ -335,13 +336,17 @@ fn filter(kit: &mut Kit) -> Result<FilterHost, StartError> {
     let lane = kit.lane::<Question, Verdicts>(Part::Filter, Part::Ip)?;
     let stack = &kit.start.stack;
     let seed = stack.seed.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    let [memory] = take(&mut kit.rest)?;
+    let flows = StoredTable::open(memory).map_err(|error| parts("the flows")(&error))?;
     let host = FilterHost::new(
         FilterConfig::new(&stack.interface, seed.rotate_left(23)),
         crate::filter::parse(&stack.rules).map_err(StartError::Parts)?,
         kit.counters.clone(),
         lane,
     );
-    host.map_err(|error| parts("the lane to ip")(&error))
+    let mut host = host.map_err(|error| parts("the lane to ip")(&error))?;
+    host.keep_in(clock::now(), flows);
+    Ok(host)
 }
 
 /// What a transport is given: its lanes, the board, and the port table.

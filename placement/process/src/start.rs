@@ -104,6 +104,8 @@ pub struct Parts {
     pub sleeper: (OwnedFd, OwnedFd),
     /// What outlives the stack.
     pub stored: StoredTable,
+    /// Flows of datagrams that the packet filter knows.
+    pub flows: StoredTable,
     /// The lowest port that a program may bind without being root's (`ip_unprivileged_port_start`).
     pub first_unprivileged_port: u16,
 }
@@ -122,14 +124,24 @@ impl Parts {
             Some(_) => rest.next(),
             None => None,
         };
-        let (Some(counters), Some(capture), Some(page), Some(bell), Some(stored), None) = (
+        let (
+            Some(counters),
+            Some(capture),
+            Some(page),
+            Some(bell),
+            Some(stored),
+            Some(flows),
+            None,
+        ) = (
             rest.next(),
             rest.next(),
             rest.next(),
             rest.next(),
             rest.next(),
             rest.next(),
-        ) else {
+            rest.next(),
+        )
+        else {
             return Err(StartError::Parts("other descriptors than announced".into()));
         };
         let description = serde_json::from_str(&start.nic)
@@ -147,6 +159,7 @@ impl Parts {
                 .map(Some)?,
             sleeper: (page, bell),
             stored: StoredTable::open(stored).map_err(|error| parts("what is stored", &error))?,
+            flows: StoredTable::open(flows).map_err(|error| parts("the flows", &error))?,
             first_unprivileged_port: first_unprivileged_port(),
             start,
         })

@@ -3,6 +3,7 @@ use crate::{BUDGET, questions};
 use skink_channel::AttachError;
 use skink_filter::{Filter, FilterConfig, Flow, RuleSet, Verdict};
 use skink_lanes::{AttachParts, EndCounters, FilterEnd, Incarnation};
+use skink_memory::StoredTable;
 use skink_messages::{Counters, Progress};
 use skink_time::Instant;
 
@@ -29,6 +30,11 @@ impl FilterHost {
             filter,
             end: FilterEnd::attach(ip)?,
         })
+    }
+
+    /// Keeps flows of datagrams in a table, where those of a predecessor are ([`Filter::keep_in`]).
+    pub fn keep_in(&mut self, now: Instant, table: StoredTable) -> usize {
+        self.filter.keep_in(now, table)
     }
 
     /// The filter.

@@ -1,4 +1,5 @@
 use crate::index::{Decision, Index};
+use crate::kept::Kept;
 use crate::records::{Flow, StateRecord};
 use crate::rules::{Action, Answer, Rule, RuleSet};
 use crate::states::{Entered, Entry, NO_RULE, States};
@@ -6,8 +7,9 @@ use crate::summary::{Summary, address, is_icmp_error};
 use crate::timeouts::Timeouts;
 use crate::track::{Key, Track};
 use crate::verdict::{Direction, Verdict};
+use skink_memory::StoredTable;
 use skink_messages::{Counter, Counters, Progress};
-use skink_time::Instant;
+use skink_time::{Duration, Instant};
 use skink_wire::tcp::Flags;
 use skink_wire::{Endpoint, FourTuple, Malformed, protocol};
 
@@ -94,6 +96,7 @@ pub struct Filter {
     generation: u32,
     is_active: bool,
     states: States,
+    kept: Option<Kept>,
     totals: Totals,
     counters: Counters,
 }
@@ -110,6 +113,7 @@ impl Filter {
             generation: 0,
             is_active: false,
             states: States::new(config.capacity, config.seed),
+            kept: None,
             totals: Totals::default(),
             counters,
             config,
@@ -202,6 +206,9 @@ impl Filter {
         }
         let timeout = self.config.timeouts.of(packet.protocol, &track);
         self.states.update(at, now, track, timeout);
+        if matches!(track, Track::Datagram { .. }) {
+            self.keep(at, timeout);
+        }
         true
     }
 
@@ -309,6 +316,21 @@ impl Filter {
 
     fn insert(&mut self, now: Instant, key: Key, track: Track, rule: u32) -> bool {
         let timeout = self.config.timeouts.of(key.protocol(), &track);
+        let is_in = self.insert_for(now, key, track, rule, timeout);
+        if is_in && let Some(at) = self.states.find(&key) {
+            self.keep(at, timeout);
+        }
+        is_in
+    }
+
+    fn insert_for(
+        &mut self,
+        now: Instant,
+        key: Key,
+        track: Track,
+        rule: u32,
+        timeout: Duration,
+    ) -> bool {
         let owner = (rule, self.generation);
         match self.states.insert(now, key, track, owner, timeout) {
             Entered::New => {}
@@ -326,6 +348,9 @@ impl Filter {
 
     /// What is to be counted for a state that is gone.
     fn forget(&mut self, entry: Option<Entry>) {
+        if let (Some(kept), Some(place)) = (&mut self.kept, entry.and_then(|entry| entry.kept)) {
+            kept.remove(place);
+        }
         let rule = entry.filter(|entry| entry.generation == self.generation);
         if let Some(entry) = rule
             && let Some(counters) = self.rule_counters.get_mut(entry.rule as usize)
@@ -423,6 +448,37 @@ impl Filter {
     /// They were let in once, so rules aren't asked. Answers how many were entered.
     pub fn rebuild(&mut self, now: Instant, flows: impl IntoIterator<Item = Flow>) -> usize {
         self.enter_all(now, flows.into_iter().filter_map(|flow| flow.state()))
+    }
+
+    /// Keeps flows of datagrams in a table from now on, and enters those that a predecessor kept there, each
+    /// for the rest of its time: before the first packet. They were let in once, so rules aren't asked.
+    /// Answers how many were entered. Nobody else may write the table; `now` must be of a clock that goes on
+    /// when the filter dies.
+    pub fn keep_in(&mut self, now: Instant, table: StoredTable) -> usize {
+        let (kept, found) = Kept::open(table);
+        self.kept = Some(kept);
+        let mut entered = 0;
+        for flow in found {
+            let whole = self.config.timeouts.of(flow.key.protocol(), &flow.track);
+            let left = flow.expires.since(now).min(whole);
+            let is_new = left > Duration::ZERO && self.states.find(&flow.key).is_none();
+            if is_new && self.insert_for(now, flow.key, flow.track, NO_RULE, left) {
+                entered += 1;
+                let at = self.states.find(&flow.key);
+                if let Some(entry) = at.and_then(|at| self.states.get_mut(at)) {
+                    entry.kept = Some(flow.kept);
+                }
+            } else if let Some(kept) = &mut self.kept {
+                kept.remove(flow.kept);
+            }
+        }
+        entered
+    }
+
+    fn keep(&mut self, at: u32, timeout: Duration) {
+        if let (Some(kept), Some(entry)) = (&mut self.kept, self.states.get_mut(at)) {
+            kept.update(entry, timeout);
+        }
     }
 
     fn enter_all(&mut self, now: Instant, flows: impl Iterator<Item = (Key, Track)>) -> usize {

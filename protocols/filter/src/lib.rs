@@ -10,8 +10,9 @@
 //!
 //! **What survives a restart.** The rules are given anew by whoever started it. Tracking is rebuilt
 //! from what `tcp` and `udp` know ([`Filter::rebuild`]), so that the filter is neither closed to
-//! established flows nor open to others; what only the filter knows (answered datagrams of unconnected
-//! sockets, echo) can be carried over as plain data ([`Filter::export_states`], [`Filter::import`]).
+//! established flows nor open to others; what only the filter knows (datagrams, echo) is kept in memory that
+//! outlives it ([`Filter::keep_in`]), or can be carried over as plain data ([`Filter::export_states`],
+//! [`Filter::import`]).
 //!
 //! **What it leaves out.** Address translation, queues, anchors, operating-system fingerprints and
 //! everything else of pf that changes packets. There is no check of TCP sequence numbers against a
@@ -21,6 +22,7 @@
 mod address_table;
 mod filter;
 mod index;
+mod kept;
 mod records;
 mod rules;
 mod states;

@@ -1,5 +1,6 @@
 //! The table of flows: hash, lists by how readily they are given up, and timers.
 
+use crate::kept::KeptFlow;
 use crate::track::{Class, Key, Track};
 use core::hash::BuildHasher;
 use foldhash::fast::FixedState;
@@ -24,6 +25,8 @@ pub(crate) struct Entry {
     pub(crate) packets: [u64; 2],
     pub(crate) bytes: [u64; 2],
     pub(crate) expires: Instant,
+    /// Where it is in memory that outlives the filter.
+    pub(crate) kept: Option<KeptFlow>,
     last: Instant,
     /// For when the timer is set; never after `expires` was last moved earlier.
     armed: Instant,
@@ -168,6 +171,7 @@ impl States {
             packets: [0; 2],
             bytes: [0; 2],
             expires,
+            kept: None,
             last: now,
             armed: expires,
             class: track.class(),

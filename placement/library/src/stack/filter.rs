@@ -1,6 +1,7 @@
 //! The stack's packet filter.
 use super::Stack;
 use skink_filter::{Filter, FilterConfig, Flow, FlowPhase, RuleSet};
+use skink_memory::StoredTable;
 use skink_tcp::State;
 use skink_time::Instant;
 use skink_wire::{FourTuple, SeqNum};
@@ -19,10 +20,20 @@ impl Stack {
                 .wrapping_mul(0xd6e8_feb8_6659_fd93)
                 .rotate_left(23);
             let config = FilterConfig::new(interface, seed);
-            Box::new(Filter::new(config, self.counters.clone()))
+            let mut filter = Box::new(Filter::new(config, self.counters.clone()));
+            if let Some(flows) = self.flows.take() {
+                filter.keep_in(now, flows);
+            }
+            filter
         });
         filter.load(rules);
         self.rebuild_filter(now);
+    }
+
+    /// Keeps flows of datagrams in this table once there are rules, and finds those of a predecessor there
+    /// ([`Filter::keep_in`]).
+    pub fn keep_flows(&mut self, table: StoredTable) {
+        self.flows = Some(table);
     }
 
     /// Enters the connections that there are, which a stack that adopted them hasn't made.

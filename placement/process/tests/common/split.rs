@@ -46,6 +46,7 @@ pub struct Split {
     sleepers: Vec<SleeperDescriptors>,
     board: BoardDescriptors,
     stored: StoredTable,
+    flows: StoredTable,
     life: Option<(OwnedFd, OwnedFd)>,
     pub counters: Counters,
     pub(super) rules: String,
@@ -85,6 +86,7 @@ impl Split {
             sleepers: grouping.iter().map(sleeper).collect(),
             board: BoardDescriptors::create("board").expect("a board"),
             stored: StoredTable::create(1 << 12).expect("memory"),
+            flows: StoredTable::create(1 << 12).expect("memory"),
             life: rustix::pipe::pipe_with(PipeFlags::CLOEXEC).ok(),
             counters: Counters::create().expect("memory"),
             rules: rules.into(),
@@ -184,6 +186,7 @@ impl Split {
                 capture: None,
                 sleeper: self.sleepers[place].sleeper().expect("descriptors"),
                 stored: self.stored.clone(),
+                flows: self.flows.clone(),
                 first_unprivileged_port: 1024,
             };
             return Host::new(parts).expect("a host");
@@ -241,7 +244,8 @@ impl Split {
                 Part::Ip => all.push(self.board.writer().expect("a board")),
                 Part::Tcp | Part::Udp => all.push(self.board.reader().expect("a board")),
                 Part::Store => all.push(clone(self.stored.fd())),
-                Part::Link | Part::Filter | Part::Syscall => {}
+                Part::Filter => all.push(clone(self.flows.fd())),
+                Part::Link | Part::Syscall => {}
             }
         }
         all

@@ -16,6 +16,9 @@ const OWNER: u16 = 0;
 /// Things that `store` can keep. Memory is taken as they come.
 const STORED: u32 = 1 << 18;
 
+/// As many as the packet filter knows at the most, and two for changes.
+const FLOWS: u32 = (1 << 16) + 2;
+
 /// How long a NIC that is to be opened anew is left alone: a standby of this process has it too, until the
 /// next one is made.
 const FORGOTTEN: Duration = Duration::from_millis(50);
@@ -34,6 +37,16 @@ pub struct Plant {
     pub split: Option<Split>,
     /// What `store` keeps.
     stored: StoredTable,
+    /// Flows of datagrams that the packet filter knows.
+    flows: StoredTable,
+}
+
+fn table(entries: u32) -> Result<StoredTable, Failure> {
+    StoredTable::create(entries).map_err(|error| {
+        Failure::own(format!(
+            "no shared memory can be made: {error}; is /proc mounted?"
+        ))
+    })
 }
 
 pub type Prepared = Result<(Order, Vec<OwnedFd>), String>;
@@ -56,11 +69,8 @@ impl Plant {
             start,
             layout,
             split,
-            stored: StoredTable::create(STORED).map_err(|error| {
-                Failure::own(format!(
-                    "no shared memory can be made: {error}; is /proc mounted?"
-                ))
-            })?,
+            stored: table(STORED)?,
+            flows: table(FLOWS)?,
         })
     }
 
@@ -86,6 +96,7 @@ impl Plant {
         descriptors.extend(self.port_map(&mut start)?);
         descriptors.extend(component.shared().map_err(handed)?);
         descriptors.push(self.stored()?);
+        descriptors.push(self.flows()?);
         // Whoever comes after the first takes over.
         self.start.successor = true;
         Ok((Order::Start(Box::new(start)), descriptors))
@@ -105,6 +116,9 @@ impl Plant {
         if self.layout.hosts(place, Part::Store) {
             outside.stored = Some(self.stored()?);
         }
+        if self.layout.hosts(place, Part::Filter) {
+            outside.flows = Some(self.flows()?);
+        }
         let split = self.split.as_mut().ok_or("it has the whole stack")?;
         let mut descriptors = component.shared().map_err(handed)?;
         let ends = split.ends(place, processes, outside);
@@ -115,6 +129,10 @@ impl Plant {
 
     fn stored(&self) -> Result<OwnedFd, String> {
         self.stored.fd().try_clone_to_owned().map_err(handed)
+    }
+
+    fn flows(&self) -> Result<OwnedFd, String> {
+        self.flows.fd().try_clone_to_owned().map_err(handed)
     }
 
     fn nic(&mut self, start: &mut StackStart) -> Result<Vec<OwnedFd>, String> {

@@ -56,6 +56,8 @@ pub struct Outside {
     pub port_map: Option<OwnedFd>,
     /// For `store`.
     pub stored: Option<OwnedFd>,
+    /// For `filter`.
+    pub flows: Option<OwnedFd>,
 }
 
 impl Split {
@@ -172,7 +174,8 @@ impl Split {
                     }
                 }
                 Part::Store => all.extend(outside.stored.take()),
-                Part::Filter | Part::Syscall => {}
+                Part::Filter => all.extend(outside.flows.take()),
+                Part::Syscall => {}
             }
         }
         Ok(all)

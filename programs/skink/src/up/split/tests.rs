@@ -150,12 +150,21 @@ fn the_ends_are_as_many_as_the_order_says() {
             nic: vec![split.life.0.try_clone().expect("a descriptor")],
             port_map: Some(split.life.0.try_clone().expect("a descriptor")),
             stored: Some(split.life.0.try_clone().expect("a descriptor")),
+            flows: Some(split.life.0.try_clone().expect("a descriptor")),
         };
         let ends = split.ends_with(place, &|_| bell.doorbell(), outside);
         ends.expect("descriptors").len()
     };
     // A lane has six.
-    let expected = [1 + 6 + 1, 1 + 24 + 1, 1 + 6, 2 + 14, 2 + 14, 2 + 18, 1 + 7];
+    let expected = [
+        1 + 6 + 1,
+        1 + 24 + 1,
+        1 + 6 + 1,
+        2 + 14,
+        2 + 14,
+        2 + 18,
+        1 + 7,
+    ];
     let split = apart();
     for (place, expected) in expected.into_iter().enumerate() {
         assert_eq!(count(&split, place), expected, "{place}");
