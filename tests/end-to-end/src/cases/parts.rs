@@ -34,7 +34,6 @@ pub fn cases() -> Vec<Case> {
         add(open, "stopped", stopped);
         add(open, "killed-under-load", load::killed);
         add(open, "upgraded", upgrade::upgraded);
-        cases.push(stateless::case(open));
     }
     let open = plan(Topology::Split, None);
     add(open, "refused-builds", upgrade::refused);
@@ -49,6 +48,8 @@ pub fn cases() -> Vec<Case> {
     add(open, "failing", failing::failing);
     let filtered = plan(Topology::Split, Some(flows::RULES));
     add(filtered, "datagrams-under-way", flows::datagrams);
+    let topologies = [Topology::Split, Topology::Single];
+    cases.extend(topologies.map(|topology| stateless::case(plan(topology, None))));
     cases.extend(spoilt::cases());
     cases
 }
