@@ -48,9 +48,10 @@ fn replaced(network: &Network, by: Signal) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
     let original = site.path("larger");
-    let download = Download::start(network, &site.path("copy"), &original)?;
     network.up_is_dead.set(true);
-    for _ in 0..2 {
+    for round in 0..2 {
+        let copy = site.path(&format!("copy-{round}"));
+        let download = Download::start(network, &copy, &original)?;
         let supervisor = supervisor(network)?;
         signal(supervisor, by)?;
         succeeded(network, &nginx, supervisor)?;
@@ -61,8 +62,8 @@ fn replaced(network: &Network, by: Signal) -> Outcome {
             all_run(network).is_some_and(|now| now != before)
         })?;
         download.goes_on()?;
+        download.finish()?;
     }
-    download.finish()?;
     // A program that comes now is served, and its end is noticed.
     Download::start(network, &site.path("copy-2"), &original)?.finish()?;
     nginx.stop()
@@ -106,9 +107,10 @@ s.accept()
 pub fn killed_at_work(network: &Network) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
-    let download = Download::start(network, &site.path("copy"), &site.path("larger"))?;
     network.up_is_dead.set(true);
-    for round in 0..4 {
+    for round in 0..3 {
+        let copy = site.path(&format!("copy-{round}"));
+        let download = Download::start(network, &copy, &site.path("larger"))?;
         let old = supervisor(network)?;
         let tcp = pid_of(&network.members()?, "tcp");
         let known = children(old)?;
@@ -129,8 +131,8 @@ pub fn killed_at_work(network: &Network) -> Outcome {
         }
         download.goes_on()?;
         attached_just_before(network, &nginx, 7_000 + round)?;
+        download.finish()?;
     }
-    download.finish()?;
     nginx.stop()
 }
 
