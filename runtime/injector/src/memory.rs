@@ -32,10 +32,10 @@ pub(crate) fn spoil(
         Class::Stack => stack(&maps, stack_pointer),
         _ => heap(&maps),
     };
-    let words: u64 = regions.iter().map(|(range, _)| words(range)).sum();
+    let total: u64 = regions.iter().map(|(range, _)| words(range)).sum();
     let mut drawn = None;
     for _ in 0..DRAWS {
-        let mut at = random.draw() % words.max(1);
+        let mut at = random.draw() % total.max(1);
         let region = regions.iter().find(|(range, _)| {
             let here = at < words(range);
             if !here {

@@ -233,7 +233,11 @@ impl Subject {
 /// Address less the address as linked: executables are loaded anywhere.
 fn bias(pid: u32, image: &Image) -> Result<u64, InjectError> {
     let failed = |error| InjectError::Trace("be looked at", pid, error);
-    let executable = std::fs::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
+    let executable = std::fs::read_link(format!("/proc/{pid}/exe"));
+    let executable = executable.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => InjectError::Gone(pid),
+        _ => failed(error),
+    })?;
     let executable = executable.to_string_lossy();
     let maps = maps::read(pid).map_err(failed)?;
     let code = maps
