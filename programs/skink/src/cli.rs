@@ -30,6 +30,7 @@ pub enum Verb {
     Filter(FilterOptions),
     Upgrade(UpgradeOptions),
     Bench(crate::bench::BenchOptions),
+    Fault(crate::fault::FaultOptions),
     #[command(hide = true)]
     Component(crate::component::ComponentOptions),
 }

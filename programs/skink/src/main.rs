@@ -17,6 +17,7 @@ mod capture;
 mod cli;
 mod component;
 mod failure;
+mod fault;
 mod filter;
 mod interfaces;
 mod ps;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Verb::Filter(options) => filter::filter(&options.verb).map(|()| 0),
         Verb::Upgrade(options) => upgrade::upgrade(&options).map(|()| 0),
         Verb::Bench(options) => bench::bench(&options).map(|()| 0),
+        Verb::Fault(options) => fault::fault(&options).map(|()| 0),
     };
     match done {
         Ok(code) => ExitCode::from(code),

@@ -65,6 +65,11 @@ fn gather(options: &StatOptions) -> Result<Report, Failure> {
     })
 }
 
+/// Sums over all processes of an instance that aren't zero, by label.
+pub fn sums(found: &Found) -> BTreeMap<String, u64> {
+    report(&found.info, &process_counters(found), false).counters
+}
+
 /// The counters of each process that has registered some, in the order of `info.processes`.
 fn process_counters(found: &Found) -> Vec<Vec<u64>> {
     let read = |process| {
