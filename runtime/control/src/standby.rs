@@ -104,9 +104,11 @@ impl Standby {
         let mut count = [0; 8];
         let token = self.token.take();
         let taken = token.is_some_and(|token| read(&token, &mut count) == Ok(count.len()));
-        while !taken {
+        if !taken {
             // Nothing of it must be left behind, as what is dropped or flushed would be.
-            let _ = kill_process(getpid(), Signal::KILL);
+            loop {
+                let _ = kill_process(getpid(), Signal::KILL);
+            }
         }
         let _ = rustix::thread::set_name(AWAKE);
         // What sleeps, or slept, is the original's.

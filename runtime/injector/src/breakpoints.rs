@@ -32,7 +32,10 @@ impl<T> Breakpoints<T> {
         let mut pages: BTreeMap<u64, Vec<(u64, T)>> = BTreeMap::new();
         for (address, what) in places {
             if !self.all.contains_key(&address) {
-                pages.entry(address / PAGE).or_default().push((address, what));
+                pages
+                    .entry(address / PAGE)
+                    .or_default()
+                    .push((address, what));
             }
         }
         for mut places in pages.into_values() {

@@ -147,11 +147,8 @@ impl Class {
             | Class::Lock
             | Class::Copy
             | Class::Random => Means::Code,
-            Class::Heap
-            | Class::Stack => Means::Memory,
-            Class::Alloc
-            | Class::Kill
-            | Class::Hang => Means::Process,
+            Class::Heap | Class::Stack => Means::Memory,
+            Class::Alloc | Class::Kill | Class::Hang => Means::Process,
         }
     }
 }

@@ -70,12 +70,9 @@ pub(crate) fn edits(
             false => Vec::new(),
         },
         Class::Copy => copies(item, landmarks),
-        Class::Random
-        | Class::Heap
-        | Class::Stack
-        | Class::Alloc
-        | Class::Kill
-        | Class::Hang => Vec::new(),
+        Class::Random | Class::Heap | Class::Stack | Class::Alloc | Class::Kill | Class::Hang => {
+            Vec::new()
+        }
     }
 }
 
@@ -110,7 +107,11 @@ fn without_prefix(bytes: &[u8], prefix: u8) -> Vec<u8> {
 /// The prefix that repeats a string instruction.
 fn repeats(item: &Item) -> Option<u8> {
     let it = &item.instruction;
-    match (it.is_string_instruction(), it.has_rep_prefix(), it.has_repne_prefix()) {
+    match (
+        it.is_string_instruction(),
+        it.has_rep_prefix(),
+        it.has_repne_prefix(),
+    ) {
         (true, true, _) => Some(0xf3),
         (true, _, true) => Some(0xf2),
         _ => None,

@@ -11,7 +11,9 @@ pub enum InjectError {
     #[error("process {0} has ended before a fault could be injected")]
     Gone(u32),
     /// The kernel doesn't let it be done.
-    #[error("process {1} can't {0}: {2}; injecting faults needs root, and that nobody debugs the process")]
+    #[error(
+        "process {1} can't {0}: {2}; injecting faults needs root, and that nobody debugs the process"
+    )]
     Trace(&'static str, u32, #[source] io::Error),
     /// Nothing that fits was executed.
     #[error(

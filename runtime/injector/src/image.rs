@@ -83,8 +83,7 @@ impl Image {
             if let RelocationTarget::Symbol(index) = relocation.target() {
                 let symbols = symbols.as_ref();
                 let symbol = symbols.and_then(|all| all.symbol_by_index(index).ok());
-                let copies = symbol
-                    .is_some_and(|it| matches!(it.name(), Ok("memcpy" | "memmove")));
+                let copies = symbol.is_some_and(|it| matches!(it.name(), Ok("memcpy" | "memmove")));
                 if copies {
                     self.landmarks.copies.insert(slot);
                 }

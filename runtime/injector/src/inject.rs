@@ -199,7 +199,8 @@ impl Session<'_> {
                     activated_ms: None,
                 });
                 let address = self.address(place);
-                self.touched.push((place.function, place.offset..place.offset + 1));
+                self.touched
+                    .push((place.function, place.offset..place.offset + 1));
                 self.touched.push((place.function, mutation.range()));
                 let number = self.injections.len() - 1;
                 self.armed

@@ -63,7 +63,6 @@ pub(crate) fn spoil(
     Ok(Spoilt { place, what })
 }
 
-
 fn words(range: &Range<u64>) -> u64 {
     let start = range.start.next_multiple_of(WORD);
     range.end.saturating_sub(start) / WORD

@@ -90,7 +90,10 @@ fn a_trap(image: &Image) {
     assert_eq!(end.ending, Ending::Signal(nix::libc::SIGTRAP));
     let last = outcome.injections.last().expect("there is one");
     assert_eq!(end.place.as_ref(), Some(&last.place));
-    assert!(last.activated_ms.is_some() && last.place.starts_with("child::"), "{last:?}");
+    assert!(
+        last.activated_ms.is_some() && last.place.starts_with("child::"),
+        "{last:?}"
+    );
     assert!(outcome.executed > 20, "{outcome:?}");
 }
 
@@ -105,7 +108,10 @@ fn others(image: &Image) {
     ] {
         let outcome = Victim::start().inject(image, class, seed);
         let outcome = outcome.expect("faults can be injected");
-        let active = outcome.injections.iter().filter(|it| it.activated_ms.is_some());
+        let active = outcome
+            .injections
+            .iter()
+            .filter(|it| it.activated_ms.is_some());
         assert!(active.count() > 0, "{class}: {outcome:?}");
         for one in &outcome.injections {
             assert!(class == Class::Random || one.class == class);
@@ -118,15 +124,25 @@ fn others(image: &Image) {
 fn nothing_fits(image: &Image) {
     let victim = Victim::start();
     let refused = victim.inject(image, Class::Lock, 1);
-    assert!(matches!(refused, Err(InjectError::Idle(_, Class::Lock))), "{refused:?}");
-    assert!(matches!(victim.state(), Some('R' | 'S')), "{:?}", victim.state());
+    assert!(
+        matches!(refused, Err(InjectError::Idle(_, Class::Lock))),
+        "{refused:?}"
+    );
+    assert!(
+        matches!(victim.state(), Some('R' | 'S')),
+        "{:?}",
+        victim.state()
+    );
 }
 
 fn memory(image: &Image) {
     let outcome = Victim::start().inject(image, Class::Stack, 6);
     let outcome = outcome.expect("memory can be spoilt");
     let first = outcome.injections.first().expect("there is one");
-    assert!(first.what.contains("the stack") && first.activated_ms.is_some(), "{first:?}");
+    assert!(
+        first.what.contains("the stack") && first.activated_ms.is_some(),
+        "{first:?}"
+    );
     let end = outcome.end.expect("it doesn't survive twenty of them");
     assert_ne!(end.ending, Ending::Exit(0));
 }
@@ -159,7 +175,10 @@ fn nobody(image: &Image) {
         patience: Duration::ZERO,
     };
     let refused = inject(pid, image, &plan, &mut |_| {});
-    assert!(matches!(refused, Err(InjectError::Gone(gone)) if gone == pid), "{refused:?}");
+    assert!(
+        matches!(refused, Err(InjectError::Gone(gone)) if gone == pid),
+        "{refused:?}"
+    );
 }
 
 fn main() -> ExitCode {

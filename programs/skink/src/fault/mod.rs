@@ -99,7 +99,9 @@ fn once(options: &FaultOptions) -> Result<(), Failure> {
         Some(name) => name.clone(),
         None => {
             let names: Vec<&str> = stack.info.components.iter().map(|it| &*it.name).collect();
-            random.pick(&names).map_or(String::new(), |it| (*it).to_owned())
+            random
+                .pick(&names)
+                .map_or(String::new(), |it| (*it).to_owned())
         }
     };
     let plan = Plan {
@@ -130,7 +132,11 @@ fn describe(strike: &Strike) -> String {
         strike.injections.len()
     );
     let _ = writeln!(text, "{}", strike.in_words());
-    if let Some(injection) = strike.injections.iter().rfind(|it| it.activated_ms.is_some()) {
+    if let Some(injection) = strike
+        .injections
+        .iter()
+        .rfind(|it| it.activated_ms.is_some())
+    {
         let _ = writeln!(
             text,
             "last activated: {}\n  in      {}\n  before  {}\n  after   {}",

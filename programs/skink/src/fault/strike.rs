@@ -54,11 +54,16 @@ impl Strike {
         refresh(stack)?;
         let before = process(stack, component)?.clone();
         let pid = before.pid.ok_or_else(|| {
-            Failure::tool(format!("{component} doesn't run now: it is {}", before.state))
+            Failure::tool(format!(
+                "{component} doesn't run now: it is {}",
+                before.state
+            ))
         })?;
         let executable = format!("/proc/{pid}/exe");
         let image = Image::read(Path::new(&executable), |name| is_of_crates(name, "skink_"))
-            .map_err(|error| Failure::tool(format!("can't read what {component} executes: {error}")))?;
+            .map_err(|error| {
+                Failure::tool(format!("can't read what {component} executes: {error}"))
+            })?;
         let outcome = match inject(pid, &image, plan, watch) {
             // Nothing fits: no fault was activated, which is an outcome too.
             Err(InjectError::Idle(..)) => Outcome {
@@ -103,7 +108,11 @@ impl Strike {
             }
             std::thread::sleep(INTERVAL);
         }
-        if self.why.as_ref().is_some_and(|why| why.starts_with("it hung")) {
+        if self
+            .why
+            .as_ref()
+            .is_some_and(|why| why.starts_with("it hung"))
+        {
             self.effect = Effect::Hang;
         }
         Ok(())
@@ -111,7 +120,10 @@ impl Strike {
 
     /// How many faults the process came to.
     pub fn activated(&self) -> usize {
-        let active = self.injections.iter().filter(|it| it.activated_ms.is_some());
+        let active = self
+            .injections
+            .iter()
+            .filter(|it| it.activated_ms.is_some());
         active.count()
     }
 

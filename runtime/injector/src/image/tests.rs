@@ -32,7 +32,10 @@ fn panics_of_checks() {
 fn reads_an_executable() {
     let path = std::env::current_exe().expect("it has a path");
     let image = Image::read(&path, |name| is_of_crates(name, "skink_injector")).expect("readable");
-    let one = image.functions.iter().find(|it| it.name.ends_with("mutate::mutate"));
+    let one = image
+        .functions
+        .iter()
+        .find(|it| it.name.ends_with("mutate::mutate"));
     let one = one.expect("it has that function");
     let address = one.code.address + 3;
     assert_eq!(image.name_at(address), Some(one.name.as_str()));

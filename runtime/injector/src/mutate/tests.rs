@@ -116,7 +116,11 @@ fn a_destination_and_a_source() {
     let expected = ["mov ecx,[rdi+8]", "mov edx,[rdi+8]", "mov esp,[rdi+8]"];
     assert_eq!(destinations, set(&expected));
     let sources = all(&bytes, &none, 0, Class::Src);
-    assert!(sources.is_superset(&set(&["mov eax,[rdi+9]", "mov eax,[rsi+8]", "mov eax,[rdi-78h]"])));
+    assert!(sources.is_superset(&set(&[
+        "mov eax,[rdi+9]",
+        "mov eax,[rsi+8]",
+        "mov eax,[rdi-78h]"
+    ])));
 }
 
 #[test]
@@ -247,7 +251,10 @@ fn copies_overrun_by_amounts_as_in_rio() {
                 _ => panic!("{by}"),
             }] += 1;
         }
-        assert!(counts[0] > 400 && counts[1] > 350 && (20..120).contains(&counts[2]), "{counts:?}");
+        assert!(
+            counts[0] > 400 && counts[1] > 350 && (20..120).contains(&counts[2]),
+            "{counts:?}"
+        );
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the death of one of a stack's processes stops, and what it doesn't.
 
 mod failing;
+mod faults;
 mod flows;
 mod load;
 mod spoilt;
@@ -37,6 +38,7 @@ pub fn cases() -> Vec<Case> {
     }
     let open = plan(Topology::Split, None);
     add(open, "refused-builds", upgrade::refused);
+    add(open, "faults-injected", faults::injected);
     add(open, "killed-supervisor", supervisor::killed);
     add(open, "stopped-supervisor", supervisor::stopped);
     add(

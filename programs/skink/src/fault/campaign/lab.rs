@@ -115,8 +115,16 @@ impl Lab {
         let tool = tool.to_string_lossy();
         let names = format!("{CLIENT}:{NAMES}");
         for (name, port, program) in [
-            ("nginx", 80, words(&["nginx", "-e", "stderr", "-c", &at("nginx.conf")])),
-            ("sshd", SSH, words(&["/usr/sbin/sshd", "-D", "-e", "-f", &at("sshd.conf")])),
+            (
+                "nginx",
+                80,
+                words(&["nginx", "-e", "stderr", "-c", &at("nginx.conf")]),
+            ),
+            (
+                "sshd",
+                SSH,
+                words(&["/usr/sbin/sshd", "-D", "-e", "-f", &at("sshd.conf")]),
+            ),
             (
                 "the campaign's program",
                 super::super::peer::BLOCKS,

@@ -2,7 +2,6 @@
 mod streams;
 
 use super::lab::Lab;
-pub use streams::unreachable;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -11,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+pub use streams::unreachable;
 
 /// How often progress is looked at.
 const INTERVAL: Duration = Duration::from_millis(10);

@@ -68,7 +68,13 @@ pub fn campaign(options: &CampaignOptions) -> Result<(), Failure> {
 /// Goes on as the inner half; answers why it couldn't.
 fn outer(options: &CampaignOptions) -> Failure {
     let missing = skink_testbed::missing_programs(&[
-        "nginx", "sshd", "ssh", "ssh-keygen", "ip", "unshare", "mount",
+        "nginx",
+        "sshd",
+        "ssh",
+        "ssh-keygen",
+        "ip",
+        "unshare",
+        "mount",
     ]);
     if !missing.is_empty() {
         return Failure::tool(format!(
@@ -100,7 +106,9 @@ fn prepare(options: &CampaignOptions) -> std::io::Result<Command> {
     path.push_str(":/usr/sbin:/sbin");
     let mut command = Command::new(std::env::current_exe()?);
     command.args(std::env::args_os().skip(1));
-    command.env("PATH", path).env("TMPDIR", scratch.canonicalize()?);
+    command
+        .env("PATH", path)
+        .env("TMPDIR", scratch.canonicalize()?);
     command.env(INNER, std::fs::read_link("/proc/self/ns/mnt")?);
     Ok(command)
 }
@@ -161,7 +169,12 @@ fn go_on(options: &CampaignOptions, output: &Path) -> Result<Campaign, Failure> 
         }
         if names.is_empty() {
             let stack = lab.stack()?;
-            names = stack.info.components.iter().map(|it| it.name.clone()).collect();
+            names = stack
+                .info
+                .components
+                .iter()
+                .map(|it| it.name.clone())
+                .collect();
         }
         let component = turn(&names, options.seed, number);
         let run = run::run(&mut lab, &mut loads, &component, number, options)?;

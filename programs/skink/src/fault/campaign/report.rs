@@ -51,7 +51,9 @@ pub fn count(campaign: &Campaign) -> Counts {
     let mut by_component = BTreeMap::new();
     let mut given_up = BTreeMap::new();
     for run in &counted {
-        *by_component.entry(run.strike.component.clone()).or_default() += 1;
+        *by_component
+            .entry(run.strike.component.clone())
+            .or_default() += 1;
     }
     for (label, more) in campaign.runs.iter().flat_map(|run| &run.given_up) {
         *given_up.entry(label.clone()).or_default() += more;
@@ -71,7 +73,10 @@ pub fn count(campaign: &Campaign) -> Counts {
         corrupt: that(&Run::is_corrupt),
         not_back: that(&|run| run.strike.back_ms.is_none()),
         others_died: that(&|run| !run.others.is_empty()),
-        silent_damage: all.clone().filter(|run| !run.counts() && !run.is_transparent()).count(),
+        silent_damage: all
+            .clone()
+            .filter(|run| !run.counts() && !run.is_transparent())
+            .count(),
         injected: all.clone().map(|run| run.strike.injections.len()).sum(),
         activated: all.map(|run| run.strike.activated()).sum(),
         by_class: by_class(campaign),
@@ -199,7 +204,10 @@ fn classes(text: &mut String, counts: &Counts) {
             crashes,
             hangs,
         } = of;
-        let _ = writeln!(text, "| {class} | {injected} | {activated} | {crashes} | {hangs} |");
+        let _ = writeln!(
+            text,
+            "| {class} | {injected} | {activated} | {crashes} | {hangs} |"
+        );
     }
 }
 
@@ -226,7 +234,9 @@ fn others(text: &mut String, campaign: &Campaign, counts: &Counts) {
     for run in noticed {
         let injections = run.strike.injections.iter();
         let last = injections.rfind(|it| it.activated_ms.is_some());
-        let last = last.map_or(String::new(), |it| format!(" Last: {} in {}.", it.what, it.place));
+        let last = last.map_or(String::new(), |it| {
+            format!(" Last: {} in {}.", it.what, it.place)
+        });
         let _ = writeln!(text, "- run {}: {}.{last}", run.number, run.in_words());
     }
 }

@@ -4,8 +4,8 @@ use super::lab::{self, Lab};
 use super::load::{self, Fate, Loads};
 use super::state::Run;
 use crate::failure::Failure;
-use crate::fault::strike::{self, Effect, Strike};
 use crate::fault::MOST;
+use crate::fault::strike::{self, Effect, Strike};
 use crate::stat;
 use crate::tools::Found;
 use rustix::process::Signal;
@@ -119,7 +119,10 @@ fn repair(lab: &Lab, run: &mut Run) -> Result<bool, Failure> {
     let others = others.filter(|name| *name != own);
     for name in std::iter::once(own.clone()).chain(others) {
         kill(lab, &name);
-        if load::unreachable(lab, REACH).map_err(lab::failed)?.is_empty() {
+        if load::unreachable(lab, REACH)
+            .map_err(lab::failed)?
+            .is_empty()
+        {
             run.by_hand = Some(name);
             return Ok(true);
         }

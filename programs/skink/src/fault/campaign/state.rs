@@ -80,10 +80,18 @@ impl Run {
         let mut words = vec![self.strike.in_words()];
         let troubled = self.fates.iter().filter(|(_, fate)| **fate != Fate::Alive);
         words.extend(troubled.map(|(name, fate)| format!("{name}: {fate:?}")));
-        words.extend(self.unreachable.iter().map(|it| format!("{it} isn't reached")));
+        words.extend(
+            self.unreachable
+                .iter()
+                .map(|it| format!("{it} isn't reached")),
+        );
         words.extend(self.others.iter().map(|it| format!("{it} died too")));
         words.extend(self.ended.iter().map(|it| format!("a program ended: {it}")));
-        words.extend(self.by_hand.iter().map(|it| format!("{it} was killed by hand")));
+        words.extend(
+            self.by_hand
+                .iter()
+                .map(|it| format!("{it} was killed by hand")),
+        );
         if self.restarted {
             words.push("all was started anew".to_owned());
         }

@@ -40,7 +40,9 @@ fn fetch(stream: &mut TcpStream, expected: &[u8], close: bool) -> Result<(), Tro
         stream.read_exact(&mut byte)?;
         head.extend(byte);
         if head.len() > 4096 {
-            return Err(Trouble::Wrong("a head of an answer without an end".to_owned()));
+            return Err(Trouble::Wrong(
+                "a head of an answer without an end".to_owned(),
+            ));
         }
     }
     let mut body = vec![0; expected.len()];
@@ -129,7 +131,10 @@ fn blocks(
 pub fn ssh(lab: &Lab) -> io::Result<Load> {
     let mut command = lab.ssh();
     command.arg("cat");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let mut child = command.spawn()?;
     let missing = || io::Error::other("ssh has no standard input or output");
     let mut input = child.stdin.take().ok_or_else(missing)?;
@@ -145,7 +150,9 @@ pub fn ssh(lab: &Lab) -> io::Result<Load> {
             input.write_all(piece)?;
             output.read_exact(&mut back)?;
             if back != piece {
-                return Err(Trouble::Wrong(format!("piece {number} through ssh differs")));
+                return Err(Trouble::Wrong(format!(
+                    "piece {number} through ssh differs"
+                )));
             }
             told.done();
             std::thread::sleep(PACE);
@@ -204,7 +211,9 @@ pub fn names(lab: &Lab) -> io::Result<Load> {
                 continue;
             };
             let (number, answered) = question.split_at(8);
-            let answered = answered.first_chunk().map_or(0, |it| u64::from_be_bytes(*it));
+            let answered = answered
+                .first_chunk()
+                .map_or(0, |it| u64::from_be_bytes(*it));
             if length != 16 {
                 return Err(Trouble::Wrong(format!("a question of {length} bytes")));
             }
