@@ -232,7 +232,7 @@ fn others(text: &mut String, campaign: &Campaign, counts: &Counts) {
         text.push_str("\n## Runs that were noticed\n\n");
     }
     for run in noticed {
-        let injections = run.strike.injections.iter();
+        let mut injections = run.strike.injections.iter();
         let last = injections.rfind(|it| it.activated_ms.is_some());
         let last = last.map_or(String::new(), |it| {
             format!(" Last: {} in {}.", it.what, it.place)
