@@ -2,6 +2,7 @@
 
 use skink_injector::{Class, Ending, Image, InjectError, Outcome, Plan, inject, is_of_crates};
 use std::hint::black_box;
+use std::io::Read;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ fn once(rounds: usize) -> u64 {
 
 fn go_round() -> ! {
     let right = once(1_000);
+    println!("going round");
     loop {
         if once(black_box(1_000)) != right {
             std::process::exit(WRONG);
@@ -49,8 +51,13 @@ struct Victim(Child);
 impl Victim {
     fn start() -> Victim {
         let mut command = Command::new(std::env::current_exe().expect("it has a path"));
-        command.arg(LOOP).stderr(Stdio::null());
-        Victim(command.spawn().expect("it can be executed again"))
+        command.arg(LOOP).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("it can be executed again");
+        // Before that it may not have mapped what it executes.
+        let mut said = [0];
+        let output = child.stdout.as_mut().expect("it has an output");
+        output.read_exact(&mut said).expect("it says something");
+        Victim(child)
     }
 
     fn inject(&self, image: &Image, class: Class, seed: u64) -> Result<Outcome, InjectError> {
