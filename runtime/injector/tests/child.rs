@@ -51,7 +51,10 @@ struct Victim(Child);
 impl Victim {
     fn start() -> Victim {
         let mut command = Command::new(std::env::current_exe().expect("it has a path"));
-        command.arg(LOOP).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .arg(LOOP)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = command.spawn().expect("it can be executed again");
         // Before that it may not have mapped what it executes.
         let mut said = [0];

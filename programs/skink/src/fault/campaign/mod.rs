@@ -96,12 +96,12 @@ fn outer(options: &CampaignOptions) -> Failure {
 }
 
 fn prepare(options: &CampaignOptions) -> std::io::Result<Command> {
-    let scratch = options.output.join("scratch");
-    // What an interrupted campaign left.
-    if scratch.exists() {
-        std::fs::remove_dir_all(&scratch)?;
-    }
-    std::fs::create_dir_all(&scratch)?;
+    std::fs::create_dir_all(&options.output)?;
+    // This process's number stays the same: no other has a directory of that name.
+    let scratch = options
+        .output
+        .join(format!("scratch-{}", std::process::id()));
+    std::fs::create_dir(&scratch)?;
     let mut path = std::env::var("PATH").unwrap_or_default();
     path.push_str(":/usr/sbin:/sbin");
     let mut command = Command::new(std::env::current_exe()?);
@@ -135,9 +135,12 @@ fn inner(options: &CampaignOptions, outside: &Path) -> Result<(), Failure> {
             return Err(Failure::tool("the machine's files can't be made read-only"));
         }
     }
-    // It was opened before it was mounted upon.
+    // The old one is behind the mount, and read-only.
     std::env::set_current_dir("/").map_err(failed)?;
-    let campaign = go_on(options, &output)?;
+    let campaign = go_on(options, &output);
+    // Empty by now, and of no use to anybody if not.
+    let _ = std::fs::remove_dir(std::env::temp_dir());
+    let campaign = campaign?;
     match options.json {
         true => tools::print(&report::json(&campaign)?),
         false => tools::print(&report::markdown(&campaign)),

@@ -227,11 +227,14 @@ pub fn names(lab: &Lab) -> io::Result<Load> {
     })
 }
 
+/// A service's name, and whether somebody new is served by it.
+type Service = (&'static str, fn() -> bool);
+
 /// What of all services can't be reached by somebody new within `limit`.
 pub fn unreachable(lab: &Lab, limit: Duration) -> io::Result<Vec<String>> {
     let knock = move || {
         let end = Instant::now() + limit;
-        let mut left: Vec<(&str, fn() -> bool)> = vec![
+        let mut left: Vec<Service> = vec![
             ("nginx", new_page),
             ("sshd", new_banner),
             ("the campaign's program", new_block),
