@@ -113,39 +113,34 @@ impl<'a> Survey<'a> {
             probes.plant(subject, places.collect())?;
         }
         let until = Instant::now() + time;
-        let (mut burst, mut ending) = (0, false);
-        loop {
+        let mut is_last = false;
+        for round in 1_usize.. {
             match stop {
                 Stop::Ended(ending) => return Ok(Some(ending)),
-                Stop::Asked if ending => {
-                    probes.clear(subject)?;
-                    subject.go_on(None)?;
-                    return Ok(None);
-                }
+                Stop::Asked if is_last => break,
                 Stop::Asked => subject.go_on(None)?,
                 Stop::Signal(signal, _) => subject.go_on(Some(signal))?,
                 Stop::Trap(address) => {
-                    // Without a probe it is none of its own: this program has no other faults yet.
-                    if let Some(place) = probes.hit(subject, address)? {
-                        found.insert(place);
-                    }
+                    // All traps are probes: there are no faults yet.
+                    found.extend(probes.hit(subject, address)?);
                     subject.go_to(address, None)?;
-                    burst += 1;
                     subject.go_on(None)?;
-                    if burst % BURST == 0 {
-                        std::thread::sleep(REST);
-                    }
                 }
             }
+            if round.is_multiple_of(BURST) {
+                std::thread::sleep(REST);
+            }
+            // Once the time is over, whatever it stops for before it has stopped as asked is still heard of.
             stop = match subject.wait(until)? {
-                Some(stop) if !ending => stop,
                 Some(stop) => stop,
-                None if probes.is_empty() && ending => return Ok(None),
                 None => {
-                    ending = true;
+                    is_last = true;
                     subject.stop()?
                 }
             };
         }
+        probes.clear(subject)?;
+        subject.go_on(None)?;
+        Ok(None)
     }
 }

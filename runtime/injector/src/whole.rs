@@ -23,24 +23,7 @@ pub(crate) fn inject(
     };
     let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
     let start = Instant::now();
-    let what = match plan.class {
-        Class::Kill => {
-            kill_process(pid, Signal::KILL).map_err(failed)?;
-            "it was killed (SIGKILL)"
-        }
-        Class::Hang => {
-            kill_process(pid, Signal::STOP).map_err(failed)?;
-            "it was stopped (SIGSTOP)"
-        }
-        _ => {
-            let none = Rlimit {
-                current: Some(0),
-                maximum: Some(0),
-            };
-            prlimit(Some(pid), Resource::As, none).map_err(failed)?;
-            "it gets no more memory (RLIMIT_AS)"
-        }
-    };
+    let what = harm(pid, plan.class).map_err(failed)?;
     let injection = Injection {
         class: plan.class,
         place: "the process".to_owned(),
@@ -61,6 +44,28 @@ pub(crate) fn inject(
         executed: 0,
         end,
     })
+}
+
+/// Does it; answers what was done.
+fn harm(pid: Pid, class: Class) -> Result<&'static str, Errno> {
+    match class {
+        Class::Kill => {
+            kill_process(pid, Signal::KILL)?;
+            Ok("it was killed (SIGKILL)")
+        }
+        Class::Hang => {
+            kill_process(pid, Signal::STOP)?;
+            Ok("it was stopped (SIGSTOP)")
+        }
+        _ => {
+            let none = Rlimit {
+                current: Some(0),
+                maximum: Some(0),
+            };
+            prlimit(Some(pid), Resource::As, none)?;
+            Ok("it gets no more memory (RLIMIT_AS)")
+        }
+    }
 }
 
 /// Whether it ended in time.
