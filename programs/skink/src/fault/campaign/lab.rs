@@ -152,24 +152,11 @@ impl Lab {
     /// Ends all, and starts it anew.
     pub fn restart(&mut self) -> io::Result<()> {
         self.programs.clear();
-        if let Some(up) = &self.up {
-            // Whatever a fault has made of it.
-            up.signal(rustix::process::Signal::KILL);
+        if let Some(up) = self.up.take() {
+            // In good order: a supervisor that is killed has a standby, which would go on.
+            up.stop()?;
         }
-        for pid in self.pids() {
-            let _ = skink_testbed::signal(pid, rustix::process::Signal::KILL);
-        }
-        self.up = None;
         self.start()
-    }
-
-    /// Processes of the stack: all in sight are the campaign's, which has a process namespace of its own.
-    fn pids(&self) -> Vec<u32> {
-        let Ok(stack) = self.stack() else {
-            return Vec::new();
-        };
-        let parts = stack.info.components.iter().filter_map(|it| it.pid);
-        std::iter::once(stack.info.pid).chain(parts).collect()
     }
 
     /// Programs that have ended by themselves.

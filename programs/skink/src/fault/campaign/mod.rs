@@ -161,7 +161,9 @@ fn go_on(options: &CampaignOptions, output: &Path) -> Result<Campaign, Failure> 
     }
     let mut lab = Lab::new(options).map_err(lab::failed)?;
     let mut loads = Loads::start(&lab).map_err(lab::failed)?;
-    let mut names: Vec<String> = Vec::new();
+    let stack = lab.stack()?;
+    let names = stack.info.components.iter();
+    let names: Vec<String> = names.map(|it| it.name.clone()).collect();
     while campaign.crashes() < options.runs {
         let number = campaign.runs.len();
         if number >= options.runs.saturating_mul(PATIENCE) {
@@ -170,29 +172,27 @@ fn go_on(options: &CampaignOptions, output: &Path) -> Result<Campaign, Failure> 
                 campaign.crashes()
             )));
         }
-        if names.is_empty() {
-            let stack = lab.stack()?;
-            names = stack
-                .info
-                .components
-                .iter()
-                .map(|it| it.name.clone())
-                .collect();
-        }
         let component = turn(&names, options.seed, number);
-        let run = run::run(&mut lab, &mut loads, &component, number, options)?;
-        eprintln!("skink: run {number}: {}", run.in_words());
+        let run = run::run(&lab, &loads, &component, number, options)?;
         campaign.runs.push(run);
+        // Kept before anything is mended: should that fail, it is known what it was.
         campaign.store(output)?;
-        for (file, content) in [
-            ("report.md", report::markdown(&campaign)),
-            ("report.json", report::json(&campaign)?),
-        ] {
-            state::replace(&output.join(file), &content)?;
+        if let Some(run) = campaign.runs.last_mut() {
+            let cleaned = run::clean_up(&mut lab, &mut loads, run);
+            eprintln!("skink: run {number}: {}", run.in_words());
+            cleaned?;
         }
+        keep(&campaign, output)?;
     }
     loads.stop();
     Ok(campaign)
+}
+
+/// Keeps state and reports.
+fn keep(campaign: &Campaign, output: &Path) -> Result<(), Failure> {
+    campaign.store(output)?;
+    state::replace(&output.join("report.md"), &report::markdown(campaign))?;
+    state::replace(&output.join("report.json"), &report::json(campaign)?)
 }
 
 /// Whose turn it is: each once in a round, in an order that the seed decides.

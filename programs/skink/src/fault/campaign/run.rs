@@ -18,10 +18,10 @@ const SETTLE: Duration = Duration::from_secs(12);
 /// How long a service may take to be reached anew.
 const REACH: Duration = Duration::from_secs(10);
 
-/// Puts faults into `component`, and cleans up after them.
+/// Puts faults into `component`, and looks what they do.
 pub fn run(
-    lab: &mut Lab,
-    loads: &mut Loads,
+    lab: &Lab,
+    loads: &Loads,
     component: &str,
     number: usize,
     options: &CampaignOptions,
@@ -51,7 +51,6 @@ pub fn run(
         strike,
     };
     note(&mut run, &mut stack, &before);
-    clean_up(lab, loads, &mut run)?;
     Ok(run)
 }
 
@@ -76,7 +75,7 @@ fn note(run: &mut Run, stack: &mut Found, before: &(BTreeMap<String, u64>, BTree
 }
 
 /// Replaces what must be, so that the next run finds all in order.
-fn clean_up(lab: &mut Lab, loads: &mut Loads, run: &mut Run) -> Result<(), Failure> {
+pub fn clean_up(lab: &mut Lab, loads: &mut Loads, run: &mut Run) -> Result<(), Failure> {
     // It still has its faults.
     if run.strike.effect == Effect::Survived && run.strike.activated() > 0 {
         kill(lab, &run.strike.component);
