@@ -19,10 +19,6 @@ impl<T> Breakpoints<T> {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
     /// Puts them in, while the process is stopped. Where there is one already it stays.
     pub(crate) fn plant(
         &mut self,
