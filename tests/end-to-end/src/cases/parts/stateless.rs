@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use skink_testbed::Process;
 
 pub fn case(plan: Plan) -> Case {
-    Case::new(&plan.prefixed("parts/stateless"), move || {
+    Case::new(plan.prefixed("parts/stateless"), move || {
         let network = Network::with(plan, &["--recovery", "stateless"])?;
         killed(&network)?;
         network.stop()
