@@ -170,7 +170,7 @@ fn the_ends_are_as_many_as_the_order_says() {
         assert_eq!(count(&split, place), expected, "{place}");
     }
     let split = grouped();
-    for (place, expected) in [(0, 1 + 7 + 25), (1, 2 + 14 + 18 + 7), (2, 2 + 6 + 14)] {
+    for (place, expected) in [(0, 1 + 7 + 25), (1, 2 + 14 + 18 + 7), (2, 2 + 7 + 14)] {
         assert_eq!(count(&split, place), expected, "{place}");
     }
 }
