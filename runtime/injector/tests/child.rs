@@ -196,6 +196,9 @@ fn nobody(image: &Image) {
     );
 }
 
+/// One thing that must hold, tried on what was read of this program's file.
+type Case = fn(&Image);
+
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(LOOP) {
         go_round();
@@ -205,7 +208,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let image = image();
-    let cases: [(&str, fn(&Image)); 6] = [
+    let cases: [(&str, Case); 6] = [
         ("a_trap", a_trap),
         ("others", others),
         ("nothing_fits", nothing_fits),
