@@ -18,8 +18,9 @@
 //! and when it is published the stamp becomes *i* + 1. So the stamp is a piece of the tail index that
 //! lies where the consumer looks anyway: a message of up to 56 bytes crosses from processor to processor
 //! in one cache line. Were the consumer to look at `tail`, it would take two, one after the other, and
-//! twice the time (docs/decisions/0005). `tail` is stored once per batch and tells a producer's
-//! successor where to go on, and the consumer whether the queue was full.
+//! twice the time (docs/decisions/0005). `tail` is stored once per batch and tells the consumer whether
+//! the queue was full, and tools how much waits. A producer's successor goes on where the stamps end: a
+//! predecessor that died of a fault may have stored any tail, and no message may be left out.
 //!
 //! `head` and `tail` are on pairs of cache lines of their own (x86 prefetches lines in pairs). The
 //! producer keeps the last head that it saw, and looks again only when that leaves no room.
@@ -173,7 +174,10 @@ impl Queue {
         let consumers = Memory::new(HEAD + 1);
         let producer = Producer::new(producers.clone(), consumers.clone(), geometry);
         let consumer = Consumer::new(consumers, producers, geometry);
-        (producer.expect("an empty queue"), consumer)
+        (
+            producer.expect("an empty queue"),
+            consumer.expect("an empty queue"),
+        )
     }
 }
 

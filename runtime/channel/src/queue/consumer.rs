@@ -33,10 +33,12 @@ pub struct Watch<'a> {
 }
 
 impl<T: Message> Consumer<T> {
-    pub(super) fn new(own: Memory, theirs: Memory, geometry: QueueGeometry) -> Consumer<T> {
+    /// `None` if the head is beyond what was published: a predecessor stored it there, and all up to it would
+    /// be taken for read.
+    pub(super) fn new(own: Memory, theirs: Memory, geometry: QueueGeometry) -> Option<Consumer<T>> {
         let head = load_acquire(word(&own, HEAD));
         let slots = Slots::new(geometry);
-        Consumer {
+        slots.were_published(&theirs, head).then(|| Consumer {
             own,
             theirs,
             slots,
@@ -47,7 +49,7 @@ impl<T: Message> Consumer<T> {
             broken: false,
             counters: QueueCounters::default(),
             message: PhantomData,
-        }
+        })
     }
 
     /// Copies the next message out; its slot stays taken. `None` if there is none, or if all slots are

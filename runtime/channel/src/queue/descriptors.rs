@@ -198,7 +198,7 @@ impl<T: Message> Producer<T> {
     /// what it had only written is lost. There must be one producer at a time.
     ///
     /// # Errors
-    /// If the memory isn't a queue of these sizes.
+    /// If the memory isn't a queue of these sizes, or its indices contradict each other.
     pub fn attach(
         descriptors: ProducerDescriptors,
         geometry: QueueGeometry,
@@ -215,7 +215,7 @@ impl<T: Message> Consumer<T> {
     /// comes once more. There must be one consumer at a time.
     ///
     /// # Errors
-    /// If the memory isn't a queue of these sizes.
+    /// If the memory isn't a queue of these sizes, or its indices contradict each other.
     pub fn attach(
         descriptors: ConsumerDescriptors,
         geometry: QueueGeometry,
@@ -223,6 +223,6 @@ impl<T: Message> Consumer<T> {
         let own = Memory::from_fd(descriptors.own)?;
         let theirs = Memory::from_fd_read_only(descriptors.theirs)?;
         check::<T>(&theirs, &own, geometry)?;
-        Ok(Consumer::new(own, theirs, geometry))
+        Consumer::new(own, theirs, geometry).ok_or(AttachError::Corrupt)
     }
 }

@@ -25,21 +25,30 @@ pub struct Producer<T> {
 }
 
 impl<T: Message> Producer<T> {
-    /// `None` if the indices contradict each other.
+    /// `None` if the consumer's head contradicts what was published.
+    ///
+    /// A predecessor may have died after it stamped some and before it stored the tail, or may have stored any
+    /// tail before it died of whatever it did. So the tail isn't asked: published is what the consumer finds
+    /// by its stamps, without a gap. A slot beyond that must have the stamp that the consumer awaits there;
+    /// or it would wait for a message that no successor writes.
     pub(super) fn new(own: Memory, theirs: Memory, geometry: QueueGeometry) -> Option<Producer<T>> {
         let slots = Slots::new(geometry);
-        let mut tail = load_acquire(word(&own, TAIL));
-        // A predecessor may have died after it stamped some and before it stored the tail.
-        for _ in 0..slots.capacity() {
-            if load_acquire(slots.stamp(&own, tail)) != stamp_after(tail) {
-                break;
-            }
-            tail = tail.wrapping_add(1);
-        }
         let head = load_acquire(word(&theirs, HEAD));
-        if tail.wrapping_sub(head) > slots.capacity() {
+        if !slots.were_published(&own, head) {
             return None;
         }
+        let end = head.wrapping_add(slots.capacity());
+        let mut tail = head;
+        while tail != end && load_acquire(slots.stamp(&own, tail)) == stamp_after(tail) {
+            tail = tail.wrapping_add(1);
+        }
+        let mut free = tail;
+        while free != end {
+            let stamp = slots.stamp(&own, free);
+            stamp.store(slots.stamp_before(free), Ordering::Relaxed);
+            free = free.wrapping_add(1);
+        }
+        word(&own, TAIL).store(tail, Ordering::Release);
         Some(Producer {
             own,
             theirs,

@@ -1,6 +1,6 @@
 //! Copying messages into slots and out of them, and the stamps that say what is in a slot.
 use super::{Message, QueueGeometry, SLOTS};
-use crate::memory::{AtomicU64, Memory, Ordering, word};
+use crate::memory::{AtomicU64, Memory, Ordering, load_acquire, word};
 
 /// Where the slots of a queue are.
 #[derive(Clone, Copy)]
@@ -39,6 +39,16 @@ impl Slots {
             true => 0,
             false => stamp_after(position).wrapping_sub(self.capacity),
         }
+    }
+
+    /// Whether all messages before `position` were published at some time, as far as the last of them tells.
+    pub(super) fn were_published(self, memory: &Memory, position: u64) -> bool {
+        let Some(last) = position.checked_sub(1) else {
+            return true;
+        };
+        // Its slot may have been used once more since.
+        let stamp = load_acquire(self.stamp(memory, last));
+        [position, position.wrapping_add(self.capacity)].contains(&stamp)
     }
 
     /// The words of a message of type `T` of index `position`: of just its size, so that copying is

@@ -268,6 +268,65 @@ fn a_producer_that_died_between_stamps_and_tail_has_a_successor() {
 }
 
 #[test]
+fn what_a_mad_producer_stored_doesnt_wedge_its_successor() {
+    // How far a mad predecessor's tail is from where its messages end, and the stamp of a free slot.
+    let stamps = [None, Some(0), Some(5), Some(u64::MAX)];
+    for (spoilt, stamp) in [0, 1, 3, 4, u64::MAX, 1 << 63]
+        .into_iter()
+        .flat_map(|spoilt| stamps.map(|stamp| (spoilt, stamp)))
+    {
+        let (descriptors, mut producer, mut consumer) = queue::<u64>(16, 4);
+        for number in 0..6 {
+            producer.push(&number).expect("room");
+            consumer.pop().expect("a message");
+        }
+        producer.push(&6).expect("room");
+        drop(producer);
+        let fds = || descriptors.producer().expect("descriptors");
+        let half = Memory::from_fd(fds().own).expect("map");
+        word(&half, TAIL).store(7u64.wrapping_add(spoilt), Ordering::Relaxed);
+        if let Some(stamp) = stamp {
+            // The one after the next free one, which the consumer hasn't come to.
+            word(&half, SLOTS + 8 % 4 * 2).store(stamp, Ordering::Relaxed);
+        }
+        let mut successor = Producer::<u64>::attach(fds(), descriptors.geometry).expect("attach");
+        for number in 7..20 {
+            successor.push(&number).expect("room");
+            let taken = (consumer.pop(), number - 1);
+            assert_eq!(taken.0, Ok(Some(taken.1)), "{spoilt}, {stamp:?}");
+        }
+        assert_eq!(descriptors.depth().expect("readable"), 1);
+    }
+}
+
+#[test]
+fn a_consumer_that_claims_to_have_read_what_was_never_there_has_no_successor() {
+    for (head, good) in [
+        (5, true),
+        (6, true),
+        (4, true),
+        (7, false),
+        (8, false),
+        (1 << 40, false),
+    ] {
+        let (descriptors, mut producer, mut consumer) = queue::<u64>(16, 4);
+        for number in 0..6 {
+            producer.push(&number).expect("room");
+            assert_eq!(consumer.pop(), Ok(Some(number)));
+        }
+        drop(consumer);
+        let fds = || descriptors.consumer().expect("descriptors");
+        let half = Memory::from_fd(fds().own).expect("map");
+        word(&half, HEAD).store(head, Ordering::Relaxed);
+        let attached = Consumer::<u64>::attach(fds(), descriptors.geometry);
+        assert_eq!(attached.is_ok(), good, "{head}");
+        if let Err(error) = attached {
+            assert!(matches!(error, AttachError::Corrupt), "{head}");
+        }
+    }
+}
+
+#[test]
 fn whoever_made_a_queue_sees_how_much_waits() {
     let (descriptors, mut producer, mut consumer) = queue::<u64>(16, 4);
     for (pushed, popped, expected) in [(0, 0, 0), (3, 1, 2), (2, 0, 4), (0, 4, 0), (1, 0, 1)] {
