@@ -150,7 +150,7 @@ impl Host {
                 let local = self.stack.transports().connect(now, protocol, id, remote);
                 local.map(|local| (id, local))
             }
-            CallBody::Share(id) => self.share(program, protocol, id),
+            CallBody::Share(id) => self.share(now, program, protocol, id),
             CallBody::Rest(id) => {
                 // One that isn't bound has nothing to rest on.
                 let _ = self.stack.transports().rest(id);
@@ -188,8 +188,12 @@ impl Host {
         ))
     }
 
-    /// Keeps the outcome, in case it is asked for again.
+    /// Keeps the outcome, in case it is asked for again. What a successor of `syscall` tells by itself isn't
+    /// a program's call, and doesn't take the place of the last one.
     fn remember(&mut self, protocol: Protocol, outcome: CallOutcome) -> CallOutcome {
+        if outcome.serial == 0 {
+            return outcome;
+        }
         let attached = self.programs.get_mut(outcome.program);
         let place = attached.and_then(|it| it.outcomes.get_mut(protocol.index()));
         if let Some(place) = place {
@@ -233,6 +237,7 @@ impl Host {
 
     fn share(
         &mut self,
+        now: Instant,
         program: u32,
         protocol: Protocol,
         id: SocketId,
@@ -245,6 +250,17 @@ impl Host {
         }
         let owner = self.owner_of(protocol, id);
         self.holders.add((protocol, id), owner, program);
+        if self.is_successor && owner != program {
+            // What it has said of the socket before we knew that it may was dropped.
+            let transports = self.stack.transports();
+            match protocol {
+                Protocol::Tcp => {
+                    transports.tcp_request(now, TcpRequest::Sent(id));
+                    transports.tcp_request(now, TcpRequest::Received(id));
+                }
+                Protocol::Udp => transports.udp_request(now, UdpRequest::Sent(id)),
+            }
+        }
         Ok((id, None))
     }
 

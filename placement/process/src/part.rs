@@ -8,7 +8,7 @@ use crate::neighbours::Neighbours;
 use crate::serving::Serving;
 use crate::start::{StartError, first_unprivileged_port, ports};
 use crate::syscall::{StoreWay, SyscallHost, TransportWay};
-use skink_channel::{Pool, PoolDescriptors, SpinBudget};
+use skink_channel::{AttachError, Pool, PoolDescriptors, SpinBudget};
 use skink_control::{LinkSizes, Part, PartStart, PoolSizes, Report};
 use skink_filter::FilterConfig;
 use skink_ip::{Ip, IpConfig};
@@ -37,6 +37,16 @@ const UDP_CHUNKS: u32 = 256;
 
 fn parts(what: &str) -> impl Fn(&dyn Display) -> StartError {
     move |error| StartError::Parts(format!("{what}: {error}"))
+}
+
+/// Why an end of `what` can't be had.
+fn lane_failed(what: &str) -> impl Fn(AttachError) -> StartError {
+    move |error| match error {
+        AttachError::Corrupt => StartError::Spoilt(format!("{what}: {error}")),
+        AttachError::Memory(_) | AttachError::OtherLayout | AttachError::MessageTooLarge(_) => {
+            parts(what)(&error)
+        }
+    }
 }
 
 fn other_descriptors() -> StartError {
@@ -74,7 +84,7 @@ impl Kit {
         to: Part,
     ) -> Result<Exchange<In, Out>, StartError> {
         let lane = self.lane::<In, Out>(own, to)?;
-        Exchange::attach(lane).map_err(|error| parts("a lane")(&error))
+        Exchange::attach(lane).map_err(lane_failed("a lane"))
     }
 
     fn pool_id(&self, part: Part) -> u32 {
@@ -301,7 +311,7 @@ fn link(kit: &mut Kit) -> Result<(LinkHost, &'static str), StartError> {
         pool: Pool::create(kit.pool_id(Part::Link), "skink-received", geometry, 1)
             .map_err(StartError::doing("making a pool"))?,
     });
-    let mut host = host.map_err(|error| parts("the lane to ip")(&error))?;
+    let mut host = host.map_err(lane_failed("the lane to ip"))?;
     host.set_capture(Some(kit.capture.clone()));
     Ok((host, capabilities.kind))
 }
@@ -329,7 +339,7 @@ fn ip(kit: &mut Kit, here: Option<LinkLimits>) -> Result<IpHost, StartError> {
             .map_err(StartError::doing("making a pool"))?,
         board,
     });
-    host.map_err(|error| parts("the lanes of ip")(&error))
+    host.map_err(lane_failed("the lanes of ip"))
 }
 
 fn filter(kit: &mut Kit) -> Result<FilterHost, StartError> {
@@ -344,7 +354,7 @@ fn filter(kit: &mut Kit) -> Result<FilterHost, StartError> {
         kit.counters.clone(),
         lane,
     );
-    let mut host = host.map_err(|error| parts("the lane to ip")(&error))?;
+    let mut host = host.map_err(lane_failed("the lane to ip"))?;
     host.keep_in(clock::now(), flows);
     Ok(host)
 }
@@ -376,7 +386,7 @@ fn tcp(kit: &mut Kit) -> Result<(TcpHost, CallEnd), StartError> {
         TableConfig::from(kit.start.stack.tcp_table).sockets,
         kit.counters.clone(),
     );
-    let mut host = host.map_err(|error| parts("the lane to ip")(&error))?;
+    let mut host = host.map_err(lane_failed("the lane to ip"))?;
     host.set_stateless(kit.start.stack.stateless);
     Ok((host, calls))
 }
@@ -395,7 +405,7 @@ fn udp(kit: &mut Kit) -> Result<(UdpHost, CallEnd), StartError> {
         kit.counters.clone(),
         pool,
     );
-    let host = host.map_err(|error| parts("the lane to ip")(&error))?;
+    let host = host.map_err(lane_failed("the lane to ip"))?;
     Ok((host, calls))
 }
 

@@ -17,6 +17,9 @@ pub enum StartError {
     OtherOrder,
     /// What came with the order doesn't fit it.
     Parts(String),
+    /// A queue to another process is spoilt: all of them must be made anew. Tell the supervisor so by
+    /// [`Report::Broken`](skink_control::Report::Broken).
+    Spoilt(String),
     /// The system refused.
     System {
         /// In the form of "making an epoll set".
@@ -37,6 +40,7 @@ impl fmt::Display for StartError {
                 f,
                 "what the supervisor handed over can't be used: {what}; are both of the same version?"
             ),
+            StartError::Spoilt(what) => write!(f, "{what}"),
             StartError::System { doing, source } => write!(f, "{doing} failed: {source}"),
         }
     }

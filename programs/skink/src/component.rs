@@ -3,7 +3,9 @@ use crate::failure::Failure;
 use crate::interfaces;
 use clap::Args;
 use skink_control::{ComponentLink, PartStart, Report, StackStart, take_component_link};
-use skink_process::{Ended, First, Host, Parts, confine, confine_parts, receive_start, serve};
+use skink_process::{
+    Ended, First, Host, Parts, StartError, confine, confine_parts, receive_start, serve,
+};
 use skink_sandbox::{Refusal, keep_only};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -70,7 +72,13 @@ fn parts(
     failed: Failed<'_>,
 ) -> Result<Ended, Failure> {
     let user = start.stack.user;
-    let mut host = Host::of_parts(start, descriptors).map_err(|error| failed(&error))?;
+    let host = Host::of_parts(start, descriptors);
+    if let Err(StartError::Spoilt(_)) = &host {
+        // Its successors would fail alike.
+        link.send(&Report::Broken {}, &[])
+            .map_err(|error| failed(&error))?;
+    }
+    let mut host = host.map_err(|error| failed(&error))?;
     let introduction = host.introduction().map_err(|error| failed(&error))?;
     let sandbox = confine_parts(&host, user, refusal).map_err(|error| failed(&error))?;
     for (report, descriptors) in introduction {

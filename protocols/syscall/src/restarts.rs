@@ -10,9 +10,7 @@ impl Syscall {
     /// unfinished.
     pub fn transport_restarted(&mut self, protocol: Protocol, out: &mut impl SyscallOutput) {
         if !self.resumed {
-            if let Some(restarted) = self.restarted.get_mut(protocol.index()) {
-                *restarted = true;
-            }
+            // All of this comes with `resume`.
             return;
         }
         self.tell_shares(protocol, out);
@@ -127,10 +125,9 @@ impl Syscall {
         }
         self.tidy(out);
         for protocol in Protocol::ALL {
-            let restarted = self.restarted.get(protocol.index());
-            if restarted.is_some_and(|restarted| *restarted) {
-                self.tell_shares(protocol, out);
-            }
+            // The transport may have died together with our predecessor: then nobody says that it restarted.
+            // One that knows it already is told nothing new.
+            self.tell_shares(protocol, out);
             self.ask_turn_again(protocol, out);
         }
     }

@@ -98,8 +98,6 @@ pub struct Syscall {
     pub(crate) ignored: u64,
     /// What was stored is all there.
     pub(crate) resumed: bool,
-    /// Transports that restarted before that.
-    pub(crate) restarted: [bool; 2],
     /// Programs that were stored, and whose numbers are others' by now.
     pub(crate) superseded: Vec<u32>,
 }
@@ -116,7 +114,6 @@ impl Syscall {
             turns: Default::default(),
             ignored: 0,
             resumed: false,
-            restarted: [false; 2],
             superseded: Vec::new(),
         }
     }

@@ -65,24 +65,29 @@ pub(super) fn clone(fd: impl AsFd) -> OwnedFd {
     fd.as_fd().try_clone_to_owned().expect("a descriptor")
 }
 
+/// New ones, in the order of [`PAIRS`].
+fn lanes() -> Vec<Lane> {
+    let transport = |name| Lane::create::<FromTransport, ToTransport>(name);
+    let call = |name| Lane::create::<TransportCall, CallOutcome>(name);
+    let lanes = [
+        Lane::create::<ToLink, FromLink>("link"),
+        Lane::create::<Question, Verdicts>("filter"),
+        transport("tcp"),
+        transport("udp"),
+        call("tcp-syscall"),
+        call("udp-syscall"),
+        Lane::create::<StoreRequest, StoreReply>("store"),
+    ];
+    lanes.map(|lane| lane.expect("a lane")).into()
+}
+
 impl Split {
     pub fn new(grouping: Grouping, rules: &str, begin: Begin) -> Split {
-        let transport = |name| Lane::create::<FromTransport, ToTransport>(name);
-        let call = |name| Lane::create::<TransportCall, CallOutcome>(name);
-        let lanes = [
-            Lane::create::<ToLink, FromLink>("link"),
-            Lane::create::<Question, Verdicts>("filter"),
-            transport("tcp"),
-            transport("udp"),
-            call("tcp-syscall"),
-            call("udp-syscall"),
-            Lane::create::<StoreRequest, StoreReply>("store"),
-        ];
         let sleeper = |_: &&[Part]| SleeperDescriptors::create("process").expect("memory");
         Split {
             grouping,
             begin,
-            lanes: lanes.map(|lane| lane.expect("a lane")).into(),
+            lanes: lanes(),
             sleepers: grouping.iter().map(sleeper).collect(),
             board: BoardDescriptors::create("board").expect("a board"),
             stored: StoredTable::create(1 << 12).expect("memory"),
@@ -163,6 +168,16 @@ impl Split {
             |(lower, upper)| (lower, upper) == (one, other) || (upper, lower) == (one, other);
         let at = PAIRS.into_iter().position(pair).expect("neighbours");
         &self.lanes[at]
+    }
+
+    /// Makes those anew that only these parts had ends of.
+    pub(super) fn renew_lanes(&mut self, ended: &[Part]) {
+        let old = self.lanes.iter_mut().zip(lanes());
+        for ((lower, upper), (lane, new)) in PAIRS.into_iter().zip(old) {
+            if ended.contains(&lower) && ended.contains(&upper) {
+                *lane = new;
+            }
+        }
     }
 
     pub fn kept(&self, program: u32) -> &Kept {

@@ -138,6 +138,31 @@ impl World {
         self.let_go(part);
     }
 
+    /// The processes that have these parts die at once, and their successors start together, with new queues
+    /// where both ends died: nobody tells one of them that another was replaced.
+    pub fn replace_together(&mut self, parts: &[Part]) {
+        let places: Vec<usize> = parts.iter().map(|part| self.split.place(*part)).collect();
+        for place in &places {
+            self.split.kill(*place);
+            for part in self.split.grouping[*place] {
+                self.split.incarnations[part.index()] += 1;
+                self.split.pools[part.index()] = None;
+            }
+        }
+        self.split.renew_lanes(parts);
+        places
+            .iter()
+            .for_each(|place| self.split.start(*place, None));
+        for place in &places {
+            self.introduce(*place, true);
+            for program in 0..self.split.programs.len() {
+                self.map(*place, program);
+                self.attach_to(*place, program);
+            }
+        }
+        places.iter().for_each(|place| self.go(*place));
+    }
+
     fn map(&mut self, place: usize, at: usize) {
         if !self.split.readers().contains(&place) {
             return;

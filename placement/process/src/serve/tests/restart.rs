@@ -212,6 +212,92 @@ fn store_dies_at_any_point_and_is_filled_again() {
     }
 }
 
+/// All that die when queues are spoilt, but for `link`, which nobody asks what programs hold.
+const ALL: [Part; 6] = [
+    Part::Ip,
+    Part::Filter,
+    Part::Store,
+    Part::Tcp,
+    Part::Udp,
+    Part::Syscall,
+];
+
+/// To and fro on the connection, which the second program holds, and which is in the first one's memory.
+fn talk(scene: &mut Scene) {
+    let theirs = scene.theirs.expect("connected");
+    let ours = scene.got.connection.expect("connected");
+    for _ in 0..3 {
+        assert_eq!(scene.world.peer.write(theirs, b"ls"), 2);
+        let mut got = [0; 8];
+        let table = &scene.programs[0].tcp;
+        scene.world.until("a request", |_| {
+            table.receive_ring(ours.slot).read(&mut got) == 2
+        });
+        assert_eq!(table.send_ring(ours.slot).write(b"a file"), 6);
+        let received = skink_messages::TcpRequest::Received(ours);
+        scene.programs[1].tell(skink_sockets::RequestBody::Tcp(received));
+        let sent = skink_messages::TcpRequest::Sent(ours);
+        scene.programs[1].tell(skink_sockets::RequestBody::Tcp(sent));
+        let mut answer = Vec::new();
+        scene.world.until("an answer", |peer| {
+            answer.extend(peer.read(theirs));
+            answer == b"a file"
+        });
+    }
+}
+
+/// As after spoilt queues, when nobody is left who knows who shares what, but for what is stored. A call that
+/// nobody answers isn't waited with by its program: once `syscall` has taken it, it may be lost with the queue.
+#[test]
+fn all_die_together_at_any_point() {
+    for at in 0..CALLS {
+        let points = match at {
+            10..=13 => 1,
+            _ => POINTS / 2,
+        };
+        for point in 0..points {
+            let mut scene = Scene::new();
+            for before in 0..at {
+                scene.make(before, |_| {});
+            }
+            scene.make(at, |world| {
+                for turn in TURNS.iter().cycle().take(point) {
+                    world.step(*turn);
+                }
+                world.replace_together(&ALL);
+            });
+            if (7..13).contains(&at) {
+                talk(&mut scene);
+            }
+            for after in at + 1..CALLS {
+                scene.make(after, |_| {});
+            }
+            scene.end();
+        }
+    }
+}
+
+/// What a holder says before the new transport knows that it is one isn't lost.
+#[test]
+fn a_holder_speaks_while_all_are_dead() {
+    let mut scene = Scene::new();
+    (0..11).for_each(|at| scene.make(at, |_| {}));
+    let ours = scene.got.connection.expect("connected");
+    let theirs = scene.theirs.expect("connected");
+    let wrote = scene.programs[0].tcp.send_ring(ours.slot).write(b"a file");
+    assert_eq!(wrote, 6);
+    let sent = skink_messages::TcpRequest::Sent(ours);
+    scene.programs[1].tell(skink_sockets::RequestBody::Tcp(sent));
+    scene.world.replace_together(&ALL);
+    let mut answer = Vec::new();
+    scene.world.until("an answer", |peer| {
+        answer.extend(peer.read(theirs));
+        answer == b"a file"
+    });
+    (11..CALLS).for_each(|at| scene.make(at, |_| {}));
+    scene.end();
+}
+
 #[test]
 fn who_ends_while_syscall_is_dead_leaves_nothing() {
     let mut scene = Scene::new();
