@@ -8,6 +8,7 @@ use skink_filter::RuleSet;
 use skink_memory::Bytes;
 use skink_messages::{Counter, TxPacket};
 use skink_nic::MemoryConfig;
+use skink_split::Host;
 use skink_time::Instant;
 use skink_wire::{MacAddr, arp, ethernet, icmpv4, ipv4, protocol};
 use std::net::Ipv4Addr;
@@ -197,6 +198,35 @@ fn while_the_filter_is_dead_nothing_passes_and_nothing_is_lost() {
         assert_eq!(received, Some((from, vec![index; 10])));
     }
     assert_eq!(udp_receive(&world.machines[1].udp, receiver), None);
+    world.assert_no_leak();
+}
+
+/// It has something to send, and no chunk to copy it to before the filter is back: it doesn't spin meanwhile.
+#[test]
+fn udp_sleeps_while_all_of_its_pool_is_on_its_way() {
+    let filtering = Filtering::Apart(rules("pass all\n"));
+    let mut world = World::new(10, nics()[0], [filtering, Filtering::None]);
+    let (from, to) = (world.end(0, 0, 1000), world.end(1, 0, 2000));
+    let sender = udp_bind(&mut world.machines[0].udp, from);
+    let receiver = udp_bind(&mut world.machines[1].udp, to);
+    world.machines[0].kill(machine::Who::Filter);
+    // More than the pool has chunks.
+    for index in 0..60 {
+        let now = world.now;
+        udp_send(&mut world.machines[0].udp, now, sender, to, &[index; 10]);
+    }
+    world.settle();
+    let udp = &mut world.machines[0].udp;
+    assert_eq!(udp.pool().expect("a pool").available(), 0);
+    assert!(!udp.is_ready());
+    assert!(udp.next_deadline().is_none_or(|due| due > world.now));
+    let now = world.now;
+    world.machines[0].restart(machine::Who::Filter, now);
+    world.settle();
+    for index in 0..60 {
+        let received = udp_receive(&world.machines[1].udp, receiver);
+        assert_eq!(received, Some((from, vec![index; 10])));
+    }
     world.assert_no_leak();
 }
 

@@ -41,6 +41,8 @@ pub struct TransportEnd {
     /// What packets point into: pools of `link` and `ip`.
     pools: PoolSet,
     refuses: bool,
+    /// There was no room in our pool, or for another request, since the batch began.
+    exhausted: bool,
 }
 
 /// What has come from `ip`.
@@ -68,6 +70,7 @@ impl TransportEnd {
             done: VecDeque::with_capacity(WAITING + 1),
             pools: PoolSet::new(),
             refuses: false,
+            exhausted: false,
             payload,
         })
     }
@@ -164,10 +167,13 @@ impl TransportEnd {
                 None => return self.drop_outbound(),
             },
             TransportPayload::Pool(pool) => {
+                // There will be room when `ip` says that something has left, or has a successor.
+                self.exhausted = true;
                 if self.on_their_way.awaited() >= REQUESTS {
                     return Err(Full);
                 }
                 let pointer = copy(pool, packet)?;
+                self.exhausted = false;
                 match self.on_their_way.issue(IP, pointer) {
                     Ok(request) => id = request.to_wire(),
                     Err(unsent) => {
@@ -197,6 +203,7 @@ impl TransportEnd {
 
     /// Begins a batch.
     pub fn begin(&mut self) {
+        self.exhausted = false;
         self.exchange.begin();
     }
 
@@ -235,7 +242,7 @@ impl TransportEnd {
 
     /// Whether there was no room for something since the batch began.
     pub fn was_full(&self) -> bool {
-        self.exchange.was_full()
+        self.exhausted || self.exchange.was_full()
     }
 
     /// As [`Exchange::is_broken`].
