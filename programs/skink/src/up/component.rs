@@ -426,6 +426,11 @@ impl Component {
         }
     }
 
+    /// Whether its process goes through its loop, or sleeps well.
+    pub fn goes_on(&self) -> bool {
+        self.serves() && self.heart.goes_on()
+    }
+
     /// How long until it is started again.
     pub fn pause(&self, now: Instant) -> Option<Duration> {
         match self.state {

@@ -48,6 +48,9 @@ pub struct Heart {
     last: Option<Sign>,
     /// How often it was found asleep.
     naps: u32,
+    /// What it showed last.
+    shown: Option<Beat>,
+    goes_on: bool,
 }
 
 /// When it was first seen awake without having gone on since.
@@ -85,12 +88,21 @@ impl Heart {
             patience,
             last: None,
             naps: 0,
+            shown: None,
+            goes_on: false,
         }
     }
 
     /// Another process has the page from now on.
     pub fn start(&mut self) {
         self.last = None;
+        self.shown = None;
+        self.goes_on = false;
+    }
+
+    /// Whether it had gone on when it was looked at last, or slept and nobody had rung.
+    pub fn goes_on(&self) -> bool {
+        self.goes_on
     }
 
     /// Looks at it. Answers what is wrong, if something is.
@@ -101,6 +113,8 @@ impl Heart {
     ) -> Option<String> {
         let beat = self.pulse.look();
         let sleeps = beat.asleep && !self.pulse.is_rung();
+        let shown = self.shown.replace(beat);
+        self.goes_on = sleeps || shown.is_some_and(|shown| shown.count != beat.count);
         self.naps = self.naps.wrapping_add(1);
         if sleeps && self.last.is_none() && !self.naps.is_multiple_of(SELDOM) {
             return None;

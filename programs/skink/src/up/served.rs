@@ -124,6 +124,7 @@ impl Served {
             for process in processes.iter_mut() {
                 process.check_heart(now);
             }
+            self.check_queues(now);
         }
         next = Some(next.map_or(self.next_look, |next| next.min(self.next_look)));
         let mut due = Vec::new();

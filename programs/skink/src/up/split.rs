@@ -1,6 +1,7 @@
 //! What the parts of a stack share, where they are in several processes, and what each knows of the
 //! others.
 mod lanes;
+mod standstill;
 
 use super::component::Component;
 use super::layout::{Layout, Places};
@@ -10,8 +11,11 @@ use rustix::pipe::PipeFlags;
 use skink_channel::{Credentials, DoorbellDescriptors, Registry};
 use skink_control::{LinkSizes, Order, Part, PartStart, PoolSizes, QueueInfo, StackStart};
 use skink_lanes::board::BoardDescriptors;
+use standstill::Standstill;
+pub use standstill::Stuck;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 /// How far a part is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +46,7 @@ pub struct Split {
     flows: [u32; Part::COUNT],
     /// It is to be made anew.
     given_up: bool,
+    standstill: Standstill,
 }
 
 /// An order for the process at this place.
@@ -81,6 +86,7 @@ impl Split {
             sizes: None,
             flows: [0; Part::COUNT],
             given_up: false,
+            standstill: Standstill::default(),
         })
     }
 
@@ -338,6 +344,20 @@ impl Split {
     /// Whether a part works.
     pub fn is_going(&self, part: Part) -> bool {
         self.stages[part.index()] == Stage::Going
+    }
+
+    /// Looks whether messages wait that nobody takes, if it is time to. `goes_on` says whether the process at a
+    /// place goes through its loop, or sleeps well.
+    pub fn stuck(&mut self, now: Instant, goes_on: impl Fn(usize) -> bool) -> Option<Stuck> {
+        if self.stages.iter().any(|stage| *stage != Stage::Going) {
+            self.standstill.forget();
+            return None;
+        }
+        if !self.standstill.is_due(now) {
+            return None;
+        }
+        let goes_on = |part| goes_on(self.layout.place(part));
+        self.standstill.look(now, &self.lanes, goes_on)
     }
 
     /// How much waits in the queues to the process at this place.

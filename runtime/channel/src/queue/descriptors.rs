@@ -157,18 +157,28 @@ impl QueueDescriptors {
     /// # Errors
     /// If the memory can't be read.
     pub fn depth(&self) -> io::Result<u32> {
-        let index = |half: &OwnedFd, word: usize| -> io::Result<u64> {
-            let mut bytes = [0; size_of::<u64>()];
-            match rustix::io::pread(half, &mut bytes, word as u64 * 8)? {
-                8 => Ok(u64::from_ne_bytes(bytes)),
-                _ => Err(io::ErrorKind::UnexpectedEof.into()),
-            }
-        };
         // In this order, so that what moves meanwhile is counted rather than missed.
         let head = index(&self.consumers, HEAD)?;
         let waiting = index(&self.producers, TAIL)?.saturating_sub(head);
         let capacity = self.geometry.capacity();
         Ok(u32::try_from(waiting).map_or(capacity, |waiting| waiting.min(capacity)))
+    }
+
+    /// How many messages the consumer says to have dealt with since the queue was made: whether it takes any.
+    ///
+    /// # Errors
+    /// If the memory can't be read.
+    pub fn released(&self) -> io::Result<u64> {
+        index(&self.consumers, HEAD)
+    }
+}
+
+/// One of the indices, as its owner has stored it.
+fn index(half: &OwnedFd, word: usize) -> io::Result<u64> {
+    let mut bytes = [0; size_of::<u64>()];
+    match rustix::io::pread(half, &mut bytes, word as u64 * 8)? {
+        8 => Ok(u64::from_ne_bytes(bytes)),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 

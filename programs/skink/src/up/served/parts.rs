@@ -168,6 +168,21 @@ impl Served {
         }
     }
 
+    /// Takes queues for spoilt if messages wait there and nobody takes them: no restart of one process helps.
+    pub(super) fn check_queues(&mut self, now: Instant) {
+        let Stack { plant, processes } = &mut self.stack;
+        let goes_on = |place| processes.get(place).is_some_and(Component::goes_on);
+        let split = plant.split.as_mut();
+        if let Some(stuck) = split.and_then(|split| split.stuck(now, goes_on)) {
+            let (from, to) = (stuck.from.name(), stuck.to.name());
+            tracing::error!(
+                "{} messages of {from} wait for {to}, which has taken none for seconds though it runs",
+                stuck.waiting
+            );
+            self.renew();
+        }
+    }
+
     /// Queues between processes are spoilt: all begin again, with new ones.
     pub(super) fn renew(&mut self) {
         tracing::error!("queues between processes are spoilt: all of them begin again");

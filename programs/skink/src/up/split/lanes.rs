@@ -1,6 +1,6 @@
 //! The queues between the parts, whether these share a process or not.
 use crate::up::layout::{Layout, Places};
-use skink_channel::DoorbellDescriptors;
+use skink_channel::{DoorbellDescriptors, QueueDescriptors};
 use skink_control::{Part, QueueInfo};
 use skink_lanes::{
     AttachParts, FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts,
@@ -78,20 +78,22 @@ impl Lanes {
 
     /// How much waits for these parts.
     pub fn waiting(&self, parts: &[Part]) -> Vec<QueueInfo> {
-        let mut all = Vec::new();
-        for (lane, (lower, upper, _)) in self.0.iter().zip(PAIRS) {
-            for (from, to, queue) in [(upper, lower, &lane.down), (lower, upper, &lane.up)] {
-                if parts.contains(&to) {
-                    all.push(QueueInfo {
-                        from: from.name().to_owned(),
-                        to: to.name().to_owned(),
-                        waiting: queue.depth().unwrap_or_default().into(),
-                        capacity: queue.geometry.capacity().into(),
-                    });
-                }
-            }
-        }
-        all
+        let all = self.queues().filter(|(_, to, _)| parts.contains(to));
+        all.map(|(from, to, queue)| QueueInfo {
+            from: from.name().to_owned(),
+            to: to.name().to_owned(),
+            waiting: queue.depth().unwrap_or_default().into(),
+            capacity: queue.geometry.capacity().into(),
+        })
+        .collect()
+    }
+
+    /// Each queue, and from whom to whom it leads.
+    pub fn queues(&self) -> impl Iterator<Item = (Part, Part, &QueueDescriptors)> {
+        let all = self.0.iter().zip(PAIRS);
+        all.flat_map(|(lane, (lower, upper, _))| {
+            [(upper, lower, &lane.down), (lower, upper, &lane.up)]
+        })
     }
 
     #[cfg(test)]
