@@ -42,10 +42,11 @@ fn parts(what: &str) -> impl Fn(&dyn Display) -> StartError {
 /// Why an end of `what` can't be had.
 fn lane_failed(what: &str) -> impl Fn(AttachError) -> StartError {
     move |error| match error {
-        AttachError::Corrupt => StartError::Spoilt(format!("{what}: {error}")),
-        AttachError::Memory(_) | AttachError::OtherLayout | AttachError::MessageTooLarge(_) => {
-            parts(what)(&error)
+        // Whoever wrote there was out of its mind, unless this is another build: the supervisor knows.
+        AttachError::Corrupt | AttachError::OtherLayout => {
+            StartError::Spoilt(format!("{what}: {error}"))
         }
+        AttachError::Memory(_) | AttachError::MessageTooLarge(_) => parts(what)(&error),
     }
 }
 

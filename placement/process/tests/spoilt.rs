@@ -3,10 +3,11 @@
 mod common;
 
 use common::program::Writable;
-use common::{Grouping, World, connect, end, exchange};
+use common::{APART, Grouping, World, connect, end, exchange};
 use skink_control::{Part, Report};
 use skink_memory::Mapping;
 use skink_messages::Counter;
+use skink_process::{Ended, StartError};
 use skink_sockets::{PortOptions, Protocol, SocketCall};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -109,5 +110,24 @@ fn what_others_hold_of_one_that_spoilt_a_channel_stays(grouping: Grouping) {
         world.finished(0);
         world.finished(1);
         world.stop();
+    }
+}
+
+/// Its successors would fail alike: the supervisor must know that new queues are needed.
+#[test]
+fn who_finds_a_queue_spoilt_at_its_start_says_so() {
+    // The index that it has to write itself, and what says that it is a queue.
+    for (word, value) in [(16, 1000), (0, 7)] {
+        let mut world = World::new(APART);
+        let place = world.split.place(Part::Filter);
+        assert_eq!(world.split.stop(place), Ended::Stopped);
+        assert!(world.split.host(place, None).is_ok());
+        let queue = &world.split.lane(Part::Filter, Part::Ip).down;
+        let own = queue.consumer().expect("descriptors").own;
+        let half = Mapping::from_fd(own).expect("writable");
+        half.words()[word].store(value, Ordering::Relaxed);
+        let refused = world.split.host(place, None).err();
+        assert!(matches!(refused, Some(StartError::Spoilt(_))), "{word}");
+        world.split.desert();
     }
 }

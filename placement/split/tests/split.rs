@@ -5,13 +5,14 @@ mod machine;
 use machine::Filtering;
 use machine::programs::{World, udp_bind, udp_receive, udp_send};
 use skink_filter::RuleSet;
-use skink_memory::Bytes;
+use skink_memory::{Bytes, Mapping};
 use skink_messages::{Counter, TxPacket};
 use skink_nic::MemoryConfig;
 use skink_split::Host;
 use skink_time::Instant;
 use skink_wire::{MacAddr, arp, ethernet, icmpv4, ipv4, protocol};
 use std::net::Ipv4Addr;
+use std::sync::atomic::Ordering;
 
 const NONE: [Filtering; 2] = [Filtering::None, Filtering::None];
 
@@ -199,6 +200,37 @@ fn while_the_filter_is_dead_nothing_passes_and_nothing_is_lost() {
     }
     assert_eq!(udp_receive(&world.machines[1].udp, receiver), None);
     world.assert_no_leak();
+}
+
+/// A filter that was out of its mind said that it had told more than it did, before it died: what its successor
+/// tells is heard all the same.
+#[test]
+fn a_filter_that_made_up_verdicts_doesnt_wedge_ip() {
+    for made_up in [1, 100, 512, u64::MAX] {
+        let filtering = Filtering::Apart(rules("pass all\n"));
+        let mut world = World::new(10, nics()[0], [Filtering::None, filtering]);
+        let (from, to) = (world.end(0, 0, 1000), world.end(1, 0, 2000));
+        let sender = udp_bind(&mut world.machines[0].udp, from);
+        let receiver = udp_bind(&mut world.machines[1].udp, to);
+        let machine = &mut world.machines[1];
+        machine.kill(machine::Who::Filter);
+        let (verdicts, _) = machine.queues(machine::Who::Filter)[0];
+        let own = verdicts.producer().expect("descriptors").own;
+        let half = Mapping::from_fd(own).expect("memory");
+        // See `skink_channel::queue`.
+        half.words()[16].fetch_add(made_up, Ordering::Relaxed);
+        let now = world.now;
+        world.machines[1].restart(machine::Who::Filter, now);
+        // More than may wait for a verdict.
+        for index in 0..300u32 {
+            let (now, data) = (world.now, index.to_be_bytes());
+            udp_send(&mut world.machines[0].udp, now, sender, to, &data);
+            world.settle();
+            let received = udp_receive(&world.machines[1].udp, receiver);
+            assert_eq!(received, Some((from, data.into())), "{made_up}");
+        }
+        world.assert_no_leak();
+    }
 }
 
 /// It has something to send, and no chunk to copy it to before the filter is back: it doesn't spin meanwhile.

@@ -14,7 +14,7 @@ use skink_lanes::{
 use skink_memory::{CaptureRing, Region, SocketTable, StoredTable};
 use skink_messages::{CallOutcome, Counters, SoleOwner, StoreReply, StoreRequest, TransportCall};
 use skink_nic::Nic;
-use skink_process::{Ended, Host, Parts};
+use skink_process::{Ended, Host, Parts, StartError};
 use skink_sockets::{Attachment, ChannelParts};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
@@ -191,7 +191,8 @@ impl Split {
             .retain(|kept| kept.attachment.program != program);
     }
 
-    fn host(&mut self, place: usize, nic: Option<Nic>) -> Host {
+    /// What its process begins with.
+    pub fn host(&mut self, place: usize, nic: Option<Nic>) -> Result<Host, StartError> {
         if self.is_whole() {
             let parts = Parts {
                 start: start(&self.rules),
@@ -204,7 +205,7 @@ impl Split {
                 flows: self.flows.clone(),
                 first_unprivileged_port: 1024,
             };
-            return Host::new(parts).expect("a host");
+            return Host::new(parts);
         }
         let order = PartStart {
             parts: self.grouping[place].to_vec(),
@@ -214,12 +215,11 @@ impl Split {
             link: self.sizes,
         };
         self.next_pool += 8;
-        let host = Host::of_parts_on(order, self.descriptors(place), nic);
-        host.expect("parts")
+        Host::of_parts_on(order, self.descriptors(place), nic)
     }
 
     pub(super) fn start(&mut self, place: usize, nic: Option<Nic>) {
-        let mut host = self.host(place, nic);
+        let mut host = self.host(place, nic).expect("parts");
         for (report, with) in host.introduction().expect("descriptors") {
             match report {
                 Report::Link(sizes) => self.sizes = Some(sizes),

@@ -215,6 +215,8 @@ impl Served {
                     self.errands.push(Errand::Answer(question, Ok(shown)));
                 }
             }
+            // Another build may have another idea of queues: it ends, and its predecessor's goes on.
+            Report::Broken {} if self.stack.processes[place].is_on_trial() => {}
             Report::Broken {} => self.renew(),
             Report::Link(..)
             | Report::Pool { .. }
