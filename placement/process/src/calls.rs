@@ -4,7 +4,8 @@ use crate::offers::Listener;
 use skink_lanes::Exchange;
 use skink_memory::{Region, SocketId, SocketKind};
 use skink_messages::{
-    CallBody, CallOutcome, Protocol, SocketError, TcpRequest, TransportCall, UdpRequest,
+    CallBody, CallOutcome, Events, Protocol, SocketError, SocketEvent, TcpRequest, TransportCall,
+    UdpRequest,
 };
 use skink_time::Instant;
 use skink_wire::Endpoint;
@@ -251,7 +252,13 @@ impl Host {
         let owner = self.owner_of(protocol, id);
         self.holders.add((protocol, id), owner, program);
         if self.is_successor && owner != program {
-            // What it has said of the socket before we knew that it may was dropped.
+            // What it has said of the socket before we knew that it may was dropped, and it wasn't told what
+            // happened there.
+            if let Some(attached) = self.programs.get_mut(program) {
+                let events = Events::READABLE | Events::WRITABLE;
+                attached.push_foreign(protocol, SocketEvent { socket: id, events });
+            }
+            self.make_due(program);
             let transports = self.stack.transports();
             match protocol {
                 Protocol::Tcp => {
