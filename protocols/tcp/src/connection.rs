@@ -117,6 +117,9 @@ pub struct Connection {
     pub ts_recent: u32,
     pub ts_recent_at: Instant,
     pub ts_offset: u32,
+    /// Adopted, and not heard of the peer since: a predecessor that was out of its mind may have kept, and told
+    /// the peer, any timestamps.
+    pub doubts_stamps: bool,
 
     /// Payload of a full segment, and of the largest packet that may be cut, in bytes.
     pub mss: u32,
@@ -203,6 +206,7 @@ impl Connection {
             ts_recent: 0,
             ts_recent_at: now,
             ts_offset: 0,
+            doubts_stamps: false,
             mss: 536,
             cut_bytes: 536,
             path_mtu: 576,

@@ -58,6 +58,7 @@ impl Connection {
             context.counters.count(Counter::TcpDropBadFlags);
             return After::Goes;
         }
+        self.settle_doubts(segment, context);
         self.note_timestamp(segment, context);
         if self.on_ack(segment, context).is_err() {
             return After::Goes;
@@ -83,12 +84,27 @@ impl Connection {
         };
         let older = (stamp.value.wrapping_sub(self.ts_recent) as i32) < 0;
         let fresh = context.now.since(self.ts_recent_at) < STALE_TIMESTAMP;
-        if older && fresh {
+        if older && fresh && !self.doubts_stamps {
             context.counters.count(Counter::TcpDropPaws);
             self.answer_unacceptable(segment, context);
             return false;
         }
         true
+    }
+
+    /// After an adoption the peer's first acceptable segment says what its timestamps are, and which of ours it has
+    /// seen: if that is one that our clock hasn't come to, it takes nothing from us before we are past it.
+    fn settle_doubts(&mut self, segment: &Segment<'_>, context: &Context<'_>) {
+        if !core::mem::take(&mut self.doubts_stamps) {
+            return;
+        }
+        if let Some(stamp) = segment.options.timestamps {
+            self.ts_recent = stamp.value;
+            let ahead = stamp.echo.wrapping_sub(self.timestamp(context.now));
+            if (ahead as i32) > 0 {
+                self.ts_offset = self.ts_offset.wrapping_add(ahead).wrapping_add(1);
+            }
+        }
     }
 
     /// RFC 7323 section 4.3, (2).

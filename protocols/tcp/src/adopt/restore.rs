@@ -78,6 +78,7 @@ impl Connection {
         self.window_scaling = options & OPTION_WINDOW_SCALING != 0;
         self.ts_recent = record.ts_recent.load(Relaxed);
         self.ts_offset = record.ts_offset.load(Relaxed);
+        self.doubts_stamps = self.timestamps;
         let scales = self.snd_wscale.max(self.rcv_wscale);
         let known = OPTION_SACK | OPTION_TIMESTAMPS | OPTION_WINDOW_SCALING;
         let sane = scales <= MAXIMUM_WINDOW_SCALE && options & !known == 0 && self.peer_mss >= 64;

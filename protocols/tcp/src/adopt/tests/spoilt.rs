@@ -105,6 +105,30 @@ fn a_spoilt_record_costs_one_connection() {
     }
 }
 
+/// A predecessor may have told the peer, and kept, timestamps far ahead. By the rules either side would drop all that
+/// the other sends, for weeks.
+#[test]
+fn nonsense_in_timestamps_is_got_over() {
+    let mut net = Net::new();
+    let id = net.accepted_with_stamps(OFFER);
+    net.set(id, ConnectionOption::NoDelay(true));
+    let record = net.tcp.table().record(id.slot);
+    record.ts_recent.fetch_add(1 << 30, Relaxed);
+    net.crash();
+    net.drain();
+    net.write(id, 10);
+    let stamps = |sent: &crate::harness::Sent| sent.options.timestamps.expect("stamps");
+    let before = stamps(&net.expect(". 1:11 ack 1"));
+    // The peer acknowledges what it has, and says how far our clock was.
+    let ahead = before.value.wrapping_add(1 << 30);
+    net.inject(&format!(". 1:11 ack 1 win 500 ts 1002 {ahead}"));
+    assert_eq!(net.read(id, 100), 10, "what the peer sent was dropped");
+    net.write(id, 10);
+    let after = stamps(&net.expect(". 11:21 ack 11"));
+    assert!(after.value.wrapping_sub(ahead) as i32 > 0);
+    assert_eq!(after.echo, 1002);
+}
+
 #[test]
 fn a_stateless_successor_resets_connections_and_goes_on_listening() {
     let (mut net, listener, one, other) = world();
