@@ -38,6 +38,7 @@ pub fn cases() -> Vec<Case> {
     }
     let open = plan(Topology::Split, None);
     add(open, "refused-builds", upgrade::refused);
+    add(open, "upgraded-under-load", load::upgraded);
     add(open, "faults-injected", faults::injected);
     add(open, "killed-supervisor", supervisor::killed);
     add(open, "stopped-supervisor", supervisor::stopped);

@@ -1,4 +1,4 @@
-//! Processes killed at random under every kind of load at once.
+//! Processes killed, or replaced by another build, at random under every kind of load at once.
 
 mod silence;
 mod tally;
@@ -10,11 +10,13 @@ use crate::cases::servers::{no_wrk_errors, start_redis};
 use crate::cases::ssh::Sshd;
 use crate::network::Network;
 use crate::site::{Nginx, PATIENCE, Site};
+use crate::upgrade::copy_of_build;
 use crate::{Failure, Outcome, Topology};
 use rustix::process::Signal;
 use silence::Watch;
 use skink_testbed::{Process, Scratch};
 use std::fmt::Write;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tally::Tally;
@@ -37,23 +39,40 @@ const VALUES: &str = include_str!("values.py");
 /// Sends datagrams to an echo server.
 const QUESTIONS: &str = include_str!("questions.py");
 
-/// No connection is lost and no byte is wrong, whichever process is killed when. With the variable `KILLS` of
-/// the environment it is tried again and again, with one seed after the other, until so many were killed.
+/// What befalls a process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Kill,
+    Upgrade,
+}
+
+/// No connection is lost and no byte is wrong, whichever process is killed when.
 pub fn killed(network: &Network) -> Outcome {
+    disturbed(network, Deed::Kill)
+}
+
+/// The same, when any process is replaced by another build and back.
+pub fn upgraded(network: &Network) -> Outcome {
+    disturbed(network, Deed::Upgrade)
+}
+
+/// With the variable `COUNT` of the environment it is tried again and again, with one seed after the other,
+/// until so many were killed or replaced.
+fn disturbed(network: &Network, deed: Deed) -> Outcome {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
-    let (kills, first) = (number("KILLS"), number("SEED").unwrap_or(SEED));
+    let (wanted, first) = (number("COUNT"), number("SEED").unwrap_or(SEED));
     let (mut tally, mut failed) = (Tally::default(), Vec::new());
     for seed in first.. {
-        match run(network, seed, &mut tally) {
+        match run(network, deed, seed, &mut tally) {
             Err(Failure::Wrong(what)) => failed.push(what),
             outcome => outcome?,
         }
-        let done = tally.kills() as u64 >= kills.unwrap_or(0);
+        let done = tally.count() as u64 >= wanted.unwrap_or(0);
         if done || failed.len() >= MOST_FAILURES {
             break;
         }
     }
-    if kills.is_some() {
+    if wanted.is_some() {
         print!("{}: {tally}", network.plan.topology);
     }
     match failed.is_empty() {
@@ -62,17 +81,19 @@ pub fn killed(network: &Network) -> Outcome {
     }
 }
 
-fn run(network: &Network, seed: u64, tally: &mut Tally) -> Outcome {
+fn run(network: &Network, deed: Deed, seed: u64, tally: &mut Tally) -> Outcome {
     let servers = Servers::start(network)?;
     let loads = servers.load(network)?;
     let mut log = String::new();
-    let outcome = kill(network, &loads, seed, &mut log, tally).and_then(|()| finish(loads, tally));
+    let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let outcome = disturb(network, deed, &loads, random, &mut log, tally);
+    let outcome = outcome.and_then(|()| finish(loads, tally));
     outcome.and_then(|()| servers.stop()).map_err(|failure| {
         let Failure::Wrong(what) = failure else {
             return failure;
         };
         Failure::Wrong(format!(
-            "{what}\nseed {seed}; killed, how long each was away, and until when nothing left:\n{log}{}",
+            "{what}\nseed {seed}; what was replaced, how long each was away, and until when nothing left:\n{log}{}",
             state(network)
         ))
     })
@@ -248,11 +269,12 @@ fn repeated(network: &Network, script: &str) -> Command {
     shell(network, &script)
 }
 
-/// Kills one after the other, until the time is up or a client has ended in failure.
-fn kill(
+/// One process after the other, until the time is up or a client has ended in failure.
+fn disturb(
     network: &Network,
+    deed: Deed,
     loads: &[Load],
-    seed: u64,
+    mut random: u64,
     log: &mut String,
     tally: &mut Tally,
 ) -> Outcome {
@@ -263,9 +285,12 @@ fn kill(
         Topology::Library | Topology::Single => 1_200,
     });
     let mut names = names(network)?;
-    names.push(SUPERVISOR.to_owned());
+    if deed == Deed::Kill {
+        names.push(SUPERVISOR.to_owned());
+    }
+    let scratch = Scratch::new("build")?;
+    let builds = [copy_of_build(&scratch)?, Network::tool()?];
     let start = Instant::now();
-    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     wait(pause);
     while start.elapsed() + Duration::from_secs(1) < Duration::from_secs(SECONDS.into()) {
         if loads.iter().any(|load| load.process.has_ended()) {
@@ -279,19 +304,47 @@ fn kill(
         };
         let at = start.elapsed().as_secs_f64();
         let _ = write!(log, "{at:7.2} s  {name:<10}");
-        let watch = Watch::start(network)?;
-        let away = match name.as_str() {
-            SUPERVISOR => network.replace_supervisor()?,
-            name => network.replace(name, Signal::KILL)?,
+        let (away, silent) = match deed {
+            Deed::Kill => kill(network, name, pause)?,
+            Deed::Upgrade => (
+                upgrade(network, name, &builds[(random >> 32) as usize % 2])?,
+                None,
+            ),
         };
-        let killed = Instant::now() - away;
-        wait(pause);
-        let silent = watch.stop(killed)?;
-        tally.killed(name, away, silent);
+        tally.replaced(name, away, silent);
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let _ = writeln!(log, "{:6.0} ms {:6.0} ms", ms(away), ms(silent));
+        let _ = writeln!(log, "{:6.0} ms {:6.0} ms", ms(away), silent.map_or(0.0, ms));
     }
     Ok(())
+}
+
+/// How long it is away, and until when nothing leaves the stack.
+fn kill(
+    network: &Network,
+    name: &str,
+    pause: Duration,
+) -> Result<(Duration, Option<Duration>), Failure> {
+    let watch = Watch::start(network)?;
+    let away = match name {
+        SUPERVISOR => network.replace_supervisor()?,
+        name => network.replace(name, Signal::KILL)?,
+    };
+    let killed = Instant::now() - away;
+    wait(pause);
+    Ok((away, Some(watch.stop(killed)?)))
+}
+
+/// How long it is away, as the supervisor says.
+fn upgrade(network: &Network, name: &str, build: &Path) -> Result<Duration, Failure> {
+    let upgrade = network.upgrade(&[name], build)?;
+    let away = upgrade
+        .processes()?
+        .first()
+        .and_then(|it| it["away_ms"].as_f64());
+    match (upgrade.code, away) {
+        (Some(0), Some(away)) => Ok(Duration::from_secs_f64(away / 1e3)),
+        _ => Err(upgrade.wrong("it isn't of the other build")),
+    }
 }
 
 /// Waits for all of them; says of each what is wrong.

@@ -1,4 +1,4 @@
-//! What came of many kills.
+//! What came of many deaths.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// What was killed, and what the clients said.
 #[derive(Default)]
 pub struct Tally {
-    killed: BTreeMap<String, Times>,
+    replaced: BTreeMap<String, Times>,
     runs: u64,
     requests: u64,
     lost: u64,
@@ -23,16 +23,17 @@ struct Times {
 }
 
 impl Tally {
-    /// A process was killed; how long it was away, and how long until anything left the stack again.
-    pub fn killed(&mut self, name: &str, away: Duration, silent: Duration) {
-        let times = self.killed.entry(name.to_owned()).or_default();
+    /// A process was killed or upgraded; how long it was away, and how long until anything left the stack again,
+    /// if that was seen.
+    pub fn replaced(&mut self, name: &str, away: Duration, silent: Option<Duration>) {
+        let times = self.replaced.entry(name.to_owned()).or_default();
         times.away.push(away);
-        times.silent.push(silent);
+        times.silent.extend(silent);
     }
 
     /// How often something was.
-    pub fn kills(&self) -> usize {
-        self.killed.values().map(|times| times.away.len()).sum()
+    pub fn count(&self) -> usize {
+        self.replaced.values().map(|times| times.away.len()).sum()
     }
 
     /// All clients of a run have ended.
@@ -76,9 +77,9 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} kills in {} runs, {} requests of wrk: {} connections lost, {} answers late, \
+            "{} times a process was replaced in {} runs, {} requests of wrk: {} connections lost, {} answers late, \
              {} clients saw wrong bytes",
-            self.kills(),
+            self.count(),
             self.runs,
             self.requests,
             self.lost,
@@ -88,9 +89,9 @@ impl fmt::Display for Tally {
         writeln!(
             f,
             "{:<12}{:>6}{:>22}{:>22}   ms: median, worst",
-            "", "kills", "until it runs again", "until a frame leaves"
+            "", "times", "until it runs again", "until a frame leaves"
         )?;
-        for (name, times) in &self.killed {
+        for (name, times) in &self.replaced {
             let (away, silent) = (summary(&times.away), summary(&times.silent));
             writeln!(f, "{name:<12}{:>6}{away:>22}{silent:>22}", times.away.len())?;
         }
