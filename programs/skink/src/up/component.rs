@@ -1,13 +1,16 @@
 //! One component's process: its life, and what is said to it.
+mod ends;
+mod shown;
 mod upgrade;
 
-use super::heart::{self, Heart};
+use super::heart::Heart;
 use super::plant::Prepared;
 use crate::failure::Failure;
+pub use ends::News;
+use ends::{SHORTEST_PAUSE, STEADY};
 use skink_channel::SleeperDescriptors;
 use skink_control::{
-    ComponentInfo, ComponentProcess, Executable, FIRST_COMPONENT, LinkError, Order, QueueInfo,
-    Report, SignalDescriptor,
+    ComponentProcess, Executable, FIRST_COMPONENT, LinkError, Order, Report, SignalDescriptor,
 };
 use skink_memory::CaptureRing;
 use skink_messages::Counters;
@@ -15,25 +18,12 @@ use skink_topology::Process;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 use upgrade::Upgrade;
 pub use upgrade::Upgraded;
 
 /// How long a process may take until it serves.
 const START: Duration = Duration::from_secs(20);
-/// Bounds of the pause before it is started again if it ended soon: it doubles with each such end.
-/// Programs wait for ten seconds.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// A process that served this long ended by chance: connections wait for its successor, which is started
-/// at once.
-const LONG_LIFE: Duration = Duration::from_secs(1);
-/// So many ends in a row, each soon after a start, are no chance: it can't stay up.
-const MOST_QUICK_ENDS: u32 = 5;
-/// One that couldn't stay up and has served this long does again.
-const STEADY: Duration = Duration::from_secs(10);
 /// Orders that wait. Each program causes at most a few, so more are a process that has stopped.
 const MOST_ORDERS: usize = 16 * 1024;
 const CAPTURE_BYTES: usize = 1 << 20;
@@ -49,15 +39,6 @@ enum State {
     Dying,
     /// Won't be started again.
     Stopped,
-}
-
-/// What a person should know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum News {
-    /// It ends again and again.
-    Failing,
-    /// It doesn't any more.
-    Steady,
 }
 
 /// What came of looking after the process.
@@ -144,32 +125,6 @@ impl Component {
             last_end: None,
             sandbox: String::new(),
         })
-    }
-
-    /// What it is called.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Release of the build that runs, or ran last.
-    pub fn release(&self) -> &str {
-        &self.release
-    }
-
-    /// What it does, in a word.
-    pub fn state(&self) -> &'static str {
-        match self.state {
-            State::Waiting(_) | State::Starting(_) if self.is_failing => "failing",
-            State::Waiting(_) => "waiting",
-            State::Starting(_) => "starting",
-            State::Serving(_) => "running",
-            State::Dying | State::Stopped => "stopping",
-        }
-    }
-
-    /// Process id, if it runs.
-    pub fn pid(&self) -> Option<u32> {
-        self.process.as_ref().map(|process| process.child.id())
     }
 
     /// Whether it serves.
@@ -365,80 +320,6 @@ impl Component {
         events
     }
 
-    /// Takes leave of a process that has ended. Answers why it did.
-    fn bury(&mut self, now: Instant, status: Option<ExitStatus>) -> String {
-        self.process = None;
-        self.is_held = false;
-        self.orders.clear();
-        let why = self.verdict.take().unwrap_or_else(|| describe(status));
-        self.last_end = Some(why.clone());
-        if matches!(self.state, State::Stopped) {
-            return why;
-        }
-        let failed_trial = self.is_on_trial();
-        self.judge(&why);
-        if failed_trial || self.is_replaced() {
-            self.state = State::Waiting(now);
-            return why;
-        }
-        self.restarts += 1;
-        let served = match self.state {
-            State::Serving(since) => now.saturating_duration_since(since),
-            _ => Duration::ZERO,
-        };
-        if served >= LONG_LIFE {
-            self.pause = SHORTEST_PAUSE;
-            self.quick_ends = 0;
-            self.state = State::Waiting(now);
-        } else {
-            self.pause_from(now);
-        }
-        why
-    }
-
-    fn pause_from(&mut self, now: Instant) {
-        self.state = State::Waiting(now + self.pause);
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        self.quick_ends = self.quick_ends.saturating_add(1);
-        if self.quick_ends >= MOST_QUICK_ENDS && !self.is_failing {
-            self.is_failing = true;
-            self.news = Some(News::Failing);
-        }
-    }
-
-    /// What a person hasn't been told yet.
-    pub fn take_news(&mut self) -> Option<News> {
-        self.news.take()
-    }
-
-    /// Why it ended last.
-    pub fn last_end(&self) -> Option<&str> {
-        self.last_end.as_deref()
-    }
-
-    /// Kills a process that hangs. Its end is noticed by whoever polls.
-    pub fn check_heart(&mut self, now: Instant) {
-        if let (State::Serving(_), Some(pid), None) = (&self.state, self.pid(), &self.verdict)
-            && let Some(why) = self.heart.check(now, || heart::condition(pid))
-        {
-            self.verdict = Some(format!("{why}, and was killed"));
-            self.kill();
-        }
-    }
-
-    /// Whether its process goes through its loop, or sleeps well.
-    pub fn goes_on(&self) -> bool {
-        self.serves() && self.heart.goes_on()
-    }
-
-    /// How long until it is started again.
-    pub fn pause(&self, now: Instant) -> Option<Duration> {
-        match self.state {
-            State::Waiting(until) => Some(until.saturating_duration_since(now)),
-            State::Starting(_) | State::Serving(_) | State::Dying | State::Stopped => None,
-        }
-    }
-
     /// Tells the process to end; it won't be started again.
     pub fn stop(&mut self) {
         self.state = State::Stopped;
@@ -451,28 +332,6 @@ impl Component {
             process.kill();
         }
     }
-
-    /// For tools. `queues` is what waits for it.
-    pub fn info(&self, queues: Vec<QueueInfo>) -> ComponentInfo {
-        let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
-        ComponentInfo {
-            owner: self.owner,
-            name: self.name.clone(),
-            components: self.hosts.clone(),
-            cores: self.cores.clone(),
-            release: self.release.clone(),
-            executable: self.executable.name().display().to_string(),
-            pid: self.pid(),
-            state: self.state().to_owned(),
-            started_ms: millis(started),
-            restarts: self.restarts,
-            last_end: self.last_end.clone(),
-            starts_in_ms: self.pause(Instant::now()).map(millis),
-            sandbox: self.sandbox.clone(),
-            orders: self.orders.len(),
-            queues,
-        }
-    }
 }
 
 impl Drop for Component {
@@ -482,24 +341,5 @@ impl Drop for Component {
             process.kill();
             let _ = process.child.wait();
         }
-    }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// How a process ended.
-fn describe(status: Option<ExitStatus>) -> String {
-    let Some(status) = status else {
-        return "it ended while another supervisor was its parent".to_owned();
-    };
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("it ended with exit code {code}"),
-        (None, Some(libc::SIGSYS)) => {
-            "its sandbox killed it for a system call that it doesn't allow (SIGSYS)".to_owned()
-        }
-        (None, Some(signal)) => format!("signal {signal} killed it"),
-        (None, None) => "it ended".to_owned(),
     }
 }

@@ -189,7 +189,7 @@ fn hear(process: &mut ComponentProcess) -> Result<Option<Build>, String> {
         }
         Ok(Some(_)) => Err("it said something else than what it is".to_owned()),
         Ok(None) => match process.try_wait() {
-            Ok(Some(status)) => Err(format!("{} at once", super::describe(status))),
+            Ok(Some(status)) => Err(format!("{} at once", super::ends::describe(status))),
             Ok(None) => Ok(None),
             Err(error) => Err(format!("it can't be waited for: {error}")),
         },
