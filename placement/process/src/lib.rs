@@ -20,12 +20,13 @@
 //!
 //! **What survives a restart.** The programs' regions and channels do, whose descriptors the supervisor
 //! keeps; of `syscall` what it has put into `store`, and calls that aren't answered yet, which are still in the
-//! programs' queues. What `tcp` and `udp` know besides records (listeners' offers, who holds what) doesn't yet.
-//! `link`, `ip`, `filter` and `store` keep nothing that connections need: a successor of one is held until
-//! its neighbours know of it, and the filter's until it was told which connections there are.
+//! programs' queues. A successor of `tcp`, `udp` or a whole stack adopts its predecessor's sockets from the
+//! regions (docs/decisions/0008); who shares them `syscall` says again. The filter's flows of datagrams are in
+//! memory of their own. `link`, `ip` and `store` keep nothing that connections need. A successor is held until its
+//! neighbours know of it, and the filter's until it was told which connections there are.
 //!
-//! **What it leaves out.** Adopting a predecessor's regions. Components that share a process with some, but not
-//! all others, talk over lanes all the same: only a whole stack is joined by calls.
+//! **What it leaves out.** Components that share a process with some, but not all others, talk over lanes all the
+//! same: only a whole stack is joined by calls.
 //!
 //! The steps of a process, each of which can fail on its own: [`Host::new`] of [`Parts`], or [`Host::of_parts`];
 //! [`confine`] or [`confine_parts`]; [`Host::introduction`]; [`serve`].
