@@ -185,7 +185,7 @@ def tell(broker, **request):
 
 
 def attach(broker):
-    return tell(broker, request="attach", protocol=2, token=TOKEN)[0]
+    return tell(broker, request="attach", protocol=3, token=TOKEN)[0]
 
 
 def forge():
