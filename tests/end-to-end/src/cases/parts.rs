@@ -77,7 +77,7 @@ fn names(network: &Network) -> Result<Vec<String>, Failure> {
     Ok(members.into_iter().map(|it| it.name).collect())
 }
 
-/// A curl that takes two mebibytes a second of a file, and then compares.
+/// A curl that takes three mebibytes a second of a file, and then compares.
 struct Download {
     process: Process,
     copy: PathBuf,
@@ -86,7 +86,7 @@ struct Download {
 impl Download {
     fn start(network: &Network, copy: &Path, original: &Path) -> Result<Download, Failure> {
         let script = format!(
-            "curl -sS --fail --limit-rate 2M -o {copy} http://{address}:80/larger && cmp {copy} {original}",
+            "curl -sS --fail --limit-rate 3M -o {copy} http://{address}:80/larger && cmp {copy} {original}",
             address = Network::SKINK[0],
             copy = copy.display(),
             original = original.display()

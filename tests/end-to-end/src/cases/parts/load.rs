@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tally::Tally;
 
 /// For how long processes are killed, in seconds.
-const SECONDS: u32 = 20;
+const SECONDS: u32 = 15;
 /// Decides which are; the variable `SEED` of the environment can name another number.
 const SEED: u64 = 20;
 /// Is killed too, and isn't among the members.
