@@ -228,7 +228,7 @@ impl Session<'_> {
         for _ in 0..DRAWS {
             // Each class is as likely, however seldom what it fits may be.
             let class = match class {
-                Class::Random => *self.random.pick(&Class::CODE)?,
+                Class::Random => *self.random.pick(Class::CODE)?,
                 class => class,
             };
             for _ in 0..DRAWS {

@@ -95,7 +95,7 @@ pub fn mutate(
     let class = match class {
         Class::Random => {
             let fits = |class: &Class| !edits::edits(&listing, at, landmarks, *class).is_empty();
-            let classes: Vec<Class> = Class::CODE.into_iter().filter(fits).collect();
+            let classes: Vec<Class> = Class::CODE.iter().copied().filter(fits).collect();
             *random.pick(&classes)?
         }
         class => class,
