@@ -84,7 +84,7 @@ fn tcp_client(server: Endpoint) -> impl FnMut(&mut TcpHost, Instant) -> bool {
         while host.take_event().is_some() {}
         let talker = talker.get_or_insert_with(|| Talker::new(connect(host, now, server), 1, 2));
         talker.talk(host, now, TOTAL);
-        talker.read == TOTAL
+        talker.read == TOTAL && talker.written == TOTAL
     }
 }
 
@@ -100,7 +100,7 @@ fn tcp_server(listener: skink_memory::SocketId) -> impl FnMut(&mut TcpHost, Inst
             return false;
         };
         talker.talk(host, now, TOTAL);
-        talker.read == TOTAL
+        talker.read == TOTAL && talker.written == TOTAL
     }
 }
 
