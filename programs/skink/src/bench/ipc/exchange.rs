@@ -1,16 +1,19 @@
 //! The exchanges that are measured. Each runs one side on one processor and the other on another.
 //! Times are ticks of the time-stamp counter.
 
+mod lines;
+mod wake_ups;
+
 use super::outside;
-use rustix::event::EventfdFlags;
+use lines::{bare, one_way};
 use serde::Serialize;
 use skink_channel::{
-    Consumer, Doorbell, Producer, Queue, QueueError, QueueGeometry, Sleeper, SleeperDescriptors,
-    SpinBudget, time_stamp,
+    Consumer, Doorbell, Producer, Queue, QueueGeometry, Sleeper, SleeperDescriptors, SpinBudget,
+    time_stamp,
 };
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use wake_ups::{by_eventfd, by_pipe, doorbells};
 
 /// What fits into a slot of one cache line.
 type Message = [u64; 7];
@@ -20,6 +23,7 @@ const SLOTS: u32 = 256;
 const BLOCK: u64 = 64;
 const BLOCKS: usize = 4_000;
 const ROUND_TRIPS: usize = 40_000;
+const IN_FLIGHT: u64 = 16;
 const WAKE_UPS: usize = 2_000;
 /// Not counted at first: caches, predictors and pages get warm.
 const WARM_UP: usize = 200;
@@ -40,6 +44,9 @@ pub enum Exchange {
     OneWayRoundTrip,
     /// A message goes there and back by two queues.
     QueueRoundTrip,
+    /// The same with [`IN_FLIGHT`] messages under way, each side taking and answering what is there: what a
+    /// message costs components that have more to do than wait for it (PIKA, table 2, "concurrent").
+    QueueRoundTrips,
     /// There and back by two eventfds; both sides sleep in the kernel.
     EventfdWakeUp,
     /// There and back by two pipes.
@@ -76,13 +83,14 @@ impl Sample {
 }
 
 impl Exchange {
-    pub const ALL: [Exchange; 10] = [
+    pub const ALL: [Exchange; 11] = [
         Exchange::Enqueue,
         Exchange::EnqueueBatch,
         Exchange::EnqueueDoorbell,
         Exchange::BareRoundTrip,
         Exchange::OneWayRoundTrip,
         Exchange::QueueRoundTrip,
+        Exchange::QueueRoundTrips,
         Exchange::EventfdWakeUp,
         Exchange::PipeWakeUp,
         Exchange::DoorbellWakeUp,
@@ -97,6 +105,7 @@ impl Exchange {
             Exchange::BareRoundTrip => "round-trip-cache-line",
             Exchange::OneWayRoundTrip => "round-trip-one-way-lines",
             Exchange::QueueRoundTrip => "round-trip-queues",
+            Exchange::QueueRoundTrips => "round-trips-queues-16",
             Exchange::EventfdWakeUp => "wake-up-eventfd",
             Exchange::PipeWakeUp => "wake-up-pipe",
             Exchange::DoorbellWakeUp => "wake-up-doorbell",
@@ -113,6 +122,7 @@ impl Exchange {
             Exchange::BareRoundTrip => (bare(cpus)?, 1),
             Exchange::OneWayRoundTrip => (one_way(cpus)?, 1),
             Exchange::QueueRoundTrip => (queues(cpus)?, 1),
+            Exchange::QueueRoundTrips => (many_by_queues(cpus)?, BLOCK),
             Exchange::EventfdWakeUp => (by_eventfd(cpus)?, 1),
             Exchange::PipeWakeUp => (by_pipe(cpus)?, 1),
             Exchange::DoorbellWakeUp => (doorbells(cpus, SpinBudget::new(0))?, 1),
@@ -231,65 +241,6 @@ fn time_round_trips(
     Ok(ticks)
 }
 
-#[repr(align(128))]
-#[derive(Default)]
-struct Line(AtomicU64);
-
-/// As a queue would, if it had nothing to carry.
-fn one_way(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
-    let lines = || -> Vec<Line> { (0..SLOTS).map(|_| Line::default()).collect() };
-    let (there, back) = (&lines(), &lines());
-    let at = |number: u64| number as usize % SLOTS as usize;
-    let wait = |line: &Line, number: u64| {
-        while line.0.load(Ordering::Acquire) != number {
-            std::hint::spin_loop();
-        }
-    };
-    let ask = || {
-        time_round_trips(ROUND_TRIPS, |number| {
-            there[at(number)].0.store(number + 1, Ordering::Release);
-            wait(&back[at(number)], number + 1);
-            Ok(())
-        })
-    };
-    let answer = || {
-        for number in 0..(ROUND_TRIPS + WARM_UP) as u64 {
-            wait(&there[at(number)], number + 1);
-            back[at(number)].0.store(number + 1, Ordering::Release);
-        }
-        Ok(())
-    };
-    on_both(cpus, ask, answer)
-}
-
-fn bare(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
-    let line = &Line(AtomicU64::new(0));
-    let last = 2 * (ROUND_TRIPS + WARM_UP) as u64;
-    let ask = || {
-        time_round_trips(ROUND_TRIPS, |number| {
-            line.0.store(2 * number + 1, Ordering::Release);
-            while line.0.load(Ordering::Acquire) != 2 * number + 2 {
-                std::hint::spin_loop();
-            }
-            Ok(())
-        })
-    };
-    let answer = || {
-        loop {
-            let value = line.0.load(Ordering::Acquire);
-            if value % 2 == 1 {
-                line.0.store(value + 1, Ordering::Release);
-                if value + 1 == last {
-                    return Ok(());
-                }
-            } else {
-                std::hint::spin_loop();
-            }
-        }
-    };
-    on_both(cpus, ask, answer)
-}
-
 fn pop(consumer: &mut Consumer<Message>) -> io::Result<Message> {
     loop {
         match consumer.pop() {
@@ -319,113 +270,51 @@ fn queues(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
     on_both(cpus, ask, answer)
 }
 
+/// Blocks of round trips of which [`IN_FLIGHT`] are under way at any time.
+fn many_by_queues(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
+    let (mut asked, mut to_answer) = queue()?;
+    let (mut answered, mut to_read) = queue()?;
+    let all = (BLOCKS + WARM_UP) as u64 * BLOCK;
+    let ask = || {
+        let mut ticks = Vec::with_capacity(BLOCKS);
+        let (mut sent, mut received, mut before) = (0, 0, time_stamp());
+        while received < all {
+            while sent < all.min(received + IN_FLIGHT) {
+                asked.write(&[sent; 7]).map_err(io::Error::other)?;
+                sent += 1;
+            }
+            asked.publish();
+            while let Some(message) = to_read.peek().map_err(io::Error::other)? {
+                check(message, received)?;
+                received += 1;
+                if received % BLOCK == 0 {
+                    let now = time_stamp();
+                    ticks.push(now.wrapping_sub(before));
+                    before = now;
+                }
+            }
+            to_read.release();
+        }
+        Ok(ticks.split_off(WARM_UP))
+    };
+    let answer = || {
+        let mut done = 0;
+        while done < all {
+            while let Some(message) = to_answer.peek().map_err(io::Error::other)? {
+                answered.write(&message).map_err(io::Error::other)?;
+                done += 1;
+            }
+            to_answer.release();
+            answered.publish();
+        }
+        Ok(())
+    };
+    on_both(cpus, ask, answer)
+}
+
 fn check(message: Message, number: u64) -> io::Result<()> {
     match message == [number; 7] {
         true => Ok(()),
         false => Err(io::Error::other("another message came back")),
     }
-}
-
-/// One side's ends for exchanges between sleeping sides.
-struct Side {
-    producer: Producer<Message>,
-    consumer: Consumer<Message>,
-    sleeper: Sleeper,
-    doorbell: Doorbell,
-}
-
-impl Side {
-    fn send(&mut self, message: &Message) -> io::Result<()> {
-        self.producer.push(message).map_err(io::Error::other)?;
-        self.doorbell.ring();
-        Ok(())
-    }
-
-    fn receive(&mut self) -> io::Result<Message> {
-        loop {
-            let message = self.consumer.pop();
-            if let Some(message) = message.map_err(|error: QueueError| io::Error::other(error))? {
-                return Ok(message);
-            }
-            let consumer = &self.consumer;
-            self.sleeper
-                .wait(None, Some(consumer.watch()), || consumer.is_ready())?;
-        }
-    }
-}
-
-fn doorbells(cpus: [usize; 2], spin: SpinBudget) -> io::Result<Vec<u64>> {
-    let (there, back) = (queue()?, queue()?);
-    let (first_sleeper, to_first) = sleeper(spin)?;
-    let (second_sleeper, to_second) = sleeper(spin)?;
-    let mut first = Side {
-        producer: there.0,
-        consumer: back.1,
-        sleeper: first_sleeper,
-        doorbell: to_second,
-    };
-    let mut second = Side {
-        producer: back.0,
-        consumer: there.1,
-        sleeper: second_sleeper,
-        doorbell: to_first,
-    };
-    let ask = move || {
-        time_round_trips(WAKE_UPS, |number| {
-            first.send(&[number; 7])?;
-            check(first.receive()?, number)
-        })
-    };
-    let answer = move || {
-        for _ in 0..WAKE_UPS + WARM_UP {
-            let message = second.receive()?;
-            second.send(&message)?;
-        }
-        Ok(())
-    };
-    on_both(cpus, ask, answer)
-}
-
-/// Eight bytes into one descriptor, and eight out of another.
-fn by_descriptors(cpus: [usize; 2], [there, back]: [[OwnedFd; 2]; 2]) -> io::Result<Vec<u64>> {
-    let [read_there, write_there] = &there;
-    let [read_back, write_back] = &back;
-    let pass = |from: &OwnedFd| -> io::Result<()> {
-        rustix::io::read(from, &mut [0; 8])?;
-        Ok(())
-    };
-    let send = |to: &OwnedFd| -> io::Result<()> {
-        rustix::io::write(to, &1_u64.to_ne_bytes())?;
-        Ok(())
-    };
-    let ask = || {
-        time_round_trips(WAKE_UPS, |_| {
-            send(write_there)?;
-            pass(read_back)
-        })
-    };
-    let answer = || {
-        for _ in 0..WAKE_UPS + WARM_UP {
-            pass(read_there)?;
-            send(write_back)?;
-        }
-        Ok(())
-    };
-    on_both(cpus, ask, answer)
-}
-
-fn by_eventfd(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
-    let one = || -> io::Result<[OwnedFd; 2]> {
-        let fd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?;
-        Ok([fd.try_clone()?, fd])
-    };
-    by_descriptors(cpus, [one()?, one()?])
-}
-
-fn by_pipe(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
-    let one = || -> io::Result<[OwnedFd; 2]> {
-        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        Ok([read, write])
-    };
-    by_descriptors(cpus, [one()?, one()?])
 }

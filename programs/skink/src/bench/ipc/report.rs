@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt::Write;
 
 /// What is divided by what, within each round.
-const RATIOS: [(&str, &str, &str); 5] = [
+const RATIOS: [(&str, &str, &str); 6] = [
     (
         "round-trip-queues",
         "round-trip-one-way-lines",
@@ -18,6 +18,11 @@ const RATIOS: [(&str, &str, &str); 5] = [
         "round-trip-queues",
         "round-trip-cache-line",
         "the same, by one bare cache line that both sides write",
+    ),
+    (
+        "round-trips-queues-16",
+        "round-trip-cache-line",
+        "one of 16 that are under way at once, by the latter",
     ),
     (
         "wake-up-doorbell",
