@@ -17,6 +17,21 @@ pub fn enter() -> io::Result<()> {
     if std::env::var_os(INSIDE).is_some() {
         return make_private();
     }
+    let mut inside = privately(std::env::args_os().skip(1))?;
+    let status = inside.status().map_err(|error| {
+        let what = "can't run unshare (of util-linux) to make private namespaces";
+        io::Error::new(error.kind(), format!("{what}: {error}"))
+    })?;
+    let of_signal = || 128 + status.signal().unwrap_or_default();
+    std::process::exit(status.code().unwrap_or_else(of_signal))
+}
+
+/// A command that runs the calling program with `arguments` in private namespaces, where its [`enter`] returns.
+/// It ends with the thread that starts it.
+///
+/// # Errors
+/// If this program's file isn't known.
+pub fn privately<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> io::Result<Command> {
     let mut unshare = Command::new("unshare");
     unshare.args([
         "--mount",
@@ -31,15 +46,10 @@ pub fn enter() -> io::Result<()> {
     }
     unshare
         .arg(std::env::current_exe()?)
-        .args(std::env::args_os().skip(1))
+        .args(arguments)
         .env(INSIDE, if is_root() { "root" } else { "user" });
     end_with_caller(&mut unshare);
-    let status = unshare.status().map_err(|error| {
-        let what = "can't run unshare (of util-linux) to make private namespaces";
-        io::Error::new(error.kind(), format!("{what}: {error}"))
-    })?;
-    let of_signal = || 128 + status.signal().unwrap_or_default();
-    std::process::exit(status.code().unwrap_or_else(of_signal))
+    Ok(unshare)
 }
 
 /// Has `command` killed when the calling process ends. `unshare` blocks the signals that interrupt,

@@ -17,7 +17,7 @@ mod wire;
 
 pub use cpu::{CpuTime, cpu_seconds};
 pub use ended::{signal, wait_until_ended};
-pub use enter::{enter, is_root, missing_programs};
+pub use enter::{enter, is_root, missing_programs, privately};
 pub use host::{Cable, Host};
 pub use offload::Offload;
 pub use process::{Process, Scratch};

@@ -2,7 +2,8 @@
 //!
 //! One suite for every back end and every topology: a [`Case`] is handed a [`Network`] of two
 //! hosts and works with whatever carries the server's frames. `cargo run -p skink-end-to-end --
-//! [FILTER…]` runs those whose name holds every filter.
+//! [FILTER…]` runs those whose name holds every filter, two at a time, since most of them wait for
+//! most of their time ([`suite`]).
 
 mod back_end;
 mod case;
@@ -10,11 +11,12 @@ mod cases;
 mod member;
 mod network;
 mod site;
+pub mod suite;
 mod topology;
 mod upgrade;
 
 pub use back_end::BackEnd;
-pub use case::{Case, Failure, Outcome, run};
+pub use case::{Case, Failure, Outcome};
 pub use cases::{Sshd, all};
 pub use member::Member;
 pub use network::{Network, Plan};
@@ -28,11 +30,20 @@ pub use upgrade::{Upgrade, copy_of_build};
 /// # Errors
 /// What to tell whoever started it.
 pub fn prepare(needed: &[&str]) -> Result<(), String> {
-    let missing = skink_testbed::missing_programs(needed).join(", ");
-    if !missing.is_empty() {
-        return Err(format!(
-            "missing programs: {missing}; `make setup` installs them"
-        ));
-    }
+    require(needed)?;
     skink_testbed::enter().map_err(|error| format!("can't make private namespaces: {error}"))
+}
+
+/// Makes sure that the programs `needed` are there.
+///
+/// # Errors
+/// What to tell whoever wants them.
+pub fn require(needed: &[&str]) -> Result<(), String> {
+    let missing = skink_testbed::missing_programs(needed).join(", ");
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "missing programs: {missing}; `make setup` installs them"
+        )),
+    }
 }

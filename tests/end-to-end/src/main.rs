@@ -1,31 +1,46 @@
 //! Runs the end-to-end suite. See the library's documentation.
 
+use skink_end_to_end::{all, prepare, require, suite};
 use std::process::ExitCode;
 
+/// As many as the smallest machines have processors: more of them would hold each other up.
+const WORKERS: usize = 2;
+
+const NEEDED: [&str; 13] = [
+    "ip",
+    "unshare",
+    "cc",
+    "nginx",
+    "redis-server",
+    "redis-benchmark",
+    "python3",
+    "curl",
+    "wrk",
+    "sshd",
+    "ssh",
+    "memcached",
+    "iperf3",
+];
+
 fn main() -> ExitCode {
-    let needed = [
-        "ip",
-        "unshare",
-        "cc",
-        "nginx",
-        "redis-server",
-        "redis-benchmark",
-        "python3",
-        "curl",
-        "wrk",
-        "sshd",
-        "ssh",
-        "memcached",
-        "iperf3",
-    ];
-    if let Err(why) = skink_end_to_end::prepare(&needed) {
-        eprintln!("{why}");
-        return ExitCode::FAILURE;
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
     }
-    let filters: Vec<String> = std::env::args().skip(1).collect();
-    if skink_end_to_end::run(&skink_end_to_end::all(), &filters) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+}
+
+/// Answers whether no case failed.
+fn run() -> Result<bool, String> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|it| it == suite::WORKER) {
+        prepare(&NEEDED)?;
+        suite::work(&all()).map_err(|error| format!("a worker ended: {error}"))?;
+        return Ok(true);
     }
+    require(&NEEDED)?;
+    suite::run(&all(), &arguments, WORKERS).map_err(|error| error.to_string())
 }

@@ -21,7 +21,7 @@ pub use ssh::Sshd;
 use crate::network::Plan;
 use crate::{BackEnd, Case, Network, Outcome, Topology};
 
-/// Every case, the quick ones first.
+/// Every case, the quick ones first; but the longest not last, when nothing is left to do beside it.
 pub fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend(tools::cases());
@@ -35,9 +35,9 @@ pub fn all() -> Vec<Case> {
     cases.extend(impaired::cases());
     cases.extend(hostile::cases());
     cases.extend(neighbours::cases());
+    cases.extend(load::cases());
     cases.extend(parts::cases());
     cases.extend(bulk::cases());
-    cases.extend(load::cases());
     cases
 }
 

@@ -1,0 +1,113 @@
+//! The suite as a whole: cases are handed out to workers, each a process in namespaces of its own.
+
+use crate::{Case, Failure};
+use serde_json::{Value, json};
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
+use std::time::Instant;
+
+/// The argument that makes a program of this suite a worker.
+pub const WORKER: &str = "--worker";
+
+/// Runs the cases whose names hold all of `filters` in `workers` processes; answers whether none failed. To be
+/// called outside of private namespaces, by a program that calls [`work`] when its argument is [`WORKER`].
+///
+/// # Errors
+/// If a worker can't be started, or ends before its work does.
+pub fn run(cases: &[Case], filters: &[String], workers: usize) -> io::Result<bool> {
+    let wanted = |case: &Case| filters.iter().all(|filter| case.name.contains(filter));
+    let numbers = (0..).zip(cases).filter(|(_, case)| wanted(case));
+    let numbers: Vec<u16> = numbers.map(|(number, _)| number).collect();
+    let (outcomes, mut started) = start(&numbers, workers)?;
+    let (mut passed, mut failed, mut skipped) = (0, Vec::new(), 0);
+    for report in outcomes {
+        let text = |key: &str| report[key].as_str().unwrap_or_default().to_owned();
+        let (name, why) = (text("name"), text("why"));
+        let seconds = report["seconds"].as_f64().unwrap_or_default();
+        match &*text("outcome") {
+            "passed" => {
+                passed += 1;
+                println!("ok      {name} ({seconds:.1} s)");
+            }
+            "skipped" => {
+                skipped += 1;
+                println!("SKIP    {name}: {why}");
+            }
+            _ => {
+                println!("FAILED  {name} ({seconds:.1} s)\n{why}\n");
+                failed.push(name);
+            }
+        }
+    }
+    if !failed.is_empty() {
+        println!("\nfailed:");
+        failed.iter().for_each(|name| println!("  {name}"));
+    }
+    let lost = numbers.len() - passed - skipped - failed.len();
+    let count = failed.len() + lost;
+    println!("{passed} passed, {count} failed, {skipped} skipped");
+    for worker in &mut started {
+        worker.wait()?;
+    }
+    match lost {
+        0 => Ok(failed.is_empty()),
+        _ => Err(io::Error::other(format!(
+            "{lost} cases were not run: a worker ended"
+        ))),
+    }
+}
+
+/// Starts the workers, with the numbers of their cases. What each reports of its cases comes out of the channel, which ends with the last of them.
+fn start(numbers: &[u16], workers: usize) -> io::Result<(mpsc::Receiver<Value>, Vec<Child>)> {
+    let (queue, mut feed) = io::pipe()?;
+    let (sender, outcomes) = mpsc::channel();
+    let mut started = Vec::new();
+    for _ in 0..workers {
+        let mut command = skink_testbed::privately([WORKER])?;
+        command.stdin(queue.try_clone()?).stdout(Stdio::piped());
+        let mut worker = command.spawn()?;
+        let reports = worker.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        started.push(worker);
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(reports).lines().map_while(Result::ok);
+            let reports = lines.filter_map(|line| serde_json::from_str(&line).ok());
+            reports.for_each(|report| drop(sender.send(report)));
+        });
+    }
+    drop(queue);
+    for number in numbers {
+        feed.write_all(&number.to_ne_bytes())?;
+    }
+    Ok((outcomes, started))
+}
+
+/// Takes cases from standard input, which all workers share, and says on standard output what became of each.
+///
+/// # Errors
+/// If either can't be used.
+pub fn work(cases: &[Case]) -> io::Result<()> {
+    let mut number = [0; 2];
+    loop {
+        // Whole numbers are read: a pipe hands out what one read asks for without a gap.
+        match rustix::io::read(io::stdin(), &mut number)? {
+            2 => {}
+            _ => return Ok(()),
+        }
+        let Some(case) = cases.get(usize::from(u16::from_ne_bytes(number))) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let start = Instant::now();
+        let (outcome, why) = match case.outcome() {
+            Ok(()) => ("passed", String::new()),
+            Err(Failure::Skip(why)) => ("skipped", why),
+            Err(Failure::Wrong(what)) => ("failed", what),
+        };
+        let seconds = start.elapsed().as_secs_f64();
+        println!(
+            "{}",
+            json!({ "name": case.name, "outcome": outcome, "why": why, "seconds": seconds })
+        );
+    }
+}
