@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """What it costs to keep connection records: two builds, with and without, side by side.
 
-    sudo bench/records.py [--pairs N] [--only TEXT] [--output FILE]
+    sudo bench/records.py [--pairs N] [--only TEXT] [--output FILE] [--against SKINK]
 
 The build without is made with `--cfg skink_unrecorded` in a target directory of its own, target/unrecorded:
 `tcp` then leaves out all that it stores in records but what programs read. Nothing can be adopted from it.
+
+--against takes another build for comparison, such as that of an older release, whose libskink.so lies beside it:
+target/release/skink is then measured against that one.
 
 For each workload and topology both builds serve at the same time, each on a veth pair of its own, all on
 CPU 1. The client on CPU 0 asks one and the other in turns, a second each; which is first changes from pair to
@@ -26,16 +29,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = "10.9.0.2"
 BUILDS = {"with": ROOT / "target/release/skink", "without": ROOT / "target/unrecorded/release/skink"}
-WORKLOADS = {"20B": "nginx", "20B-close": "nginx", "bulk-send": "peer", "bulk-receive": "peer"}
+WORKLOADS = {"20B": "nginx", "20B-close": "nginx", "22KB": "nginx", "bulk-send": "peer", "bulk-receive": "peer"}
 TOPOLOGIES = ["library", "single"]
+# Who serves and asks in bulk: a program like any other, the same on both builds.
+PEER = str(BUILDS["with"])
 
 
 def run(*words, **options):
     return subprocess.run(words, check=True, capture_output=True, text=True, **options).stdout
 
 
-def build():
-    for name, tool in BUILDS.items():
+def build(names):
+    for name in names:
+        tool = BUILDS[name]
         environment = dict(os.environ)
         if name == "without":
             environment["RUSTFLAGS"] = "--cfg skink_unrecorded"
@@ -74,7 +80,7 @@ class Side:
             nginx = ["nginx", "-c", str(configuration)]
             served = {
                 "nginx": nginx,
-                "peer": [self.tool, "bench", "peer", "serve", "1"],
+                "peer": [PEER, "bench", "peer", "serve", "1"],
                 "callgrind": ["valgrind", "--tool=callgrind", f"--callgrind-out-file={files}/{build}.%p", *nginx],
             }
             self.start(self.tool, "run", *network, "--", *served[server])
@@ -111,7 +117,7 @@ class Side:
     def wait(self, seconds=60):
         """Until it answers."""
         for _ in range(seconds * 5):
-            if subprocess.run([*self.client, "curl", "-s", "-o", "/dev/null", f"http://{ADDRESS}:80/small"]).returncode == 0:
+            if subprocess.run([*self.client, "curl", "-s", "-m", "5", "-o", "/dev/null", f"http://{ADDRESS}:80/small"]).returncode == 0:
                 return
             time.sleep(0.2)
         raise SystemExit("the server doesn't answer")
@@ -130,12 +136,13 @@ class Side:
         words = [*self.client, "taskset", "-c", "0"]
         if workload.startswith("bulk"):
             service = workload.removeprefix("bulk-")
-            said = run(*words, self.tool, "bench", "peer", "ask", service, f"{ADDRESS}:5201", "1", str(seconds))
+            said = run(*words, PEER, "bench", "peer", "ask", service, f"{ADDRESS}:5201", "1", str(seconds))
             said = json.loads(said)
             units, rate = said["units"], said["units"] / said["seconds"]
         else:
             close = ["-H", "Connection: close"] if workload.endswith("close") else []
-            said = run(*words, "wrk", "-t1", "-c64", f"-d{seconds}s", *close, f"http://{ADDRESS}:80/small")
+            file = "large" if workload == "22KB" else "small"
+            said = run(*words, "wrk", "-t1", "-c64", f"-d{seconds}s", *close, f"http://{ADDRESS}:80/{file}")
             if "Socket errors" in said or "Non-2xx" in said:
                 raise SystemExit(f"{workload}: {said}")
             units = int(re.search(r"(\d+) requests in", said)[1])
@@ -199,9 +206,9 @@ def of_records(path):
     return kept, total
 
 
-def instructions(files):
+def instructions(files, name):
     """For each request: in saved.rs, and of the whole program with its stack."""
-    side = Side(files, "with", "library", "callgrind")
+    side = Side(files, name, "library", "callgrind")
     try:
         side.wait()
         said = run(*side.client, "wrk", "-t1", "-c64", "-d8s", "--timeout", "9s", f"http://{ADDRESS}:80/small")
@@ -210,7 +217,7 @@ def instructions(files):
         side.children[-1].wait(60)
     finally:
         side.end()
-    written = [path for path in files.glob("with.*") if path.suffix not in (".conf", ".pid")]
+    written = [path for path in files.glob(f"{name}.*") if path.suffix not in (".conf", ".pid")]
     counts = [of_records(path) for path in written]
     return [sum(column) / requests for column in zip(*counts)]
 
@@ -220,13 +227,16 @@ def main():
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--only", default="", help="what is measured: names that hold this text")
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--against", type=Path, metavar="SKINK")
     options = parser.parse_args()
     if os.environ.get("RECORDS_INSIDE") is None:
-        build()
+        build(["with"] if options.against else BUILDS)
         os.environ["RECORDS_INSIDE"] = "yes"
         os.execvp("unshare", ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
                               "--mount-proc", sys.executable, *sys.argv])
     run("mount", "-t", "tmpfs", "tmpfs", "/run")
+    if options.against:
+        BUILDS["without"] = options.against.resolve()
     output = open(options.output, "w") if options.output else None
 
     def say(line):
@@ -238,7 +248,9 @@ def main():
         files = Path(directory)
         files.chmod(0o755)
         (files / "small").write_text("12345678901234567890")
-        say("What keeping records costs: median (middle half of the pairs) [95% interval of the median]")
+        (files / "large").write_text("." * 22_000)
+        what = "this build costs more than the other" if options.against else "keeping records costs"
+        say(f"What {what}: median (middle half of the pairs) [95% interval of the median]")
         say(f"{options.pairs} pairs of one second each. Above 0: it costs that much.\n")
         say(f"{'':24}{'work lost':34}{'processor time added'}")
         for topology in TOPOLOGIES:
@@ -248,8 +260,12 @@ def main():
                     slower, dearer = compare(files, workload, topology, options.pairs)
                     say(f"{name:24}{spread(slower):34}{spread(dearer)}")
         if options.only in "instructions":
-            kept, total = instructions(files)
-            say(f"\nInstructions for a request (20B, library): {kept:.0f} in saved.rs and about as many stores, of {total:.0f}")
+            kept, total = instructions(files, "with")
+            if options.against:
+                _, other = instructions(files, "without")
+                say(f"\nInstructions for a request (20B, library): {total:.0f}, and {other:.0f} in the other build")
+            else:
+                say(f"\nInstructions for a request (20B, library): {kept:.0f} in saved.rs and about as many stores, of {total:.0f}")
 
 
 main()
