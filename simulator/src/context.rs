@@ -1,7 +1,7 @@
 use crate::connection::{Outcome, Side, Wake};
+use crate::place::Place;
 use crate::random::Random;
 use crate::scenario::{ConnectionPlan, DatagramPlan, Scenario, Target, address};
-use skink_library::Stack;
 use skink_memory::{Ring, SocketId};
 use skink_time::{Duration, Instant};
 use skink_wire::Endpoint;
@@ -35,12 +35,12 @@ pub struct Context<'a> {
     /// What programs share.
     pub board: &'a mut Board,
     /// The stack of the program's host.
-    pub stack: &'a mut Stack,
+    pub stack: &'a mut Place,
 }
 
 impl Context<'_> {
     /// The stack of the program's host.
-    pub fn stack(&mut self) -> &mut Stack {
+    pub fn stack(&mut self) -> &mut Place {
         self.stack
     }
 

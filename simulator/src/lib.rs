@@ -19,6 +19,7 @@
 //! narrow).
 #![forbid(unsafe_code)]
 
+mod apart;
 mod connection;
 mod context;
 mod datagram;
@@ -26,11 +27,13 @@ mod describe;
 mod doom;
 mod frame;
 mod listener;
+pub mod machine;
 mod narrows;
 mod nic;
 mod noise;
 mod pattern;
 mod pinger;
+mod place;
 mod random;
 mod report;
 mod scenario;
@@ -38,7 +41,7 @@ mod wire;
 mod world;
 
 pub use report::Report;
-pub use scenario::{CrashPlan, NAMED, SHORT, Scenario};
+pub use scenario::{ApartPlan, CrashPlan, Manner, NAMED, PartDeath, SHORT, Scenario};
 
 /// Runs the scenario of `seed`.
 pub fn simulate(seed: u64) -> Report {

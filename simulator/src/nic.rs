@@ -3,12 +3,13 @@
 use crate::doom::Doom;
 use crate::frame::{self, Frame};
 use crate::random::Random;
+use rustix::event::{EventfdFlags, eventfd};
 use skink_messages::{Capabilities, Full, NicOutput, RxChecksum, RxFrame, Steering, TxPacket};
 use skink_nic::{Nic, Receiver, Sender};
 use skink_time::Instant;
 use skink_wire::MacAddr;
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a host's NIC can do.
@@ -58,6 +59,8 @@ struct Queues {
     /// Nobody fills the receiving queue until then.
     up_from: Instant,
     doom: Doom,
+    /// What its owner sleeps on. Nobody does here, so it never rings.
+    arrivals: OwnedFd,
 }
 
 /// The wire's hold on a NIC.
@@ -80,6 +83,7 @@ impl NicHandle {
             complaint: None,
             up_from: Instant::ZERO,
             doom,
+            arrivals: eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor"),
         })))
     }
 
@@ -217,7 +221,9 @@ impl Receiver for Half {
         count
     }
 
-    fn descriptors(&self, _each: &mut dyn FnMut(BorrowedFd<'_>)) {}
+    fn descriptors(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
+        each(self.0.lock().arrivals.as_fd());
+    }
 
     fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.0.lock().dropped)

@@ -33,6 +33,16 @@ pub struct Report {
     pub crashes: usize,
     /// Frames that each host sent, and ports that it used or gave back.
     pub acts: Vec<u64>,
+    /// Components on their own that died.
+    pub deaths: usize,
+    /// By host and component: how often it had acted in each of its turns, if it was on its own.
+    pub turns: Vec<[Vec<u64>; 5]>,
+    /// Messages between components on their own that were told to be a predecessor's, or for one.
+    pub foreign: u64,
+    /// Bells that weren't heard.
+    pub lost_bells: u64,
+    /// Messages that there was no room for.
+    pub full: u64,
     /// Connections by how they ended otherwise.
     pub others: BTreeMap<String, u64>,
     /// What the stacks counted, summed up.

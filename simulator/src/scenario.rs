@@ -8,10 +8,12 @@ use skink_messages::ConnectionOption;
 use skink_time::{Duration, Instant};
 use skink_wire::MacAddr;
 
+mod apart;
 mod draft;
 mod programs;
 mod short;
 
+pub use apart::{ApartPlan, Manner, PartDeath};
 pub use short::SHORT;
 
 /// One host.
@@ -196,6 +198,8 @@ pub struct Scenario {
     pub death: Option<Death>,
     /// Stacks that die.
     pub crashes: Vec<CrashPlan>,
+    /// If the components of each host are on their own: what befalls them.
+    pub apart: Option<ApartPlan>,
     /// What the switch lets through, in bytes of IP packet, if that is less than the link takes.
     pub path_mtu: Option<u32>,
     /// Mangled frames come in at most this many microseconds apart; 0 for none.
@@ -209,7 +213,7 @@ pub struct Scenario {
 }
 
 /// Scenarios with names, for tests of one thing.
-pub const NAMED: [&str; 18] = [
+pub const NAMED: [&str; 20] = [
     "clean",
     "lossy",
     "reordered",
@@ -228,6 +232,8 @@ pub const NAMED: [&str; 18] = [
     "programs",
     "crashes",
     "spoilt",
+    "split",
+    "parts",
 ];
 
 /// The address of `host`; hosts beyond the last have none.

@@ -6,15 +6,17 @@ use crate::datagram::{DatagramClient, DatagramServer};
 use crate::doom::Doom;
 use crate::frame::Frame;
 use crate::listener::Listener;
+use crate::machine::Who;
 use crate::narrows;
 use crate::nic::NicHandle;
 use crate::noise;
 use crate::pinger::Pinger;
+use crate::place::Place;
 use crate::random::{Random, mix};
 use crate::report::{self, Report};
 use crate::scenario::{ConnectionPlan, Scenario, mac};
 use crate::wire::Wire;
-use skink_library::{Protocol, Stack};
+use skink_library::Protocol;
 use skink_memory::{Region, SocketId};
 use skink_messages::{Counters, SocketEvent};
 use skink_time::{Duration, Instant};
@@ -25,6 +27,7 @@ mod crash;
 mod death;
 mod ending;
 mod host;
+mod parts;
 
 /// Programs that aren't done by then hang.
 const TIME_LIMIT: Instant = Instant::from_millis(2 * 3_600_000);
@@ -34,6 +37,8 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(3600);
 const STEP_LIMIT: u64 = 5_000_000;
 /// Events that a host may bring forth without time going on.
 const EVENT_LIMIT: u32 = 20_000;
+/// A call that nobody answers now is repeated after so long.
+const PATIENCE: Duration = Duration::from_millis(1);
 /// The pinger's place on the switch.
 const PINGER: usize = usize::MAX;
 
@@ -46,6 +51,9 @@ enum Action {
     Noise,
     Kill,
     Crash(usize),
+    Turn(usize, Who),
+    Strike(usize),
+    Succeed(usize, bool),
 }
 
 struct Entry {
@@ -72,7 +80,9 @@ impl Ord for Entry {
 }
 
 struct Host {
-    stack: Stack,
+    stack: Place,
+    /// The turns of components on their own.
+    parts: parts::Turns,
     /// What its successors begin with.
     life: host::Life,
     doom: Doom,
@@ -163,8 +173,8 @@ impl World {
     /// Starts the servers, and plans what the clients do.
     fn populate(&mut self) {
         for index in 0..self.hosts.len() {
-            self.schedule(self.now, Action::Poll(index));
-            self.hosts[index].next_poll = Some(self.now);
+            self.poll_by(index, self.now);
+            self.plan_first_turns(index);
         }
         for index in 0..self.board.scenario.listeners.len() {
             let host = self.board.scenario.listeners[index].host;
@@ -197,6 +207,7 @@ impl World {
                 self.schedule(crash.at.max(self.now), Action::Crash(index));
             }
         }
+        self.plan_strikes();
         for number in 0..self.board.scenario.pings {
             let at = self.now + Duration::from_millis(u64::from(number) * 100);
             self.schedule(at, Action::Ping(number));
@@ -205,13 +216,13 @@ impl World {
 
     /// Runs to the end.
     pub fn run(mut self) -> Report {
-        let done = self.run_until(TIME_LIMIT, World::programs_are_done);
+        let done = self.run_until(TIME_LIMIT, |world| world.programs_are_done());
         if !done {
             self.complain_about_hang();
         }
         self.close_servers();
         let limit = self.now + DRAIN_LIMIT;
-        if done && !self.run_until(limit, World::stacks_are_empty) {
+        if done && !self.run_until(limit, |world| world.stacks_are_empty()) {
             self.complain_about_leaks();
         }
         report::judge(&mut self.board);
@@ -220,6 +231,7 @@ impl World {
         }
         self.report.ended = self.now;
         self.report.acts = self.hosts.iter().map(|host| host.doom.acts()).collect();
+        self.report_turns();
         for host in &self.hosts {
             self.report.add_counters(&host.counters);
         }
@@ -228,7 +240,7 @@ impl World {
         self.report
     }
 
-    fn run_until(&mut self, limit: Instant, done: impl Fn(&World) -> bool) -> bool {
+    fn run_until(&mut self, limit: Instant, done: impl Fn(&mut World) -> bool) -> bool {
         let first = self.report.steps;
         while self.report.steps - first < STEP_LIMIT && self.board.failures.len() < 10 {
             if self.report.steps.is_multiple_of(64) && done(self) {
@@ -283,13 +295,22 @@ impl World {
                     return self.poll_by(host, up_from);
                 }
                 let there = &mut self.hosts[host];
-                there.doom.set_works(true);
-                let _ = there.stack.poll(self.now);
-                let _ = self.revive_if_dead(host);
-                self.settle(host);
+                if let Some(stack) = there.stack.whole() {
+                    there.doom.set_works(true);
+                    let _ = stack.poll(self.now);
+                    let _ = self.revive_if_dead(host);
+                    self.settle(host);
+                }
             }
+            Action::Turn(host, who) => self.turn(host, who),
+            Action::Strike(plan) => self.strike(plan),
+            Action::Succeed(plan, falls_back) => self.succeed(plan, falls_back),
             Action::Wake(number, wake) => {
                 let host = self.programs[number].host;
+                let calls = matches!(self.programs[number].program, Some(Program::Listener(_)));
+                if calls && !self.hosts[host].stack.answers() {
+                    return self.schedule(self.now + PATIENCE, Action::Wake(number, wake));
+                }
                 self.with_program(number, &mut |program, context| match program {
                     Program::Connection(connection) => connection.on_wake(context, wake),
                     Program::Listener(listener) => listener.on_wake(context),
@@ -299,12 +320,15 @@ impl World {
                 self.settle(host);
             }
             Action::Start(plan) => {
-                self.starts_left -= 1;
                 let ConnectionPlan {
                     client: host,
                     program,
                     ..
                 } = self.board.scenario.connections[plan];
+                if !self.hosts[host].stack.answers() {
+                    return self.schedule(self.now + PATIENCE, Action::Start(plan));
+                }
+                self.starts_left -= 1;
                 if self.hosts[host].dead == Some(program) {
                     let context = &mut self.context(host);
                     return context.conclude(plan, Side::Client, Outcome::Left);
@@ -340,6 +364,9 @@ impl World {
 
     fn poll_by(&mut self, host: usize, at: Instant) {
         let there = &mut self.hosts[host];
+        if there.stack.apart().is_some() {
+            return self.turn_by(host, Who::Link, at);
+        }
         if there.next_poll.is_none_or(|planned| at < planned) {
             there.next_poll = Some(at);
             self.schedule(at, Action::Poll(host));
@@ -360,21 +387,42 @@ impl World {
                 break;
             }
         }
-        self.hosts[host].doom.set_works(true);
-        self.hosts[host].stack.flush();
-        if self.revive_if_dead(host) {
-            // What is said of connections that are given up.
-            self.hosts[host].stack.flush();
-        }
+        self.flush(host);
         self.take_finished(host);
         if self.hosts[host].nic.unflushed() > 0 {
             let what = format!("host {host}: frames are left after a flush");
             self.board.failures.push(what);
         }
         self.transmit(host);
-        let more = self.hosts[host].nic.has_inbound();
-        let deadline = self.hosts[host].stack.next_deadline();
-        if let Some(deadline) = deadline {
+        self.plan_poll(host);
+        for (at, program, wake) in std::mem::take(&mut self.board.wakes) {
+            self.schedule(at, Action::Wake(program, wake));
+        }
+    }
+
+    /// What was asked of a whole stack leaves.
+    fn flush(&mut self, host: usize) {
+        let there = &mut self.hosts[host];
+        let Some(stack) = there.stack.whole() else {
+            return;
+        };
+        there.doom.set_works(true);
+        stack.flush();
+        if self.revive_if_dead(host)
+            && let Some(stack) = self.hosts[host].stack.whole()
+        {
+            // What is said of connections that are given up.
+            stack.flush();
+        }
+    }
+
+    fn plan_poll(&mut self, host: usize) {
+        let there = &mut self.hosts[host];
+        let more = there.nic.has_inbound();
+        let Some(stack) = there.stack.whole() else {
+            return self.plan_turns(host);
+        };
+        if let Some(deadline) = stack.next_deadline() {
             let lag = self.random.range(1, 50);
             let soonest = self.now + Duration::from_micros(lag);
             self.poll_by(host, deadline.max(soonest));
@@ -382,9 +430,6 @@ impl World {
         if more {
             let lag = Duration::from_micros(self.random.range(1, 50));
             self.poll_by(host, self.now + lag);
-        }
-        for (at, program, wake) in std::mem::take(&mut self.board.wakes) {
-            self.schedule(at, Action::Wake(program, wake));
         }
     }
 

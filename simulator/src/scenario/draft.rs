@@ -6,11 +6,31 @@ use crate::random::Random;
 impl Scenario {
     /// The scenario of `seed`.
     pub fn from_seed(seed: u64) -> Scenario {
-        Draft::new(seed).mixed()
+        let scenario = Draft::new(seed).mixed();
+        // Drawn apart from the rest, which stays as it is.
+        let mut random = Random::new(crate::random::mix(seed ^ 0x6469_7669_6465));
+        match random.range(0, 5) {
+            0 => {
+                let deaths = random.scale(0, 40);
+                scenario.divided(deaths)
+            }
+            _ => scenario,
+        }
     }
 
     /// The scenario `name` (one of [`NAMED`]) with `seed`.
     pub fn named(name: &str, seed: u64) -> Option<Scenario> {
+        if let Some(deaths) = match name {
+            "split" => Some(0),
+            "parts" => Some(40),
+            _ => None,
+        } {
+            let mut draft = Draft::new(seed);
+            draft.harm = Harm::default();
+            (draft.harm.loss, draft.harm.reorder) = (20, 50);
+            draft.datagrams = true;
+            return Some(draft.build().divided(deaths));
+        }
         let mut draft = Draft::new(seed);
         let harm = &mut draft.harm;
         *harm = Harm::default();
@@ -180,6 +200,7 @@ impl Draft {
             datagrams,
             death: None,
             crashes: Vec::new(),
+            apart: None,
             noise_us,
             path_mtu,
             pings: self.random.range(0, 3) as u16,

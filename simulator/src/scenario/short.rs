@@ -122,6 +122,7 @@ fn two_hosts(seed: u64) -> Scenario {
         datagrams: Vec::new(),
         death: None,
         crashes: Vec::new(),
+        apart: None,
         noise_us: 0,
         path_mtu: None,
         pings: 0,

@@ -1,5 +1,6 @@
 //! A host's stack dies without a word, and another one adopts its programs' regions.
 
+use crate::place::Place;
 use super::{Action, Host, Program, World};
 use crate::doom;
 use crate::random::Random;
@@ -132,7 +133,7 @@ impl Host {
             let adopted = stack.adopt_program(now, *program, tcp.clone(), udp.clone());
             adopted.expect("a number that is free");
         }
-        self.stack = stack;
+        self.stack = Place::Whole(Box::new(stack));
     }
 
     /// How many of the sockets that are left aren't just those whose record was spoilt.

@@ -14,7 +14,11 @@ impl World {
         self.starts_left == 0 && over && self.board.datagrams_done == datagrams
     }
 
-    pub(super) fn stacks_are_empty(&self) -> bool {
+    pub(super) fn stacks_are_empty(&mut self) -> bool {
+        self.sockets_are_gone() && self.hosts.iter_mut().all(|host| host.leaks().is_empty())
+    }
+
+    fn sockets_are_gone(&self) -> bool {
         let sockets = self.hosts.iter().all(|host| {
             host.sockets_left() == 0
                 && (host.stack.tcp_unfinished() == 0 || !host.spoilt.is_empty())
@@ -46,7 +50,9 @@ impl World {
 
     pub(super) fn complain_about_leaks(&mut self) {
         let mut lines = vec![format!("sockets are left at {:?}", self.now)];
-        for (index, host) in self.hosts.iter().enumerate() {
+        for (index, host) in self.hosts.iter_mut().enumerate() {
+            let leaks = host.leaks().into_iter();
+            lines.extend(leaks.map(|what| format!("  host {index}: {what}")));
             let unfinished = host.stack.tcp_unfinished();
             let (dead, finished) = (host.dead, host.finished);
             lines.push(format!(

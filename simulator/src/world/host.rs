@@ -1,14 +1,27 @@
 use super::Host;
+use crate::apart::Apart;
 use crate::doom::{Doom, DoomedPorts};
+use crate::machine::{Filtering, Machine, MachineConfig, Who};
 use crate::nic::NicHandle;
+use crate::place::Place;
 use crate::random::{Random, mix};
 use crate::scenario::{HostPlan, Scenario, address};
 use crate::wire::Wire;
+use skink_filter::RuleSet;
 use skink_library::{Stack, StackConfig};
 use skink_memory::{Region, TableConfig};
 use skink_messages::Counters;
+use skink_time::Instant;
 use skink_wire::IpCidr;
 use std::collections::BTreeMap;
+
+/// What a host's filter lets through: TCP that begins with a handshake, and all else.
+const RULES: &str = "\
+block all
+pass proto { tcp, udp } all
+pass inet proto icmp all no state
+pass inet6 proto icmp6 all no state
+";
 
 impl Host {
     pub(super) fn new(
@@ -37,21 +50,17 @@ impl Host {
                 receive_bytes: 1 << 17,
             },
         };
-        let mut stack = life.stack(&nic, &doom, &counters);
-        let mut regions = Vec::new();
-        for program in 0..plan.programs {
-            let tcp = Region::create("tcp", life.tcp).expect("memory for a program");
-            let udp = Region::create("udp", life.udp).expect("memory for a program");
-            regions.push((program, tcp.clone(), udp.clone()));
-            let added = stack.add_program(program, tcp, udp);
-            added.expect("a number that is free");
-        }
-        if !scenario.crashes.is_empty() {
+        let (stack, regions) = match &scenario.apart {
+            None => life.whole(plan.programs, &nic, &doom, &counters),
+            Some(apart) => life.apart(plan.programs, apart.filters, &nic, &doom, &counters),
+        };
+        if !scenario.is_immortal() {
             let all = regions.iter();
             doom.watch(all.flat_map(|(_, tcp, udp)| [tcp, udp]));
         }
         Host {
             stack,
+            parts: super::parts::Turns::default(),
             life,
             doom,
             crash: None,
@@ -82,7 +91,57 @@ pub(super) struct Life {
     udp: TableConfig,
 }
 
+type Regions = Vec<(u32, Region, Region)>;
+
 impl Life {
+    fn whole(
+        &mut self,
+        programs: u32,
+        nic: &NicHandle,
+        doom: &Doom,
+        counters: &Counters,
+    ) -> (Place, Regions) {
+        let mut stack = self.stack(nic, doom, counters);
+        let mut regions = Vec::new();
+        for program in 0..programs {
+            let tcp = Region::create("tcp", self.tcp).expect("memory for a program");
+            let udp = Region::create("udp", self.udp).expect("memory for a program");
+            regions.push((program, tcp.clone(), udp.clone()));
+            let added = stack.add_program(program, tcp, udp);
+            added.expect("a number that is free");
+        }
+        (Place::Whole(Box::new(stack)), regions)
+    }
+
+    fn apart(
+        &mut self,
+        programs: u32,
+        filters: bool,
+        nic: &NicHandle,
+        doom: &Doom,
+        counters: &Counters,
+    ) -> (Place, Regions) {
+        let filtering = match filters {
+            true => Filtering::Apart(RuleSet::parse(RULES).expect("rules")),
+            false => Filtering::None,
+        };
+        let doom = doom.clone();
+        let config = MachineConfig {
+            addresses: self.addresses.clone(),
+            seed: self.seed,
+            filtering,
+            tcp: self.tcp,
+            udp: self.udp,
+            programs,
+            ports: Box::new(move || Box::new(DoomedPorts(doom.clone()))),
+        };
+        let mut machine = Machine::new(nic.nic(), config, counters.clone());
+        // So that transports know their addresses.
+        machine.poll(Who::Ip, Instant::ZERO);
+        let regions = machine.regions().to_vec();
+        (Place::Apart(Box::new(Apart::new(machine))), regions)
+    }
+
     fn stack(&mut self, nic: &NicHandle, doom: &Doom, counters: &Counters) -> Stack {
         let config = StackConfig {
             addresses: self.addresses.clone(),

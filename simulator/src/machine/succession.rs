@@ -1,0 +1,225 @@
+//! How a component gets a successor, and its neighbours are told.
+
+use super::broker::{map, read_only};
+use super::{Machine, Who};
+use skink_channel::Pool;
+use skink_lanes::Transport;
+use skink_library::flow;
+use skink_time::Instant;
+
+/// A successor that dies before all know of it: how many steps it still lives.
+struct Steps(Option<u32>);
+
+impl Steps {
+    /// Whether the next one is still done.
+    fn next(&mut self) -> bool {
+        match &mut self.0 {
+            None => true,
+            Some(0) => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+        }
+    }
+}
+
+impl Machine {
+    /// Starts a successor, and tells the neighbours. `false` if it can't start yet: `filter` must be told
+    /// by `tcp` which connections there are.
+    pub fn restart(&mut self, who: Who, now: Instant) -> bool {
+        self.succeed(who, now, Steps(None))
+    }
+
+    /// Starts a successor that dies when it has got so far: a step is a program's sockets adopted, or a
+    /// neighbour told. `false` as for [`Machine::restart`].
+    pub fn restart_and_die(&mut self, who: Who, now: Instant, steps: u32) -> bool {
+        let starts = self.succeed(who, now, Steps(Some(steps)));
+        if starts {
+            self.kill(who);
+        }
+        starts
+    }
+
+    fn succeed(&mut self, who: Who, now: Instant, mut steps: Steps) -> bool {
+        let waits = who == Who::Filter && self.is_dead(Who::Tcp);
+        if waits || !self.is_dead(who) {
+            return false;
+        }
+        self.incarnations[who as usize] += 1;
+        self.dead[who as usize] = false;
+        match who {
+            Who::Link => self.succeed_link(now, &mut steps),
+            Who::Ip => self.succeed_ip(now, &mut steps),
+            Who::Filter => self.succeed_filter(now, &mut steps),
+            Who::Tcp => self.succeed_tcp(now, &mut steps),
+            Who::Udp => self.succeed_udp(now, &mut steps),
+        }
+        true
+    }
+
+    /// The number of a new one's pool, and those that the others may forget once they know it.
+    fn new_pool(&mut self, who: Who) -> (u32, Vec<u32>) {
+        self.next_pool += 1;
+        let old = self.pools[who as usize].clone();
+        self.pools[who as usize].push(self.next_pool);
+        (self.next_pool, old)
+    }
+
+    fn remove_pools(&mut self, who: Who, old: &[u32]) {
+        self.pools[who as usize].retain(|pool| !old.contains(pool));
+        for pool in old {
+            self.link.iter_mut().for_each(|it| it.remove_pool(*pool));
+            self.ip.iter_mut().for_each(|it| it.remove_pool(*pool));
+            self.tcp.remove_pool(*pool);
+            self.udp.remove_pool(*pool);
+        }
+    }
+
+    /// The transports that live are told of one below them.
+    fn tell_transports(&mut self, now: Instant, pool: &Pool, ip: Option<u32>, steps: &mut Steps) {
+        if !self.is_dead(Who::Tcp) && steps.next() {
+            self.tcp.add_pool(map(pool));
+            ip.into_iter().for_each(|ip| self.tcp.ip_restarted(ip));
+            self.tcp.network_restarted(now);
+        }
+        if !self.is_dead(Who::Udp) && steps.next() {
+            self.udp.add_pool(map(pool));
+            ip.into_iter().for_each(|ip| self.udp.ip_restarted(ip));
+        }
+    }
+
+    fn succeed_link(&mut self, now: Instant, steps: &mut Steps) {
+        let Some(nic) = self.spare_nic.take() else {
+            return;
+        };
+        let incarnation = self.incarnations[Who::Link as usize];
+        let (pool, old) = self.new_pool(Who::Link);
+        let mut link = self.broker().link(nic, pool);
+        for (program, tcp, _) in &self.regions {
+            link.add_region(*program, read_only(tcp));
+        }
+        self.udp
+            .pool()
+            .into_iter()
+            .for_each(|pool| link.add_pool(map(pool)));
+        if let Some(ip) = &mut self.ip {
+            link.add_pool(map(ip.pool()));
+            if steps.next() {
+                ip.add_pool(map(link.pool()));
+                ip.link_restarted(incarnation);
+            }
+        }
+        self.tell_transports(now, link.pool(), None, steps);
+        self.link = Some(link);
+        if steps.next() {
+            self.remove_pools(Who::Link, &old);
+        }
+    }
+
+    fn succeed_ip(&mut self, now: Instant, steps: &mut Steps) {
+        let incarnation = self.incarnations[Who::Ip as usize];
+        let (pool, old) = self.new_pool(Who::Ip);
+        let seed = self.config.seed.wrapping_add(u64::from(pool));
+        let mut ip = self.broker().ip(pool, seed);
+        for (program, tcp, _) in &self.regions {
+            ip.add_region(*program, read_only(tcp));
+        }
+        self.udp
+            .pool()
+            .into_iter()
+            .for_each(|pool| ip.add_pool(map(pool)));
+        if let Some(link) = &mut self.link {
+            ip.add_pool(map(link.pool()));
+            if steps.next() {
+                link.add_pool(map(ip.pool()));
+                link.ip_restarted(incarnation);
+            }
+        }
+        if let Some(filter) = &mut self.filter
+            && steps.next()
+        {
+            filter.ip_restarted(incarnation);
+        }
+        self.tell_transports(now, ip.pool(), Some(incarnation), steps);
+        self.ip = Some(ip);
+        if steps.next() {
+            self.remove_pools(Who::Ip, &old);
+        }
+    }
+
+    fn succeed_filter(&mut self, now: Instant, steps: &mut Steps) {
+        let incarnation = self.incarnations[Who::Filter as usize];
+        let Some(mut filter) = self.broker().filter(now, &self.flows) else {
+            return;
+        };
+        filter.rebuild(now, self.tcp.tcp().flows().filter_map(flow));
+        self.filter = Some(filter);
+        if let Some(ip) = &mut self.ip
+            && steps.next()
+        {
+            ip.filter_restarted(incarnation);
+        }
+    }
+
+    fn succeed_tcp(&mut self, now: Instant, steps: &mut Steps) {
+        let incarnation = self.incarnations[Who::Tcp as usize];
+        let mut tcp = self.broker().tcp();
+        self.link
+            .iter()
+            .for_each(|link| tcp.add_pool(map(link.pool())));
+        self.ip
+            .iter_mut()
+            .for_each(|ip| tcp.add_pool(map(ip.pool())));
+        for (program, region, _) in &self.regions {
+            if steps.next() {
+                let adopted = tcp.adopt_region(now, *program, region.clone());
+                adopted.expect("a number that is free");
+            }
+        }
+        self.dropped = self.dropped.plus(self.tcp.end_counters());
+        self.tcp = tcp;
+        if let Some(ip) = &mut self.ip
+            && steps.next()
+        {
+            ip.transport_restarted(Transport::Tcp, incarnation);
+        }
+    }
+
+    fn succeed_udp(&mut self, now: Instant, steps: &mut Steps) {
+        let incarnation = self.incarnations[Who::Udp as usize];
+        let (pool, old) = self.new_pool(Who::Udp);
+        let mut udp = self.broker().udp(pool);
+        self.link
+            .iter()
+            .for_each(|link| udp.add_pool(map(link.pool())));
+        self.ip
+            .iter_mut()
+            .for_each(|ip| udp.add_pool(map(ip.pool())));
+        for (program, _, region) in &self.regions {
+            if steps.next() {
+                let adopted = udp.adopt_region(now, *program, region.clone());
+                adopted.expect("a number that is free");
+            }
+        }
+        self.dropped = self.dropped.plus(self.udp.end_counters());
+        self.udp = udp;
+        let Some(sent) = self.udp.pool() else {
+            return;
+        };
+        if let Some(ip) = &mut self.ip
+            && steps.next()
+        {
+            ip.add_pool(map(sent));
+            ip.transport_restarted(Transport::Udp, incarnation);
+        }
+        if let Some(link) = &mut self.link
+            && steps.next()
+        {
+            link.add_pool(map(sent));
+        }
+        if steps.next() {
+            self.remove_pools(Who::Udp, &old);
+        }
+    }
+}

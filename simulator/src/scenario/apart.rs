@@ -1,0 +1,126 @@
+//! What befalls components that are on their own.
+
+use super::Scenario;
+use crate::machine::{Shown, Who};
+use crate::random::{Random, mix};
+use skink_time::{Duration, Instant};
+
+/// The components of each host are on their own.
+#[derive(Clone, Debug, Default)]
+pub struct ApartPlan {
+    /// Each host has a filter, whose rules let in what begins with a handshake.
+    pub filters: bool,
+    /// How often a bell isn't heard, in thousandths.
+    pub lost_bells: u32,
+    /// Components that die.
+    pub deaths: Vec<PartDeath>,
+}
+
+/// How a component comes to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Manner {
+    /// In its turn or after it.
+    #[default]
+    Kill,
+    /// It has no turn any more, and is ended after a while.
+    Hang,
+    /// It is replaced after its turn, and after a while its successor too, as if that had been no good.
+    Upgrade,
+}
+
+/// A component that is on its own dies, and gets a successor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PartDeath {
+    /// On which host.
+    pub host: usize,
+    /// Which.
+    pub who: Who,
+    /// When, if no turn is said: in the turn that comes then.
+    pub at: Instant,
+    /// In which of its turns, and its successors'; 0 for none.
+    pub turn: u64,
+    /// How.
+    pub manner: Manner,
+    /// When it has acted so many times in that turn: a frame sent, a port used or given back. 0, or it doesn't
+    /// act so often: at the end.
+    pub acts: u64,
+    /// What its neighbours see of that turn.
+    pub shown: Shown,
+    /// After how long it has a successor (an upgrade's own: is replaced too).
+    pub down: Duration,
+    /// So many successors die before all know of them, each a step later.
+    pub deaths: u32,
+    /// With `link`, frames in the NIC's queues get lost.
+    pub loses: bool,
+}
+
+impl PartDeath {
+    /// A plain kill.
+    pub fn new(host: usize, who: Who) -> PartDeath {
+        PartDeath {
+            host,
+            who,
+            at: Instant::ZERO,
+            turn: 0,
+            manner: Manner::Kill,
+            acts: 0,
+            shown: Shown::All,
+            down: Duration::ZERO,
+            deaths: 0,
+            loses: false,
+        }
+    }
+}
+
+const SHOWN: [Shown; 7] = [
+    Shown::All,
+    Shown::Nothing,
+    Shown::Taken,
+    Shown::Answers,
+    Shown::AllBy(1),
+    Shown::AllBy(2),
+    Shown::AllBy(3),
+];
+
+impl Scenario {
+    /// Whether nothing of a host ever dies.
+    pub fn is_immortal(&self) -> bool {
+        let parts = self.apart.as_ref();
+        self.crashes.is_empty() && parts.is_none_or(|apart| apart.deaths.is_empty())
+    }
+
+    /// The same with the components of each host on their own, and deaths at random instead of those of
+    /// whole stacks.
+    pub fn divided(mut self, deaths: u64) -> Scenario {
+        let mut random = Random::new(mix(self.seed ^ 0x6170_6172_7400));
+        let hosts = self.hosts.len() as u64;
+        let plan = ApartPlan {
+            filters: random.chance(500),
+            lost_bells: if random.chance(250) { 30 } else { 0 },
+            deaths: (0..deaths).map(|_| death(&mut random, hosts)).collect(),
+        };
+        if deaths > 0 || plan.lost_bells > 0 {
+            self.gentle = false;
+            self.quiet = false;
+        }
+        self.crashes.clear();
+        self.apart = Some(plan);
+        self
+    }
+}
+
+fn death(random: &mut Random, hosts: u64) -> PartDeath {
+    let micros = random.pick(&[0, 0, 0, 10, 1_000, 20_000, 300_000, 3_000_000]);
+    PartDeath {
+        host: random.range(0, hosts - 1) as usize,
+        who: random.pick(&Who::ALL),
+        at: Instant::from_nanos(random.scale(1_000_000, 20_000_000_000)),
+        turn: 0,
+        manner: random.pick(&[Manner::Kill, Manner::Kill, Manner::Hang, Manner::Upgrade]),
+        acts: random.pick(&[0, 0, 1, 2, 5]),
+        shown: random.pick(&SHOWN),
+        down: Duration::from_micros(micros),
+        deaths: random.pick(&[0, 0, 0, 1, 2, 5]),
+        loses: random.chance(200),
+    }
+}
