@@ -3,6 +3,8 @@
 use super::Scenario;
 use crate::machine::{Shown, Who};
 use crate::random::{Random, mix};
+use core::fmt;
+use core::str::FromStr;
 use skink_time::{Duration, Instant};
 
 /// The components of each host are on their own.
@@ -72,6 +74,141 @@ impl PartDeath {
     }
 }
 
+impl fmt::Display for PartDeath {
+    /// As [`PartDeath::from_str`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = match self.shown {
+            Shown::All => "all",
+            Shown::Nothing => "nothing",
+            Shown::Taken => "taken",
+            Shown::Answers => "answers",
+            Shown::AllBy(1) => "first",
+            Shown::AllBy(2) => "second",
+            Shown::AllBy(_) => "third",
+        };
+        let manner = match self.manner {
+            Manner::Kill => "kill",
+            Manner::Hang => "hang",
+            Manner::Upgrade => "upgrade",
+        };
+        let PartDeath {
+            host,
+            who,
+            turn,
+            acts,
+            deaths,
+            loses,
+            down,
+            ..
+        } = self;
+        let (who, down, loses) = (who.name(), down.as_micros(), u8::from(*loses));
+        write!(
+            f,
+            "{host},{who},{turn},{manner},{acts},{shown},{down},{deaths},{loses}"
+        )
+    }
+}
+
+impl FromStr for PartDeath {
+    type Err = String;
+
+    /// Host, component, turn, manner, acts, what is shown, microseconds until a successor, successors that
+    /// die too, and 1 if frames get lost.
+    fn from_str(text: &str) -> Result<PartDeath, String> {
+        let wrong = || {
+            format!(
+                "{text} is not the death of a component; write one such as 1,tcp,20,kill,0,all,0,0,0"
+            )
+        };
+        let words: Vec<&str> = text.split(',').collect();
+        let [host, who, turn, manner, acts, shown, down, deaths, loses] = words.as_slice() else {
+            return Err(wrong());
+        };
+        let number = |word: &str| word.parse::<u64>().map_err(|_| wrong());
+        Ok(PartDeath {
+            turn: number(turn)?,
+            manner: match *manner {
+                "kill" => Manner::Kill,
+                "hang" => Manner::Hang,
+                "upgrade" => Manner::Upgrade,
+                _ => return Err(wrong()),
+            },
+            acts: number(acts)?,
+            shown: match *shown {
+                "all" => Shown::All,
+                "nothing" => Shown::Nothing,
+                "taken" => Shown::Taken,
+                "answers" => Shown::Answers,
+                "first" => Shown::AllBy(1),
+                "second" => Shown::AllBy(2),
+                "third" => Shown::AllBy(3),
+                _ => return Err(wrong()),
+            },
+            down: Duration::from_micros(number(down)?),
+            deaths: number(deaths)? as u32,
+            loses: number(loses)? != 0,
+            ..PartDeath::new(number(host)? as usize, Who::named(who).ok_or_else(wrong)?)
+        })
+    }
+}
+
+impl PartDeath {
+    /// Each component's deaths in each of its turns, in all manners. `turns` is what a run without deaths
+    /// has reported ([`crate::Report::turns`]).
+    pub fn all(turns: &[[Vec<u64>; 5]]) -> Vec<PartDeath> {
+        let mut all = Vec::new();
+        for (host, parts) in turns.iter().enumerate() {
+            for (who, acts) in Who::ALL.into_iter().zip(parts) {
+                for (turn, acts) in acts.iter().enumerate() {
+                    let death = PartDeath {
+                        turn: turn as u64 + 1,
+                        loses: turn % 2 == 1,
+                        ..PartDeath::new(host, who)
+                    };
+                    all.extend(death.in_all_manners(*acts));
+                }
+            }
+        }
+        all
+    }
+
+    fn in_all_manners(self, acts: u64) -> Vec<PartDeath> {
+        let mut all = Vec::new();
+        let neighbours = self.who.neighbours().len();
+        let mut shown = SHOWN.into_iter();
+        let possible = |shown: &Shown| !matches!(shown, Shown::AllBy(by) if *by >= neighbours);
+        let kills = shown.by_ref().filter(possible);
+        all.extend(kills.map(|shown| PartDeath { shown, ..self }));
+        for acts in 1..=acts {
+            for shown in [Shown::Nothing, Shown::Taken] {
+                all.push(PartDeath {
+                    acts,
+                    shown,
+                    ..self
+                });
+            }
+        }
+        for (manner, down_us) in [
+            (Manner::Kill, 3_000),
+            (Manner::Hang, 2_000),
+            (Manner::Hang, 900_000),
+            (Manner::Upgrade, 1_500),
+        ] {
+            let down = Duration::from_micros(down_us);
+            all.push(PartDeath {
+                manner,
+                down,
+                ..self
+            });
+        }
+        // Again, during adoption itself.
+        for deaths in [1, 2, 5] {
+            all.push(PartDeath { deaths, ..self });
+        }
+        all
+    }
+}
+
 const SHOWN: [Shown; 7] = [
     Shown::All,
     Shown::Nothing,
@@ -110,7 +247,7 @@ impl Scenario {
 }
 
 fn death(random: &mut Random, hosts: u64) -> PartDeath {
-    let micros = random.pick(&[0, 0, 0, 10, 1_000, 20_000, 300_000, 3_000_000]);
+    let micros = random.pick(&[0, 0, 0, 10, 1_000, 20_000, 300_000, 1_000_000]);
     PartDeath {
         host: random.range(0, hosts - 1) as usize,
         who: random.pick(&Who::ALL),

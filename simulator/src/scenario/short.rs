@@ -3,7 +3,7 @@
 use super::*;
 
 /// Their names.
-pub const SHORT: [&str; 10] = [
+pub const SHORT: [&str; 12] = [
     "handshake",
     "client-first",
     "server-first",
@@ -14,6 +14,8 @@ pub const SHORT: [&str; 10] = [
     "losses",
     "overload",
     "plain-options",
+    "half-open",
+    "datagrams",
 ];
 
 impl Scenario {
@@ -28,6 +30,8 @@ impl Scenario {
             "handshake" => (8, 0),
             "client-first" | "server-first" | "both-at-once" => (2_000, 1_000),
             "plain-options" => (5_000, 5_000),
+            "half-open" => (1_000, 1_000),
+            "datagrams" => (8, 8),
             "both-ways" | "losses" | "overload" | "echo" => (30_000, 20_000),
             "zero-window" => (30_000, 0),
             _ => return None,
@@ -50,6 +54,21 @@ impl Scenario {
                     (host.wire.loss, host.wire.reorder) = (50, 100);
                     host.wire.duplicate = 50;
                 }
+            }
+            "half-open" => {
+                // What answers the first request gets lost.
+                let outage = (Instant::ZERO, Instant::from_millis(800));
+                scenario.hosts[1].wire.outages.push(outage);
+            }
+            "datagrams" => {
+                scenario.datagrams.push(DatagramPlan {
+                    client: 0,
+                    server: 1,
+                    v6: false,
+                    count: 12,
+                    largest: 4_000,
+                    pause_us: 2_000,
+                });
             }
             "overload" => {
                 for host in &mut scenario.hosts {
@@ -75,6 +94,23 @@ impl Scenario {
             scenario.connections.push(connection.clone());
         }
         scenario.connections.push(connection);
+        Some(scenario)
+    }
+}
+
+impl Scenario {
+    /// The short scenario of this name with the components of each host on their own, of which these die.
+    /// Every other one has a filter.
+    pub fn short_apart(name: &str, deaths: Vec<PartDeath>) -> Option<Scenario> {
+        let mut scenario = Scenario::short(name)?;
+        let index = SHORT.iter().position(|other| *other == name)?;
+        scenario.gentle = deaths.is_empty();
+        scenario.quiet = false;
+        scenario.apart = Some(ApartPlan {
+            filters: index % 2 == 0 || name == "datagrams",
+            lost_bells: 0,
+            deaths,
+        });
         Some(scenario)
     }
 }
