@@ -20,6 +20,8 @@ pub struct Board {
     pub accepted: Vec<SocketId>,
     /// Datagram plans whose client is done.
     pub datagrams_done: usize,
+    /// When the last of them was known.
+    pub concluded: Instant,
     /// The program that was to be killed has been.
     pub killed: bool,
     /// Connections of which a record was spoilt: anything may become of them.
@@ -56,6 +58,7 @@ impl Context<'_> {
 
     /// Records how an end of a connection fared.
     pub fn conclude(&mut self, plan: usize, side: Side, outcome: Outcome) {
+        self.board.concluded = self.now;
         let slot = &mut self.board.outcomes[plan][side as usize];
         if let Some(earlier) = *slot {
             let what = format!("{side:?} of connection {plan}: {outcome:?} after {earlier:?}");

@@ -17,6 +17,8 @@ pub struct Report {
     pub failures: Vec<String>,
     /// Virtual time at the end.
     pub ended: Instant,
+    /// Virtual time when the last end of a connection was done.
+    pub done: Instant,
     /// Steps of the event loop.
     pub steps: u64,
     /// Frames that went over the switch.

@@ -213,7 +213,7 @@ pub struct Scenario {
 }
 
 /// Scenarios with names, for tests of one thing.
-pub const NAMED: [&str; 20] = [
+pub const NAMED: [&str; 21] = [
     "clean",
     "lossy",
     "reordered",
@@ -234,6 +234,7 @@ pub const NAMED: [&str; 20] = [
     "spoilt",
     "split",
     "parts",
+    "flood",
 ];
 
 /// The address of `host`; hosts beyond the last have none.

@@ -162,6 +162,7 @@ impl World {
                 accepted: Vec::new(),
                 datagrams_done: 0,
                 killed: false,
+                concluded: Instant::ZERO,
                 spoilt: Vec::new(),
                 scenario,
             },
@@ -220,6 +221,7 @@ impl World {
         if !done {
             self.complain_about_hang();
         }
+        self.report.done = self.board.concluded;
         self.close_servers();
         let limit = self.now + DRAIN_LIMIT;
         if done && !self.run_until(limit, |world| world.stacks_are_empty()) {

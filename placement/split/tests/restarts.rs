@@ -3,7 +3,7 @@
 mod machine;
 
 use machine::programs::{World, udp_bind, udp_receive, udp_send};
-use machine::{Filtering, Who};
+use machine::{Filtering, Shown, Who};
 use skink_filter::RuleSet;
 use skink_messages::{Full, NicOutput, RxFrame, TxPacket};
 use skink_nic::{MemoryConfig, Nic, Receiver, Sender};
@@ -45,7 +45,14 @@ impl Dead {
             0 => world.machines[machine].kill(who),
             _ => {
                 let now = world.now;
-                world.machines[machine].kill_in_poll(who, now, &mut world.random);
+                let shown = [
+                    Shown::All,
+                    Shown::Nothing,
+                    Shown::Taken,
+                    Shown::Answers,
+                    Shown::AllBy(2),
+                ][world.random.below(5) as usize];
+                world.machines[machine].kill_in_poll(who, now, shown);
             }
         }
         self.0.push((machine, who, round + world.random.below(30)));

@@ -334,7 +334,7 @@ fn echo_requests_are_answered_if_the_filter_agrees() {
     for (index, (filtering, answers)) in cases.into_iter().enumerate() {
         let (nic, mut peer) = skink_nic::pair(MemoryConfig::default()).expect("a link");
         let to = nic.capabilities.mac;
-        let mut machine = machine::Machine::new(nic, &["192.0.2.1/24"], 1, filtering);
+        let mut machine = machine::start(nic, &["192.0.2.1/24"], 1, filtering);
         for frame in echo_frames(to) {
             let packet = TxPacket::new([Bytes::from(frame.as_slice()), Bytes::EMPTY]);
             peer.sender.send(&packet).expect("room");

@@ -3,7 +3,7 @@
 mod machine;
 
 use machine::programs::{ADDRESSES, Talker, connect, listen, udp_bind, udp_receive, udp_send};
-use machine::{Filtering, Machine, Who};
+use machine::{Filtering, Machine, Who, start};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use skink_channel::{Sleeper, SpinBudget};
 use skink_filter::RuleSet;
@@ -152,7 +152,7 @@ fn two_machines_of_five_threads_each_talk() {
     let rules = || Filtering::Apart(RuleSet::parse("pass all\n").expect("rules"));
     let (first, second) = pair(nic).expect("a link");
     let mut machines = [(first, 0), (second, 1)]
-        .map(|(nic, at)| Machine::new(nic, &ADDRESSES[at], at as u64 + 1, rules()));
+        .map(|(nic, at)| start(nic, &ADDRESSES[at], at as u64 + 1, rules()));
     // So that transports know their addresses.
     for machine in &mut machines {
         machine.poll(Who::Ip, Instant::ZERO);

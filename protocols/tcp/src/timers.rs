@@ -96,10 +96,20 @@ impl Connection {
     /// What was sent last may have been lost together with who should have put it on the wire, and what the
     /// peer sent too: neither waits for the retransmission timer.
     pub fn hurry(&mut self, now: Instant) {
-        if !self.state().is_synchronized() || self.state() == State::TimeWait {
-            return;
+        match self.state() {
+            State::Closed | State::Listen | State::TimeWait => return,
+            State::SynSent | State::SynReceived => {
+                // The timer isn't asked, which would count it among the retries.
+                self.syn_due = true;
+                return;
+            }
+            State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck => self.ack_due = true,
         }
-        self.ack_due = true;
         match self.flight() > 0 {
             true => self.deadlines.retransmit = Some(now),
             false => self.probe_due = true,

@@ -1,6 +1,6 @@
 //! What befalls components that are on their own.
 
-use super::Scenario;
+use super::{DatagramPlan, Scenario};
 use crate::machine::{Shown, Who};
 use crate::random::{Random, mix};
 use core::fmt;
@@ -242,6 +242,26 @@ impl Scenario {
         }
         self.crashes.clear();
         self.apart = Some(plan);
+        self
+    }
+}
+
+impl Scenario {
+    /// The same with more datagrams, all at once, than any queue holds.
+    pub fn flooded(mut self) -> Scenario {
+        self.datagrams = vec![DatagramPlan {
+            client: 0,
+            server: 1,
+            v6: false,
+            count: 4_000,
+            largest: 300,
+            pause_us: 40,
+        }];
+        for host in &mut self.hosts {
+            (host.nic.receive_frames, host.nic.send_frames) = (2048, 2048);
+            host.lag_us = 10;
+        }
+        self.quiet = false;
         self
     }
 }

@@ -20,17 +20,6 @@ impl Scenario {
 
     /// The scenario `name` (one of [`NAMED`]) with `seed`.
     pub fn named(name: &str, seed: u64) -> Option<Scenario> {
-        if let Some(deaths) = match name {
-            "split" => Some(0),
-            "parts" => Some(40),
-            _ => None,
-        } {
-            let mut draft = Draft::new(seed);
-            draft.harm = Harm::default();
-            (draft.harm.loss, draft.harm.reorder) = (20, 50);
-            draft.datagrams = true;
-            return Some(draft.build().divided(deaths));
-        }
         let mut draft = Draft::new(seed);
         let harm = &mut draft.harm;
         *harm = Harm::default();
@@ -50,13 +39,24 @@ impl Scenario {
             "noise" => draft.noise = true,
             "path-mtu" => draft.narrows = true,
             "programs" => draft.programs = true,
+            "split" | "parts" => {
+                (harm.loss, harm.reorder) = (20, 50);
+                draft.datagrams = true;
+            }
+            "flood" => draft.datagrams = true,
             "crashes" => (draft.crashes, harm.loss, harm.reorder) = (40, 20, 50),
             "spoilt" => (draft.crashes, draft.spoils) = (6, true),
             "few-ports" => (draft.few_ports, draft.crowd) = (true, true),
             _ => return None,
         }
         draft.all_virtual = Some(draft.all_virtual.unwrap_or(false));
-        Some(draft.build())
+        let scenario = draft.build();
+        Some(match name {
+            "split" => scenario.divided(0),
+            "parts" => scenario.divided(40),
+            "flood" => scenario.divided(0).flooded(),
+            _ => scenario,
+        })
     }
 }
 

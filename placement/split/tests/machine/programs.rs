@@ -1,32 +1,13 @@
 //! What programs do, and the world in which two machines talk.
 
 use super::{ALL, Filtering, Machine, Random, TABLE, Who};
-use skink_filter::{Flow, FlowPhase};
 use skink_memory::{DatagramHeader, DatagramRing, SocketId};
 use skink_messages::{BindOptions, Component, TcpInput, TcpRequest, UdpInput, UdpRequest};
 use skink_nic::{MemoryConfig, Nic, pair};
 use skink_split::{TcpHost, UdpHost};
-use skink_tcp::{State, Tcp};
 use skink_time::{Duration, Instant};
-use skink_wire::{Endpoint, FourTuple, SeqNum};
+use skink_wire::Endpoint;
 use std::net::IpAddr;
-
-/// Connections as a filter knows them.
-pub fn flows(tcp: &Tcp) -> Vec<Flow> {
-    let flow = |(tuple, state, iss): (FourTuple, State, SeqNum)| {
-        let phase = match state {
-            State::Closed | State::Listen => return None,
-            State::SynSent => FlowPhase::Asked,
-            State::SynReceived => FlowPhase::Answered { iss: iss.0 },
-            State::Established => FlowPhase::Established,
-            State::FinWait1 | State::FinWait2 => FlowPhase::LocalClosed,
-            State::CloseWait => FlowPhase::RemoteClosed,
-            State::Closing | State::LastAck | State::TimeWait => FlowPhase::BothClosed,
-        };
-        Some(Flow { tuple, phase })
-    };
-    tcp.flows().filter_map(flow).collect()
-}
 
 /// The byte at a position of a stream.
 pub fn byte(stream: u8, position: u64) -> u8 {
@@ -198,8 +179,8 @@ impl World {
         let [one, other] = filtering;
         let mut world = World {
             machines: [
-                Machine::new(first, &ADDRESSES[0], seed, one),
-                Machine::new(second, &ADDRESSES[1], seed + 1000, other),
+                super::start(first, &ADDRESSES[0], seed, one),
+                super::start(second, &ADDRESSES[1], seed + 1000, other),
             ],
             now: Instant::from_millis(1),
             random: Random::new(seed),

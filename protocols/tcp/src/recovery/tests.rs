@@ -195,6 +195,29 @@ fn after_what_is_below_was_replaced_nobody_waits_for_the_timer() {
 }
 
 #[test]
+fn after_what_is_below_was_replaced_handshakes_go_on_at_once() {
+    // Ours, whose request may have waited for the peer's address in what was replaced.
+    let mut net = Net::new();
+    let id = net.connect(80);
+    let request = net.next().expect("a request");
+    net.tcp.network_restarted(net.now);
+    net.run();
+    let again = net.next().expect("a request");
+    assert_eq!((again.seq(), again.header.flags), (request.seq(), request.header.flags));
+    assert_eq!(net.connection(id).backoff, 0, "none of the retries");
+    net.expect_nothing();
+    // The peer's, whose answer was under way.
+    let mut net = Net::new();
+    net.listen(80, 8);
+    net.inject("S 0 win 60000 mss 1000");
+    net.expect("S. 0 ack 1 mss 1460 nots");
+    net.tcp.network_restarted(net.now);
+    net.run();
+    net.expect("S. 0 ack 1 mss 1460 nots");
+    net.expect_nothing();
+}
+
+#[test]
 fn a_timeout_that_was_needless_is_undone() {
     let mut net = Net::new();
     let id = net.accepted_with_stamps(OFFER);
