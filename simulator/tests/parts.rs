@@ -4,8 +4,9 @@ use skink_simulator::machine::{Shown, Who};
 use skink_simulator::{Manner, NAMED, PartDeath, Report, SHORT, Scenario, run};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Longer than its component was away, and a retransmission timer whose wait has doubled, nobody waits.
-const LATE_MS: u128 = 1_000;
+/// Longer than a component was away, and a peer's first retransmission timer, nobody waits: what got lost
+/// here is sent again at once.
+const LATE_MS: u128 = 1_100;
 
 fn whole(name: &str) -> Report {
     let report = run(scenario(name, &[]), false);
@@ -38,8 +39,8 @@ fn check(name: &str, deaths: &[PartDeath], whole: &Report, report: &Report) {
         report.others
     );
     assert_eq!(report.counted["tcp.resets_in"], 0, "{replay}");
-    // Losses make runs as late by themselves.
-    if deaths.len() == 1 && name != "losses" {
+    // Losses, and a reader's pauses, make runs as late by themselves.
+    if deaths.len() == 1 && !["losses", "zero-window"].contains(&name) {
         let late = report.done.since(whole.done).as_millis();
         let down: u128 = deaths.iter().map(|death| death.down.as_millis()).sum();
         assert!(late <= down + LATE_MS, "{late} ms late\n{replay}");
