@@ -107,6 +107,7 @@ counters! {
         TcpDropChecksum "drop.bad_checksum" "Segments with a wrong checksum.";
         TcpDropNoSocket "drop.no_socket" "Segments for no socket; answered with a reset.";
         TcpDropMoved "drop.moved" "Connection requests that came while others listen, or are about to; they get them when the peer asks again.";
+        TcpDropRejected "drop.rejected" "Segments of connections that stand, which the filter refused all the same; not answered.";
         TcpDropListenOverflow "drop.listen_overflow" "Handshakes refused since the accept queue was full.";
         TcpDropHalfOpen "drop.half_open" "Handshakes given up for newer ones, since too many were under way.";
         TcpDropNoMemory "drop.no_memory" "Handshakes refused since no socket slot was free.";

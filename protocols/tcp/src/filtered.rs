@@ -4,16 +4,36 @@ use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
 use crate::segment::Segment;
 use crate::state::State;
-use skink_messages::{Network, RxPacket};
+use skink_messages::{Counter, Network, RxPacket};
 use skink_time::Instant;
 use skink_wire::{FourTuple, SeqNum};
 
 impl Tcp {
     /// Refuses a segment that a filter doesn't let in, with a reset (RFC 9293 3.10.7.1). One that makes
     /// no sense, or is a reset itself, isn't answered.
+    ///
+    /// Nor is one of a connection that both sides know of: a filter lets those in, whatever its rules say by
+    /// now. One that doesn't is out of its mind, and so may be who brought its word. What is dropped comes again,
+    /// and meets a successor; a reset can't be taken back.
     pub fn reject<O: Network>(&mut self, now: Instant, packet: &RxPacket<'_>, out: &mut O) {
-        if let Ok(segment) = Segment::parse(packet) {
-            self.refuse(now, &segment, out);
+        let Ok(segment) = Segment::parse(packet) else {
+            return;
+        };
+        if self.is_known_to_both(&segment.tuple) {
+            return self.counters.count(Counter::TcpDropRejected);
+        }
+        self.refuse(now, &segment, out);
+    }
+
+    /// Whether there is a connection between these ends that the peer has heard of us about.
+    fn is_known_to_both(&self, tuple: &FourTuple) -> bool {
+        match self.demux.flow(tuple) {
+            Some(Place::Connection(slot)) => matches!(
+                self.sockets.get(slot as usize),
+                Some(Socket::Connection(connection)) if connection.state() != State::SynSent
+            ),
+            Some(Place::TimeWait(_)) => true,
+            None => false,
         }
     }
 
@@ -36,3 +56,6 @@ impl Tcp {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

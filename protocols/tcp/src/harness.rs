@@ -291,6 +291,12 @@ impl Net {
 
     /// As [`Net::inject`], but nothing is polled yet.
     pub fn inject_without_run(&mut self, text: &str) {
+        let bytes = self.segment(text);
+        self.hand_in(REMOTE, LOCAL, &bytes);
+    }
+
+    /// The bytes of a segment of the peer's.
+    pub fn segment(&mut self, text: &str) -> Vec<u8> {
         let key = (self.local_port, self.remote_port);
         let pattern = Pattern::parse(text);
         let flow = self.flows.entry(key).or_default();
@@ -331,7 +337,7 @@ impl Net {
         assert!(tcp::emit(&header, &options, &mut bytes) > 0);
         bytes.extend(payload);
         tcp::set_checksum(REMOTE, LOCAL, &mut bytes);
-        self.hand_in(REMOTE, LOCAL, &bytes);
+        bytes
     }
 
     pub fn inject_all(&mut self, texts: &[&str]) {

@@ -1,0 +1,79 @@
+use crate::harness::{LOCAL, Net, REMOTE};
+use crate::state::State;
+use skink_messages::{Counter, RxChecksum, RxPacket};
+
+/// A segment of the peer's, which a filter refuses.
+fn refuse(net: &mut Net, text: &str) {
+    let payload = net.segment(text);
+    let packet = RxPacket {
+        arrived: net.now,
+        source: REMOTE,
+        destination: LOCAL,
+        traffic_class: 0,
+        hop_limit: 64,
+        checksum: RxChecksum::Unverified,
+        segment_bytes: 0,
+        payload: &payload,
+    };
+    net.tcp.reject(net.now, &packet, &mut net.out);
+    net.run();
+}
+
+#[test]
+fn what_is_no_connection_is_refused_with_a_reset() {
+    // (segment, answer)
+    let table = [
+        ("S 0 win 10", Some("R. 0 ack 1")),
+        (". 5 ack 7", Some("R 7")),
+        (". 5:15 ack 7", Some("R 7")),
+        ("R 5", None),
+    ];
+    for (segment, answer) in table {
+        let mut net = Net::new();
+        net.listen(80, 5);
+        refuse(&mut net, segment);
+        match answer {
+            Some(answer) => drop(net.expect(answer)),
+            None => net.expect_nothing(),
+        }
+        assert_eq!(net.count(Counter::TcpDropRejected), 0, "{segment}");
+    }
+    // Nor is one that we ask for, before the peer has said anything that is let in.
+    let mut net = Net::new();
+    net.connect(80);
+    net.expect("S 0");
+    refuse(&mut net, "S. 0 ack 1 win 10");
+    net.expect("R 1");
+}
+
+/// A filter that is out of its mind must not cost connections: what it refuses comes again.
+#[test]
+fn a_connection_outlives_a_filter_that_refuses_it() {
+    for segment in [". 1:11 ack 1 win 1000", "F. 1 ack 1 win 1000", "S 0 win 10"] {
+        let mut net = Net::new();
+        let id = net.accepted("mss 1000", 1_000);
+        refuse(&mut net, segment);
+        net.expect_nothing();
+        assert_eq!(net.count(Counter::TcpDropRejected), 1, "{segment}");
+        assert_eq!(net.state(id), State::Established, "{segment}");
+        net.inject(". 1:11 ack 1 win 1000");
+        assert_eq!(net.read(id, 100), 10);
+    }
+    // The peer holds it for established once it has our SYN.
+    let mut net = Net::new();
+    net.listen(80, 5);
+    net.inject("S 0 win 10");
+    net.expect("S. 0 ack 1");
+    refuse(&mut net, ". 1 ack 1 win 10");
+    net.expect_nothing();
+    // And when all has been said, it may not have heard it.
+    let mut net = Net::new();
+    let id = net.accepted("mss 1000", 1_000);
+    net.shutdown(id);
+    net.expect("F. 1 ack 1");
+    net.inject("F. 1 ack 2 win 1000");
+    net.expect(". 2 ack 2");
+    refuse(&mut net, "F. 1 ack 2 win 1000");
+    net.expect_nothing();
+    assert_eq!(net.count(Counter::TcpDropRejected), 1);
+}
