@@ -108,6 +108,7 @@ counters! {
         TcpDropNoSocket "drop.no_socket" "Segments for no socket; answered with a reset.";
         TcpDropMoved "drop.moved" "Connection requests that came while others listen, or are about to; they get them when the peer asks again.";
         TcpDropRejected "drop.rejected" "Segments of connections that stand, which the filter refused all the same; not answered.";
+        TcpDropLost "drop.lost" "Segments of connections that there are, but that their ends didn't lead to; not answered.";
         TcpDropListenOverflow "drop.listen_overflow" "Handshakes refused since the accept queue was full.";
         TcpDropHalfOpen "drop.half_open" "Handshakes given up for newer ones, since too many were under way.";
         TcpDropNoMemory "drop.no_memory" "Handshakes refused since no socket slot was free.";
@@ -120,6 +121,7 @@ counters! {
         TcpDropClosed "drop.closed" "Data for a connection whose program is gone; answered with a reset.";
         TcpDropBadFlags "drop.bad_flags" "Segments whose flags make no sense in the state.";
         TcpAdopted "adopted" "Sockets taken over from a predecessor.";
+        TcpMended "mended" "Numbers on record that made no sense in an adoption, and that the rings and the peer were asked for instead.";
         TcpRecordKind "record.bad_kind" "Sockets given up in an adoption: the record isn't of a kind or state that there is.";
         TcpRecordChanged "record.changed" "Sockets given up in an adoption: what never changes had changed.";
         TcpRecordEnds "record.bad_ends" "Sockets given up in an adoption: addresses or ports make no sense here, or are another socket's.";

@@ -279,18 +279,17 @@ impl Host {
         Ok(())
     }
 
-    /// A program has spoilt its channel.
+    /// A program has spoilt its channel. The supervisor looks whether that is so: if it is, `syscall` hears from
+    /// there that the program has ended, and tells all transports.
     pub(crate) fn spoilt(&mut self, now: Instant, program: u32) {
         let pid = self.programs.get(program).map_or(0, |it| it.pid);
         tracing::warn!(
-            "program {program} (pid {pid}) spoilt its channel, and is treated as one that ended"
+            "program {program} (pid {pid}) spoilt its channel, and isn't heard any more"
         );
         self.counters.count(Counter::SocketsSpoilt);
-        if self.syscall.is_some() || !self.is_supervised {
-            self.program_ended(now, program);
-        } else {
-            // `syscall` hears of it from the supervisor, and tells all transports.
-            self.remove_program(program);
+        match self.is_supervised {
+            true => self.remove_program(program),
+            false => self.program_ended(now, program),
         }
         self.reports.push_back(Report::Spoilt { program });
     }

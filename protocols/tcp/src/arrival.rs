@@ -202,6 +202,9 @@ impl Tcp {
             if self.answer_forgotten(now, segment, out) {
                 return;
             }
+            if self.is_of_a_lost_flow(now, segment) {
+                return self.counters.count(Counter::TcpDropLost);
+            }
             self.counters.count(Counter::TcpDropNoSocket);
             return self.refuse(now, segment, out);
         };

@@ -386,4 +386,9 @@ impl Connection {
         self.record(context).error.store(error as u32, Relaxed);
         self.tell(Events::ERROR);
     }
+
+    /// Whether the record says why the connection failed.
+    pub fn has_failed(&self, context: &Context<'_>) -> bool {
+        self.record(context).error.load(Relaxed) != 0
+    }
 }

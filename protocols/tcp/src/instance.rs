@@ -7,6 +7,7 @@ use crate::receive::After;
 use crate::segment::Segment;
 use crate::settings::Settings;
 use crate::state::State;
+use crate::strays::Strays;
 use crate::time_wait::TimeWaits;
 use core::net::IpAddr;
 use skink_memory::{RegionSlots, SocketId, SocketTable};
@@ -61,6 +62,8 @@ pub struct Tcp {
     pub(crate) notices: VecDeque<u32>,
     /// Whose sockets were adopted, as long as that matters.
     pub(crate) predecessor: Option<Predecessor>,
+    /// How much is looked for what strays.
+    pub(crate) strays: Strays,
     /// Connections of predecessors aren't taken over.
     pub(crate) stateless: bool,
 }
@@ -83,6 +86,7 @@ impl Tcp {
             queue: VecDeque::new(),
             notices: VecDeque::new(),
             predecessor: None,
+            strays: Strays::default(),
             stateless: false,
         }
     }
@@ -149,14 +153,17 @@ impl Tcp {
                 continue;
             };
             connection.armed = None;
-            if connection.on_timers(&context) == After::Closed {
-                // A peer that still asks must not be refused just because our answers were lost.
-                if !matches!(connection.state(), State::FinWait2 | State::SynReceived) {
+            let is_over = connection.on_timers(&context) == After::Closed;
+            // A peer that still asks must not be refused just because our answers were lost.
+            let silent = matches!(connection.state(), State::FinWait2 | State::SynReceived);
+            // A reset can't be taken back: the record must say too that the connection has failed.
+            match is_over && (silent || connection.has_failed(&context)) {
+                true if silent => self.end(now, slot, out),
+                true => {
                     self.reset_connection(now, slot, out);
+                    self.end(now, slot, out);
                 }
-                self.end(now, slot, out);
-            } else {
-                self.enqueue(slot);
+                false => self.enqueue(slot),
             }
         }
     }

@@ -50,6 +50,7 @@ mod segment;
 mod settings;
 mod sockets;
 mod state;
+mod strays;
 mod time_wait;
 mod timers;
 

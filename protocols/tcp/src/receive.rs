@@ -79,8 +79,10 @@ impl Connection {
             return true;
         }
         let Some(stamp) = segment.options.timestamps else {
-            context.counters.count(Counter::TcpDropPaws);
-            return false;
+            if !self.doubts_stamps {
+                context.counters.count(Counter::TcpDropPaws);
+            }
+            return self.doubts_stamps;
         };
         let older = (stamp.value.wrapping_sub(self.ts_recent) as i32) < 0;
         let fresh = context.now.since(self.ts_recent_at) < STALE_TIMESTAMP;
@@ -93,17 +95,22 @@ impl Connection {
     }
 
     /// After an adoption the peer's first acceptable segment says what its timestamps are, and which of ours it has
-    /// seen: if that is one that our clock hasn't come to, it takes nothing from us before we are past it.
+    /// seen: if that is one that our clock hasn't come to, it takes nothing from us before we are past it. One that has
+    /// none, in spite of what is on record, has never heard that there would be any (RFC 7323 section 3.2: they
+    /// are in each segment if they were agreed on).
     fn settle_doubts(&mut self, segment: &Segment<'_>, context: &Context<'_>) {
         if !core::mem::take(&mut self.doubts_stamps) {
             return;
         }
-        if let Some(stamp) = segment.options.timestamps {
-            self.ts_recent = stamp.value;
-            let ahead = stamp.echo.wrapping_sub(self.timestamp(context.now));
-            if (ahead as i32) > 0 {
-                self.ts_offset = self.ts_offset.wrapping_add(ahead).wrapping_add(1);
-            }
+        let Some(stamp) = segment.options.timestamps else {
+            // The record stays as it is: who adopts it next finds out by the same means.
+            self.timestamps = false;
+            return self.update_segment_sizes();
+        };
+        self.ts_recent = stamp.value;
+        let ahead = stamp.echo.wrapping_sub(self.timestamp(context.now));
+        if (ahead as i32) > 0 {
+            self.ts_offset = self.ts_offset.wrapping_add(ahead).wrapping_add(1);
         }
     }
 

@@ -111,6 +111,17 @@ impl ChannelParts {
         channel.ok_or(io::ErrorKind::InvalidInput)?.requests.depth()
     }
 
+    /// Whether the program can have written all that it has in a channel without breaking any rule: if so, whoever
+    /// says that it spoilt the channel is wrong.
+    ///
+    /// # Errors
+    /// As [`ChannelParts::requests`].
+    pub fn is_used_well(&self, channel: usize) -> io::Result<bool> {
+        let channel = self.channels.get(channel);
+        let channel = channel.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(channel.requests.is_produced_well()? && channel.notices.is_consumed_well()?)
+    }
+
     /// How many channels there are.
     pub fn channels(&self) -> usize {
         self.channels.len()

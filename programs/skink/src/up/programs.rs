@@ -199,6 +199,13 @@ impl Program {
         (depth.into(), REQUESTS.into())
     }
 
+    /// Whether what the program wrote into the channel to this place is as it should be, as far as that can be read.
+    pub fn uses_well(&self, layout: &Layout, place: usize) -> bool {
+        let mut channels = layout.channels().into_iter();
+        let channel = channels.position(|other| other == place);
+        channel.is_some_and(|channel| self.channels.is_used_well(channel).unwrap_or(false))
+    }
+
     /// Its TCP sockets, for the processes that only read what is sent.
     pub fn map(&self) -> io::Result<(Order, Vec<OwnedFd>)> {
         let files = [read_only(&self.tcp.records)?, read_only(&self.tcp.rings)?];

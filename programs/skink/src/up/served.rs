@@ -1,6 +1,7 @@
 //! What the supervisor does for programs and tools, and hears from the stack about them.
 mod owners;
 mod parts;
+mod spoilt;
 mod succession;
 mod upgrading;
 
@@ -58,6 +59,7 @@ pub struct Served {
     questions: VecDeque<Question>,
     errands: Vec<Errand>,
     rules: usize,
+    trusted: spoilt::Trusted,
     upgrading: Option<Upgrading>,
     /// When to look whether the processes go on.
     next_look: Instant,
@@ -77,6 +79,7 @@ impl Served {
             questions: VecDeque::new(),
             errands: Vec::new(),
             rules,
+            trusted: spoilt::Trusted::default(),
             upgrading: None,
             next_look: Instant::now(),
             unsaved: false,
@@ -209,7 +212,7 @@ impl Served {
                     self.advance(number);
                 }
             }
-            Report::Spoilt { program } => self.on_spoilt(program),
+            Report::Spoilt { program } => self.on_spoilt(place, program),
             Report::Filter { shown } => {
                 if let Some(question) = self.questions.pop_front() {
                     self.errands.push(Errand::Answer(question, Ok(shown)));
@@ -259,18 +262,6 @@ impl Served {
                     self.unmap(number.into());
                 }
             }
-        }
-    }
-
-    fn on_spoilt(&mut self, program: u32) {
-        if let Some((number, entry)) = find(&mut self.programs, program)
-            && matches!(entry.stage, Stage::Served | Stage::HungUp(_))
-        {
-            entry.stage = Stage::Ending;
-            let why = "it spoilt its channel to the stack, and lost its sockets".to_owned();
-            self.errands.push(Errand::Dismiss(number, why));
-            self.errands.push(Errand::Release(number));
-            self.advance(number);
         }
     }
 

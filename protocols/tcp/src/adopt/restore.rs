@@ -15,6 +15,14 @@ use skink_wire::tcp::MAXIMUM_WINDOW_SCALE;
 /// A round-trip time on record that is longer isn't believed.
 const LONGEST_RTT_US: u32 = 1_000_000;
 
+/// The largest window that a peer can offer (RFC 7323 section 2.3).
+const LARGEST_WINDOW: u32 = 65_535 << MAXIMUM_WINDOW_SCALE;
+
+/// Whether two numbers are so far apart at most: others aren't of one connection at one time.
+fn is_within(one: SeqNum, other: SeqNum, most: u32) -> bool {
+    one.distance_to(other) <= most || other.distance_to(one) <= most
+}
+
 impl Connection {
     /// Checks a record against itself and its rings, and makes a control block of it. The error is the
     /// counter of the reason why not.
@@ -150,22 +158,31 @@ impl Connection {
         let saved_max = SeqNum(record.snd_max.load(Relaxed));
         // Of the FIN it may be on record that it is acknowledged, and not yet in the state.
         let una_limit = self.snd_una + u32::from(self.fin == Some(head));
+        let mut saved_wnd = record.snd_wnd.load(Relaxed);
         let ordered = saved_una.le(una_limit.min(saved_max)) && saved_max.ge(self.snd_una);
-        if !ordered || saved_max.gt(limit) {
-            return Err(bad());
-        }
+        let sane = ordered && saved_max.le(limit) && saved_wnd <= LARGEST_WINDOW;
         self.snd_nxt = saved_max;
+        if !sane {
+            let reach = ring.capacity() as u32;
+            let could_be = saved_una.le(saved_max) && is_within(saved_max, head, reach);
+            if could_be && saved_max.lt(self.snd_una) {
+                // They agree with each other that the peer can't have acknowledged so much: the ring's end is wrong.
+                return Err(bad());
+            }
+            // Of the numbers nothing is needed but that none is too low: all that there is may have been sent.
+            self.snd_nxt = limit;
+            saved_wnd = saved_wnd.min(u32::from(self.peer_mss));
+            context.counters.count(Counter::TcpMended);
+        }
         self.small_end = self.snd_nxt;
-        let edge = saved_una + record.snd_wnd.load(Relaxed);
+        let from = if sane { saved_una } else { self.snd_una };
+        let edge = from + saved_wnd;
         self.snd_wnd = if edge.gt(self.snd_una) {
             self.snd_una.distance_to(edge)
         } else {
             0
         };
-        if self.snd_wnd > 65_535 << MAXIMUM_WINDOW_SCALE {
-            return Err(bad());
-        }
-        self.max_window = self.snd_wnd.max(record.snd_wnd.load(Relaxed));
+        self.max_window = self.snd_wnd.max(saved_wnd);
         self.snd_wl2 = self.snd_una;
         self.tell_if(ring.free() > 0, Events::WRITABLE);
         Ok(())
@@ -190,10 +207,22 @@ impl Connection {
         // A FIN may lie beyond the window.
         let was_offered = self.rcv_nxt.le(saved_adv + slack + 1);
         let in_order = saved_nxt.le(self.rcv_nxt) && saved_adv.le(reach) && was_offered;
-        if !in_order {
-            return Err(Counter::TcpRecordNumbers);
-        }
         self.rcv_adv = saved_adv.max(self.rcv_nxt);
+        if !in_order {
+            // What the peer was told to have sent in vain, or was never offered room for, is only believed to be so if
+            // it can be: then the ring's end is wrong.
+            let most = ring.capacity() as u32 + slack + 1;
+            let told = saved_nxt.gt(self.rcv_nxt) && is_within(saved_nxt, self.rcv_nxt, most);
+            let unasked = !was_offered && is_within(saved_adv, self.rcv_nxt, most);
+            if told || unasked {
+                return Err(Counter::TcpRecordNumbers);
+            }
+            self.rcv_adv = saved_adv.min(reach).max(self.rcv_nxt);
+            if !is_within(saved_adv, self.rcv_nxt, most) {
+                self.rcv_adv = self.rcv_nxt;
+            }
+            context.counters.count(Counter::TcpMended);
+        }
         self.last_ack = self.rcv_nxt;
         self.ahead_latest = self.rcv_nxt;
         self.snd_wl1 = self.rcv_nxt;

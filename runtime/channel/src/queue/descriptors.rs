@@ -1,6 +1,6 @@
 use super::{
     CAPACITY, CONSUMER_HALF_BYTES, Consumer, HEAD, MAGIC, Message, Producer, Queue, QueueGeometry,
-    SLOT_BYTES, TAIL,
+    SLOT_BYTES, SLOTS, STAMP_BYTES, TAIL,
 };
 use crate::memory::{Memory, Ordering, load_acquire, word};
 use rustix::fs::{Mode, OFlags};
@@ -170,6 +170,48 @@ impl QueueDescriptors {
     /// If the memory can't be read.
     pub fn released(&self) -> io::Result<u64> {
         index(&self.consumers, HEAD)
+    }
+}
+
+impl QueueDescriptors {
+    /// Whether the producer can have come by what it has written without breaking any rule, whatever the consumer
+    /// says. It may be writing meanwhile.
+    ///
+    /// # Errors
+    /// If the memory can't be read.
+    pub fn is_produced_well(&self) -> io::Result<bool> {
+        // Before the stamps: these may be ahead then, and never behind.
+        let tail = index(&self.producers, TAIL)?;
+        let mut half = vec![0; self.geometry.producer_half_bytes()];
+        let length = rustix::io::pread(&self.producers, &mut *half, 0)?;
+        let (words, _) = half.as_chunks::<STAMP_BYTES>();
+        let word = |at: usize| words.get(at).map(|word| u64::from_ne_bytes(*word));
+        let capacity = u64::from(self.geometry.capacity);
+        let named = word(0) == Some(MAGIC)
+            && word(SLOT_BYTES) == Some(u64::from(self.geometry.slot_bytes))
+            && word(CAPACITY) == Some(capacity);
+        let stamped = (0..capacity).all(|ahead| {
+            // The slot of the message so far ahead has the stamp of the one before it there, or already its own.
+            let position = tail.wrapping_add(ahead);
+            let slot = (position & (capacity - 1)) as usize;
+            let stamp = word(SLOTS + slot * self.geometry.slot_words()).unwrap_or(u64::MAX);
+            let before = match position < capacity {
+                true => 0,
+                false => position.wrapping_add(1).wrapping_sub(capacity),
+            };
+            stamp == before || stamp == position.wrapping_add(1)
+        });
+        Ok(length == half.len() && named && stamped)
+    }
+
+    /// As [`QueueDescriptors::is_produced_well`], of the consumer: it has released no more than was published.
+    ///
+    /// # Errors
+    /// If the memory can't be read.
+    pub fn is_consumed_well(&self) -> io::Result<bool> {
+        let named = index(&self.consumers, 0)? == MAGIC;
+        let head = index(&self.consumers, HEAD)?;
+        Ok(named && head <= index(&self.producers, TAIL)?)
     }
 }
 

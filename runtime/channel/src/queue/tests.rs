@@ -463,3 +463,57 @@ fn a_message_that_was_looked_at_is_not_taken() {
     consumer.advance();
     assert_eq!((consumer.front(), consumer.release()), (Ok(None), 2));
 }
+
+#[test]
+fn who_makes_a_queue_sees_who_has_spoilt_it() {
+    let fresh = || queue::<u64>(64, 4);
+    let halves = |queue: &QueueDescriptors| {
+        let open = |fd| Memory::from_fd(fd).expect("writable");
+        let producer = open(queue.producer().expect("descriptors").own);
+        (producer, open(queue.consumer().expect("descriptors").own))
+    };
+    let says = |queue: &QueueDescriptors| {
+        let produced = queue.is_produced_well().expect("memory");
+        (produced, queue.is_consumed_well().expect("memory"))
+    };
+    // Whatever they do, as long as it is what they may.
+    let (descriptors, mut producer, mut consumer) = fresh();
+    for number in 0..11 {
+        producer.write(&number).expect("room");
+        assert_eq!(says(&descriptors), (true, true), "{number}");
+        producer.publish();
+        assert_eq!(says(&descriptors), (true, true), "{number}");
+        if number % 3 == 2 {
+            while consumer.peek().expect("right").is_some() {}
+            consumer.release();
+            assert_eq!(says(&descriptors), (true, true), "{number}");
+        }
+    }
+    // Stamps of a batch are stored before its tail.
+    let (first, _) = halves(&descriptors);
+    word(&first, TAIL).store(10, Ordering::Relaxed);
+    assert_eq!(says(&descriptors).0, true);
+    // (half, word, value, what is said of both)
+    let table = [
+        (0, 0, 1, (false, true)),
+        (0, CAPACITY, 8, (false, true)),
+        (0, TAIL, 6, (false, false)),
+        (0, TAIL, u64::MAX, (false, true)),
+        (0, SLOTS, 1, (false, true)),
+        (0, SLOTS + 8, u64::MAX, (false, true)),
+        (1, 0, 1, (true, false)),
+        (1, HEAD, 12, (true, false)),
+        (1, HEAD, 0, (true, true)),
+    ];
+    for (half, at, value, expected) in table {
+        let (descriptors, mut producer, mut consumer) = fresh();
+        for number in 0..11 {
+            producer.push(&number).expect("room");
+            consumer.pop().expect("right").expect("one");
+        }
+        let (first, second) = halves(&descriptors);
+        let half = if half == 0 { first } else { second };
+        word(&half, at).store(value, Ordering::Relaxed);
+        assert_eq!(says(&descriptors), expected, "word {at} is {value}");
+    }
+}

@@ -159,6 +159,12 @@ impl Lab {
         self.start()
     }
 
+    /// What the stack and its programs have said so far.
+    pub fn logs(&self) -> String {
+        let all = self.up.iter().chain(&self.programs);
+        all.map(Process::log).collect::<Vec<_>>().join("\n")
+    }
+
     /// Programs that have ended by themselves.
     pub fn ended(&self) -> Vec<String> {
         let ended = self.programs.iter().filter(|it| it.has_ended());

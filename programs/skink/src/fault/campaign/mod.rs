@@ -178,6 +178,9 @@ fn go_on(options: &CampaignOptions, output: &Path) -> Result<Campaign, Failure> 
         // Kept before anything is mended: should that fail, it is known what it was.
         campaign.store(output)?;
         if let Some(run) = campaign.runs.last_mut() {
+            if !run.is_transparent() {
+                state::replace(&output.join(format!("run-{number}.log")), &lab.logs())?;
+            }
             let cleaned = run::clean_up(&mut lab, &mut loads, run);
             eprintln!("skink: run {number}: {}", run.in_words());
             cleaned?;

@@ -83,9 +83,19 @@ impl Component {
         if let (State::Serving(_), Some(pid), None) = (&self.state, self.pid(), &self.verdict)
             && let Some(why) = self.heart.check(now, || heart::condition(pid))
         {
-            self.verdict = Some(format!("{why}, and was killed"));
-            self.kill();
+            self.condemn(&why);
         }
+    }
+
+    /// Kills the process, since it isn't in its right mind; why, in words.
+    pub fn condemn(&mut self, why: &str) {
+        self.verdict = Some(format!("{why}, and was killed"));
+        self.kill();
+    }
+
+    /// Whether it was killed, and lives a moment longer.
+    pub fn is_condemned(&self) -> bool {
+        self.verdict.is_some()
     }
 
     /// Whether its process goes through its loop, or sleeps well.

@@ -17,11 +17,22 @@ fn world() -> (Net, SocketId, SocketId, SocketId) {
     (net, listener, victim, other)
 }
 
+/// These bytes of our stream are sent next, in whatever pieces.
+fn expect_sent(net: &mut Net, from: u32, to: u32, what: &str) {
+    let (mut at, mut sent) = (from, net.out.sent.drain(..).collect::<Vec<_>>());
+    sent.sort_by_key(crate::harness::Sent::seq);
+    for segment in sent.iter().filter(|it| !it.payload.is_empty()) {
+        assert!(segment.seq() <= at, "{what}: {segment}");
+        at = at.max(segment.seq() + segment.payload.len() as u32);
+    }
+    assert_eq!(at, to, "{what}");
+}
+
 #[test]
 fn a_spoilt_record_costs_one_connection() {
     // (what is spoilt, which reason is counted, whether the peer is told)
     type Spoil = fn(&Record);
-    let table: [(Spoil, Counter, bool); 14] = [
+    let table: [(Spoil, Counter, bool); 12] = [
         (
             |it| it.state.store(11, Relaxed),
             Counter::TcpRecordKind,
@@ -53,17 +64,33 @@ fn a_spoilt_record_costs_one_connection() {
             Counter::TcpRecordChanged,
             true,
         ),
-        (|it| add(&it.snd_una), Counter::TcpRecordNumbers, true),
-        (|it| add(&it.snd_max), Counter::TcpRecordNumbers, true),
-        (|it| add(&it.rcv_nxt), Counter::TcpRecordNumbers, true),
-        (|it| add(&it.rcv_adv), Counter::TcpRecordNumbers, true),
         (
-            |it| it.state.store(State::FinWait2 as u8, Relaxed),
+            // The peer was told that more had arrived than there is.
+            |it| {
+                it.rcv_nxt.fetch_add(100, Relaxed);
+            },
             Counter::TcpRecordNumbers,
             true,
         ),
         (
-            |it| it.snd_wnd.store(u32::MAX / 2, Relaxed),
+            // The peer has acknowledged what was never sent.
+            |it| {
+                it.snd_una.fetch_sub(1_000, Relaxed);
+                it.snd_max.fetch_sub(1_000, Relaxed);
+            },
+            Counter::TcpRecordNumbers,
+            true,
+        ),
+        (
+            // More arrived than was ever asked for.
+            |it| {
+                it.rcv_adv.fetch_sub(70_000, Relaxed);
+            },
+            Counter::TcpRecordNumbers,
+            true,
+        ),
+        (
+            |it| it.state.store(State::FinWait2 as u8, Relaxed),
             Counter::TcpRecordNumbers,
             true,
         ),
@@ -105,6 +132,55 @@ fn a_spoilt_record_costs_one_connection() {
     }
 }
 
+/// What is known otherwise needn't be on record: the rings say where both streams are, and the peer what it takes.
+#[test]
+fn nonsense_in_numbers_is_got_over() {
+    let table: [(&str, fn(&Record)); 10] = [
+        ("snd_una", |it| add(&it.snd_una)),
+        ("snd_una", |it| {
+            it.snd_una.store(it.iss.load(Relaxed) + 500, Relaxed)
+        }),
+        ("snd_max", |it| add(&it.snd_max)),
+        ("snd_max", |it| {
+            it.snd_max.store(it.iss.load(Relaxed) + 5_000, Relaxed)
+        }),
+        ("both", |it| {
+            add(&it.snd_una);
+            it.snd_max.store(7, Relaxed);
+        }),
+        ("snd_wnd", |it| it.snd_wnd.store(u32::MAX / 2, Relaxed)),
+        ("snd_wnd", |it| it.snd_wnd.store(u32::MAX, Relaxed)),
+        ("rcv_nxt", |it| add(&it.rcv_nxt)),
+        ("rcv_adv", |it| add(&it.rcv_adv)),
+        ("rcv_adv", |it| {
+            it.rcv_adv.fetch_sub(1 << 20, Relaxed);
+        }),
+    ];
+    for (what, spoil) in table {
+        let (mut net, _, victim, other) = world();
+        net.remote_port = 5_000;
+        net.write(victim, 700);
+        net.drain();
+        spoil(net.tcp.table().record(victim.slot));
+        let adopted = net.crash();
+        assert_eq!((adopted.sockets, adopted.given_up), (3, 0), "{what}");
+        assert!(net.count(Counter::TcpMended) > 0, "{what}");
+        assert_eq!(net.state(other), State::Established, "{what}");
+        net.drain();
+        // The peer has some of it, has asked for the rest, and has sent something.
+        net.inject(". 1:1001 ack 301 win 60000");
+        assert_eq!(net.read(victim, 2_000), 1_000, "{what}");
+        net.drain();
+        net.advance(3_000);
+        expect_sent(&mut net, 301, 701, what);
+        net.inject(". 1001:2001 ack 701 win 60000");
+        assert_eq!(net.read(victim, 2_000), 1_000, "{what}");
+        net.drain();
+        net.write(victim, 100);
+        expect_sent(&mut net, 701, 801, what);
+    }
+}
+
 /// A predecessor may have told the peer, and kept, timestamps far ahead. By the rules either side would drop all that
 /// the other sends, for weeks.
 #[test]
@@ -127,6 +203,27 @@ fn nonsense_in_timestamps_is_got_over() {
     let after = stamps(&net.expect(". 11:21 ack 11"));
     assert!(after.value.wrapping_sub(ahead) as i32 > 0);
     assert_eq!(after.echo, 1002);
+}
+
+/// A predecessor may have agreed on timestamps by its own record, and not have told the peer.
+#[test]
+fn a_peer_that_never_heard_of_timestamps_goes_on_without() {
+    for stamps in ["", " ts 1002 *"] {
+        let mut net = Net::new();
+        let id = net.accepted_with_stamps(OFFER);
+        net.set(id, ConnectionOption::NoDelay(true));
+        net.crash();
+        net.drain();
+        net.inject(&format!(". 1:11 ack 1 win 500{stamps}"));
+        assert_eq!(net.read(id, 100), 10, "what the peer sent was dropped");
+        net.write(id, 10);
+        let sent = net.expect(". 1:11 ack 11");
+        assert_eq!(sent.options.timestamps.is_some(), !stamps.is_empty());
+        // Only the first segment tells.
+        net.inject(". 11:21 ack 11 win 500");
+        let taken = if stamps.is_empty() { 10 } else { 0 };
+        assert_eq!(net.read(id, 100), taken);
+    }
 }
 
 #[test]
