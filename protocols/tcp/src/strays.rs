@@ -9,8 +9,8 @@ use crate::segment::Segment;
 use crate::state::State;
 use skink_time::{Duration, Instant};
 
-/// Sockets that are looked at in an interval at most: some tenths of a millisecond.
-const MOST: usize = 1 << 14;
+/// Slots that are looked at in an interval at most, most of which are free: some milliseconds.
+const MOST: usize = 1 << 21;
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// How much was looked for.
@@ -21,14 +21,14 @@ pub(crate) struct Strays {
 }
 
 impl Strays {
-    /// Whether so many sockets may be looked at now; notes that they are.
-    fn may_look_at(&mut self, now: Instant, sockets: usize) -> bool {
+    /// Whether so many slots may be looked at now; notes that they are.
+    fn may_look_at(&mut self, now: Instant, slots: usize) -> bool {
         let past = |since| now.since(since) >= INTERVAL;
         if self.since.is_none_or(past) {
             self.since = Some(now);
             self.looked_at = 0;
         }
-        let after = self.looked_at.saturating_add(sockets);
+        let after = self.looked_at.saturating_add(slots);
         let may = after <= MOST;
         if may {
             self.looked_at = after;

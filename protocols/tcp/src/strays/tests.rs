@@ -30,7 +30,7 @@ fn a_connection_that_the_table_has_lost_is_not_reset() {
 fn strays_cost_no_more_than_they_may() {
     let mut strays = Strays::default();
     let start = Instant::from_millis(5);
-    // (milliseconds, sockets, whether they are looked at)
+    // (milliseconds, slots, whether they are looked at)
     let table = [
         (0, MOST / 2, true),
         (10, MOST / 2, true),
@@ -40,8 +40,8 @@ fn strays_cost_no_more_than_they_may() {
         (400, MOST + 1, false),
         (401, 1, true),
     ];
-    for (at, sockets, expected) in table {
+    for (at, slots, expected) in table {
         let now = start + Duration::from_millis(at);
-        assert_eq!(strays.may_look_at(now, sockets), expected, "{at} ms");
+        assert_eq!(strays.may_look_at(now, slots), expected, "{at} ms");
     }
 }
