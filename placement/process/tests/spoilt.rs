@@ -55,6 +55,9 @@ fn a_program_that_spoils_one_channel_ends_everywhere(grouping: Grouping) {
         world.await_report(Some(place), "a spoilt channel", |report| {
             *report == Report::Spoilt { program: 1 }
         });
+        // Nothing has come of that yet: who said it may be out of its mind.
+        exchange(&mut world, &mut good, theirs, ours, 20_000);
+        assert!(!world.peer.is_closed(victim));
         // The supervisor tells `syscall`, whoever it was that found out.
         world.detach(1);
         world.until("its end", |peer| peer.is_closed(victim));

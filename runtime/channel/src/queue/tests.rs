@@ -492,7 +492,7 @@ fn who_makes_a_queue_sees_who_has_spoilt_it() {
     // Stamps of a batch are stored before its tail.
     let (first, _) = halves(&descriptors);
     word(&first, TAIL).store(10, Ordering::Relaxed);
-    assert_eq!(says(&descriptors).0, true);
+    assert!(says(&descriptors).0);
     // (half, word, value, what is said of both)
     let table = [
         (0, 0, 1, (false, true)),

@@ -37,6 +37,28 @@ fn writable(descriptor: &OwnedFd) -> bool {
         .contains(OFlags::RDWR)
 }
 
+/// Who says that a program spoilt a channel is believed if that is so.
+#[test]
+fn what_a_program_wrote_tells_whether_it_spoilt_a_channel() {
+    for layout in [whole(), apart()] {
+        for (spoilt, place) in layout.channels().into_iter().enumerate() {
+            let (program, parts) = program(&layout);
+            for other in layout.channels() {
+                assert!(program.uses_well(&layout, other));
+            }
+            // Two descriptors of its own, then six of each channel: its half of the requests is the first.
+            let half = parts.channel[2 + 6 * spoilt].try_clone().expect("one");
+            let words = skink_memory::Mapping::from_fd(half).expect("writable");
+            words.words()[0].store(7, std::sync::atomic::Ordering::Relaxed);
+            for other in layout.channels() {
+                assert_eq!(program.uses_well(&layout, other), other != place);
+            }
+        }
+    }
+    let (program, _) = program(&apart());
+    assert!(!program.uses_well(&apart(), usize::MAX));
+}
+
 #[test]
 fn a_program_can_write_its_rings_only_and_the_stack_both() {
     let (program, parts) = program(&whole());

@@ -2,6 +2,8 @@
 use super::*;
 use crate::harness::Freezer;
 
+type Spoil = fn(&Record);
+
 fn add(number: &core::sync::atomic::AtomicU32) {
     number.fetch_add(1 << 20, Relaxed);
 }
@@ -31,7 +33,6 @@ fn expect_sent(net: &mut Net, from: u32, to: u32, what: &str) {
 #[test]
 fn a_spoilt_record_costs_one_connection() {
     // (what is spoilt, which reason is counted, whether the peer is told)
-    type Spoil = fn(&Record);
     let table: [(Spoil, Counter, bool); 12] = [
         (
             |it| it.state.store(11, Relaxed),
@@ -135,7 +136,7 @@ fn a_spoilt_record_costs_one_connection() {
 /// What is known otherwise needn't be on record: the rings say where both streams are, and the peer what it takes.
 #[test]
 fn nonsense_in_numbers_is_got_over() {
-    let table: [(&str, fn(&Record)); 10] = [
+    let table: [(&str, Spoil); 10] = [
         ("snd_una", |it| add(&it.snd_una)),
         ("snd_una", |it| {
             it.snd_una.store(it.iss.load(Relaxed) + 500, Relaxed)
