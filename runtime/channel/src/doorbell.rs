@@ -12,6 +12,7 @@ use crate::spin::SpinBudget;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::PipeFlags;
+use serde::{Deserialize, Serialize};
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -20,13 +21,17 @@ use std::time::{Duration, Instant};
 const MAGIC: u64 = 0x534b_494e_4b53_0001;
 
 /// What a consumer and its producers are handed. Keep it, and any of them can have a successor.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct SleeperDescriptors {
+    #[serde(with = "skink_inherit::descriptors")]
     page: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
     page_read_only: OwnedFd,
     /// The consumer's: polls readable when it was rung.
+    #[serde(with = "skink_inherit::descriptors")]
     bell: OwnedFd,
     /// What producers write to: the same eventfd, or the other end of a pipe.
+    #[serde(with = "skink_inherit::descriptors")]
     rope: OwnedFd,
 }
 

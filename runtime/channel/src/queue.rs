@@ -79,7 +79,7 @@ impl<T: FromBytes + IntoBytes + Immutable + Copy> Message for T {}
 
 /// Size of a queue, agreed on when it is made. It travels beside the descriptors: what the memory says
 /// of itself is written by a neighbour and must agree with it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct QueueGeometry {
     slot_bytes: u32,
     capacity: u32,

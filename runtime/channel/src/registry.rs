@@ -8,11 +8,12 @@
 //! This is the state alone: the supervisor hosts it, knows by the socket that a word came by who said it,
 //! and passes descriptors along (docs/decisions/0012 says why it does no more). It isn't on the data path.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Who says something, or is told it: the number of a process. Whoever hosts the registry vouches for it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Credentials(pub usize);
 
 /// Why something isn't done. Nothing has changed then.
@@ -27,6 +28,7 @@ pub enum Refusal {
 }
 
 /// All that is known of a name. It stays its creator's.
+#[derive(Serialize, Deserialize)]
 struct Entry<T> {
     creator: Credentials,
     generation: u32,
@@ -38,7 +40,8 @@ struct Entry<T> {
 }
 
 /// Names, and what is offered under them.
-pub struct Registry<T>(BTreeMap<&'static str, Entry<T>>);
+#[derive(Serialize, Deserialize)]
+pub struct Registry<T>(BTreeMap<String, Entry<T>>);
 
 impl<T> Registry<T> {
     /// With these names and their creators; the first generation of each is 1.
@@ -51,7 +54,7 @@ impl<T> Registry<T> {
                 offer: None,
                 exported: BTreeSet::new(),
             };
-            (name, entry)
+            (name.to_owned(), entry)
         });
         Registry(entries.collect())
     }

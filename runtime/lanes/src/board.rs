@@ -33,9 +33,11 @@ const ENTRY_WORDS: usize = 3;
 const MOST_WORDS: usize = HEADER_WORDS + ENTRY_WORDS * (ADDRESSES + GATEWAYS + PATH_MTUS);
 
 /// What a board's writer and readers are handed. Keep it, and the writer can have a successor.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct BoardDescriptors {
+    #[serde(with = "skink_inherit::descriptors")]
     writer: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
     reader: OwnedFd,
 }
 

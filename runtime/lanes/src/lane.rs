@@ -72,7 +72,7 @@ impl AttachParts {
 }
 
 /// Two queues, one each way. Keep it, and either side can have a successor.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Lane {
     /// What `upper` sends.
     pub down: QueueDescriptors,

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 /// How many stacks may use the NIC at a time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Sharing {
     /// One: everything reaches it.
     Sole,
@@ -92,38 +92,52 @@ pub(crate) fn take_descriptors<const N: usize>(
     })
 }
 
+#[derive(Serialize, Deserialize)]
 enum BackEnd {
     Packet(PacketOpener),
     Tap(TapOpener),
+    /// Its programs are in the kernel as long as this process is.
+    #[serde(skip)]
     Xdp(XdpOpener),
 }
 
 /// What is kept of an open NIC for the successor of the process that has it.
+#[derive(Serialize, Deserialize)]
 struct Kept {
     description: Description,
+    #[serde(with = "skink_inherit::descriptors")]
     descriptors: Vec<OwnedFd>,
-    /// As it was when the NIC was opened.
-    interface: Interface,
+    /// The interface's number, address and MTU when the NIC was opened.
+    facts: Facts,
+}
+
+/// What an interface can't change without being another one.
+type Facts = (u32, Option<[u8; 6]>, u32);
+
+fn facts(interface: &Interface) -> Facts {
+    let mac = interface.mac.map(|mac| mac.0);
+    (interface.index, mac, interface.mtu)
 }
 
 impl Kept {
     /// Whether the interface is another one by now, or has other properties.
-    fn is_outdated(&self) -> bool {
-        let now = interface::find(&self.interface.name);
+    fn is_outdated(&self, name: &str) -> bool {
+        let now = interface::find(name);
         let Ok(Some(now)) = now else { return true };
-        let what = |it: &Interface| (it.index, it.mac, it.mtu);
-        what(&now) != what(&self.interface)
+        facts(&now) != self.facts
     }
 }
 
 /// The privileged side of one NIC: lives as long as the NIC may be used, and opens it for owner
 /// after owner. Dropping it leaves the owners' NICs as they are.
+#[derive(Serialize, Deserialize)]
 pub struct Opener {
     name: String,
     back_end: BackEnd,
     /// For successors, by owner.
     kept: BTreeMap<Owner, Kept>,
     /// Where several owners share the NIC and the kernel can steer.
+    #[serde(skip)]
     steering: Option<Steering>,
 }
 
@@ -172,6 +186,12 @@ impl Opener {
         self.steering.as_mut()
     }
 
+    /// Whether this value can go to another program that this process becomes (`skink_inherit`). Programs that
+    /// steer are held by this one.
+    pub fn can_be_lent(&self) -> bool {
+        self.steering.is_none()
+    }
+
     /// Opens the NIC for one owner (below [`Owner::MAXIMUM`]). An owner that has it already (its
     /// process died) gets it anew.
     pub fn open(&mut self, owner: u16) -> Result<NicParts, OpenError> {
@@ -198,7 +218,7 @@ impl Opener {
     pub fn open_again(&mut self, owner: u16) -> Result<(NicParts, bool), OpenError> {
         let number = owner_number(owner)?;
         let duplicated = OpenError::doing("keeping the sockets of", &self.name);
-        if let Some(kept) = self.kept.get(&number).filter(|kept| !kept.is_outdated()) {
+        if let Some(kept) = self.kept.get(&number).filter(|kept| !kept.is_outdated(&self.name)) {
             let mut description = kept.description.clone();
             description.pass_on();
             let descriptors = duplicates(&kept.descriptors).map_err(duplicated)?;
@@ -217,7 +237,7 @@ impl Opener {
             let kept = Kept {
                 description: parts.description.clone(),
                 descriptors: duplicates(&parts.descriptors).map_err(duplicated)?,
-                interface,
+                facts: facts(&interface),
             };
             self.kept.insert(number, kept);
         }
@@ -228,7 +248,7 @@ impl Opener {
     pub fn can_go_on(&self, owner: u16) -> bool {
         let kept = owner_number(owner).ok();
         let kept = kept.and_then(|owner| self.kept.get(&owner));
-        kept.is_some_and(|kept| !kept.is_outdated())
+        kept.is_some_and(|kept| !kept.is_outdated(&self.name))
     }
 
     /// No frame goes to the owner any more, though its process may not have ended yet.

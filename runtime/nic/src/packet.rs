@@ -52,6 +52,7 @@ pub struct PacketDescription {
 }
 
 /// The privileged side: opens sockets on one interface.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct PacketOpener {
     name: String,
     group: Group,

@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use skink_steering::Owner;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,11 +15,13 @@ use std::os::fd::OwnedFd;
 /// another's place also has its NIC at once: making rings takes the kernel 10 to 60 ms.) An interface that goes
 /// down and comes up again changes nothing either, since members then join again in the order in
 /// which their sockets were made.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Places(Vec<Place>);
 
+#[derive(Serialize, Deserialize)]
 struct Place {
     /// The member, and what else its owner needs.
+    #[serde(with = "skink_inherit::descriptors")]
     descriptors: Vec<OwnedFd>,
     owner: Option<Owner>,
 }

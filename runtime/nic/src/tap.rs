@@ -39,11 +39,13 @@ pub struct TapDescription {
 }
 
 /// The privileged side: makes the interface, and a queue for each owner.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct TapOpener {
     name: String,
     sharing: Sharing,
     /// A queue that takes no part: keeps the interface in being while no owner has one. There is
     /// none for a single-queue TAP that somebody else made.
+    #[serde(with = "skink_inherit::descriptors")]
     holder: Option<OwnedFd>,
     /// The queues, where the kernel steers.
     places: Places,

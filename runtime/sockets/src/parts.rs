@@ -58,15 +58,18 @@ pub struct Attachment {
 }
 
 /// One channel, to one process.
+#[derive(Serialize, Deserialize)]
 struct Queues {
     requests: skink_channel::QueueDescriptors,
     notices: skink_channel::QueueDescriptors,
     /// What the program rings: an eventfd of its own, since holders of one could silence each other.
+    #[serde(with = "skink_inherit::descriptors")]
     bell: OwnedFd,
 }
 
 /// Everything that belongs to one program's channels but the regions, as whoever makes them holds it: so
 /// either side can have a successor.
+#[derive(Serialize, Deserialize)]
 pub struct ChannelParts {
     /// What all processes of the stack ring.
     program: SleeperDescriptors,

@@ -1,7 +1,7 @@
 use std::fmt;
 
 /// One of the up to 64 processes that share a NIC.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Owner(u8);
 
 impl Owner {

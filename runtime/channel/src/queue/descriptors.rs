@@ -4,6 +4,7 @@ use super::{
 };
 use crate::memory::{Memory, Ordering, load_acquire, word};
 use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -28,14 +29,18 @@ pub struct ConsumerDescriptors {
 
 /// A queue that was made, to be handed to its two ends. Keep it, and a side that died can have a
 /// successor.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct QueueDescriptors {
     /// The sizes, which both sides must be told.
     pub geometry: QueueGeometry,
     /// The producer's half as it was made: readable and writable.
+    #[serde(with = "skink_inherit::descriptors")]
     producers: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
     producers_read_only: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
     consumers: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
     consumers_read_only: OwnedFd,
 }
 

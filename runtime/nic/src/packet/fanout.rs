@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The owners' sockets on one interface, of which each frame reaches one.
-#[derive(Default)]
+#[derive(Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Group {
     /// The kernel's number for the group, once it has a member.
     id: Option<u16>,

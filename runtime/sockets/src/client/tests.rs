@@ -113,7 +113,7 @@ fn questions_are_answered_while_both_sleep() {
             let local = skink_wire::Endpoint::new(core::net::Ipv4Addr::LOCALHOST.into(), port);
             let call = SocketCall::Bind(Protocol::Tcp, id(1), local, Default::default());
             let answer = client.ask(call).expect("an answer");
-            assert_eq!(answer.value, port.into());
+            assert_eq!(answer.value, u64::from(port));
         }
     });
 }
