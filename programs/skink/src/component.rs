@@ -9,6 +9,9 @@ use skink_process::{
 use skink_sandbox::{Refusal, keep_only};
 use std::os::fd::{AsFd, OwnedFd};
 
+/// As which a build only says what it is: to find out whether it can be the supervisor.
+pub const SUPERVISOR: &str = "supervisor";
+
 /// Be a component (for the supervisor's use)
 #[derive(Args, Debug)]
 pub struct ComponentOptions {
@@ -26,8 +29,12 @@ pub fn component(options: &ComponentOptions) -> Result<(), Failure> {
         failed(&"`skink component` is started by `skink up` alone, which hands it a socket")
     })?;
     keep_only(&[link.as_fd()]).map_err(|error| failed(&error))?;
+    let build = match options.name.as_str() {
+        SUPERVISOR => interfaces::of_supervisor(),
+        _ => interfaces::own(),
+    };
     let refusal = Refusal::from_environment();
-    let born = link.send(&Report::Born(interfaces::own()), &[]);
+    let born = link.send(&Report::Born(build), &[]);
     born.map_err(|error| failed(&error))?;
     let (first, descriptors) = receive_start(&link).map_err(|error| failed(&error))?;
     let ended = match first {

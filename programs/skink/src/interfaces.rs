@@ -1,6 +1,18 @@
 //! What processes of several builds must agree on to work together.
 use skink_control::{Build, CONTROL_VERSION};
 
+/// Version of what a supervisor hands to another build that takes its place: all that is serialized of
+/// `Server`, and of what it has. Raise it with every change there.
+pub const HANDED_VERSION: u32 = 1;
+
+/// What a build says that is to be the supervisor.
+pub fn of_supervisor() -> Build {
+    let mut build = own();
+    let name = "what supervisors hand over".to_owned();
+    build.interfaces.insert(name, HANDED_VERSION);
+    build
+}
+
 /// What this build says of itself.
 pub fn own() -> Build {
     let interfaces = [

@@ -97,7 +97,7 @@ fn instance(found: &Found) -> InstanceReport {
         components: Vec::new(),
         cores: Vec::new(),
         usage: proc::usage(info.pid),
-        release: None,
+        release: Some(info.release.clone()).filter(|release| !release.is_empty()),
         executable: proc::executable(info.pid),
         restarts: 0,
         last_end: None,

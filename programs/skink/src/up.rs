@@ -4,6 +4,7 @@ mod config;
 mod deputy;
 mod heart;
 mod layout;
+mod memory;
 mod plant;
 mod programs;
 mod served;
@@ -13,11 +14,14 @@ mod supervise;
 
 use crate::cli::{Recovery, UpOptions};
 use crate::failure::Failure;
+use crate::interfaces::HANDED_VERSION;
 use crate::run::network::{self, Plan};
 use crate::run::{neighbours, probe_addresses, set_up};
 use component::Component;
+use deputy::{Deputy, Kept};
 use plant::Plant;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Deserialize;
 use served::{Limits, Served, Stack};
 use settings::Settings;
 use skink_control::{
@@ -37,6 +41,9 @@ const BESIDES: u64 = 640;
 /// Runs until it is told to stop; answers the exit code.
 pub fn up(options: &UpOptions) -> Result<u8, Failure> {
     let notifier = Notifier::from_environment().map_err(|error| Failure::own(error.to_string()))?;
+    if let Some(inherited) = skink_inherit::inherited(HANDED_VERSION) {
+        return go_on(inherited, notifier.as_ref());
+    }
     let mut settings = Settings::new(options, &cores())?;
     free_name(&settings.name)?;
     let interfaces = interface::list()
@@ -67,6 +74,30 @@ pub fn up(options: &UpOptions) -> Result<u8, Failure> {
         lines.push(ready(&settings, pid));
         lines
     })
+}
+
+/// What the build before has left.
+#[derive(Deserialize)]
+struct Estate {
+    server: Server<Served>,
+    kept: Kept,
+}
+
+/// Goes on as the supervisor that has executed this build. If that fails, its standby goes on.
+fn go_on(inherited: Result<Estate, String>, notifier: Option<&Notifier>) -> Result<u8, Failure> {
+    let failed = |why: &dyn std::fmt::Display| {
+        Failure::own(format!("this build can't go on as the supervisor: {why}"))
+    };
+    // Executed by way of /proc, it would be called by a number.
+    let _ = rustix::thread::set_name(c"skink");
+    let Estate { mut server, kept } = inherited.map_err(|why| failed(&why))?;
+    let signals = SignalDescriptor::inherited(&supervise::SIGNALS);
+    let signals = signals.map_err(|error| failed(&error))?;
+    let mut deputy = Deputy::inherited(kept).map_err(|error| failed(&error))?;
+    server.inherit().map_err(|error| failed(&error))?;
+    server.owners_mut().inherit();
+    eprintln!("skink: the supervisor is of release {} now", env!("CARGO_PKG_VERSION"));
+    supervise::go_on(&mut server, &signals, notifier, &mut deputy, None)
 }
 
 /// Fails early if the name is taken, before anything is made.

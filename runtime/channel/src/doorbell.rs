@@ -14,7 +14,8 @@ use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use skink_inherit::{Inherit, lend_borrowed};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// "SKINKSLP" and a version that changes with the layout.
@@ -138,6 +139,21 @@ impl Pulse {
         };
         let mut bell = [PollFd::new(&self.bell, PollFlags::IN)];
         rustix::event::poll(&mut bell, Some(&now)) == Ok(1)
+    }
+}
+
+impl Inherit for Pulse {
+    type Shape = (RawFd, RawFd);
+
+    fn lend(&self) -> Option<Self::Shape> {
+        Some((lend_borrowed(self.page.fd())?, self.bell.lend()?))
+    }
+
+    fn take((page, bell): Self::Shape) -> Option<Pulse> {
+        Some(Pulse {
+            page: Memory::from_fd_read_only(OwnedFd::take(page)?).ok()?,
+            bell: OwnedFd::take(bell)?,
+        })
     }
 }
 

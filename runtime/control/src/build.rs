@@ -41,8 +41,9 @@ impl Build {
 }
 
 /// An executable file: the same one also when another takes its name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Executable {
+    #[serde(with = "skink_inherit::descriptors")]
     file: Arc<OwnedFd>,
     name: PathBuf,
 }
@@ -83,7 +84,7 @@ impl Executable {
     }
 
     /// What to execute, in this process or a child of it.
-    pub(crate) fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         path(&self.file)
     }
 }

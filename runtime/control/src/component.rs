@@ -187,9 +187,12 @@ pub enum Report {
 }
 
 /// One end of the pair of sockets: sends `Out`, receives `In`.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
 pub struct Link<Out, In> {
+    #[serde(with = "skink_inherit::descriptors")]
     socket: OwnedFd,
+    #[serde(skip)]
     messages: PhantomData<fn(Out) -> In>,
 }
 

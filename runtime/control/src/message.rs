@@ -9,7 +9,7 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-pub(crate) const PROTOCOL: u32 = 3;
+pub(crate) const PROTOCOL: u32 = 4;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -173,6 +173,9 @@ pub struct InstanceInfo {
     pub pid: u32,
     /// Its name, by `--name` or from the program's.
     pub name: String,
+    /// Release of its own build.
+    #[serde(default)]
+    pub release: String,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// The NIC as it was asked for, such as `tap:skink0`.

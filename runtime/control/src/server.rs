@@ -17,6 +17,7 @@ pub use owners::{
 };
 use rustix::event::{Timespec, epoll};
 use rustix::net::{RecvFlags, SocketFlags};
+use serde::{Deserialize, Serialize};
 use skink_messages::{Counter, Counters};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -35,7 +36,7 @@ const TOOLS_KEY: u64 = 1;
 const PATH_KEY: u64 = 2;
 const FIRST_KEY: u64 = 3;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Role {
     /// Hasn't shown its token yet.
     Stranger,
@@ -47,19 +48,25 @@ enum Role {
     Outsider,
 }
 
+#[derive(Serialize, Deserialize)]
 struct Connection {
+    #[serde(with = "skink_inherit::descriptors")]
     socket: OwnedFd,
     role: Role,
     peer: Peer,
+    #[serde(with = "skink_inherit::moments")]
     accepted: Instant,
+    #[serde(with = "skink_inherit::descriptors")]
     regions: BTreeMap<RegionKind, OwnedFd>,
 }
 
 /// The broker. It does nothing by itself: whoever owns it polls [`Server::as_fd`] for reading and
 /// calls [`Server::serve`].
+#[derive(Serialize, Deserialize)]
 pub struct Server<O: Owners> {
     config: ServerConfig,
     owners: O,
+    #[serde(with = "skink_inherit::descriptors")]
     poll: OwnedFd,
     listening: Listening,
     token: String,
@@ -127,6 +134,17 @@ impl<O: Owners> Server<O> {
             epoll::add(&poll, descriptor, data, epoll::EventFlags::IN)?;
         }
         self.poll = poll;
+        Ok(())
+    }
+
+    /// This program has inherited the server (`skink_inherit`), and can go on with it: only then dropping it
+    /// removes its sockets from the file system.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn inherit(&mut self) -> io::Result<()> {
+        self.take_over()?;
+        self.listening.is_lent = false;
         Ok(())
     }
 

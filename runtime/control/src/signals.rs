@@ -50,6 +50,17 @@ impl SignalDescriptor {
         }
     }
 
+    /// As [`SignalDescriptor::new`], in a program whose predecessor in the same process had taken these signals
+    /// over: for children they are as if neither had. One that came meanwhile isn't lost.
+    pub fn inherited(signals: &[i32]) -> io::Result<SignalDescriptor> {
+        let mut descriptor = SignalDescriptor::new(signals)?;
+        for signal in signals {
+            // SAFETY: the set was initialised by `sigprocmask`.
+            unsafe { libc::sigdelset(&raw mut descriptor.before, *signal) };
+        }
+        Ok(descriptor)
+    }
+
     /// Takes the next signal; never waits.
     pub fn take(&self) -> Option<Received> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();

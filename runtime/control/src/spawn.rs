@@ -2,12 +2,17 @@
 use crate::build::Executable;
 use crate::component::{ComponentLink, Link, SupervisorLink, link};
 use crate::signals::{SignalDescriptor, spawn_with_signals};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid,
+};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use serde::{Deserialize, Serialize};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The descriptor that a component's process is born with: its end of the link.
@@ -17,14 +22,18 @@ pub const COMPONENT_LINK: RawFd = 3;
 const ENVIRONMENT: [&str; 2] = ["SKINK_LOG", "RUST_BACKTRACE"];
 
 /// A component's process.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct ComponentProcess {
     /// The supervisor's end of the link.
     pub link: SupervisorLink,
     /// Polls readable when the process has ended.
+    #[serde(with = "skink_inherit::descriptors")]
     pub ended: OwnedFd,
-    /// To be waited for.
-    pub child: Child,
+    /// Its id.
+    pid: u32,
+    /// It was waited for, and its id may be another's.
+    #[serde(skip)]
+    status: Option<Option<ExitStatus>>,
 }
 
 impl ComponentProcess {
@@ -34,18 +43,37 @@ impl ComponentProcess {
     /// # Errors
     /// What the system says.
     pub fn try_wait(&mut self) -> io::Result<Option<Option<ExitStatus>>> {
-        match self.child.try_wait() {
-            Ok(status) => Ok(status.map(Some)),
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
-                let mut ended = [PollFd::new(&self.ended, PollFlags::IN)];
-                let now = Timespec {
-                    tv_sec: 0,
-                    tv_nsec: 0,
-                };
-                Ok((poll(&mut ended, Some(&now))? > 0).then_some(None))
-            }
-            Err(error) => Err(error),
+        self.look(Some(&Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        }))
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) {
+        let _ = self.look(None);
+    }
+
+    /// Its id.
+    pub fn id(&self) -> u32 {
+        self.pid
+    }
+
+    fn look(&mut self, limit: Option<&Timespec>) -> io::Result<Option<Option<ExitStatus>>> {
+        if self.status.is_some() {
+            return Ok(self.status);
         }
+        let mut ended = [PollFd::new(&self.ended, PollFlags::IN)];
+        if retry_on_intr(|| poll(&mut ended, limit))? == 0 {
+            return Ok(None);
+        }
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        self.status = match retry_on_intr(|| waitpid(pid, WaitOptions::empty())) {
+            Ok(waited) => waited.map(|(_, status)| Some(ExitStatus::from_raw(status.as_raw()))),
+            Err(Errno::CHILD) => Some(None),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(self.status)
     }
 
     /// Ends it without asking it.
@@ -87,7 +115,8 @@ pub fn spawn_component(
         Ok(ended) => Ok(ComponentProcess {
             link: ours,
             ended,
-            child,
+            pid: child.id(),
+            status: None,
         }),
         Err(error) => {
             let _ = child.kill();

@@ -9,6 +9,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal,
     waitpid,
 };
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -30,16 +31,19 @@ pub enum Standing {
 }
 
 /// The copy that sleeps.
+#[derive(Serialize, Deserialize)]
 struct Copy {
-    pid: Pid,
+    pid: i32,
+    #[serde(with = "skink_inherit::descriptors")]
     ended: OwnedFd,
 }
 
 /// A process with a standby.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Standby {
     copy: Option<Copy>,
     /// An eventfd of this process and all copies of it. Who takes its one token goes on.
+    #[serde(with = "skink_inherit::descriptors")]
     token: Option<OwnedFd>,
 }
 
@@ -55,6 +59,16 @@ impl Standby {
     /// Polls readable when the copy has died. Make a new one then.
     pub fn ended(&self) -> Option<BorrowedFd<'_>> {
         self.copy.as_ref().map(|copy| copy.ended.as_fd())
+    }
+
+    /// Whether there is a copy, and it has died.
+    pub fn has_ended(&self) -> bool {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let ended = self.ended().map(|ended| PollFd::from_borrowed_fd(ended, PollFlags::IN));
+        ended.is_some_and(|ended| poll(&mut [ended], Some(&now)) == Ok(1))
     }
 
     /// Makes a copy of this process as it is now, in place of the one before. Returns at once to the
@@ -92,7 +106,7 @@ impl Standby {
                 // It can't be another's id: nobody has waited for it.
                 let ended = pidfd_open(pid, PidfdFlags::empty())?;
                 self.dismiss();
-                self.copy = Some(Copy { pid, ended });
+                self.copy = Some(Copy { pid: child, ended });
                 Ok(Standing::Original)
             }
         }
@@ -119,7 +133,7 @@ impl Standby {
     pub fn dismiss(&mut self) {
         if let Some(copy) = self.copy.take() {
             let _ = pidfd_send_signal(&copy.ended, Signal::KILL);
-            let _ = retry_on_intr(|| waitpid(Some(copy.pid), WaitOptions::empty()));
+            let _ = retry_on_intr(|| waitpid(Pid::from_raw(copy.pid), WaitOptions::empty()));
         }
     }
 }

@@ -16,7 +16,7 @@
 
 mod shapes;
 
-pub use shapes::{Inherit, Moments, descriptors, moments};
+pub use shapes::{Inherit, Moments, descriptors, lend_borrowed, moments};
 
 use rustix::fs::{MemfdFlags, SeekFrom, fcntl_get_seals, memfd_create, seek};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};

@@ -2,7 +2,7 @@
 use crate::{BAG, Bag};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,11 @@ fn note(number: RawFd) -> Option<RawFd> {
         }
         Bag::Closed | Bag::Taking(_) => None,
     })
+}
+
+/// Lends a descriptor that something else owns, as [`Inherit::lend`] does.
+pub fn lend_borrowed(descriptor: BorrowedFd<'_>) -> Option<RawFd> {
+    note(descriptor.as_raw_fd())
 }
 
 impl Inherit for OwnedFd {

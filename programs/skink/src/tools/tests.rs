@@ -10,6 +10,7 @@ pub fn info() -> InstanceInfo {
         regions: Vec::new(),
     };
     InstanceInfo {
+        release: "0.1.0".to_owned(),
         pid: 100,
         name: "web".to_owned(),
         command: vec!["nginx".to_owned()],

@@ -1,13 +1,14 @@
 //! One component's process: its life, and what is said to it.
 mod ends;
 mod shown;
-mod upgrade;
+pub mod upgrade;
 
 use super::heart::Heart;
 use super::plant::Prepared;
 use crate::failure::Failure;
 pub use ends::News;
 use ends::{SHORTEST_PAUSE, STEADY};
+use serde::{Deserialize, Serialize};
 use skink_channel::SleeperDescriptors;
 use skink_control::{
     ComponentProcess, Executable, FIRST_COMPONENT, LinkError, Order, Report, SignalDescriptor,
@@ -28,13 +29,14 @@ const START: Duration = Duration::from_secs(20);
 const MOST_ORDERS: usize = 16 * 1024;
 const CAPTURE_BYTES: usize = 1 << 20;
 
+#[derive(Serialize, Deserialize)]
 enum State {
     /// To be started then.
-    Waiting(Instant),
+    Waiting(#[serde(with = "skink_inherit::moments")] Instant),
     /// Was started then.
-    Starting(Instant),
+    Starting(#[serde(with = "skink_inherit::moments")] Instant),
     /// Serves since then.
-    Serving(Instant),
+    Serving(#[serde(with = "skink_inherit::moments")] Instant),
     /// Was killed, and will be started again.
     Dying,
     /// Won't be started again.
@@ -52,6 +54,7 @@ pub enum Event {
 }
 
 /// One process of the stack, from start to start.
+#[derive(Serialize, Deserialize)]
 pub struct Component {
     name: String,
     hosts: Vec<String>,
@@ -60,10 +63,13 @@ pub struct Component {
     /// Of the build that ran last.
     release: String,
     /// Another build that may take over.
+    #[serde(skip)]
     upgrade: Option<Upgrade>,
     /// For tools.
     owner: u16,
+    #[serde(with = "super::memory")]
     counters: Counters,
+    #[serde(with = "super::memory")]
     capture: CaptureRing,
     /// How programs and neighbours wake it, whichever process it is.
     pub sleeper: SleeperDescriptors,
@@ -71,11 +77,13 @@ pub struct Component {
     process: Option<ComponentProcess>,
     /// It gets no order yet: nobody else knows of it.
     is_held: bool,
+    #[serde(skip)]
     orders: VecDeque<(Order, Vec<OwnedFd>)>,
     pause: Duration,
     /// In a row.
     quick_ends: u32,
     is_failing: bool,
+    #[serde(skip)]
     news: Option<News>,
     heart: Heart,
     /// Why it was killed.
@@ -84,6 +92,13 @@ pub struct Component {
     restarts: u64,
     last_end: Option<String>,
     sandbox: String,
+    /// It isn't this program's yet.
+    #[serde(skip, default = "lent")]
+    is_lent: bool,
+}
+
+fn lent() -> bool {
+    true
 }
 
 impl Component {
@@ -124,7 +139,19 @@ impl Component {
             restarts: 0,
             last_end: None,
             sandbox: String::new(),
+            is_lent: false,
         })
+    }
+
+    /// Whether nothing about it is under way.
+    pub fn is_at_rest(&self) -> bool {
+        let waits = self.is_held || !self.orders.is_empty() || self.verdict.is_some();
+        self.serves() && self.upgrade.is_none() && self.news.is_none() && !waits
+    }
+
+    /// This program has inherited it, and can go on with it: only then dropping it ends its process.
+    pub fn inherit(&mut self) {
+        self.is_lent = false;
     }
 
     /// Whether it serves.
@@ -337,9 +364,11 @@ impl Component {
 impl Drop for Component {
     /// A supervisor that gives up leaves nothing running.
     fn drop(&mut self) {
-        if let Some(process) = &mut self.process {
+        if let Some(process) = &mut self.process
+            && !self.is_lent
+        {
             process.kill();
-            let _ = process.child.wait();
+            process.wait();
         }
     }
 }

@@ -65,7 +65,7 @@ pub struct Config {
 }
 
 /// Who may attach programs, besides root and the user who runs the supervisor.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Allow {
     pub users: Vec<u32>,
     pub groups: Vec<u32>,

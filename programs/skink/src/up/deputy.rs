@@ -2,10 +2,14 @@
 use super::heart::{self, Heart};
 use super::served::Served;
 use super::supervise::Life;
+use crate::interfaces::HANDED_VERSION;
 use skink_channel::{Sleeper, SleeperDescriptors, SpinBudget};
-use skink_control::{Server, Standby, Standing};
+use serde::{Deserialize, Serialize};
+use skink_control::{Executable, Server, Standby, Standing};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A standby that is newer than this isn't replaced, unless somebody waits for that: much can happen at once.
@@ -14,6 +18,10 @@ const FRESH: Duration = Duration::from_millis(20);
 /// A look at the supervisor that comes later than this after the one before says nothing: both were stopped, or
 /// the machine.
 const LATE: Duration = Duration::from_secs(1);
+
+/// How long a build that was executed may take until it has served long enough, and has a standby of its own.
+const PROOF: Duration = Duration::from_secs(3);
+const HANGS: &str = "it hung: it was executed, and hasn't served for long enough since";
 
 /// The supervisor's standby, and how it sees that the supervisor goes on.
 pub struct Deputy {
@@ -25,35 +33,72 @@ pub struct Deputy {
     pub is_old: bool,
 }
 
-struct Inner {
+/// What another build that this process executes goes on with.
+#[derive(Serialize, Deserialize)]
+pub struct Kept {
     standby: Standby,
     /// Both outlive this process: a successor goes on with them.
     descriptors: SleeperDescriptors,
+}
+
+struct Inner {
+    kept: Kept,
     beats: Sleeper,
+}
+
+/// All that another build inherits.
+#[derive(Serialize)]
+struct Estate<'a> {
+    server: &'a Server<Served>,
+    kept: &'a Kept,
 }
 
 impl Inner {
     fn new() -> io::Result<Inner> {
-        let descriptors = SleeperDescriptors::create("skink-supervisor")?;
-        let beats = Sleeper::attach(descriptors.sleeper()?, SpinBudget::new(0));
-        Ok(Inner {
+        Inner::with(Kept {
             standby: Standby::new(),
-            beats: beats.map_err(|error| io::Error::other(error.to_string()))?,
-            descriptors,
+            descriptors: SleeperDescriptors::create("skink-supervisor")?,
         })
     }
 
-    fn renew(&mut self) -> io::Result<Standing> {
+    fn with(kept: Kept) -> io::Result<Inner> {
+        let beats = Sleeper::attach(kept.descriptors.sleeper()?, SpinBudget::new(0));
+        Ok(Inner {
+            beats: beats.map_err(|error| io::Error::other(error.to_string()))?,
+            kept,
+        })
+    }
+
+    /// With a `limit` the copy kills this process too if it hasn't made another copy within that time.
+    fn renew(&mut self, limit: Option<Duration>) -> io::Result<Standing> {
         let original = std::process::id();
-        let mut heart = Heart::of_supervisor(self.descriptors.pulse()?);
+        let mut heart = Heart::of_supervisor(self.kept.descriptors.pulse()?);
         let mut last = Instant::now();
-        self.standby.renew(move |now| {
+        let mut since = last;
+        self.kept.standby.renew(move |now| {
             if now.saturating_duration_since(last) > LATE {
                 heart.start();
+                since = now;
             }
             last = now;
-            heart.check(now, || heart::condition(original))
+            let stays = limit.is_none_or(|limit| now < since + limit);
+            let hangs = heart.check(now, || heart::condition(original));
+            hangs.or_else(|| (!stays).then(|| HANGS.to_owned()))
         })
+    }
+
+    /// Becomes the other build. Returns only if that fails.
+    fn execute(&self, server: &Server<Served>, executable: &Executable) -> io::Error {
+        let kept = &self.kept;
+        match skink_inherit::lend(HANDED_VERSION, &Estate { server, kept }) {
+            Ok(lent) => {
+                let mut words = std::env::args_os();
+                let mut command = Command::new(executable.path());
+                command.arg0(words.next().unwrap_or_default()).args(words);
+                lent.execute(&mut command)
+            }
+            Err(error) => error,
+        }
     }
 }
 
@@ -68,6 +113,15 @@ impl Deputy {
         }
     }
 
+    /// That of the build before, whose place this program has taken.
+    pub fn inherited(kept: Kept) -> io::Result<Deputy> {
+        Ok(Deputy {
+            inner: Some(Inner::with(kept)?),
+            made: None,
+            is_old: true,
+        })
+    }
+
     /// The supervisor goes on.
     pub fn beat(&mut self) {
         if let Some(inner) = &mut self.inner {
@@ -77,13 +131,13 @@ impl Deputy {
 
     /// Polls readable when the standby has died.
     pub fn ended(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.as_ref()?.standby.ended()
+        self.inner.as_ref()?.kept.standby.ended()
     }
 
     /// Ends it: the supervisor ends in good order.
     pub fn dismiss(&mut self) {
         if let Some(inner) = &mut self.inner {
-            inner.standby.dismiss();
+            inner.kept.standby.dismiss();
         }
     }
 
@@ -96,6 +150,10 @@ impl Deputy {
         life: &Life<'_>,
     ) -> Option<Instant> {
         let inner = self.inner.as_mut()?;
+        // Until then the standby is of the build before.
+        if server.owners().is_on_trial() && !inner.kept.standby.has_ended() {
+            return None;
+        }
         let is_awaited = server.owners().awaits_standby();
         if self.made.is_some() && !self.is_old && !is_awaited {
             return None;
@@ -106,7 +164,7 @@ impl Deputy {
         }
         self.made = Some(now);
         self.is_old = false;
-        match inner.renew() {
+        match inner.renew(None) {
             Ok(Standing::Original) => {}
             Ok(Standing::Successor { verdict }) => {
                 self.take_over(server, life, verdict);
@@ -120,9 +178,33 @@ impl Deputy {
         None
     }
 
+    /// Executes another build in the place of this one, with a standby that knows of it. Returns if that fails, and in
+    /// the standby when the other build has ended.
+    pub fn hand_over(&mut self, now: Instant, server: &mut Server<Served>, life: &Life<'_>) {
+        let Some(executable) = server.owners().heir().cloned() else {
+            return;
+        };
+        server.owners_mut().executing(now);
+        let made = match &mut self.inner {
+            Some(inner) => inner.renew(Some(PROOF)),
+            None => Err(io::Error::other("the supervisor can have no standby")),
+        };
+        let why = match (made, &self.inner) {
+            (Ok(Standing::Successor { verdict }), _) => {
+                return self.take_over(server, life, verdict);
+            }
+            (Ok(Standing::Original), Some(inner)) => inner.execute(server, &executable),
+            (Ok(Standing::Original), None) => io::ErrorKind::NotFound.into(),
+            (Err(error), _) => error,
+        };
+        let why = format!("it can't be executed: {why}");
+        server.owners_mut().not_executed(&why);
+        (self.made, self.is_old) = (None, true);
+    }
+
     fn take_over(&mut self, server: &mut Server<Served>, life: &Life<'_>, verdict: Option<String>) {
         let pid = std::process::id();
-        let what = verdict.map_or_else(
+        let what = verdict.as_deref().map_or_else(
             || "has died".to_owned(),
             |why| format!("has been killed: {why}"),
         );
@@ -130,7 +212,7 @@ impl Deputy {
         if let Err(error) = server.take_over() {
             eprintln!("skink: nobody can attach or ask any more: {error}");
         }
-        server.owners_mut().take_over();
+        server.owners_mut().take_over(verdict.as_deref());
         life.tell(|notifier| notifier.main_process(pid));
         // It wants one of its own, at once.
         (self.made, self.is_old) = (None, true);

@@ -2,6 +2,7 @@
 //!
 //! Each process counts the rounds of its loop in its sleeper's page, and says there when it sleeps. One
 //! that is awake and doesn't count, or sleeps on though it was rung, hangs, unless it just gets no processor.
+use serde::{Deserialize, Serialize};
 use skink_channel::{Beat, Pulse};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ pub const INTERVAL: Duration = Duration::from_millis(50);
 const SELDOM: u32 = 10;
 
 /// How long a process may go without a sign of life.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Patience {
     /// One that is stopped.
     stopped: Duration,
@@ -42,14 +43,20 @@ impl Patience {
 }
 
 /// Watches over one process.
+#[derive(Serialize, Deserialize)]
 pub struct Heart {
+    #[serde(with = "skink_inherit::descriptors")]
     pulse: Pulse,
     patience: Patience,
+    #[serde(skip)]
     last: Option<Sign>,
     /// How often it was found asleep.
+    #[serde(skip)]
     naps: u32,
     /// What it showed last.
+    #[serde(skip)]
     shown: Option<Beat>,
+    #[serde(skip)]
     goes_on: bool,
 }
 

@@ -1,9 +1,10 @@
 //! Which process hosts what.
+use serde::{Deserialize, Serialize};
 use skink_control::Part;
 use skink_sockets::{Routes, ServedBy};
 
 /// Processes, by their places in the topology.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Places(u32);
 
 impl Places {
@@ -54,7 +55,7 @@ impl FromIterator<usize> for Places {
 }
 
 /// What each process hosts, by its place; each part is in exactly one.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Layout(Vec<Vec<Part>>);
 
 impl Layout {

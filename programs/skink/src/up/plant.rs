@@ -3,6 +3,7 @@ use super::component::Component;
 use super::layout::Layout;
 use super::split::{Outside, Split};
 use crate::failure::Failure;
+use serde::{Deserialize, Serialize};
 use skink_control::{Order, Part, StackStart};
 use skink_memory::StoredTable;
 use skink_nic::Opener;
@@ -24,11 +25,13 @@ const FLOWS: u32 = (1 << 16) + 2;
 const FORGOTTEN: Duration = Duration::from_millis(50);
 
 /// Outlives the processes, so that each can have a successor.
+#[derive(Serialize, Deserialize)]
 pub struct Plant {
     opener: Opener,
     /// The process that has the NIC took it over as it was.
     passed_on: bool,
     /// The NIC can be opened anew from then on.
+    #[serde(with = "skink_inherit::moments")]
     closed: Option<Instant>,
     pub start: StackStart,
     /// Which process hosts what.
@@ -36,8 +39,10 @@ pub struct Plant {
     /// None: all of the stack is in one process.
     pub split: Option<Split>,
     /// What `store` keeps.
+    #[serde(with = "super::memory")]
     stored: StoredTable,
     /// Flows of datagrams that the packet filter knows.
+    #[serde(with = "super::memory")]
     flows: StoredTable,
 }
 
@@ -56,6 +61,11 @@ pub fn handed(error: io::Error) -> String {
 }
 
 impl Plant {
+    /// Whether another program that this process becomes can go on with it.
+    pub fn can_be_lent(&self) -> bool {
+        self.opener.can_be_lent()
+    }
+
     /// For the processes that the topology places.
     pub fn new(opener: Opener, start: StackStart, layout: Layout) -> Result<Plant, Failure> {
         let split = match layout.is_whole() {

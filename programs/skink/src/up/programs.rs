@@ -1,6 +1,7 @@
 //! Programs that are served: what was made for each, and which processes have it.
 use super::layout::{Layout, Places};
 use super::split::PlaceOrder;
+use serde::{Deserialize, Serialize};
 use skink_channel::SleeperDescriptors;
 use skink_control::{Order, Part, Peer, ServedParts, TableSize, unguessable};
 use skink_memory::{Region, TableError};
@@ -14,25 +15,29 @@ use std::time::{Duration, Instant};
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// Where a program is on its way.
+#[derive(Serialize, Deserialize)]
 pub enum Stage {
     /// The stack hasn't answered yet. What the program will be handed.
     Attaching(Box<ServedParts>),
     /// It is served.
     Served,
     /// Its connection is closed; when its process lives on, it counts as ended then.
-    HungUp(Instant),
+    HungUp(#[serde(with = "skink_inherit::moments")] Instant),
     /// The stack knows that it has ended, and ends its connections.
     Ending,
 }
 
 /// A region's two memfds, readable and writable, as a successor of the stack needs them.
+#[derive(Serialize, Deserialize)]
 struct RegionFiles {
+    #[serde(with = "skink_inherit::descriptors")]
     records: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
     rings: OwnedFd,
 }
 
 /// Which processes of the stack have a program, and what they must still say of it.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Holders {
     /// They have been told of it.
     pub introduced: bool,
@@ -66,6 +71,7 @@ pub enum Step {
 }
 
 /// One program.
+#[derive(Serialize, Deserialize)]
 pub struct Program {
     pub stage: Stage,
     pub holders: Holders,

@@ -1,4 +1,5 @@
 //! What the supervisor does for programs and tools, and hears from the stack about them.
+mod heir;
 mod owners;
 mod parts;
 mod spoilt;
@@ -10,6 +11,7 @@ use super::config::Allow;
 use super::heart;
 use super::plant::Plant;
 use super::programs::{GRACE, Program, Stage, Step};
+use serde::{Deserialize, Serialize};
 use skink_control::{Grant, Order, Part, Question, Report, Server, SignalDescriptor, TableSize};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -17,7 +19,7 @@ use std::time::{Duration, Instant};
 use upgrading::Upgrading;
 
 /// Who may have how much.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Limits {
     /// Programs at a time.
     pub programs: u16,
@@ -45,23 +47,28 @@ pub struct End {
 }
 
 /// The processes of a stack, and what they are made of.
+#[derive(Serialize, Deserialize)]
 pub struct Stack {
     pub plant: Plant,
     pub processes: Vec<Component>,
 }
 
 /// The stack and its programs.
+#[derive(Serialize, Deserialize)]
 pub struct Served {
     name: String,
     pub stack: Stack,
     limits: Limits,
     programs: BTreeMap<u16, Program>,
     questions: VecDeque<Question>,
+    #[serde(skip)]
     errands: Vec<Errand>,
     rules: usize,
+    #[serde(skip)]
     trusted: spoilt::Trusted,
     upgrading: Option<Upgrading>,
     /// When to look whether the processes go on.
+    #[serde(with = "skink_inherit::moments")]
     next_look: Instant,
     /// Something has happened that the supervisor's standby must know of before it has consequences.
     unsaved: bool,

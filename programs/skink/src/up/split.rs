@@ -8,6 +8,7 @@ use super::layout::{Layout, Places};
 use crate::failure::Failure;
 use lanes::Lanes;
 use rustix::pipe::PipeFlags;
+use serde::{Deserialize, Serialize};
 use skink_channel::{Credentials, DoorbellDescriptors, Registry};
 use skink_control::{LinkSizes, Order, Part, PartStart, PoolSizes, QueueInfo, StackStart};
 use skink_lanes::board::BoardDescriptors;
@@ -18,7 +19,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 /// How far a part is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 enum Stage {
     /// It has no process, or that hasn't said yet that it runs.
     Dead,
@@ -28,17 +29,27 @@ enum Stage {
     Going,
 }
 
+/// A pool that a part has made for others.
+#[derive(Serialize, Deserialize)]
+struct Pool {
+    sizes: PoolSizes,
+    #[serde(with = "skink_inherit::descriptors")]
+    memory: OwnedFd,
+}
+
 /// Everything between the parts. Arrays are by [`Part::index`] unless they say otherwise.
+#[derive(Serialize, Deserialize)]
 pub struct Split {
     layout: Layout,
     lanes: Lanes,
     board: BoardDescriptors,
     /// The writing end is held open here and by those that programs have a channel to: the others go on
     /// until all of them are gone.
+    #[serde(with = "skink_inherit::descriptors")]
     life: (OwnedFd, OwnedFd),
     /// The parts by name, each with its pool if it has made one. Those who know of a part have attached; its
     /// incarnation is the generation.
-    registry: Registry<(PoolSizes, OwnedFd)>,
+    registry: Registry<Pool>,
     stages: [Stage; Part::COUNT],
     next_pool: u32,
     sizes: Option<LinkSizes>,
@@ -46,6 +57,7 @@ pub struct Split {
     flows: [u32; Part::COUNT],
     /// It is to be made anew.
     given_up: bool,
+    #[serde(skip)]
     standstill: Standstill,
 }
 
@@ -199,7 +211,7 @@ impl Split {
 
     /// A process says that one of its parts has made a pool.
     pub fn set_pool(&mut self, by: usize, part: Part, sizes: PoolSizes, memory: OwnedFd) {
-        let pool = (sizes, memory);
+        let pool = Pool { sizes, memory };
         let published = self.registry.publish(part.name(), Credentials(by), pool);
         if let Err(refusal) = published {
             tracing::warn!(
@@ -239,11 +251,11 @@ impl Split {
 
     fn introduction(&self, of: Part, to: usize) -> io::Result<PlaceOrder> {
         let pool = self.registry.offer(of.name());
-        let memory = pool.map(|(_, memory)| memory.try_clone()).transpose()?;
+        let memory = pool.map(|pool| pool.memory.try_clone()).transpose()?;
         let order = Order::Neighbour {
             part: of,
             incarnation: self.incarnation(of),
-            pool: pool.map(|(sizes, _)| *sizes),
+            pool: pool.map(|pool| pool.sizes),
         };
         Ok((to, order, memory.into_iter().collect()))
     }

@@ -23,6 +23,21 @@ pub fn supervise(
     notifier: Option<&Notifier>,
     announce: impl Fn(Option<u32>) -> Vec<String>,
 ) -> Result<u8, Failure> {
+    let mut deputy = Deputy::new();
+    go_on(server, signals, notifier, &mut deputy, Some(&announce))
+}
+
+/// What is said when the stack, in the process with that id, is ready for the first time.
+pub type Announce<'a> = &'a dyn Fn(Option<u32>) -> Vec<String>;
+
+/// As [`supervise`], with a standby; and without an announcement, if that was made.
+pub fn go_on(
+    server: &mut Server<Served>,
+    signals: &SignalDescriptor,
+    notifier: Option<&Notifier>,
+    deputy: &mut Deputy,
+    mut announce: Option<Announce<'_>>,
+) -> Result<u8, Failure> {
     let interval = notifier.and_then(|_| Notifier::watchdog_interval());
     let mut life = Life {
         notifier,
@@ -30,27 +45,27 @@ pub fn supervise(
         next_sign: Instant::now(),
         status: String::new(),
     };
-    let mut announced = false;
-    let mut deputy = Deputy::new();
     loop {
         let now = Instant::now();
         deputy.beat();
-        let mut next = round(server, signals, now, announced)?;
+        let mut next = round(server, signals, now, announce.is_none())?;
         let served = server.owners();
-        if served.ready && !announced {
-            announced = true;
+        if served.ready
+            && let Some(announce) = announce.take()
+        {
             for line in announce(served.front().pid()) {
                 eprintln!("skink: {line}");
             }
             life.tell(Notifier::ready);
         }
         next = earlier(next, life.live(now, served));
-        if announced {
+        if announce.is_none() {
             next = earlier(next, deputy.renew(now, server, &life));
         }
         if server.owners_mut().go_ahead() {
             run_errands(server);
         }
+        deputy.hand_over(now, server, &life);
         deputy.is_old |= wait(server, signals, deputy.ended(), next);
         if signals.take().is_some() {
             deputy.dismiss();
@@ -193,6 +208,11 @@ fn wait(
         PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
     ];
     descriptors.extend(standby.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+    if let Some(met) = server.owners().met() {
+        for descriptor in [met.link.as_fd(), met.ended.as_fd()] {
+            descriptors.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+        }
+    }
     let processes = &server.owners().stack.processes;
     for (link, room, ended) in processes.iter().flat_map(Component::descriptors) {
         let wanted = match room {

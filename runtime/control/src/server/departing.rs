@@ -7,10 +7,12 @@ use std::os::fd::OwnedFd;
 /// An owner whose connection is closed, while its process may still hold the NIC's descriptors: the
 /// kernel closes a dying process's descriptors one after the other, and a packet socket takes it
 /// some 10 ms.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct Departing {
     pub owner: u16,
     pub pid: u32,
     /// Polls readable when the process has ended, by when all its descriptors are closed.
+    #[serde(with = "skink_inherit::descriptors")]
     pub process: OwnedFd,
 }
 

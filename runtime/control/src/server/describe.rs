@@ -37,6 +37,7 @@ impl<O: Owners> Server<O> {
         InstanceInfo {
             pid: std::process::id(),
             name: self.config.name.clone(),
+            release: env!("CARGO_PKG_VERSION").to_owned(),
             command: self.config.command.clone(),
             nic: self.config.nic.clone(),
             addresses: self.config.addresses.clone(),

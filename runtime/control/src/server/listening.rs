@@ -8,16 +8,27 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Listening sockets, and what is to be said of them.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct Listening {
     /// For processes of programs: an abstract name.
+    #[serde(with = "skink_inherit::descriptors")]
     pub control: OwnedFd,
     /// The same, with its leading `@`.
     pub control_name: String,
     /// For processes of programs in other network namespaces: a path.
+    #[serde(with = "skink_inherit::descriptors")]
     pub by_path: Option<OwnedFd>,
+    #[serde(with = "skink_inherit::descriptors")]
     pub tools: OwnedFd,
     /// The files to be removed at the end; that for tools first.
     pub paths: Vec<PathBuf>,
+    /// It isn't this program's yet.
+    #[serde(skip, default = "lent")]
+    pub is_lent: bool,
+}
+
+fn lent() -> bool {
+    true
 }
 
 impl Listening {
@@ -54,13 +65,14 @@ impl Listening {
             by_path,
             tools,
             paths,
+            is_lent: false,
         })
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        for path in &self.paths {
+        for path in self.paths.iter().filter(|_| !self.is_lent) {
             let _ = std::fs::remove_file(path);
         }
     }

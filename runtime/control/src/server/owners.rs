@@ -1,5 +1,6 @@
 //! What a broker is told by whoever owns it, and what it asks of it.
 use crate::message::{ComponentInfo, RegionKind, TableSize};
+use serde::{Deserialize, Serialize};
 use skink_nic::NicParts;
 use skink_sockets::Attachment;
 use skink_wire::IpCidr;
@@ -41,20 +42,23 @@ impl NicGrant {
 }
 
 /// The program's share of what it has in common with the stack that serves it.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct ServedParts {
     /// What both are told.
     pub attachment: Attachment,
     /// Its region of TCP sockets: records, rings.
+    #[serde(with = "skink_inherit::descriptors")]
     pub tcp_region: [OwnedFd; 2],
     /// Its region of UDP sockets.
+    #[serde(with = "skink_inherit::descriptors")]
     pub udp_region: [OwnedFd; 2],
     /// `skink_sockets::ChannelParts::for_program`.
+    #[serde(with = "skink_inherit::descriptors")]
     pub channel: Vec<OwnedFd>,
 }
 
 /// Who connected, as the kernel knows it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Peer {
     /// Process id.
     pub pid: u32,
@@ -66,7 +70,7 @@ pub struct Peer {
 
 /// A question that a tool asked and that isn't answered yet; for
 /// [`Server::answer`](super::Server::answer).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Question(pub(super) u64);
 
 /// What an answer may be: there is one, or it comes later.
@@ -142,7 +146,7 @@ const NO_FILTER: &str =
     "it has no packet filter: a stack of its own, started with `skink up`, has one";
 
 /// Who may attach, and how he finds the broker.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Access {
     /// Whoever has the token, which the environment has.
     Token,
@@ -151,7 +155,7 @@ pub enum Access {
 }
 
 /// What all owners have in common.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServerConfig {
     /// Name for tools.
     pub name: String,
@@ -164,6 +168,7 @@ pub struct ServerConfig {
     /// The topology, if the stack has processes of its own.
     pub topology: Option<String>,
     /// The addresses of the stack.
+    #[serde(with = "crate::message::as_text")]
     pub addresses: Vec<IpCidr>,
     /// Default routes.
     pub gateways: Vec<IpAddr>,

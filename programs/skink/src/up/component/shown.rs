@@ -27,7 +27,7 @@ impl Component {
 
     /// Process id, if it runs.
     pub fn pid(&self) -> Option<u32> {
-        self.process.as_ref().map(|process| process.child.id())
+        self.process.as_ref().map(|process| process.id())
     }
 
     /// For tools. `queues` is what waits for it.

@@ -9,11 +9,11 @@ use skink_control::{
 use std::time::{Duration, Instant};
 
 /// How long a build may take to say which one it is.
-const INTRODUCTION: Duration = Duration::from_secs(5);
+pub const INTRODUCTION: Duration = Duration::from_secs(5);
 /// How long it may take until it serves: connections wait meanwhile.
 pub const START: Duration = Duration::from_secs(2);
 /// Who serves this long is kept.
-const TRIAL: Duration = Duration::from_millis(500);
+pub const TRIAL: Duration = Duration::from_millis(500);
 
 /// Where another build is on its way.
 enum Stage {
@@ -88,7 +88,7 @@ impl Component {
             return Upgraded::Refused("nothing was begun".to_owned());
         };
         let waits = match upgrade.stage {
-            Stage::Started(mut process, since) => match hear(&mut process) {
+            Stage::Started(mut process, since) => match hear(&mut process, &interfaces::own()) {
                 Ok(Some(build)) => {
                     upgrade.release = build.release;
                     upgrade.stage = Stage::Ready(process, now);
@@ -167,16 +167,16 @@ impl Component {
 }
 
 /// Ends a process that never had a place.
-fn end(process: &mut ComponentProcess) {
+pub fn end(process: &mut ComponentProcess) {
     process.kill();
-    let _ = process.child.wait();
+    process.wait();
 }
 
 /// What a build says of itself, unless it hasn't yet. An error says why it can't be used.
-fn hear(process: &mut ComponentProcess) -> Result<Option<Build>, String> {
+pub fn hear(process: &mut ComponentProcess, own: &Build) -> Result<Option<Build>, String> {
     match process.link.receive() {
         Ok(Some((Report::Born(build), _))) => {
-            let conflicts = interfaces::own().conflicts(&build);
+            let conflicts = own.conflicts(&build);
             if conflicts.is_empty() {
                 return Ok(Some(build));
             }

@@ -18,7 +18,7 @@ impl Served {
     /// The standby knows everything, or there is none: what waited for it is done. Answers whether anything
     /// did.
     pub fn go_ahead(&mut self) -> bool {
-        if !self.awaits_standby() {
+        if !self.awaits_standby() || self.is_on_trial() {
             return false;
         }
         self.unsaved = false;
@@ -30,8 +30,9 @@ impl Served {
         true
     }
 
-    /// This process goes on in the place of a supervisor that has died since it was made.
-    pub fn take_over(&mut self) {
+    /// This process goes on in the place of a supervisor that has died since it was made; why, if it hung.
+    pub fn take_over(&mut self, verdict: Option<&str>) {
+        self.not_executed(verdict.unwrap_or("it ended soon after it had been executed"));
         self.dismiss_questions();
         let Stack { plant, processes } = &mut self.stack;
         for (place, process) in processes.iter_mut().enumerate() {

@@ -1,7 +1,9 @@
 //! Live update: another build takes the place of processes, one after the other, while the stack works.
+use super::heir::{Inheriting, Next};
 use super::{Errand, Served};
+use crate::component::SUPERVISOR;
 use crate::up::component::{Component, Upgraded};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use skink_control::{Answered, Executable, Part, Question, SignalDescriptor};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -9,6 +11,9 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for a process that is just being restarted.
 const PATIENCE: Duration = Duration::from_secs(10);
+const OWN_RELEASE: &str = env!("CARGO_PKG_VERSION");
+const NOT_LENT: &str = "the program that steers its NIC's packets (xdp) can't be handed over yet: to change the \
+    supervisor too, end all programs and start skink up anew";
 
 /// What `skink upgrade` is told.
 #[derive(Serialize)]
@@ -34,20 +39,32 @@ struct ProcessReport {
 }
 
 /// A process that is to become another build, or has tried.
+#[derive(Serialize, Deserialize)]
 struct Step {
-    place: usize,
+    /// Of the supervisor itself if none.
+    place: Option<usize>,
     to: Executable,
     before: Executable,
 }
 
 /// Where the step is that is under way.
+#[derive(Serialize, Deserialize)]
 enum Begun {
     /// Its process must run first, and may take until then.
-    No(Instant),
+    No(#[serde(with = "skink_inherit::moments")] Instant),
     Yes,
+    /// It is the supervisor's.
+    Own(Inheriting),
+}
+
+/// What comes next of a step.
+enum Course {
+    On(Begun, Instant),
+    Over(Result<Duration, String>),
 }
 
 /// One live update.
+#[derive(Serialize, Deserialize)]
 pub struct Upgrading {
     question: Question,
     executable: Executable,
@@ -56,6 +73,8 @@ pub struct Upgrading {
     done: Vec<(Step, Result<Duration, String>)>,
     /// The build is no good: those that have it get back the one before.
     takes_back: bool,
+    /// Why the supervisor isn't among those that become the other build.
+    left_out: Option<String>,
 }
 
 impl Upgrading {
@@ -80,22 +99,54 @@ impl Upgrading {
         self.done.push((step, outcome));
     }
 
+    /// Where the step of the supervisor is, if it is under way.
+    pub fn inheriting(&self) -> Option<(&Executable, &Inheriting)> {
+        match &self.current {
+            Some((step, Begun::Own(inheriting))) => Some((&step.to, inheriting)),
+            Some((_, Begun::No(_) | Begun::Yes)) | None => None,
+        }
+    }
+
+    /// It has come further.
+    pub fn set_inheriting(&mut self, inheriting: Inheriting) {
+        if let Some((_, Begun::Own(before))) = &mut self.current {
+            *before = inheriting;
+        }
+    }
+
+    /// It has failed.
+    pub fn not_inherited(&mut self, why: &str) {
+        if let Some((step, _)) = self.current.take() {
+            self.ended(step, Err(why.to_owned()));
+        }
+    }
+
     /// What became of it, as JSON.
     fn report(&self, processes: &[Component]) -> Result<String, String> {
         let told = self.done.iter().map(|(step, outcome)| {
-            let process = processes.get(step.place);
+            let process = step.place.and_then(|place| processes.get(place));
+            let (name, release) = process.map_or((SUPERVISOR, OWN_RELEASE), |process| {
+                (process.name(), process.release())
+            });
             ProcessReport {
-                name: process.map_or(String::new(), |it| it.name().to_owned()),
-                release: process.map_or(String::new(), |it| it.release().to_owned()),
+                name: name.to_owned(),
+                release: release.to_owned(),
                 executable: step.to.name().display().to_string(),
                 away_ms: outcome.as_ref().ok().map(|away| away.as_secs_f64() * 1e3),
                 failure: outcome.as_ref().err().cloned(),
             }
         });
+        let left_out = self.left_out.iter().map(|why| ProcessReport {
+            name: SUPERVISOR.to_owned(),
+            release: OWN_RELEASE.to_owned(),
+            executable: self.executable.name().display().to_string(),
+            away_ms: None,
+            failure: Some(why.clone()),
+        });
         let report = Report {
             ok: !self.takes_back,
             executable: self.executable.name().display().to_string(),
-            processes: told.collect(),
+            processes: told.chain(left_out).collect(),
         };
         serde_json::to_string(&report).map_err(|error| error.to_string())
     }
@@ -114,13 +165,25 @@ impl Served {
         }
         let executable = Executable::new(file)
             .map_err(|error| format!("what is to be executed can't be used: {error}"))?;
+        let can_be_lent = self.stack.plant.can_be_lent();
+        let left_out = match component {
+            Some(SUPERVISOR) if !can_be_lent => return Err(NOT_LENT.to_owned()),
+            None if !can_be_lent => Some(NOT_LENT.to_owned()),
+            Some(_) | None => None,
+        };
+        let own = Executable::own()
+            .map_err(|error| format!("the supervisor's own executable can't be read: {error}"))?;
         let places = self.places_of(component)?.into_iter();
-        let left = places.filter_map(|place| {
-            Some(Step {
+        let places = places.filter(|place| place.is_some() || can_be_lent);
+        let processes = &self.stack.processes;
+        let left = places.map(|place| {
+            let process = place.and_then(|place| processes.get(place));
+            let before = process.map_or(&own, |process| process.executable());
+            Step {
                 place,
                 to: executable.clone(),
-                before: self.stack.processes.get(place)?.executable().clone(),
-            })
+                before: before.clone(),
+            }
         });
         self.upgrading = Some(Upgrading {
             question,
@@ -129,24 +192,29 @@ impl Served {
             current: None,
             done: Vec::new(),
             takes_back: false,
+            left_out,
         });
         Ok(None)
     }
 
-    fn places_of(&self, component: Option<&str>) -> Result<Vec<usize>, String> {
+    fn places_of(&self, component: Option<&str>) -> Result<Vec<Option<usize>>, String> {
         let processes = &self.stack.processes;
         let Some(wanted) = component else {
-            return Ok((0..processes.len()).collect());
+            // The supervisor last: should it fail, it is the one before that takes the others back.
+            return Ok((0..processes.len()).map(Some).chain([None]).collect());
         };
+        if wanted == SUPERVISOR {
+            return Ok(vec![None]);
+        }
         let layout = &self.stack.plant.layout;
         let parts = Part::ALL.into_iter();
         let hosts = parts.filter(|part| part.name() == wanted);
         let named = processes.iter().position(|it| it.name() == wanted);
         let place = hosts.map(|part| layout.place(part)).next().or(named);
         let names: Vec<&str> = processes.iter().map(Component::name).collect();
-        place.map(|place| vec![place]).ok_or_else(|| {
+        place.map(|place| vec![Some(place)]).ok_or_else(|| {
             format!(
-                "nothing called {wanted} runs: the processes are {}",
+                "nothing called {wanted} runs: the processes are {} and {SUPERVISOR}",
                 names.join(", ")
             )
         })
@@ -161,39 +229,60 @@ impl Served {
         let upgrading = self.upgrading.as_mut()?;
         let processes = &mut self.stack.processes;
         while let Some((step, begun)) = upgrading.next(now) {
-            let process = processes.get_mut(step.place)?;
-            let until = match begun {
-                Begun::No(_) if process.serves() => {
-                    match process.upgrade(now, signals, &step.to) {
-                        Ok(()) => upgrading.current = Some((step, Begun::Yes)),
-                        Err(why) => upgrading.ended(step, Err(why)),
-                    }
-                    continue;
-                }
-                Begun::No(until) if until <= now => {
-                    upgrading.ended(step, Err("it doesn't run".to_owned()));
-                    continue;
-                }
-                Begun::No(until) => until,
-                Begun::Yes => match process.drive_upgrade(now) {
-                    Upgraded::Wait(until) => until,
-                    Upgraded::Kept(away) => {
-                        upgrading.ended(step, Ok(away));
-                        continue;
-                    }
-                    Upgraded::Refused(why) => {
-                        upgrading.ended(step, Err(why));
-                        continue;
-                    }
-                },
+            let course = match step.place {
+                Some(place) => drive(processes.get_mut(place)?, &step, begun, now, signals),
+                None => drive_own(&step, begun, now, signals),
             };
-            upgrading.current = Some((step, begun));
-            return Some(until);
+            match course {
+                Course::On(begun, until) => {
+                    upgrading.current = Some((step, begun));
+                    if until > now {
+                        return Some(until);
+                    }
+                }
+                Course::Over(outcome) => upgrading.ended(step, outcome),
+            }
         }
         let upgrading = self.upgrading.take()?;
         let answer = upgrading.report(&self.stack.processes);
         self.errands
             .push(Errand::Answer(upgrading.question, answer));
         None
+    }
+}
+
+fn drive(
+    process: &mut Component,
+    step: &Step,
+    begun: Begun,
+    now: Instant,
+    signals: &SignalDescriptor,
+) -> Course {
+    match begun {
+        Begun::No(_) if process.serves() => match process.upgrade(now, signals, &step.to) {
+            Ok(()) => Course::On(Begun::Yes, now),
+            Err(why) => Course::Over(Err(why)),
+        },
+        Begun::No(until) if now < until => Course::On(begun, until),
+        Begun::No(_) | Begun::Own(_) => Course::Over(Err("it doesn't run".to_owned())),
+        Begun::Yes => match process.drive_upgrade(now) {
+            Upgraded::Wait(until) => Course::On(Begun::Yes, until),
+            Upgraded::Kept(away) => Course::Over(Ok(away)),
+            Upgraded::Refused(why) => Course::Over(Err(why)),
+        },
+    }
+}
+
+fn drive_own(step: &Step, begun: Begun, now: Instant, signals: &SignalDescriptor) -> Course {
+    let inheriting = match begun {
+        Begun::Own(inheriting) => inheriting,
+        Begun::No(_) | Begun::Yes => match Inheriting::begin(now, &step.to, signals) {
+            Ok(inheriting) => inheriting,
+            Err(why) => return Course::Over(Err(why)),
+        },
+    };
+    match inheriting.drive(now) {
+        Next::Wait(inheriting, until) => Course::On(Begun::Own(inheriting), until),
+        Next::Over(outcome) => Course::Over(outcome),
     }
 }

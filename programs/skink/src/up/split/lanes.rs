@@ -36,6 +36,7 @@ const PAIRS: [(Part, Part, Make); 7] = [
 ];
 
 /// All of them, in the order of [`PAIRS`].
+#[derive(serde::Serialize, serde::Deserialize)]
 pub struct Lanes(Vec<Lane>);
 
 impl Lanes {
