@@ -25,7 +25,7 @@ use tally::Tally;
 const SECONDS: u32 = 15;
 /// Decides which are; the variable `SEED` of the environment can name another number.
 const SEED: u64 = 20;
-/// Is killed too, and isn't among the members.
+/// Is killed or replaced too, and isn't among the members.
 const SUPERVISOR: &str = "supervisor";
 /// Bits per second each way: enough that bytes are always on their way, and room for the rest.
 const BULK_RATE: &str = "200M";
@@ -285,9 +285,7 @@ fn disturb(
         Topology::Library | Topology::Single => 1_200,
     });
     let mut names = names(network)?;
-    if deed == Deed::Kill {
-        names.push(SUPERVISOR.to_owned());
-    }
+    names.push(SUPERVISOR.to_owned());
     let scratch = Scratch::new("build")?;
     let builds = [copy_of_build(&scratch)?, Network::tool()?];
     let start = Instant::now();
