@@ -67,7 +67,7 @@ pub fn show() -> Outcome {
     }
     for upgrade in &upgrades {
         println!(
-            "   upgrade      {:<8} the other build serves after {:>3.0} ms",
+            "   upgrade      {:<10} the other build serves after {:>3.0} ms",
             upgrade.name,
             upgrade.away.as_secs_f64() * 1e3
         );

@@ -63,9 +63,11 @@ pub fn upgraded(network: &Network) -> Outcome {
         return Err(upgrade.wrong("not all processes are of the other build"));
     }
     download.goes_on()?;
+    download.finish()?;
     if supervisor_executes(network, &other)? != supervisor {
         return Err(upgrade.wrong("the supervisor is another process"));
     }
+    let download = Download::start(network, &site.path("copy-3"), &site.path("larger"))?;
     let alone = changed_under_programs(network, &own)?;
     if supervisor_executes(network, &own)? != supervisor {
         return Err(alone.wrong("the supervisor isn't of the first build again"));
