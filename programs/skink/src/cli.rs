@@ -310,8 +310,8 @@ pub struct FilterShowOptions {
 ///
 /// One process after the other: the other build is started beside the one that runs and says which it is;
 /// then it takes over from its memory. If it ends, hangs, or can't take over a program within half a second, all
-/// processes get back the build before. The supervisor, and the library in programs, stay as they are
-/// until they are started anew.
+/// processes get back the build before. The supervisor is the last; it executes the other build, and keeps its process id. The
+/// library in programs stays as it is until they are started anew.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Both builds must agree on the layout of shared memory and on messages; if they don't, nothing is replaced \
@@ -324,7 +324,7 @@ Examples:
   skink upgrade tcp --binary ./target/release/skink
   skink upgrade --name main --json | jq '.processes[] | {name, away_ms}'")]
 pub struct UpgradeOptions {
-    /// Only the process that hosts this component, or is called so [default: all]
+    /// Only the process that hosts this component, or is called so; or `supervisor` [default: all]
     #[arg(value_name = "COMPONENT")]
     pub component: Option<String>,
     /// The other build's `skink` [default: the one that this command is of]

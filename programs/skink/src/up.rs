@@ -96,7 +96,10 @@ fn go_on(inherited: Result<Estate, String>, notifier: Option<&Notifier>) -> Resu
     let mut deputy = Deputy::inherited(kept).map_err(|error| failed(&error))?;
     server.inherit().map_err(|error| failed(&error))?;
     server.owners_mut().inherit();
-    eprintln!("skink: the supervisor is of release {} now", env!("CARGO_PKG_VERSION"));
+    eprintln!(
+        "skink: the supervisor is of release {} now",
+        env!("CARGO_PKG_VERSION")
+    );
     supervise::go_on(&mut server, &signals, notifier, &mut deputy, None)
 }
 

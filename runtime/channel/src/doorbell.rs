@@ -13,8 +13,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
-use std::io::{self, IoSliceMut};
 use skink_inherit::{Inherit, lend_borrowed};
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 

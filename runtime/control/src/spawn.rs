@@ -2,15 +2,15 @@
 use crate::build::Executable;
 use crate::component::{ComponentLink, Link, SupervisorLink, link};
 use crate::signals::{SignalDescriptor, spawn_with_signals};
-use rustix::io::{Errno, retry_on_intr};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid,
 };
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use serde::{Deserialize, Serialize};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};

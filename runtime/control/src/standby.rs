@@ -67,7 +67,9 @@ impl Standby {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        let ended = self.ended().map(|ended| PollFd::from_borrowed_fd(ended, PollFlags::IN));
+        let ended = self
+            .ended()
+            .map(|ended| PollFd::from_borrowed_fd(ended, PollFlags::IN));
         ended.is_some_and(|ended| poll(&mut [ended], Some(&now)) == Ok(1))
     }
 

@@ -84,7 +84,13 @@ impl Lent {
             Err(error) => return error,
         };
         command.env(VARIABLE, memory.as_raw_fd().to_string());
-        let all = || self.descriptors.iter().chain([memory.as_raw_fd()].as_slice().iter()).copied().collect::<Vec<_>>();
+        let all = || {
+            self.descriptors
+                .iter()
+                .chain([memory.as_raw_fd()].as_slice().iter())
+                .copied()
+                .collect::<Vec<_>>()
+        };
         let kept = all();
         match mark(&kept, FdFlags::empty()) {
             Ok(()) => {
@@ -100,7 +106,10 @@ impl Lent {
     }
 
     fn write(&self) -> io::Result<OwnedFd> {
-        let memory = memfd_create("skink-inherited", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let memory = memfd_create(
+            "skink-inherited",
+            MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+        )?;
         let mut file = File::from(memory);
         let header = Header {
             version: self.version,

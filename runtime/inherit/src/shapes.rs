@@ -152,7 +152,9 @@ pub mod descriptors {
     /// If they weren't lent.
     pub fn deserialize<'de, T: Inherit, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
         let taken = T::take(T::Shape::deserialize(from)?);
-        taken.ok_or_else(|| de::Error::custom("a descriptor wasn't lent, or isn't what it was said to be"))
+        taken.ok_or_else(|| {
+            de::Error::custom("a descriptor wasn't lent, or isn't what it was said to be")
+        })
     }
 }
 

@@ -76,7 +76,10 @@ fn original() {
 fn heir() {
     let state = skink_inherit::inherited::<State>(VERSION);
     let mut state = state.expect("something was lent").expect("it is whole");
-    assert_eq!((state.pid, state.word.as_str()), (std::process::id(), "as it was"));
+    assert_eq!(
+        (state.pid, state.word.as_str()),
+        (std::process::id(), "as it was")
+    );
     assert!(state.begun <= Instant::now() && state.begun.elapsed() < Duration::from_secs(60));
     let (reading, writing) = state.ends.remove(&3).expect("the pipe");
     let mut writing = PipeWriter::from(writing.expect("its other end"));
@@ -87,10 +90,15 @@ fn heir() {
     drop((one, other));
     // Nobody has the writing end any more: all was taken, and nothing twice.
     let mut text = String::new();
-    PipeReader::from(reading).read_to_string(&mut text).expect("text");
+    PipeReader::from(reading)
+        .read_to_string(&mut text)
+        .expect("text");
     assert_eq!(text, "through");
     let forgotten = format!("/proc/self/fd/{}", state.forgotten);
-    assert!(std::fs::read_link(forgotten).is_err(), "what wasn't lent is still open");
+    assert!(
+        std::fs::read_link(forgotten).is_err(),
+        "what wasn't lent is still open"
+    );
     assert!(skink_inherit::inherited::<State>(VERSION).is_none());
     println!("inherited");
 }
@@ -106,7 +114,10 @@ fn who_cant_execute_goes_on_as_before() {
     let lent = skink_inherit::lend(VERSION, &state).expect("a text");
     let _ = lent.execute(&mut Command::new("/nonexistent/program"));
     // A child has none of it.
-    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
+    let mut child = Command::new("cat")
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("cat");
     drop(state);
     let mut text = Vec::new();
     reading.read_to_end(&mut text).expect("an end");

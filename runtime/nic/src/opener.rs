@@ -218,7 +218,11 @@ impl Opener {
     pub fn open_again(&mut self, owner: u16) -> Result<(NicParts, bool), OpenError> {
         let number = owner_number(owner)?;
         let duplicated = OpenError::doing("keeping the sockets of", &self.name);
-        if let Some(kept) = self.kept.get(&number).filter(|kept| !kept.is_outdated(&self.name)) {
+        if let Some(kept) = self
+            .kept
+            .get(&number)
+            .filter(|kept| !kept.is_outdated(&self.name))
+        {
             let mut description = kept.description.clone();
             description.pass_on();
             let descriptors = duplicates(&kept.descriptors).map_err(duplicated)?;

@@ -1,7 +1,9 @@
 use std::fmt;
 
 /// One of the up to 64 processes that share a NIC.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize,
+)]
 pub struct Owner(u8);
 
 impl Owner {

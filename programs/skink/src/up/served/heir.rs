@@ -5,8 +5,8 @@
 //! them. Until it has served for a while that standby isn't replaced, and whatever a standby must know of before it has
 //! consequences waits: should the other build end or hang, the standby goes on as after any death of a
 //! supervisor, and tells who asked for the update.
-use super::upgrading::Upgrading;
 use super::Served;
+use super::upgrading::Upgrading;
 use crate::component::SUPERVISOR;
 use crate::interfaces;
 use crate::up::component::upgrade::{INTRODUCTION, TRIAL, end, hear};
@@ -82,9 +82,9 @@ impl Inheriting {
                 Next::Over(Err("a process of the stack doesn't run".to_owned()))
             }
             Inheriting::Fits(until) => Next::Wait(self, until.min(now + LOOK)),
-            Inheriting::Executed(_) => {
-                Next::Over(Err("it was executed, and that is all that is known".to_owned()))
-            }
+            Inheriting::Executed(_) => Next::Over(Err(
+                "it was executed, and that is all that is known".to_owned(),
+            )),
             Inheriting::OnTrial { executed, since } => match since + TRIAL <= now {
                 true => Next::Over(Ok(since.saturating_duration_since(executed))),
                 false => Next::Wait(self, since + TRIAL),

@@ -107,7 +107,9 @@ fn changed_under_programs(network: &Network, build: &Path) -> Result<Upgrade, Fa
     for program in early {
         let (status, said) = program.wait(PATIENCE)?;
         if !status.success() {
-            return Err(Failure::Wrong(format!("a program ended with {status}:\n{said}")));
+            return Err(Failure::Wrong(format!(
+                "a program ended with {status}:\n{said}"
+            )));
         }
     }
     Ok(upgrade)
