@@ -68,7 +68,7 @@ pub struct IpHost {
     board: BoardWriter,
     /// What was published last.
     published: Option<(u64, LinkLimits)>,
-    /// Packets that may leave, and that the link had no room for. Nothing is taken from transports
+    /// Packets that may leave, and that the link had no room for, or the filter for messages that go before them. Nothing is taken from transports
     /// meanwhile.
     blocked: VecDeque<(Transport, PacketDown)>,
     /// What transports haven't been told yet of packets that the filter didn't let out.
@@ -194,6 +194,11 @@ impl IpHost {
         self.judging.flush();
     }
 
+    /// As [`IpHost::take_verdicts`] does, as far as that can be told without looking at the queue.
+    fn takes_verdicts(&self) -> bool {
+        self.blocked.is_empty() || !self.judging.takes()
+    }
+
     /// Tells transports what has changed about addresses, routers and paths.
     fn publish(&mut self) {
         let now = Some((self.ip.view_revision(), self.out.limits()));
@@ -212,10 +217,13 @@ impl Host for IpHost {
             self.ip.announce(now);
         }
         let mut busy = self.take_frames(now) >= BUDGET;
-        busy |= self.send_blocked(now) && {
-            let judged = self.take_verdicts(now);
+        let is_free = self.send_blocked(now);
+        let judged = self.take_verdicts(now);
+        // What was blocked by want of room at the filter may go now.
+        busy |= judged >= BUDGET || (judged > 0 && !self.blocked.is_empty());
+        busy |= is_free && {
             let sent = Transport::ALL.map(|transport| self.take_packets(now, transport));
-            judged >= BUDGET || sent.into_iter().any(|taken| taken >= BUDGET)
+            sent.into_iter().any(|taken| taken >= BUDGET)
         };
         self.take_returned(now);
         let stuck = self.poll_component(now);
@@ -241,7 +249,7 @@ impl Host for IpHost {
     fn is_ready(&self) -> bool {
         let transports = self.transports.iter().any(IpTransportEnd::is_ready);
         let takes = self.blocked.is_empty() && self.judging.takes();
-        let judged = self.blocked.is_empty() && self.judging.is_ready();
+        let judged = self.takes_verdicts() && self.judging.is_ready();
         self.more || self.out.is_ready() || (takes && transports) || judged
     }
 

@@ -58,10 +58,12 @@ impl IpHost {
         }
     }
 
-    /// Takes verdicts, while the link has room.
+    /// Takes verdicts, while the link has room. Also while it has none, if the filter can't be asked: what blocks
+    /// may be a message of `ip`'s own that goes first and is to be judged. What passes then is blocked too,
+    /// in its order.
     pub(super) fn take_verdicts(&mut self, now: Instant) -> usize {
         for taken in 0..BUDGET {
-            if !self.blocked.is_empty() {
+            if !self.blocked.is_empty() && self.judging.has_room() {
                 return taken;
             }
             let Some((parked, verdict)) = self.judging.take_verdict() else {
@@ -79,7 +81,7 @@ impl IpHost {
                 self.whole_judged(now, packet, chunk, verdict);
             }
             (Parked::Down(transport, packet), Verdict::Pass) => {
-                if self.send(now, transport, &packet) == Err(Full) {
+                if !self.blocked.is_empty() || self.send(now, transport, &packet) == Err(Full) {
                     self.blocked.push_back((transport, packet));
                 }
             }

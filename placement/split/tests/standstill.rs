@@ -1,0 +1,157 @@
+//! Nothing that fits into no queue stops `ip` for good.
+
+mod machine;
+
+use machine::programs::{udp_bind, udp_send};
+use machine::{Filtering, Machine, Who};
+use skink_filter::RuleSet;
+use skink_memory::Bytes;
+use skink_messages::TxPacket;
+use skink_nic::{MemoryConfig, Nic, pair};
+use skink_time::{Duration, Instant};
+use skink_wire::Endpoint;
+use std::net::IpAddr;
+
+/// Our station, one that it knows, and one that it will have to ask for.
+const OWN: [u8; 4] = [192, 0, 2, 1];
+const KNOWN: [u8; 4] = [192, 0, 2, 2];
+const STRANGE: [u8; 4] = [192, 0, 2, 3];
+/// Questions that may be under way.
+const MOST: u32 = 256;
+
+/// One machine, and the other end of its wire.
+struct Lab {
+    machine: Machine,
+    wire: Nic,
+    now: Instant,
+}
+
+fn mac(address: [u8; 4]) -> [u8; 6] {
+    [2, 0, 0, 0, 1, address[3]]
+}
+
+fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let words = bytes.chunks(2);
+    let words =
+        words.map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low)));
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (!(sum as u16)).to_be_bytes()
+}
+
+impl Lab {
+    fn new() -> Lab {
+        let rules = RuleSet::parse("pass all\n").expect("rules");
+        let (own, wire) = pair(MemoryConfig::default()).expect("a link");
+        let addresses = ["192.0.2.1/24", "2001:db8::1/64"];
+        let mut lab = Lab {
+            machine: machine::start(own, &addresses, 1, Filtering::Apart(rules)),
+            wire,
+            now: Instant::from_millis(1),
+        };
+        lab.turns(&machine::ALL, 20);
+        lab
+    }
+
+    fn turns(&mut self, whose: &[Who], rounds: usize) {
+        for _ in 0..rounds {
+            self.now += Duration::from_micros(10);
+            for who in whose {
+                self.machine.poll(*who, self.now);
+            }
+        }
+    }
+
+    fn put(&mut self, from: [u8; 4], ethertype: u16, packet: &[u8]) {
+        let own = self
+            .machine
+            .link
+            .as_ref()
+            .map(|_| MemoryConfig::default().macs[0].0);
+        let mut frame = own.expect("a link").to_vec();
+        frame.extend(mac(from));
+        frame.extend(ethertype.to_be_bytes());
+        frame.extend(packet);
+        self.wire
+            .sender
+            .send(&TxPacket::new([Bytes::from(&frame[..]), Bytes::EMPTY]))
+            .expect("room");
+        self.wire.sender.flush();
+    }
+
+    /// ARP: 1 asks who we are, 2 says who `from` is.
+    fn arp(&mut self, from: [u8; 4], operation: u8) {
+        let mut packet = vec![0, 1, 8, 0, 6, 4, 0, operation];
+        packet.extend(mac(from));
+        packet.extend(from);
+        packet.extend([0; 6]);
+        packet.extend(OWN);
+        self.put(from, 0x0806, &packet);
+    }
+
+    fn ip(&mut self, from: [u8; 4], protocol: u8, payload: &[u8]) {
+        let length = (20 + payload.len() as u16).to_be_bytes();
+        let mut packet = vec![
+            0x45, 0, length[0], length[1], 0, 0, 0, 0, 64, protocol, 0, 0,
+        ];
+        packet.extend(from);
+        packet.extend(OWN);
+        let sum = checksum(&packet);
+        packet[10..12].copy_from_slice(&sum);
+        packet.extend(payload);
+        self.put(from, 0x0800, &packet);
+    }
+
+    fn echo(&mut self, from: [u8; 4]) {
+        let mut message = [8, 0, 0, 0, 0, 7, 0, 1];
+        let sum = checksum(&message);
+        message[2..4].copy_from_slice(&sum);
+        self.ip(from, 1, &message);
+    }
+
+    /// What left: how many UDP datagrams to the station that is known, and ICMP messages to the other.
+    fn left(&mut self) -> (usize, usize) {
+        let (mut datagrams, mut messages) = (0, 0);
+        self.wire.receiver.receive(self.now, 1024, &mut |frame| {
+            let bytes = &frame.bytes;
+            if bytes[12..14] == [8, 0] {
+                datagrams += usize::from(bytes[23] == 17 && bytes[30..34] == KNOWN);
+                messages += usize::from(bytes[23] == 1 && bytes[30..34] == STRANGE);
+            }
+        });
+        (datagrams, messages)
+    }
+}
+
+/// Messages that waited for an address leave before a packet that was judged, and are to be judged themselves.
+#[test]
+fn verdicts_are_taken_though_messages_wait_for_room_at_the_filter() {
+    let mut lab = Lab::new();
+    lab.arp(KNOWN, 1);
+    for _ in 0..32 {
+        lab.echo(STRANGE);
+    }
+    lab.turns(&machine::ALL, 20);
+    assert_eq!(lab.left(), (0, 0), "nobody knows where the answers go");
+    // Nobody judges for a while: one datagram goes out, and as many come in as there is room for.
+    let here = Endpoint::new(IpAddr::from(OWN), 1000);
+    let socket = udp_bind(&mut lab.machine.udp, here);
+    let there = Endpoint::new(IpAddr::from(KNOWN), 2000);
+    udp_send(&mut lab.machine.udp, lab.now, socket, there, b"first");
+    let others = [Who::Link, Who::Ip, Who::Tcp, Who::Udp];
+    lab.turns(&others, 5);
+    while lab.machine.ip.as_ref().expect("ip").outstanding().0 < MOST {
+        // A datagram to a port where nobody is, without a checksum; about most nobody is told.
+        lab.ip(KNOWN, 17, &[0x10, 0, 0x20, 0, 0, 8, 0, 0]);
+        lab.turns(&others, 2);
+    }
+    // All is judged at once, and the strange station says where it is.
+    lab.turns(&[Who::Filter], 20);
+    lab.arp(STRANGE, 2);
+    lab.turns(&[Who::Link], 1);
+    lab.turns(&machine::ALL, 200);
+    assert_eq!(lab.left(), (1, 32));
+    let (waiting, _) = lab.machine.ip.as_ref().expect("ip").outstanding();
+    assert_eq!(waiting, 0);
+}
