@@ -43,6 +43,7 @@
 
 /// Version of the messages, and of the board. Raise it with every change of their form or meaning: a
 /// neighbour may be of another build.
+// Layout digest: 0
 pub const MESSAGES_VERSION: u32 = 1;
 
 pub mod board;
