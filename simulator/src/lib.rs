@@ -1,4 +1,4 @@
-//! Whole stacks on virtual time: the first place where a protocol bug is hunted.
+//! Whole stacks, or their components on their own, on virtual time: the first place where a protocol bug is hunted.
 //!
 //! **Purpose.** [`simulate`] draws a [`Scenario`] from a seed: hosts (each a whole
 //! [`skink_library::Stack`] on a simulated NIC), wires that lose, delay, reorder, double and damage
@@ -14,8 +14,15 @@
 //! any two steps of the run, or in the midst of its work, after any frame that left or any use of a
 //! port; so may its successor.
 //!
-//! **What it leaves out.** Components in processes of their own, and what becomes of the calls of
-//! programs while none answers; routes of more than one hop (but for a place where the path gets
+//! In one seed of six, and with `--short NAME --split`, the components of each host are on their own
+//! ([`machine::Machine`]): the hosts of `skink-split` over real lanes, boards and pools. Each has a turn when
+//! its bell was rung, a frame has come or a timer is due, and sleeps otherwise. `link`, `ip`, `filter`, `tcp`
+//! and `udp` may each die ([`PartDeath`]): in any turn, after which neighbours see all, some or nothing of it,
+//! or after any frame sent or port used in it; by hanging; by an upgrade that is taken back; so may successors
+//! while they adopt. Bells may get lost. In the end no chunk of a pool may be missing.
+//!
+//! **What it leaves out.** `syscall` and `store` on their own: programs call transports directly, and what
+//! they ask while one is dead waits; routes of more than one hop (but for a place where the path gets
 //! narrow).
 #![forbid(unsafe_code)]
 

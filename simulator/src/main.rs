@@ -149,7 +149,8 @@ fn scenario(arguments: &Arguments, seed: u64) -> Scenario {
 
 /// A short scenario, whose name is known to be one.
 fn short_apart(name: &str, deaths: Vec<PartDeath>, lost_bells: u32) -> Scenario {
-    let mut scenario = Scenario::short_apart(name, deaths).unwrap_or_else(|| Scenario::from_seed(0));
+    let mut scenario =
+        Scenario::short_apart(name, deaths).unwrap_or_else(|| Scenario::from_seed(0));
     if let Some(apart) = &mut scenario.apart {
         apart.lost_bells = lost_bells;
     }

@@ -105,10 +105,7 @@ impl Broker<'_> {
             announces: false,
             counters: self.counters.clone(),
             link: self.upper(Who::Link, Who::Ip),
-            transports: [
-                self.lower(Who::Ip, Who::Tcp),
-                self.lower(Who::Ip, Who::Udp),
-            ],
+            transports: [self.lower(Who::Ip, Who::Tcp), self.lower(Who::Ip, Who::Udp)],
             judge: self.judge(),
             pool: Pool::create(pool, "ip", geometry, holder::COUNT).expect("a pool"),
             board: self.board.writer().expect("a board"),

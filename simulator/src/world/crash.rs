@@ -1,8 +1,8 @@
 //! A host's stack dies without a word, and another one adopts its programs' regions.
 
-use crate::place::Place;
 use super::{Action, Host, Program, World};
 use crate::doom;
+use crate::place::Place;
 use crate::random::Random;
 use crate::scenario::CrashPlan;
 use skink_memory::{Record, SocketId, SocketKind};

@@ -203,7 +203,10 @@ fn after_what_is_below_was_replaced_handshakes_go_on_at_once() {
     net.tcp.network_restarted(net.now);
     net.run();
     let again = net.next().expect("a request");
-    assert_eq!((again.seq(), again.header.flags), (request.seq(), request.header.flags));
+    assert_eq!(
+        (again.seq(), again.header.flags),
+        (request.seq(), request.header.flags)
+    );
     assert_eq!(net.connection(id).backoff, 0, "none of the retries");
     net.expect_nothing();
     // The peer's, whose answer was under way.
