@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Makes this program, run anew, the one that executes another.
 const ORIGINAL: &str = "be-the-original";
+/// The same, of another version.
+const NEWER: &str = "be-a-newer-one";
 /// And the one that is executed.
 const HEIR: &str = "be-the-heir";
 const VERSION: u32 = 7;
@@ -33,7 +35,8 @@ struct State {
 fn main() {
     let argument = std::env::args().nth(1).unwrap_or_default();
     match argument.as_str() {
-        ORIGINAL => original(),
+        ORIGINAL => original(VERSION),
+        NEWER => original(VERSION + 1),
         HEIR => heir(),
         _ => {
             who_executes_another_program_finds_all_again();
@@ -67,9 +70,9 @@ fn state() -> (State, PipeReader) {
     (state, kept)
 }
 
-fn original() {
+fn original(version: u32) {
     let (state, _) = state();
-    let lent = skink_inherit::lend(VERSION, &state).expect("a text");
+    let lent = skink_inherit::lend(version, &state).expect("a text");
     panic!("{}", lent.execute(&mut own(HEIR)));
 }
 
@@ -132,6 +135,9 @@ fn nobody_takes_what_has_another_version_or_was_not_lent() {
         let output = command.output().expect("a process");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
+    let output = own(NEWER).output().expect("a process");
+    let newer = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(newer.contains("has version 8, and this program knows version 7"), "{newer}");
     assert!(said("word").contains("isn't a number"));
     assert!(said("1").contains("nobody has lent anything"));
     assert!(said("99").contains("nobody has lent anything"));
