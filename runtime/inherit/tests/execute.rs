@@ -137,7 +137,10 @@ fn nobody_takes_what_has_another_version_or_was_not_lent() {
     };
     let output = own(NEWER).output().expect("a process");
     let newer = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(newer.contains("has version 8, and this program knows version 7"), "{newer}");
+    assert!(
+        newer.contains("has version 8, and this program knows version 7"),
+        "{newer}"
+    );
     assert!(said("word").contains("isn't a number"));
     assert!(said("1").contains("nobody has lent anything"));
     assert!(said("99").contains("nobody has lent anything"));
