@@ -10,6 +10,7 @@ import json
 import mmap
 import os
 import random
+import re
 import resource
 import signal
 import socket
@@ -185,7 +186,10 @@ def tell(broker, **request):
 
 
 def attach(broker):
-    return tell(broker, request="attach", protocol=3, token=TOKEN)[0]
+    # Who speaks no version at all is told which one there is.
+    refusal = json.dumps(tell(broker, request="attach", protocol=0, token=TOKEN)[0])
+    version = int(re.search(r"version (\d+) of the control protocol", refusal)[1])
+    return tell(broker, request="attach", protocol=version, token=TOKEN)[0]
 
 
 def forge():
