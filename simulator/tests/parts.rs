@@ -192,3 +192,21 @@ fn long_scenarios_survive_deaths_at_random() {
     assert!(complete > 300, "{complete}");
     assert!(lost > 0, "{lost}");
 }
+
+/// Requests that waited for the peer's address, or were answered to one that is dead, are sent again at once.
+#[test]
+fn a_client_doesnt_wait_for_its_timer_when_what_is_below_tcp_was_replaced() {
+    let name = "client-first";
+    let whole = whole(name);
+    let below = |death: &&PartDeath| {
+        let who = [Who::Link, Who::Ip].contains(&death.who);
+        who && death.host == 0 && death.down.is_zero() && death.deaths == 0
+    };
+    let all = PartDeath::all(&whole.turns);
+    for death in all.iter().filter(below) {
+        let report = run(scenario(name, &[*death]), false);
+        check(name, &[*death], &whole, &report);
+        let late = report.done.since(whole.done).as_millis();
+        assert!(late < 500, "{late} ms late\n{}", replay(name, &[*death]));
+    }
+}

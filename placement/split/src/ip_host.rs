@@ -144,6 +144,7 @@ impl IpHost {
     /// `link` was replaced.
     pub fn link_restarted(&mut self, incarnation: Incarnation) {
         self.out.link_restarted(incarnation);
+        self.ip.link_restarted();
         self.more = true;
     }
 

@@ -65,6 +65,12 @@ pub(crate) struct LastHop {
 }
 
 impl Ip {
+    /// What is below was replaced, and may have lost what was under way: queries that nobody has answered
+    /// leave once more with the next poll.
+    pub fn link_restarted(&mut self) {
+        self.neighbours.hurry();
+    }
+
     /// A component that knows no neighbours yet. It sends nothing before it is polled or used.
     pub fn new(config: IpConfig, counters: Counters) -> Ip {
         let addresses = config.all_addresses();

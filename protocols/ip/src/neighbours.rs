@@ -338,6 +338,19 @@ impl Neighbours {
         Some(Due::Solicit { address, mac })
     }
 
+    /// What was asked last, or its answer, may be lost: it is asked again with the next poll, and doesn't
+    /// count twice.
+    pub(crate) fn hurry(&mut self) {
+        for known in self.slots.iter_mut().flatten() {
+            if let State::Incomplete { sent, next } | State::Probe { sent, next } = &mut known.state
+            {
+                *sent = sent.saturating_sub(1);
+                *next = Instant::ZERO;
+            }
+        }
+        self.rearm();
+    }
+
     /// Looks anew which timer runs out first, after all that were due have been handled.
     pub(crate) fn rearm(&mut self) {
         let neighbours = self.slots.iter().flatten();
