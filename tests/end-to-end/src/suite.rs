@@ -71,9 +71,13 @@ fn start(numbers: &[u16], workers: usize) -> io::Result<(mpsc::Receiver<Value>, 
         started.push(worker);
         let sender = sender.clone();
         std::thread::spawn(move || {
-            let lines = BufReader::new(reports).lines().map_while(Result::ok);
-            let reports = lines.filter_map(|line| serde_json::from_str(&line).ok());
-            reports.for_each(|report| drop(sender.send(report)));
+            for line in BufReader::new(reports).lines().map_while(Result::ok) {
+                match serde_json::from_str(&line) {
+                    Ok(report @ Value::Object(_)) => drop(sender.send(report)),
+                    // What a case has to say besides.
+                    Ok(_) | Err(_) => println!("{line}"),
+                }
+            }
         });
     }
     drop(queue);
