@@ -72,14 +72,13 @@ fn end_with_caller(command: &mut Command) {
 }
 
 fn make_private() -> io::Result<()> {
-    for directory in ["/tmp", "/run"] {
+    // As on any machine, only root makes directories in `/run`: what Skink keeps there must not be in `/tmp`
+    // instead, which the build may lie below.
+    for (directory, mode) in [("/tmp", "mode=1777"), ("/run", "mode=755")] {
         // The build may lie below either: keep what is there visible.
         let inside = std::env::current_exe()?.starts_with(directory);
         if !inside {
-            run(
-                "mount",
-                ["-t", "tmpfs", "-o", "mode=1777", "tmpfs", directory],
-            )?;
+            run("mount", ["-t", "tmpfs", "-o", mode, "tmpfs", directory])?;
         }
     }
     // A view of this network namespace's interfaces; it isn't needed where it can't be had.
