@@ -34,8 +34,8 @@ pub struct Apart {
     waiting: Vec<Wish>,
     /// What each transport was asked for since its last turn ended.
     fresh: Vec<Wish>,
-    /// Programs that are gone, of which one of two regions is finished.
-    halves: Vec<u32>,
+    /// Programs that are gone, of which one of two regions is finished: a transport's successor says it again.
+    halves: Vec<(Protocol, u32)>,
     finished: VecDeque<u32>,
 }
 
@@ -193,18 +193,19 @@ impl Apart {
         let machine = &mut self.machine;
         let mut over = Vec::new();
         if !machine.is_dead(Who::Tcp) {
-            over.extend(std::iter::from_fn(|| machine.tcp.take_finished_region()));
+            let regions = std::iter::from_fn(|| machine.tcp.take_finished_region());
+            over.extend(regions.map(|program| (Protocol::Tcp, Protocol::Udp, program)));
         }
         if !machine.is_dead(Who::Udp) {
-            over.extend(std::iter::from_fn(|| machine.udp.take_finished_region()));
+            let regions = std::iter::from_fn(|| machine.udp.take_finished_region());
+            over.extend(regions.map(|program| (Protocol::Udp, Protocol::Tcp, program)));
         }
-        for program in over {
-            match self.halves.iter().position(|other| *other == program) {
-                None => self.halves.push(program),
-                Some(at) => {
-                    self.halves.swap_remove(at);
-                    self.finished.push_back(program);
-                }
+        for (protocol, other, program) in over {
+            if self.halves.contains(&(other, program)) {
+                self.halves.retain(|(_, it)| *it != program);
+                self.finished.push_back(program);
+            } else if !self.halves.contains(&(protocol, program)) {
+                self.halves.push((protocol, program));
             }
         }
         let program = self.finished.pop_front()?;

@@ -149,8 +149,8 @@ fn unprivileged() -> Outcome {
     }
     let device = scratch.path().join("tun");
     let prepare = format!(
-        "chmod 755 {directory} {directory}/*; mknod -m 666 {device} c 10 200 && \
-         mkdir -p /dev/net && touch /dev/net/tun && mount --bind {device} /dev/net/tun",
+        "chmod 755 {directory} {directory}/*; install -d -o 65534 -g 65534 -m 700 {directory}/runtime; \
+         mknod -m 666 {device} c 10 200 && mkdir -p /dev/net && touch /dev/net/tun && mount --bind {device} /dev/net/tun",
         directory = scratch.path().display(),
         device = device.display()
     );
@@ -164,6 +164,7 @@ fn unprivileged() -> Outcome {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
         command.args(["unshare", "--user", "--map-root-user", "--net"]);
         command.args(arguments).current_dir("/");
+        command.env("XDG_RUNTIME_DIR", scratch.path().join("runtime"));
         command
     };
     let outcome = match Network::finish(as_user(&["true"]), "a user's namespaces", PATIENCE) {
