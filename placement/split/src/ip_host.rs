@@ -68,8 +68,8 @@ pub struct IpHost {
     board: BoardWriter,
     /// What was published last.
     published: Option<(u64, LinkLimits)>,
-    /// Packets that may leave, and that the link had no room for, or the filter for messages that go before them. Nothing is taken from transports
-    /// meanwhile.
+    /// Packets that may leave, and that the link had no room for, or the filter for messages that go before
+    /// them. Nothing is taken from transports meanwhile.
     blocked: VecDeque<(Transport, PacketDown)>,
     /// What transports haven't been told yet of packets that the filter didn't let out.
     prohibited: VecDeque<NetworkError>,

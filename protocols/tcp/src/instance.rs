@@ -153,18 +153,18 @@ impl Tcp {
                 continue;
             };
             connection.armed = None;
-            let is_over = connection.on_timers(&context) == After::Closed;
+            let timed_out = connection.on_timers(&context) == After::Closed;
             // A peer that still asks must not be refused just because our answers were lost.
             let silent = matches!(connection.state(), State::FinWait2 | State::SynReceived);
             // A reset can't be taken back: the record must say too that the connection has failed.
-            match is_over && (silent || connection.has_failed(&context)) {
-                true if silent => self.end(now, slot, out),
-                true => {
-                    self.reset_connection(now, slot, out);
-                    self.end(now, slot, out);
-                }
-                false => self.enqueue(slot),
+            if !timed_out || !silent && !connection.has_failed(&context) {
+                self.enqueue(slot);
+                continue;
             }
+            if !silent {
+                self.reset_connection(now, slot, out);
+            }
+            self.end(now, slot, out);
         }
     }
 

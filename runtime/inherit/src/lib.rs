@@ -84,25 +84,14 @@ impl Lent {
             Err(error) => return error,
         };
         command.env(VARIABLE, memory.as_raw_fd().to_string());
-        let all = || {
-            self.descriptors
-                .iter()
-                .chain([memory.as_raw_fd()].as_slice().iter())
-                .copied()
-                .collect::<Vec<_>>()
+        let mut kept = self.descriptors;
+        kept.insert(memory.as_raw_fd());
+        let error = match mark(&kept, FdFlags::empty()) {
+            Ok(()) => command.exec(),
+            Err(error) => error,
         };
-        let kept = all();
-        match mark(&kept, FdFlags::empty()) {
-            Ok(()) => {
-                let error = command.exec();
-                let _ = mark(&kept, FdFlags::CLOEXEC);
-                error
-            }
-            Err(error) => {
-                let _ = mark(&kept, FdFlags::CLOEXEC);
-                error
-            }
-        }
+        let _ = mark(&kept, FdFlags::CLOEXEC);
+        error
     }
 
     fn write(&self) -> io::Result<OwnedFd> {
@@ -124,7 +113,7 @@ impl Lent {
 }
 
 /// Says whether they are closed on `exec`.
-fn mark(descriptors: &[RawFd], flags: FdFlags) -> io::Result<()> {
+fn mark(descriptors: &BTreeSet<RawFd>, flags: FdFlags) -> io::Result<()> {
     for number in descriptors {
         // SAFETY: it is used for the length of the call; the kernel says so if it isn't open.
         let descriptor = unsafe { BorrowedFd::borrow_raw(*number) };

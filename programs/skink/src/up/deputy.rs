@@ -185,17 +185,15 @@ impl Deputy {
             return;
         };
         server.owners_mut().executing(now);
-        let made = match &mut self.inner {
-            Some(inner) => inner.renew(Some(PROOF)),
-            None => Err(io::Error::other("the supervisor can have no standby")),
-        };
-        let why = match (made, &self.inner) {
-            (Ok(Standing::Successor { verdict }), _) => {
-                return self.take_over(server, life, verdict);
-            }
-            (Ok(Standing::Original), Some(inner)) => inner.execute(server, &executable),
-            (Ok(Standing::Original), None) => io::ErrorKind::NotFound.into(),
-            (Err(error), _) => error,
+        let why = match &mut self.inner {
+            None => io::Error::other("the supervisor can have no standby"),
+            Some(inner) => match inner.renew(Some(PROOF)) {
+                Ok(Standing::Original) => inner.execute(server, &executable),
+                Ok(Standing::Successor { verdict }) => {
+                    return self.take_over(server, life, verdict);
+                }
+                Err(error) => error,
+            },
         };
         let why = format!("it can't be executed: {why}");
         server.owners_mut().not_executed(&why);
