@@ -179,6 +179,7 @@ counters! {
         AppCalls "calls" "Socket calls served.";
         AppBlocked "blocked" "Socket calls that had to wait.";
         AppHelperRuns "helper_runs" "Times the helper thread drove the stack.";
+        AppHeldTooLong "held_too_long" "Times the helper thread sent what a program had left to wait.";
     }
 }
 

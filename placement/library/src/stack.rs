@@ -210,19 +210,7 @@ impl Stack {
         if std::mem::take(&mut self.announces) {
             self.ip.announce(now);
         }
-        self.now = self.now.max(now);
-        let receiver = &mut self.receiver;
-        let received = split!(self, now, |tcp, udp, below| {
-            let mut up = Up {
-                now,
-                tcp,
-                udp,
-                below,
-            };
-            receiver.receive(now, RECEIVE_BUDGET, &mut |frame| up.frame(&frame))
-        });
-        self.received = received;
-        let busy = received >= RECEIVE_BUDGET;
+        let busy = self.receive(now) == Progress::More;
         let progress = self.work(now);
         if now.since(self.dropped_asked) >= DROPPED_EVERY {
             self.dropped_asked = now;
@@ -236,6 +224,30 @@ impl Stack {
             Progress::More
         } else {
             Progress::Idle
+        }
+    }
+
+    /// Receives a batch and does nothing else: what is to be said in answer, and all that is due, waits for
+    /// the next [`Stack::poll`] or [`Stack::flush`], which must come soon.
+    ///
+    /// [`Progress::More`] if there may be more to receive.
+    pub fn receive(&mut self, now: Instant) -> Progress {
+        self.now = self.now.max(now);
+        let receiver = &mut self.receiver;
+        let received = split!(self, now, |tcp, udp, below| {
+            let mut up = Up {
+                now,
+                tcp,
+                udp,
+                below,
+            };
+            receiver.receive(now, RECEIVE_BUDGET, &mut |frame| up.frame(&frame))
+        });
+        self.received = received;
+        self.requested |= received > 0;
+        match received >= RECEIVE_BUDGET {
+            true => Progress::More,
+            false => Progress::Idle,
         }
     }
 

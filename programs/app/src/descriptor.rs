@@ -48,17 +48,26 @@ pub fn close(fd: c_int) -> Answer {
     state.forget_descriptor(fd);
     // SAFETY: only a number.
     let answer = unsafe { raw::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
-    state.flush();
+    state.flush_soon(0);
     answer
 }
 
 impl State {
+    /// Sends what calls have left to send, `bytes` of it by the last one: now, or with what follows.
+    pub fn flush_soon(&mut self, bytes: usize) {
+        let library = matches!(&self.engine, Some(engine) if !engine.stack.is_served());
+        if !library || !self.pace.holds(raw::now(), bytes) {
+            self.flush();
+        }
+    }
+
     /// Sends what calls have left to send.
     pub fn flush(&mut self) {
         let Some(engine) = self.engine.as_deref_mut() else {
             return;
         };
         engine.stack.flush();
+        self.pace.left();
         self.deliver();
     }
 

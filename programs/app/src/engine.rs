@@ -63,6 +63,15 @@ impl Engine {
         }
     }
 
+    /// Takes in what has come, without letting anything leave, if the stack is in this process.
+    pub fn receive(&mut self) {
+        if let Provider::Library(stack) = &mut self.stack {
+            let now = raw::now();
+            self.unfinished = stack.receive(now) == Progress::More;
+            self.last_poll = now;
+        }
+    }
+
     /// When the stack must be driven at the latest.
     pub fn deadline(&self) -> Option<Instant> {
         if self.unfinished {

@@ -72,11 +72,16 @@ pub unsafe fn wait(
     let events = unsafe { core::slice::from_raw_parts_mut(events, room.min(4096)) };
     let deadline = timeout.map(|timeout| raw::now() + timeout);
     loop {
-        state.pump();
-        let count = take(&mut state, epfd, index, events);
+        state.glance();
+        let mut count = take(&mut state, epfd, index, events);
+        if count == 0 && state.pace.has_held() {
+            state.pump();
+            count = take(&mut state, epfd, index, events);
+        }
         if count > 0 {
             return Ok(count);
         }
+        state.pace.sleeps();
         let now = raw::now();
         let due = state.engine.as_ref().and_then(|engine| engine.deadline());
         let wake_at = [deadline, due].into_iter().flatten().min();

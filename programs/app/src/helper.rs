@@ -125,8 +125,15 @@ struct Looker {
 
 impl Looker {
     fn step(&mut self, mut state: Guard) {
+        if state.pace.look(raw::now()) {
+            if let Some(engine) = &state.engine {
+                engine.count(Counter::AppHeldTooLong);
+            }
+            state.flush();
+        }
         match self.look(&mut state) {
             Next::Nap(time) => {
+                let time = state.pace.nap(time);
                 drop(state);
                 let _ = raw::futex_wait(&PHASE, LOOKING, Some(time));
             }
@@ -145,6 +152,7 @@ impl Looker {
                     }
                 }
                 PHASE.store(DRIVING, Ordering::Release);
+                state.pace.unwatched();
                 drop(state);
                 let _ = raw::ppoll(&mut list, timeout, core::ptr::null());
                 if PHASE.swap(LOOKING, Ordering::AcqRel) == LOOKING {
@@ -153,6 +161,7 @@ impl Looker {
             }
             Next::Sleep => {
                 PHASE.store(ASLEEP, Ordering::Release);
+                state.pace.unwatched();
                 drop(state);
                 while PHASE.load(Ordering::Acquire) == ASLEEP {
                     let _ = raw::futex_wait(&PHASE, ASLEEP, None);

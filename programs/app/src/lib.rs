@@ -68,6 +68,7 @@ mod log;
 mod message;
 mod next;
 mod options;
+mod pace;
 mod parking;
 mod passing;
 mod poll;

@@ -5,6 +5,7 @@ use crate::errno::{Answer, Stop, fail};
 use crate::exec::Guest;
 use crate::fd_table::{self, Entry};
 use crate::log::log;
+use crate::pace::Pace;
 use crate::parking::Parking;
 use crate::raw;
 use crate::socket::{Role, Sockets};
@@ -28,6 +29,8 @@ pub struct State {
     pub network: Option<NetworkInfo>,
     /// Threads that wait.
     pub parking: Parking,
+    /// What is held back until the program waits.
+    pub pace: Pace,
     /// The socket that accepted connections' descriptors are duplicates of, by domain.
     templates: [c_int; 2],
     /// What children of `posix_spawn` are to do.
@@ -50,6 +53,7 @@ impl State {
             refused: false,
             network: None,
             parking: Parking::new(),
+            pace: Pace::new(),
             templates: [-1, -1],
             spawning: Spawning::new(),
             guest: Guest::new(),
@@ -181,10 +185,21 @@ impl State {
             return;
         };
         engine.poll();
+        self.pace.left();
         self.deliver();
         if self.engine.as_deref().is_some_and(Engine::is_down) {
             self.unwatch_bell();
         }
+    }
+
+    /// As [`State::pump`], but what is held waits on, for as long as it may: for a program that is going to
+    /// look at its sockets, not to sleep.
+    pub fn glance(&mut self) {
+        match &mut self.engine {
+            Some(engine) if self.pace.is_holding(raw::now()) => engine.receive(),
+            _ => return self.pump(),
+        }
+        self.deliver();
     }
 
     /// Tells the sockets what happened to them.

@@ -257,7 +257,7 @@ impl State {
         if count > 0 {
             engine.stack.tcp_request(now, TcpRequest::Sent(id));
             self.note_work();
-            self.flush();
+            self.flush_soon(count);
         }
         Ok(())
     }

@@ -35,6 +35,9 @@ pub struct Others<'a> {
 /// Entries that [`Others::list`] has at its end for the library: a bell and the NIC's descriptors.
 pub const RESERVED: usize = 8;
 
+/// See [`State::has_just_looked`].
+const JUST: Duration = Duration::from_micros(20);
+
 const UNUSED: libc::pollfd = libc::pollfd {
     fd: -1,
     events: 0,
@@ -58,6 +61,15 @@ impl State {
         }
     }
 
+    /// Whether the stack in this process was driven so lately that a call that mayn't wait needn't do it
+    /// again: a program that reads until there is nothing more would get a batch for each read.
+    fn has_just_looked(&self) -> bool {
+        let engine = self.engine.as_deref();
+        engine.is_some_and(|engine| {
+            !engine.stack.is_served() && raw::now().since(engine.last_poll) < JUST
+        })
+    }
+
     /// A call gave the stack something to do: the helper must know if it sleeps for good.
     pub fn note_work(&mut self) {
         self.parking.work = self.parking.work.wrapping_add(1);
@@ -77,6 +89,7 @@ pub fn park(
     if deadline.is_some_and(|deadline| deadline <= now) {
         return (Ok(state), Outcome::TimedOut);
     }
+    state.pace.sleeps();
     let id = state.parking.enter();
     for index in sockets {
         state.sockets[*index].waiters.push(id);
@@ -232,6 +245,11 @@ pub fn until_either<T>(
     loop {
         let answer = attempt(&mut state, index);
         match answer {
+            Err(WOULD_BLOCK)
+                if !pumped && patience == Patience::None && state.has_just_looked() =>
+            {
+                return answer;
+            }
             Err(WOULD_BLOCK) if !pumped => {}
             Err(WOULD_BLOCK) if patience != Patience::None => {
                 let deadline = match patience {

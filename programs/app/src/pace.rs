@@ -1,0 +1,134 @@
+//! When what calls asked for leaves: at once, or with what the program asks for next.
+//!
+//! A server under load answers one request after the other. Each answer by itself would cost a system
+//! call and, dearer, wake the other side's processor; several together cost that once. So while a program
+//! finds something to do whenever it looks, its output is *held* for a moment, as a NIC holds back its
+//! interrupts. The first answer after a sleep leaves at once, and nothing is held when the program goes to sleep:
+//! who has little to do has no more latency.
+//!
+//! The helper sees to it that nothing is held for longer than [`HOLD`]: a program that computes, or sleeps
+//! elsewhere, with something held is found out, and isn't trusted for a while.
+use skink_time::Instant;
+use std::time::Duration;
+
+/// How long output is held while the program asks for more, and looks at its sockets.
+const GATHER: Duration = Duration::from_micros(50);
+/// How long it is held at most, if the program doesn't come back.
+pub const HOLD: Duration = Duration::from_millis(1);
+/// How long nothing is held after a program has let it come to that: at first, for it may have been
+/// kept from its processor, and if it goes on like that.
+const DISTRUST: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+/// So many times in a row must a program be in time to be trusted as at first.
+const REDEEMED: u32 = 100;
+/// Calls whose output is held at most: the other side is to work at the same time.
+const CALLS: u32 = 16;
+/// Bytes that are held at most: as much as leaves in one super-segment.
+const BYTES: usize = 64 << 10;
+/// Looks of the helper without anything to hold, after which it looks less often.
+const QUIET_LOOKS: u32 = 20;
+
+/// What is known of the program's habits, and what is held.
+pub struct Pace {
+    /// Calls since the program slept that had something to send.
+    calls: u32,
+    held: u32,
+    held_bytes: usize,
+    /// Since when something is held.
+    since: Option<Instant>,
+    /// The helper looks every [`HOLD`].
+    watched: bool,
+    /// Looks since the program did several things between two sleeps.
+    quiet: u32,
+    trusted_from: Instant,
+    distrust: Duration,
+    /// Times that what was held left in time, since once it didn't.
+    in_time: u32,
+}
+
+impl Pace {
+    /// Of a program that has done nothing yet.
+    pub const fn new() -> Pace {
+        Pace {
+            calls: 0,
+            held: 0,
+            held_bytes: 0,
+            since: None,
+            watched: false,
+            quiet: QUIET_LOOKS,
+            trusted_from: Instant::ZERO,
+            distrust: DISTRUST[0],
+            in_time: 0,
+        }
+    }
+
+    /// A call wants to send `bytes`: whether that is held.
+    pub fn holds(&mut self, now: Instant, bytes: usize) -> bool {
+        self.calls += 1;
+        if self.calls == 1 {
+            return false;
+        }
+        self.quiet = 0;
+        self.held += 1;
+        self.held_bytes = self.held_bytes.saturating_add(bytes);
+        if !self.watched || now < self.trusted_from {
+            return false;
+        }
+        self.since.get_or_insert(now);
+        self.is_holding(now)
+    }
+
+    /// Whether something is held that may wait for more.
+    pub fn is_holding(&self, now: Instant) -> bool {
+        let room = self.held < CALLS && self.held_bytes < BYTES;
+        room && self.since.is_some_and(|since| now.since(since) < GATHER)
+    }
+
+    /// Whether something is held.
+    pub fn has_held(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Everything leaves now.
+    pub fn left(&mut self) {
+        self.held = 0;
+        self.held_bytes = 0;
+        if self.since.take().is_some() {
+            self.in_time = self.in_time.saturating_add(1);
+        }
+    }
+
+    /// A thread of the program goes to sleep.
+    pub fn sleeps(&mut self) {
+        self.calls = 0;
+    }
+
+    /// The helper looks: whether what is held must leave.
+    pub fn look(&mut self, now: Instant) -> bool {
+        self.quiet = self.quiet.saturating_add(1);
+        self.watched = self.quiet < QUIET_LOOKS;
+        let overdue = self.since.is_some_and(|since| now.since(since) >= HOLD);
+        if overdue {
+            self.distrust = match self.in_time {
+                REDEEMED.. => DISTRUST[0],
+                _ => (self.distrust * 2).min(DISTRUST[1]),
+            };
+            self.trusted_from = now + self.distrust;
+            self.in_time = 0;
+            self.since = None;
+        }
+        overdue
+    }
+
+    /// How long the helper may sleep now that it has looked, if it would sleep for `time`.
+    pub fn nap(&self, time: Duration) -> Duration {
+        if self.watched { time.min(HOLD) } else { time }
+    }
+
+    /// The helper sleeps where it can't look.
+    pub fn unwatched(&mut self) {
+        self.watched = false;
+    }
+}
+
+#[cfg(test)]
+mod tests;
