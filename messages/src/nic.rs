@@ -21,11 +21,12 @@ pub struct Capabilities {
     pub mac: MacAddr,
     /// Largest IP packet on the wire in bytes.
     pub mtu: u32,
-    /// It completes transport checksums of outbound packets.
+    /// It completes transport checksums of all outbound packets.
     pub tx_checksum: bool,
     /// It vouches for transport checksums of some inbound packets.
     pub rx_checksum: bool,
-    /// It cuts TCP packets of up to this many bytes (IP header included) to size; 0 if it can't.
+    /// It cuts TCP packets of up to this many bytes (IP header included) to size, and completes their checksums
+    /// whatever `tx_checksum` says; 0 if it can't.
     pub cut_bytes: u32,
     /// It may hand in several segments joined to one.
     pub joins: bool,

@@ -75,7 +75,7 @@ pub unsafe fn wait(
         state.glance();
         let mut count = take(&mut state, epfd, index, events);
         if count == 0 && state.pace.has_held() {
-            state.pump();
+            state.flush();
             count = take(&mut state, epfd, index, events);
         }
         if count > 0 {
@@ -95,12 +95,12 @@ pub unsafe fn wait(
             Ok(count) => filter(&mut events[..count]),
             Err(stop) => return Err(stop),
         };
+        state.epolls[index].kernel_asked = raw::now();
         if rung {
             raw::hush(state.epolls[index].doorbell);
             state.epolls[index].rung = false;
         }
         if kept > 0 {
-            state.epolls[index].kernel_asked = raw::now();
             if kept < events.len() {
                 state.pump();
                 return Ok(kept + state.collect(index, &mut events[kept..]));

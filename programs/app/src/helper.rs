@@ -103,7 +103,11 @@ enum Next {
 
 fn run() {
     let guarded = std::panic::catch_unwind(|| {
-        let mut looker = Looker { work: 0, quiet: 0 };
+        let mut looker = Looker {
+            work: 0,
+            quiet: 0,
+            due: Instant::ZERO,
+        };
         while let Ok(state) = lock() {
             looker.step(state);
         }
@@ -121,18 +125,26 @@ struct Looker {
     work: u32,
     /// Looks since it changed.
     quiet: u32,
+    /// When to look at more than what is held.
+    due: Instant,
 }
 
 impl Looker {
     fn step(&mut self, mut state: Guard) {
-        if state.pace.look(raw::now()) {
+        let now = raw::now();
+        if state.pace.look(now) {
             if let Some(engine) = &state.engine {
                 engine.count(Counter::AppHeldTooLong);
             }
             state.flush();
         }
-        match self.look(&mut state) {
+        let next = match now < self.due && state.pace.is_watched() {
+            true => Next::Nap(self.due.since(now)),
+            false => self.look(&mut state),
+        };
+        match next {
             Next::Nap(time) => {
+                self.due = now + time;
                 let time = state.pace.nap(time);
                 drop(state);
                 let _ = raw::futex_wait(&PHASE, LOOKING, Some(time));
@@ -154,6 +166,7 @@ impl Looker {
                 PHASE.store(DRIVING, Ordering::Release);
                 state.pace.unwatched();
                 drop(state);
+                self.due = Instant::ZERO;
                 let _ = raw::ppoll(&mut list, timeout, core::ptr::null());
                 if PHASE.swap(LOOKING, Ordering::AcqRel) == LOOKING {
                     raw::hush(bell);
@@ -167,6 +180,7 @@ impl Looker {
                     let _ = raw::futex_wait(&PHASE, ASLEEP, None);
                 }
                 self.quiet = 0;
+                self.due = Instant::ZERO;
             }
         }
     }

@@ -119,6 +119,11 @@ impl Pace {
         overdue
     }
 
+    /// Whether the helper is to look every [`HOLD`].
+    pub fn is_watched(&self) -> bool {
+        self.watched
+    }
+
     /// How long the helper may sleep now that it has looked, if it would sleep for `time`.
     pub fn nap(&self, time: Duration) -> Duration {
         if self.watched { time.min(HOLD) } else { time }

@@ -169,7 +169,7 @@ impl Link {
             self.counters.count(Counter::LinkDropOversize);
             return Ok(());
         }
-        let nic_cuts = if self.capabilities.tx_checksum && layout.protocol == protocol::TCP {
+        let nic_cuts = if layout.protocol == protocol::TCP {
             self.capabilities.cut_bytes as usize
         } else {
             0
@@ -228,10 +228,11 @@ impl Link {
     ) -> Result<(), Full> {
         let mut segment = cut::segment(packet, layout, piece);
         let payload = cut::part(packet.payload, piece.offset, piece.len);
-        if self.capabilities.tx_checksum {
+        let nic_cuts = piece.len > usize::from(packet.segment_bytes);
+        if nic_cuts || self.capabilities.tx_checksum {
             segment.checksum_offset = Some(layout.checksum_offset());
             segment.payload = payload;
-            if piece.len > usize::from(packet.segment_bytes) {
+            if nic_cuts {
                 segment.segment_bytes = packet.segment_bytes;
             }
         } else {

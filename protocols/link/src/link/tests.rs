@@ -405,6 +405,24 @@ fn a_nic_that_cuts_less_gets_pieces_it_can_cut() {
 }
 
 #[test]
+fn a_nic_that_sums_only_what_it_cuts_gets_everything_else_summed() {
+    let case = cases()[7];
+    let payload = payload(7_000 + 900);
+    let (mut link, _) = link(false, 54 + 5 * 1400 + 300);
+    let mut nic = nic(100);
+    let mut packet = case.packet(&payload, 3_333);
+    assert_eq!(link.send(Instant::ZERO, &mut packet, &mut nic), Ok(()));
+    let [large, small] = &nic.sent[..] else {
+        panic!("two pieces, not {}", nic.sent.len());
+    };
+    assert_eq!((large.segment_bytes, small.segment_bytes), (1400, 0));
+    assert!(large.checksum_offset.is_some());
+    assert_eq!(small.checksum_offset, None);
+    let segments = case.segments(&payload);
+    assert_eq!(Some(&small.bytes), segments.last());
+}
+
+#[test]
 fn full_leaves_everything_as_it_was() {
     let case = cases()[7];
     let payload = payload(14_000);

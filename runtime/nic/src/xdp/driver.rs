@@ -1,10 +1,11 @@
-//! Which driver an interface has.
+//! What driver an interface has, and what that can do.
 
 use crate::socket;
 use std::io;
 use std::os::fd::AsFd;
 
 const ETHTOOL_GDRVINFO: u32 = 3;
+const ETHTOOL_GTSO: u32 = 0x1e;
 
 /// Drivers whose link may end in this machine: frames may come without transport checksums.
 const LOCAL: [&[u8]; 5] = [b"veth", b"virtio_net", b"tun", b"macvlan", b"bridge"];
@@ -19,17 +20,39 @@ struct Information {
 
 const _: () = assert!(size_of::<Information>() == 196);
 
+/// `struct ethtool_value` of `<linux/ethtool.h>`.
+#[repr(C)]
+pub(super) struct Value {
+    pub(super) command: u32,
+    pub(super) data: u32,
+}
+
+/// Asks the interface's driver; `question` begins with a command, and has room for its answer.
+pub(super) fn ask<T>(name: &str, question: &mut T) -> io::Result<()> {
+    let socket = socket::packet_socket()?;
+    let mut request = socket::interface_request(name);
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(question).cast();
+    socket::interface_ioctl(socket.as_fd(), libc::SIOCETHTOOL, &mut request)
+}
+
+/// Whether the device cuts large TCP packets by itself, or never needs to.
+pub(super) fn cuts(name: &str) -> io::Result<bool> {
+    let mut value = Value {
+        command: ETHTOOL_GTSO,
+        data: 0,
+    };
+    ask(name, &mut value)?;
+    Ok(value.data != 0)
+}
+
 /// Whether the other end of the interface's link may be in this machine.
 pub(super) fn may_be_local(name: &str) -> io::Result<bool> {
-    let socket = socket::packet_socket()?;
     let mut information = Information {
         command: ETHTOOL_GDRVINFO,
         driver: [0; 32],
         rest: [0; 160],
     };
-    let mut request = socket::interface_request(name);
-    request.ifr_ifru.ifru_data = (&raw mut information).cast();
-    socket::interface_ioctl(socket.as_fd(), libc::SIOCETHTOOL, &mut request)?;
+    ask(name, &mut information)?;
     let driver = information.driver.split(|byte| *byte == 0).next();
     Ok(driver.is_some_and(|driver| LOCAL.contains(&driver)))
 }

@@ -136,6 +136,7 @@ pub(super) fn queue(
             // The program's place is the caller's business.
             generic: false,
             local_partner: driver::may_be_local(&interface.name).unwrap_or(false),
+            cuts: driver::cuts(&interface.name).unwrap_or(false),
             mtu: interface.mtu,
             past: Past::Unused,
         },

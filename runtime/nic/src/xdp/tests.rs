@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::test_support::{in_namespace, ip, opener_for_several};
-use crate::{NicSpec, Sender};
+use crate::{NicSpec, Receiver, Sender};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skink_memory::Bytes;
 use skink_messages::{NicOutput, Ports, RxChecksum, TxPacket};
 use skink_steering::{PortTable, SteeringError};
+use skink_time::Instant;
 use skink_wire::checksum::Sum;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -540,6 +541,7 @@ fn answer_one_datagram(descriptors: &str) {
         zero_copy: false,
         generic: false,
         chains: false,
+        cuts: false,
         local_partner: true,
         mtu: 1500,
         past: Past::Unused,
