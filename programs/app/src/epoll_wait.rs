@@ -4,6 +4,7 @@ use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
 use crate::lock::{Guard, lock};
 use crate::raw;
+use crate::spin::{self, Look};
 use core::ffi::{c_int, c_void};
 use libc::epoll_event;
 use skink_time::Instant;
@@ -81,7 +82,20 @@ pub unsafe fn wait(
         if count > 0 {
             return Ok(count);
         }
-        state.pace.sleeps();
+        let calls = state.pace.sleeps();
+        let (guard, look) = match mask.is_null() {
+            true => spin::look_on(state, calls, |state| {
+                let count = take(state, epfd, index, events);
+                (count > 0).then_some(count)
+            })?,
+            false => (state, Look::Nothing),
+        };
+        state = guard;
+        match look {
+            Look::Found(count) => return Ok(count),
+            Look::Interrupted => return Err(spin::INTERRUPTED),
+            Look::Nothing => {}
+        }
         let now = raw::now();
         let due = state.engine.as_ref().and_then(|engine| engine.deadline());
         let wake_at = [deadline, due].into_iter().flatten().min();
@@ -96,6 +110,7 @@ pub unsafe fn wait(
             Err(stop) => return Err(stop),
         };
         state.epolls[index].kernel_asked = raw::now();
+        state.spin.slept(now);
         if rung {
             raw::hush(state.epolls[index].doorbell);
             state.epolls[index].rung = false;

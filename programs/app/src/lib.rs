@@ -82,6 +82,7 @@ mod sockaddr;
 mod socket;
 mod sockopt;
 mod spawn;
+mod spin;
 mod state;
 mod streams;
 mod syscall;

@@ -97,9 +97,10 @@ impl Pace {
         }
     }
 
-    /// A thread of the program goes to sleep.
-    pub fn sleeps(&mut self) {
-        self.calls = 0;
+    /// A thread of the program has nothing to do; answers how many calls since the last time had something to
+    /// send.
+    pub fn sleeps(&mut self) -> u32 {
+        std::mem::take(&mut self.calls)
     }
 
     /// The helper looks: whether what is held must leave.

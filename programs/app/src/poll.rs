@@ -4,6 +4,7 @@ use crate::fd_table::{self, Entry};
 use crate::lock::lock;
 use crate::raw;
 use crate::socket::Role;
+use crate::spin::{self, Look};
 use crate::state::State;
 use crate::wait::{self, Others, Outcome, RESERVED};
 use core::ffi::{c_int, c_void};
@@ -188,6 +189,19 @@ pub fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const c_void)
             }
             state.parking.hand_over();
             return Ok(count);
+        }
+        let calls = state.pace.sleeps();
+        let (guard, look) = match mask.is_null() {
+            true => spin::look_on(state, calls, |state| {
+                (state.look(list, &subjects) > 0).then_some(())
+            })?,
+            false => (state, Look::Nothing),
+        };
+        state = guard;
+        match look {
+            Look::Found(()) => continue,
+            Look::Interrupted => return Err(spin::INTERRUPTED),
+            Look::Nothing => {}
         }
         sleepers(&mut state, &subjects, 1);
         let others = (has_ordinary || !mask.is_null()).then_some(Others {

@@ -181,6 +181,57 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32) {
     let _ = unsafe { syscall(libc::SYS_futex, arguments) };
 }
 
+/// Lets others run that want this processor.
+pub fn give_way() {
+    // SAFETY: no memory is involved.
+    unsafe { syscall(libc::SYS_sched_yield, [0; 6]) };
+}
+
+/// The calling thread's signals wait while this is there.
+pub struct BlockedSignals {
+    /// Those that waited before.
+    before: u64,
+}
+
+impl BlockedSignals {
+    /// Blocks all that can be blocked.
+    pub fn all() -> BlockedSignals {
+        let mut before = 0;
+        set_signals(u64::MAX, Some(&mut before));
+        BlockedSignals { before }
+    }
+
+    /// Whether one waits that didn't before.
+    pub fn are_pending(&self) -> bool {
+        let mut pending = 0u64;
+        let arguments = [&raw mut pending as usize, 8, 0, 0, 0, 0];
+        // SAFETY: the set is ours, of the size that is given.
+        unsafe { syscall(libc::SYS_rt_sigpending, arguments) };
+        pending & !self.before != 0
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        set_signals(self.before, None);
+    }
+}
+
+/// Replaces the calling thread's signal mask (8 bytes, as the kernel has it).
+fn set_signals(mask: u64, before: Option<&mut u64>) {
+    let before = before.map_or(core::ptr::null_mut(), core::ptr::from_mut);
+    let arguments = [
+        libc::SIG_SETMASK as usize,
+        &raw const mask as usize,
+        before as usize,
+        8,
+        0,
+        0,
+    ];
+    // SAFETY: both sets are ours, of the size that is given.
+    unsafe { syscall(libc::SYS_rt_sigprocmask, arguments) };
+}
+
 /// A time span as the kernel takes it.
 pub fn timespec(span: Duration) -> libc::timespec {
     libc::timespec {

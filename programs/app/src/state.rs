@@ -10,6 +10,7 @@ use crate::parking::Parking;
 use crate::raw;
 use crate::socket::{Role, Sockets};
 use crate::spawn::Spawning;
+use crate::spin::Spin;
 use core::ffi::c_int;
 use skink_control::NetworkInfo;
 use skink_memory::{SocketId, SocketTable};
@@ -31,6 +32,8 @@ pub struct State {
     pub parking: Parking,
     /// What is held back until the program waits.
     pub pace: Pace,
+    /// Whether to look longer before sleeping.
+    pub spin: Spin,
     /// The socket that accepted connections' descriptors are duplicates of, by domain.
     templates: [c_int; 2],
     /// What children of `posix_spawn` are to do.
@@ -54,6 +57,7 @@ impl State {
             network: None,
             parking: Parking::new(),
             pace: Pace::new(),
+            spin: Spin::new(),
             templates: [-1, -1],
             spawning: Spawning::new(),
             guest: Guest::new(),

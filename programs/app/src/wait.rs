@@ -7,6 +7,7 @@
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
 use crate::lock::{Guard, lock};
 use crate::raw;
+use crate::spin::{self, Look};
 use crate::state::State;
 use core::ffi::{c_int, c_void};
 use skink_messages::Counter;
@@ -89,7 +90,6 @@ pub fn park(
     if deadline.is_some_and(|deadline| deadline <= now) {
         return (Ok(state), Outcome::TimedOut);
     }
-    state.pace.sleeps();
     let id = state.parking.enter();
     for index in sockets {
         state.sockets[*index].waiters.push(id);
@@ -121,6 +121,7 @@ pub fn park(
     if drives {
         state.parking.driver = None;
         state.woke();
+        state.spin.slept(now);
     }
     state.parking.leave(id);
     let outcome = match answer {
@@ -252,6 +253,25 @@ pub fn until_either<T>(
             }
             Err(WOULD_BLOCK) if !pumped => {}
             Err(WOULD_BLOCK) if patience != Patience::None => {
+                let calls = state.pace.sleeps();
+                let (guard, look) = spin::look_on(state, calls, |state| {
+                    if state.sockets[index].cookie != cookie {
+                        return Some(fail(libc::EBADF));
+                    }
+                    match attempt(state, index) {
+                        Err(WOULD_BLOCK) => None,
+                        other => Some(other),
+                    }
+                })?;
+                state = guard;
+                match look {
+                    Look::Found(answer) => {
+                        state.parking.hand_over();
+                        return answer;
+                    }
+                    Look::Interrupted if interrupts() => return Err(spin::INTERRUPTED),
+                    Look::Interrupted | Look::Nothing => {}
+                }
                 let deadline = match patience {
                     Patience::Until(deadline) => Some(deadline),
                     Patience::None | Patience::Endless => None,

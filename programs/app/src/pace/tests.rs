@@ -82,12 +82,12 @@ fn a_program_that_does_not_come_back_is_trusted_less_and_less() {
     for times in [2, 4, 8] {
         assert!(!pace.holds(now, 1));
         pace.left();
-        now = now + DISTRUST[0] * times;
+        now += DISTRUST[0] * times;
         assert!(!pace.holds(now - Duration::from_micros(1), 1));
         pace.left();
         now = neglect(&mut pace, now);
     }
-    now = now + DISTRUST[1];
+    now += DISTRUST[1];
     for _ in 0..REDEEMED {
         assert!(pace.holds(now, 1));
         pace.left();

@@ -1,0 +1,104 @@
+//! Looking a little longer before going to sleep.
+//!
+//! A processor that has nothing to do halts, and to wake it takes longer than a small request is on its way: in
+//! a virtual machine several times as long. So a program that has one request under way at a time, and found
+//! its last ones soon, looks for the next one for as long as these took. Everybody else sleeps at once: a server
+//! of many is woken with work for all of them, and one that waits long would burn a processor.
+//!
+//! Who looks gives the processor up between looks, to whoever wants it: the kernel's thread that brings
+//! frames, perhaps.
+use crate::errno::{Answer, Stop};
+use crate::lock::{Guard, lock};
+use crate::raw;
+use skink_time::Instant;
+use std::time::Duration;
+
+/// The longest look, and the longest sleep that counts as short.
+const LONGEST: Duration = Duration::from_micros(100);
+/// So many sleeps in a row must have been short, each after no more than one call that sent something.
+const STREAK: u32 = 16;
+
+/// How the last sleeps were.
+pub struct Spin {
+    streak: u32,
+}
+
+/// How a look ended.
+pub enum Look<T> {
+    /// With what was looked for.
+    Found(T),
+    /// There is nothing, or it isn't worth it to look.
+    Nothing,
+    /// A signal handler has run.
+    Interrupted,
+}
+
+impl Spin {
+    /// Of a program that hasn't slept yet.
+    pub const fn new() -> Spin {
+        Spin { streak: 0 }
+    }
+
+    /// Whether to look on instead of going to sleep, after `calls` that sent something since the last time.
+    fn is_worth_it(&mut self, calls: u32) -> bool {
+        if calls > 1 {
+            self.streak = 0;
+        }
+        self.streak >= STREAK
+    }
+
+    /// A sleep that began then has ended, and something was there.
+    pub fn slept(&mut self, begun: Instant) {
+        let short = raw::now().since(begun) <= LONGEST;
+        self.streak = if short {
+            self.streak.saturating_add(1)
+        } else {
+            0
+        };
+    }
+}
+
+/// Drives the stack until `attempt` answers something, for [`LONGEST`] at most: if that is worth it for a
+/// program that has made `calls` that sent something since it last waited.
+pub fn look_on<T>(
+    mut state: Guard,
+    calls: u32,
+    mut attempt: impl FnMut(&mut Guard) -> Option<T>,
+) -> Answer<(Guard, Look<T>)> {
+    let library = matches!(&state.engine, Some(engine) if !engine.stack.is_served());
+    if !library || !state.spin.is_worth_it(calls) {
+        return Ok((state, Look::Nothing));
+    }
+    // A handler that runs now has no system call to interrupt: nobody would hear of it.
+    let signals = raw::BlockedSignals::all();
+    let begun = raw::now();
+    loop {
+        drop(state);
+        raw::give_way();
+        state = lock()?;
+        state.pump();
+        if let Some(found) = attempt(&mut state) {
+            return Ok((state, Look::Found(found)));
+        }
+        let wait = raw::now().since(begun);
+        if signals.are_pending() || wait >= LONGEST {
+            break;
+        }
+    }
+    state.spin.streak = 0;
+    let look = if signals.are_pending() {
+        Look::Interrupted
+    } else {
+        Look::Nothing
+    };
+    // Handlers may call us.
+    drop(state);
+    drop(signals);
+    Ok((lock()?, look))
+}
+
+/// What [`Look::Interrupted`] makes of a call that is never begun again.
+pub const INTERRUPTED: Stop = Stop::Errno(libc::EINTR);
+
+#[cfg(test)]
+mod tests;
