@@ -20,7 +20,9 @@ mod web;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
-use options::{BulkOptions, Common, FilterOptions, RrOptions, TopologiesOptions, WebOptions};
+use options::{
+    BulkOptions, Common, ConnOptions, FilterOptions, RrOptions, TopologiesOptions, WebOptions,
+};
 use outside::Outside;
 use plan::Plan;
 use results::Results;
@@ -41,6 +43,7 @@ enum What {
     Web(WebOptions),
     Bulk(BulkOptions),
     Rr(RrOptions),
+    Conn(ConnOptions),
     Topologies(TopologiesOptions),
     Filter(FilterOptions),
     Ipc(ipc::IpcOptions),
@@ -48,20 +51,31 @@ enum What {
     Peer(peer::PeerOptions),
 }
 
+impl What {
+    /// What is to be measured between two hosts, and how; `None` if it is something else.
+    fn plan(&self) -> Option<(&Common, Plan)> {
+        Some(match self {
+            What::Web(options) => (&options.common, options.plan()),
+            What::Bulk(options) => (&options.common, options.plan()),
+            What::Rr(options) => (&options.common, options.plan()),
+            What::Conn(options) => (&options.common, options.plan()),
+            What::Topologies(options) => (&options.common, options.plan()),
+            What::Filter(options) => (&options.common, options.plan()),
+            What::Ipc(_) | What::Peer(_) => return None,
+        })
+    }
+}
+
 /// Runs a benchmark.
 pub fn bench(options: &BenchOptions) -> Result<(), Failure> {
-    let (common, plan) = match &options.what {
-        What::Web(options) => (&options.common, options.plan()),
-        What::Bulk(options) => (&options.common, options.plan()),
-        What::Rr(options) => (&options.common, options.plan()),
-        What::Topologies(options) => (&options.common, options.plan()),
-        What::Filter(options) => (&options.common, options.plan()),
-        What::Ipc(options) => return ipc::bench(options),
-        What::Peer(options) => return peer::peer(options),
-    };
-    match std::env::var_os(INNER) {
-        Some(_) => inner(&plan),
-        None => outer(&plan, common),
+    match (&options.what, options.what.plan()) {
+        (What::Ipc(options), _) => ipc::bench(options),
+        (What::Peer(options), _) => peer::peer(options),
+        (_, Some((common, plan))) => match std::env::var_os(INNER) {
+            Some(_) => inner(&plan),
+            None => outer(&plan, common),
+        },
+        (_, None) => Err(Failure::tool("there is nothing to measure")),
     }
 }
 
@@ -104,7 +118,7 @@ fn check_machine(plan: &Plan) -> Result<(), Failure> {
     if !missing.is_empty() {
         return Err(Failure::tool(format!(
             "these programs are missing: {}. Install them first; on Debian: \
-             apt-get install nginx wrk iproute2 util-linux",
+             apt-get install nginx wrk redis-server memcached iproute2 util-linux",
             missing.join(", ")
         )));
     }

@@ -13,7 +13,8 @@ pub struct Common {
     #[arg(long = "nic", value_name = "BACK END", hide_possible_values = true)]
     pub nics: Vec<BackEnd>,
     /// Where Skink's components run: library, single, split, or a topology's file, not below /tmp; can be
-    /// repeated [default: all three; for web and filter: library]
+    /// repeated [default: all three for bulk, rr and
+    /// topologies; otherwise library]
     #[arg(long = "topology", value_name = "NAME|FILE", value_parser = Place::parse)]
     pub topologies: Vec<Place>,
     /// Undisturbed rounds to measure; at least 5 for figures to be quoted
@@ -109,6 +110,25 @@ pub struct RrOptions {
     /// Connections at a time; can be repeated [default: 1 and 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub connections: Vec<u32>,
+}
+
+/// Measure connections that are made, accepted and closed: their number, and the server's CPU time for each
+///
+/// As `skink bench web` does. The server is skink's own, which accepts and closes; its side, being first to close,
+/// is the one that remembers the connection (TIME-WAIT), as with a web server that answers one request on each.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Needs root and two CPUs. With everything at its default it takes about two minutes.
+
+Examples:
+  sudo skink bench conn
+  sudo skink bench conn --connections 1 --topology library --topology single")]
+pub struct ConnOptions {
+    #[command(flatten)]
+    pub common: Common,
+    /// Connections that are under way at a time
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4000))]
+    pub connections: u32,
 }
 
 /// Measure every topology and the kernel, each with and without GSO: bulk, web, and round trips, in one run

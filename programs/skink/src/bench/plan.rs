@@ -2,11 +2,13 @@
 
 use super::lab::Receive;
 use super::options::{
-    BulkOptions, Common, Direction, FilterOptions, RrOptions, TopologiesOptions, WebOptions,
+    BulkOptions, Common, ConnOptions, Direction, FilterOptions, RrOptions, TopologiesOptions,
+    WebOptions,
 };
 use super::task::Task;
 use super::variant::{BackEnd, Place, Variant};
 use super::web::Workload;
+use std::collections::BTreeSet;
 
 /// What is to be measured.
 #[derive(Debug)]
@@ -18,22 +20,26 @@ pub struct Plan {
     pub rounds: u32,
     pub seconds: u32,
     pub receive: Receive,
-    /// Of wrk.
+    /// The client's, at a time, where the workload doesn't say.
     pub connections: u32,
 }
 
-/// Connections of wrk where it doesn't run.
-const NO_WEB: u32 = 64;
+/// The client's connections, if nothing else is said.
+const CONNECTIONS: u32 = 64;
 /// Rules of the filter, if nothing else is said.
 const RULES: u32 = 1024;
 
 impl Common {
-    fn nics(&self, otherwise: &[BackEnd]) -> Vec<BackEnd> {
-        or(&self.nics, otherwise)
+    /// The kernel's variants if they are wanted, and Skink's in the chosen places on the chosen back ends.
+    fn variants(&self, places: &[Place], nics: &[BackEnd], both: bool) -> Vec<Variant> {
+        let (places, nics) = (or(&self.topologies, places), or(&self.nics, nics));
+        Variant::of_skink(&places, &nics, both)
     }
 
-    fn places(&self, otherwise: &[Place]) -> Vec<Place> {
-        or(&self.topologies, otherwise)
+    /// Beside the kernel's; `both`: with and without offloads.
+    fn beside_kernel(&self, places: &[Place], nics: &[BackEnd], both: bool) -> Vec<Variant> {
+        let kernels = Variant::kernels().into_iter();
+        kernels.chain(self.variants(places, nics, both)).collect()
     }
 }
 
@@ -50,49 +56,46 @@ fn library() -> Vec<Place> {
     all.filter(|place| place.in_program).collect()
 }
 
+/// What most verbs measure, if nothing else is said.
+const PACKET: &[BackEnd] = &[BackEnd::Packet];
+
 impl WebOptions {
     pub fn plan(&self) -> Plan {
-        let (places, nics) = (
-            self.common.places(&library()),
-            self.common.nics(&BackEnd::ALL),
-        );
-        let mut variants = Variant::kernels().to_vec();
-        variants.extend(Variant::of_skink(&places, &nics, false));
+        let variants = self.common.beside_kernel(&library(), &BackEnd::ALL, false);
         let workloads = or(&self.workloads, &Workload::ALL);
         let tasks = workloads.into_iter().map(Task::Web).collect();
-        plan("web", &self.common, tasks, variants, self.connections)
+        let plan = Plan::new("web", &self.common, tasks, variants);
+        plan.connections(self.connections)
     }
 }
 
 impl BulkOptions {
     pub fn plan(&self) -> Plan {
-        let (places, nics) = (
-            self.common.places(&Place::all()),
-            self.common.nics(&[BackEnd::Packet]),
-        );
-        let mut variants = Variant::kernels().to_vec();
-        variants.extend(Variant::of_skink(&places, &nics, true));
+        let variants = self.common.beside_kernel(&Place::all(), PACKET, true);
         let directions = or(&self.directions, &[Direction::Send, Direction::Receive]);
         let task = |direction| match direction {
             Direction::Send => Task::BulkSend,
             Direction::Receive => Task::BulkReceive,
         };
         let tasks = directions.into_iter().map(task).collect();
-        plan("bulk", &self.common, tasks, variants, NO_WEB)
+        Plan::new("bulk", &self.common, tasks, variants)
     }
 }
 
 impl RrOptions {
     pub fn plan(&self) -> Plan {
-        let (places, nics) = (
-            self.common.places(&Place::all()),
-            self.common.nics(&[BackEnd::Packet]),
-        );
-        let mut variants = Variant::kernels().to_vec();
-        variants.extend(Variant::of_skink(&places, &nics, false));
+        let variants = self.common.beside_kernel(&Place::all(), PACKET, false);
         let connections = or(&self.connections, &[1, 16]);
         let tasks = connections.into_iter().map(Task::RoundTrips).collect();
-        plan("rr", &self.common, tasks, variants, NO_WEB)
+        Plan::new("rr", &self.common, tasks, variants)
+    }
+}
+
+impl ConnOptions {
+    pub fn plan(&self) -> Plan {
+        let variants = self.common.beside_kernel(&library(), PACKET, true);
+        let plan = Plan::new("conn", &self.common, vec![Task::Connect], variants);
+        plan.connections(self.connections)
     }
 }
 
@@ -117,31 +120,17 @@ pub fn topologies_task(word: &str) -> Result<Task, String> {
 
 impl TopologiesOptions {
     pub fn plan(&self) -> Plan {
-        let (places, nics) = (
-            self.common.places(&Place::all()),
-            self.common.nics(&[BackEnd::Packet]),
-        );
-        let mut variants = Variant::kernels().to_vec();
-        variants.extend(Variant::of_skink(&places, &nics, true));
+        let variants = self.common.beside_kernel(&Place::all(), PACKET, true);
         let tasks = or(&self.workloads, &TOPOLOGIES);
-        plan(
-            "topologies",
-            &self.common,
-            tasks,
-            variants,
-            self.connections,
-        )
+        let plan = Plan::new("topologies", &self.common, tasks, variants);
+        plan.connections(self.connections)
     }
 }
 
 impl FilterOptions {
     pub fn plan(&self) -> Plan {
-        let (places, nics) = (
-            self.common.places(&library()),
-            self.common.nics(&[BackEnd::Packet]),
-        );
         let mut variants = Vec::new();
-        for plain in Variant::of_skink(&places, &nics, false) {
+        for plain in self.common.variants(&library(), PACKET, false) {
             variants.push(plain.clone());
             variants.extend(or(&self.rules, &[RULES]).into_iter().map(|rules| Variant {
                 rules,
@@ -154,35 +143,36 @@ impl FilterOptions {
             Task::Web(Workload::Small),
             Task::RoundTrips(1),
         ];
-        plan("filter", &self.common, tasks, variants, self.connections)
-    }
-}
-
-fn plan(
-    verb: &'static str,
-    common: &Common,
-    tasks: Vec<Task>,
-    variants: Vec<Variant>,
-    connections: u32,
-) -> Plan {
-    Plan {
-        verb,
-        tasks,
-        variants,
-        rounds: common.rounds,
-        seconds: common.seconds,
-        receive: common.receive,
-        connections,
+        let plan = Plan::new("filter", &self.common, tasks, variants);
+        plan.connections(self.connections)
     }
 }
 
 impl Plan {
+    fn new(verb: &'static str, common: &Common, tasks: Vec<Task>, variants: Vec<Variant>) -> Plan {
+        Plan {
+            verb,
+            tasks,
+            variants,
+            rounds: common.rounds,
+            seconds: common.seconds,
+            receive: common.receive,
+            connections: CONNECTIONS,
+        }
+    }
+
+    fn connections(self, connections: u32) -> Plan {
+        Plan {
+            connections,
+            ..self
+        }
+    }
+
     /// Programs without which it can't be measured.
     pub fn programs(&self) -> Vec<&'static str> {
-        let web = self.tasks.iter().any(|task| matches!(task, Task::Web(_)));
-        let needed = ["ip", "unshare", "taskset"].into_iter();
-        needed
-            .chain(["nginx", "wrk"].into_iter().filter(|_| web))
-            .collect()
+        let tasks = self.tasks.iter().flat_map(|task| task.programs());
+        let needed = ["ip", "unshare", "taskset"].iter();
+        let all: BTreeSet<&str> = needed.chain(tasks).copied().collect();
+        all.into_iter().collect()
     }
 }

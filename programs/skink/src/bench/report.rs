@@ -85,10 +85,8 @@ fn worth(results: &Results) -> String {
         "\nMachine\n  {} CPUs, {}; Linux {}\n  skink {} ({})",
         machine.processors, machine.processor, machine.kernel, machine.skink, machine.build,
     );
-    for program in [&machine.nginx, &machine.wrk] {
-        if !program.is_empty() {
-            let _ = writeln!(text, "  {program}");
-        }
+    for program in &machine.programs {
+        let _ = writeln!(text, "  {program}");
     }
     text
 }
@@ -154,8 +152,7 @@ fn calibration(results: &Results) -> String {
         return String::new();
     }
     let mut text =
-        "\nnginx's settings tried beforehand, server CPU µs/request (the best is used)\n"
-            .to_owned();
+        "\nSettings tried beforehand, server CPU µs/request (the best is used)\n".to_owned();
     let mut rows = Vec::new();
     for workload in &results.workloads {
         for one in &workload.calibration {

@@ -35,9 +35,24 @@ pub enum Unit {
     Request,
     #[serde(rename = "round trip")]
     RoundTrip,
+    /// Made, accepted, and ended by both sides.
+    #[serde(rename = "connection")]
+    Connection,
     /// 2^30 bytes that arrived.
     #[serde(rename = "GiB")]
     Gibibyte,
+}
+
+impl Unit {
+    /// What one of it is called.
+    pub fn word(self) -> &'static str {
+        match self {
+            Unit::Request => "request",
+            Unit::RoundTrip => "round trip",
+            Unit::Connection => "connection",
+            Unit::Gibibyte => "GiB",
+        }
+    }
 }
 
 /// What the figures hold for.
@@ -49,8 +64,8 @@ pub struct Machine {
     pub skink: String,
     /// `release`, or `debug`, whose figures mean nothing.
     pub build: String,
-    pub nginx: String,
-    pub wrk: String,
+    /// Names and versions of the other programs that were used.
+    pub programs: Vec<String>,
     /// Seconds since 1970.
     pub unix_time: u64,
 }

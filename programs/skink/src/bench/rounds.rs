@@ -42,7 +42,7 @@ pub fn run(plan: &Plan, outside: &Outside) -> Result<Results, Failure> {
         pinned: BTreeSet::new(),
         not_pinned: BTreeSet::new(),
     };
-    let machine = machine();
+    let machine = machine(&plan.programs());
     if machine.build == "debug" {
         eprintln!("This is a debug build: what it measures of Skink means nothing.");
     }
@@ -256,22 +256,12 @@ impl Bench<'_> {
     }
 }
 
-fn machine() -> Machine {
+fn machine(programs: &[&str]) -> Machine {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let processor = read("/proc/cpuinfo");
     let model = processor
         .lines()
         .find_map(|line| line.strip_prefix("model name"));
-    let first_line = |program: &str| {
-        let said = Command::new(program).arg("-v").output();
-        let said = said
-            .map(|said| [said.stdout, said.stderr].concat())
-            .unwrap_or_default();
-        let said = String::from_utf8_lossy(&said).into_owned();
-        let words = said.lines().next().unwrap_or_default().split_whitespace();
-        let version: Vec<&str> = words.take_while(|word| !word.starts_with('[')).collect();
-        version.join(" ")
-    };
     Machine {
         kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
         processor: model
@@ -288,10 +278,23 @@ fn machine() -> Machine {
             "release"
         }
         .to_owned(),
-        nginx: first_line("nginx"),
-        wrk: first_line("wrk"),
+        programs: programs.iter().filter_map(|name| version(name)).collect(),
         unix_time: SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs()),
     }
+}
+
+/// What a program says of itself; `None` if its version is of no interest.
+fn version(program: &str) -> Option<String> {
+    let option = match program {
+        "nginx" | "wrk" => "-v",
+        _ => return None,
+    };
+    let said = Command::new(program).arg(option).output().ok()?;
+    let said = [said.stdout, said.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let words = said.lines().next()?.split_whitespace();
+    let words: Vec<&str> = words.take_while(|word| !word.starts_with('[')).collect();
+    Some(words.join(" "))
 }

@@ -24,6 +24,8 @@ pub enum Task {
     BulkReceive,
     /// One byte there and back, on so many connections at a time.
     RoundTrips(u32),
+    /// Connections that are made, accepted and closed.
+    Connect,
 }
 
 impl fmt::Display for Task {
@@ -33,6 +35,7 @@ impl fmt::Display for Task {
             Task::BulkSend => f.pad("bulk-send"),
             Task::BulkReceive => f.pad("bulk-receive"),
             Task::RoundTrips(connections) => write!(f, "rr-{connections}"),
+            Task::Connect => f.pad("conn"),
         }
     }
 }
@@ -43,6 +46,15 @@ impl Task {
             Task::Web(_) => Unit::Request,
             Task::BulkSend | Task::BulkReceive => Unit::Gibibyte,
             Task::RoundTrips(_) => Unit::RoundTrip,
+            Task::Connect => Unit::Connection,
+        }
+    }
+
+    /// Programs that it needs.
+    pub fn programs(self) -> &'static [&'static str] {
+        match self {
+            Task::Web(_) => &["nginx", "wrk"],
+            Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) | Task::Connect => &[],
         }
     }
 
@@ -50,30 +62,33 @@ impl Task {
     pub fn tunings(self) -> &'static [Tuning] {
         match self {
             Task::Web(_) => &Tuning::ALL,
-            Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) => &[Tuning::Nothing],
+            Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) | Task::Connect => {
+                &[Tuning::Nothing]
+            }
         }
     }
 
     /// The server's command line.
     pub fn server(self, site: &Site, tuning: Tuning) -> io::Result<Vec<OsString>> {
-        let connections = match self {
+        match self {
             Task::Web(_) => {
                 let configuration = site.configuration(tuning);
-                return Ok(vec!["nginx".into(), "-c".into(), configuration.into()]);
+                Ok(vec!["nginx".into(), "-c".into(), configuration.into()])
             }
-            Task::BulkSend | Task::BulkReceive => 1,
-            Task::RoundTrips(connections) => connections,
-        };
-        let tool = std::env::current_exe()?;
-        let words = ["bench", "peer", "serve"].map(OsString::from);
-        let line = std::iter::once(tool.into()).chain(words);
-        Ok(line.chain([connections.to_string().into()]).collect())
+            Task::BulkSend | Task::BulkReceive => peer_line(&["serve", "1"]),
+            Task::RoundTrips(connections) => peer_line(&["serve", &connections.to_string()]),
+            Task::Connect => peer_line(&["close"]),
+        }
     }
 
     /// The client, on its processor, for so long.
     pub fn client(self, lab: &Lab, seconds: u32, connections: u32) -> Result<Client, Failure> {
         let mut command = on_processor(&lab.client, CLIENT_CPU);
-        let (service, connections) = match self {
+        let ask = |service: Service, connections: u32| {
+            let numbers = [connections, seconds].map(|number| number.to_string());
+            peer_line(&["ask", service.word(), &server(), &numbers[0], &numbers[1]])
+        };
+        let line = match self {
             Task::Web(workload) => {
                 web::add_wrk(&mut command, workload, seconds, connections);
                 return Ok(Client {
@@ -82,14 +97,15 @@ impl Task {
                     read: parse_wrk,
                 });
             }
-            Task::BulkSend => (Service::Send, 1),
-            Task::BulkReceive => (Service::Receive, 1),
-            Task::RoundTrips(connections) => (Service::Echo, connections),
+            Task::BulkSend => ask(Service::Send, 1),
+            Task::BulkReceive => ask(Service::Receive, 1),
+            Task::RoundTrips(connections) => ask(Service::Echo, connections),
+            Task::Connect => {
+                let numbers = [connections, seconds].map(|number| number.to_string());
+                peer_line(&["connect", &server(), &numbers[0], &numbers[1]])
+            }
         };
-        let server = format!("{ADDRESS}:{}", peer::PORT);
-        command.arg(std::env::current_exe().map_err(failed)?);
-        command.args(["bench", "peer", "ask", service.word(), &server]);
-        command.args([connections.to_string(), seconds.to_string()]);
+        command.args(line.map_err(failed)?);
         Ok(Client {
             name: "the client",
             command,
@@ -101,7 +117,7 @@ impl Task {
     pub fn wait_and_check(self, lab: &Lab, server: &Server) -> Result<(), Failure> {
         let port = match self {
             Task::Web(_) => web::PORT,
-            Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) => peer::PORT,
+            Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) | Task::Connect => peer::PORT,
         };
         let target: SocketAddr = format!("{ADDRESS}:{port}")
             .parse()
@@ -110,10 +126,25 @@ impl Task {
         match self {
             Task::Web(workload) => web::check(lab, server.program(), target, workload),
             Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) => {
-                check_echo(lab, server, target)
+                check(lab, server, move || echo(target))
             }
+            Task::Connect => check(lab, server, move || end(target)),
         }
     }
+}
+
+/// Where the benchmark's own servers are.
+fn server() -> String {
+    format!("{ADDRESS}:{}", peer::PORT)
+}
+
+/// `skink bench peer` with these arguments.
+fn peer_line(arguments: &[&str]) -> io::Result<Vec<OsString>> {
+    let tool = std::env::current_exe()?;
+    let words = ["bench", "peer"].iter().chain(arguments);
+    Ok(std::iter::once(tool.into())
+        .chain(words.map(OsString::from))
+        .collect())
 }
 
 fn wait(lab: &Lab, server: &Server, target: SocketAddr) -> Result<(), Failure> {
@@ -129,18 +160,33 @@ fn wait(lab: &Lab, server: &Server, target: SocketAddr) -> Result<(), Failure> {
         .map_err(failed)
 }
 
-fn check_echo(lab: &Lab, server: &Server, target: SocketAddr) -> Result<(), Failure> {
-    let thread = lab.client.thread(move || echo(target)).map_err(failed)?;
-    let echoed = match thread.join() {
-        Ok(echoed) => echoed.and_then(|echoed| echoed),
+/// Has the client's host hold that the server does what it is to do.
+fn check(
+    lab: &Lab,
+    server: &Server,
+    question: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> Result<(), Failure> {
+    let thread = lab.client.thread(question).map_err(failed)?;
+    let answered = match thread.join() {
+        Ok(answered) => answered.and_then(|answered| answered),
         Err(_) => Err(io::Error::other("the client panicked")),
     };
-    echoed.map_err(|error| {
+    answered.map_err(|error| {
         Failure::tool(format!(
-            "the server's echo is wrong: {error}; the server printed: {}",
+            "the server's answer is wrong: {error}; the server printed: {}",
             server.log()
         ))
     })
+}
+
+/// Nothing but the end of the connection.
+fn end(target: SocketAddr) -> io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&target, Duration::from_secs(5))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    match stream.read(&mut [0; 16])? {
+        0 => Ok(()),
+        count => Err(io::Error::other(format!("{count} bytes came"))),
+    }
 }
 
 fn echo(target: SocketAddr) -> io::Result<()> {

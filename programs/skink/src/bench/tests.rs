@@ -15,14 +15,10 @@ fn parse(words: &str) -> Result<What, clap::Error> {
 }
 
 fn plan(words: &str) -> Plan {
-    match parse(words).expect("good") {
-        What::Web(options) => options.plan(),
-        What::Bulk(options) => options.plan(),
-        What::Rr(options) => options.plan(),
-        What::Topologies(options) => options.plan(),
-        What::Filter(options) => options.plan(),
-        What::Ipc(_) | What::Peer(_) => panic!("{words} has no plan"),
-    }
+    let what = parse(words).expect("good");
+    what.plan()
+        .unwrap_or_else(|| panic!("{words} has no plan"))
+        .1
 }
 
 fn names<T: ToString>(all: &[T]) -> String {
@@ -65,6 +61,11 @@ fn each_verb_measures_what_it_says() {
             "library-packet-gso-on",
         ),
         (
+            "conn",
+            "conn",
+            "library-packet-gso-on library-packet-gso-off",
+        ),
+        (
             "topologies",
             "bulk-send bulk-receive 20B 22KB rr-1 rr-16",
             "library-packet-gso-on library-packet-gso-off single-packet-gso-on \
@@ -94,7 +95,7 @@ fn each_verb_measures_what_it_says() {
 
 #[test]
 fn options_have_bounds_and_defaults() {
-    for verb in ["web", "bulk", "rr", "topologies", "filter"] {
+    for verb in ["web", "bulk", "rr", "conn", "topologies", "filter"] {
         let plan = plan(verb);
         assert_eq!((plan.rounds, plan.seconds, plan.connections), (5, 3, 64));
         assert_eq!(plan.verb, verb);
@@ -137,7 +138,12 @@ fn only_web_needs_other_programs() {
 
 #[test]
 fn the_peer_reads_what_it_is_started_with() {
-    for words in ["peer serve 16", "peer ask echo 10.9.0.2:5201 16 3"] {
+    for words in [
+        "peer serve 16",
+        "peer close",
+        "peer ask echo 10.9.0.2:5201 16 3",
+        "peer connect 10.9.0.2:5201 64 3",
+    ] {
         assert!(matches!(parse(words), Ok(What::Peer(_))), "{words}");
     }
 }

@@ -1,9 +1,15 @@
+use super::ask::ask;
+use super::server::serve_on;
 use super::*;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 fn server(connections: u32) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    std::thread::spawn(move || serve(&Arc::new(listener), connections));
+    std::thread::spawn(move || serve_on(&Arc::new(listener), connections));
     address
 }
 
@@ -54,4 +60,32 @@ fn percentiles_are_times_that_were_measured() {
     assert_eq!(of(1), (1.0, 1.0, Some(1.0)));
     assert_eq!(of(4), (2.0, 4.0, Some(4.0)));
     assert_eq!(of(1000), (500.0, 990.0, Some(999.0)));
+}
+
+#[test]
+fn connections_are_counted_when_the_server_has_ended_them() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let accepted = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&accepted);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            drop(stream);
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let load = connect::connect(address, 4, Duration::from_millis(20)).expect("connected");
+    let ended = load.units as u64;
+    assert!(ended > 0 && load.latency.is_some(), "{load:?}");
+    // Those that were under way at the end don't count. (The server counts after it has closed.)
+    assert!(accepted.load(Ordering::SeqCst) + 1 >= ended);
+}
+
+#[test]
+fn a_connection_that_fails_ends_the_measurement() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let why = connect::connect(address, 2, Duration::from_secs(5)).expect_err("refused");
+    assert!(why.to_string().contains("refused"), "{why}");
 }

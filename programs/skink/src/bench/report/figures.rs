@@ -14,24 +14,20 @@ const GIGABITS: f64 = 8.0 * 1.073_741_824;
 pub fn rate(unit: Unit, units_per_second: f64) -> f64 {
     match unit {
         Unit::Gibibyte => units_per_second * GIGABITS,
-        Unit::Request | Unit::RoundTrip => units_per_second,
+        Unit::Request | Unit::RoundTrip | Unit::Connection => units_per_second,
     }
 }
 
 /// Digits after the point.
 pub fn rate_digits(unit: Unit) -> usize {
-    match unit {
-        Unit::Gibibyte => 2,
-        Unit::Request | Unit::RoundTrip => 0,
-    }
+    if unit == Unit::Gibibyte { 2 } else { 0 }
 }
 
 /// Name and size, in microseconds, of the unit of processor time for a unit of work.
-fn time_unit(unit: Unit) -> (&'static str, f64) {
+fn time_unit(unit: Unit) -> (String, f64) {
     match unit {
-        Unit::Gibibyte => ("s/GiB", 1e6),
-        Unit::Request => ("µs/request", 1.0),
-        Unit::RoundTrip => ("µs/round trip", 1.0),
+        Unit::Gibibyte => ("s/GiB".to_owned(), 1e6),
+        Unit::Request | Unit::RoundTrip | Unit::Connection => (format!("µs/{}", unit.word()), 1.0),
     }
 }
 
@@ -40,7 +36,7 @@ pub fn table_of(results: &Results) -> String {
     let mut rows = vec![row([
         "workload",
         "variant",
-        "nginx's settings",
+        "settings",
         "server CPU",
         "per second",
         "p50 µs",
@@ -59,9 +55,9 @@ pub fn table_of(results: &Results) -> String {
     }
     let settings = &results.settings;
     format!(
-        "Medians over rounds (lowest–highest). MTU {}, {} s after {} s of warming up; wrk: {} connections.\n\
-         All clients are closed-loop: a connection asks again only when it has its answer, so latencies are\n\
-         those at the rate that resulted, and a slower server is asked less.\n\n{}\n",
+        "Medians over rounds (lowest–highest). MTU {}, {} s after {} s of warming up; where the workload doesn't say,\n\
+         {} connections. All clients are closed-loop: a connection asks again only when it has its answer, so\n\
+         latencies are those at the rate that resulted, and a slower server is asked less.\n\n{}\n",
         settings.mtu,
         settings.seconds,
         settings.warm_up_seconds,
@@ -144,16 +140,17 @@ pub fn costs(results: &Results) -> String {
     for workload in &results.workloads {
         let (rounds, _) = counting(workload);
         for variant in variants(&rounds) {
-            let unit = match workload.unit {
-                Unit::Gibibyte => "GiB (times in ms)",
-                Unit::Request => "request (times in µs)",
-                Unit::RoundTrip => "round trip (times in µs)",
+            let times = if workload.unit == Unit::Gibibyte {
+                "ms"
+            } else {
+                "µs"
             };
+            let unit = format!("{} (times in {times})", workload.unit.word());
             for line in cost_lines(&rounds, workload.unit, &variant) {
                 let [process, figures @ ..] = line;
                 let place = [workload.name.clone(), variant.clone(), process];
                 let line = place.into_iter().chain(figures);
-                rows.push(line.chain([unit.to_owned()]).collect());
+                rows.push(line.chain([unit.clone()]).collect());
             }
         }
     }

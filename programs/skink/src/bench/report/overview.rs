@@ -65,7 +65,7 @@ pub fn peak(results: &Results) -> String {
         .iter()
         .map(|one| match one.unit {
             Unit::Gibibyte => format!("{} Gbit/s", one.name),
-            Unit::Request | Unit::RoundTrip => format!("{} /s", one.name),
+            Unit::Request | Unit::RoundTrip | Unit::Connection => format!("{} /s", one.name),
         })
         .collect();
     let all = results.workloads.iter();

@@ -43,7 +43,7 @@ fn ratios_come_first_and_nothing_is_hidden() {
         "workload  variant  ÷ gso-on  ÷ gso-off  rounds",
         "20B       skink-packet  1.00 (1.00–1.50)  2.00 (2.00–2.50)   3",
         "Work per second",
-        "wrk: 64 connections",
+        "64 connections",
         "closed-loop",
         "20B  kernel-gso-on  sendfile  12.0 (10.0–20.0) µs/request  83333 (50000–100000)  120",
         "Where the server's CPU time went",
