@@ -2,6 +2,7 @@
 
 mod costs;
 mod ipc;
+mod kv;
 mod lab;
 mod measure;
 mod options;
@@ -21,7 +22,8 @@ mod web;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use options::{
-    BulkOptions, Common, ConnOptions, FilterOptions, RrOptions, TopologiesOptions, WebOptions,
+    BulkOptions, Common, ConnOptions, FilterOptions, KvOptions, RrOptions, TopologiesOptions,
+    WebOptions,
 };
 use outside::Outside;
 use plan::Plan;
@@ -44,6 +46,7 @@ enum What {
     Bulk(BulkOptions),
     Rr(RrOptions),
     Conn(ConnOptions),
+    Kv(KvOptions),
     Topologies(TopologiesOptions),
     Filter(FilterOptions),
     Ipc(ipc::IpcOptions),
@@ -59,6 +62,7 @@ impl What {
             What::Bulk(options) => (&options.common, options.plan()),
             What::Rr(options) => (&options.common, options.plan()),
             What::Conn(options) => (&options.common, options.plan()),
+            What::Kv(options) => (&options.common, options.plan()),
             What::Topologies(options) => (&options.common, options.plan()),
             What::Filter(options) => (&options.common, options.plan()),
             What::Ipc(_) | What::Peer(_) => return None,
@@ -108,6 +112,9 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 fn check_machine(plan: &Plan) -> Result<(), Failure> {
+    if let Some(mistake) = plan.mistake() {
+        return Err(Failure::tool(mistake));
+    }
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::tool(format!(
             "pinning kernel threads and loading XDP programs needs root: run `sudo skink bench {}`",

@@ -52,6 +52,7 @@ Examples:
   sudo skink bench web
   sudo skink bench web --nic packet --workload 20B --workload 22KB
   sudo skink bench web --nic packet --topology library --topology split
+  sudo skink bench web --nic packet --workload 20B --rate 20000      latency at an equal load
   sudo skink bench web --rounds 1 --seconds 1          a quick look
   sudo skink bench web --json | jq .ratios")]
 pub struct WebOptions {
@@ -63,6 +64,9 @@ pub struct WebOptions {
     /// What is asked for; can be repeated [default: all]
     #[arg(long = "workload", value_name = "NAME")]
     pub workloads: Vec<Workload>,
+    /// Ask so many times in a second, at moments that don't depend on answers; a time begins when the request was due
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub rate: Option<u32>,
 }
 
 /// Which way the bytes go.
@@ -103,6 +107,7 @@ Needs root and two CPUs. With everything at its default it takes about five minu
 
 Examples:
   sudo skink bench rr
+  sudo skink bench rr --connections 16 --rate 10000
   sudo skink bench rr --connections 1 --topology library --nic packet --nic xdp")]
 pub struct RrOptions {
     #[command(flatten)]
@@ -110,6 +115,34 @@ pub struct RrOptions {
     /// Connections at a time; can be repeated [default: 1 and 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub connections: Vec<u32>,
+    /// Ask so many times in a second, at moments that don't depend on answers; a time begins when the request was due
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub rate: Option<u32>,
+}
+
+/// Measure what a value from redis or memcached costs the server's side, 64 connections, one request at a time on each
+///
+/// As `skink bench web` does. The client is skink's own, and holds that each answer is the right one.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Needs root, two CPUs, redis-server and memcached (those of the workloads chosen). With everything at its default it
+takes about five minutes.
+
+Examples:
+  sudo skink bench kv
+  sudo skink bench kv --workload redis-get --rate 20000")]
+pub struct KvOptions {
+    #[command(flatten)]
+    pub common: Common,
+    /// Connections of the client
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4000))]
+    pub connections: u32,
+    /// What is asked for; can be repeated [default: all]
+    #[arg(long = "workload", value_name = "NAME")]
+    pub workloads: Vec<super::kv::Value>,
+    /// Ask so many times in a second, at moments that don't depend on answers; a time begins when the request was due
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub rate: Option<u32>,
 }
 
 /// Measure connections that are made, accepted and closed: their number, and the server's CPU time for each

@@ -3,9 +3,12 @@
 
 mod ask;
 mod connect;
+mod load;
 mod server;
+mod talk;
 
 pub use server::Service;
+pub use talk::Talk;
 
 use super::results::Latency;
 use crate::failure::Failure;
@@ -43,6 +46,14 @@ enum Part {
         connections: u32,
         seconds: u32,
     },
+    /// Ask on many connections for some seconds, at a rate or as fast as answers come, and print what was counted
+    Load {
+        talk: Talk,
+        server: SocketAddr,
+        connections: u32,
+        seconds: u32,
+        rate: Option<u32>,
+    },
 }
 
 /// Runs the server until it is ended, or the client.
@@ -62,6 +73,20 @@ pub fn peer(options: &PeerOptions) -> Result<(), Failure> {
             connections,
             seconds,
         } => connect::connect(*server, *connections, time(*seconds)),
+        Part::Load {
+            talk,
+            server,
+            connections,
+            seconds,
+            rate,
+        } => {
+            let demand = load::Demand {
+                connections: *connections,
+                time: time(*seconds),
+                rate: *rate,
+            };
+            load::load(talk, *server, demand)
+        }
     };
     let line = serde_json::to_string(&load.map_err(failed)?);
     let line = line.map_err(|error| Failure::tool(error.to_string()))?;

@@ -1,9 +1,10 @@
 //! What a verb measures: which workloads, on which variants.
 
+use super::kv::Value;
 use super::lab::Receive;
 use super::options::{
-    BulkOptions, Common, ConnOptions, Direction, FilterOptions, RrOptions, TopologiesOptions,
-    WebOptions,
+    BulkOptions, Common, ConnOptions, Direction, FilterOptions, KvOptions, RrOptions,
+    TopologiesOptions, WebOptions,
 };
 use super::task::Task;
 use super::variant::{BackEnd, Place, Variant};
@@ -22,6 +23,8 @@ pub struct Plan {
     pub receive: Receive,
     /// The client's, at a time, where the workload doesn't say.
     pub connections: u32,
+    /// Requests that are made in a second, whatever the answers; otherwise each connection asks when it has its answer.
+    pub rate: Option<u32>,
 }
 
 /// The client's connections, if nothing else is said.
@@ -62,10 +65,14 @@ const PACKET: &[BackEnd] = &[BackEnd::Packet];
 impl WebOptions {
     pub fn plan(&self) -> Plan {
         let variants = self.common.beside_kernel(&library(), &BackEnd::ALL, false);
-        let workloads = or(&self.workloads, &Workload::ALL);
+        let all: &[Workload] = match self.rate {
+            None => &Workload::ALL,
+            Some(_) => &[Workload::Small, Workload::Page],
+        };
+        let workloads = or(&self.workloads, all);
         let tasks = workloads.into_iter().map(Task::Web).collect();
         let plan = Plan::new("web", &self.common, tasks, variants);
-        plan.connections(self.connections)
+        plan.connections(self.connections).rate(self.rate)
     }
 }
 
@@ -87,7 +94,17 @@ impl RrOptions {
         let variants = self.common.beside_kernel(&Place::all(), PACKET, false);
         let connections = or(&self.connections, &[1, 16]);
         let tasks = connections.into_iter().map(Task::RoundTrips).collect();
-        Plan::new("rr", &self.common, tasks, variants)
+        Plan::new("rr", &self.common, tasks, variants).rate(self.rate)
+    }
+}
+
+impl KvOptions {
+    pub fn plan(&self) -> Plan {
+        let variants = self.common.beside_kernel(&library(), PACKET, true);
+        let tasks = or(&self.workloads, &Value::ALL);
+        let tasks = tasks.into_iter().map(Task::Value).collect();
+        let plan = Plan::new("kv", &self.common, tasks, variants);
+        plan.connections(self.connections).rate(self.rate)
     }
 }
 
@@ -158,6 +175,7 @@ impl Plan {
             seconds: common.seconds,
             receive: common.receive,
             connections: CONNECTIONS,
+            rate: None,
         }
     }
 
@@ -168,9 +186,23 @@ impl Plan {
         }
     }
 
+    fn rate(self, rate: Option<u32>) -> Plan {
+        Plan { rate, ..self }
+    }
+
+    /// Why it can't be measured at all.
+    pub fn mistake(&self) -> Option<String> {
+        let close = |task: &&Task| matches!(task, Task::Web(workload) if workload.close());
+        let close = self.rate.and(self.tasks.iter().find(close))?;
+        Some(format!(
+            "{close} makes a connection for each request, which can't be done at a rate: choose others with \
+             --workload, or leave out --rate"
+        ))
+    }
+
     /// Programs without which it can't be measured.
     pub fn programs(&self) -> Vec<&'static str> {
-        let tasks = self.tasks.iter().flat_map(|task| task.programs());
+        let tasks = self.tasks.iter().flat_map(|task| task.programs(self.rate));
         let needed = ["ip", "unshare", "taskset"].iter();
         let all: BTreeSet<&str> = needed.chain(tasks).copied().collect();
         all.into_iter().collect()

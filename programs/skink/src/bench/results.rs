@@ -89,6 +89,9 @@ pub struct Settings {
 pub struct WorkloadResults {
     pub name: String,
     pub unit: Unit,
+    /// Requests that were made in a second, whatever the answers; `None`: each when the one before was answered.
+    #[serde(default)]
+    pub rate: Option<u32>,
     pub calibration: Vec<Calibration>,
     pub rounds: Vec<Round>,
     pub failures: Vec<VariantFailure>,
@@ -175,7 +178,8 @@ pub struct Disturbance {
     pub stolen_from_client: f64,
 }
 
-/// Percentiles of the time from a request to its complete answer, in microseconds, under a closed loop.
+/// Percentiles of the time from a request to its complete answer, in microseconds. Under a closed loop a
+/// request is made when the one before is answered; at a rate its time begins when it was due.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latency {
     pub p50_us: f64,

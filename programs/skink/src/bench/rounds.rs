@@ -97,6 +97,7 @@ impl Bench<'_> {
         let mut results = WorkloadResults {
             name: task.to_string(),
             unit: task.unit(),
+            rate: self.plan.rate,
             ..Default::default()
         };
         let mut chosen: Vec<(usize, Tuning)> = Vec::new();
@@ -220,7 +221,7 @@ impl Bench<'_> {
         let measured = started.map_err(failed).and_then(|server| {
             task.wait_and_check(lab, &server)?;
             let threads = lab.pin(self.outside)?;
-            let client = |seconds| task.client(lab, seconds, self.plan.connections);
+            let client = |seconds| task.client(lab, seconds, self.plan);
             let measured = client(WARM_UP)
                 .and_then(|warm_up| measure::run(warm_up, WARM_UP))
                 .and_then(|_| client(seconds))
@@ -289,6 +290,7 @@ fn machine(programs: &[&str]) -> Machine {
 fn version(program: &str) -> Option<String> {
     let option = match program {
         "nginx" | "wrk" => "-v",
+        "redis-server" | "memcached" => "--version",
         _ => return None,
     };
     let said = Command::new(program).arg(option).output().ok()?;

@@ -124,12 +124,21 @@ fn add_network(command: &mut Command, lab: &Lab, nic: BackEnd, rules: Option<&Sc
     }
 }
 
+/// What processes of servers are called, as far as the kernel keeps names.
+const SERVERS: [&str; 5] = [
+    "nginx",
+    "skink",
+    "skink-component",
+    "redis-server",
+    "memcached",
+];
+
 /// Kills what a server that failed may have left behind. All processes in sight are the benchmark's,
 /// which has a process namespace of its own.
 pub fn end_leftovers() {
     for pid in process_ids() {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let server = ["nginx", "skink", "skink-component"].contains(&name.trim());
+        let server = SERVERS.contains(&name.trim());
         let pid = (server && pid != std::process::id())
             .then(|| rustix::process::Pid::from_raw(pid as i32));
         if let Some(pid) = pid.flatten() {

@@ -62,10 +62,14 @@ impl Metric {
     ];
 
     /// Latencies are of use only where the load doesn't saturate the server.
-    fn is_of_use(self, unit: Unit) -> bool {
+    fn is_of_use(self, results: &WorkloadResults) -> bool {
         match self {
-            Metric::WorkPerCpu | Metric::WorkPerSecond => true,
-            Metric::P50 | Metric::P99 | Metric::P999 => unit == Unit::RoundTrip,
+            Metric::WorkPerCpu => true,
+            // At a rate it is the client that decides.
+            Metric::WorkPerSecond => results.rate.is_none(),
+            Metric::P50 | Metric::P99 | Metric::P999 => {
+                results.unit == Unit::RoundTrip || results.rate.is_some()
+            }
         }
     }
 
@@ -140,7 +144,7 @@ pub fn ratios(results: &WorkloadResults, comparisons: &[Comparison]) -> Vec<Rati
     let (rounds, disturbed) = counting(results);
     let mut ratios = Vec::new();
     let metrics = Metric::ALL.into_iter();
-    for metric in metrics.filter(|metric| metric.is_of_use(results.unit)) {
+    for metric in metrics.filter(|metric| metric.is_of_use(results)) {
         for comparison in comparisons {
             let within = rounds.iter().filter_map(|round| {
                 metric.ratio(round.of(&comparison.variant)?, round.of(&comparison.base)?)

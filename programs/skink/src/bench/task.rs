@@ -1,13 +1,15 @@
 //! What is measured: what runs on the server, what the client asks of it, and what counts as work.
 
+use super::kv::Value;
 use super::lab::{ADDRESS, CLIENT_CPU, Lab, on_processor};
 use super::measure::{Client, failed, parse_peer, parse_wrk};
 use super::peer::{self, Service};
+use super::plan::Plan;
 use super::results::Unit;
 use super::server::Server;
 use super::web::{self, Site, Tuning, Workload};
 use crate::failure::Failure;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -26,6 +28,8 @@ pub enum Task {
     RoundTrips(u32),
     /// Connections that are made, accepted and closed.
     Connect,
+    /// Values of redis or memcached.
+    Value(Value),
 }
 
 impl fmt::Display for Task {
@@ -36,6 +40,7 @@ impl fmt::Display for Task {
             Task::BulkReceive => f.pad("bulk-receive"),
             Task::RoundTrips(connections) => write!(f, "rr-{connections}"),
             Task::Connect => f.pad("conn"),
+            Task::Value(value) => value.fmt(f),
         }
     }
 }
@@ -43,7 +48,7 @@ impl fmt::Display for Task {
 impl Task {
     pub fn unit(self) -> Unit {
         match self {
-            Task::Web(_) => Unit::Request,
+            Task::Web(_) | Task::Value(_) => Unit::Request,
             Task::BulkSend | Task::BulkReceive => Unit::Gibibyte,
             Task::RoundTrips(_) => Unit::RoundTrip,
             Task::Connect => Unit::Connection,
@@ -51,9 +56,11 @@ impl Task {
     }
 
     /// Programs that it needs.
-    pub fn programs(self) -> &'static [&'static str] {
+    pub fn programs(self, rate: Option<u32>) -> &'static [&'static str] {
         match self {
+            Task::Web(_) if rate.is_some() => &["nginx"],
             Task::Web(_) => &["nginx", "wrk"],
+            Task::Value(value) => value.programs(),
             Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) | Task::Connect => &[],
         }
     }
@@ -62,9 +69,11 @@ impl Task {
     pub fn tunings(self) -> &'static [Tuning] {
         match self {
             Task::Web(_) => &Tuning::ALL,
-            Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) | Task::Connect => {
-                &[Tuning::Nothing]
-            }
+            Task::BulkSend
+            | Task::BulkReceive
+            | Task::RoundTrips(_)
+            | Task::Connect
+            | Task::Value(_) => &[Tuning::Nothing],
         }
     }
 
@@ -78,31 +87,33 @@ impl Task {
             Task::BulkSend | Task::BulkReceive => peer_line(&["serve", "1"]),
             Task::RoundTrips(connections) => peer_line(&["serve", &connections.to_string()]),
             Task::Connect => peer_line(&["close"]),
+            Task::Value(value) => Ok(value.line(site.directory())),
         }
     }
 
     /// The client, on its processor, for so long.
-    pub fn client(self, lab: &Lab, seconds: u32, connections: u32) -> Result<Client, Failure> {
+    pub fn client(self, lab: &Lab, seconds: u32, plan: &Plan) -> Result<Client, Failure> {
         let mut command = on_processor(&lab.client, CLIENT_CPU);
-        let ask = |service: Service, connections: u32| {
-            let numbers = [connections, seconds].map(|number| number.to_string());
-            peer_line(&["ask", service.word(), &server(), &numbers[0], &numbers[1]])
-        };
-        let line = match self {
-            Task::Web(workload) => {
-                web::add_wrk(&mut command, workload, seconds, connections);
+        let line = match (self, self.talk(), plan.rate) {
+            (Task::Web(workload), _, None) => {
+                web::add_wrk(&mut command, workload, seconds, plan.connections);
                 return Ok(Client {
                     name: "wrk",
                     command,
                     read: parse_wrk,
                 });
             }
-            Task::BulkSend => ask(Service::Send, 1),
-            Task::BulkReceive => ask(Service::Receive, 1),
-            Task::RoundTrips(connections) => ask(Service::Echo, connections),
-            Task::Connect => {
-                let numbers = [connections, seconds].map(|number| number.to_string());
-                peer_line(&["connect", &server(), &numbers[0], &numbers[1]])
+            (Task::Value(_), Some(talk), _) | (_, Some(talk), Some(_)) => {
+                let mut words = vec!["load".to_owned(), talk, self.target()];
+                words.extend([self.connections(plan), seconds].map(|number| number.to_string()));
+                words.extend(plan.rate.map(|rate| rate.to_string()));
+                peer_line(&words)
+            }
+            (Task::Connect, ..) => self.ask(&["connect"], seconds, plan),
+            (Task::BulkSend, ..) => self.ask(&["ask", Service::Send.word()], seconds, plan),
+            (Task::BulkReceive, ..) => self.ask(&["ask", Service::Receive.word()], seconds, plan),
+            (Task::RoundTrips(_) | Task::Web(_) | Task::Value(_), ..) => {
+                self.ask(&["ask", Service::Echo.word()], seconds, plan)
             }
         };
         command.args(line.map_err(failed)?);
@@ -113,13 +124,51 @@ impl Task {
         })
     }
 
+    fn ask(self, words: &[&str], seconds: u32, plan: &Plan) -> io::Result<Vec<OsString>> {
+        let words = words.iter().map(|word| (*word).to_owned());
+        let numbers = [self.connections(plan), seconds].map(|number| number.to_string());
+        let words: Vec<String> = words.chain([self.target()]).chain(numbers).collect();
+        peer_line(&words)
+    }
+
+    /// What the client that keeps many connections in one thread says.
+    fn talk(self) -> Option<String> {
+        match self {
+            Task::Web(workload) => {
+                let (file, bytes) = workload.file();
+                Some(format!("http:{file}:{bytes}"))
+            }
+            Task::RoundTrips(_) => Some("byte".to_owned()),
+            Task::Value(value) => Some(value.to_string()),
+            Task::BulkSend | Task::BulkReceive | Task::Connect => None,
+        }
+    }
+
+    fn connections(self, plan: &Plan) -> u32 {
+        match self {
+            Task::BulkSend | Task::BulkReceive => 1,
+            Task::RoundTrips(connections) => connections,
+            Task::Web(_) | Task::Connect | Task::Value(_) => plan.connections,
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Task::Web(_) => web::PORT,
+            Task::Value(value) => value.port(),
+            Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) | Task::Connect => peer::PORT,
+        }
+    }
+
+    /// Where the server listens.
+    fn target(self) -> String {
+        format!("{ADDRESS}:{}", self.port())
+    }
+
     /// Waits until the server accepts connections, and holds that it answers rightly.
     pub fn wait_and_check(self, lab: &Lab, server: &Server) -> Result<(), Failure> {
-        let port = match self {
-            Task::Web(_) => web::PORT,
-            Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) | Task::Connect => peer::PORT,
-        };
-        let target: SocketAddr = format!("{ADDRESS}:{port}")
+        let target: SocketAddr = self
+            .target()
             .parse()
             .map_err(|_| Failure::tool("the server's address is none"))?;
         wait(lab, server, target)?;
@@ -129,21 +178,19 @@ impl Task {
                 check(lab, server, move || echo(target))
             }
             Task::Connect => check(lab, server, move || end(target)),
+            Task::Value(value) => check(lab, server, move || value.fill(target)),
         }
     }
 }
 
-/// Where the benchmark's own servers are.
-fn server() -> String {
-    format!("{ADDRESS}:{}", peer::PORT)
-}
-
 /// `skink bench peer` with these arguments.
-fn peer_line(arguments: &[&str]) -> io::Result<Vec<OsString>> {
+fn peer_line<S: AsRef<OsStr>>(arguments: &[S]) -> io::Result<Vec<OsString>> {
     let tool = std::env::current_exe()?;
-    let words = ["bench", "peer"].iter().chain(arguments);
+    let arguments = arguments.iter().map(|one| one.as_ref().to_owned());
+    let words = ["bench", "peer"].into_iter().map(OsString::from);
     Ok(std::iter::once(tool.into())
-        .chain(words.map(OsString::from))
+        .chain(words)
+        .chain(arguments)
         .collect())
 }
 

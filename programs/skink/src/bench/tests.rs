@@ -66,6 +66,16 @@ fn each_verb_measures_what_it_says() {
             "library-packet-gso-on library-packet-gso-off",
         ),
         (
+            "kv",
+            "redis-get redis-set memcached-get",
+            "library-packet-gso-on library-packet-gso-off",
+        ),
+        (
+            "web --nic tap --rate 1000",
+            "20B 22KB",
+            "library-tap-gso-on",
+        ),
+        (
             "topologies",
             "bulk-send bulk-receive 20B 22KB rr-1 rr-16",
             "library-packet-gso-on library-packet-gso-off single-packet-gso-on \
@@ -95,7 +105,7 @@ fn each_verb_measures_what_it_says() {
 
 #[test]
 fn options_have_bounds_and_defaults() {
-    for verb in ["web", "bulk", "rr", "conn", "topologies", "filter"] {
+    for verb in ["web", "bulk", "rr", "conn", "kv", "topologies", "filter"] {
         let plan = plan(verb);
         assert_eq!((plan.rounds, plan.seconds, plan.connections), (5, 3, 64));
         assert_eq!(plan.verb, verb);
@@ -115,12 +125,22 @@ fn options_have_bounds_and_defaults() {
         "web --workload 1B",
         "topologies --workload 1MB",
         "rr --connections 0",
+        "rr --rate 0",
+        "kv --workload redis-del",
         "bulk --direction up",
         "filter --filter-rules 2",
         "filter --filter-rules 65537",
     ] {
         assert!(parse(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn connections_for_each_request_have_no_rate() {
+    assert_eq!(plan("web --rate 9 --workload 20B").mistake(), None);
+    assert_eq!(plan("web --workload 20B-close").mistake(), None);
+    let mistake = plan("web --rate 9 --workload 20B-close").mistake();
+    assert!(mistake.is_some_and(|why| why.contains("20B-close")));
 }
 
 #[test]
@@ -143,6 +163,8 @@ fn the_peer_reads_what_it_is_started_with() {
         "peer close",
         "peer ask echo 10.9.0.2:5201 16 3",
         "peer connect 10.9.0.2:5201 64 3",
+        "peer load redis-get 10.9.0.2:6379 64 3",
+        "peer load http:small:20 10.9.0.2:80 64 3 1000",
     ] {
         assert!(matches!(parse(words), Ok(What::Peer(_))), "{words}");
     }

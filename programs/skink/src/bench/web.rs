@@ -7,7 +7,7 @@ use skink_testbed::{Process, Scratch};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -128,6 +128,11 @@ impl Site {
             )?;
         }
         Ok(site)
+    }
+
+    /// Where it is, and where a server may write.
+    pub fn directory(&self) -> &Path {
+        self.scratch.path()
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -31,6 +31,11 @@ fn time_unit(unit: Unit) -> (String, f64) {
     }
 }
 
+const CLOSED: &str = "All clients are closed-loop: a connection asks again only when it has its answer, so\n\
+     latencies are those at the rate that resulted, and a slower server is asked less.";
+const OPEN: &str = "at moments that don't depend on answers: a\n\
+     time begins when its request was due, so a server that stalls is charged for all that wait meanwhile.";
+
 /// Medians and extremes of each variant.
 pub fn table_of(results: &Results) -> String {
     let mut rows = vec![row([
@@ -54,10 +59,13 @@ pub fn table_of(results: &Results) -> String {
         }
     }
     let settings = &results.settings;
+    let rate = results.workloads.iter().find_map(|one| one.rate);
+    let clients = rate.map_or(CLOSED.to_owned(), |rate| {
+        format!("All clients ask {rate} times in a second, {OPEN}")
+    });
     format!(
         "Medians over rounds (lowest–highest). MTU {}, {} s after {} s of warming up; where the workload doesn't say,\n\
-         {} connections. All clients are closed-loop: a connection asks again only when it has its answer, so\n\
-         latencies are those at the rate that resulted, and a slower server is asked less.\n\n{}\n",
+         {} connections. {clients}\n\n{}\n",
         settings.mtu,
         settings.seconds,
         settings.warm_up_seconds,
