@@ -1,7 +1,7 @@
 //! What the processes of the server's side use: processor time and context switches, from /proc.
 
 use super::outside::{family, process_ids};
-use super::results::ProcessCosts;
+use super::results::{Memory, ProcessCosts};
 use std::collections::BTreeMap;
 
 /// What a process has used since it was started.
@@ -104,6 +104,47 @@ fn name(command: &[u8]) -> String {
         (true, Some("up" | "run"), _) => "supervisor".to_owned(),
         _ => "program".to_owned(),
     }
+}
+
+/// Memory that the machine uses for what processes share, and for the kernel's own objects, in bytes.
+pub struct Machine {
+    shared: u64,
+    slab: u64,
+}
+
+impl Machine {
+    /// As it is now.
+    pub fn look() -> Machine {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        Machine {
+            shared: kibibytes(&text, "Shmem:") << 10,
+            slab: kibibytes(&text, "Slab:") << 10,
+        }
+    }
+}
+
+/// What `roots` and all that they started have now, and what the machine uses more than `before`.
+pub fn memory(roots: &[u32], before: &Machine, connections: u32) -> Memory {
+    let own = look(roots).0.into_keys().map(|pid| {
+        let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"));
+        let rollup = rollup.unwrap_or_default();
+        kibibytes(&rollup, "Pss_Anon:") + kibibytes(&rollup, "Pss_File:")
+    });
+    let processes_bytes = own.sum::<u64>() << 10;
+    let now = Machine::look();
+    Memory {
+        connections,
+        processes_bytes,
+        shared_bytes: now.shared.saturating_sub(before.shared),
+        slab_bytes: now.slab.saturating_sub(before.slab),
+    }
+}
+
+/// A line of `/proc/meminfo` and the like.
+fn kibibytes(text: &str, label: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(label));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    number.and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! own, with kernel threads for what the cable brings.
 
 use super::outside::Outside;
+use super::peer::held_from;
 use super::variant::{BackEnd, Stack, Variant};
 use crate::failure::Failure;
 use skink_testbed::{Cable, Host, Offload};
@@ -88,6 +89,13 @@ impl Lab {
             }
             Stack::Skink(_, BackEnd::Tap) => lab.bridge_tap()?,
             Stack::Skink(_, BackEnd::Packet | BackEnd::Xdp) => {}
+            Stack::Raw(nic) => lab.without_stack(*nic)?,
+        }
+        if let Ok(server) = ADDRESS.parse() {
+            for address in held_from(server, variant.idle) {
+                lab.client
+                    .address(&lab.client_end, &format!("{address}/24"))?;
+            }
         }
         Ok(lab)
     }
@@ -110,6 +118,30 @@ impl Lab {
             self.server.receive_on(&self.server_end, SERVER_CPU)?;
             self.client.receive_on(&self.client_end, CLIENT_CPU)?;
         }
+        Ok(())
+    }
+
+    /// Nobody there answers ARP: tells the client where the server is.
+    fn without_stack(&self, nic: BackEnd) -> io::Result<()> {
+        let mac = match nic {
+            // The TAP's own would be taken for the bridge's.
+            BackEnd::Tap => {
+                self.bridge_tap()?;
+                "02:00:00:00:09:02".to_owned()
+            }
+            BackEnd::Packet | BackEnd::Xdp => {
+                let shown = self
+                    .server
+                    .ip(&format!("link show dev {}", self.server_end))?;
+                let mut words = shown.split_whitespace();
+                let mac = words.find(|word| *word == "link/ether").and(words.next());
+                mac.unwrap_or_default().to_owned()
+            }
+        };
+        self.client.ip(&format!(
+            "neigh replace {ADDRESS} lladdr {mac} dev {} nud permanent",
+            self.client_end
+        ))?;
         Ok(())
     }
 

@@ -58,6 +58,7 @@ pub fn measure(
         socket_errors: load.socket_errors,
         bad_responses: load.bad_responses,
         processes,
+        memory: None,
         disturbance: Disturbance {
             other_processes: others,
             stolen_from_server: server.stolen / elapsed,

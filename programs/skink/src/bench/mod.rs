@@ -22,8 +22,8 @@ mod web;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use options::{
-    BulkOptions, Common, ConnOptions, FilterOptions, KvOptions, RrOptions, TopologiesOptions,
-    WebOptions,
+    BulkOptions, Common, ConnOptions, FilterOptions, IdleOptions, KvOptions, LocalOptions,
+    PpsOptions, RrOptions, TopologiesOptions, WebOptions,
 };
 use outside::Outside;
 use plan::Plan;
@@ -47,6 +47,9 @@ enum What {
     Rr(RrOptions),
     Conn(ConnOptions),
     Kv(KvOptions),
+    Idle(IdleOptions),
+    Pps(PpsOptions),
+    Local(LocalOptions),
     Topologies(TopologiesOptions),
     Filter(FilterOptions),
     Ipc(ipc::IpcOptions),
@@ -63,6 +66,9 @@ impl What {
             What::Rr(options) => (&options.common, options.plan()),
             What::Conn(options) => (&options.common, options.plan()),
             What::Kv(options) => (&options.common, options.plan()),
+            What::Idle(options) => (&options.common, options.plan()),
+            What::Pps(options) => (&options.common, options.plan()),
+            What::Local(options) => (&options.common, options.plan()),
             What::Topologies(options) => (&options.common, options.plan()),
             What::Filter(options) => (&options.common, options.plan()),
             What::Ipc(_) | What::Peer(_) => return None,
@@ -150,7 +156,28 @@ fn inner(plan: &Plan) -> Result<(), Failure> {
 fn run(plan: &Plan, outside: &Outside) -> Result<Results, Failure> {
     // Whatever this program and its helpers do is the client's work.
     outside::pin(None, lab::CLIENT_CPU).map_err(measure::failed)?;
+    if plan.variants.iter().any(|variant| variant.idle > 0) {
+        allow_descriptors();
+    }
     rounds::run(plan, outside)
+}
+
+/// Allows this program, and whatever it starts, as many descriptors as can be. If that is few, several
+/// processes share the connections.
+fn allow_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let most = std::fs::read_to_string("/proc/sys/fs/nr_open");
+    let most = most.ok().and_then(|text| text.trim().parse().ok());
+    // Not every root may have more than it was given.
+    for most in [most, getrlimit(Resource::Nofile).maximum] {
+        let limit = Rlimit {
+            current: most,
+            maximum: most,
+        };
+        if setrlimit(Resource::Nofile, limit).is_ok() {
+            return;
+        }
+    }
 }
 
 #[cfg(test)]

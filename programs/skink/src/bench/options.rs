@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// What all verbs that measure in private namespaces have in common.
 #[derive(Args, Debug)]
 pub struct Common {
-    /// What carries Skink's frames: packet, xdp or tap; can be repeated [default: packet; for web: all]
+    /// What carries Skink's frames: packet, xdp or tap; can be repeated [default: packet; for web and pps: all]
     #[arg(long = "nic", value_name = "BACK END", hide_possible_values = true)]
     pub nics: Vec<BackEnd>,
     /// Where Skink's components run: library, single, split, or a topology's file, not below /tmp; can be
@@ -162,6 +162,69 @@ pub struct ConnOptions {
     /// Connections that are under way at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4000))]
     pub connections: u32,
+}
+
+/// Measure what idle connections cost: the CPU time of requests with and without them, and memory
+///
+/// A server of skink's own sends 64 bytes back on 64 connections, with no, 10,000 and 100,000 other connections
+/// open on which nothing happens. Each is held against the same without them, and Skink against the kernel.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Needs root, two CPUs, and 2 GiB of memory. With everything at its default it takes about five minutes.
+
+Examples:
+  sudo skink bench idle
+  sudo skink bench idle --idle 1000 --topology library --topology single")]
+pub struct IdleOptions {
+    #[command(flatten)]
+    pub common: Common,
+    /// Connections on which requests are made
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4000))]
+    pub connections: u32,
+    /// How many idle ones; can be repeated [default: 10000 and 100000]
+    #[arg(long, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=super::peer::MOST_HELD as i64))]
+    pub idle: Vec<u32>,
+}
+
+/// Measure a frame for each frame: the NIC's back ends without a stack, and UDP on Skink and on the kernel
+///
+/// What the back ends cost is the least that a stack on them can cost. Once with so many frames under way that the
+/// server always has some, and once at a fixed rate.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Needs root and two CPUs. With everything at its default it takes about ten minutes.
+
+Examples:
+  sudo skink bench pps
+  sudo skink bench pps --nic xdp --bytes 64 --rate 100000")]
+pub struct PpsOptions {
+    #[command(flatten)]
+    pub common: Common,
+    /// Size of frames, from the Ethernet header on; can be repeated [default: 64 and 1514]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(64..=1514))]
+    pub bytes: Vec<u16>,
+    /// Frames in a second where the rate is fixed
+    #[arg(long, value_name = "N", default_value_t = 150_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub rate: u32,
+}
+
+/// Measure what a program under `skink run` pays for calls that aren't about the network
+///
+/// A program that has a connection works on files, pipes and epoll, on Skink and without.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Needs root and two CPUs. With everything at its default it takes about five minutes.
+
+Examples:
+  sudo skink bench local
+  sudo skink bench local --operation pipe --rounds 20 --seconds 1")]
+pub struct LocalOptions {
+    #[command(flatten)]
+    pub common: Common,
+    /// What the program does; can be repeated [default: all]
+    #[arg(long = "operation", value_name = "NAME")]
+    pub operations: Vec<super::peer::Operation>,
 }
 
 /// Measure every topology and the kernel, each with and without GSO: bulk, web, and round trips, in one run

@@ -3,16 +3,24 @@
 
 mod ask;
 mod connect;
+mod files;
+mod hold;
 mod load;
+mod pairs;
 mod server;
 mod talk;
 
+pub use files::Operation;
+pub use hold::{MOST as MOST_HELD, addresses as held_from, words as held};
 pub use server::Service;
 pub use talk::Talk;
 
 use super::results::Latency;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
+use rustix::process::{Resource, getrlimit};
+use skink_nic::NicSpec;
+use skink_wire::IpCidr;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -33,6 +41,12 @@ enum Part {
     Serve { connections: u32 },
     /// Close each connection as soon as it is there
     Close,
+    /// Send back what comes, on any number of connections, in so many processes
+    Many { processes: u32 },
+    /// Send back each datagram
+    Datagrams,
+    /// Send back each frame of UDP to an address, on a NIC of one's own
+    Reflect { nic: NicSpec, address: IpCidr },
     /// Do something for some seconds, and print what was counted
     Ask {
         service: Service,
@@ -46,6 +60,28 @@ enum Part {
         connections: u32,
         seconds: u32,
     },
+    /// Make connections, and keep them
+    Hold {
+        server: SocketAddr,
+        connections: u32,
+        /// How many others have made before
+        first: u32,
+    },
+    /// Have the server do something else for some seconds, and print how often it did it
+    Local {
+        operation: Operation,
+        server: SocketAddr,
+        connections: u32,
+        seconds: u32,
+    },
+    /// Send frames of so many bytes for some seconds, and print what was counted
+    Pairs {
+        frame_bytes: u16,
+        server: SocketAddr,
+        connections: u32,
+        seconds: u32,
+        rate: Option<u32>,
+    },
     /// Ask on many connections for some seconds, at a rate or as fast as answers come, and print what was counted
     Load {
         talk: Talk,
@@ -56,12 +92,39 @@ enum Part {
     },
 }
 
+/// Connections that one process can have: a part of its descriptors.
+pub fn per_process() -> u32 {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    u32::try_from(most / 4 * 3).unwrap_or(u32::MAX).max(1)
+}
+
 /// Runs the server until it is ended, or the client.
 pub fn peer(options: &PeerOptions) -> Result<(), Failure> {
     let time = |seconds: u32| Duration::from_secs(seconds.into());
     let load = match &options.part {
         Part::Serve { connections } => return server::serve(*connections).map_err(failed),
         Part::Close => return server::accept_and_close().map_err(failed),
+        Part::Many { processes } => return server::serve_many(*processes).map_err(failed),
+        Part::Datagrams => return pairs::echo().map_err(failed),
+        Part::Reflect { nic, address } => return pairs::reflect(nic, *address).map_err(failed),
+        Part::Hold {
+            server,
+            connections,
+            first,
+        } => return hold::hold(*server, *first..*first + *connections).map_err(failed),
+        Part::Local {
+            operation,
+            server,
+            connections: _,
+            seconds,
+        } => ask::local(*operation, *server, time(*seconds)),
+        Part::Pairs {
+            frame_bytes,
+            server,
+            connections: _,
+            seconds,
+            rate,
+        } => pairs::ask(*server, *frame_bytes, time(*seconds), *rate),
         Part::Ask {
             service,
             server,

@@ -3,9 +3,10 @@
 use super::kv::Value;
 use super::lab::Receive;
 use super::options::{
-    BulkOptions, Common, ConnOptions, Direction, FilterOptions, KvOptions, RrOptions,
-    TopologiesOptions, WebOptions,
+    BulkOptions, Common, ConnOptions, Direction, FilterOptions, IdleOptions, KvOptions,
+    LocalOptions, PpsOptions, RrOptions, TopologiesOptions, WebOptions,
 };
+use super::peer::Operation;
 use super::task::Task;
 use super::variant::{BackEnd, Place, Variant};
 use super::web::Workload;
@@ -33,16 +34,23 @@ const CONNECTIONS: u32 = 64;
 const RULES: u32 = 1024;
 
 impl Common {
-    /// The kernel's variants if they are wanted, and Skink's in the chosen places on the chosen back ends.
+    /// Skink in the chosen places on the chosen back ends.
     fn variants(&self, places: &[Place], nics: &[BackEnd], both: bool) -> Vec<Variant> {
         let (places, nics) = (or(&self.topologies, places), or(&self.nics, nics));
         Variant::of_skink(&places, &nics, both)
     }
 
-    /// Beside the kernel's; `both`: with and without offloads.
+    /// The same beside the kernel's; `both`: with and without offloads.
     fn beside_kernel(&self, places: &[Place], nics: &[BackEnd], both: bool) -> Vec<Variant> {
         let kernels = Variant::kernels().into_iter();
         kernels.chain(self.variants(places, nics, both)).collect()
+    }
+
+    /// The library beside the kernel with all offloads, where these make no difference.
+    fn beside_best_kernel(&self, nics: &[BackEnd]) -> Vec<Variant> {
+        let [kernel, _] = Variant::kernels();
+        let skink = self.variants(&library(), nics, false);
+        std::iter::once(kernel).chain(skink).collect()
     }
 }
 
@@ -105,6 +113,44 @@ impl KvOptions {
         let tasks = tasks.into_iter().map(Task::Value).collect();
         let plan = Plan::new("kv", &self.common, tasks, variants);
         plan.connections(self.connections).rate(self.rate)
+    }
+}
+
+impl IdleOptions {
+    pub fn plan(&self) -> Plan {
+        let levels = or(&self.idle, &[10_000, 100_000]);
+        let plain = self.common.beside_best_kernel(PACKET).into_iter();
+        let variants = plain.flat_map(|plain| {
+            let levels = std::iter::once(0).chain(levels.clone());
+            levels.map(move |idle| Variant {
+                idle,
+                ..plain.clone()
+            })
+        });
+        let plan = Plan::new("idle", &self.common, vec![Task::Blocks], variants.collect());
+        plan.connections(self.connections)
+    }
+}
+
+impl PpsOptions {
+    pub fn plan(&self) -> Plan {
+        let nics = or(&self.common.nics, &BackEnd::ALL);
+        let mut variants = self.common.beside_best_kernel(&nics);
+        // Behind the kernel.
+        variants.splice(1..1, Variant::raw(&nics));
+        let sizes = or(&self.bytes, &[64, 1514]);
+        let pairs = |rate| sizes.iter().map(move |bytes| Task::Pairs(*bytes, rate));
+        let tasks = pairs(None).chain(pairs(Some(self.rate))).collect();
+        Plan::new("pps", &self.common, tasks, variants)
+    }
+}
+
+impl LocalOptions {
+    pub fn plan(&self) -> Plan {
+        let variants = self.common.beside_best_kernel(PACKET);
+        let tasks = or(&self.operations, &Operation::ALL);
+        let tasks = tasks.into_iter().map(Task::Local).collect();
+        Plan::new("local", &self.common, tasks, variants)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The results for a person to read, and for a program.
 
 mod figures;
+mod memory;
 mod overview;
 mod ratios;
 
@@ -46,6 +47,7 @@ pub fn text(results: &Results) -> String {
     text.push_str(&overview::ratios(&ratios));
     text.push_str(&overview::peak(results));
     text.push_str(&ratios::tables(&ratios));
+    text.push_str(&memory::memory(results));
     text.push_str(&figures::table_of(results));
     text.push_str(&figures::costs(results));
     text.push_str(&worth(results));

@@ -38,6 +38,12 @@ pub enum Unit {
     /// Made, accepted, and ended by both sides.
     #[serde(rename = "connection")]
     Connection,
+    /// A frame there and one back.
+    #[serde(rename = "pair")]
+    Pair,
+    /// Something that a program does by itself.
+    #[serde(rename = "operation")]
+    Operation,
     /// 2^30 bytes that arrived.
     #[serde(rename = "GiB")]
     Gibibyte,
@@ -50,6 +56,8 @@ impl Unit {
             Unit::Request => "request",
             Unit::RoundTrip => "round trip",
             Unit::Connection => "connection",
+            Unit::Pair => "pair",
+            Unit::Operation => "operation",
             Unit::Gibibyte => "GiB",
         }
     }
@@ -153,6 +161,23 @@ pub struct Measurement {
     /// What each process of the server's side used.
     pub processes: Vec<ProcessCosts>,
     pub disturbance: Disturbance,
+    /// Where idle connections are kept.
+    #[serde(default)]
+    pub memory: Option<Memory>,
+}
+
+/// Memory of the server's side, in bytes, when all connections are there.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
+pub struct Memory {
+    /// How many connections are idle.
+    pub connections: u32,
+    /// What the server and all processes of the stack have to themselves: anonymous memory, and their part of
+    /// files.
+    pub processes_bytes: u64,
+    /// By how much the machine's shared memory grew since before the server was started, mapped or not.
+    pub shared_bytes: u64,
+    /// By how much the kernel's own objects grew, the client's side among them.
+    pub slab_bytes: u64,
 }
 
 /// What processes of one name on the server's side used during a measurement, their threads included.

@@ -28,6 +28,16 @@ impl Server {
     pub fn start(lab: &Lab, program: &[OsString]) -> io::Result<Server> {
         let rules = rules_file(lab)?;
         let (mut up, mut command) = (None, on_processor(&lab.server, SERVER_CPU));
+        if let Stack::Raw(nic) = &lab.variant.stack {
+            command.arg(std::env::current_exe()?);
+            command.args(["bench", "peer", "reflect", &specification(lab, *nic)]);
+            command.arg(format!("{ADDRESS}/24"));
+            return Ok(Server {
+                program: Process::spawn(command, &format!("the server on {}", lab.variant))?,
+                up: None,
+                _rules: None,
+            });
+        }
         if let Stack::Skink(place, nic) = &lab.variant.stack {
             let tool = std::env::current_exe()?;
             command.arg(&tool).arg("run");
@@ -112,11 +122,16 @@ fn rules_file(lab: &Lab) -> io::Result<Option<Scratch>> {
     Ok(Some(scratch))
 }
 
-fn add_network(command: &mut Command, lab: &Lab, nic: BackEnd, rules: Option<&Scratch>) {
-    let nic = match nic {
+/// The NIC as a person would write it.
+fn specification(lab: &Lab, nic: BackEnd) -> String {
+    match nic {
         BackEnd::Packet | BackEnd::Xdp => format!("{nic}:{}", lab.server_end),
         BackEnd::Tap => "tap:skink0".to_owned(),
-    };
+    }
+}
+
+fn add_network(command: &mut Command, lab: &Lab, nic: BackEnd, rules: Option<&Scratch>) {
+    let nic = specification(lab, nic);
     command.args(["--nic", &nic, "--addr", &format!("{ADDRESS}/24")]);
     command.arg("--no-probe");
     if let Some(rules) = rules {

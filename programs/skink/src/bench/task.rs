@@ -1,9 +1,11 @@
 //! What is measured: what runs on the server, what the client asks of it, and what counts as work.
 
+mod check;
+
 use super::kv::Value;
 use super::lab::{ADDRESS, CLIENT_CPU, Lab, on_processor};
 use super::measure::{Client, failed, parse_peer, parse_wrk};
-use super::peer::{self, Service};
+use super::peer::{self, Operation, Service};
 use super::plan::Plan;
 use super::results::Unit;
 use super::server::Server;
@@ -11,14 +13,13 @@ use super::web::{self, Site, Tuning, Workload};
 use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::io;
+use std::net::SocketAddr;
 
 /// A workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Task {
-    /// nginx, which wrk asks for files.
+    /// nginx, which wrk asks for files, or the benchmark's own client at a rate.
     Web(Workload),
     /// One connection, on which the server sends without end.
     BulkSend,
@@ -26,10 +27,16 @@ pub enum Task {
     BulkReceive,
     /// One byte there and back, on so many connections at a time.
     RoundTrips(u32),
+    /// 64 bytes there and back, from a server with any number of connections.
+    Blocks,
     /// Connections that are made, accepted and closed.
     Connect,
     /// Values of redis or memcached.
     Value(Value),
+    /// Frames of so many bytes there and back, as many as can be or so many in a second.
+    Pairs(u16, Option<u32>),
+    /// What the server does by itself.
+    Local(Operation),
 }
 
 impl fmt::Display for Task {
@@ -39,8 +46,12 @@ impl fmt::Display for Task {
             Task::BulkSend => f.pad("bulk-send"),
             Task::BulkReceive => f.pad("bulk-receive"),
             Task::RoundTrips(connections) => write!(f, "rr-{connections}"),
+            Task::Blocks => f.pad("echo-64B"),
             Task::Connect => f.pad("conn"),
             Task::Value(value) => value.fmt(f),
+            Task::Pairs(bytes, None) => write!(f, "{bytes}B"),
+            Task::Pairs(bytes, Some(rate)) => write!(f, "{bytes}B-{rate}/s"),
+            Task::Local(operation) => f.pad(operation.word()),
         }
     }
 }
@@ -48,10 +59,27 @@ impl fmt::Display for Task {
 impl Task {
     pub fn unit(self) -> Unit {
         match self {
-            Task::Web(_) | Task::Value(_) => Unit::Request,
+            Task::Web(_) | Task::Value(_) | Task::Blocks => Unit::Request,
             Task::BulkSend | Task::BulkReceive => Unit::Gibibyte,
             Task::RoundTrips(_) => Unit::RoundTrip,
             Task::Connect => Unit::Connection,
+            Task::Pairs(..) => Unit::Pair,
+            Task::Local(_) => Unit::Operation,
+        }
+    }
+
+    /// How many units the client asks for in a second, where that doesn't depend on answers.
+    pub fn rate(self, plan: &Plan) -> Option<u32> {
+        match self {
+            Task::Pairs(_, rate) => rate,
+            Task::Web(_)
+            | Task::BulkSend
+            | Task::BulkReceive
+            | Task::RoundTrips(_)
+            | Task::Blocks
+            | Task::Connect
+            | Task::Value(_)
+            | Task::Local(_) => plan.rate,
         }
     }
 
@@ -61,62 +89,61 @@ impl Task {
             Task::Web(_) if rate.is_some() => &["nginx"],
             Task::Web(_) => &["nginx", "wrk"],
             Task::Value(value) => value.programs(),
-            Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) | Task::Connect => &[],
+            Task::BulkSend
+            | Task::BulkReceive
+            | Task::RoundTrips(_)
+            | Task::Blocks
+            | Task::Connect
+            | Task::Pairs(..)
+            | Task::Local(_) => &[],
         }
     }
 
     /// Settings of the server among which the best is to be found.
     pub fn tunings(self) -> &'static [Tuning] {
-        match self {
-            Task::Web(_) => &Tuning::ALL,
-            Task::BulkSend
-            | Task::BulkReceive
-            | Task::RoundTrips(_)
-            | Task::Connect
-            | Task::Value(_) => &[Tuning::Nothing],
+        if matches!(self, Task::Web(_)) {
+            &Tuning::ALL
+        } else {
+            &[Tuning::Nothing]
         }
     }
 
     /// The server's command line.
-    pub fn server(self, site: &Site, tuning: Tuning) -> io::Result<Vec<OsString>> {
+    pub fn server(self, site: &Site, tuning: Tuning, idle: u32) -> io::Result<Vec<OsString>> {
         match self {
             Task::Web(_) => {
                 let configuration = site.configuration(tuning);
                 Ok(vec!["nginx".into(), "-c".into(), configuration.into()])
             }
-            Task::BulkSend | Task::BulkReceive => peer_line(&["serve", "1"]),
+            Task::BulkSend | Task::BulkReceive | Task::Local(_) => peer_line(&["serve", "1"]),
             Task::RoundTrips(connections) => peer_line(&["serve", &connections.to_string()]),
+            Task::Blocks => peer_line(&[
+                "many",
+                &idle.div_ceil(peer::per_process()).max(1).to_string(),
+            ]),
             Task::Connect => peer_line(&["close"]),
             Task::Value(value) => Ok(value.line(site.directory())),
+            Task::Pairs(..) => peer_line(&["datagrams"]),
         }
     }
 
     /// The client, on its processor, for so long.
     pub fn client(self, lab: &Lab, seconds: u32, plan: &Plan) -> Result<Client, Failure> {
         let mut command = on_processor(&lab.client, CLIENT_CPU);
-        let line = match (self, self.talk(), plan.rate) {
-            (Task::Web(workload), _, None) => {
-                web::add_wrk(&mut command, workload, seconds, plan.connections);
-                return Ok(Client {
-                    name: "wrk",
-                    command,
-                    read: parse_wrk,
-                });
-            }
-            (Task::Value(_), Some(talk), _) | (_, Some(talk), Some(_)) => {
-                let mut words = vec!["load".to_owned(), talk, self.target()];
-                words.extend([self.connections(plan), seconds].map(|number| number.to_string()));
-                words.extend(plan.rate.map(|rate| rate.to_string()));
-                peer_line(&words)
-            }
-            (Task::Connect, ..) => self.ask(&["connect"], seconds, plan),
-            (Task::BulkSend, ..) => self.ask(&["ask", Service::Send.word()], seconds, plan),
-            (Task::BulkReceive, ..) => self.ask(&["ask", Service::Receive.word()], seconds, plan),
-            (Task::RoundTrips(_) | Task::Web(_) | Task::Value(_), ..) => {
-                self.ask(&["ask", Service::Echo.word()], seconds, plan)
-            }
-        };
-        command.args(line.map_err(failed)?);
+        let rate = self.rate(plan);
+        if let (Task::Web(workload), None) = (self, rate) {
+            web::add_wrk(&mut command, workload, seconds, plan.connections);
+            return Ok(Client {
+                name: "wrk",
+                command,
+                read: parse_wrk,
+            });
+        }
+        let numbers = [self.connections(plan), seconds].into_iter().chain(rate);
+        let mut words = self.words(rate);
+        words.push(self.target());
+        words.extend(numbers.map(|number| number.to_string()));
+        command.args(peer_line(&words).map_err(failed)?);
         Ok(Client {
             name: "the client",
             command,
@@ -124,31 +151,32 @@ impl Task {
         })
     }
 
-    fn ask(self, words: &[&str], seconds: u32, plan: &Plan) -> io::Result<Vec<OsString>> {
-        let words = words.iter().map(|word| (*word).to_owned());
-        let numbers = [self.connections(plan), seconds].map(|number| number.to_string());
-        let words: Vec<String> = words.chain([self.target()]).chain(numbers).collect();
-        peer_line(&words)
-    }
-
-    /// What the client that keeps many connections in one thread says.
-    fn talk(self) -> Option<String> {
+    /// What `skink bench peer` is told to be the client. The server's address, connections and seconds follow, and
+    /// the rate.
+    fn words(self, rate: Option<u32>) -> Vec<String> {
+        let words = |one: &str, other: String| vec![one.to_owned(), other];
         match self {
             Task::Web(workload) => {
                 let (file, bytes) = workload.file();
-                Some(format!("http:{file}:{bytes}"))
+                words("load", format!("http:{file}:{bytes}"))
             }
-            Task::RoundTrips(_) => Some("byte".to_owned()),
-            Task::Value(value) => Some(value.to_string()),
-            Task::BulkSend | Task::BulkReceive | Task::Connect => None,
+            Task::BulkSend => words("ask", Service::Send.word().to_owned()),
+            Task::BulkReceive => words("ask", Service::Receive.word().to_owned()),
+            Task::RoundTrips(_) if rate.is_some() => words("load", "byte".to_owned()),
+            Task::RoundTrips(_) => words("ask", Service::Echo.word().to_owned()),
+            Task::Blocks => words("load", "block".to_owned()),
+            Task::Connect => vec!["connect".to_owned()],
+            Task::Value(value) => words("load", value.to_string()),
+            Task::Pairs(bytes, _) => words("pairs", bytes.to_string()),
+            Task::Local(operation) => words("local", operation.word().to_owned()),
         }
     }
 
     fn connections(self, plan: &Plan) -> u32 {
         match self {
-            Task::BulkSend | Task::BulkReceive => 1,
+            Task::BulkSend | Task::BulkReceive | Task::Pairs(..) | Task::Local(_) => 1,
             Task::RoundTrips(connections) => connections,
-            Task::Web(_) | Task::Connect | Task::Value(_) => plan.connections,
+            Task::Web(_) | Task::Blocks | Task::Connect | Task::Value(_) => plan.connections,
         }
     }
 
@@ -156,35 +184,49 @@ impl Task {
         match self {
             Task::Web(_) => web::PORT,
             Task::Value(value) => value.port(),
-            Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) | Task::Connect => peer::PORT,
+            Task::BulkSend
+            | Task::BulkReceive
+            | Task::RoundTrips(_)
+            | Task::Blocks
+            | Task::Connect
+            | Task::Pairs(..)
+            | Task::Local(_) => peer::PORT,
         }
     }
 
     /// Where the server listens.
-    fn target(self) -> String {
+    pub fn target(self) -> String {
         format!("{ADDRESS}:{}", self.port())
     }
 
-    /// Waits until the server accepts connections, and holds that it answers rightly.
+    /// Waits until the server is there, and holds that it answers rightly.
     pub fn wait_and_check(self, lab: &Lab, server: &Server) -> Result<(), Failure> {
-        let target: SocketAddr = self
-            .target()
+        let target = self.target();
+        let target: SocketAddr = target
             .parse()
             .map_err(|_| Failure::tool("the server's address is none"))?;
-        wait(lab, server, target)?;
+        let ask = |question: fn(SocketAddr) -> io::Result<()>| {
+            check::check(lab, server, move || question(target))
+        };
+        if let Task::Pairs(..) = self {
+            return check::wait(lab, server, move || check::datagram(target));
+        }
+        check::wait(lab, server, move || check::connects(target))?;
         match self {
             Task::Web(workload) => web::check(lab, server.program(), target, workload),
-            Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) => {
-                check(lab, server, move || echo(target))
+            Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) | Task::Local(_) => {
+                ask(check::echo)
             }
-            Task::Connect => check(lab, server, move || end(target)),
-            Task::Value(value) => check(lab, server, move || value.fill(target)),
+            Task::Blocks => ask(check::block),
+            Task::Connect => ask(check::end),
+            Task::Value(value) => check::check(lab, server, move || value.fill(target)),
+            Task::Pairs(..) => Ok(()),
         }
     }
 }
 
 /// `skink bench peer` with these arguments.
-fn peer_line<S: AsRef<OsStr>>(arguments: &[S]) -> io::Result<Vec<OsString>> {
+pub fn peer_line<S: AsRef<OsStr>>(arguments: &[S]) -> io::Result<Vec<OsString>> {
     let tool = std::env::current_exe()?;
     let arguments = arguments.iter().map(|one| one.as_ref().to_owned());
     let words = ["bench", "peer"].into_iter().map(OsString::from);
@@ -192,59 +234,4 @@ fn peer_line<S: AsRef<OsStr>>(arguments: &[S]) -> io::Result<Vec<OsString>> {
         .chain(words)
         .chain(arguments)
         .collect())
-}
-
-fn wait(lab: &Lab, server: &Server, target: SocketAddr) -> Result<(), Failure> {
-    let accepts = || {
-        let connect =
-            move || TcpStream::connect_timeout(&target, Duration::from_millis(500)).is_ok();
-        let thread = lab.client.thread(connect);
-        thread.is_ok_and(|thread| matches!(thread.join(), Ok(Ok(true))))
-    };
-    server
-        .program()
-        .wait_until("it accepts connections", accepts)
-        .map_err(failed)
-}
-
-/// Has the client's host hold that the server does what it is to do.
-fn check(
-    lab: &Lab,
-    server: &Server,
-    question: impl FnOnce() -> io::Result<()> + Send + 'static,
-) -> Result<(), Failure> {
-    let thread = lab.client.thread(question).map_err(failed)?;
-    let answered = match thread.join() {
-        Ok(answered) => answered.and_then(|answered| answered),
-        Err(_) => Err(io::Error::other("the client panicked")),
-    };
-    answered.map_err(|error| {
-        Failure::tool(format!(
-            "the server's answer is wrong: {error}; the server printed: {}",
-            server.log()
-        ))
-    })
-}
-
-/// Nothing but the end of the connection.
-fn end(target: SocketAddr) -> io::Result<()> {
-    let mut stream = TcpStream::connect_timeout(&target, Duration::from_secs(5))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    match stream.read(&mut [0; 16])? {
-        0 => Ok(()),
-        count => Err(io::Error::other(format!("{count} bytes came"))),
-    }
-}
-
-fn echo(target: SocketAddr) -> io::Result<()> {
-    let mut stream = TcpStream::connect_timeout(&target, Duration::from_secs(5))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    // The wish, and what is to come back.
-    stream.write_all(b"eabc")?;
-    let mut answer = [0; 3];
-    stream.read_exact(&mut answer)?;
-    match &answer == b"abc" {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("abc came back as {answer:?}"))),
-    }
 }

@@ -70,6 +70,7 @@ fn each_verb_measures_what_it_says() {
             "redis-get redis-set memcached-get",
             "library-packet-gso-on library-packet-gso-off",
         ),
+        ("conn --nic xdp --topology single", "conn", "single-xdp"),
         (
             "web --nic tap --rate 1000",
             "20B 22KB",
@@ -95,6 +96,27 @@ fn each_verb_measures_what_it_says() {
             "{words}"
         );
     }
+    for (words, tasks, variants) in [
+        (
+            "idle --idle 7",
+            "echo-64B",
+            "kernel-gso-on kernel-gso-on-idle-7 library-packet-gso-on library-packet-gso-on-idle-7",
+        ),
+        (
+            "pps --nic xdp --rate 9",
+            "64B 1514B 64B-9/s 1514B-9/s",
+            "kernel-gso-on raw-xdp library-xdp",
+        ),
+        (
+            "local",
+            "null file open pipe epoll",
+            "kernel-gso-on library-packet-gso-on",
+        ),
+    ] {
+        let plan = plan(words);
+        assert_eq!(names(&plan.tasks), tasks, "{words}");
+        assert_eq!(names(&plan.variants), variants, "{words}");
+    }
     let filter = plan("filter --filter-rules 9 --filter-rules 64");
     assert_eq!(names(&filter.tasks), "bulk-send bulk-receive 20B rr-1");
     assert_eq!(
@@ -105,7 +127,18 @@ fn each_verb_measures_what_it_says() {
 
 #[test]
 fn options_have_bounds_and_defaults() {
-    for verb in ["web", "bulk", "rr", "conn", "kv", "topologies", "filter"] {
+    for verb in [
+        "web",
+        "bulk",
+        "rr",
+        "conn",
+        "kv",
+        "idle",
+        "pps",
+        "local",
+        "topologies",
+        "filter",
+    ] {
         let plan = plan(verb);
         assert_eq!((plan.rounds, plan.seconds, plan.connections), (5, 3, 64));
         assert_eq!(plan.verb, verb);
@@ -127,6 +160,11 @@ fn options_have_bounds_and_defaults() {
         "rr --connections 0",
         "rr --rate 0",
         "kv --workload redis-del",
+        "idle --idle 0",
+        "idle --idle 3000001",
+        "pps --bytes 63",
+        "pps --bytes 1515",
+        "local --operation think",
         "bulk --direction up",
         "filter --filter-rules 2",
         "filter --filter-rules 65537",
@@ -163,6 +201,12 @@ fn the_peer_reads_what_it_is_started_with() {
         "peer close",
         "peer ask echo 10.9.0.2:5201 16 3",
         "peer connect 10.9.0.2:5201 64 3",
+        "peer many 3",
+        "peer datagrams",
+        "peer reflect xdp:eth0 10.9.0.2/24",
+        "peer hold 10.9.0.2:5201 15000 30000",
+        "peer local pipe 10.9.0.2:5201 1 3",
+        "peer pairs 64 10.9.0.2:5201 1 3 150000",
         "peer load redis-get 10.9.0.2:6379 64 3",
         "peer load http:small:20 10.9.0.2:80 64 3 1000",
     ] {

@@ -64,6 +64,8 @@ impl Place {
 pub enum Stack {
     Kernel,
     Skink(Place, BackEnd),
+    /// None: frames go back from where they are received.
+    Raw(BackEnd),
 }
 
 /// What serves, and how.
@@ -74,6 +76,8 @@ pub struct Variant {
     pub gso: bool,
     /// So many rules of the packet filter; none: everything passes.
     pub rules: u32,
+    /// So many connections besides, on which nothing happens.
+    pub idle: u32,
 }
 
 impl fmt::Display for Variant {
@@ -85,10 +89,14 @@ impl fmt::Display for Variant {
                 let gso = if nic.has_gso() { gso } else { "" };
                 write!(f, "{}-{nic}{gso}", place.name)?;
             }
+            Stack::Raw(nic) => write!(f, "raw-{nic}")?,
         }
-        match self.rules {
+        if self.rules > 0 {
+            write!(f, "-rules-{}", self.rules)?;
+        }
+        match self.idle {
             0 => Ok(()),
-            rules => write!(f, "-rules-{rules}"),
+            idle => write!(f, "-idle-{idle}"),
         }
     }
 }
@@ -100,6 +108,17 @@ impl Variant {
             stack: Stack::Kernel,
             gso,
             rules: 0,
+            idle: 0,
+        })
+    }
+
+    /// The back ends without a stack.
+    pub fn raw(nics: &[BackEnd]) -> impl Iterator<Item = Variant> {
+        nics.iter().map(|nic| Variant {
+            stack: Stack::Raw(*nic),
+            gso: true,
+            rules: 0,
+            idle: 0,
         })
     }
 
@@ -113,6 +132,7 @@ impl Variant {
                         stack: Stack::Skink(place.clone(), *nic),
                         gso,
                         rules: 0,
+                        idle: 0,
                     };
                     let wanted = gso || (both && nic.has_gso());
                     if wanted && !variants.contains(&variant) {
@@ -128,45 +148,60 @@ impl Variant {
     fn has_large_segments(&self) -> bool {
         match &self.stack {
             Stack::Kernel => self.gso,
-            Stack::Skink(_, nic) => self.gso && nic.has_gso(),
+            Stack::Skink(_, nic) | Stack::Raw(nic) => self.gso && nic.has_gso(),
         }
     }
 
     /// Whether it never hands a large segment to the cable.
     pub fn sends_frames_only(&self) -> bool {
-        matches!(&self.stack, Stack::Skink(_, nic) if !nic.has_gso())
+        match &self.stack {
+            Stack::Kernel => false,
+            Stack::Skink(_, nic) | Stack::Raw(nic) => !nic.has_gso(),
+        }
+    }
+
+    /// What `base` is to this variant; `None` if they aren't to be compared.
+    fn against(&self, base: &Variant) -> Option<&'static str> {
+        if self.idle != base.idle {
+            let without = Variant {
+                idle: 0,
+                ..self.clone()
+            };
+            return (*base == without).then_some("the same without idle connections");
+        }
+        match (&self.stack, &base.stack) {
+            (Stack::Kernel, _) => None,
+            (_, Stack::Kernel) if base.gso => Some("kernel, GSO on"),
+            (_, Stack::Kernel) => Some("kernel, GSO off"),
+            _ if self == base || self.gso != base.gso => None,
+            (Stack::Skink(_, nic), Stack::Raw(same)) if nic == same => Some("the raw back end"),
+            (Stack::Raw(_), _) | (_, Stack::Raw(_)) => None,
+            (Stack::Skink(place, nic), Stack::Skink(other, same)) => {
+                if other == place && same == nic && base.rules == 0 {
+                    Some("the same without rules")
+                } else if other.in_program && same == nic && self.rules == base.rules {
+                    Some("the library")
+                } else {
+                    None
+                }
+            }
+        }
     }
 
     fn beside(&self, base: &Variant) -> Option<Comparison> {
-        let Stack::Skink(place, nic) = &self.stack else {
-            return None;
-        };
-        let against = match &base.stack {
-            Stack::Kernel if base.gso => "kernel, GSO on",
-            Stack::Kernel => "kernel, GSO off",
-            Stack::Skink(..) if self == base || self.gso != base.gso => return None,
-            Stack::Skink(other, same) if other == place && same == nic && base.rules == 0 => {
-                "the same without rules"
-            }
-            Stack::Skink(other, same)
-                if other.in_program && same == nic && self.rules == base.rules =>
-            {
-                "the library"
-            }
-            Stack::Skink(..) => return None,
-        };
         Some(Comparison {
             variant: self.to_string(),
             base: base.to_string(),
-            against: against.to_owned(),
+            against: self.against(base)?.to_owned(),
             like_for_like: base.stack == Stack::Kernel
+                && self.stack != Stack::Kernel
                 && self.has_large_segments() == base.has_large_segments(),
         })
     }
 }
 
-/// Each variant of Skink beside the kernel's, beside the library, and beside itself without rules, as far
-/// as these are among the variants.
+/// Each variant of Skink beside the kernel's, beside the library, beside its back end without a stack, and
+/// beside itself without rules or idle connections, as far as these are among the variants.
 pub fn comparisons(variants: &[Variant]) -> Vec<Comparison> {
     let beside = |variant: &Variant| {
         let variant = variant.clone();

@@ -1,5 +1,6 @@
 //! What must hold.
 
+mod bench;
 mod bulk;
 mod clients;
 mod datagrams;
@@ -37,6 +38,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(neighbours::cases());
     cases.extend(load::cases());
     cases.extend(parts::cases());
+    cases.extend(bench::cases());
     cases.extend(bulk::cases());
     cases
 }

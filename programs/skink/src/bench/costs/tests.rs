@@ -69,3 +69,13 @@ fn one_can_look_at_oneself() {
     assert!(program.is_some(), "{costs:?}");
     assert!(look(&[]).0.is_empty());
 }
+
+#[test]
+fn memory_is_read_in_kibibytes() {
+    let text = "MemTotal:       24000000 kB\nShmem:             12 kB\nSlab:\n";
+    assert_eq!(kibibytes(text, "Shmem:"), 12);
+    assert_eq!(kibibytes(text, "Slab:"), 0);
+    assert_eq!(kibibytes(text, "Pss_Anon:"), 0);
+    let own = memory(&[std::process::id()], &Machine::look(), 3);
+    assert!(own.processes_bytes > 1 << 16 && own.connections == 3, "{own:?}");
+}

@@ -1,6 +1,7 @@
 //! The clients that block: bytes in bulk, and one byte there and back with a thread for each connection.
 
 use super::super::measure::Load;
+use super::files::Operation;
 use super::percentiles;
 use super::server::{BULK_BYTES, Service};
 use std::io::{self, Read, Write};
@@ -130,4 +131,22 @@ fn ping(mut stream: TcpStream, time: Duration) -> io::Result<Vec<u32>> {
         last = now;
     }
     Ok(times)
+}
+
+/// Has the server do something that isn't for the client, and is told how often it did.
+pub fn local(operation: Operation, server: SocketAddr, time: Duration) -> io::Result<Load> {
+    let seconds = u8::try_from(time.as_secs()).unwrap_or(u8::MAX);
+    let mut stream = TcpStream::connect_timeout(&server, SILENCE)?;
+    stream.set_read_timeout(Some(time + SILENCE))?;
+    stream.write_all(&[operation.byte(), seconds])?;
+    let (mut count, mut taken) = ([0; 8], [0; 8]);
+    stream.read_exact(&mut count)?;
+    stream.read_exact(&mut taken)?;
+    Ok(Load {
+        units: u64::from_be_bytes(count) as f64,
+        seconds: u64::from_be_bytes(taken) as f64 / 1e9,
+        latency: None,
+        socket_errors: 0,
+        bad_responses: 0,
+    })
 }

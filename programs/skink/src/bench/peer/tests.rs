@@ -89,3 +89,29 @@ fn a_connection_that_fails_ends_the_measurement() {
     let why = connect::connect(address, 2, Duration::from_secs(5)).expect_err("refused");
     assert!(why.to_string().contains("refused"), "{why}");
 }
+
+#[test]
+fn operations_are_done_and_counted() {
+    let time = Duration::from_millis(2);
+    for operation in Operation::ALL {
+        let (count, taken) = files::work(operation, time).expect("done");
+        assert!(count > 0 && taken >= time, "{operation:?}");
+        let known = Operation::ALL.map(Operation::byte);
+        assert_eq!(known.iter().filter(|byte| **byte == operation.byte()).count(), 1);
+        assert!(Service::ALL.iter().all(|service| service.byte() != operation.byte()));
+    }
+    let load = ask::local(Operation::Null, server(1), Duration::ZERO).expect("done");
+    assert!(load.units >= 0.0 && load.latency.is_none());
+}
+
+#[test]
+fn idle_connections_come_from_as_many_addresses_as_they_need() {
+    let from = |connections| {
+        let addresses = held_from([10, 9, 0, 2].into(), connections);
+        addresses.map(|one| one.to_string()).collect::<Vec<_>>()
+    };
+    assert!(from(0).is_empty());
+    assert_eq!(from(hold::PER_ADDRESS), ["10.9.0.100"]);
+    assert_eq!(from(hold::PER_ADDRESS + 1), ["10.9.0.100", "10.9.0.101"]);
+    assert_eq!(from(MOST_HELD).len(), 150);
+}

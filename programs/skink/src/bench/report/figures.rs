@@ -12,9 +12,10 @@ const GIGABITS: f64 = 8.0 * 1.073_741_824;
 
 /// Work per second as people count it: gigabits, or just how many.
 pub fn rate(unit: Unit, units_per_second: f64) -> f64 {
-    match unit {
-        Unit::Gibibyte => units_per_second * GIGABITS,
-        Unit::Request | Unit::RoundTrip | Unit::Connection => units_per_second,
+    if unit == Unit::Gibibyte {
+        units_per_second * GIGABITS
+    } else {
+        units_per_second
     }
 }
 
@@ -25,16 +26,17 @@ pub fn rate_digits(unit: Unit) -> usize {
 
 /// Name and size, in microseconds, of the unit of processor time for a unit of work.
 fn time_unit(unit: Unit) -> (String, f64) {
-    match unit {
-        Unit::Gibibyte => ("s/GiB".to_owned(), 1e6),
-        Unit::Request | Unit::RoundTrip | Unit::Connection => (format!("µs/{}", unit.word()), 1.0),
+    if unit == Unit::Gibibyte {
+        ("s/GiB".to_owned(), 1e6)
+    } else {
+        (format!("µs/{}", unit.word()), 1.0)
     }
 }
 
-const CLOSED: &str = "All clients are closed-loop: a connection asks again only when it has its answer, so\n\
-     latencies are those at the rate that resulted, and a slower server is asked less.";
-const OPEN: &str = "at moments that don't depend on answers: a\n\
-     time begins when its request was due, so a server that stalls is charged for all that wait meanwhile.";
+const CLOSED: &str = "Clients are closed-loop: a connection asks again only when it has its answer, so latencies\n\
+     are those at the rate that resulted, and a slower server is asked less.\n";
+const OPEN: &str = "At a rate, clients ask at moments that don't depend on answers: a time begins when its request\n\
+     was due, so a server that stalls is charged for all that wait meanwhile.\n";
 
 /// Medians and extremes of each variant.
 pub fn table_of(results: &Results) -> String {
@@ -59,13 +61,17 @@ pub fn table_of(results: &Results) -> String {
         }
     }
     let settings = &results.settings;
-    let rate = results.workloads.iter().find_map(|one| one.rate);
-    let clients = rate.map_or(CLOSED.to_owned(), |rate| {
-        format!("All clients ask {rate} times in a second, {OPEN}")
-    });
+    let has = |rated: bool| {
+        results
+            .workloads
+            .iter()
+            .any(|one| one.rate.is_some() == rated)
+    };
+    let closed = if has(false) { CLOSED } else { "" };
+    let open = if has(true) { OPEN } else { "" };
     format!(
         "Medians over rounds (lowest–highest). MTU {}, {} s after {} s of warming up; where the workload doesn't say,\n\
-         {} connections. {clients}\n\n{}\n",
+         {} connections.\n{closed}{open}\n{}\n",
         settings.mtu,
         settings.seconds,
         settings.warm_up_seconds,

@@ -63,9 +63,13 @@ pub fn peak(results: &Results) -> String {
     let workloads: Vec<String> = results
         .workloads
         .iter()
-        .map(|one| match one.unit {
-            Unit::Gibibyte => format!("{} Gbit/s", one.name),
-            Unit::Request | Unit::RoundTrip | Unit::Connection => format!("{} /s", one.name),
+        .map(|one| {
+            let per_second = if one.unit == Unit::Gibibyte {
+                "Gbit/s"
+            } else {
+                "/s"
+            };
+            format!("{} {per_second}", one.name)
         })
         .collect();
     let all = results.workloads.iter();

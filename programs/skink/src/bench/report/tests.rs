@@ -1,4 +1,4 @@
-use super::super::results::{Calibration, Unit, VariantFailure, WorkloadResults};
+use super::super::results::{Calibration, Memory, Unit, VariantFailure, WorkloadResults};
 use super::super::statistics::tests::{comparisons, workload};
 use super::*;
 
@@ -125,4 +125,44 @@ fn json_has_ratios_and_every_raw_figure() {
     assert_eq!(at(&format!("{measurement}/latency/p99_us")), 400.0);
     let whole: Results = serde_json::from_str(&text).expect("results");
     assert_eq!(whole.workloads[0].rounds.len(), 4);
+}
+
+#[test]
+fn memory_of_idle_connections_is_told_for_each() {
+    let mut results = results();
+    assert!(!text(&results).contains("idle connections"));
+    let with = |connections, processes_bytes| Memory {
+        connections,
+        processes_bytes,
+        shared_bytes: 1 << 20,
+        slab_bytes: 3 << 20,
+    };
+    for round in &mut results.workloads[0].rounds {
+        for measurement in &mut round.measurements {
+            measurement.memory = match measurement.variant.as_str() {
+                "kernel-gso-on" => Some(with(0, 2 << 20)),
+                "kernel-gso-off" => Some(with(1024, 4 << 20)),
+                _ => None,
+            };
+        }
+    }
+    let flat = one_space(&text(&results));
+    for words in [
+        "kernel-gso-on 0 2.0 1.0 3.0 - 3.0",
+        "kernel-gso-off 1024 4.0 1.0 5.0 2048 3.0",
+    ] {
+        assert!(flat.contains(words), "{words:?} isn't in\n{flat}");
+    }
+}
+
+#[test]
+fn it_is_said_how_clients_asked() {
+    let mut results = results();
+    assert!(!text(&results).contains("At a rate"));
+    results.workloads[0].rate = Some(9);
+    let text = text(&results);
+    assert!(text.contains("At a rate") && !text.contains("closed-loop"));
+    // The client's rate is no merit of the server's; latencies under it are.
+    assert!(!text.contains("Work per second"));
+    assert!(text.contains("99th percentile of latency"));
 }

@@ -88,3 +88,43 @@ fn rules_are_held_against_none() {
         "split-packet-gso-on-rules-9 ÷ split-packet-gso-on: the same without rules".to_owned();
     assert!(found.contains(&expected), "{found:?}");
 }
+
+#[test]
+fn idle_connections_are_held_against_none() {
+    let [kernel, _] = Variant::kernels();
+    let skink = Variant::of_skink(&Place::all()[..1], &[BackEnd::Packet], false);
+    let idle = |variant: &Variant| Variant {
+        idle: 9,
+        ..variant.clone()
+    };
+    let all = [kernel.clone(), idle(&kernel), skink[0].clone(), idle(&skink[0])];
+    assert_eq!(
+        names(&comparisons(&all)),
+        [
+            "kernel-gso-on-idle-9 ÷ kernel-gso-on: the same without idle connections",
+            "library-packet-gso-on ÷ kernel-gso-on: kernel, GSO on (like)",
+            "library-packet-gso-on-idle-9 ÷ kernel-gso-on-idle-9: kernel, GSO on (like)",
+            "library-packet-gso-on-idle-9 ÷ library-packet-gso-on: the same without idle connections",
+        ]
+    );
+}
+
+#[test]
+fn a_stack_is_held_against_its_back_end_alone() {
+    let [kernel, _] = Variant::kernels();
+    let nics = [BackEnd::Packet, BackEnd::Xdp];
+    let mut all = vec![kernel];
+    all.extend(Variant::raw(&nics));
+    all.extend(Variant::of_skink(&Place::all()[..1], &nics, false));
+    assert_eq!(
+        names(&comparisons(&all)),
+        [
+            "raw-packet ÷ kernel-gso-on: kernel, GSO on (like)",
+            "raw-xdp ÷ kernel-gso-on: kernel, GSO on",
+            "library-packet-gso-on ÷ kernel-gso-on: kernel, GSO on (like)",
+            "library-packet-gso-on ÷ raw-packet: the raw back end",
+            "library-xdp ÷ kernel-gso-on: kernel, GSO on",
+            "library-xdp ÷ raw-xdp: the raw back end",
+        ]
+    );
+}

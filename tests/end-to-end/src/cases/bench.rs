@@ -1,0 +1,108 @@
+//! `skink bench`: each verb measures what it says, on all that it compares. What the figures are doesn't matter
+//! here: the machine does other things meanwhile.
+
+use crate::network::Network;
+use crate::{Case, Failure, Outcome};
+use serde_json::Value;
+use skink_testbed::Process;
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a verb may take.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// What `skink bench` is told besides how long to measure, and the workloads and variants that it measures then.
+const VERBS: [(&str, &str, &str); 7] = [
+    (
+        "web --nic packet --workload 20B --rate 500 --connections 4",
+        "20B",
+        "kernel-gso-on kernel-gso-off library-packet-gso-on",
+    ),
+    (
+        "rr --topology library --connections 2",
+        "rr-2",
+        "kernel-gso-on kernel-gso-off library-packet-gso-on",
+    ),
+    (
+        "conn --nic xdp",
+        "conn",
+        "kernel-gso-on kernel-gso-off library-xdp",
+    ),
+    (
+        "kv --nic xdp --workload redis-set --workload memcached-get",
+        "redis-set memcached-get",
+        "kernel-gso-on kernel-gso-off library-xdp",
+    ),
+    (
+        "idle --idle 500",
+        "echo-64B",
+        "kernel-gso-on kernel-gso-on-idle-500 library-packet-gso-on library-packet-gso-on-idle-500",
+    ),
+    (
+        "pps --bytes 64 --rate 1000",
+        "64B 64B-1000/s",
+        "kernel-gso-on raw-packet raw-xdp raw-tap library-packet-gso-on library-xdp library-tap-gso-on",
+    ),
+    (
+        "local --operation epoll",
+        "epoll",
+        "kernel-gso-on library-packet-gso-on",
+    ),
+];
+
+pub fn cases() -> Vec<Case> {
+    let case = |(line, workloads, variants): &'static (&str, &str, &str)| {
+        let verb = line.split_whitespace().next().unwrap_or_default();
+        Case::new(format!("bench/{verb}"), move || {
+            measured(line, workloads, variants)
+        })
+    };
+    VERBS.iter().map(case).collect()
+}
+
+fn measured(line: &str, workloads: &str, variants: &str) -> Outcome {
+    can_be_measured()?;
+    let mut command = Command::new(Network::tool()?);
+    command.arg("bench").args(line.split_whitespace());
+    command.args(["--rounds", "1", "--seconds", "1", "--json"]);
+    let process = Process::spawn(command, &format!("skink bench {line}"))?;
+    let (status, said) = process.wait(PATIENCE)?;
+    let wrong = |why: &str| Failure::Wrong(format!("skink bench {line}: {why}: {said}"));
+    // Before it, the rounds are told of as they pass.
+    let json = said.find("\n{").map(|at| said.split_at(at).1);
+    let results: Value = serde_json::from_str(json.unwrap_or_default())
+        .map_err(|error| wrong(&format!("no results, {error}")))?;
+    if !status.success() {
+        return Err(wrong("it failed"));
+    }
+    let names = |list: &Value, key: &str| {
+        let items = list.as_array().map_or(&[][..], Vec::as_slice).iter();
+        let names: Vec<&str> = items.filter_map(|one| one[key].as_str()).collect();
+        names.join(" ")
+    };
+    if names(&results["workloads"], "name") != workloads {
+        return Err(wrong("these aren't the workloads"));
+    }
+    let all = results["workloads"].as_array().map_or(&[][..], Vec::as_slice);
+    for measurements in all.iter().map(|one| &one["rounds"][0]["measurements"]) {
+        if names(measurements, "variant") != variants {
+            return Err(wrong("these aren't the variants"));
+        }
+    }
+    match results["ratios"].as_array().is_none_or(Vec::is_empty) {
+        true => Err(wrong("nothing was compared")),
+        false => Ok(()),
+    }
+}
+
+/// It needs two processors, and root's power over the machine: in a user namespace nobody has that.
+fn can_be_measured() -> Outcome {
+    let map = std::fs::read_to_string("/proc/self/uid_map")?;
+    if map.split_whitespace().last() != Some("4294967295") {
+        return Err(Failure::Skip("only root can measure".to_owned()));
+    }
+    match std::thread::available_parallelism()?.get() {
+        1 => Err(Failure::Skip("measuring needs two processors".to_owned())),
+        _ => Ok(()),
+    }
+}
