@@ -107,16 +107,16 @@ fn name(command: &[u8]) -> String {
 }
 
 /// Memory that the machine uses for what processes share, and for the kernel's own objects, in bytes.
-pub struct Machine {
+pub struct MachineMemory {
     shared: u64,
     slab: u64,
 }
 
-impl Machine {
+impl MachineMemory {
     /// As it is now.
-    pub fn look() -> Machine {
+    pub fn look() -> MachineMemory {
         let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        Machine {
+        MachineMemory {
             shared: kibibytes(&text, "Shmem:") << 10,
             slab: kibibytes(&text, "Slab:") << 10,
         }
@@ -124,14 +124,14 @@ impl Machine {
 }
 
 /// What `roots` and all that they started have now, and what the machine uses more than `before`.
-pub fn memory(roots: &[u32], before: &Machine, connections: u32) -> Memory {
+pub fn memory(roots: &[u32], before: &MachineMemory, connections: u32) -> Memory {
     let own = look(roots).0.into_keys().map(|pid| {
         let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"));
         let rollup = rollup.unwrap_or_default();
         kibibytes(&rollup, "Pss_Anon:") + kibibytes(&rollup, "Pss_File:")
     });
     let processes_bytes = own.sum::<u64>() << 10;
-    let now = Machine::look();
+    let now = MachineMemory::look();
     Memory {
         connections,
         processes_bytes,

@@ -1,6 +1,7 @@
 //! `skink bench`: what Skink costs beside the kernel's own stack, on this machine, in one run.
 
 mod costs;
+mod held;
 mod ipc;
 mod kv;
 mod lab;
@@ -157,27 +158,9 @@ fn run(plan: &Plan, outside: &Outside) -> Result<Results, Failure> {
     // Whatever this program and its helpers do is the client's work.
     outside::pin(None, lab::CLIENT_CPU).map_err(measure::failed)?;
     if plan.variants.iter().any(|variant| variant.idle > 0) {
-        allow_descriptors();
+        held::allow_descriptors();
     }
     rounds::run(plan, outside)
-}
-
-/// Allows this program, and whatever it starts, as many descriptors as can be. If that is few, several
-/// processes share the connections.
-fn allow_descriptors() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let most = std::fs::read_to_string("/proc/sys/fs/nr_open");
-    let most = most.ok().and_then(|text| text.trim().parse().ok());
-    // Not every root may have more than it was given.
-    for most in [most, getrlimit(Resource::Nofile).maximum] {
-        let limit = Rlimit {
-            current: most,
-            maximum: most,
-        };
-        if setrlimit(Resource::Nofile, limit).is_ok() {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,20 +1,19 @@
 //! The order of things: calibrate, then round after round, each variant once in each.
 
-use super::costs;
-use super::lab::{CLIENT_CPU, Lab, MTU, Receive, SERVER_CPU, on_processor};
+use super::costs::{self, MachineMemory};
+use super::held;
+use super::lab::{CLIENT_CPU, Lab, MTU, Receive, SERVER_CPU};
 use super::measure::{self, DISTURBANCE_LIMIT, failed};
 use super::outside::Outside;
-use super::peer;
 use super::plan::Plan;
 use super::results::{
     Calibration, Machine, Measurement, Results, Round, Settings, VariantFailure, WorkloadResults,
 };
 use super::server::{Server, end_leftovers};
-use super::task::{Task, peer_line};
+use super::task::Task;
 use super::variant;
 use super::web::{Site, Tuning};
 use crate::failure::Failure;
-use skink_testbed::Process;
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -219,14 +218,14 @@ impl Bench<'_> {
             .get(index)
             .ok_or_else(|| Failure::tool("there is no such variant"))?;
         let variant = lab.variant.to_string();
-        let machine = costs::Machine::look();
+        let machine = MachineMemory::look();
         let command = task.server(&self.site, tuning, lab.variant.idle);
         let started = command.and_then(|command| Server::start(lab, &command));
         let measured = started.map_err(failed).and_then(|server| {
             task.wait_and_check(lab, &server)?;
             let threads = lab.pin(self.outside)?;
             let client = |seconds| task.client(lab, seconds, self.plan);
-            let held = hold(lab, task)?;
+            let held = held::hold(lab, task)?;
             let measured = client(WARM_UP)
                 .and_then(|warm_up| measure::run(warm_up, WARM_UP))
                 .and_then(|_| client(seconds))
@@ -268,31 +267,6 @@ impl Bench<'_> {
             }
         }
     }
-}
-
-/// Has the client's host make the variant's idle connections; `None` if the workload has none.
-fn hold(lab: &Lab, task: Task) -> Result<Option<Vec<Process>>, Failure> {
-    if task != Task::Blocks {
-        return Ok(None);
-    }
-    let (idle, most) = (lab.variant.idle, peer::per_process());
-    let parts = (0..idle).step_by(most as usize).map(|first| {
-        let count = most.min(idle - first);
-        let mut command = on_processor(&lab.client, CLIENT_CPU);
-        let numbers = [count, first].map(|number| number.to_string());
-        let words = ["hold".to_owned(), task.target()]
-            .into_iter()
-            .chain(numbers);
-        command.args(peer_line(&words.collect::<Vec<_>>())?);
-        let process = Process::spawn(command, "the client with idle connections")?;
-        let held = peer::held(count);
-        process.wait_until("they are made", || process.log().contains(&held))?;
-        Ok(process)
-    });
-    parts
-        .collect::<std::io::Result<_>>()
-        .map(Some)
-        .map_err(failed)
 }
 
 fn machine(programs: &[&str]) -> Machine {

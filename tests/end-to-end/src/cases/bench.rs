@@ -83,7 +83,9 @@ fn measured(line: &str, workloads: &str, variants: &str) -> Outcome {
     if names(&results["workloads"], "name") != workloads {
         return Err(wrong("these aren't the workloads"));
     }
-    let all = results["workloads"].as_array().map_or(&[][..], Vec::as_slice);
+    let all = results["workloads"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
     for measurements in all.iter().map(|one| &one["rounds"][0]["measurements"]) {
         if names(measurements, "variant") != variants {
             return Err(wrong("these aren't the variants"));

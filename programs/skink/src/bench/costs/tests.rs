@@ -76,6 +76,9 @@ fn memory_is_read_in_kibibytes() {
     assert_eq!(kibibytes(text, "Shmem:"), 12);
     assert_eq!(kibibytes(text, "Slab:"), 0);
     assert_eq!(kibibytes(text, "Pss_Anon:"), 0);
-    let own = memory(&[std::process::id()], &Machine::look(), 3);
-    assert!(own.processes_bytes > 1 << 16 && own.connections == 3, "{own:?}");
+    let own = memory(&[std::process::id()], &MachineMemory::look(), 3);
+    assert!(
+        own.processes_bytes > 1 << 16 && own.connections == 3,
+        "{own:?}"
+    );
 }

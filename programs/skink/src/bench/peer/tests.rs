@@ -97,8 +97,18 @@ fn operations_are_done_and_counted() {
         let (count, taken) = files::work(operation, time).expect("done");
         assert!(count > 0 && taken >= time, "{operation:?}");
         let known = Operation::ALL.map(Operation::byte);
-        assert_eq!(known.iter().filter(|byte| **byte == operation.byte()).count(), 1);
-        assert!(Service::ALL.iter().all(|service| service.byte() != operation.byte()));
+        assert_eq!(
+            known
+                .iter()
+                .filter(|byte| **byte == operation.byte())
+                .count(),
+            1
+        );
+        assert!(
+            Service::ALL
+                .iter()
+                .all(|service| service.byte() != operation.byte())
+        );
     }
     let load = ask::local(Operation::Null, server(1), Duration::ZERO).expect("done");
     assert!(load.units >= 0.0 && load.latency.is_none());

@@ -97,7 +97,12 @@ fn idle_connections_are_held_against_none() {
         idle: 9,
         ..variant.clone()
     };
-    let all = [kernel.clone(), idle(&kernel), skink[0].clone(), idle(&skink[0])];
+    let all = [
+        kernel.clone(),
+        idle(&kernel),
+        skink[0].clone(),
+        idle(&skink[0]),
+    ];
     assert_eq!(
         names(&comparisons(&all)),
         [
