@@ -39,14 +39,14 @@ pub struct Common {
     pub output: Option<PathBuf>,
 }
 
-/// Measure what a request costs nginx's side: on Skink, and on the kernel with and without GSO
+/// Measure what a request costs a web server's side: on Skink, and on the kernel with and without GSO
 ///
 /// Everything runs in private namespaces on this machine, the server's side on CPU 1 and the client's on
 /// CPU 0. Variants take turns, and are compared within each round; a round in which other processes
 /// used more than 5% of a CPU is discarded and repeated. So leave the machine alone meanwhile.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Needs root, two CPUs, nginx and wrk. With everything at its default it takes about a quarter of an hour.
+Needs root, two CPUs, nginx (or lighttpd) and wrk. With everything at its default it takes about a quarter of an hour.
 
 Examples:
   sudo skink bench web
@@ -64,6 +64,9 @@ pub struct WebOptions {
     /// What is asked for; can be repeated [default: all]
     #[arg(long = "workload", value_name = "NAME")]
     pub workloads: Vec<Workload>,
+    /// Which program serves
+    #[arg(long, value_name = "PROGRAM", default_value = "nginx")]
+    pub server: super::web::WebServer,
     /// Ask so many times in a second, at moments that don't depend on answers; a time begins when the request was due
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub rate: Option<u32>,

@@ -9,7 +9,7 @@ use super::options::{
 use super::peer::Operation;
 use super::task::Task;
 use super::variant::{BackEnd, Place, Variant};
-use super::web::Workload;
+use super::web::{WebServer, Workload};
 use std::collections::BTreeSet;
 
 /// What is to be measured.
@@ -78,7 +78,8 @@ impl WebOptions {
             Some(_) => &[Workload::Small, Workload::Page],
         };
         let workloads = or(&self.workloads, all);
-        let tasks = workloads.into_iter().map(Task::Web).collect();
+        let tasks = workloads.into_iter();
+        let tasks = tasks.map(|one| Task::Web(one, self.server)).collect();
         let plan = Plan::new("web", &self.common, tasks, variants);
         plan.connections(self.connections).rate(self.rate)
     }
@@ -166,8 +167,8 @@ impl ConnOptions {
 const TOPOLOGIES: [Task; 6] = [
     Task::BulkSend,
     Task::BulkReceive,
-    Task::Web(Workload::Small),
-    Task::Web(Workload::Page),
+    Task::Web(Workload::Small, WebServer::Nginx),
+    Task::Web(Workload::Page, WebServer::Nginx),
     Task::RoundTrips(1),
     Task::RoundTrips(16),
 ];
@@ -203,7 +204,7 @@ impl FilterOptions {
         let tasks = vec![
             Task::BulkSend,
             Task::BulkReceive,
-            Task::Web(Workload::Small),
+            Task::Web(Workload::Small, WebServer::Nginx),
             Task::RoundTrips(1),
         ];
         let plan = Plan::new("filter", &self.common, tasks, variants);
@@ -238,7 +239,7 @@ impl Plan {
 
     /// Why it can't be measured at all.
     pub fn mistake(&self) -> Option<String> {
-        let close = |task: &&Task| matches!(task, Task::Web(workload) if workload.close());
+        let close = |task: &&Task| matches!(task, Task::Web(workload, _) if workload.close());
         let close = self.rate.and(self.tasks.iter().find(close))?;
         Some(format!(
             "{close} makes a connection for each request, which can't be done at a rate: choose others with \

@@ -301,7 +301,7 @@ fn machine(programs: &[&str]) -> Machine {
 /// What a program says of itself; `None` if its version is of no interest.
 fn version(program: &str) -> Option<String> {
     let option = match program {
-        "nginx" | "wrk" => "-v",
+        "nginx" | "lighttpd" | "wrk" => "-v",
         "redis-server" | "memcached" => "--version",
         _ => return None,
     };

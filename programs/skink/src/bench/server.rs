@@ -140,8 +140,9 @@ fn add_network(command: &mut Command, lab: &Lab, nic: BackEnd, rules: Option<&Sc
 }
 
 /// What processes of servers are called, as far as the kernel keeps names.
-const SERVERS: [&str; 5] = [
+const SERVERS: [&str; 6] = [
     "nginx",
+    "lighttpd",
     "skink",
     "skink-component",
     "redis-server",

@@ -9,7 +9,7 @@ use super::peer::{self, Operation, Service};
 use super::plan::Plan;
 use super::results::Unit;
 use super::server::Server;
-use super::web::{self, Site, Tuning, Workload};
+use super::web::{self, Site, Tuning, WebServer, Workload};
 use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -19,8 +19,8 @@ use std::net::SocketAddr;
 /// A workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Task {
-    /// nginx, which wrk asks for files, or the benchmark's own client at a rate.
-    Web(Workload),
+    /// A web server, which wrk asks for files, or the benchmark's own client at a rate.
+    Web(Workload, WebServer),
     /// One connection, on which the server sends without end.
     BulkSend,
     /// One connection, on which the server receives without end.
@@ -42,7 +42,8 @@ pub enum Task {
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Task::Web(workload) => workload.fmt(f),
+            Task::Web(workload, WebServer::Nginx) => workload.fmt(f),
+            Task::Web(workload, WebServer::Lighttpd) => write!(f, "lighttpd-{workload}"),
             Task::BulkSend => f.pad("bulk-send"),
             Task::BulkReceive => f.pad("bulk-receive"),
             Task::RoundTrips(connections) => write!(f, "rr-{connections}"),
@@ -59,7 +60,7 @@ impl fmt::Display for Task {
 impl Task {
     pub fn unit(self) -> Unit {
         match self {
-            Task::Web(_) | Task::Value(_) | Task::Blocks => Unit::Request,
+            Task::Web(..) | Task::Value(_) | Task::Blocks => Unit::Request,
             Task::BulkSend | Task::BulkReceive => Unit::Gibibyte,
             Task::RoundTrips(_) => Unit::RoundTrip,
             Task::Connect => Unit::Connection,
@@ -72,7 +73,7 @@ impl Task {
     pub fn rate(self, plan: &Plan) -> Option<u32> {
         match self {
             Task::Pairs(_, rate) => rate,
-            Task::Web(_)
+            Task::Web(..)
             | Task::BulkSend
             | Task::BulkReceive
             | Task::RoundTrips(_)
@@ -86,8 +87,7 @@ impl Task {
     /// Programs that it needs.
     pub fn programs(self, rate: Option<u32>) -> &'static [&'static str] {
         match self {
-            Task::Web(_) if rate.is_some() => &["nginx"],
-            Task::Web(_) => &["nginx", "wrk"],
+            Task::Web(_, server) => server.programs(rate.is_none()),
             Task::Value(value) => value.programs(),
             Task::BulkSend
             | Task::BulkReceive
@@ -101,20 +101,23 @@ impl Task {
 
     /// Settings of the server among which the best is to be found.
     pub fn tunings(self) -> &'static [Tuning] {
-        if matches!(self, Task::Web(_)) {
-            &Tuning::ALL
-        } else {
-            &[Tuning::Nothing]
+        match self {
+            Task::Web(_, server) => server.tunings(),
+            Task::BulkSend
+            | Task::BulkReceive
+            | Task::RoundTrips(_)
+            | Task::Blocks
+            | Task::Connect
+            | Task::Value(_)
+            | Task::Pairs(..)
+            | Task::Local(_) => &[Tuning::Nothing],
         }
     }
 
     /// The server's command line.
     pub fn server(self, site: &Site, tuning: Tuning, idle: u32) -> io::Result<Vec<OsString>> {
         match self {
-            Task::Web(_) => {
-                let configuration = site.configuration(tuning);
-                Ok(vec!["nginx".into(), "-c".into(), configuration.into()])
-            }
+            Task::Web(_, server) => Ok(site.server(server, tuning)),
             Task::BulkSend | Task::BulkReceive | Task::Local(_) => peer_line(&["serve", "1"]),
             Task::RoundTrips(connections) => peer_line(&["serve", &connections.to_string()]),
             Task::Blocks => peer_line(&[
@@ -131,7 +134,7 @@ impl Task {
     pub fn client(self, lab: &Lab, seconds: u32, plan: &Plan) -> Result<Client, Failure> {
         let mut command = on_processor(&lab.client, CLIENT_CPU);
         let rate = self.rate(plan);
-        if let (Task::Web(workload), None) = (self, rate) {
+        if let (Task::Web(workload, _), None) = (self, rate) {
             web::add_wrk(&mut command, workload, seconds, plan.connections);
             return Ok(Client {
                 name: "wrk",
@@ -156,7 +159,7 @@ impl Task {
     fn words(self, rate: Option<u32>) -> Vec<String> {
         let words = |one: &str, other: String| vec![one.to_owned(), other];
         match self {
-            Task::Web(workload) => {
+            Task::Web(workload, _) => {
                 let (file, bytes) = workload.file();
                 words("load", format!("http:{file}:{bytes}"))
             }
@@ -176,13 +179,13 @@ impl Task {
         match self {
             Task::BulkSend | Task::BulkReceive | Task::Pairs(..) | Task::Local(_) => 1,
             Task::RoundTrips(connections) => connections,
-            Task::Web(_) | Task::Blocks | Task::Connect | Task::Value(_) => plan.connections,
+            Task::Web(..) | Task::Blocks | Task::Connect | Task::Value(_) => plan.connections,
         }
     }
 
     fn port(self) -> u16 {
         match self {
-            Task::Web(_) => web::PORT,
+            Task::Web(..) => web::PORT,
             Task::Value(value) => value.port(),
             Task::BulkSend
             | Task::BulkReceive
@@ -213,7 +216,7 @@ impl Task {
         }
         check::wait(lab, server, move || check::connects(target))?;
         match self {
-            Task::Web(workload) => web::check(lab, server.program(), target, workload),
+            Task::Web(workload, _) => web::check(lab, server.program(), target, workload),
             Task::BulkSend | Task::BulkReceive | Task::RoundTrips(_) | Task::Local(_) => {
                 ask(check::echo)
             }

@@ -41,6 +41,11 @@ fn each_verb_measures_what_it_says() {
             "split-xdp",
         ),
         (
+            "web --server lighttpd --nic packet --workload 22KB",
+            "lighttpd-22KB",
+            "library-packet-gso-on",
+        ),
+        (
             "bulk --topology single",
             "bulk-send bulk-receive",
             "single-packet-gso-on single-packet-gso-off",
@@ -156,6 +161,7 @@ fn options_have_bounds_and_defaults() {
     assert_eq!(plan("rr --receive sender").receive, Receive::Sender);
     for bad in [
         "web --workload 1B",
+        "web --server apache",
         "topologies --workload 1MB",
         "rr --connections 0",
         "rr --rate 0",
@@ -188,6 +194,9 @@ fn only_web_needs_other_programs() {
         ("bulk", false),
         ("web", true),
         ("filter", true),
+        ("web --rate 9", true),
+        ("web --server lighttpd", false),
+        ("kv", false),
     ] {
         let needs = plan(words).programs().contains(&"nginx");
         assert_eq!(needs, nginx, "{words}");

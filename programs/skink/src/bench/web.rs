@@ -1,13 +1,17 @@
-//! What is asked of nginx, and how nginx is set up for it.
+//! What is asked of web servers.
+
+mod site;
+
+pub use site::{Site, Tuning, WebServer};
 
 use super::lab::{ADDRESS, Lab};
 use super::measure::failed;
 use crate::failure::Failure;
-use skink_testbed::{Process, Scratch};
+use site::content;
+use skink_testbed::Process;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -68,124 +72,6 @@ impl fmt::Display for Workload {
             Workload::Large => "1MB",
         })
     }
-}
-
-/// How nginx sends files. (`tcp_nopush` has an effect only together with `sendfile`.)
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tuning {
-    Buffers,
-    Sendfile,
-    SendfileNopush,
-    /// There is nothing to be set.
-    Nothing,
-}
-
-impl Tuning {
-    pub const ALL: [Tuning; 3] = [Tuning::Buffers, Tuning::Sendfile, Tuning::SendfileNopush];
-
-    fn directives(self) -> &'static str {
-        match self {
-            Tuning::Buffers => "sendfile off; tcp_nopush off;",
-            Tuning::Sendfile => "sendfile on; tcp_nopush off;",
-            Tuning::SendfileNopush => "sendfile on; tcp_nopush on;",
-            Tuning::Nothing => "",
-        }
-    }
-}
-
-impl fmt::Display for Tuning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Tuning::Buffers => "sendfile off",
-            Tuning::Sendfile => "sendfile",
-            Tuning::SendfileNopush => "sendfile+nopush",
-            Tuning::Nothing => "-",
-        })
-    }
-}
-
-/// Files to serve, and nginx's configurations.
-pub struct Site {
-    scratch: Scratch,
-}
-
-impl Site {
-    /// Writes them.
-    pub fn new() -> io::Result<Site> {
-        let site = Site {
-            scratch: Scratch::new("bench")?,
-        };
-        std::fs::create_dir_all(site.path("files"))?;
-        for workload in Workload::ALL {
-            let (name, bytes) = workload.file();
-            std::fs::write(site.path("files").join(name), content(bytes))?;
-        }
-        for tuning in Tuning::ALL {
-            let directory = site.scratch.path().display().to_string();
-            std::fs::write(
-                site.configuration(tuning),
-                nginx_configuration(&directory, tuning),
-            )?;
-        }
-        Ok(site)
-    }
-
-    /// Where it is, and where a server may write.
-    pub fn directory(&self) -> &Path {
-        self.scratch.path()
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.scratch.path().join(name)
-    }
-
-    /// Where nginx's configuration is.
-    pub fn configuration(&self, tuning: Tuning) -> PathBuf {
-        self.path(&format!("{tuning:?}.conf"))
-    }
-}
-
-/// Bytes that depend on their position.
-fn content(bytes: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ bytes as u64;
-    let byte = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    (0..bytes).map(byte).collect()
-}
-
-/// As fast as nginx gets with one worker: files stay open, nothing is logged, connections last.
-fn nginx_configuration(directory: &str, tuning: Tuning) -> String {
-    let tuning = tuning.directives();
-    format!(
-        "user root;
-worker_processes 1;
-daemon off;
-pid {directory}/pid;
-error_log stderr;
-events {{ worker_connections 8192; }}
-http {{
-    access_log off;
-    {tuning}
-    keepalive_requests 1000000000;
-    open_file_cache max=1000 inactive=600s;
-    open_file_cache_valid 600s;
-    open_file_cache_min_uses 1;
-    client_body_temp_path {directory}/body;
-    proxy_temp_path {directory}/proxy;
-    fastcgi_temp_path {directory}/fastcgi;
-    uwsgi_temp_path {directory}/uwsgi;
-    scgi_temp_path {directory}/scgi;
-    server {{
-        listen {PORT} backlog=4096;
-        root {directory}/files;
-    }}
-}}
-"
-    )
 }
 
 /// Adds wrk, which asks for the workload's file, to a command.
