@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Set in the environment of the program once it is inside.
-const INSIDE: &str = "SKINK_TESTBED";
+pub const INSIDE: &str = "SKINK_TESTBED";
 
 /// Runs the calling program anew in private namespaces and exits as that does, or, when it is there
 /// already, makes its directories private and returns. Call it first in `main`.

@@ -62,19 +62,21 @@ pub fn cases() -> Vec<Case> {
 
 fn measured(line: &str, workloads: &str, variants: &str) -> Outcome {
     can_be_measured()?;
+    // In namespaces of its own, which this process isn't inside of.
     let mut command = Command::new(Network::tool()?);
+    command.env_remove(skink_testbed::INSIDE);
     command.arg("bench").args(line.split_whitespace());
     command.args(["--rounds", "1", "--seconds", "1", "--json"]);
     let process = Process::spawn(command, &format!("skink bench {line}"))?;
     let (status, said) = process.wait(PATIENCE)?;
     let wrong = |why: &str| Failure::Wrong(format!("skink bench {line}: {why}: {said}"));
+    if !status.success() {
+        return Err(wrong(&format!("it ended with {status}")));
+    }
     // Before it, the rounds are told of as they pass.
     let json = said.find("\n{").map(|at| said.split_at(at).1);
     let results: Value = serde_json::from_str(json.unwrap_or_default())
         .map_err(|error| wrong(&format!("no results, {error}")))?;
-    if !status.success() {
-        return Err(wrong("it failed"));
-    }
     let names = |list: &Value, key: &str| {
         let items = list.as_array().map_or(&[][..], Vec::as_slice).iter();
         let names: Vec<&str> = items.filter_map(|one| one[key].as_str()).collect();
@@ -99,8 +101,7 @@ fn measured(line: &str, workloads: &str, variants: &str) -> Outcome {
 
 /// It needs two processors, and root's power over the machine: in a user namespace nobody has that.
 fn can_be_measured() -> Outcome {
-    let map = std::fs::read_to_string("/proc/self/uid_map")?;
-    if map.split_whitespace().last() != Some("4294967295") {
+    if !skink_testbed::is_root() {
         return Err(Failure::Skip("only root can measure".to_owned()));
     }
     match std::thread::available_parallelism()?.get() {
