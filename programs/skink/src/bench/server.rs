@@ -86,8 +86,9 @@ impl Server {
         let before = self.log();
         let complaints = ["[alert]", "[crit]", "[emerg]", "starting it again"];
         let complained = complaints.iter().any(|word| before.contains(word));
+        let early = self.program.has_ended();
         let (status, said) = self.program.stop().map_err(failed)?;
-        if !was_ended(status) || complained || said.contains("panicked") {
+        if early || !was_ended(status) || complained || said.contains("panicked") {
             let text =
                 format!("the server on {variant} ended with {status}; it printed: {said}{before}");
             return Err(Failure::tool(text));
@@ -105,9 +106,11 @@ impl Server {
     }
 }
 
-/// By itself, as asked, or by the signal that asked; as `skink run` passes it on.
+/// As asked, with whatever status that a program gives then (lighttpd's depends on what it was doing); or by the
+/// signal that asked, as `skink run` passes it on. A program of Rust that panicked gives 101.
 fn was_ended(status: ExitStatus) -> bool {
-    status.success() || status.signal() == Some(15) || status.code() == Some(128 + 15)
+    let code = status.code();
+    status.signal() == Some(15) || code.is_some_and(|code| code < 101 || code == 128 + 15)
 }
 
 fn rules_file(lab: &Lab) -> io::Result<Option<Scratch>> {
