@@ -136,7 +136,12 @@ impl QueueGeometry {
 }
 
 /// Why a message can't be sent or received now.
+///
+/// As large as a word, so that in a `Result` it lies where a message's first word does, and not in a part of
+/// it: the compiler would move that word in pieces, which a processor can't load whole until they have all
+/// left the store buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
 pub enum QueueError {
     /// Producer: no slot is free. What then is the component's choice: it drops a frame or keeps a
     /// request, but it doesn't wait.

@@ -57,7 +57,7 @@ impl<T: Message> Consumer<T> {
     ///
     /// # Errors
     /// [`QueueError::Corrupt`].
-    #[inline]
+    #[inline(always)]
     pub fn peek(&mut self) -> Result<Option<T>, QueueError> {
         let message = self.front()?;
         if message.is_some() {
@@ -72,19 +72,26 @@ impl<T: Message> Consumer<T> {
     ///
     /// # Errors
     /// [`QueueError::Corrupt`].
-    #[inline]
+    // Else the message is copied from call to call: words that were stored one by one and are loaded two at a
+    // time, for which a processor waits until the stores are through.
+    #[inline(always)]
     pub fn front(&mut self) -> Result<Option<T>, QueueError> {
         if self.all_taken() {
             return Ok(None);
         }
         let stamp = load_acquire(self.slots.stamp(&self.theirs, self.next));
-        if stamp != stamp_after(self.next) || self.broken {
-            return match stamp == self.slots.stamp_before(self.next) && !self.broken {
-                true => Ok(None),
-                false => Err(self.corrupt()),
-            };
+        if stamp == stamp_after(self.next) && !self.broken {
+            return Ok(Some(self.slots.read(&self.theirs, self.next)));
         }
-        Ok(Some(self.slots.read(&self.theirs, self.next)))
+        self.nothing(stamp)
+    }
+
+    /// What to answer if the next slot's stamp isn't that of a message.
+    fn nothing<R>(&mut self, stamp: u64) -> Result<Option<R>, QueueError> {
+        match stamp == self.slots.stamp_before(self.next) && !self.broken {
+            true => Ok(None),
+            false => Err(self.corrupt()),
+        }
     }
 
     /// Takes the message that [`Consumer::front`] has copied out; its slot stays taken until
@@ -144,7 +151,7 @@ impl<T: Message> Consumer<T> {
     ///
     /// # Errors
     /// As [`Consumer::peek`].
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self) -> Result<Option<T>, QueueError> {
         let message = self.peek()?;
         if message.is_some() {
