@@ -3,8 +3,8 @@ use skink_control::{Build, CONTROL_VERSION};
 
 /// Version of what a supervisor hands to another build that takes its place: all that is serialized of
 /// `Server`, and of what it has. Raise it with every change there.
-// Layout digest: 798b18cff3d87c23
-pub const HANDED_VERSION: u32 = 1;
+// Layout digest: 730914718cae6b95
+pub const HANDED_VERSION: u32 = 2;
 
 /// What a build says that is to be the supervisor.
 pub fn of_supervisor() -> Build {

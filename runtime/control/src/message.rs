@@ -9,8 +9,8 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: db060b237e6eef36
-pub(crate) const PROTOCOL: u32 = 4;
+// Layout digest: 0b937b066bdd6faa
+pub(crate) const PROTOCOL: u32 = 5;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
