@@ -33,12 +33,12 @@ fn each_verb_measures_what_it_says() {
         (
             "web",
             "20B 20B-close 22KB 22KB-close 1MB",
-            "library-packet-gso-on library-xdp library-tap-gso-on",
+            "library-packet-gso-on library-xdp-gso-on library-tap-gso-on",
         ),
         (
             "web --nic xdp --topology split --workload 22KB-close",
             "22KB-close",
-            "split-xdp",
+            "split-xdp-gso-on",
         ),
         (
             "web --server lighttpd --nic packet --workload 22KB",
@@ -53,7 +53,7 @@ fn each_verb_measures_what_it_says() {
         (
             "bulk --direction receive --nic xdp --topology library",
             "bulk-receive",
-            "library-xdp",
+            "library-xdp-gso-on library-xdp-gso-off",
         ),
         (
             "rr",
@@ -75,7 +75,11 @@ fn each_verb_measures_what_it_says() {
             "redis-get redis-set memcached-get",
             "library-packet-gso-on library-packet-gso-off",
         ),
-        ("conn --nic xdp --topology single", "conn", "single-xdp"),
+        (
+            "conn --nic xdp --topology single",
+            "conn",
+            "single-xdp-gso-on single-xdp-gso-off",
+        ),
         (
             "web --nic tap --rate 1000",
             "20B 22KB",
@@ -90,7 +94,7 @@ fn each_verb_measures_what_it_says() {
         (
             "topologies --workload rr-1 --topology library --nic xdp",
             "rr-1",
-            "library-xdp",
+            "library-xdp-gso-on library-xdp-gso-off",
         ),
     ] {
         let plan = plan(words);
@@ -110,7 +114,7 @@ fn each_verb_measures_what_it_says() {
         (
             "pps --nic xdp --rate 9",
             "64B 1514B 64B-9/s 1514B-9/s",
-            "kernel-gso-on raw-xdp library-xdp",
+            "kernel-gso-on raw-xdp library-xdp-gso-on",
         ),
         (
             "local",

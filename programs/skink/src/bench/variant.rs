@@ -14,11 +14,6 @@ pub enum BackEnd {
 
 impl BackEnd {
     pub const ALL: [BackEnd; 3] = [BackEnd::Packet, BackEnd::Xdp, BackEnd::Tap];
-
-    /// Whether it takes segments that are larger than frames.
-    fn has_gso(self) -> bool {
-        self != BackEnd::Xdp
-    }
 }
 
 impl fmt::Display for BackEnd {
@@ -85,10 +80,7 @@ impl fmt::Display for Variant {
         let gso = if self.gso { "-gso-on" } else { "-gso-off" };
         match &self.stack {
             Stack::Kernel => write!(f, "kernel{gso}")?,
-            Stack::Skink(place, nic) => {
-                let gso = if nic.has_gso() { gso } else { "" };
-                write!(f, "{}-{nic}{gso}", place.name)?;
-            }
+            Stack::Skink(place, nic) => write!(f, "{}-{nic}{gso}", place.name)?,
             Stack::Raw(nic) => write!(f, "raw-{nic}")?,
         }
         if self.rules > 0 {
@@ -134,7 +126,7 @@ impl Variant {
                         rules: 0,
                         idle: 0,
                     };
-                    let wanted = gso || (both && nic.has_gso());
+                    let wanted = gso || both;
                     if wanted && !variants.contains(&variant) {
                         variants.push(variant);
                     }
@@ -146,18 +138,12 @@ impl Variant {
 
     /// Whether segments larger than frames leave its stack and are not cut on the way.
     fn has_large_segments(&self) -> bool {
-        match &self.stack {
-            Stack::Kernel => self.gso,
-            Stack::Skink(_, nic) | Stack::Raw(nic) => self.gso && nic.has_gso(),
-        }
+        self.gso && !self.sends_frames_only()
     }
 
     /// Whether it never hands a large segment to the cable.
     pub fn sends_frames_only(&self) -> bool {
-        match &self.stack {
-            Stack::Kernel => false,
-            Stack::Skink(_, nic) | Stack::Raw(nic) => !nic.has_gso(),
-        }
+        self.stack == Stack::Raw(BackEnd::Xdp)
     }
 
     /// What `base` is to this variant; `None` if they aren't to be compared.

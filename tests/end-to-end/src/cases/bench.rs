@@ -26,12 +26,12 @@ const VERBS: [(&str, &str, &str); 7] = [
     (
         "conn --nic xdp",
         "conn",
-        "kernel-gso-on kernel-gso-off library-xdp",
+        "kernel-gso-on kernel-gso-off library-xdp-gso-on library-xdp-gso-off",
     ),
     (
         "kv --nic xdp --workload redis-set --workload memcached-get",
         "redis-set memcached-get",
-        "kernel-gso-on kernel-gso-off library-xdp",
+        "kernel-gso-on kernel-gso-off library-xdp-gso-on library-xdp-gso-off",
     ),
     (
         "idle --idle 500",
@@ -41,7 +41,7 @@ const VERBS: [(&str, &str, &str); 7] = [
     (
         "pps --bytes 64 --rate 1000",
         "64B 64B-1000/s",
-        "kernel-gso-on raw-packet raw-xdp raw-tap library-packet-gso-on library-xdp library-tap-gso-on",
+        "kernel-gso-on raw-packet raw-xdp raw-tap library-packet-gso-on library-xdp-gso-on library-tap-gso-on",
     ),
     (
         "local --operation epoll",
