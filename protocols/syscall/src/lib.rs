@@ -18,7 +18,7 @@
 //! port is there too while it is under way, or a successor could promise the same port to another user.
 //! Other unfinished calls needn't be: a program's request stays in its queue until it is answered, and a
 //! transport carries one out once, however often it is asked. A request that isn't answered (closing,
-//! resting) may be lost with the process that had just taken it; the socket then goes with its program.
+//! resting) leaves that queue when it is on its way to the transport, in a lane that outlives both.
 //!
 //! **What it leaves out.** Queues, and what is kept while they are full (the host's); accepted
 //! connections (`tcp`'s); whether an end is free, and what a socket's state allows (the transports').

@@ -3,8 +3,8 @@
 use crate::Incarnation;
 use crate::codec::Coded;
 use skink_channel::{
-    ConsumerDescriptors, DoorbellDescriptors, ProducerDescriptors, Queue, QueueDescriptors,
-    QueueGeometry,
+    AttachError, Consumer, ConsumerDescriptors, DoorbellDescriptors, Producer, ProducerDescriptors,
+    Queue, QueueDescriptors, QueueGeometry,
 };
 use std::io;
 use std::os::fd::OwnedFd;
@@ -100,6 +100,29 @@ impl Lane {
         })
     }
 
+    /// Another one in the place of this one, both of whose components have ended. What was sent down and not
+    /// taken yet is in it: for requests that nobody repeats, and nothing that points into a pool. What can't
+    /// be read, or makes no sense, is left out. This one stays as it is.
+    ///
+    /// # Errors
+    /// As [`Lane::create`].
+    pub fn renew<Down: Coded, Up: Coded>(&self, name: &str) -> io::Result<Lane> {
+        let lane = Lane::create::<Down, Up>(name)?;
+        let mut new = Producer::attach(lane.down.producer()?, lane.down.geometry)
+            .map_err(io::Error::other)?;
+        let mut old = match Consumer::attach(self.down.consumer()?, self.down.geometry) {
+            Ok(old) => old,
+            Err(AttachError::Memory(error)) => return Err(error),
+            Err(_) => return Ok(lane),
+        };
+        // Both have the same room: all of it fits.
+        while let Ok(Some(wire)) = old.peek()
+            && (Down::decode(&wire).is_none() || new.write(&wire).is_ok())
+        {}
+        new.publish();
+        Ok(lane)
+    }
+
     /// For the component that sends down, of incarnation `own`. `doorbell` is that of its neighbour.
     ///
     /// # Errors
@@ -144,3 +167,6 @@ fn parts(
         neighbour,
     })
 }
+
+#[cfg(test)]
+mod tests;

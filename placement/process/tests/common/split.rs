@@ -170,13 +170,21 @@ impl Split {
         &self.lanes[at]
     }
 
-    /// Makes those anew that only these parts had ends of.
-    pub(super) fn renew_lanes(&mut self, ended: &[Part]) {
+    /// Makes those anew that only these parts had ends of. What `syscall` had asked for is in them, unless
+    /// the old ones can't be read any more.
+    pub(super) fn renew_lanes(&mut self, ended: &[Part], readable: bool) {
         let old = self.lanes.iter_mut().zip(lanes());
         for ((lower, upper), (lane, new)) in PAIRS.into_iter().zip(old) {
-            if ended.contains(&lower) && ended.contains(&upper) {
-                *lane = new;
+            if !ended.contains(&lower) || !ended.contains(&upper) {
+                continue;
             }
+            let renewed = match (lower, upper) {
+                _ if !readable => Ok(new),
+                (Part::Store, Part::Syscall) => lane.renew::<StoreRequest, StoreReply>("store"),
+                (_, Part::Syscall) => lane.renew::<TransportCall, CallOutcome>("calls"),
+                _ => Ok(new),
+            };
+            *lane = renewed.expect("a lane");
         }
     }
 

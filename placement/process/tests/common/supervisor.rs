@@ -139,8 +139,9 @@ impl World {
     }
 
     /// The processes that have these parts die at once, and their successors start together, with new queues
-    /// where both ends died: nobody tells one of them that another was replaced.
-    pub fn replace_together(&mut self, parts: &[Part]) {
+    /// where both ends died: nobody tells one of them that another was replaced. What was in the old ones is lost
+    /// unless they are `readable`.
+    pub fn replace_together(&mut self, parts: &[Part], readable: bool) {
         let places: Vec<usize> = parts.iter().map(|part| self.split.place(*part)).collect();
         for place in &places {
             self.split.kill(*place);
@@ -149,7 +150,7 @@ impl World {
                 self.split.pools[part.index()] = None;
             }
         }
-        self.split.renew_lanes(parts);
+        self.split.renew_lanes(parts, readable);
         places
             .iter()
             .for_each(|place| self.split.start(*place, None));

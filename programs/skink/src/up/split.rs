@@ -80,17 +80,16 @@ pub struct Outside {
 impl Split {
     /// Makes what is between them.
     pub fn new(layout: Layout) -> Result<Split, Failure> {
-        let failed = |error: io::Error| {
-            Failure::own(format!(
-                "no shared memory can be made: {error}; is /proc mounted?"
-            ))
-        };
+        Split::over(layout, Lanes::create().map_err(failed)?)
+    }
+
+    fn over(layout: Layout, lanes: Lanes) -> Result<Split, Failure> {
         let life = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
         let names = Part::ALL.map(|part| (part.name(), Credentials(layout.place(part))));
         Ok(Split {
             registry: Registry::new(names),
             layout,
-            lanes: Lanes::create().map_err(failed)?,
+            lanes,
             board: BoardDescriptors::create("skink-network").map_err(failed)?,
             life: life.map_err(|error| failed(error.into()))?,
             stages: [Stage::Dead; Part::COUNT],
@@ -108,12 +107,13 @@ impl Split {
     }
 
     /// Makes the queues anew, once all have ended. Whoever starts is a successor, and finds what `ip` has
-    /// published.
+    /// published, and what `syscall` had asked for.
     ///
     /// # Errors
     /// As [`Split::new`]; all is as before then.
     pub fn renew(&mut self) -> Result<(), Failure> {
-        let old = std::mem::replace(self, Split::new(self.layout.clone())?);
+        let lanes = self.lanes.anew().map_err(failed)?;
+        let old = std::mem::replace(self, Split::over(self.layout.clone(), lanes)?);
         self.registry = old.registry;
         self.next_pool = old.next_pool;
         self.board = old.board;
@@ -376,6 +376,12 @@ impl Split {
     pub fn waiting(&self, place: usize) -> Vec<QueueInfo> {
         self.lanes.waiting(self.layout.parts(place))
     }
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::own(format!(
+        "no shared memory can be made: {error}; is /proc mounted?"
+    ))
 }
 
 #[cfg(test)]

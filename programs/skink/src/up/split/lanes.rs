@@ -3,37 +3,46 @@ use crate::up::layout::{Layout, Places};
 use skink_channel::{DoorbellDescriptors, QueueDescriptors};
 use skink_control::{Part, QueueInfo};
 use skink_lanes::{
-    AttachParts, FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts,
+    AttachParts, Coded, FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts,
 };
 use skink_messages::{CallOutcome, StoreReply, StoreRequest, TransportCall};
 use std::io;
 
-type Make = fn() -> io::Result<Lane>;
+/// Makes a lane, in the place of another whose ends are both dead if there was one.
+type Make = fn(Option<&Lane>) -> io::Result<Lane>;
 
 /// Who has a lane to whom: the lower end, the upper one, and how it is made.
 const PAIRS: [(Part, Part, Make); 7] = [
-    (Part::Link, Part::Ip, || {
+    (Part::Link, Part::Ip, |_| {
         Lane::create::<ToLink, FromLink>("skink-link-ip")
     }),
-    (Part::Filter, Part::Ip, || {
+    (Part::Filter, Part::Ip, |_| {
         Lane::create::<Question, Verdicts>("skink-ip-filter")
     }),
-    (Part::Ip, Part::Tcp, || {
+    (Part::Ip, Part::Tcp, |_| {
         Lane::create::<FromTransport, ToTransport>("skink-ip-tcp")
     }),
-    (Part::Ip, Part::Udp, || {
+    (Part::Ip, Part::Udp, |_| {
         Lane::create::<FromTransport, ToTransport>("skink-ip-udp")
     }),
-    (Part::Tcp, Part::Syscall, || {
-        Lane::create::<TransportCall, CallOutcome>("skink-tcp-syscall")
+    (Part::Tcp, Part::Syscall, |old| {
+        requests::<TransportCall, CallOutcome>("skink-tcp-syscall", old)
     }),
-    (Part::Udp, Part::Syscall, || {
-        Lane::create::<TransportCall, CallOutcome>("skink-udp-syscall")
+    (Part::Udp, Part::Syscall, |old| {
+        requests::<TransportCall, CallOutcome>("skink-udp-syscall", old)
     }),
-    (Part::Store, Part::Syscall, || {
-        Lane::create::<StoreRequest, StoreReply>("skink-store")
+    (Part::Store, Part::Syscall, |old| {
+        requests::<StoreRequest, StoreReply>("skink-store", old)
     }),
 ];
+
+/// What `syscall` has asked for and nobody answers, programs don't ask for again: it passes on.
+fn requests<Down: Coded, Up: Coded>(name: &str, old: Option<&Lane>) -> io::Result<Lane> {
+    match old {
+        Some(old) => old.renew::<Down, Up>(name),
+        None => Lane::create::<Down, Up>(name),
+    }
+}
 
 /// All of them, in the order of [`PAIRS`].
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -42,7 +51,14 @@ pub struct Lanes(Vec<Lane>);
 impl Lanes {
     /// New ones.
     pub fn create() -> io::Result<Lanes> {
-        let lanes = PAIRS.into_iter().map(|(_, _, make)| make());
+        let lanes = PAIRS.into_iter().map(|(_, _, make)| make(None));
+        Ok(Lanes(lanes.collect::<io::Result<_>>()?))
+    }
+
+    /// New ones in the place of these, all of whose ends are dead.
+    pub fn anew(&self) -> io::Result<Lanes> {
+        let lanes = self.0.iter().zip(PAIRS);
+        let lanes = lanes.map(|(lane, (_, _, make))| make(Some(lane)));
         Ok(Lanes(lanes.collect::<io::Result<_>>()?))
     }
 
@@ -53,7 +69,7 @@ impl Lanes {
                 .iter()
                 .all(|end| ended.contains(layout.place(*end)))
             {
-                *lane = make()?;
+                *lane = make(Some(lane))?;
             }
         }
         Ok(())

@@ -1,6 +1,11 @@
 use super::*;
 use skink_channel::SleeperDescriptors;
 use skink_control::TableSize;
+use skink_lanes::{Coded, Exchange};
+use skink_memory::SocketId;
+use skink_messages::{
+    CallBody, CallOutcome, StoreClient, StoreKey, StoreReply, StoreRequest, TransportCall,
+};
 use std::collections::BTreeSet;
 
 fn apart() -> Split {
@@ -273,4 +278,55 @@ fn what_is_made_anew_is_a_successor() {
 fn going_now(split: &Split) -> Vec<Part> {
     let all = Part::ALL.into_iter();
     all.filter(|part| split.is_going(*part)).collect()
+}
+
+/// `syscall` lets go of a socket, and forgets what it had stored.
+fn ask(split: &Split) {
+    let socket = SocketId {
+        slot: 5,
+        generation: 1,
+    };
+    let call = TransportCall {
+        program: 3,
+        serial: 0,
+        body: CallBody::Close(socket),
+    };
+    let key = StoreKey {
+        client: StoreClient::Syscall,
+        kind: 1,
+        id: 5,
+    };
+    upper::<CallOutcome, TransportCall>(split, Part::Tcp, &call);
+    upper::<StoreReply, StoreRequest>(split, Part::Store, &StoreRequest::Remove(key));
+}
+
+fn upper<In: Coded, Out: Coded>(split: &Split, lower: Part, message: &Out) {
+    let bell = SleeperDescriptors::create("test").expect("a sleeper");
+    let lane = split.lanes.lane(lower, Part::Syscall).expect("a lane");
+    let end = lane.upper(1, 1, bell.doorbell().expect("a bell"));
+    let mut end = Exchange::<In, Out>::attach(end.expect("descriptors")).expect("a lane");
+    end.send(message).expect("room");
+    end.flush();
+}
+
+/// How much waits in the lanes from `syscall` to these.
+fn asked(split: &Split) -> [u32; 2] {
+    [Part::Tcp, Part::Store].map(|lower| {
+        let lane = split.lanes.lane(lower, Part::Syscall).expect("a lane");
+        lane.down.depth().expect("readable")
+    })
+}
+
+/// Nobody asks for it again.
+#[test]
+fn what_syscall_asked_for_outlives_all_who_knew_of_it() {
+    let mut split = grouped();
+    start_all(&mut split, &[0, 1, 2]);
+    ask(&split);
+    split.ended(1).expect("memory");
+    assert_eq!(asked(&split), [1, 1]);
+    split.give_up();
+    (0..3).for_each(|place| split.ended(place).expect("memory"));
+    split.renew().expect("memory");
+    assert_eq!(asked(&split), [1, 1]);
 }
