@@ -14,7 +14,7 @@ impl Host {
             return Ok(());
         }
         let rules = parse(text)?;
-        match self.stack.whole() {
+        match self.front.stack.whole() {
             Some(stack) => {
                 stack.set_rules(clock::now(), &self.interface, rules);
                 Ok(())
@@ -26,7 +26,7 @@ impl Host {
     /// Rules and counters as JSON.
     pub(crate) fn show_filter(&mut self) -> String {
         let apart = self.inner.show_filter();
-        let here = || self.stack.whole()?.filter().map(show);
+        let here = || self.front.stack.whole()?.filter().map(show);
         apart
             .or_else(here)
             .unwrap_or_else(|| json!({ "active": false, "rules": [], "states": 0 }).to_string())

@@ -1,24 +1,19 @@
 //! The components of a process, and the programs that they serve.
-use crate::calls::CallEnd;
-use crate::holders::Holders;
 use crate::inner::Inner;
 use crate::neighbours::Neighbours;
-use crate::program::Program;
-use crate::serving::Serving;
+use crate::random::random;
 use crate::start::{Parts, StartError};
-use crate::syscall::{StoreWay, SyscallHost, TransportWay};
 use rustix::event::PollFlags;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use skink_channel::{Sleeper, SpinBudget};
 use skink_control::Report;
 use skink_lanes::EndCounters;
 use skink_library::{Stack, StackConfig};
-use skink_messages::{Counter, Counters, Protocol};
-use skink_split::Host as _;
+use skink_messages::{Counter, Counters};
+use skink_split::{Front, Host as _, Serving, StoreWay, SyscallHost, TransportWay};
 use skink_store::Store;
 use skink_syscall::{Syscall, SyscallConfig};
-use skink_time::Instant;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Numbers of programs are below this.
@@ -35,45 +30,6 @@ pub(crate) mod about {
     pub const END: u64 = 6 << 32;
     /// Numbers below are those of programs.
     pub const PROGRAMS: u64 = 1 << 32;
-}
-
-/// The attached programs, by number.
-#[derive(Default)]
-pub(crate) struct Programs {
-    all: Vec<Option<Program>>,
-    /// Numbers of those there are.
-    pub numbers: Vec<u32>,
-}
-
-impl Programs {
-    pub fn get(&self, program: u32) -> Option<&Program> {
-        self.all.get(program as usize)?.as_ref()
-    }
-
-    pub fn get_mut(&mut self, program: u32) -> Option<&mut Program> {
-        self.all.get_mut(program as usize)?.as_mut()
-    }
-
-    pub fn insert(&mut self, number: u32, program: Program) {
-        let index = number as usize;
-        if index >= self.all.len() {
-            self.all.resize_with(index + 1, || None);
-        }
-        if let Some(place) = self.all.get_mut(index) {
-            *place = Some(program);
-            self.numbers.push(number);
-        }
-    }
-
-    pub fn remove(&mut self, number: u32) -> Option<Program> {
-        let program = self.all.get_mut(number as usize)?.take()?;
-        self.numbers.retain(|other| *other != number);
-        Some(program)
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &Program> {
-        self.numbers.iter().filter_map(|number| self.get(*number))
-    }
 }
 
 /// What is handed to every process.
@@ -97,27 +53,17 @@ pub(crate) struct Life {
 
 /// A stack, or components of one, with the programs that it serves. [`serve`](crate::serve) runs it.
 pub struct Host {
-    /// `tcp` and `udp`, and in one process with them all the rest.
-    pub(crate) stack: Serving,
-    /// Their ends towards a `syscall` that is apart, by [`Protocol::index`].
-    pub(crate) call_ends: [Option<CallEnd>; 2],
-    pub(crate) syscall: Option<SyscallHost>,
+    /// What programs have a channel to.
+    pub(crate) front: Front,
     /// Components that are apart from `tcp` and `udp`.
     pub(crate) inner: Inner,
     pub(crate) neighbours: Option<Neighbours>,
     /// `None` where all of the stack is here.
     pub(crate) life: Option<Life>,
     pub(crate) counters: Counters,
-    pub(crate) programs: Programs,
-    /// Sockets that several programs hold.
-    pub(crate) holders: Holders,
-    /// Programs that have ended while others held sockets of theirs.
-    pub(crate) departed: HashSet<(Protocol, u32)>,
     /// Programs that couldn't be attached here, and their tags. Other processes may have them, until they
     /// are detached.
     pub(crate) refused: HashMap<u32, u32>,
-    /// The tags of programs whose sockets are here, see [`skink_messages::attachment_tag`].
-    pub(crate) tags: HashMap<u32, u32>,
     pub(crate) sleeper: Sleeper,
     pub(crate) spin: SpinBudget,
     /// What the process sleeps on.
@@ -130,20 +76,10 @@ pub struct Host {
     pub(crate) watches_arrivals: bool,
     pub(crate) strides: [u32; 2],
     pub(crate) interface: String,
-    /// Programs that something may have to be told to.
-    pub(crate) due: VecDeque<u32>,
-    /// Programs that there was no room for.
-    pub(crate) stalled: Vec<u32>,
-    /// Who is served first.
-    pub(crate) turn: usize,
     /// Reports that wait to be sent.
     pub(crate) reports: VecDeque<Report>,
-    /// A predecessor may have carried out calls that it is asked for again.
-    pub(crate) is_successor: bool,
     /// What was dropped at the ends of lanes, as far as it is counted.
     pub(crate) dropped: EndCounters,
-    /// Who would hear them is there.
-    pub(crate) is_supervised: bool,
     /// All of the stack is here and waits until it knows the programs of its predecessor.
     pub(crate) is_held: bool,
 }
@@ -187,6 +123,7 @@ impl Host {
             Syscall::new(config, counters.clone()),
             [TransportWay::Here, TransportWay::Here],
             StoreWay::Here(Store::over(stored)),
+            Box::new(random),
         );
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let common = Common {
@@ -197,9 +134,9 @@ impl Host {
             spin: SpinBudget::for_processors(processors),
         };
         let mut host = Host::around(Serving::Whole(Box::new(stack)), common)?;
-        host.syscall = Some(syscall);
+        host.front.set_syscall(syscall);
+        host.front.set_successor(start.successor);
         host.is_held = start.successor;
-        host.is_successor = start.successor;
         host.load_rules(&start.rules).map_err(StartError::Parts)?;
         Ok(host)
     }
@@ -221,18 +158,12 @@ impl Host {
         let arrival_set = make().map_err(StartError::doing("making an epoll set"))?;
         let blocked_set = make().map_err(StartError::doing("making an epoll set"))?;
         let mut host = Host {
-            stack,
-            call_ends: [None, None],
-            syscall: None,
+            front: Front::new(stack, strides, counters.clone()),
             inner: Inner::default(),
             neighbours: None,
             life: None,
             counters,
-            programs: Programs::default(),
-            holders: Holders::default(),
-            departed: HashSet::new(),
             refused: HashMap::new(),
-            tags: HashMap::new(),
             sleeper,
             spin,
             set,
@@ -241,13 +172,8 @@ impl Host {
             watches_arrivals: true,
             strides,
             interface,
-            due: VecDeque::new(),
-            stalled: Vec::new(),
-            turn: 0,
             reports: VecDeque::new(),
             dropped: EndCounters::default(),
-            is_successor: false,
-            is_supervised: true,
             is_held: false,
         };
         host.watch_own()?;
@@ -264,7 +190,7 @@ impl Host {
         add(self.blocked_set.as_fd(), about::BLOCKED)?;
         add(self.arrival_set.as_fd(), about::NIC)?;
         let mut result = Ok(());
-        if let Serving::Whole(stack) = &self.stack {
+        if let Serving::Whole(stack) = &self.front.stack {
             stack.receive_descriptors(&mut |fd| result = result.and(self.watch_arrivals(fd)));
         }
         result.map_err(failed)
@@ -286,7 +212,7 @@ impl Host {
 
     /// Whether to be woken by what the NIC receives, and what says when it has room again, if it has none.
     pub(crate) fn nic_wants(&self) -> (bool, Option<BorrowedFd<'_>>) {
-        match (&self.stack, &self.inner.link) {
+        match (&self.front.stack, &self.inner.link) {
             _ if self.is_held => (false, None),
             (Serving::Whole(stack), _) => (true, stack.send_blocked_on()),
             (Serving::Apart(_), None) => (true, None),
@@ -303,16 +229,7 @@ impl Host {
 
     /// Counts what was dropped at the ends of lanes since the last time.
     pub(crate) fn count_dropped(&mut self) {
-        let ends = self.call_ends.iter().flatten();
-        let mut now = ends.fold(self.inner.dropped(), |sum, end| {
-            sum.plus(end.exchange.counters)
-        });
-        if let Some(apart) = self.stack.apart() {
-            now = now.plus(apart.dropped());
-        }
-        if let Some(syscall) = &self.syscall {
-            now = now.plus(syscall.dropped());
-        }
+        let now = self.front.dropped().plus(self.inner.dropped());
         if now == self.dropped {
             return;
         }
@@ -328,38 +245,19 @@ impl Host {
         }
     }
 
-    /// The program is here no more. Nothing is said of its sockets.
-    pub(crate) fn remove_program(&mut self, program: u32) {
-        let Some(gone) = self.programs.remove(program) else {
-            return;
-        };
-        // Else the set would keep the bell as long as the program's own descriptor is open anywhere.
-        let _ = epoll::delete(&self.set, gone.server.bell());
-        let _ = epoll::delete(&self.set, gone.server.rope());
-    }
-
-    /// A program has ended.
-    pub(crate) fn program_ended(&mut self, now: Instant, program: u32) {
-        self.serve_last(now, program);
-        self.remove_program(program);
-        if let Some(syscall) = &mut self.syscall {
-            syscall.detach(program);
-            return self.run_syscall(now);
+    /// Forgets the bells of programs that aren't served any more, and tells the supervisor of those that have
+    /// spoilt their channels.
+    pub(crate) fn clear_programs(&mut self) {
+        for gone in self.front.gone.drain(..) {
+            // Else the set would keep the bell as long as the program's own descriptor is open anywhere.
+            let _ = epoll::delete(&self.set, gone.server.bell());
+            let _ = epoll::delete(&self.set, gone.server.rope());
         }
-        for protocol in Protocol::ALL {
-            if self.stack.has(protocol) {
-                self.end_program(now, protocol, program);
-            }
-        }
-    }
-
-    /// Something may have to be told to a program.
-    pub(crate) fn make_due(&mut self, program: u32) {
-        if let Some(attached) = self.programs.get_mut(program)
-            && !attached.due
-        {
-            attached.due = true;
-            self.due.push_back(program);
+        for (program, pid) in self.front.spoilt.drain(..) {
+            tracing::warn!(
+                "program {program} (pid {pid}) spoilt its channel, and isn't heard any more"
+            );
+            self.reports.push_back(Report::Spoilt { program });
         }
     }
 }

@@ -3,56 +3,13 @@ use crate::filter::{parse, show};
 use skink_channel::{Pool, PoolReader};
 use skink_control::{FlowPhase, FlowSummary, Part};
 use skink_filter::{Flow, FlowPhase as Phase};
-use skink_lanes::{EndCounters, Exchange, Transport};
+use skink_lanes::{EndCounters, Transport};
 use skink_memory::Region;
-use skink_messages::{LinkLimits, Progress, StoreReply, StoreRequest};
-use skink_split::{FilterHost, Host, IpHost, LinkHost};
-use skink_store::Store;
+use skink_messages::{LinkLimits, Progress};
+use skink_split::{FilterHost, Host, IpHost, LinkHost, StoreHost};
 use skink_time::Instant;
 use skink_wire::{Endpoint, FourTuple};
-
-/// Requests taken at one time.
-const BUDGET: usize = 64;
-
-/// `store` and its end towards its client.
-pub(crate) struct StoreHost {
-    store: Store,
-    exchange: Exchange<StoreRequest, StoreReply>,
-    /// There was no room for it.
-    reply: Option<StoreReply>,
-}
-
-impl StoreHost {
-    pub fn new(store: Store, exchange: Exchange<StoreRequest, StoreReply>) -> StoreHost {
-        StoreHost {
-            store,
-            exchange,
-            reply: None,
-        }
-    }
-
-    fn poll(&mut self) -> Progress {
-        self.exchange.begin();
-        let mut taken = 0;
-        while taken < BUDGET
-            && let Some(request) = self.exchange.take()
-        {
-            taken += 1;
-            self.store.request(request);
-        }
-        while let Some(reply) = self.reply.take().or_else(|| self.store.take_reply()) {
-            if self.exchange.send(&reply).is_err() {
-                self.reply = Some(reply);
-                break;
-            }
-        }
-        self.exchange.flush();
-        match taken < BUDGET {
-            true => Progress::Idle,
-            false => Progress::More,
-        }
-    }
-}
+use std::net::SocketAddr;
 
 /// Those of them that are in this process.
 #[derive(Default)]
@@ -84,7 +41,13 @@ impl Inner {
         let link = self.link.as_deref().map(|it| it as &dyn Host);
         let ip = self.ip.as_deref().map(|it| it as &dyn Host);
         let filter = self.filter.as_deref().map(|it| it as &dyn Host);
-        let all = [(Part::Link, link), (Part::Ip, ip), (Part::Filter, filter)];
+        let store = self.store.as_deref().map(|it| it as &dyn Host);
+        let all = [
+            (Part::Link, link),
+            (Part::Ip, ip),
+            (Part::Filter, filter),
+            (Part::Store, store),
+        ];
         let going = all.into_iter().filter(|(part, _)| self.goes(*part));
         going.filter_map(|(_, host)| host)
     }
@@ -115,7 +78,7 @@ impl Inner {
             .as_mut()
             .filter(|_| self.going[Part::Store.index()])
         {
-            more |= store.poll() == Progress::More;
+            more |= store.poll(now) == Progress::More;
         }
         match more {
             true => Progress::More,
@@ -124,8 +87,7 @@ impl Inner {
     }
 
     pub fn is_ready(&self) -> bool {
-        let store = self.store.as_ref().filter(|_| self.goes(Part::Store));
-        self.hosts().any(Host::is_ready) || store.is_some_and(|it| it.exchange.is_ready())
+        self.hosts().any(Host::is_ready)
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -134,9 +96,7 @@ impl Inner {
 
     /// Whether a neighbour has spoilt its queue to one of them.
     pub fn is_broken(&self) -> bool {
-        let store = self.store.as_ref();
         self.hosts().any(|host| host.broken().is_some())
-            || store.is_some_and(|it| it.exchange.is_broken())
     }
 
     /// What the NIC takes, if it is here.
@@ -206,7 +166,7 @@ impl Inner {
             }
             Part::Syscall => {
                 if let Some(store) = &mut self.store {
-                    store.exchange.restarted(incarnation);
+                    store.syscall_restarted(incarnation);
                 }
             }
             Part::Store => {}
@@ -258,18 +218,32 @@ impl Inner {
         let link = self.link.iter().map(|it| it.end_counters());
         let ip = self.ip.iter_mut().flat_map(|it| it.end_counters());
         let filter = self.filter.iter().map(|it| it.end_counters());
-        let store = self.store.iter().map(|it| {
-            it.exchange.counters.plus(EndCounters {
-                full: it.store.dropped(),
-                ..EndCounters::default()
-            })
-        });
+        let store = self.store.iter().map(|it| it.end_counters());
         let all = link.chain(ip).chain(filter).chain(store);
         all.fold(EndCounters::default(), EndCounters::plus)
     }
 
     pub fn show_filter(&self) -> Option<String> {
         self.filter.as_ref().map(|it| show(it.filter()))
+    }
+}
+
+/// A connection that there is, as the supervisor passes it on.
+pub(crate) fn summary(flow: Flow) -> FlowSummary {
+    let end = |end: Endpoint| SocketAddr::new(end.addr, end.port);
+    let (phase, iss) = match flow.phase {
+        Phase::Asked => (FlowPhase::Asked, 0),
+        Phase::Answered { iss } => (FlowPhase::Answered, iss),
+        Phase::LocalClosed => (FlowPhase::LocalClosed, 0),
+        Phase::RemoteClosed => (FlowPhase::RemoteClosed, 0),
+        Phase::BothClosed => (FlowPhase::BothClosed, 0),
+        Phase::Established | Phase::Datagrams => (FlowPhase::Established, 0),
+    };
+    FlowSummary {
+        local: end(flow.tuple.local),
+        remote: end(flow.tuple.remote),
+        phase,
+        iss,
     }
 }
 

@@ -35,26 +35,17 @@
 #[cfg(test)]
 extern crate self as skink_process;
 
-mod apart;
-mod calls;
 mod clock;
 mod confine;
 mod filter;
-mod holders;
 mod host;
 mod inner;
 mod neighbours;
-mod notices;
-mod offers;
 mod orders;
 mod part;
-mod program;
 mod random;
-mod requests;
 mod serve;
-mod serving;
 mod start;
-mod syscall;
 
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]

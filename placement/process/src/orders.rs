@@ -1,13 +1,14 @@
 //! What the supervisor orders.
 use crate::clock;
 use crate::host::{Host, PROGRAMS, about};
+use crate::inner::summary;
 use crate::neighbours::map_pool;
-use crate::program::Program;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use skink_control::{FlowSummary, Order, Part, PoolSizes, Report};
+use skink_control::{Order, Part, PoolSizes, Report};
 use skink_memory::{Adopted, Region};
-use skink_messages::{Counter, Protocol, attachment_tag};
+use skink_messages::{Protocol, attachment_tag};
 use skink_sockets::{Attachment, Server};
+use skink_split::Arrival;
 use skink_time::Instant;
 use std::os::fd::OwnedFd;
 
@@ -80,8 +81,8 @@ impl Host {
             }
             Order::Detach { program } => {
                 match self.refused.remove(&program) {
-                    Some(tag) => self.end_in_transports(now, program, tag),
-                    None => self.program_ended(now, program),
+                    Some(tag) => self.front.end_in_transports(now, program, tag),
+                    None => self.front.program_ended(now, program),
                 }
                 Ok(())
             }
@@ -117,8 +118,11 @@ impl Host {
                 let memory = memory.try_clone().map_err(|error| error.to_string())?;
                 map_pool(sizes, memory)
             });
-            if let Some(apart) = self.stack.apart() {
-                mapped = mapped.and(apart.add_pool(sizes, &memory));
+            if let Some(apart) = self.front.stack.apart() {
+                mapped = mapped.and(apart.add_pool(|| {
+                    let memory = memory.try_clone().map_err(|error| error.to_string())?;
+                    map_pool(sizes, memory)
+                }));
             }
         }
         if met.restarted {
@@ -126,7 +130,7 @@ impl Host {
         }
         if let Some(old) = met.old_pool {
             self.inner.remove_pool(old);
-            if let Some(apart) = self.stack.apart() {
+            if let Some(apart) = self.front.stack.apart() {
                 apart.remove_pool(old);
             }
         }
@@ -136,54 +140,40 @@ impl Host {
     fn neighbour_restarted(&mut self, part: Part, incarnation: u32) {
         self.inner.restarted(part, incarnation);
         let transport = Protocol::ALL.into_iter().find(|it| self::part(*it) == part);
-        if let (Some(protocol), Some(syscall)) = (transport, &mut self.syscall) {
-            syscall.transport_restarted(protocol, incarnation);
+        if let Some(protocol) = transport {
+            self.front.transport_restarted(protocol, incarnation);
         }
-        if let (Part::Ip | Part::Link, Some(apart)) = (part, self.stack.apart()) {
+        if let (Part::Ip | Part::Link, Some(apart)) = (part, self.front.stack.apart()) {
             if part == Part::Ip {
                 apart.ip_restarted(incarnation);
             }
             apart.network_restarted(clock::now());
         }
-        match (part, &mut self.syscall) {
-            (Part::Store, Some(syscall)) => syscall.store_restarted(incarnation),
-            (Part::Syscall, _) => {
-                for end in self.call_ends.iter_mut().flatten() {
-                    end.exchange.restarted(incarnation);
-                }
-            }
-            _ => {}
+        match part {
+            Part::Store => self.front.store_restarted(incarnation),
+            Part::Syscall => self.front.syscall_restarted(incarnation),
+            Part::Link | Part::Ip | Part::Filter | Part::Tcp | Part::Udp => {}
         }
     }
 
     /// The neighbours of a part know of it.
     pub(crate) fn go(&mut self, part: Part) {
+        let now = clock::now();
         if std::mem::take(&mut self.is_held) {
-            self.take_over();
+            self.front.take_over(now);
         }
         self.inner.set_going(part, true);
-        match (part, &mut self.syscall, self.stack.apart()) {
-            (Part::Tcp, _, Some(apart)) => apart.go(Protocol::Tcp),
-            (Part::Udp, _, Some(apart)) => apart.go(Protocol::Udp),
-            (Part::Syscall, Some(syscall), _) => {
+        match (part, self.front.stack.apart()) {
+            (Part::Tcp, Some(apart)) => apart.go(Protocol::Tcp),
+            (Part::Udp, Some(apart)) => apart.go(Protocol::Udp),
+            (Part::Syscall, _) => {
                 let own = self.neighbours.as_ref().map(|it| it.incarnation(part));
-                syscall.go(own.is_some_and(|own| own > 1));
+                self.front.syscall_goes(own.is_some_and(|own| own > 1));
             }
             _ => {}
         }
-        if part.serves_programs() && self.is_successor {
-            self.greet_programs();
-        }
-    }
-
-    /// Takes in what programs have told a predecessor, and wakes them: it may have died before it did.
-    pub(crate) fn greet_programs(&mut self) {
-        for program in self.programs.numbers.clone() {
-            self.serve_direct(clock::now(), program);
-            if let Some(attached) = self.programs.get_mut(program) {
-                attached.server.ring();
-            }
-            self.make_due(program);
+        if part.serves_programs() {
+            self.front.greet_programs(now);
         }
     }
 
@@ -200,8 +190,8 @@ impl Host {
 
     /// Tells the supervisor which connections there are, in pieces.
     fn show_flows(&mut self) {
-        let apart = self.stack.apart();
-        let flows: Vec<FlowSummary> = apart.map_or_else(Vec::new, |it| it.flows().collect());
+        let apart = self.front.stack.apart();
+        let flows = apart.map_or_else(Vec::new, |it| it.flows().map(summary).collect());
         for piece in flows.chunks(FLOWS) {
             self.reports.push_back(Report::Flows {
                 flows: piece.to_vec(),
@@ -228,9 +218,9 @@ impl Host {
             ));
         }
         let tag = attachment_tag(attachment.secret);
-        if self.programs.get(program).is_some() {
+        if self.front.programs.get(program).is_some() {
             // A supervisor that went on in another's place asks again.
-            return match self.tags.get(&program) == Some(&tag) {
+            return match self.front.tag(program) == Some(tag) {
                 true => Ok(()),
                 false => Err("its number is another program's".into()),
             };
@@ -241,7 +231,7 @@ impl Host {
         let mut rest = descriptors.into_iter();
         let mut regions = [None, None];
         for protocol in Protocol::ALL {
-            if self.stack.has(protocol)
+            if self.front.stack.has(protocol)
                 && let Some(place) = regions.get_mut(protocol.index())
             {
                 *place = Some(region(&mut rest)?);
@@ -254,9 +244,15 @@ impl Host {
         // First what can fail for want of room.
         epoll::add(&self.set, server.bell(), data, EventFlags::IN)
             .map_err(|error| format!("its bell can't be watched: {error}"))?;
-        let [tcp, udp] = regions;
-        let transports = self.stack.transports();
-        match transports.adopt_program(clock::now(), program, tcp, udp) {
+        let arrival = Arrival {
+            program,
+            pid,
+            uid,
+            secret: attachment.secret,
+            server,
+            regions,
+        };
+        match self.front.attach(clock::now(), arrival) {
             Ok(adopted) if adopted == Adopted::default() => {}
             Ok(adopted) => tracing::info!(
                 "program {program} (pid {pid}): {} sockets go on, {} are given up",
@@ -264,67 +260,28 @@ impl Host {
                 adopted.given_up
             ),
             Err(error) => {
-                let _ = epoll::delete(&self.set, server.bell());
+                self.clear_programs();
                 return Err(error.to_string());
             }
         }
-        if let Some(syscall) = &mut self.syscall {
-            syscall.attach(program, uid, attachment.secret);
-        }
         self.refused.remove(&program);
-        self.tags.insert(program, tag);
-        self.programs.insert(program, Program::new(server, pid));
-        self.find_listeners(program);
-        self.counters.count(Counter::SocketsPrograms);
         Ok(())
-    }
-
-    /// A program has spoilt its channel. The supervisor looks whether that is so: if it is, `syscall` hears from
-    /// there that the program has ended, and tells all transports.
-    pub(crate) fn spoilt(&mut self, now: Instant, program: u32) {
-        let pid = self.programs.get(program).map_or(0, |it| it.pid);
-        tracing::warn!(
-            "program {program} (pid {pid}) spoilt its channel, and isn't heard any more"
-        );
-        self.counters.count(Counter::SocketsSpoilt);
-        match self.is_supervised {
-            true => self.remove_program(program),
-            false => self.program_ended(now, program),
-        }
-        self.reports.push_back(Report::Spoilt { program });
     }
 
     /// Nobody else tells when a program ends any more: its channel's other end does, which nobody
     /// but the program holds then.
     pub(crate) fn watch_programs(&self) {
-        for number in &self.programs.numbers {
-            if let Some(program) = self.programs.get(*number) {
+        for number in &self.front.programs.numbers {
+            if let Some(program) = self.front.programs.get(*number) {
                 let data = EventData::new_u64(about::GONE + u64::from(*number));
                 let _ = epoll::add(&self.set, program.server.rope(), data, EventFlags::empty());
             }
         }
     }
 
-    /// All programs lose their sockets; peers are told as far as that takes one batch of packets. Whoever
-    /// else holds a socket loses it as well, so `syscall` isn't asked.
-    pub(crate) fn end(&mut self, now: Instant) {
-        let mut all: Vec<_> = std::mem::take(&mut self.departed).into_iter().collect();
-        for program in self.programs.numbers.clone() {
-            self.serve_last(now, program);
-            self.remove_program(program);
-            all.extend(Protocol::ALL.map(|protocol| (protocol, program)));
-        }
-        let transports = self.stack.transports();
-        for (protocol, program) in all {
-            transports.abandon(now, protocol, program);
-        }
-        transports.poll(now);
-    }
-
     /// Tells the supervisor of programs whose last socket is gone.
     pub(crate) fn report_finished(&mut self) {
-        while let Some(program) = self.stack.transports().take_finished() {
-            self.tags.remove(&program);
+        while let Some(program) = self.front.take_finished() {
             self.reports.push_back(Report::Finished { program });
         }
     }

@@ -1,13 +1,9 @@
 //! Making the components of a process out of what came with its first order.
-use crate::apart::Apart;
-use crate::calls::CallEnd;
 use crate::clock;
 use crate::host::{Common, Host, Life};
-use crate::inner::StoreHost;
 use crate::neighbours::Neighbours;
-use crate::serving::Serving;
+use crate::random::random;
 use crate::start::{StartError, first_unprivileged_port, ports};
-use crate::syscall::{StoreWay, SyscallHost, TransportWay};
 use skink_channel::{AttachError, Pool, PoolDescriptors, SpinBudget};
 use skink_control::{LinkSizes, Part, PartStart, PoolSizes, Report};
 use skink_filter::FilterConfig;
@@ -22,8 +18,9 @@ use skink_messages::{
 };
 use skink_nic::{Nic, NicParts};
 use skink_split::{
-    FilterHost, IpHost, IpHostParts, Judge, LinkHost, LinkHostParts, TcpHost, TransportParts,
-    UdpHost, packet_geometry, receive_geometry,
+    Apart, CallEnd, FilterHost, IpHost, IpHostParts, Judge, LinkHost, LinkHostParts, Serving,
+    StoreHost, StoreWay, SyscallHost, TcpHost, TransportParts, TransportWay, UdpHost,
+    packet_geometry, receive_geometry,
 };
 use skink_store::Store;
 use skink_syscall::{Syscall, SyscallConfig};
@@ -168,7 +165,8 @@ impl Host {
         host.life = Some(Life { reading, writing });
         let incarnations = kit.start.incarnations;
         let mut parts = kit.start.parts.iter();
-        host.is_successor = parts.any(|part| incarnations.get(part.index()) > Some(&1));
+        let is_successor = parts.any(|part| incarnations.get(part.index()) > Some(&1));
+        host.front.set_successor(is_successor);
         host.neighbours = Some(Neighbours::new(kit.start.incarnations));
         for part in kit.start.parts.clone() {
             host.add_part(&mut kit, part)?;
@@ -194,13 +192,15 @@ impl Host {
             Part::Filter => self.inner.filter = Some(Box::new(filter(kit)?)),
             Part::Tcp => {
                 let (host, end) = tcp(kit)?;
-                self.add_transport(Protocol::Tcp, end, |apart| apart.set_tcp(host));
+                self.front
+                    .set_transport(Protocol::Tcp, end, |apart| apart.set_tcp(host));
             }
             Part::Udp => {
                 let (host, end) = udp(kit)?;
-                self.add_transport(Protocol::Udp, end, |apart| apart.set_udp(host));
+                self.front
+                    .set_transport(Protocol::Udp, end, |apart| apart.set_udp(host));
             }
-            Part::Syscall => self.syscall = Some(syscall(kit)?),
+            Part::Syscall => self.front.set_syscall(syscall(kit)?),
             Part::Store => {
                 let exchange = kit.exchange(Part::Store, Part::Syscall)?;
                 let [memory] = take(&mut kit.rest)?;
@@ -213,15 +213,6 @@ impl Host {
         Ok(())
     }
 
-    fn add_transport(&mut self, protocol: Protocol, end: CallEnd, set: impl FnOnce(&mut Apart)) {
-        if let Some(apart) = self.stack.apart() {
-            set(apart);
-        }
-        if let Some(place) = self.call_ends.get_mut(protocol.index()) {
-            *place = Some(end);
-        }
-    }
-
     /// What to tell the supervisor before [`Report::Started`].
     ///
     /// # Errors
@@ -231,7 +222,7 @@ impl Host {
         if let Some(limits) = self.inner.limits() {
             told.push((Report::Link(sizes(limits)), Vec::new()));
         }
-        let apart = self.stack.apart().and_then(|apart| apart.pool());
+        let apart = self.front.stack.apart().and_then(|apart| apart.pool());
         let pools = apart.map(|pool| (Part::Udp, pool));
         for (part, pool) in self.inner.pools().chain(pools) {
             let PoolDescriptors {
@@ -425,5 +416,6 @@ fn syscall(kit: &mut Kit) -> Result<SyscallHost, StartError> {
             TransportWay::Lane(Box::new(udp)),
         ],
         StoreWay::Lane(Box::new(store)),
+        Box::new(random),
     ))
 }

@@ -1,8 +1,6 @@
 //! The event loop.
 use crate::clock;
 use crate::host::{Host, Life, about};
-use crate::program::Program;
-use crate::syscall::SyscallHost;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use skink_control::{ComponentLink, LinkError, Part, Report};
@@ -129,16 +127,14 @@ impl EventLoop {
                 false => Round::Idle,
             };
         }
-        busy |= host.stack.is_ready() || host.inner.is_ready();
-        busy |= host.serve_requests(now);
-        busy |= host.poll_syscall(now);
-        busy |= host.serve_calls(now);
-        let transports = host.stack.transports();
-        let mut more = transports.poll(now) == Progress::More;
-        busy |= transports.received() > 0;
-        more |= host.inner.poll(now) == Progress::More;
+        busy |= host.inner.is_ready();
+        let turn = host.front.poll(now);
+        busy |= turn.busy;
+        let more = turn.more | (host.inner.poll(now) == Progress::More);
         busy |= more && host.nic_wants().1.is_none();
-        while let Some((address, mac)) = host.stack.whole().and_then(|it| it.take_conflict()) {
+        host.clear_programs();
+        while let Some((address, mac)) = host.front.stack.whole().and_then(|it| it.take_conflict())
+        {
             tracing::warn!(
                 "{mac} on the link has {address} too: give one of the two another address"
             );
@@ -149,7 +145,6 @@ impl EventLoop {
             self.send_reports();
             return Round::Over(Ended::Broken);
         }
-        busy |= host.tell_programs(now);
         host.report_finished();
         self.tell_supervisor();
         match busy {
@@ -167,7 +162,8 @@ impl EventLoop {
             match link.receive() {
                 Ok(Some((order, descriptors))) => {
                     if !self.host.order(now, order, descriptors) {
-                        self.host.end(now);
+                        self.host.front.end(now);
+                        self.host.clear_programs();
                         return Err(Ended::Stopped);
                     }
                 }
@@ -192,13 +188,13 @@ impl EventLoop {
             let _ = epoll::delete(&self.host.set, link.as_fd());
         }
         self.host.reports.clear();
-        self.host.is_supervised = false;
+        self.host.front.is_supervised = false;
         self.host.watch_programs();
         // Nobody else would say so.
         for part in Part::ALL {
             self.host.go(part);
         }
-        let left = self.host.programs.numbers.len();
+        let left = self.host.front.programs.numbers.len();
         tracing::warn!("the supervisor is gone; {left} programs are served on");
     }
 
@@ -227,7 +223,7 @@ impl EventLoop {
     /// How long to sleep at most; `None` if only others can wake the process.
     fn timeout(&self, now: Instant) -> Option<Duration> {
         let host = &self.host;
-        let due = [host.stack.next_deadline(), host.inner.next_deadline()];
+        let due = [host.front.next_deadline(), host.inner.next_deadline()];
         let due = due.into_iter().flatten().min();
         let due = due.filter(|_| !host.is_held);
         let mut timeout = due.map(|due| due.since(now));
@@ -295,10 +291,7 @@ impl EventLoop {
                 about::LINK => self.orders_wait = true,
                 program @ 0..about::PROGRAMS => {
                     self.host.counters.count(Counter::SocketsRings);
-                    let program = self.host.programs.get_mut(program as u32);
-                    if let Some(program) = program {
-                        program.server.hush();
-                    }
+                    self.host.front.hush(program as u32);
                 }
                 gone @ about::GONE..about::END => ended.push((gone - about::GONE) as u32),
                 about::BELL => rung = true,
@@ -308,7 +301,8 @@ impl EventLoop {
             }
         }
         for program in ended {
-            self.host.program_ended(clock::now(), program);
+            self.host.front.program_ended(clock::now(), program);
+            self.host.clear_programs();
         }
         rung
     }
@@ -320,21 +314,12 @@ impl Host {
         if self.is_held {
             return false;
         }
-        self.programs.iter().any(Program::asks)
-            || self.can_go_on()
-            || self.stack.is_ready()
-            || self.inner.is_ready()
-            || self.is_called()
-            || self.syscall.as_ref().is_some_and(SyscallHost::is_ready)
+        self.front.is_ready() || self.inner.is_ready()
     }
 
     /// Whether a neighbour has spoilt its queue.
     fn is_broken(&self) -> bool {
-        let calls = self.call_ends.iter().flatten();
-        self.stack.is_broken()
-            || self.inner.is_broken()
-            || calls.into_iter().any(|end| end.exchange.is_broken())
-            || self.syscall.as_ref().is_some_and(SyscallHost::is_broken)
+        self.front.is_broken() || self.inner.is_broken()
     }
 
     /// Whether to be woken by what the NIC receives.
@@ -357,7 +342,8 @@ impl Host {
 /// Whether a process without a supervisor is needed no more: by no program, and by no other process that
 /// programs need.
 fn is_over(host: &mut Host) -> bool {
-    if !host.programs.numbers.is_empty() || host.stack.unfinished() > 0 || host.is_called() {
+    let front = &host.front;
+    if !front.programs.numbers.is_empty() || front.stack.unfinished() > 0 || front.is_called() {
         return false;
     }
     let Some(Life { reading, writing }) = &mut host.life else {
@@ -375,7 +361,7 @@ fn is_over(host: &mut Host) -> bool {
     let polled = rustix::event::poll(&mut all, Some(&none));
     let alone = polled.is_ok() && all.iter().any(|fd| fd.revents().contains(PollFlags::HUP));
     // What `syscall` has asked for since its last program ended was asked before it let go of the pipe.
-    alone && !host.is_called()
+    alone && !host.front.is_called()
 }
 
 /// Whether to be woken when the NIC has room again.

@@ -16,6 +16,8 @@ pub enum Neighbour {
     Tcp,
     /// `udp`
     Udp,
+    /// `syscall`
+    Syscall,
 }
 
 /// A component with its ends. All calls come from one thread.

@@ -20,20 +20,30 @@
 //! told them).
 #![forbid(unsafe_code)]
 
+mod apart;
 mod filter_host;
+mod front;
 mod host;
 mod ip_host;
 mod link_host;
 mod questions;
+mod serving;
+mod store_host;
+mod syscall_host;
 mod tcp_host;
 mod transport_below;
 mod transport_host;
 mod udp_host;
 
+pub use apart::Apart;
 pub use filter_host::FilterHost;
+pub use front::{Arrival, CallEnd, Front, Program, Programs, Turn};
 pub use host::{Host, Neighbour};
 pub use ip_host::{IpHost, IpHostParts, Judge};
 pub use link_host::{LinkHost, LinkHostParts, receive_geometry};
+pub use serving::Serving;
+pub use store_host::StoreHost;
+pub use syscall_host::{Random, StoreWay, SyscallHost, TransportWay};
 pub use tcp_host::TcpHost;
 pub use transport_below::{TransportBelow, TransportParts};
 pub use transport_host::TransportHost;

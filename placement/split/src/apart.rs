@@ -1,9 +1,8 @@
 //! `tcp`, `udp` or both in a process that hasn't the whole stack.
-use crate::neighbours::map_pool;
 use crate::serving::{CallDone, Transports, done_by_tcp, done_by_udp};
-use skink_channel::Pool;
-use skink_control::{FlowPhase, FlowSummary, PoolSizes};
-use skink_filter::FlowPhase as Phase;
+use crate::{Host, TcpHost, UdpHost};
+use skink_channel::{Pool, PoolReader};
+use skink_filter::Flow;
 use skink_lanes::EndCounters;
 use skink_library::{EventQueues, flow};
 use skink_memory::{Adopted, Region, SocketId, SocketTable, TableError};
@@ -11,15 +10,12 @@ use skink_messages::{
     BindOptions, Component, Progress, Protocol, SocketError, SocketEvent, TcpInput, TcpRequest,
     TransportCall, UdpInput, UdpRequest,
 };
-use skink_split::{Host, TcpHost, UdpHost};
 use skink_time::Instant;
 use skink_wire::Endpoint;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 /// The transports that are here, each with its end towards `ip`.
-pub(crate) struct Apart {
+pub struct Apart {
     tcp: Option<TcpHost>,
     udp: Option<UdpHost>,
     events: EventQueues,
@@ -46,10 +42,12 @@ impl Apart {
         }
     }
 
+    /// Puts `tcp` in.
     pub fn set_tcp(&mut self, tcp: TcpHost) {
         self.tcp = Some(tcp);
     }
 
+    /// Puts `udp` in.
     pub fn set_udp(&mut self, udp: UdpHost) {
         self.udp = Some(udp);
     }
@@ -61,6 +59,7 @@ impl Apart {
         }
     }
 
+    /// Whether it still waits for that.
     pub fn is_held(&self, protocol: Protocol) -> bool {
         self.held.get(protocol.index()) == Some(&true)
     }
@@ -71,11 +70,10 @@ impl Apart {
     }
 
     /// Maps a neighbour's pool for reading.
-    pub fn add_pool(&mut self, sizes: PoolSizes, memory: &OwnedFd) -> Result<(), String> {
-        let map = || {
-            let memory = memory.try_clone().map_err(|error| error.to_string())?;
-            map_pool(sizes, memory)
-        };
+    ///
+    /// # Errors
+    /// What `map` says.
+    pub fn add_pool<E>(&mut self, map: impl Fn() -> Result<PoolReader, E>) -> Result<(), E> {
         if let Some(tcp) = &mut self.tcp {
             tcp.add_pool(map()?);
         }
@@ -97,6 +95,7 @@ impl Apart {
             .for_each(|it| it.remove_pool(id));
     }
 
+    /// `ip` was replaced.
     pub fn ip_restarted(&mut self, incarnation: u32) {
         let (tcp, udp) = (&mut self.tcp, &mut self.udp);
         tcp.iter_mut().for_each(|it| it.ip_restarted(incarnation));
@@ -111,25 +110,9 @@ impl Apart {
     }
 
     /// The connections there are.
-    pub fn flows(&self) -> impl Iterator<Item = FlowSummary> {
+    pub fn flows(&self) -> impl Iterator<Item = Flow> {
         let flows = self.tcp.iter().flat_map(|tcp| tcp.tcp().flows());
-        flows.filter_map(flow).map(|flow| {
-            let end = |end: Endpoint| SocketAddr::new(end.addr, end.port);
-            let (phase, iss) = match flow.phase {
-                Phase::Asked => (FlowPhase::Asked, 0),
-                Phase::Answered { iss } => (FlowPhase::Answered, iss),
-                Phase::LocalClosed => (FlowPhase::LocalClosed, 0),
-                Phase::RemoteClosed => (FlowPhase::RemoteClosed, 0),
-                Phase::BothClosed => (FlowPhase::BothClosed, 0),
-                Phase::Established | Phase::Datagrams => (FlowPhase::Established, 0),
-            };
-            FlowSummary {
-                local: end(flow.tuple.local),
-                remote: end(flow.tuple.remote),
-                phase,
-                iss,
-            }
-        })
+        flows.filter_map(flow)
     }
 
     /// Whether a neighbour has sent something.
@@ -141,6 +124,7 @@ impl Apart {
             || ready(Protocol::Udp, self.udp.as_ref().map(|it| it as &dyn Host))
     }
 
+    /// Whether a neighbour has spoilt its queue.
     pub fn is_broken(&self) -> bool {
         self.tcp.as_ref().is_some_and(|it| it.broken().is_some())
             || self.udp.as_ref().is_some_and(|it| it.broken().is_some())
@@ -186,6 +170,16 @@ impl Apart {
                 }
             }
         }
+    }
+
+    /// `tcp`, if it is here.
+    pub fn tcp_host(&mut self) -> Option<&mut TcpHost> {
+        self.tcp.as_mut()
+    }
+
+    /// `udp`, if it is here.
+    pub fn udp_host(&mut self) -> Option<&mut UdpHost> {
+        self.udp.as_mut()
     }
 
     fn tcp(&mut self) -> Result<&mut TcpHost, SocketError> {

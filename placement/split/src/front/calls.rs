@@ -1,6 +1,6 @@
 //! What a transport does for `syscall`.
-use crate::host::Host;
-use crate::offers::Listener;
+use super::offers::Listener;
+use crate::front::Front;
 use skink_lanes::Exchange;
 use skink_memory::{Region, SocketId, SocketKind};
 use skink_messages::{
@@ -16,12 +16,13 @@ use std::sync::atomic::Ordering;
 const CALLS: usize = 64;
 
 /// A transport's end towards a `syscall` that it reaches by a lane.
-pub(crate) struct CallEnd {
-    pub exchange: Exchange<TransportCall, CallOutcome>,
+pub struct CallEnd {
+    pub(crate) exchange: Exchange<TransportCall, CallOutcome>,
     outcomes: VecDeque<CallOutcome>,
 }
 
 impl CallEnd {
+    /// Around this lane.
     pub fn new(exchange: Exchange<TransportCall, CallOutcome>) -> CallEnd {
         CallEnd {
             exchange,
@@ -39,7 +40,7 @@ impl CallEnd {
 
     /// Whether there is something to take, or room for what waits for it. While too much waits, nothing
     /// is taken.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         match self.outcomes.len() < CALLS {
             true => self.exchange.is_ready(),
             false => self.exchange.has_room(),
@@ -47,7 +48,7 @@ impl CallEnd {
     }
 }
 
-impl Host {
+impl Front {
     /// Serves a batch of calls that came over lanes. Answers whether there were some.
     pub(crate) fn serve_calls(&mut self, now: Instant) -> bool {
         let mut any = false;
@@ -60,7 +61,7 @@ impl Host {
     }
 
     /// Whether a `syscall` that is apart has asked for something, or made room.
-    pub(crate) fn is_called(&self) -> bool {
+    pub fn is_called(&self) -> bool {
         let ends = Protocol::ALL.into_iter().zip(&self.call_ends);
         let mut ends = ends.filter_map(|(protocol, end)| Some((protocol, end.as_ref()?)));
         ends.any(|(protocol, end)| !self.stack.is_held(protocol) && end.is_ready())

@@ -274,7 +274,7 @@ pub(crate) fn done_by_udp(udp: &Udp, call: &TransportCall) -> Option<CallDone> {
 }
 
 /// What works on sockets in this process.
-pub(crate) enum Serving {
+pub enum Serving {
     /// All of the stack is here.
     Whole(Box<Stack>),
     /// What of `tcp` and `udp` is here, if only nothing.
@@ -282,7 +282,7 @@ pub(crate) enum Serving {
 }
 
 impl Serving {
-    pub fn transports(&mut self) -> &mut dyn Transports {
+    pub(crate) fn transports(&mut self) -> &mut dyn Transports {
         match self {
             Serving::Whole(stack) => stack.as_mut(),
             Serving::Apart(apart) => apart.as_mut(),
@@ -304,6 +304,7 @@ impl Serving {
         }
     }
 
+    /// What of the transports is here, if the stack is divided.
     pub fn apart(&mut self) -> Option<&mut Apart> {
         match self {
             Serving::Whole(_) => None,
@@ -311,6 +312,7 @@ impl Serving {
         }
     }
 
+    /// Whether sockets of this protocol are here.
     pub fn has(&self, protocol: Protocol) -> bool {
         self.look().has(protocol)
     }
@@ -339,10 +341,17 @@ impl Serving {
         }
     }
 
+    /// When to poll at the latest.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.look().next_deadline()
     }
 
+    /// The sockets, if this protocol's are here.
+    pub fn table(&self, protocol: Protocol) -> Option<&SocketTable> {
+        self.look().table(protocol)
+    }
+
+    /// TCP connections that aren't closed yet.
     pub fn unfinished(&self) -> usize {
         self.look().unfinished()
     }

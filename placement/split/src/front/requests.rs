@@ -1,6 +1,6 @@
 //! What programs ask for.
-use crate::host::Host;
-use crate::program::REQUEST_BUDGET;
+use super::program::REQUEST_BUDGET;
+use crate::front::Front;
 use skink_memory::SocketId;
 use skink_messages::{Counter, Protocol, SocketCall, TcpRequest, UdpRequest};
 use skink_sockets::{REQUESTS, Request, RequestBody, ServerError};
@@ -14,7 +14,7 @@ enum Taken {
     Waits,
 }
 
-impl Host {
+impl Front {
     /// Serves a batch of requests of each program that has any. Answers whether there were some.
     pub(crate) fn serve_requests(&mut self, now: Instant) -> bool {
         let count = self.programs.numbers.len();

@@ -1,44 +1,42 @@
 //! `syscall` and its ways to the transports and to `store`: calls where these are in the same process,
 //! else lanes.
-use crate::clock;
-use crate::host::Host;
-use crate::random::random;
+use crate::BUDGET;
 use skink_lanes::{EndCounters, Exchange};
 use skink_messages::{
     Answer, CallBody, CallOutcome, Protocol, SocketCall, SocketError, StoreClient, StoreKey,
     StoreReply, StoreRequest, StoreValue, TransportCall,
 };
-use skink_sockets::Notice;
 use skink_store::Store;
 use skink_syscall::{Syscall, SyscallOutput};
-use skink_time::Instant;
 use std::collections::VecDeque;
 
-/// Outcomes and replies taken at one time.
-const BUDGET: usize = 64;
-
 /// How `syscall` reaches a transport.
-pub(crate) enum TransportWay {
+pub enum TransportWay {
     /// It is in this process, and so are all parts of the stack.
     Here,
+    /// It is in a process of its own, or shares one with some of the others.
     Lane(Box<Exchange<CallOutcome, TransportCall>>),
 }
 
 /// How `syscall` reaches `store`.
-pub(crate) enum StoreWay {
+pub enum StoreWay {
     /// It is in this process, and so are all parts of the stack.
     Here(Store),
+    /// As [`TransportWay::Lane`].
     Lane(Box<Exchange<StoreReply, StoreRequest>>),
 }
 
+/// Makes numbers that can't be guessed, and aren't 0.
+pub type Random = Box<dyn FnMut() -> u64 + Send>;
+
 /// What `syscall` has said and nobody has taken yet. Bounded: while something waits for room in a lane,
 /// no program's call is taken.
-#[derive(Default)]
-struct Outbox {
+pub(crate) struct Outbox {
     /// By [`Protocol::index`].
     calls: [VecDeque<TransportCall>; 2],
-    answers: VecDeque<(u32, u32, Result<Answer, SocketError>)>,
+    pub answers: VecDeque<(u32, u32, Result<Answer, SocketError>)>,
     stored: VecDeque<StoreRequest>,
+    random: Random,
 }
 
 impl SyscallOutput for Outbox {
@@ -60,31 +58,33 @@ impl SyscallOutput for Outbox {
     }
 
     fn random(&mut self) -> u64 {
-        random()
+        (self.random)()
     }
 }
 
-/// `syscall` in this process.
-pub(crate) struct SyscallHost {
-    component: Syscall,
+/// `syscall` and its ends towards its neighbours. [`Front`](crate::Front) joins it to programs.
+pub struct SyscallHost {
+    pub(crate) component: Syscall,
     ways: [TransportWay; 2],
     store: StoreWay,
-    out: Outbox,
+    pub(crate) out: Outbox,
     /// Until the neighbours know of it.
-    held: bool,
+    pub(crate) held: bool,
     /// A successor serves nobody before it has what its predecessor stored; so many items came already.
     restoring: Option<u32>,
     /// Programs that ended before it could be told.
     ended: Vec<u32>,
     /// A program's call wasn't taken: it was busy.
-    pub has_refused: bool,
+    pub(crate) has_refused: bool,
 }
 
 impl SyscallHost {
+    /// Starts without programs. It does nothing before [`Front::go`](crate::Front::go) if `store` is elsewhere.
     pub fn new(
         mut component: Syscall,
         ways: [TransportWay; 2],
         mut store: StoreWay,
+        random: Random,
     ) -> SyscallHost {
         if let StoreWay::Here(store) = &mut store {
             store.request(StoreRequest::List(StoreClient::Syscall));
@@ -99,7 +99,12 @@ impl SyscallHost {
             ways,
             held: matches!(store, StoreWay::Lane(_)),
             store,
-            out: Outbox::default(),
+            out: Outbox {
+                calls: Default::default(),
+                answers: VecDeque::new(),
+                stored: VecDeque::new(),
+                random,
+            },
             restoring: None,
             ended: Vec::new(),
             has_refused: false,
@@ -107,7 +112,7 @@ impl SyscallHost {
     }
 
     /// The neighbours know of it. A `successor` asks first for what was stored.
-    pub fn go(&mut self, successor: bool) {
+    pub(crate) fn go(&mut self, successor: bool) {
         match std::mem::take(&mut self.held) && successor {
             true => {
                 self.restoring = Some(0);
@@ -119,22 +124,22 @@ impl SyscallHost {
     }
 
     /// The transports are in this process, and know nothing of what predecessors were told.
-    fn take_over(&mut self) {
+    pub(crate) fn take_over(&mut self) {
         self.component.resume(&mut self.out);
         for protocol in Protocol::ALL {
             self.component.transport_restarted(protocol, &mut self.out);
         }
     }
 
-    pub fn attach(&mut self, program: u32, uid: u32, secret: u64) {
+    pub(crate) fn attach(&mut self, program: u32, uid: u32, secret: u64) {
         self.component.attach(program, uid, secret, &mut self.out);
     }
 
-    pub fn request(&mut self, program: u32, serial: u32, call: SocketCall) {
+    pub(crate) fn request(&mut self, program: u32, serial: u32, call: SocketCall) {
         self.component.request(program, serial, call, &mut self.out);
     }
 
-    pub fn detach(&mut self, program: u32) {
+    pub(crate) fn detach(&mut self, program: u32) {
         match self.has_begun() {
             true => self.component.detach(program, &mut self.out),
             // What was stored comes first: the program may hold sockets that aren't known yet.
@@ -143,7 +148,7 @@ impl SyscallHost {
     }
 
     /// Tells the transports that a program has ended which was never known here.
-    fn detach_stranger(&mut self, program: u32, tag: u32) {
+    pub(crate) fn detach_stranger(&mut self, program: u32, tag: u32) {
         for protocol in Protocol::ALL {
             let call = TransportCall {
                 program,
@@ -160,38 +165,37 @@ impl SyscallHost {
     }
 
     /// A transport was replaced.
-    pub fn transport_restarted(&mut self, protocol: Protocol, incarnation: u32) {
+    pub(crate) fn transport_restarted(&mut self, protocol: Protocol, incarnation: u32) {
         if let Some(TransportWay::Lane(lane)) = self.ways.get_mut(protocol.index()) {
             lane.restarted(incarnation);
             self.component.transport_restarted(protocol, &mut self.out);
         }
     }
 
-    /// `store` was replaced, and has nothing yet.
-    pub fn store_restarted(&mut self, incarnation: u32) {
+    /// `store` was replaced.
+    pub(crate) fn store_restarted(&mut self, incarnation: u32) {
         if let StoreWay::Lane(lane) = &mut self.store {
             lane.restarted(incarnation);
             self.component.store_restarted(&mut self.out);
             if self.restoring.take().is_some() {
-                tracing::error!("syscall and store died together: what both knew is lost");
                 self.component.resume(&mut self.out);
             }
         }
     }
 
     /// Whether no call of a program can be taken now.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         !self.has_begun() || self.has_waiting()
     }
 
     /// Whether something that it said waits for room.
-    pub fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         let calls = self.out.calls.iter().any(|calls| !calls.is_empty());
         calls || !self.out.stored.is_empty()
     }
 
     /// Whether a neighbour has sent something, or made room.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         let ready = |way: &TransportWay| match way {
             TransportWay::Here => false,
             TransportWay::Lane(lane) => lane.is_ready(),
@@ -203,7 +207,7 @@ impl SyscallHost {
         !self.held && (store || (self.has_begun() && self.ways.iter().any(ready)))
     }
 
-    pub fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         let broken = |way: &TransportWay| match way {
             TransportWay::Here => false,
             TransportWay::Lane(lane) => lane.is_broken(),
@@ -216,7 +220,7 @@ impl SyscallHost {
     }
 
     /// What was dropped at its ends.
-    pub fn dropped(&self) -> EndCounters {
+    pub(crate) fn dropped(&self) -> EndCounters {
         let transports = self.ways.iter().map(|way| match way {
             TransportWay::Here => EndCounters::default(),
             TransportWay::Lane(lane) => lane.counters,
@@ -233,7 +237,7 @@ impl SyscallHost {
     }
 
     /// Takes what came over the lanes. Answers whether there was something.
-    fn take_in(&mut self) -> bool {
+    pub(crate) fn take_in(&mut self) -> bool {
         let mut taken = self.take_replies();
         // An outcome may be of a predecessor's call: it comes after what that had stored.
         if self.has_begun() {
@@ -288,7 +292,7 @@ impl SyscallHost {
 
     /// Gives on what there is room for: what is to be stored first. Nobody acts on what a successor
     /// wouldn't know. Answers whether all of that is stored.
-    fn store_all(&mut self) -> bool {
+    pub(crate) fn store_all(&mut self) -> bool {
         match &mut self.store {
             StoreWay::Here(store) => {
                 for request in self.out.stored.drain(..) {
@@ -308,7 +312,7 @@ impl SyscallHost {
     }
 
     /// Gives on the calls that there is room for.
-    fn call_all(&mut self) {
+    pub(crate) fn call_all(&mut self) {
         for (calls, way) in self.out.calls.iter_mut().zip(&mut self.ways) {
             if let TransportWay::Lane(lane) = way {
                 while let Some(call) = calls.front()
@@ -322,7 +326,7 @@ impl SyscallHost {
     }
 
     /// A call for a transport in this process.
-    fn take_call_here(&mut self) -> Option<(Protocol, TransportCall)> {
+    pub(crate) fn take_call_here(&mut self) -> Option<(Protocol, TransportCall)> {
         for protocol in Protocol::ALL {
             let index = protocol.index();
             if let (Some(TransportWay::Here), Some(calls)) =
@@ -333,79 +337,5 @@ impl SyscallHost {
             }
         }
         None
-    }
-}
-
-impl Host {
-    /// Hears `syscall`'s neighbours. Answers whether they had something to say.
-    pub(crate) fn poll_syscall(&mut self, now: Instant) -> bool {
-        let Some(syscall) = self.syscall.as_mut().filter(|it| !it.held) else {
-            return false;
-        };
-        let any = syscall.take_in();
-        self.run_syscall(now);
-        if let Some(syscall) = &mut self.syscall
-            && !syscall.is_busy()
-            && std::mem::take(&mut syscall.has_refused)
-        {
-            for number in self.programs.numbers.clone() {
-                if let Some(program) = self.programs.get_mut(number) {
-                    program.blocked = false;
-                }
-                self.make_due(number);
-            }
-        }
-        any
-    }
-
-    /// A whole stack goes on where its predecessor died: its programs are attached.
-    pub(crate) fn take_over(&mut self) {
-        let now = clock::now();
-        if let Some(stack) = self.stack.whole() {
-            stack.rebuild_filter(now);
-        }
-        if let Some(syscall) = &mut self.syscall {
-            syscall.take_over();
-            self.run_syscall(now);
-        }
-    }
-
-    /// Does what `syscall` has said: tells programs, and asks transports and `store`.
-    pub(crate) fn run_syscall(&mut self, now: Instant) {
-        while let Some(syscall) = &mut self.syscall
-            && syscall.store_all()
-        {
-            if let Some((program, serial, answer)) = syscall.out.answers.pop_front() {
-                self.answer(program, serial, answer);
-            } else if let Some((protocol, call)) = syscall.take_call_here() {
-                let outcome = self.carry_out(now, protocol, call);
-                if let (Some(outcome), Some(syscall)) = (outcome, &mut self.syscall) {
-                    syscall
-                        .component
-                        .outcome(protocol, outcome, &mut syscall.out);
-                }
-            } else {
-                return syscall.call_all();
-            }
-        }
-    }
-
-    /// A program has ended that this process refused and others may have.
-    pub(crate) fn end_in_transports(&mut self, now: Instant, program: u32, tag: u32) {
-        if let Some(syscall) = &mut self.syscall {
-            syscall.detach_stranger(program, tag);
-            self.run_syscall(now);
-        }
-    }
-
-    fn answer(&mut self, program: u32, serial: u32, answer: Result<Answer, SocketError>) {
-        let Some(attached) = self.programs.get_mut(program) else {
-            return;
-        };
-        attached.tell(Notice::Answer(serial, answer));
-        if std::mem::take(&mut attached.in_hand) {
-            attached.server.advance();
-        }
-        self.make_due(program);
     }
 }

@@ -1,5 +1,5 @@
 //! Connections are offered to programs before they ask: `accept` needs no round trip.
-use crate::host::Host;
+use crate::front::Front;
 use skink_memory::SocketId;
 use skink_messages::{ConnectionOption, Counter, Protocol, TcpRequest};
 use skink_sockets::Notice;
@@ -32,7 +32,7 @@ impl Listener {
     }
 }
 
-impl Host {
+impl Front {
     /// Offers what waits on a listening socket, as far as the program keeps up.
     pub(crate) fn offer(&mut self, program: u32, slot: u32) {
         let transports = self.stack.transports();

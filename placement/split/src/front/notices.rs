@@ -1,11 +1,11 @@
 //! What programs are told.
-use crate::host::Host;
-use crate::syscall::SyscallHost;
+use crate::front::Front;
+use crate::syscall_host::SyscallHost;
 use skink_messages::{Counter, Protocol, SocketEvent};
 use skink_sockets::Notice;
 use skink_time::Instant;
 
-impl Host {
+impl Front {
     /// Tells programs what happened to their sockets, and wakes those that sleep. Answers whether
     /// there was anything.
     pub(crate) fn tell_programs(&mut self, now: Instant) -> bool {
@@ -138,6 +138,6 @@ impl Host {
     }
 }
 
-fn attached_told(host: &Host, program: u32) -> bool {
+fn attached_told(host: &Front, program: u32) -> bool {
     host.programs.get(program).is_some_and(|it| it.told)
 }
