@@ -1,39 +1,83 @@
-//! A host's components on their own, as its programs see them.
+//! A host's components on their own, as its programs see them: through their channels.
 
 use crate::machine::{Machine, Who};
+use crate::place::{SocketPlan, Then};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use skink_channel::{Sleeper, SpinBudget};
-use skink_library::{EventQueues, Protocol};
+use skink_library::Protocol;
 use skink_memory::SocketId;
-use skink_messages::{Component, SocketEvent, TcpInput, TcpRequest, UdpInput, UdpRequest};
+use skink_messages::{
+    Answer, Events, SocketCall, SocketError, SocketEvent, TcpRequest, UdpRequest,
+};
+use skink_sockets::{Client, PortOptions, RequestBody};
 use skink_time::Instant;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::BorrowedFd;
 
-/// What a program wants of a transport, without an answer. While that is dead, it waits in a channel.
-#[derive(Clone, Copy, Debug)]
-enum Wish {
-    Tcp(TcpRequest),
-    Udp(UdpRequest),
-    Abandon(Protocol, u32),
+/// A socket that is being made: each call is answered before the next.
+struct Opening {
+    /// Who wants it.
+    number: usize,
+    plan: SocketPlan,
+    socket: Option<SocketId>,
+    /// The calls that are answered.
+    answered: usize,
+    /// The next one is on its way.
+    asked: bool,
+    /// What was heard of the socket meanwhile.
+    early: Events,
 }
 
-impl Wish {
-    fn of(self) -> Who {
-        match self {
-            Wish::Tcp(_) | Wish::Abandon(Protocol::Tcp, _) => Who::Tcp,
-            Wish::Udp(_) | Wish::Abandon(Protocol::Udp, _) => Who::Udp,
-        }
+impl Opening {
+    /// The next call; `None` if all are answered.
+    fn call(&self) -> Option<SocketCall> {
+        let SocketPlan {
+            protocol,
+            local,
+            then,
+            ..
+        } = self.plan;
+        let Some(socket) = self.socket else {
+            return Some(SocketCall::Open(protocol));
+        };
+        let bind = local.map(|(local, sharing)| {
+            let options = PortOptions {
+                reuse_address: sharing.reuse_address,
+                reuse_port: sharing.shared,
+                ticket: 0,
+            };
+            SocketCall::Bind(protocol, socket, local, options)
+        });
+        let last = match then {
+            Then::Stays => None,
+            Then::Listens(backlog) => Some(SocketCall::Listen(socket, backlog)),
+            Then::Connects(remote) => Some(SocketCall::Connect(protocol, socket, Some(remote))),
+        };
+        bind.into_iter().chain(last).nth(self.answered - 1)
     }
 }
 
-/// A machine with its programs' queues.
+/// A program's side of its channels.
+struct Program {
+    client: Client,
+    openings: VecDeque<Opening>,
+    /// What it has to say and there was no room for.
+    waiting: VecDeque<RequestBody>,
+    events: VecDeque<(Protocol, SocketEvent)>,
+    /// Listening sockets on which it couldn't say that it takes a connection.
+    held_up: Vec<SocketId>,
+}
+
+/// A socket that was made, or why not, for whom, and what was heard of it since.
+pub type Opened = (usize, Result<SocketId, SocketError>, Events);
+
+/// A machine with its programs.
 pub struct Apart {
     /// The components.
     pub machine: Machine,
-    sleepers: [Sleeper; 5],
-    events: EventQueues,
-    waiting: Vec<Wish>,
-    /// What each transport was asked for since its last turn ended.
-    fresh: Vec<Wish>,
+    sleepers: [Sleeper; Who::COUNT],
+    programs: BTreeMap<u32, Program>,
+    opened: VecDeque<Opened>,
     /// Programs that are gone, of which one of two regions is finished: a transport's successor says it again.
     halves: Vec<(Protocol, u32)>,
     finished: VecDeque<u32>,
@@ -46,24 +90,26 @@ impl Apart {
             let parts = it.sleeper().expect("a sleeper");
             Sleeper::attach(parts, SpinBudget::new(0)).expect("a sleeper")
         });
-        let tcp = machine.tcp.tcp().table().stride();
-        let mut events = EventQueues::new(tcp, machine.udp.udp().table().stride());
-        let programs = machine.regions().iter();
-        programs.for_each(|(program, _, _)| events.add(*program));
+        let programs = machine.regions().iter().map(|(number, _, _)| {
+            let mut client = machine.client(*number);
+            client.announce();
+            let program = Program {
+                client,
+                openings: VecDeque::new(),
+                waiting: VecDeque::new(),
+                events: VecDeque::new(),
+                held_up: Vec::new(),
+            };
+            (*number, program)
+        });
         Apart {
+            programs: programs.collect(),
             machine,
             sleepers,
-            events,
-            waiting: Vec::new(),
-            fresh: Vec::new(),
+            opened: VecDeque::new(),
             halves: Vec::new(),
             finished: VecDeque::new(),
         }
-    }
-
-    /// Whether a call that needs an answer can be carried out.
-    pub fn answers(&self) -> bool {
-        !self.machine.is_dead(Who::Tcp) && !self.machine.is_dead(Who::Udp)
     }
 
     /// A component is about to sleep. Answers whether it must not.
@@ -80,142 +126,309 @@ impl Apart {
     /// It goes on.
     pub fn get_up(&mut self, who: Who) {
         self.sleepers[who as usize].retract();
+        self.hush(who);
     }
 
-    /// Whether somebody rang for it.
-    pub fn is_rung(&self, who: Who) -> bool {
-        let bell = self.sleepers[who as usize].bell();
-        let mut bell = [rustix::event::PollFd::from_borrowed_fd(
-            bell,
-            rustix::event::PollFlags::IN,
-        )];
-        let now = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        rustix::event::poll(&mut bell, Some(&now)) == Ok(1)
+    fn hush(&mut self, who: Who) {
+        if let Some(front) = self.machine.front(who) {
+            for program in front.programs.numbers.clone() {
+                front.hush(program);
+            }
+        }
+    }
+
+    /// Whether a neighbour or a program rang for it.
+    pub fn is_rung(&mut self, who: Who) -> bool {
+        let own = self.sleepers[who as usize].bell();
+        let front = self.machine.front(who);
+        let programs = front.iter().flat_map(|front| {
+            let all = front.programs.numbers.iter();
+            all.filter_map(|number| Some(front.programs.get(*number)?.server.bell()))
+        });
+        is_any_readable(std::iter::once(own).chain(programs))
     }
 
     /// What rang isn't heard; the component sleeps on.
     pub fn lose_bell(&mut self, who: Who) {
         let bell = self.sleepers[who as usize].bell();
-        let _ = rustix::io::read(bell, &mut [0; 8]);
+        if is_readable(bell) {
+            let _ = rustix::io::read(bell, &mut [0; 8]);
+        }
+        self.hush(who);
     }
 
-    /// A component's turn is over, and it lives.
-    pub fn turn_ended(&mut self, who: Who) {
-        self.fresh.retain(|wish| wish.of() != who);
-    }
-
-    /// A component died. What programs wanted of it since its last turn, they still want if `again`: it may have
-    /// died before it took that from their queues.
-    pub fn part_died(&mut self, who: Who, again: bool) {
-        let fresh: Vec<Wish> = self.fresh.extract_if(.., |wish| wish.of() == who).collect();
-        if again {
-            self.waiting.extend(fresh);
+    /// A program makes a socket, after those before.
+    pub fn make(&mut self, number: usize, plan: SocketPlan) {
+        let opening = Opening {
+            number,
+            plan,
+            socket: None,
+            answered: 0,
+            asked: false,
+            early: Events::empty(),
+        };
+        if let Some(program) = self.programs.get_mut(&plan.program) {
+            program.openings.push_back(opening);
+            program.go_on(&mut self.opened);
         }
     }
 
-    /// A transport has a successor: it takes what waits for it.
-    pub fn greet(&mut self, now: Instant, who: Who) {
-        let waiting = self.waiting.extract_if(.., |wish| wish.of() == who);
-        for wish in waiting.collect::<Vec<_>>() {
-            self.ask(now, wish);
+    /// Takes a socket that was made.
+    pub fn take_opened(&mut self) -> Option<Opened> {
+        for program in self.programs.values_mut() {
+            program.hear(&mut self.opened);
+        }
+        self.opened.pop_front()
+    }
+
+    /// What programs have said leaves.
+    pub fn flush(&mut self) {
+        for program in self.programs.values_mut() {
+            program.go_on(&mut self.opened);
+            program.client.flush();
         }
     }
 
-    fn ask(&mut self, now: Instant, wish: Wish) {
-        if self.machine.is_dead(wish.of()) {
-            return self.waiting.push(wish);
-        }
-        self.fresh.push(wish);
-        let (tcp, udp) = (&mut self.machine.tcp, &mut self.machine.udp);
-        // A request is never refused: transports remember what they couldn't send.
-        match wish {
-            Wish::Tcp(request) => tcp.call(|tcp, below| {
-                let _ = tcp.handle(now, TcpInput::Request(request), below);
-            }),
-            Wish::Udp(request) => udp.call(|udp, below| {
-                let _ = udp.handle(now, UdpInput::Request(request), below);
-            }),
-            Wish::Abandon(Protocol::Tcp, program) => {
-                tcp.call(|tcp, below| tcp.abandon_region(now, program, below));
-            }
-            Wish::Abandon(Protocol::Udp, program) => {
-                udp.call(|udp, below| udp.abandon_region(now, program, below));
-            }
+    fn say(&mut self, protocol: Protocol, socket: SocketId, body: RequestBody) {
+        let owner = self.machine.owner(protocol, socket);
+        if let Some(program) = self.programs.get_mut(&owner) {
+            program.say(body);
         }
     }
 
     /// As [`skink_library::Stack::tcp_request`].
-    pub fn tcp_request(&mut self, now: Instant, request: TcpRequest) {
-        self.ask(now, Wish::Tcp(request));
+    pub fn tcp_request(&mut self, request: TcpRequest) {
+        let socket = match request {
+            TcpRequest::Close(socket) => {
+                let owner = self.machine.owner(Protocol::Tcp, socket);
+                if let Some(program) = self.programs.get_mut(&owner) {
+                    program.close_listener(socket);
+                }
+                let close = RequestBody::Call(SocketCall::Close(Protocol::Tcp, socket));
+                return self.say(Protocol::Tcp, socket, close);
+            }
+            TcpRequest::Sent(socket)
+            | TcpRequest::Received(socket)
+            | TcpRequest::Shutdown(socket, _)
+            | TcpRequest::SetOption(socket, _) => socket,
+        };
+        self.say(Protocol::Tcp, socket, RequestBody::Tcp(request));
     }
 
     /// As [`skink_library::Stack::udp_request`].
-    pub fn udp_request(&mut self, now: Instant, request: UdpRequest) {
-        self.ask(now, Wish::Udp(request));
+    pub fn udp_request(&mut self, request: UdpRequest) {
+        let (socket, body) = match request {
+            UdpRequest::Close(socket) => {
+                let close = SocketCall::Close(Protocol::Udp, socket);
+                (socket, RequestBody::Call(close))
+            }
+            UdpRequest::Sent(socket) => (socket, RequestBody::Udp(request)),
+        };
+        self.say(Protocol::Udp, socket, body);
     }
 
-    /// As [`skink_library::Stack::abandon`].
-    pub fn abandon(&mut self, now: Instant, protocol: Protocol, program: u32) {
-        self.ask(now, Wish::Abandon(protocol, program));
-    }
-
-    fn take_events(&mut self) {
-        let machine = &mut self.machine;
-        if !machine.is_dead(Who::Tcp) {
-            while let Some(event) = machine.tcp.take_event() {
-                self.events.push(Protocol::Tcp, event);
-            }
-        }
-        if !machine.is_dead(Who::Udp) {
-            while let Some(event) = machine.udp.take_event() {
-                self.events.push(Protocol::Udp, event);
-            }
+    /// A program is gone: whoever watches programs says so.
+    pub fn abandon(&mut self, now: Instant, program: u32) {
+        if self.programs.remove(&program).is_some() {
+            self.machine.program_ended(now, program);
         }
     }
 
-    /// As [`skink_library::Stack::take_eventful`].
+    /// As [`skink_library::Stack::take_eventful`], of what was heard.
     pub fn take_eventful(&mut self) -> Option<u32> {
-        self.take_events();
-        self.events.take_eventful()
+        let mut programs = self.programs.iter();
+        let (number, _) = programs.find(|(_, program)| !program.events.is_empty())?;
+        Some(*number)
     }
 
     /// As [`skink_library::Stack::take_event_of`].
     pub fn take_event_of(&mut self, program: u32) -> Option<(Protocol, SocketEvent)> {
-        self.take_events();
-        self.events.pop(program)
+        self.programs.get_mut(&program)?.events.pop_front()
     }
 
     /// As [`skink_library::Stack::take_finished`].
     pub fn take_finished(&mut self) -> Option<u32> {
-        let machine = &mut self.machine;
-        let mut over = Vec::new();
-        if !machine.is_dead(Who::Tcp) {
-            let regions = std::iter::from_fn(|| machine.tcp.take_finished_region());
-            over.extend(regions.map(|program| (Protocol::Tcp, Protocol::Udp, program)));
-        }
-        if !machine.is_dead(Who::Udp) {
-            let regions = std::iter::from_fn(|| machine.udp.take_finished_region());
-            over.extend(regions.map(|program| (Protocol::Udp, Protocol::Tcp, program)));
-        }
-        for (protocol, other, program) in over {
-            if self.halves.contains(&(other, program)) {
-                self.halves.retain(|(_, it)| *it != program);
-                self.finished.push_back(program);
-            } else if !self.halves.contains(&(protocol, program)) {
-                self.halves.push((protocol, program));
+        for (who, protocol, other) in [
+            (Who::Tcp, Protocol::Tcp, Protocol::Udp),
+            (Who::Udp, Protocol::Udp, Protocol::Tcp),
+        ] {
+            while let Some(program) = self
+                .machine
+                .front(who)
+                .and_then(|front| front.take_finished())
+            {
+                if self.halves.contains(&(other, program)) {
+                    self.halves.retain(|(_, it)| *it != program);
+                    self.finished.push_back(program);
+                } else if !self.halves.contains(&(protocol, program)) {
+                    self.halves.push((protocol, program));
+                }
             }
         }
         let program = self.finished.pop_front()?;
         self.machine.forget_program(program);
-        self.events.remove(program);
         Some(program)
+    }
+
+    /// Connections that a program was offered.
+    pub fn tcp_acceptable(&self, listener: SocketId) -> usize {
+        let owner = self.machine.owner(Protocol::Tcp, listener);
+        let program = self.programs.get(&owner);
+        program.map_or(0, |program| program.client.acceptable(listener))
     }
 
     /// As [`skink_library::Stack::tcp_accept`].
     pub fn tcp_accept(&mut self, listener: SocketId) -> Option<SocketId> {
-        self.machine.tcp.call(|tcp, _| tcp.accept(listener))
+        let owner = self.machine.owner(Protocol::Tcp, listener);
+        self.programs.get_mut(&owner)?.accept(listener)
     }
+
+    /// A program that would have to wait until it can take a connection.
+    pub fn is_held_up(&self, listener: SocketId) -> bool {
+        let owner = self.machine.owner(Protocol::Tcp, listener);
+        let program = self.programs.get(&owner);
+        program.is_some_and(|program| program.held_up.contains(&listener))
+    }
+}
+
+impl Program {
+    /// Listens to what the stack says, if it rang, and goes to sleep again.
+    fn hear(&mut self, opened: &mut VecDeque<Opened>) {
+        while is_readable(self.client.bell()) || !self.client.is_announced() {
+            self.client.retract();
+            self.client.poll().expect("a good channel");
+            while let Some((protocol, event)) = self.client.take_event() {
+                self.take_in(protocol, event);
+            }
+            self.go_on(opened);
+            if !self.client.announce() {
+                self.client.awake();
+            }
+        }
+    }
+
+    fn take_in(&mut self, protocol: Protocol, event: SocketEvent) {
+        let mut openings = self.openings.iter_mut();
+        let opening =
+            openings.find(|it| it.plan.protocol == protocol && it.socket == Some(event.socket));
+        match opening {
+            Some(opening) => opening.early |= event.events,
+            None => self.events.push_back((protocol, event)),
+        }
+    }
+
+    /// Says what there is room for, and makes the next call.
+    fn go_on(&mut self, opened: &mut VecDeque<Opened>) {
+        while let Some(body) = self.waiting.front().copied()
+            && self.client.has_room(body)
+        {
+            self.waiting.pop_front();
+            self.client.tell(body).expect("room");
+        }
+        if self.waiting.is_empty() {
+            if self.client.has_repeated_offers() {
+                self.client.settle_offers().expect("room");
+            }
+            for socket in std::mem::take(&mut self.held_up) {
+                let events = Events::READABLE;
+                let event = SocketEvent { socket, events };
+                self.events.push_back((Protocol::Tcp, event));
+            }
+        }
+        while let Some(opening) = self.openings.front_mut() {
+            if opening.asked {
+                let Some(answer) = self.client.take_begun() else {
+                    return;
+                };
+                opening.asked = false;
+                if let Some(result) = opening.answer(answer) {
+                    self.conclude(result, opened);
+                    continue;
+                }
+            }
+            let Some(call) = self.openings.front().and_then(Opening::call) else {
+                let made = self.openings.front().and_then(|opening| opening.socket);
+                self.conclude(made.ok_or(SocketError::Invalid), opened);
+                continue;
+            };
+            if !self.waiting.is_empty() || !self.client.has_room(RequestBody::Call(call)) {
+                return;
+            }
+            self.client.begin(call).expect("room");
+            if let Some(opening) = self.openings.front_mut() {
+                opening.asked = true;
+            }
+        }
+    }
+
+    fn conclude(&mut self, result: Result<SocketId, SocketError>, opened: &mut VecDeque<Opened>) {
+        let Some(opening) = self.openings.pop_front() else {
+            return;
+        };
+        if let (Err(_), Some(socket)) = (result, opening.socket) {
+            let close = SocketCall::Close(opening.plan.protocol, socket);
+            self.say(RequestBody::Call(close));
+        }
+        opened.push_back((opening.number, result, opening.early));
+    }
+
+    fn say(&mut self, body: RequestBody) {
+        if self.waiting.is_empty() && self.client.has_room(body) {
+            return self.client.tell(body).expect("room");
+        }
+        self.waiting.push_back(body);
+    }
+
+    fn close_listener(&mut self, socket: SocketId) {
+        for offered in self.client.refuse_offers(socket) {
+            let close = SocketCall::Close(Protocol::Tcp, offered);
+            self.say(RequestBody::Call(close));
+        }
+    }
+
+    fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
+        let accepted = RequestBody::Accepted {
+            listener,
+            connection: listener,
+        };
+        if !self.waiting.is_empty() || !self.client.has_room(accepted) {
+            if !self.held_up.contains(&listener) {
+                self.held_up.push(listener);
+            }
+            return None;
+        }
+        self.client.accept(listener).expect("room")
+    }
+}
+
+impl Opening {
+    /// A call is answered. Answers why the socket can't be made, if it can't.
+    fn answer(
+        &mut self,
+        answer: Result<Answer, SocketError>,
+    ) -> Option<Result<SocketId, SocketError>> {
+        match answer {
+            Ok(answer) => {
+                self.socket = answer.socket.or(self.socket);
+                self.answered += 1;
+                None
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+fn is_readable(bell: BorrowedFd<'_>) -> bool {
+    is_any_readable(std::iter::once(bell))
+}
+
+fn is_any_readable<'a>(bells: impl Iterator<Item = BorrowedFd<'a>>) -> bool {
+    let bells = bells.map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN));
+    let mut bells: Vec<PollFd<'_>> = bells.collect();
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let polled = rustix::event::poll(&mut bells, Some(&now));
+    polled.is_ok() && bells.iter().any(|bell| bell.revents().contains(PollFlags::IN))
 }

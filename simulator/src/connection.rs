@@ -4,9 +4,10 @@
 use crate::context::Context;
 use crate::listener::REUSE;
 use crate::pattern::{NAME_BYTES, Pattern};
+use crate::place::{SocketPlan, Then};
 use crate::scenario::{ConnectionPlan, EndPlan, Ending};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use skink_library::State;
+use skink_library::{Protocol, State};
 use skink_memory::SocketId;
 use skink_messages::{ConnectionOption, Events, Shutdown, SocketError, TcpRequest};
 use skink_time::Duration;
@@ -96,28 +97,30 @@ fn unspecified(like: IpAddr) -> IpAddr {
 }
 
 impl Connection {
-    /// The program of a client: connects, or fails at once.
-    pub fn connect(context: &mut Context<'_>, number: usize, plan: usize) -> Option<Connection> {
+    /// The socket of a client.
+    pub fn plan_socket(context: &Context<'_>, plan: usize) -> SocketPlan {
         let remote = context.target_of(plan);
         let ConnectionPlan {
             client_port: port,
             program,
             ..
         } = context.connection_plan(plan);
-        let local = port.map(|port| Endpoint::new(unspecified(remote.addr), port));
-        let now = context.now;
-        let stack = context.stack();
-        let result = stack.tcp_open_in(program).and_then(|socket| {
-            let bound = local.map(|local| stack.tcp_bind(socket, local, REUSE));
-            let connected = bound
-                .transpose()
-                .and_then(|_| stack.tcp_connect(now, socket, remote));
-            if connected.is_err() {
-                stack.tcp_request(now, TcpRequest::Close(socket));
-            }
-            connected.map(|()| socket)
-        });
-        match result {
+        SocketPlan {
+            protocol: Protocol::Tcp,
+            program,
+            local: port.map(|port| (Endpoint::new(unspecified(remote.addr), port), REUSE)),
+            then: Then::Connects(remote),
+        }
+    }
+
+    /// The program of a client, which connects or has failed at once.
+    pub fn connect(
+        context: &mut Context<'_>,
+        number: usize,
+        plan: usize,
+        made: Result<SocketId, SocketError>,
+    ) -> Option<Connection> {
+        match made {
             Ok(socket) => {
                 let mut this = Connection::new(number, Side::Client, socket);
                 this.take_script(context, plan);

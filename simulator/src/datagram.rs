@@ -4,9 +4,11 @@
 use crate::connection::Wake;
 use crate::context::Context;
 use crate::pattern::Pattern;
+use crate::place::{SocketPlan, Then};
 use crate::scenario::{DatagramPlan, address};
+use skink_library::Protocol;
 use skink_memory::{Datagram, DatagramRing, SocketId};
-use skink_messages::{BindOptions, Events, UdpRequest};
+use skink_messages::{BindOptions, Events, SocketError, UdpRequest};
 use skink_time::Duration;
 use skink_wire::Endpoint;
 
@@ -41,16 +43,23 @@ fn request(context: &mut Context<'_>, request: UdpRequest) {
 }
 
 impl DatagramServer {
-    /// Binds the socket.
-    pub fn open(context: &mut Context<'_>, plan: usize) -> Option<DatagramServer> {
+    /// The socket.
+    pub fn plan_socket(context: &Context<'_>, plan: usize) -> SocketPlan {
         let plan = context.datagram_plan(plan);
-        let program = context.last_program(plan.server);
-        let stack = context.stack();
-        let opened = stack.udp_open_in(program).and_then(|socket| {
-            stack.udp_bind(socket, endpoint(&plan), BindOptions::default())?;
-            Ok(socket)
-        });
-        match opened {
+        SocketPlan {
+            protocol: Protocol::Udp,
+            program: context.last_program(plan.server),
+            local: Some((endpoint(&plan), BindOptions::default())),
+            then: Then::Stays,
+        }
+    }
+
+    /// The program, once the socket is bound.
+    pub fn open(
+        context: &mut Context<'_>,
+        made: Result<SocketId, SocketError>,
+    ) -> Option<DatagramServer> {
+        match made {
             Ok(socket) => Some(DatagramServer { socket }),
             Err(error) => {
                 context.complain(format!("a datagram server: {error:?}"));
@@ -86,16 +95,26 @@ impl DatagramServer {
 }
 
 impl DatagramClient {
-    /// Connects the socket.
-    pub fn open(context: &mut Context<'_>, number: usize, plan: usize) -> Option<DatagramClient> {
+    /// The socket.
+    pub fn plan_socket(context: &Context<'_>, plan: usize) -> SocketPlan {
         let plan = context.datagram_plan(plan);
-        let program = context.last_program(plan.client);
-        let stack = context.stack();
-        let opened = stack.udp_open_in(program).and_then(|socket| {
-            stack.udp_connect(socket, Some(endpoint(&plan)))?;
-            Ok(socket)
-        });
-        let socket = match opened {
+        SocketPlan {
+            protocol: Protocol::Udp,
+            program: context.last_program(plan.client),
+            local: None,
+            then: Then::Connects(endpoint(&plan)),
+        }
+    }
+
+    /// The program, once the socket is connected.
+    pub fn open(
+        context: &mut Context<'_>,
+        number: usize,
+        plan: usize,
+        made: Result<SocketId, SocketError>,
+    ) -> Option<DatagramClient> {
+        let plan = context.datagram_plan(plan);
+        let socket = match made {
             Ok(socket) => socket,
             Err(error) => {
                 context.complain(format!("a datagram client: {error:?}"));

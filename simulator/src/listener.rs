@@ -2,9 +2,11 @@
 
 use crate::connection::Wake;
 use crate::context::Context;
+use crate::place::{SocketPlan, Then};
 use crate::scenario::address;
+use skink_library::Protocol;
 use skink_memory::SocketId;
-use skink_messages::{BindOptions, Events, TcpRequest};
+use skink_messages::{BindOptions, Events, SocketError, TcpRequest};
 use skink_time::Duration;
 use skink_wire::Endpoint;
 
@@ -23,30 +25,40 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Opens the socket that `plan` describes.
-    pub fn open(context: &mut Context<'_>, number: usize, plan: usize) -> Option<Listener> {
-        let plan = context.board.scenario.listeners[plan].clone();
-        let local = Endpoint::new(address(plan.host, plan.v6), plan.port);
-        let now = context.now;
-        let stack = context.stack();
+    /// The socket that `plan` describes.
+    pub fn plan_socket(context: &Context<'_>, plan: usize) -> SocketPlan {
+        let plan = &context.board.scenario.listeners[plan];
         let sharing = BindOptions {
             shared: plan.shared,
             ..REUSE
         };
-        let opened = stack.tcp_open_in(plan.program).and_then(|socket| {
-            stack.tcp_bind(socket, local, sharing)?;
-            stack.tcp_listen(now, socket, plan.backlog)?;
-            Ok(socket)
-        });
-        match opened {
+        let local = Endpoint::new(address(plan.host, plan.v6), plan.port);
+        SocketPlan {
+            protocol: Protocol::Tcp,
+            program: plan.program,
+            local: Some((local, sharing)),
+            then: Then::Listens(plan.backlog),
+        }
+    }
+
+    /// The program, once the socket listens.
+    pub fn open(
+        context: &mut Context<'_>,
+        number: usize,
+        plan: usize,
+        made: Result<SocketId, SocketError>,
+    ) -> Option<Listener> {
+        let plan = &context.board.scenario.listeners[plan];
+        let (port, pause_us) = (plan.port, plan.pause_us);
+        match made {
             Ok(socket) => Some(Listener {
                 number,
                 socket,
-                pause_us: plan.pause_us,
+                pause_us,
                 paused: false,
             }),
             Err(error) => {
-                context.complain(format!("listening on {local}: {error:?}"));
+                context.complain(format!("listening on port {port}: {error:?}"));
                 None
             }
         }
@@ -74,7 +86,7 @@ impl Listener {
         while !self.paused {
             let waiting = context.stack().tcp_acceptable(self.socket);
             let Some(socket) = context.stack().tcp_accept(self.socket) else {
-                if waiting > 0 {
+                if waiting > 0 && !context.stack().is_held_up(self.socket) {
                     context.complain(format!("{waiting} connections wait, none is given"));
                 }
                 return;

@@ -17,12 +17,21 @@ use skink_lanes::board::BoardDescriptors;
 use skink_lanes::{
     EndCounters, FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts,
 };
-use skink_memory::{Region, StoredTable, TableConfig};
-use skink_messages::{Capabilities, Counters, Ports, Progress};
+use skink_memory::{Region, SocketId, SocketTable, StoredTable, TableConfig};
+use skink_messages::{
+    CallOutcome, Capabilities, Counters, Ports, Progress, Protocol, StoreReply, StoreRequest,
+    TransportCall,
+};
 use skink_nic::Nic;
-use skink_split::{FilterHost, Host, IpHost, LinkHost, TcpHost, UdpHost, packet_geometry};
+use skink_sockets::{ChannelParts, Client, Routes, Server};
+use skink_split::{
+    Arrival, FilterHost, Front, Host, IpHost, LinkHost, StoreHost, TcpHost, UdpHost,
+    packet_geometry,
+};
 use skink_time::Instant;
 use skink_wire::IpCidr;
+use std::collections::BTreeMap;
+use succession::{add_pool, apart};
 
 /// A component. The order is that of all arrays here.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -37,11 +46,26 @@ pub enum Who {
     Tcp,
     /// `udp`
     Udp,
+    /// `syscall`
+    Syscall,
+    /// `store`
+    Store,
 }
 
 impl Who {
+    /// How many there are.
+    pub const COUNT: usize = 7;
+
     /// All of them.
-    pub const ALL: [Who; 5] = [Who::Link, Who::Ip, Who::Filter, Who::Tcp, Who::Udp];
+    pub const ALL: [Who; Who::COUNT] = [
+        Who::Link,
+        Who::Ip,
+        Who::Filter,
+        Who::Tcp,
+        Who::Udp,
+        Who::Syscall,
+        Who::Store,
+    ];
 
     /// Its name, as in a topology.
     pub fn name(self) -> &'static str {
@@ -51,6 +75,8 @@ impl Who {
             Who::Filter => "filter",
             Who::Tcp => "tcp",
             Who::Udp => "udp",
+            Who::Syscall => "syscall",
+            Who::Store => "store",
         }
     }
 
@@ -59,11 +85,24 @@ impl Who {
         Who::ALL.into_iter().find(|who| who.name() == name)
     }
 
-    /// Who it has a lane to.
+    /// Who it has a lane to, in the order in which it tells them what came of a turn.
     pub fn neighbours(self) -> &'static [Who] {
         match self {
             Who::Ip => &[Who::Link, Who::Filter, Who::Tcp, Who::Udp],
-            Who::Link | Who::Filter | Who::Tcp | Who::Udp => &[Who::Ip],
+            Who::Link | Who::Filter => &[Who::Ip],
+            Who::Tcp | Who::Udp => &[Who::Syscall, Who::Ip],
+            Who::Syscall => &[Who::Store, Who::Tcp, Who::Udp],
+            Who::Store => &[Who::Syscall],
+        }
+    }
+
+    /// Which of a program's channels leads to it.
+    pub fn channel(self) -> Option<usize> {
+        match self {
+            Who::Syscall => Some(0),
+            Who::Tcp => Some(1),
+            Who::Udp => Some(2),
+            Who::Link | Who::Ip | Who::Filter | Who::Store => None,
         }
     }
 }
@@ -100,12 +139,13 @@ pub struct MachineConfig {
     pub ports: MakePorts,
 }
 
-/// Five components, and what is between them.
+/// Seven components, and what is between them and the programs.
 pub struct Machine {
-    /// Between `link` and `ip`, `filter` and `ip`, `ip` and `tcp`, `ip` and `udp`.
-    pub lanes: [Lane; 4],
+    /// Between `link` and `ip`, `filter` and `ip`, `ip` and `tcp`, `ip` and `udp`, `tcp` and `syscall`, `udp` and
+    /// `syscall`, `store` and `syscall`.
+    pub lanes: [Lane; 7],
     /// What each component sleeps on.
-    pub sleepers: [SleeperDescriptors; 5],
+    pub sleepers: [SleeperDescriptors; Who::COUNT],
     /// What `ip` publishes.
     pub board: BoardDescriptors,
     /// Where all of them count.
@@ -117,21 +157,31 @@ pub struct Machine {
     /// `filter`, unless it is dead or there is none.
     pub filter: Option<FilterHost>,
     /// `tcp`. While it is dead, nobody calls it, but its tables can be looked at.
-    pub tcp: TcpHost,
+    pub tcp: Front,
     /// `udp`, as `tcp`.
-    pub udp: UdpHost,
+    pub udp: Front,
+    /// `syscall`, unless it is dead.
+    pub syscall: Option<Front>,
+    /// `store`, unless it is dead.
+    pub store: Option<StoreHost>,
     config: MachineConfig,
     capabilities: Capabilities,
-    incarnations: [u32; 5],
-    dead: [bool; 5],
+    incarnations: [u32; Who::COUNT],
+    dead: [bool; Who::COUNT],
     next_pool: u32,
     /// The pools that the others have mapped, of each that lives and of predecessors that they haven't been
     /// told to forget.
-    pools: [Vec<u32>; 5],
+    pools: [Vec<u32>; Who::COUNT],
     /// The programs, with their sockets.
     regions: Vec<(u32, Region, Region)>,
+    /// Their channels.
+    channels: BTreeMap<u32, ChannelParts>,
+    /// Programs that have ended, and aren't finished.
+    ended: Vec<u32>,
     /// Where `filter` keeps flows of datagrams.
     flows: StoredTable,
+    /// What `store` keeps.
+    stored: StoredTable,
     /// What the NIC is while `link` is dead.
     spare_nic: Option<Nic>,
     /// What was dropped at the ends of those that are no more.
@@ -152,13 +202,17 @@ impl Machine {
             Lane::create::<Question, Verdicts>("ip-filter").expect("a lane"),
             Lane::create::<FromTransport, ToTransport>("ip-tcp").expect("a lane"),
             Lane::create::<FromTransport, ToTransport>("ip-udp").expect("a lane"),
+            Lane::create::<TransportCall, CallOutcome>("tcp-syscall").expect("a lane"),
+            Lane::create::<TransportCall, CallOutcome>("udp-syscall").expect("a lane"),
+            Lane::create::<StoreRequest, StoreReply>("store-syscall").expect("a lane"),
         ];
         let sleepers =
             Who::ALL.map(|who| SleeperDescriptors::create(who.name()).expect("a sleeper"));
         let board = BoardDescriptors::create("network").expect("a board");
         let flows = StoredTable::create(256).expect("a table of flows");
+        let stored = StoredTable::create(4096).expect("a table of what is stored");
         let capabilities = nic.capabilities;
-        let incarnations = [1; 5];
+        let incarnations = [1; Who::COUNT];
         let broker = Broker {
             lanes: &lanes,
             sleepers: &sleepers,
@@ -173,6 +227,8 @@ impl Machine {
         let filter = broker.filter(Instant::ZERO, &flows);
         let tcp = broker.tcp();
         let udp = broker.udp(3);
+        let syscall = Some(broker.syscall());
+        let store = Some(broker.store(&stored));
         let mut machine = Machine {
             lanes,
             sleepers,
@@ -183,13 +239,18 @@ impl Machine {
             filter,
             tcp,
             udp,
+            syscall,
+            store,
             capabilities,
             incarnations,
-            dead: [false; 5],
+            dead: [false; Who::COUNT],
             next_pool: 4,
-            pools: [vec![1], vec![2], Vec::new(), Vec::new(), vec![3]],
+            pools: [&[1][..], &[2], &[], &[], &[3], &[], &[]].map(Vec::from),
             regions: Vec::new(),
+            channels: BTreeMap::new(),
+            ended: Vec::new(),
             flows,
+            stored,
             spare_nic: None,
             dropped: EndCounters::default(),
             config,
@@ -198,31 +259,144 @@ impl Machine {
         machine
     }
 
-    /// Each maps what it reads of the others'.
+    /// Each maps what it reads of the others', and is told of the programs.
     fn introduce_all(&mut self) {
-        let (Some(link), Some(ip)) = (&mut self.link, &mut self.ip) else {
-            return;
-        };
         for program in 0..self.config.programs {
             let tcp = Region::create("tcp", self.config.tcp).expect("a region");
             let udp = Region::create("udp", self.config.udp).expect("a region");
-            link.add_region(program, read_only(&tcp));
-            ip.add_region(program, read_only(&tcp));
-            let added = self.tcp.add_region(program, tcp.clone());
-            added.expect("a number that is free");
-            let added = self.udp.add_region(program, udp.clone());
-            added.expect("a number that is free");
+            let [link, ip] = [read_only(&tcp), read_only(&tcp)];
+            self.link
+                .iter_mut()
+                .for_each(|it| it.add_region(program, link.clone()));
+            self.ip
+                .iter_mut()
+                .for_each(|it| it.add_region(program, ip.clone()));
+            let channel = ChannelParts::create(CHANNELS).expect("memory");
+            self.channels.insert(program, channel);
             self.regions.push((program, tcp, udp));
+            for who in [Who::Tcp, Who::Udp, Who::Syscall] {
+                self.attach(Instant::ZERO, who, program);
+            }
         }
-        let sent = self.udp.pool().expect("a pool");
+        let (Some(link), Some(ip)) = (&mut self.link, &mut self.ip) else {
+            return;
+        };
+        for (front, protocol) in [
+            (&mut self.tcp, Protocol::Tcp),
+            (&mut self.udp, Protocol::Udp),
+        ] {
+            for pool in [ip.pool(), link.pool()] {
+                add_pool(apart(front), pool);
+            }
+            apart(front).go(protocol);
+        }
+        let sent = self.udp.stack.apart().and_then(|apart| apart.pool());
+        let sent = sent.expect("a pool");
         link.add_pool(map(sent));
         ip.add_pool(map(sent));
         link.add_pool(map(ip.pool()));
-        self.tcp.add_pool(map(ip.pool()));
-        self.udp.add_pool(map(ip.pool()));
         ip.add_pool(map(link.pool()));
-        self.tcp.add_pool(map(link.pool()));
-        self.udp.add_pool(map(link.pool()));
+        self.syscall
+            .iter_mut()
+            .for_each(|syscall| syscall.syscall_goes(false));
+    }
+
+    /// A component is told of a program.
+    fn attach(&mut self, now: Instant, who: Who, program: u32) {
+        let Some(index) = who.channel() else { return };
+        let channel = &self.channels[&program];
+        let server = channel.for_stack(index).expect("descriptors");
+        let mut regions = self.regions.iter();
+        let region = regions.find(|(number, _, _)| *number == program);
+        let region = |protocol| {
+            let (_, tcp, udp) = region?;
+            match (who, protocol) {
+                (Who::Tcp, Protocol::Tcp) => Some(tcp.clone()),
+                (Who::Udp, Protocol::Udp) => Some(udp.clone()),
+                _ => None,
+            }
+        };
+        let arrival = Arrival {
+            program,
+            pid: program,
+            uid: UID,
+            secret: secret(program),
+            server: Server::attach(server).expect("a channel"),
+            regions: [region(Protocol::Tcp), region(Protocol::Udp)],
+        };
+        let front = match who {
+            Who::Tcp => &mut self.tcp,
+            Who::Udp => &mut self.udp,
+            _ => match &mut self.syscall {
+                Some(syscall) => syscall,
+                None => return,
+            },
+        };
+        let attached = front.attach(now, arrival);
+        attached.expect("a number that is free");
+    }
+
+    /// What a program is handed.
+    pub fn client(&self, program: u32) -> Client {
+        let stacks = [Who::Syscall, Who::Tcp, Who::Udp].map(|who| &self.sleepers[who as usize]);
+        let channel = &self.channels[&program];
+        let descriptors = channel.for_program(&stacks).expect("descriptors");
+        let routes = Routes::new([0, 1, 2]).expect("three channels");
+        Client::attach(descriptors, routes).expect("channels")
+    }
+
+    /// A program has ended.
+    pub fn program_ended(&mut self, now: Instant, program: u32) {
+        self.ended.push(program);
+        if let Some(syscall) = &mut self.syscall {
+            syscall.program_ended(now, program);
+        }
+    }
+
+    /// What programs have a channel to, if it is that.
+    pub fn front(&mut self, who: Who) -> Option<&mut Front> {
+        match who {
+            _ if self.is_dead(who) => None,
+            Who::Tcp => Some(&mut self.tcp),
+            Who::Udp => Some(&mut self.udp),
+            Who::Syscall => self.syscall.as_mut(),
+            Who::Link | Who::Ip | Who::Filter | Who::Store => None,
+        }
+    }
+
+    /// All sockets of a transport, dead or alive.
+    ///
+    /// # Panics
+    /// Never: they are always there.
+    pub fn table(&self, protocol: Protocol) -> &SocketTable {
+        let front = match protocol {
+            Protocol::Tcp => &self.tcp,
+            Protocol::Udp => &self.udp,
+        };
+        front.stack.table(protocol).expect("a transport")
+    }
+
+    /// The program that a socket is of.
+    pub fn owner(&self, protocol: Protocol, socket: SocketId) -> u32 {
+        self.table(protocol).region_of(socket.slot)
+    }
+
+    /// `tcp` itself, dead or alive.
+    ///
+    /// # Panics
+    /// Never: it is always there.
+    pub fn tcp(&mut self) -> &mut TcpHost {
+        let apart = self.tcp.stack.apart();
+        apart.and_then(|apart| apart.tcp_host()).expect("tcp")
+    }
+
+    /// `udp` itself, dead or alive.
+    ///
+    /// # Panics
+    /// Never: it is always there.
+    pub fn udp(&mut self) -> &mut UdpHost {
+        let apart = self.udp.stack.apart();
+        apart.and_then(|apart| apart.udp_host()).expect("udp")
     }
 
     /// One of its addresses.
@@ -238,6 +412,7 @@ impl Machine {
     /// A program's last socket is gone: nobody needs its sockets any more.
     pub fn forget_program(&mut self, program: u32) {
         self.regions.retain(|(other, _, _)| *other != program);
+        self.ended.retain(|other| *other != program);
         self.link
             .iter_mut()
             .for_each(|link| link.remove_region(program));
@@ -253,7 +428,7 @@ impl Machine {
     pub fn has(&self, who: Who) -> bool {
         match who {
             Who::Filter => matches!(self.config.filtering, Filtering::Apart(_)),
-            Who::Link | Who::Ip | Who::Tcp | Who::Udp => true,
+            Who::Link | Who::Ip | Who::Tcp | Who::Udp | Who::Syscall | Who::Store => true,
         }
     }
 
@@ -277,6 +452,8 @@ impl Machine {
             Who::Filter => self.filter.as_mut().map(|host| host as &mut dyn Host),
             Who::Tcp => Some(&mut self.tcp),
             Who::Udp => Some(&mut self.udp),
+            Who::Syscall => self.syscall.as_mut().map(|host| host as &mut dyn Host),
+            Who::Store => self.store.as_mut().map(|host| host as &mut dyn Host),
         }
     }
 
@@ -288,21 +465,39 @@ impl Machine {
             .min()
     }
 
-    /// The queues that a component produces, each with the one that it consumes from the same neighbour.
+    /// The queues that a component produces, each with the one that it consumes from the same neighbour, in the
+    /// order of [`Who::neighbours`].
     pub fn queues(&self, who: Who) -> Vec<(&QueueDescriptors, &QueueDescriptors)> {
-        let [link, filter, tcp, udp] = &self.lanes;
+        let [link, filter, tcp, udp, tcp_calls, udp_calls, store] = &self.lanes;
         match who {
             Who::Link => vec![(&link.up, &link.down)],
             Who::Filter => vec![(&filter.up, &filter.down)],
-            Who::Tcp => vec![(&tcp.down, &tcp.up)],
-            Who::Udp => vec![(&udp.down, &udp.up)],
+            Who::Tcp => vec![(&tcp_calls.up, &tcp_calls.down), (&tcp.down, &tcp.up)],
+            Who::Udp => vec![(&udp_calls.up, &udp_calls.down), (&udp.down, &udp.up)],
             Who::Ip => vec![
                 (&link.down, &link.up),
                 (&filter.down, &filter.up),
                 (&tcp.up, &tcp.down),
                 (&udp.up, &udp.down),
             ],
+            Who::Syscall => vec![
+                (&store.down, &store.up),
+                (&tcp_calls.down, &tcp_calls.up),
+                (&udp_calls.down, &udp_calls.up),
+            ],
+            Who::Store => vec![(&store.up, &store.down)],
         }
+    }
+
+    /// A component's queues to and from programs.
+    fn program_queues(&self, who: Who) -> Vec<(&QueueDescriptors, &QueueDescriptors)> {
+        let Some(index) = who.channel() else {
+            return Vec::new();
+        };
+        let channels = self.channels.values();
+        channels
+            .filter_map(|channel| channel.queues(index))
+            .collect()
     }
 
     /// What was dropped at all ends so far.
@@ -310,8 +505,11 @@ impl Machine {
         let link = self.link.iter().map(LinkHost::end_counters);
         let ip = self.ip.iter_mut().flat_map(IpHost::end_counters);
         let filter = self.filter.iter().map(FilterHost::end_counters);
-        let transports = [self.tcp.end_counters(), self.udp.end_counters()];
+        let transports = [self.tcp.dropped(), self.udp.dropped()];
+        let syscall = self.syscall.iter_mut().map(Front::dropped);
+        let store = self.store.iter().map(StoreHost::end_counters);
         let all = link.chain(ip).chain(filter).chain(transports);
+        let all = all.chain(syscall).chain(store);
         all.fold(self.dropped, EndCounters::plus)
     }
 
@@ -326,6 +524,16 @@ impl Machine {
             counters: &self.counters,
         }
     }
+}
+
+/// To `syscall`, `tcp` and `udp`.
+const CHANNELS: usize = 3;
+/// The user of all programs.
+const UID: u32 = 1000;
+
+/// Who knows it may share a program's sockets.
+fn secret(program: u32) -> u64 {
+    (u64::from(program) + 1) << 32 | 7
 }
 
 fn ip_config(capabilities: &Capabilities, config: &MachineConfig, seed: u64) -> IpConfig {

@@ -1,6 +1,7 @@
-//! Where a host's components are: all in one stack, or each on its own. Programs see no difference.
+//! Where a host's components are: all in one stack, or each on its own. Programs see no difference, but that
+//! they wait for answers.
 
-use crate::apart::Apart;
+use crate::apart::{Apart, Opened};
 use skink_library::{Protocol, Stack};
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{BindOptions, SocketError, SocketEvent, TcpRequest, UdpRequest};
@@ -11,8 +12,57 @@ use skink_wire::Endpoint;
 pub enum Place {
     /// One stack.
     Whole(Box<Stack>),
-    /// Five components.
+    /// Seven components.
     Apart(Box<Apart>),
+}
+
+/// A socket that a program wants.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketPlan {
+    /// Of which transport.
+    pub protocol: Protocol,
+    /// In whose region.
+    pub program: u32,
+    /// What it is bound to.
+    pub local: Option<(Endpoint, BindOptions)>,
+    /// What it does then.
+    pub then: Then,
+}
+
+/// See [`SocketPlan`].
+#[derive(Clone, Copy, Debug)]
+pub enum Then {
+    /// Nothing.
+    Stays,
+    /// It listens, with this backlog.
+    Listens(u32),
+    /// It connects.
+    Connects(Endpoint),
+}
+
+fn make_in(
+    stack: &mut Stack,
+    now: Instant,
+    plan: SocketPlan,
+    socket: SocketId,
+) -> Result<(), SocketError> {
+    if let Some((local, sharing)) = plan.local {
+        match plan.protocol {
+            Protocol::Tcp => stack.tcp_bind(socket, local, sharing)?,
+            Protocol::Udp => stack.udp_bind(socket, local, sharing)?,
+        };
+    }
+    match (plan.then, plan.protocol) {
+        (Then::Stays, _) => {}
+        (Then::Listens(backlog), _) => {
+            stack.tcp_listen(now, socket, backlog)?;
+        }
+        (Then::Connects(remote), Protocol::Tcp) => stack.tcp_connect(now, socket, remote)?,
+        (Then::Connects(remote), Protocol::Udp) => {
+            stack.udp_connect(socket, Some(remote))?;
+        }
+    }
+    Ok(())
 }
 
 impl Place {
@@ -32,78 +82,54 @@ impl Place {
         }
     }
 
-    /// Whether a call that needs an answer can be carried out now.
-    pub fn answers(&self) -> bool {
-        match self {
-            Place::Whole(_) => true,
-            Place::Apart(apart) => apart.answers(),
-        }
-    }
-
     pub fn tcp_table(&self) -> &SocketTable {
         match self {
             Place::Whole(stack) => stack.tcp_table(),
-            Place::Apart(apart) => apart.machine.tcp.tcp().table(),
+            Place::Apart(apart) => apart.machine.table(Protocol::Tcp),
         }
     }
 
     pub fn udp_table(&self) -> &SocketTable {
         match self {
             Place::Whole(stack) => stack.udp_table(),
-            Place::Apart(apart) => apart.machine.udp.udp().table(),
+            Place::Apart(apart) => apart.machine.table(Protocol::Udp),
         }
     }
 
-    pub fn tcp_open_in(&mut self, program: u32) -> Result<SocketId, SocketError> {
-        match self {
-            Place::Whole(stack) => stack.tcp_open_in(program),
-            Place::Apart(apart) => apart.machine.tcp.call(|tcp, _| tcp.open_in(program)),
-        }
-    }
-
-    pub fn tcp_bind(
-        &mut self,
-        socket: SocketId,
-        local: Endpoint,
-        options: BindOptions,
-    ) -> Result<Endpoint, SocketError> {
-        match self {
-            Place::Whole(stack) => stack.tcp_bind(socket, local, options),
-            Place::Apart(apart) => {
-                let tcp = &mut apart.machine.tcp;
-                tcp.call(|tcp, below| tcp.bind(socket, local, options, below))
-            }
-        }
-    }
-
-    pub fn tcp_listen(
+    /// Makes a socket for `number`. Answers what came of it; `None` if that comes later
+    /// ([`Place::take_opened`]).
+    pub fn make(
         &mut self,
         now: Instant,
-        socket: SocketId,
-        backlog: u32,
-    ) -> Result<Endpoint, SocketError> {
-        match self {
-            Place::Whole(stack) => stack.tcp_listen(now, socket, backlog),
+        number: usize,
+        plan: SocketPlan,
+    ) -> Option<Result<SocketId, SocketError>> {
+        let stack = match self {
+            Place::Whole(stack) => stack,
             Place::Apart(apart) => {
-                let tcp = &mut apart.machine.tcp;
-                tcp.call(|tcp, below| tcp.listen(socket, backlog, below))
+                apart.make(number, plan);
+                return None;
             }
-        }
+        };
+        let opened = match plan.protocol {
+            Protocol::Tcp => stack.tcp_open_in(plan.program),
+            Protocol::Udp => stack.udp_open_in(plan.program),
+        };
+        Some(opened.and_then(|socket| {
+            let made = make_in(stack, now, plan, socket);
+            if made.is_err() {
+                match plan.protocol {
+                    Protocol::Tcp => stack.tcp_request(now, TcpRequest::Close(socket)),
+                    Protocol::Udp => stack.udp_request(now, UdpRequest::Close(socket)),
+                }
+            }
+            made.map(|()| socket)
+        }))
     }
 
-    pub fn tcp_connect(
-        &mut self,
-        now: Instant,
-        socket: SocketId,
-        remote: Endpoint,
-    ) -> Result<(), SocketError> {
-        match self {
-            Place::Whole(stack) => stack.tcp_connect(now, socket, remote),
-            Place::Apart(apart) => {
-                let tcp = &mut apart.machine.tcp;
-                tcp.call(|tcp, below| tcp.connect(now, socket, remote, below))
-            }
-        }
+    /// A socket that was made later.
+    pub fn take_opened(&mut self) -> Option<Opened> {
+        self.apart()?.take_opened()
     }
 
     pub fn tcp_accept(&mut self, listener: SocketId) -> Option<SocketId> {
@@ -116,71 +142,43 @@ impl Place {
     pub fn tcp_acceptable(&self, listener: SocketId) -> usize {
         match self {
             Place::Whole(stack) => stack.tcp_acceptable(listener),
-            Place::Apart(apart) => apart.machine.tcp.tcp().acceptable(listener),
+            Place::Apart(apart) => apart.tcp_acceptable(listener),
+        }
+    }
+
+    /// The program is told again of what waits to be accepted.
+    pub fn is_held_up(&self, listener: SocketId) -> bool {
+        match self {
+            Place::Whole(_) => false,
+            Place::Apart(apart) => apart.is_held_up(listener),
         }
     }
 
     pub fn tcp_unfinished(&self) -> usize {
         match self {
             Place::Whole(stack) => stack.tcp_unfinished(),
-            Place::Apart(apart) => apart.machine.tcp.tcp().unfinished(),
+            Place::Apart(apart) => apart.machine.tcp.stack.unfinished(),
         }
     }
 
     pub fn tcp_request(&mut self, now: Instant, request: TcpRequest) {
         match self {
             Place::Whole(stack) => stack.tcp_request(now, request),
-            Place::Apart(apart) => apart.tcp_request(now, request),
-        }
-    }
-
-    pub fn udp_open_in(&mut self, program: u32) -> Result<SocketId, SocketError> {
-        match self {
-            Place::Whole(stack) => stack.udp_open_in(program),
-            Place::Apart(apart) => apart.machine.udp.call(|udp, _| udp.open_in(program)),
-        }
-    }
-
-    pub fn udp_bind(
-        &mut self,
-        socket: SocketId,
-        local: Endpoint,
-        options: BindOptions,
-    ) -> Result<Endpoint, SocketError> {
-        match self {
-            Place::Whole(stack) => stack.udp_bind(socket, local, options),
-            Place::Apart(apart) => {
-                let udp = &mut apart.machine.udp;
-                udp.call(|udp, below| udp.bind(socket, local, options, below))
-            }
-        }
-    }
-
-    pub fn udp_connect(
-        &mut self,
-        socket: SocketId,
-        remote: Option<Endpoint>,
-    ) -> Result<Endpoint, SocketError> {
-        match self {
-            Place::Whole(stack) => stack.udp_connect(socket, remote),
-            Place::Apart(apart) => {
-                let udp = &mut apart.machine.udp;
-                udp.call(|udp, below| udp.connect(socket, remote, below))
-            }
+            Place::Apart(apart) => apart.tcp_request(request),
         }
     }
 
     pub fn udp_request(&mut self, now: Instant, request: UdpRequest) {
         match self {
             Place::Whole(stack) => stack.udp_request(now, request),
-            Place::Apart(apart) => apart.udp_request(now, request),
+            Place::Apart(apart) => apart.udp_request(request),
         }
     }
 
     pub fn abandon(&mut self, now: Instant, protocol: Protocol, program: u32) {
         match self {
             Place::Whole(stack) => stack.abandon(now, protocol, program),
-            Place::Apart(apart) => apart.abandon(now, protocol, program),
+            Place::Apart(apart) => apart.abandon(now, program),
         }
     }
 

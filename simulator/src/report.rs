@@ -2,6 +2,7 @@
 
 use crate::connection::{Outcome, Side};
 use crate::context::Board;
+use crate::machine::Who;
 use crate::random::mix;
 use crate::scenario::{EndPlan, Target};
 use skink_messages::{Counter, Counters, SocketError};
@@ -38,7 +39,7 @@ pub struct Report {
     /// Components on their own that died.
     pub deaths: usize,
     /// By host and component: how often it had acted in each of its turns, if it was on its own.
-    pub turns: Vec<[Vec<u64>; 5]>,
+    pub turns: Vec<[Vec<u64>; Who::COUNT]>,
     /// Messages between components on their own that were told to be a predecessor's, or for one.
     pub foreign: u64,
     /// Bells that weren't heard.

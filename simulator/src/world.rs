@@ -18,7 +18,7 @@ use crate::scenario::{ConnectionPlan, Scenario, mac};
 use crate::wire::Wire;
 use skink_library::Protocol;
 use skink_memory::{Region, SocketId};
-use skink_messages::{Counters, SocketEvent};
+use skink_messages::{Counters, Events, SocketError, SocketEvent};
 use skink_time::{Duration, Instant};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -37,7 +37,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(3600);
 const STEP_LIMIT: u64 = 5_000_000;
 /// Events that a host may bring forth without time going on.
 const EVENT_LIMIT: u32 = 20_000;
-/// A call that nobody answers now is repeated after so long.
+/// Clients look whether all servers are there after so long.
 const PATIENCE: Duration = Duration::from_millis(1);
 /// The pinger's place on the switch.
 const PINGER: usize = usize::MAX;
@@ -47,6 +47,7 @@ enum Action {
     Poll(usize),
     Wake(usize, Wake),
     Start(usize),
+    StartDatagrams(usize),
     Ping(u16),
     Noise,
     Kill,
@@ -110,10 +111,27 @@ enum Program {
     DatagramServer(DatagramServer),
 }
 
+/// What there will be once a socket is made; with the index of its plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Opening {
+    Connection(usize),
+    Listener(usize),
+    DatagramServer(usize),
+    DatagramClient(usize),
+}
+
+impl Opening {
+    fn serves(self) -> bool {
+        matches!(self, Opening::Listener(_) | Opening::DatagramServer(_))
+    }
+}
+
 struct Resident {
     host: usize,
     /// Taken out while it runs.
     program: Option<Program>,
+    /// It waits for its socket.
+    opening: Option<Opening>,
 }
 
 /// A world in the middle of a run.
@@ -179,18 +197,15 @@ impl World {
         }
         for index in 0..self.board.scenario.listeners.len() {
             let host = self.board.scenario.listeners[index].host;
-            self.launch(host, |context, number| {
-                Listener::open(context, number, index).map(Program::Listener)
-            });
+            self.open(host, Opening::Listener(index));
         }
         for index in 0..self.board.scenario.datagrams.len() {
             let plan = self.board.scenario.datagrams[index].clone();
-            self.launch(plan.server, |context, _| {
-                DatagramServer::open(context, index).map(Program::DatagramServer)
-            });
-            self.launch(plan.client, |context, number| {
-                DatagramClient::open(context, number, index).map(Program::DatagramClient)
-            });
+            self.open(plan.server, Opening::DatagramServer(index));
+            match self.servers_are_open() {
+                true => self.open(plan.client, Opening::DatagramClient(index)),
+                false => self.schedule(self.now, Action::StartDatagrams(index)),
+            }
         }
         for index in 0..self.board.scenario.connections.len() {
             let start = self.board.scenario.connections[index].start;
@@ -309,10 +324,6 @@ impl World {
             Action::Succeed(plan, falls_back) => self.succeed(plan, falls_back),
             Action::Wake(number, wake) => {
                 let host = self.programs[number].host;
-                let calls = matches!(self.programs[number].program, Some(Program::Listener(_)));
-                if calls && !self.hosts[host].stack.answers() {
-                    return self.schedule(self.now + PATIENCE, Action::Wake(number, wake));
-                }
                 self.with_program(number, &mut |program, context| match program {
                     Program::Connection(connection) => connection.on_wake(context, wake),
                     Program::Listener(listener) => listener.on_wake(context),
@@ -327,7 +338,7 @@ impl World {
                     program,
                     ..
                 } = self.board.scenario.connections[plan];
-                if !self.hosts[host].stack.answers() {
+                if !self.servers_are_open() {
                     return self.schedule(self.now + PATIENCE, Action::Start(plan));
                 }
                 self.starts_left -= 1;
@@ -335,9 +346,15 @@ impl World {
                     let context = &mut self.context(host);
                     return context.conclude(plan, Side::Client, Outcome::Left);
                 }
-                self.launch(host, |context, number| {
-                    Connection::connect(context, number, plan).map(Program::Connection)
-                });
+                self.open(host, Opening::Connection(plan));
+                self.settle(host);
+            }
+            Action::StartDatagrams(plan) => {
+                if !self.servers_are_open() {
+                    return self.schedule(self.now + PATIENCE, Action::StartDatagrams(plan));
+                }
+                let host = self.board.scenario.datagrams[plan].client;
+                self.open(host, Opening::DatagramClient(plan));
                 self.settle(host);
             }
             Action::Noise => self.make_noise(),
@@ -379,7 +396,14 @@ impl World {
     /// is planned, all as a caller of [`Stack`] must do it.
     fn settle(&mut self, host: usize) {
         let mut events = 0;
-        while let Some(program) = self.hosts[host].stack.take_eventful() {
+        loop {
+            if let Some((number, made, early)) = self.hosts[host].stack.take_opened() {
+                self.opened(number, made, early);
+                continue;
+            }
+            let Some(program) = self.hosts[host].stack.take_eventful() else {
+                break;
+            };
             while let Some((protocol, event)) = self.hosts[host].stack.take_event_of(program) {
                 self.deliver_event(host, protocol, event);
                 events += 1;
@@ -405,6 +429,9 @@ impl World {
     /// What was asked of a whole stack leaves.
     fn flush(&mut self, host: usize) {
         let there = &mut self.hosts[host];
+        if let Some(apart) = there.stack.apart() {
+            apart.flush();
+        }
         let Some(stack) = there.stack.whole() else {
             return;
         };
@@ -528,7 +555,7 @@ impl World {
             let number = self.programs.len() - 1;
             self.with_program(number, &mut |program, context| {
                 if let Program::Connection(connection) = program {
-                    connection.on_event(context, skink_messages::Events::empty());
+                    connection.on_event(context, Events::empty());
                 }
             });
         }
@@ -549,12 +576,81 @@ impl World {
         make: impl FnOnce(&mut Context<'_>, usize) -> Option<Program>,
     ) {
         let number = self.programs.len();
+        self.programs.push(Resident {
+            host,
+            program: None,
+            opening: None,
+        });
         let program = make(&mut self.context(host), number);
+        self.settle_in(number, program);
+    }
+
+    fn settle_in(&mut self, number: usize, program: Option<Program>) {
+        let resident = &mut self.programs[number];
         if let Some(program) = &program {
             let key = (program.is_udp(), program.socket());
-            self.hosts[host].sockets.insert(key, number);
+            self.hosts[resident.host].sockets.insert(key, number);
         }
-        self.programs.push(Resident { host, program });
+        resident.program = program;
+    }
+
+    /// Makes a socket, and then what it is for.
+    fn open(&mut self, host: usize, opening: Opening) {
+        let number = self.programs.len();
+        self.programs.push(Resident {
+            host,
+            program: None,
+            opening: Some(opening),
+        });
+        let context = self.context(host);
+        let plan = match opening {
+            Opening::Connection(plan) => Connection::plan_socket(&context, plan),
+            Opening::Listener(plan) => Listener::plan_socket(&context, plan),
+            Opening::DatagramServer(plan) => DatagramServer::plan_socket(&context, plan),
+            Opening::DatagramClient(plan) => DatagramClient::plan_socket(&context, plan),
+        };
+        let made = self.hosts[host].stack.make(self.now, number, plan);
+        if let Some(made) = made {
+            self.opened(number, made, Events::empty());
+        }
+    }
+
+    /// A socket is made, or can't be. `early` happened to it meanwhile.
+    fn opened(&mut self, number: usize, made: Result<SocketId, SocketError>, early: Events) {
+        let host = self.programs[number].host;
+        let Some(opening) = self.programs[number].opening.take() else {
+            return;
+        };
+        let context = &mut self.context(host);
+        let program = match opening {
+            Opening::Connection(plan) => {
+                Connection::connect(context, number, plan, made).map(Program::Connection)
+            }
+            Opening::Listener(plan) => {
+                Listener::open(context, number, plan, made).map(Program::Listener)
+            }
+            Opening::DatagramServer(_) => {
+                DatagramServer::open(context, made).map(Program::DatagramServer)
+            }
+            Opening::DatagramClient(plan) => {
+                DatagramClient::open(context, number, plan, made).map(Program::DatagramClient)
+            }
+        };
+        self.settle_in(number, program);
+        if let (Ok(socket), false) = (made, early.is_empty()) {
+            let protocol = match opening {
+                Opening::Connection(_) | Opening::Listener(_) => Protocol::Tcp,
+                Opening::DatagramServer(_) | Opening::DatagramClient(_) => Protocol::Udp,
+            };
+            let events = early;
+            self.deliver_event(host, protocol, SocketEvent { socket, events });
+        }
+    }
+
+    /// Whether all servers have their sockets.
+    fn servers_are_open(&self) -> bool {
+        let mut residents = self.programs.iter();
+        residents.all(|resident| !resident.opening.is_some_and(Opening::serves))
     }
 
     fn close_servers(&mut self) {

@@ -6,6 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use skink_control::{ComponentLink, LinkError, Part, Report};
 use skink_messages::{Counter, Progress};
 use skink_time::Instant;
+use skink_split::Host as _;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -128,7 +129,7 @@ impl EventLoop {
             };
         }
         busy |= host.inner.is_ready();
-        let turn = host.front.poll(now);
+        let turn = host.front.turn(now);
         busy |= turn.busy;
         let more = turn.more | (host.inner.poll(now) == Progress::More);
         busy |= more && host.nic_wants().1.is_none();
@@ -319,7 +320,7 @@ impl Host {
 
     /// Whether a neighbour has spoilt its queue.
     fn is_broken(&self) -> bool {
-        self.front.is_broken() || self.inner.is_broken()
+        self.front.broken().is_some() || self.inner.is_broken()
     }
 
     /// Whether to be woken by what the NIC receives.

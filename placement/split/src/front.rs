@@ -12,6 +12,7 @@ pub use calls::CallEnd;
 pub use program::Program;
 
 use crate::apart::Apart;
+use crate::host::{Host, Neighbour};
 use crate::serving::Serving;
 use crate::syscall_host::SyscallHost;
 use holders::Holders;
@@ -111,7 +112,7 @@ pub struct Front {
     /// Programs that there was no room for.
     stalled: Vec<u32>,
     /// Who is served first.
-    turn: usize,
+    first: usize,
     /// A predecessor may have carried out calls that it is asked for again.
     is_successor: bool,
     /// Who would hear of programs that spoil their channels is there.
@@ -137,7 +138,7 @@ impl Front {
             strides,
             due: VecDeque::new(),
             stalled: Vec::new(),
-            turn: 0,
+            first: 0,
             is_successor: false,
             is_supervised: true,
             spoilt: Vec::new(),
@@ -171,7 +172,7 @@ impl Front {
     }
 
     /// Serves a portion of what programs, `syscall` and the transports' neighbours want.
-    pub fn poll(&mut self, now: Instant) -> Turn {
+    pub fn turn(&mut self, now: Instant) -> Turn {
         let mut busy = self.stack.is_ready();
         busy |= self.serve_requests(now);
         busy |= self.poll_syscall(now);
@@ -183,26 +184,15 @@ impl Front {
         Turn { busy, more }
     }
 
-    /// Whether somebody has sent something, or made room for what there was none for.
-    pub fn is_ready(&self) -> bool {
-        self.programs.iter().any(Program::asks)
-            || self.can_go_on()
-            || self.stack.is_ready()
-            || self.is_called()
-            || self.syscall.as_ref().is_some_and(SyscallHost::is_ready)
-    }
-
-    /// When to poll at the latest, if nothing else happens.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.stack.next_deadline()
-    }
-
-    /// Whether a neighbour has spoilt its queue.
-    pub fn is_broken(&self) -> bool {
-        let calls = self.call_ends.iter().flatten();
-        self.stack.is_broken()
-            || calls.into_iter().any(|end| end.exchange.is_broken())
-            || self.syscall.as_ref().is_some_and(SyscallHost::is_broken)
+    fn broken(&self) -> Option<Neighbour> {
+        let mut calls = self.call_ends.iter().flatten();
+        let by_syscall = calls.any(|end| end.exchange.is_broken());
+        let by_ip = self.stack.is_broken().then_some(Neighbour::Ip);
+        let by_syscall = by_syscall.then_some(Neighbour::Syscall);
+        let syscall = self.syscall.as_ref();
+        by_ip
+            .or(by_syscall)
+            .or_else(|| syscall.and_then(SyscallHost::broken))
     }
 
     /// What was dropped at its ends.
@@ -370,5 +360,30 @@ impl Front {
             attached.due = true;
             self.due.push_back(program);
         }
+    }
+}
+
+impl Host for Front {
+    fn poll(&mut self, now: Instant) -> Progress {
+        match self.turn(now).more {
+            true => Progress::More,
+            false => Progress::Idle,
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.stack.next_deadline()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.programs.iter().any(Program::asks)
+            || self.can_go_on()
+            || self.stack.is_ready()
+            || self.is_called()
+            || self.syscall.as_ref().is_some_and(SyscallHost::is_ready)
+    }
+
+    fn broken(&self) -> Option<Neighbour> {
+        self.broken()
     }
 }

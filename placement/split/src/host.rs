@@ -18,6 +18,8 @@ pub enum Neighbour {
     Udp,
     /// `syscall`
     Syscall,
+    /// `store`
+    Store,
 }
 
 /// A component with its ends. All calls come from one thread.

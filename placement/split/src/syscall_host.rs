@@ -1,6 +1,7 @@
 //! `syscall` and its ways to the transports and to `store`: calls where these are in the same process,
 //! else lanes.
 use crate::BUDGET;
+use crate::host::Neighbour;
 use skink_lanes::{EndCounters, Exchange};
 use skink_messages::{
     Answer, CallBody, CallOutcome, Protocol, SocketCall, SocketError, StoreClient, StoreKey,
@@ -207,7 +208,8 @@ impl SyscallHost {
         !self.held && (store || (self.has_begun() && self.ways.iter().any(ready)))
     }
 
-    pub(crate) fn is_broken(&self) -> bool {
+    /// A neighbour that has spoilt its queue.
+    pub(crate) fn broken(&self) -> Option<Neighbour> {
         let broken = |way: &TransportWay| match way {
             TransportWay::Here => false,
             TransportWay::Lane(lane) => lane.is_broken(),
@@ -216,7 +218,14 @@ impl SyscallHost {
             StoreWay::Here(_) => false,
             StoreWay::Lane(lane) => lane.is_broken(),
         };
-        store || self.ways.iter().any(broken)
+        let [tcp, udp] = self.ways.each_ref().map(broken);
+        let all = [
+            (store, Neighbour::Store),
+            (tcp, Neighbour::Tcp),
+            (udp, Neighbour::Udp),
+        ];
+        let (_, neighbour) = all.into_iter().find(|(broken, _)| *broken)?;
+        Some(neighbour)
     }
 
     /// What was dropped at its ends.

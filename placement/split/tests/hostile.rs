@@ -111,16 +111,16 @@ fn round_without(world: &mut World, who: Who) {
 /// Datagrams still go from the first machine to the second.
 fn datagrams_go_on(world: &mut World, who: Who) {
     let (from, to) = (world.end(0, 0, 1000), world.end(1, 0, 2000));
-    let sender = udp_bind(&mut world.machines[0].udp, from);
-    let receiver = udp_bind(&mut world.machines[1].udp, to);
+    let sender = udp_bind(world.machines[0].udp(), from);
+    let receiver = udp_bind(world.machines[1].udp(), to);
     for _ in 0..4 {
         let now = world.now;
-        udp_send(&mut world.machines[0].udp, now, sender, to, b"still here");
+        udp_send(world.machines[0].udp(), now, sender, to, b"still here");
         for _ in 0..200 {
             round_without(world, who);
         }
     }
-    let received = udp_receive(&world.machines[1].udp, receiver);
+    let received = udp_receive(world.machines[1].udp(), receiver);
     assert_eq!(
         received,
         Some((from, b"still here".to_vec())),
@@ -138,7 +138,7 @@ fn messages_that_mean_nothing_harm_nobody() {
             let mut random = Random::new(seed + 77);
             for _ in 0..400 {
                 for (machine, talker) in world.machines.iter_mut().zip(&mut talkers) {
-                    talker.talk_blindly(&mut machine.tcp, world.now);
+                    talker.talk_blindly(machine.tcp(), world.now);
                 }
                 for (sends, takes) in world.machines[0].queues(who) {
                     for _ in 0..random.below(40) {
@@ -172,7 +172,7 @@ fn spoilt_queues_are_noticed_and_harm_nobody() {
             let mut random = Random::new(seed + 99);
             for _ in 0..100 {
                 for (machine, talker) in world.machines.iter_mut().zip(&mut talkers) {
-                    talker.talk_blindly(&mut machine.tcp, world.now);
+                    talker.talk_blindly(machine.tcp(), world.now);
                 }
                 for (sends, takes) in world.machines[0].queues(who) {
                     scribble(sends.producer().expect("parts").own, &mut random);

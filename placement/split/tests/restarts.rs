@@ -107,8 +107,8 @@ fn datagrams_may_be_lost_but_are_whole_and_leave_nothing_behind() {
     for seed in 0..12 {
         let mut world = World::new(seed, nic(seed), filtering(seed));
         let (from, to) = (world.end(0, 0, 1000), world.end(1, 0, 2000));
-        let sender = udp_bind(&mut world.machines[0].udp, from);
-        let receiver = udp_bind(&mut world.machines[1].udp, to);
+        let sender = udp_bind(world.machines[0].udp(), from);
+        let receiver = udp_bind(world.machines[1].udp(), to);
         let mut dead = Dead::default();
         let mut received = 0;
         for round in 0..1000 {
@@ -116,12 +116,12 @@ fn datagrams_may_be_lost_but_are_whole_and_leave_nothing_behind() {
             let data = vec![round as u8; 1 + world.random.below(4000) as usize];
             let now = world.now;
             if round % 3 == 0 {
-                udp_send(&mut world.machines[0].udp, now, sender, to, &data);
+                udp_send(world.machines[0].udp(), now, sender, to, &data);
             }
             if !world.round() {
                 world.skip();
             }
-            while let Some((source, data)) = udp_receive(&world.machines[1].udp, receiver) {
+            while let Some((source, data)) = udp_receive(world.machines[1].udp(), receiver) {
                 assert_eq!(source, from);
                 assert!(data.iter().all(|byte| *byte == data[0]), "seed {seed}");
                 received += 1;
@@ -138,9 +138,9 @@ fn a_connection_can_be_made_while_ip_is_replaced() {
     for delay in 0..10 {
         let mut world = World::new(delay, nic(1), [Filtering::None, Filtering::None]);
         let server = world.end(1, 0, 80);
-        let listener = machine::programs::listen(&mut world.machines[1].tcp, server);
+        let listener = machine::programs::listen(world.machines[1].tcp(), server);
         let now = world.now;
-        machine::programs::connect(&mut world.machines[0].tcp, now, server);
+        machine::programs::connect(world.machines[0].tcp(), now, server);
         for _ in 0..delay {
             world.round();
         }
@@ -153,7 +153,7 @@ fn a_connection_can_be_made_while_ip_is_replaced() {
             world.machines[machine].restart(Who::Ip, now);
         }
         world.pass(skink_time::Duration::from_secs(4));
-        let accepted = world.machines[1].tcp.call(|tcp, _| tcp.accept(listener));
+        let accepted = world.machines[1].tcp().call(|tcp, _| tcp.accept(listener));
         assert!(accepted.is_some(), "after {delay} rounds");
         world.assert_no_leak();
     }

@@ -41,14 +41,14 @@ fn datagrams_of_any_size_arrive_whole() {
     for (family, nic) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
         let mut world = World::new(5, nics()[nic], NONE);
         let (from, to) = (world.end(0, family, 1000), world.end(1, family, 2000));
-        let sender = udp_bind(&mut world.machines[0].udp, from);
-        let receiver = udp_bind(&mut world.machines[1].udp, to);
+        let sender = udp_bind(world.machines[0].udp(), from);
+        let receiver = udp_bind(world.machines[1].udp(), to);
         for bytes in [0, 1, 1400, 1473, 9000, 40_000] {
             let data: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
             let now = world.now;
-            udp_send(&mut world.machines[0].udp, now, sender, to, &data);
+            udp_send(world.machines[0].udp(), now, sender, to, &data);
             world.settle();
-            let received = udp_receive(&world.machines[1].udp, receiver);
+            let received = udp_receive(world.machines[1].udp(), receiver);
             assert_eq!(received, Some((from, data)), "{bytes} bytes");
         }
         let fragments = world.machines[0].counters.get(Counter::IpFragmentsOut);
@@ -61,12 +61,12 @@ fn datagrams_of_any_size_arrive_whole() {
 fn packets_to_ourselves_come_back() {
     let mut world = World::new(6, nics()[0], NONE);
     let (from, to) = (world.end(0, 0, 1000), world.end(0, 0, 2000));
-    let sender = udp_bind(&mut world.machines[0].udp, from);
-    let receiver = udp_bind(&mut world.machines[0].udp, to);
+    let sender = udp_bind(world.machines[0].udp(), from);
+    let receiver = udp_bind(world.machines[0].udp(), to);
     let now = world.now;
-    udp_send(&mut world.machines[0].udp, now, sender, to, b"to myself");
+    udp_send(world.machines[0].udp(), now, sender, to, b"to myself");
     world.settle();
-    let received = udp_receive(&world.machines[0].udp, receiver);
+    let received = udp_receive(world.machines[0].udp(), receiver);
     assert_eq!(received, Some((from, b"to myself".to_vec())));
     world.assert_no_leak();
 }
@@ -77,14 +77,14 @@ fn who_sends_to_a_closed_port_is_told() {
     for machine in [1, 0] {
         let mut world = World::new(7, nics()[1], NONE);
         let (from, to) = (world.end(0, 0, 1000), world.end(machine, 0, 2000));
-        let sender = udp_bind(&mut world.machines[0].udp, from);
-        world.machines[0].udp.call(|udp, below| {
+        let sender = udp_bind(world.machines[0].udp(), from);
+        world.machines[0].udp().call(|udp, below| {
             udp.connect(sender, Some(to), below).expect("a route");
         });
         let now = world.now;
-        udp_send(&mut world.machines[0].udp, now, sender, to, b"anybody?");
+        udp_send(world.machines[0].udp(), now, sender, to, b"anybody?");
         world.settle();
-        let table = world.machines[0].udp.udp().table();
+        let table = world.machines[0].udp().udp().table();
         let error = &table.record(sender.slot).error;
         let error = error.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!(error, skink_messages::SocketError::Refused as u32);
@@ -116,9 +116,9 @@ fn a_filter_lets_through_what_its_rules_allow() {
         // A closed port, refused with a reset: by the filter, since nobody listens on either.
         let closed = world.end(1, 0, 81);
         let now = world.now;
-        let refused = machine::programs::connect(&mut world.machines[0].tcp, now, closed);
+        let refused = machine::programs::connect(world.machines[0].tcp(), now, closed);
         world.settle();
-        let table = world.machines[0].tcp.tcp().table();
+        let table = world.machines[0].tcp().tcp().table();
         let error = &table.record(refused.slot).error;
         let error = error.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!(error, skink_messages::SocketError::Refused as u32);
@@ -130,22 +130,22 @@ fn a_filter_lets_through_what_its_rules_allow() {
 
         // Datagrams out: one port passes, the other doesn't, in either direction.
         let inside = world.end(1, 0, 3000);
-        let sender = udp_bind(&mut world.machines[1].udp, inside);
+        let sender = udp_bind(world.machines[1].udp(), inside);
         let ports = [53, 54].map(|port| world.end(0, 0, port));
-        let receivers = ports.map(|end| udp_bind(&mut world.machines[0].udp, end));
+        let receivers = ports.map(|end| udp_bind(world.machines[0].udp(), end));
         for end in ports {
             let now = world.now;
-            udp_send(&mut world.machines[1].udp, now, sender, end, b"question");
+            udp_send(world.machines[1].udp(), now, sender, end, b"question");
         }
         world.settle();
-        let received = receivers.map(|socket| udp_receive(&world.machines[0].udp, socket));
+        let received = receivers.map(|socket| udp_receive(world.machines[0].udp(), socket));
         assert_eq!(received, [Some((inside, b"question".to_vec())), None]);
         for (socket, end) in receivers.into_iter().zip(ports) {
             let now = world.now;
             let from_53 = end.port == 53;
-            udp_send(&mut world.machines[0].udp, now, socket, inside, b"answer");
+            udp_send(world.machines[0].udp(), now, socket, inside, b"answer");
             world.settle();
-            let received = udp_receive(&world.machines[1].udp, sender);
+            let received = udp_receive(world.machines[1].udp(), sender);
             assert_eq!(received.is_some(), from_53);
         }
         world.assert_no_leak();
@@ -157,16 +157,16 @@ fn pieces_are_judged_once_they_are_whole() {
     for filtering in both("block all\npass in proto udp to any port 2000\n") {
         let mut world = World::new(9, nics()[1], [Filtering::None, filtering]);
         let from = world.end(0, 0, 1000);
-        let sender = udp_bind(&mut world.machines[0].udp, from);
+        let sender = udp_bind(world.machines[0].udp(), from);
         let ports = [2000, 2001].map(|port| world.end(1, 0, port));
-        let receivers = ports.map(|end| udp_bind(&mut world.machines[1].udp, end));
+        let receivers = ports.map(|end| udp_bind(world.machines[1].udp(), end));
         let data = vec![7; 5000];
         for end in ports {
             let now = world.now;
-            udp_send(&mut world.machines[0].udp, now, sender, end, &data);
+            udp_send(world.machines[0].udp(), now, sender, end, &data);
             world.settle();
         }
-        let received = receivers.map(|socket| udp_receive(&world.machines[1].udp, socket));
+        let received = receivers.map(|socket| udp_receive(world.machines[1].udp(), socket));
         assert_eq!(received, [Some((from, data)), None]);
         world.assert_no_leak();
     }
@@ -178,27 +178,27 @@ fn while_the_filter_is_dead_nothing_passes_and_nothing_is_lost() {
     let mut world = World::new(10, nics()[0], [Filtering::None, filtering]);
     let to = world.end(1, 0, 2000);
     let from = world.end(0, 0, 1000);
-    let sender = udp_bind(&mut world.machines[0].udp, from);
-    let receiver = udp_bind(&mut world.machines[1].udp, to);
+    let sender = udp_bind(world.machines[0].udp(), from);
+    let receiver = udp_bind(world.machines[1].udp(), to);
     let now = world.now;
-    udp_send(&mut world.machines[0].udp, now, sender, to, b"first");
+    udp_send(world.machines[0].udp(), now, sender, to, b"first");
     world.settle();
-    assert!(udp_receive(&world.machines[1].udp, receiver).is_some());
+    assert!(udp_receive(world.machines[1].udp(), receiver).is_some());
     world.machines[1].kill(machine::Who::Filter);
     for index in 0..20 {
         let now = world.now;
-        udp_send(&mut world.machines[0].udp, now, sender, to, &[index; 10]);
+        udp_send(world.machines[0].udp(), now, sender, to, &[index; 10]);
     }
     world.settle();
-    assert_eq!(udp_receive(&world.machines[1].udp, receiver), None);
+    assert_eq!(udp_receive(world.machines[1].udp(), receiver), None);
     let now = world.now;
     world.machines[1].restart(machine::Who::Filter, now);
     world.settle();
     for index in 0..20 {
-        let received = udp_receive(&world.machines[1].udp, receiver);
+        let received = udp_receive(world.machines[1].udp(), receiver);
         assert_eq!(received, Some((from, vec![index; 10])));
     }
-    assert_eq!(udp_receive(&world.machines[1].udp, receiver), None);
+    assert_eq!(udp_receive(world.machines[1].udp(), receiver), None);
     world.assert_no_leak();
 }
 
@@ -210,8 +210,8 @@ fn a_filter_that_made_up_verdicts_doesnt_wedge_ip() {
         let filtering = Filtering::Apart(rules("pass all\n"));
         let mut world = World::new(10, nics()[0], [Filtering::None, filtering]);
         let (from, to) = (world.end(0, 0, 1000), world.end(1, 0, 2000));
-        let sender = udp_bind(&mut world.machines[0].udp, from);
-        let receiver = udp_bind(&mut world.machines[1].udp, to);
+        let sender = udp_bind(world.machines[0].udp(), from);
+        let receiver = udp_bind(world.machines[1].udp(), to);
         let machine = &mut world.machines[1];
         machine.kill(machine::Who::Filter);
         let (verdicts, _) = machine.queues(machine::Who::Filter)[0];
@@ -224,9 +224,9 @@ fn a_filter_that_made_up_verdicts_doesnt_wedge_ip() {
         // More than may wait for a verdict.
         for index in 0..300u32 {
             let (now, data) = (world.now, index.to_be_bytes());
-            udp_send(&mut world.machines[0].udp, now, sender, to, &data);
+            udp_send(world.machines[0].udp(), now, sender, to, &data);
             world.settle();
-            let received = udp_receive(&world.machines[1].udp, receiver);
+            let received = udp_receive(world.machines[1].udp(), receiver);
             assert_eq!(received, Some((from, data.into())), "{made_up}");
         }
         world.assert_no_leak();
@@ -239,16 +239,16 @@ fn udp_sleeps_while_all_of_its_pool_is_on_its_way() {
     let filtering = Filtering::Apart(rules("pass all\n"));
     let mut world = World::new(10, nics()[0], [filtering, Filtering::None]);
     let (from, to) = (world.end(0, 0, 1000), world.end(1, 0, 2000));
-    let sender = udp_bind(&mut world.machines[0].udp, from);
-    let receiver = udp_bind(&mut world.machines[1].udp, to);
+    let sender = udp_bind(world.machines[0].udp(), from);
+    let receiver = udp_bind(world.machines[1].udp(), to);
     world.machines[0].kill(machine::Who::Filter);
     // More than the pool has chunks.
     for index in 0..60 {
         let now = world.now;
-        udp_send(&mut world.machines[0].udp, now, sender, to, &[index; 10]);
+        udp_send(world.machines[0].udp(), now, sender, to, &[index; 10]);
     }
     world.settle();
-    let udp = &mut world.machines[0].udp;
+    let udp = world.machines[0].udp();
     assert_eq!(udp.pool().expect("a pool").available(), 0);
     assert!(!udp.is_ready());
     assert!(udp.next_deadline().is_none_or(|due| due > world.now));
@@ -256,7 +256,7 @@ fn udp_sleeps_while_all_of_its_pool_is_on_its_way() {
     world.machines[0].restart(machine::Who::Filter, now);
     world.settle();
     for index in 0..60 {
-        let received = udp_receive(&world.machines[1].udp, receiver);
+        let received = udp_receive(world.machines[1].udp(), receiver);
         assert_eq!(received, Some((from, vec![index; 10])));
     }
     world.assert_no_leak();

@@ -136,9 +136,9 @@ fn verdicts_are_taken_though_messages_wait_for_room_at_the_filter() {
     assert_eq!(lab.left(), (0, 0), "nobody knows where the answers go");
     // Nobody judges for a while: one datagram goes out, and as many come in as there is room for.
     let here = Endpoint::new(IpAddr::from(OWN), 1000);
-    let socket = udp_bind(&mut lab.machine.udp, here);
+    let socket = udp_bind(lab.machine.udp(), here);
     let there = Endpoint::new(IpAddr::from(KNOWN), 2000);
-    udp_send(&mut lab.machine.udp, lab.now, socket, there, b"first");
+    udp_send(lab.machine.udp(), lab.now, socket, there, b"first");
     let others = [Who::Link, Who::Ip, Who::Tcp, Who::Udp];
     lab.turns(&others, 5);
     while lab.machine.ip.as_ref().expect("ip").outstanding().0 < MOST {

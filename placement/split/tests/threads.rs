@@ -158,9 +158,9 @@ fn two_machines_of_five_threads_each_talk() {
         machine.poll(Who::Ip, Instant::ZERO);
     }
     let server = Endpoint::new(machines[1].address(0), 80);
-    let listener = listen(&mut machines[1].tcp, server);
+    let listener = listen(machines[1].tcp(), server);
     let udp_ends = [0, 1].map(|at| Endpoint::new(machines[at].address(1), 4000));
-    let udp_sockets = [0, 1].map(|at| udp_bind(&mut machines[at].udp, udp_ends[at]));
+    let udp_sockets = [0, 1].map(|at| udp_bind(machines[at].udp(), udp_ends[at]));
 
     let shared = Shared {
         start: std::time::Instant::now(),
@@ -190,7 +190,11 @@ fn two_machines_of_five_threads_each_talk() {
                 mut filter_sleeper,
                 mut tcp_sleeper,
                 mut udp_sleeper,
+                ..
             ] = sleepers;
+            let tcp = tcp.stack.apart().and_then(|it| it.tcp_host());
+            let udp = udp.stack.apart().and_then(|it| it.udp_host());
+            let (tcp, udp) = (tcp.expect("tcp"), udp.expect("udp"));
             let (link, ip) = (link.as_mut().expect("alive"), ip.as_mut().expect("alive"));
             let filter = filter.as_mut().expect("alive");
             scope.spawn(move || {

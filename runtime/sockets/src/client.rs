@@ -126,14 +126,36 @@ impl Client {
     /// # Errors
     /// What the stack says, or that it says nothing.
     pub fn ask(&mut self, call: SocketCall) -> Result<Answer, ClientError> {
+        self.begin(call)?;
+        let answer = self.wait(self.syscall(), |client| client.asked.1.take())?;
+        answer.map_err(ClientError::Socket)
+    }
+
+    /// Asks, for who doesn't wait here: [`Client::take_begun`] has the answer once it was heard. One such
+    /// call at a time.
+    ///
+    /// # Errors
+    /// As [`Client::tell`].
+    pub fn begin(&mut self, call: SocketCall) -> Result<(), ClientError> {
         let serial = self.next_serial();
         let syscall = self.syscall();
         let body = RequestBody::Call(call);
         self.put(syscall, Request { serial, body })?;
         self.flush();
         self.asked = (serial, None);
-        let answer = self.wait(syscall, |client| client.asked.1.take())?;
-        answer.map_err(ClientError::Socket)
+        Ok(())
+    }
+
+    /// The answer to the call that was begun, if [`Client::poll`] has heard it.
+    pub fn take_begun(&mut self) -> Option<Result<Answer, SocketError>> {
+        self.asked.1.take()
+    }
+
+    /// Whether something of this kind can be told, or asked, without waiting for room.
+    pub fn has_room(&mut self, body: RequestBody) -> bool {
+        let channel = self.routes.channel(body.server());
+        let channel = self.channel(channel);
+        channel.is_ok_and(|channel| channel.requests.reserve(1).is_ok())
     }
 
     /// Asks, and goes on: [`Client::settle_answers`] waits for the answer. The call leaves with the next

@@ -2,7 +2,7 @@ use crate::{MOST_CHANNELS, NoticeMessage, RequestMessage, Routes, ServedBy};
 use serde::{Deserialize, Serialize};
 use skink_channel::{
     AttachError, Consumer, ConsumerDescriptors, Doorbell, DoorbellDescriptors, Producer,
-    ProducerDescriptors, Queue, QueueGeometry, SleeperDescriptors, SpinBudget,
+    ProducerDescriptors, Queue, QueueDescriptors, QueueGeometry, SleeperDescriptors, SpinBudget,
 };
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -60,8 +60,8 @@ pub struct Attachment {
 /// One channel, to one process.
 #[derive(Serialize, Deserialize)]
 struct Queues {
-    requests: skink_channel::QueueDescriptors,
-    notices: skink_channel::QueueDescriptors,
+    requests: QueueDescriptors,
+    notices: QueueDescriptors,
     /// What the program rings: an eventfd of its own, since holders of one could silence each other.
     #[serde(with = "skink_inherit::descriptors")]
     bell: OwnedFd,
@@ -123,6 +123,12 @@ impl ChannelParts {
         let channel = self.channels.get(channel);
         let channel = channel.ok_or(io::ErrorKind::InvalidInput)?;
         Ok(channel.requests.is_produced_well()? && channel.notices.is_consumed_well()?)
+    }
+
+    /// The queues of a channel, for tools: that of notices, and that of requests.
+    pub fn queues(&self, channel: usize) -> Option<(&QueueDescriptors, &QueueDescriptors)> {
+        let channel = self.channels.get(channel)?;
+        Some((&channel.notices, &channel.requests))
     }
 
     /// How many channels there are.

@@ -1,38 +1,45 @@
 //! Making components out of what is between them.
 
 use super::{Filtering, MachineConfig, Who, ip_config, udp_geometry};
+use crate::random::{Random, mix};
 use skink_channel::{Pool, PoolReader, SleeperDescriptors};
 use skink_filter::{Filter, FilterConfig};
 use skink_lanes::board::BoardDescriptors;
-use skink_lanes::{AttachParts, Lane, holder};
+use skink_lanes::{AttachParts, Exchange, Lane, holder};
 use skink_memory::{Region, StoredTable};
-use skink_messages::{Capabilities, Counters, LinkLimits};
+use skink_messages::{Capabilities, Counters, LinkLimits, Protocol};
 use skink_nic::Nic;
 use skink_split::{
-    FilterHost, IpHost, IpHostParts, Judge, LinkHost, LinkHostParts, TcpHost, TransportParts,
-    UdpHost, packet_geometry, receive_geometry,
+    Apart, CallEnd, FilterHost, Front, IpHost, IpHostParts, Judge, LinkHost, LinkHostParts,
+    Serving, StoreHost, StoreWay, SyscallHost, TcpHost, TransportParts, TransportWay, UdpHost,
+    packet_geometry, receive_geometry,
 };
+use skink_store::Store;
+use skink_syscall::{Syscall, SyscallConfig};
 use skink_time::Instant;
 
 /// Chunks for packets of `ip`'s own.
 const IP_CHUNKS: u32 = 64;
 
 pub(super) struct Broker<'a> {
-    pub lanes: &'a [Lane; 4],
-    pub sleepers: &'a [SleeperDescriptors; 5],
-    pub incarnations: &'a [u32; 5],
+    pub lanes: &'a [Lane; 7],
+    pub sleepers: &'a [SleeperDescriptors; Who::COUNT],
+    pub incarnations: &'a [u32; Who::COUNT],
     pub board: &'a BoardDescriptors,
     pub config: &'a MachineConfig,
     pub capabilities: &'a Capabilities,
     pub counters: &'a Counters,
 }
 
-fn lane_at(lanes: &[Lane; 4], lower: Who, upper: Who) -> &Lane {
+fn lane_at(lanes: &[Lane; 7], lower: Who, upper: Who) -> &Lane {
     match (lower, upper) {
         (Who::Link, Who::Ip) => &lanes[0],
         (Who::Filter, Who::Ip) => &lanes[1],
         (Who::Ip, Who::Tcp) => &lanes[2],
         (Who::Ip, Who::Udp) => &lanes[3],
+        (Who::Tcp, Who::Syscall) => &lanes[4],
+        (Who::Udp, Who::Syscall) => &lanes[5],
+        (Who::Store, Who::Syscall) => &lanes[6],
         other => panic!("no lane between {other:?}"),
     }
 }
@@ -129,17 +136,70 @@ impl Broker<'_> {
         Some(filter)
     }
 
-    pub fn tcp(&self) -> TcpHost {
-        let parts = self.transport(Who::Tcp);
-        let sockets = self.config.tcp.sockets;
-        TcpHost::new(parts, sockets, self.counters.clone()).expect("tcp starts")
+    fn strides(&self) -> [u32; 2] {
+        [self.config.tcp, self.config.udp].map(|table| table.sockets.next_power_of_two())
     }
 
-    pub fn udp(&self, pool: u32) -> UdpHost {
+    fn front(&self, who: Who) -> Front {
+        let strides = self.strides();
+        let serving = Serving::Apart(Box::new(Apart::new(strides)));
+        let mut front = Front::new(serving, strides, self.counters.clone());
+        front.set_successor(self.incarnations[who as usize] > 1);
+        front
+    }
+
+    fn call_end(&self, who: Who) -> CallEnd {
+        let lane = Exchange::attach(self.lower(who, Who::Syscall));
+        CallEnd::new(lane.expect("a lane"))
+    }
+
+    pub fn tcp(&self) -> Front {
+        let parts = self.transport(Who::Tcp);
+        let sockets = self.config.tcp.sockets;
+        let host = TcpHost::new(parts, sockets, self.counters.clone()).expect("tcp starts");
+        let mut front = self.front(Who::Tcp);
+        let end = self.call_end(Who::Tcp);
+        front.set_transport(Protocol::Tcp, end, |apart| apart.set_tcp(host));
+        front
+    }
+
+    pub fn udp(&self, pool: u32) -> Front {
         let parts = self.transport(Who::Udp);
         let sockets = self.config.udp.sockets;
         let pool = Pool::create(pool, "udp", udp_geometry(), 1).expect("a pool");
-        UdpHost::new(parts, sockets, self.counters.clone(), pool).expect("udp starts")
+        let host = UdpHost::new(parts, sockets, self.counters.clone(), pool).expect("udp starts");
+        let mut front = self.front(Who::Udp);
+        let end = self.call_end(Who::Udp);
+        front.set_transport(Protocol::Udp, end, |apart| apart.set_udp(host));
+        front
+    }
+
+    pub fn syscall(&self) -> Front {
+        let way = |who| {
+            let lane = Exchange::attach(self.upper(who, Who::Syscall));
+            TransportWay::Lane(Box::new(lane.expect("a lane")))
+        };
+        let store = Exchange::attach(self.upper(Who::Store, Who::Syscall)).expect("a lane");
+        let config = SyscallConfig {
+            first_unprivileged_port: 1024,
+            strides: self.strides(),
+        };
+        let own = u64::from(self.incarnations[Who::Syscall as usize]);
+        let mut random = Random::new(mix(self.config.seed ^ own << 40));
+        let syscall = SyscallHost::new(
+            Syscall::new(config, self.counters.clone()),
+            [way(Who::Tcp), way(Who::Udp)],
+            StoreWay::Lane(Box::new(store)),
+            Box::new(move || random.next().max(1)),
+        );
+        let mut front = self.front(Who::Syscall);
+        front.set_syscall(syscall);
+        front
+    }
+
+    pub fn store(&self, stored: &StoredTable) -> StoreHost {
+        let lane = Exchange::attach(self.lower(Who::Store, Who::Syscall));
+        StoreHost::new(Store::over(stored.clone()), lane.expect("a lane"))
     }
 }
 

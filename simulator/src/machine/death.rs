@@ -19,6 +19,8 @@ pub enum Shown {
     Nothing,
     /// Its messages were taken, and their answers never sent.
     Taken,
+    /// As `Taken` of packets, in the midst of it. Requests leave their queues once they are carried out.
+    PacketsTaken,
     /// Answers, to messages that a successor takes once more.
     Answers,
     /// All by the first so many neighbours, nothing by the others.
@@ -42,9 +44,26 @@ impl Machine {
 
     /// What of its queues is its own, as it is now.
     pub fn rewind_point(&self, who: Who) -> Vec<Rewind> {
-        let queues = self.queues(who).into_iter();
-        queues
-            .map(|(sent, taken)| Rewind {
+        let lanes = self.queues(who);
+        let last = lanes.len();
+        let lanes = lanes.into_iter().enumerate();
+        let neighbours = who.neighbours();
+        let requests = |by: usize| {
+            let ends = [who, neighbours[by]];
+            ends.contains(&Who::Syscall) || ends.contains(&Who::Store)
+        };
+        let kind = |by| match requests(by) {
+            true => Kind::Requests,
+            false => Kind::Packets,
+        };
+        let lanes = lanes.map(|(by, (sent, taken))| (by, kind(by), sent, taken));
+        let programs = self.program_queues(who).into_iter();
+        let programs = programs.map(|(sent, taken)| (last, Kind::Program, sent, taken));
+        lanes
+            .chain(programs)
+            .map(|(by, kind, sent, taken)| Rewind {
+                by,
+                kind,
                 sent: Snapshot::take(sent.producer().expect("parts").own),
                 taken: Snapshot::take(taken.consumer().expect("parts").own),
             })
@@ -53,19 +72,21 @@ impl Machine {
 
     /// Ends a component in the midst of the turn that began with `before`.
     pub fn kill_as(&mut self, who: Who, shown: Shown, before: Vec<Rewind>) {
-        for (index, Rewind { sent, taken }) in before.into_iter().enumerate() {
+        for rewind in before {
             let (answers, released) = match shown {
                 Shown::All => (true, true),
                 Shown::Nothing => (false, false),
-                Shown::Taken => (false, true),
+                // What a program asks for leaves its queue last.
+                Shown::Taken => (false, rewind.kind != Kind::Program),
+                Shown::PacketsTaken => (false, rewind.kind == Kind::Packets),
                 Shown::Answers => (true, false),
-                Shown::AllBy(first) => (index < first, index < first),
+                Shown::AllBy(first) => (rewind.by < first, rewind.by < first),
             };
             if !answers {
-                sent.restore();
+                rewind.sent.restore();
             }
             if !released {
-                taken.restore();
+                rewind.taken.restore();
             }
         }
         self.kill(who);
@@ -101,13 +122,32 @@ impl Machine {
             }
             // It stays for those who look at its tables.
             Who::Tcp | Who::Udp => {}
+            Who::Syscall => {
+                let end = self.syscall.take().map(|mut syscall| syscall.dropped());
+                counted = end.unwrap_or_default();
+            }
+            Who::Store => {
+                let end = self.store.take().map(|store| store.end_counters());
+                counted = end.unwrap_or_default();
+            }
         }
         self.dropped = self.dropped.plus(counted);
     }
 }
 
+/// What is in a pair of queues.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Packets,
+    Requests,
+    Program,
+}
+
 /// The two halves of a pair of queues that are one component's.
 pub struct Rewind {
+    /// The place of the neighbour among those that it tells; programs come last.
+    by: usize,
+    kind: Kind,
     sent: Snapshot,
     taken: Snapshot,
 }

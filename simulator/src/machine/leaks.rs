@@ -30,7 +30,7 @@ impl Machine {
             }
             look(&mut lines, "ip's own packets", ip.pool());
         }
-        if let Some(pool) = self.udp.pool() {
+        if let Some(pool) = self.udp.stack.apart().and_then(|apart| apart.pool()) {
             look(&mut lines, "datagrams", pool);
         }
         lines

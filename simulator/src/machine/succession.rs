@@ -4,7 +4,8 @@ use super::broker::{map, read_only};
 use super::{Machine, Who};
 use skink_channel::Pool;
 use skink_lanes::Transport;
-use skink_library::flow;
+use skink_messages::Protocol;
+use skink_split::{Apart, Front};
 use skink_time::Instant;
 
 /// A successor that dies before all know of it: how many steps it still lives.
@@ -54,6 +55,8 @@ impl Machine {
             Who::Filter => self.succeed_filter(now, &mut steps),
             Who::Tcp => self.succeed_tcp(now, &mut steps),
             Who::Udp => self.succeed_udp(now, &mut steps),
+            Who::Syscall => self.succeed_syscall(now, &mut steps),
+            Who::Store => self.succeed_store(&mut steps),
         }
         true
     }
@@ -71,21 +74,23 @@ impl Machine {
         for pool in old {
             self.link.iter_mut().for_each(|it| it.remove_pool(*pool));
             self.ip.iter_mut().for_each(|it| it.remove_pool(*pool));
-            self.tcp.remove_pool(*pool);
-            self.udp.remove_pool(*pool);
+            self.tcp().remove_pool(*pool);
+            self.udp().remove_pool(*pool);
         }
     }
 
     /// The transports that live are told of one below them.
     fn tell_transports(&mut self, now: Instant, pool: &Pool, ip: Option<u32>, steps: &mut Steps) {
         if !self.is_dead(Who::Tcp) && steps.next() {
-            self.tcp.add_pool(map(pool));
-            ip.into_iter().for_each(|ip| self.tcp.ip_restarted(ip));
-            self.tcp.network_restarted(now);
+            let tcp = apart(&mut self.tcp);
+            add_pool(tcp, pool);
+            ip.into_iter().for_each(|ip| tcp.ip_restarted(ip));
+            tcp.network_restarted(now);
         }
         if !self.is_dead(Who::Udp) && steps.next() {
-            self.udp.add_pool(map(pool));
-            ip.into_iter().for_each(|ip| self.udp.ip_restarted(ip));
+            let udp = apart(&mut self.udp);
+            add_pool(udp, pool);
+            ip.into_iter().for_each(|ip| udp.ip_restarted(ip));
         }
     }
 
@@ -99,7 +104,7 @@ impl Machine {
         for (program, tcp, _) in &self.regions {
             link.add_region(*program, read_only(tcp));
         }
-        self.udp
+        apart(&mut self.udp)
             .pool()
             .into_iter()
             .for_each(|pool| link.add_pool(map(pool)));
@@ -125,7 +130,7 @@ impl Machine {
         for (program, tcp, _) in &self.regions {
             ip.add_region(*program, read_only(tcp));
         }
-        self.udp
+        apart(&mut self.udp)
             .pool()
             .into_iter()
             .for_each(|pool| ip.add_pool(map(pool)));
@@ -153,7 +158,7 @@ impl Machine {
         let Some(mut filter) = self.broker().filter(now, &self.flows) else {
             return;
         };
-        filter.rebuild(now, self.tcp.tcp().flows().filter_map(flow));
+        filter.rebuild(now, apart(&mut self.tcp).flows());
         self.filter = Some(filter);
         if let Some(ip) = &mut self.ip
             && steps.next()
@@ -162,27 +167,44 @@ impl Machine {
         }
     }
 
+    /// It maps what it reads.
+    fn give_pools(&mut self, front: &mut Front) {
+        let link = self.link.iter().map(|link| link.pool());
+        link.for_each(|pool| add_pool(apart(front), pool));
+        let ip = self.ip.iter_mut().map(|ip| ip.pool());
+        ip.for_each(|pool| add_pool(apart(front), pool));
+    }
+
+    /// It is told of the programs.
+    fn attach_all(&mut self, now: Instant, who: Who, steps: &mut Steps) {
+        let programs = self.regions.iter().map(|(program, _, _)| *program);
+        for program in programs.collect::<Vec<_>>() {
+            if steps.next() {
+                self.attach(now, who, program);
+            }
+        }
+    }
+
     fn succeed_tcp(&mut self, now: Instant, steps: &mut Steps) {
         let incarnation = self.incarnations[Who::Tcp as usize];
         let mut tcp = self.broker().tcp();
-        self.link
-            .iter()
-            .for_each(|link| tcp.add_pool(map(link.pool())));
-        self.ip
-            .iter_mut()
-            .for_each(|ip| tcp.add_pool(map(ip.pool())));
-        for (program, region, _) in &self.regions {
-            if steps.next() {
-                let adopted = tcp.adopt_region(now, *program, region.clone());
-                adopted.expect("a number that is free");
-            }
-        }
-        self.dropped = self.dropped.plus(self.tcp.end_counters());
+        self.give_pools(&mut tcp);
+        self.dropped = self.dropped.plus(self.tcp.dropped());
         self.tcp = tcp;
+        self.attach_all(now, Who::Tcp, steps);
         if let Some(ip) = &mut self.ip
             && steps.next()
         {
             ip.transport_restarted(Transport::Tcp, incarnation);
+        }
+        if let Some(syscall) = &mut self.syscall
+            && steps.next()
+        {
+            syscall.transport_restarted(Protocol::Tcp, incarnation);
+        }
+        if steps.next() {
+            apart(&mut self.tcp).go(Protocol::Tcp);
+            self.tcp.greet_programs(now);
         }
     }
 
@@ -190,21 +212,11 @@ impl Machine {
         let incarnation = self.incarnations[Who::Udp as usize];
         let (pool, old) = self.new_pool(Who::Udp);
         let mut udp = self.broker().udp(pool);
-        self.link
-            .iter()
-            .for_each(|link| udp.add_pool(map(link.pool())));
-        self.ip
-            .iter_mut()
-            .for_each(|ip| udp.add_pool(map(ip.pool())));
-        for (program, _, region) in &self.regions {
-            if steps.next() {
-                let adopted = udp.adopt_region(now, *program, region.clone());
-                adopted.expect("a number that is free");
-            }
-        }
-        self.dropped = self.dropped.plus(self.udp.end_counters());
+        self.give_pools(&mut udp);
+        self.dropped = self.dropped.plus(self.udp.dropped());
         self.udp = udp;
-        let Some(sent) = self.udp.pool() else {
+        self.attach_all(now, Who::Udp, steps);
+        let Some(sent) = apart(&mut self.udp).pool() else {
             return;
         };
         if let Some(ip) = &mut self.ip
@@ -218,8 +230,67 @@ impl Machine {
         {
             link.add_pool(map(sent));
         }
+        if let Some(syscall) = &mut self.syscall
+            && steps.next()
+        {
+            syscall.transport_restarted(Protocol::Udp, incarnation);
+        }
+        if steps.next() {
+            apart(&mut self.udp).go(Protocol::Udp);
+            self.udp.greet_programs(now);
+        }
         if steps.next() {
             self.remove_pools(Who::Udp, &old);
         }
     }
+
+    fn succeed_syscall(&mut self, now: Instant, steps: &mut Steps) {
+        let incarnation = self.incarnations[Who::Syscall as usize];
+        self.syscall = Some(self.broker().syscall());
+        self.attach_all(now, Who::Syscall, steps);
+        for who in [Who::Tcp, Who::Udp] {
+            if let Some(front) = self.front(who)
+                && steps.next()
+            {
+                front.syscall_restarted(incarnation);
+            }
+        }
+        if let Some(store) = &mut self.store
+            && steps.next()
+        {
+            store.syscall_restarted(incarnation);
+        }
+        let Some(syscall) = &mut self.syscall else {
+            return;
+        };
+        for program in &self.ended {
+            if steps.next() {
+                syscall.program_ended(now, *program);
+            }
+        }
+        if steps.next() {
+            syscall.syscall_goes(true);
+            syscall.greet_programs(now);
+        }
+    }
+
+    fn succeed_store(&mut self, steps: &mut Steps) {
+        let incarnation = self.incarnations[Who::Store as usize];
+        self.store = Some(self.broker().store(&self.stored));
+        if let Some(syscall) = &mut self.syscall
+            && steps.next()
+        {
+            syscall.store_restarted(incarnation);
+        }
+    }
+}
+
+/// The transport that is there.
+pub(super) fn apart(front: &mut Front) -> &mut Apart {
+    front.stack.apart().expect("a divided stack")
+}
+
+pub(super) fn add_pool(apart: &mut Apart, pool: &Pool) {
+    let mapped = apart.add_pool(|| Ok::<_, ()>(map(pool)));
+    mapped.expect("always");
 }

@@ -80,7 +80,7 @@ impl fmt::Display for PartDeath {
         let shown = match self.shown {
             Shown::All => "all",
             Shown::Nothing => "nothing",
-            Shown::Taken => "taken",
+            Shown::Taken | Shown::PacketsTaken => "taken",
             Shown::Answers => "answers",
             Shown::AllBy(1) => "first",
             Shown::AllBy(2) => "second",
@@ -155,7 +155,7 @@ impl FromStr for PartDeath {
 impl PartDeath {
     /// Each component's deaths in each of its turns, in all manners. `turns` is what a run without deaths
     /// has reported ([`crate::Report::turns`]).
-    pub fn all(turns: &[[Vec<u64>; 5]]) -> Vec<PartDeath> {
+    pub fn all(turns: &[[Vec<u64>; Who::COUNT]]) -> Vec<PartDeath> {
         let mut all = Vec::new();
         for (host, parts) in turns.iter().enumerate() {
             for (who, acts) in Who::ALL.into_iter().zip(parts) {
@@ -174,7 +174,8 @@ impl PartDeath {
 
     fn in_all_manners(self, acts: u64) -> Vec<PartDeath> {
         let mut all = Vec::new();
-        let neighbours = self.who.neighbours().len();
+        let programs = usize::from(self.who.channel().is_some());
+        let neighbours = self.who.neighbours().len() + programs;
         let mut shown = SHOWN.into_iter();
         let possible = |shown: &Shown| !matches!(shown, Shown::AllBy(by) if *by >= neighbours);
         let kills = shown.by_ref().filter(possible);

@@ -1,6 +1,7 @@
 //! One of a host's programs is killed; the others go on.
 
-use super::{Host, Program, World};
+use super::{Host, Opening, Program, World};
+use crate::connection::{Outcome, Side};
 use skink_memory::SocketId;
 use skink_messages::Protocol;
 
@@ -28,6 +29,7 @@ impl World {
                 self.report.killed += usize::from(midst);
             }
         }
+        self.forget_openings(death.host, death.program);
         let there = &mut self.hosts[death.host];
         // What it had been told, and not looked at.
         while there.stack.take_event_of(death.program).is_some() {}
@@ -37,6 +39,26 @@ impl World {
         there.dead = Some(death.program);
         self.board.killed = true;
         self.settle(death.host);
+    }
+
+    /// Nobody waits for the sockets any more that the program was about to have.
+    fn forget_openings(&mut self, host: usize, program: u32) {
+        for number in 0..self.programs.len() {
+            let resident = &self.programs[number];
+            let scenario = &self.board.scenario;
+            let owner = match resident.opening.filter(|_| resident.host == host) {
+                Some(Opening::Connection(plan)) => scenario.connections[plan].program,
+                Some(Opening::Listener(plan)) => scenario.listeners[plan].program,
+                Some(Opening::DatagramServer(_) | Opening::DatagramClient(_)) | None => continue,
+            };
+            if owner != program {
+                continue;
+            }
+            if let Some(Opening::Connection(plan)) = self.programs[number].opening.take() {
+                let context = &mut self.context(host);
+                context.conclude(plan, Side::Client, Outcome::Left);
+            }
+        }
     }
 
     pub(super) fn take_finished(&mut self, host: usize) {

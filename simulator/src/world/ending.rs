@@ -6,10 +6,10 @@ use std::cmp::Reverse;
 
 impl World {
     pub(super) fn programs_are_done(&self) -> bool {
-        let over = self
-            .programs
-            .iter()
-            .all(|resident| !matches!(resident.program, Some(Program::Connection(_))));
+        let over = self.programs.iter().all(|resident| {
+            let talks = matches!(resident.program, Some(Program::Connection(_)));
+            !talks && resident.opening.is_none()
+        });
         let datagrams = self.board.scenario.datagrams.len();
         self.starts_left == 0 && over && self.board.datagrams_done == datagrams
     }
@@ -34,6 +34,10 @@ impl World {
     pub(super) fn complain_about_hang(&mut self) {
         let mut lines = vec![format!("the run hangs at {:?}", self.now)];
         for resident in &self.programs {
+            if let Some(opening) = resident.opening {
+                let host = resident.host;
+                lines.push(format!("  host {host}: {opening:?} waits for its socket"));
+            }
             let Some(Program::Connection(connection)) = &resident.program else {
                 continue;
             };

@@ -16,13 +16,13 @@ const RETRY: Duration = Duration::from_millis(1);
 /// The turns of a host's components. Arrays are in the order of [`Who::ALL`].
 #[derive(Default)]
 pub(super) struct Turns {
-    next: [Option<Instant>; 5],
+    next: [Option<Instant>; Who::COUNT],
     /// Somebody rang, and it gets up.
-    woken: [bool; 5],
+    woken: [bool; Who::COUNT],
     /// How often each had acted in each of its turns.
-    acts: [Vec<u64>; 5],
+    acts: [Vec<u64>; Who::COUNT],
     /// Deaths that come with the component's next turn, as indices into the scenario's.
-    doomed: [Option<usize>; 5],
+    doomed: [Option<usize>; Who::COUNT],
 }
 
 impl World {
@@ -128,7 +128,6 @@ impl World {
         let Some(apart) = self.hosts[host].stack.apart() else {
             return;
         };
-        apart.turn_ended(who);
         if apart.lie_down(who) {
             self.turn_soon(host, who);
         }
@@ -156,9 +155,12 @@ impl World {
                 self.work(host, who);
                 let doom = &self.hosts[host].doom;
                 doom.disarm();
-                if doom.settle() && shown != Shown::Taken {
+                if doom.settle() {
                     // In the midst of it, when nobody had been shown anything.
-                    shown = Shown::Nothing;
+                    shown = match shown {
+                        Shown::Taken => Shown::PacketsTaken,
+                        _ => Shown::Nothing,
+                    };
                 }
             }
             Manner::Hang => self.hosts[host].parts.acts[who as usize].push(0),
@@ -192,7 +194,6 @@ impl World {
             return;
         };
         apart.machine.kill_as(who, shown, before);
-        apart.part_died(who, shown == Shown::Nothing);
         if who == Who::Link {
             there.nic.crash(death.loses, self.now);
         }
@@ -327,9 +328,6 @@ impl Host {
         }
         let starts = apart.machine.restart(who, now);
         self.doom.set_works(false);
-        if starts {
-            apart.greet(now, who);
-        }
         starts
     }
 }

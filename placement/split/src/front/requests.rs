@@ -19,10 +19,10 @@ impl Front {
     pub(crate) fn serve_requests(&mut self, now: Instant) -> bool {
         let count = self.programs.numbers.len();
         // Somebody else is first each time.
-        self.turn = self.turn.wrapping_add(1);
+        self.first = self.first.wrapping_add(1);
         let mut any = false;
         for step in 0..count {
-            let at = self.turn.wrapping_add(step) % count;
+            let at = self.first.wrapping_add(step) % count;
             // One that is detached meanwhile makes the list shorter.
             let Some(program) = self.programs.numbers.get(at).copied() else {
                 continue;

@@ -11,7 +11,7 @@ use skink_messages::{Counters, SoleOwner};
 use skink_nic::Nic;
 use skink_simulator::machine::MachineConfig;
 
-pub const ALL: [Who; 5] = Who::ALL;
+pub const ALL: [Who; Who::COUNT] = Who::ALL;
 
 pub const TABLE: TableConfig = TableConfig {
     sockets: 16,

@@ -208,8 +208,8 @@ impl World {
             busy |= self.machines[machine].poll(who, self.now);
         }
         for machine in &mut self.machines {
-            while machine.tcp.take_event().is_some() {}
-            while machine.udp.take_event().is_some() {}
+            while machine.tcp().take_event().is_some() {}
+            while machine.udp().take_event().is_some() {}
         }
         busy
     }
@@ -246,11 +246,11 @@ impl World {
     /// A connection from the first machine to the second.
     pub fn connect(&mut self, family: usize) -> [Talker; 2] {
         let server = self.end(1, family, 80);
-        let listener = listen(&mut self.machines[1].tcp, server);
-        let client = connect(&mut self.machines[0].tcp, self.now, server);
+        let listener = listen(self.machines[1].tcp(), server);
+        let client = connect(self.machines[0].tcp(), self.now, server);
         for _ in 0..100 {
             self.settle();
-            let accepted = self.machines[1].tcp.call(|tcp, _| tcp.accept(listener));
+            let accepted = self.machines[1].tcp().call(|tcp, _| tcp.accept(listener));
             if let Some(accepted) = accepted {
                 return [Talker::new(client, 1, 2), Talker::new(accepted, 2, 1)];
             }
@@ -270,7 +270,7 @@ impl World {
         while talkers.iter().any(|talker| talker.read < total) {
             each(self, rounds);
             for (machine, talker) in self.machines.iter_mut().zip(talkers.iter_mut()) {
-                talker.talk(&mut machine.tcp, self.now, total);
+                talker.talk(machine.tcp(), self.now, total);
             }
             if !self.round() {
                 self.skip();
