@@ -430,5 +430,8 @@ fn is_any_readable<'a>(bells: impl Iterator<Item = BorrowedFd<'a>>) -> bool {
         tv_nsec: 0,
     };
     let polled = rustix::event::poll(&mut bells, Some(&now));
-    polled.is_ok() && bells.iter().any(|bell| bell.revents().contains(PollFlags::IN))
+    polled.is_ok()
+        && bells
+            .iter()
+            .any(|bell| bell.revents().contains(PollFlags::IN))
 }

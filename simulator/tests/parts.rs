@@ -129,6 +129,34 @@ fn components_may_die_one_after_the_other() {
     }
 }
 
+/// A successor of `syscall` asks for what was stored of one `store` after the other.
+#[test]
+fn store_may_die_while_it_shows_what_it_has() {
+    let name = "half-open";
+    let whole = whole(name);
+    let mut plans = Vec::new();
+    let [.., syscall, store] = &whole.turns[1];
+    for (turn, late) in (1..=syscall.len() as u64).zip([0, 1].into_iter().cycle()) {
+        for then in 1..=store.len() as u64 + 3 {
+            let first = PartDeath {
+                turn,
+                ..PartDeath::new(1, Who::Syscall)
+            };
+            for shown in [Shown::All, Shown::Nothing, Shown::Taken] {
+                let second = PartDeath {
+                    turn: then,
+                    shown,
+                    down: skink_time::Duration::from_micros(late * 700),
+                    ..PartDeath::new(1, Who::Store)
+                };
+                plans.push(vec![first, second]);
+            }
+        }
+    }
+    let (died, _) = run_all(name, &whole, &plans);
+    assert!(died > plans.len(), "{died}");
+}
+
 /// A bell that isn't heard only delays.
 #[test]
 fn lost_bells_only_delay() {

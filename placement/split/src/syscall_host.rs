@@ -173,13 +173,15 @@ impl SyscallHost {
         }
     }
 
-    /// `store` was replaced.
+    /// `store` was replaced. A list that its predecessor hadn't shown to the end is asked for once more.
     pub(crate) fn store_restarted(&mut self, incarnation: u32) {
         if let StoreWay::Lane(lane) = &mut self.store {
             lane.restarted(incarnation);
             self.component.store_restarted(&mut self.out);
-            if self.restoring.take().is_some() {
-                self.component.resume(&mut self.out);
+            if let Some(count) = &mut self.restoring {
+                *count = 0;
+                let list = StoreRequest::List(StoreClient::Syscall);
+                self.out.stored.push_back(list);
             }
         }
     }

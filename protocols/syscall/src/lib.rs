@@ -33,6 +33,7 @@ mod stored;
 mod syscall;
 mod turns;
 
+pub use stored::is_of_socket;
 pub use syscall::{Syscall, SyscallConfig, SyscallOutput};
 
 #[cfg(test)]

@@ -17,6 +17,13 @@ mod kind {
     pub const TURN: u8 = 6;
 }
 
+/// Whether what is stored under this key is about a socket that is open, or a call that is under way: if nobody
+/// has any, nothing such is stored.
+pub fn is_of_socket(key: StoreKey) -> bool {
+    let of_sockets = [kind::PORT, kind::SHARE, kind::OWNER_GONE, kind::TURN];
+    key.client == StoreClient::Syscall && of_sockets.contains(&key.kind)
+}
+
 /// What is remembered of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Known {

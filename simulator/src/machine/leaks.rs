@@ -2,6 +2,9 @@
 
 use super::{Machine, Who};
 use skink_channel::Pool;
+use skink_messages::{StoreClient, StoreReply, StoreRequest};
+use skink_store::Store;
+use skink_syscall::is_of_socket;
 
 fn look(lines: &mut Vec<String>, what: &str, pool: &Pool) {
     let (free, all) = (pool.available(), pool.geometry().chunks() as usize);
@@ -33,7 +36,24 @@ impl Machine {
         if let Some(pool) = self.udp.stack.apart().and_then(|apart| apart.pool()) {
             look(&mut lines, "datagrams", pool);
         }
+        let left = self.stored_of_sockets();
+        if left > 0 {
+            lines.push(format!("{left} things are stored of sockets"));
+        }
         lines
+    }
+
+    /// What is stored of sockets, though they are gone or not.
+    fn stored_of_sockets(&self) -> usize {
+        // Nobody writes there meanwhile, and this one doesn't at all.
+        let mut store = Store::over(self.stored.clone());
+        store.request(StoreRequest::List(StoreClient::Syscall));
+        let replies = std::iter::from_fn(|| store.take_reply());
+        let of_sockets = |reply: &StoreReply| match reply {
+            StoreReply::Item(key, _) => is_of_socket(*key),
+            StoreReply::End(..) => false,
+        };
+        replies.filter(of_sockets).count()
     }
 
     /// Holds that no chunk is lent, kept or lost.
