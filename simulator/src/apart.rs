@@ -1,72 +1,19 @@
 //! A host's components on their own, as its programs see them: through their channels.
 
+mod program;
+
 use crate::machine::{Machine, Who};
-use crate::place::{SocketPlan, Then};
+use crate::place::SocketPlan;
+use program::Program;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use skink_channel::{Sleeper, SpinBudget};
 use skink_library::Protocol;
 use skink_memory::SocketId;
-use skink_messages::{
-    Answer, Events, SocketCall, SocketError, SocketEvent, TcpRequest, UdpRequest,
-};
-use skink_sockets::{Client, PortOptions, RequestBody};
+use skink_messages::{Events, SocketCall, SocketError, SocketEvent, TcpRequest, UdpRequest};
+use skink_sockets::RequestBody;
 use skink_time::Instant;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
-
-/// A socket that is being made: each call is answered before the next.
-struct Opening {
-    /// Who wants it.
-    number: usize,
-    plan: SocketPlan,
-    socket: Option<SocketId>,
-    /// The calls that are answered.
-    answered: usize,
-    /// The next one is on its way.
-    asked: bool,
-    /// What was heard of the socket meanwhile.
-    early: Events,
-}
-
-impl Opening {
-    /// The next call; `None` if all are answered.
-    fn call(&self) -> Option<SocketCall> {
-        let SocketPlan {
-            protocol,
-            local,
-            then,
-            ..
-        } = self.plan;
-        let Some(socket) = self.socket else {
-            return Some(SocketCall::Open(protocol));
-        };
-        let bind = local.map(|(local, sharing)| {
-            let options = PortOptions {
-                reuse_address: sharing.reuse_address,
-                reuse_port: sharing.shared,
-                ticket: 0,
-            };
-            SocketCall::Bind(protocol, socket, local, options)
-        });
-        let last = match then {
-            Then::Stays => None,
-            Then::Listens(backlog) => Some(SocketCall::Listen(socket, backlog)),
-            Then::Connects(remote) => Some(SocketCall::Connect(protocol, socket, Some(remote))),
-        };
-        bind.into_iter().chain(last).nth(self.answered - 1)
-    }
-}
-
-/// A program's side of its channels.
-struct Program {
-    client: Client,
-    openings: VecDeque<Opening>,
-    /// What it has to say and there was no room for.
-    waiting: VecDeque<RequestBody>,
-    events: VecDeque<(Protocol, SocketEvent)>,
-    /// Listening sockets on which it couldn't say that it takes a connection.
-    held_up: Vec<SocketId>,
-}
 
 /// A socket that was made, or why not, for whom, and what was heard of it since.
 pub type Opened = (usize, Result<SocketId, SocketError>, Events);
@@ -90,18 +37,9 @@ impl Apart {
             let parts = it.sleeper().expect("a sleeper");
             Sleeper::attach(parts, SpinBudget::new(0)).expect("a sleeper")
         });
-        let programs = machine.regions().iter().map(|(number, _, _)| {
-            let mut client = machine.client(*number);
-            client.announce();
-            let program = Program {
-                client,
-                openings: VecDeque::new(),
-                waiting: VecDeque::new(),
-                events: VecDeque::new(),
-                held_up: Vec::new(),
-            };
-            (*number, program)
-        });
+        let programs = machine.regions().iter();
+        let programs =
+            programs.map(|(number, _, _)| (*number, Program::new(machine.client(*number))));
         Apart {
             programs: programs.collect(),
             machine,
@@ -159,16 +97,8 @@ impl Apart {
 
     /// A program makes a socket, after those before.
     pub fn make(&mut self, number: usize, plan: SocketPlan) {
-        let opening = Opening {
-            number,
-            plan,
-            socket: None,
-            answered: 0,
-            asked: false,
-            early: Events::empty(),
-        };
         if let Some(program) = self.programs.get_mut(&plan.program) {
-            program.openings.push_back(opening);
+            program.make(number, plan);
             program.go_on(&mut self.opened);
         }
     }
@@ -288,133 +218,6 @@ impl Apart {
         let owner = self.machine.owner(Protocol::Tcp, listener);
         let program = self.programs.get(&owner);
         program.is_some_and(|program| program.held_up.contains(&listener))
-    }
-}
-
-impl Program {
-    /// Listens to what the stack says, if it rang, and goes to sleep again.
-    fn hear(&mut self, opened: &mut VecDeque<Opened>) {
-        while is_readable(self.client.bell()) || !self.client.is_announced() {
-            self.client.retract();
-            self.client.poll().expect("a good channel");
-            while let Some((protocol, event)) = self.client.take_event() {
-                self.take_in(protocol, event);
-            }
-            self.go_on(opened);
-            if !self.client.announce() {
-                self.client.awake();
-            }
-        }
-    }
-
-    fn take_in(&mut self, protocol: Protocol, event: SocketEvent) {
-        let mut openings = self.openings.iter_mut();
-        let opening =
-            openings.find(|it| it.plan.protocol == protocol && it.socket == Some(event.socket));
-        match opening {
-            Some(opening) => opening.early |= event.events,
-            None => self.events.push_back((protocol, event)),
-        }
-    }
-
-    /// Says what there is room for, and makes the next call.
-    fn go_on(&mut self, opened: &mut VecDeque<Opened>) {
-        while let Some(body) = self.waiting.front().copied()
-            && self.client.has_room(body)
-        {
-            self.waiting.pop_front();
-            self.client.tell(body).expect("room");
-        }
-        if self.waiting.is_empty() {
-            if self.client.has_repeated_offers() {
-                self.client.settle_offers().expect("room");
-            }
-            for socket in std::mem::take(&mut self.held_up) {
-                let events = Events::READABLE;
-                let event = SocketEvent { socket, events };
-                self.events.push_back((Protocol::Tcp, event));
-            }
-        }
-        while let Some(opening) = self.openings.front_mut() {
-            if opening.asked {
-                let Some(answer) = self.client.take_begun() else {
-                    return;
-                };
-                opening.asked = false;
-                if let Some(result) = opening.answer(answer) {
-                    self.conclude(result, opened);
-                    continue;
-                }
-            }
-            let Some(call) = self.openings.front().and_then(Opening::call) else {
-                let made = self.openings.front().and_then(|opening| opening.socket);
-                self.conclude(made.ok_or(SocketError::Invalid), opened);
-                continue;
-            };
-            if !self.waiting.is_empty() || !self.client.has_room(RequestBody::Call(call)) {
-                return;
-            }
-            self.client.begin(call).expect("room");
-            if let Some(opening) = self.openings.front_mut() {
-                opening.asked = true;
-            }
-        }
-    }
-
-    fn conclude(&mut self, result: Result<SocketId, SocketError>, opened: &mut VecDeque<Opened>) {
-        let Some(opening) = self.openings.pop_front() else {
-            return;
-        };
-        if let (Err(_), Some(socket)) = (result, opening.socket) {
-            let close = SocketCall::Close(opening.plan.protocol, socket);
-            self.say(RequestBody::Call(close));
-        }
-        opened.push_back((opening.number, result, opening.early));
-    }
-
-    fn say(&mut self, body: RequestBody) {
-        if self.waiting.is_empty() && self.client.has_room(body) {
-            return self.client.tell(body).expect("room");
-        }
-        self.waiting.push_back(body);
-    }
-
-    fn close_listener(&mut self, socket: SocketId) {
-        for offered in self.client.refuse_offers(socket) {
-            let close = SocketCall::Close(Protocol::Tcp, offered);
-            self.say(RequestBody::Call(close));
-        }
-    }
-
-    fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
-        let accepted = RequestBody::Accepted {
-            listener,
-            connection: listener,
-        };
-        if !self.waiting.is_empty() || !self.client.has_room(accepted) {
-            if !self.held_up.contains(&listener) {
-                self.held_up.push(listener);
-            }
-            return None;
-        }
-        self.client.accept(listener).expect("room")
-    }
-}
-
-impl Opening {
-    /// A call is answered. Answers why the socket can't be made, if it can't.
-    fn answer(
-        &mut self,
-        answer: Result<Answer, SocketError>,
-    ) -> Option<Result<SocketId, SocketError>> {
-        match answer {
-            Ok(answer) => {
-                self.socket = answer.socket.or(self.socket);
-                self.answered += 1;
-                None
-            }
-            Err(error) => Some(Err(error)),
-        }
     }
 }
 

@@ -15,15 +15,15 @@
 //! port; so may its successor.
 //!
 //! In one seed of six, and with `--short NAME --split`, the components of each host are on their own
-//! ([`machine::Machine`]): the hosts of `skink-split` over real lanes, boards and pools. Each has a turn when
-//! its bell was rung, a frame has come or a timer is due, and sleeps otherwise. `link`, `ip`, `filter`, `tcp`
-//! and `udp` may each die ([`PartDeath`]): in any turn, after which neighbours see all, some or nothing of it,
-//! or after any frame sent or port used in it; by hanging; by an upgrade that is taken back; so may successors
-//! while they adopt. Bells may get lost. In the end no chunk of a pool may be missing.
+//! ([`machine::Machine`]): the hosts of `skink-split` over real lanes, boards, pools and channels of programs, which
+//! make their calls through `syscall` and wait for answers. Each has a turn when its bell was rung, a frame has come or
+//! a timer is due, and sleeps otherwise. Each may die ([`PartDeath`]): in any turn, after which neighbours
+//! see all, some or nothing of it, or after any frame sent or port used in it; by hanging; by an upgrade that is taken
+//! back; so may successors while they adopt. Bells may get lost. In the end no chunk of a pool may be missing, and nothing
+//! be stored of sockets.
 //!
-//! **What it leaves out.** `syscall` and `store` on their own: programs call transports directly, and what
-//! they ask while one is dead waits; routes of more than one hop (but for a place where the path gets
-//! narrow).
+//! **What it leaves out.** Sockets that programs share; the orders by which a supervisor tells processes of each
+//! other; routes of more than one hop (but for a place where the path gets narrow).
 #![forbid(unsafe_code)]
 
 mod apart;

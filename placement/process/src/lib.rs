@@ -1,10 +1,10 @@
 //! The processes of a stack: all of it in one (topology `single`), or its components in several (topology
 //! `split`, and whatever a topology file says).
 //!
-//! **Purpose.** A [`Host`] has the components of one process: a whole `skink_library::Stack` with `syscall` and
-//! `store`, or any of the hosts of `skink_split`, `syscall` and `store`, joined to the rest by lanes
-//! (`skink_lanes`). It joins them to the socket channels of programs (`skink_sockets`) and to the supervisor
-//! (`skink_control::ComponentLink`). [`serve`] is its event loop.
+//! **Purpose.** A [`Host`] has the components of one process: a `skink_split::Front` with a whole
+//! `skink_library::Stack`, `syscall` and `store`, or any of the hosts of `skink_split`, joined to the rest by lanes
+//! (`skink_lanes`). It joins them to the supervisor (`skink_control::ComponentLink`), watches descriptors, and sleeps.
+//! [`serve`] is its event loop.
 //!
 //! **Place on the data path.** All of the stack is here, or a part. Between `tcp` or `udp` and a program lie
 //! shared memory (the rings of the program's sockets) and two queues of notes about it; the loop takes

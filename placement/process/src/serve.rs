@@ -5,8 +5,8 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use skink_control::{ComponentLink, LinkError, Part, Report};
 use skink_messages::{Counter, Progress};
-use skink_time::Instant;
 use skink_split::Host as _;
+use skink_time::Instant;
 use std::os::fd::AsFd;
 use std::time::Duration;
 

@@ -190,7 +190,7 @@ fn two_machines_of_five_threads_each_talk() {
                 mut filter_sleeper,
                 mut tcp_sleeper,
                 mut udp_sleeper,
-                ..
+                ..,
             ] = sleepers;
             let tcp = tcp.stack.apart().and_then(|it| it.tcp_host());
             let udp = udp.stack.apart().and_then(|it| it.udp_host());

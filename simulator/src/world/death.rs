@@ -1,6 +1,7 @@
 //! One of a host's programs is killed; the others go on.
 
-use super::{Host, Opening, Program, World};
+use super::opening::Opening;
+use super::{Host, Program, World};
 use crate::connection::{Outcome, Side};
 use skink_memory::SocketId;
 use skink_messages::Protocol;

@@ -1,0 +1,213 @@
+//! A program's side of its channels.
+
+use super::{Opened, is_readable};
+use crate::place::{SocketPlan, Then};
+use skink_library::Protocol;
+use skink_memory::SocketId;
+use skink_messages::{Answer, Events, SocketCall, SocketError, SocketEvent};
+use skink_sockets::{Client, PortOptions, RequestBody};
+use std::collections::VecDeque;
+
+/// A socket that is being made: each call is answered before the next.
+struct Opening {
+    /// Who wants it.
+    number: usize,
+    plan: SocketPlan,
+    socket: Option<SocketId>,
+    /// The calls that are answered.
+    answered: usize,
+    /// The next one is on its way.
+    asked: bool,
+    /// What was heard of the socket meanwhile.
+    early: Events,
+}
+
+impl Opening {
+    /// The next call; `None` if all are answered.
+    fn call(&self) -> Option<SocketCall> {
+        let SocketPlan {
+            protocol,
+            local,
+            then,
+            ..
+        } = self.plan;
+        let Some(socket) = self.socket else {
+            return Some(SocketCall::Open(protocol));
+        };
+        let bind = local.map(|(local, sharing)| {
+            let options = PortOptions {
+                reuse_address: sharing.reuse_address,
+                reuse_port: sharing.shared,
+                ticket: 0,
+            };
+            SocketCall::Bind(protocol, socket, local, options)
+        });
+        let last = match then {
+            Then::Stays => None,
+            Then::Listens(backlog) => Some(SocketCall::Listen(socket, backlog)),
+            Then::Connects(remote) => Some(SocketCall::Connect(protocol, socket, Some(remote))),
+        };
+        bind.into_iter().chain(last).nth(self.answered - 1)
+    }
+}
+
+/// A program's side of its channels.
+pub(super) struct Program {
+    pub client: Client,
+    openings: VecDeque<Opening>,
+    /// What it has to say and there was no room for.
+    waiting: VecDeque<RequestBody>,
+    pub events: VecDeque<(Protocol, SocketEvent)>,
+    /// Listening sockets on which it couldn't say that it takes a connection.
+    pub held_up: Vec<SocketId>,
+}
+
+impl Program {
+    pub fn new(mut client: Client) -> Program {
+        client.announce();
+        Program {
+            client,
+            openings: VecDeque::new(),
+            waiting: VecDeque::new(),
+            events: VecDeque::new(),
+            held_up: Vec::new(),
+        }
+    }
+
+    /// Makes a socket for `number`, after those before.
+    pub fn make(&mut self, number: usize, plan: SocketPlan) {
+        self.openings.push_back(Opening {
+            number,
+            plan,
+            socket: None,
+            answered: 0,
+            asked: false,
+            early: Events::empty(),
+        });
+    }
+
+    /// Listens to what the stack says, if it rang, and goes to sleep again.
+    pub fn hear(&mut self, opened: &mut VecDeque<Opened>) {
+        while is_readable(self.client.bell()) || !self.client.is_announced() {
+            self.client.retract();
+            self.client.poll().expect("a good channel");
+            while let Some((protocol, event)) = self.client.take_event() {
+                self.take_in(protocol, event);
+            }
+            self.go_on(opened);
+            if !self.client.announce() {
+                self.client.awake();
+            }
+        }
+    }
+
+    fn take_in(&mut self, protocol: Protocol, event: SocketEvent) {
+        let mut openings = self.openings.iter_mut();
+        let opening =
+            openings.find(|it| it.plan.protocol == protocol && it.socket == Some(event.socket));
+        match opening {
+            Some(opening) => opening.early |= event.events,
+            None => self.events.push_back((protocol, event)),
+        }
+    }
+
+    /// Says what there is room for, and makes the next call.
+    pub fn go_on(&mut self, opened: &mut VecDeque<Opened>) {
+        while let Some(body) = self.waiting.front().copied()
+            && self.client.has_room(body)
+        {
+            self.waiting.pop_front();
+            self.client.tell(body).expect("room");
+        }
+        if self.waiting.is_empty() {
+            if self.client.has_repeated_offers() {
+                self.client.settle_offers().expect("room");
+            }
+            for socket in std::mem::take(&mut self.held_up) {
+                let events = Events::READABLE;
+                let event = SocketEvent { socket, events };
+                self.events.push_back((Protocol::Tcp, event));
+            }
+        }
+        while let Some(opening) = self.openings.front_mut() {
+            if opening.asked {
+                let Some(answer) = self.client.take_begun() else {
+                    return;
+                };
+                opening.asked = false;
+                if let Some(result) = opening.answer(answer) {
+                    self.conclude(result, opened);
+                    continue;
+                }
+            }
+            let Some(call) = self.openings.front().and_then(Opening::call) else {
+                let made = self.openings.front().and_then(|opening| opening.socket);
+                self.conclude(made.ok_or(SocketError::Invalid), opened);
+                continue;
+            };
+            if !self.waiting.is_empty() || !self.client.has_room(RequestBody::Call(call)) {
+                return;
+            }
+            self.client.begin(call).expect("room");
+            if let Some(opening) = self.openings.front_mut() {
+                opening.asked = true;
+            }
+        }
+    }
+
+    fn conclude(&mut self, result: Result<SocketId, SocketError>, opened: &mut VecDeque<Opened>) {
+        let Some(opening) = self.openings.pop_front() else {
+            return;
+        };
+        if let (Err(_), Some(socket)) = (result, opening.socket) {
+            let close = SocketCall::Close(opening.plan.protocol, socket);
+            self.say(RequestBody::Call(close));
+        }
+        opened.push_back((opening.number, result, opening.early));
+    }
+
+    pub fn say(&mut self, body: RequestBody) {
+        if self.waiting.is_empty() && self.client.has_room(body) {
+            return self.client.tell(body).expect("room");
+        }
+        self.waiting.push_back(body);
+    }
+
+    pub fn close_listener(&mut self, socket: SocketId) {
+        for offered in self.client.refuse_offers(socket) {
+            let close = SocketCall::Close(Protocol::Tcp, offered);
+            self.say(RequestBody::Call(close));
+        }
+    }
+
+    pub fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
+        let accepted = RequestBody::Accepted {
+            listener,
+            connection: listener,
+        };
+        if !self.waiting.is_empty() || !self.client.has_room(accepted) {
+            if !self.held_up.contains(&listener) {
+                self.held_up.push(listener);
+            }
+            return None;
+        }
+        self.client.accept(listener).expect("room")
+    }
+}
+
+impl Opening {
+    /// A call is answered. Answers why the socket can't be made, if it can't.
+    fn answer(
+        &mut self,
+        answer: Result<Answer, SocketError>,
+    ) -> Option<Result<SocketId, SocketError>> {
+        match answer {
+            Ok(answer) => {
+                self.socket = answer.socket.or(self.socket);
+                self.answered += 1;
+                None
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
