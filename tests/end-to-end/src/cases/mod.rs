@@ -5,6 +5,7 @@ mod bulk;
 mod clients;
 mod datagrams;
 mod filter;
+mod held;
 mod hostile;
 mod impaired;
 mod load;
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(clients::cases());
     cases.extend(datagrams::cases());
     cases.extend(streams::cases());
+    cases.extend(held::cases());
     cases.extend(filter::cases());
     cases.extend(impaired::cases());
     cases.extend(hostile::cases());
