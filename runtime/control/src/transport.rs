@@ -48,13 +48,28 @@ pub(crate) fn send<T: Serialize>(
     Ok(())
 }
 
+/// What it means that the socket gives nothing.
+fn refusal(error: rustix::io::Errno) -> ReceiveError {
+    match error {
+        rustix::io::Errno::AGAIN => ReceiveError::Nothing,
+        rustix::io::Errno::CONNRESET => ReceiveError::Closed,
+        error => ReceiveError::Failed(error.into()),
+    }
+}
+
 /// Takes one message of at most `maximum` bytes.
 pub(crate) fn receive<T: DeserializeOwned>(
     socket: BorrowedFd<'_>,
     maximum: usize,
     flags: RecvFlags,
 ) -> Result<(T, Vec<OwnedFd>), ReceiveError> {
-    let mut bytes = vec![0; maximum];
+    // Mostly there is nothing, and whoever asks asks often: no room for the largest is made each time.
+    let peek = RecvFlags::PEEK | RecvFlags::TRUNC | flags;
+    let length = rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut [0; 0], peek));
+    let mut bytes = match length {
+        Ok((_, length)) => vec![0; length.min(maximum)],
+        Err(error) => return Err(refusal(error)),
+    };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAXIMUM_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
@@ -64,9 +79,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
     });
     let received = match answer {
         Ok(received) => received,
-        Err(rustix::io::Errno::AGAIN) => return Err(ReceiveError::Nothing),
-        Err(rustix::io::Errno::CONNRESET) => return Err(ReceiveError::Closed),
-        Err(error) => return Err(ReceiveError::Failed(error.into())),
+        Err(error) => return Err(refusal(error)),
     };
     let mut descriptors = Vec::new();
     for message in ancillary.drain() {
