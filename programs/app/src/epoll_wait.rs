@@ -82,9 +82,9 @@ pub unsafe fn wait(
         if count > 0 {
             return Ok(count);
         }
-        let calls = state.pace.sleeps();
+        let one = state.pace.sleeps();
         let (guard, look) = match mask.is_null() {
-            true => spin::look_on(state, calls, |state| {
+            true => spin::look_on(state, one, |state| {
                 let count = take(state, epfd, index, events);
                 (count > 0).then_some(count)
             })?,

@@ -22,6 +22,8 @@ const DISTRUST: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(
 const REDEEMED: u32 = 100;
 /// Calls whose output is held at most: the other side is to work at the same time.
 const CALLS: u32 = 16;
+/// Bytes of an answer that is small enough for the next question to come soon.
+const SMALL: usize = 4096;
 /// Bytes that are held at most: as much as leaves in one super-segment.
 const BYTES: usize = 64 << 10;
 /// Looks of the helper without anything to hold, after which it looks less often.
@@ -31,6 +33,8 @@ const QUIET_LOOKS: u32 = 20;
 pub struct Pace {
     /// Calls since the program slept that had something to send.
     calls: u32,
+    /// Bytes that these had.
+    bytes: usize,
     held: u32,
     held_bytes: usize,
     /// Since when something is held.
@@ -50,6 +54,7 @@ impl Pace {
     pub const fn new() -> Pace {
         Pace {
             calls: 0,
+            bytes: 0,
             held: 0,
             held_bytes: 0,
             since: None,
@@ -64,6 +69,7 @@ impl Pace {
     /// A call wants to send `bytes`: whether that is held.
     pub fn holds(&mut self, now: Instant, bytes: usize) -> bool {
         self.calls += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
         if self.calls == 1 {
             return false;
         }
@@ -97,10 +103,12 @@ impl Pace {
         }
     }
 
-    /// A thread of the program has nothing to do; answers how many calls since the last time had something to
-    /// send.
-    pub fn sleeps(&mut self) -> u32 {
-        std::mem::take(&mut self.calls)
+    /// A thread of the program has nothing to do; answers whether all that it has sent since the last time was one
+    /// small answer, or question.
+    pub fn sleeps(&mut self) -> bool {
+        let (calls, bytes) = (self.calls, self.bytes);
+        (self.calls, self.bytes) = (0, 0);
+        calls == 1 && bytes <= SMALL
     }
 
     /// The helper looks: whether what is held must leave.

@@ -190,9 +190,9 @@ pub fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const c_void)
             state.parking.hand_over();
             return Ok(count);
         }
-        let calls = state.pace.sleeps();
+        let one = state.pace.sleeps();
         let (guard, look) = match mask.is_null() {
-            true => spin::look_on(state, calls, |state| {
+            true => spin::look_on(state, one, |state| {
                 (state.look(list, &subjects) > 0).then_some(())
             })?,
             false => (state, Look::Nothing),

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 /// The longest look, and the longest sleep that counts as short.
 const LONGEST: Duration = Duration::from_micros(100);
-/// So many sleeps in a row must have been short, each after no more than one call that sent something.
+/// So many sleeps in a row must have been short, each after one call that sent a little: who sends or receives
+/// much sleeps shortly too, and does better with more at a time.
 const STREAK: u32 = 16;
 
 /// How the last sleeps were.
@@ -39,9 +40,9 @@ impl Spin {
         Spin { streak: 0 }
     }
 
-    /// Whether to look on instead of going to sleep, after `calls` that sent something since the last time.
-    fn is_worth_it(&mut self, calls: u32) -> bool {
-        if calls > 1 {
+    /// Whether to look on instead of going to sleep, if `one` small message was sent since the last time.
+    fn is_worth_it(&mut self, one: bool) -> bool {
+        if !one {
             self.streak = 0;
         }
         self.streak >= STREAK
@@ -59,14 +60,14 @@ impl Spin {
 }
 
 /// Drives the stack until `attempt` answers something, for [`LONGEST`] at most: if that is worth it for a
-/// program that has made `calls` that sent something since it last waited.
+/// program that has sent `one` small message since it last waited.
 pub fn look_on<T>(
     mut state: Guard,
-    calls: u32,
+    one: bool,
     mut attempt: impl FnMut(&mut Guard) -> Option<T>,
 ) -> Answer<(Guard, Look<T>)> {
     let library = matches!(&state.engine, Some(engine) if !engine.stack.is_served());
-    if !library || !state.spin.is_worth_it(calls) {
+    if !library || !state.spin.is_worth_it(one) {
         return Ok((state, Look::Nothing));
     }
     // A handler that runs now has no system call to interrupt: nobody would hear of it.

@@ -253,8 +253,8 @@ pub fn until_either<T>(
             }
             Err(WOULD_BLOCK) if !pumped => {}
             Err(WOULD_BLOCK) if patience != Patience::None => {
-                let calls = state.pace.sleeps();
-                let (guard, look) = spin::look_on(state, calls, |state| {
+                let one = state.pace.sleeps();
+                let (guard, look) = spin::look_on(state, one, |state| {
                     if state.sockets[index].cookie != cookie {
                         return Some(fail(libc::EBADF));
                     }

@@ -30,11 +30,19 @@ fn answers_of_a_busy_program_gather() {
 #[test]
 fn the_first_answer_after_a_sleep_leaves_at_once() {
     let mut pace = busy();
-    pace.sleeps();
+    assert!(!pace.sleeps(), "it did two things");
     assert!(!pace.holds(at(2), 100));
     pace.left();
-    pace.sleeps();
+    assert!(pace.sleeps(), "one small one");
+    assert!(!pace.sleeps(), "none");
     assert!(!pace.holds(at(3), 100));
+}
+
+#[test]
+fn a_large_answer_is_not_one_that_is_soon_asked_for_more() {
+    let mut pace = Pace::new();
+    pace.holds(at(0), SMALL + 1);
+    assert!(!pace.sleeps());
 }
 
 #[test]
