@@ -42,6 +42,9 @@ pub fn finish(answer: Answer) -> Option<isize> {
 
 /// Declares entry points: `if CONDITION name(arguments) -> type { Skink's answer }`. The next
 /// function of that name answers where the condition doesn't hold or Skink says so.
+///
+/// What isn't Skink's pays for a few instructions: Skink's part is a function of its own, so that this one
+/// needs no stack and jumps to where it goes on.
 macro_rules! entry {
     ($(if $condition:expr => $name:ident($($argument:ident: $type:ty),*) -> $answer:ty { $ours:expr })*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
@@ -50,12 +53,19 @@ macro_rules! entry {
         /// As the function's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $answer {
-            if $condition
-                && let Some(answer) = $crate::entry::finish($crate::entry::guarded(|| $ours))
-            {
-                return answer as $answer;
+            #[inline(never)]
+            unsafe extern "C-unwind" fn ours($($argument: $type),*) -> $answer {
+                if let Some(answer) = $crate::entry::finish($crate::entry::guarded(|| $ours)) {
+                    return answer as $answer;
+                }
+                // SAFETY: the program's own arguments, here and below.
+                unsafe { $crate::next::$name($($argument),*) }
             }
-            // SAFETY: the program's own arguments.
+            if $condition {
+                // SAFETY: as above.
+                return unsafe { ours($($argument),*) };
+            }
+            // SAFETY: as above.
             unsafe { $crate::next::$name($($argument),*) }
         }
     )*};

@@ -12,6 +12,8 @@ const FALLEN: u32 = u32::MAX - 1;
 const EPOLL: u32 = 1 << 31;
 
 static TABLE: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+/// How many entries the table has: none before it is made.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// What a descriptor stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,21 +40,22 @@ pub fn start() -> bool {
         )
     };
     match base {
-        Ok(base) => TABLE.store(base.cast(), Ordering::Release),
+        Ok(base) => TABLE.store(base.cast(), Ordering::Relaxed),
         Err(_) => return false,
     }
+    MADE.store(ENTRIES as u32, Ordering::Release);
     true
 }
 
 #[inline]
 fn slot(fd: c_int) -> Option<&'static AtomicU32> {
-    let table = TABLE.load(Ordering::Acquire);
-    let index = fd as u32 as usize;
-    if table.is_null() || index >= ENTRIES {
+    let index = fd as u32;
+    if index >= MADE.load(Ordering::Acquire) {
         return None;
     }
+    let table = TABLE.load(Ordering::Relaxed);
     // SAFETY: the mapping is never unmapped, and the index was checked.
-    Some(unsafe { &*table.add(index) })
+    Some(unsafe { &*table.add(index as usize) })
 }
 
 /// Whether the descriptor is a socket of Skink's, or an epoll set with such sockets in it.

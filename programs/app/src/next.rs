@@ -1,6 +1,6 @@
 //! The functions that the library's stand in front of: libc's, or another preloaded library's.
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
     epoll_event, fd_set, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t,
     sockaddr, socklen_t, ssize_t, timespec, timeval,
@@ -8,15 +8,14 @@ use libc::{
 
 /// Finds the next function called `name`.
 #[cold]
-fn find(name: &CStr, known: &AtomicUsize) -> usize {
+fn find(name: &CStr, known: &AtomicPtr<()>) {
     // SAFETY: the name is a C string.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
-    if found == 0 {
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    if found.is_null() {
         crate::log::write(format_args!("the C library has no function {name:?}"));
         std::process::abort();
     }
-    known.store(found, Ordering::Relaxed);
-    found
+    known.store(found.cast(), Ordering::Relaxed);
 }
 
 macro_rules! next {
@@ -27,11 +26,15 @@ macro_rules! next {
         /// As the function's.
         #[inline]
         pub unsafe fn $name($($argument: $type),*) -> $answer {
-            static KNOWN: AtomicUsize = AtomicUsize::new(0);
-            let mut at = KNOWN.load(Ordering::Relaxed);
-            if at == 0 {
-                at = find($symbol, &KNOWN);
+            // Until it is found, what finds it stands in its place: no call has to ask.
+            static KNOWN: AtomicPtr<()> = AtomicPtr::new(resolve as *mut ());
+            #[cold]
+            unsafe extern "C-unwind" fn resolve($($argument: $type),*) -> $answer {
+                find($symbol, &KNOWN);
+                // SAFETY: as the caller's.
+                unsafe { $name($($argument),*) }
             }
+            let at = KNOWN.load(Ordering::Relaxed);
             // SAFETY: the function of that name has this type; the caller vouches for the rest.
             unsafe {
                 let function: unsafe extern "C-unwind" fn($($type),*) -> $answer =
