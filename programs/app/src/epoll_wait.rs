@@ -83,8 +83,9 @@ pub unsafe fn wait(
             return Ok(count);
         }
         let one = state.pace.sleeps();
-        let (guard, look) = match mask.is_null() {
-            true => spin::look_on(state, one, |state| {
+        let waits = deadline.is_none_or(|deadline| deadline > raw::now());
+        let (guard, look) = match mask.is_null() && waits {
+            true => spin::look_on(state, one, deadline, |state| {
                 let count = take(state, epfd, index, events);
                 (count > 0).then_some(count)
             })?,
@@ -110,7 +111,9 @@ pub unsafe fn wait(
             Err(stop) => return Err(stop),
         };
         state.epolls[index].kernel_asked = raw::now();
-        state.spin.slept(now);
+        if waits {
+            state.spin.slept(now);
+        }
         if rung {
             raw::hush(state.epolls[index].doorbell);
             state.epolls[index].rung = false;

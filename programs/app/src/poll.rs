@@ -192,7 +192,7 @@ pub fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const c_void)
         }
         let one = state.pace.sleeps();
         let (guard, look) = match mask.is_null() {
-            true => spin::look_on(state, one, |state| {
+            true => spin::look_on(state, one, deadline, |state| {
                 (state.look(list, &subjects) > 0).then_some(())
             })?,
             false => (state, Look::Nothing),

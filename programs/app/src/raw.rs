@@ -201,13 +201,13 @@ impl BlockedSignals {
         BlockedSignals { before }
     }
 
-    /// Whether one waits that didn't before.
-    pub fn are_pending(&self) -> bool {
+    /// Those that wait since, a bit for each: the first is signal 1.
+    pub fn pending(&self) -> u64 {
         let mut pending = 0u64;
         let arguments = [&raw mut pending as usize, 8, 0, 0, 0, 0];
         // SAFETY: the set is ours, of the size that is given.
         unsafe { syscall(libc::SYS_rt_sigpending, arguments) };
-        pending & !self.before != 0
+        pending & !self.before
     }
 }
 
@@ -215,6 +215,17 @@ impl Drop for BlockedSignals {
     fn drop(&mut self) {
         set_signals(self.before, None);
     }
+}
+
+/// Whether the program has a handler for a signal, and whether that makes calls go on (`SA_RESTART`).
+pub fn handler(signal: u32) -> Option<bool> {
+    // The kernel's structure: handler, flags, restorer, mask.
+    let mut action = [0usize; 4];
+    let arguments = [signal as usize, 0, action.as_mut_ptr() as usize, 8, 0, 0];
+    // SAFETY: the structure is ours and large enough.
+    let answer = unsafe { syscall(libc::SYS_rt_sigaction, arguments) };
+    let handled = answer >= 0 && action[0] != libc::SIG_DFL && action[0] != libc::SIG_IGN;
+    handled.then_some(action[1] & libc::SA_RESTART as usize != 0)
 }
 
 /// Replaces the calling thread's signal mask (8 bytes, as the kernel has it).

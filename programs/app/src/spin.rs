@@ -59,11 +59,13 @@ impl Spin {
     }
 }
 
-/// Drives the stack until `attempt` answers something, for [`LONGEST`] at most: if that is worth it for a
+/// Drives the stack until `attempt` answers something, for [`LONGEST`] at most, and no longer than to the
+/// caller's `deadline`: if that is worth it for a
 /// program that has sent `one` small message since it last waited.
 pub fn look_on<T>(
     mut state: Guard,
     one: bool,
+    deadline: Option<Instant>,
     mut attempt: impl FnMut(&mut Guard) -> Option<T>,
 ) -> Answer<(Guard, Look<T>)> {
     let library = matches!(&state.engine, Some(engine) if !engine.stack.is_served());
@@ -72,7 +74,8 @@ pub fn look_on<T>(
     }
     // A handler that runs now has no system call to interrupt: nobody would hear of it.
     let signals = raw::BlockedSignals::all();
-    let begun = raw::now();
+    let longest = raw::now() + LONGEST;
+    let until = deadline.map_or(longest, |deadline| deadline.min(longest));
     loop {
         drop(state);
         raw::give_way();
@@ -81,16 +84,17 @@ pub fn look_on<T>(
         if let Some(found) = attempt(&mut state) {
             return Ok((state, Look::Found(found)));
         }
-        let wait = raw::now().since(begun);
-        if signals.are_pending() || wait >= LONGEST {
+        if signals.pending() != 0 || raw::now() >= until {
             break;
         }
     }
     state.spin.streak = 0;
-    let look = if signals.are_pending() {
-        Look::Interrupted
-    } else {
-        Look::Nothing
+    let pending = signals.pending();
+    // (Even a signal that is ignored waits while it is blocked.)
+    let handled = |signal| pending >> (signal - 1) & 1 != 0 && raw::handler(signal).is_some();
+    let look = match (1..=64).any(handled) {
+        true => Look::Interrupted,
+        false => Look::Nothing,
     };
     // Handlers may call us.
     drop(state);

@@ -190,15 +190,7 @@ fn sleep_on_descriptors(
 /// tell which handler ran, so a call goes on only if all handlers were installed with `SA_RESTART`.
 /// (`poll` and its like fail whatever the flag says: signal(7).)
 fn interrupts() -> bool {
-    (1..=64).any(|signal| {
-        // The kernel's structure: handler, flags, restorer, mask.
-        let mut action = [0usize; 4];
-        let arguments = [signal, 0, action.as_mut_ptr() as usize, 8, 0, 0];
-        // SAFETY: the structure is ours and large enough.
-        let answer = unsafe { raw::syscall(libc::SYS_rt_sigaction, arguments) };
-        let handled = answer >= 0 && action[0] != libc::SIG_DFL && action[0] != libc::SIG_IGN;
-        handled && action[1] & libc::SA_RESTART as usize == 0
-    })
+    (1..=64).any(|signal| raw::handler(signal) == Some(false))
 }
 
 /// How long a call may wait.
@@ -253,8 +245,12 @@ pub fn until_either<T>(
             }
             Err(WOULD_BLOCK) if !pumped => {}
             Err(WOULD_BLOCK) if patience != Patience::None => {
+                let deadline = match patience {
+                    Patience::Until(deadline) => Some(deadline),
+                    Patience::None | Patience::Endless => None,
+                };
                 let one = state.pace.sleeps();
-                let (guard, look) = spin::look_on(state, one, |state| {
+                let (guard, look) = spin::look_on(state, one, deadline, |state| {
                     if state.sockets[index].cookie != cookie {
                         return Some(fail(libc::EBADF));
                     }
@@ -272,10 +268,6 @@ pub fn until_either<T>(
                     Look::Interrupted if interrupts() => return Err(spin::INTERRUPTED),
                     Look::Interrupted | Look::Nothing => {}
                 }
-                let deadline = match patience {
-                    Patience::Until(deadline) => Some(deadline),
-                    Patience::None | Patience::Endless => None,
-                };
                 let mut list = [UNUSED; 1 + RESERVED];
                 let others = other.map(|fd| {
                     list[0] = libc::pollfd {
