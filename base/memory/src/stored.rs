@@ -14,7 +14,7 @@ pub use writer::{StoredPlace, StoredWriter};
 
 const MAGIC: u32 = 0x534b_5354;
 /// Version of the layout of what is stored.
-// Layout digest: b1ec704262678f4b
+// Layout digest: 2b58cab2f08e5de0
 pub const STORED_LAYOUT_VERSION: u32 = 1;
 const HEADER_BYTES: usize = 4096;
 
