@@ -86,14 +86,17 @@ pub unsafe fn wait(
         let waits = deadline.is_none_or(|deadline| deadline > raw::now());
         let (guard, look) = match mask.is_null() && waits {
             true => spin::look_on(state, one, deadline, |state| {
+                if fd_table::get(epfd) != Entry::Epoll(index) {
+                    return Some(fail(libc::EBADF));
+                }
                 let count = take(state, epfd, index, events);
-                (count > 0).then_some(count)
+                (count > 0).then_some(Ok(count))
             })?,
             false => (state, Look::Nothing),
         };
         state = guard;
         match look {
-            Look::Found(count) => return Ok(count),
+            Look::Found(answer) => return answer,
             Look::Interrupted => return Err(spin::INTERRUPTED),
             Look::Nothing => {}
         }

@@ -60,8 +60,11 @@ impl Spin {
 }
 
 /// Drives the stack until `attempt` answers something, for [`LONGEST`] at most, and no longer than to the
-/// caller's `deadline`: if that is worth it for a
-/// program that has sent `one` small message since it last waited.
+/// caller's `deadline`: if that is worth it for a program that has sent `one` small message since it last waited.
+///
+/// The lock is let go between attempts, so each must look whether what it is about is still there. With
+/// [`Look::Nothing`] and [`Look::Interrupted`] the last attempt was made under the guard that is handed back: who goes
+/// to sleep under that misses nothing.
 pub fn look_on<T>(
     mut state: Guard,
     one: bool,
@@ -92,14 +95,18 @@ pub fn look_on<T>(
     let pending = signals.pending();
     // (Even a signal that is ignored waits while it is blocked.)
     let handled = |signal| pending >> (signal - 1) & 1 != 0 && raw::handler(signal).is_some();
-    let look = match (1..=64).any(handled) {
-        true => Look::Interrupted,
-        false => Look::Nothing,
-    };
+    let interrupted = (1..=64).any(handled);
     // Handlers may call us.
     drop(state);
     drop(signals);
-    Ok((lock()?, look))
+    state = lock()?;
+    // Another thread may have driven the stack just now, and nobody was asleep to be woken.
+    let look = match attempt(&mut state) {
+        Some(found) => Look::Found(found),
+        None if interrupted => Look::Interrupted,
+        None => Look::Nothing,
+    };
+    Ok((state, look))
 }
 
 /// What [`Look::Interrupted`] makes of a call that is never begun again.

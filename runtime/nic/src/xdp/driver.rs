@@ -27,8 +27,12 @@ pub(super) struct Value {
     pub(super) data: u32,
 }
 
-/// Asks the interface's driver; `question` begins with a command, and has room for its answer.
-pub(super) fn ask<T>(name: &str, question: &mut T) -> io::Result<()> {
+/// Asks the interface's driver.
+///
+/// # Safety
+/// `question` must be the structure of `<linux/ethtool.h>` that goes with the command that it begins with: the
+/// kernel writes as much as that has.
+pub(super) unsafe fn ask<T>(name: &str, question: &mut T) -> io::Result<()> {
     let socket = socket::packet_socket()?;
     let mut request = socket::interface_request(name);
     request.ifr_ifru.ifru_data = std::ptr::from_mut(question).cast();
@@ -41,7 +45,8 @@ pub(super) fn cuts(name: &str) -> io::Result<bool> {
         command: ETHTOOL_GTSO,
         data: 0,
     };
-    ask(name, &mut value)?;
+    // SAFETY: it is the command's structure.
+    unsafe { ask(name, &mut value) }?;
     Ok(value.data != 0)
 }
 
@@ -52,7 +57,8 @@ pub(super) fn may_be_local(name: &str) -> io::Result<bool> {
         driver: [0; 32],
         rest: [0; 160],
     };
-    ask(name, &mut information)?;
+    // SAFETY: it is the command's structure.
+    unsafe { ask(name, &mut information) }?;
     let driver = information.driver.split(|byte| *byte == 0).next();
     Ok(driver.is_some_and(|driver| LOCAL.contains(&driver)))
 }

@@ -5,7 +5,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::ops::Range;
-use std::time::Duration;
 
 /// Connections from one address: well below the number of its ports, so that free ones are found quickly.
 pub const PER_ADDRESS: u32 = 20_000;
@@ -47,8 +46,9 @@ pub fn hold(server: SocketAddr, numbers: Range<u32>) -> io::Result<()> {
         held.push(streams.map_err(|_| io::Error::other("a thread panicked"))??);
     }
     println!("held {}", held.iter().map(Vec::len).sum::<usize>());
+    // Until it is ended.
     loop {
-        std::thread::sleep(Duration::from_secs(3600));
+        std::thread::park();
     }
 }
 

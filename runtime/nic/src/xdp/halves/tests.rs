@@ -51,7 +51,8 @@ fn a_card_that_does_not_cut_is_given_frames() {
             command: ETHTOOL_STSO,
             data: 0,
         };
-        ask("a0", &mut off).unwrap();
+        // SAFETY: it is the command's structure.
+        unsafe { ask("a0", &mut off) }.unwrap();
         let spec = NicSpec::Xdp("a0".into());
         let Some(mut opener) = opener_for_several(&spec) else {
             return;
