@@ -9,7 +9,7 @@ use crate::errno::{Answer, fail};
 use crate::fd_table::{self, Entry};
 use crate::raw;
 use crate::socket::Watch;
-use crate::state::{State, internal};
+use crate::state::State;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::epoll_event;
@@ -60,7 +60,7 @@ impl State {
             }
         };
         self.epolls[index] = Epoll::new(epfd);
-        self.epolls[index].doorbell = internal(raw::eventfd()?);
+        self.epolls[index].doorbell = self.parking.take_event_fd()?;
         let doorbell = self.epolls[index].doorbell;
         let events = libc::EPOLLIN as u32;
         // Fails with the right errno if it isn't an epoll descriptor at all.
@@ -136,9 +136,14 @@ impl State {
                 .watchers
                 .retain(|watch| watch.epoll != index);
         }
-        if old.doorbell >= 0 {
-            fd_table::set(old.doorbell, Entry::Ordinary);
-            raw::close(old.doorbell);
+        match old.doorbell {
+            ..0 => {}
+            // A child may go on with the set, in which the bell is.
+            bell if crate::fork::has_forked() => {
+                fd_table::set(bell, Entry::Ordinary);
+                raw::close(bell);
+            }
+            bell => self.parking.give_event_fd(bell),
         }
         self.epolls.free.push(index);
     }

@@ -20,6 +20,7 @@ use crate::socket::{Role, Socket};
 use crate::state::State;
 use core::cell::Cell;
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a parent waits for its child.
@@ -43,8 +44,17 @@ pub fn start() {
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
+/// Whether another process may have this one's descriptors.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process, or one that it comes from, has forked.
+pub fn has_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
 /// Before `fork`: nobody is in the middle of a change.
 pub extern "C" fn prepare() {
+    FORKED.store(true, Ordering::Relaxed);
     // In a signal handler that interrupted a call of ours the lock is this thread's already.
     let guard = lock().ok();
     let claims = guard.as_deref().is_some_and(State::would_claim);

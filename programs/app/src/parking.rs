@@ -1,5 +1,5 @@
 //! The threads that wait, and how each is woken.
-use crate::errno::Answer;
+use crate::errno::{Answer, Stop};
 use crate::raw;
 use crate::state::internal;
 use core::ffi::c_int;
@@ -112,18 +112,46 @@ impl Parking {
     /// Makes what a thread needs to sleep: the process may be about to forbid itself to make any, as
     /// sshd's does that talks to strangers.
     pub fn prepare(&mut self) {
-        if self.events.is_empty()
-            && let Ok(fd) = raw::eventfd()
-        {
-            self.events.push(internal(fd));
+        if self.events.is_empty() {
+            let _ = self.make_bells();
         }
     }
 
-    fn take_event_fd(&mut self) -> Answer<c_int> {
-        match self.events.pop() {
-            Some(fd) => Ok(fd),
-            None => raw::eventfd().map(internal),
+    /// More eventfds, as many as there are: the helper must be told of each lot.
+    fn make_bells(&mut self) -> Answer<()> {
+        let count = self.bells().count().max(1);
+        for made in 0..count {
+            match raw::eventfd() {
+                Ok(fd) => self.events.push(internal(fd)),
+                Err(_) if made > 0 => break,
+                Err(stop) => return Err(stop),
+            }
         }
+        crate::helper::renew();
+        Ok(())
+    }
+
+    /// All eventfds.
+    pub fn bells(&self) -> impl Iterator<Item = c_int> {
+        let used = self.waiters.iter().filter_map(|waiter| match waiter.bell {
+            Bell::Event(fd) => Some(fd),
+            Bell::None | Bell::Futex => None,
+        });
+        self.events.iter().copied().chain(used)
+    }
+
+    /// An eventfd that is quiet.
+    pub fn take_event_fd(&mut self) -> Answer<c_int> {
+        if self.events.is_empty() {
+            self.make_bells()?;
+        }
+        self.events.pop().ok_or(Stop::Errno(libc::EMFILE))
+    }
+
+    /// Nobody rings it any more.
+    pub fn give_event_fd(&mut self, fd: c_int) {
+        raw::hush(fd);
+        self.events.push(fd);
     }
 
     /// The thread sleeps on the futex that is answered.

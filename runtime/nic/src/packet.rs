@@ -33,6 +33,7 @@ use skink_time::Instant;
 use skink_wire::MacAddr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// Largest IP packet that the kernel cuts.
 pub(crate) const CUT_BYTES: u32 = 65_535;
@@ -198,7 +199,7 @@ impl PacketDescription {
 
     /// The unprivileged side: maps the rings.
     pub(crate) fn attach(&self, descriptors: Vec<OwnedFd>) -> io::Result<Nic> {
-        let map = |socket, geometry| Ring::map(socket, geometry, self.past);
+        let map = |socket: Arc<OwnedFd>, geometry| Ring::map(socket, geometry, self.past);
         let (flows, control) = match self.control {
             None => {
                 let [flows] = take_descriptors(descriptors)?;
@@ -206,17 +207,18 @@ impl PacketDescription {
             }
             Some(geometry) => {
                 let [flows, control] = take_descriptors(descriptors)?;
-                (flows, Some(map(control, geometry)?))
+                (flows, Some(map(control.into(), geometry)?))
             }
         };
-        let sending = flows.try_clone()?;
+        // One descriptor for both halves: whoever handed it over keeps track of it, and of no other.
+        let flows = Arc::new(flows);
         Ok(Nic {
             capabilities: self.capabilities(),
             receiver: Box::new(PacketReceiver {
-                flows: map(flows, self.ring)?,
+                flows: map(flows.clone(), self.ring)?,
                 control,
             }),
-            sender: Box::new(PacketSender::new(sending)),
+            sender: Box::new(PacketSender::new(flows)),
         })
     }
 

@@ -22,6 +22,7 @@ use skink_steering::{Owner, Steering};
 use skink_wire::MacAddr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// The kernel may leave checksums to us and hand us joined TCP segments. Not joined datagrams: only
 /// TCP's segments come joined from a NIC.
@@ -246,11 +247,12 @@ impl TapDescription {
         };
         let control = control.map(|socket| Ring::map(socket, Geometry::CONTROL, self.past));
         let control = control.transpose()?;
-        let sending = queue.try_clone()?;
+        // As with a packet socket: one descriptor for both halves.
+        let queue = Arc::new(queue);
         Ok(Nic {
             capabilities: self.capabilities(),
-            receiver: Box::new(TapReceiver::new(queue, control)),
-            sender: Box::new(TapSender::new(sending)),
+            receiver: Box::new(TapReceiver::new(queue.clone(), control)),
+            sender: Box::new(TapSender::new(queue)),
         })
     }
 

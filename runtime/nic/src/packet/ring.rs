@@ -12,6 +12,7 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Looks at an empty slot after which the ring is searched for a frame.
@@ -21,7 +22,7 @@ const SEARCHES: u32 = 64;
 
 /// A socket's receive ring, mapped.
 pub(crate) struct Ring {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     base: NonNull<u8>,
     geometry: Geometry,
     /// Block and frame in it that the kernel fills next.
@@ -45,8 +46,12 @@ unsafe impl Send for Ring {}
 impl Ring {
     /// Maps the ring of a socket that [`super::geometry::configure`] was used on with the same geometry. A
     /// process that had it before must have ended.
-    pub(crate) fn map(socket: OwnedFd, geometry: Geometry, past: Past) -> io::Result<Ring> {
-        let mut ring = Ring::map_unused(socket, geometry)?;
+    pub(crate) fn map(
+        socket: impl Into<Arc<OwnedFd>>,
+        geometry: Geometry,
+        past: Past,
+    ) -> io::Result<Ring> {
+        let mut ring = Ring::map_unused(socket.into(), geometry)?;
         match past {
             Past::Unused => {}
             Past::Others => ring.empty()?,
@@ -55,7 +60,7 @@ impl Ring {
         Ok(ring)
     }
 
-    fn map_unused(socket: OwnedFd, geometry: Geometry) -> io::Result<Ring> {
+    fn map_unused(socket: Arc<OwnedFd>, geometry: Geometry) -> io::Result<Ring> {
         use rustix::mm::{MapFlags, ProtFlags};
         // SAFETY: a fresh mapping at an address the kernel chooses aliases nothing.
         let base = unsafe {

@@ -5,6 +5,7 @@ use skink_messages::{Full, NicOutput, TxPacket};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// Frames above this many bytes go to the kernel at once, out of the socket's ring; a copy to make
 /// a batch costs more than the call that it saves.
@@ -23,7 +24,7 @@ enum Outcome {
 
 /// The sending half: one system call for a batch of small frames, or for one large one.
 pub(crate) struct PacketSender {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     /// Virtio headers and frames, one after another.
     batch: Vec<u8>,
     /// Where each frame of the batch ends (and the next one's virtio header begins).
@@ -36,7 +37,7 @@ pub(crate) struct PacketSender {
 
 impl PacketSender {
     /// Sends through a packet socket that is bound to its interface and has `PACKET_VNET_HDR` set.
-    pub(crate) fn new(socket: OwnedFd) -> PacketSender {
+    pub(crate) fn new(socket: Arc<OwnedFd>) -> PacketSender {
         PacketSender {
             socket,
             batch: Vec::with_capacity(BATCH * (BATCHED_BYTES + virtio::BYTES)),

@@ -5,6 +5,7 @@ use crate::{NicSpec, Opener, open_sole};
 use skink_memory::Bytes;
 use skink_messages::{RxChecksum, TxPacket};
 use skink_wire::IpCidr;
+use std::sync::Arc;
 use std::os::unix::net::UnixDatagram;
 
 const MACS: (MacAddr, MacAddr) = (MAC_A, MAC_B);
@@ -327,7 +328,7 @@ fn errors_say_what_to_do() {
 fn to_unix() -> (PacketSender, UnixDatagram) {
     let (ours, theirs) = UnixDatagram::pair().unwrap();
     theirs.set_nonblocking(true).unwrap();
-    (PacketSender::new(ours.into()), theirs)
+    (PacketSender::new(Arc::new(ours.into())), theirs)
 }
 
 fn read_all(socket: &UnixDatagram) -> Vec<Vec<u8>> {

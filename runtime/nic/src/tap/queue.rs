@@ -6,13 +6,14 @@ use skink_messages::{Full, NicOutput, RxFrame, TxPacket};
 use skink_time::Instant;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// The largest frame with its virtio-net header, and then some.
 const BUFFER: usize = 69_632;
 
 /// The receiving half: one system call for each frame (which may be a joined one).
 pub(super) struct TapReceiver {
-    queue: OwnedFd,
+    queue: Arc<OwnedFd>,
     /// What all owners see comes from here, where there is one; the queue's share is left out.
     control: Option<Ring>,
     buffer: Box<[u8]>,
@@ -20,7 +21,7 @@ pub(super) struct TapReceiver {
 }
 
 impl TapReceiver {
-    pub(super) fn new(queue: OwnedFd, control: Option<Ring>) -> TapReceiver {
+    pub(super) fn new(queue: Arc<OwnedFd>, control: Option<Ring>) -> TapReceiver {
         TapReceiver {
             queue,
             control,
@@ -79,13 +80,13 @@ impl Receiver for TapReceiver {
 
 /// The sending half: one system call for each packet, which the kernel cuts if need be.
 pub(super) struct TapSender {
-    queue: OwnedFd,
+    queue: Arc<OwnedFd>,
     blocked: bool,
     dropped: u64,
 }
 
 impl TapSender {
-    pub(super) fn new(queue: OwnedFd) -> TapSender {
+    pub(super) fn new(queue: Arc<OwnedFd>) -> TapSender {
         TapSender {
             queue,
             blocked: false,

@@ -99,7 +99,7 @@ fn a_slot_that_claims_to_be_filled_is_got_over() {
             ring.slot_mark().store(1 << 20, Ordering::Release);
             // What the kernel never wrote: skipped, and counted.
             let socket = ring.socket.try_clone().unwrap();
-            let mut next = Ring::map_unused(socket, ring.geometry).unwrap();
+            let mut next = Ring::map_unused(socket.into(), ring.geometry).unwrap();
             next.go_to(101);
             next.status().store(TP_STATUS_USER, Ordering::Release);
         }));
