@@ -26,6 +26,19 @@ pub struct Process {
     log: PathBuf,
 }
 
+/// A process that a signal has stopped, among this one and its descendants.
+fn stopped(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    if stat.rsplit(')').next()?.starts_with(" T") {
+        return Some(pid);
+    }
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    let numbers = children.split_whitespace();
+    numbers
+        .filter_map(|number| number.parse().ok())
+        .find_map(stopped)
+}
+
 impl Process {
     /// Starts `command`; what it prints goes to a file that [`Process::log`] reads.
     pub fn spawn(mut command: Command, name: &str) -> io::Result<Process> {
@@ -64,10 +77,12 @@ impl Process {
         while !condition() {
             let ended = self.has_ended();
             if ended || start.elapsed() > PATIENCE {
-                let why = if ended {
-                    "it ended"
-                } else {
-                    "it took too long"
+                let why = match stopped(self.id()) {
+                    _ if ended => "it ended".to_owned(),
+                    Some(pid) => format!(
+                        "somebody has stopped process {pid} of it by a signal (SIGSTOP): continue that, and try again"
+                    ),
+                    None => "it took too long".to_owned(),
                 };
                 return Err(io::Error::other(format!(
                     "{}: waited until {what}, but {why}; it printed:\n{}",

@@ -5,8 +5,8 @@ use crate::{NicSpec, Opener, open_sole};
 use skink_memory::Bytes;
 use skink_messages::{RxChecksum, TxPacket};
 use skink_wire::IpCidr;
-use std::sync::Arc;
 use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
 
 const MACS: (MacAddr, MacAddr) = (MAC_A, MAC_B);
 

@@ -1,17 +1,50 @@
 //! Clients on Skink, servers on the kernel.
 
-use super::on_each_back_end;
 use super::servers::no_wrk_errors;
+use super::{cases_in, on_each_back_end};
 use crate::network::Network;
 use crate::network::bracketed;
 use crate::site::{Nginx, PATIENCE, Site};
-use crate::{Case, Failure, Outcome};
+use crate::{BackEnd, Case, Failure, Outcome, Topology};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = on_each_back_end("curl/files", curl_files);
     cases.extend(on_each_back_end("curl/refused", curl_refused));
     cases.extend(on_each_back_end("wrk/load", wrk_load));
+    let in_programs =
+        [BackEnd::Packet, BackEnd::Xdp, BackEnd::Tap].map(|nic| (Topology::Library, nic));
+    cases.extend(cases_in(&in_programs, "python/helper", helper_apart));
     cases
+}
+
+/// Has a stack, a pipe, and an epoll set, made in this order; looks until the one other thread has none of the
+/// program's descriptors.
+const HELPED: &str = "
+import os, select, socket
+listener = socket.create_server(('', 9400))
+listener.setblocking(False)
+try: listener.accept()
+except BlockingIOError: pass
+ends = os.pipe()
+epoll = select.epoll()
+epoll.register(listener)
+epoll.poll(0)
+own = {0, 1, 2, *ends, listener.fileno(), epoll.fileno()}
+while True:
+    threads = [t for t in os.listdir('/proc/self/task') if t != str(os.getpid())]
+    try: shared = [own & {int(fd) for fd in os.listdir(f'/proc/self/task/{t}/fd')} for t in threads]
+    except OSError: continue
+    if shared == [set()]: break
+    os.sched_yield()
+print('apart')
+";
+
+/// The library's thread shares no descriptor table with the program: else each call on a descriptor would cost
+/// a program of one thread what it costs one of several.
+fn helper_apart(network: &Network) -> Outcome {
+    let program = network.skink_run("python3", ["-c", HELPED])?;
+    Network::finish(program, "python3 with a helper", PATIENCE)?;
+    Ok(())
 }
 
 fn curl_files(network: &Network) -> Outcome {
