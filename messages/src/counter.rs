@@ -180,6 +180,7 @@ counters! {
         AppBlocked "blocked" "Socket calls that had to wait.";
         AppHelperRuns "helper_runs" "Times the helper thread drove the stack.";
         AppHeldTooLong "held_too_long" "Times the helper thread sent what a program had left to wait.";
+        AppBusy "busy" "Times a program had so much to do that the NIC's interrupts were put off.";
     }
 }
 

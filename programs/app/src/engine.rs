@@ -186,6 +186,17 @@ impl Engine {
         self.counters.count(counter);
     }
 
+    /// The program has become busy, or isn't any more: whoever has the NIC may put its interrupts off. A stack in
+    /// another process finds out by itself.
+    pub fn tell_busy(&mut self, busy: bool) {
+        if matches!(self.stack, Provider::Library(_)) {
+            self.broker.tell_busy(busy);
+            if busy {
+                self.count(Counter::AppBusy);
+            }
+        }
+    }
+
     /// Listens to what the broker says unasked.
     pub fn take_notices(&mut self) {
         while let Ok(Some(notice)) = self.broker.take_notice() {

@@ -175,10 +175,10 @@ fn sleep_on(
     mask: *const c_void,
 ) -> (Answer<Guard>, Answer) {
     state.epolls[index].sleepers += 1;
-    let plan = sleep.map(|sleep| raw::now() + sleep);
     let on_nic = state.engine.is_some();
     if on_nic {
-        state.parking.sleeps_on_nic(plan);
+        let now = raw::now();
+        state.sleeps(now, sleep.map(|sleep| now + sleep));
     }
     drop(state);
     let answer = kernel_wait(epfd, events, sleep, mask);

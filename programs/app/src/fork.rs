@@ -8,6 +8,7 @@
 //! has inherited, before `fork` returns in the parent: else the parent could close, or end, before the
 //! stack knows that somebody else goes on.
 use crate::attach;
+use crate::busy::Busy;
 use crate::engine::Engine;
 use crate::fd_table::{self, Entry};
 use crate::holdings::Holdings;
@@ -107,6 +108,7 @@ fn begin(state: &mut State) {
     crate::descriptor::start();
     crate::helper::forget();
     state.parking.forget_threads();
+    state.busy = Busy::new();
     state.epolls_after_fork();
     for (_, socket) in state.sockets.iter_mut() {
         socket.waiters.clear();

@@ -200,6 +200,27 @@ fn keep(state: &State, bell: c_int) {
     }
 }
 
+impl State {
+    /// Tells the broker if the program has become busy, or isn't any more.
+    fn look_whether_busy(&mut self, now: Instant) {
+        let Some(engine) = self.engine.as_deref_mut() else {
+            return;
+        };
+        let frames = engine.counters.get(Counter::LinkFramesIn);
+        if let Some(busy) = self.busy.look(now, frames) {
+            engine.tell_busy(busy);
+        }
+    }
+
+    /// The helper sleeps where it can't look.
+    fn go_unwatched(&mut self) {
+        self.pace.unwatched();
+        if let (Some(busy), Some(engine)) = (self.busy.rest(), self.engine.as_deref_mut()) {
+            engine.tell_busy(busy);
+        }
+    }
+}
+
 struct Looker {
     station: &'static Station,
     /// The count of work at the last look.
@@ -219,6 +240,7 @@ impl Looker {
             }
             state.flush();
         }
+        state.look_whether_busy(now);
         let next = match now < self.due && state.pace.is_watched() {
             true => Next::Nap(self.due.since(now)),
             false => self.look(&mut state),
@@ -245,7 +267,7 @@ impl Looker {
                     }
                 }
                 self.station.phase.store(DRIVING, Ordering::Release);
-                state.pace.unwatched();
+                state.go_unwatched();
                 drop(state);
                 self.due = Instant::ZERO;
                 let _ = raw::ppoll(&mut list, timeout, core::ptr::null());
@@ -255,7 +277,7 @@ impl Looker {
             }
             Next::Sleep => {
                 self.station.phase.store(ASLEEP, Ordering::Release);
-                state.pace.unwatched();
+                state.go_unwatched();
                 drop(state);
                 while self.station.phase.load(Ordering::Acquire) == ASLEEP {
                     let _ = raw::futex_wait(&self.station.phase, ASLEEP, None);

@@ -43,6 +43,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 mod accept;
 mod attach;
 mod buffers;
+mod busy;
 mod calls;
 mod connect;
 mod datagram;

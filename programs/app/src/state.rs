@@ -1,4 +1,5 @@
 //! Everything that Skink knows in this process, behind the one lock.
+use crate::busy::Busy;
 use crate::engine::Engine;
 use crate::epoll_set::Epolls;
 use crate::errno::{Answer, Stop, fail};
@@ -32,6 +33,8 @@ pub struct State {
     pub parking: Parking,
     /// What is held back until the program waits.
     pub pace: Pace,
+    /// Whether the NIC may put its interrupts off.
+    pub busy: Busy,
     /// Whether to look longer before sleeping.
     pub spin: Spin,
     /// The socket that accepted connections' descriptors are duplicates of, by domain.
@@ -57,6 +60,7 @@ impl State {
             network: None,
             parking: Parking::new(),
             pace: Pace::new(),
+            busy: Busy::new(),
             spin: Spin::new(),
             templates: [-1, -1],
             spawning: Spawning::new(),

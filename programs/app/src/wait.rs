@@ -53,9 +53,19 @@ impl State {
         }
     }
 
+    /// The calling thread goes to sleep where a frame, or a stack in another process, wakes it, until `deadline` at the
+    /// latest.
+    pub fn sleeps(&mut self, now: Instant, deadline: Option<Instant>) {
+        self.parking.sleeps_on_nic(deadline);
+        self.busy.falls_asleep(now);
+    }
+
     /// The calling thread has slept where a frame, or a stack in another process, wakes it.
     pub fn woke(&mut self) {
         self.parking.woke_on_nic();
+        if self.parking.on_nic == 0 {
+            self.busy.wakes(raw::now());
+        }
         let engine = self.engine.as_deref_mut();
         if let Some(remote) = engine.and_then(|engine| engine.stack.remote()) {
             remote.woke();
@@ -100,7 +110,7 @@ pub fn park(
         let stack = state.engine.as_ref().and_then(|engine| engine.deadline());
         wake_at = [deadline, stack].into_iter().flatten().min();
         state.parking.driver = Some(id);
-        state.parking.sleeps_on_nic(wake_at);
+        state.sleeps(now, wake_at);
     }
     if let Some(engine) = &state.engine {
         engine.count(Counter::AppBlocked);

@@ -226,6 +226,13 @@ impl Broker {
         }
     }
 
+    /// Says that this process, which has a part of the NIC, has become busy, or isn't any more. If the broker
+    /// doesn't hear, all goes on as before.
+    pub fn tell_busy(&self, busy: bool) {
+        let request = Request::Busy { busy };
+        let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
+    }
+
     /// Takes the next notice, if one is there; never waits. The descriptor polls readable then.
     pub fn take_notice(&mut self) -> Result<Option<Notice>, ControlError> {
         if let Some(notice) = self.notices.pop_front() {

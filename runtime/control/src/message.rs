@@ -10,7 +10,7 @@ use std::net::IpAddr;
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
 // Layout digest: 0de5a1ae23ff0e9a
-pub(crate) const PROTOCOL: u32 = 5;
+pub(crate) const PROTOCOL: u32 = 6;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -79,6 +79,8 @@ pub(crate) enum Request {
     /// A process that has attached asks for the memory of sockets that it was handed, which are
     /// another process's; `secret` is that process's.
     Region { program: u32, secret: u64 },
+    /// A process with a part of the NIC has become busy, or isn't any more. There is no answer.
+    Busy { busy: bool },
     /// A tool asks for an [`InstanceInfo`], whose processes come in parts: those after `after`.
     List {
         #[serde(default)]

@@ -19,6 +19,7 @@
 mod control;
 mod error;
 pub mod interface;
+mod interrupts;
 pub mod memory;
 mod opener;
 mod packet;
@@ -32,6 +33,7 @@ mod virtio;
 mod xdp;
 
 pub use error::{Denial, OpenError};
+pub use interrupts::Interrupts;
 pub use memory::{MemoryConfig, pair};
 pub use opener::{Description, NicParts, Opener, Sharing, open_sole};
 pub use packet::PacketDescription;

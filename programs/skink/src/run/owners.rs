@@ -1,13 +1,18 @@
 use crate::failure::Failure;
 use skink_control::{Grant, NicGrant, Owners, Peer};
-use skink_nic::{NicSpec, Opener, Sharing};
+use skink_nic::{Interrupts, NicSpec, Opener, Sharing};
 use skink_wire::IpCidr;
+use std::collections::BTreeSet;
 
 /// Opens the NIC for each process of the program.
 pub struct NicOwners {
     opener: Opener,
     /// How many processes have it.
     count: usize,
+    /// Those that have so much to do that they needn't be interrupted.
+    busy: BTreeSet<u16>,
+    /// If they can be put off.
+    interrupts: Option<Interrupts>,
 }
 
 impl NicOwners {
@@ -19,8 +24,24 @@ impl NicOwners {
             let set = steering.set_addresses(addresses);
             set.map_err(|error| Failure::own(error.to_string()))?;
         }
-        Ok(NicOwners { opener, count: 0 })
+        Ok(NicOwners {
+            opener,
+            count: 0,
+            busy: BTreeSet::new(),
+            interrupts: interrupts(nic),
+        })
     }
+}
+
+/// A TAP has none: who reads from it finds what was written.
+fn interrupts(nic: &NicSpec) -> Option<Interrupts> {
+    let (NicSpec::Xdp(name) | NicSpec::Packet(name)) = nic else {
+        return None;
+    };
+    let found = Interrupts::of(name);
+    found
+        .inspect_err(|error| tracing::info!(name, %error, "interrupts can't be put off"))
+        .ok()
 }
 
 impl Owners for NicOwners {
@@ -44,7 +65,24 @@ impl Owners for NicOwners {
         Ok(Grant::Nic(NicGrant::new(parts, ports)))
     }
 
+    fn busy(&mut self, owner: u16, busy: bool) {
+        match busy {
+            true => self.busy.insert(owner),
+            false => self.busy.remove(&owner),
+        };
+        let wanted = !self.busy.is_empty();
+        let Some(interrupts) = &mut self.interrupts else {
+            return;
+        };
+        tracing::debug!(owner, busy, wanted, "interrupts");
+        if let Err(error) = interrupts.put_off(wanted) {
+            tracing::warn!(%error, "can't put interrupts off");
+            self.interrupts = None;
+        }
+    }
+
     fn retire(&mut self, owner: u16) {
+        self.busy(owner, false);
         self.count = self.count.saturating_sub(1);
         self.opener.retire(owner);
     }

@@ -87,6 +87,9 @@ pub trait Owners {
     fn release(&mut self, owner: u16);
     /// From now on `owner` answers ARP, NDP and echo requests; its NIC must get them.
     fn answering(&mut self, owner: u16);
+    /// The owner's process has become busy, or isn't any more: the NIC needn't interrupt it meanwhile. Who is retired
+    /// isn't busy.
+    fn busy(&mut self, _owner: u16, _busy: bool) {}
 
     /// How many owners there can be; at most [`crate::FIRST_COMPONENT`].
     fn capacity(&self) -> u16 {

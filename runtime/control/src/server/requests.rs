@@ -36,6 +36,10 @@ impl<O: Owners> Server<O> {
             (Role::Owner(_), Request::Region { program, secret }) => {
                 self.region(key, program, secret)
             }
+            (Role::Owner(owner), Request::Busy { busy }) => {
+                self.owners.busy(owner, busy);
+                Ok(())
+            }
             (Role::Tool, request) => self.handle_tool(key, request, descriptors),
             (Role::Outsider, _) => {
                 let own = rustix::process::geteuid().as_raw();

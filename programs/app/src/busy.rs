@@ -1,0 +1,96 @@
+//! Whether the program has so much to do that the NIC needn't interrupt it for what comes.
+//!
+//! A frame that finds the kernel's thread asleep wakes it, and that takes the processor from the program, for
+//! each frame: longer than the frame itself takes. A program that never sleeps finds the next frames anyway, by
+//! and by. So the broker is told when it is busy, and has the interface put its interrupts off meanwhile
+//! (`skink_nic::Interrupts`, docs/decisions/0016).
+//!
+//! The helper finds it out, by how long the program sleeps where a frame would wake it.
+use skink_time::Instant;
+use std::time::Duration;
+
+/// The shortest time from which something is concluded.
+const PERIOD: Duration = Duration::from_micros(500);
+/// So many periods in a row make a program busy,
+const BECOMES: u32 = 8;
+/// and so many end it: a frame may wait for the timer then.
+const CEASES: u32 = 10;
+/// Frames in a second below which there is nothing to gain.
+const FEWEST: u128 = 10_000;
+/// Frames in a second above which the queue of a virtual link (256) could overflow before the timer.
+const MOST: u128 = 600_000;
+
+/// How the last periods were.
+pub struct Busy {
+    /// Since when nobody is awake.
+    asleep: Option<Instant>,
+    /// The time asleep in this period.
+    slept: Duration,
+    begun: Instant,
+    /// Frames received at its beginning.
+    frames: u64,
+    /// Periods in a row that speak for a change.
+    streak: u32,
+    is_busy: bool,
+}
+
+impl Busy {
+    /// Of a program that has done nothing yet.
+    pub const fn new() -> Busy {
+        Busy {
+            asleep: None,
+            slept: Duration::ZERO,
+            begun: Instant::ZERO,
+            frames: 0,
+            streak: 0,
+            is_busy: false,
+        }
+    }
+
+    /// A thread goes to sleep where a frame wakes it.
+    pub fn falls_asleep(&mut self, now: Instant) {
+        self.asleep.get_or_insert(now);
+    }
+
+    /// No thread sleeps there any more.
+    pub fn wakes(&mut self, now: Instant) {
+        if let Some(since) = self.asleep.take() {
+            self.slept += now.since(since.max(self.begun));
+        }
+    }
+
+    /// The helper looks, when `frames` were received in all: answers what has changed.
+    pub fn look(&mut self, now: Instant, frames: u64) -> Option<bool> {
+        let period = now.since(self.begun);
+        if period < PERIOD {
+            return None;
+        }
+        let ongoing = self.asleep.map(|since| now.since(since.max(self.begun)));
+        let slept = (self.slept + ongoing.unwrap_or_default()).as_nanos();
+        let new = u128::from(frames.wrapping_sub(self.frames));
+        (self.slept, self.begun, self.frames) = (Duration::ZERO, now, frames);
+        let period = period.as_nanos();
+        let worth = (FEWEST..=MOST).contains(&(new * 1_000_000_000 / period));
+        let changes = match self.is_busy {
+            // With interrupts put off it sleeps until the timer, now and then.
+            true => !worth || slept * 5 > period * 3,
+            false => worth && slept * 4 < period,
+        };
+        self.streak = if changes { self.streak + 1 } else { 0 };
+        let enough = if self.is_busy { CEASES } else { BECOMES };
+        (self.streak >= enough).then(|| {
+            self.streak = 0;
+            self.is_busy = !self.is_busy;
+            self.is_busy
+        })
+    }
+
+    /// The helper won't look for a while: answers what has changed.
+    pub fn rest(&mut self) -> Option<bool> {
+        self.streak = 0;
+        core::mem::take(&mut self.is_busy).then_some(false)
+    }
+}
+
+#[cfg(test)]
+mod tests;

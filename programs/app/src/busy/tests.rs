@@ -1,0 +1,92 @@
+use super::*;
+
+fn at(micros: u64) -> Instant {
+    Instant::ZERO + Duration::from_micros(micros)
+}
+
+/// A program that is looked at each millisecond, with what it did in between.
+struct Watched {
+    busy: Busy,
+    micros: u64,
+    frames: u64,
+}
+
+impl Watched {
+    fn new() -> Watched {
+        Watched {
+            busy: Busy::new(),
+            micros: 1_000_000,
+            frames: 0,
+        }
+    }
+
+    /// For `count` milliseconds it sleeps at the end of each, and `frames` come: the last change.
+    fn goes_on(&mut self, count: u32, asleep: u64, frames: u64) -> Option<bool> {
+        let mut last = None;
+        for _ in 0..count {
+            self.micros += 1_000;
+            self.frames += frames;
+            if asleep > 0 {
+                self.busy.falls_asleep(at(self.micros - asleep));
+                self.busy.wakes(at(self.micros));
+            }
+            last = self.busy.look(at(self.micros), self.frames).or(last);
+        }
+        last
+    }
+}
+
+#[test]
+fn a_program_that_hardly_sleeps_is_busy_after_a_while() {
+    let mut watched = Watched::new();
+    assert_eq!(watched.goes_on(BECOMES - 1, 200, 100), None);
+    assert_eq!(watched.goes_on(2, 200, 100), Some(true));
+    assert_eq!(watched.goes_on(100, 200, 100), None, "it is known");
+}
+
+#[test]
+fn one_that_sleeps_or_has_no_frames_isnt() {
+    assert_eq!(Watched::new().goes_on(100, 400, 100), None, "it sleeps");
+    assert_eq!(Watched::new().goes_on(100, 0, 5), None, "few frames come");
+    assert_eq!(
+        Watched::new().goes_on(100, 0, 700),
+        None,
+        "they would overflow a queue"
+    );
+    let mut watched = Watched::new();
+    for _ in 0..20 {
+        assert_eq!(watched.goes_on(BECOMES - 2, 0, 100), None);
+        assert_eq!(watched.goes_on(1, 400, 100), None, "not for long enough");
+    }
+}
+
+#[test]
+fn waiting_for_the_timer_doesnt_end_it_but_little_work_does() {
+    let mut watched = Watched::new();
+    assert_eq!(watched.goes_on(12, 0, 100), Some(true));
+    assert_eq!(watched.goes_on(100, 500, 100), None, "it waits for the timer");
+    assert_eq!(watched.goes_on(CEASES, 700, 100), Some(false));
+    assert_eq!(watched.goes_on(12, 0, 100), Some(true));
+    assert_eq!(watched.goes_on(CEASES, 0, 5), Some(false), "frames end");
+}
+
+#[test]
+fn a_sleep_that_goes_on_counts_in_each_period() {
+    let mut watched = Watched::new();
+    assert_eq!(watched.goes_on(12, 0, 100), Some(true));
+    watched.busy.falls_asleep(at(watched.micros));
+    // (The second thread to sleep isn't the beginning.)
+    watched.busy.falls_asleep(at(watched.micros + 5_000));
+    assert_eq!(watched.goes_on(CEASES, 0, 100), Some(false));
+    watched.busy.wakes(at(watched.micros));
+    assert_eq!(watched.goes_on(12, 0, 100), Some(true));
+}
+
+#[test]
+fn who_isnt_looked_at_isnt_busy() {
+    let mut watched = Watched::new();
+    assert_eq!(watched.busy.rest(), None);
+    assert_eq!(watched.goes_on(12, 0, 100), Some(true));
+    assert_eq!(watched.busy.rest(), Some(false));
+    assert_eq!(watched.busy.rest(), None);
+}
