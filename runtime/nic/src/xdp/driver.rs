@@ -10,6 +10,9 @@ const ETHTOOL_GTSO: u32 = 0x1e;
 /// Drivers whose link may end in this machine: frames may come without transport checksums.
 const LOCAL: [&[u8]; 5] = [b"veth", b"virtio_net", b"tun", b"macvlan", b"bridge"];
 
+/// Frames that an end of a veth takes in before its NAPI comes (`VETH_RING_SIZE` of drivers/net/veth.c).
+pub(super) const VETH_QUEUE: i32 = 256;
+
 /// `struct ethtool_drvinfo` of `<linux/ethtool.h>`.
 #[repr(C)]
 struct Information {
@@ -52,6 +55,16 @@ pub(super) fn cuts(name: &str) -> io::Result<bool> {
 
 /// Whether the other end of the interface's link may be in this machine.
 pub(super) fn may_be_local(name: &str) -> io::Result<bool> {
+    is_one_of(name, &LOCAL)
+}
+
+/// Whether the interface is an end of a virtual cable, whose other end drops what its queue ([`VETH_QUEUE`])
+/// has no room for.
+pub(super) fn is_veth(name: &str) -> io::Result<bool> {
+    is_one_of(name, &[b"veth"])
+}
+
+fn is_one_of(name: &str, drivers: &[&[u8]]) -> io::Result<bool> {
     let mut information = Information {
         command: ETHTOOL_GDRVINFO,
         driver: [0; 32],
@@ -60,5 +73,5 @@ pub(super) fn may_be_local(name: &str) -> io::Result<bool> {
     // SAFETY: it is the command's structure.
     unsafe { ask(name, &mut information) }?;
     let driver = information.driver.split(|byte| *byte == 0).next();
-    Ok(driver.is_some_and(|driver| LOCAL.contains(&driver)))
+    Ok(driver.is_some_and(|driver| drivers.contains(&driver)))
 }

@@ -107,6 +107,10 @@ fn xdp_socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// What the smallest frame takes of a socket's send buffer, as one asks for it: half of what the kernel then allows
+/// (socket(7)), of which a frame with its `struct sk_buff` takes 768.
+const SMALL_FRAME: i32 = 768 / 2;
+
 /// Opens `queue` of `interface`: memory, rings, binding; chunks to receive into are with the kernel
 /// already, so that frames wait for the process that will use the queue.
 pub(super) fn queue(
@@ -121,9 +125,12 @@ pub(super) fn queue(
     let fits = interface.mtu + skink_wire::ethernet::LEN as u32 <= geometry.room();
     let chains = bind(socket.as_fd(), interface, queue, fits)?;
     fill(socket.as_fd(), geometry).map_err(system("filling AF_XDP rings for"))?;
-    // Frames that the card still has to send count against this buffer where they are copied. A
-    // failure leaves the default.
-    let room = geometry.bytes() as i32;
+    // Frames that the card still has to send count against this buffer where they are copied, until the other end
+    // of a veth has taken them in: more than it has room for would be lost there. A failure leaves the default.
+    let room = match driver::is_veth(&interface.name) {
+        Ok(true) => driver::VETH_QUEUE * SMALL_FRAME,
+        _ => geometry.bytes() as i32,
+    };
     let _ = socket::set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, room);
     let options = socket::get_option(&socket, libc::SOL_XDP, libc::XDP_OPTIONS)
         .map_err(system("asking for AF_XDP options of"))?;
