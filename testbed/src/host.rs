@@ -122,6 +122,17 @@ impl Host {
         run_command(command).map(drop)
     }
 
+    /// After how many polls that find nothing frames interrupt again (`napi_defer_hard_irqs`): 0 unless interrupts
+    /// through interface `name` are put off.
+    pub fn interrupts_put_off(&self, name: &str) -> io::Result<u32> {
+        let file = format!("/sys/class/net/{name}/napi_defer_hard_irqs");
+        let mut command = self.command("unshare");
+        let script = format!("mount -t sysfs sysfs /sys && cat {file}");
+        command.args(["--mount", "sh", "-c", &script]);
+        let told = run_command(command)?;
+        told.trim().parse().map_err(io::Error::other)
+    }
+
     /// Runs `work` in a thread that is on this host.
     pub fn thread<T: Send + 'static>(
         &self,

@@ -3,7 +3,7 @@
 //! A frame that finds the kernel's thread asleep wakes it, and that takes the processor from the program, for
 //! each frame: longer than the frame itself takes. A program that never sleeps finds the next frames anyway, by
 //! and by. So the broker is told when it is busy, and has the interface put its interrupts off meanwhile
-//! (`skink_nic::Interrupts`, docs/decisions/0016).
+//! (`skink_nic::Interrupts`, docs/decisions/0017).
 //!
 //! The helper finds it out, by how long the program sleeps where a frame would wake it.
 use skink_time::Instant;

@@ -15,6 +15,11 @@ impl Directory {
         Directory(path)
     }
 
+    fn interrupts(&self) -> Interrupts {
+        let directory = openat(rustix::fs::CWD, &self.0, DIRECTORY, Mode::empty()).unwrap();
+        Interrupts::in_directory(directory.as_fd()).unwrap()
+    }
+
     fn read(&self) -> [String; 2] {
         ["napi_defer_hard_irqs", "gro_flush_timeout"]
             .map(|name| std::fs::read_to_string(self.0.join(name)).unwrap())
@@ -30,7 +35,7 @@ impl Drop for Directory {
 #[test]
 fn interrupts_are_put_off_and_come_back_as_they_were() {
     let directory = Directory::new("3", "100007");
-    let mut interrupts = Interrupts::in_directory(&directory.0).unwrap();
+    let mut interrupts = directory.interrupts();
     assert_eq!(directory.read(), ["3", "100007"], "nothing changes yet");
     interrupts.put_off(true).unwrap();
     assert_eq!(directory.read(), [POLLS, TIMER]);
@@ -44,7 +49,7 @@ fn interrupts_are_put_off_and_come_back_as_they_were() {
 #[test]
 fn what_a_killed_process_left_behind_is_undone() {
     let directory = Directory::new(POLLS, TIMER);
-    drop(Interrupts::in_directory(&directory.0).unwrap());
+    drop(directory.interrupts());
     // (A shorter value leaves the rest of an ordinary file as it was.)
     assert!(directory.read().iter().all(|value| value.starts_with('0')));
 }

@@ -8,6 +8,7 @@ mod filter;
 mod held;
 mod hostile;
 mod impaired;
+mod interrupts;
 mod load;
 mod neighbours;
 mod parts;
@@ -34,6 +35,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(datagrams::cases());
     cases.extend(streams::cases());
     cases.extend(held::cases());
+    cases.extend(interrupts::cases());
     cases.extend(filter::cases());
     cases.extend(impaired::cases());
     cases.extend(hostile::cases());
