@@ -1,5 +1,5 @@
+use crate::run::choice::Wanted;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use skink_nic::NicSpec;
 use skink_wire::IpCidr;
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -38,9 +38,10 @@ pub enum Verb {
 /// Which network a stack is on.
 #[derive(Args, Debug, Clone, Default)]
 pub struct NetworkOptions {
-    /// The NIC: xdp:INTERFACE, packet:INTERFACE or tap:NAME [default: a new TAP, tap:skink0]
+    /// The NIC: an INTERFACE, on which Skink chooses what is fastest; or xdp:INTERFACE, packet:INTERFACE or tap:NAME
+    /// [default: a new TAP, tap:skink0]
     #[arg(long, value_name = "NIC")]
-    pub nic: Option<NicSpec>,
+    pub nic: Option<Wanted>,
     /// An address for the stack that nobody else has, with its prefix length; can be repeated
     #[arg(long = "addr", value_name = "ADDRESS/PREFIX")]
     pub addresses: Vec<IpCidr>,
@@ -67,7 +68,7 @@ failed; 126 if the program can't be run under skink; 127 if it wasn't found.
 
 Examples:
   skink run -- nginx -g 'daemon off;'
-  skink run --nic packet:eth0 --addr 192.0.2.7/24 --gateway 192.0.2.1 -- ./server
+  skink run --nic eth0 --addr 192.0.2.7/24 --gateway 192.0.2.1 -- ./server
   skink run --name web --nic tap:skink5 --addr 10.9.0.2/24 -- python3 -m http.server
   skink run --name main -- curl http://10.0.0.9/      (after: skink up --name main ...)
 
@@ -103,7 +104,7 @@ What the command line says goes before what the file says. Without either, a TAP
 addresses are chosen, as by `skink run`. docs/cli.md has every key of the file:
 
   name = \"main\"
-  nic = \"packet:eth0\"
+  nic = \"eth0\"
   addresses = [\"10.0.0.2/24\"]
   gateways = [\"10.0.0.1\"]
   rules = \"/etc/skink/rules.conf\"
@@ -111,7 +112,7 @@ addresses are chosen, as by `skink run`. docs/cli.md has every key of the file:
 Exit codes: 0 after SIGTERM or SIGINT; 125 if the stack can't be started.
 
 Examples:
-  skink up --nic packet:eth0 --addr 10.0.0.2/24 --gateway 10.0.0.1
+  skink up --nic eth0 --addr 10.0.0.2/24 --gateway 10.0.0.1
   skink up -c /etc/skink/skink.toml
   skink up --name web --rules web.conf --nic xdp:eth1 --addr 192.0.2.7/24")]
 pub struct UpOptions {

@@ -1,7 +1,9 @@
+pub mod choice;
 mod elf;
 pub mod neighbours;
 mod netlink;
 pub mod network;
+pub mod opening;
 mod owners;
 mod probe;
 mod program;
@@ -9,14 +11,15 @@ mod served;
 mod supervise;
 pub mod user;
 
-use crate::cli::{NetworkOptions, RunOptions};
+use crate::cli::RunOptions;
 use crate::failure::{CANNOT_RUN, Failure, NOT_FOUND};
+use choice::Use;
 use network::Plan;
 use owners::NicOwners;
 use skink_control::{
     Access, Server, ServerConfig, SignalDescriptor, TableSize, spawn_with_signals,
 };
-use skink_nic::{NicSpec, interface};
+use skink_nic::{Sharing, interface};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -58,13 +61,16 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     }
     let interfaces = interface::list()
         .map_err(|error| Failure::own(format!("can't list the network interfaces: {error}")))?;
-    let plan = network::plan(&options.network, &interfaces, network::kernel_has_ipv6())?;
+    let candidates = choice::candidates(options.network.nic.as_ref(), &interfaces, Use::Inside)?;
+    let ipv6 = network::kernel_has_ipv6();
+    let mut plan = network::plan(&options.network, candidates, &interfaces, ipv6)?;
 
     neighbours::check(&plan)?;
     // Before anything is made: a signal from now on ends in an orderly way.
     let signals = SignalDescriptor::new(&supervise::SIGNALS)
         .map_err(|error| Failure::own(format!("can't take signals over: {error}")))?;
-    let owners = open_nic(&plan, options)?;
+    let opener = opening::open(&mut plan, &options.network, Sharing::Several)?;
+    let owners = NicOwners::new(opener, &plan.nic);
     let mut server = serve(&plan, options, name, owners)?;
     for line in plan.describe(&shown(name)) {
         eprintln!("skink: {line}");
@@ -73,35 +79,6 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     command.envs(server.environment());
     let child = start(&mut command, &signals, &path)?;
     Ok(supervise::supervise(&child, &mut server, &signals))
-}
-
-fn open_nic(plan: &Plan, options: &RunOptions) -> Result<NicOwners, Failure> {
-    probe_addresses(plan, &options.network)?;
-    let owners = NicOwners::open(&plan.nic, &plan.addresses)?;
-    set_up(plan)?;
-    Ok(owners)
-}
-
-/// Fails if somebody on the link has one of the addresses already.
-pub fn probe_addresses(plan: &Plan, options: &NetworkOptions) -> Result<(), Failure> {
-    let shared = matches!(&plan.nic, NicSpec::Packet(_) | NicSpec::Xdp(_));
-    if shared && !options.no_probe {
-        probe::probe(plan.nic.interface(), &plan.addresses)?;
-    }
-    Ok(())
-}
-
-/// The kernel's side of a TAP, which is there by now.
-pub fn set_up(plan: &Plan) -> Result<(), Failure> {
-    if let NicSpec::Tap(name) = &plan.nic {
-        let failed = |what: String| Failure::own(format!("can't set {name} up: {what}"));
-        interface::set_up(name).map_err(|error| failed(error.to_string()))?;
-        for address in &plan.kernel_addresses {
-            netlink::add_address(name, address)
-                .map_err(|error| failed(format!("adding {address}: {error}")))?;
-        }
-    }
-    Ok(())
 }
 
 fn serve(

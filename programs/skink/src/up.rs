@@ -15,8 +15,9 @@ mod supervise;
 use crate::cli::{Recovery, UpOptions};
 use crate::failure::Failure;
 use crate::interfaces::HANDED_VERSION;
+use crate::run::choice::{self, Use};
 use crate::run::network::{self, Plan};
-use crate::run::{neighbours, probe_addresses, set_up};
+use crate::run::{neighbours, opening};
 use component::Component;
 use deputy::{Deputy, Kept};
 use plant::Plant;
@@ -29,7 +30,7 @@ use skink_control::{
     unguessable,
 };
 use skink_filter::RuleSet;
-use skink_nic::{Opener, Sharing, interface};
+use skink_nic::{Sharing, interface};
 
 /// Descriptors that a program takes in the supervisor: its connection and its process, four of its
 /// regions, four to wake it; and for each channel four of each queue, and a bell.
@@ -48,7 +49,9 @@ pub fn up(options: &UpOptions) -> Result<u8, Failure> {
     free_name(&settings.name)?;
     let interfaces = interface::list()
         .map_err(|error| Failure::own(format!("can't list the network interfaces: {error}")))?;
-    let plan = network::plan(&settings.network, &interfaces, network::kernel_has_ipv6())?;
+    let candidates = choice::candidates(settings.network.nic.as_ref(), &interfaces, Use::Apart)?;
+    let ipv6 = network::kernel_has_ipv6();
+    let mut plan = network::plan(&settings.network, candidates, &interfaces, ipv6)?;
     neighbours::check(&plan)?;
     let layout = settings::layout_of(&settings.topology)?;
     let room = raise_descriptor_limit(layout.routes().channels());
@@ -60,7 +63,7 @@ pub fn up(options: &UpOptions) -> Result<u8, Failure> {
     }
     let signals = SignalDescriptor::new(&supervise::SIGNALS)
         .map_err(|error| Failure::own(format!("can't take signals over: {error}")))?;
-    let opener = open_nic(&plan, &settings)?;
+    let opener = opening::open(&mut plan, &settings.network, Sharing::Sole)?;
     let plant = Plant::new(opener, stack_start(&plan, &settings)?, layout)?;
     // The file that runs, also when another one has taken its name meanwhile.
     let executable = Executable::own()
@@ -143,18 +146,6 @@ fn raise_descriptor_limit(channels: usize) -> u64 {
     let each = own + channel * u64::try_from(channels).unwrap_or(u64::MAX / channel);
     let current = getrlimit(Resource::Nofile).current.unwrap_or(wanted);
     current.saturating_sub(BESIDES) / each
-}
-
-fn open_nic(plan: &Plan, settings: &Settings) -> Result<Opener, Failure> {
-    probe_addresses(plan, &settings.network)?;
-    let opener = Opener::new(&plan.nic, Sharing::Sole);
-    let mut opener = opener.map_err(|error| Failure::own(error.to_string()))?;
-    if let Some(steering) = opener.steering() {
-        let set = steering.set_addresses(&plan.addresses);
-        set.map_err(|error| Failure::own(error.to_string()))?;
-    }
-    set_up(plan)?;
-    Ok(opener)
 }
 
 fn stack_start(plan: &Plan, settings: &Settings) -> Result<StackStart, Failure> {

@@ -125,7 +125,8 @@ impl OpenError {
         }
     }
 
-    pub(crate) fn no_interface(name: &str, all: &[Interface]) -> OpenError {
+    /// That `name` isn't among `all` there are.
+    pub fn no_interface(name: &str, all: &[Interface]) -> OpenError {
         let names: Vec<&str> = all.iter().map(|i| i.name.as_str()).collect();
         OpenError::NoInterface {
             name: name.to_owned(),

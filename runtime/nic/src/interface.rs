@@ -105,7 +105,7 @@ fn mtu(name: &str) -> io::Result<u32> {
 }
 
 /// Interface ioctls work on a socket of any kind.
-fn any_socket() -> io::Result<OwnedFd> {
+pub(crate) fn any_socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(
         AddressFamily::UNIX,
         SocketType::DGRAM,

@@ -40,6 +40,7 @@ pub use packet::PacketDescription;
 pub use spec::{NicSpec, SpecError};
 pub use tap::TapDescription;
 pub use xdp::XdpDescription;
+pub use xdp::device::{Device, XDP_MTU, XdpPlace, XdpSupport};
 
 pub use skink_messages::{Capabilities, Steering};
 use skink_messages::{NicOutput, RxFrame};

@@ -7,7 +7,7 @@ use crate::spec::NicSpec;
 use crate::tap::{TapDescription, TapOpener};
 use crate::xdp::{XdpDescription, XdpOpener};
 use serde::{Deserialize, Serialize};
-use skink_steering::{Owner, Steering};
+use skink_steering::{Owner, Steering, SteeringError};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -152,7 +152,7 @@ impl Opener {
                 let opener = PacketOpener::new(name)?;
                 let steering = match sharing {
                     Sharing::Sole => None,
-                    Sharing::Several => Some(Steering::load()?),
+                    Sharing::Several => unless_refused(Steering::load())?,
                 };
                 (BackEnd::Packet(opener), steering)
             }
@@ -282,6 +282,15 @@ impl Opener {
             BackEnd::Xdp(opener) => opener.close(owner),
         }
         drop(kept);
+    }
+}
+
+/// Without privileges the NIC can have one owner at a time, to whom everything comes.
+fn unless_refused(loaded: Result<Steering, SteeringError>) -> Result<Option<Steering>, OpenError> {
+    match loaded {
+        Ok(steering) => Ok(Some(steering)),
+        Err(SteeringError::Privileges { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

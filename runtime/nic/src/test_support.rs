@@ -41,7 +41,13 @@ pub(crate) fn in_namespace(test: impl FnOnce() + Send) {
 /// An opener of a NIC for several owners; where the kernel can't steer, says so.
 pub(crate) fn opener_for_several(spec: &NicSpec) -> Option<Opener> {
     match Opener::new(spec, Sharing::Several) {
-        Ok(opener) => Some(opener),
+        Ok(mut opener) => {
+            let steers = opener.steering().is_some();
+            if !steers {
+                println!("SKIP: the kernel refuses the steering program");
+            }
+            steers.then_some(opener)
+        }
         Err(error @ (OpenError::Steering(_) | OpenError::Unavailable { .. })) => {
             println!("SKIP: {error}");
             None

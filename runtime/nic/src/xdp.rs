@@ -29,6 +29,7 @@
 //! kernel cuts them first (veth takes the feature from its peer).
 
 mod adopt;
+pub(crate) mod device;
 mod driver;
 mod frame;
 mod halves;
@@ -78,7 +79,7 @@ impl Geometry {
     }
 
     /// Bytes of a frame that a chunk takes: the kernel keeps `XDP_PACKET_HEADROOM` in front.
-    fn room(self) -> u32 {
+    const fn room(self) -> u32 {
         self.chunk_bytes - 256
     }
 

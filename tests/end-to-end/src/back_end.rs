@@ -9,18 +9,18 @@ pub enum BackEnd {
     Xdp,
     /// A TAP that is bridged to a veth.
     Tap,
+    /// What Skink chooses on a veth.
+    Chosen,
 }
 
 impl BackEnd {
-    /// All of them.
-    pub const ALL: [BackEnd; 3] = [BackEnd::Packet, BackEnd::Xdp, BackEnd::Tap];
-
     /// The argument of `skink run --nic`.
     pub fn nic(self) -> &'static str {
         match self {
             BackEnd::Packet => "packet:wire",
             BackEnd::Xdp => "xdp:wire",
             BackEnd::Tap => "tap:skink0",
+            BackEnd::Chosen => "wire",
         }
     }
 }
@@ -31,6 +31,7 @@ impl fmt::Display for BackEnd {
             BackEnd::Packet => "packet",
             BackEnd::Xdp => "xdp",
             BackEnd::Tap => "tap",
+            BackEnd::Chosen => "chosen",
         })
     }
 }

@@ -26,7 +26,7 @@ fn words_after_the_program_are_the_programs() {
         panic!("run: {cli:?}");
     };
     assert_eq!(options.command, ["nc", "-l", "--name", "x"]);
-    assert_eq!(options.network.nic, Some(NicSpec::Tap("t0".to_owned())));
+    assert_eq!(options.network.nic, "tap:t0".parse().ok());
     assert_eq!(options.name, None);
     let cli = Cli::try_parse_from(["skink", "run", "nc", "-l", "--no-probe"]).expect("good");
     let Verb::Run(options) = cli.verb else {
@@ -50,7 +50,7 @@ fn words_after_the_program_are_the_programs() {
     for words in [
         &["skink", "run"][..],
         &["skink", "run", "--bogus"],
-        &["skink", "run", "--nic", "wifi", "--", "x"],
+        &["skink", "run", "--nic", "wifi:0", "--", "x"],
         &["skink", "run", "--addr", "10.0.0.2", "--", "x"],
         &["skink", "capture", "--json", "-w", "x"],
         &["skink", "bench"],

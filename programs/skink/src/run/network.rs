@@ -1,4 +1,5 @@
 //! Which NIC and addresses a stack gets.
+use super::choice::Candidate;
 use crate::cli::NetworkOptions;
 use crate::failure::Failure;
 use skink_nic::NicSpec;
@@ -9,7 +10,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// What was asked for, checked, with everything that was left open chosen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
+    /// The first of the candidates, until one is open.
     pub nic: NicSpec,
+    /// What may be tried, best first.
+    pub candidates: Vec<Candidate>,
+    /// On the choice, for the user.
+    pub remarks: Vec<String>,
     pub addresses: Vec<IpCidr>,
     pub gateways: Vec<IpAddr>,
     /// To be given to the kernel's side of a TAP.
@@ -24,27 +30,37 @@ pub fn kernel_has_ipv6() -> bool {
         .is_ok_and(|text| text.trim() == "0")
 }
 
-/// Chooses what `options` leave open; an error says what can't be had.
+/// Chooses what `options` leave open; an error says what can't be had. Without candidates for the NIC it is a TAP.
 pub fn plan(
     options: &NetworkOptions,
+    mut candidates: Vec<Candidate>,
     interfaces: &[Interface],
     ipv6: bool,
 ) -> Result<Plan, Failure> {
-    let nic = match &options.nic {
-        Some(nic) => nic.clone(),
-        None => NicSpec::Tap(free_name(interfaces)?),
+    let nic = match candidates.first() {
+        Some(first) => first.nic.clone(),
+        None => {
+            let tap = NicSpec::Tap(free_name(interfaces)?);
+            candidates.push(Candidate::named(tap.clone()));
+            tap
+        }
     };
     let present = interfaces
         .iter()
         .find(|interface| interface.name == nic.interface());
     if options.addresses.is_empty() && !matches!(nic, NicSpec::Tap(_)) {
+        let given = match &options.nic {
+            Some(given) => given.to_string(),
+            None => nic.to_string(),
+        };
         return Err(Failure::own(format!(
-            "--nic {nic} needs an address for the stack: give one with --addr ADDRESS/PREFIX that is on the network of {} and that nobody has, not this machine either",
+            "--nic {given} needs an address for the stack: give one with --addr ADDRESS/PREFIX that is on the network of {} and that nobody has, not this machine either",
             nic.interface()
         )));
     }
     check_addresses(&options.addresses, interfaces)?;
     let mut plan = Plan::new(nic, options.addresses.clone());
+    plan.candidates = candidates;
     plan.gateways = options.gateways.clone();
     plan.existed = present.is_some();
     if matches!(plan.nic, NicSpec::Tap(_)) {
@@ -241,6 +257,8 @@ impl Plan {
     pub fn new(nic: NicSpec, addresses: Vec<IpCidr>) -> Plan {
         Plan {
             nic,
+            candidates: Vec::new(),
+            remarks: Vec::new(),
             addresses,
             gateways: Vec::new(),
             kernel_addresses: Vec::new(),
@@ -256,7 +274,8 @@ impl Plan {
             (NicSpec::Tap(_), false) => ", made for it",
             (_, _) => "",
         };
-        let mut lines = vec![format!("{program} has {addresses} on {}{made}", self.nic)];
+        let mut lines = self.remarks.clone();
+        lines.push(format!("{program} has {addresses} on {}{made}", self.nic));
         if !self.kernel_addresses.is_empty() {
             let ours = join(
                 self.kernel_addresses

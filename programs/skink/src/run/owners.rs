@@ -1,7 +1,5 @@
-use crate::failure::Failure;
 use skink_control::{Grant, NicGrant, Owners, Peer};
-use skink_nic::{Interrupts, NicSpec, Opener, Sharing};
-use skink_wire::IpCidr;
+use skink_nic::{Interrupts, NicSpec, Opener};
 use std::collections::BTreeSet;
 
 /// Opens the NIC for each process of the program.
@@ -16,20 +14,14 @@ pub struct NicOwners {
 }
 
 impl NicOwners {
-    /// Checks that the NIC can be had, and makes what its owners share.
-    pub fn open(nic: &NicSpec, addresses: &[IpCidr]) -> Result<NicOwners, Failure> {
-        let opener = Opener::new(nic, Sharing::Several);
-        let mut opener = opener.map_err(|error| Failure::own(error.to_string()))?;
-        if let Some(steering) = opener.steering() {
-            let set = steering.set_addresses(addresses);
-            set.map_err(|error| Failure::own(error.to_string()))?;
-        }
-        Ok(NicOwners {
+    /// Nobody has it yet.
+    pub fn new(opener: Opener, nic: &NicSpec) -> NicOwners {
+        NicOwners {
             opener,
             count: 0,
             busy: BTreeSet::new(),
             interrupts: interrupts(nic),
-        })
+        }
     }
 }
 

@@ -2,9 +2,9 @@
 //! to find all of them.
 use crate::cli::Recovery;
 use crate::failure::Failure;
+use crate::run::choice::Wanted;
 use crate::run::user::{self, User};
 use skink_control::{TableSize, check_name};
-use skink_nic::NicSpec;
 use skink_wire::IpCidr;
 use std::fmt::Display;
 use std::io::Read;
@@ -49,7 +49,7 @@ const RING: (u32, u32) = (1 << 12, 1 << 28);
 pub struct Config {
     pub name: Option<String>,
     pub topology: Option<String>,
-    pub nic: Option<NicSpec>,
+    pub nic: Option<Wanted>,
     pub addresses: Vec<IpCidr>,
     pub gateways: Vec<IpAddr>,
     pub probe: Option<bool>,

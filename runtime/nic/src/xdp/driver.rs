@@ -6,9 +6,10 @@ use std::os::fd::AsFd;
 
 const ETHTOOL_GDRVINFO: u32 = 3;
 const ETHTOOL_GTSO: u32 = 0x1e;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 /// Drivers whose link may end in this machine: frames may come without transport checksums.
-const LOCAL: [&[u8]; 5] = [b"veth", b"virtio_net", b"tun", b"macvlan", b"bridge"];
+const LOCAL: [&str; 5] = ["veth", "virtio_net", "tun", "macvlan", "bridge"];
 
 /// Frames that an end of a veth takes in before its NAPI comes (`VETH_RING_SIZE` of drivers/net/veth.c).
 pub(super) const VETH_QUEUE: i32 = 256;
@@ -30,13 +31,27 @@ pub(super) struct Value {
     pub(super) data: u32,
 }
 
+/// `struct ethtool_channels` of `<linux/ethtool.h>`.
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    command: u32,
+    most: [u32; 4],
+    receive: u32,
+    send: u32,
+    other: u32,
+    combined: u32,
+}
+
+const _: () = assert!(size_of::<Channels>() == 36);
+
 /// Asks the interface's driver.
 ///
 /// # Safety
 /// `question` must be the structure of `<linux/ethtool.h>` that goes with the command that it begins with: the
 /// kernel writes as much as that has.
 pub(super) unsafe fn ask<T>(name: &str, question: &mut T) -> io::Result<()> {
-    let socket = socket::packet_socket()?;
+    let socket = crate::interface::any_socket()?;
     let mut request = socket::interface_request(name);
     request.ifr_ifru.ifru_data = std::ptr::from_mut(question).cast();
     socket::interface_ioctl(socket.as_fd(), libc::SIOCETHTOOL, &mut request)
@@ -53,18 +68,31 @@ pub(super) fn cuts(name: &str) -> io::Result<bool> {
     Ok(value.data != 0)
 }
 
+/// How many receive queues the interface has, if its driver says so.
+pub(super) fn queues(name: &str) -> Option<u32> {
+    let mut channels = Channels {
+        command: ETHTOOL_GCHANNELS,
+        ..Channels::default()
+    };
+    // SAFETY: it is the command's structure.
+    unsafe { ask(name, &mut channels) }.ok()?;
+    let queues = channels.receive.saturating_add(channels.combined);
+    (queues > 0).then_some(queues)
+}
+
 /// Whether the other end of the interface's link may be in this machine.
 pub(super) fn may_be_local(name: &str) -> io::Result<bool> {
-    is_one_of(name, &LOCAL)
+    Ok(LOCAL.contains(&driver(name)?.as_str()))
 }
 
 /// Whether the interface is an end of a virtual cable, whose other end drops what its queue ([`VETH_QUEUE`])
 /// has no room for.
 pub(super) fn is_veth(name: &str) -> io::Result<bool> {
-    is_one_of(name, &[b"veth"])
+    Ok(driver(name)? == "veth")
 }
 
-fn is_one_of(name: &str, drivers: &[&[u8]]) -> io::Result<bool> {
+/// The driver's name.
+pub(super) fn driver(name: &str) -> io::Result<String> {
     let mut information = Information {
         command: ETHTOOL_GDRVINFO,
         driver: [0; 32],
@@ -73,5 +101,5 @@ fn is_one_of(name: &str, drivers: &[&[u8]]) -> io::Result<bool> {
     // SAFETY: it is the command's structure.
     unsafe { ask(name, &mut information) }?;
     let driver = information.driver.split(|byte| *byte == 0).next();
-    Ok(driver.is_some_and(|driver| drivers.contains(&driver)))
+    Ok(String::from_utf8_lossy(driver.unwrap_or_default()).into_owned())
 }

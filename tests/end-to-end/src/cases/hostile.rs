@@ -136,7 +136,7 @@ fn link_flap(network: &Network) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
     let interface = match network.plan.back_end {
-        BackEnd::Packet | BackEnd::Xdp => "wire",
+        BackEnd::Packet | BackEnd::Xdp | BackEnd::Chosen => "wire",
         BackEnd::Tap => "skink0",
     };
     for _ in 0..2 {

@@ -2,6 +2,7 @@
 
 mod bench;
 mod bulk;
+mod choice;
 mod clients;
 mod datagrams;
 mod filter;
@@ -28,6 +29,7 @@ use crate::{BackEnd, Case, Network, Outcome, Topology};
 pub fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend(tools::cases());
+    cases.extend(choice::cases());
     cases.extend(servers::cases());
     cases.extend(passing::cases());
     cases.extend(ssh::cases());

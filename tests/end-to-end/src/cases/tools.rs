@@ -17,7 +17,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Arguments of `skink run`, and what its last words must hold.
-const REFUSALS: [(&[&str], &[&str]); 7] = [
+const REFUSALS: [(&[&str], &[&str]); 9] = [
     (
         &[
             "--nic",
@@ -29,7 +29,12 @@ const REFUSALS: [(&[&str], &[&str]); 7] = [
         ],
         &["nowhere", "wire"],
     ),
+    (
+        &["--nic", "nowhere", "--addr", "10.9.0.2/24", "--", "true"],
+        &["no interface nowhere", "wire"],
+    ),
     (&["--nic", "packet:wire", "--", "true"], &["--addr"]),
+    (&["--nic", "wire", "--", "true"], &["--nic wire", "--addr"]),
     (&["--nic", "token:ring", "--", "true"], &["packet:"]),
     (
         &[

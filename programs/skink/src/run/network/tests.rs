@@ -1,4 +1,14 @@
 use super::*;
+use crate::run::choice::{self, Use};
+
+fn planned(
+    options: &NetworkOptions,
+    interfaces: &[Interface],
+    ipv6: bool,
+) -> Result<Plan, Failure> {
+    let candidates = choice::candidates(options.nic.as_ref(), interfaces, Use::Inside)?;
+    plan(options, candidates, interfaces, ipv6)
+}
 
 fn options(nic: Option<&str>, addresses: &[&str], gateways: &[&str]) -> NetworkOptions {
     NetworkOptions {
@@ -132,7 +142,7 @@ fn whatever_is_left_open_is_chosen_so_that_it_is_free() {
         ),
     ];
     for (options, interfaces, ipv6, expected) in cases {
-        let plan = plan(&options, interfaces, ipv6).expect("a plan");
+        let plan = planned(&options, interfaces, ipv6).expect("a plan");
         let chosen = [
             plan.nic.to_string(),
             texts(&plan.addresses),
@@ -153,6 +163,14 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     let cases = [
         (options(Some("tap:t0"), &[], &[]), "t0 is there already"),
         (options(eth, &[], &[]), "give one with --addr"),
+        (
+            options(Some("eth0"), &[], &[]),
+            "--nic eth0 needs an address",
+        ),
+        (
+            options(Some("wifi"), &[], &[]),
+            "no interface wifi here; there are: eth0, t0",
+        ),
         (
             options(eth, &["10.0.0.1/24"], &[]),
             "ip address del 10.0.0.1/24 dev eth0",
@@ -178,7 +196,7 @@ fn what_cannot_be_is_refused_with_what_to_do() {
         ),
     ];
     for (options, expected) in cases {
-        let failure = plan(&options, &interfaces, true).expect_err("refused");
+        let failure = planned(&options, &interfaces, true).expect_err("refused");
         assert_eq!(failure.code, 125);
         assert!(
             failure.message.contains(expected),
@@ -190,10 +208,12 @@ fn what_cannot_be_is_refused_with_what_to_do() {
 
 #[test]
 fn the_user_is_told_what_was_chosen() {
-    let plan = plan(&options(None, &[], &[]), &[], true).expect("a plan");
+    let mut plan = planned(&options(None, &[], &[]), &[], true).expect("a plan");
     let expected = [
         "nginx has 10.77.0.2/24 and fd77::2/64 on tap:skink0, made for it",
         "this machine reaches it at 10.77.0.2 and fd77::2, and is 10.77.0.1 and fd77::1 to it",
     ];
     assert_eq!(plan.describe("nginx"), expected);
+    plan.remarks.push("why".to_owned());
+    assert_eq!(plan.describe("nginx")[..2], ["why", expected[0]]);
 }

@@ -26,7 +26,7 @@ fn a_whole_file_says_what_it_says() {
     let expected = Config {
         name: Some("web".to_owned()),
         topology: Some("single".to_owned()),
-        nic: Some(NicSpec::Packet("eth0".to_owned())),
+        nic: "packet:eth0".parse().ok(),
         addresses: ["10.0.0.2/24", "fd00::2/64"]
             .map(|text| text.parse().expect("an address"))
             .to_vec(),
