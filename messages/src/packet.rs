@@ -179,7 +179,9 @@ impl<'a> TxPacket<'a> {
         front.copy_from_slice(headers);
         let (first, second) = rest.split_at_mut(self.payload[0].len());
         self.payload[0].copy_to(first);
-        self.payload[1].copy_to(second);
+        if !second.is_empty() {
+            self.payload[1].copy_to(second);
+        }
         Some(len)
     }
 }

@@ -275,6 +275,7 @@ impl Region {
     }
 
     /// The record that `id` names, unless its socket is gone.
+    #[inline]
     pub fn find(&self, id: SocketId) -> Option<&Record> {
         if id.slot >= self.config.sockets {
             return None;

@@ -169,7 +169,9 @@ impl<'a> Ring<'a> {
         let [first, second] = self.spans(offset, to.len());
         let (front, back) = to.split_at_mut(first.len());
         first.copy_to(front);
-        second.copy_to(back);
+        if !second.is_empty() {
+            second.copy_to(back);
+        }
         first.len() + second.len()
     }
 
@@ -240,7 +242,9 @@ impl<'a> Ring<'a> {
         unsafe {
             let base = self.base.as_ptr();
             std::ptr::copy_nonoverlapping(from.as_ptr(), base.add(start), first);
-            std::ptr::copy_nonoverlapping(from.as_ptr().add(first), base, second);
+            if second > 0 {
+                std::ptr::copy_nonoverlapping(from.as_ptr().add(first), base, second);
+            }
         }
     }
 }

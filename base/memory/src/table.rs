@@ -249,9 +249,19 @@ impl SocketTable {
     }
 
     /// The record that `id` names, unless its socket is gone.
+    #[inline]
     pub fn find(&self, id: SocketId) -> Option<&Record> {
         let (region, slot) = self.place(id.slot)?;
         region.find(SocketId { slot, ..id })
+    }
+
+    /// The rings of the socket that `id` names, unless it is gone: the one to send from, and the one that the
+    /// program reads from.
+    #[inline]
+    pub fn find_rings(&self, id: SocketId) -> Option<[Ring<'_>; 2]> {
+        let (region, slot) = self.place(id.slot)?;
+        region.find(SocketId { slot, ..id })?;
+        Some([region.send_ring(slot), region.receive_ring(slot)])
     }
 
     /// The ring of `slot` that the program fills and the component sends from.

@@ -37,6 +37,8 @@ pub struct TimerWheel {
     nodes: Vec<Node>,
     /// All ticks up to and including this one have been handled.
     current: u64,
+    /// No slot that is occupied begins before this tick, so that until then nobody need look.
+    quiet_until: u64,
     armed: usize,
 }
 
@@ -54,6 +56,7 @@ impl TimerWheel {
             occupied: [[0; SLOTS / 64]; LEVELS],
             nodes: Vec::new(),
             current: 0,
+            quiet_until: 0,
             armed: 0,
         }
     }
@@ -95,14 +98,14 @@ impl TimerWheel {
     /// Takes one key whose deadline has passed. Call until it answers `None`.
     pub fn pop_expired(&mut self, now: Instant) -> Option<u32> {
         let now_tick = now.as_nanos() >> TICK_SHIFT;
-        loop {
+        while now_tick >= self.quiet_until {
             let Some((level, slot, tick)) = self.next_slot() else {
-                self.current = self.current.max(now_tick);
-                return None;
+                self.quiet_until = u64::MAX;
+                break;
             };
             if tick > now_tick {
-                self.current = self.current.max(now_tick);
-                return None;
+                self.quiet_until = tick;
+                break;
             }
             let place = level * SLOTS + slot;
             let key = self.heads[place];
@@ -116,6 +119,8 @@ impl TimerWheel {
             self.current = tick - 1;
             self.cascade(place, tick);
         }
+        self.current = self.current.max(now_tick);
+        None
     }
 
     /// Spreads a coarse slot that begins at `start` over the finer levels.
@@ -142,6 +147,8 @@ impl TimerWheel {
         let level = ((differing / SLOT_BITS) as usize).min(LEVELS - 1);
         let slot = (tick >> (SLOT_BITS * level as u32)) as usize % SLOTS;
         let place = level * SLOTS + slot;
+        let shift = SLOT_BITS * level as u32;
+        self.quiet_until = self.quiet_until.min(tick >> shift << shift);
         let head = self.heads[place];
         self.nodes[key as usize] = Node {
             next: head,

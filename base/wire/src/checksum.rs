@@ -51,7 +51,7 @@ impl Sum {
     }
 
     /// Adds `bytes`, which follow whatever was added before.
-    #[inline]
+    #[inline(always)]
     pub fn add_bytes(&mut self, bytes: &[u8]) {
         let piece = sum_words(bytes);
         self.add_piece(piece);
@@ -147,7 +147,7 @@ const fn fold16(sum: u64) -> u16 {
 }
 
 /// Sums `bytes` as words in memory order; a last odd byte is padded with a zero.
-#[inline]
+#[inline(always)]
 fn sum_words(bytes: &[u8]) -> u64 {
     // Halves of 32 bits in 64-bit lanes can't overflow within 2^31 steps (64 GiB), so the lanes are
     // independent and the compiler may put them into vector registers.
@@ -165,12 +165,17 @@ fn sum_words(bytes: &[u8]) -> u64 {
     for word in words {
         sum = add_carry(sum, u64::from_ne_bytes(*word));
     }
-    if !tail.is_empty() {
-        let mut last = [0; 8];
-        for (to, from) in last.iter_mut().zip(tail) {
-            *to = *from;
-        }
-        sum = add_carry(sum, u64::from_ne_bytes(last));
+    // Any multiple of two bytes may be moved: the sum is of 16-bit words. An IPv4 header ends here.
+    let (halves, tail) = tail.as_chunks::<4>();
+    for half in halves {
+        sum = add_carry(sum, u64::from(u32::from_ne_bytes(*half)));
+    }
+    let (pairs, tail) = tail.as_chunks::<2>();
+    for pair in pairs {
+        sum = add_carry(sum, u64::from(u16::from_ne_bytes(*pair)));
+    }
+    if let [last] = tail {
+        sum = add_carry(sum, u64::from(u16::from_ne_bytes([*last, 0])));
     }
     sum
 }

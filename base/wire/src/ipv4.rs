@@ -48,7 +48,11 @@ impl Header {
             .ok_or(Malformed::BadTotalLength)?;
         if policy == ChecksumPolicy::Verify {
             let mut sum = Sum::new();
-            sum.add_bytes(packet.get(..header_len).ok_or(Malformed::BadHeaderLength)?);
+            match packet.first_chunk::<LEN>() {
+                // As almost always; of a known length it is a few additions.
+                Some(fixed) if header_len == LEN => sum.add_bytes(fixed),
+                _ => sum.add_bytes(packet.get(..header_len).ok_or(Malformed::BadHeaderLength)?),
+            }
             if sum.fold() != 0xffff {
                 return Err(Malformed::BadChecksum);
             }

@@ -2,25 +2,24 @@
 use crate::errno::{Answer, fail};
 use libc::iovec;
 
-/// Buffers of one call, in order.
+/// Buffers of one call, in order, and how many bytes they have in all.
 #[derive(Clone, Copy)]
-pub struct Buffers<'a>(&'a [iovec]);
+pub struct Buffers<'a>(&'a [iovec], usize);
 
 impl<'a> Buffers<'a> {
     /// # Safety
     /// The list must describe memory that the call may use for `'a`: to read for a sending call, to
     /// write for a receiving one.
     pub unsafe fn new(list: &'a [iovec]) -> Answer<Buffers<'a>> {
-        let bad = |entry: &iovec| entry.iov_base.is_null() && entry.iov_len > 0;
-        if list.iter().any(bad) {
-            return fail(libc::EFAULT);
+        let (mut bad, mut total) = (false, 0usize);
+        for entry in list {
+            bad |= entry.iov_base.is_null() && entry.iov_len > 0;
+            total = total.saturating_add(entry.iov_len);
         }
-        let total = list
-            .iter()
-            .try_fold(0usize, |sum, entry| sum.checked_add(entry.iov_len));
-        match total {
-            Some(total) if isize::try_from(total).is_ok() => Ok(Buffers(list)),
-            _ => fail(libc::EINVAL),
+        match isize::try_from(total) {
+            _ if bad => fail(libc::EFAULT),
+            Ok(_) => Ok(Buffers(list, total)),
+            Err(_) => fail(libc::EINVAL),
         }
     }
 
@@ -31,7 +30,7 @@ impl<'a> Buffers<'a> {
             return fail(libc::EINVAL);
         }
         if count == 0 {
-            return Ok(Buffers(&[]));
+            return Ok(Buffers(&[], 0));
         }
         if list.is_null() {
             return fail(libc::EFAULT);
@@ -42,7 +41,7 @@ impl<'a> Buffers<'a> {
 
     /// Bytes in all.
     pub fn total(&self) -> usize {
-        self.0.iter().map(|entry| entry.iov_len).sum()
+        self.1
     }
 
     /// The pieces from byte `skip` on, as address and length.

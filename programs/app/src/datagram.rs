@@ -144,7 +144,7 @@ pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
         engine.count(Counter::AppCalls);
         engine.stack.udp_request(raw::now(), UdpRequest::Sent(id));
         state.note_work();
-        state.flush_soon(total);
+        state.flush_soon(raw::now(), total);
         Ok(total)
     })
 }

@@ -8,6 +8,7 @@ use crate::state::State;
 use crate::streams;
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicU32, Ordering};
+use skink_time::Instant;
 
 /// The process whose memory this is. A child after `vfork` runs in its parent's memory, and may
 /// close descriptors that its parent goes on using.
@@ -48,15 +49,15 @@ pub fn close(fd: c_int) -> Answer {
     state.forget_descriptor(fd);
     // SAFETY: only a number.
     let answer = unsafe { raw::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
-    state.flush_soon(0);
+    state.flush_soon(raw::now(), 0);
     answer
 }
 
 impl State {
     /// Sends what calls have left to send, `bytes` of it by the last one: now, or with what follows.
-    pub fn flush_soon(&mut self, bytes: usize) {
+    pub fn flush_soon(&mut self, now: Instant, bytes: usize) {
         let library = matches!(&self.engine, Some(engine) if !engine.stack.is_served());
-        if !library || !self.pace.holds(raw::now(), bytes) {
+        if !library || !self.pace.holds(now, bytes) {
             self.flush();
         }
     }

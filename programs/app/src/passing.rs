@@ -50,6 +50,9 @@ unsafe fn control<'a>(message: *const msghdr) -> &'a [u8] {
 pub unsafe fn carries(message: *const msghdr) -> bool {
     // SAFETY: the caller's promise.
     let control = unsafe { control(message) };
+    if control.is_empty() {
+        return false;
+    }
     let is_socket = |place| {
         let fd = descriptor(control, place);
         fd.is_some_and(|fd| matches!(fd_table::get(fd), Entry::Socket(_)))

@@ -158,11 +158,20 @@ impl Provider {
         }
     }
 
+    /// Bytes were put into a send ring.
+    #[inline]
+    pub fn tcp_sent(&mut self, now: Instant, id: SocketId) {
+        match self {
+            Provider::Library(stack) => stack.tcp_sent(now, id),
+            Provider::Served(remote) => remote.tcp_request(TcpRequest::Sent(id)),
+        }
+    }
+
     /// Bytes were taken from a receive ring that held `held` of them before.
     #[inline]
-    pub fn tcp_received(&mut self, now: Instant, id: SocketId, held: usize) {
+    pub fn tcp_received(&mut self, id: SocketId, held: usize) {
         match self {
-            Provider::Library(stack) => stack.tcp_request(now, TcpRequest::Received(id)),
+            Provider::Library(stack) => stack.tcp_received(id),
             Provider::Served(remote) => remote.received(id, held),
         }
     }

@@ -46,11 +46,12 @@ impl State {
                     return pending;
                 }
                 let mut bits = pending;
-                let over = lasting.contains(Events::CLOSED) || table.find(id).is_none();
+                let rings = table.find_rings(id);
+                let over = lasting.contains(Events::CLOSED) || rings.is_none();
                 let read_over = over || lasting.contains(Events::READ_CLOSED);
                 if read_over || socket.shut_read {
                     bits |= IN | RDHUP;
-                } else if !table.receive_ring(id.slot).is_empty() {
+                } else if rings.is_some_and(|[_, receive]| !receive.is_empty()) {
                     bits |= IN;
                 }
                 if over
@@ -59,8 +60,8 @@ impl State {
                 {
                     bits |= HUP;
                 }
-                let ring = table.send_ring(id.slot);
-                if over || socket.shut_write || ring.free() >= ring.capacity() / 4 {
+                let roomy = rings.is_some_and(|[send, _]| send.free() >= send.capacity() / 4);
+                if over || socket.shut_write || roomy {
                     bits |= OUT;
                 }
                 bits

@@ -204,7 +204,9 @@ impl State {
     /// look at its sockets, not to sleep.
     pub fn glance(&mut self) {
         match &mut self.engine {
-            Some(engine) if self.pace.is_holding(raw::now()) => engine.receive(),
+            Some(engine) if self.pace.has_held() && self.pace.is_holding(raw::now()) => {
+                engine.receive();
+            }
             _ => return self.pump(),
         }
         self.deliver();

@@ -10,7 +10,7 @@ use crate::state::State;
 use crate::wait::{self, Patience};
 use core::ffi::c_int;
 use core::net::IpAddr;
-use skink_messages::{ConnectionOption, Events, TcpRequest};
+use skink_messages::{ConnectionOption, Events};
 use skink_wire::Endpoint;
 
 /// What a receiving call got besides the bytes.
@@ -113,27 +113,27 @@ impl State {
         flags: c_int,
     ) -> Answer<bool> {
         let (table, id) = self.stream(index)?;
-        let ring = table.receive_ring(id.slot);
+        let ring = table.find_rings(id).map(|[_, receive]| receive);
         let peek = flags & libc::MSG_PEEK != 0;
-        let held = ring.len();
-        let count = if held == 0 || table.find(id).is_none() {
-            0
-        } else if peek {
-            *done = 0;
-            buffers.fill(0, |offset, piece| ring.peek(offset, piece))
-        } else if flags & libc::MSG_TRUNC != 0 {
-            let count = held.min(buffers.total() - *done);
-            ring.advance_head(count);
-            count
-        } else {
-            buffers.fill(*done, |_, piece| ring.read(piece))
+        let held = ring.map_or(0, |ring| ring.len());
+        let count = match ring {
+            None => 0,
+            Some(_) if held == 0 => 0,
+            Some(ring) if peek => {
+                *done = 0;
+                buffers.fill(0, |offset, piece| ring.peek(offset, piece))
+            }
+            Some(ring) if flags & libc::MSG_TRUNC != 0 => {
+                let count = held.min(buffers.total() - *done);
+                ring.advance_head(count);
+                count
+            }
+            Some(ring) => buffers.fill(*done, |_, piece| ring.read(piece)),
         };
         *done += count;
         if count > 0 {
             if !peek {
-                let now = raw::now();
-                let engine = self.engine()?;
-                engine.stack.tcp_received(now, id, held);
+                self.engine()?.stack.tcp_received(id, held);
             }
             return Ok(false);
         }
@@ -241,23 +241,26 @@ impl State {
         }
         let connecting = socket.connecting;
         let (table, id) = self.stream(index)?;
-        let gone = table.find(id).is_none();
         if connecting {
             return Err(WOULD_BLOCK);
         }
-        let lasting = self.engine()?.lasting(id);
-        if gone || lasting.intersects(Events::CLOSED | Events::ERROR) {
+        let Some([ring, _]) = table.find_rings(id) else {
+            return fail(libc::EPIPE);
+        };
+        let lasting = self
+            .engine
+            .as_ref()
+            .map_or(Events::CLOSED, |engine| engine.lasting(id));
+        if lasting.intersects(Events::CLOSED | Events::ERROR) {
             return fail(libc::EPIPE);
         }
-        let now = raw::now();
-        let engine = self.engine()?;
-        let ring = engine.stack.tcp_table().send_ring(id.slot);
         let count = buffers.drain(*done, |piece| ring.write(piece));
         *done += count;
         if count > 0 {
-            engine.stack.tcp_request(now, TcpRequest::Sent(id));
+            let now = raw::now();
+            self.engine()?.stack.tcp_sent(now, id);
             self.note_work();
-            self.flush_soon(count);
+            self.flush_soon(now, count);
         }
         Ok(())
     }

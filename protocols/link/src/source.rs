@@ -6,17 +6,13 @@ use skink_wire::{MacAddr, ethernet};
 /// Who we are.
 pub(crate) struct Sources {
     mac: MacAddr,
-    /// Sorted; `None` if addresses aren't checked.
+    /// A few; `None` if addresses aren't checked.
     addresses: Option<Vec<IpAddr>>,
 }
 
 impl Sources {
     pub(crate) fn new(mac: MacAddr, addresses: Option<Vec<IpAddr>>) -> Sources {
-        let mut sources = Sources { mac, addresses };
-        if let Some(addresses) = &mut sources.addresses {
-            addresses.sort_unstable();
-        }
-        sources
+        Sources { mac, addresses }
     }
 
     /// Whether a frame with these headers is from us: its Ethernet source, its IP source, and in
@@ -47,8 +43,8 @@ impl Sources {
     }
 
     fn allow_address(&self, address: IpAddr) -> bool {
-        self.addresses.as_ref().is_none_or(|addresses| {
-            address.is_unspecified() || addresses.binary_search(&address).is_ok()
-        })
+        self.addresses
+            .as_ref()
+            .is_none_or(|addresses| addresses.contains(&address) || address.is_unspecified())
     }
 }

@@ -57,10 +57,15 @@ impl Deadlines {
             cork,
             linger,
         } = *self;
-        [retransmit, acknowledge, probe, keep_alive, cork, linger]
-            .into_iter()
-            .flatten()
-            .min()
+        let mut first = retransmit;
+        for other in [acknowledge, probe, keep_alive, cork, linger] {
+            if let Some(other) = other
+                && first.is_none_or(|first| other < first)
+            {
+                first = Some(other);
+            }
+        }
+        first
     }
 }
 

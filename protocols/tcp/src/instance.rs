@@ -218,34 +218,29 @@ impl Tcp {
     /// Tells programs what happened; `Full` if they have no room for it.
     fn send_events<O: SocketEvents>(&mut self, out: &mut O) -> Result<(), Full> {
         while let Some(slot) = self.notices.front().copied() {
-            let event = match self.sockets.get_mut(slot as usize) {
+            match self.sockets.get_mut(slot as usize) {
                 Some(Socket::Connection(connection)) => {
                     // Nobody knows the connection until it is accepted, nor once it was closed. Who
                     // accepts it looks at the rings and the record anyway.
-                    let event = SocketEvent {
-                        socket: connection.id,
-                        events: connection.events,
-                    };
-                    (connection.program() == Program::Attached).then_some(event)
-                }
-                Some(Socket::Listener(listener)) => Some(SocketEvent {
-                    socket: listener.id,
-                    events: Events::READABLE,
-                }),
-                Some(Socket::Fresh(_) | Socket::Free) | None => None,
-            };
-            if let Some(event) = event.filter(|event| !event.events.is_empty()) {
-                out.tcp_event(event)?;
-            }
-            self.notices.pop_front();
-            match self.sockets.get_mut(slot as usize) {
-                Some(Socket::Connection(connection)) => {
+                    if connection.program() == Program::Attached && !connection.events.is_empty() {
+                        out.tcp_event(SocketEvent {
+                            socket: connection.id,
+                            events: connection.events,
+                        })?;
+                    }
                     connection.notified = false;
                     connection.events = Events::empty();
                 }
-                Some(Socket::Listener(listener)) => listener.notify = false,
+                Some(Socket::Listener(listener)) => {
+                    out.tcp_event(SocketEvent {
+                        socket: listener.id,
+                        events: Events::READABLE,
+                    })?;
+                    listener.notify = false;
+                }
                 Some(Socket::Fresh(_) | Socket::Free) | None => {}
             }
+            self.notices.pop_front();
         }
         Ok(())
     }

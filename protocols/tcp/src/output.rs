@@ -163,6 +163,11 @@ impl Connection {
     ) -> Result<(), Full> {
         let ring = self.send_ring(context);
         let data_end = self.data_end(&ring);
+        if self.snd_nxt == data_end && self.fin.is_none() {
+            // Nothing to say, which is how most that arrives is answered at first.
+            self.deadlines.probe = None;
+            return Ok(());
+        }
         self.restart_after_idle(context);
         while *budget > 0 {
             let pending = if self.snd_nxt.lt(data_end) {

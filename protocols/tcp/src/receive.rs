@@ -361,16 +361,19 @@ impl Connection {
     pub fn on_program_read(&mut self, context: &Context<'_>) {
         let ring = self.receive_ring(context);
         let limit = self.receive_limit(ring.capacity());
+        let left = self.rcv_nxt.distance_to(self.rcv_adv.max(self.rcv_nxt));
+        // While the peer still has half of the window, the next acknowledgement is early enough.
+        if left >= limit as u32 / 2 {
+            return;
+        }
         let edge = self.rcv_nxt + limit.saturating_sub(ring.len()) as u32;
         let gain = if edge.gt(self.rcv_adv) {
             self.rcv_adv.distance_to(edge)
         } else {
             0
         };
-        let left = self.rcv_nxt.distance_to(self.rcv_adv.max(self.rcv_nxt));
         let worth = (limit as u32 / 2).min(2 * self.mss);
-        // While the peer still has half of the window, the next acknowledgement is early enough.
-        if gain >= worth && left < limit as u32 / 2 && self.state().receives_data() {
+        if gain >= worth && self.state().receives_data() {
             self.ack_due = true;
         }
     }
@@ -408,9 +411,8 @@ impl Connection {
             free
         };
         let field = (free >> self.rcv_wscale).min(65_535);
-        let rounded_up = offered.div_ceil(1 << self.rcv_wscale).min(65_535);
         let field = if field << self.rcv_wscale < offered {
-            rounded_up
+            offered.div_ceil(1 << self.rcv_wscale).min(65_535)
         } else {
             field
         };

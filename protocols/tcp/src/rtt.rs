@@ -2,7 +2,8 @@ use skink_time::Duration;
 
 /// RFC 6298 asks for a minimum of one second; Linux and everybody else use a fifth of that, since
 /// timers are finer than in 1988 and delayed acknowledgements come within 40 to 200 ms.
-const MINIMUM: Duration = Duration::from_millis(200);
+pub const MINIMUM: Duration = Duration::from_millis(200);
+const MINIMUM_NS: u64 = MINIMUM.as_nanos() as u64;
 const MAXIMUM: Duration = Duration::from_secs(120);
 /// RFC 6298 (2.1).
 const INITIAL: Duration = Duration::from_secs(1);
@@ -38,17 +39,23 @@ impl RttEstimator {
         self.measured.map(|(srtt, _)| Duration::from_nanos(srtt))
     }
 
+    /// The same in microseconds, 0 if none was measured: what a record has.
+    pub fn smoothed_us(&self) -> u32 {
+        self.measured.map_or(0, |(srtt, _)| {
+            u32::try_from(srtt / 1_000).unwrap_or(u32::MAX)
+        })
+    }
+
     /// The retransmission timeout after `backoff` timeouts in a row (RFC 6298 (5.5)).
     pub fn timeout(&self, backoff: u32) -> Duration {
-        let base = match self.measured {
-            None => INITIAL,
+        let base_ns = match self.measured {
+            None => INITIAL.as_nanos() as u64,
             // Linux too bounds the variation term, not the sum: a steady long path then keeps
             // 200 ms of margin over its round-trip time.
-            Some((srtt, variation)) => {
-                Duration::from_nanos(srtt) + Duration::from_nanos(4 * variation).max(MINIMUM)
-            }
+            Some((srtt, variation)) => srtt + (4 * variation).max(MINIMUM_NS),
         };
-        base.saturating_mul(1 << backoff.min(16)).min(MAXIMUM)
+        // A sample has at most 40 bits: 17 more still fit.
+        Duration::from_nanos((base_ns << backoff.min(16)).min(MAXIMUM.as_nanos() as u64))
     }
 }
 

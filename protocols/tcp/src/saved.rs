@@ -80,10 +80,7 @@ impl Connection {
             | (u8::from(self.peer_fin.is_some_and(|fin| self.rcv_nxt.gt(fin))) * FIN_PEERS);
         record.fin.store(fin, Relaxed);
         record.cwnd.store(self.congestion.window(), Relaxed);
-        let rtt = self.rtt.smoothed().unwrap_or_default().as_micros();
-        record
-            .rtt_us
-            .store(u32::try_from(rtt).unwrap_or(u32::MAX), Relaxed);
+        record.rtt_us.store(self.rtt.smoothed_us(), Relaxed);
     }
 
     /// Stores what never changes once the handshake is over.

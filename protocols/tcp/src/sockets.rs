@@ -232,15 +232,10 @@ impl Tcp {
         out: &mut O,
     ) {
         match request {
-            TcpRequest::Sent(id) => {
-                if self.connection_mut(id).is_some() {
-                    self.enqueue(id.slot);
-                }
+            TcpRequest::Sent(id) => self.sent(now, id),
+            TcpRequest::Received(id) => {
+                self.received(now, id);
             }
-            TcpRequest::Received(id) => self.with_connection(now, id, |connection, context| {
-                connection.on_program_read(context);
-                connection.ack_due
-            }),
             TcpRequest::Shutdown(_, Shutdown::Read) => {}
             TcpRequest::Shutdown(id, Shutdown::Write | Shutdown::Both) => {
                 self.with_connection(now, id, |connection, context| {
@@ -253,13 +248,30 @@ impl Tcp {
         }
     }
 
-    /// Changes a connection; `change` answers whether something may have to be sent.
+    /// [`TcpRequest::Sent`]: the program put bytes into its send ring.
+    #[inline]
+    pub fn sent(&mut self, now: Instant, id: SocketId) {
+        self.with_connection(now, id, |_, _| true);
+    }
+
+    /// [`TcpRequest::Received`]: the program took bytes from its receive ring. Answers whether there may
+    /// be something to send now.
+    #[inline]
+    pub fn received(&mut self, now: Instant, id: SocketId) -> bool {
+        self.with_connection(now, id, |connection, context| {
+            connection.on_program_read(context);
+            connection.ack_due
+        })
+    }
+
+    /// Changes a connection; `change` answers whether something may have to be sent, and so does this.
+    #[inline]
     fn with_connection(
         &mut self,
         now: Instant,
         id: SocketId,
         change: impl FnOnce(&mut Connection, &Context<'_>) -> bool,
-    ) {
+    ) -> bool {
         let context = Context {
             table: &self.table,
             counters: &self.counters,
@@ -270,7 +282,9 @@ impl Tcp {
             && change(connection, &context)
         {
             self.enqueue(id.slot);
+            return true;
         }
+        false
     }
 
     fn set_option(&mut self, now: Instant, id: SocketId, option: ConnectionOption) {
@@ -285,16 +299,18 @@ impl Tcp {
                 let settings = listener.settings;
                 settings.save(self.table.record(id.slot));
             }
-            Some(Socket::Connection(_)) => self.with_connection(now, id, |connection, context| {
-                connection.settings.set(option);
-                connection.settings.save(connection.record(context));
-                if let ConnectionOption::Cork(_) = option {
-                    connection.deadlines.cork = None;
-                    connection.cork_over = false;
-                }
-                connection.arm_keep_alive(now);
-                true
-            }),
+            Some(Socket::Connection(_)) => {
+                self.with_connection(now, id, |connection, context| {
+                    connection.settings.set(option);
+                    connection.settings.save(connection.record(context));
+                    if let ConnectionOption::Cork(_) = option {
+                        connection.deadlines.cork = None;
+                        connection.cork_over = false;
+                    }
+                    connection.arm_keep_alive(now);
+                    true
+                });
+            }
             Some(Socket::Free) | None => {}
         }
     }
@@ -344,11 +360,13 @@ impl Tcp {
             | State::FinWait1
             | State::FinWait2
             | State::Closing
-            | State::LastAck => self.with_connection(now, id, |connection, context| {
-                connection.finish_sending(context);
-                connection.linger(context);
-                true
-            }),
+            | State::LastAck => {
+                self.with_connection(now, id, |connection, context| {
+                    connection.finish_sending(context);
+                    connection.linger(context);
+                    true
+                });
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 use crate::connection::{Connection, Context, Program};
 use crate::receive::After;
+use crate::rtt::MINIMUM;
 use crate::settings::{RETRIES, SYN_ACK_RETRIES, SYN_RETRIES};
 use crate::state::State;
 use skink_messages::{Counter, SocketError};
@@ -186,8 +187,11 @@ impl Connection {
 
     /// RFC 5681 section 4.1: after a pause longer than a timeout the window begins small again.
     pub fn restart_after_idle(&mut self, context: &Context<'_>) {
-        let idle = context.now.since(self.sent_at);
-        if self.flight() == 0 && idle > self.rtt.timeout(0) {
+        // No timeout is shorter than the minimum, and that is quickly compared.
+        if self.flight() == 0
+            && context.now > self.sent_at + MINIMUM
+            && context.now > self.sent_at + self.rtt.timeout(0)
+        {
             self.congestion.on_idle();
         }
     }

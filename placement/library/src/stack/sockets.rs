@@ -136,6 +136,20 @@ impl Stack {
         });
     }
 
+    /// As [`TcpRequest::Sent`].
+    #[inline]
+    pub fn tcp_sent(&mut self, now: Instant, socket: SocketId) {
+        self.asked(now);
+        self.tcp.sent(now, socket);
+    }
+
+    /// As [`TcpRequest::Received`], without a look at the clock: nothing but the window depends on it, and
+    /// there is seldom anything to send.
+    #[inline]
+    pub fn tcp_received(&mut self, socket: SocketId) {
+        self.requested |= self.tcp.received(self.now, socket);
+    }
+
     /// Connections and handshakes that `tcp` still works on, TIME-WAIT not counted.
     pub fn tcp_unfinished(&self) -> usize {
         self.tcp.unfinished()

@@ -25,8 +25,8 @@ enum Outcome {
 /// The sending half: one system call for a batch of small frames, or for one large one.
 pub(crate) struct PacketSender {
     socket: Arc<OwnedFd>,
-    /// Virtio headers and frames, one after another.
-    batch: Vec<u8>,
+    /// Virtio headers and frames, one after another; what follows them is left from earlier batches.
+    batch: Box<[u8]>,
     /// Where each frame of the batch ends (and the next one's virtio header begins).
     ends: Vec<usize>,
     /// Frames of the batch that have left already.
@@ -40,7 +40,7 @@ impl PacketSender {
     pub(crate) fn new(socket: Arc<OwnedFd>) -> PacketSender {
         PacketSender {
             socket,
-            batch: Vec::with_capacity(BATCH * (BATCHED_BYTES + virtio::BYTES)),
+            batch: vec![0; BATCH * (BATCHED_BYTES + virtio::BYTES)].into(),
             ends: Vec::with_capacity(BATCH),
             sent: 0,
             blocked: false,
@@ -50,14 +50,16 @@ impl PacketSender {
 
     /// Takes a copy of a small frame along.
     fn enqueue(&mut self, packet: &TxPacket<'_>) {
-        let start = self.batch.len();
-        let end = start + virtio::BYTES + packet.len();
-        self.batch.extend_from_slice(&virtio::header_for(packet));
-        self.batch.resize(end, 0);
-        if let Some(room) = self.batch.get_mut(start + virtio::BYTES..) {
-            packet.copy_to(room);
+        let start = self.ends.last().copied().unwrap_or(0);
+        let room = self.batch.get_mut(start..).unwrap_or_default();
+        // Never short of room: there are at most `BATCH` of them, of `BATCHED_BYTES` at most.
+        let Some((header, room)) = room.split_first_chunk_mut() else {
+            return;
+        };
+        *header = virtio::header_for(packet);
+        if let Some(bytes) = packet.copy_to(room) {
+            self.ends.push(start + virtio::BYTES + bytes);
         }
-        self.ends.push(end);
     }
 
     /// Hands a large frame to the kernel straight from where it lies.
@@ -183,7 +185,6 @@ impl Sender for PacketSender {
                 }
             }
         }
-        self.batch.clear();
         self.ends.clear();
         self.sent = 0;
     }
