@@ -2,7 +2,7 @@ use crate::Mapping;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// An array of counters in shared memory: one process adds, others read while it does.
 #[derive(Clone)]

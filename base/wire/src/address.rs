@@ -1,7 +1,6 @@
 //! Link-layer addresses, endpoints and four-tuples.
 
 use core::fmt;
-use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A 48-bit Ethernet address, in transmission order.
@@ -51,28 +50,12 @@ impl fmt::Display for MacAddr {
 }
 
 /// An address and a port: one end of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Endpoint {
     /// The IP address.
     pub addr: IpAddr,
     /// The TCP or UDP port, in host byte order.
     pub port: u16,
-}
-
-/// In one or two words, where a derived one would go field by field: each segment's flow is hashed.
-impl Hash for Endpoint {
-    #[inline]
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        match self.addr {
-            IpAddr::V4(addr) => {
-                state.write_u64(u64::from(addr.to_bits()) << 16 | u64::from(self.port));
-            }
-            IpAddr::V6(addr) => {
-                state.write_u128(addr.to_bits());
-                state.write_u16(self.port);
-            }
-        }
-    }
 }
 
 impl Endpoint {

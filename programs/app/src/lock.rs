@@ -3,7 +3,7 @@ use crate::errno::{Answer, WOULD_BLOCK};
 use crate::raw;
 use crate::remote;
 use crate::state::State;
-use core::cell::{Cell, UnsafeCell};
+use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -28,13 +28,24 @@ static SHARED: Shared = Shared {
     state: UnsafeCell::new(State::new()),
 };
 
-thread_local! {
-    static HERE: Cell<u8> = const { Cell::new(0) };
-}
-
-/// Names the calling thread: the address of something that only it has.
+/// Names the calling thread: by its thread pointer, which no other has, and which is never null. A
+/// variable of the thread's would do, but a library that is loaded early has to call a function for its
+/// address, and every call on a socket needs it.
+#[inline]
 fn thread() -> usize {
-    HERE.with(|here| here.as_ptr() as usize)
+    let pointer: usize;
+    // SAFETY: the first word that the pointer leads to is the pointer itself (the x86-64 ABI, thread-local
+    // storage, variant II); it is only read.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags));
+    }
+    // SAFETY: a register that any program may read.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags));
+    }
+    pointer
 }
 
 /// The right to use the state.

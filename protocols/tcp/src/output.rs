@@ -1,7 +1,7 @@
 use crate::connection::{Connection, Context};
 use crate::segment::Outgoing;
 use crate::state::State;
-use skink_memory::Bytes;
+use skink_memory::{Bytes, Ring};
 use skink_messages::{Counter, Full, Network};
 use skink_time::Duration;
 use skink_wire::SeqNum;
@@ -136,7 +136,8 @@ impl Connection {
                 return Ok(());
             }
             let length = whole_segments(start.distance_to(end), room.min(self.cut_bytes), self.mss);
-            let sent = self.output_range(context, out, start, length)?;
+            let ring = self.send_ring(context);
+            let sent = self.output_range(context, out, &ring, start, length)?;
             if sent == 0 {
                 // Nothing there to send (only after a neighbour spoilt the ring): don't spin.
                 self.recovery.resent_below = end;
@@ -187,7 +188,7 @@ impl Connection {
             let start = self.snd_nxt;
             // The FIN goes along with the last byte.
             let with_fin = u32::from(fin_pending && length == pending);
-            let sent = self.output_range(context, out, start, length + with_fin)?;
+            let sent = self.output_range(context, out, &ring, start, length + with_fin)?;
             if sent == 0 {
                 break;
             }
@@ -213,6 +214,7 @@ impl Connection {
     /// How many of `pending` new bytes may leave now, in one packet: bounded by the peer's window, the
     /// congestion window, and what Nagle and both silly-window rules hold back (RFC 9293 3.7.4,
     /// 3.8.6.2.1).
+    #[inline]
     fn sendable(&mut self, pending: u32, fin_pending: bool, context: &Context<'_>) -> u32 {
         let edge = self.snd_una + self.snd_wnd;
         let offered = if self.snd_nxt.lt(edge) {
@@ -269,17 +271,17 @@ impl Connection {
         &mut self,
         context: &Context<'_>,
         out: &mut O,
+        ring: &Ring<'_>,
         start: SeqNum,
         length: u32,
     ) -> Result<u32, Full> {
-        let ring = self.send_ring(context);
-        let data_end = self.data_end(&ring);
+        let data_end = self.data_end(ring);
         let data = if start.lt(data_end) {
             start.distance_to(data_end).min(length)
         } else {
             0
         };
-        let payload = ring.spans(self.send_offset(start, &ring), data as usize);
+        let payload = ring.spans(self.send_offset(start, ring), data as usize);
         let data = (payload[0].len() + payload[1].len()) as u32;
         let end = start + data;
         let has_fin = self.fin == Some(end) && data < length;
