@@ -248,45 +248,6 @@ impl Tcp {
         }
     }
 
-    /// [`TcpRequest::Sent`]: the program put bytes into its send ring.
-    #[inline]
-    pub fn sent(&mut self, now: Instant, id: SocketId) {
-        self.with_connection(now, id, |_, _| true);
-    }
-
-    /// [`TcpRequest::Received`]: the program took bytes from its receive ring. Answers whether there may
-    /// be something to send now.
-    #[inline]
-    pub fn received(&mut self, now: Instant, id: SocketId) -> bool {
-        self.with_connection(now, id, |connection, context| {
-            connection.on_program_read(context);
-            connection.ack_due
-        })
-    }
-
-    /// Changes a connection; `change` answers whether something may have to be sent, and so does this.
-    #[inline]
-    fn with_connection(
-        &mut self,
-        now: Instant,
-        id: SocketId,
-        change: impl FnOnce(&mut Connection, &Context<'_>) -> bool,
-    ) -> bool {
-        let context = Context {
-            table: &self.table,
-            counters: &self.counters,
-            now,
-        };
-        if let Some(Socket::Connection(connection)) = self.sockets.get_mut(id.slot as usize)
-            && connection.id == id
-            && change(connection, &context)
-        {
-            self.enqueue(id.slot);
-            return true;
-        }
-        false
-    }
-
     fn set_option(&mut self, now: Instant, id: SocketId, option: ConnectionOption) {
         match self.socket_mut(id) {
             Some(Socket::Fresh(fresh)) => {

@@ -22,6 +22,9 @@ fn a_table_of_one_region_has_its_numbers() {
     let region = table.region(0).expect("the region");
     assert_eq!(region.send_ring(3).len(), 3);
     assert!(region.find(id).is_some());
+    let [send, receive] = table.find_rings(id).expect("its rings");
+    assert_eq!((send.len(), receive.len()), (3, 0));
+    assert_eq!((send.capacity(), receive.capacity()), (4096, 8192));
     assert_eq!((table.region_of(3), table.slot_of(0, 3)), (0, 3), "index 0");
 }
 
@@ -59,6 +62,7 @@ fn slots_of_several_regions_are_numbered_throughout() {
         generation: 1,
     };
     assert!(table.find(id).is_none());
+    assert!(table.find_rings(id).is_none());
     assert!(gone.find(SocketId { slot: 0, ..id }).is_some());
     assert_eq!(table.slots().count(), 8);
     table.insert(1, region(8)).expect("room");
