@@ -60,6 +60,11 @@ pub trait Receiver: Send {
     fn take_dropped(&mut self) -> u64 {
         0
     }
+
+    /// Frames since the last call that came by a socket beside the NIC's queues, the slower way.
+    fn take_beside(&mut self) -> u64 {
+        0
+    }
 }
 
 /// The sending half.

@@ -1,18 +1,20 @@
 //! AF_XDP: frames between the driver and this process's memory, past the kernel's network stack.
 //!
 //! An AF_XDP socket receives only from the queue that it is bound to, and one queue has one owner. So
-//! an owner gets a queue to itself if one is free, and in any case the sockets of the packet back end
-//! beside it: what the steering program (skink-steering) can't redirect to the owner's socket, since
-//! it came by another queue, reaches the owner there. No frame is lost; some go the slower way. An
-//! owner without a queue of its own has the packet back end's halves alone, and its NIC's kind says
-//! so.
+//! the queues are shared out among the owners that there are (docs/decisions/0016), and each owner has the
+//! sockets of the packet back end beside its queues: what the steering program (skink-steering) can't
+//! redirect to the owner's socket, since it came by another's queue, reaches the owner there. No frame is lost;
+//! some go the slower way, and all those of an owner for which there is no queue.
+//!
+//! Every owner is handed the sockets of all queues, and uses those that are its own at the time: by its first it
+//! sends, from the others it receives only. When owners come and go, queues are passed on while they live.
 //!
 //! What leaves goes the way that is cheaper: frames by the queue; packets that the card cuts to frames, or
 //! a virtual one never cuts, by the packet socket, in one piece. Some 64 KiB cost one system call there, and 45
 //! copied frames here.
 //!
-//! Memory: 16 MiB for each queue ([`Geometry::QUEUE`]), half to receive and half to send, as a memfd
-//! that the opening process registers (which pins it) and the using process maps.
+//! Memory: 16 MiB for each queue, less where there are more than 8 ([`Geometry::of`]), half to receive and half to
+//! send, as a memfd that the opening process registers (which pins it) and the process that has the queue maps.
 //!
 //! Frames larger than a chunk (4 KiB less 256 bytes) come and go as chains of descriptors, which
 //! needs Linux 6.6.
@@ -29,33 +31,36 @@
 //! kernel cuts them first (veth takes the feature from its peer).
 
 mod adopt;
+mod bell;
 pub(crate) mod device;
 mod driver;
 mod frame;
 mod halves;
 mod memory;
 mod open;
+mod opener;
+mod queues;
 mod receiver;
 mod ring;
 mod sender;
+mod shares;
 
-use crate::error::OpenError;
-use crate::opener::{Description, NicParts, Past, Sharing};
-use crate::packet::{self, PacketDescription, PacketOpener, usable_interface};
+use crate::opener::Past;
+use crate::packet::{self, PacketDescription};
 use crate::{Capabilities, Nic};
 use halves::{Receiving, Sending};
 use memory::Umem;
-use open::OpenError as QueueError;
+pub(crate) use opener::XdpOpener;
+use queues::{Coming, Common, Line, Queues};
 use receiver::XdpReceiver;
 use ring::{Consumer, Offsets, Producer};
 use sender::XdpSender;
 use serde::{Deserialize, Serialize};
-use skink_steering::{AttachMode, Owner, Steering};
-use std::collections::{BTreeMap, BTreeSet};
+use shares::Shares;
+use skink_steering::{Owner, QueueOwners};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Sizes of a socket's memory and rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -72,6 +77,15 @@ impl Geometry {
         chunk_bytes: 4096,
         chunks: 2048,
     };
+
+    /// For each of so many queues: 128 MiB for all of them at most.
+    pub(crate) fn of(queues: u32) -> Geometry {
+        let chunks = Geometry::QUEUE.chunks * 8 / queues.max(8).next_power_of_two();
+        Geometry {
+            chunks: chunks.max(256),
+            ..Geometry::QUEUE
+        }
+    }
 
     /// Bytes of the whole memory.
     fn bytes(self) -> usize {
@@ -106,177 +120,91 @@ struct QueueDescription {
     /// The card cuts what leaves by the packet socket.
     cuts: bool,
     mtu: u32,
-    past: Past,
 }
 
 /// What the using process must know of an open NIC.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct XdpDescription {
-    /// Of the sockets beside the queue's.
+    /// Of the sockets beside the queues'.
     packet: PacketDescription,
-    /// Its descriptors, socket and memory, are the last two.
-    queue: Option<QueueDescription>,
+    owner: Owner,
+    past: Past,
+    /// All queues of the interface, or none if other programs have them. Their descriptors are the last ones: what
+    /// is common to them ([`COMMON`]), then the socket and the memory of each.
+    queues: Vec<QueueDescription>,
 }
 
-/// The privileged side: opens queues of one interface.
-pub(crate) struct XdpOpener {
-    name: String,
-    sharing: Sharing,
-    packet: PacketOpener,
-    mode: AttachMode,
-    /// Each owner's queue.
-    queues: BTreeMap<Owner, u32>,
-    /// Queues whose owner is gone.
-    left: BTreeSet<u32>,
-    /// How many queues the interface has, once we have tried one too many: an attempt takes 30 ms.
-    count: Option<u32>,
-}
-
-/// The kernel unbinds the socket of a process that ended a little later, from a work queue. It takes
-/// about 20 ms; after this long somebody else has the queue.
-const UNBINDING: Duration = Duration::from_millis(500);
-
-impl XdpOpener {
-    /// Puts the steering program in front of the interface; it stays as long as `steering`.
-    pub(crate) fn new(
-        name: &str,
-        sharing: Sharing,
-        steering: &mut Steering,
-    ) -> Result<XdpOpener, OpenError> {
-        let packet = PacketOpener::new(name)?;
-        open::probe(name)?;
-        Ok(XdpOpener {
-            name: name.to_owned(),
-            sharing,
-            packet,
-            mode: steering.attach_xdp(name)?,
-            queues: BTreeMap::new(),
-            left: BTreeSet::new(),
-            count: None,
-        })
-    }
-
-    pub(crate) fn open(
-        &mut self,
-        owner: Owner,
-        steering: Option<&mut Steering>,
-    ) -> Result<NicParts, OpenError> {
-        let name = self.name.clone();
-        let missing = || OpenError::Unavailable {
-            what: format!("a part of xdp:{name}"),
-            advice: format!("this is a fault in Skink; use packet:{name}"),
-        };
-        let steering = steering.ok_or_else(missing)?;
-        // The queue first: should something fail, it goes by itself.
-        let opened = self.open_queue()?;
-        if let Some(parts) = &opened {
-            steering.set_queue(owner, parts.description.queue, parts.socket.as_fd())?;
-        }
-        let NicParts {
-            description,
-            mut descriptors,
-        } = match self.sharing {
-            Sharing::Sole => self.packet.open(owner, None)?,
-            Sharing::Several => self.packet.open(owner, Some(steering))?,
-        };
-        let Description::Packet(packet) = description else {
-            return Err(missing());
-        };
-        let mut queue = None;
-        if let Some(parts) = opened {
-            self.left.remove(&parts.description.queue);
-            self.queues.insert(owner, parts.description.queue);
-            descriptors.extend([parts.socket, parts.memory]);
-            queue = Some(parts.description);
-        }
-        Ok(NicParts {
-            description: Description::Xdp(XdpDescription { packet, queue }),
-            descriptors,
-        })
-    }
-
-    /// The steering has forgotten the owner and its queue already.
-    pub(crate) fn close(&mut self, owner: Owner) {
-        self.left.extend(self.queues.remove(&owner));
-        self.packet.close(owner);
-    }
-
-    /// The first queue that nobody has, if there is one.
-    fn open_queue(&mut self) -> Result<Option<open::QueueParts>, OpenError> {
-        let (interface, _) = usable_interface(&self.name)?;
-        for queue in 0..self.count.unwrap_or(open::QUEUES) {
-            if self.queues.values().any(|taken| *taken == queue) {
-                continue;
-            }
-            let begun = std::time::Instant::now();
-            let left = self.left.contains(&queue);
-            let opened = loop {
-                match open::queue(&interface, queue, Geometry::QUEUE) {
-                    Err(QueueError::Taken) if left && begun.elapsed() < UNBINDING => {
-                        std::thread::sleep(Duration::from_millis(2));
-                    }
-                    opened => break opened,
-                }
-            };
-            match opened {
-                Ok(mut parts) => {
-                    parts.description.generic = self.mode == AttachMode::Generic;
-                    return Ok(Some(parts));
-                }
-                // Another program's.
-                Err(QueueError::Taken) => {}
-                Err(QueueError::NoSuchQueue) if queue > 0 => {
-                    self.count = Some(queue);
-                    return Ok(None);
-                }
-                Err(error) => return Err(error.about(&self.name)),
-            }
-        }
-        Ok(None)
-    }
-}
+/// Descriptors that queues have in common: what watches them, the bell, the shares, and the steering's table.
+const COMMON: usize = 4;
 
 impl XdpDescription {
     /// See [`Past::Own`].
     pub(crate) fn pass_on(&mut self) {
         self.packet.pass_on();
-        if let Some(queue) = &mut self.queue {
-            queue.past = Past::Own;
-        }
+        self.past = Past::Own;
     }
 
     /// The unprivileged side: maps the rings.
     pub(crate) fn attach(&self, mut descriptors: Vec<OwnedFd>) -> io::Result<Nic> {
-        let Some(description) = &self.queue else {
+        let Some(first) = self.queues.first() else {
             return self.packet.attach(descriptors);
         };
-        let split = descriptors.len().saturating_sub(2);
-        let [socket, memory] = crate::opener::take_descriptors(descriptors.split_off(split))?;
+        let its = COMMON + 2 * self.queues.len();
+        let mut common = descriptors.split_off(descriptors.len().saturating_sub(its));
         let packet = self.packet.attach(descriptors)?;
-        let (receiver, sender) = description.attach(socket, memory)?;
+        let mut sockets = common.split_off(common.len().min(COMMON)).into_iter();
+        let [watched, bell, shares, table] = crate::opener::take_descriptors(common)?;
+        let mut lines = Vec::new();
+        for description in &self.queues {
+            let pair = sockets.by_ref().take(2).collect();
+            let [socket, memory] = crate::opener::take_descriptors(pair)?;
+            lines.push(Line::new(description.clone(), socket, memory));
+        }
+        let coming = Coming::default();
+        let common = Common {
+            owner: self.owner,
+            shares: Shares::map(shares)?,
+            steering: QueueOwners::map(table, self.owner)?,
+            watched,
+            bell,
+            coming: Arc::clone(&coming),
+        };
         Ok(Nic {
-            capabilities: Capabilities {
-                kind: if description.generic {
-                    "xdp-generic"
-                } else {
-                    "xdp"
-                },
-                tx_checksum: false,
-                cut_bytes: match description.cuts {
-                    true => packet::CUT_BYTES,
-                    false => 0,
-                },
-                zero_copy: description.zero_copy,
-                ..packet.capabilities
-            },
-            receiver: Box::new(Receiving::new(receiver, packet.receiver)),
-            sender: Box::new(Sending::new(sender, packet.sender)),
+            capabilities: self.capabilities(first, packet.capabilities),
+            receiver: Box::new(Receiving::new(
+                Queues::new(common, lines, self.past)?,
+                packet.receiver,
+            )),
+            sender: Box::new(Sending::new(coming, packet.sender)),
         })
+    }
+
+    fn capabilities(&self, queue: &QueueDescription, packet: Capabilities) -> Capabilities {
+        let kind = match queue.generic {
+            true => "xdp-generic",
+            false => "xdp",
+        };
+        Capabilities {
+            kind,
+            tx_checksum: false,
+            cut_bytes: match queue.cuts {
+                true => packet::CUT_BYTES,
+                false => 0,
+            },
+            zero_copy: queue.zero_copy,
+            ..packet
+        }
     }
 }
 
 impl QueueDescription {
-    fn attach(&self, socket: OwnedFd, memory: OwnedFd) -> io::Result<(XdpReceiver, XdpSender)> {
+    /// Maps the rings of a queue that nobody else has. What waits in another's is left out.
+    fn attach(
+        &self,
+        socket: Arc<OwnedFd>,
+        memory: BorrowedFd<'_>,
+        past: Past,
+    ) -> io::Result<(XdpReceiver, XdpSender)> {
         if !self.geometry.is_valid() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -297,18 +225,22 @@ impl QueueDescription {
         let rx = Consumer::map(fd, &offsets.rx, libc::XDP_PGOFF_RX_RING as u64, entries)?;
         let tx = Producer::map(fd, &offsets.tx, libc::XDP_PGOFF_TX_RING as u64, entries)?;
         let shared = Arc::new(Shared {
-            memory: Umem::map(memory.as_fd(), self.geometry)?,
+            memory: Umem::map(memory, self.geometry)?,
             socket,
         });
-        let succeeds = self.past == Past::Own;
-        if succeeds {
+        if past != Past::Unused {
             adopt::complete_fill(&mut fill, &rx, &shared.memory, self.geometry)?;
         }
         let sender = XdpSender::new(Arc::clone(&shared), tx, completion, self);
-        Ok((
-            XdpReceiver::new(shared, fill, rx, self),
-            if succeeds { sender.succeed()? } else { sender },
-        ))
+        let sender = match past {
+            Past::Unused => sender,
+            Past::Others | Past::Own => sender.succeed()?,
+        };
+        let mut receiver = XdpReceiver::new(shared, fill, rx, self);
+        if past == Past::Others {
+            receiver.leave_out();
+        }
+        Ok((receiver, sender))
     }
 
     /// Chunks that the largest frame takes.
@@ -325,7 +257,7 @@ impl QueueDescription {
 /// What both halves hold on to.
 struct Shared {
     memory: Umem,
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
 }
 
 #[cfg(test)]

@@ -7,11 +7,12 @@
 //! bound to, or, for a new flow, to one of the owners that listen. It runs in front of AF_XDP
 //! sockets, and in the fan-out group of the packet sockets that get whatever an AF_XDP socket can't.
 //!
-//! Three parts with different privileges:
+//! Parts with different privileges:
 //!
 //! - [`Steering`] is the broker's: it loads the programs and changes their maps.
 //! - [`PortTable`] is an owner's: ports in use, in a map that owners change by atomic operations on
-//!   shared memory (LibrettOS's portmap), without privileges and without system calls.
+//!   shared memory (LibrettOS's portmap), without privileges and without system calls; and
+//!   [`QueueOwners`], by which owners pass AF_XDP queues on to one another.
 //! - The maps themselves live as long as anybody holds a descriptor of them: an owner's death leaves
 //!   them as they are until the broker calls [`Steering::remove_owner`]. The XDP program goes with the
 //!   broker; the fan-out program stays with the sockets.
@@ -31,5 +32,6 @@ mod shared;
 
 pub use error::SteeringError;
 pub use owner::Owner;
+pub use owners::QueueOwners;
 pub use ports::PortTable;
 pub use program::{AttachMode, Steering};

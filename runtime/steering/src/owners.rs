@@ -21,7 +21,41 @@ struct Table {
 unsafe impl Shared for Table {}
 const _: () = assert!(size_of::<Table>() == 1296);
 
-/// The broker's view of the owners' map. Only the broker writes it.
+/// Whose queue it is by the number in the table.
+fn owner_of(number: u32) -> Option<Owner> {
+    let number = u8::try_from(number.checked_sub(1)?).ok()?;
+    Owner::new(number)
+}
+
+/// An owner's view of which queues' frames go to which AF_XDP socket: owners that share a NIC pass queues on to one
+/// another. Needs no privileges.
+pub struct QueueOwners {
+    owners: Owners,
+    owner: Owner,
+}
+
+impl QueueOwners {
+    /// Maps the table behind `map` (see [`Steering::owner_map`](crate::Steering::owner_map)) for `owner`.
+    pub fn map(map: impl AsFd, owner: Owner) -> io::Result<QueueOwners> {
+        let owners = Owners::map(map)?;
+        Ok(QueueOwners { owners, owner })
+    }
+
+    /// From now on the owner's frames that come by `queue` go to the AF_XDP socket there: the owner has it.
+    pub fn take(&self, queue: u32) -> Result<(), SteeringError> {
+        self.owners.set_queue_owner(queue, Some(self.owner))
+    }
+
+    /// From now on nobody's frames go to the AF_XDP socket on `queue`, if they went to this owner.
+    pub fn leave(&self, queue: u32) -> Result<(), SteeringError> {
+        match self.owners.queue_owner(queue) == Some(self.owner) {
+            true => self.owners.set_queue_owner(queue, None),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The broker's view of the owners' map. Owners write which queues they have, and nothing else.
 pub(crate) struct Owners(MappedArray<Table>);
 
 impl Owners {
@@ -48,8 +82,7 @@ impl Owners {
     /// Whose socket is on `queue`.
     pub(crate) fn queue_owner(&self, queue: u32) -> Option<Owner> {
         let entry = self.table().queue_owner.get(queue as usize)?;
-        let number = entry.load(Relaxed).checked_sub(1)?;
-        u8::try_from(number).ok().and_then(Owner::new)
+        owner_of(entry.load(Relaxed))
     }
 
     pub(crate) fn set_queue_owner(
@@ -62,13 +95,15 @@ impl Owners {
             .queue_owner
             .get(queue as usize)
             .ok_or(SteeringError::Queue { queue })?;
-        entry.store(
-            owner.map_or(0, |owner| u32::from(owner.number()) + 1),
-            Release,
-        );
-        let queued = (0..QUEUES).filter_map(|queue| self.queue_owner(queue));
-        let queued = queued.fold(0, |bits, owner| bits | owner.bit());
-        self.table().queued.store(queued, Release);
+        let value = owner.map_or(0, |owner| u32::from(owner.number()) + 1);
+        let before = owner_of(entry.swap(value, AcqRel));
+        if let Some(owner) = owner {
+            self.table().queued.fetch_or(owner.bit(), AcqRel);
+        }
+        let still = |owner: &Owner| (0..QUEUES).any(|queue| self.queue_owner(queue) == Some(*owner));
+        if let Some(gone) = before.filter(|before| !still(before)) {
+            self.table().queued.fetch_and(!gone.bit(), AcqRel);
+        }
         Ok(())
     }
 

@@ -30,6 +30,7 @@ pub struct Steering {
     owners: Owners,
     ports: MappedArray<Port>,
     port_map: OwnedFd,
+    owner_map: OwnedFd,
     addresses: BpfHash<MapData, [u8; 16], u32>,
     sockets: XskMap<MapData>,
 }
@@ -65,6 +66,7 @@ impl Steering {
             ports: MappedArray::map(port_map.fd().as_fd(), ports::ENTRIES)
                 .map_err(memory("ports"))?,
             port_map: duplicate(port_map.fd().as_fd()).map_err(memory("ports"))?,
+            owner_map: duplicate(owner_map.fd().as_fd()).map_err(memory("owners"))?,
             addresses: take_map(&mut programs, "addresses")?
                 .try_into()
                 .map_err(|error| map_error("addresses", error))?,
@@ -143,13 +145,19 @@ impl Steering {
         queue: u32,
         socket: BorrowedFd<'_>,
     ) -> Result<(), SteeringError> {
+        self.set_socket(queue, socket)?;
+        self.owners.set_queue_owner(queue, Some(owner))
+    }
+
+    /// The AF_XDP socket `socket` is bound to receive queue `queue`. Owners say by themselves whose it is
+    /// ([`QueueOwners::take`](crate::QueueOwners::take)).
+    pub fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
         if queue >= QUEUES {
             return Err(SteeringError::Queue { queue });
         }
         self.sockets
             .set(queue, socket.as_raw_fd(), 0)
-            .map_err(|error| map_error("sockets", error))?;
-        self.owners.set_queue_owner(queue, Some(owner))
+            .map_err(|error| map_error("sockets", error))
     }
 
     /// No AF_XDP socket is on `queue` any more.
@@ -190,6 +198,11 @@ impl Steering {
     /// The port table, to be passed to owners for [`PortTable::map`](crate::PortTable::map).
     pub fn port_map(&self) -> io::Result<OwnedFd> {
         duplicate(self.port_map.as_fd())
+    }
+
+    /// The table of queues, to be passed to owners for [`QueueOwners::map`](crate::QueueOwners::map).
+    pub fn owner_map(&self) -> io::Result<OwnedFd> {
+        duplicate(self.owner_map.as_fd())
     }
 
     /// The XDP program itself, to be attached or tried by other means than [`Steering::attach_xdp`].

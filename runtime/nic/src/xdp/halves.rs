@@ -1,84 +1,113 @@
-//! The two ways of an owner's frames: its queue, and the packet socket beside it.
+//! The two ways of an owner's frames: its queues, and the packet socket beside them.
 
-use super::receiver::XdpReceiver;
+use super::queues::{Coming, Queues};
 use super::sender::XdpSender;
 use crate::{Receiver, Sender};
 use skink_messages::{Full, NicOutput, RxFrame, TxPacket};
 use skink_time::Instant;
 use std::os::fd::BorrowedFd;
+use std::sync::PoisonError;
 
-/// The queue's frames, and those that came another way.
+/// The queues' frames, and those that came another way.
 pub(super) struct Receiving {
-    queue: XdpReceiver,
+    queues: Queues,
     packet: Box<dyn Receiver>,
     /// They take turns at the budget, so that neither can starve the other.
     packet_first: bool,
+    /// Frames that came another way, since the last report.
+    beside: u64,
 }
 
 impl Receiving {
-    pub(super) fn new(queue: XdpReceiver, packet: Box<dyn Receiver>) -> Receiving {
+    pub(super) fn new(queues: Queues, packet: Box<dyn Receiver>) -> Receiving {
         Receiving {
-            queue,
+            queues,
             packet,
-            packet_first: false,
+            packet_first: true,
+            beside: 0,
         }
     }
 }
 
 impl Receiver for Receiving {
     fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        let Receiving {
-            queue,
-            packet,
-            packet_first,
-        } = self;
-        let turn: [&mut dyn Receiver; 2] = if *packet_first {
-            [packet.as_mut(), queue]
-        } else {
-            [queue, packet.as_mut()]
-        };
-        *packet_first = !*packet_first;
+        self.packet_first = !self.packet_first;
         let mut frames = 0;
-        for receiver in turn {
-            frames += receiver.receive(now, budget.saturating_sub(frames), each);
+        for from_packet in [self.packet_first, !self.packet_first] {
+            let left = budget.saturating_sub(frames);
+            if from_packet {
+                let beside = self.packet.receive(now, left, each);
+                self.beside += beside as u64;
+                frames += beside;
+            } else {
+                frames += self.queues.receive(now, left, each);
+            }
         }
         frames
     }
 
     fn descriptors(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
-        self.queue.descriptors(each);
+        self.queues.descriptors(each);
         self.packet.descriptors(each);
     }
 
     fn take_dropped(&mut self) -> u64 {
-        self.queue.take_dropped() + self.packet.take_dropped()
+        self.queues.take_dropped() + self.packet.take_dropped()
+    }
+
+    fn take_beside(&mut self) -> u64 {
+        std::mem::take(&mut self.beside)
     }
 }
 
-/// Frames leave by the queue; what is still to be cut, by the packet socket.
+/// Frames leave by the owner's first queue; what is still to be cut, by the packet socket. While the owner has no
+/// queue, everything does.
 pub(super) struct Sending {
-    queue: XdpSender,
+    queue: Option<XdpSender>,
+    coming: Coming,
     packet: Box<dyn Sender>,
 }
 
 impl Sending {
-    pub(super) fn new(queue: XdpSender, packet: Box<dyn Sender>) -> Sending {
-        Sending { queue, packet }
+    pub(super) fn new(coming: Coming, packet: Box<dyn Sender>) -> Sending {
+        Sending {
+            queue: None,
+            coming,
+            packet,
+        }
+    }
+
+    fn queue(&mut self) -> Option<&mut XdpSender> {
+        if self.queue.is_none() {
+            let coming = self.coming.lock();
+            self.queue = coming.unwrap_or_else(PoisonError::into_inner).take();
+            if self.queue.is_some() {
+                // A flow's packets keep their order.
+                self.packet.flush();
+            }
+        }
+        self.queue.as_mut()
     }
 }
 
 impl NicOutput for Sending {
     /// The queue's: it is for frames that `link` asks, the packet socket refuses by itself.
     fn room(&mut self) -> usize {
-        self.queue.room()
+        match self.queue() {
+            Some(queue) => queue.room(),
+            None => self.packet.room(),
+        }
     }
 
     fn send(&mut self, packet: &TxPacket<'_>) -> Result<(), Full> {
+        let Some(queue) = self.queue() else {
+            return self.packet.send(packet);
+        };
         if packet.segment_bytes == 0 {
-            return self.queue.send(packet);
+            return queue.send(packet);
         }
         // A flow's packets keep their order: each way hands them to the card in the call that flushes it.
-        self.queue.flush();
+        queue.flush();
         self.packet.send(packet)?;
         self.packet.flush();
         Ok(())
@@ -87,16 +116,21 @@ impl NicOutput for Sending {
 
 impl Sender for Sending {
     fn flush(&mut self) {
-        self.queue.flush();
+        if let Some(queue) = &mut self.queue {
+            queue.flush();
+        }
         self.packet.flush();
     }
 
     fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
-        self.packet.blocked_on().or_else(|| self.queue.blocked_on())
+        let queue = self.queue.as_ref();
+        let queue = queue.and_then(|queue| queue.blocked_on());
+        self.packet.blocked_on().or(queue)
     }
 
     fn take_dropped(&mut self) -> u64 {
-        self.queue.take_dropped() + self.packet.take_dropped()
+        let queue = self.queue.as_mut().map_or(0, Sender::take_dropped);
+        queue + self.packet.take_dropped()
     }
 }
 

@@ -5,14 +5,10 @@ use super::ring::{Offsets, Producer};
 use super::{Geometry, QueueDescription, driver};
 use crate::error;
 use crate::interface::Interface;
-use crate::opener::Past;
 use crate::socket::{self, check};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-
-/// Queues that are tried: as many as the steering program knows.
-pub(super) const QUEUES: u32 = 256;
 
 /// One queue, open.
 pub(super) struct QueueParts {
@@ -145,7 +141,6 @@ pub(super) fn queue(
             local_partner: driver::may_be_local(&interface.name).unwrap_or(false),
             cuts: driver::cuts(&interface.name).unwrap_or(false),
             mtu: interface.mtu,
-            past: Past::Unused,
         },
         socket,
         memory,

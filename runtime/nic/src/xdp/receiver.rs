@@ -104,6 +104,19 @@ impl XdpReceiver {
     }
 }
 
+impl XdpReceiver {
+    /// Gives back the chunks of all frames that wait, unseen.
+    pub(super) fn leave_out(&mut self) {
+        for _ in 0..self.rx.waiting() {
+            let descriptor = self.rx.take();
+            self.fill
+                .write(self.shared.memory.chunk_of(descriptor.addr));
+        }
+        self.rx.release();
+        self.fill.publish();
+    }
+}
+
 impl Receiver for XdpReceiver {
     fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let mut frames = 0;

@@ -1,6 +1,7 @@
 //! A process dies between any two of its steps, and a successor goes on with the queue.
 
 use super::*;
+use crate::opener::Past;
 use crate::xdp::ring::Offsets;
 use crate::xdp::tests::{
     NEAR, Queue, datagram, frames, kernel_socket, on_a_link, open_queue, pattern,
@@ -40,8 +41,8 @@ fn succeed(queue: &mut Queue) -> io::Result<()> {
         .descriptors
         .each_ref()
         .map(|fd: &OwnedFd| fd.try_clone().expect("a duplicate"));
-    queue.description.past = crate::opener::Past::Own;
-    (queue.receiver, queue.sender) = queue.description.attach(socket, memory)?;
+    let attached = queue.description.attach(socket.into(), memory.as_fd(), Past::Own);
+    (queue.receiver, queue.sender) = attached?;
     Ok(())
 }
 

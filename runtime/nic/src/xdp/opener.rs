@@ -1,0 +1,188 @@
+//! The privileged side: opens all queues of one interface, and shares them out.
+
+use super::open::{self, OpenError as QueueError};
+use super::shares::{QUEUES, Share, Shares, share_out};
+use super::{Geometry, XdpDescription, bell, driver};
+use crate::error::OpenError;
+use crate::opener::{Description, NicParts, Past, Sharing};
+use crate::packet::{PacketOpener, usable_interface};
+use rustix::event::epoll;
+use skink_steering::{AttachMode, Owner, Steering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// The kernel unbinds the socket of a process that ended a little later, from a work queue. It takes
+/// about 20 ms; after this long somebody else has the queue.
+const UNBINDING: Duration = Duration::from_millis(500);
+
+/// Opens one interface for owner after owner.
+pub(crate) struct XdpOpener {
+    name: String,
+    sharing: Sharing,
+    packet: PacketOpener,
+    mode: AttachMode,
+    queues: Option<Open>,
+    /// There were queues that were closed again.
+    again: bool,
+}
+
+/// All queues, open as long as somebody may use them: a socket that is closed is unbound late.
+struct Open {
+    lines: Vec<open::QueueParts>,
+    shares: Shares,
+    shares_memory: OwnedFd,
+    given: Vec<Option<Share>>,
+    bells: BTreeMap<Owner, OwnedFd>,
+}
+
+impl XdpOpener {
+    /// Puts the steering program in front of the interface; it stays as long as `steering`.
+    pub(crate) fn new(
+        name: &str,
+        sharing: Sharing,
+        steering: &mut Steering,
+    ) -> Result<XdpOpener, OpenError> {
+        let packet = PacketOpener::new(name)?;
+        open::probe(name)?;
+        Ok(XdpOpener {
+            name: name.to_owned(),
+            sharing,
+            packet,
+            mode: steering.attach_xdp(name)?,
+            queues: None,
+            again: false,
+        })
+    }
+
+    pub(crate) fn open(
+        &mut self,
+        owner: Owner,
+        steering: Option<&mut Steering>,
+    ) -> Result<NicParts, OpenError> {
+        let name = self.name.clone();
+        let missing = || OpenError::Unavailable {
+            what: format!("a part of xdp:{name}"),
+            advice: format!("this is a fault in Skink; use packet:{name}"),
+        };
+        let steering = steering.ok_or_else(missing)?;
+        let open = match self.queues.take() {
+            Some(open) => open,
+            None => self.open_queues(steering)?,
+        };
+        let open = self.queues.insert(open);
+        let NicParts {
+            description,
+            mut descriptors,
+        } = match self.sharing {
+            Sharing::Sole => self.packet.open(owner, None)?,
+            Sharing::Several => self.packet.open(owner, Some(steering))?,
+        };
+        let Description::Packet(packet) = description else {
+            return Err(missing());
+        };
+        if !open.lines.is_empty() {
+            let opened = open.add(owner, steering);
+            descriptors.extend(opened.map_err(OpenError::doing("sharing the queues of", &name))?);
+        }
+        let queues = open.lines.iter().map(|line| line.description.clone());
+        Ok(NicParts {
+            description: Description::Xdp(XdpDescription {
+                packet,
+                owner,
+                past: Past::Unused,
+                queues: queues.collect(),
+            }),
+            descriptors,
+        })
+    }
+
+    /// The steering has forgotten the owner and its queues already.
+    pub(crate) fn close(&mut self, owner: Owner) {
+        if let Some(open) = &mut self.queues
+            && open.bells.remove(&owner).is_some()
+        {
+            open.shares.forget(owner);
+            open.share_out();
+        }
+        // What a sole owner left may not make sense to its successor.
+        if self.sharing == Sharing::Sole {
+            self.again |= self.queues.take().is_some();
+        }
+        self.packet.close(owner);
+    }
+
+    /// Opens all queues but those that other programs have.
+    fn open_queues(&self, steering: &mut Steering) -> Result<Open, OpenError> {
+        let (interface, _) = usable_interface(&self.name)?;
+        let known = driver::queues(&self.name).map(|queues| queues.min(QUEUES));
+        let geometry = Geometry::of(known.unwrap_or(1));
+        let begun = Instant::now();
+        let mut lines = Vec::new();
+        for queue in 0..known.unwrap_or(QUEUES) {
+            let opened = loop {
+                match open::queue(&interface, queue, geometry) {
+                    Err(QueueError::Taken) if self.again && begun.elapsed() < UNBINDING => {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                    opened => break opened,
+                }
+            };
+            match opened {
+                Ok(mut parts) => {
+                    parts.description.generic = self.mode == AttachMode::Generic;
+                    steering.set_socket(queue, parts.socket.as_fd())?;
+                    lines.push(parts);
+                }
+                // Another program's.
+                Err(QueueError::Taken) => {}
+                Err(QueueError::NoSuchQueue) if queue > 0 => break,
+                Err(error) => return Err(error.about(&self.name)),
+            }
+        }
+        let sharing = OpenError::doing("sharing the queues of", &self.name);
+        let (shares, shares_memory) = Shares::create().map_err(sharing)?;
+        Ok(Open {
+            given: vec![None; lines.len()],
+            lines,
+            shares,
+            shares_memory,
+            bells: BTreeMap::new(),
+        })
+    }
+}
+
+impl Open {
+    /// Another owner: answers the descriptors that it needs.
+    fn add(&mut self, owner: Owner, steering: &Steering) -> io::Result<Vec<OwnedFd>> {
+        let bell = bell::new()?;
+        let watched = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let data = epoll::EventData::new_u64(u64::MAX);
+        epoll::add(&watched, &bell, data, epoll::EventFlags::IN)?;
+        let shares = self.shares_memory.try_clone()?;
+        let mut all = vec![watched, bell.try_clone()?, shares, steering.owner_map()?];
+        for line in &self.lines {
+            all.push(line.socket.try_clone()?);
+            all.push(line.memory.try_clone()?);
+        }
+        self.bells.insert(owner, bell);
+        self.share_out();
+        Ok(all)
+    }
+
+    /// Shares the queues out among the owners that there are now, and tells them.
+    fn share_out(&mut self) {
+        let owners: BTreeSet<Owner> = self.bells.keys().copied().collect();
+        let before = self.given.clone();
+        share_out(&mut self.given, &owners);
+        self.shares.give(&self.given);
+        let changed = before.iter().zip(&self.given).filter(|(old, new)| old != new);
+        let concerned = changed.flat_map(|(old, new)| [old, new]).flatten();
+        for share in concerned {
+            if let Some(bell) = self.bells.get(&share.owner) {
+                bell::ring(bell);
+            }
+        }
+    }
+}

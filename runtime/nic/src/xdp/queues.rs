@@ -1,0 +1,232 @@
+//! An owner's queues: taken when they are the owner's to have, left when they are another's.
+
+use super::receiver::XdpReceiver;
+use super::sender::XdpSender;
+use super::shares::Shares;
+use super::{QueueDescription, bell};
+use crate::Receiver;
+use crate::opener::Past;
+use rustix::event::epoll;
+use skink_messages::RxFrame;
+use skink_steering::{Owner, QueueOwners};
+use skink_time::Instant;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long frames may still come that the kernel steered before an owner left the queue: the program in the
+/// kernel has run for them, but they aren't in the ring yet. The next owner would answer them with resets.
+const GRACE: Duration = Duration::from_millis(50);
+/// When to look again whether a queue that another owner has is free.
+const AGAIN: Duration = Duration::from_millis(10);
+/// So often the bell wakes the owner for that; then it looks when it has other things to do.
+const CALLS: u32 = 200;
+
+/// The sending half of the owner's first queue, once it has it.
+pub(super) type Coming = Arc<Mutex<Option<XdpSender>>>;
+
+/// A queue that the owner may have.
+pub(super) struct Line {
+    pub(super) description: QueueDescription,
+    pub(super) socket: Arc<OwnedFd>,
+    pub(super) memory: OwnedFd,
+    place: Place,
+}
+
+enum Place {
+    /// Others may have it.
+    Away,
+    /// The owner has it.
+    Here(Box<XdpReceiver>),
+    /// No frame is steered to it any more; at that time it is left.
+    Leaving(Box<XdpReceiver>, Instant),
+}
+
+impl Line {
+    pub(super) fn new(description: QueueDescription, socket: OwnedFd, memory: OwnedFd) -> Line {
+        Line {
+            description,
+            socket: Arc::new(socket),
+            memory,
+            place: Place::Away,
+        }
+    }
+
+    fn receiver(&mut self) -> Option<&mut XdpReceiver> {
+        match &mut self.place {
+            Place::Here(receiver) | Place::Leaving(receiver, _) => Some(receiver),
+            Place::Away => None,
+        }
+    }
+}
+
+/// What an owner needs to have queues with others.
+pub(super) struct Common {
+    pub(super) owner: Owner,
+    pub(super) shares: Shares,
+    pub(super) steering: QueueOwners,
+    /// An epoll descriptor with the bell in it, and the sockets of all queues that the owner has but the one of
+    /// `direct`.
+    pub(super) watched: OwnedFd,
+    /// Rung when shares have changed, or something is due.
+    pub(super) bell: OwnedFd,
+    /// The sending half goes here.
+    pub(super) coming: Coming,
+}
+
+/// The frames of all queues that the owner has.
+pub(super) struct Queues {
+    common: Common,
+    lines: Vec<Line>,
+    /// The queue that the owner had from the beginning: its socket is polled without a detour.
+    direct: Option<usize>,
+    seen: u32,
+    /// Something is still to be taken or left: look at this time.
+    due: Option<Instant>,
+    calls: u32,
+    /// The queue whose turn it is to be first.
+    turn: usize,
+}
+
+impl Queues {
+    /// With all queues that are free for the owner.
+    pub(super) fn new(common: Common, lines: Vec<Line>, past: Past) -> io::Result<Queues> {
+        let mut queues = Queues {
+            common,
+            lines,
+            direct: None,
+            seen: 0,
+            due: None,
+            calls: 0,
+            turn: 0,
+        };
+        for index in 0..queues.lines.len() {
+            let Some(is_first) = queues.common.shares.is_given(index, queues.common.owner) else {
+                continue;
+            };
+            let own = past == Past::Own && queues.common.shares.is_held(index, queues.common.owner);
+            if own || queues.common.shares.take(index, queues.common.owner) {
+                queues.direct = queues.direct.or(is_first.then_some(index));
+                queues.enter(index, if own { Past::Own } else { Past::Others }, is_first)?;
+            }
+        }
+        queues.settle(Instant::ZERO);
+        Ok(queues)
+    }
+
+    /// Begins with a queue that the owner has taken.
+    fn enter(&mut self, index: usize, past: Past, is_first: bool) -> io::Result<()> {
+        let line = &mut self.lines[index];
+        let memory = line.memory.as_fd();
+        let socket = Arc::clone(&line.socket);
+        let (receiver, sender) = line.description.attach(socket, memory, past)?;
+        line.place = Place::Here(Box::new(receiver));
+        if self.direct != Some(index) {
+            let data = epoll::EventData::new_u64(index as u64);
+            match epoll::add(&self.common.watched, &line.socket, data, epoll::EventFlags::IN) {
+                // A predecessor had it there.
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if is_first {
+            let coming = self.common.coming.lock();
+            *coming.unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        }
+        let queue = line.description.queue;
+        let taken = self.common.steering.take(queue);
+        taken.map_err(io::Error::other)
+    }
+
+    /// Takes and leaves what is to be taken and left.
+    #[cold]
+    fn settle(&mut self, now: Instant) {
+        self.seen = self.common.shares.changes();
+        let mut waits = false;
+        for index in 0..self.lines.len() {
+            waits |= !self.settle_one(index, now);
+        }
+        self.calls = if waits { self.calls + 1 } else { 0 };
+        self.due = waits.then(|| now + AGAIN);
+        let rings = waits && self.calls < CALLS;
+        bell::set(&self.common.bell, if rings { AGAIN } else { Duration::ZERO });
+    }
+
+    /// Answers whether nothing is left to be done about the queue.
+    fn settle_one(&mut self, index: usize, now: Instant) -> bool {
+        let owner = self.common.owner;
+        let given = self.common.shares.is_given(index, owner);
+        let line = &mut self.lines[index];
+        let queue = line.description.queue;
+        match (std::mem::replace(&mut line.place, Place::Away), given) {
+            (Place::Away, None) => true,
+            (Place::Away, Some(is_first)) => {
+                if self.common.shares.is_held(index, owner) {
+                    // Its rings make no sense: nobody can have it, and its frames take the slow way.
+                    return true;
+                }
+                if !self.common.shares.take(index, owner) {
+                    return false;
+                }
+                let _ = self.enter(index, Past::Others, is_first);
+                true
+            }
+            (Place::Here(receiver), Some(_)) => {
+                line.place = Place::Here(receiver);
+                true
+            }
+            (Place::Here(receiver), None) => {
+                let _ = self.common.steering.leave(queue);
+                line.place = Place::Leaving(receiver, now + GRACE);
+                false
+            }
+            (Place::Leaving(receiver, _), Some(_)) => {
+                let _ = self.common.steering.take(queue);
+                line.place = Place::Here(receiver);
+                true
+            }
+            (Place::Leaving(receiver, until), None) if now < until => {
+                line.place = Place::Leaving(receiver, until);
+                false
+            }
+            (Place::Leaving(receiver, _), None) => {
+                let _ = epoll::delete(&self.common.watched, &line.socket);
+                drop(receiver);
+                self.common.shares.release(index, owner);
+                true
+            }
+        }
+    }
+}
+
+impl Receiver for Queues {
+    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let changed = self.common.shares.changes() != self.seen;
+        let mut frames = 0;
+        let (later, sooner) = self.lines.split_at_mut(self.turn);
+        for line in sooner.iter_mut().chain(later) {
+            if let Some(receiver) = line.receiver() {
+                frames += receiver.receive(now, budget.saturating_sub(frames), each);
+            }
+        }
+        self.turn = (self.turn + 1) % self.lines.len().max(1);
+        // After what has come was taken in: a queue is left empty.
+        if changed || self.due.is_some_and(|due| now >= due) {
+            self.settle(now);
+        }
+        frames
+    }
+
+    fn descriptors(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
+        if let Some(line) = self.direct.and_then(|index| self.lines.get(index)) {
+            each(line.socket.as_fd());
+        }
+        each(self.common.watched.as_fd());
+    }
+
+    fn take_dropped(&mut self) -> u64 {
+        let receivers = self.lines.iter_mut().filter_map(Line::receiver);
+        receivers.map(Receiver::take_dropped).sum()
+    }
+}
