@@ -38,6 +38,7 @@ counters! {
         LinkBytesOut "bytes_out" "Bytes handed to the NIC.";
         LinkCut "segments_cut" "Frames made by cutting large segments in software.";
         LinkFull "output_full" "Times the NIC had no room for a frame; it was kept and sent later.";
+        LinkBeside "frames_beside" "Frames that came by the packet socket beside AF_XDP queues: from another owner's queue, or for every owner (ARP and the like).";
         LinkDropShort "drop.too_short" "Received frames shorter than an Ethernet header.";
         LinkDropForeign "drop.foreign" "Received frames addressed to another station.";
         LinkDropSpoofed "drop.spoofed_source" "Outbound frames with a source that isn't ours.";

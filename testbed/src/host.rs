@@ -115,7 +115,8 @@ impl Host {
         let mask = 1_u32.checked_shl(u32::try_from(cpu).unwrap_or(32));
         let mask = mask.ok_or(io::ErrorKind::InvalidInput)?;
         let script = format!(
-            "mount -t sysfs sysfs /sys && echo {mask:x} >/sys/class/net/{name}/queues/rx-0/rps_cpus"
+            "mount -t sysfs sysfs /sys && for queue in /sys/class/net/{name}/queues/rx-*; do \
+             echo {mask:x} >$queue/rps_cpus || exit; done"
         );
         let mut command = self.command("unshare");
         command.args(["--mount", "sh", "-c", &script]);

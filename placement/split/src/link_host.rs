@@ -263,6 +263,8 @@ impl LinkHost {
             self.dropped_asked = now;
             let received = self.receiver.take_dropped();
             self.counters.add(Counter::LinkDropNic, received);
+            let beside = self.receiver.take_beside();
+            self.counters.add(Counter::LinkBeside, beside);
             let sent = self.sender.take_dropped();
             self.counters.add(Counter::LinkDropSend, sent);
         }

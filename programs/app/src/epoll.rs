@@ -84,7 +84,12 @@ impl State {
         };
         for fd in &engine.receive_fds {
             let events = (libc::EPOLLIN | libc::EPOLLEXCLUSIVE) as u32;
-            let _ = kernel_ctl(epfd, libc::EPOLL_CTL_ADD, *fd, events, tag());
+            let added = kernel_ctl(epfd, libc::EPOLL_CTL_ADD, *fd, events, tag());
+            if added.is_err() {
+                // One that stands for several queues is itself a set, which can't be added so.
+                let events = libc::EPOLLIN as u32;
+                let _ = kernel_ctl(epfd, libc::EPOLL_CTL_ADD, *fd, events, tag());
+            }
         }
         epoll.nic = true;
     }

@@ -24,6 +24,8 @@ pub struct Plan {
     pub impairments: Option<Impairments>,
     /// Rules of the packet filter.
     pub rules: Option<&'static str>,
+    /// Queues of each end of the wire.
+    pub queues: u32,
 }
 
 impl Plan {
@@ -76,7 +78,7 @@ impl Network {
         let (skink, kernel) = (Host::new()?, Host::new()?);
         let cable = Cable {
             mtu: plan.mtu,
-            ..Cable::default()
+            queues: plan.queues,
         };
         let middle = match plan.impairments {
             None => {

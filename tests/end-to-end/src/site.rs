@@ -82,7 +82,17 @@ impl Nginx {
 
     /// Starts nginx with two workers on Skink, on all addresses of both families.
     pub fn on_skink(network: &Network, site: &Site) -> Result<Nginx, Failure> {
-        let (files, arguments) = Self::configure(site)?;
+        Self::with_workers(network, site, 2, "")
+    }
+
+    /// The same with so many workers, and `options` of its listening sockets.
+    pub fn with_workers(
+        network: &Network,
+        site: &Site,
+        workers: usize,
+        options: &str,
+    ) -> Result<Nginx, Failure> {
+        let (files, arguments) = Self::configure(site, workers, options)?;
         let command = network.skink_run("nginx", &arguments)?;
         let process = Process::spawn(command, "nginx on Skink")?;
         for address in Network::SKINK {
@@ -110,7 +120,7 @@ impl Nginx {
 
     /// Starts the same nginx on the kernel's host.
     pub fn on_kernel(network: &Network, site: &Site) -> Result<Nginx, Failure> {
-        let (files, arguments) = Self::configure(site)?;
+        let (files, arguments) = Self::configure(site, 2, "")?;
         let mut command = network.kernel.command("nginx");
         command.args(&arguments);
         let process = Process::spawn(command, "nginx on the kernel")?;
@@ -122,7 +132,11 @@ impl Nginx {
         })
     }
 
-    fn configure(site: &Site) -> Result<(Scratch, Vec<String>), Failure> {
+    fn configure(
+        site: &Site,
+        workers: usize,
+        options: &str,
+    ) -> Result<(Scratch, Vec<String>), Failure> {
         let files = Scratch::new("nginx")?;
         let user = if skink_testbed::is_root() {
             "www-data"
@@ -132,7 +146,7 @@ impl Nginx {
         let directory = files.path().display();
         let configuration = format!(
             "user {user};
-             worker_processes 2;
+             worker_processes {workers};
              daemon off;
              pid {directory}/pid;
              error_log stderr;
@@ -148,8 +162,8 @@ impl Nginx {
                  uwsgi_temp_path {directory}/uwsgi;
                  scgi_temp_path {directory}/scgi;
                  server {{
-                     listen 80 backlog=4096;
-                     listen [::]:80 ipv6only=on backlog=4096;
+                     listen 80 backlog=4096 {options};
+                     listen [::]:80 ipv6only=on backlog=4096 {options};
                      root {};
                  }}
              }}",

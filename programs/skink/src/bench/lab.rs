@@ -51,7 +51,7 @@ impl Lab {
         };
         let cable = Cable {
             mtu: MTU,
-            ..Cable::default()
+            queues: variant.workers,
         };
         lab.server
             .cable(&lab.server_end, &lab.client, &lab.client_end, cable)?;

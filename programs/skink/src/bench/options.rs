@@ -67,6 +67,10 @@ pub struct WebOptions {
     /// Which program serves
     #[arg(long, value_name = "PROGRAM", default_value = "nginx")]
     pub server: super::web::WebServer,
+    /// Worker processes of nginx, and queues of the cable; all on one CPU. Can be repeated: each is held against one worker
+    /// [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub workers: Vec<u32>,
     /// Ask so many times in a second, at moments that don't depend on answers; a time begins when the request was due
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub rate: Option<u32>,

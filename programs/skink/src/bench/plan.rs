@@ -72,7 +72,14 @@ const PACKET: &[BackEnd] = &[BackEnd::Packet];
 
 impl WebOptions {
     pub fn plan(&self) -> Plan {
-        let variants = self.common.beside_kernel(&library(), &BackEnd::ALL, false);
+        let plain = self.common.beside_kernel(&library(), &BackEnd::ALL, false);
+        let variants = plain.into_iter().flat_map(|plain| {
+            let numbers = or(&self.workers, &[1]).into_iter();
+            numbers.map(move |workers| Variant {
+                workers,
+                ..plain.clone()
+            })
+        });
         let all: &[Workload] = match self.rate {
             None => &Workload::ALL,
             Some(_) => &[Workload::Small, Workload::Page],
@@ -80,7 +87,7 @@ impl WebOptions {
         let workloads = or(&self.workloads, all);
         let tasks = workloads.into_iter();
         let tasks = tasks.map(|one| Task::Web(one, self.server)).collect();
-        let plan = Plan::new("web", &self.common, tasks, variants);
+        let plan = Plan::new("web", &self.common, tasks, variants.collect());
         plan.connections(self.connections).rate(self.rate)
     }
 }
@@ -239,6 +246,14 @@ impl Plan {
 
     /// Why it can't be measured at all.
     pub fn mistake(&self) -> Option<String> {
+        let others = |task: &&Task| !matches!(task, Task::Web(_, WebServer::Nginx));
+        if self.variants.iter().any(|variant| variant.workers > 1)
+            && let Some(task) = self.tasks.iter().find(others)
+        {
+            return Some(format!(
+                "{task} has a server of one process: leave out --workers, or take nginx"
+            ));
+        }
         let close = |task: &&Task| matches!(task, Task::Web(workload, _) if workload.close());
         let close = self.rate.and(self.tasks.iter().find(close))?;
         Some(format!(

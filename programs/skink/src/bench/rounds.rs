@@ -219,7 +219,7 @@ impl Bench<'_> {
             .ok_or_else(|| Failure::tool("there is no such variant"))?;
         let variant = lab.variant.to_string();
         let machine = MachineMemory::look();
-        let command = task.server(&self.site, tuning, lab.variant.idle);
+        let command = task.server(&self.site, tuning, &lab.variant);
         let started = command.and_then(|command| Server::start(lab, &command));
         let measured = started.map_err(failed).and_then(|server| {
             task.wait_and_check(lab, &server)?;

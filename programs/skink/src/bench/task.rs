@@ -9,6 +9,7 @@ use super::peer::{self, Operation, Service};
 use super::plan::Plan;
 use super::results::Unit;
 use super::server::Server;
+use super::variant::Variant;
 use super::web::{self, Site, Tuning, WebServer, Workload};
 use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
@@ -115,9 +116,15 @@ impl Task {
     }
 
     /// The server's command line.
-    pub fn server(self, site: &Site, tuning: Tuning, idle: u32) -> io::Result<Vec<OsString>> {
+    pub fn server(
+        self,
+        site: &Site,
+        tuning: Tuning,
+        variant: &Variant,
+    ) -> io::Result<Vec<OsString>> {
+        let idle = variant.idle;
         match self {
-            Task::Web(_, server) => Ok(site.server(server, tuning)),
+            Task::Web(_, server) => Ok(site.server(server, tuning, variant.workers)),
             Task::BulkSend | Task::BulkReceive | Task::Local(_) => peer_line(&["serve", "1"]),
             Task::RoundTrips(connections) => peer_line(&["serve", &connections.to_string()]),
             Task::Blocks => peer_line(&[

@@ -112,6 +112,12 @@ fn each_verb_measures_what_it_says() {
             "kernel-gso-on kernel-gso-on-idle-7 library-packet-gso-on library-packet-gso-on-idle-7",
         ),
         (
+            "web --workload 20B --nic xdp --workers 1 --workers 2",
+            "20B",
+            "kernel-gso-on kernel-gso-on-workers-2 kernel-gso-off kernel-gso-off-workers-2 \
+             library-xdp-gso-on library-xdp-gso-on-workers-2",
+        ),
+        (
             "pps --nic xdp --rate 9",
             "64B 1514B 64B-9/s 1514B-9/s",
             "kernel-gso-on raw-xdp library-xdp-gso-on",

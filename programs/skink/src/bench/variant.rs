@@ -73,6 +73,8 @@ pub struct Variant {
     pub rules: u32,
     /// So many connections besides, on which nothing happens.
     pub idle: u32,
+    /// Processes of the server, each with a queue of the cable if the stack is in them.
+    pub workers: u32,
 }
 
 impl fmt::Display for Variant {
@@ -85,6 +87,9 @@ impl fmt::Display for Variant {
         }
         if self.rules > 0 {
             write!(f, "-rules-{}", self.rules)?;
+        }
+        if self.workers > 1 {
+            write!(f, "-workers-{}", self.workers)?;
         }
         match self.idle {
             0 => Ok(()),
@@ -101,6 +106,7 @@ impl Variant {
             gso,
             rules: 0,
             idle: 0,
+            workers: 1,
         })
     }
 
@@ -111,6 +117,7 @@ impl Variant {
             gso: true,
             rules: 0,
             idle: 0,
+            workers: 1,
         })
     }
 
@@ -125,6 +132,7 @@ impl Variant {
                         gso,
                         rules: 0,
                         idle: 0,
+                        workers: 1,
                     };
                     let wanted = gso || both;
                     if wanted && !variants.contains(&variant) {
@@ -154,6 +162,13 @@ impl Variant {
                 ..self.clone()
             };
             return (*base == without).then_some("the same without idle connections");
+        }
+        if self.workers != base.workers {
+            let alone = Variant {
+                workers: 1,
+                ..self.clone()
+            };
+            return (*base == alone).then_some("the same with one worker");
         }
         match (&self.stack, &base.stack) {
             (Stack::Kernel, _) => None,
@@ -187,7 +202,7 @@ impl Variant {
 }
 
 /// Each variant of Skink beside the kernel's, beside the library, beside its back end without a stack, and
-/// beside itself without rules or idle connections, as far as these are among the variants.
+/// beside itself without rules, idle connections or more workers, as far as these are among the variants.
 pub fn comparisons(variants: &[Variant]) -> Vec<Comparison> {
     let beside = |variant: &Variant| {
         let variant = variant.clone();

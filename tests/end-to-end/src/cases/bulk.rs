@@ -15,6 +15,7 @@ pub fn cases() -> Vec<Case> {
                 mtu,
                 impairments: None,
                 rules: None,
+                queues: 1,
             };
             let name = plan.prefixed(&format!("gibibyte-at-{mtu}"));
             cases.push(on(plan, &name, gibibyte));

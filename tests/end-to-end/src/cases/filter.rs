@@ -18,6 +18,7 @@ pub fn cases() -> Vec<Case> {
             mtu: 1_500,
             impairments: None,
             rules: Some(rules),
+            queues: 1,
         };
         let closed = plan(CLOSED);
         let name = closed.prefixed("filter/closed-but-for-a-port");

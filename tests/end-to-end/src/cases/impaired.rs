@@ -39,6 +39,7 @@ pub fn cases() -> Vec<Case> {
                 mtu: 1_500,
                 impairments: Some(impairments),
                 rules: None,
+                queues: 1,
             };
             let case = |what: &str, run: fn(&Network) -> Outcome| {
                 on(plan, &plan.prefixed(&format!("{name}/{what}")), run)

@@ -18,6 +18,7 @@ mod servers;
 mod ssh;
 mod streams;
 mod tools;
+mod workers;
 
 pub use servers::children;
 pub use ssh::Sshd;
@@ -44,6 +45,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(neighbours::cases());
     cases.extend(load::cases());
     cases.extend(parts::cases());
+    cases.extend(workers::cases());
     cases.extend(bench::cases());
     cases.extend(bulk::cases());
     cases
@@ -99,6 +101,7 @@ fn cases_in(places: &[(Topology, BackEnd)], name: &str, run: fn(&Network) -> Out
             mtu: 1_500,
             impairments: None,
             rules: None,
+            queues: 1,
         };
         on(plan, &plan.prefixed(name), run)
     };

@@ -24,6 +24,7 @@ pub fn cases() -> Vec<Case> {
         mtu: 1_500,
         impairments: None,
         rules,
+        queues: 1,
     };
     let mut cases = Vec::new();
     let mut add = |plan: Plan, name: &str, run: fn(&Network) -> Outcome| {

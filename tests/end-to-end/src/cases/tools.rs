@@ -89,6 +89,7 @@ fn refusals() -> Outcome {
         mtu: 1_500,
         impairments: None,
         rules: None,
+        queues: 1,
     })?;
     let scratch = skink_testbed::Scratch::new("static")?;
     let program = scratch.path().join("static");

@@ -101,9 +101,10 @@ impl Site {
     }
 
     /// The server's command line.
-    pub fn server(&self, server: WebServer, tuning: Tuning) -> Vec<OsString> {
+    pub fn server(&self, server: WebServer, tuning: Tuning, workers: u32) -> Vec<OsString> {
+        let workers = format!("worker_processes {workers};");
         let words: &[&str] = match server {
-            WebServer::Nginx => &["nginx", "-c"],
+            WebServer::Nginx => &["nginx", "-g", &workers, "-c"],
             WebServer::Lighttpd => &["lighttpd", "-D", "-f"],
         };
         let configuration = self.configuration(server, tuning).into();
@@ -124,7 +125,7 @@ pub fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(byte).collect()
 }
 
-/// As fast as nginx gets with one worker: files stay open, nothing is logged, connections last.
+/// As fast as nginx gets: files stay open, nothing is logged, connections last.
 fn nginx_configuration(directory: &str, tuning: Tuning) -> String {
     let tuning = match tuning {
         Tuning::Buffers => "sendfile off; tcp_nopush off;",
@@ -134,7 +135,6 @@ fn nginx_configuration(directory: &str, tuning: Tuning) -> String {
     };
     format!(
         "user root;
-worker_processes 1;
 daemon off;
 pid {directory}/pid;
 error_log stderr;

@@ -20,7 +20,7 @@ fn queues_are_shared_evenly_and_firsts_are_kept() {
         // Who is there, and whose the queues are then.
         (1, &[("", "-"), ("a", "A"), ("ab", "A"), ("b", "B")][..]),
         (2, &[("a", "Aa"), ("ab", "AB"), ("abc", "AB"), ("bc", "CB"), ("c", "Cc")]),
-        (4, &[("a", "Aaaa"), ("ab", "AabB"), ("abc", "ACbB"), ("abcd", "ACDB")]),
+        (4, &[("a", "Aaaa"), ("ab", "AabB"), ("abc", "AaCB"), ("abcd", "ADCB")]),
         (8, &[("a", "Aaaaaaaa"), ("ab", "AaaabbbB"), ("b", "bbbbbbbB")]),
         // A reload: the next two come before the two before them go.
         (2, &[("ab", "AB"), ("abcd", "AB"), ("acd", "AC"), ("cd", "DC")]),

@@ -60,6 +60,7 @@ fn show(topology: Topology, back_end: BackEnd) -> Outcome {
         mtu: 1_500,
         impairments: None,
         rules: None,
+        queues: 1,
     })?;
     let site = Site::new()?;
     println!(

@@ -30,6 +30,7 @@ pub fn show() -> Outcome {
         mtu: 1_500,
         impairments: None,
         rules: None,
+        queues: 1,
     })?;
     let site = Site::new()?;
     let scratch = Scratch::new("demo")?;

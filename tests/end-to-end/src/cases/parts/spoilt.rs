@@ -13,6 +13,7 @@ pub fn cases() -> Vec<Case> {
         mtu: 1_500,
         impairments: None,
         rules: Some(STATEFUL),
+        queues: 1,
     };
     // A network for each: who dies again and again is started again later and later.
     let cases = LANES.map(|(lane, holder)| {

@@ -1,0 +1,149 @@
+//! Several processes of a program on the queues of one NIC: each flow comes by a queue of the process that serves it.
+
+use super::on;
+use super::servers::{children, no_wrk_errors};
+use crate::network::{Network, Plan};
+use crate::site::{Nginx, PATIENCE, Site};
+use crate::{BackEnd, Case, Failure, Outcome, Topology};
+use rustix::process::Signal;
+use serde_json::Value;
+use skink_testbed::signal;
+use std::time::Instant;
+
+/// How nginx's workers come by their listening sockets.
+const INHERITED: &str = "";
+const OWN: &str = "reuseport";
+
+pub fn cases() -> Vec<Case> {
+    let plan = |queues| Plan {
+        topology: Topology::Library,
+        back_end: BackEnd::Xdp,
+        mtu: 1_500,
+        impairments: None,
+        rules: None,
+        queues,
+    };
+    let case = |queues, workers, options: &'static str| {
+        let plan = plan(queues);
+        let words = format!("workers/{workers}-on-{queues}-queues/{options}");
+        let name = plan.prefixed(words.trim_end_matches('/'));
+        Case::new(name, move || {
+            let network = Network::new(plan)?;
+            serve(&network, workers, options)?;
+            network.stop()
+        })
+    };
+    vec![
+        case(2, 2, INHERITED),
+        case(2, 2, OWN),
+        case(4, 4, INHERITED),
+        case(4, 1, INHERITED),
+        case(4, 2, INHERITED),
+        case(4, 3, OWN),
+        on(plan(2), &plan(2).prefixed("workers/reload"), reload),
+        on(plan(2), &plan(2).prefixed("workers/killed"), killed),
+        on(plan(1), &plan(1).prefixed("workers/more-than-queues"), more),
+    ]
+}
+
+/// With as many queues as workers, or more, no flow takes the slow way.
+fn serve(network: &Network, workers: usize, options: &str) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::with_workers(network, &site, workers, options)?;
+    until_on_queues(network)?;
+    nginx.stop()
+}
+
+/// Who comes while all queues are taken has one when others have gone.
+fn reload(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    until_on_queues(network)?;
+    let (master, before) = nginx.workers()?;
+    signal(master, Signal::HUP)?;
+    nginx.process.wait_until("its workers are others", || {
+        let now = children(master).unwrap_or_default();
+        now.len() == 2 && !now.iter().any(|worker| before.contains(worker))
+    })?;
+    until_on_queues(network)?;
+    nginx.stop()
+}
+
+/// What a worker had that was killed is its successor's.
+fn killed(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    until_on_queues(network)?;
+    let (master, before) = nginx.workers()?;
+    signal(before[0], Signal::KILL)?;
+    nginx.process.wait_until("there is another worker", || {
+        let now = children(master).unwrap_or_default();
+        now.len() == 2 && !now.contains(&before[0])
+    })?;
+    until_on_queues(network)?;
+    // nginx complains of the end of its worker.
+    nginx.process.stop()?;
+    Ok(())
+}
+
+/// Workers for which there is no queue serve, too.
+fn more(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::with_workers(network, &site, 3, INHERITED)?;
+    let (frames, beside) = ask(network)?;
+    if beside < frames / 4 {
+        let text = format!("{beside} of {frames} frames took the slow way: where is the third?");
+        return Err(Failure::Wrong(text));
+    }
+    nginx.stop()
+}
+
+/// Has new connections made until nearly all frames come by queues: those whose queue was passed on after they
+/// began don't.
+fn until_on_queues(network: &Network) -> Outcome {
+    let begun = Instant::now();
+    loop {
+        let (frames, beside) = ask(network)?;
+        if frames > 2_000 && beside * 100 < frames {
+            return Ok(());
+        }
+        if begun.elapsed() > PATIENCE / 6 {
+            let text = format!("{beside} of {frames} frames took the slow way to the end");
+            return Err(Failure::Wrong(text));
+        }
+    }
+}
+
+/// Makes requests on 64 new connections; answers how many frames came, and how many of them beside the queues. (Both
+/// are counted a second late: the client takes two.)
+fn ask(network: &Network) -> Result<(u64, u64), Failure> {
+    let before = counted(network)?;
+    let mut wrk = network.kernel.command("wrk");
+    wrk.args(["-t1", "-c64", "-d2s"]);
+    wrk.arg(format!("http://{}:80/tiny", Network::SKINK[0]));
+    no_wrk_errors(&Network::finish(wrk, "wrk", PATIENCE)?)?;
+    let after = counted(network)?;
+    Ok((after.0 - before.0, after.1 - before.1))
+}
+
+/// Frames received, and those that came beside the queues.
+fn counted(network: &Network) -> Result<(u64, u64), Failure> {
+    let mut command = network.skink.command(&Network::tool()?.to_string_lossy());
+    command.args(["stat", "--all", "--json"]);
+    let text = Network::finish(command, "skink stat", PATIENCE)?;
+    let report: Value = serde_json::from_str(&text)?;
+    let count = |label| find(&report, label).ok_or_else(|| Failure::Wrong(text.clone()));
+    Ok((count("link.frames_in")?, count("link.frames_beside")?))
+}
+
+/// The first number with that label.
+fn find(value: &Value, label: &str) -> Option<u64> {
+    match value {
+        Value::Object(fields) => {
+            let here = fields.get(label).and_then(Value::as_u64);
+            here.or_else(|| fields.values().find_map(|value| find(value, label)))
+        }
+        Value::Array(list) => list.iter().find_map(|value| find(value, label)),
+        _ => None,
+    }
+}
