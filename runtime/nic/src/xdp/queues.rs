@@ -108,7 +108,12 @@ impl Queues {
             let own = past == Past::Own && queues.common.shares.is_held(index, queues.common.owner);
             if own || queues.common.shares.take(index, queues.common.owner) {
                 queues.direct = queues.direct.or(is_first.then_some(index));
-                queues.enter(index, if own { Past::Own } else { Past::Others }, is_first)?;
+                let past = if own { Past::Own } else { Past::Others };
+                let entered = queues.enter(index, past, is_first);
+                // What others spoilt costs that queue. What its own predecessor spoilt, it must not go on with.
+                if own {
+                    entered?;
+                }
             }
         }
         queues.settle(Instant::ZERO);

@@ -132,18 +132,10 @@ fn counted(network: &Network) -> Result<(u64, u64), Failure> {
     command.args(["stat", "--all", "--json"]);
     let text = Network::finish(command, "skink stat", PATIENCE)?;
     let report: Value = serde_json::from_str(&text)?;
-    let count = |label| find(&report, label).ok_or_else(|| Failure::Wrong(text.clone()));
+    let counters = &report["instances"][0]["counters"];
+    let count = |label| {
+        let count = counters[label].as_u64();
+        count.ok_or_else(|| Failure::Wrong(text.clone()))
+    };
     Ok((count("link.frames_in")?, count("link.frames_beside")?))
-}
-
-/// The first number with that label.
-fn find(value: &Value, label: &str) -> Option<u64> {
-    match value {
-        Value::Object(fields) => {
-            let here = fields.get(label).and_then(Value::as_u64);
-            here.or_else(|| fields.values().find_map(|value| find(value, label)))
-        }
-        Value::Array(list) => list.iter().find_map(|value| find(value, label)),
-        _ => None,
-    }
 }
