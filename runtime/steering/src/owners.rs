@@ -100,7 +100,8 @@ impl Owners {
         if let Some(owner) = owner {
             self.table().queued.fetch_or(owner.bit(), AcqRel);
         }
-        let still = |owner: &Owner| (0..QUEUES).any(|queue| self.queue_owner(queue) == Some(*owner));
+        let still =
+            |owner: &Owner| (0..QUEUES).any(|queue| self.queue_owner(queue) == Some(*owner));
         if let Some(gone) = before.filter(|before| !still(before)) {
             self.table().queued.fetch_and(!gone.bit(), AcqRel);
         }

@@ -177,7 +177,10 @@ impl Open {
         let before = self.given.clone();
         share_out(&mut self.given, &owners);
         self.shares.give(&self.given);
-        let changed = before.iter().zip(&self.given).filter(|(old, new)| old != new);
+        let changed = before
+            .iter()
+            .zip(&self.given)
+            .filter(|(old, new)| old != new);
         let concerned = changed.flat_map(|(old, new)| [old, new]).flatten();
         for share in concerned {
             if let Some(bell) = self.bells.get(&share.owner) {

@@ -129,7 +129,12 @@ impl Queues {
         line.place = Place::Here(Box::new(receiver));
         if self.direct != Some(index) {
             let data = epoll::EventData::new_u64(index as u64);
-            match epoll::add(&self.common.watched, &line.socket, data, epoll::EventFlags::IN) {
+            match epoll::add(
+                &self.common.watched,
+                &line.socket,
+                data,
+                epoll::EventFlags::IN,
+            ) {
                 // A predecessor had it there.
                 Ok(()) | Err(rustix::io::Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
@@ -155,7 +160,10 @@ impl Queues {
         self.calls = if waits { self.calls + 1 } else { 0 };
         self.due = waits.then(|| now + AGAIN);
         let rings = waits && self.calls < CALLS;
-        bell::set(&self.common.bell, if rings { AGAIN } else { Duration::ZERO });
+        bell::set(
+            &self.common.bell,
+            if rings { AGAIN } else { Duration::ZERO },
+        );
     }
 
     /// Answers whether nothing is left to be done about the queue.
@@ -235,3 +243,6 @@ impl Receiver for Queues {
         receivers.map(Receiver::take_dropped).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;

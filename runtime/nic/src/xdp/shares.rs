@@ -111,7 +111,8 @@ impl Shares {
         let Some(held) = self.page().held.get(queue) else {
             return false;
         };
-        held.compare_exchange(0, number(owner), AcqRel, Acquire).is_ok()
+        held.compare_exchange(0, number(owner), AcqRel, Acquire)
+            .is_ok()
     }
 
     /// Lets go of a queue. Nothing of it may be touched any more.
@@ -143,7 +144,11 @@ pub(super) fn share_out(shares: &mut [Option<Share>], owners: &BTreeSet<Owner>) 
             Some(share.owner) == richest && !share.first && count(&share.owner) >= has + 2
         };
         let nobodys = shares.iter().position(Option::is_none);
-        let spare = || shares.iter().rposition(|share| share.as_ref().is_some_and(can_give));
+        let spare = || {
+            shares
+                .iter()
+                .rposition(|share| share.as_ref().is_some_and(can_give))
+        };
         let Some(place) = nobodys.or_else(spare) else {
             return;
         };

@@ -4,7 +4,7 @@ use super::open::OpenError as QueueError;
 use super::*;
 use crate::packet::usable_interface;
 use crate::test_support::{in_namespace, ip, opener_for_several};
-use crate::{NicSpec, Opener, Receiver, Sender};
+use crate::{NicSpec, Receiver, Sender};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skink_memory::Bytes;
 use skink_messages::{NicOutput, Ports, RxChecksum, TxPacket};
@@ -20,7 +20,7 @@ pub(super) const NEAR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
 const NEAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
-const UDP: u8 = 17;
+pub(super) const UDP: u8 = 17;
 
 /// Runs `test` where `near` and `far` are, or says why it can't.
 pub(super) fn on_a_link(mtu: u32, queues: u32, test: impl FnOnce() + Send) {
@@ -39,7 +39,7 @@ pub(super) fn on_a_link(mtu: u32, queues: u32, test: impl FnOnce() + Send) {
     });
 }
 
-fn owner(number: u8) -> Owner {
+pub(super) fn owner(number: u8) -> Owner {
     Owner::new(number).expect("less than 64")
 }
 
@@ -80,7 +80,9 @@ pub(super) fn open_queue() -> Option<Queue> {
     let [socket, memory] = descriptors
         .each_ref()
         .map(|fd| fd.try_clone().expect("a duplicate"));
-    let attached = parts.description.attach(socket.into(), memory.as_fd(), Past::Unused);
+    let attached = parts
+        .description
+        .attach(socket.into(), memory.as_fd(), Past::Unused);
     let (receiver, sender) = attached.expect("mapped");
     Some(Queue {
         _steering: steering,
@@ -412,74 +414,6 @@ fn owners_without_a_queue_get_their_frames_another_way() {
 #[test]
 fn frames_that_come_by_another_queue_arrive_too() {
     on_a_link(1500, 2, || owners(2));
-}
-
-/// Opens the NIC for `number`, who uses UDP port 6000 + `number`.
-fn open_owner(opener: &mut Opener, number: u8) -> (Nic, PortTable) {
-    let parts = opener.open(u16::from(number)).expect("opened");
-    let nic = parts.attach().expect("attached");
-    let map = opener.steering().expect("steers").port_map().expect("map");
-    let mut table = PortTable::map(map, owner(number)).expect("mapped");
-    assert!(table.use_port(UDP, 6000 + u16::from(number), true));
-    (nic, table)
-}
-
-/// Sends 40 datagrams from as many sockets to `port`, until less than `few` of those that come to the first of the NICs
-/// come beside its queues. The others are looked after.
-fn until_beside(few: u64, port: u16, nics: &mut [&mut Nic]) {
-    let senders: Vec<UdpSocket> = (0..40).map(|at| kernel_socket(5000 + at)).collect();
-    let begun = time::Instant::now();
-    loop {
-        nics[0].receiver.take_beside();
-        for sender in &senders {
-            sender.send_to(b"which way?", (NEAR, port)).expect("sent");
-        }
-        let mut came = 0;
-        while came < senders.len() {
-            let now = Instant::ZERO + begun.elapsed();
-            assert!(now < Instant::ZERO + time::Duration::from_secs(10));
-            for (at, nic) in nics.iter_mut().enumerate() {
-                nic.receiver.receive(now, 64, &mut |frame| {
-                    let ours = frame.bytes.get(12..14) == Some(&[8, 0]);
-                    came += usize::from(at == 0 && ours);
-                });
-            }
-        }
-        if nics[0].receiver.take_beside() < few {
-            return;
-        }
-    }
-}
-
-#[test]
-fn queues_are_passed_on_among_living_owners_and_from_dead_ones() {
-    on_a_link(1500, 4, || {
-        let spec = NicSpec::Xdp("near".to_owned());
-        let Some(mut opener) = opener_for_several(&spec) else {
-            return;
-        };
-        let address = "10.1.0.1/24".parse().expect("an address");
-        let steering = opener.steering().expect("steers");
-        steering.set_addresses(&[address]).expect("set");
-        let (mut first, _ports) = open_owner(&mut opener, 0);
-        until_beside(10, 6000, &mut [&mut first]);
-        let (mut second, _its) = open_owner(&mut opener, 1);
-        // About half of its frames come by its queues as soon as the first has let go of them.
-        until_beside(35, 6001, &mut [&mut second, &mut first]);
-        until_beside(35, 6000, &mut [&mut first, &mut second]);
-        // Both send.
-        let kernel = kernel_socket(5000);
-        for nic in [&mut first, &mut second] {
-            nic.sender.send(&datagram(b"out", &[])).expect("room");
-            nic.sender.flush();
-            let mut answer = [0; 100];
-            let (len, _) = kernel.recv_from(&mut answer).expect("a datagram");
-            assert_eq!(&answer[..len], b"out");
-        }
-        drop(first);
-        opener.close(0);
-        until_beside(10, 6001, &mut [&mut second]);
-    });
 }
 
 #[test]

@@ -41,7 +41,9 @@ fn succeed(queue: &mut Queue) -> io::Result<()> {
         .descriptors
         .each_ref()
         .map(|fd: &OwnedFd| fd.try_clone().expect("a duplicate"));
-    let attached = queue.description.attach(socket.into(), memory.as_fd(), Past::Own);
+    let attached = queue
+        .description
+        .attach(socket.into(), memory.as_fd(), Past::Own);
     (queue.receiver, queue.sender) = attached?;
     Ok(())
 }

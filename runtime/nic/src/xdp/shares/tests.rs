@@ -19,11 +19,34 @@ fn queues_are_shared_evenly_and_firsts_are_kept() {
     for (queues, steps) in [
         // Who is there, and whose the queues are then.
         (1, &[("", "-"), ("a", "A"), ("ab", "A"), ("b", "B")][..]),
-        (2, &[("a", "Aa"), ("ab", "AB"), ("abc", "AB"), ("bc", "CB"), ("c", "Cc")]),
-        (4, &[("a", "Aaaa"), ("ab", "AabB"), ("abc", "AaCB"), ("abcd", "ADCB")]),
-        (8, &[("a", "Aaaaaaaa"), ("ab", "AaaabbbB"), ("b", "bbbbbbbB")]),
+        (
+            2,
+            &[
+                ("a", "Aa"),
+                ("ab", "AB"),
+                ("abc", "AB"),
+                ("bc", "CB"),
+                ("c", "Cc"),
+            ],
+        ),
+        (
+            4,
+            &[
+                ("a", "Aaaa"),
+                ("ab", "AabB"),
+                ("abc", "AaCB"),
+                ("abcd", "ADCB"),
+            ],
+        ),
+        (
+            8,
+            &[("a", "Aaaaaaaa"), ("ab", "AaaabbbB"), ("b", "bbbbbbbB")],
+        ),
         // A reload: the next two come before the two before them go.
-        (2, &[("ab", "AB"), ("abcd", "AB"), ("acd", "AC"), ("cd", "DC")]),
+        (
+            2,
+            &[("ab", "AB"), ("abcd", "AB"), ("acd", "AC"), ("cd", "DC")],
+        ),
     ] {
         let mut shares = vec![None; queues];
         for (there, expected) in steps {
@@ -39,7 +62,10 @@ fn a_queue_is_taken_once_and_free_after_its_owners_end() {
     let (opener, memory) = Shares::create().expect("memory");
     let mine = Shares::map(&memory).expect("mapped");
     let before = mine.changes();
-    opener.give(&[Some(Share { owner: owner(1), first: true })]);
+    opener.give(&[Some(Share {
+        owner: owner(1),
+        first: true,
+    })]);
     assert_ne!(mine.changes(), before);
     assert_eq!(mine.is_given(0, owner(1)), Some(true));
     assert_eq!(mine.is_given(0, owner(2)), None);
