@@ -138,6 +138,8 @@ impl XdpOpener {
                 // Another program's.
                 Err(QueueError::Taken) => {}
                 Err(QueueError::NoSuchQueue) if queue > 0 => break,
+                // Better some than none.
+                Err(QueueError::Pinned(_)) if !lines.is_empty() => break,
                 Err(error) => return Err(error.about(&self.name)),
             }
         }

@@ -68,7 +68,7 @@ fn queues_are_passed_on_among_living_owners_and_from_dead_ones() {
             let (len, _) = kernel.recv_from(&mut answer).expect("a datagram");
             assert_eq!(&answer[..len], b"out");
         }
-        drop(first);
+        drop((kernel, first));
         opener.close(0);
         until_beside(10, 6001, &mut [&mut second]);
     });
