@@ -19,6 +19,8 @@ pub(super) const QUEUES: u32 = 32;
 /// Beside an owner's number: the queue by which it sends, which it keeps as long as it lives.
 const FIRST: u32 = 0x100;
 
+/// The opener and the owners may be of different builds: whoever changes this changes the control protocol's version
+/// too (`PROTOCOL` in `runtime/control`).
 #[repr(C)]
 struct Page {
     /// Grows with each change by the opener.
