@@ -195,6 +195,9 @@ fn connections_for_each_request_have_no_rate() {
     assert_eq!(plan("web --workload 20B-close").mistake(), None);
     let mistake = plan("web --rate 9 --workload 20B-close").mistake();
     assert!(mistake.is_some_and(|why| why.contains("20B-close")));
+    assert_eq!(plan("web --workers 2").mistake(), None);
+    let mistake = plan("web --workers 2 --server lighttpd").mistake();
+    assert!(mistake.is_some_and(|why| why.contains("--workers")));
 }
 
 #[test]

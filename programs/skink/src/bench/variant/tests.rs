@@ -108,6 +108,24 @@ fn idle_connections_are_held_against_none() {
 }
 
 #[test]
+fn more_workers_are_held_against_one() {
+    let [kernel, _] = Variant::kernels();
+    let two = |variant: &Variant| Variant {
+        workers: 2,
+        ..variant.clone()
+    };
+    let skink = Variant::of_skink(&Place::all()[..1], &[BackEnd::Packet], false);
+    let all = [kernel.clone(), two(&kernel), two(&skink[0])];
+    assert_eq!(
+        names(&comparisons(&all)),
+        [
+            "kernel-gso-on-workers-2 ÷ kernel-gso-on: the same with one worker",
+            "library-packet-gso-on-workers-2 ÷ kernel-gso-on-workers-2: kernel, GSO on (like)",
+        ]
+    );
+}
+
+#[test]
 fn a_stack_is_held_against_its_back_end_alone() {
     let [kernel, _] = Variant::kernels();
     let nics = [BackEnd::Packet, BackEnd::Xdp];
