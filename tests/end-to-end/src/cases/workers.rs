@@ -23,9 +23,12 @@ pub fn cases() -> Vec<Case> {
         rules: None,
         queues,
     };
-    let case = |queues, workers, options: &'static str| {
-        let plan = plan(queues);
-        let words = format!("workers/{workers}-on-{queues}-queues/{options}");
+    let apart = Plan {
+        topology: Topology::Single,
+        ..plan(4)
+    };
+    let case = |plan: Plan, workers, options: &'static str| {
+        let words = format!("workers/{workers}-on-{}-queues/{options}", plan.queues);
         let name = plan.prefixed(words.trim_end_matches('/'));
         Case::new(name, move || {
             let network = Network::new(plan)?;
@@ -34,12 +37,14 @@ pub fn cases() -> Vec<Case> {
         })
     };
     vec![
-        case(2, 2, INHERITED),
-        case(2, 2, OWN),
-        case(4, 4, INHERITED),
-        case(4, 1, INHERITED),
-        case(4, 2, INHERITED),
-        case(4, 3, OWN),
+        case(plan(2), 2, INHERITED),
+        case(plan(2), 2, OWN),
+        case(plan(4), 4, INHERITED),
+        case(plan(4), 1, INHERITED),
+        case(plan(4), 2, INHERITED),
+        case(plan(4), 3, OWN),
+        // One process has all queues.
+        case(apart, 2, INHERITED),
         on(plan(2), &plan(2).prefixed("workers/reload"), reload),
         on(plan(2), &plan(2).prefixed("workers/killed"), killed),
         on(plan(1), &plan(1).prefixed("workers/more-than-queues"), more),
