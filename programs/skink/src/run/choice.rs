@@ -191,12 +191,6 @@ fn for_xdp(facts: &Facts) -> Result<String, String> {
             facts.mtu
         ));
     }
-    if device.receive_queues > 1 {
-        return Err(format!(
-            "{name} has {} receive queues, and an AF_XDP socket gets what comes by one",
-            device.receive_queues
-        ));
-    }
     if veth {
         return for_xdp_on_veth(facts);
     }
