@@ -10,8 +10,9 @@ use skink_wire::tcp::{Flags, Header, Options, SackBlocks};
 /// How long `TCP_CORK` holds a segment back, as in Linux.
 const CORK: Duration = Duration::from_millis(200);
 
-/// Bytes sent for one connection before others have their turn.
-const BURST: u32 = 512 * 1024;
+/// Bytes sent for one connection before others have their turn: those of one large packet. With more, connections that
+/// begin slowly wait behind the bursts of those that don't, each round trip anew.
+const BURST: u32 = 60 * 1024;
 
 /// What a call to [`Connection::output`] left undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

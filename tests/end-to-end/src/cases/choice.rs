@@ -64,7 +64,10 @@ fn unprivileged(network: &Network) -> Outcome {
     run.arg(Network::tool()?);
     let said = fetch_beside(run, &site)?;
     holds(&said, "packet:wire chosen: AF_XDP needs CAP_BPF")?;
-    holds(&said, "one process at a time can have a stack on packet:wire")
+    holds(
+        &said,
+        "one process at a time can have a stack on packet:wire",
+    )
 }
 
 /// `skink up` chooses what its supervisor can hand over.
