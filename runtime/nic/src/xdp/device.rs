@@ -14,8 +14,6 @@ pub const XDP_MTU: u32 = Geometry::QUEUE.room() - skink_wire::ethernet::LEN as u
 pub struct Device {
     /// Its driver, such as `veth`; empty if it doesn't say.
     pub driver: String,
-    /// Receive queues in use. A device that knows of no channels has one.
-    pub receive_queues: u32,
     /// It cuts large TCP packets by itself, or never needs to (`ETHTOOL_GTSO`).
     pub cuts: bool,
     /// Where an XDP program sits, whoever put it there.
@@ -48,7 +46,6 @@ impl Device {
         let name = &interface.name;
         Device {
             driver: driver::driver(name).unwrap_or_default(),
-            receive_queues: driver::queues(name).unwrap_or(1),
             cuts: driver::cuts(name).unwrap_or(false),
             xdp_program: netlink::xdp_program(interface.index).unwrap_or_default(),
             xdp: netlink::xdp_support(interface.index).ok(),

@@ -13,7 +13,7 @@ fn a_veth_says_what_it_is() {
     in_namespace(|| {
         make_veth();
         let a = device("a0");
-        assert_eq!((a.driver.as_str(), a.receive_queues), ("veth", 1));
+        assert_eq!(a.driver, "veth");
         assert!(a.cuts && a.xdp_program.is_none());
         // An older kernel doesn't say.
         assert!(a.xdp.is_none_or(|xdp| xdp.native && !xdp.zero_copy));
@@ -25,8 +25,6 @@ fn a_veth_says_what_it_is() {
         // SAFETY: it is the command's structure.
         unsafe { ask("a0", &mut off) }.unwrap();
         assert!(!device("a0").cuts);
-        ip("link add c0 numrxqueues 3 type veth peer name d0 numtxqueues 3");
-        assert_eq!(device("c0").receive_queues, 3);
     });
 }
 
@@ -51,10 +49,7 @@ fn a_driver_without_xdp_is_told_apart() {
         ip("link add bridge0 type bridge");
         ip("link set bridge0 up");
         let bridge = device("bridge0");
-        assert_eq!(
-            (bridge.driver.as_str(), bridge.receive_queues),
-            ("bridge", 1)
-        );
+        assert_eq!(bridge.driver, "bridge");
         assert!(bridge.xdp.is_none_or(|xdp| !xdp.native));
         match Opener::new(&NicSpec::Xdp("bridge0".into()), Sharing::Sole) {
             Ok(_opener) => assert_eq!(device("bridge0").xdp_program, Some(XdpPlace::Generic)),
