@@ -11,9 +11,9 @@ use std::time::Duration;
 
 /// The shortest time from which something is concluded.
 const PERIOD: Duration = Duration::from_micros(500);
-/// So many periods in a row make a program busy,
+/// So many periods more with much to do than without make a program busy,
 const BECOMES: u32 = 8;
-/// and so many end it: a frame may wait for the timer then.
+/// and so many the other way end it: a frame may wait for the timer then.
 const CEASES: u32 = 10;
 /// Frames in a second below which there is nothing to gain.
 const FEWEST: u128 = 10_000;
@@ -29,8 +29,8 @@ pub struct Busy {
     begun: Instant,
     /// Frames received at its beginning.
     frames: u64,
-    /// Periods in a row that speak for a change.
-    streak: u32,
+    /// Periods that speak for a change, less those that don't; one that others disturb is no proof.
+    votes: u32,
     is_busy: bool,
 }
 
@@ -42,7 +42,7 @@ impl Busy {
             slept: Duration::ZERO,
             begun: Instant::ZERO,
             frames: 0,
-            streak: 0,
+            votes: 0,
             is_busy: false,
         }
     }
@@ -74,12 +74,15 @@ impl Busy {
         let changes = match self.is_busy {
             // With interrupts put off it sleeps until the timer, now and then.
             true => !worth || slept * 5 > period * 3,
-            false => worth && slept * 4 < period,
+            false => worth && slept * 3 < period,
         };
-        self.streak = if changes { self.streak + 1 } else { 0 };
+        self.votes = match changes {
+            true => self.votes + 1,
+            false => self.votes.saturating_sub(1),
+        };
         let enough = if self.is_busy { CEASES } else { BECOMES };
-        (self.streak >= enough).then(|| {
-            self.streak = 0;
+        (self.votes >= enough).then(|| {
+            self.votes = 0;
             self.is_busy = !self.is_busy;
             self.is_busy
         })
@@ -87,7 +90,7 @@ impl Busy {
 
     /// The helper won't look for a while: answers what has changed.
     pub fn rest(&mut self) -> Option<bool> {
-        self.streak = 0;
+        self.votes = 0;
         core::mem::take(&mut self.is_busy).then_some(false)
     }
 }

@@ -40,7 +40,8 @@ impl Watched {
 fn a_program_that_hardly_sleeps_is_busy_after_a_while() {
     let mut watched = Watched::new();
     assert_eq!(watched.goes_on(BECOMES - 1, 200, 100), None);
-    assert_eq!(watched.goes_on(2, 200, 100), Some(true));
+    assert_eq!(watched.goes_on(1, 900, 100), None, "one may be disturbed");
+    assert_eq!(watched.goes_on(3, 200, 100), Some(true));
     assert_eq!(watched.goes_on(100, 200, 100), None, "it is known");
 }
 
@@ -55,8 +56,8 @@ fn one_that_sleeps_or_has_no_frames_isnt() {
     );
     let mut watched = Watched::new();
     for _ in 0..20 {
-        assert_eq!(watched.goes_on(BECOMES - 2, 0, 100), None);
-        assert_eq!(watched.goes_on(1, 400, 100), None, "not for long enough");
+        assert_eq!(watched.goes_on(BECOMES - 1, 0, 100), None);
+        assert_eq!(watched.goes_on(BECOMES - 1, 400, 100), None, "now and then");
     }
 }
 
