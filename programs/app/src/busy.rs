@@ -72,8 +72,8 @@ impl Busy {
         let period = period.as_nanos();
         let worth = (FEWEST..=MOST).contains(&(new * 1_000_000_000 / period));
         let changes = match self.is_busy {
-            // With interrupts put off it sleeps until the timer, now and then.
-            true => !worth || slept * 5 > period * 3,
+            // With interrupts put off it has less to do, and sleeps until the timer.
+            true => !worth || slept * 4 > period * 3,
             false => worth && slept * 3 < period,
         };
         self.votes = match changes {

@@ -66,11 +66,11 @@ fn waiting_for_the_timer_doesnt_end_it_but_little_work_does() {
     let mut watched = Watched::new();
     assert_eq!(watched.goes_on(12, 0, 100), Some(true));
     assert_eq!(
-        watched.goes_on(100, 500, 100),
+        watched.goes_on(100, 700, 100),
         None,
         "it waits for the timer"
     );
-    assert_eq!(watched.goes_on(CEASES, 700, 100), Some(false));
+    assert_eq!(watched.goes_on(CEASES, 800, 100), Some(false));
     assert_eq!(watched.goes_on(12, 0, 100), Some(true));
     assert_eq!(watched.goes_on(CEASES, 0, 5), Some(false), "frames end");
 }
