@@ -16,16 +16,21 @@ const BECOMES: u32 = 8;
 /// and so many the other way end it: a frame may wait for the timer then.
 const CEASES: u32 = 10;
 /// Frames in a second below which there is nothing to gain.
-const FEWEST: u128 = 10_000;
+const FEWEST: u128 = 20_000;
 /// Frames in a second above which the queue of a virtual link (256) could overflow before the timer.
 const MOST: u128 = 600_000;
+
+/// Who has so many frames to look at for each time that it falls asleep has more to do than it can.
+const BACKLOG: u128 = 16;
 
 /// How the last periods were.
 pub struct Busy {
     /// Since when nobody is awake.
     asleep: Option<Instant>,
-    /// The time asleep in this period.
+    /// The time asleep in this period,
     slept: Duration,
+    /// and how often it began.
+    sleeps: u32,
     begun: Instant,
     /// Frames received at its beginning.
     frames: u64,
@@ -40,6 +45,7 @@ impl Busy {
         Busy {
             asleep: None,
             slept: Duration::ZERO,
+            sleeps: 0,
             begun: Instant::ZERO,
             frames: 0,
             votes: 0,
@@ -49,7 +55,10 @@ impl Busy {
 
     /// A thread goes to sleep where a frame wakes it.
     pub fn falls_asleep(&mut self, now: Instant) {
-        self.asleep.get_or_insert(now);
+        if self.asleep.is_none() {
+            self.asleep = Some(now);
+            self.sleeps = self.sleeps.saturating_add(1);
+        }
     }
 
     /// No thread sleeps there any more.
@@ -68,13 +77,15 @@ impl Busy {
         let ongoing = self.asleep.map(|since| now.since(since.max(self.begun)));
         let slept = (self.slept + ongoing.unwrap_or_default()).as_nanos();
         let new = u128::from(frames.wrapping_sub(self.frames));
+        // Where NAPI has the same processor, who sleeps may have been out of work for a moment only.
+        let keeps_up = u128::from(core::mem::take(&mut self.sleeps)) * BACKLOG > new;
         (self.slept, self.begun, self.frames) = (Duration::ZERO, now, frames);
         let period = period.as_nanos();
         let worth = (FEWEST..=MOST).contains(&(new * 1_000_000_000 / period));
         let changes = match self.is_busy {
             // With interrupts put off it has less to do, and sleeps until the timer.
             true => !worth || slept * 4 > period * 3,
-            false => worth && slept * 3 < period,
+            false => worth && (slept * 3 < period || !keeps_up),
         };
         self.votes = match changes {
             true => self.votes + 1,

@@ -77,7 +77,10 @@ pub fn look_on<T>(
     }
     // A handler that runs now has no system call to interrupt: nobody would hear of it.
     let signals = raw::BlockedSignals::all();
-    let longest = raw::now() + LONGEST;
+    let begun = raw::now();
+    let longest = begun + LONGEST;
+    // Who looks has nothing to do, as one that sleeps.
+    state.busy.falls_asleep(begun);
     let until = deadline.map_or(longest, |deadline| deadline.min(longest));
     loop {
         drop(state);
@@ -85,12 +88,14 @@ pub fn look_on<T>(
         state = lock()?;
         state.pump();
         if let Some(found) = attempt(&mut state) {
+            state.busy.wakes(raw::now());
             return Ok((state, Look::Found(found)));
         }
         if signals.pending() != 0 || raw::now() >= until {
             break;
         }
     }
+    state.busy.wakes(raw::now());
     state.spin.streak = 0;
     let pending = signals.pending();
     // (Even a signal that is ignored waits while it is blocked.)

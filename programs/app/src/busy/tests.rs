@@ -9,6 +9,8 @@ struct Watched {
     busy: Busy,
     micros: u64,
     frames: u64,
+    /// How often it sleeps in a millisecond, if it does.
+    sleeps: u64,
 }
 
 impl Watched {
@@ -17,6 +19,7 @@ impl Watched {
             busy: Busy::new(),
             micros: 1_000_000,
             frames: 0,
+            sleeps: 10,
         }
     }
 
@@ -26,9 +29,10 @@ impl Watched {
         for _ in 0..count {
             self.micros += 1_000;
             self.frames += frames;
-            if asleep > 0 {
-                self.busy.falls_asleep(at(self.micros - asleep));
-                self.busy.wakes(at(self.micros));
+            for sleep in (1..=self.sleeps).rev().filter(|_| asleep > 0) {
+                let each = asleep / self.sleeps;
+                self.busy.falls_asleep(at(self.micros - each * sleep));
+                self.busy.wakes(at(self.micros - each * (sleep - 1)));
             }
             last = self.busy.look(at(self.micros), self.frames).or(last);
         }
@@ -59,6 +63,16 @@ fn one_that_sleeps_or_has_no_frames_isnt() {
         assert_eq!(watched.goes_on(BECOMES - 1, 0, 100), None);
         assert_eq!(watched.goes_on(BECOMES - 1, 400, 100), None, "now and then");
     }
+}
+
+#[test]
+fn one_that_finds_a_backlog_whenever_it_wakes_is_busy() {
+    let mut watched = Watched::new();
+    watched.sleeps = 5;
+    assert_eq!(watched.goes_on(20, 500, 100), Some(true));
+    let mut watched = Watched::new();
+    watched.sleeps = 8;
+    assert_eq!(watched.goes_on(20, 500, 100), None, "it keeps up");
 }
 
 #[test]

@@ -22,16 +22,16 @@ const fn figure(workload: &'static str, packet: f64, xdp: f64) -> Figure {
     }
 }
 
-/// A veth with segmentation offload at both ends, MTU 1500: two rounds of `skink bench web` and `kv`, 2026-11-22,
-/// Linux 6.18 on x86-64 with two processors. To be taken again.
+/// A veth with segmentation offload at both ends, MTU 1500: medians of five undisturbed rounds of `skink bench web` and `kv`, 2026-11-22,
+/// Linux 6.18 on x86-64 with two processors (bench/results/0.1.0-faster).
 pub const VETH: [Figure; 7] = [
-    figure(SMALL, 1.03, 1.17),
-    figure("20B-close", 1.47, 1.39),
-    figure(LARGE, 0.89, 0.75),
-    figure("22KB-close", 1.52, 1.64),
-    figure("1MB", 0.77, 0.68),
-    figure("redis-get", 1.33, 1.45),
-    figure("memcached-get", 1.48, 1.58),
+    figure(SMALL, 1.05, 1.36),
+    figure("20B-close", 1.28, 1.57),
+    figure(LARGE, 0.87, 1.21),
+    figure("22KB-close", 1.45, 2.13),
+    figure("1MB", 0.85, 0.85),
+    figure("redis-get", 1.21, 2.31),
+    figure("memcached-get", 1.55, 1.90),
 ];
 
 /// What AF_XDP does of what AF_PACKET does; 0 if it wasn't measured.

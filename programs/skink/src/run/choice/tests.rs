@@ -56,7 +56,7 @@ fn each_machine_gets_its_back_end_and_is_told_why() {
     let packet = "packet:eth0";
     let cases: [(Facts, &str, &str); 14] = [
         (veth(), xdp, "on a veth small requests do"),
-        (machine("veth", None), xdp, "large answers 0."),
+        (machine("veth", None), xdp, "large answers 1."),
         (
             but(veth(), |it| it.device.cuts = false),
             xdp,
