@@ -90,7 +90,7 @@ fn launch() {
         phase: AtomicU32::new(LOOKING),
         bell: raw::eventfd().map_or(-1, internal),
     }));
-    CURRENT.store(core::ptr::from_ref(station).cast_mut(), Ordering::Release);
+    let replaced = CURRENT.swap(core::ptr::from_ref(station).cast_mut(), Ordering::AcqRel);
     // Signals are the program's threads' business. libc's function leaves its own two alone,
     // without which `setuid` would never come back.
     let (mut all, mut before) = (empty_set(), empty_set());
@@ -106,10 +106,11 @@ fn launch() {
     // SAFETY: as above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut()) };
     if let Err(error) = thread {
-        CURRENT.store(core::ptr::null_mut(), Ordering::Release);
+        // The one before, if there is one, goes on, without the descriptors that are new.
+        CURRENT.store(replaced, Ordering::Release);
         log!(
             Error,
-            "no helper thread ({error}): connections rest while the program computes"
+            "no new helper thread ({error}): connections may rest while the program computes"
         );
     }
 }
