@@ -10,9 +10,15 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// The producer alone stores the tail, the consumer alone stores the head. Each has a cache line to
 /// itself, and each may lie in memory that the other side can only read.
 #[repr(C, align(64))]
-pub struct Position(AtomicU64);
+pub struct Position {
+    position: AtomicU64,
+    /// Of a tail: the position whose byte lies where the ring's memory begins, or a ring's worth from there.
+    /// The producer changes it while the ring is empty, before it moves the tail on. So who has seen the tail
+    /// sees the origin of all bytes before it.
+    origin: AtomicU64,
+}
 
-// SAFETY: an atomic and padding.
+// SAFETY: atomics and padding.
 unsafe impl Atomics for Position {}
 
 impl Position {
@@ -20,25 +26,26 @@ impl Position {
     /// fence, since in memory mapped for reading only no stronger load is allowed.
     #[inline]
     fn load(&self) -> u64 {
-        let position = self.0.load(Ordering::Relaxed);
+        let position = self.position.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         position
     }
 
     #[inline]
     fn store(&self, position: u64) {
-        self.0.store(position, Ordering::Release);
+        self.position.store(position, Ordering::Release);
     }
 
     /// Puts the end of a ring that nobody uses at zero.
     pub(crate) fn reset(&self) {
+        self.origin.store(0, Ordering::Relaxed);
         self.store(0);
     }
 
     /// Moves the end on, whatever the other one says.
     #[inline]
     pub(crate) fn advance(&self, count: u64) {
-        let position = self.0.load(Ordering::Relaxed);
+        let position = self.position.load(Ordering::Relaxed);
         self.store(position.wrapping_add(count));
     }
 }
@@ -117,6 +124,16 @@ impl<'a> Ring<'a> {
         self.capacity - self.len()
     }
 
+    /// Producer: an empty ring is filled from the start of its memory again, which is in the processor's caches and
+    /// has been touched. Nothing may be [written ahead](Ring::write_ahead): it would be lost.
+    #[inline]
+    pub fn restart(&self) {
+        let tail = self.tail();
+        if tail == self.head() {
+            self.tail.origin.store(tail, Ordering::Relaxed);
+        }
+    }
+
     /// Producer: appends as much of `from` as fits; answers how many bytes that was.
     pub fn write(&self, from: &[u8]) -> usize {
         let count = from.len().min(self.free());
@@ -148,6 +165,18 @@ impl<'a> Ring<'a> {
             std::ptr::copy(second.as_ptr(), base, second.len());
         }
         from.len()
+    }
+
+    /// Producer: where the next `count` bytes, or as many as there is room for, are to be written before
+    /// [`Ring::advance_tail`]: addresses and lengths, the second 0 unless they wrap around the end. They may be written
+    /// as long as the ring is mapped, and by the one producer alone.
+    pub fn room(&self, count: usize) -> [(*mut u8, usize); 2] {
+        let count = count.min(self.free());
+        let start = self.index(self.tail());
+        let first = count.min(self.capacity - start);
+        // SAFETY: `start` is below the capacity.
+        let at = unsafe { self.base.as_ptr().add(start) };
+        [(at, first), (self.base.as_ptr(), count - first)]
     }
 
     /// Producer: makes `count` bytes written ahead part of the contents.
@@ -228,8 +257,18 @@ impl<'a> Ring<'a> {
         }
     }
 
+    /// Where in the ring's memory a position is.
+    #[inline]
     fn index(&self, position: u64) -> usize {
-        (position & (self.capacity as u64 - 1)) as usize
+        let origin = self.tail.origin.load(Ordering::Relaxed);
+        (position.wrapping_sub(origin) & (self.capacity as u64 - 1)) as usize
+    }
+
+    /// The position, at or after the head, whose byte is at `index` in the ring's memory.
+    pub(crate) fn position_of(&self, index: usize) -> u64 {
+        let head = self.head();
+        let beyond = (index as u64).wrapping_sub(self.index(head) as u64);
+        head.wrapping_add(beyond & (self.capacity as u64 - 1))
     }
 
     /// Copies at most a ring's worth of bytes in, beginning at `position`.

@@ -34,14 +34,14 @@ static SHARED: Shared = Shared {
 #[inline]
 fn thread() -> usize {
     let pointer: usize;
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: the first word that the pointer leads to is the pointer itself (the x86-64 ABI, thread-local
     // storage, variant II); it is only read.
-    #[cfg(target_arch = "x86_64")]
     unsafe {
         core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags));
     }
-    // SAFETY: a register that any program may read.
     #[cfg(target_arch = "aarch64")]
+    // SAFETY: a register that any program may read.
     unsafe {
         core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags));
     }

@@ -49,6 +49,9 @@ pub unsafe fn syscall(number: libc::c_long, arguments: [usize; 6]) -> isize {
     answer
 }
 
+/// Of linux/magic.h.
+const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
+
 /// As [`syscall`], with the errno as an error.
 ///
 /// # Safety
@@ -62,6 +65,34 @@ pub unsafe fn call(number: libc::c_long, arguments: [usize; 6]) -> Answer<usize>
     } else {
         Ok(answer as usize)
     }
+}
+
+/// Reads a file from `offset` on, as far as that takes no wait: what is in the page cache, or in a file system that
+/// is nothing but memory.
+///
+/// # Safety
+/// The list must describe memory that may be written.
+pub unsafe fn pread_at_hand(file: c_int, list: &[libc::iovec], offset: i64) -> Answer {
+    let read = |flags: c_int| {
+        let (at, count) = (list.as_ptr() as usize, list.len());
+        let arguments = [file as usize, at, count, offset as usize, 0, flags as usize];
+        // SAFETY: as the caller's.
+        unsafe { call(libc::SYS_preadv2, arguments) }
+    };
+    match read(libc::RWF_NOWAIT) {
+        Err(Stop::Errno(libc::EOPNOTSUPP)) if is_memory(file) => read(0),
+        answer => answer,
+    }
+}
+
+/// Whether a file is of a file system without a disk: these don't know `RWF_NOWAIT`.
+fn is_memory(file: c_int) -> bool {
+    // SAFETY: all zeros are a valid statfs.
+    let mut found: libc::statfs = unsafe { core::mem::zeroed() };
+    let arguments = [file as usize, &raw mut found as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel writes a statfs.
+    let answer = unsafe { call(libc::SYS_fstatfs, arguments) };
+    answer.is_ok() && [libc::TMPFS_MAGIC, RAMFS_MAGIC].contains(&found.f_type)
 }
 
 /// Closes a descriptor of ours.

@@ -1,4 +1,5 @@
-//! `sendfile` and `splice` with a socket of Skink's at one end: read, then write.
+//! `sendfile` and `splice` with a socket of Skink's at one end: read into the send ring if that takes no wait; otherwise
+//! read, then write.
 use crate::buffers::Buffers;
 use crate::errno::{Answer, WOULD_BLOCK, fail};
 use crate::fd_table::{self, Entry};
@@ -52,10 +53,22 @@ pub unsafe fn send_file(to: c_int, from: c_int, offset: *mut i64, count: usize) 
         Some(offset) => *offset,
         None => seek(from, 0, libc::SEEK_CUR).or(fail(libc::EINVAL))?,
     };
-    let mut chunk = vec![0; CHUNK.min(count.max(1))];
+    let mut chunk = Vec::new();
     let mut done = 0;
     let mut answer = Ok(0);
     while done < count {
+        match transfer::send_file(to, from, start + done as i64, count - done) {
+            Ok(Some(0)) => break,
+            Ok(Some(sent)) => {
+                done += sent;
+                continue;
+            }
+            Ok(None) => chunk.resize(CHUNK.min(count), 0),
+            Err(stop) => {
+                answer = Err(stop);
+                break;
+            }
+        }
         let room = chunk.len().min(count - done);
         let got = match pread(from, &mut chunk[..room], start + done as i64) {
             Ok(0) => break,

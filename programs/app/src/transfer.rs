@@ -10,6 +10,8 @@ use crate::state::State;
 use crate::wait::{self, Patience};
 use core::ffi::c_int;
 use core::net::IpAddr;
+use libc::iovec;
+use skink_memory::{Ring, SocketId};
 use skink_messages::{ConnectionOption, Events};
 use skink_wire::Endpoint;
 
@@ -206,12 +208,7 @@ fn break_pipe() {
 fn send_stream(mut state: Guard, index: u32, sending: Sending<'_>) -> Answer {
     let total = sending.buffers.total();
     let patience = patience(&state, index, sending.flags, true);
-    let more = sending.flags & libc::MSG_MORE != 0;
-    if more != state.sockets[index].more {
-        state.sockets[index].more = more;
-        let cork = more || state.sockets[index].options.cork;
-        state.pass_option(index, ConnectionOption::Cork(cork));
-    }
+    state.expect_more(index, sending.flags & libc::MSG_MORE != 0);
     let mut done = 0;
     let answer = wait::until(state, index, patience, |state, index| {
         state.put_stream(index, sending.buffers, &mut done)?;
@@ -229,9 +226,72 @@ fn send_stream(mut state: Guard, index: u32, sending: Sending<'_>) -> Answer {
     }
 }
 
+/// Sends up to `count` bytes of the file from `offset` on, which are read into the send ring itself. `None` if the file
+/// can't be read without waiting (which must not be done here, where other threads wait too), or `fd` is no stream.
+pub fn send_file(fd: c_int, file: c_int, offset: i64, count: usize) -> Answer<Option<usize>> {
+    let mut state = lock()?;
+    let index = state.socket_of(fd)?;
+    if !matches!(state.sockets[index].role, Role::Stream(_)) {
+        return Ok(None);
+    }
+    let patience = patience(&state, index, 0, true);
+    state.expect_more(index, false);
+    let answer = wait::until(state, index, patience, |state, index| {
+        state.put_file(index, file, offset, count)
+    });
+    if answer == fail(libc::EPIPE) {
+        break_pipe();
+    }
+    answer
+}
+
 impl State {
+    /// `MSG_MORE`, which lasts until the next sending call.
+    fn expect_more(&mut self, index: u32, more: bool) {
+        if more != self.sockets[index].more {
+            self.sockets[index].more = more;
+            let cork = more || self.sockets[index].options.cork;
+            self.pass_option(index, ConnectionOption::Cork(cork));
+        }
+    }
+
     /// Puts in what there is room for.
     fn put_stream(&mut self, index: u32, buffers: Buffers<'_>, done: &mut usize) -> Answer<()> {
+        let (ring, id) = self.sending_end(index)?;
+        ring.restart();
+        let count = buffers.drain(*done, |piece| ring.write(piece));
+        *done += count;
+        self.has_put(id, count)
+    }
+
+    /// Puts in what there is room for of a file, or `None` of it.
+    fn put_file(
+        &mut self,
+        index: u32,
+        file: c_int,
+        offset: i64,
+        count: usize,
+    ) -> Answer<Option<usize>> {
+        let (ring, id) = self.sending_end(index)?;
+        ring.restart();
+        let room = ring.room(count).map(|(at, bytes)| iovec {
+            iov_base: at.cast(),
+            iov_len: bytes,
+        });
+        if room[0].iov_len == 0 {
+            return Err(WOULD_BLOCK);
+        }
+        // SAFETY: nobody reads this part of the ring before its tail moves, and who holds the lock alone writes it.
+        let Ok(count) = (unsafe { raw::pread_at_hand(file, &room, offset) }) else {
+            return Ok(None);
+        };
+        ring.advance_tail(count);
+        self.has_put(id, count)?;
+        Ok(Some(count))
+    }
+
+    /// The send ring of a connection that can still send.
+    fn sending_end(&mut self, index: u32) -> Answer<(Ring<'_>, SocketId)> {
         let socket = &mut self.sockets[index];
         if let Some(error) = socket.take_error() {
             return fail(error);
@@ -244,18 +304,20 @@ impl State {
         if connecting {
             return Err(WOULD_BLOCK);
         }
-        let Some([ring, _]) = table.find_rings(id) else {
-            return fail(libc::EPIPE);
-        };
         let lasting = self
             .engine
             .as_ref()
             .map_or(Events::CLOSED, |engine| engine.lasting(id));
-        if lasting.intersects(Events::CLOSED | Events::ERROR) {
-            return fail(libc::EPIPE);
+        match table.find_rings(id) {
+            Some([ring, _]) if !lasting.intersects(Events::CLOSED | Events::ERROR) => {
+                Ok((ring, id))
+            }
+            _ => fail(libc::EPIPE),
         }
-        let count = buffers.drain(*done, |piece| ring.write(piece));
-        *done += count;
+    }
+
+    /// So many bytes are in the send ring now.
+    fn has_put(&mut self, id: SocketId, count: usize) -> Answer<()> {
         if count > 0 {
             let now = raw::now();
             self.engine()?.stack.tcp_sent(now, id);

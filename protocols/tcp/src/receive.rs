@@ -275,6 +275,9 @@ impl Connection {
             return;
         }
         let ring = self.receive_ring(context);
+        if self.ahead.is_empty() {
+            ring.restart();
+        }
         if start == self.rcv_nxt {
             let taken = ring.write(payload);
             if taken < segment.payload.len() - past as usize {

@@ -38,13 +38,10 @@ impl Region {
         if slot >= self.config.sockets || first.len() > to_end || !goes_on {
             return None;
         }
-        let head = self.send_ring(slot).head();
-        // As far beyond the head as it is in memory, once around at most.
-        let beyond = (inside as u64).wrapping_sub(head) & (send_bytes as u64 - 1);
         Some(RingSpan {
             slot,
             generation: self.record(slot).generation.load(Ordering::Relaxed),
-            position: head.wrapping_add(beyond),
+            position: self.send_ring(slot).position_of(inside),
             bytes: u32::try_from(first.len().checked_add(second.len())?).ok()?,
         })
     }

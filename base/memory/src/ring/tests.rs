@@ -43,6 +43,35 @@ fn random_use_agrees_with_a_queue() {
 }
 
 #[test]
+fn an_empty_ring_is_filled_from_its_start_again_and_no_other() {
+    let table = table();
+    table.open_slot(1, SocketKind::Tcp);
+    let ring = table.send_ring(1);
+    ring.write(b"one");
+    let [start, _] = ring.spans(0, 3);
+    ring.restart();
+    ring.write(b"two");
+    let [there, _] = ring.spans(0, 6);
+    assert_eq!((there.as_ptr(), there.len()), (start.as_ptr(), 6));
+    ring.advance_head(6);
+    // Across the end of the memory, counted from the new start.
+    for round in 0..3 {
+        ring.restart();
+        assert_eq!(ring.write(&[round; 4000]), 4000);
+        assert_eq!(ring.spans(0, 1)[0].as_ptr(), start.as_ptr());
+        assert_eq!(ring.read(&mut [0; 3990]), 3990);
+        ring.restart();
+        assert_eq!(ring.write(b"0123456789".repeat(20).as_slice()), 200);
+        let [first, second] = ring.spans(0, 210);
+        assert_eq!((first.len(), second.len()), (106, 104));
+        let mut bytes = [0; 210];
+        assert_eq!(ring.read(&mut bytes), 210);
+        assert_eq!(bytes[..10], [round; 10]);
+        assert_eq!(&bytes[10..], b"0123456789".repeat(20));
+    }
+}
+
+#[test]
 fn bytes_written_ahead_appear_when_the_tail_reaches_them() {
     let table = table();
     table.open_slot(0, SocketKind::Tcp);

@@ -219,6 +219,20 @@ fn data_ahead_of_a_gap_is_reported_beside_data_of_ours() {
 }
 
 #[test]
+fn data_ahead_of_a_gap_stays_while_the_program_reads_all_before_the_gap() {
+    let (mut net, id) = open(64 * 1024);
+    net.inject(". 2001:3001 ack 1 win 60000");
+    net.expect(". 1 ack 1 sack 2001-3001");
+    net.inject(". 1:1001 ack 1 win 60000");
+    net.expect(". 1 ack 1001 sack 2001-3001");
+    // The ring is empty now, but for what nobody can read yet.
+    assert_eq!(net.read(id, 5_000), 1_000);
+    net.inject(". 1001:2001 ack 1 win 60000");
+    net.expect(". 1 ack 3001");
+    assert_eq!(net.read(id, 5_000), 2_000);
+}
+
+#[test]
 fn what_is_beyond_the_window_is_dropped() {
     let (mut net, id) = open(4_096);
     // (segment, bytes taken so far)

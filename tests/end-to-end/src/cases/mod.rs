@@ -14,6 +14,7 @@ mod load;
 mod neighbours;
 mod parts;
 mod passing;
+mod sendfile;
 mod servers;
 mod ssh;
 mod streams;
@@ -36,6 +37,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(ssh::cases());
     cases.extend(clients::cases());
     cases.extend(datagrams::cases());
+    cases.extend(sendfile::cases());
     cases.extend(streams::cases());
     cases.extend(held::cases());
     cases.extend(interrupts::cases());
