@@ -9,8 +9,8 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: f9bbff19dd4fe966
-pub(crate) const PROTOCOL: u32 = 7;
+// Layout digest: 66b23e31ce7e58b7
+pub(crate) const PROTOCOL: u32 = 8;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

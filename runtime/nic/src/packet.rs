@@ -1,10 +1,11 @@
 //! AF_PACKET with virtio-net headers: GSO and checksum offload on virtual links and real cards, on
 //! any interface, beside the kernel.
 //!
-//! Memory: [`Geometry::FLOWS`], 16 MiB of the kernel's for each owner (where an interface is shared, for
-//! as many as there ever were at a time), and where an interface is
-//! shared [`Geometry::CONTROL`], 128 KiB; up to 256 KiB for the outbound batch; and at most 2 MiB of
-//! frames that wait in the kernel to be sent.
+//! Memory: [`Geometry::FLOWS`], 1 MiB of the kernel's for each owner (where an interface is shared, for
+//! as many as there ever were at a time), at most 16 MiB of frames that are too large for that ring and wait in
+//! the kernel, and 68 KiB to take them; where an interface is shared [`Geometry::CONTROL`], 128 KiB; up to 256 KiB
+//! for the outbound batch; and at most 2 MiB of frames that wait in the kernel to be sent. An opener without
+//! `CAP_NET_ADMIN` may not have frames wait: then the ring is [`Geometry::WHOLE`], 16 MiB, and holds them.
 //!
 //! Frames leave through the interface's queueing discipline. Going round it (`PACKET_QDISC_BYPASS`)
 //! loses frames without a word when a card's queue is full.
@@ -12,6 +13,7 @@
 mod fanout;
 mod geometry;
 mod position;
+mod queue;
 mod ring;
 mod sender;
 
@@ -56,6 +58,8 @@ pub struct PacketDescription {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct PacketOpener {
     name: String,
+    /// Of all owners' rings.
+    ring: Geometry,
     group: Group,
 }
 
@@ -63,9 +67,14 @@ impl PacketOpener {
     pub(crate) fn new(name: &str) -> Result<PacketOpener, OpenError> {
         // Better now than when the first program comes.
         usable_interface(name)?;
-        packet_socket(name)?;
+        let socket = packet_socket(name)?;
+        let ring = match geometry::lengthen_queue(socket.as_fd(), Geometry::FLOWS) {
+            Ok(()) => Geometry::FLOWS,
+            Err(_) => Geometry::WHOLE,
+        };
         Ok(PacketOpener {
             name: name.to_owned(),
+            ring,
             group: Group::default(),
         })
     }
@@ -97,7 +106,7 @@ impl PacketOpener {
             description: Description::Packet(PacketDescription {
                 mac: mac.0,
                 mtu: interface.mtu,
-                ring: Geometry::FLOWS,
+                ring: self.ring,
                 past,
                 control: (descriptors.len() > 1).then_some(Geometry::CONTROL),
             }),
@@ -133,7 +142,7 @@ impl PacketOpener {
     fn flows_socket(&self, interface: &Interface) -> Result<OwnedFd, OpenError> {
         let flows = packet_socket(&self.name)?;
         let prepare = || -> io::Result<()> {
-            geometry::configure(flows.as_fd(), Geometry::FLOWS, Direction::Inbound)?;
+            geometry::configure(flows.as_fd(), self.ring, Direction::Inbound)?;
             configure_sending(flows.as_fd())?;
             socket::join_all_multicast(flows.as_fd(), interface.index)
         };

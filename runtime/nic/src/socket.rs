@@ -60,6 +60,15 @@ pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Takes a message out of a socket's queue without waiting. Answers its length, of which the buffer gets what
+/// it has room for.
+pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    use rustix::net::{RecvFlags, recv};
+    let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+    let (_, bytes) = recv(socket, buffer, flags)?;
+    Ok(bytes)
+}
+
 /// Starts to receive every protocol from the interface.
 pub(crate) fn bind_to_interface(socket: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     // SAFETY: all zeros is a valid sockaddr_ll.

@@ -1,10 +1,12 @@
 use super::Geometry;
 use super::position::{self, Seen};
+use super::queue::Queue;
 use crate::opener::Past;
 use crate::socket;
 use crate::virtio;
 use libc::{
-    TP_STATUS_KERNEL, TP_STATUS_LOSING, TP_STATUS_USER, TP_STATUS_VLAN_VALID, tpacket2_hdr,
+    TP_STATUS_COPY, TP_STATUS_KERNEL, TP_STATUS_LOSING, TP_STATUS_USER, TP_STATUS_VLAN_VALID,
+    tpacket2_hdr,
 };
 use skink_messages::RxFrame;
 use skink_time::Instant;
@@ -14,6 +16,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+mod queued;
 
 /// Looks at an empty slot after which the ring is searched for a frame.
 const PATIENCE: u32 = 1024;
@@ -25,6 +29,8 @@ pub(crate) struct Ring {
     socket: Arc<OwnedFd>,
     base: NonNull<u8>,
     geometry: Geometry,
+    /// Where frames are that are larger than a slot, if there is such a place.
+    queue: Option<Queue>,
     /// Block and frame in it that the kernel fills next.
     block: u32,
     frame: u32,
@@ -36,7 +42,7 @@ pub(crate) struct Ring {
     misses: u32,
     /// The kernel said that it dropped frames for want of room.
     losing: bool,
-    /// Frames that arrived but couldn't be used: cut short or tagged.
+    /// Frames that arrived but couldn't be used: cut short or tagged, or in the ring only or the queue only.
     unusable: u64,
 }
 
@@ -77,6 +83,7 @@ impl Ring {
             socket,
             base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
             geometry,
+            queue: (geometry.queue_bytes > 0).then(Queue::new),
             block: 0,
             frame: 0,
             placed: true,
@@ -103,6 +110,10 @@ impl Ring {
                 self.advance();
             }
             if emptied == 0 {
+                // What comes now leaves slots whose frames aren't there.
+                if let Some(queue) = &mut self.queue {
+                    queue.empty(self.socket.as_fd());
+                }
                 return Ok(());
             }
         }
@@ -172,14 +183,17 @@ impl Ring {
                 break;
             }
             self.losing |= flags & TP_STATUS_LOSING != 0;
-            if flags & TP_STATUS_VLAN_VALID != 0 {
-                // The kernel took the tag off; the frame belongs to another, virtual interface.
-                self.unusable += 1;
-            } else {
-                match self.frame_in(slot, now) {
-                    Some(frame) => each(frame),
-                    None => self.unusable += 1,
-                }
+            let queued = flags & TP_STATUS_COPY != 0 && self.queue.is_some();
+            let fetched = queued && self.fetch();
+            let frame = match &mut self.queue {
+                Some(queue) if fetched => queue.take(now),
+                _ if queued => None,
+                _ => self.frame_in(slot, now),
+            };
+            match frame {
+                // With a tag, which the kernel took off, it belongs to another, virtual interface.
+                Some(frame) if flags & TP_STATUS_VLAN_VALID == 0 => each(frame),
+                _ => self.unusable += 1,
             }
             self.give_back();
             emptied += 1;
@@ -212,6 +226,7 @@ impl Ring {
         let here = (self.block, self.frame);
         if !self.find() {
             self.misses = 0;
+            self.look_into_queue();
         } else if self.misses >= PATIENCE + SEARCHES {
             self.misses = 0;
             return;
@@ -307,16 +322,24 @@ impl Ring {
         };
     }
 
-    /// The frame in a slot that the kernel has handed over; `None` if it was cut short.
-    fn frame_in(&self, slot: NonNull<u8>, now: Instant) -> Option<RxFrame<'_>> {
+    /// The header of a slot that the kernel has handed over, and where in the slot its frame is; `None` if that is
+    /// outside.
+    fn header(&self, slot: NonNull<u8>) -> Option<(tpacket2_hdr, usize)> {
         // SAFETY: the slot begins with this header, which the kernel no longer writes.
         let header = unsafe { slot.cast::<tpacket2_hdr>().read() };
         let start = usize::from(header.tp_mac);
-        let bytes = header.tp_snaplen as usize;
-        let fits = start.saturating_add(bytes) <= self.geometry.frame_bytes as usize;
-        if header.tp_snaplen != header.tp_len || start < virtio::BYTES || !fits {
+        let end = start.saturating_add(header.tp_snaplen as usize);
+        let fits = start >= virtio::BYTES && end <= self.geometry.frame_bytes as usize;
+        fits.then_some((header, start))
+    }
+
+    /// The frame in a slot that the kernel has handed over; `None` if it was cut short.
+    fn frame_in(&self, slot: NonNull<u8>, now: Instant) -> Option<RxFrame<'_>> {
+        let (header, start) = self.header(slot)?;
+        if header.tp_snaplen != header.tp_len {
             return None;
         }
+        let bytes = header.tp_snaplen as usize;
         // SAFETY: checked to lie in the slot, right before the frame; the kernel doesn't write it
         // until the slot is given back, which needs `&mut self`.
         let (virtio_header, bytes) = unsafe {

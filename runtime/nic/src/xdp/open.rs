@@ -28,6 +28,8 @@ pub(super) enum OpenError {
     Pinned(io::Error),
     /// Frames are larger than a chunk, and the kernel knows no chains of chunks.
     Chains { mtu: u32 },
+    /// The rings of a socket that is bound can't be mapped, as each owner must.
+    Unmappable,
     /// The kernel's reason.
     System(&'static str, io::Error),
 }
@@ -64,6 +66,11 @@ impl OpenError {
                     "use Linux 6.6 or later, `ip link set {name} mtu {}`, or packet:{name}",
                     Geometry::QUEUE.room() - skink_wire::ethernet::LEN as u32
                 ),
+            ),
+            OpenError::Unmappable => unavailable(
+                "this kernel doesn't let a process map the rings of a socket that another has bound"
+                    .to_owned(),
+                format!("use Linux 6.4 or later, or packet:{name}"),
             ),
             OpenError::System(doing, source) => error::OpenError::System {
                 doing,
@@ -120,7 +127,11 @@ pub(super) fn queue(
     rings(socket.as_fd(), geometry).map_err(system("making AF_XDP rings for"))?;
     let fits = interface.mtu + skink_wire::ethernet::LEN as u32 <= geometry.room();
     let chains = bind(socket.as_fd(), interface, queue, fits)?;
-    fill(socket.as_fd(), geometry).map_err(system("filling AF_XDP rings for"))?;
+    fill(socket.as_fd(), geometry).map_err(|error| match error.raw_os_error() {
+        // Before Linux 6.4 (net/xdp/xsk.c, xsk_mmap).
+        Some(libc::EBUSY) => OpenError::Unmappable,
+        _ => OpenError::System("filling AF_XDP rings for", error),
+    })?;
     // Frames that the card still has to send count against this buffer where they are copied, until the other end
     // of a veth has taken them in: more than it has room for would be lost there. A failure leaves the default.
     let room = match driver::is_veth(&interface.name) {

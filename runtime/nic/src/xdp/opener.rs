@@ -38,7 +38,7 @@ struct Open {
 }
 
 impl XdpOpener {
-    /// Puts the steering program in front of the interface; it stays as long as `steering`.
+    /// Puts the steering program in front of the interface, where it stays as long as `steering`, and opens all queues.
     pub(crate) fn new(
         name: &str,
         sharing: Sharing,
@@ -46,14 +46,17 @@ impl XdpOpener {
     ) -> Result<XdpOpener, OpenError> {
         let packet = PacketOpener::new(name)?;
         open::probe(name)?;
-        Ok(XdpOpener {
+        let mut opener = XdpOpener {
             name: name.to_owned(),
             sharing,
             packet,
             mode: steering.attach_xdp(name)?,
             queues: None,
             again: false,
-        })
+        };
+        // Whoever chooses this back end learns now what can't be had, and not when programs have started.
+        opener.queues = Some(opener.open_queues(steering)?);
+        Ok(opener)
     }
 
     pub(crate) fn open(

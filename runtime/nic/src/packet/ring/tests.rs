@@ -105,3 +105,114 @@ fn a_slot_that_claims_to_be_filled_is_got_over() {
         }));
     });
 }
+
+/// A stream's frame that is too large for a slot, with `number` in its payload.
+fn send_large(a: &mut crate::Nic, number: u8) {
+    let payload = vec![number; 20_000];
+    let mut packet = stream([&payload, &[]], 1448, false);
+    // Its sequence number, as frames of a stream differ in it.
+    packet.headers_mut()[41] = number;
+    send(a, &packet);
+}
+
+/// The numbers of the frames that are in the ring now, small and large; all of a large one must be there.
+fn receive_mixed(ring: &mut Ring, budget: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    ring.receive(Instant::ZERO, budget, &mut |frame| {
+        if !is_ours(frame.bytes) {
+            return;
+        }
+        let (_, payload) = frame.bytes.split_at(frame.bytes.len().min(54));
+        match payload {
+            [] => all.push(frame.bytes[42]),
+            [number, ..] => {
+                assert_eq!(payload, [*number; 20_000]);
+                all.push(*number);
+            }
+        }
+    });
+    all
+}
+
+fn is_readable(ring: &Ring) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::from_borrowed_fd(ring.descriptor(), PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
+}
+
+/// A ring, its socket, and the other end of its cable. What the kernel sends of itself when an interface comes up is
+/// taken out.
+fn quiet() -> (Ring, OwnedFd, crate::Nic) {
+    make_veth();
+    let (mut ring, socket) = ring();
+    let a = open_sole(&NicSpec::Packet("a0".into()));
+    let a = a.unwrap().attach().unwrap();
+    while ring.receive(Instant::ZERO, 100, &mut |_| {}) > 0 {}
+    (ring, socket, a)
+}
+
+#[test]
+fn a_large_frame_that_was_taken_but_not_given_back_is_skipped_alone() {
+    in_namespace(|| {
+        let (mut ring, socket, mut a) = quiet();
+        for number in 0..3 {
+            send_large(&mut a, number);
+        }
+        send(&mut a, &datagram(&[3], (0x1234, 9), (MAC_A, MAC_B), 0));
+        send_large(&mut a, 4);
+        assert_eq!(receive_mixed(&mut ring, 1), [0]);
+        // It died when it had taken the next frame.
+        assert!(ring.fetch());
+        drop(ring);
+        let mut ring = Ring::map(socket, Geometry::FLOWS, Past::Own).unwrap();
+        assert_eq!(receive_mixed(&mut ring, 100), [2, 3, 4]);
+        assert_eq!(ring.take_dropped(), 1);
+        assert!(!is_readable(&ring));
+    });
+}
+
+#[test]
+fn a_large_frame_whose_slot_is_gone_is_dropped_and_keeps_nobody_awake() {
+    in_namespace(|| {
+        let (mut ring, _socket, mut a) = quiet();
+        // Slots given back without a look at what is in the queue.
+        let lose = |ring: &mut Ring| {
+            while ring.is_filled() {
+                ring.give_back();
+            }
+        };
+        send_large(&mut a, 0);
+        send_large(&mut a, 1);
+        lose(&mut ring);
+        for number in 2..4 {
+            send_large(&mut a, number);
+        }
+        assert_eq!(receive_mixed(&mut ring, 100), [2, 3]);
+        assert_eq!(ring.take_dropped(), 2);
+        send_large(&mut a, 4);
+        lose(&mut ring);
+        assert!(is_readable(&ring));
+        for _ in 0..3 * PATIENCE {
+            assert!(receive_mixed(&mut ring, 100).is_empty());
+        }
+        assert!(!is_readable(&ring));
+        send_large(&mut a, 5);
+        assert_eq!(receive_mixed(&mut ring, 100), [5]);
+        assert_eq!(ring.take_dropped(), 1);
+    });
+}
+
+#[test]
+fn another_owner_finds_no_large_frames_of_the_one_before() {
+    in_namespace(|| {
+        let (ring, socket, mut a) = quiet();
+        send_large(&mut a, 0);
+        send_large(&mut a, 1);
+        drop(ring);
+        let mut ring = Ring::map(socket, Geometry::FLOWS, Past::Others).unwrap();
+        assert!(!is_readable(&ring));
+        send_large(&mut a, 2);
+        assert_eq!(receive_mixed(&mut ring, 100), [2]);
+        assert_eq!(ring.take_dropped(), 0);
+    });
+}
