@@ -101,7 +101,8 @@ pub struct TransportCall {
     pub program: u32,
     /// The serial number of the program's request; 0 if there is no answer. A transport answers the
     /// same number of the same program twice with the same outcome, and carries it out once: so who
-    /// dies between the two can ask again.
+    /// dies between the two can ask again. A transport's successor leaves out what its predecessor was asked for,
+    /// and is asked again.
     pub serial: u32,
     /// What for.
     pub body: CallBody,
@@ -127,12 +128,19 @@ pub enum CallBody {
     Release(SocketId),
     /// The last holder let go. Not answered.
     Close(SocketId),
-    /// The program has ended. Its sockets are closed but for those that others still share. Not answered.
+    /// The program has ended. Its sockets are closed but for those that others still share, of which there are some.
+    /// Not answered.
     /// The number is [`attachment_tag`] of the program's secret: one that has the program's number since
     /// isn't meant.
     Detach(u32),
-    /// The last of the sockets that outlived the program is gone. Not answered.
-    Abandon,
+    /// The program has ended, and so have all others that held sockets of its. Not answered. The number is that of
+    /// [`CallBody::Detach`].
+    Abandon(u32),
+    /// From here to [`CallBody::AllShared`], all sockets are said that are shared, with all that hold them. Not
+    /// answered.
+    Sharing,
+    /// See [`CallBody::Sharing`]: a successor that has heard both knows all. Not answered.
+    AllShared,
 }
 
 /// Tells programs that have the same number one after the other apart, without giving their secret away.

@@ -1,11 +1,13 @@
 //! A host's components on their own, as its programs see them: through their channels.
 
 mod program;
+mod sharing;
 
 use crate::machine::{Machine, Who};
 use crate::place::SocketPlan;
 use program::Program;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use sharing::Sharing;
 use skink_channel::{Sleeper, SpinBudget};
 use skink_library::Protocol;
 use skink_memory::SocketId;
@@ -28,6 +30,9 @@ pub struct Apart {
     /// Programs that are gone, of which one of two regions is finished: a transport's successor says it again.
     halves: Vec<(Protocol, u32)>,
     finished: VecDeque<u32>,
+    sharing: Sharing,
+    /// `syscall` was told that a program has ended.
+    ordered: bool,
 }
 
 impl Apart {
@@ -38,8 +43,8 @@ impl Apart {
             Sleeper::attach(parts, SpinBudget::new(0)).expect("a sleeper")
         });
         let programs = machine.regions().iter();
-        let programs =
-            programs.map(|(number, _, _)| (*number, Program::new(machine.client(*number))));
+        let programs = programs
+            .map(|(number, _, _)| (*number, Program::new(*number, machine.client(*number))));
         Apart {
             programs: programs.collect(),
             machine,
@@ -47,6 +52,8 @@ impl Apart {
             opened: VecDeque::new(),
             halves: Vec::new(),
             finished: VecDeque::new(),
+            sharing: Sharing::default(),
+            ordered: false,
         }
     }
 
@@ -96,32 +103,42 @@ impl Apart {
     }
 
     /// A program makes a socket, after those before.
-    pub fn make(&mut self, number: usize, plan: SocketPlan) {
+    pub fn make(&mut self, number: usize, mut plan: SocketPlan) {
+        if self.sharing.ended.contains(&plan.program) {
+            // Another one of the same does it.
+            plan.program = 0;
+        }
         if let Some(program) = self.programs.get_mut(&plan.program) {
             program.make(number, plan);
-            program.go_on(&mut self.opened);
+            program.go_on(&mut self.opened, &mut self.sharing.answers);
         }
     }
 
     /// Takes a socket that was made.
     pub fn take_opened(&mut self) -> Option<Opened> {
         for program in self.programs.values_mut() {
-            program.hear(&mut self.opened);
+            program.hear(&mut self.opened, &mut self.sharing.answers);
         }
-        self.opened.pop_front()
+        self.hand_over();
+        let opened = self.opened.pop_front();
+        if let Some((_, Ok(socket), _)) = opened {
+            self.own(socket);
+        }
+        opened
     }
 
     /// What programs have said leaves.
-    pub fn flush(&mut self) {
+    pub fn flush(&mut self, now: Instant) {
         for program in self.programs.values_mut() {
-            program.go_on(&mut self.opened);
+            program.go_on(&mut self.opened, &mut self.sharing.answers);
             program.client.flush();
         }
+        self.end_idle(now);
     }
 
     fn say(&mut self, protocol: Protocol, socket: SocketId, body: RequestBody) {
-        let owner = self.machine.owner(protocol, socket);
-        if let Some(program) = self.programs.get_mut(&owner) {
+        let user = self.user(protocol, socket);
+        if let Some(program) = self.programs.get_mut(&user) {
             program.say(body);
         }
     }
@@ -130,6 +147,9 @@ impl Apart {
     pub fn tcp_request(&mut self, request: TcpRequest) {
         let socket = match request {
             TcpRequest::Close(socket) => {
+                if self.close_shared(socket) {
+                    return;
+                }
                 let owner = self.machine.owner(Protocol::Tcp, socket);
                 if let Some(program) = self.programs.get_mut(&owner) {
                     program.close_listener(socket);
@@ -143,6 +163,9 @@ impl Apart {
             | TcpRequest::SetOption(socket, _) => socket,
         };
         self.say(Protocol::Tcp, socket, RequestBody::Tcp(request));
+        if sharing::is_use(&request) {
+            self.used(socket);
+        }
     }
 
     /// As [`skink_library::Stack::udp_request`].
@@ -161,7 +184,13 @@ impl Apart {
     pub fn abandon(&mut self, now: Instant, program: u32) {
         if self.programs.remove(&program).is_some() {
             self.machine.program_ended(now, program);
+            self.ordered = true;
         }
+    }
+
+    /// Whether `syscall` has been told something since the last time.
+    pub fn take_ordered(&mut self) -> bool {
+        std::mem::take(&mut self.ordered)
     }
 
     /// As [`skink_library::Stack::take_eventful`], of what was heard.
@@ -173,7 +202,12 @@ impl Apart {
 
     /// As [`skink_library::Stack::take_event_of`].
     pub fn take_event_of(&mut self, program: u32) -> Option<(Protocol, SocketEvent)> {
-        self.programs.get_mut(&program)?.events.pop_front()
+        loop {
+            let event = self.programs.get_mut(&program)?.events.pop_front()?;
+            if !self.is_for_another(program, event) {
+                return Some(event);
+            }
+        }
     }
 
     /// As [`skink_library::Stack::take_finished`].
@@ -195,9 +229,13 @@ impl Apart {
                 }
             }
         }
-        let program = self.finished.pop_front()?;
-        self.machine.forget_program(program);
-        Some(program)
+        loop {
+            let program = self.finished.pop_front()?;
+            self.machine.forget_program(program);
+            if !self.sharing.ended.contains(&program) {
+                return Some(program);
+            }
+        }
     }
 
     /// Connections that a program was offered.
@@ -210,7 +248,9 @@ impl Apart {
     /// As [`skink_library::Stack::tcp_accept`].
     pub fn tcp_accept(&mut self, listener: SocketId) -> Option<SocketId> {
         let owner = self.machine.owner(Protocol::Tcp, listener);
-        self.programs.get_mut(&owner)?.accept(listener)
+        let accepted = self.programs.get_mut(&owner)?.accept(listener)?;
+        self.own(accepted);
+        Some(accepted)
     }
 
     /// A program that would have to wait until it can take a connection.

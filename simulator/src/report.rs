@@ -42,6 +42,8 @@ pub struct Report {
     pub turns: Vec<[Vec<u64>; Who::COUNT]>,
     /// Messages between components on their own that were told to be a predecessor's, or for one.
     pub foreign: u64,
+    /// How often a connection was handed on to another process, and how many processes ended after that.
+    pub shared: [u64; 2],
     /// Bells that weren't heard.
     pub lost_bells: u64,
     /// Messages that there was no room for.

@@ -418,7 +418,7 @@ impl World {
     fn flush(&mut self, host: usize) {
         let there = &mut self.hosts[host];
         if let Some(apart) = there.stack.apart() {
-            apart.flush();
+            apart.flush(self.now);
         }
         let Some(stack) = there.stack.whole() else {
             return;

@@ -71,7 +71,7 @@ fn run_all(name: &str, whole: &Report, plans: &[Vec<PartDeath>]) -> (usize, u64)
 
 /// How many of the deaths there are: each turn of each component, and a manner that changes from turn to
 /// turn. `skink-simulator --short NAME --split --all` goes through all manners in all turns.
-fn share(name: &str) -> usize {
+fn step(name: &str) -> usize {
     match name {
         "handshake" | "client-first" | "server-first" | "both-at-once" | "half-open" => 5,
         "datagrams" => 13,
@@ -83,8 +83,10 @@ fn share(name: &str) -> usize {
 fn any_component_may_die_in_any_turn() {
     for name in SHORT {
         let whole = whole(name);
+        let shared = whole.shared.iter().all(|count| *count > 0);
+        assert_eq!(shared, name == "shared", "{name}: {:?}", whole.shared);
         let all = PartDeath::all(&whole.turns);
-        let some = all.iter().step_by(share(name));
+        let some = all.iter().step_by(step(name));
         let plans: Vec<_> = some.map(|death| vec![*death]).collect();
         let (died, foreign) = run_all(name, &whole, &plans);
         println!(
@@ -104,7 +106,7 @@ fn components_may_die_one_after_the_other() {
         let whole = whole(name);
         let all = PartDeath::all(&whole.turns);
         let mut plans = Vec::new();
-        for (index, death) in all.iter().enumerate().step_by(share(name) * 7) {
+        for (index, death) in all.iter().enumerate().step_by(step(name) * 7) {
             let again = PartDeath {
                 turn: death.turn + 1,
                 ..*death

@@ -6,6 +6,7 @@ mod notices;
 mod offers;
 mod program;
 mod requests;
+mod sharing;
 mod syscall;
 
 pub use calls::CallEnd;
@@ -16,6 +17,7 @@ use crate::host::{Host, Neighbour};
 use crate::serving::Serving;
 use crate::syscall_host::SyscallHost;
 use holders::Holders;
+use sharing::Sharing;
 use skink_lanes::{EndCounters, Incarnation};
 use skink_memory::{Adopted, Region, TableError};
 use skink_messages::{Counter, Counters, Progress, Protocol};
@@ -101,6 +103,8 @@ pub struct Front {
     pub programs: Programs,
     /// Sockets that several programs hold.
     holders: Holders,
+    /// Whether it knows all of them, by [`Protocol::index`].
+    sharing: [Sharing; 2],
     /// Programs that have ended while others held sockets of theirs.
     departed: HashSet<(Protocol, u32)>,
     /// The tags of programs whose sockets are here, see [`skink_messages::attachment_tag`].
@@ -133,6 +137,7 @@ impl Front {
             counters,
             programs: Programs::default(),
             holders: Holders::default(),
+            sharing: Default::default(),
             departed: HashSet::new(),
             tags: HashMap::new(),
             strides,
@@ -149,6 +154,7 @@ impl Front {
     /// A predecessor may have served the programs that come.
     pub fn set_successor(&mut self, is_successor: bool) {
         self.is_successor = is_successor;
+        self.sharing = [(); 2].map(|()| Sharing::new(is_successor));
     }
 
     /// Puts `syscall` in.
@@ -174,6 +180,7 @@ impl Front {
     /// Serves a portion of what programs, `syscall` and the transports' neighbours want.
     pub fn turn(&mut self, now: Instant) -> Turn {
         let mut busy = self.stack.is_ready();
+        self.clear_spent();
         busy |= self.serve_requests(now);
         busy |= self.poll_syscall(now);
         busy |= self.serve_calls(now);
@@ -312,7 +319,7 @@ impl Front {
         }
         for protocol in Protocol::ALL {
             if self.stack.has(protocol) {
-                self.end_program(now, protocol, program);
+                self.end_program_if_known(now, protocol, program);
             }
         }
     }

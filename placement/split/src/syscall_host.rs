@@ -37,6 +37,8 @@ pub(crate) struct Outbox {
     calls: [VecDeque<TransportCall>; 2],
     pub answers: VecDeque<(u32, u32, Result<Answer, SocketError>)>,
     stored: VecDeque<StoreRequest>,
+    /// What is to be removed in a later turn, when no call waits any more.
+    spent: VecDeque<StoreKey>,
     random: Random,
 }
 
@@ -52,10 +54,15 @@ impl SyscallOutput for Outbox {
     }
 
     fn store(&mut self, key: StoreKey, value: Option<StoreValue>) {
+        self.spent.retain(|other| *other != key);
         self.stored.push_back(match value {
             Some(value) => StoreRequest::Put(key, value),
             None => StoreRequest::Remove(key),
         });
+    }
+
+    fn store_last(&mut self, key: StoreKey) {
+        self.spent.push_back(key);
     }
 
     fn random(&mut self) -> u64 {
@@ -104,6 +111,7 @@ impl SyscallHost {
                 calls: Default::default(),
                 answers: VecDeque::new(),
                 stored: VecDeque::new(),
+                spent: VecDeque::new(),
                 random,
             },
             restoring: None,
@@ -154,7 +162,7 @@ impl SyscallHost {
             let call = TransportCall {
                 program,
                 serial: 0,
-                body: CallBody::Detach(tag),
+                body: CallBody::Abandon(tag),
             };
             self.out.call(protocol, call);
         }
@@ -194,7 +202,7 @@ impl SyscallHost {
     /// Whether something that it said waits for room.
     pub(crate) fn has_waiting(&self) -> bool {
         let calls = self.out.calls.iter().any(|calls| !calls.is_empty());
-        calls || !self.out.stored.is_empty()
+        calls || !self.out.stored.is_empty() || !self.out.spent.is_empty()
     }
 
     /// Whether a neighbour has sent something, or made room.
@@ -207,7 +215,8 @@ impl SyscallHost {
             StoreWay::Here(_) => false,
             StoreWay::Lane(lane) => lane.is_ready(),
         };
-        !self.held && (store || (self.has_begun() && self.ways.iter().any(ready)))
+        !self.held
+            && (store || self.has_spent() || (self.has_begun() && self.ways.iter().any(ready)))
     }
 
     /// A neighbour that has spoilt its queue.
@@ -320,6 +329,21 @@ impl SyscallHost {
             }
         }
         self.out.stored.is_empty()
+    }
+
+    /// What was kept in case that a successor has to say the calls of the last turn once more goes, if they all are
+    /// on their way. Answers whether there was something.
+    pub(crate) fn clear_spent(&mut self) -> bool {
+        if !self.has_spent() {
+            return false;
+        }
+        let spent = self.out.spent.drain(..);
+        self.out.stored.extend(spent.map(StoreRequest::Remove));
+        true
+    }
+
+    fn has_spent(&self) -> bool {
+        !self.out.spent.is_empty() && self.out.calls.iter().all(VecDeque::is_empty)
     }
 
     /// Gives on the calls that there is room for.

@@ -1,7 +1,7 @@
 //! How sockets and programs end.
 use crate::shares::{Key, Released};
-use crate::stored::{forget, keep};
-use crate::syscall::{Presence, Syscall, SyscallOutput, tell};
+use crate::stored::keep;
+use crate::syscall::{Presence, Syscall, SyscallOutput, forget_last, tell};
 use skink_memory::SocketId;
 use skink_messages::{CallBody, Protocol, attachment_tag};
 
@@ -17,11 +17,12 @@ impl Syscall {
             return;
         }
         known.unfinished = None;
+        // Whoever comes after this process goes on with what follows, if it dies in the midst of it.
+        known.presence = Presence::Departed;
+        keep(out, &known.item(program));
         let tag = attachment_tag(known.secret);
         self.leave_turns(program);
-        for (protocol, socket) in self.shares.held_by(program) {
-            self.let_go(program, protocol, socket, out);
-        }
+        self.let_go_of_others(program, out);
         let mut stays = false;
         for key in self.shared_of(program) {
             stays |= self.shares.release(key, program, out) == Released::Held;
@@ -29,9 +30,17 @@ impl Syscall {
         for protocol in Protocol::ALL {
             self.release_ports(program, protocol, out);
             self.close_turn_of(program, protocol);
-            tell(protocol, program, CallBody::Detach(tag), out);
+            // Only the first is said again to a transport's successor, which may have put it off.
+            let body = match stays {
+                true => CallBody::Detach(tag),
+                false => CallBody::Abandon(tag),
+            };
+            tell(protocol, program, body, out);
         }
-        self.depart(program, stays, out);
+        // It is remembered while others hold sockets of its.
+        if !stays && let Some(gone) = self.programs.remove(&program) {
+            forget_last(out, &gone.item(program));
+        }
     }
 
     /// A program doesn't wait for a turn any more, nor for what comes of the one that it has: if
@@ -43,16 +52,6 @@ impl Syscall {
             if let Some(taken) = &mut turns.current {
                 taken.awaited &= taken.turn.program != program;
             }
-        }
-    }
-
-    /// A program that has ended is remembered while others hold sockets of its.
-    fn depart(&mut self, program: u32, stays: bool, out: &mut impl SyscallOutput) {
-        if let Some(known) = self.programs.get_mut(&program).filter(|_| stays) {
-            known.presence = Presence::Departed;
-            keep(out, &known.item(program));
-        } else if let Some(gone) = self.programs.remove(&program) {
-            forget(out, &gone.item(program));
         }
     }
 
@@ -121,16 +120,27 @@ impl Syscall {
         released
     }
 
+    /// A program that has ended lets go of what it held of others. The transport hears of each, since it takes in
+    /// first what the program had said of that.
+    fn let_go_of_others(&mut self, program: u32, out: &mut impl SyscallOutput) {
+        for (protocol, socket) in self.shares.held_by(program) {
+            if self.let_go(program, protocol, socket, out) == Released::Held {
+                tell(protocol, program, CallBody::Release(socket), out);
+            }
+        }
+    }
+
     /// Forgets a program that has ended, with the last of the sockets that outlived it.
     fn abandon_if_unheld(&mut self, program: u32, out: &mut impl SyscallOutput) {
         if !self.has_departed(program) || !self.shared_of(program).is_empty() {
             return;
         }
-        for protocol in Protocol::ALL {
-            tell(protocol, program, CallBody::Abandon, out);
-        }
         if let Some(gone) = self.programs.remove(&program) {
-            forget(out, &gone.item(program));
+            let tag = attachment_tag(gone.secret);
+            for protocol in Protocol::ALL {
+                tell(protocol, program, CallBody::Abandon(tag), out);
+            }
+            forget_last(out, &gone.item(program));
         }
     }
 
@@ -155,8 +165,18 @@ impl Syscall {
         for ((protocol, socket), owner) in self.shares.unheld() {
             self.let_go(owner, protocol, socket, out);
         }
-        let departed: Vec<_> = self.programs.keys().copied().collect();
+        let departed = self.programs.iter();
+        let departed = departed.filter(|(_, it)| it.presence == Presence::Departed);
+        let departed: Vec<_> = departed.map(|(number, _)| *number).collect();
         for program in departed {
+            self.let_go_of_others(program, out);
+            for key in self.shared_of(program) {
+                self.shares.release(key, program, out);
+            }
+            for protocol in Protocol::ALL {
+                self.release_ports(program, protocol, out);
+                self.close_turn_of(program, protocol);
+            }
             self.abandon_if_unheld(program, out);
         }
     }

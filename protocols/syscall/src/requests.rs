@@ -222,7 +222,9 @@ impl Syscall {
         match self.let_go(program, protocol, socket, out) {
             // All others have let go of what was the program's own.
             Released::NotShared => self.close_socket(program, protocol, socket, out),
-            Released::Held | Released::Last => {}
+            // It may have been told of the program all the same, when one of us began.
+            Released::Held => tell(protocol, program, CallBody::Release(socket), out),
+            Released::Last => {}
         }
     }
 

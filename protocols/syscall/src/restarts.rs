@@ -27,9 +27,11 @@ impl Syscall {
         }
     }
 
-    /// Tells a transport what it was told before, of sockets that are shared.
+    /// Tells a transport what it was told before, of sockets that are shared. Those who wait for its word
+    /// whether they can be are told as well: before anything that ends the socket.
     fn tell_shares(&self, protocol: Protocol, out: &mut impl SyscallOutput) {
         let tell = |program, body, out: &mut _| tell(protocol, program, body, out);
+        tell(0, CallBody::Sharing, out);
         for (socket, owner, owner_holds, others) in self.shares.of(protocol) {
             for holder in others {
                 tell(holder, CallBody::Share(socket), out);
@@ -44,6 +46,7 @@ impl Syscall {
                 tell(*program, CallBody::Detach(tag), out);
             }
         }
+        tell(0, CallBody::AllShared, out);
     }
 
     /// `store` has a successor, and has forgotten everything: everything is stored again.
@@ -87,20 +90,27 @@ impl Syscall {
                 self.shares.restore_owner_gone((protocol, socket), owner);
             }
             Item::Program(number, known) => {
-                // One that has attached again by now is better known.
-                let now = self.programs.get(&number);
-                if now.is_some_and(|now| known.departed || now.secret != known.secret) {
-                    self.superseded.push(number);
+                // One that has attached again by now is better known, but for whether it had ended.
+                if let Some(now) = self.programs.get_mut(&number) {
+                    if now.secret != known.secret {
+                        self.superseded.push(number);
+                    } else if known.departed {
+                        now.presence = Presence::Departed;
+                    }
+                    return true;
                 }
-                self.programs.entry(number).or_insert(Program {
-                    uid: known.uid,
-                    secret: known.secret,
-                    presence: match known.departed {
-                        true => Presence::Departed,
-                        false => Presence::Remembered,
+                self.programs.insert(
+                    number,
+                    Program {
+                        uid: known.uid,
+                        secret: known.secret,
+                        presence: match known.departed {
+                            true => Presence::Departed,
+                            false => Presence::Remembered,
+                        },
+                        unfinished: None,
                     },
-                    unfinished: None,
-                });
+                );
             }
             Item::Turn(protocol, turn) => {
                 self.turns_mut(protocol).current = Some(Taken {
@@ -122,6 +132,9 @@ impl Syscall {
         self.resumed = true;
         for program in std::mem::take(&mut self.superseded) {
             self.supersede(program, out);
+        }
+        for (number, program) in &self.programs {
+            keep(out, &program.item(*number));
         }
         self.tidy(out);
         for protocol in Protocol::ALL {

@@ -3,6 +3,7 @@
 use crate::SyscallOutput;
 use crate::ports::key_range;
 use crate::stored::{Item, forget, keep};
+use crate::syscall::forget_last;
 use skink_memory::SocketId;
 use skink_messages::Protocol;
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,7 +129,7 @@ impl Shares {
             }
             holding.owner_holds = false;
         } else if let Some(confirmed) = holding.others.remove(&program) {
-            forget(out, &Item::Share(key.0, key.1, program, confirmed));
+            forget_last(out, &Item::Share(key.0, key.1, program, confirmed));
             drop_held(&mut self.held, key, program);
             self.total = self.total.saturating_sub(1);
         }
@@ -141,7 +142,7 @@ impl Shares {
             // The owner's alone: as if it had never been shared.
             return Released::Held;
         }
-        forget(out, &Item::OwnerGone(key.0, key.1));
+        forget_last(out, &Item::OwnerGone(key.0, key.1));
         Released::Last
     }
 
@@ -182,16 +183,14 @@ impl Shares {
         held.copied().collect()
     }
 
-    /// All shared sockets of one transport: owner, whether it holds it, and the other holders that the
-    /// transport has confirmed.
+    /// All shared sockets of one transport: owner, whether it holds it, and the other holders.
     pub fn of(
         &self,
         protocol: Protocol,
     ) -> impl Iterator<Item = (SocketId, u32, bool, impl Iterator<Item = u32>)> {
         let sockets = self.sockets.range(key_range(protocol, 0, u32::MAX));
         sockets.map(|((_, socket), holding)| {
-            let others = holding.others.iter().filter(|(_, confirmed)| **confirmed);
-            let others = others.map(|(holder, _)| *holder);
+            let others = holding.others.keys().copied();
             (*socket, holding.owner, holding.owner_holds, others)
         })
     }

@@ -28,6 +28,9 @@ pub trait SyscallOutput {
     fn answer(&mut self, program: u32, serial: u32, result: Result<Answer, SocketError>);
     /// For `store`; `None` removes what is stored under the key.
     fn store(&mut self, key: StoreKey, value: Option<StoreValue>);
+    /// For `store`: removes what is stored under the key, but only when all calls so far are on their way. What is
+    /// stored there in between stays.
+    fn store_last(&mut self, key: StoreKey);
     /// A number that can't be guessed, and isn't 0.
     fn random(&mut self) -> u64;
 }
@@ -119,7 +122,8 @@ impl Syscall {
     }
 
     /// A program is there, whose user this is. Who knows the secret may share its sockets. After a restart
-    /// of this component the programs attach again, before or after [`Syscall::restore`].
+    /// of this component the programs attach again, before or after [`Syscall::restore`]; one that has ended does
+    /// while others hold sockets of its, and that changes nothing.
     pub fn attach(&mut self, program: u32, uid: u32, secret: u64, out: &mut impl SyscallOutput) {
         let attached = Program {
             uid,
@@ -127,11 +131,19 @@ impl Syscall {
             presence: Presence::Attached,
             unfinished: None,
         };
-        keep(out, &attached.item(program));
-        let before = self.programs.insert(program, attached);
+        let before = self.programs.get(&program);
+        let same = before.is_none_or(|before| before.secret == secret);
+        if same && self.has_departed(program) {
+            // Its sockets are handed on, and so it is.
+            return;
+        }
+        // What was stored of it isn't overwritten before it is known.
+        if self.resumed {
+            keep(out, &attached.item(program));
+        }
+        self.programs.insert(program, attached);
         self.leave_turns(program);
-        let same = |it: &Program| it.presence != Presence::Departed && it.secret == secret;
-        if before.is_some_and(|before| !same(&before)) {
+        if !same {
             self.supersede(program, out);
         }
     }
@@ -233,6 +245,12 @@ impl Syscall {
             Protocol::Udp => udp,
         }
     }
+}
+
+/// Removes what is stored under the item's key, once it is said what ends it: who comes after this process ends it
+/// again if that didn't come to pass.
+pub(crate) fn forget_last(out: &mut impl SyscallOutput, item: &Item) {
+    out.store_last(item.key());
 }
 
 /// Tells a transport something that it doesn't answer.

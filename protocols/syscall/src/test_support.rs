@@ -32,6 +32,10 @@ impl SyscallOutput for Recorder {
         };
     }
 
+    fn store_last(&mut self, key: StoreKey) {
+        self.store(key, None);
+    }
+
     fn random(&mut self) -> u64 {
         self.random += 1;
         0x7_0000_0000 + self.random

@@ -52,7 +52,8 @@ struct CallFields {
     /// Backlog, what may be shared, an error, or a tag.
     detail: u32,
     end: EndBody,
-    _reserved: u32,
+    /// The incarnation of the transport that a call with a serial number is for, or 0: anyone.
+    receiver: u32,
 }
 
 const _: () = assert!(size_of::<CallFields>() <= 48);
@@ -68,6 +69,8 @@ mod kind {
     pub const CLOSE: u32 = 8;
     pub const DETACH: u32 = 9;
     pub const ABANDON: u32 = 10;
+    pub const SHARING: u32 = 11;
+    pub const ALL_SHARED: u32 = 12;
     pub const OUTCOME: u32 = 1;
 }
 
@@ -91,7 +94,13 @@ impl CallFields {
 impl Coded for TransportCall {
     type Wire = SmallMessage;
 
-    fn encode(&self, incarnation: Incarnation) -> SmallMessage {
+    fn encode(&self, sender: Incarnation) -> SmallMessage {
+        self.encode_for(sender, 0)
+    }
+
+    /// `syscall` asks a successor again for what has no outcome yet. What it had asked a predecessor for may be done
+    /// and overtaken: a socket that is opened once more is one that nobody knows of.
+    fn encode_for(&self, sender: Incarnation, receiver: Incarnation) -> SmallMessage {
         let (kind, socket, detail, end) = match self.body {
             CallBody::Open => (kind::OPEN, NO_SOCKET, 0, None),
             CallBody::Bind(socket, local, options) => {
@@ -106,7 +115,9 @@ impl Coded for TransportCall {
             CallBody::Release(socket) => (kind::RELEASE, socket, 0, None),
             CallBody::Close(socket) => (kind::CLOSE, socket, 0, None),
             CallBody::Detach(tag) => (kind::DETACH, NO_SOCKET, tag, None),
-            CallBody::Abandon => (kind::ABANDON, NO_SOCKET, 0, None),
+            CallBody::Abandon(tag) => (kind::ABANDON, NO_SOCKET, tag, None),
+            CallBody::Sharing => (kind::SHARING, NO_SOCKET, 0, None),
+            CallBody::AllShared => (kind::ALL_SHARED, NO_SOCKET, 0, None),
         };
         let body = CallFields {
             program: self.program,
@@ -115,9 +126,18 @@ impl Coded for TransportCall {
             generation: socket.generation,
             detail,
             end: EndBody::new(end),
-            _reserved: 0,
+            receiver: match self.serial {
+                // Said once, and true of what it names whoever hears it.
+                0 => 0,
+                _ => receiver,
+            },
         };
-        SmallMessage::new(kind, incarnation, &body)
+        SmallMessage::new(kind, sender, &body)
+    }
+
+    fn is_for(wire: &SmallMessage, receiver: Incarnation) -> bool {
+        let fields: Option<CallFields> = wire.read();
+        fields.is_none_or(|fields| [0, receiver].contains(&fields.receiver))
     }
 
     fn decode(wire: &SmallMessage) -> Option<TransportCall> {
@@ -139,7 +159,9 @@ impl Coded for TransportCall {
             kind::RELEASE => CallBody::Release(socket),
             kind::CLOSE => CallBody::Close(socket),
             kind::DETACH => CallBody::Detach(fields.detail),
-            kind::ABANDON => CallBody::Abandon,
+            kind::ABANDON => CallBody::Abandon(fields.detail),
+            kind::SHARING => CallBody::Sharing,
+            kind::ALL_SHARED => CallBody::AllShared,
             _ => return None,
         };
         Some(TransportCall {
@@ -169,7 +191,7 @@ impl Coded for CallOutcome {
             generation: socket.generation,
             detail: error,
             end: EndBody::new(end),
-            _reserved: 0,
+            receiver: 0,
         };
         SmallMessage::new(kind::OUTCOME, incarnation, &body)
     }

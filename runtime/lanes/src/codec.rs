@@ -81,6 +81,14 @@ pub trait Coded: Sized {
     /// Whether it answers what this incarnation of the receiver asked of this one of the sender, and
     /// means nothing from any other.
     fn is_answer(&self) -> bool;
+    /// As it travels to this incarnation of the receiver.
+    fn encode_for(&self, sender: Incarnation, _receiver: Incarnation) -> Self::Wire {
+        self.encode(sender)
+    }
+    /// Whether this incarnation of the receiver takes it: most messages are for whoever does first.
+    fn is_for(_wire: &Self::Wire, _receiver: Incarnation) -> bool {
+        true
+    }
 }
 
 /// The family of an address in a message.

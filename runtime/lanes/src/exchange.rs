@@ -11,7 +11,7 @@ use skink_messages::Full;
 pub struct EndCounters {
     /// Messages that made no sense.
     pub malformed: u64,
-    /// Answers of a neighbour that was restarted since, or to our predecessor.
+    /// Answers of a neighbour that was restarted since, or to our predecessor, and requests that were for that only.
     pub foreign: u64,
     /// Answers to nothing that was asked.
     pub unasked: u64,
@@ -77,7 +77,10 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         for _ in 0..self.incoming.capacity() {
             let wire = self.peek()?;
             match In::decode(&wire) {
-                Some(message) if message.is_answer() && wire.incarnation() != self.neighbour => {
+                Some(message)
+                    if !In::is_for(&wire, self.own)
+                        || (message.is_answer() && wire.incarnation() != self.neighbour) =>
+                {
                     self.counters.foreign = self.counters.foreign.wrapping_add(1);
                 }
                 Some(message) => return Some(message),
@@ -130,7 +133,8 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
     /// # Errors
     /// [`Full`], and nothing is sent.
     pub fn send(&mut self, message: &Out) -> Result<(), Full> {
-        let written = self.outgoing.write(&message.encode(self.own));
+        let wire = message.encode_for(self.own, self.neighbour);
+        let written = self.outgoing.write(&wire);
         self.note(written)
     }
 

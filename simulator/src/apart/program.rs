@@ -10,8 +10,9 @@ use std::collections::VecDeque;
 
 /// A socket that is being made: each call is answered before the next.
 struct Opening {
-    /// Who wants it.
-    number: usize,
+    /// Who wants it; `None` if it is another's that is asked for.
+    number: Option<usize>,
+    share: Option<(SocketCall, SocketId)>,
     plan: SocketPlan,
     socket: Option<SocketId>,
     /// The calls that are answered.
@@ -25,6 +26,9 @@ struct Opening {
 impl Opening {
     /// The next call; `None` if all are answered.
     fn call(&self) -> Option<SocketCall> {
+        if let Some((call, _)) = self.share {
+            return Some(call).filter(|_| self.answered == 0);
+        }
         let SocketPlan {
             protocol,
             local,
@@ -51,8 +55,12 @@ impl Opening {
     }
 }
 
+/// Who has asked for another's socket, and what came of it.
+type Shared = (u32, SocketId, Result<(), SocketError>);
+
 /// A program's side of its channels.
 pub(super) struct Program {
+    number: u32,
     pub client: Client,
     openings: VecDeque<Opening>,
     /// What it has to say and there was no room for.
@@ -60,24 +68,29 @@ pub(super) struct Program {
     pub events: VecDeque<(Protocol, SocketEvent)>,
     /// Listening sockets on which it couldn't say that it takes a connection.
     pub held_up: Vec<SocketId>,
+    /// It has been given something, or has given it away.
+    pub has_shared: bool,
 }
 
 impl Program {
-    pub fn new(mut client: Client) -> Program {
+    pub fn new(number: u32, mut client: Client) -> Program {
         client.announce();
         Program {
+            number,
             client,
             openings: VecDeque::new(),
             waiting: VecDeque::new(),
             events: VecDeque::new(),
             held_up: Vec::new(),
+            has_shared: false,
         }
     }
 
     /// Makes a socket for `number`, after those before.
     pub fn make(&mut self, number: usize, plan: SocketPlan) {
         self.openings.push_back(Opening {
-            number,
+            number: Some(number),
+            share: None,
             plan,
             socket: None,
             answered: 0,
@@ -86,15 +99,39 @@ impl Program {
         });
     }
 
+    /// Asks for another's socket, after what it has asked for before.
+    pub fn ask_for(&mut self, call: SocketCall, socket: SocketId) {
+        let plan = SocketPlan {
+            protocol: Protocol::Tcp,
+            program: 0,
+            local: None,
+            then: Then::Stays,
+        };
+        self.openings.push_back(Opening {
+            number: None,
+            share: Some((call, socket)),
+            plan,
+            socket: None,
+            answered: 0,
+            asked: false,
+            early: Events::empty(),
+        });
+    }
+
+    /// Whether it waits for nothing, and has said all.
+    pub fn is_idle(&self) -> bool {
+        self.openings.is_empty() && self.waiting.is_empty()
+    }
+
     /// Listens to what the stack says, if it rang, and goes to sleep again.
-    pub fn hear(&mut self, opened: &mut VecDeque<Opened>) {
+    pub fn hear(&mut self, opened: &mut VecDeque<Opened>, shared: &mut Vec<Shared>) {
         while is_readable(self.client.bell()) || !self.client.is_announced() {
             self.client.retract();
             self.client.poll().expect("a good channel");
             while let Some((protocol, event)) = self.client.take_event() {
                 self.take_in(protocol, event);
             }
-            self.go_on(opened);
+            self.go_on(opened, shared);
             if !self.client.announce() {
                 self.client.awake();
             }
@@ -112,7 +149,7 @@ impl Program {
     }
 
     /// Says what there is room for, and makes the next call.
-    pub fn go_on(&mut self, opened: &mut VecDeque<Opened>) {
+    pub fn go_on(&mut self, opened: &mut VecDeque<Opened>, shared: &mut Vec<Shared>) {
         while let Some(body) = self.waiting.front().copied()
             && self.client.has_room(body)
         {
@@ -136,13 +173,13 @@ impl Program {
                 };
                 opening.asked = false;
                 if let Some(result) = opening.answer(answer) {
-                    self.conclude(result, opened);
+                    self.conclude(result, opened, shared);
                     continue;
                 }
             }
             let Some(call) = self.openings.front().and_then(Opening::call) else {
                 let made = self.openings.front().and_then(|opening| opening.socket);
-                self.conclude(made.ok_or(SocketError::Invalid), opened);
+                self.conclude(made.ok_or(SocketError::Invalid), opened, shared);
                 continue;
             };
             if !self.waiting.is_empty() || !self.client.has_room(RequestBody::Call(call)) {
@@ -155,15 +192,27 @@ impl Program {
         }
     }
 
-    fn conclude(&mut self, result: Result<SocketId, SocketError>, opened: &mut VecDeque<Opened>) {
+    fn conclude(
+        &mut self,
+        result: Result<SocketId, SocketError>,
+        opened: &mut VecDeque<Opened>,
+        shared: &mut Vec<Shared>,
+    ) {
         let Some(opening) = self.openings.pop_front() else {
+            return;
+        };
+        let Some(number) = opening.number else {
+            if let Some((_, socket)) = opening.share {
+                self.has_shared = true;
+                shared.push((self.number, socket, result.map(drop)));
+            }
             return;
         };
         if let (Err(_), Some(socket)) = (result, opening.socket) {
             let close = SocketCall::Close(opening.plan.protocol, socket);
             self.say(RequestBody::Call(close));
         }
-        opened.push_back((opening.number, result, opening.early));
+        opened.push_back((number, result, opening.early));
     }
 
     pub fn say(&mut self, body: RequestBody) {

@@ -36,6 +36,17 @@ impl Machine {
         if let Some(pool) = self.udp.stack.apart().and_then(|apart| apart.pool()) {
             look(&mut lines, "datagrams", pool);
         }
+        for program in &self.ended {
+            lines.push(format!("program {program} isn't finished"));
+        }
+        for (name, front) in [("tcp", &self.tcp), ("udp", &self.udp)] {
+            if front.shared() > 0 {
+                lines.push(format!(
+                    "{name} thinks that {} sockets are shared",
+                    front.shared()
+                ));
+            }
+        }
         let left = self.stored_of_sockets();
         if left > 0 {
             lines.push(format!("{left} things are stored of sockets"));

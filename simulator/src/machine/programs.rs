@@ -107,6 +107,11 @@ impl Machine {
         Client::attach(descriptors, routes).expect("channels")
     }
 
+    /// Who knows it may share a program's sockets.
+    pub fn secret(&self, program: u32) -> u64 {
+        secret(program)
+    }
+
     /// A program has ended.
     pub fn program_ended(&mut self, now: Instant, program: u32) {
         self.ended.push(program);

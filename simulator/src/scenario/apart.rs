@@ -16,6 +16,8 @@ pub struct ApartPlan {
     pub lost_bells: u32,
     /// Components that die.
     pub deaths: Vec<PartDeath>,
+    /// Each host has several processes, which hand connections on to each other.
+    pub shares: bool,
 }
 
 /// How a component comes to its end.
@@ -220,6 +222,9 @@ const SHOWN: [Shown; 7] = [
     Shown::AllBy(3),
 ];
 
+/// Processes of each host that hand connections on to each other: the first and the last never end.
+pub(super) const PROCESSES: u32 = 5;
+
 impl Scenario {
     /// Whether nothing of a host ever dies.
     pub fn is_immortal(&self) -> bool {
@@ -236,7 +241,13 @@ impl Scenario {
             filters: random.chance(500),
             lost_bells: if random.chance(250) { 30 } else { 0 },
             deaths: (0..deaths).map(|_| death(&mut random, hosts)).collect(),
+            shares: self.death.is_none() && random.chance(400),
         };
+        if plan.shares {
+            self.hosts
+                .iter_mut()
+                .for_each(|host| host.programs = PROCESSES);
+        }
         if deaths > 0 || plan.lost_bells > 0 {
             self.gentle = false;
             self.quiet = false;

@@ -1,9 +1,10 @@
 //! Short scenarios, of which every step and act is gone through.
 
+use super::apart::PROCESSES;
 use super::*;
 
 /// Their names.
-pub const SHORT: [&str; 12] = [
+pub const SHORT: [&str; 13] = [
     "handshake",
     "client-first",
     "server-first",
@@ -16,6 +17,7 @@ pub const SHORT: [&str; 12] = [
     "plain-options",
     "half-open",
     "datagrams",
+    "shared",
 ];
 
 impl Scenario {
@@ -32,7 +34,7 @@ impl Scenario {
             "plain-options" => (5_000, 5_000),
             "half-open" => (1_000, 1_000),
             "datagrams" => (8, 8),
-            "both-ways" | "losses" | "overload" | "echo" => (30_000, 20_000),
+            "both-ways" | "losses" | "overload" | "echo" | "shared" => (30_000, 20_000),
             "zero-window" => (30_000, 0),
             _ => return None,
         };
@@ -88,7 +90,7 @@ impl Scenario {
             }
             _ => {}
         }
-        if matches!(name, "handshake" | "both-ways") {
+        if matches!(name, "handshake" | "both-ways" | "shared") {
             // Another one at the same time, that waits longer to be accepted.
             scenario.listeners[0].pause_us = 50_000;
             scenario.connections.push(connection.clone());
@@ -110,7 +112,16 @@ impl Scenario {
             filters: index % 2 == 0 || name == "datagrams",
             lost_bells: 0,
             deaths,
+            shares: name == "shared",
         });
+        if name == "shared" {
+            for host in &mut scenario.hosts {
+                host.programs = PROCESSES;
+            }
+            for connection in &mut scenario.connections {
+                connection.program = 1;
+            }
+        }
         Some(scenario)
     }
 }

@@ -5,7 +5,7 @@ use crate::machine::{Filtering, Machine, MachineConfig, Who};
 use crate::nic::NicHandle;
 use crate::place::Place;
 use crate::random::{Random, mix};
-use crate::scenario::{HostPlan, Scenario, address};
+use crate::scenario::{ApartPlan, HostPlan, Scenario, address};
 use crate::wire::Wire;
 use skink_filter::RuleSet;
 use skink_library::{Stack, StackConfig};
@@ -52,7 +52,7 @@ impl Host {
         };
         let (stack, regions) = match &scenario.apart {
             None => life.whole(plan.programs, &nic, &doom, &counters),
-            Some(apart) => life.apart(plan.programs, apart.filters, &nic, &doom, &counters),
+            Some(apart) => life.apart(plan.programs, apart, &nic, &doom, &counters),
         };
         if !scenario.is_immortal() {
             let all = regions.iter();
@@ -116,12 +116,12 @@ impl Life {
     fn apart(
         &mut self,
         programs: u32,
-        filters: bool,
+        plan: &ApartPlan,
         nic: &NicHandle,
         doom: &Doom,
         counters: &Counters,
     ) -> (Place, Regions) {
-        let filtering = match filters {
+        let filtering = match plan.filters {
             true => Filtering::Apart(RuleSet::parse(RULES).expect("rules")),
             false => Filtering::None,
         };
@@ -139,7 +139,11 @@ impl Life {
         // So that transports know their addresses.
         machine.poll(Who::Ip, Instant::ZERO);
         let regions = machine.regions().to_vec();
-        (Place::Apart(Box::new(Apart::new(machine))), regions)
+        let mut apart = Apart::new(machine);
+        if plan.shares {
+            apart.share(mix(self.seed ^ 0x7368_6172_6500), [0, programs - 1]);
+        }
+        (Place::Apart(Box::new(apart)), regions)
     }
 
     fn stack(&mut self, nic: &NicHandle, doom: &Doom, counters: &Counters) -> Stack {

@@ -246,6 +246,10 @@ impl World {
             }
             self.hear(host, who, lost);
         }
+        let apart = self.hosts[host].stack.apart();
+        if apart.is_some_and(|apart| apart.take_ordered()) {
+            self.turn_soon(host, Who::Syscall);
+        }
         if self.hosts[host].frames_wait() {
             self.turn_soon(host, Who::Link);
         }
@@ -272,6 +276,9 @@ impl World {
         for host in &mut self.hosts {
             if let Some(apart) = host.stack.apart() {
                 let dropped = apart.machine.dropped();
+                for (sum, count) in self.report.shared.iter_mut().zip(apart.shared()) {
+                    *sum += count;
+                }
                 self.report.foreign += dropped.foreign + dropped.unasked + dropped.stale;
                 self.report.full += dropped.full;
                 if dropped.malformed > 0 {

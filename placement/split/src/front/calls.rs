@@ -2,11 +2,12 @@
 use super::offers::Listener;
 use crate::front::Front;
 use skink_lanes::Exchange;
-use skink_memory::{Region, SocketId, SocketKind};
+use skink_memory::{Record, Region, SocketId, SocketKind};
 use skink_messages::{
     CallBody, CallOutcome, Events, Protocol, SocketError, SocketEvent, TcpRequest, TransportCall,
     UdpRequest,
 };
+use skink_tcp::State;
 use skink_time::Instant;
 use skink_wire::Endpoint;
 use std::collections::VecDeque;
@@ -84,6 +85,7 @@ impl Front {
             && let Some(call) = end.exchange.take()
         {
             taken += 1;
+            self.vouch(protocol, &call);
             // Nothing that the program has said before is overtaken.
             self.serve_direct(now, call.program);
             let outcome = self.carry_out(now, protocol, call);
@@ -169,14 +171,22 @@ impl Front {
             CallBody::Detach(tag) => {
                 // Else it is late: the program has finished, and another one may have its number.
                 if self.tags.get(&program) == Some(&tag) {
-                    self.end_program(now, protocol, program);
+                    self.end_program_if_known(now, protocol, program);
                 }
                 return None;
             }
-            CallBody::Abandon => {
-                if self.departed.remove(&(protocol, program)) {
-                    self.stack.transports().abandon(now, protocol, program);
+            CallBody::Abandon(tag) => {
+                if self.tags.get(&program) == Some(&tag) {
+                    self.abandon_program(now, protocol, program);
                 }
+                return None;
+            }
+            CallBody::Sharing => {
+                self.begin_sharing(protocol);
+                return None;
+            }
+            CallBody::AllShared => {
+                self.end_sharing(now, protocol);
                 return None;
             }
         };
@@ -250,13 +260,13 @@ impl Front {
         if kind.is_none_or(|kind| kind == SocketKind::TcpListener) {
             return Err(SocketError::Invalid);
         }
+        let events = record.map_or(Events::empty(), happened);
         let owner = self.owner_of(protocol, id);
         self.holders.add((protocol, id), owner, program);
         if self.is_successor && owner != program {
             // What it has said of the socket before we knew that it may was dropped, and it wasn't told what
             // happened there.
             if let Some(attached) = self.programs.get_mut(program) {
-                let events = Events::READABLE | Events::WRITABLE;
                 attached.push_foreign(protocol, SocketEvent { socket: id, events });
             }
             self.make_due(program);
@@ -270,6 +280,16 @@ impl Front {
             }
         }
         Ok((id, None))
+    }
+
+    /// The last of the sockets that outlived a program is gone.
+    fn abandon_program(&mut self, now: Instant, protocol: Protocol, program: u32) {
+        self.remove_program(program);
+        for id in self.holders.end(protocol, program) {
+            self.holders.forget((protocol, id));
+        }
+        self.departed.remove(&(protocol, program));
+        self.stack.transports().abandon(now, protocol, program);
     }
 
     /// A program lets go of a socket that others hold.
@@ -339,4 +359,32 @@ impl Front {
         });
         open.collect()
     }
+}
+
+/// What has happened to a socket so far, and may have been told to its owner only.
+fn happened(record: &Record) -> Events {
+    let state = State::from_number(record.state.load(Ordering::Relaxed));
+    let lasting = match state.filter(|_| record.kind() == SocketKind::Tcp) {
+        Some(State::CloseWait | State::Closing | State::LastAck) => Events::READ_CLOSED,
+        Some(State::TimeWait) => Events::READ_CLOSED | Events::CLOSED,
+        // Else it was never connected.
+        Some(State::Closed) if record.four_tuple().remote.port != 0 => {
+            Events::READ_CLOSED | Events::CLOSED
+        }
+        Some(
+            State::Closed
+            | State::Listen
+            | State::SynSent
+            | State::SynReceived
+            | State::Established
+            | State::FinWait1
+            | State::FinWait2,
+        )
+        | None => Events::empty(),
+    };
+    let error = match record.error.load(Ordering::Relaxed) {
+        0 => Events::empty(),
+        _ => Events::ERROR,
+    };
+    Events::READABLE | Events::WRITABLE | lasting | error
 }

@@ -22,6 +22,10 @@ pub(crate) struct Holders {
 }
 
 impl Holders {
+    pub fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
     }

@@ -64,7 +64,7 @@ impl Front {
                 Ok(None) => break,
                 Err(ServerError) => return self.spoilt(now, program),
             };
-            if matches!(body, RequestBody::Call(_)) {
+            if matches!(body, RequestBody::Call(_)) || self.waits_for_shares(program, &body) {
                 break;
             }
             self.advance(program);
@@ -112,6 +112,7 @@ impl Front {
     fn request(&mut self, now: Instant, program: u32, request: Request) -> Taken {
         match request.body {
             RequestBody::Call(call) => self.call(now, program, request.serial, call),
+            body if self.waits_for_shares(program, &body) => Taken::Waits,
             body => {
                 self.advance(program);
                 self.direct(now, program, body);

@@ -5,6 +5,16 @@ use skink_sockets::Notice;
 use skink_time::Instant;
 
 impl Front {
+    /// What the calls of turns before leave behind goes.
+    pub(crate) fn clear_spent(&mut self) {
+        if let Some(syscall) = &mut self.syscall
+            && syscall.clear_spent()
+        {
+            // Programs whose requests had to stay meanwhile are due.
+            syscall.has_refused = true;
+        }
+    }
+
     /// Hears `syscall`'s neighbours. Answers whether they had something to say.
     pub(crate) fn poll_syscall(&mut self, now: Instant) -> bool {
         let Some(syscall) = self.syscall.as_mut().filter(|it| !it.held) else {

@@ -21,6 +21,17 @@ pub const TABLE: TableConfig = TableConfig {
 
 /// Starts a machine that serves one program.
 pub fn start(nic: Nic, addresses: &[&str], seed: u64, filtering: Filtering) -> Machine {
+    start_for(1, nic, addresses, seed, filtering)
+}
+
+/// Starts a machine that serves so many programs.
+pub fn start_for(
+    programs: u32,
+    nic: Nic,
+    addresses: &[&str],
+    seed: u64,
+    filtering: Filtering,
+) -> Machine {
     let addresses = addresses.iter();
     let config = MachineConfig {
         addresses: addresses
@@ -30,7 +41,7 @@ pub fn start(nic: Nic, addresses: &[&str], seed: u64, filtering: Filtering) -> M
         filtering,
         tcp: TABLE,
         udp: TABLE,
-        programs: 1,
+        programs,
         ports: Box::new(|| Box::new(SoleOwner)),
     };
     Machine::new(nic, config, Counters::create().expect("counters"))

@@ -91,9 +91,16 @@ impl Bench {
     }
 
     /// What was asked of a transport since this was last called.
-    fn calls(&mut self, protocol: Protocol) -> Vec<(u32, u32, CallBody)> {
+    /// Those too that say where what is shared begins and ends.
+    fn all_calls(&mut self, protocol: Protocol) -> Vec<(u32, u32, CallBody)> {
         let calls = self.out.calls[protocol.index()].drain(..);
         calls.map(|it| (it.program, it.serial, it.body)).collect()
+    }
+
+    fn calls(&mut self, protocol: Protocol) -> Vec<(u32, u32, CallBody)> {
+        let calls = self.all_calls(protocol).into_iter();
+        let marks = [CallBody::Sharing, CallBody::AllShared];
+        calls.filter(|(.., body)| !marks.contains(body)).collect()
     }
 
     fn answers(&mut self) -> Vec<(u32, u32, Result<Answer, SocketError>)> {
@@ -420,8 +427,8 @@ fn a_program_ends() {
     bench.detach(2);
     let expected = [
         (2, 0, CallBody::Close(kept)),
-        (0, 0, CallBody::Abandon),
-        (2, 0, CallBody::Detach(0)),
+        (0, 0, CallBody::Abandon(0)),
+        (2, 0, CallBody::Abandon(0)),
     ];
     assert_eq!(bench.calls(TCP), expected);
     assert_eq!(bench.calls(UDP), expected[1..]);
@@ -442,7 +449,7 @@ fn who_ends_while_binding_lets_the_next_bind() {
     bench.ask(3, 3, bind(id(3, 0), 5001, REUSE));
     bench.detach(1);
     bench.detach(3);
-    assert_eq!(bench.calls(TCP).len(), 3, "one bind, two detachments");
+    assert_eq!(bench.calls(TCP).len(), 4, "one bind, one release, two ends");
     // The socket is its owner's still, and bound: by a program of another user.
     bench.outcome(1, 1, Ok((socket, Some(end(5000)))));
     assert!(bench.answers().is_empty());
@@ -498,15 +505,17 @@ fn a_restarted_transport_is_asked_and_told_again() {
         shared: true,
     };
     let expected = [
+        (0, 0, CallBody::Sharing),
         (1, 0, CallBody::Share(first)),
         (2, 0, CallBody::Share(first)),
         (0, 0, CallBody::Release(first)),
         (2, 0, CallBody::Share(second)),
         (4, 0, CallBody::Detach(0)),
+        (0, 0, CallBody::AllShared),
         (1, 2, CallBody::Bind(id(1, 0), end(5000), options)),
         (3, 4, CallBody::Open),
     ];
-    assert_eq!(bench.calls(TCP), expected);
+    assert_eq!(bench.all_calls(TCP), expected);
     assert!(bench.calls(UDP).is_empty());
 }
 
@@ -566,8 +575,8 @@ fn a_successor_ends_what_ended_meanwhile() {
         (1, 0, CallBody::Share(socket)),
         (0, 0, CallBody::Detach(0)),
         (1, 0, CallBody::Close(socket)),
-        (0, 0, CallBody::Abandon),
-        (1, 0, CallBody::Detach(0)),
+        (0, 0, CallBody::Abandon(0)),
+        (1, 0, CallBody::Abandon(0)),
     ];
     assert_eq!(bench.calls(TCP), expected);
     assert!(!bench.syscall.ports.is_bound(TCP, socket));

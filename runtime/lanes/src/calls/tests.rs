@@ -25,7 +25,9 @@ fn calls_arrive_as_they_were_sent() {
         CallBody::Release(SOCKET),
         CallBody::Close(SOCKET),
         CallBody::Detach(u32::MAX),
-        CallBody::Abandon,
+        CallBody::Abandon(7),
+        CallBody::Sharing,
+        CallBody::AllShared,
     ];
     for end in ends() {
         bodies.push(CallBody::Connect(SOCKET, Some(end)));
@@ -91,7 +93,7 @@ fn nonsense_is_nothing() {
     // Memory that was never written; kinds, errors and clients that there aren't.
     let zero = |kind| SmallMessage::new(kind, 1, &[0u8; 48]);
     assert_eq!(TransportCall::decode(&zero(0)), None);
-    assert_eq!(TransportCall::decode(&zero(11)), None);
+    assert_eq!(TransportCall::decode(&zero(13)), None);
     assert_eq!(CallOutcome::decode(&zero(0)), None);
     let mut fields = [0u8; 48];
     fields[16] = 200;

@@ -2,6 +2,7 @@ use super::*;
 use crate::judge::{Question, Verdicts};
 use crate::{Few, Lane, SmallMessage};
 use skink_channel::{Producer, SleeperDescriptors};
+use skink_messages::{CallBody, CallOutcome, TransportCall};
 use std::collections::VecDeque;
 
 type Upper = Exchange<Verdicts, Question>;
@@ -136,4 +137,37 @@ fn a_doorbell_is_rung_once_for_a_batch_and_only_for_a_sleeper() {
     sleeper.announce();
     assert_eq!(batch(&mut sends), 1);
     assert_eq!(batch(&mut sends), 1, "it was rung already");
+}
+
+#[test]
+fn a_successor_is_asked_anew_for_what_is_answered() {
+    let lane = Lane::create::<TransportCall, CallOutcome>("test").expect("a lane");
+    let sleeper = SleeperDescriptors::create("test").expect("a sleeper");
+    let bell = || sleeper.doorbell().expect("a bell");
+    let parts = lane.upper(1, 1, bell()).expect("parts");
+    let mut syscall = Exchange::<CallOutcome, TransportCall>::attach(parts).expect("a side");
+    let parts = lane.lower(2, 1, bell()).expect("parts");
+    let mut successor = Exchange::<TransportCall, CallOutcome>::attach(parts).expect("a side");
+    let call = |serial, body| TransportCall {
+        program: 1,
+        serial,
+        body,
+    };
+    let socket = skink_memory::SocketId {
+        slot: 5,
+        generation: 1,
+    };
+    let open = call(7, CallBody::Open);
+    let close = call(0, CallBody::Close(socket));
+    for call in [open, close] {
+        syscall.send(&call).expect("room");
+    }
+    syscall.flush();
+    assert_eq!(successor.take(), Some(close), "nobody says it again");
+    assert_eq!(successor.take(), None);
+    assert_eq!(successor.counters.foreign, 1);
+    syscall.restarted(2);
+    syscall.send(&open).expect("room");
+    syscall.flush();
+    assert_eq!(successor.take(), Some(open));
 }

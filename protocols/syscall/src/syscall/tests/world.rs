@@ -167,7 +167,8 @@ impl Transport {
         let stride = self.stride;
         match body {
             CallBody::Share(id) => {
-                if let Some(socket) = self.sockets.get_mut(&id) {
+                // A listening socket isn't shared.
+                if let Some(socket) = self.sockets.get_mut(&id).filter(|it| !it.listens) {
                     match id.slot / stride == program {
                         true => socket.owner_gone = false,
                         false => _ = socket.others.insert(program),
@@ -190,10 +191,15 @@ impl Transport {
                     id.slot / stride != program || !socket.others.is_empty()
                 });
             }
-            CallBody::Abandon => {
-                if self.detached.contains(&program) {
-                    self.sockets.retain(|id, _| id.slot / stride != program);
-                }
+            CallBody::Sharing | CallBody::AllShared => {}
+            CallBody::Abandon(_) => {
+                self.attached.remove(&program);
+                self.detached.insert(program);
+                self.last.remove(&program);
+                self.sockets.retain(|id, socket| {
+                    socket.others.remove(&program);
+                    id.slot / stride != program
+                });
             }
             CallBody::Rest(_) => {}
             CallBody::Open | CallBody::Bind(..) | CallBody::Listen(..) | CallBody::Connect(..) => {
@@ -263,6 +269,7 @@ impl World {
         for program in 0..PROGRAMS {
             world.attach(program);
         }
+        world.syscall.resume(&mut world.out);
         world
     }
 
@@ -271,7 +278,8 @@ impl World {
         let queued = self.out.calls.iter().flatten();
         let mut queued = queued.filter(|call| call.program == program);
         let finished = self.transports.iter().all(|it| it.is_finished(program));
-        let detaches = queued.any(|call| matches!(call.body, CallBody::Detach(_)));
+        let detaches =
+            queued.any(|call| matches!(call.body, CallBody::Detach(_) | CallBody::Abandon(_)));
         if self.programs.contains_key(&program) || !finished || detaches {
             return;
         }
@@ -388,7 +396,10 @@ impl World {
     pub fn move_on(&mut self, protocol: Protocol, carry_out: bool) -> bool {
         let at = protocol.index();
         if carry_out {
-            let call = self.out.calls[at].pop_front();
+            let mut calls = std::iter::from_fn(|| self.out.calls[at].pop_front());
+            let is_mark = |body| matches!(body, CallBody::Sharing | CallBody::AllShared);
+            // A mark takes no time.
+            let call = calls.find(|call| !is_mark(call.body));
             let (hostile, dice) = (self.hostile, &mut self.dice);
             call.map(|call| self.transports[at].carry_out(call, hostile, dice))
                 .is_some()
@@ -423,6 +434,7 @@ impl World {
             self.syscall
                 .attach(program, user(program), secret, &mut self.out);
         }
+        self.syscall.resume(&mut self.out);
         for (program, (serial, call)) in self.asked.clone() {
             self.syscall.request(program, serial, call, &mut self.out);
             self.take_answers();
