@@ -10,6 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
 use std::time::Duration;
 
 /// The way to the service manager. Not to be handed on: the children of a service get an environment
@@ -48,7 +49,7 @@ impl fmt::Display for NotifyError {
             NotifyError::Send(error) => write!(
                 f,
                 "the service manager can't be told ({error}): has the unit Type=notify and \
-                 NotifyAccess=main?"
+                 NotifyAccess=all?"
             ),
         }
     }
@@ -122,6 +123,12 @@ impl Notifier {
         let limit = std::env::var_os("WATCHDOG_USEC")?;
         let process = std::env::var_os("WATCHDOG_PID");
         half_of_watchdog(&limit, process.as_deref(), std::process::id())
+    }
+
+    /// For a program that this process becomes (`exec(2)`): it is the one that the manager watches, although its
+    /// environment names another process, if that was this one's predecessor.
+    pub fn watch(command: &mut Command) {
+        command.env("WATCHDOG_PID", std::process::id().to_string());
     }
 
     fn send(&self, message: &str, how: SendFlags) -> Result<(), NotifyError> {

@@ -5,7 +5,7 @@ use super::supervise::Life;
 use crate::interfaces::HANDED_VERSION;
 use serde::{Deserialize, Serialize};
 use skink_channel::{Sleeper, SleeperDescriptors, SpinBudget};
-use skink_control::{Executable, Server, Standby, Standing};
+use skink_control::{Executable, Notifier, Server, Standby, Standing};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt;
@@ -88,13 +88,21 @@ impl Inner {
     }
 
     /// Becomes the other build. Returns only if that fails.
-    fn execute(&self, server: &Server<Served>, executable: &Executable) -> io::Error {
+    fn execute(
+        &self,
+        server: &Server<Served>,
+        life: &Life<'_>,
+        executable: &Executable,
+    ) -> io::Error {
         let kept = &self.kept;
         match skink_inherit::lend(HANDED_VERSION, &Estate { server, kept }) {
             Ok(lent) => {
                 let mut words = std::env::args_os();
                 let mut command = Command::new(executable.path());
                 command.arg0(words.next().unwrap_or_default()).args(words);
+                if life.is_watched() {
+                    Notifier::watch(&mut command);
+                }
                 lent.execute(&mut command)
             }
             Err(error) => error,
@@ -188,7 +196,7 @@ impl Deputy {
         let why = match &mut self.inner {
             None => io::Error::other("the supervisor can have no standby"),
             Some(inner) => match inner.renew(Some(PROOF)) {
-                Ok(Standing::Original) => inner.execute(server, &executable),
+                Ok(Standing::Original) => inner.execute(server, life, &executable),
                 Ok(Standing::Successor { verdict }) => {
                     return self.take_over(server, life, verdict);
                 }

@@ -152,6 +152,11 @@ impl Life<'_> {
         }
     }
 
+    /// Whether the manager ends a service that gives no sign of life.
+    pub fn is_watched(&self) -> bool {
+        self.interval.is_some()
+    }
+
     /// Answers when the next sign is due.
     fn live(&mut self, now: Instant, served: &Served) -> Option<Instant> {
         self.notifier?;

@@ -107,3 +107,15 @@ fn the_watchdog_is_for_one_process() {
         assert_eq!(half(limit, process), expected, "{limit} {process:?}");
     }
 }
+
+#[test]
+fn a_program_that_a_process_becomes_is_watched_as_the_process_was() {
+    let mut command = Command::new("true");
+    // What the process was started with, or what it has from its predecessor.
+    command.env("WATCHDOG_PID", "1");
+    Notifier::watch(&mut command);
+    let mut names = command.get_envs();
+    let (_, process) = names.find(|(name, _)| *name == "WATCHDOG_PID").expect("it");
+    let interval = half_of_watchdog(OsStr::new("2000000"), process, std::process::id());
+    assert_eq!(interval, Some(Duration::from_secs(1)));
+}
