@@ -300,6 +300,17 @@ static __always_inline int parse(const struct packet *packet, struct parsed *par
 	return packet->type == ETH_P_ARP ? EVERYONE : NOT_OURS;
 }
 
+// Who has its AF_XDP socket on a queue: the owner + 1, or 0. The compiler keeps what it has compared on the
+// stack, and reads it again for use; Linux 6.1 (Debian 12) doesn't know then that it was compared, and refuses the
+// program. What is masked here is what is used.
+static __always_inline __u32 on_queue(const struct owners *table, __u32 queue)
+{
+	if (queue >= QUEUES)
+		return 0;
+	asm volatile("%0 &= %1" : "+r"(queue) : "i"(QUEUES - 1));
+	return table->queue_owner[queue];
+}
+
 // One of several candidates for a flow that isn't in the table: the owner of the queue it came by, so
 // that it needn't change queues, or by hash. If some candidate has no queue of its own, only the hash
 // gives it its share. The same for a flow's first segment as for a later one
@@ -307,8 +318,8 @@ static __always_inline int parse(const struct packet *packet, struct parsed *par
 static __always_inline int choose(const struct owners *table, const struct flow *flow,
 				  __u64 candidates, __u32 queue)
 {
-	if (flow->protocol == IPPROTO_TCP && queue < QUEUES && !(candidates & ~table->queued)) {
-		__u32 owner = table->queue_owner[queue] - 1;
+	if (flow->protocol == IPPROTO_TCP && !(candidates & ~table->queued)) {
+		__u32 owner = on_queue(table, queue) - 1;
 		if (owner < OWNERS && (candidates >> owner & 1))
 			return owner;
 	}
@@ -412,7 +423,7 @@ int skink_xdp(struct xdp_md *context)
 	int owner = decide(table, &parsed, queue);
 	// An AF_XDP socket receives from its own queue only. Others get their frame through the
 	// fan-out, which decides the same.
-	if (owner >= 0 && queue < QUEUES && table->queue_owner[queue] == owner + 1)
+	if (owner >= 0 && on_queue(table, queue) == (__u32)owner + 1)
 		return bpf_redirect_map(&sockets, queue, XDP_PASS);
 	return XDP_PASS;
 }
