@@ -44,16 +44,16 @@ pub fn measure(
         return Err(Failure::tool("nothing was answered"));
     }
     let per_unit = |seconds: f64| seconds * 1e6 / load.units;
-    let not_idle = elapsed - server.idle - server.stolen;
+    let not_idle = (elapsed - server.idle - server.stolen).max(0.0);
     Ok(Measurement {
         variant: String::new(),
         tuning: String::new(),
         units: load.units,
         units_per_second: load.units / load.seconds,
-        server_cpu_us_per_unit: per_unit(server.busy),
-        server_not_idle_us_per_unit: per_unit(not_idle.max(0.0)),
-        server_busy: server.busy / elapsed,
-        client_busy: client.busy / elapsed,
+        server_cpu_us_per_unit: per_unit(not_idle),
+        server_ticks_us_per_unit: per_unit(server.busy),
+        server_busy: not_idle / elapsed,
+        client_busy: (elapsed - client.idle - client.stolen).max(0.0) / elapsed,
         latency: load.latency,
         socket_errors: load.socket_errors,
         bad_responses: load.bad_responses,

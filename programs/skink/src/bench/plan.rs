@@ -72,7 +72,7 @@ const PACKET: &[BackEnd] = &[BackEnd::Packet];
 
 impl WebOptions {
     pub fn plan(&self) -> Plan {
-        let plain = self.common.beside_kernel(&library(), &BackEnd::ALL, false);
+        let plain = self.common.beside_kernel(&library(), &BackEnd::ALL, true);
         let variants = plain.into_iter().flat_map(|plain| {
             let numbers = or(&self.workers, &[1]).into_iter();
             numbers.map(move |workers| Variant {
@@ -107,7 +107,7 @@ impl BulkOptions {
 
 impl RrOptions {
     pub fn plan(&self) -> Plan {
-        let variants = self.common.beside_kernel(&Place::all(), PACKET, false);
+        let variants = self.common.beside_kernel(&Place::all(), PACKET, true);
         let connections = or(&self.connections, &[1, 16]);
         let tasks = connections.into_iter().map(Task::RoundTrips).collect();
         Plan::new("rr", &self.common, tasks, variants).rate(self.rate)

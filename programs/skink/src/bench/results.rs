@@ -147,10 +147,10 @@ pub struct Measurement {
     /// The work, in the workload's unit.
     pub units: f64,
     pub units_per_second: f64,
-    /// Busy time of the server's processor, divided by units.
+    /// Time in which the server's processor wasn't idle, divided by units.
     pub server_cpu_us_per_unit: f64,
-    /// The same from the processor's idle time, which the kernel measures without sampling.
-    pub server_not_idle_us_per_unit: f64,
+    /// The same as the clock's tick finds it busy, which can be wrong by half: it falls on what begins with the tick.
+    pub server_ticks_us_per_unit: f64,
     /// Busy part of the server's and of the client's processor.
     pub server_busy: f64,
     pub client_busy: f64,

@@ -33,17 +33,18 @@ fn each_verb_measures_what_it_says() {
         (
             "web",
             "20B 20B-close 22KB 22KB-close 1MB",
-            "library-packet-gso-on library-xdp-gso-on library-tap-gso-on",
+            "library-packet-gso-on library-packet-gso-off library-xdp-gso-on library-xdp-gso-off \
+             library-tap-gso-on library-tap-gso-off",
         ),
         (
             "web --nic xdp --topology split --workload 22KB-close",
             "22KB-close",
-            "split-xdp-gso-on",
+            "split-xdp-gso-on split-xdp-gso-off",
         ),
         (
             "web --server lighttpd --nic packet --workload 22KB",
             "lighttpd-22KB",
-            "library-packet-gso-on",
+            "library-packet-gso-on library-packet-gso-off",
         ),
         (
             "bulk --topology single",
@@ -58,12 +59,13 @@ fn each_verb_measures_what_it_says() {
         (
             "rr",
             "rr-1 rr-16",
-            "library-packet-gso-on single-packet-gso-on split-packet-gso-on",
+            "library-packet-gso-on library-packet-gso-off single-packet-gso-on \
+             single-packet-gso-off split-packet-gso-on split-packet-gso-off",
         ),
         (
             "rr --connections 7 --topology library",
             "rr-7",
-            "library-packet-gso-on",
+            "library-packet-gso-on library-packet-gso-off",
         ),
         (
             "conn",
@@ -83,7 +85,7 @@ fn each_verb_measures_what_it_says() {
         (
             "web --nic tap --rate 1000",
             "20B 22KB",
-            "library-tap-gso-on",
+            "library-tap-gso-on library-tap-gso-off",
         ),
         (
             "topologies",
@@ -115,7 +117,8 @@ fn each_verb_measures_what_it_says() {
             "web --workload 20B --nic xdp --workers 1 --workers 2",
             "20B",
             "kernel-gso-on kernel-gso-on-workers-2 kernel-gso-off kernel-gso-off-workers-2 \
-             library-xdp-gso-on library-xdp-gso-on-workers-2",
+             library-xdp-gso-on library-xdp-gso-on-workers-2 \
+             library-xdp-gso-off library-xdp-gso-off-workers-2",
         ),
         (
             "pps --nic xdp --rate 9",

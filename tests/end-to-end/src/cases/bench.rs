@@ -16,12 +16,12 @@ const VERBS: [(&str, &str, &str); 7] = [
     (
         "web --nic packet --workload 20B --rate 500 --connections 4",
         "20B",
-        "kernel-gso-on kernel-gso-off library-packet-gso-on",
+        "kernel-gso-on kernel-gso-off library-packet-gso-on library-packet-gso-off",
     ),
     (
         "rr --topology library --connections 2",
         "rr-2",
-        "kernel-gso-on kernel-gso-off library-packet-gso-on",
+        "kernel-gso-on kernel-gso-off library-packet-gso-on library-packet-gso-off",
     ),
     (
         "conn --nic xdp",

@@ -5,11 +5,12 @@ use super::super::measure::Load;
 use super::PORT;
 use rustix::event::{PollFd, PollFlags, poll};
 use skink_memory::Bytes;
-use skink_messages::{NicOutput, TxPacket};
+use skink_messages::{NicOutput, RxFrame, TxPacket};
 use skink_nic::{Nic, NicSpec, Opener, Sender, Sharing};
 use skink_testbed::Datagrams;
 use skink_time::Instant as Arrival;
 use skink_wire::IpCidr;
+use skink_wire::checksum::checksum;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -115,8 +116,8 @@ pub fn reflect(spec: &NicSpec, address: IpCidr) -> io::Result<()> {
             .map(|one| PollFd::new(one, PollFlags::IN));
         poll(&mut waiting.collect::<Vec<_>>(), None)?;
         let output = sender.as_mut();
-        let mut answer = |frame: &[u8]| send_back(frame, output);
-        let mut some = || receiver.receive(Arrival::ZERO, BATCH, &mut |frame| answer(frame.bytes));
+        let mut answer = |frame: RxFrame<'_>| send_back(&frame, output);
+        let mut some = || receiver.receive(Arrival::ZERO, BATCH, &mut answer);
         // What brings frames shares this processor: let it bring all it has before going to sleep, which
         // would otherwise happen after each one.
         while some() > 0 {
@@ -126,9 +127,10 @@ pub fn reflect(spec: &NicSpec, address: IpCidr) -> io::Result<()> {
     }
 }
 
-/// Exchanges both ends' addresses and ports. A frame for which there is no room is dropped.
-fn send_back(frame: &[u8], sender: &mut dyn Sender) {
-    let Some((header, payload)) = frame.split_first_chunk::<HEADERS>() else {
+/// Exchanges both ends' addresses and ports. Datagrams that came joined into one frame go back in frames of their
+/// own. A frame for which there is no room is dropped.
+fn send_back(frame: &RxFrame<'_>, sender: &mut dyn Sender) {
+    let Some((header, payload)) = frame.bytes.split_first_chunk::<HEADERS>() else {
         return;
     };
     let mut header = *header;
@@ -140,12 +142,33 @@ fn send_back(frame: &[u8], sender: &mut dyn Sender) {
         (0..length).for_each(|at| header.swap(one + at, other + at));
     }
     // No checksum: the sender's may have been left to the cable.
-    if let Some(checksum) = header.get_mut(40..42) {
-        checksum.fill(0);
+    put(&mut header, 40, 0);
+    let each = match usize::from(frame.segment_bytes) {
+        0 => payload.len().max(1),
+        joined => joined,
+    };
+    let mut send = |header: &[u8; HEADERS], payload| {
+        let mut packet = TxPacket::new([Bytes::from(payload), Bytes::EMPTY]);
+        packet.prepend(HEADERS).copy_from_slice(header);
+        let _ = NicOutput::send(sender, &packet);
+    };
+    if payload.len() <= each {
+        return send(&header, payload);
     }
-    let mut packet = TxPacket::new([Bytes::from(payload), Bytes::EMPTY]);
-    packet.prepend(HEADERS).copy_from_slice(&header);
-    let _ = NicOutput::send(sender, &packet);
+    for datagram in payload.chunks(each) {
+        put(&mut header, 16, (datagram.len() + HEADERS - 14) as u16);
+        put(&mut header, 38, (datagram.len() + 8) as u16);
+        put(&mut header, 24, 0);
+        let sum = header.get(14..34).map_or(0, |ip| checksum(&[ip]));
+        put(&mut header, 24, sum);
+        send(&header, datagram);
+    }
+}
+
+fn put(header: &mut [u8; HEADERS], at: usize, value: u16) {
+    if let Some(field) = header.get_mut(at..at + 2) {
+        field.copy_from_slice(&value.to_be_bytes());
+    }
 }
 
 #[cfg(test)]

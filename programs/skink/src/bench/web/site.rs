@@ -138,7 +138,7 @@ fn nginx_configuration(directory: &str, tuning: Tuning) -> String {
 daemon off;
 pid {directory}/pid;
 error_log stderr;
-events {{ worker_connections 8192; }}
+events {{ worker_connections 8192; multi_accept on; }}
 http {{
     access_log off;
     {tuning}

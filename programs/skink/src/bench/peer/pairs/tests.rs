@@ -1,5 +1,5 @@
 use super::*;
-use skink_messages::Full;
+use skink_messages::{Full, RxChecksum};
 
 /// Keeps what is sent.
 #[derive(Default)]
@@ -22,6 +22,15 @@ impl Sender for Kept {
     fn flush(&mut self) {}
 }
 
+fn arrived(bytes: &[u8], segment_bytes: u16) -> RxFrame<'_> {
+    RxFrame {
+        arrived: Arrival::ZERO,
+        bytes,
+        checksum: RxChecksum::Verified,
+        segment_bytes,
+    }
+}
+
 #[test]
 fn a_frame_goes_back_to_where_it_came_from() {
     let mut frame = Vec::new();
@@ -34,7 +43,7 @@ fn a_frame_goes_back_to_where_it_came_from() {
     frame.extend([0x11, 0x11, 0x22, 0x22, 0, 11, 9, 9]);
     frame.extend(b"abc");
     let mut kept = Kept::default();
-    send_back(&frame, &mut kept);
+    send_back(&arrived(&frame, 0), &mut kept);
     let back = kept.0.first().expect("an answer");
     assert_eq!(back.len(), frame.len());
     assert_eq!(back[..12], [[2; 6], [1; 6]].concat());
@@ -46,8 +55,26 @@ fn a_frame_goes_back_to_where_it_came_from() {
     for (at, other) in [(12, 0x86), (14, 0x46), (23, 6)] {
         let mut bad = frame.clone();
         bad[at] = other;
-        send_back(&bad, &mut kept);
+        send_back(&arrived(&bad, 0), &mut kept);
     }
-    send_back(&frame[..HEADERS - 1], &mut kept);
+    send_back(&arrived(&frame[..HEADERS - 1], 0), &mut kept);
     assert_eq!(kept.0.len(), 1, "nothing else is answered");
+}
+
+#[test]
+fn datagrams_that_came_joined_go_back_one_by_one() {
+    let mut frame = vec![0; HEADERS];
+    frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+    frame[23] = 17;
+    frame.extend(b"abcdefgh");
+    let mut kept = Kept::default();
+    send_back(&arrived(&frame, 3), &mut kept);
+    let payloads: Vec<&[u8]> = kept.0.iter().map(|frame| &frame[HEADERS..]).collect();
+    assert_eq!(payloads, [&b"abc"[..], b"def", b"gh"]);
+    for frame in &kept.0 {
+        let payload = (frame.len() - HEADERS) as u8;
+        assert_eq!(frame[16..18], [0, 28 + payload], "length of the IP packet");
+        assert_eq!(frame[38..40], [0, 8 + payload], "length of the datagram");
+        assert_eq!(checksum(&[&frame[14..34]]), 0, "checksum of the header");
+    }
 }
