@@ -38,8 +38,20 @@ impl Offload {
 impl Host {
     /// Switches an offload of interface `name` on or off (what `ethtool -K` does).
     pub fn offload(&self, name: &str, offload: Offload, on: bool) -> io::Result<()> {
+        self.ethtool(name, offload.command(), u32::from(on))?;
+        Ok(())
+    }
+
+    /// Whether interface `name` has an offload switched on (what `ethtool -k` shows).
+    pub fn has_offload(&self, name: &str, offload: Offload) -> io::Result<bool> {
+        // `ETHTOOL_G*` goes before each `ETHTOOL_S*`.
+        Ok(self.ethtool(name, offload.command() - 1, 0)? != 0)
+    }
+
+    /// Answers the command's data.
+    fn ethtool(&self, name: &str, command: u32, data: u32) -> io::Result<u32> {
         let name = name.to_owned();
-        let thread = self.thread(move || set(&name, offload.command(), on))?;
+        let thread = self.thread(move || ethtool(&name, Value { command, data }))?;
         thread
             .join()
             .map_err(|_| io::Error::other("the thread panicked"))??
@@ -52,13 +64,9 @@ struct Value {
     data: u32,
 }
 
-fn set(name: &str, command: u32, on: bool) -> io::Result<()> {
+fn ethtool(name: &str, mut value: Value) -> io::Result<u32> {
     const SIOCETHTOOL: libc::c_ulong = 0x8946;
     let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
-    let mut value = Value {
-        command,
-        data: u32::from(on),
-    };
     // SAFETY: an all-zero ifreq is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.len() >= request.ifr_name.len() {
@@ -72,5 +80,5 @@ fn set(name: &str, command: u32, on: bool) -> io::Result<()> {
     if unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(())
+    Ok(value.data)
 }

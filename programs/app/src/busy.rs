@@ -6,6 +6,7 @@
 //! (`skink_nic::Interrupts`, docs/decisions/0017).
 //!
 //! The helper finds it out, by how long the program sleeps where a frame would wake it.
+use crate::votes::Votes;
 use skink_time::Instant;
 use std::time::Duration;
 
@@ -27,16 +28,14 @@ const BACKLOG: u128 = 16;
 pub struct Busy {
     /// Since when nobody is awake.
     asleep: Option<Instant>,
-    /// The time asleep in this period,
+    /// How often that began.
+    sleeps: u64,
+    /// The time asleep in this period.
     slept: Duration,
-    /// and how often it began.
-    sleeps: u32,
     begun: Instant,
-    /// Frames received at its beginning.
-    frames: u64,
-    /// Periods that speak for a change, less those that don't; one that others disturb is no proof.
-    votes: u32,
-    is_busy: bool,
+    /// Frames received at its beginning, and sleeps.
+    before: (u64, u64),
+    votes: Votes,
 }
 
 impl Busy {
@@ -44,12 +43,11 @@ impl Busy {
     pub const fn new() -> Busy {
         Busy {
             asleep: None,
-            slept: Duration::ZERO,
             sleeps: 0,
+            slept: Duration::ZERO,
             begun: Instant::ZERO,
-            frames: 0,
-            votes: 0,
-            is_busy: false,
+            before: (0, 0),
+            votes: Votes::new(),
         }
     }
 
@@ -57,7 +55,7 @@ impl Busy {
     pub fn falls_asleep(&mut self, now: Instant) {
         if self.asleep.is_none() {
             self.asleep = Some(now);
-            self.sleeps = self.sleeps.saturating_add(1);
+            self.sleeps = self.sleeps.wrapping_add(1);
         }
     }
 
@@ -68,41 +66,44 @@ impl Busy {
         }
     }
 
-    /// The helper looks, when `frames` were received in all: answers what has changed.
-    pub fn look(&mut self, now: Instant, frames: u64) -> Option<bool> {
+    /// How often everybody fell asleep.
+    pub fn sleeps(&self) -> u64 {
+        self.sleeps
+    }
+
+    /// Whether it is so.
+    pub fn is_busy(&self) -> bool {
+        self.votes.is()
+    }
+
+    /// The helper looks, when `frames` were received in all: answers whether that has changed.
+    pub fn look(&mut self, now: Instant, frames: u64) -> bool {
         let period = now.since(self.begun);
         if period < PERIOD {
-            return None;
+            return false;
         }
         let ongoing = self.asleep.map(|since| now.since(since.max(self.begun)));
         let slept = (self.slept + ongoing.unwrap_or_default()).as_nanos();
-        let new = u128::from(frames.wrapping_sub(self.frames));
+        let new = u128::from(frames.wrapping_sub(self.before.0));
+        let sleeps = u128::from(self.sleeps.wrapping_sub(self.before.1));
         // Where NAPI has the same processor, who sleeps may have been out of work for a moment only.
-        let keeps_up = u128::from(core::mem::take(&mut self.sleeps)) * BACKLOG > new;
-        (self.slept, self.begun, self.frames) = (Duration::ZERO, now, frames);
+        let keeps_up = sleeps * BACKLOG > new;
+        (self.slept, self.begun) = (Duration::ZERO, now);
+        self.before = (frames, self.sleeps);
         let period = period.as_nanos();
         let worth = (FEWEST..=MOST).contains(&(new * 1_000_000_000 / period));
-        let changes = match self.is_busy {
+        let changes = match self.is_busy() {
             // With interrupts put off it has less to do, and sleeps until the timer.
             true => !worth || slept * 4 > period * 3,
             false => worth && (slept * 3 < period || !keeps_up),
         };
-        self.votes = match changes {
-            true => self.votes + 1,
-            false => self.votes.saturating_sub(1),
-        };
-        let enough = if self.is_busy { CEASES } else { BECOMES };
-        (self.votes >= enough).then(|| {
-            self.votes = 0;
-            self.is_busy = !self.is_busy;
-            self.is_busy
-        })
+        let enough = if self.is_busy() { CEASES } else { BECOMES };
+        self.votes.cast(changes, enough)
     }
 
-    /// The helper won't look for a while: answers what has changed.
-    pub fn rest(&mut self) -> Option<bool> {
-        self.votes = 0;
-        core::mem::take(&mut self.is_busy).then_some(false)
+    /// The helper won't look for a while: answers whether that has changed.
+    pub fn rest(&mut self) -> bool {
+        self.votes.end()
     }
 }
 

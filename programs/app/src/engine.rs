@@ -8,7 +8,7 @@ use crate::slots::Slots;
 use crate::socket::{Role, Socket};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
-use skink_control::{Broker, Notice};
+use skink_control::{Broker, Load, Notice};
 use skink_memory::{FallbackTable, SocketId};
 use skink_messages::{Counter, Counters, Events, Progress, Protocol};
 use skink_tcp::State;
@@ -186,14 +186,10 @@ impl Engine {
         self.counters.count(counter);
     }
 
-    /// The program has become busy, or isn't any more: whoever has the NIC may put its interrupts off. A stack in
-    /// another process finds out by itself.
-    pub fn tell_busy(&mut self, busy: bool) {
+    /// The program uses the NIC in another way from now on: whoever set that up may adapt it.
+    pub fn tell_load(&mut self, load: Load) {
         if matches!(self.stack, Provider::Library(_)) {
-            self.broker.tell_busy(busy);
-            if busy {
-                self.count(Counter::AppBusy);
-            }
+            self.broker.tell_load(load);
         }
     }
 

@@ -16,6 +16,7 @@ use crate::lock::{Guard, lock};
 use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
+use crate::sizes::Sizes;
 use crate::slots::Slots;
 use crate::socket::{Role, Socket};
 use crate::state::State;
@@ -109,6 +110,7 @@ fn begin(state: &mut State) {
     crate::helper::forget();
     state.parking.forget_threads();
     state.busy = Busy::new();
+    state.sizes = Sizes::new();
     state.epolls_after_fork();
     for (_, socket) in state.sockets.iter_mut() {
         socket.waiters.clear();

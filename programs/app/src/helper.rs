@@ -14,15 +14,19 @@ use crate::fd_table::{self, Entry};
 use crate::lock::{Guard, lock};
 use crate::log::log;
 use crate::raw;
+use crate::sizes::Traffic;
 use crate::state::{State, internal};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use skink_control::Load;
 use skink_messages::Counter;
 use skink_time::Instant;
 use std::time::Duration;
 
 /// How long the stack may go without being driven while the program is active.
 const TICK: Duration = Duration::from_millis(10);
+/// How long it naps at most, whatever it waits for: a load may begin meanwhile.
+const LONGEST_NAP: Duration = Duration::from_millis(100);
 /// Ticks without any call, after which the helper sleeps for good.
 const QUIET_TICKS: u32 = 10;
 
@@ -202,22 +206,44 @@ fn keep(state: &State, bell: c_int) {
 }
 
 impl State {
-    /// Tells the broker if the program has become busy, or isn't any more.
-    fn look_whether_busy(&mut self, now: Instant) {
+    /// Tells the broker if the program uses the NIC in another way than before.
+    fn look_at_load(&mut self, now: Instant) {
         let Some(engine) = self.engine.as_deref_mut() else {
             return;
         };
         let frames = engine.counters.get(Counter::LinkFramesIn);
-        if let Some(busy) = self.busy.look(now, frames) {
-            engine.tell_busy(busy);
+        let traffic = Traffic {
+            bytes_in: engine.counters.get(Counter::LinkBytesIn),
+            packets_out: engine.counters.get(Counter::LinkFramesOut),
+            bytes_out: engine.counters.get(Counter::LinkBytesOut),
+            sleeps: self.busy.sleeps(),
+        };
+        let changes = [self.busy.look(now, frames), self.sizes.look(now, traffic)];
+        let load = Load {
+            busy: self.busy.is_busy(),
+            small: self.sizes.are_small(),
+        };
+        if changes == [false, false] {
+            return;
+        }
+        engine.tell_load(load);
+        let counted = [
+            (load.busy, Counter::AppBusy),
+            (load.small, Counter::AppSmall),
+        ];
+        for (changed, (is, counter)) in changes.into_iter().zip(counted) {
+            if changed && is {
+                engine.count(counter);
+            }
         }
     }
 
     /// The helper sleeps where it can't look.
     fn go_unwatched(&mut self) {
         self.pace.unwatched();
-        if let (Some(busy), Some(engine)) = (self.busy.rest(), self.engine.as_deref_mut()) {
-            engine.tell_busy(busy);
+        let changed = self.busy.rest() | self.sizes.rest();
+        if let (true, Some(engine)) = (changed, self.engine.as_deref_mut()) {
+            engine.tell_load(Load::default());
         }
     }
 }
@@ -241,13 +267,14 @@ impl Looker {
             }
             state.flush();
         }
-        state.look_whether_busy(now);
+        state.look_at_load(now);
         let next = match now < self.due && state.pace.is_watched() {
             true => Next::Nap(self.due.since(now)),
             false => self.look(&mut state),
         };
         match next {
             Next::Nap(time) => {
+                let time = time.min(LONGEST_NAP);
                 self.due = now + time;
                 let time = state.pace.nap(time);
                 drop(state);

@@ -78,6 +78,7 @@ mod raw;
 mod readiness;
 mod remote;
 mod sendfile;
+mod sizes;
 mod slots;
 mod sockaddr;
 mod socket;
@@ -88,6 +89,7 @@ mod state;
 mod streams;
 mod syscall;
 mod transfer;
+mod votes;
 mod wait;
 
 static ON: AtomicBool = AtomicBool::new(false);

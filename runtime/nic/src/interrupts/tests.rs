@@ -1,4 +1,6 @@
 use super::*;
+use crate::sysfs::DIRECTORY;
+use rustix::fs::{Mode, openat};
 use std::path::PathBuf;
 
 /// A directory with the two files, which is gone afterwards.

@@ -5,6 +5,7 @@ mod netlink;
 
 use super::{Geometry, driver};
 use crate::interface::Interface;
+use crate::segmentation;
 
 /// Largest IP packet in bytes whose frame fits into one of AF_XDP's chunks.
 pub const XDP_MTU: u32 = Geometry::QUEUE.room() - skink_wire::ethernet::LEN as u32;
@@ -46,7 +47,7 @@ impl Device {
         let name = &interface.name;
         Device {
             driver: driver::driver(name).unwrap_or_default(),
-            cuts: driver::cuts(name).unwrap_or(false),
+            cuts: segmentation::segments(name).unwrap_or(false),
             xdp_program: netlink::xdp_program(interface.index).unwrap_or_default(),
             xdp: netlink::xdp_support(interface.index).ok(),
         }

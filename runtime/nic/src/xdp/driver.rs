@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 
 const ETHTOOL_GDRVINFO: u32 = 3;
 const ETHTOOL_GTSO: u32 = 0x1e;
+const ETHTOOL_STSO: u32 = 0x1f;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 /// Drivers whose link may end in this machine: frames may come without transport checksums.
@@ -57,8 +58,8 @@ pub(super) unsafe fn ask<T>(name: &str, question: &mut T) -> io::Result<()> {
     socket::interface_ioctl(socket.as_fd(), libc::SIOCETHTOOL, &mut request)
 }
 
-/// Whether the device cuts large TCP packets by itself, or never needs to.
-pub(super) fn cuts(name: &str) -> io::Result<bool> {
+/// Whether the device segments large TCP packets by itself, or never needs to.
+pub(crate) fn segments(name: &str) -> io::Result<bool> {
     let mut value = Value {
         command: ETHTOOL_GTSO,
         data: 0,
@@ -66,6 +67,16 @@ pub(super) fn cuts(name: &str) -> io::Result<bool> {
     // SAFETY: it is the command's structure.
     unsafe { ask(name, &mut value) }?;
     Ok(value.data != 0)
+}
+
+/// Has the device do so, or the kernel.
+pub(crate) fn set_segments(name: &str, segments: bool) -> io::Result<()> {
+    let mut value = Value {
+        command: ETHTOOL_STSO,
+        data: u32::from(segments),
+    };
+    // SAFETY: it is the command's structure.
+    unsafe { ask(name, &mut value) }
 }
 
 /// How many receive queues the interface has, if its driver says so.
@@ -87,7 +98,7 @@ pub(super) fn may_be_local(name: &str) -> io::Result<bool> {
 
 /// Whether the interface is an end of a virtual cable, whose other end drops what its queue ([`VETH_QUEUE`])
 /// has no room for.
-pub(super) fn is_veth(name: &str) -> io::Result<bool> {
+pub(crate) fn is_veth(name: &str) -> io::Result<bool> {
     Ok(driver(name)? == "veth")
 }
 

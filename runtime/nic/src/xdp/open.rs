@@ -5,6 +5,7 @@ use super::ring::{Offsets, Producer};
 use super::{Geometry, QueueDescription, driver};
 use crate::error;
 use crate::interface::Interface;
+use crate::segmentation;
 use crate::socket::{self, check};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::io;
@@ -150,7 +151,7 @@ pub(super) fn queue(
             // The program's place is the caller's business.
             generic: false,
             local_partner: driver::may_be_local(&interface.name).unwrap_or(false),
-            cuts: driver::cuts(&interface.name).unwrap_or(false),
+            cuts: segmentation::segments(&interface.name).unwrap_or(false),
             mtu: interface.mtu,
         },
         socket,
