@@ -3,8 +3,8 @@ use skink_control::{Build, CONTROL_VERSION};
 
 /// Version of what a supervisor hands to another build that takes its place: all that is serialized of
 /// `Server`, and of what it has. Raise it with every change there.
-// Layout digest: 18642216fd04d29f
-pub const HANDED_VERSION: u32 = 4;
+// Layout digest: 2d010b9e428d95fd
+pub const HANDED_VERSION: u32 = 5;
 
 /// What a build says that is to be the supervisor.
 pub fn of_supervisor() -> Build {

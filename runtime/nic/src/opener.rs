@@ -96,8 +96,6 @@ pub(crate) fn take_descriptors<const N: usize>(
 enum BackEnd {
     Packet(PacketOpener),
     Tap(TapOpener),
-    /// Its programs are in the kernel as long as this process is.
-    #[serde(skip)]
     Xdp(XdpOpener),
 }
 
@@ -129,7 +127,8 @@ impl Kept {
 }
 
 /// The privileged side of one NIC: lives as long as the NIC may be used, and opens it for owner
-/// after owner. Dropping it leaves the owners' NICs as they are.
+/// after owner. Dropping it leaves the owners' NICs as they are. It can go to another program that this
+/// process becomes (`skink_inherit`), what steers and all.
 #[derive(Serialize, Deserialize)]
 pub struct Opener {
     name: String,
@@ -137,7 +136,6 @@ pub struct Opener {
     /// For successors, by owner.
     kept: BTreeMap<Owner, Kept>,
     /// Where several owners share the NIC and the kernel can steer.
-    #[serde(skip)]
     steering: Option<Steering>,
 }
 
@@ -184,12 +182,6 @@ impl Opener {
     /// table to owners. Owners are added and removed by [`Opener::open`] and [`Opener::close`].
     pub fn steering(&mut self) -> Option<&mut Steering> {
         self.steering.as_mut()
-    }
-
-    /// Whether this value can go to another program that this process becomes (`skink_inherit`). Programs that
-    /// steer are held by this one.
-    pub fn can_be_lent(&self) -> bool {
-        self.steering.is_none()
     }
 
     /// Opens the NIC for one owner (below [`Owner::MAXIMUM`]). An owner that has it already (its

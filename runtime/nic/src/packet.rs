@@ -127,14 +127,14 @@ impl PacketOpener {
         steering: &Steering,
     ) -> Result<[OwnedFd; 2], OpenError> {
         let fails = OpenError::doing("joining the fan-out group of", &self.name);
-        let control = control_socket(interface, steering.control_filter()?).map_err(&fails)?;
+        let control = control_socket(interface, steering.control_filter()).map_err(&fails)?;
         let sockets = [self.flows_socket(interface)?, control];
         let flows = sockets[0].as_fd();
         // Only a bound socket can join, and until it has it would receive everything.
         socket::attach_filter(flows, &control::reject_all()).map_err(&fails)?;
         socket::bind_to_interface(flows, interface.index).map_err(&fails)?;
         self.group.join(owner, &sockets, steering).map_err(&fails)?;
-        socket::attach_program(flows, steering.steered_filter()?).map_err(&fails)?;
+        socket::attach_program(flows, steering.steered_filter()).map_err(&fails)?;
         Ok(sockets)
     }
 

@@ -136,7 +136,7 @@ impl TapOpener {
             return Ok((descriptors, Past::Others));
         }
         let descriptors = self.unsteered()?;
-        let program = steering.fanout_program()?.as_raw_fd();
+        let program = steering.fanout_program().as_raw_fd();
         for queue in descriptors.iter().take(1) {
             let queue = queue.as_fd();
             socket::integer_ioctl(queue, libc::TUNSETSTEERINGEBPF, program).map_err(&fails)?;

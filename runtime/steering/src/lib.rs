@@ -15,7 +15,8 @@
 //!   [`QueueOwners`], by which owners pass AF_XDP queues on to one another.
 //! - The maps themselves live as long as anybody holds a descriptor of them: an owner's death leaves
 //!   them as they are until the broker calls [`Steering::remove_owner`]. The XDP program goes with the
-//!   broker; the fan-out program stays with the sockets.
+//!   broker and all who have its descriptors too (a copy of its process, or another program that it becomes); the
+//!   fan-out program stays with the sockets.
 //!
 //! Owners of one NIC trust each other with the port table: one that writes nonsense to it can draw
 //! packets to itself or send others' astray, but can't crash anybody.
@@ -24,6 +25,8 @@
 //! VLAN tags, and multicast other than neighbour discovery.
 
 mod error;
+mod kernel;
+mod link;
 mod owner;
 mod owners;
 mod ports;
@@ -31,7 +34,8 @@ mod program;
 mod shared;
 
 pub use error::SteeringError;
+pub use kernel::AttachMode;
 pub use owner::Owner;
 pub use owners::QueueOwners;
 pub use ports::PortTable;
-pub use program::{AttachMode, Steering};
+pub use program::Steering;

@@ -84,14 +84,14 @@ impl Bench {
 
     /// What the fan-out program answers, less 100: the owner. -100 where it answers 0: no owner.
     fn owner_of(&self, frame: &Frame) -> i64 {
-        let program = self.steering.fanout_program().expect("loaded");
+        let program = self.steering.fanout_program();
         i64::from(run(program, frame.bytes())) - 100
     }
 
     /// Whether a member of the fan-out group takes it, and whether a control socket does.
     fn filters(&self, frame: &Frame) -> (bool, bool) {
-        let steered = self.steering.steered_filter().expect("loaded");
-        let control = self.steering.control_filter().expect("loaded");
+        let steered = self.steering.steered_filter();
+        let control = self.steering.control_filter();
         (
             run(steered, frame.bytes()) != 0,
             run(control, frame.bytes()) != 0,
@@ -323,7 +323,7 @@ fn nothing_is_steered_without_owners() {
     assert_eq!(bench.owner_of(&tcp(1000, 80, SYN)), 1);
     bench.steering.remove_owner(owner(1));
     assert_eq!(bench.owner_of(&tcp(1000, 80, SYN)), -100);
-    let program = bench.steering.xdp_program().expect("loaded");
+    let program = bench.steering.xdp_program();
     assert_eq!(run(program, tcp(1000, 80, SYN).bytes()), XDP_PASS);
     // Whoever comes next with that number starts without ports.
     open(&mut bench.ports(1), TCP, 80, true);
@@ -377,9 +377,7 @@ fn a_frame_is_redirected_only_to_the_queue_it_came_by() {
         .steering
         .set_queue(owner(2), 7, socket.as_fd())
         .expect("queue 7");
-    let xdp = |bench: &Bench, frame: Frame| {
-        run(bench.steering.xdp_program().expect("loaded"), frame.bytes())
-    };
+    let xdp = |bench: &Bench, frame: Frame| run(bench.steering.xdp_program(), frame.bytes());
     assert_eq!(xdp(&bench, tcp(9, 1, ACK)), XDP_REDIRECT);
     assert_eq!(xdp(&bench, tcp(9, 2, ACK)), XDP_PASS, "its queue is 7");
     assert_eq!(xdp(&bench, tcp(9, 1, ACK).to(OTHER4)), XDP_PASS);

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a [`Network`] should be like.
 #[derive(Clone, Copy, Debug)]
@@ -201,18 +201,41 @@ impl Network {
         Ok(all.into_iter().flatten().find(|it| is_wanted(it)).cloned())
     }
 
-    /// Ends the stack that serves programs, and holds that it had nothing to complain about.
-    pub fn stop(self) -> Outcome {
-        if self.up.is_some() && self.up_is_dead.get() {
+    /// The number of the XDP program in front of Skink's end of the wire, if there is one.
+    ///
+    /// # Errors
+    /// If `ip` doesn't say.
+    pub fn xdp_program(&self) -> Result<Option<u64>, Failure> {
+        let report: Value = serde_json::from_str(&self.skink.ip("-json link show wire")?)?;
+        Ok(report[0]["xdp"]["prog"]["id"].as_u64())
+    }
+
+    /// Ends the stack that serves programs, and holds that it had nothing to complain about, and left no XDP program.
+    pub fn stop(mut self) -> Outcome {
+        let Some(up) = self.up.take() else {
+            return Ok(());
+        };
+        self.end(up)?;
+        // Whoever had it may still be ending.
+        let begun = Instant::now();
+        while let Some(program) = self.xdp_program()? {
+            if begun.elapsed() > PATIENCE / 6 {
+                let text = format!("XDP program {program} is left in front of the NIC");
+                return Err(Failure::Wrong(text));
+            }
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    fn end(&self, up: Process) -> Outcome {
+        if self.up_is_dead.get() {
             let Some(standby) = self.supervisor()? else {
                 return Ok(());
             };
             signal(standby, Signal::TERM)?;
             return Ok(wait_until_ended(&[standby], PATIENCE)?);
         }
-        let Some(up) = self.up else {
-            return Ok(());
-        };
         let (status, said) = up.stop()?;
         if !status.success() || said.contains("panicked") {
             let text = format!("skink up ended with {status}; it printed:\n{said}");

@@ -53,7 +53,7 @@ impl fmt::Display for Wanted {
 pub enum Use {
     /// The processes of one program, each with a stack inside (`skink run`).
     Inside,
-    /// A stack in processes of its own, whose supervisor can be replaced (`skink up`).
+    /// A stack in processes of its own (`skink up`).
     Apart,
 }
 
@@ -177,7 +177,7 @@ fn for_xdp(facts: &Facts) -> Result<String, String> {
         ));
     }
     if facts.used == Use::Apart {
-        return Err("with AF_XDP `skink upgrade` couldn't replace the supervisor".to_owned());
+        return Err("AF_XDP isn't measured for `skink up`".to_owned());
     }
     // Kernels before 6.3 don't say. A veth can since 4.19.
     if !device.xdp.map_or(veth, |xdp| xdp.native) {

@@ -61,11 +61,6 @@ pub fn handed(error: io::Error) -> String {
 }
 
 impl Plant {
-    /// Whether another program that this process becomes can go on with it.
-    pub fn can_be_lent(&self) -> bool {
-        self.opener.can_be_lent()
-    }
-
     /// For the processes that the topology places.
     pub fn new(opener: Opener, start: StackStart, layout: Layout) -> Result<Plant, Failure> {
         let split = match layout.is_whole() {

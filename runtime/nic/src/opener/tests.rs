@@ -1,5 +1,7 @@
 //! A process with the NIC dies (its [`Nic`] is dropped), and another goes on.
 
+mod heir;
+
 use super::*;
 use crate::Receiver;
 use crate::test_support::*;

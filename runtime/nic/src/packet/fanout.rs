@@ -33,7 +33,7 @@ impl Group {
         sockets: &[OwnedFd; 2],
         steering: &Steering,
     ) -> io::Result<()> {
-        let program = steering.fanout_program().map_err(io::Error::other)?;
+        let program = steering.fanout_program();
         self.id = Some(join_fanout(sockets[0].as_fd(), self.id, Some(program))?);
         let index = self.places.append(owner, sockets)?;
         steering.set_fanout_index(owner, index);

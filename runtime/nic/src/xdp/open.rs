@@ -8,13 +8,17 @@ use crate::interface::Interface;
 use crate::segmentation;
 use crate::socket::{self, check};
 use rustix::fs::{MemfdFlags, SealFlags};
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// One queue, open.
+#[derive(Serialize, Deserialize)]
 pub(super) struct QueueParts {
     pub(super) description: QueueDescription,
+    #[serde(with = "skink_inherit::descriptors")]
     pub(super) socket: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
     pub(super) memory: OwnedFd,
 }
 

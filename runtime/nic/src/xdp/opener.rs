@@ -1,12 +1,13 @@
 //! The privileged side: opens all queues of one interface, and shares them out.
 
 use super::open::{self, OpenError as QueueError};
-use super::shares::{QUEUES, Share, Shares, share_out};
+use super::shares::{OwnShares, QUEUES, Share, share_out};
 use super::{Geometry, XdpDescription, bell, driver};
 use crate::error::OpenError;
 use crate::opener::{Description, NicParts, Past, Sharing};
 use crate::packet::{PacketOpener, usable_interface};
 use rustix::event::epoll;
+use serde::{Deserialize, Serialize};
 use skink_steering::{AttachMode, Owner, Steering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 const UNBINDING: Duration = Duration::from_millis(500);
 
 /// Opens one interface for owner after owner.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct XdpOpener {
     name: String,
     sharing: Sharing,
@@ -29,11 +31,13 @@ pub(crate) struct XdpOpener {
 }
 
 /// All queues, open as long as somebody may use them: a socket that is closed is unbound late.
+#[derive(Serialize, Deserialize)]
 struct Open {
     lines: Vec<open::QueueParts>,
-    shares: Shares,
-    shares_memory: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
+    shares: OwnShares,
     given: Vec<Option<Share>>,
+    #[serde(with = "skink_inherit::descriptors")]
     bells: BTreeMap<Owner, OwnedFd>,
 }
 
@@ -147,12 +151,10 @@ impl XdpOpener {
             }
         }
         let sharing = OpenError::doing("sharing the queues of", &self.name);
-        let (shares, shares_memory) = Shares::create().map_err(sharing)?;
         Ok(Open {
             given: vec![None; lines.len()],
             lines,
-            shares,
-            shares_memory,
+            shares: OwnShares::create().map_err(sharing)?,
             bells: BTreeMap::new(),
         })
     }
@@ -165,7 +167,7 @@ impl Open {
         let watched = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(u64::MAX);
         epoll::add(&watched, &bell, data, epoll::EventFlags::IN)?;
-        let shares = self.shares_memory.try_clone()?;
+        let shares = self.shares.memory()?;
         let mut all = vec![watched, bell.try_clone()?, shares, steering.owner_map()?];
         for line in &self.lines {
             all.push(line.socket.try_clone()?);

@@ -6,10 +6,13 @@
 
 use super::memory::Mapped;
 use rustix::fs::{MemfdFlags, SealFlags};
+use serde::{Deserialize, Serialize};
+use skink_inherit::Inherit;
 use skink_steering::Owner;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::ops::Deref;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
@@ -32,7 +35,7 @@ struct Page {
 }
 
 /// Whose a queue is to be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Share {
     pub(super) owner: Owner,
     /// It sends by this queue, and keeps it.
@@ -47,15 +50,6 @@ fn number(owner: Owner) -> u32 {
 }
 
 impl Shares {
-    /// New memory, in which nobody has anything.
-    pub(super) fn create() -> io::Result<(Shares, OwnedFd)> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let memory = rustix::fs::memfd_create("skink-shares", flags)?;
-        rustix::fs::ftruncate(&memory, size_of::<Page>() as u64)?;
-        rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW)?;
-        Ok((Shares::map(&memory)?, memory))
-    }
-
     pub(super) fn map(memory: impl AsFd) -> io::Result<Shares> {
         let file = rustix::fs::fstat(&memory)?;
         if usize::try_from(file.st_size).is_ok_and(|size| size < size_of::<Page>()) {
@@ -122,6 +116,53 @@ impl Shares {
         if let Some(held) = self.page().held.get(queue) {
             let _ = held.compare_exchange(number(owner), 0, AcqRel, Acquire);
         }
+    }
+}
+
+/// The opener's: it hands the memory to owners.
+pub(super) struct OwnShares {
+    memory: OwnedFd,
+    shares: Shares,
+}
+
+impl OwnShares {
+    /// New memory, in which nobody has anything.
+    pub(super) fn create() -> io::Result<OwnShares> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memory = rustix::fs::memfd_create("skink-shares", flags)?;
+        rustix::fs::ftruncate(&memory, size_of::<Page>() as u64)?;
+        rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW)?;
+        OwnShares::of(memory)
+    }
+
+    fn of(memory: OwnedFd) -> io::Result<OwnShares> {
+        let shares = Shares::map(&memory)?;
+        Ok(OwnShares { memory, shares })
+    }
+
+    /// For an owner.
+    pub(super) fn memory(&self) -> io::Result<OwnedFd> {
+        self.memory.try_clone()
+    }
+}
+
+impl Deref for OwnShares {
+    type Target = Shares;
+
+    fn deref(&self) -> &Shares {
+        &self.shares
+    }
+}
+
+impl Inherit for OwnShares {
+    type Shape = RawFd;
+
+    fn lend(&self) -> Option<RawFd> {
+        self.memory.lend()
+    }
+
+    fn take(memory: RawFd) -> Option<OwnShares> {
+        OwnShares::of(OwnedFd::take(memory)?).ok()
     }
 }
 

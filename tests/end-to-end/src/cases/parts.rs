@@ -6,6 +6,7 @@ mod flows;
 mod load;
 mod spoilt;
 mod stateless;
+mod steered;
 mod supervisor;
 mod upgrade;
 
@@ -36,6 +37,7 @@ pub fn cases() -> Vec<Case> {
         add(open, "stopped", stopped);
         add(open, "killed-under-load", load::killed);
         add(open, "upgraded", upgrade::upgraded);
+        add(steered::plan(topology), "upgraded", steered::handed_on);
     }
     let open = plan(Topology::Split, None);
     add(open, "refused-builds", upgrade::refused);

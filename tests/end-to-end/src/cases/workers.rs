@@ -105,7 +105,7 @@ fn more(network: &Network) -> Outcome {
 
 /// Has new connections made until nearly all frames come by queues: those whose queue was passed on after they
 /// began don't.
-fn until_on_queues(network: &Network) -> Outcome {
+pub fn until_on_queues(network: &Network) -> Outcome {
     let begun = Instant::now();
     loop {
         let (frames, beside) = ask(network)?;

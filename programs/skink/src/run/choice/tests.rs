@@ -71,7 +71,7 @@ fn each_machine_gets_its_back_end_and_is_told_why() {
         (but(veth(), |it| it.may_pin = false), packet, "CAP_IPC_LOCK"),
         (but(veth(), |it| it.mtu = 3826), xdp, "veth"),
         (but(veth(), |it| it.mtu = 3827), packet, "(MTU 3827)"),
-        (but(veth(), |it| it.used = Use::Apart), packet, "supervisor"),
+        (but(veth(), |it| it.used = Use::Apart), packet, "skink up"),
         (machine("i40e", zero_copy), xdp, "eth0 (i40e) exchanges"),
         (machine("ena", Some(NATIVE)), packet, "would copy"),
         (machine("gve", None), packet, "takes no XDP program"),

@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 /// How long to wait for a process that is just being restarted.
 const PATIENCE: Duration = Duration::from_secs(10);
 const OWN_RELEASE: &str = env!("CARGO_PKG_VERSION");
-const NOT_LENT: &str = "the program that steers its NIC's packets (xdp) can't be handed over yet: to change the \
-    supervisor too, end all programs and start skink up anew";
 
 /// What `skink upgrade` is told.
 #[derive(Serialize)]
@@ -73,8 +71,6 @@ pub struct Upgrading {
     done: Vec<(Step, Result<Duration, String>)>,
     /// The build is no good: those that have it get back the one before.
     takes_back: bool,
-    /// Why the supervisor isn't among those that become the other build.
-    left_out: Option<String>,
 }
 
 impl Upgrading {
@@ -136,17 +132,10 @@ impl Upgrading {
                 failure: outcome.as_ref().err().cloned(),
             }
         });
-        let left_out = self.left_out.iter().map(|why| ProcessReport {
-            name: SUPERVISOR.to_owned(),
-            release: OWN_RELEASE.to_owned(),
-            executable: self.executable.name().display().to_string(),
-            away_ms: None,
-            failure: Some(why.clone()),
-        });
         let report = Report {
             ok: !self.takes_back,
             executable: self.executable.name().display().to_string(),
-            processes: told.chain(left_out).collect(),
+            processes: told.collect(),
         };
         serde_json::to_string(&report).map_err(|error| error.to_string())
     }
@@ -165,16 +154,9 @@ impl Served {
         }
         let executable = Executable::new(file)
             .map_err(|error| format!("what is to be executed can't be used: {error}"))?;
-        let can_be_lent = self.stack.plant.can_be_lent();
-        let left_out = match component {
-            Some(SUPERVISOR) if !can_be_lent => return Err(NOT_LENT.to_owned()),
-            None if !can_be_lent => Some(NOT_LENT.to_owned()),
-            Some(_) | None => None,
-        };
         let own = Executable::own()
             .map_err(|error| format!("the supervisor's own executable can't be read: {error}"))?;
         let places = self.places_of(component)?.into_iter();
-        let places = places.filter(|place| place.is_some() || can_be_lent);
         let processes = &self.stack.processes;
         let left = places.map(|place| {
             let process = place.and_then(|place| processes.get(place));
@@ -192,7 +174,6 @@ impl Served {
             current: None,
             done: Vec::new(),
             takes_back: false,
-            left_out,
         });
         Ok(None)
     }

@@ -59,8 +59,8 @@ fn queues_are_shared_evenly_and_firsts_are_kept() {
 
 #[test]
 fn a_queue_is_taken_once_and_free_after_its_owners_end() {
-    let (opener, memory) = Shares::create().expect("memory");
-    let mine = Shares::map(&memory).expect("mapped");
+    let opener = OwnShares::create().expect("memory");
+    let mine = Shares::map(opener.memory().expect("a duplicate")).expect("mapped");
     let before = mine.changes();
     opener.give(&[Some(Share {
         owner: owner(1),

@@ -13,6 +13,8 @@ use std::process::Command;
 const SUPERVISOR: &str = "supervisor";
 /// Programs in the place of a build.
 const BUILDS: &str = include_str!("builds.c");
+/// The one of them that ends as a supervisor.
+pub const BUILD_THAT_DIES: &str = "DIES_AS_HEIR";
 
 /// Whether all processes of the stack execute this file.
 fn all_execute(network: &Network, file: &Path) -> Result<bool, Failure> {
@@ -91,7 +93,7 @@ pub fn upgraded(network: &Network) -> Outcome {
 }
 
 /// The supervisor alone becomes this build while programs attach, each of which finds a server on Skink.
-fn changed_under_programs(network: &Network, build: &Path) -> Result<Upgrade, Failure> {
+pub fn changed_under_programs(network: &Network, build: &Path) -> Result<Upgrade, Failure> {
     let address = Network::SKINK[0];
     let each = ["-sS", "--fail", "--max-time", "20", "-o", "/dev/null"];
     let page = format!("http://{address}:80/tiny");
@@ -156,7 +158,7 @@ pub fn refused(network: &Network) -> Outcome {
         return Err(dying.wrong("a process is of a build that is no good"));
     }
     download.finish()?;
-    for which in ["NO_HEIR", "DIES_AS_HEIR"] {
+    for which in ["NO_HEIR", BUILD_THAT_DIES] {
         not_inherited(network, &build(&scratch, which)?, &own)?;
     }
     let download = Download::start(network, &site.path("copy-3"), &site.path("larger"))?;
@@ -165,7 +167,7 @@ pub fn refused(network: &Network) -> Outcome {
 }
 
 /// A build that can't be the supervisor is taken back: the standby of the one before goes on.
-fn not_inherited(network: &Network, build: &Path, own: &Path) -> Outcome {
+pub fn not_inherited(network: &Network, build: &Path, own: &Path) -> Outcome {
     let before = (network.members()?, network.supervisor()?);
     network.up_is_dead.set(true);
     let upgrade = network.upgrade(&[SUPERVISOR], build)?;
@@ -183,7 +185,7 @@ fn not_inherited(network: &Network, build: &Path, own: &Path) -> Outcome {
     }
 }
 
-fn build(scratch: &Scratch, which: &str) -> Result<PathBuf, Failure> {
+pub fn build(scratch: &Scratch, which: &str) -> Result<PathBuf, Failure> {
     let source = scratch.path().join("builds.c");
     std::fs::write(&source, BUILDS)?;
     let program = scratch.path().join(which.to_lowercase());

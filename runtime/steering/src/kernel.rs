@@ -1,0 +1,181 @@
+//! What is in the kernel, as descriptors: they can be handed on, which a library's objects can't.
+
+use crate::{SteeringError, link};
+use aya::maps::{HashMap as BpfHash, Map, MapData, XskMap};
+use aya::programs::{ProgramError, SocketFilter, Xdp};
+use aya::{Ebpf, EbpfError, EbpfLoader};
+use serde::{Deserialize, Serialize};
+use std::error::Error;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// The compiled programs, at an address where the ELF parser can read their words in place.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/steer.bpf.o");
+
+/// How an XDP program sits in front of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum AttachMode {
+    /// In the driver, before the kernel makes a socket buffer.
+    Driver,
+    /// After that, because the driver can't: slower, and never without a copy.
+    Generic,
+}
+
+/// The programs, those of their maps that are changed from outside, and what holds the XDP program in its place. The
+/// table of flows is the programs' own, and lives with them.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct InKernel {
+    #[serde(with = "skink_inherit::descriptors")]
+    pub(crate) fanout: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
+    pub(crate) steered: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
+    pub(crate) control: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
+    pub(crate) xdp: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
+    pub(crate) owners: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
+    pub(crate) ports: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
+    addresses: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
+    sockets: OwnedFd,
+    /// The XDP program is in front of an interface until the last descriptor of it is closed.
+    #[serde(with = "skink_inherit::descriptors")]
+    link: Option<OwnedFd>,
+}
+
+/// Loads the programs and makes their maps, with room for so many flows.
+pub(crate) fn load(flows: u32) -> Result<InKernel, SteeringError> {
+    let mut programs = EbpfLoader::new()
+        .set_max_entries("flows", flows)
+        .load(OBJECT)
+        .map_err(load_error)?;
+    Ok(InKernel {
+        fanout: socket_filter(&mut programs, "skink_fanout")?,
+        steered: socket_filter(&mut programs, "skink_steered")?,
+        control: socket_filter(&mut programs, "skink_control")?,
+        xdp: xdp(&mut programs, "skink_xdp")?,
+        owners: map(&programs, "owners")?,
+        ports: map(&programs, "ports")?,
+        addresses: map(&programs, "addresses")?,
+        sockets: map(&programs, "sockets")?,
+        link: None,
+    })
+}
+
+impl InKernel {
+    /// Which addresses are ours.
+    pub(crate) fn addresses(&self) -> Result<BpfHash<MapData, [u8; 16], u32>, SteeringError> {
+        let map = map_of(&self.addresses, "addresses")?;
+        let map = Map::HashMap(map).try_into();
+        map.map_err(|error| map_error("addresses", error))
+    }
+
+    /// The AF_XDP sockets, by queue.
+    pub(crate) fn sockets(&self) -> Result<XskMap<MapData>, SteeringError> {
+        let map = map_of(&self.sockets, "sockets")?;
+        let map = Map::XskMap(map).try_into();
+        map.map_err(|error| map_error("sockets", error))
+    }
+
+    /// Puts the XDP program in front of an interface: in the driver if it can, otherwise behind it.
+    pub(crate) fn attach_xdp(&mut self, interface: &str) -> Result<AttachMode, SteeringError> {
+        let refused = |error: io::Error| SteeringError::Attach {
+            interface: interface.to_owned(),
+            what: error.to_string(),
+        };
+        let index = link::index_of(interface).map_err(refused)?;
+        let attach = |place| link::attach(self.xdp.as_fd(), index, place);
+        let (link, mode) = match attach(link::IN_DRIVER) {
+            Ok(link) => (link, AttachMode::Driver),
+            Err(_) => (
+                attach(link::BEHIND_DRIVER).map_err(refused)?,
+                AttachMode::Generic,
+            ),
+        };
+        self.link = Some(link);
+        Ok(mode)
+    }
+}
+
+fn map_of(descriptor: &OwnedFd, name: &'static str) -> Result<MapData, SteeringError> {
+    let own = descriptor.try_clone();
+    let own = own.map_err(|error| map_error(name, error))?;
+    MapData::from_fd(own).map_err(|error| map_error(name, error))
+}
+
+fn socket_filter(programs: &mut Ebpf, name: &'static str) -> Result<OwnedFd, SteeringError> {
+    let failed = |error| program_error(name, error);
+    let program = programs.program_mut(name).ok_or_else(|| missing(name))?;
+    let program: &mut SocketFilter = program.try_into().map_err(failed)?;
+    program.load().map_err(failed)?;
+    own(name, program.fd().map_err(failed)?)
+}
+
+fn xdp(programs: &mut Ebpf, name: &'static str) -> Result<OwnedFd, SteeringError> {
+    let failed = |error| program_error(name, error);
+    let program = programs.program_mut(name).ok_or_else(|| missing(name))?;
+    let program: &mut Xdp = program.try_into().map_err(failed)?;
+    program.load().map_err(failed)?;
+    own(name, program.fd().map_err(failed)?)
+}
+
+fn map(programs: &Ebpf, name: &'static str) -> Result<OwnedFd, SteeringError> {
+    let map = programs.map(name).ok_or_else(|| missing(name))?;
+    let data = match map {
+        Map::Array(data) | Map::HashMap(data) | Map::XskMap(data) => data,
+        other => return Err(map_error(name, format!("it is {other:?}"))),
+    };
+    own(name, data.fd())
+}
+
+/// The library closes what it has.
+fn own(name: &str, descriptor: impl AsFd) -> Result<OwnedFd, SteeringError> {
+    let own = descriptor.as_fd().try_clone_to_owned();
+    own.map_err(|error| SteeringError::Load {
+        what: format!("{name}: {error}"),
+    })
+}
+
+fn missing(name: &'static str) -> SteeringError {
+    SteeringError::Load {
+        what: format!("{name} isn't in the object that was built in"),
+    }
+}
+
+pub(crate) fn map_error(map: &'static str, error: impl std::fmt::Display) -> SteeringError {
+    SteeringError::Map {
+        map,
+        what: error.to_string(),
+    }
+}
+
+fn load_error(error: EbpfError) -> SteeringError {
+    classify("maps", &error)
+}
+
+fn program_error(name: &str, error: ProgramError) -> SteeringError {
+    classify(name, &error)
+}
+
+/// Tells want of privileges from everything else: the cause at the bottom says so.
+fn classify(what: &str, error: &(dyn Error + 'static)) -> SteeringError {
+    let refused = causes(error).any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    });
+    let words: Vec<String> = causes(error).map(ToString::to_string).collect();
+    let what = format!("{what}: {}", words.join(": "));
+    if refused {
+        SteeringError::Privileges { what }
+    } else {
+        SteeringError::Load { what }
+    }
+}
+
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| (*error).source())
+}

@@ -1,0 +1,61 @@
+//! An XDP program in front of an interface, held there by a descriptor.
+//!
+//! A link goes with its last descriptor, whoever has that: a broker, a copy of it, or the program that it has become.
+//! What is attached by netlink, as on kernels before 5.9, stays until somebody takes it off, and nobody knows whether he
+//! is the last who wants it. Our programs need Linux 5.18, so there is no other way here.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// `XDP_FLAGS_SKB_MODE` of linux/if_link.h.
+pub(crate) const BEHIND_DRIVER: u32 = 1 << 1;
+/// `XDP_FLAGS_DRV_MODE`.
+pub(crate) const IN_DRIVER: u32 = 1 << 2;
+/// Of `enum bpf_cmd` of linux/bpf.h.
+const BPF_LINK_CREATE: libc::c_int = 28;
+/// Of `enum bpf_attach_type`.
+const BPF_XDP: u32 = 37;
+
+/// The first members of `union bpf_attr` for `BPF_LINK_CREATE`; the kernel takes the others as 0.
+#[repr(C)]
+struct Attributes {
+    program: RawFd,
+    interface: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+/// Puts an XDP program in front of the interface of this number.
+pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
+    let attributes = Attributes {
+        program: program.as_raw_fd(),
+        interface,
+        attach_type: BPF_XDP,
+        flags,
+    };
+    // SAFETY: the attributes outlive the call, their size is given, and the kernel only reads them.
+    let link = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_LINK_CREATE,
+            &raw const attributes,
+            size_of::<Attributes>(),
+        )
+    };
+    match RawFd::try_from(link) {
+        // SAFETY: the kernel just made this descriptor (closed on exec), and nobody else has it.
+        Ok(link) if link >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(link) }),
+        Ok(_) | Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// An interface's number in the calling thread's network namespace.
+pub(crate) fn index_of(interface: &str) -> io::Result<u32> {
+    let name = CString::new(interface)?;
+    // SAFETY: the name ends with a zero and outlives the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
