@@ -355,6 +355,9 @@ impl Front {
     /// A program whose last socket here is gone.
     pub fn take_finished(&mut self) -> Option<u32> {
         let program = self.stack.transports().take_finished()?;
+        // A supervisor that doesn't know that it had finished here has it attached once more: then it is finished at
+        // once, before its end is told of.
+        self.remove_program(program);
         self.tags.remove(&program);
         Some(program)
     }

@@ -20,6 +20,8 @@ struct World {
     clients: BTreeMap<u32, Client>,
     now: Instant,
     finished: Vec<(Protocol, u32)>,
+    /// What happens to programs that both transports have finished with.
+    forgets: bool,
 }
 
 impl World {
@@ -33,6 +35,7 @@ impl World {
             machine,
             now: Instant::from_millis(1),
             finished: Vec::new(),
+            forgets: true,
         };
         world.settle();
         world
@@ -53,10 +56,8 @@ impl World {
                     && let Some(program) = front.take_finished()
                 {
                     self.finished.push((protocol, program));
-                    if Protocol::ALL
-                        .iter()
-                        .all(|it| self.finished.contains(&(*it, program)))
-                    {
+                    let all = Protocol::ALL.map(|it| (it, program));
+                    if self.forgets && all.iter().all(|it| self.finished.contains(it)) {
                         self.machine.forget_program(program);
                     }
                 }
@@ -168,6 +169,30 @@ fn a_holder_whose_share_is_not_answered_yet_holds_on() {
         world.close(HEIR, protocol, socket);
         world.settle();
         world.assert_gone(protocol, socket);
+    }
+}
+
+/// A supervisor died after it had heard that a program was finished; another takes its place, and didn't hear it.
+#[test]
+fn a_program_that_is_introduced_once_more_after_its_end_leaves_nothing() {
+    for protocol in Protocol::ALL {
+        let mut world = World::new();
+        world.open(protocol);
+        world.forgets = false;
+        world.end(OWNER);
+        world.settle();
+        assert!(world.finished.contains(&(protocol, OWNER)));
+        world.finished.clear();
+        let who = transport(protocol);
+        for who in [who, Who::Syscall] {
+            world.machine.attach(world.now, who, OWNER);
+        }
+        world.settle();
+        world.machine.program_ended(world.now, OWNER);
+        world.settle();
+        assert_eq!(world.finished, [(protocol, OWNER)]);
+        let front = world.machine.front(who).expect("it runs");
+        assert!(front.programs.get(OWNER).is_none(), "{protocol:?}");
     }
 }
 

@@ -64,7 +64,7 @@ impl Machine {
     }
 
     /// A component is told of a program.
-    pub(super) fn attach(&mut self, now: Instant, who: Who, program: u32) {
+    pub fn attach(&mut self, now: Instant, who: Who, program: u32) {
         let Some(index) = who.channel() else { return };
         let channel = &self.channels[&program];
         let server = channel.for_stack(index).expect("descriptors");

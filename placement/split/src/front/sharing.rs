@@ -84,6 +84,14 @@ impl Front {
         }
     }
 
+    /// Nothing of an ended program waits any more: soon another one may have its number.
+    pub(crate) fn forget_ended(&mut self, protocol: Protocol, program: u32) {
+        let sharing = self.sharing.get_mut(protocol.index());
+        if let Some(ended) = sharing.and_then(Sharing::ended) {
+            ended.retain(|other| *other != program);
+        }
+    }
+
     /// Who lets go of a socket has held it: what it has said of that before comes first.
     pub(crate) fn vouch(&mut self, protocol: Protocol, call: &TransportCall) {
         let (CallBody::Release(id) | CallBody::Close(id)) = call.body else {
