@@ -199,8 +199,9 @@ impl Syscall {
             return Err(SocketError::Invalid);
         }
         let changes = if owner == program {
-            let regained = self.shares.regain(key, out);
-            regained.ok_or_else(|| self.foreign())?
+            // If it isn't shared, the transport knows whether it was closed, or the last other holder has let go since
+            // this was asked of a predecessor.
+            self.shares.regain(key, out)
         } else {
             let added = self.shares.add(key, owner, program, out);
             added.ok_or(SocketError::NoBuffers)?

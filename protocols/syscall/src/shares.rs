@@ -106,16 +106,16 @@ impl Shares {
         }
     }
 
-    /// The owner holds its socket again: another holder has handed it back. Answers whether it hadn't;
-    /// `None` if nobody holds it.
-    pub fn regain(&mut self, key: Key, out: &mut impl SyscallOutput) -> Option<bool> {
-        let holding = self.sockets.get_mut(&key)?;
-        let hadnt = !holding.owner_holds;
-        if hadnt {
-            holding.owner_holds = true;
-            forget(out, &Item::OwnerGone(key.0, key.1));
-        }
-        Some(hadnt)
+    /// The owner holds its socket again: another holder has handed it back. Answers whether it hadn't, as far as is
+    /// known here: what nobody else holds is the owner's, or closed.
+    pub fn regain(&mut self, key: Key, out: &mut impl SyscallOutput) -> bool {
+        let holding = self.sockets.get_mut(&key);
+        let Some(holding) = holding.filter(|holding| !holding.owner_holds) else {
+            return false;
+        };
+        holding.owner_holds = true;
+        forget(out, &Item::OwnerGone(key.0, key.1));
+        true
     }
 
     /// `program` lets go of a socket.

@@ -2,7 +2,7 @@
 use super::offers::Listener;
 use crate::front::Front;
 use skink_lanes::Exchange;
-use skink_memory::{Record, Region, SocketId, SocketKind};
+use skink_memory::{Holder, Record, Region, SocketId, SocketKind};
 use skink_messages::{
     CallBody, CallOutcome, Events, Protocol, SocketError, SocketEvent, TcpRequest, TransportCall,
     UdpRequest,
@@ -256,11 +256,13 @@ impl Front {
     ) -> Result<(SocketId, Option<Endpoint>), SocketError> {
         let table = self.stack.transports().table(protocol);
         let record = table.and_then(|table| table.find(id));
-        let kind = record.map(|record| record.kind());
-        if kind.is_none_or(|kind| kind == SocketKind::TcpListener) {
+        let can_be = |record: &&Record| {
+            record.kind() != SocketKind::TcpListener && record.holder() != Some(Holder::Gone)
+        };
+        let Some(record) = record.filter(can_be) else {
             return Err(SocketError::Invalid);
-        }
-        let events = record.map_or(Events::empty(), happened);
+        };
+        let events = happened(record);
         let owner = self.owner_of(protocol, id);
         self.holders.add((protocol, id), owner, program);
         if self.is_successor && owner != program {
@@ -284,6 +286,7 @@ impl Front {
 
     /// The last of the sockets that outlived a program is gone.
     fn abandon_program(&mut self, now: Instant, protocol: Protocol, program: u32) {
+        self.forget_ended(protocol, program);
         self.remove_program(program);
         for id in self.holders.end(protocol, program) {
             self.holders.forget((protocol, id));

@@ -241,11 +241,6 @@ fn what_may_not_be_is_refused_at_once() {
             SocketError::Invalid,
         ),
         (SocketCall::Share(TCP, other, 5), SocketError::Invalid),
-        // Nobody else holds it, so nobody can hand it back.
-        (
-            SocketCall::Share(TCP, id(1, 0), secret(1)),
-            SocketError::Invalid,
-        ),
         (
             SocketCall::Share(TCP, id(9, 0), secret(9)),
             SocketError::Invalid,
@@ -399,6 +394,26 @@ fn an_owner_has_its_socket_back() {
     // Meanwhile the other lets go: the socket stays.
     bench.ask(1, 3, SocketCall::Close(TCP, socket));
     assert_eq!(bench.calls(TCP), [(1, 0, CallBody::Release(socket))]);
+    bench.outcome(0, 2, Ok((socket, None)));
+    assert!(bench.answer(0, 2).is_ok());
+    bench.ask(0, 4, SocketCall::Close(TCP, socket));
+    assert_eq!(bench.calls(TCP), [(0, 0, CallBody::Close(socket))]);
+}
+
+#[test]
+fn an_owner_that_asks_a_successor_again_has_its_socket_back() {
+    let mut bench = Bench::new();
+    let socket = id(0, 3);
+    bench.shared(1, socket);
+    bench.ask(0, 1, SocketCall::Close(TCP, socket));
+    bench.ask(0, 2, SocketCall::Share(TCP, socket, secret(0)));
+    bench.restart();
+    bench.attach_all();
+    bench.ask(1, 3, SocketCall::Close(TCP, socket));
+    bench.calls(TCP);
+    // By now it is the owner's alone; whether it was closed, the transport knows.
+    bench.ask(0, 2, SocketCall::Share(TCP, socket, secret(0)));
+    assert_eq!(bench.calls(TCP), [(0, 2, CallBody::Share(socket))]);
     bench.outcome(0, 2, Ok((socket, None)));
     assert!(bench.answer(0, 2).is_ok());
     bench.ask(0, 4, SocketCall::Close(TCP, socket));
