@@ -1,5 +1,6 @@
 //! Builds of the stack: which one an executable is, and whether it can take another's place.
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -43,9 +44,19 @@ impl Build {
 /// An executable file: the same one also when another takes its name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Executable {
-    #[serde(with = "skink_inherit::descriptors")]
+    #[serde(
+        serialize_with = "skink_inherit::descriptors::serialize",
+        deserialize_with = "above"
+    )]
     file: Arc<OwnedFd>,
     name: PathBuf,
+}
+
+/// Takes an inherited descriptor, which has any number, above those that are put to use in a child.
+fn above<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<OwnedFd>, D::Error> {
+    let file: Arc<OwnedFd> = skink_inherit::descriptors::deserialize(from)?;
+    let file = rustix::io::fcntl_dupfd_cloexec(&*file, ABOVE);
+    file.map(Arc::new).map_err(D::Error::custom)
 }
 
 impl Executable {

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: 3191bdf61b0aae09
+// Layout digest: 5440bbba588cf512
 pub(crate) const PROTOCOL: u32 = 8;
 
 /// A kind of memory that a process registers for tools.
