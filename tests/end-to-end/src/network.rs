@@ -162,6 +162,11 @@ impl Network {
         arguments
     }
 
+    /// What `skink up` has printed.
+    pub fn log(&self) -> String {
+        self.up.as_ref().map_or_else(String::new, Process::log)
+    }
+
     /// The process id of the stack's supervisor, whichever it is by now; `None` if there is none.
     ///
     /// # Errors

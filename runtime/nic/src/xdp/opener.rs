@@ -15,8 +15,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// The kernel unbinds the socket of a process that ended a little later, from a work queue. It takes
-/// about 20 ms; after this long somebody else has the queue.
-const UNBINDING: Duration = Duration::from_millis(500);
+/// about 20 ms, and longer on a busy machine; after this long somebody else has the queue.
+const UNBINDING: Duration = Duration::from_secs(2);
 
 /// Opens one interface for owner after owner.
 #[derive(Serialize, Deserialize)]
@@ -120,6 +120,15 @@ impl XdpOpener {
         self.packet.close(owner);
     }
 
+    fn goes_without(&self, queue: u32, why: &str) {
+        tracing::warn!(
+            interface = self.name,
+            queue,
+            why,
+            "an AF_XDP queue can't be had: its frames take the slower way, by a packet socket"
+        );
+    }
+
     /// Opens all queues but those that other programs have.
     fn open_queues(&self, steering: &mut Steering) -> Result<Open, OpenError> {
         let (interface, _) = usable_interface(&self.name)?;
@@ -142,11 +151,13 @@ impl XdpOpener {
                     steering.set_socket(queue, parts.socket.as_fd())?;
                     lines.push(parts);
                 }
-                // Another program's.
-                Err(QueueError::Taken) => {}
                 Err(QueueError::NoSuchQueue) if queue > 0 => break,
+                Err(QueueError::Taken) => self.goes_without(queue, "another program has it"),
                 // Better some than none.
-                Err(QueueError::Pinned(_)) if !lines.is_empty() => break,
+                Err(QueueError::Pinned(error)) if !lines.is_empty() => {
+                    self.goes_without(queue, &format!("its memory can't be pinned: {error}"));
+                    break;
+                }
                 Err(error) => return Err(error.about(&self.name)),
             }
         }

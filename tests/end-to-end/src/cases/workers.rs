@@ -113,7 +113,8 @@ pub fn until_on_queues(network: &Network) -> Outcome {
             return Ok(());
         }
         if begun.elapsed() > PATIENCE / 6 {
-            let text = format!("{beside} of {frames} frames took the slow way to the end");
+            let log = network.log();
+            let text = format!("{beside} of {frames} frames took the slow way to the end\n{log}");
             return Err(Failure::Wrong(text));
         }
     }
