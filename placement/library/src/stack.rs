@@ -10,7 +10,7 @@ use skink_memory::{CaptureRing, Region, SocketTable, StoredTable, TableConfig, T
 use skink_messages::{
     Component, Counter, Counters, NetworkError, Ports, Progress, Protocol, SocketEvent,
 };
-use skink_nic::{Nic, Receiver, Sender};
+use skink_nic::{Nic, Receiver, Room, Sender};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::{Duration, Instant};
 use skink_udp::Udp;
@@ -205,7 +205,7 @@ impl Stack {
     /// Receives a batch, lets every component do what is due, and flushes the NIC.
     ///
     /// [`Progress::More`] if there is more to do at once: poll again after others had their turn,
-    /// unless [`Stack::send_blocked_on`] names a descriptor to wait for.
+    /// unless output is stuck: see [`Stack::send_blocked_on`].
     pub fn poll(&mut self, now: Instant) -> Progress {
         if std::mem::take(&mut self.announces) {
             self.ip.announce(now);
@@ -317,8 +317,8 @@ impl Stack {
         self.receiver.descriptors(each);
     }
 
-    /// If output is stuck: the descriptor that polls writable when it isn't any more.
-    pub fn send_blocked_on(&self) -> Option<BorrowedFd<'_>> {
+    /// If output is stuck: what tells that it isn't any more.
+    pub fn send_blocked_on(&self) -> Option<Room<'_>> {
         self.sender.blocked_on()
     }
 

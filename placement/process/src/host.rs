@@ -10,6 +10,7 @@ use skink_control::Report;
 use skink_lanes::EndCounters;
 use skink_library::{Stack, StackConfig};
 use skink_messages::{Counter, Counters};
+use skink_nic::Room;
 use skink_split::{Front, Host as _, Serving, StoreWay, SyscallHost, TransportWay};
 use skink_store::Store;
 use skink_syscall::{Syscall, SyscallConfig};
@@ -211,7 +212,7 @@ impl Host {
     }
 
     /// Whether to be woken by what the NIC receives, and what says when it has room again, if it has none.
-    pub(crate) fn nic_wants(&self) -> (bool, Option<BorrowedFd<'_>>) {
+    pub(crate) fn nic_wants(&self) -> (bool, Option<Room<'_>>) {
         match (&self.front.stack, &self.inner.link) {
             _ if self.is_held => (false, None),
             (Serving::Whole(stack), _) => (true, stack.send_blocked_on()),
@@ -219,7 +220,7 @@ impl Host {
             (Serving::Apart(_), Some(link)) => {
                 let (mut reads, mut room) = (false, None);
                 link.descriptors(&mut |fd, flags| match flags.contains(PollFlags::OUT) {
-                    true => room = Some(fd),
+                    true => room = Some(Room::At(fd)),
                     false => reads = true,
                 });
                 (reads, room)

@@ -5,6 +5,7 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use skink_control::{ComponentLink, LinkError, Part, Report};
 use skink_messages::{Counter, Progress};
+use skink_nic::Room;
 use skink_split::Host as _;
 use skink_time::Instant;
 use std::os::fd::AsFd;
@@ -367,7 +368,7 @@ fn is_over(host: &mut Host) -> bool {
 
 /// Whether to be woken when the NIC has room again.
 fn watch_blocked(host: &Host, on: bool) {
-    let (_, Some(fd)) = host.nic_wants() else {
+    let Some(fd) = host.nic_wants().1.and_then(Room::descriptor) else {
         return;
     };
     let data = EventData::new_u64(about::BLOCKED);

@@ -9,7 +9,7 @@ use skink_memory::{Bytes, CaptureDirection, CaptureRing, Region};
 use skink_messages::{
     Capabilities, Counter, Counters, Full, LinkLimits, NicOutput, Progress, RxFrame, TxPacket,
 };
-use skink_nic::{Nic, Receiver, Sender};
+use skink_nic::{Nic, Receiver, Room, Sender};
 use skink_time::{Duration, Instant};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -258,6 +258,11 @@ impl LinkHost {
         })
     }
 
+    /// The descriptor that polls writable when the NIC has room again, if there is one.
+    fn room(&self) -> Option<BorrowedFd<'_>> {
+        self.sender.blocked_on().and_then(Room::descriptor)
+    }
+
     fn ask_dropped(&mut self, now: Instant) {
         if now.since(self.dropped_asked) >= DROPPED_EVERY {
             self.dropped_asked = now;
@@ -287,7 +292,7 @@ impl Host for LinkHost {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let waits = self.pending.is_some() && self.sender.blocked_on().is_none();
+        let waits = self.pending.is_some() && self.room().is_none();
         waits.then(|| self.now + RETRY)
     }
 
@@ -296,7 +301,7 @@ impl Host for LinkHost {
     }
 
     fn descriptors<'a>(&'a self, each: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        if let Some(room) = self.sender.blocked_on().filter(|_| self.pending.is_some()) {
+        if let Some(room) = self.room().filter(|_| self.pending.is_some()) {
             each(room, PollFlags::OUT);
         }
         if !self.starved {

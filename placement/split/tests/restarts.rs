@@ -6,7 +6,7 @@ use machine::programs::{World, udp_bind, udp_receive, udp_send};
 use machine::{Filtering, Shown, Who};
 use skink_filter::RuleSet;
 use skink_messages::{Full, NicOutput, RxFrame, TxPacket};
-use skink_nic::{MemoryConfig, Nic, Receiver, Sender};
+use skink_nic::{MemoryConfig, Nic, Receiver, Room, Sender};
 use skink_time::Instant;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -198,7 +198,7 @@ impl Sender for Fuse<Box<dyn Sender>> {
     fn flush(&mut self) {
         self.0.flush();
     }
-    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
+    fn blocked_on(&self) -> Option<Room<'_>> {
         self.0.blocked_on()
     }
 }

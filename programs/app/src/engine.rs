@@ -79,8 +79,9 @@ impl Engine {
         }
         let due = self.stack.next_deadline();
         if self.stack.send_blocked_on().is_some() {
-            // Not every sleep can watch for room in the NIC's queue; it comes soon.
+            // Not every sleep can watch for room in the NIC's queue; it comes soon. What is due at once waits for it.
             let soon = self.last_poll + BLOCKED;
+            let due = due.filter(|due| *due > self.last_poll);
             return Some(due.map_or(soon, |due| due.min(soon)));
         }
         due

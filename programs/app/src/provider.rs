@@ -2,16 +2,15 @@
 //! one [`Provider`] for what it needs, whichever it is.
 use crate::errno::Answer;
 use crate::remote::Remote;
-use core::ffi::c_int;
 use core::net::IpAddr;
-use skink_library::Stack;
+use skink_library::{Room, Stack};
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{
     BindOptions, PortOptions, Progress, Protocol, SocketEvent, TcpRequest, UdpRequest,
 };
+
 use skink_time::Instant;
 use skink_wire::Endpoint;
-use std::os::fd::AsRawFd;
 
 /// What does the work on sockets.
 pub enum Provider {
@@ -216,11 +215,11 @@ impl Provider {
         }
     }
 
-    /// The descriptor that polls writable when output isn't stuck any more, if it is.
+    /// What tells that output isn't stuck any more, if it is.
     #[inline]
-    pub fn send_blocked_on(&self) -> Option<c_int> {
+    pub fn send_blocked_on(&self) -> Option<Room<'_>> {
         match self {
-            Provider::Library(stack) => stack.send_blocked_on().map(|fd| fd.as_raw_fd()),
+            Provider::Library(stack) => stack.send_blocked_on(),
             Provider::Served(_) => None,
         }
     }

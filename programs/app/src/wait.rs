@@ -10,8 +10,11 @@ use crate::raw;
 use crate::spin::{self, Look};
 use crate::state::State;
 use core::ffi::{c_int, c_void};
+use skink_library::Room;
 use skink_messages::Counter;
+
 use skink_time::Instant;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// How a sleep ended.
@@ -183,9 +186,10 @@ fn sleep_on_descriptors(
                 revents: 0,
             };
         }
-        if let (Some(entry), Some(fd)) = (rest.last_mut(), engine.stack.send_blocked_on()) {
+        let room = engine.stack.send_blocked_on().and_then(Room::descriptor);
+        if let (Some(entry), Some(fd)) = (rest.last_mut(), room) {
             *entry = libc::pollfd {
-                fd,
+                fd: fd.as_raw_fd(),
                 events: libc::POLLOUT,
                 revents: 0,
             };

@@ -75,14 +75,34 @@ pub trait Sender: NicOutput + Send {
     /// Makes sure that all frames taken so far leave: one doorbell for a batch.
     fn flush(&mut self);
 
-    /// If there was no room: the descriptor that polls writable when there is again.
-    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
+    /// If there was no room: what tells that there is again.
+    fn blocked_on(&self) -> Option<Room<'_>> {
         None
     }
 
     /// Frames that the kernel refused for good since the last call.
     fn take_dropped(&mut self) -> u64 {
         0
+    }
+}
+
+/// What tells that a NIC has room again.
+#[derive(Clone, Copy, Debug)]
+pub enum Room<'a> {
+    /// This descriptor polls writable.
+    At(BorrowedFd<'a>),
+    /// Nothing does. Try again when frames have come, which may be for those that have left, and a millisecond later at
+    /// the latest.
+    Untold,
+}
+
+impl<'a> Room<'a> {
+    /// The descriptor to poll, if there is one.
+    pub fn descriptor(self) -> Option<BorrowedFd<'a>> {
+        match self {
+            Room::At(descriptor) => Some(descriptor),
+            Room::Untold => None,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! For tests, the simulator, and two stacks in one process. Frames are copied into bounded queues;
 //! allocation stops when the queues have seen their largest load.
 
-use crate::{Capabilities, Nic, Receiver, Sender, Steering};
+use crate::{Capabilities, Nic, Receiver, Room, Sender, Steering};
 use rustix::event::{EventfdFlags, eventfd};
 use skink_messages::{Full, NicOutput, RxChecksum, RxFrame, TxPacket};
 use skink_time::Instant;
@@ -239,8 +239,8 @@ impl NicOutput for MemorySender {
 impl Sender for MemorySender {
     fn flush(&mut self) {}
 
-    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
-        self.blocked.then(|| self.direction.room.as_fd())
+    fn blocked_on(&self) -> Option<Room<'_>> {
+        self.blocked.then(|| Room::At(self.direction.room.as_fd()))
     }
 
     fn take_dropped(&mut self) -> u64 {

@@ -1,10 +1,10 @@
-use crate::Sender;
 use crate::socket;
 use crate::virtio;
+use crate::{Room, Sender};
 use skink_messages::{Full, NicOutput, TxPacket};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// Frames above this many bytes go to the kernel at once, out of the socket's ring; a copy to make
@@ -189,8 +189,8 @@ impl Sender for PacketSender {
         self.sent = 0;
     }
 
-    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
-        self.blocked.then(|| self.socket.as_fd())
+    fn blocked_on(&self) -> Option<Room<'_>> {
+        self.blocked.then(|| Room::At(self.socket.as_fd()))
     }
 
     fn take_dropped(&mut self) -> u64 {

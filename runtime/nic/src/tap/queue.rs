@@ -1,7 +1,7 @@
 use crate::control;
 use crate::packet::Ring;
 use crate::virtio;
-use crate::{Receiver, Sender, socket};
+use crate::{Receiver, Room, Sender, socket};
 use skink_messages::{Full, NicOutput, RxFrame, TxPacket};
 use skink_time::Instant;
 use std::io;
@@ -137,8 +137,8 @@ impl NicOutput for TapSender {
 impl Sender for TapSender {
     fn flush(&mut self) {}
 
-    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
-        self.blocked.then(|| self.queue.as_fd())
+    fn blocked_on(&self) -> Option<Room<'_>> {
+        self.blocked.then(|| Room::At(self.queue.as_fd()))
     }
 
     fn take_dropped(&mut self) -> u64 {

@@ -2,7 +2,7 @@
 
 use super::queues::{Coming, Queues};
 use super::sender::XdpSender;
-use crate::{Receiver, Sender};
+use crate::{Receiver, Room, Sender};
 use skink_messages::{Full, NicOutput, RxFrame, TxPacket};
 use skink_time::Instant;
 use std::os::fd::BorrowedFd;
@@ -122,7 +122,7 @@ impl Sender for Sending {
         self.packet.flush();
     }
 
-    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
+    fn blocked_on(&self) -> Option<Room<'_>> {
         let queue = self.queue.as_ref();
         let queue = queue.and_then(|queue| queue.blocked_on());
         self.packet.blocked_on().or(queue)

@@ -3,11 +3,11 @@ use super::memory::Umem;
 use super::receiver::statistics;
 use super::ring::{Consumer, Producer};
 use super::{Geometry, QueueDescription, Shared};
-use crate::Sender;
+use crate::{Room, Sender};
 use skink_memory::Bytes;
 use skink_messages::{Full, NicOutput, TxPacket};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 /// Frames into which the largest packet is cut, and more: with room for so many nothing is refused.
@@ -30,6 +30,8 @@ pub(super) struct XdpSender {
     chunks_of_a_frame: u32,
     /// The kernel has refused to go on for now.
     stuck: bool,
+    /// The card takes frames from the ring by itself; otherwise the kernel copies them, and has memory for so many.
+    zero_copy: bool,
     /// There was room for less than [`LARGEST_CUT`] frames.
     short: bool,
     too_large: u64,
@@ -55,6 +57,7 @@ impl XdpSender {
             chunk_bytes: geometry.chunk_bytes as usize,
             chunks_of_a_frame: description.chunks_of_a_frame(),
             stuck: false,
+            zero_copy: description.zero_copy,
             short: false,
             too_large: 0,
             refused: 0,
@@ -221,9 +224,14 @@ impl Sender for XdpSender {
         }
     }
 
-    fn blocked_on(&self) -> Option<BorrowedFd<'_>> {
-        // Polling it for room also makes the kernel try again (`xsk_poll`).
-        (self.short || self.stuck).then(|| self.shared.socket.as_fd())
+    fn blocked_on(&self) -> Option<Room<'_>> {
+        let blocked = self.short || self.stuck;
+        blocked.then(|| match self.zero_copy {
+            // Polling it for room also makes the kernel try again (`xsk_poll`).
+            true => Room::At(self.shared.socket.as_fd()),
+            // It polls writable while there is room in the ring, whether or not the kernel goes on.
+            false => Room::Untold,
+        })
     }
 
     fn take_dropped(&mut self) -> u64 {
