@@ -6,12 +6,10 @@
 //! (`skink_nic::Interrupts`, docs/decisions/0017).
 //!
 //! The helper finds it out, by how long the program sleeps where a frame would wake it.
-use crate::votes::Votes;
+use crate::votes::{PERIOD, Votes};
 use skink_time::Instant;
 use std::time::Duration;
 
-/// The shortest time from which something is concluded.
-const PERIOD: Duration = Duration::from_micros(500);
 /// So many periods more with much to do than without make a program busy,
 const BECOMES: u32 = 8;
 /// and so many the other way end it: a frame may wait for the timer then.

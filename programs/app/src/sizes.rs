@@ -3,12 +3,9 @@
 //! one or the other (`skink_nic::Segmentation`, docs/decisions/0020).
 //!
 //! The helper finds it out.
-use crate::votes::Votes;
+use crate::votes::{PERIOD, Votes};
 use skink_time::Instant;
-use std::time::Duration;
 
-/// The shortest time from which something is concluded.
-const PERIOD: Duration = Duration::from_micros(500);
 /// So many periods more for a change than against it make one: to change it means a system call that takes the kernel's
 /// lock of all interfaces.
 const ENOUGH: u32 = 10;

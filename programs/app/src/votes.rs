@@ -1,4 +1,8 @@
 //! A yes or no that follows what most of the last periods say: one that others disturb is no proof.
+use std::time::Duration;
+
+/// The shortest period from which something is concluded.
+pub const PERIOD: Duration = Duration::from_micros(500);
 
 pub struct Votes {
     /// Periods that speak for a change, less those that don't.

@@ -1,10 +1,10 @@
 //! What the tests of several back ends share.
 
-use crate::{Nic, NicSpec, OpenError, Opener, Receiver, Sharing};
+use crate::{Nic, NicSpec, OpenError, Opener, Receiver, Sharing, open_sole};
 use skink_memory::Bytes;
 use skink_messages::{RxChecksum, TxPacket};
 use skink_time::Instant;
-use skink_wire::{MacAddr, Sum, ethernet, ipv4, protocol, tcp, udp};
+use skink_wire::{IpCidr, MacAddr, Sum, ethernet, ipv4, protocol, tcp, udp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -38,9 +38,15 @@ pub(crate) fn in_namespace(test: impl FnOnce() + Send) {
     });
 }
 
-/// An opener of a NIC for several owners; where the kernel can't steer, says so.
-pub(crate) fn opener_for_several(spec: &NicSpec) -> Option<Opener> {
-    match Opener::new(spec, Sharing::Several) {
+/// The NIC of an interface, by packet sockets, all of it ours.
+pub(crate) fn open_packet(name: &str) -> Nic {
+    let parts = open_sole(&NicSpec::Packet(name.into())).unwrap();
+    parts.attach().unwrap()
+}
+
+/// An opener of a NIC that the kernel steers; where it can't, says so.
+pub(crate) fn opener_that_steers(spec: &NicSpec, sharing: Sharing) -> Option<Opener> {
+    match Opener::new(spec, sharing) {
         Ok(mut opener) => {
             let steers = opener.steering().is_some();
             if !steers {
@@ -54,6 +60,13 @@ pub(crate) fn opener_for_several(spec: &NicSpec) -> Option<Opener> {
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+/// What comes for this address is ours.
+pub(crate) fn set_address(opener: &mut Opener, address: Ipv4Addr) {
+    let addresses = [IpCidr::new(address.into(), 24).unwrap()];
+    let steering = opener.steering().unwrap();
+    steering.set_addresses(&addresses).unwrap();
 }
 
 /// Takes every privilege from the calling thread, for good.

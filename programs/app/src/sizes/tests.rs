@@ -1,4 +1,5 @@
 use super::*;
+use std::time::Duration;
 
 /// A program that is looked at each millisecond.
 struct Watched {

@@ -90,13 +90,13 @@ impl Bench {
         self.syscall.detach(program, &mut self.out);
     }
 
-    /// What was asked of a transport since this was last called.
-    /// Those too that say where what is shared begins and ends.
+    /// As [`Bench::calls`], and those too that say where what is shared begins and ends.
     fn all_calls(&mut self, protocol: Protocol) -> Vec<(u32, u32, CallBody)> {
         let calls = self.out.calls[protocol.index()].drain(..);
         calls.map(|it| (it.program, it.serial, it.body)).collect()
     }
 
+    /// What was asked of a transport since this was last called.
     fn calls(&mut self, protocol: Protocol) -> Vec<(u32, u32, CallBody)> {
         let calls = self.all_calls(protocol).into_iter();
         let marks = [CallBody::Sharing, CallBody::AllShared];

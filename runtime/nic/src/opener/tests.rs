@@ -6,7 +6,7 @@ use super::*;
 use crate::Receiver;
 use crate::test_support::*;
 use skink_time::Instant;
-use skink_wire::{IpCidr, MacAddr};
+use skink_wire::MacAddr;
 use std::net::UdpSocket;
 use std::time::Duration;
 
@@ -129,10 +129,7 @@ fn succession(opener: &mut Opener, first: Nic, peer: &mut dyn Peer) {
 fn a_packet_ring_goes_on() {
     in_namespace(|| {
         make_veth();
-        let mut far = Far(open_sole(&NicSpec::Packet("a0".into()))
-            .unwrap()
-            .attach()
-            .unwrap());
+        let mut far = Far(open_packet("a0"));
         let mut opener = Opener::new(&NicSpec::Packet("b0".into()), Sharing::Sole).unwrap();
         let (nic, again) = open_again(&mut opener);
         assert!(!again);
@@ -144,16 +141,12 @@ fn a_packet_ring_goes_on() {
 fn a_shared_packet_ring_goes_on() {
     in_namespace(|| {
         make_veth();
-        let mut far = Far(open_sole(&NicSpec::Packet("a0".into()))
-            .unwrap()
-            .attach()
-            .unwrap());
-        let Some(mut opener) = opener_for_several(&NicSpec::Packet("b0".into())) else {
+        let mut far = Far(open_packet("a0"));
+        let spec = NicSpec::Packet("b0".into());
+        let Some(mut opener) = opener_that_steers(&spec, Sharing::Several) else {
             return;
         };
-        let addresses = [IpCidr::new(IP_B.into(), 24).unwrap()];
-        let steering = opener.steering().unwrap();
-        steering.set_addresses(&addresses).unwrap();
+        set_address(&mut opener, IP_B);
         let (nic, _) = open_again(&mut opener);
         succession(&mut opener, nic, &mut far);
     });
@@ -163,24 +156,14 @@ fn a_shared_packet_ring_goes_on() {
 fn an_xdp_queue_goes_on() {
     in_namespace(|| {
         make_veth();
-        let opener = Opener::new(&NicSpec::Xdp("b0".into()), Sharing::Sole);
-        let mut opener = match opener {
-            Ok(opener) => opener,
-            Err(error @ (OpenError::Steering(_) | OpenError::Unavailable { .. })) => {
-                println!("SKIP: {error}");
-                return;
-            }
-            Err(error) => panic!("{error}"),
+        let spec = NicSpec::Xdp("b0".into());
+        let Some(mut opener) = opener_that_steers(&spec, Sharing::Sole) else {
+            return;
         };
-        let addresses = [IpCidr::new(IP_B.into(), 24).unwrap()];
-        let steering = opener.steering().unwrap();
-        steering.set_addresses(&addresses).unwrap();
+        set_address(&mut opener, IP_B);
         let (nic, _) = open_again(&mut opener);
         assert_eq!(nic.capabilities.kind, "xdp");
-        let mut far = Far(open_sole(&NicSpec::Packet("a0".into()))
-            .unwrap()
-            .attach()
-            .unwrap());
+        let mut far = Far(open_packet("a0"));
         succession(&mut opener, nic, &mut far);
         // And if it isn't to be trusted, its queue is free for a new one.
         opener.close(0);
@@ -214,10 +197,7 @@ fn a_tap_queue_goes_on() {
 fn a_full_ring_goes_on_with_the_oldest_frame() {
     in_namespace(|| {
         make_veth();
-        let mut far = Far(open_sole(&NicSpec::Packet("a0".into()))
-            .unwrap()
-            .attach()
-            .unwrap());
+        let mut far = Far(open_packet("a0"));
         let mut opener = Opener::new(&NicSpec::Packet("b0".into()), Sharing::Sole).unwrap();
         let (mut nic, _) = open_again(&mut opener);
         (0..100).for_each(|number| far.send(number));
@@ -234,10 +214,7 @@ fn a_full_ring_goes_on_with_the_oldest_frame() {
 fn what_may_be_spoilt_or_has_changed_is_opened_anew() {
     in_namespace(|| {
         make_veth();
-        let mut far = Far(open_sole(&NicSpec::Packet("a0".into()))
-            .unwrap()
-            .attach()
-            .unwrap());
+        let mut far = Far(open_packet("a0"));
         let mut opener = Opener::new(&NicSpec::Packet("b0".into()), Sharing::Sole).unwrap();
         assert!(!opener.can_go_on(0), "nothing is open");
         let (nic, _) = open_again(&mut opener);

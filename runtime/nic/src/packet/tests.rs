@@ -1,19 +1,13 @@
 use super::geometry::{Direction, configure};
 use super::*;
 use crate::test_support::*;
-use crate::{NicSpec, Opener, open_sole};
+use crate::{NicSpec, Opener, Sharing, open_sole};
 use skink_memory::Bytes;
 use skink_messages::{RxChecksum, TxPacket};
-use skink_wire::IpCidr;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
 const MACS: (MacAddr, MacAddr) = (MAC_A, MAC_B);
-
-fn open(name: &str) -> Nic {
-    let parts = open_sole(&NicSpec::Packet(name.into())).unwrap();
-    parts.attach().unwrap()
-}
 
 /// The payload of a UDP frame that `datagram` made.
 fn udp_payload(frame: &Kept) -> &[u8] {
@@ -24,7 +18,7 @@ fn udp_payload(frame: &Kept) -> &[u8] {
 fn batches_arrive_whole_and_in_order() {
     in_namespace(|| {
         make_veth();
-        let (mut a, mut b) = (open("a0"), open("b0"));
+        let (mut a, mut b) = (open_packet("a0"), open_packet("b0"));
         assert_eq!(a.capabilities.mac, MAC_A);
         assert_eq!(a.capabilities.mtu, 1500);
         let payloads: Vec<Vec<u8>> = (0..200).map(|n| pattern(n * 7)).collect();
@@ -54,7 +48,7 @@ fn batches_arrive_whole_and_in_order() {
 fn a_super_frame_crosses_a_veth_pair_joined() {
     in_namespace(|| {
         make_veth();
-        let (mut a, mut b) = (open("a0"), open("b0"));
+        let (mut a, mut b) = (open_packet("a0"), open_packet("b0"));
         let payload = pattern(65_000);
         for (ipv6, headers) in [(false, 54), (true, 74)] {
             let (first, second) = payload.split_at(20_001);
@@ -73,7 +67,7 @@ fn the_kernel_cuts_a_super_frame_for_an_interface_that_cannot() {
     in_namespace(|| {
         make_veth();
         ip("link set a0 gso_max_size 3000");
-        let (mut a, mut b) = (open("a0"), open("b0"));
+        let (mut a, mut b) = (open_packet("a0"), open_packet("b0"));
         let payload = pattern(20_000);
         send(&mut a, &stream([&payload, &[]], 1448, false));
         let count = payload.len().div_ceil(1448);
@@ -92,7 +86,7 @@ fn the_kernel_cuts_a_super_frame_for_an_interface_that_cannot() {
 fn small_and_large_frames_keep_their_order() {
     in_namespace(|| {
         make_veth();
-        let (mut a, mut b) = (open("a0"), open("b0"));
+        let (mut a, mut b) = (open_packet("a0"), open_packet("b0"));
         let large = pattern(30_000);
         let sent: [&[u8]; 5] = [&[1], &large, &[2], &[3], &large];
         for payload in sent {
@@ -110,7 +104,7 @@ fn small_and_large_frames_keep_their_order() {
 fn a_frame_that_the_kernel_refuses_is_counted_and_holds_nobody_up() {
     in_namespace(|| {
         make_veth();
-        let (mut a, mut b) = (open("a0"), open("b0"));
+        let (mut a, mut b) = (open_packet("a0"), open_packet("b0"));
         let (small, oversize) = (pattern(100), pattern(3000));
         for payload in [&small, &oversize, &oversize, &small] {
             let packet = datagram(payload, (0x1234, 9), MACS, 0);
@@ -128,7 +122,7 @@ fn a_frame_that_the_kernel_refuses_is_counted_and_holds_nobody_up() {
 fn frames_beyond_the_ring_are_counted_and_it_goes_on() {
     in_namespace(|| {
         make_veth();
-        let (mut a, mut b) = (open("a0"), open("b0"));
+        let (mut a, mut b) = (open_packet("a0"), open_packet("b0"));
         let numbers: Vec<[u8; 2]> = (0..1000u16).map(u16::to_be_bytes).collect();
         for number in &numbers {
             send(&mut a, &datagram(number, (0x1234, 9), MACS, 0));
@@ -158,7 +152,7 @@ fn frames_beyond_the_ring_are_counted_and_it_goes_on() {
 fn truncated_and_tagged_frames_are_dropped_and_counted() {
     in_namespace(|| {
         make_veth();
-        let mut a = open("a0");
+        let mut a = open_packet("a0");
         let index = interface::find("b0").unwrap().unwrap().index;
         let socket = socket::packet_socket().unwrap();
         configure(socket.as_fd(), Geometry::CONTROL, Direction::Inbound).unwrap();
@@ -192,10 +186,8 @@ fn truncated_and_tagged_frames_are_dropped_and_counted() {
 /// Owners 0 and 1 of interface `b0`.
 fn two_owners() -> Option<(Opener, [Nic; 2])> {
     let spec = NicSpec::Packet("b0".into());
-    let mut opener = opener_for_several(&spec)?;
-    let addresses = [IpCidr::new(IP_B.into(), 24).unwrap()];
-    let steering = opener.steering().unwrap();
-    steering.set_addresses(&addresses).unwrap();
+    let mut opener = opener_that_steers(&spec, Sharing::Several)?;
+    set_address(&mut opener, IP_B);
     let nics = [0, 1].map(|owner| opener.open(owner).unwrap().attach().unwrap());
     assert_eq!(nics[0].capabilities.steering, crate::Steering::Tables);
     Some((opener, nics))
@@ -217,7 +209,7 @@ fn shares(a: &mut Nic, owners: &mut [Nic], count: u16) -> Vec<usize> {
 fn owners_share_flows_and_all_see_control_frames() {
     in_namespace(|| {
         make_veth();
-        let mut a = open("a0");
+        let mut a = open_packet("a0");
         let Some((mut opener, mut owners)) = two_owners() else {
             return;
         };
@@ -246,7 +238,7 @@ fn owners_share_flows_and_all_see_control_frames() {
 fn an_owner_gets_nothing_that_came_for_its_predecessor() {
     in_namespace(|| {
         make_veth();
-        let mut a = open("a0");
+        let mut a = open_packet("a0");
         let Some((mut opener, [first, second])) = two_owners() else {
             return;
         };
@@ -407,7 +399,7 @@ fn a_dead_socket_drops_and_counts() {
 fn an_interface_that_goes_down_keeps_nobody_awake() {
     in_namespace(|| {
         make_veth();
-        let mut a = open("a0");
+        let mut a = open_packet("a0");
         ip("link set a0 down");
         assert!(
             becomes_readable(&*a.receiver, std::time::Duration::from_secs(10)),

@@ -3,8 +3,8 @@
 use super::open::OpenError as QueueError;
 use super::*;
 use crate::packet::usable_interface;
-use crate::test_support::{in_namespace, ip, opener_for_several};
-use crate::{NicSpec, Receiver, Sender};
+use crate::test_support::{in_namespace, ip, opener_that_steers};
+use crate::{NicSpec, Receiver, Sender, Sharing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skink_memory::Bytes;
 use skink_messages::{NicOutput, Ports, RxChecksum, TxPacket};
@@ -345,7 +345,7 @@ fn what_is_not_ours_is_left_to_the_kernel() {
 /// Owners of one interface, each with its own port, all opened by one opener.
 fn owners(queues: u32) {
     let spec = NicSpec::Xdp("near".to_owned());
-    let Some(mut opener) = opener_for_several(&spec) else {
+    let Some(mut opener) = opener_that_steers(&spec, Sharing::Several) else {
         return;
     };
     let mut nics = Vec::new();
@@ -420,7 +420,7 @@ fn frames_that_come_by_another_queue_arrive_too() {
 fn neighbours_questions_reach_every_owner() {
     on_a_link(1500, 1, || {
         let spec = NicSpec::Xdp("near".to_owned());
-        let Some(mut opener) = opener_for_several(&spec) else {
+        let Some(mut opener) = opener_that_steers(&spec, Sharing::Several) else {
             return;
         };
         let mut nics: Vec<Nic> = (0..2)
@@ -448,7 +448,7 @@ fn neighbours_questions_reach_every_owner() {
 fn a_link_that_goes_down_and_comes_up_again_brings_each_owner_its_frames() {
     on_a_link(1500, 1, || {
         let spec = NicSpec::Packet("near".to_owned());
-        let Some(mut opener) = opener_for_several(&spec) else {
+        let Some(mut opener) = opener_that_steers(&spec, Sharing::Several) else {
             return;
         };
         let mut nics: Vec<Nic> = (0..4)

@@ -16,11 +16,6 @@ fn again(role: &str) -> Command {
     command
 }
 
-fn far() -> Far {
-    let parts = open_sole(&NicSpec::Packet("a0".into())).unwrap();
-    Far(parts.attach().unwrap())
-}
-
 fn program() -> Option<crate::XdpPlace> {
     let interface = interface::find("b0").unwrap().unwrap();
     crate::Device::of(&interface).xdp_program
@@ -33,22 +28,13 @@ fn lend() {
     for end in ["a0", "b0"] {
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{end}/disable_ipv6"), "1");
     }
-    let mut opener = match Opener::new(&NicSpec::Xdp("b0".into()), Sharing::Sole) {
-        Ok(opener) => opener,
-        Err(error @ (OpenError::Steering(_) | OpenError::Unavailable { .. })) => {
-            println!("SKIP: {error}");
-            return;
-        }
-        Err(error) => panic!("{error}"),
+    let spec = NicSpec::Xdp("b0".into());
+    let Some(mut opener) = opener_that_steers(&spec, Sharing::Sole) else {
+        return;
     };
-    let addresses = [IpCidr::new(IP_B.into(), 24).unwrap()];
-    opener
-        .steering()
-        .unwrap()
-        .set_addresses(&addresses)
-        .unwrap();
+    set_address(&mut opener, IP_B);
     let (nic, _) = open_again(&mut opener);
-    far().send(1);
+    Far(open_packet("a0")).send(1);
     drop(nic);
     let lent = skink_inherit::lend(VERSION, &opener).unwrap();
     panic!("{}", lent.execute(&mut again("heir")));
@@ -56,7 +42,7 @@ fn lend() {
 
 fn inherit() {
     let mut opener: Opener = skink_inherit::inherited(VERSION).unwrap().unwrap();
-    let mut far = far();
+    let mut far = Far(open_packet("a0"));
     // Nobody has taken the first from the queue; both came by it.
     let (mut nic, again) = open_again(&mut opener);
     far.send(2);
@@ -66,12 +52,8 @@ fn inherit() {
     // Its tables can be changed: to others, nothing is ours.
     drop(nic);
     opener.close(0);
-    let steering = opener.steering().unwrap();
-    steering
-        .set_addresses(&[IpCidr::new(IP_A.into(), 24).unwrap()])
-        .unwrap();
-    let ours = [IpCidr::new(IP_B.into(), 24).unwrap()];
-    steering.set_addresses(&ours).unwrap();
+    set_address(&mut opener, IP_A);
+    set_address(&mut opener, IP_B);
     // And queues that are opened anew are in them.
     let (mut nic, again) = open_again(&mut opener);
     far.send(3);

@@ -1,19 +1,14 @@
 use crate::opener::Description;
 use crate::packet::Geometry;
 use crate::test_support::*;
-use crate::{Nic, NicSpec, open_sole};
+use crate::{NicSpec, open_sole};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-
-fn open(name: &str) -> Nic {
-    let parts = open_sole(&NicSpec::Packet(name.into())).unwrap();
-    parts.attach().unwrap()
-}
 
 #[test]
 fn large_frames_beyond_the_queue_are_counted_and_it_goes_on() {
     in_namespace(|| {
         make_veth();
-        let (mut a, mut b) = (open("a0"), open("b0"));
+        let (mut a, mut b) = (open_packet("a0"), open_packet("b0"));
         let payload = pattern(64_000);
         let sent = Geometry::FLOWS.queue_bytes as usize / payload.len() + 20;
         for number in 0..sent {
@@ -40,7 +35,7 @@ fn large_frames_beyond_the_queue_are_counted_and_it_goes_on() {
 fn who_may_not_have_a_long_queue_gets_large_frames_too() {
     in_namespace(|| {
         make_veth();
-        let mut a = open("a0");
+        let mut a = open_packet("a0");
         let mut sets = capabilities(None).unwrap();
         sets.effective = CapabilitySet::NET_RAW;
         set_capabilities(None, sets).unwrap();

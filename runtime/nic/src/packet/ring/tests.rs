@@ -1,7 +1,6 @@
 use super::*;
 use crate::packet::{PacketOpener, usable_interface};
 use crate::test_support::*;
-use crate::{NicSpec, open_sole};
 use skink_steering::Owner;
 
 /// The ring of a socket on `b0`, and the socket again.
@@ -16,8 +15,7 @@ fn ring() -> (Ring, OwnedFd) {
 }
 
 fn send_numbers(numbers: std::ops::Range<u8>) {
-    let parts = open_sole(&NicSpec::Packet("a0".into())).unwrap();
-    let mut a = parts.attach().unwrap();
+    let mut a = open_packet("a0");
     for number in numbers {
         send(&mut a, &datagram(&[number], (0x1234, 9), (MAC_A, MAC_B), 0));
     }
@@ -145,8 +143,7 @@ fn is_readable(ring: &Ring) -> bool {
 fn quiet() -> (Ring, OwnedFd, crate::Nic) {
     make_veth();
     let (mut ring, socket) = ring();
-    let a = open_sole(&NicSpec::Packet("a0".into()));
-    let a = a.unwrap().attach().unwrap();
+    let a = open_packet("a0");
     while ring.receive(Instant::ZERO, 100, &mut |_| {}) > 0 {}
     (ring, socket, a)
 }

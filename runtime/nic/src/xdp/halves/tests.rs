@@ -1,19 +1,18 @@
 use super::super::driver::{Value, ask};
 use crate::test_support::{
-    in_namespace, is_ours, make_veth, opener_for_several, pattern, receive, stream,
+    in_namespace, is_ours, make_veth, open_packet, opener_that_steers, pattern, receive, stream,
 };
-use crate::{NicSpec, open_sole};
+use crate::{NicSpec, Sharing};
 
 const ETHTOOL_STSO: u32 = 0x1f;
 
 /// The link between `a0` and `b0`, where AF_XDP sends, and frames of `payloads` go out: what comes.
 fn send(payloads: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
     let spec = NicSpec::Xdp("a0".into());
-    let mut opener = opener_for_several(&spec)?;
+    let mut opener = opener_that_steers(&spec, Sharing::Several)?;
     let mut near = opener.open(0).unwrap().attach().unwrap();
     let cuts = near.capabilities.cut_bytes > 0;
-    let far = open_sole(&NicSpec::Packet("b0".into())).unwrap();
-    let mut far = far.attach().unwrap();
+    let mut far = open_packet("b0");
     for payload in payloads {
         let large = payload.len() > 1448;
         assert!(cuts || !large, "it hasn't said that it cuts");
@@ -54,7 +53,7 @@ fn a_card_that_does_not_cut_is_given_frames() {
         // SAFETY: it is the command's structure.
         unsafe { ask("a0", &mut off) }.unwrap();
         let spec = NicSpec::Xdp("a0".into());
-        let Some(mut opener) = opener_for_several(&spec) else {
+        let Some(mut opener) = opener_that_steers(&spec, Sharing::Several) else {
             return;
         };
         let near = opener.open(0).unwrap().attach().unwrap();

@@ -1,7 +1,7 @@
 use super::*;
-use crate::test_support::opener_for_several;
+use crate::test_support::opener_that_steers;
 use crate::xdp::tests::{NEAR, UDP, datagram, kernel_socket, on_a_link, owner};
-use crate::{Nic, NicSpec, Opener};
+use crate::{Nic, NicSpec, Opener, Sharing};
 use skink_messages::Ports;
 use skink_steering::PortTable;
 use std::net::UdpSocket;
@@ -47,7 +47,7 @@ fn until_beside(few: u64, port: u16, nics: &mut [&mut Nic]) {
 fn queues_are_passed_on_among_living_owners_and_from_dead_ones() {
     on_a_link(1500, 4, || {
         let spec = NicSpec::Xdp("near".to_owned());
-        let Some(mut opener) = opener_for_several(&spec) else {
+        let Some(mut opener) = opener_that_steers(&spec, Sharing::Several) else {
             return;
         };
         let address = "10.1.0.1/24".parse().expect("an address");
