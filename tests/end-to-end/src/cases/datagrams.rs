@@ -1,6 +1,6 @@
 //! Echo requests and UDP, also in fragments.
 
-use super::everywhere;
+use super::{everywhere, python};
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{Case, Failure, Outcome};
@@ -46,13 +46,10 @@ for size in [0, 1, 2, 511, 1400, 1452, 1453, 1472, 1473, 3000, 8972, 20000, 6000
 
 fn udp_echo(network: &Network) -> Outcome {
     for address in Network::SKINK {
-        let server = network.skink_run("python3", ["-c", SERVER, address])?;
-        let server = Process::spawn(server, "the echo server")?;
-        server.wait_until("it is bound", || server.log().contains("bound"))?;
-        let mut client = network.kernel.command("python3");
-        client.args(["-c", CLIENT, address]);
+        let server = python::start(network, "the echo server", SERVER, &[address], "bound")?;
         let name = format!("the echo client of {address}");
-        if let Err(Failure::Wrong(what)) = Network::finish(client, &name, PATIENCE) {
+        let asked = python::finish_on_kernel(network, &name, CLIENT, &[address]);
+        if let Err(Failure::Wrong(what)) = asked {
             let said = server.log();
             return Err(Failure::Wrong(format!(
                 "{what}\nthe server printed:\n{said}"

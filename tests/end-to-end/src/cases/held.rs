@@ -1,10 +1,8 @@
 //! Output that is held back leaves, whatever the program does next.
 
-use super::everywhere;
+use super::{everywhere, python};
 use crate::network::Network;
-use crate::site::PATIENCE;
 use crate::{Case, Failure, Outcome};
-use skink_testbed::Process;
 
 pub fn cases() -> Vec<Case> {
     everywhere("held", answers_of_a_program_that_computes)
@@ -50,12 +48,8 @@ for round in range(1001):
 
 fn answers_of_a_program_that_computes(network: &Network) -> Outcome {
     let address = Network::SKINK[0];
-    let server = network.skink_run("python3", ["-c", SERVER, address])?;
-    let server = Process::spawn(server, "the server")?;
-    server.wait_until("it listens", || server.log().contains("listening"))?;
-    let mut client = network.kernel.command("python3");
-    client.args(["-c", CLIENT, address]);
-    Network::finish(client, "the client", PATIENCE)?;
+    let server = python::start(network, "the server", SERVER, &[address], "listening")?;
+    python::finish_on_kernel(network, "the client", CLIENT, &[address])?;
     match server.log().contains("computing") {
         true => Ok(()),
         false => Err(Failure::Wrong(

@@ -14,6 +14,7 @@ mod load;
 mod neighbours;
 mod parts;
 mod passing;
+mod python;
 mod sendfile;
 mod servers;
 mod ssh;

@@ -1,10 +1,10 @@
 //! Sockets passed over Unix sockets, from one program on Skink to another.
 
-use super::{PLACES, cases_in};
+use super::{PLACES, cases_in, python};
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{Case, Outcome, Topology};
-use skink_testbed::{Process, Scratch};
+use skink_testbed::Scratch;
 
 pub fn cases() -> Vec<Case> {
     let served = PLACES
@@ -118,17 +118,12 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
 fn front_and_back(network: &Network) -> Outcome {
     let scratch = Scratch::new("passing")?;
     let path = scratch.path().join("link").display().to_string();
-    let start = |script: &str, name: &str| {
-        let command = network.skink_run("python3", ["-c", script, &path])?;
-        let process = Process::spawn(command, name)?;
-        process.wait_until("it is ready", || process.log().contains("ready"))?;
-        Ok::<Process, crate::Failure>(process)
-    };
+    let start = |script: &str, name: &str| python::start(network, name, script, &[&path], "ready");
     let back = start(BACK, "who receives connections")?;
     let front = start(FRONT, "who passes connections")?;
-    let mut client = network.kernel.command("python3");
-    client.args(["-c", CLIENT, Network::SKINK[0]]);
-    if let Err(failure) = Network::finish(client, "a client of both", PATIENCE) {
+    let arguments = [Network::SKINK[0]];
+    let asked = python::finish_on_kernel(network, "a client of both", CLIENT, &arguments);
+    if let Err(failure) = asked {
         let logs = format!(
             "{failure:?}\nfront:\n{}\nback:\n{}",
             front.log(),

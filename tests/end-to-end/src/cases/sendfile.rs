@@ -1,11 +1,10 @@
 //! `sendfile` and `splice`: files in memory, on disk, and not in the page cache; from offsets and from where a file
 //! is; to sockets that block and that don't.
 
-use super::everywhere;
+use super::{everywhere, python};
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{Case, Failure, Outcome};
-use skink_testbed::Process;
 
 pub fn cases() -> Vec<Case> {
     everywhere("sendfile", files)
@@ -86,12 +85,8 @@ print('sent', whole.hexdigest())
 /// The client gets what the files hold, byte for byte.
 fn files(network: &Network) -> Outcome {
     let address = Network::SKINK[0];
-    let server = network.skink_run("python3", ["-c", SERVER, address])?;
-    let server = Process::spawn(server, "the server")?;
-    server.wait_until("it listens", || server.log().contains("listening"))?;
-    let mut client = network.kernel.command("python3");
-    client.args(["-c", CLIENT, address]);
-    let got = Network::finish(client, "the client", PATIENCE)?;
+    let server = python::start(network, "the server", SERVER, &[address], "listening")?;
+    let got = python::finish_on_kernel(network, "the client", CLIENT, &[address])?;
     let (status, log) = server.wait(PATIENCE)?;
     if status.success() && log.lines().any(|line| line == got.trim_end()) {
         return Ok(());

@@ -1,6 +1,6 @@
 //! Servers on Skink, clients on the kernel.
 
-use super::{everywhere, on_each_back_end};
+use super::{everywhere, on_each_back_end, python};
 use crate::network::Network;
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{Case, Failure, Outcome};
@@ -183,9 +183,8 @@ fn memcached(network: &Network) -> Outcome {
     let address = Network::SKINK[0];
     network.wait_for(&server, address, 11211)?;
     for _ in 0..3 {
-        let mut client = network.kernel.command("python3");
-        client.args(["-c", MEMCACHED_CLIENT, address]);
-        Network::finish(client, "a client of memcached", PATIENCE)?;
+        let name = "a client of memcached";
+        python::finish_on_kernel(network, name, MEMCACHED_CLIENT, &[address])?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! libc's streams (`fdopen`, `dprintf`, a connection in standard output's place) on sockets.
 
-use super::everywhere;
+use super::{everywhere, python};
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{Case, Failure, Outcome, Topology};
@@ -75,10 +75,8 @@ fn streams(network: &Network) -> Outcome {
         let serve = network.skink_run(&program, ["serve", "9301"])?;
         let serve = Process::spawn(serve, "streams serve")?;
         serve.wait_until("it is ready", || serve.log().contains("ready"))?;
-        let mut client = network.kernel.command("python3");
         let own = Network::SKINK[usize::from(fortified)];
-        client.args(["-c", CLIENT, own]);
-        Network::finish(client, "a client of streams", PATIENCE)?;
+        python::finish_on_kernel(network, "a client of streams", CLIENT, &[own])?;
         let (status, said) = serve.wait(PATIENCE)?;
         if !status.success() {
             return Err(Failure::Wrong(format!("streams serve: {status}: {said}")));

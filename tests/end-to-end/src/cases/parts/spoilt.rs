@@ -1,6 +1,7 @@
 //! Memory between the processes of a stack that is full of nonsense.
 
 use super::{Download, STATEFUL};
+use crate::cases::python;
 use crate::network::{Network, Plan};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
@@ -106,9 +107,7 @@ fn spoilt_lane(network: &Network, lane: &str, holder: &str) -> Outcome {
     let mut spoil = network.skink.command("python3");
     spoil.args(["-c", SPOIL, &pid, lane]);
     Network::finish(spoil, &format!("spoiling {lane}"), PATIENCE)?;
-    let mut knock = network.kernel.command("python3");
-    knock.args(["-c", KNOCK]);
-    Network::finish(knock, "knocking", PATIENCE)?;
+    python::finish_on_kernel(network, "knocking", KNOCK, &[])?;
     let poke = network.skink_run("python3", ["-c", POKE])?;
     let poke = Process::spawn(poke, "a program")?;
     let tool = Network::tool()?.to_string_lossy().into_owned();

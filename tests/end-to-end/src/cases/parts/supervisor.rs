@@ -1,12 +1,12 @@
 //! What the death of a supervisor stops, and what it doesn't.
 use super::{Download, names};
-use crate::cases::children;
+use crate::cases::{children, python};
 use crate::member::Member;
 use crate::network::Network;
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{Failure, Outcome};
 use rustix::process::Signal;
-use skink_testbed::{Process, signal, wait_until_ended};
+use skink_testbed::{signal, wait_until_ended};
 use std::time::Duration;
 
 fn supervisor(network: &Network) -> Result<u32, Failure> {
@@ -146,9 +146,8 @@ fn successor_of_tcp(supervisor: u32, known: &[u32]) -> Option<u32> {
 
 fn attached_just_before(network: &Network, nginx: &Nginx, port: u16) -> Outcome {
     let old = supervisor(network)?;
-    let command = network.skink_run("python3", ["-c", SERVER, &port.to_string()])?;
-    let program = Process::spawn(command, "a program")?;
-    program.wait_until("it listens", || program.log().contains("listens"))?;
+    let arguments = [&*port.to_string()];
+    let program = python::start(network, "a program", SERVER, &arguments, "listens")?;
     signal(old, Signal::KILL)?;
     succeeded(network, nginx, old)?;
     let id = program.id();
