@@ -132,8 +132,9 @@ impl Engine {
         let error = record.map_or(0, |record| record.error.load(Ordering::Relaxed));
         // What happened before somebody accepted the connection was said to nobody.
         let found = match state.and_then(State::from_number) {
-            Some(State::CloseWait) => Events::READ_CLOSED,
-            Some(State::Closing | State::LastAck | State::TimeWait) => Events::READ_CLOSED,
+            Some(State::CloseWait | State::Closing | State::LastAck | State::TimeWait) => {
+                Events::READ_CLOSED
+            }
             Some(State::Closed) if error != 0 => {
                 Events::READ_CLOSED | Events::CLOSED | Events::ERROR
             }

@@ -5,6 +5,7 @@ use crate::fd_table::{self, Entry};
 use crate::lock::{Guard, lock};
 use crate::raw;
 use crate::spin::{self, Look};
+use crate::state::State;
 use core::ffi::{c_int, c_void};
 use libc::epoll_event;
 use skink_time::Instant;
@@ -109,17 +110,10 @@ pub unsafe fn wait(
         if fd_table::get(epfd) != Entry::Epoll(index) {
             return fail(libc::EBADF);
         }
-        let (kept, rung) = match answer {
-            Ok(count) => filter(&mut events[..count]),
-            Err(stop) => return Err(stop),
-        };
+        let kept = sift(&mut state, index, &mut events[..answer?]);
         state.epolls[index].kernel_asked = raw::now();
         if waits {
             state.spin.slept(now);
-        }
-        if rung {
-            raw::hush(state.epolls[index].doorbell);
-            state.epolls[index].rung = false;
         }
         if kept > 0 {
             if kept < events.len() {
@@ -155,17 +149,21 @@ fn take(state: &mut Guard, epfd: c_int, index: u32, events: &mut [epoll_event]) 
         core::ptr::null(),
     );
     let kept = match asked {
-        Ok(count) => {
-            let (kept, rung) = filter(&mut events[..count]);
-            if rung {
-                raw::hush(state.epolls[index].doorbell);
-                state.epolls[index].rung = false;
-            }
-            kept
-        }
+        Ok(count) => sift(state, index, &mut events[..count]),
         Err(_) => 0,
     };
     kept + state.collect(index, &mut events[kept..])
+}
+
+/// Drops the library's own events from what the kernel answered, and hushes the doorbell if it was among them. Answers
+/// how many are left.
+fn sift(state: &mut State, index: u32, events: &mut [epoll_event]) -> usize {
+    let (kept, rung) = filter(events);
+    if rung {
+        raw::hush(state.epolls[index].doorbell);
+        state.epolls[index].rung = false;
+    }
+    kept
 }
 
 fn sleep_on(

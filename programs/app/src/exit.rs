@@ -123,12 +123,7 @@ fn drain(mut state: Guard) {
         }
         let deadline = state.engine.as_ref().and_then(|engine| engine.deadline());
         let wait = deadline.map_or(SILENCE, |at| at.since(now)).min(SILENCE);
-        let unused = libc::pollfd {
-            fd: -1,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let mut list = [unused; 7];
+        let mut list = [raw::to_poll(-1, libc::POLLIN); 7];
         if let Some(engine) = &state.engine {
             for (entry, fd) in list.iter_mut().zip(&engine.receive_fds) {
                 entry.fd = *fd;

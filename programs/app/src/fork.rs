@@ -74,11 +74,7 @@ pub extern "C" fn parent() {
     };
     if let Some([read, write]) = forking.pipe {
         raw::close(write);
-        let mut list = [libc::pollfd {
-            fd: read,
-            events: libc::POLLIN,
-            revents: 0,
-        }];
+        let mut list = [raw::to_poll(read, libc::POLLIN)];
         let until = raw::now() + PATIENCE;
         while list[0].revents == 0 && raw::now() < until {
             let left = until.since(raw::now());

@@ -4,7 +4,9 @@
 //! they compute, or wait for something else, segments must be acknowledged and timers must run all the
 //! same. The helper looks every few milliseconds while there is activity; if nobody has driven the
 //! stack for that long, it sleeps on the NIC's descriptors itself. Once all is quiet and a thread of
-//! the program sleeps on the NIC, the helper sleeps for good, until the next call rouses it.
+//! the program sleeps on the NIC, the helper sleeps for good, until the next call rouses it. While a program has much
+//! to do, it looks each millisecond whether what is held must leave (`pace`), and whether the broker is to adapt the NIC
+//! (`busy`, `sizes`).
 //!
 //! The helper has a descriptor table of its own, with nothing in it but what it needs. Where threads share
 //! one, the kernel counts references at every call that names a descriptor, with two locked instructions: that
@@ -219,13 +221,13 @@ impl State {
             sleeps: self.busy.sleeps(),
         };
         let changes = [self.busy.look(now, frames), self.sizes.look(now, traffic)];
+        if changes == [false, false] {
+            return;
+        }
         let load = Load {
             busy: self.busy.is_busy(),
             small: self.sizes.are_small(),
         };
-        if changes == [false, false] {
-            return;
-        }
         engine.tell_load(load);
         let counted = [
             (load.busy, Counter::AppBusy),
@@ -254,7 +256,7 @@ struct Looker {
     work: u32,
     /// Looks since it changed.
     quiet: u32,
-    /// When to look at more than what is held.
+    /// When to look at more than what is held, and how the NIC is used.
     due: Instant,
 }
 
@@ -281,11 +283,7 @@ impl Looker {
                 let _ = raw::futex_wait(&self.station.phase, LOOKING, Some(time));
             }
             Next::Drive(timeout) => {
-                let mut list = [libc::pollfd {
-                    fd: -1,
-                    events: libc::POLLIN,
-                    revents: 0,
-                }; 8];
+                let mut list = [raw::to_poll(-1, libc::POLLIN); 8];
                 let bell = self.station.bell;
                 if let Some(engine) = &state.engine {
                     let own = [engine.broker_fd(), bell];

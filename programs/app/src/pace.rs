@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How long output is held while the program asks for more, and looks at its sockets.
 const GATHER: Duration = Duration::from_micros(50);
 /// How long it is held at most, if the program doesn't come back.
-pub const HOLD: Duration = Duration::from_millis(1);
+const HOLD: Duration = Duration::from_millis(1);
 /// How long nothing is held after a program has let it come to that: at first, for it may have been
 /// kept from its processor, and if it goes on like that.
 const DISTRUST: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];

@@ -83,11 +83,7 @@ impl State {
 
 /// What the kernel is asked: the list without Skink's sockets, then room for the library's own.
 fn for_kernel(list: &[pollfd], subjects: &[Subject]) -> Vec<pollfd> {
-    let unused = pollfd {
-        fd: -1,
-        events: 0,
-        revents: 0,
-    };
+    let unused = raw::to_poll(-1, 0);
     let mut kernel: Vec<pollfd> = Vec::with_capacity(list.len() + RESERVED);
     kernel.extend(
         list.iter()
@@ -286,11 +282,7 @@ pub unsafe fn select(
         events
     };
     let mut list: Vec<pollfd> = (0..count)
-        .map(|fd| pollfd {
-            fd,
-            events: wanted(fd),
-            revents: 0,
-        })
+        .map(|fd| raw::to_poll(fd, wanted(fd)))
         .filter(|entry| entry.events != 0)
         .collect();
     poll(&mut list, timeout, mask)?;

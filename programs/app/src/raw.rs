@@ -49,9 +49,6 @@ pub unsafe fn syscall(number: libc::c_long, arguments: [usize; 6]) -> isize {
     answer
 }
 
-/// Of linux/magic.h.
-const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
-
 /// As [`syscall`], with the errno as an error.
 ///
 /// # Safety
@@ -84,6 +81,9 @@ pub unsafe fn pread_at_hand(file: c_int, list: &[libc::iovec], offset: i64) -> A
         answer => answer,
     }
 }
+
+/// Of linux/magic.h.
+const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
 
 /// Whether a file is of a file system without a disk: these don't know `RWF_NOWAIT`.
 fn is_memory(file: c_int) -> bool {
@@ -161,6 +161,15 @@ pub fn hush_bell(bell: c_int) -> bool {
     let arguments = [bell as usize, at, rung.len(), 0, 0, 0];
     // SAFETY: the bytes are ours.
     unsafe { syscall(libc::SYS_read, arguments) != 0 }
+}
+
+/// What [`ppoll`] is to look at: these events of a descriptor. Of -1 there are none.
+pub const fn to_poll(fd: c_int, events: libc::c_short) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    }
 }
 
 /// `ppoll`; no `timeout` waits for ever. `mask` is the caller's 8-byte signal set, or null.

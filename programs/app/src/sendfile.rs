@@ -152,11 +152,7 @@ pub unsafe fn splice(
     let room = transfer::room(to, wait)?.min(chunk.len());
     let arguments = [from as usize, chunk.as_mut_ptr() as usize, room, 0, 0, 0];
     if wait != 0 {
-        let mut list = [libc::pollfd {
-            fd: from,
-            events: libc::POLLIN,
-            revents: 0,
-        }];
+        let mut list = [raw::to_poll(from, libc::POLLIN)];
         raw::ppoll(
             &mut list,
             Some(std::time::Duration::ZERO),

@@ -248,7 +248,6 @@ impl State {
     pub fn stream(&self, index: u32) -> Answer<(&SocketTable, SocketId)> {
         match (self.sockets[index].role, &self.engine) {
             (Role::Stream(id), Some(engine)) => Ok((engine.stack.tcp_table(), id)),
-            (Role::Lost, _) => fail(libc::ENOTCONN),
             _ => fail(libc::ENOTCONN),
         }
     }

@@ -42,11 +42,7 @@ pub const RESERVED: usize = 8;
 /// See [`State::has_just_looked`].
 const JUST: Duration = Duration::from_micros(20);
 
-const UNUSED: libc::pollfd = libc::pollfd {
-    fd: -1,
-    events: 0,
-    revents: 0,
-};
+const UNUSED: libc::pollfd = raw::to_poll(-1, 0);
 
 impl State {
     /// Wakes the threads that wait for socket `index`.
@@ -172,27 +168,15 @@ fn sleep_on_descriptors(
     let [first, rest @ ..] = &mut list[reserved..] else {
         return (Ok(state), fail(libc::EINVAL));
     };
-    *first = libc::pollfd {
-        fd: bell,
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    *first = raw::to_poll(bell, libc::POLLIN);
     rest.fill(UNUSED);
     if drives && let Some(engine) = &state.engine {
         for (entry, fd) in rest.iter_mut().zip(&engine.receive_fds) {
-            *entry = libc::pollfd {
-                fd: *fd,
-                events: libc::POLLIN,
-                revents: 0,
-            };
+            *entry = raw::to_poll(*fd, libc::POLLIN);
         }
         let room = engine.stack.send_blocked_on().and_then(Room::descriptor);
         if let (Some(entry), Some(fd)) = (rest.last_mut(), room) {
-            *entry = libc::pollfd {
-                fd: fd.as_raw_fd(),
-                events: libc::POLLOUT,
-                revents: 0,
-            };
+            *entry = raw::to_poll(fd.as_raw_fd(), libc::POLLOUT);
         }
     }
     drop(state);
@@ -284,11 +268,7 @@ pub fn until_either<T>(
                 }
                 let mut list = [UNUSED; 1 + RESERVED];
                 let others = other.map(|fd| {
-                    list[0] = libc::pollfd {
-                        fd,
-                        events: libc::POLLIN,
-                        revents: 0,
-                    };
+                    list[0] = raw::to_poll(fd, libc::POLLIN);
                     Others {
                         list: &mut list,
                         mask: core::ptr::null(),
