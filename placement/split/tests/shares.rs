@@ -2,7 +2,7 @@
 
 mod machine;
 
-use machine::{Filtering, Machine, Shown, Who, start_for};
+use machine::{Filtering, Machine, Shown, Who, programs, start_for};
 use skink_memory::SocketId;
 use skink_messages::{Protocol, SocketCall, SocketError};
 use skink_nic::{MemoryConfig, pair};
@@ -51,15 +51,19 @@ impl World {
             for client in self.clients.values_mut() {
                 client.poll().expect("a good channel");
             }
-            for (who, protocol) in [(Who::Tcp, Protocol::Tcp), (Who::Udp, Protocol::Udp)] {
-                while let Some(front) = self.machine.front(who)
-                    && let Some(program) = front.take_finished()
-                {
-                    self.finished.push((protocol, program));
-                    let all = Protocol::ALL.map(|it| (it, program));
-                    if self.forgets && all.iter().all(|it| self.finished.contains(it)) {
-                        self.machine.forget_program(program);
-                    }
+            self.take_finished();
+        }
+    }
+
+    fn take_finished(&mut self) {
+        for protocol in Protocol::ALL {
+            while let Some(front) = self.machine.front(transport(protocol))
+                && let Some(program) = front.take_finished()
+            {
+                self.finished.push((protocol, program));
+                let all = Protocol::ALL.map(|it| (it, program));
+                if self.forgets && all.iter().all(|it| self.finished.contains(it)) {
+                    self.machine.forget_program(program);
                 }
             }
         }
@@ -194,6 +198,63 @@ fn a_program_that_is_introduced_once_more_after_its_end_leaves_nothing() {
         let front = world.machine.front(who).expect("it runs");
         assert!(front.programs.get(OWNER).is_none(), "{protocol:?}");
     }
+}
+
+/// That a program has ended, and then that nobody holds its sockets, waits in the lane. Its number is another's before
+/// `syscall` says who holds what.
+#[test]
+fn a_successor_does_not_end_who_has_the_number_of_an_ended_program() {
+    for protocol in Protocol::ALL {
+        let mut world = World::new();
+        let socket = world.open(protocol);
+        world.share(HEIR, protocol, socket);
+        world.end(OWNER);
+        world.close(HEIR, protocol, socket);
+        world.machine.poll(Who::Syscall, world.now);
+        world.machine.kill(transport(protocol));
+        world.machine.restart(transport(protocol), world.now);
+        for protocol in Protocol::ALL {
+            world.machine.poll(transport(protocol), world.now);
+        }
+        world.take_finished();
+        assert!(!world.lives(protocol, socket), "{protocol:?}");
+        assert_eq!(world.finished, Protocol::ALL.map(|it| (it, OWNER)));
+        world.finished.clear();
+        world.machine.introduce(world.now, OWNER);
+        let client = world.machine.client(OWNER);
+        world.clients.insert(OWNER, client);
+        world.settle();
+        assert_eq!(world.finished, []);
+        let socket = world.open(protocol);
+        assert!(world.lives(protocol, socket), "{protocol:?}");
+    }
+}
+
+/// Its peer hasn't ended the connection yet.
+#[test]
+fn what_its_last_holder_has_closed_is_nobodys_to_share() {
+    let filtering = [Filtering::None, Filtering::None];
+    let mut world = programs::World::new(1, MemoryConfig::default(), filtering);
+    let [talker, _] = world.connect(0);
+    let socket = talker.socket;
+    let mut client = world.machines[0].client(OWNER);
+    let secret = world.machines[0].secret(OWNER);
+    let mut share = |world: &mut programs::World| {
+        let call = SocketCall::Share(Protocol::Tcp, socket, secret);
+        client.begin(call).expect("room");
+        world.settle();
+        client.poll().expect("a good channel");
+        let answer = client.take_begun().expect("an answer");
+        let close = RequestBody::Call(SocketCall::Close(Protocol::Tcp, socket));
+        client.tell(close).expect("room");
+        client.flush();
+        world.settle();
+        answer.map(|answer| answer.socket)
+    };
+    assert_eq!(share(&mut world), Ok(Some(socket)));
+    let table = world.machines[0].table(Protocol::Tcp);
+    assert!(table.find(socket).is_some(), "it is being ended");
+    assert_eq!(share(&mut world), Err(SocketError::Invalid));
 }
 
 /// `syscall` has written down that nobody holds the socket, and dies before it says so.

@@ -24,21 +24,7 @@ impl Machine {
     /// Each maps what it reads of the others', and is told of the programs.
     pub(super) fn introduce_all(&mut self) {
         for program in 0..self.config.programs {
-            let tcp = Region::create("tcp", self.config.tcp).expect("a region");
-            let udp = Region::create("udp", self.config.udp).expect("a region");
-            let [link, ip] = [read_only(&tcp), read_only(&tcp)];
-            self.link
-                .iter_mut()
-                .for_each(|it| it.add_region(program, link.clone()));
-            self.ip
-                .iter_mut()
-                .for_each(|it| it.add_region(program, ip.clone()));
-            let channel = ChannelParts::create(CHANNELS).expect("memory");
-            self.channels.insert(program, channel);
-            self.regions.push((program, tcp, udp));
-            for who in [Who::Tcp, Who::Udp, Who::Syscall] {
-                self.attach(Instant::ZERO, who, program);
-            }
+            self.introduce(Instant::ZERO, program);
         }
         let (Some(link), Some(ip)) = (&mut self.link, &mut self.ip) else {
             return;
@@ -61,6 +47,28 @@ impl Machine {
         self.syscall
             .iter_mut()
             .for_each(|syscall| syscall.syscall_goes(false));
+    }
+
+    /// A program starts, whose number is free.
+    ///
+    /// # Panics
+    /// If the system has no memory.
+    pub fn introduce(&mut self, now: Instant, program: u32) {
+        let tcp = Region::create("tcp", self.config.tcp).expect("a region");
+        let udp = Region::create("udp", self.config.udp).expect("a region");
+        let [link, ip] = [read_only(&tcp), read_only(&tcp)];
+        self.link
+            .iter_mut()
+            .for_each(|it| it.add_region(program, link.clone()));
+        self.ip
+            .iter_mut()
+            .for_each(|it| it.add_region(program, ip.clone()));
+        let channel = ChannelParts::create(CHANNELS).expect("memory");
+        self.channels.insert(program, channel);
+        self.regions.push((program, tcp, udp));
+        for who in [Who::Tcp, Who::Udp, Who::Syscall] {
+            self.attach(now, who, program);
+        }
     }
 
     /// A component is told of a program.
