@@ -1,5 +1,6 @@
 use crate::enter::run_command;
 use crate::process::Process;
+use crate::traffic::Traffic;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -132,6 +133,11 @@ impl Host {
         command.args(["--mount", "sh", "-c", &script]);
         let told = run_command(command)?;
         told.trim().parse().map_err(io::Error::other)
+    }
+
+    /// What interface `name` has carried until now.
+    pub fn traffic(&self, name: &str) -> io::Result<Traffic> {
+        Traffic::of(self.holder.id(), name)
     }
 
     /// Runs `work` in a thread that is on this host.

@@ -17,6 +17,7 @@ mod fork;
 mod host;
 mod offload;
 mod process;
+mod traffic;
 mod wire;
 
 pub use cpu::{CpuTime, cpu_seconds};
@@ -28,4 +29,5 @@ pub use fork::fork_workers;
 pub use host::{Cable, Host};
 pub use offload::Offload;
 pub use process::{Process, Scratch};
+pub use traffic::Traffic;
 pub use wire::{Impairments, Wire};

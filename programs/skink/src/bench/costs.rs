@@ -14,6 +14,9 @@ struct Used {
     involuntary: u64,
 }
 
+/// What the server is called among them.
+pub const PROGRAM: &str = "program";
+
 /// A look at the processes, by process id.
 pub struct Look(BTreeMap<u32, Used>);
 
@@ -102,7 +105,7 @@ fn name(command: &[u8]) -> String {
     match (skink, verb.as_deref(), next) {
         (true, Some("component"), Some(name)) => name.into_owned(),
         (true, Some("up" | "run"), _) => "supervisor".to_owned(),
-        _ => "program".to_owned(),
+        _ => PROGRAM.to_owned(),
     }
 }
 

@@ -5,7 +5,7 @@ use super::outside::Outside;
 use super::peer::held_from;
 use super::variant::{BackEnd, Stack, Variant};
 use crate::failure::Failure;
-use skink_testbed::{Cable, Host, Offload};
+use skink_testbed::{Cable, Host, Offload, Traffic};
 use std::io;
 use std::process::Command;
 
@@ -156,6 +156,11 @@ impl Lab {
         }
         server.ip(&format!("link set bridge mtu {MTU} up"))?;
         Ok(())
+    }
+
+    /// What the server's end of the cable has carried until now, whatever takes it from there.
+    pub fn traffic(&self) -> io::Result<Traffic> {
+        self.server.traffic(&self.server_end)
     }
 
     /// Pins the kernel threads of both ends of the cable, which a server that loads an XDP program may

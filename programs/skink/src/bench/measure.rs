@@ -1,9 +1,9 @@
 //! One measurement: the client's own count, and what the processors did meanwhile.
 
 use super::costs;
-use super::lab::{CLIENT_CPU, SERVER_CPU};
+use super::lab::{CLIENT_CPU, Lab, SERVER_CPU};
 use super::outside::Outside;
-use super::results::{Disturbance, Latency, Measurement};
+use super::results::{Disturbance, Latency, Measurement, Traffic};
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use skink_testbed::{CpuTime, Process};
@@ -22,10 +22,11 @@ pub struct Client {
     pub read: fn(&str) -> Result<Load, String>,
 }
 
-/// Runs the client for `seconds` and answers what it, the processors' clocks, and the processes that
-/// `server` and its descendants are, say. The fields that name the variant are left empty.
+/// Runs the client for `seconds` and answers what it, the processors' clocks, the cable, and the processes
+/// that `server` and its descendants are, say. The fields that name the variant are left empty.
 pub fn measure(
     outside: &Outside,
+    lab: &Lab,
     client: Client,
     seconds: u32,
     server: &[u32],
@@ -33,10 +34,11 @@ pub fn measure(
     outside.watch()?;
     let looked = costs::look(server);
     let start = Instant::now();
-    let before = processors()?;
+    let (carried, before) = (lab.traffic().map_err(failed)?, processors()?);
     let load = run(client, seconds)?;
     let after = processors()?;
     let elapsed = start.elapsed().as_secs_f64();
+    let carried = lab.traffic().map_err(failed)?.since(&carried);
     let processes = costs::look(server).since(&looked);
     let others = outside.others()?;
     let (server, client) = (after.0 - before.0, after.1 - before.1);
@@ -59,6 +61,12 @@ pub fn measure(
         bad_responses: load.bad_responses,
         processes,
         memory: None,
+        traffic: Some(Traffic {
+            frames_in: carried.frames_in,
+            bytes_in: carried.bytes_in,
+            frames_out: carried.frames_out,
+            bytes_out: carried.bytes_out,
+        }),
         disturbance: Disturbance {
             other_processes: others,
             stolen_from_server: server.stolen / elapsed,

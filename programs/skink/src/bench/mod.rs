@@ -1,6 +1,8 @@
 //! `skink bench`: what Skink costs beside the kernel's own stack, on this machine, in one run.
 
 mod costs;
+mod floor;
+mod goals;
 mod held;
 mod ipc;
 mod kv;
@@ -23,8 +25,8 @@ mod web;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use options::{
-    BulkOptions, Common, ConnOptions, FilterOptions, IdleOptions, KvOptions, LocalOptions,
-    PpsOptions, RrOptions, TopologiesOptions, WebOptions,
+    BulkOptions, Common, ConnOptions, FilterOptions, IdleOptions, KvOptions, LibraryOptions,
+    LocalOptions, PpsOptions, RrOptions, TopologiesOptions, WebOptions,
 };
 use outside::Outside;
 use plan::Plan;
@@ -51,6 +53,7 @@ enum What {
     Idle(IdleOptions),
     Pps(PpsOptions),
     Local(LocalOptions),
+    Library(LibraryOptions),
     Topologies(TopologiesOptions),
     Filter(FilterOptions),
     Ipc(ipc::IpcOptions),
@@ -70,6 +73,7 @@ impl What {
             What::Idle(options) => (&options.common, options.plan()),
             What::Pps(options) => (&options.common, options.plan()),
             What::Local(options) => (&options.common, options.plan()),
+            What::Library(options) => (&options.common, options.plan()),
             What::Topologies(options) => (&options.common, options.plan()),
             What::Filter(options) => (&options.common, options.plan()),
             What::Ipc(_) | What::Peer(_) => return None,

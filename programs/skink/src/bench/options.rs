@@ -1,6 +1,7 @@
 //! What the verbs can be told.
 
 use super::lab::Receive;
+use super::plan;
 use super::variant::{BackEnd, Place};
 use super::web::Workload;
 use clap::Args;
@@ -9,7 +10,8 @@ use std::path::PathBuf;
 /// What all verbs that measure in private namespaces have in common.
 #[derive(Args, Debug)]
 pub struct Common {
-    /// What carries Skink's frames: packet, xdp or tap; can be repeated [default: packet; for web and pps: all]
+    /// What carries Skink's frames: packet, xdp or tap; can be repeated [default: packet; for library: packet and
+    /// xdp; for web and pps: all]
     #[arg(long = "nic", value_name = "BACK END", hide_possible_values = true)]
     pub nics: Vec<BackEnd>,
     /// Where Skink's components run: library, single, split, or a topology's file, not below /tmp; can be
@@ -234,6 +236,30 @@ pub struct LocalOptions {
     pub operations: Vec<super::peer::Operation>,
 }
 
+/// Measure the library beside the kernel, and beside the floor: what its back end and the program cost by themselves
+///
+/// nginx, redis, memcached, bulk, connections and round trips on Skink in the program and on the kernel, each with and
+/// without GSO, and its back ends without a stack, in one run. The floor of a workload is the program's own time
+/// and that of the back end for as many frames.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Needs root, two CPUs, nginx, wrk, redis-server and memcached (those of the workloads chosen). With everything at its default it
+takes about 40 minutes.
+
+Examples:
+  sudo skink bench library
+  sudo skink bench library --nic xdp --output bench/results/0.2.0
+  sudo skink bench library --workload 20B --workload 64B --workload 1514B
+  sudo skink bench library --rounds 1 --seconds 1          a quick look")]
+pub struct LibraryOptions {
+    #[command(flatten)]
+    pub common: Common,
+    /// A workload: 20B, 20B-close, 22KB, redis-get, redis-set, memcached-get, bulk-send, bulk-receive, conn, rr-1, 64B or 1514B;
+    /// can be repeated [default: all]. Without 64B and 1514B there is no floor
+    #[arg(long = "workload", value_name = "NAME", value_parser = |word: &str| plan::named(&plan::LIBRARY, word))]
+    pub workloads: Vec<super::task::Task>,
+}
+
 /// Measure every topology and the kernel, each with and without GSO: bulk, web, and round trips, in one run
 ///
 /// What NewtOS's table 2.2 shows of that system, for this machine: where components run, what that costs,
@@ -254,7 +280,7 @@ pub struct TopologiesOptions {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4000))]
     pub connections: u32,
     /// A workload: bulk-send, bulk-receive, 20B, 22KB, rr-1 or rr-16; can be repeated [default: all]
-    #[arg(long = "workload", value_name = "NAME", value_parser = super::plan::topologies_task)]
+    #[arg(long = "workload", value_name = "NAME", value_parser = |word: &str| plan::named(&plan::TOPOLOGIES, word))]
     pub workloads: Vec<super::task::Task>,
 }
 

@@ -1,16 +1,21 @@
 //! What a verb measures: which workloads, on which variants.
 
+use super::goals;
 use super::kv::Value;
 use super::lab::Receive;
 use super::options::{
     BulkOptions, Common, ConnOptions, Direction, FilterOptions, IdleOptions, KvOptions,
-    LocalOptions, PpsOptions, RrOptions, TopologiesOptions, WebOptions,
+    LibraryOptions, LocalOptions, PpsOptions, RrOptions, TopologiesOptions, WebOptions,
 };
 use super::peer::Operation;
 use super::task::Task;
 use super::variant::{BackEnd, Place, Variant};
 use super::web::{WebServer, Workload};
 use std::collections::BTreeSet;
+
+/// Frames of the least size, and of the largest that fit: what a back end costs by itself.
+pub const SMALL_PAIRS: Task = Task::Pairs(64, None);
+pub const LARGE_PAIRS: Task = Task::Pairs(1514, None);
 
 /// What is to be measured.
 #[derive(Debug)]
@@ -145,7 +150,7 @@ impl PpsOptions {
         let nics = or(&self.common.nics, &BackEnd::ALL);
         let mut variants = self.common.beside_best_kernel(&nics);
         // Behind the kernel.
-        variants.splice(1..1, Variant::raw(&nics));
+        variants.splice(1..1, Variant::raw(&nics, false));
         let sizes = or(&self.bytes, &[64, 1514]);
         let pairs = |rate| sizes.iter().map(move |bytes| Task::Pairs(*bytes, rate));
         let tasks = pairs(None).chain(pairs(Some(self.rate))).collect();
@@ -171,7 +176,7 @@ impl ConnOptions {
 }
 
 /// The workloads of `skink bench topologies`.
-const TOPOLOGIES: [Task; 6] = [
+pub const TOPOLOGIES: [Task; 6] = [
     Task::BulkSend,
     Task::BulkReceive,
     Task::Web(Workload::Small, WebServer::Nginx),
@@ -180,13 +185,40 @@ const TOPOLOGIES: [Task; 6] = [
     Task::RoundTrips(16),
 ];
 
-/// Reads the name of one of them.
-pub fn topologies_task(word: &str) -> Result<Task, String> {
-    let mut tasks = TOPOLOGIES.into_iter();
-    tasks.find(|task| task.to_string() == word).ok_or_else(|| {
-        let names = TOPOLOGIES.map(|task| task.to_string());
+/// The workloads of `skink bench library`.
+pub const LIBRARY: [Task; 12] = [
+    Task::Web(Workload::Small, WebServer::Nginx),
+    Task::Web(Workload::SmallClose, WebServer::Nginx),
+    Task::Web(Workload::Page, WebServer::Nginx),
+    Task::Value(Value::RedisGet),
+    Task::Value(Value::RedisSet),
+    Task::Value(Value::MemcachedGet),
+    Task::BulkSend,
+    Task::BulkReceive,
+    Task::Connect,
+    Task::RoundTrips(1),
+    SMALL_PAIRS,
+    LARGE_PAIRS,
+];
+
+/// Reads the name of one of `tasks`.
+pub fn named(tasks: &[Task], word: &str) -> Result<Task, String> {
+    let found = tasks.iter().find(|task| task.to_string() == word);
+    found.copied().ok_or_else(|| {
+        let names: Vec<String> = tasks.iter().map(ToString::to_string).collect();
         format!("the workloads are {}", names.join(", "))
     })
+}
+
+impl LibraryOptions {
+    pub fn plan(&self) -> Plan {
+        let nics = or(&self.common.nics, &[BackEnd::Packet, BackEnd::Xdp]);
+        let mut variants = self.common.beside_kernel(&library(), &nics, true);
+        variants.extend(Variant::raw(&nics, true));
+        let tasks = or(&self.workloads, &LIBRARY);
+        variants.retain(|variant| tasks.iter().any(|task| task.runs_on(variant)));
+        Plan::new(goals::VERB, &self.common, tasks, variants)
+    }
 }
 
 impl TopologiesOptions {

@@ -1,10 +1,13 @@
 //! The results for a person to read, and for a program.
 
 mod figures;
+mod floor;
 mod memory;
 mod overview;
 mod ratios;
 
+use super::floor::{Floor, floors};
+use super::goals;
 use super::results::Results;
 use super::statistics::{self, Ratio, Spread, counting, spread, variants};
 use crate::failure::Failure;
@@ -15,14 +18,16 @@ use std::fmt::Write;
 #[derive(Serialize)]
 struct Whole<'a> {
     ratios: Vec<Ratio>,
+    floors: Vec<Floor>,
     #[serde(flatten)]
     results: &'a Results,
 }
 
-/// One JSON object: the ratios, then every raw figure.
+/// One JSON object: the ratios and floors, then every raw figure.
 pub fn json(results: &Results) -> Result<String, Failure> {
     let whole = Whole {
         ratios: all_ratios(results),
+        floors: floors(results),
         results,
     };
     let text = serde_json::to_string_pretty(&whole);
@@ -44,7 +49,9 @@ pub fn text(results: &Results) -> String {
         text.push_str("A DEBUG BUILD: these figures of Skink mean nothing.\n\n");
     }
     let ratios = all_ratios(results);
-    text.push_str(&overview::ratios(&ratios));
+    let goals = results.settings.verb == goals::VERB;
+    text.push_str(&overview::ratios(&ratios, goals));
+    text.push_str(&floor::table_of(&floors(results)));
     text.push_str(&overview::peak(results));
     text.push_str(&ratios::tables(&ratios));
     text.push_str(&memory::memory(results));

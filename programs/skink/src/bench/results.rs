@@ -81,6 +81,9 @@ pub struct Machine {
 /// How it was measured.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct Settings {
+    /// Of `skink bench`; empty in results that are older than this.
+    #[serde(default)]
+    pub verb: String,
     pub rounds: u32,
     pub seconds: u32,
     pub warm_up_seconds: u32,
@@ -164,6 +167,18 @@ pub struct Measurement {
     /// Where idle connections are kept.
     #[serde(default)]
     pub memory: Option<Memory>,
+    /// What passed the server's end of the cable; `None` in results that are older than this.
+    #[serde(default)]
+    pub traffic: Option<Traffic>,
+}
+
+/// Frames and bytes at the server's end of the cable, of which a segment that passes uncut is one.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    pub frames_in: u64,
+    pub bytes_in: u64,
+    pub frames_out: u64,
+    pub bytes_out: u64,
 }
 
 /// Memory of the server's side, in bytes, when all connections are there.

@@ -67,6 +67,7 @@ pub fn run(plan: &Plan, outside: &Outside) -> Result<Results, Failure> {
     Ok(Results {
         machine,
         settings: Settings {
+            verb: plan.verb.to_owned(),
             rounds: plan.rounds,
             seconds: plan.seconds,
             warm_up_seconds: WARM_UP,
@@ -103,7 +104,10 @@ impl Bench<'_> {
             ..Default::default()
         };
         let mut chosen: Vec<(usize, Tuning)> = Vec::new();
-        for index in 0..self.labs.len() {
+        let labs = self.labs.iter().enumerate();
+        let runs = labs.filter(|(_, lab)| task.runs_on(&lab.variant));
+        let runs: Vec<usize> = runs.map(|(index, _)| index).collect();
+        for index in runs {
             match self.calibrate(index, task) {
                 Ok((tuning, calibration)) => {
                     chosen.push((index, tuning));
@@ -229,7 +233,9 @@ impl Bench<'_> {
             let measured = client(WARM_UP)
                 .and_then(|warm_up| measure::run(warm_up, WARM_UP))
                 .and_then(|_| client(seconds))
-                .and_then(|load| measure::measure(self.outside, load, seconds, &server.roots()));
+                .and_then(|load| {
+                    measure::measure(self.outside, lab, load, seconds, &server.roots())
+                });
             let measured = measured.map(|measurement| {
                 let (idle, roots) = (lab.variant.idle, server.roots());
                 let memory = held.as_ref().map(|_| costs::memory(&roots, &machine, idle));

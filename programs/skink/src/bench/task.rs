@@ -9,7 +9,7 @@ use super::peer::{self, Operation, Service};
 use super::plan::Plan;
 use super::results::Unit;
 use super::server::Server;
-use super::variant::Variant;
+use super::variant::{Stack, Variant};
 use super::web::{self, Site, Tuning, WebServer, Workload};
 use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
@@ -67,6 +67,14 @@ impl Task {
             Task::Connect => Unit::Connection,
             Task::Pairs(..) => Unit::Pair,
             Task::Local(_) => Unit::Operation,
+        }
+    }
+
+    /// Whether there is anything to measure: without a stack only frames can be answered.
+    pub fn runs_on(self, variant: &Variant) -> bool {
+        match variant.stack {
+            Stack::Raw(_) => matches!(self, Task::Pairs(..)),
+            Stack::Kernel | Stack::Skink(..) => true,
         }
     }
 
@@ -245,3 +253,6 @@ pub fn peer_line<S: AsRef<OsStr>>(arguments: &[S]) -> io::Result<Vec<OsString>> 
         .chain(arguments)
         .collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,6 +94,23 @@ fn each_verb_measures_what_it_says() {
              single-packet-gso-off split-packet-gso-on split-packet-gso-off",
         ),
         (
+            "library",
+            "20B 20B-close 22KB redis-get redis-set memcached-get bulk-send bulk-receive conn rr-1 64B 1514B",
+            "library-packet-gso-on library-packet-gso-off library-xdp-gso-on library-xdp-gso-off \
+             raw-packet raw-packet-gso-off raw-xdp raw-xdp-gso-off",
+        ),
+        (
+            "library --nic xdp --workload 64B --workload conn",
+            "64B conn",
+            "library-xdp-gso-on library-xdp-gso-off raw-xdp raw-xdp-gso-off",
+        ),
+        (
+            // There is nothing for back ends without a stack to do.
+            "library --workload conn --nic packet",
+            "conn",
+            "library-packet-gso-on library-packet-gso-off",
+        ),
+        (
             "topologies --workload rr-1 --topology library --nic xdp",
             "rr-1",
             "library-xdp-gso-on library-xdp-gso-off",
@@ -154,6 +171,7 @@ fn options_have_bounds_and_defaults() {
         "idle",
         "pps",
         "local",
+        "library",
         "topologies",
         "filter",
     ] {
@@ -176,6 +194,7 @@ fn options_have_bounds_and_defaults() {
         "web --workload 1B",
         "web --server apache",
         "topologies --workload 1MB",
+        "library --workload 1MB",
         "rr --connections 0",
         "rr --rate 0",
         "kv --workload redis-del",
@@ -211,6 +230,8 @@ fn only_web_needs_other_programs() {
         ("web", true),
         ("filter", true),
         ("web --rate 9", true),
+        ("library", true),
+        ("library --workload rr-1", false),
         ("web --server lighttpd", false),
         ("kv", false),
     ] {

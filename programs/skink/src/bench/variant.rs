@@ -4,6 +4,9 @@ use super::results::Comparison;
 use skink_topology::Topology;
 use std::fmt;
 
+/// What a variant of Skink is held against, where that is its back end without a stack.
+pub const RAW: &str = "the raw back end";
+
 /// What carries Skink's frames.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BackEnd {
@@ -83,7 +86,8 @@ impl fmt::Display for Variant {
         match &self.stack {
             Stack::Kernel => write!(f, "kernel{gso}")?,
             Stack::Skink(place, nic) => write!(f, "{}-{nic}{gso}", place.name)?,
-            Stack::Raw(nic) => write!(f, "raw-{nic}")?,
+            Stack::Raw(nic) if self.gso => write!(f, "raw-{nic}")?,
+            Stack::Raw(nic) => write!(f, "raw-{nic}{gso}")?,
         }
         if self.rules > 0 {
             write!(f, "-rules-{}", self.rules)?;
@@ -110,34 +114,35 @@ impl Variant {
         })
     }
 
-    /// The back ends without a stack.
-    pub fn raw(nics: &[BackEnd]) -> impl Iterator<Item = Variant> {
-        nics.iter().map(|nic| Variant {
-            stack: Stack::Raw(*nic),
-            gso: true,
-            rules: 0,
-            idle: 0,
-            workers: 1,
-        })
+    /// The back ends without a stack, each once; on a cable without offloads too if `both`.
+    pub fn raw(nics: &[BackEnd], both: bool) -> Vec<Variant> {
+        Variant::of(nics.iter().map(|nic| Stack::Raw(*nic)), both)
     }
 
     /// Skink in each place, on each back end, each once; without offloads too if `both`.
     pub fn of_skink(places: &[Place], nics: &[BackEnd], both: bool) -> Vec<Variant> {
+        let on = |place: &Place| {
+            let place = place.clone();
+            nics.iter()
+                .map(move |nic| Stack::Skink(place.clone(), *nic))
+        };
+        Variant::of(places.iter().flat_map(on), both)
+    }
+
+    fn of(stacks: impl Iterator<Item = Stack>, both: bool) -> Vec<Variant> {
         let mut variants = Vec::new();
-        for place in places {
-            for nic in nics {
-                for gso in [true, false] {
-                    let variant = Variant {
-                        stack: Stack::Skink(place.clone(), *nic),
-                        gso,
-                        rules: 0,
-                        idle: 0,
-                        workers: 1,
-                    };
-                    let wanted = gso || both;
-                    if wanted && !variants.contains(&variant) {
-                        variants.push(variant);
-                    }
+        for stack in stacks {
+            for gso in [true, false] {
+                let variant = Variant {
+                    stack: stack.clone(),
+                    gso,
+                    rules: 0,
+                    idle: 0,
+                    workers: 1,
+                };
+                let wanted = gso || both;
+                if wanted && !variants.contains(&variant) {
+                    variants.push(variant);
                 }
             }
         }
@@ -175,7 +180,7 @@ impl Variant {
             (_, Stack::Kernel) if base.gso => Some("kernel, GSO on"),
             (_, Stack::Kernel) => Some("kernel, GSO off"),
             _ if self == base || self.gso != base.gso => None,
-            (Stack::Skink(_, nic), Stack::Raw(same)) if nic == same => Some("the raw back end"),
+            (Stack::Skink(_, nic), Stack::Raw(same)) if nic == same => Some(RAW),
             (Stack::Raw(_), _) | (_, Stack::Raw(_)) => None,
             (Stack::Skink(place, nic), Stack::Skink(other, same)) => {
                 if other == place && same == nic && base.rules == 0 {

@@ -1,5 +1,6 @@
 //! What was measured, and what the processes of the server's side used for it.
 
+use super::super::floor::{Frames, frames};
 use super::super::results::{
     Latency, Measurement, ProcessCosts, Results, Round, Unit, WorkloadResults,
 };
@@ -25,7 +26,7 @@ pub fn rate_digits(unit: Unit) -> usize {
 }
 
 /// Name and size, in microseconds, of the unit of processor time for a unit of work.
-fn time_unit(unit: Unit) -> (String, f64) {
+pub fn time_unit(unit: Unit) -> (String, f64) {
     if unit == Unit::Gibibyte {
         ("s/GiB".to_owned(), 1e6)
     } else {
@@ -87,7 +88,7 @@ fn figures(workload: &WorkloadResults, variant: &str) -> Vec<String> {
     let (unit, scale) = time_unit(workload.unit);
     let cost = spread(&rounds, variant, |one| one.server_cpu_us_per_unit / scale);
     let cost = cost.map_or("-".to_owned(), |cost| {
-        format!("{} {unit}", extremes(&cost, digits(&cost)))
+        format!("{} {unit}", extremes(&cost, digits(cost.median)))
     });
     let rate = spread(&rounds, variant, |one| {
         rate(workload.unit, one.units_per_second)
@@ -131,10 +132,10 @@ fn figures(workload: &WorkloadResults, variant: &str) -> Vec<String> {
 }
 
 /// Digits after the point that make sense.
-fn digits(spread: &Spread) -> usize {
-    match spread.median {
-        median if median < 10.0 => 2,
-        median if median < 100.0 => 1,
+pub fn digits(figure: f64) -> usize {
+    match figure {
+        figure if figure < 10.0 => 2,
+        figure if figure < 100.0 => 1,
         _ => 0,
     }
 }
@@ -149,6 +150,8 @@ pub fn costs(results: &Results) -> String {
         "system",
         "waited",
         "was preempted",
+        "frames in",
+        "frames out",
         "for each",
     ])];
     for workload in &results.workloads {
@@ -171,12 +174,13 @@ pub fn costs(results: &Results) -> String {
     format!(
         "Where the server's CPU time went, and context switches, for each unit of work; medians over rounds.\n\
          \"Waited\": gave the CPU up by itself; \"was preempted\": another one's turn came. \"The rest\" is the\n\
-         kernel's threads (NAPI) and interrupts: busy time of the CPU that no process of the server used.\n\n{}\n",
-        table(&rows, &[3, 4, 5, 6])
+         kernel's threads (NAPI) and interrupts: busy time of the CPU that no process of the server used. Frames are\n\
+         counted at the server's end of the cable, and their size is the mean; a segment that passes uncut is one.\n\n{}\n",
+        table(&rows, &[3, 4, 5, 6, 7, 8])
     )
 }
 
-fn cost_lines(rounds: &[&Round], unit: Unit, variant: &str) -> Vec<[String; 5]> {
+fn cost_lines(rounds: &[&Round], unit: Unit, variant: &str) -> Vec<[String; 7]> {
     let mut names: Vec<&str> = Vec::new();
     let measured = || rounds.iter().filter_map(|round| round.of(variant));
     for process in measured().flat_map(|one| &one.processes) {
@@ -218,8 +222,15 @@ fn cost_lines(rounds: &[&Round], unit: Unit, variant: &str) -> Vec<[String; 5]> 
                 &|one| of(one, |used| used.involuntary_switches as f64),
                 digits,
             ),
+            "-".to_owned(),
+            "-".to_owned(),
         ]
     });
+    let told = |frames: Option<Frames>| {
+        frames.map_or("-".to_owned(), |Frames { per_unit, bytes }| {
+            format!("{per_unit:.digits$} of {bytes:.0} B")
+        })
+    };
     let rest = |one: &Measurement| {
         let used = one.processes.iter();
         let used: f64 = used.map(|one| one.user_seconds + one.system_seconds).sum();
@@ -231,6 +242,10 @@ fn cost_lines(rounds: &[&Round], unit: Unit, variant: &str) -> Vec<[String; 5]> 
         median(&rest, digits),
         "-".to_owned(),
         "-".to_owned(),
+        told(frames(rounds, variant, |one| (one.frames_in, one.bytes_in))),
+        told(frames(rounds, variant, |one| {
+            (one.frames_out, one.bytes_out)
+        })),
     ];
     lines.chain([rest]).collect()
 }

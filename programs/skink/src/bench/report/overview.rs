@@ -1,13 +1,14 @@
 //! Everything at a glance: a line for each variant, a column for each workload.
 
+use super::super::goals;
 use super::super::results::{Results, Unit};
 use super::super::statistics::{Metric, Ratio, counting, spread, variants};
 use super::figures;
 use super::ratios::title;
 use crate::tools::table;
 
-/// Each variant beside the kernel that sends segments as large; nothing if there is one workload only.
-pub fn ratios(ratios: &[Ratio]) -> String {
+/// Each variant beside the kernel that sends segments as large, with the `goals` below; nothing if there is one workload only.
+pub fn ratios(ratios: &[Ratio], goals: bool) -> String {
     let like: Vec<&Ratio> = ratios
         .iter()
         .filter(|one| one.comparison.like_for_like)
@@ -30,13 +31,17 @@ pub fn ratios(ratios: &[Ratio]) -> String {
             .filter(|one| one.metric == metric)
             .collect();
         if !of.is_empty() {
-            text.push_str(&format!("{}\n\n{}\n", title(metric), ratio_table(&of)));
+            text.push_str(&format!(
+                "{}\n\n{}\n",
+                title(metric),
+                ratio_table(&of, goals)
+            ));
         }
     }
     text
 }
 
-fn ratio_table(ratios: &[&Ratio]) -> String {
+fn ratio_table(ratios: &[&Ratio], goals: bool) -> String {
     let workloads = distinct(ratios.iter().map(|one| &one.workload));
     let names = distinct(ratios.iter().map(|one| &one.comparison.variant));
     let mut rows = vec![head(&workloads)];
@@ -52,7 +57,28 @@ fn ratio_table(ratios: &[&Ratio]) -> String {
         });
         std::iter::once(name.clone()).chain(cells).collect()
     }));
+    if goals {
+        rows.extend(goal_rows(ratios, &workloads));
+    }
     table(&rows, &flush_right(&workloads))
+}
+
+/// What is aimed at, beside each of the kernel's variants.
+fn goal_rows(ratios: &[&Ratio], workloads: &[String]) -> Vec<Vec<String>> {
+    let with = ratios.iter().filter(|one| goals::of(one).is_some());
+    let bases = distinct(with.map(|one| &one.comparison.base));
+    let row = |base: &String| {
+        let cells = workloads.iter().map(|workload| {
+            let mut of = ratios
+                .iter()
+                .filter(|one| one.workload == *workload && one.comparison.base == *base);
+            let goal = of.find_map(|one| goals::of(one));
+            goal.map_or("-".to_owned(), |goal| format!("{goal:.2}"))
+        });
+        let name = format!("goal ÷ {base}");
+        std::iter::once(name).chain(cells).collect()
+    };
+    bases.iter().map(row).collect()
 }
 
 /// The most that each variant did in each workload; nothing if there is one workload only.

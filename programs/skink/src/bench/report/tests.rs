@@ -1,5 +1,8 @@
-use super::super::results::{Calibration, Memory, Unit, VariantFailure, WorkloadResults};
-use super::super::statistics::tests::{comparisons, workload};
+use super::super::results::{
+    Calibration, Comparison, Memory, Traffic, Unit, VariantFailure, WorkloadResults,
+};
+use super::super::statistics::tests::{comparisons, round, workload};
+use super::super::variant::RAW;
 use super::*;
 
 fn results() -> Results {
@@ -47,8 +50,8 @@ fn ratios_come_first_and_nothing_is_hidden() {
         "closed-loop",
         "20B  kernel-gso-on  sendfile  12.0 (10.0–20.0) µs/request  83333 (50000–100000)  120",
         "Where the server's CPU time went",
-        "20B  kernel-gso-on  program  3.60  2.40  0.50  0.02  request",
-        "20B  kernel-gso-on  the rest  -  6.00  -  -  request",
+        "20B  kernel-gso-on  program  3.60  2.40  0.50  0.02  -  -  request",
+        "20B  kernel-gso-on  the rest  -  6.00  -  -  -  -  request",
         "20B: 1 of 4 rounds discarded; kernel-gso-on's own cost spread over 83%",
         "discarded, for instance: during skink-packet, it thundered",
         "more than 5% of a CPU",
@@ -103,7 +106,7 @@ fn several_workloads_are_shown_at_a_glance() {
         "variant 20B bulk-send skink-packet 1.00 1.00",
         "variant 20B /s bulk-send Gbit/s kernel-gso-on 83333 715827.88",
         "bulk-send kernel-gso-on sendfile 0.00 (0.00–0.00) s/GiB 715827.88",
-        "bulk-send kernel-gso-on program 0 0 0 0 GiB",
+        "bulk-send kernel-gso-on program 0 0 0 0 - - GiB",
     ] {
         assert!(flat.contains(words), "{words:?} isn't in\n{flat}");
     }
@@ -153,6 +156,72 @@ fn memory_of_idle_connections_is_told_for_each() {
     ] {
         assert!(flat.contains(words), "{words:?} isn't in\n{flat}");
     }
+}
+
+#[test]
+fn frames_and_the_floor_are_told_where_they_were_counted() {
+    let mut results = results();
+    assert!(!text(&results).contains("The floor"));
+    results.settings.mtu = 1500;
+    let against = Comparison {
+        base: "raw-packet".to_owned(),
+        against: RAW.to_owned(),
+        like_for_like: false,
+        ..results.comparisons[0].clone()
+    };
+    results.comparisons.push(against);
+    results.workloads.push(WorkloadResults {
+        name: "64B".to_owned(),
+        unit: Unit::Pair,
+        rounds: vec![round(&[("raw-packet", 2.0)], None)],
+        ..WorkloadResults::default()
+    });
+    let rounds = results.workloads.iter_mut().flat_map(|one| &mut one.rounds);
+    for measurement in rounds.flat_map(|round| &mut round.measurements) {
+        measurement.traffic = Some(Traffic {
+            frames_in: 1000,
+            bytes_in: 140_000,
+            frames_out: 2000,
+            bytes_out: 60_000,
+        });
+    }
+    let flat = one_space(&text(&results));
+    for words in [
+        "the rest - 6.00 - - 1.00 of 140 B 2.00 of 30 B request",
+        // The program used 3.6 µs on the kernel, and three frames are a pair and a half.
+        "20B skink-packet 12.0 10.0 6.60 3.60 1.52 1.82 1.00 - - µs/request",
+    ] {
+        assert!(flat.contains(words), "{words:?} isn't in\n{flat}");
+    }
+    let json = json(&results).expect("JSON");
+    let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let floor = &value["floors"][0]["floor_us_per_unit"];
+    assert!(
+        floor
+            .as_f64()
+            .is_some_and(|floor| (floor - 6.6).abs() < 1e-9)
+    );
+}
+
+#[test]
+fn goals_are_below_ratios_that_have_some() {
+    let mut results = results();
+    for one in &mut results.comparisons {
+        one.variant = "library-packet-gso-on".to_owned();
+    }
+    for round in &mut results.workloads[0].rounds {
+        round.measurements[2].variant = "library-packet-gso-on".to_owned();
+    }
+    let other = WorkloadResults {
+        name: "1MB".to_owned(),
+        ..results.workloads[0].clone()
+    };
+    results.workloads.push(other);
+    assert!(!text(&results).contains("goal"));
+    results.settings.verb = goals::VERB.to_owned();
+    let flat = one_space(&text(&results));
+    let words = "library-packet-gso-on 1.00 1.00 goal ÷ kernel-gso-on 1.80 - ";
+    assert!(flat.contains(words), "{words:?} isn't in\n{flat}");
 }
 
 #[test]

@@ -36,6 +36,15 @@ fn names_tell_variants_apart() {
         ..once[0].clone()
     };
     assert_eq!(rules.to_string(), "library-xdp-gso-on-rules-1024");
+    let raw = Variant::raw(&[BackEnd::Packet, BackEnd::Xdp, BackEnd::Packet], true);
+    let raw: Vec<String> = raw.iter().map(ToString::to_string).collect();
+    let expected = [
+        "raw-packet",
+        "raw-packet-gso-off",
+        "raw-xdp",
+        "raw-xdp-gso-off",
+    ];
+    assert_eq!(raw, expected);
 }
 
 #[test]
@@ -130,7 +139,7 @@ fn a_stack_is_held_against_its_back_end_alone() {
     let [kernel, _] = Variant::kernels();
     let nics = [BackEnd::Packet, BackEnd::Xdp];
     let mut all = vec![kernel];
-    all.extend(Variant::raw(&nics));
+    all.extend(Variant::raw(&nics, false));
     all.extend(Variant::of_skink(&Place::all()[..1], &nics, false));
     assert_eq!(
         names(&comparisons(&all)),
@@ -141,6 +150,16 @@ fn a_stack_is_held_against_its_back_end_alone() {
             "library-packet-gso-on ÷ raw-packet: the raw back end",
             "library-xdp-gso-on ÷ kernel-gso-on: kernel, GSO on (like)",
             "library-xdp-gso-on ÷ raw-xdp: the raw back end",
+        ]
+    );
+    // Each on a cable of its own kind.
+    let mut all = Variant::raw(&nics[1..], true);
+    all.extend(Variant::of_skink(&Place::all()[..1], &nics[1..], true));
+    assert_eq!(
+        names(&comparisons(&all)),
+        [
+            "library-xdp-gso-on ÷ raw-xdp: the raw back end",
+            "library-xdp-gso-off ÷ raw-xdp-gso-off: the raw back end",
         ]
     );
 }
