@@ -8,7 +8,7 @@ use std::io;
 pub struct Traffic {
     /// Frames that were received.
     pub frames_in: u64,
-    /// Their bytes; a veth counts the Ethernet header at the sending end only.
+    /// Their bytes; a veth leaves out the Ethernet header where the receiving end has NAPI.
     pub bytes_in: u64,
     /// Frames that were sent.
     pub frames_out: u64,

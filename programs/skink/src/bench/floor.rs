@@ -6,12 +6,12 @@ use super::plan::{LARGE_PAIRS, SMALL_PAIRS};
 use super::results::{Measurement, Results, Round, Traffic, Unit, WorkloadResults};
 use super::statistics::{self, Metric, Ratio, Spread, counting, spread};
 use super::task::Task;
-use super::variant::RAW;
+use super::variant::{BackEnd, RAW, Variant};
 use serde::Serialize;
 
 /// Up to so many bytes on the mean, a frame costs what a small one does.
 const SMALL_BYTES: f64 = 512.0;
-/// What a frame has besides its IP packet. (A veth counts it at one end of the cable, and not at the other.)
+/// What a frame has besides its IP packet. (A veth counts it where there is no NAPI, and doesn't where there is.)
 const ETHERNET_HEADER_BYTES: f64 = 14.0;
 
 /// What a variant of Skink costs beside its floor. Times are microseconds of the server's processor for a unit of
@@ -27,7 +27,7 @@ pub struct Floor {
     pub raw: String,
     pub kernel_us_per_unit: f64,
     pub skink_us_per_unit: f64,
-    /// `None` if it can't be told: larger segments than frames passed the cable, or pairs weren't measured.
+    /// `None` if it can't be told: larger segments than frames passed the cable or the back end, or pairs weren't measured.
     pub floor_us_per_unit: Option<f64>,
     /// Of it, the program's own: its user time on the kernel.
     pub program_us_per_unit: f64,
@@ -62,9 +62,10 @@ impl Frames {
 }
 
 /// What a frame there and one back cost a back end without a stack.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Pairs {
     small: Option<f64>,
+    /// `None` too where the kernel joins large frames of TCP before the back end has them, and cuts what it sends: then they
+    /// cost less than pairs, which aren't joined.
     large: Option<f64>,
     disturbed: bool,
 }
@@ -83,10 +84,17 @@ impl Pairs {
         let disturbed = small.or(large)?.1 || large.is_some_and(|(_, disturbed)| disturbed);
         Some(Pairs {
             small: small.map(|(cost, _)| cost),
-            large: large.map(|(cost, _)| cost),
+            large: large.filter(|_| by_frames(raw)).map(|(cost, _)| cost),
             disturbed,
         })
     }
+}
+
+/// Whether this back end carries frames alone, whatever their size.
+fn by_frames(raw: &str) -> bool {
+    let all = Variant::raw(&BackEnd::ALL, true);
+    let mut frames_only = all.iter().filter(|one| one.sends_frames_only());
+    frames_only.any(|one| one.to_string() == raw)
 }
 
 /// Each variant of Skink that was measured beside the kernel, if its back end was measured without a stack. (Pairs have

@@ -158,6 +158,16 @@ impl Lab {
         Ok(())
     }
 
+    /// Has the client's end carry datagrams that were handed to it in one piece as frames, or leave them whole where the
+    /// cable can.
+    pub fn cut_datagrams(&self, cut: bool) -> io::Result<()> {
+        let segments = if cut { 1 } else { 65_535 };
+        let end = &self.client_end;
+        self.client
+            .ip(&format!("link set dev {end} gso_max_segs {segments}"))?;
+        Ok(())
+    }
+
     /// What the server's end of the cable has carried until now, whatever takes it from there.
     pub fn traffic(&self) -> io::Result<Traffic> {
         self.server.traffic(&self.server_end)

@@ -222,6 +222,8 @@ impl Bench<'_> {
             .get(index)
             .ok_or_else(|| Failure::tool("there is no such variant"))?;
         let variant = lab.variant.to_string();
+        lab.cut_datagrams(matches!(task, Task::Pairs(..)))
+            .map_err(failed)?;
         let machine = MachineMemory::look();
         let command = task.server(&self.site, tuning, &lab.variant);
         let started = command.and_then(|command| Server::start(lab, &command));

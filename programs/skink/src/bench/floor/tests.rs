@@ -131,6 +131,29 @@ fn the_program_and_half_a_pair_for_each_frame() {
 }
 
 #[test]
+fn large_frames_have_none_where_the_kernel_joins_and_cuts_them() {
+    let (small, large) = (frames_of(1.0, 60.0), frames_of(1.0, 1500.0));
+    for (received, sent, floor) in [
+        (small, small, Some(5.0)),
+        (small, large, None),
+        (large, small, None),
+    ] {
+        let mut packet = results(received, sent);
+        let rename = |name: &mut String| *name = name.replace("xdp", "packet");
+        for one in &mut packet.comparisons {
+            rename(&mut one.variant);
+            rename(&mut one.base);
+        }
+        let rounds = packet.workloads.iter_mut().flat_map(|one| &mut one.rounds);
+        let measurements = rounds.flat_map(|round| &mut round.measurements);
+        measurements.for_each(|one| rename(&mut one.variant));
+        let found = floors(&packet);
+        let found: Vec<_> = found.iter().map(|one| one.floor_us_per_unit).collect();
+        assert_eq!(found, [floor], "{received:?} {sent:?}");
+    }
+}
+
+#[test]
 fn without_its_back_end_a_variant_has_none() {
     let small = frames_of(1.0, 60.0);
     let whole = results(small, small);

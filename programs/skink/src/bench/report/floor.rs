@@ -32,8 +32,9 @@ pub fn table_of(floors: &[Floor]) -> String {
          {}\n\
          The program's own is its user time on the kernel. A frame is half a pair of 64B up to 512 bytes on the mean, of\n\
          1514B above. TCP isn't in the floor, nor what the program asks of the kernel besides, such as reading a file;\n\
-         and the back end alone always had work, so sleeping and waking aren't either. \"-\": segments larger than\n\
-         frames passed the cable uncut, or pairs of that size weren't measured.\n\n",
+         and the back end alone always had work, so sleeping and waking aren't either. Where much more goes one way than\n\
+         the other it is rough: receiving and sending needn't cost the same. \"-\": segments larger than frames passed\n\
+         the cable, or only the back end (AF_PACKET and TAP), or pairs of that size weren't measured.\n\n",
         table(&rows, &[2, 3, 4, 5, 6, 7, 8, 9])
     )
 }
