@@ -110,11 +110,12 @@ impl Lab {
     /// Where an end of the cable has segmentation offload, a veth hands what it sends to the other end's
     /// receiving without NAPI, on the processor that sends. Has the right processor do it.
     fn steer(&self) -> io::Result<()> {
-        if self.variant.sends_frames_only() {
+        if self.variant.stack.without_segmentation() {
             // Then the client has NAPI, which joins segments again, as a card's driver would.
             self.server
                 .offload(&self.server_end, Offload::TcpSegmentation, false)?;
-        } else if self.variant.gso {
+        }
+        if self.variant.gso && !self.variant.sends_frames_only() {
             self.server.receive_on(&self.server_end, SERVER_CPU)?;
             self.client.receive_on(&self.client_end, CLIENT_CPU)?;
         }

@@ -66,6 +66,14 @@ pub enum Stack {
     Raw(BackEnd),
 }
 
+impl Stack {
+    /// Whether its end of the cable is to have no segmentation offload: Skink puts that off by itself while packets are
+    /// small, and its back ends alone have only such.
+    pub fn without_segmentation(&self) -> bool {
+        matches!(self, Stack::Raw(BackEnd::Packet | BackEnd::Xdp))
+    }
+}
+
 /// What serves, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Variant {
