@@ -111,8 +111,10 @@ impl Queues {
                 let past = if own { Past::Own } else { Past::Others };
                 let entered = queues.enter(index, past, is_first);
                 // What others spoilt costs that queue. What its own predecessor spoilt, it must not go on with.
-                if own {
-                    entered?;
+                match entered {
+                    Ok(()) => {}
+                    Err(error) if own => return Err(error),
+                    Err(error) => queues.goes_without(index, &error),
                 }
             }
         }
@@ -149,6 +151,16 @@ impl Queues {
         taken.map_err(io::Error::other)
     }
 
+    #[cold]
+    fn goes_without(&self, index: usize, error: &io::Error) {
+        let queue = self.lines.get(index).map(|line| line.description.queue);
+        tracing::warn!(
+            queue,
+            %error,
+            "can't go on with an AF_XDP queue: its frames take the slower way, by a packet socket"
+        );
+    }
+
     /// Takes and leaves what is to be taken and left.
     #[cold]
     fn settle(&mut self, now: Instant) {
@@ -182,7 +194,9 @@ impl Queues {
                 if !self.common.shares.take(index, owner) {
                     return false;
                 }
-                let _ = self.enter(index, Past::Others, is_first);
+                if let Err(error) = self.enter(index, Past::Others, is_first) {
+                    self.goes_without(index, &error);
+                }
                 true
             }
             (Place::Here(receiver), Some(_)) => {
