@@ -37,11 +37,11 @@ pub fn cases() -> Vec<Case> {
         add(open, "stopped", stopped);
         add(open, "killed-under-load", load::killed);
         add(open, "upgraded", upgrade::upgraded);
+        add(open, "upgraded-under-load", load::upgraded);
         add(steered::plan(topology), "upgraded", steered::handed_on);
     }
     let open = plan(Topology::Split, None);
     add(open, "refused-builds", upgrade::refused);
-    add(open, "upgraded-under-load", load::upgraded);
     add(open, "faults-injected", faults::injected);
     add(open, "killed-supervisor", supervisor::killed);
     add(open, "stopped-supervisor", supervisor::stopped);
