@@ -229,9 +229,14 @@ impl EventLoop {
         let due = due.into_iter().flatten().min();
         let due = due.filter(|_| !host.is_held);
         let mut timeout = due.map(|due| due.since(now));
-        if host.nic_wants().1.is_some() || !host.reports.is_empty() {
-            let rest = timeout.filter(|due| !due.is_zero()).unwrap_or(RETRY);
-            timeout = Some(rest.min(RETRY));
+        let retry = match host.nic_wants().1 {
+            Some(Room::Untold) => Some(Room::AGAIN),
+            Some(Room::At(_)) => Some(RETRY),
+            None => (!host.reports.is_empty()).then_some(RETRY),
+        };
+        if let Some(retry) = retry {
+            let rest = timeout.filter(|due| !due.is_zero()).unwrap_or(retry);
+            timeout = Some(rest.min(retry));
         }
         if self.link.is_none() {
             timeout = Some(timeout.map_or(LOOK, |timeout| timeout.min(LOOK)));

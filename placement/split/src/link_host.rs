@@ -15,8 +15,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// How often the NIC is asked what it dropped, which may take a system call.
 const DROPPED_EVERY: Duration = Duration::from_secs(1);
-/// When to try again where a full NIC has no descriptor to wait for.
-const RETRY: Duration = Duration::from_millis(1);
 /// Chunks for received frames: fewer than `ip` keeps of answers about them, and three times what each
 /// transport, or the filter, may hold up. Pages are taken as they are touched.
 const CHUNKS: u32 = 768;
@@ -293,7 +291,7 @@ impl Host for LinkHost {
 
     fn next_deadline(&self) -> Option<Instant> {
         let waits = self.pending.is_some() && self.room().is_none();
-        waits.then(|| self.now + RETRY)
+        waits.then(|| self.now + Room::AGAIN)
     }
 
     fn is_ready(&self) -> bool {

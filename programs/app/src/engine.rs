@@ -9,6 +9,7 @@ use crate::socket::{Role, Socket};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use skink_control::{Broker, Load, Notice};
+use skink_library::Room;
 use skink_memory::{FallbackTable, SocketId};
 use skink_messages::{Counter, Counters, Events, Progress, Protocol};
 use skink_tcp::State;
@@ -80,7 +81,7 @@ impl Engine {
         let due = self.stack.next_deadline();
         if self.stack.send_blocked_on().is_some() {
             // Not every sleep can watch for room in the NIC's queue; it comes soon. What is due at once waits for it.
-            let soon = self.last_poll + BLOCKED;
+            let soon = self.last_poll + Room::AGAIN;
             let due = due.filter(|due| *due > self.last_poll);
             return Some(due.map_or(soon, |due| due.min(soon)));
         }
@@ -210,6 +211,3 @@ impl Engine {
         self.broker.as_fd().as_raw_fd()
     }
 }
-
-/// When to try again if the NIC had no room.
-const BLOCKED: std::time::Duration = std::time::Duration::from_millis(1);
