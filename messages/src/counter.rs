@@ -181,8 +181,8 @@ counters! {
         AppBlocked "blocked" "Socket calls that had to wait.";
         AppHelperRuns "helper_runs" "Times the helper thread drove the stack.";
         AppHeldTooLong "held_too_long" "Times the helper thread sent what a program had left to wait.";
-        AppBusy "busy" "Times a program had so much to do that the NIC's interrupts were put off.";
-        AppSmall "small" "Times a program sent so many small packets that segmentation by the NIC was put off, if it is a veth.";
+        AppBusy "busy" "Times a program, or a process with the NIC, had so much to do that the NIC's interrupts were put off.";
+        AppSmall "small" "Times it sent so many small packets that segmentation by the NIC was put off, if it is a veth.";
     }
 }
 

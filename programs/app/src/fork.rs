@@ -8,7 +8,6 @@
 //! has inherited, before `fork` returns in the parent: else the parent could close, or end, before the
 //! stack knows that somebody else goes on.
 use crate::attach;
-use crate::busy::Busy;
 use crate::engine::Engine;
 use crate::fd_table::{self, Entry};
 use crate::holdings::Holdings;
@@ -16,13 +15,13 @@ use crate::lock::{Guard, lock};
 use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
-use crate::sizes::Sizes;
 use crate::slots::Slots;
 use crate::socket::{Role, Socket};
 use crate::state::State;
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
+use skink_nic::Judge;
 use std::time::Duration;
 
 /// How long a parent waits for its child.
@@ -105,8 +104,7 @@ fn begin(state: &mut State) {
     crate::descriptor::start();
     crate::helper::forget();
     state.parking.forget_threads();
-    state.busy = Busy::new();
-    state.sizes = Sizes::new();
+    state.judge = Judge::new();
     state.epolls_after_fork();
     for (_, socket) in state.sockets.iter_mut() {
         socket.waiters.clear();

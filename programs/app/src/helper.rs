@@ -6,7 +6,7 @@
 //! stack for that long, it sleeps on the NIC's descriptors itself. Once all is quiet and a thread of
 //! the program sleeps on the NIC, the helper sleeps for good, until the next call rouses it. While a program has much
 //! to do, it looks each millisecond whether what is held must leave (`pace`), and whether the broker is to adapt the NIC
-//! (`busy`, `sizes`).
+//! (`skink_nic::Judge`).
 //!
 //! The helper has a descriptor table of its own, with nothing in it but what it needs. Where threads share
 //! one, the kernel counts references at every call that names a descriptor, with two locked instructions: that
@@ -16,12 +16,11 @@ use crate::fd_table::{self, Entry};
 use crate::lock::{Guard, lock};
 use crate::log::log;
 use crate::raw;
-use crate::sizes::Traffic;
 use crate::state::{State, internal};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use skink_control::Load;
 use skink_messages::Counter;
+use skink_nic::{Load, Traffic};
 use skink_time::Instant;
 use std::time::Duration;
 
@@ -213,38 +212,18 @@ impl State {
         let Some(engine) = self.engine.as_deref_mut() else {
             return;
         };
-        let frames = engine.counters.get(Counter::LinkFramesIn);
-        let traffic = Traffic {
-            bytes_in: engine.counters.get(Counter::LinkBytesIn),
-            packets_out: engine.counters.get(Counter::LinkFramesOut),
-            bytes_out: engine.counters.get(Counter::LinkBytesOut),
-            sleeps: self.busy.sleeps(),
-        };
-        let changes = [self.busy.look(now, frames), self.sizes.look(now, traffic)];
-        if changes == [false, false] {
-            return;
-        }
-        let load = Load {
-            busy: self.busy.is_busy(),
-            small: self.sizes.are_small(),
-        };
-        engine.tell_load(load);
-        let counted = [
-            (load.busy, Counter::AppBusy),
-            (load.small, Counter::AppSmall),
-        ];
-        for (changed, (is, counter)) in changes.into_iter().zip(counted) {
-            if changed && is {
-                engine.count(counter);
-            }
+        let before = self.judge.load();
+        if self.judge.look(now, Traffic::of(&engine.counters)) {
+            let load = self.judge.load();
+            engine.tell_load(load);
+            load.begun_since(before).count(&engine.counters);
         }
     }
 
     /// The helper sleeps where it can't look.
     fn go_unwatched(&mut self) {
         self.pace.unwatched();
-        let changed = self.busy.rest() | self.sizes.rest();
-        if let (true, Some(engine)) = (changed, self.engine.as_deref_mut()) {
+        if let (true, Some(engine)) = (self.judge.rest(), self.engine.as_deref_mut()) {
             engine.tell_load(Load::default());
         }
     }

@@ -80,7 +80,7 @@ pub fn look_on<T>(
     let begun = raw::now();
     let longest = begun + LONGEST;
     // Who looks has nothing to do, as one that sleeps.
-    state.busy.falls_asleep(begun);
+    state.judge.falls_asleep(begun);
     let until = deadline.map_or(longest, |deadline| deadline.min(longest));
     loop {
         drop(state);
@@ -88,14 +88,14 @@ pub fn look_on<T>(
         state = lock()?;
         state.pump();
         if let Some(found) = attempt(&mut state) {
-            state.busy.wakes(raw::now());
+            state.judge.wakes(raw::now());
             return Ok((state, Look::Found(found)));
         }
         if signals.pending() != 0 || raw::now() >= until {
             break;
         }
     }
-    state.busy.wakes(raw::now());
+    state.judge.wakes(raw::now());
     state.spin.streak = 0;
     let pending = signals.pending();
     // (Even a signal that is ignored waits while it is blocked.)

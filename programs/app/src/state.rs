@@ -1,5 +1,4 @@
 //! Everything that Skink knows in this process, behind the one lock.
-use crate::busy::Busy;
 use crate::engine::Engine;
 use crate::epoll_set::Epolls;
 use crate::errno::{Answer, Stop, fail};
@@ -9,7 +8,6 @@ use crate::log::log;
 use crate::pace::Pace;
 use crate::parking::Parking;
 use crate::raw;
-use crate::sizes::Sizes;
 use crate::socket::{Role, Sockets};
 use crate::spawn::Spawning;
 use crate::spin::Spin;
@@ -17,6 +15,7 @@ use core::ffi::c_int;
 use skink_control::NetworkInfo;
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{ConnectionOption, Events, TcpRequest, UdpRequest};
+use skink_nic::Judge;
 
 /// The state.
 pub struct State {
@@ -34,10 +33,8 @@ pub struct State {
     pub parking: Parking,
     /// What is held back until the program waits.
     pub pace: Pace,
-    /// Whether the NIC may put its interrupts off.
-    pub busy: Busy,
-    /// Whether it had better not segment.
-    pub sizes: Sizes,
+    /// How the program uses the NIC.
+    pub judge: Judge,
     /// Whether to look longer before sleeping.
     pub spin: Spin,
     /// The socket that accepted connections' descriptors are duplicates of, by domain.
@@ -63,8 +60,7 @@ impl State {
             network: None,
             parking: Parking::new(),
             pace: Pace::new(),
-            busy: Busy::new(),
-            sizes: Sizes::new(),
+            judge: Judge::new(),
             spin: Spin::new(),
             templates: [-1, -1],
             spawning: Spawning::new(),

@@ -56,14 +56,14 @@ impl State {
     /// latest.
     pub fn sleeps(&mut self, now: Instant, deadline: Option<Instant>) {
         self.parking.sleeps_on_nic(deadline);
-        self.busy.falls_asleep(now);
+        self.judge.falls_asleep(now);
     }
 
     /// The calling thread has slept where a frame, or a stack in another process, wakes it.
     pub fn woke(&mut self) {
         self.parking.woke_on_nic();
         if self.parking.on_nic == 0 {
-            self.busy.wakes(raw::now());
+            self.judge.wakes(raw::now());
         }
         let engine = self.engine.as_deref_mut();
         if let Some(remote) = engine.and_then(|engine| engine.stack.remote()) {

@@ -70,7 +70,7 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     let signals = SignalDescriptor::new(&supervise::SIGNALS)
         .map_err(|error| Failure::own(format!("can't take signals over: {error}")))?;
     let opener = opening::open(&mut plan, &options.network, Sharing::Several)?;
-    let owners = NicOwners::new(opener, &plan.nic);
+    let owners = NicOwners::new(opener);
     let mut server = serve(&plan, options, name, owners)?;
     for line in plan.describe(&shown(name)) {
         eprintln!("skink: {line}");

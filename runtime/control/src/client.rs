@@ -1,14 +1,13 @@
 use crate::CONTROL_VARIABLE;
 use crate::error::ControlError;
 use crate::message::{
-    AttachedMessage, Load, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage,
-    TableSize,
+    AttachedMessage, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage, TableSize,
 };
 use crate::transport::{self, MAXIMUM_REPLY, ReceiveError};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use skink_messages::{Ports, SoleOwner};
-use skink_nic::{Nic, NicParts};
+use skink_nic::{Load, Nic, NicParts};
 use skink_sockets::Attachment;
 use skink_steering::{Owner, PortTable};
 use skink_wire::IpCidr;

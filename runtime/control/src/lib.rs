@@ -44,7 +44,7 @@ pub use component::{
 pub use error::ControlError;
 pub use instance::{Instance, check_name, instances, named, names};
 pub use message::{
-    ComponentInfo, InstanceInfo, Load, NetworkInfo, ProcessInfo, QueueInfo, RegionKind, TableSize,
+    ComponentInfo, InstanceInfo, NetworkInfo, ProcessInfo, QueueInfo, RegionKind, TableSize,
 };
 pub use notify::{Notifier, NotifyError};
 pub use part::{FlowPhase, FlowSummary, LinkSizes, Part, PartStart, PoolSizes};

@@ -1,6 +1,7 @@
 //! What is said on the control sockets.
 use serde::{Deserialize, Serialize};
 use skink_memory::TableConfig;
+use skink_nic::Load;
 use skink_sockets::Attachment;
 use skink_wire::IpCidr;
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: 5440bbba588cf512
+// Layout digest: d986b6c988bef600
 pub(crate) const PROTOCOL: u32 = 8;
 
 /// A kind of memory that a process registers for tools.
@@ -64,16 +65,6 @@ impl From<TableSize> for TableConfig {
             receive_bytes: size.receive_bytes,
         }
     }
-}
-
-/// How a process uses its part of the NIC, as far as that can be adapted.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Load {
-    /// It has so much to do that the NIC needn't interrupt it.
-    pub busy: bool,
-    /// It sends many packets, most of which nobody has to segment.
-    pub small: bool,
 }
 
 /// From a process or a tool to the broker.

@@ -67,6 +67,15 @@ impl Interrupts {
         let polls = self.polls.set(&self.polls.before);
         self.timer.set(&self.timer.before).and(polls)
     }
+
+    /// Lets interrupts come again, also if another process with a copy of this has put them off since.
+    ///
+    /// # Errors
+    /// As [`Interrupts::put_off`].
+    pub fn undo(&mut self) -> io::Result<()> {
+        self.put_off |= self.timer.read()? == TIMER;
+        self.put_off(false)
+    }
 }
 
 impl Drop for Interrupts {

@@ -9,6 +9,8 @@
 //! [`Opener`] is the privileged side, one for each NIC; what it opens for an owner crosses a Unix
 //! socket as [`NicParts`], which [`NicParts::attach`] turns into a [`Nic`].
 //!
+//! A NIC that is busy, or sends small packets only, is adapted to that ([`Judge`], [`Adaptation`]).
+//!
 //! What survives the death of a process that has a NIC is the NIC: sockets, rings, and frames in them,
 //! which its successor takes over ([`Opener::open_again`]). The place in each ring is told from the ring.
 //! A new [`Opener`] doesn't know the owners of its predecessor.
@@ -16,10 +18,12 @@
 //! Left out: VLAN tags, links other than Ethernet, and changes of an interface's MTU or address
 //! while it is open.
 
+mod adaptation;
 mod control;
 mod error;
 pub mod interface;
 mod interrupts;
+mod load;
 pub mod memory;
 mod opener;
 mod packet;
@@ -34,12 +38,12 @@ mod test_support;
 mod virtio;
 mod xdp;
 
+pub use adaptation::Adaptation;
 pub use error::{Denial, OpenError};
-pub use interrupts::Interrupts;
+pub use load::{Judge, Load, Traffic};
 pub use memory::{MemoryConfig, pair};
 pub use opener::{Description, NicParts, Opener, Sharing, open_sole};
 pub use packet::PacketDescription;
-pub use segmentation::Segmentation;
 pub use spec::{NicSpec, SpecError};
 pub use tap::TapDescription;
 pub use xdp::XdpDescription;

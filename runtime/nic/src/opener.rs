@@ -1,4 +1,5 @@
 use crate::Nic;
+use crate::adaptation::Adaptation;
 use crate::error::OpenError;
 use crate::interface::{self, Interface};
 use crate::packet::{PacketDescription, PacketOpener};
@@ -238,6 +239,15 @@ impl Opener {
             self.kept.insert(number, kept);
         }
         Ok((parts, false))
+    }
+
+    /// What of the NIC can be adapted to how it is used; nothing of a TAP: who reads from it finds what was written.
+    /// What a process that was killed left behind is undone.
+    pub fn adaptation(&self) -> Adaptation {
+        match &self.back_end {
+            BackEnd::Packet(_) | BackEnd::Xdp(_) => Adaptation::of(&self.name),
+            BackEnd::Tap(_) => Adaptation::default(),
+        }
     }
 
     /// Whether the owner's process can have a successor with the same NIC ([`Opener::open_again`]).

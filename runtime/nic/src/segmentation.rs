@@ -73,6 +73,15 @@ impl Segmentation {
         })
     }
 
+    /// Has the interface segment as before, also if another process with a copy of this has put it off since.
+    ///
+    /// # Errors
+    /// As [`Segmentation::put_off`].
+    pub fn undo(&mut self) -> io::Result<()> {
+        self.put_off |= self.alias.read()? == NOTE;
+        self.put_off(false)
+    }
+
     fn resume(&self) -> io::Result<()> {
         driver::set_segments(&self.name, true)?;
         self.alias.set(NO_NOTE)

@@ -4,7 +4,7 @@ use crate::interface::{self, Interface};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -22,13 +22,21 @@ pub(crate) struct Setting {
 impl Setting {
     pub(crate) fn open(directory: BorrowedFd<'_>, name: &str) -> io::Result<Setting> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        let mut file = File::from(openat(directory, name, flags, Mode::empty())?);
-        let mut before = String::new();
-        file.read_to_string(&mut before)?;
-        Ok(Setting {
-            file,
-            before: before.trim().to_owned(),
-        })
+        let mut setting = Setting {
+            file: File::from(openat(directory, name, flags, Mode::empty())?),
+            before: String::new(),
+        };
+        setting.before = setting.read()?;
+        Ok(setting)
+    }
+
+    /// What it has now.
+    pub(crate) fn read(&self) -> io::Result<String> {
+        // An alias has up to 255 bytes, and all else is shorter.
+        let mut text = [0; 512];
+        let length = self.file.read_at(&mut text, 0)?;
+        let text = String::from_utf8_lossy(text.get(..length).unwrap_or_default());
+        Ok(text.trim().to_owned())
     }
 
     pub(crate) fn set(&self, value: &str) -> io::Result<()> {

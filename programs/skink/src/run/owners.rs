@@ -1,7 +1,6 @@
-use skink_control::{Grant, Load, NicGrant, Owners, Peer};
-use skink_nic::{Interrupts, NicSpec, Opener, Segmentation};
+use skink_control::{Grant, NicGrant, Owners, Peer};
+use skink_nic::{Adaptation, Load, Opener};
 use std::collections::BTreeMap;
-use std::io;
 
 /// Opens the NIC for each process of the program.
 pub struct NicOwners {
@@ -10,20 +9,17 @@ pub struct NicOwners {
     count: usize,
     /// How those use it that have said so.
     loads: BTreeMap<u16, Load>,
-    /// If it can be adapted so.
-    interrupts: Option<Interrupts>,
-    segmentation: Option<Segmentation>,
+    adaptation: Adaptation,
 }
 
 impl NicOwners {
     /// Nobody has it yet.
-    pub fn new(opener: Opener, nic: &NicSpec) -> NicOwners {
+    pub fn new(opener: Opener) -> NicOwners {
         NicOwners {
+            adaptation: opener.adaptation(),
             opener,
             count: 0,
             loads: BTreeMap::new(),
-            interrupts: adaptable(nic, "interrupts", Interrupts::of),
-            segmentation: adaptable(nic, "segmentation", Segmentation::of),
         }
     }
 
@@ -34,30 +30,8 @@ impl NicOwners {
         let small = self.loads.values().any(|load| load.small)
             && self.loads.values().all(|load| load.small || !load.busy);
         tracing::debug!(busy, small, "load");
-        if let Some(interrupts) = &mut self.interrupts
-            && let Err(error) = interrupts.put_off(busy)
-        {
-            tracing::warn!(%error, "can't put interrupts off");
-            self.interrupts = None;
-        }
-        if let Some(segmentation) = &mut self.segmentation
-            && let Err(error) = segmentation.put_off(small)
-        {
-            tracing::warn!(%error, "can't put segmentation off");
-            self.segmentation = None;
-        }
+        self.adaptation.adapt(Load { busy, small });
     }
-}
-
-/// What can be put off. A TAP has nothing such: who reads from it finds what was written.
-fn adaptable<T>(nic: &NicSpec, what: &str, of: fn(&str) -> io::Result<T>) -> Option<T> {
-    let (NicSpec::Xdp(name) | NicSpec::Packet(name)) = nic else {
-        return None;
-    };
-    let found = of(name);
-    found
-        .inspect_err(|error| tracing::info!(name, what, %error, "can't be put off"))
-        .ok()
 }
 
 impl Owners for NicOwners {

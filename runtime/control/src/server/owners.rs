@@ -1,7 +1,7 @@
 //! What a broker is told by whoever owns it, and what it asks of it.
-use crate::message::{ComponentInfo, Load, RegionKind, TableSize};
+use crate::message::{ComponentInfo, RegionKind, TableSize};
 use serde::{Deserialize, Serialize};
-use skink_nic::NicParts;
+use skink_nic::{Load, NicParts};
 use skink_sockets::Attachment;
 use skink_wire::IpCidr;
 use std::net::IpAddr;

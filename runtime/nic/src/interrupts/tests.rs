@@ -57,6 +57,18 @@ fn what_a_killed_process_left_behind_is_undone() {
 }
 
 #[test]
+fn what_another_process_with_a_copy_has_put_off_is_undone() {
+    let directory = Directory::new("3", "100009");
+    let (mut killed, mut copy) = (directory.interrupts(), directory.interrupts());
+    killed.put_off(true).unwrap();
+    std::mem::forget(killed);
+    copy.put_off(false).unwrap();
+    assert_eq!(directory.read(), [POLLS, TIMER], "it doesn't know");
+    copy.undo().unwrap();
+    assert_eq!(directory.read(), ["3", "100009"]);
+}
+
+#[test]
 fn an_interface_that_isnt_there_is_an_error() {
     let error = Interrupts::of("skinknone").unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);

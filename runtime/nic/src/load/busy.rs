@@ -1,16 +1,15 @@
-//! Whether the program has so much to do that the NIC needn't interrupt it for what comes.
+//! Whether a process has so much to do that the NIC needn't interrupt it for what comes.
 //!
-//! A frame that finds the kernel's thread asleep wakes it, and that takes the processor from the program, for
-//! each frame: longer than the frame itself takes. A program that never sleeps finds the next frames anyway, by
-//! and by. So the broker is told when it is busy, and has the interface put its interrupts off meanwhile
-//! (`skink_nic::Interrupts`, docs/decisions/0017).
+//! A frame that finds the kernel's thread asleep wakes it, and that takes the processor from the process, for
+//! each frame: longer than the frame itself takes. A process that never sleeps finds the next frames anyway, by
+//! and by. So the interface puts its interrupts off meanwhile ([`Interrupts`](crate::Interrupts), docs/decisions/0017).
 //!
-//! The helper finds it out, by how long the program sleeps where a frame would wake it.
-use crate::votes::{PERIOD, Votes};
+//! It is told by how long the process sleeps where a frame would wake it.
+use super::votes::{PERIOD, Votes};
 use skink_time::Instant;
 use std::time::Duration;
 
-/// So many periods more with much to do than without make a program busy,
+/// So many periods more with much to do than without make a process busy,
 const BECOMES: u32 = 8;
 /// and so many the other way end it: a frame may wait for the timer then.
 const CEASES: u32 = 10;
@@ -23,7 +22,7 @@ const MOST: u128 = 600_000;
 const BACKLOG: u128 = 16;
 
 /// How the last periods were.
-pub struct Busy {
+pub(super) struct Busy {
     /// Since when nobody is awake.
     asleep: Option<Instant>,
     /// How often that began.
@@ -37,8 +36,8 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// Of a program that has done nothing yet.
-    pub const fn new() -> Busy {
+    /// Of a process that has done nothing yet.
+    pub(super) const fn new() -> Busy {
         Busy {
             asleep: None,
             sleeps: 0,
@@ -50,7 +49,7 @@ impl Busy {
     }
 
     /// A thread goes to sleep where a frame wakes it.
-    pub fn falls_asleep(&mut self, now: Instant) {
+    pub(super) fn falls_asleep(&mut self, now: Instant) {
         if self.asleep.is_none() {
             self.asleep = Some(now);
             self.sleeps = self.sleeps.wrapping_add(1);
@@ -58,24 +57,24 @@ impl Busy {
     }
 
     /// No thread sleeps there any more.
-    pub fn wakes(&mut self, now: Instant) {
+    pub(super) fn wakes(&mut self, now: Instant) {
         if let Some(since) = self.asleep.take() {
             self.slept += now.since(since.max(self.begun));
         }
     }
 
     /// How often everybody fell asleep.
-    pub fn sleeps(&self) -> u64 {
+    pub(super) fn sleeps(&self) -> u64 {
         self.sleeps
     }
 
     /// Whether it is so.
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         self.votes.is()
     }
 
-    /// The helper looks, when `frames` were received in all: answers whether that has changed.
-    pub fn look(&mut self, now: Instant, frames: u64) -> bool {
+    /// Looks, when `frames` were received in all: answers whether that has changed.
+    pub(super) fn look(&mut self, now: Instant, frames: u64) -> bool {
         let period = now.since(self.begun);
         if period < PERIOD {
             return false;
@@ -99,8 +98,8 @@ impl Busy {
         self.votes.cast(changes, enough)
     }
 
-    /// The helper won't look for a while: answers whether that has changed.
-    pub fn rest(&mut self) -> bool {
+    /// Nobody will look for a while: answers whether that has changed.
+    pub(super) fn rest(&mut self) -> bool {
         self.votes.end()
     }
 }

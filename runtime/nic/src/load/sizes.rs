@@ -1,9 +1,8 @@
-//! Whether what the program sends is small, so that a virtual cable had better not segment: large packets are cheap
-//! then, and each small one may interrupt the other end's processor. The broker is told, and has the interface do the
-//! one or the other (`skink_nic::Segmentation`, docs/decisions/0020).
-//!
-//! The helper finds it out.
-use crate::votes::{PERIOD, Votes};
+//! Whether what a process sends is small, so that a virtual cable had better not segment: large packets are cheap
+//! then, and each small one may interrupt the other end's processor. The interface does the one or the other meanwhile
+//! ([`Segmentation`](crate::Segmentation), docs/decisions/0020).
+use super::Traffic;
+use super::votes::{PERIOD, Votes};
 use skink_time::Instant;
 
 /// So many periods more for a change than against it make one: to change it means a system call that takes the kernel's
@@ -22,67 +21,54 @@ const AT_ONCE: u64 = 2;
 /// But who receives so many times the bytes that it sends, sends acknowledgements, for which nobody waits.
 const BULK: u64 = 32;
 
-/// What has passed the NIC so far.
-#[derive(Clone, Copy)]
-pub struct Traffic {
-    pub bytes_in: u64,
-    /// Before they are cut.
-    pub packets_out: u64,
-    pub bytes_out: u64,
-    /// How often the program fell asleep.
-    pub sleeps: u64,
-}
-
 /// How the last periods were.
-pub struct Sizes {
+pub(super) struct Sizes {
     begun: Instant,
     /// What had passed when the period began.
     before: Traffic,
+    /// How often the process had fallen asleep by then.
+    sleeps: u64,
     votes: Votes,
 }
 
 impl Sizes {
-    /// Of a program that has sent nothing yet.
-    pub const fn new() -> Sizes {
+    /// Of a process that has sent nothing yet.
+    pub(super) const fn new() -> Sizes {
         Sizes {
             begun: Instant::ZERO,
-            before: Traffic {
-                bytes_in: 0,
-                packets_out: 0,
-                bytes_out: 0,
-                sleeps: 0,
-            },
+            before: Traffic::NONE,
+            sleeps: 0,
             votes: Votes::new(),
         }
     }
 
     /// Whether they are small, and nobody waits for just one of them: that one is there sooner if it interrupts.
-    pub fn are_small(&self) -> bool {
+    pub(super) fn are_small(&self) -> bool {
         self.votes.is()
     }
 
-    /// The helper looks: answers whether that has changed.
-    pub fn look(&mut self, now: Instant, traffic: Traffic) -> bool {
+    /// Looks, when the process has fallen asleep `sleeps` times in all: answers whether that has changed.
+    pub(super) fn look(&mut self, now: Instant, traffic: Traffic, sleeps: u64) -> bool {
         let period = now.since(self.begun);
         if period < PERIOD {
             return false;
         }
         let since = |now: u64, before: u64| now.wrapping_sub(before);
-        let packets = since(traffic.packets_out, self.before.packets_out);
+        let packets = since(traffic.frames_out, self.before.frames_out);
         let bytes = since(traffic.bytes_out, self.before.bytes_out);
         let received = since(traffic.bytes_in, self.before.bytes_in);
-        let sleeps = since(traffic.sleeps, self.before.sleeps);
-        (self.begun, self.before) = (now, traffic);
+        let slept = since(sleeps, self.sleeps);
+        (self.begun, self.before, self.sleeps) = (now, traffic, sleeps);
         let largest = if self.are_small() { LARGE } else { SMALL };
         let many = packets.saturating_mul(1_000_000) >= FEWEST * period.as_micros() as u64;
         let unawaited =
-            packets >= sleeps.saturating_mul(AT_ONCE) || received >= bytes.saturating_mul(BULK);
+            packets >= slept.saturating_mul(AT_ONCE) || received >= bytes.saturating_mul(BULK);
         let small = many && unawaited && bytes <= packets.saturating_mul(largest);
         self.votes.cast(small != self.are_small(), ENOUGH)
     }
 
-    /// The helper won't look for a while: answers whether that has changed.
-    pub fn rest(&mut self) -> bool {
+    /// Nobody will look for a while: answers whether that has changed.
+    pub(super) fn rest(&mut self) -> bool {
         self.votes.end()
     }
 }

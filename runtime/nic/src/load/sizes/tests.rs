@@ -6,6 +6,7 @@ struct Watched {
     sizes: Sizes,
     micros: u64,
     traffic: Traffic,
+    sleeps: u64,
 }
 
 /// What passes the NIC in a millisecond: received bytes, packets sent, and their bytes; and how often the program sleeps.
@@ -22,12 +23,8 @@ impl Watched {
         let mut watched = Watched {
             sizes: Sizes::new(),
             micros: 1_000_000,
-            traffic: Traffic {
-                bytes_in: 0,
-                packets_out: 0,
-                bytes_out: 0,
-                sleeps: 0,
-            },
+            traffic: Traffic::NONE,
+            sleeps: 0,
         };
         watched.goes_on(1, NOTHING);
         watched
@@ -39,11 +36,11 @@ impl Watched {
         for _ in 0..count {
             self.micros += 1_000;
             self.traffic.bytes_in += each.0;
-            self.traffic.packets_out += each.1;
+            self.traffic.frames_out += each.1;
             self.traffic.bytes_out += each.2;
-            self.traffic.sleeps += each.3;
+            self.sleeps += each.3;
             let now = Instant::ZERO + Duration::from_micros(self.micros);
-            changed |= self.sizes.look(now, self.traffic);
+            changed |= self.sizes.look(now, self.traffic, self.sleeps);
         }
         (self.sizes.are_small(), changed)
     }

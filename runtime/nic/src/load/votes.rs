@@ -2,9 +2,9 @@
 use std::time::Duration;
 
 /// The shortest period from which something is concluded.
-pub const PERIOD: Duration = Duration::from_micros(500);
+pub(super) const PERIOD: Duration = Duration::from_micros(500);
 
-pub struct Votes {
+pub(super) struct Votes {
     /// Periods that speak for a change, less those that don't.
     count: u32,
     is: bool,
@@ -12,7 +12,7 @@ pub struct Votes {
 
 impl Votes {
     /// No.
-    pub const fn new() -> Votes {
+    pub(super) const fn new() -> Votes {
         Votes {
             count: 0,
             is: false,
@@ -20,13 +20,13 @@ impl Votes {
     }
 
     /// What it is.
-    pub fn is(&self) -> bool {
+    pub(super) fn is(&self) -> bool {
         self.is
     }
 
     /// A period that speaks for a change, or against; `enough` of the former in excess make one. Answers whether that
     /// was so.
-    pub fn cast(&mut self, changes: bool, enough: u32) -> bool {
+    pub(super) fn cast(&mut self, changes: bool, enough: u32) -> bool {
         self.count = match changes {
             true => self.count + 1,
             false => self.count.saturating_sub(1),
@@ -40,7 +40,7 @@ impl Votes {
     }
 
     /// It is no until more is known. Answers whether that is a change.
-    pub fn end(&mut self) -> bool {
+    pub(super) fn end(&mut self) -> bool {
         self.count = 0;
         core::mem::take(&mut self.is)
     }

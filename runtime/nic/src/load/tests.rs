@@ -1,0 +1,78 @@
+use super::*;
+use std::time::Duration;
+
+#[test]
+fn a_load_crosses_shared_memory_whatever_else_is_in_the_word() {
+    for (busy, small) in [(false, false), (true, false), (false, true), (true, true)] {
+        let load = Load { busy, small };
+        assert_eq!(Load::from_bits(load.to_bits()), load);
+        assert_eq!(Load::from_bits(load.to_bits() | 0xff00), load);
+    }
+    assert_eq!(Load::default().to_bits(), 0);
+}
+
+/// A process that is looked at each millisecond.
+struct Watched {
+    judge: Judge,
+    micros: u64,
+    traffic: Traffic,
+}
+
+impl Watched {
+    fn new() -> Watched {
+        Watched {
+            judge: Judge::new(),
+            micros: 1_000_000,
+            traffic: Traffic::NONE,
+        }
+    }
+
+    /// For `count` milliseconds so many requests of 100 bytes come and are answered, each `answer` bytes, and the process sleeps
+    /// once for the rest.
+    fn goes_on(&mut self, count: u32, requests: u64, answer: u64, asleep: u64) -> Load {
+        for _ in 0..count {
+            self.traffic.frames_in += requests;
+            self.traffic.bytes_in += requests * 100;
+            self.traffic.frames_out += requests;
+            self.traffic.bytes_out += requests * answer;
+            let at = |micros| Instant::ZERO + Duration::from_micros(micros);
+            self.judge.falls_asleep(at(self.micros + 1_000 - asleep));
+            self.micros += 1_000;
+            self.judge.wakes(at(self.micros));
+            self.judge.look(at(self.micros), self.traffic);
+        }
+        self.judge.load()
+    }
+}
+
+#[test]
+fn interrupts_and_segmentation_are_judged_apart() {
+    let load = |busy, small| Load { busy, small };
+    let mut watched = Watched::new();
+    assert_eq!(watched.goes_on(30, 60, 300, 100), load(true, true));
+    assert_eq!(watched.goes_on(30, 60, 22_000, 100), load(true, false));
+    assert_eq!(watched.goes_on(30, 10, 300, 900), load(false, true));
+    assert_eq!(watched.goes_on(30, 1, 300, 900), load(false, false));
+    watched.goes_on(30, 60, 300, 100);
+    assert!(watched.judge.rest());
+    assert_eq!(watched.judge.load(), Load::default());
+    assert!(!watched.judge.rest());
+}
+
+#[test]
+fn what_begins_is_counted_once() {
+    let counters = Counters::create().unwrap();
+    let busy = Load {
+        busy: true,
+        small: false,
+    };
+    let both = Load {
+        busy: true,
+        small: true,
+    };
+    busy.begun_since(Load::default()).count(&counters);
+    both.begun_since(busy).count(&counters);
+    busy.begun_since(both).count(&counters);
+    assert_eq!(counters.get(Counter::AppBusy), 1);
+    assert_eq!(counters.get(Counter::AppSmall), 1);
+}
