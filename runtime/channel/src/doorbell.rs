@@ -131,6 +131,11 @@ impl Pulse {
         crate::sleep::look(&self.page)
     }
 
+    /// The consumer's note ([`Sleeper::note`]): any word, as the consumer may lie. 0 if there is none.
+    pub fn note(&self) -> u64 {
+        crate::sleep::note(&self.page)
+    }
+
     /// Whether somebody has rung that the consumer hasn't heard yet.
     pub fn is_rung(&self) -> bool {
         let now = Timespec {
@@ -219,6 +224,11 @@ impl Sleeper {
     /// Shows a [`Pulse`] that the consumer goes on: once in each round of its loop.
     pub fn beat(&mut self) {
         self.announcer.beat();
+    }
+
+    /// Shows a [`Pulse`] this word, until it is replaced or another consumer has taken the page.
+    pub fn note(&mut self, note: u64) {
+        self.announcer.note(note);
     }
 
     /// Says that the consumer is awake, and makes the eventfd quiet. Then look at the queues.

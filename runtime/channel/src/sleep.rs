@@ -9,6 +9,7 @@
 //! | 0 | magic and version |
 //! | 128 | `epoch`: odd while the consumer sleeps or is about to |
 //! | 192 | `beats`: how often it has gone through its loop |
+//! | 200 | `note`: what it tells whoever watches it; 0 at its start |
 //!
 //! # No wake-up is lost
 //!
@@ -31,9 +32,12 @@ use crate::memory::{Memory, Ordering, fence, load_acquire, word};
 pub(crate) const EPOCH: usize = 16;
 /// Word index of `beats`.
 const BEATS: usize = 24;
+/// Word index of `note`.
+#[cfg(not(loom))]
+const NOTE: usize = BEATS + 1;
 pub(crate) const PAGE_BYTES: usize = 256;
 
-const _: () = assert!(EPOCH * 8 == 128 && BEATS * 8 + 8 <= PAGE_BYTES);
+const _: () = assert!(EPOCH * 8 == 128 && (BEATS + 1) * 8 + 8 <= PAGE_BYTES);
 
 /// The consumer's side of the page: says that it sleeps.
 pub struct Announcer {
@@ -42,8 +46,10 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Awake, also if a predecessor died in its sleep.
+    /// Awake, also if a predecessor died in its sleep; and without a predecessor's note.
     pub(crate) fn new(page: Memory) -> Announcer {
+        #[cfg(not(loom))]
+        word(&page, NOTE).store(0, Ordering::Relaxed);
         let epoch = load_acquire(word(&page, EPOCH));
         let mut announcer = Announcer { page, epoch };
         announcer.retract();
@@ -71,6 +77,12 @@ impl Announcer {
         beats.store(next, Ordering::Relaxed);
     }
 
+    /// Shows whoever watches this.
+    #[cfg(not(loom))]
+    pub(crate) fn note(&mut self, note: u64) {
+        word(&self.page, NOTE).store(note, Ordering::Relaxed);
+    }
+
     fn set(&mut self, epoch: u64) {
         self.epoch = epoch;
         word(&self.page, EPOCH).store(epoch, Ordering::Relaxed);
@@ -95,6 +107,12 @@ pub(crate) fn look(page: &Memory) -> Beat {
         asleep: epoch & 1 == 1,
         count: epoch.wrapping_add(beats),
     }
+}
+
+/// What the consumer shows by [`Announcer::note`].
+#[cfg(not(loom))]
+pub(crate) fn note(page: &Memory) -> u64 {
+    load_acquire(word(page, NOTE))
 }
 
 /// A producer's side of the page: knows whether it has to ring.

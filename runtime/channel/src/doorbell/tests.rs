@@ -136,3 +136,19 @@ fn a_hostile_consumer_blocks_nobody() {
     drop((sleeper, descriptors, behind));
     doorbell.ring();
 }
+
+#[test]
+fn a_note_is_seen_until_another_has_the_page() {
+    let descriptors = SleeperDescriptors::create("test").expect("a sleeper");
+    let attach = || Sleeper::attach(descriptors.sleeper().expect("fds"), SpinBudget::new(0));
+    let pulse = descriptors.pulse().expect("descriptors");
+    let mut first = attach().expect("attach");
+    assert_eq!(pulse.note(), 0);
+    first.note(3);
+    first.announce();
+    assert_eq!(pulse.note(), 3, "asleep or not");
+    drop(first);
+    assert_eq!(pulse.note(), 3, "also of one that is dead");
+    let _second = attach().expect("attach");
+    assert_eq!(pulse.note(), 0);
+}
