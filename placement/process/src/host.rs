@@ -1,6 +1,7 @@
 //! The components of a process, and the programs that they serve.
 use crate::inner::Inner;
 use crate::neighbours::Neighbours;
+use crate::nic_use::NicUse;
 use crate::random::random;
 use crate::start::{Parts, StartError};
 use rustix::event::PollFlags;
@@ -67,6 +68,7 @@ pub struct Host {
     pub(crate) refused: HashMap<u32, u32>,
     pub(crate) sleeper: Sleeper,
     pub(crate) spin: SpinBudget,
+    pub(crate) nic_use: NicUse,
     /// What the process sleeps on.
     pub(crate) set: OwnedFd,
     /// The NIC's descriptors in sets of their own, which are in the other one while they are waited for:
@@ -167,6 +169,7 @@ impl Host {
             refused: HashMap::new(),
             sleeper,
             spin,
+            nic_use: NicUse::new(),
             set,
             arrival_set,
             blocked_set,

@@ -41,6 +41,7 @@ mod filter;
 mod host;
 mod inner;
 mod neighbours;
+mod nic_use;
 mod orders;
 mod part;
 mod random;

@@ -53,6 +53,7 @@ pub fn serve(host: Host, link: ComponentLink) -> Ended {
         host,
         link: Some(link),
         orders_wait: true,
+        is_called: false,
         events: Vec::with_capacity(64),
     };
     server.watch_link();
@@ -65,6 +66,8 @@ struct EventLoop {
     link: Option<ComponentLink>,
     /// The link may have something.
     orders_wait: bool,
+    /// A program or another process of the stack has rung since the process went to sleep.
+    is_called: bool,
     events: Vec<Event>,
 }
 
@@ -84,7 +87,9 @@ impl EventLoop {
         loop {
             let now = clock::now();
             self.host.sleeper.beat();
-            match self.round(now) {
+            let round = self.round(now);
+            self.host.note_round(now, matches!(round, Round::Idle));
+            match round {
                 Round::Over(ended) => return ended,
                 Round::Busy => {
                     if idle_since.take().is_some() {
@@ -238,8 +243,12 @@ impl EventLoop {
             let rest = timeout.filter(|due| !due.is_zero()).unwrap_or(retry);
             timeout = Some(rest.min(retry));
         }
-        if self.link.is_none() {
-            timeout = Some(timeout.map_or(LOOK, |timeout| timeout.min(LOOK)));
+        let looks = [
+            self.link.is_none().then_some(LOOK),
+            host.nic_use.longest_sleep(),
+        ];
+        for look in looks.into_iter().flatten() {
+            timeout = Some(timeout.map_or(look, |timeout| timeout.min(look)));
         }
         timeout
     }
@@ -265,9 +274,15 @@ impl EventLoop {
         }
         host.count_dropped();
         host.counters.count(Counter::SocketsSleeps);
+        self.is_called = false;
         let asleep = clock::now();
+        host.nic_use.falls_asleep(asleep);
         let rung = self.wait(timeout);
+        let woken = clock::now();
         let host = &mut self.host;
+        if self.is_called {
+            host.nic_use.is_called(woken);
+        }
         match rung {
             true => host.sleeper.retract(),
             false => host.sleeper.awake(),
@@ -275,7 +290,7 @@ impl EventLoop {
         if blocked {
             watch_blocked(host, false);
         }
-        let slept = clock::now().since(asleep).as_nanos();
+        let slept = woken.since(asleep).as_nanos();
         host.spin.on_slept(u64::try_from(slept).unwrap_or(u64::MAX));
     }
 
@@ -297,11 +312,12 @@ impl EventLoop {
             match event.data.u64() {
                 about::LINK => self.orders_wait = true,
                 program @ 0..about::PROGRAMS => {
+                    self.is_called = true;
                     self.host.counters.count(Counter::SocketsRings);
                     self.host.front.hush(program as u32);
                 }
                 gone @ about::GONE..about::END => ended.push((gone - about::GONE) as u32),
-                about::BELL => rung = true,
+                about::BELL => (rung, self.is_called) = (true, true),
                 // The next round looks there anyway.
                 about::NIC | about::BLOCKED => {}
                 _ => {}

@@ -36,6 +36,7 @@ fn by_hand(host: Host, link: ComponentLink) -> Runner {
         host,
         link: Some(link),
         orders_wait: true,
+        is_called: false,
         events: Vec::with_capacity(64),
     };
     process.watch_link();

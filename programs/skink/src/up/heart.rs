@@ -112,6 +112,11 @@ impl Heart {
         self.goes_on
     }
 
+    /// What the process tells whoever watches it.
+    pub fn note(&self) -> u64 {
+        self.pulse.note()
+    }
+
     /// Looks at it. Answers what is wrong, if something is.
     pub fn check(
         &mut self,

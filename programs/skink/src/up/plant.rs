@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use skink_control::{Order, Part, StackStart};
 use skink_memory::StoredTable;
-use skink_nic::Opener;
+use skink_nic::{Adaptation, Load, Opener};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -28,6 +28,9 @@ const FORGOTTEN: Duration = Duration::from_millis(50);
 #[derive(Serialize, Deserialize)]
 pub struct Plant {
     opener: Opener,
+    /// To how the NIC is used. The next build makes its own.
+    #[serde(skip)]
+    adaptation: Adaptation,
     /// The process that has the NIC took it over as it was.
     passed_on: bool,
     /// The NIC can be opened anew from then on.
@@ -69,6 +72,7 @@ impl Plant {
         };
         Ok(Plant {
             opener,
+            adaptation: Adaptation::default(),
             passed_on: false,
             closed: None,
             start,
@@ -143,11 +147,30 @@ impl Plant {
     fn nic(&mut self, start: &mut StackStart) -> Result<Vec<OwnedFd>, String> {
         let opened = self.opener.open_again(OWNER);
         let (nic, again) = opened.map_err(|error| error.to_string())?;
+        if !again {
+            // It may be another interface of that name.
+            self.adaptation = self.opener.adaptation();
+        }
         self.passed_on = again;
         self.closed = None;
         start.nic = serde_json::to_string(&nic.description).map_err(|error| error.to_string())?;
         start.nic_descriptors = nic.descriptors.len();
         Ok(nic.descriptors)
+    }
+
+    /// Adapts the NIC to how it is used now.
+    pub fn adapt(&mut self, load: Load) {
+        self.adaptation.adapt(load);
+    }
+
+    /// The NIC is as it was, whatever it was adapted to, also by a process of which this one is a copy.
+    pub fn adapt_anew(&mut self) {
+        self.adaptation.undo();
+    }
+
+    /// This program has inherited it from the build before, which had undone what it had adapted.
+    pub fn inherit(&mut self) {
+        self.adaptation = self.opener.adaptation();
     }
 
     fn port_map(&mut self, start: &mut StackStart) -> Result<Option<OwnedFd>, String> {
@@ -172,6 +195,7 @@ impl Plant {
     /// The process at this place has ended; `soon` after it had begun.
     pub fn ended(&mut self, place: usize, soon: bool) {
         if self.layout.hosts(place, Part::Link) {
+            self.adaptation.adapt(Load::default());
             // Its successor has the NIC as it is, unless that may be what this one died of.
             let spoilt = soon && self.passed_on;
             if spoilt || !self.opener.can_go_on(OWNER) {

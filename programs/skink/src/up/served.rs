@@ -134,6 +134,8 @@ impl Served {
             for process in processes.iter_mut() {
                 process.check_heart(now);
             }
+            let link = processes.get(plant.layout.place(Part::Link));
+            plant.adapt(link.map(Component::load).unwrap_or_default());
             self.check_queues(now);
         }
         next = Some(next.map_or(self.next_look, |next| next.min(self.next_look)));

@@ -1,6 +1,7 @@
 //! How processes end, what is made of it, and when they are started again.
 use super::{Component, State};
 use crate::up::heart;
+use skink_nic::Load;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -101,6 +102,14 @@ impl Component {
     /// Whether its process goes through its loop, or sleeps well.
     pub fn goes_on(&self) -> bool {
         self.serves() && self.heart.goes_on()
+    }
+
+    /// How it uses the NIC, if it has it.
+    pub fn load(&self) -> Load {
+        match self.serves() && !self.is_condemned() {
+            true => Load::from_bits(self.heart.note()),
+            false => Load::default(),
+        }
     }
 
     /// How long until it is started again.

@@ -115,6 +115,8 @@ impl Served {
     /// From now on whoever finds that isn't the process that executes it, or has failed to.
     pub fn executing(&mut self, now: Instant) {
         self.set_inheriting(Inheriting::Executed(now));
+        // Only this process knows how the NIC was before.
+        self.stack.plant.adapt_anew();
     }
 
     /// It wasn't executed, or didn't last.
@@ -135,6 +137,7 @@ impl Served {
         };
         let since = Instant::now();
         self.set_inheriting(Inheriting::OnTrial { executed, since });
+        self.stack.plant.inherit();
         self.stack.processes.iter_mut().for_each(|it| it.inherit());
     }
 

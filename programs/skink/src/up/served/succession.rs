@@ -35,6 +35,7 @@ impl Served {
         self.not_executed(verdict.unwrap_or("it ended soon after it had been executed"));
         self.dismiss_questions();
         let Stack { plant, processes } = &mut self.stack;
+        plant.adapt_anew();
         for (place, process) in processes.iter_mut().enumerate() {
             let mut parts = plant.layout.parts(place).iter();
             let split = plant.split.as_ref();
