@@ -1,53 +1,137 @@
 //! A NIC's interrupts are put off while programs are busy, and only then; and its segmentation while they send small
-//! packets.
+//! packets. Whoever can adapt the NIC undoes that, however it goes on.
 
 use super::cases_in;
 use crate::network::Network;
-use crate::site::{Nginx, Site};
+use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
-use skink_testbed::{Offload, Process};
+use rustix::process::Signal;
+use skink_testbed::{Offload, Process, signal, wait_until_ended};
 
 pub fn cases() -> Vec<Case> {
-    let places = [BackEnd::Packet, BackEnd::Xdp].map(|back_end| (Topology::Library, back_end));
-    cases_in(&places, "interrupts", only_while_busy)
+    let places = |topology| [BackEnd::Packet, BackEnd::Xdp].map(|back_end| (topology, back_end));
+    let mut cases = cases_in(&places(Topology::Library), "interrupts", by_the_broker);
+    for topology in [Topology::Single, Topology::Split] {
+        cases.extend(cases_in(&places(topology), "interrupts", by_the_supervisor));
+    }
+    cases
 }
 
-fn only_while_busy(network: &Network) -> Outcome {
-    let site = Site::new()?;
-    let nginx = Nginx::on_skink(network, &site)?;
-    let skink = &network.skink;
-    let interrupts = || skink.interrupts_put_off("wire").unwrap_or(0) == 0;
-    let segments = || {
-        skink
-            .has_offload("wire", Offload::TcpSegmentation)
-            .unwrap_or(true)
-    };
-    let are_put_off = || !interrupts() && !segments();
-    let are_as_before = || interrupts() && segments();
-    if !are_as_before() {
-        return Err(Failure::Wrong("nobody is busy yet".to_owned()));
+fn interrupts(network: &Network) -> bool {
+    network.skink.interrupts_put_off("wire").unwrap_or(0) == 0
+}
+
+fn segments(network: &Network) -> bool {
+    let segments = network.skink.has_offload("wire", Offload::TcpSegmentation);
+    segments.unwrap_or(true)
+}
+
+fn is_as_before(network: &Network) -> bool {
+    interrupts(network) && segments(network)
+}
+
+/// Nginx, and the NIC that it uses.
+struct Served<'a> {
+    network: &'a Network,
+    nginx: Nginx,
+    _site: Site,
+}
+
+impl Served<'_> {
+    fn new(network: &Network) -> Result<Served<'_>, Failure> {
+        let site = Site::new()?;
+        let served = Served {
+            network,
+            nginx: Nginx::on_skink(network, &site)?,
+            _site: site,
+        };
+        match is_as_before(network) {
+            true => Ok(served),
+            false => Err(Failure::Wrong("nobody is busy yet".to_owned())),
+        }
     }
-    let load = || {
-        let mut wrk = network.kernel.command("wrk");
+
+    /// Clients that ask for small answers, and make both put off.
+    fn load(&self) -> Result<Process, Failure> {
+        let mut wrk = self.network.kernel.command("wrk");
         let page = format!("http://{}:80/tiny", Network::SKINK[0]);
         wrk.args(["-t1", "-c64", "-d60s", &page]);
-        Process::spawn(wrk, "wrk")
-    };
-    let wrk = load()?;
-    wrk.wait_until("interrupts and segmentation are put off", are_put_off)?;
-    wrk.stop()?;
-    nginx
-        .process
-        .wait_until("all is as before when the load ends", are_as_before)?;
+        let wrk = Process::spawn(wrk, "wrk")?;
+        wrk.wait_until("interrupts and segmentation are put off", || {
+            !interrupts(self.network) && !segments(self.network)
+        })?;
+        Ok(wrk)
+    }
+
+    fn calms_down(&self) -> Outcome {
+        let process = &self.nginx.process;
+        Ok(
+            process.wait_until("all is as before when the load ends", || {
+                is_as_before(self.network)
+            })?,
+        )
+    }
+}
+
+fn by_the_broker(network: &Network) -> Outcome {
+    let served = Served::new(network)?;
+    served.load()?.stop()?;
+    served.calms_down()?;
     // A program that ends in the middle of it leaves nothing behind.
-    let wrk = load()?;
-    wrk.wait_until("they are put off again", are_put_off)?;
-    let (_, said) = nginx.process.stop()?;
+    let wrk = served.load()?;
+    let (_, said) = served.nginx.process.stop()?;
     wrk.stop()?;
-    match are_as_before() {
+    match is_as_before(network) {
         true => Ok(()),
         false => Err(Failure::Wrong(format!(
             "interrupts or segmentation are still put off; nginx on Skink printed:\n{said}"
         ))),
     }
+}
+
+fn by_the_supervisor(network: &Network) -> Outcome {
+    let served = Served::new(network)?;
+    served.load()?.stop()?;
+    served.calms_down()?;
+    network.up_is_dead.set(true);
+    // Its standby knows less than it did, but undoes it.
+    let wrk = served.load()?;
+    let killed = supervisor(network)?;
+    signal(killed, Signal::KILL)?;
+    served
+        .nginx
+        .process
+        .wait_until("another one is there", || {
+            supervisor(network).is_ok_and(|now| now != killed)
+        })?;
+    wrk.stop()?;
+    served.calms_down()?;
+    // So does another build.
+    let wrk = served.load()?;
+    let own = std::fs::canonicalize(Network::tool()?)?;
+    let upgrade = network.upgrade(&["supervisor"], &own)?;
+    if upgrade.code != Some(0) {
+        return Err(upgrade.wrong("the supervisor can't be upgraded"));
+    }
+    wrk.stop()?;
+    served.calms_down()?;
+    // One that ends in the middle of it leaves nothing behind.
+    let wrk = served.load()?;
+    let last = supervisor(network)?;
+    signal(last, Signal::TERM)?;
+    wait_until_ended(&[last], PATIENCE)?;
+    let as_before = is_as_before(network);
+    wrk.stop()?;
+    match as_before {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!(
+            "interrupts or segmentation are still put off; skink up printed:\n{}",
+            network.log()
+        ))),
+    }
+}
+
+fn supervisor(network: &Network) -> Result<u32, Failure> {
+    let supervisor = network.supervisor()?;
+    supervisor.ok_or_else(|| Failure::Wrong("there is no supervisor".to_owned()))
 }
