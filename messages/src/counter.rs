@@ -177,7 +177,7 @@ counters! {
     "app" {
         AppSockets "sockets" "Sockets opened on Skink.";
         AppFallbacks "fallbacks" "Sockets that went to the kernel.";
-        AppCalls "calls" "Socket calls served.";
+        AppCalls "calls" "Calls that send or receive on Skink's sockets.";
         AppBlocked "blocked" "Socket calls that had to wait.";
         AppHelperRuns "helper_runs" "Times the helper thread drove the stack.";
         AppHeldTooLong "held_too_long" "Times the helper thread sent what a program had left to wait.";

@@ -9,7 +9,7 @@ use crate::transfer::{Received, Sending, patience};
 use crate::wait;
 use core::ffi::c_int;
 use skink_memory::{DatagramRing, PushError};
-use skink_messages::{Counter, UdpRequest};
+use skink_messages::UdpRequest;
 
 /// Largest UDP payload over IPv4 and IPv6 in bytes.
 const MAXIMUM_DATAGRAM: usize = 65507;
@@ -21,6 +21,7 @@ pub fn receive_datagram(
     buffers: Buffers<'_>,
     flags: c_int,
 ) -> Answer<Received> {
+    state.count_call();
     let patience = patience(&state, index, flags, false);
     wait::until(state, index, patience, |state, index| {
         if let Some(error) = state.sockets[index].take_error() {
@@ -83,6 +84,7 @@ fn copy(from: &mut [skink_memory::Bytes<'_>; 2], to: &mut [u8]) -> usize {
 
 /// Sends one datagram.
 pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
+    state.count_call();
     let total = sending.buffers.total();
     if total > MAXIMUM_DATAGRAM {
         return fail(libc::EMSGSIZE);
@@ -141,7 +143,6 @@ pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
             Err(PushError::Full) => return Err(WOULD_BLOCK),
             Err(PushError::TooLarge) => return fail(libc::EMSGSIZE),
         }
-        engine.count(Counter::AppCalls);
         engine.stack.udp_request(raw::now(), UdpRequest::Sent(id));
         state.note_work();
         state.flush_soon(raw::now(), total);

@@ -12,7 +12,7 @@ use core::ffi::c_int;
 use core::net::IpAddr;
 use libc::iovec;
 use skink_memory::{Ring, SocketId};
-use skink_messages::{ConnectionOption, Events};
+use skink_messages::{ConnectionOption, Counter, Events};
 use skink_wire::Endpoint;
 
 /// What a receiving call got besides the bytes.
@@ -77,6 +77,7 @@ fn receive_stream(
     if flags & libc::MSG_OOB != 0 {
         return fail(libc::EINVAL);
     }
+    state.count_call();
     let total = buffers.total();
     let wanted = if flags & libc::MSG_WAITALL != 0 {
         total
@@ -106,6 +107,14 @@ fn receive_stream(
 }
 
 impl State {
+    /// A call sends or receives on a socket of Skink's.
+    #[inline]
+    pub fn count_call(&self) {
+        if let Some(engine) = &self.engine {
+            engine.count(Counter::AppCalls);
+        }
+    }
+
     /// Takes what there is; answers whether no more will come.
     fn take_stream(
         &mut self,
@@ -206,6 +215,7 @@ fn break_pipe() {
 }
 
 fn send_stream(mut state: Guard, index: u32, sending: Sending<'_>) -> Answer {
+    state.count_call();
     let total = sending.buffers.total();
     let patience = patience(&state, index, sending.flags, true);
     state.expect_more(index, sending.flags & libc::MSG_MORE != 0);
@@ -234,6 +244,7 @@ pub fn send_file(fd: c_int, file: c_int, offset: i64, count: usize) -> Answer<Op
     if !matches!(state.sockets[index].role, Role::Stream(_)) {
         return Ok(None);
     }
+    state.count_call();
     let patience = patience(&state, index, 0, true);
     state.expect_more(index, false);
     let answer = wait::until(state, index, patience, |state, index| {
