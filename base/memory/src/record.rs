@@ -254,61 +254,23 @@ impl Record {
 
     /// Makes every field as in a slot never used, except the generation and where the rings are.
     pub(crate) fn clear(&self) {
-        let bytes = [
-            &self.state,
-            &self.fin,
-            &self.family,
-            &self.snd_wscale,
-            &self.rcv_wscale,
-            &self.options,
-            &self.holder,
-            &self.binding,
-            &self.switches,
-            &self.traffic_class,
-        ];
-        for byte in bytes {
-            byte.store(0, Ordering::Relaxed);
+        let record = self;
+        // Plain stores: lists of references to walk through take ten times as long.
+        macro_rules! clear {
+            ($record:ident: $($field:ident)*) => { $($record.$field.store(0, Ordering::Relaxed);)* };
         }
-        let halves = [
-            &self.local_port,
-            &self.remote_port,
-            &self.mss,
-            &self.maximum_segment,
-            &self.hop_limit,
-        ];
-        for half in halves {
-            half.store(0, Ordering::Relaxed);
+        clear!(record:
+            state fin family snd_wscale rcv_wscale options holder binding switches traffic_class
+            local_port remote_port mss maximum_segment hop_limit error iss irs snd_una snd_max
+            rcv_nxt snd_wnd rcv_adv ts_recent ts_offset rtt_us cwnd retransmits fin_number seal
+            serial listener backlog keep_alive_idle keep_alive_interval keep_alive_probes
+            user_timeout receive_buffer order
+        );
+        for words in [&self.local_address, &self.remote_address] {
+            for word in words {
+                word.store(0, Ordering::Relaxed);
+            }
         }
-        let words = [
-            &self.error,
-            &self.iss,
-            &self.irs,
-            &self.snd_una,
-            &self.snd_max,
-            &self.rcv_nxt,
-            &self.snd_wnd,
-            &self.rcv_adv,
-            &self.ts_recent,
-            &self.ts_offset,
-            &self.rtt_us,
-            &self.cwnd,
-            &self.retransmits,
-            &self.fin_number,
-            &self.seal,
-            &self.serial,
-            &self.listener,
-            &self.backlog,
-            &self.keep_alive_idle,
-            &self.keep_alive_interval,
-            &self.keep_alive_probes,
-            &self.user_timeout,
-            &self.receive_buffer,
-        ];
-        let addresses = self.local_address.iter().chain(&self.remote_address);
-        for word in words.into_iter().chain(addresses) {
-            word.store(0, Ordering::Relaxed);
-        }
-        self.order.store(0, Ordering::Relaxed);
         self.send_head.reset();
         self.receive_tail.reset();
     }

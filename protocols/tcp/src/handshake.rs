@@ -2,16 +2,33 @@ use crate::connection::{Connection, Context};
 use crate::receive::After;
 use crate::segment::Segment;
 use crate::state::State;
+use core::net::IpAddr;
 use skink_messages::{Counter, Events, SocketError};
 use skink_wire::tcp::{Flags, MAXIMUM_WINDOW_SCALE, Options, Timestamps};
 use skink_wire::{FourTuple, SeqNum};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{DefaultHasher, Hasher};
 
 /// What initial sequence numbers and timestamp offsets are drawn from: hard to guess for others,
 /// different for each pair of ends, and rising with time for the same pair (RFC 6528).
 pub fn initial_numbers(secret: u64, tuple: &FourTuple, context: &Context<'_>) -> (SeqNum, u32) {
+    // All in one piece: each that is written takes as long as the hash itself.
+    let mut bytes = [0; 44];
+    let (head, ends) = bytes.split_at_mut(8);
+    head.copy_from_slice(&secret.to_ne_bytes());
+    for (end, to) in [tuple.local, tuple.remote]
+        .iter()
+        .zip(ends.chunks_exact_mut(18))
+    {
+        let (address, port) = to.split_at_mut(16);
+        let bits = match end.addr {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        };
+        address.copy_from_slice(&bits);
+        port.copy_from_slice(&end.port.to_ne_bytes());
+    }
     let mut hasher = DefaultHasher::new();
-    (secret, tuple).hash(&mut hasher);
+    hasher.write(&bytes);
     let hash = hasher.finish();
     let clock = (context.now.as_nanos() / 4_000) as u32;
     (
