@@ -167,8 +167,8 @@ impl Sockets {
             self.list.push(Socket::empty());
             self.list.len() as u32 - 1
         });
+        // As in an empty place: it was reset when it was given back.
         let socket = &mut self.list[index as usize];
-        socket.reset();
         socket.domain = domain;
         socket.datagram = datagram;
         index

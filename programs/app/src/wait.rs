@@ -218,23 +218,28 @@ pub fn until<T>(
     state: Guard,
     index: u32,
     patience: Patience,
-    attempt: impl FnMut(&mut State, u32) -> Answer<T>,
+    mut attempt: impl FnMut(&mut State, u32) -> Answer<T>,
 ) -> Answer<T> {
-    until_either(state, index, None, patience, attempt)
+    until_either(state, index, None, patience, |state, index, _| {
+        attempt(state, index)
+    })
 }
 
-/// As [`until`]; a sleep also ends when the ordinary descriptor `other` is readable.
+/// As [`until`]; a sleep also ends when the ordinary descriptor `other` is readable. An attempt is told whether
+/// that may be so: who waits for ever asks the kernel only after a sleep that found it so, since each question is a
+/// system call.
 pub fn until_either<T>(
     mut state: Guard,
     index: u32,
     other: Option<c_int>,
     patience: Patience,
-    mut attempt: impl FnMut(&mut State, u32) -> Answer<T>,
+    mut attempt: impl FnMut(&mut State, u32, bool) -> Answer<T>,
 ) -> Answer<T> {
     let cookie = state.sockets[index].cookie;
     let mut pumped = false;
+    let mut readable = patience != Patience::Endless;
     loop {
-        let answer = attempt(&mut state, index);
+        let answer = attempt(&mut state, index, readable);
         match answer {
             Err(WOULD_BLOCK)
                 if !pumped && patience == Patience::None && state.has_just_looked() =>
@@ -252,7 +257,7 @@ pub fn until_either<T>(
                     if state.sockets[index].cookie != cookie {
                         return Some(fail(libc::EBADF));
                     }
-                    match attempt(state, index) {
+                    match attempt(state, index, false) {
                         Err(WOULD_BLOCK) => None,
                         other => Some(other),
                     }
@@ -276,6 +281,7 @@ pub fn until_either<T>(
                 });
                 let (guard, outcome) = park(state, &[index], deadline, others);
                 state = guard?;
+                readable = list[0].revents != 0;
                 let stop = match outcome {
                     Outcome::Woken => None,
                     Outcome::TimedOut => Some(WOULD_BLOCK),

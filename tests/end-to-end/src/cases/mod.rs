@@ -6,6 +6,7 @@ mod choice;
 mod clients;
 mod datagrams;
 mod filter;
+mod halves;
 mod held;
 mod hostile;
 mod impaired;
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(datagrams::cases());
     cases.extend(sendfile::cases());
     cases.extend(streams::cases());
+    cases.extend(halves::cases());
     cases.extend(held::cases());
     cases.extend(interrupts::cases());
     cases.extend(filter::cases());
