@@ -183,6 +183,7 @@ counters! {
         AppHeldTooLong "held_too_long" "Times the helper thread sent what a program had left to wait.";
         AppBusy "busy" "Times a program, or a process with the NIC, had so much to do that the NIC's interrupts were put off.";
         AppSmall "small" "Times it sent so many small packets that segmentation by the NIC was put off, if it is a veth.";
+        AppBulk "bulk" "Times it received so much in bulk that AF_XDP stepped aside, if the NIC is a veth.";
     }
 }
 

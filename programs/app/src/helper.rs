@@ -20,7 +20,7 @@ use crate::state::{State, internal};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use skink_messages::Counter;
-use skink_nic::{Load, Traffic};
+use skink_nic::Traffic;
 use skink_time::Instant;
 use std::time::Duration;
 
@@ -224,7 +224,7 @@ impl State {
     fn go_unwatched(&mut self) {
         self.pace.unwatched();
         if let (true, Some(engine)) = (self.judge.rest(), self.engine.as_deref_mut()) {
-            engine.tell_load(Load::default());
+            engine.tell_load(self.judge.load());
         }
     }
 }

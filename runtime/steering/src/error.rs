@@ -35,6 +35,12 @@ pub enum SteeringError {
         /// The kernel's words.
         what: String,
     },
+    /// The program can't be taken off an interface.
+    #[error("can't take the steering program off its interface: {what}")]
+    Detach {
+        /// The kernel's words.
+        what: String,
+    },
     /// A map can't be changed.
     #[error("can't change the steering map `{map}`: {what}")]
     Map {

@@ -43,7 +43,7 @@ pub(crate) struct InKernel {
     sockets: OwnedFd,
     /// The XDP program is in front of an interface until the last descriptor of it is closed.
     #[serde(with = "skink_inherit::descriptors")]
-    link: Option<OwnedFd>,
+    pub(crate) link: Option<OwnedFd>,
 }
 
 /// Loads the programs and makes their maps, with room for so many flows.
@@ -97,6 +97,16 @@ impl InKernel {
         };
         self.link = Some(link);
         Ok(mode)
+    }
+
+    /// Takes it off again, if it is there.
+    pub(crate) fn detach_xdp(&mut self) -> Result<(), SteeringError> {
+        let Some(link) = self.link.take() else {
+            return Ok(());
+        };
+        link::detach(link.as_fd()).map_err(|error| SteeringError::Detach {
+            what: error.to_string(),
+        })
     }
 }
 

@@ -14,6 +14,8 @@ pub(crate) const BEHIND_DRIVER: u32 = 1 << 1;
 pub(crate) const IN_DRIVER: u32 = 1 << 2;
 /// Of `enum bpf_cmd` of linux/bpf.h.
 const BPF_LINK_CREATE: libc::c_int = 28;
+/// As above.
+const BPF_LINK_DETACH: libc::c_int = 34;
 /// Of `enum bpf_attach_type`.
 const BPF_XDP: u32 = 37;
 
@@ -47,6 +49,24 @@ pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io:
         // SAFETY: the kernel just made this descriptor (closed on exec), and nobody else has it.
         Ok(link) if link >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(link) }),
         Ok(_) | Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Takes the program off, whoever else has descriptors of the link, which are of no use any more.
+pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    let link = link.as_raw_fd();
+    // SAFETY: the first member of `union bpf_attr` for this command, all that the kernel reads, outlives the call.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_LINK_DETACH,
+            &raw const link,
+            size_of::<RawFd>(),
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

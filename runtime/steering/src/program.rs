@@ -60,6 +60,17 @@ impl Steering {
         self.kernel.attach_xdp(interface)
     }
 
+    /// Takes the XDP program off its interface, also if others have a copy of this value. Its packets take the way of those
+    /// that can't be redirected. [`Steering::attach_xdp`] puts it there again.
+    pub fn detach_xdp(&mut self) -> Result<(), SteeringError> {
+        self.kernel.detach_xdp()
+    }
+
+    /// Whether [`Steering::attach_xdp`] was called last.
+    pub fn is_attached(&self) -> bool {
+        self.kernel.link.is_some()
+    }
+
     /// Sets which addresses are ours: packets to others are left to the kernel.
     pub fn set_addresses(&mut self, addresses: &[IpCidr]) -> Result<(), SteeringError> {
         let wanted: Vec<[u8; 16]> = addresses.iter().map(|cidr| key(cidr.addr)).collect();

@@ -4,10 +4,12 @@ use skink_nic::Load;
 const BUSY: Load = Load {
     busy: true,
     small: true,
+    bulk: false,
 };
 const IDLE_LOAD: Load = Load {
     busy: false,
     small: false,
+    bulk: false,
 };
 
 /// A process in its event loop.

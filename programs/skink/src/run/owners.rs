@@ -24,13 +24,16 @@ impl NicOwners {
     }
 
     /// Adapts the NIC to all loads: interrupts are put off if anybody is busy; segmentation, if somebody's packets are
-    /// small and nobody is busy with others.
+    /// small and nobody is busy with others; AF_XDP steps aside, if somebody receives in bulk and nobody is busy with anything else.
     fn adapt(&mut self) {
         let busy = self.loads.values().any(|load| load.busy);
         let small = self.loads.values().any(|load| load.small)
             && self.loads.values().all(|load| load.small || !load.busy);
-        tracing::debug!(busy, small, "load");
-        self.adaptation.adapt(Load { busy, small });
+        let bulk = self.loads.values().any(|load| load.bulk)
+            && self.loads.values().all(|load| load.bulk || !load.busy);
+        tracing::debug!(busy, small, bulk, "load");
+        self.adaptation.adapt(Load { busy, small, bulk });
+        self.opener.step_aside(bulk);
     }
 }
 

@@ -161,11 +161,13 @@ impl Plant {
     /// Adapts the NIC to how it is used now.
     pub fn adapt(&mut self, load: Load) {
         self.adaptation.adapt(load);
+        self.opener.step_aside(load.bulk);
     }
 
     /// The NIC is as it was, whatever it was adapted to, also by a process of which this one is a copy.
     pub fn adapt_anew(&mut self) {
         self.adaptation.undo();
+        self.opener.come_back();
     }
 
     /// This program has inherited it from the build before, which had undone what it had adapted.
@@ -195,7 +197,7 @@ impl Plant {
     /// The process at this place has ended; `soon` after it had begun.
     pub fn ended(&mut self, place: usize, soon: bool) {
         if self.layout.hosts(place, Part::Link) {
-            self.adaptation.adapt(Load::default());
+            self.adapt(Load::default());
             // Its successor has the NIC as it is, unless that may be what this one died of.
             let spoilt = soon && self.passed_on;
             if spoilt || !self.opener.can_go_on(OWNER) {

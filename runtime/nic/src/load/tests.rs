@@ -3,8 +3,12 @@ use std::time::Duration;
 
 #[test]
 fn a_load_crosses_shared_memory_whatever_else_is_in_the_word() {
-    for (busy, small) in [(false, false), (true, false), (false, true), (true, true)] {
-        let load = Load { busy, small };
+    for bits in 0..8 {
+        let load = Load {
+            busy: bits & 1 != 0,
+            small: bits & 2 != 0,
+            bulk: bits & 4 != 0,
+        };
         assert_eq!(Load::from_bits(load.to_bits()), load);
         assert_eq!(Load::from_bits(load.to_bits() | 0xff00), load);
     }
@@ -47,7 +51,11 @@ impl Watched {
 
 #[test]
 fn interrupts_and_segmentation_are_judged_apart() {
-    let load = |busy, small| Load { busy, small };
+    let load = |busy, small| Load {
+        busy,
+        small,
+        bulk: false,
+    };
     let mut watched = Watched::new();
     assert_eq!(watched.goes_on(30, 60, 300, 100), load(true, true));
     assert_eq!(watched.goes_on(30, 60, 22_000, 100), load(true, false));
@@ -64,11 +72,12 @@ fn what_begins_is_counted_once() {
     let counters = Counters::create().unwrap();
     let busy = Load {
         busy: true,
-        small: false,
+        ..Load::default()
     };
     let both = Load {
         busy: true,
         small: true,
+        bulk: false,
     };
     busy.begun_since(Load::default()).count(&counters);
     both.begun_since(busy).count(&counters);

@@ -63,6 +63,21 @@ impl XdpOpener {
         Ok(opener)
     }
 
+    /// See [`crate::Opener::step_aside`].
+    pub(crate) fn step_aside(
+        &self,
+        wanted: bool,
+        steering: &mut Steering,
+    ) -> Result<(), OpenError> {
+        if wanted == steering.is_attached() && driver::is_veth(&self.name).unwrap_or(false) {
+            match wanted {
+                true => steering.detach_xdp()?,
+                false => drop(steering.attach_xdp(&self.name)?),
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn open(
         &mut self,
         owner: Owner,

@@ -51,7 +51,10 @@ fn both(network: &Network) -> Outcome {
     let server = python::start(network, "the server", SERVER, &[], "listening")?;
     python::finish_on_kernel(network, "the client", CLIENT, &[Network::SKINK[0]])?;
     let (status, log) = server.wait(PATIENCE)?;
-    let from: Vec<&str> = log.lines().filter_map(|it| it.strip_prefix("from ")).collect();
+    let from: Vec<&str> = log
+        .lines()
+        .filter_map(|it| it.strip_prefix("from "))
+        .collect();
     if status.success() && from == ["others", "itself", "others", "itself"] {
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! What must hold.
 
+mod aside;
 mod bench;
 mod bulk;
 mod choice;
@@ -44,6 +45,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(halves::cases());
     cases.extend(held::cases());
     cases.extend(interrupts::cases());
+    cases.extend(aside::cases());
     cases.extend(filter::cases());
     cases.extend(impaired::cases());
     cases.extend(hostile::cases());
