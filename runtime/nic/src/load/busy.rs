@@ -20,6 +20,13 @@ const MOST: u128 = 600_000;
 
 /// Who has so many frames to look at for each time that it falls asleep has more to do than it can.
 const BACKLOG: u128 = 16;
+/// And who has fewer than these each time that the timer wakes it, and sleeps for over half of the time, has clients that wait
+/// for the timer.
+const FEW: u128 = 12;
+/// If it ended so within this many periods, nothing was gained: the next time it takes twice as many to begin,
+const SOON: u32 = 200;
+/// up to this many.
+const PATIENCE: u32 = 2_048;
 
 /// How the last periods were.
 pub(super) struct Busy {
@@ -33,6 +40,9 @@ pub(super) struct Busy {
     /// Frames received at its beginning, and sleeps.
     before: (u64, u64),
     votes: Votes,
+    /// How many periods make it busy, and how many it has been so by now.
+    becomes: u32,
+    lasted: u32,
 }
 
 impl Busy {
@@ -45,6 +55,8 @@ impl Busy {
             begun: Instant::ZERO,
             before: (0, 0),
             votes: Votes::new(),
+            becomes: BECOMES,
+            lasted: 0,
         }
     }
 
@@ -89,13 +101,22 @@ impl Busy {
         self.before = (frames, self.sleeps);
         let period = period.as_nanos();
         let worth = (FEWEST..=MOST).contains(&(new * 1_000_000_000 / period));
-        let changes = match self.is_busy() {
-            // With interrupts put off it has less to do, and sleeps until the timer.
-            true => !worth || slept * 4 > period * 3,
-            false => worth && (slept * 3 < period || !keeps_up),
-        };
-        let enough = if self.is_busy() { CEASES } else { BECOMES };
-        self.votes.cast(changes, enough)
+        if !self.is_busy() {
+            self.lasted = 0;
+            let changes = worth && (slept * 3 < period || !keeps_up);
+            return self.votes.cast(changes, self.becomes);
+        }
+        self.lasted = self.lasted.saturating_add(1);
+        // With interrupts put off it has less to do, and sleeps until the timer.
+        let waits = slept * 4 > period * 3 || slept * 2 > period && new < sleeps * FEW;
+        let ended = self.votes.cast(!worth || waits, CEASES);
+        if ended {
+            self.becomes = match worth && self.lasted < SOON {
+                true => (self.becomes * 2).min(PATIENCE),
+                false => BECOMES,
+            };
+        }
+        ended
     }
 
     /// Nobody will look for a while: answers whether that has changed.

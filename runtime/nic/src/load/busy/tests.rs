@@ -80,6 +80,7 @@ fn one_that_finds_a_backlog_whenever_it_wakes_is_busy() {
 #[test]
 fn waiting_for_the_timer_doesnt_end_it_but_little_work_does() {
     let mut watched = Watched::new();
+    watched.sleeps = 5;
     assert_eq!(watched.goes_on(12, 0, 100), Some(true));
     assert_eq!(
         watched.goes_on(100, 700, 100),
@@ -87,7 +88,7 @@ fn waiting_for_the_timer_doesnt_end_it_but_little_work_does() {
         "it waits for the timer"
     );
     assert_eq!(watched.goes_on(CEASES, 800, 100), Some(false));
-    assert_eq!(watched.goes_on(12, 0, 100), Some(true));
+    assert_eq!(watched.goes_on(2 * BECOMES, 0, 100), Some(true));
     assert_eq!(watched.goes_on(CEASES, 0, 5), Some(false), "frames end");
 }
 
@@ -100,7 +101,7 @@ fn a_sleep_that_goes_on_counts_in_each_period() {
     watched.busy.falls_asleep(at(watched.micros + 5_000));
     assert_eq!(watched.goes_on(CEASES, 0, 100), Some(false));
     watched.busy.wakes(at(watched.micros));
-    assert_eq!(watched.goes_on(12, 0, 100), Some(true));
+    assert_eq!(watched.goes_on(2 * BECOMES, 0, 100), Some(true));
 }
 
 #[test]
@@ -110,4 +111,32 @@ fn who_isnt_looked_at_isnt_busy() {
     assert_eq!(watched.goes_on(12, 0, 100), Some(true));
     assert!(watched.busy.rest() && !watched.busy.is_busy());
     assert!(!watched.busy.rest());
+}
+
+#[test]
+fn few_clients_that_wait_for_the_timer_end_it_and_it_comes_back_ever_later() {
+    let mut watched = Watched::new();
+    watched.goes_on(1, 0, 5);
+    for becomes in [BECOMES, 2 * BECOMES, 4 * BECOMES] {
+        assert_eq!(watched.goes_on(becomes - 1, 100, 70), None);
+        assert_eq!(watched.goes_on(1, 100, 70), Some(true));
+        watched.sleeps = 5;
+        assert_eq!(watched.goes_on(CEASES, 630, 40), Some(false), "8 a time");
+        watched.sleeps = 10;
+    }
+    assert_eq!(watched.goes_on(8 * BECOMES, 0, 100), Some(true));
+    assert_eq!(watched.goes_on(SOON, 0, 100), None, "this time it pays");
+    watched.sleeps = 5;
+    assert_eq!(watched.goes_on(CEASES, 630, 40), Some(false));
+    assert_eq!(watched.goes_on(BECOMES, 0, 100), Some(true));
+}
+
+#[test]
+fn the_end_of_a_load_is_no_reason_to_hesitate() {
+    let mut watched = Watched::new();
+    watched.goes_on(1, 0, 5);
+    for _ in 0..5 {
+        assert_eq!(watched.goes_on(BECOMES, 0, 100), Some(true));
+        assert_eq!(watched.goes_on(CEASES, 0, 5), Some(false));
+    }
 }
