@@ -20,9 +20,9 @@ const MOST: u128 = 600_000;
 
 /// Who has so many frames to look at for each time that it falls asleep has more to do than it can.
 const BACKLOG: u128 = 16;
-/// And who has fewer than these each time that the timer wakes it, and sleeps for over half of the time, has clients that wait
-/// for the timer.
-const FEW: u128 = 12;
+/// And who receives fewer in a second than 12 for each time that the timer is over, and sleeps for over half of the time, has
+/// clients that wait for the timer.
+const FEW: u128 = 60_000;
 /// If it ended so within this many periods, nothing was gained: the next time it takes twice as many to begin,
 const SOON: u32 = 200;
 /// up to this many.
@@ -100,7 +100,8 @@ impl Busy {
         (self.slept, self.begun) = (Duration::ZERO, now);
         self.before = (frames, self.sleeps);
         let period = period.as_nanos();
-        let worth = (FEWEST..=MOST).contains(&(new * 1_000_000_000 / period));
+        let rate = new * 1_000_000_000 / period;
+        let worth = (FEWEST..=MOST).contains(&rate);
         if !self.is_busy() {
             self.lasted = 0;
             let changes = worth && (slept * 3 < period || !keeps_up);
@@ -108,7 +109,7 @@ impl Busy {
         }
         self.lasted = self.lasted.saturating_add(1);
         // With interrupts put off it has less to do, and sleeps until the timer.
-        let waits = slept * 4 > period * 3 || slept * 2 > period && new < sleeps * FEW;
+        let waits = slept * 4 > period * 3 || slept * 2 > period && rate < FEW;
         let ended = self.votes.cast(!worth || waits, CEASES);
         if ended {
             self.becomes = match worth && self.lasted < SOON {

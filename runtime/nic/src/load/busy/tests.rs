@@ -80,7 +80,6 @@ fn one_that_finds_a_backlog_whenever_it_wakes_is_busy() {
 #[test]
 fn waiting_for_the_timer_doesnt_end_it_but_little_work_does() {
     let mut watched = Watched::new();
-    watched.sleeps = 5;
     assert_eq!(watched.goes_on(12, 0, 100), Some(true));
     assert_eq!(
         watched.goes_on(100, 700, 100),
@@ -120,13 +119,10 @@ fn few_clients_that_wait_for_the_timer_end_it_and_it_comes_back_ever_later() {
     for becomes in [BECOMES, 2 * BECOMES, 4 * BECOMES] {
         assert_eq!(watched.goes_on(becomes - 1, 100, 70), None);
         assert_eq!(watched.goes_on(1, 100, 70), Some(true));
-        watched.sleeps = 5;
         assert_eq!(watched.goes_on(CEASES, 630, 40), Some(false), "8 a time");
-        watched.sleeps = 10;
     }
     assert_eq!(watched.goes_on(8 * BECOMES, 0, 100), Some(true));
     assert_eq!(watched.goes_on(SOON, 0, 100), None, "this time it pays");
-    watched.sleeps = 5;
     assert_eq!(watched.goes_on(CEASES, 630, 40), Some(false));
     assert_eq!(watched.goes_on(BECOMES, 0, 100), Some(true));
 }
