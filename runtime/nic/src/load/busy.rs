@@ -20,9 +20,10 @@ const MOST: u128 = 600_000;
 
 /// Who has so many frames to look at for each time that it falls asleep has more to do than it can.
 const BACKLOG: u128 = 16;
-/// And who receives fewer in a second than 12 for each time that the timer is over, and sleeps for over half of the time, has
-/// clients that wait for the timer.
-const FEW: u128 = 60_000;
+/// Frames in a second of which 12 come until the timer is over. From then on a process is busy though it sleeps for most of the
+/// time: NAPI, which has the same processor, is at work meanwhile. And who receives fewer, and sleeps for over half of the time,
+/// has clients that wait for the timer.
+const MANY: u128 = 60_000;
 /// If it ended so within this many periods, nothing was gained: the next time it takes twice as many to begin,
 const SOON: u32 = 200;
 /// up to this many.
@@ -104,12 +105,16 @@ impl Busy {
         let worth = (FEWEST..=MOST).contains(&rate);
         if !self.is_busy() {
             self.lasted = 0;
-            let changes = worth && (slept * 3 < period || !keeps_up);
+            let works = slept * 3 < period || rate >= MANY && slept * 4 < period * 3;
+            let changes = worth && (works || !keeps_up);
             return self.votes.cast(changes, self.becomes);
         }
         self.lasted = self.lasted.saturating_add(1);
         // With interrupts put off it has less to do, and sleeps until the timer.
-        let waits = slept * 4 > period * 3 || slept * 2 > period && rate < FEW;
+        let waits = match rate >= MANY {
+            true => slept * 8 > period * 7,
+            false => slept * 2 > period,
+        };
         let ended = self.votes.cast(!worth || waits, CEASES);
         if ended {
             self.becomes = match worth && self.lasted < SOON {

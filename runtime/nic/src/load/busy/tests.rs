@@ -53,7 +53,8 @@ fn a_program_that_hardly_sleeps_is_busy_after_a_while() {
 
 #[test]
 fn one_that_sleeps_or_has_no_frames_isnt() {
-    assert_eq!(Watched::new().goes_on(100, 400, 100), None, "it sleeps");
+    assert_eq!(Watched::new().goes_on(100, 400, 50), None, "it sleeps");
+    assert_eq!(Watched::new().goes_on(100, 800, 100), None, "so it does");
     assert_eq!(Watched::new().goes_on(100, 0, 5), None, "few frames come");
     assert_eq!(
         Watched::new().goes_on(100, 0, 700),
@@ -63,18 +64,26 @@ fn one_that_sleeps_or_has_no_frames_isnt() {
     let mut watched = Watched::new();
     for _ in 0..20 {
         assert_eq!(watched.goes_on(BECOMES - 1, 0, 100), None);
-        assert_eq!(watched.goes_on(BECOMES - 1, 400, 100), None, "now and then");
+        assert_eq!(watched.goes_on(BECOMES - 1, 800, 100), None, "now and then");
     }
 }
 
 #[test]
 fn one_that_finds_a_backlog_whenever_it_wakes_is_busy() {
     let mut watched = Watched::new();
-    watched.sleeps = 5;
-    assert_eq!(watched.goes_on(20, 500, 100), Some(true));
+    watched.sleeps = 3;
+    assert_eq!(watched.goes_on(20, 400, 50), Some(true));
     let mut watched = Watched::new();
-    watched.sleeps = 8;
-    assert_eq!(watched.goes_on(20, 500, 100), None, "it keeps up");
+    watched.sleeps = 4;
+    assert_eq!(watched.goes_on(20, 400, 50), None, "it keeps up");
+}
+
+#[test]
+fn many_frames_make_a_process_busy_though_it_sleeps_while_napi_works() {
+    let mut watched = Watched::new();
+    assert_eq!(watched.goes_on(12, 700, 70), Some(true));
+    assert_eq!(watched.goes_on(100, 850, 70), None, "and longer then");
+    assert_eq!(watched.goes_on(CEASES, 900, 70), Some(false));
 }
 
 #[test]
@@ -86,7 +95,7 @@ fn waiting_for_the_timer_doesnt_end_it_but_little_work_does() {
         None,
         "it waits for the timer"
     );
-    assert_eq!(watched.goes_on(CEASES, 800, 100), Some(false));
+    assert_eq!(watched.goes_on(CEASES, 900, 100), Some(false));
     assert_eq!(watched.goes_on(2 * BECOMES, 0, 100), Some(true));
     assert_eq!(watched.goes_on(CEASES, 0, 5), Some(false), "frames end");
 }
