@@ -212,10 +212,9 @@ impl Opener {
 
     /// As [`Opener::step_aside`] if it isn't wanted, whatever another process did with a copy of this, which has died.
     pub fn come_back(&mut self) {
-        if let (BackEnd::Xdp(_), Some(steering)) = (&self.back_end, &mut self.steering) {
-            // If that one had stepped aside, the kernel takes nothing off; if not, this is a short moment.
-            let _ = steering.detach_xdp();
-        }
+        self.stays = false;
+        // If that one had stepped aside, the kernel takes nothing off; if not, this is a short moment.
+        self.step_aside(true);
         self.step_aside(false);
     }
 

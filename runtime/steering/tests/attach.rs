@@ -37,8 +37,13 @@ fn a_driver_that_cannot_is_stood_in_for() {
                 matches!(taken, Err(SteeringError::Attach { .. })),
                 "one program at a time"
             );
-            drop(steering);
+            steering.detach_xdp().expect("taken off");
+            assert!(!steering.is_attached());
             second.attach_xdp(interface).expect("free again");
+            steering.detach_xdp().expect("it isn't there any more");
+            assert!(steering.attach_xdp(interface).is_err(), "the other's stays");
+            drop(second);
+            steering.attach_xdp(interface).expect("free again");
         }
         let mut steering = Steering::load().expect("loaded");
         let missing = steering.attach_xdp("nowhere");
