@@ -5,11 +5,13 @@
 
 mod busy;
 mod inflow;
+mod period;
 mod sizes;
 mod votes;
 
 use busy::Busy;
 use inflow::Inflow;
+use period::Periods;
 use serde::{Deserialize, Serialize};
 use sizes::Sizes;
 use skink_messages::{Counter, Counters};
@@ -92,6 +94,16 @@ impl Traffic {
         bytes_out: 0,
     };
 
+    /// What has passed since it was `before`.
+    fn since(self, before: Traffic) -> Traffic {
+        Traffic {
+            frames_in: self.frames_in.wrapping_sub(before.frames_in),
+            bytes_in: self.bytes_in.wrapping_sub(before.bytes_in),
+            frames_out: self.frames_out.wrapping_sub(before.frames_out),
+            bytes_out: self.bytes_out.wrapping_sub(before.bytes_out),
+        }
+    }
+
     /// What `link` has counted.
     pub fn of(counters: &Counters) -> Traffic {
         Traffic {
@@ -105,6 +117,7 @@ impl Traffic {
 
 /// Tells how a process uses its NIC.
 pub struct Judge {
+    periods: Periods,
     busy: Busy,
     sizes: Sizes,
     inflow: Inflow,
@@ -120,6 +133,7 @@ impl Judge {
     /// Of a process that has done nothing yet.
     pub const fn new() -> Judge {
         Judge {
+            periods: Periods::new(),
             busy: Busy::new(),
             sizes: Sizes::new(),
             inflow: Inflow::new(),
@@ -129,20 +143,20 @@ impl Judge {
     /// A thread goes to sleep where a frame wakes it, or looks for frames since it has nothing else to do. It counts
     /// once until [`Judge::wakes`].
     pub fn falls_asleep(&mut self, now: Instant) {
-        self.busy.falls_asleep(now);
+        self.periods.falls_asleep(now);
     }
 
     /// No thread sleeps there any more.
     pub fn wakes(&mut self, now: Instant) {
-        self.busy.wakes(now);
+        self.periods.wakes(now);
     }
 
     /// Looks, unless it did so just before. Answers whether the load has changed.
     pub fn look(&mut self, now: Instant, traffic: Traffic) -> bool {
-        let sleeps = self.busy.sleeps();
-        self.busy.look(now, traffic.frames_in)
-            | self.sizes.look(now, traffic, sleeps)
-            | self.inflow.look(now, traffic)
+        let period = self.periods.end(now, traffic);
+        period.is_some_and(|period| {
+            self.busy.take(&period) | self.sizes.take(&period) | self.inflow.take(&period)
+        })
     }
 
     /// Nobody will look for a while: it isn't busy, nor are its packets small. Answers whether that has changed. Whether it

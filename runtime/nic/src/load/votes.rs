@@ -1,8 +1,4 @@
 //! A yes or no that follows what most of the last periods say: one that others disturb is no proof.
-use std::time::Duration;
-
-/// The shortest period from which something is concluded.
-pub(super) const PERIOD: Duration = Duration::from_micros(500);
 
 pub(super) struct Votes {
     /// Periods that speak for a change, less those that don't.

@@ -1,4 +1,7 @@
+use super::super::Traffic;
+use super::super::period::Periods;
 use super::*;
+use skink_time::{Duration, Instant};
 
 fn at(micros: u64) -> Instant {
     Instant::ZERO + Duration::from_micros(micros)
@@ -7,6 +10,7 @@ fn at(micros: u64) -> Instant {
 /// A program that is looked at each millisecond, with what it did in between.
 struct Watched {
     busy: Busy,
+    periods: Periods,
     micros: u64,
     frames: u64,
     /// How often it sleeps in a millisecond, if it does.
@@ -17,6 +21,7 @@ impl Watched {
     fn new() -> Watched {
         Watched {
             busy: Busy::new(),
+            periods: Periods::new(),
             micros: 1_000_000,
             frames: 0,
             sleeps: 10,
@@ -31,10 +36,15 @@ impl Watched {
             self.frames += frames;
             for sleep in (1..=self.sleeps).rev().filter(|_| asleep > 0) {
                 let each = asleep / self.sleeps;
-                self.busy.falls_asleep(at(self.micros - each * sleep));
-                self.busy.wakes(at(self.micros - each * (sleep - 1)));
+                self.periods.falls_asleep(at(self.micros - each * sleep));
+                self.periods.wakes(at(self.micros - each * (sleep - 1)));
             }
-            if self.busy.look(at(self.micros), self.frames) {
+            let traffic = Traffic {
+                frames_in: self.frames,
+                ..Traffic::NONE
+            };
+            let period = self.periods.end(at(self.micros), traffic).unwrap();
+            if self.busy.take(&period) {
                 last = Some(self.busy.is_busy());
             }
         }
@@ -98,18 +108,6 @@ fn waiting_for_the_timer_doesnt_end_it_but_little_work_does() {
     assert_eq!(watched.goes_on(CEASES, 900, 100), Some(false));
     assert_eq!(watched.goes_on(2 * BECOMES, 0, 100), Some(true));
     assert_eq!(watched.goes_on(CEASES, 0, 5), Some(false), "frames end");
-}
-
-#[test]
-fn a_sleep_that_goes_on_counts_in_each_period() {
-    let mut watched = Watched::new();
-    assert_eq!(watched.goes_on(12, 0, 100), Some(true));
-    watched.busy.falls_asleep(at(watched.micros));
-    // (The second thread to sleep isn't the beginning.)
-    watched.busy.falls_asleep(at(watched.micros + 5_000));
-    assert_eq!(watched.goes_on(CEASES, 0, 100), Some(false));
-    watched.busy.wakes(at(watched.micros));
-    assert_eq!(watched.goes_on(2 * BECOMES, 0, 100), Some(true));
 }
 
 #[test]

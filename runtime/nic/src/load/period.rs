@@ -1,0 +1,85 @@
+//! What happened between two looks.
+use super::Traffic;
+use skink_time::{Duration, Instant};
+
+/// The shortest period from which something is concluded.
+const SHORTEST: Duration = Duration::from_micros(500);
+
+/// What happened between two looks.
+pub(super) struct Period {
+    pub(super) length: Duration,
+    /// Of it, how long nobody was awake.
+    pub(super) slept: Duration,
+    /// How often everybody fell asleep.
+    pub(super) sleeps: u64,
+    /// What passed the NIC.
+    pub(super) traffic: Traffic,
+}
+
+impl Period {
+    /// So many a second, if there were so many in this period.
+    pub(super) fn rate(&self, count: u64) -> u64 {
+        let rate = u128::from(count) * 1_000_000_000 / self.length.as_nanos().max(1);
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+}
+
+/// Cuts time into periods.
+pub(super) struct Periods {
+    begun: Instant,
+    /// What had passed by then.
+    before: Traffic,
+    /// Since when nobody is awake.
+    asleep: Option<Instant>,
+    slept: Duration,
+    sleeps: u64,
+}
+
+impl Periods {
+    /// Of a process that has done nothing yet.
+    pub(super) const fn new() -> Periods {
+        Periods {
+            begun: Instant::ZERO,
+            before: Traffic::NONE,
+            asleep: None,
+            slept: Duration::ZERO,
+            sleeps: 0,
+        }
+    }
+
+    /// A thread goes to sleep where a frame wakes it.
+    pub(super) fn falls_asleep(&mut self, now: Instant) {
+        if self.asleep.is_none() {
+            self.asleep = Some(now);
+            self.sleeps += 1;
+        }
+    }
+
+    /// No thread sleeps there any more.
+    pub(super) fn wakes(&mut self, now: Instant) {
+        if let Some(since) = self.asleep.take() {
+            self.slept += now.since(since.max(self.begun));
+        }
+    }
+
+    /// Ends a period, when `traffic` has passed in all. `None` if it is too short yet: it goes on.
+    pub(super) fn end(&mut self, now: Instant, traffic: Traffic) -> Option<Period> {
+        let length = now.since(self.begun);
+        if length < SHORTEST {
+            return None;
+        }
+        let ongoing = self.asleep.map(|since| now.since(since.max(self.begun)));
+        let period = Period {
+            length,
+            slept: self.slept + ongoing.unwrap_or_default(),
+            sleeps: self.sleeps,
+            traffic: traffic.since(self.before),
+        };
+        (self.begun, self.before) = (now, traffic);
+        (self.slept, self.sleeps) = (Duration::ZERO, 0);
+        Some(period)
+    }
+}
+
+#[cfg(test)]
+mod tests;
