@@ -254,7 +254,7 @@ Examples:
 pub struct LibraryOptions {
     #[command(flatten)]
     pub common: Common,
-    /// A workload: 20B, 20B-close, 22KB, redis-get, redis-set, memcached-get, bulk-send, bulk-receive, conn, rr-1, 64B or 1514B;
+    /// A workload: 20B, 20B-close, 22KB, redis-get, redis-set, memcached-get, bulk-send, bulk-receive, conn, rr-1, 64B-1, 64B or 1514B;
     /// can be repeated [default: all]. Without 64B and 1514B there is no floor
     #[arg(long = "workload", value_name = "NAME", value_parser = |word: &str| plan::named(&plan::LIBRARY, word))]
     pub workloads: Vec<super::task::Task>,

@@ -28,6 +28,9 @@ use std::time::Duration;
 /// Where the server listens.
 pub const PORT: u16 = 5201;
 
+/// How long a server that looks on does so.
+const LOOK: Duration = Duration::from_micros(100);
+
 /// Be the server or the client of a benchmark (for the benchmarks' use)
 #[derive(Args, Debug)]
 pub struct PeerOptions {
@@ -46,7 +49,13 @@ enum Part {
     /// Send back each datagram
     Datagrams,
     /// Send back each frame of UDP to an address, on a NIC of one's own
-    Reflect { nic: NicSpec, address: IpCidr },
+    Reflect {
+        nic: NicSpec,
+        address: IpCidr,
+        /// Don't sleep where the next frame comes soon
+        #[arg(long)]
+        look_on: bool,
+    },
     /// Do something for some seconds, and print what was counted
     Ask {
         service: Service,
@@ -82,6 +91,13 @@ enum Part {
         seconds: u32,
         rate: Option<u32>,
     },
+    /// Send a frame of so many bytes when the last one is back, for some seconds, and print what was counted
+    Pair {
+        frame_bytes: u16,
+        server: SocketAddr,
+        connections: u32,
+        seconds: u32,
+    },
     /// Ask on many connections for some seconds, at a rate or as fast as answers come, and print what was counted
     Load {
         talk: Talk,
@@ -106,7 +122,14 @@ pub fn peer(options: &PeerOptions) -> Result<(), Failure> {
         Part::Close => return server::accept_and_close().map_err(failed),
         Part::Many { processes } => return server::serve_many(*processes).map_err(failed),
         Part::Datagrams => return pairs::echo().map_err(failed),
-        Part::Reflect { nic, address } => return pairs::reflect(nic, *address).map_err(failed),
+        Part::Reflect {
+            nic,
+            address,
+            look_on,
+        } => {
+            let look = if *look_on { LOOK } else { Duration::ZERO };
+            return pairs::reflect(nic, *address, look).map_err(failed);
+        }
         Part::Hold {
             server,
             connections,
@@ -125,6 +148,12 @@ pub fn peer(options: &PeerOptions) -> Result<(), Failure> {
             seconds,
             rate,
         } => pairs::ask(*server, *frame_bytes, time(*seconds), *rate),
+        Part::Pair {
+            frame_bytes,
+            server,
+            connections: _,
+            seconds,
+        } => pairs::ask_in_turn(*server, *frame_bytes, time(*seconds)),
         Part::Ask {
             service,
             server,

@@ -8,14 +8,17 @@ use super::options::{
     LibraryOptions, LocalOptions, PpsOptions, RrOptions, TopologiesOptions, WebOptions,
 };
 use super::peer::Operation;
-use super::task::Task;
+use super::task::{Pace, Task};
 use super::variant::{BackEnd, Place, Variant};
 use super::web::{WebServer, Workload};
 use std::collections::BTreeSet;
 
 /// Frames of the least size, and of the largest that fit: what a back end costs by itself.
-pub const SMALL_PAIRS: Task = Task::Pairs(64, None);
-pub const LARGE_PAIRS: Task = Task::Pairs(1514, None);
+pub const SMALL_PAIRS: Task = Task::Pairs(64, Pace::Most);
+pub const LARGE_PAIRS: Task = Task::Pairs(1514, Pace::Most);
+
+/// One frame there and back at a time: what a round trip takes without a stack.
+const PAIR: Task = Task::Pairs(64, Pace::InTurn);
 
 /// What is to be measured.
 #[derive(Debug)]
@@ -152,8 +155,9 @@ impl PpsOptions {
         // Behind the kernel.
         variants.splice(1..1, Variant::raw(&nics, false));
         let sizes = or(&self.bytes, &[64, 1514]);
-        let pairs = |rate| sizes.iter().map(move |bytes| Task::Pairs(*bytes, rate));
-        let tasks = pairs(None).chain(pairs(Some(self.rate))).collect();
+        let pairs = |pace| sizes.iter().map(move |bytes| Task::Pairs(*bytes, pace));
+        let paces = [Pace::Most, Pace::Rate(self.rate), Pace::InTurn];
+        let tasks = paces.into_iter().flat_map(pairs).collect();
         Plan::new("pps", &self.common, tasks, variants)
     }
 }
@@ -186,7 +190,7 @@ pub const TOPOLOGIES: [Task; 6] = [
 ];
 
 /// The workloads of `skink bench library`.
-pub const LIBRARY: [Task; 12] = [
+pub const LIBRARY: [Task; 13] = [
     Task::Web(Workload::Small, WebServer::Nginx),
     Task::Web(Workload::SmallClose, WebServer::Nginx),
     Task::Web(Workload::Page, WebServer::Nginx),
@@ -197,6 +201,7 @@ pub const LIBRARY: [Task; 12] = [
     Task::BulkReceive,
     Task::Connect,
     Task::RoundTrips(1),
+    PAIR,
     SMALL_PAIRS,
     LARGE_PAIRS,
 ];

@@ -29,9 +29,8 @@ impl Server {
         let rules = rules_file(lab)?;
         let (mut up, mut command) = (None, on_processor(&lab.server, SERVER_CPU));
         if let Stack::Raw(nic) = &lab.variant.stack {
-            command.arg(std::env::current_exe()?);
-            command.args(["bench", "peer", "reflect", &specification(lab, *nic)]);
-            command.arg(format!("{ADDRESS}/24"));
+            command.args(program);
+            command.args([specification(lab, *nic), format!("{ADDRESS}/24")]);
             return Ok(Server {
                 program: Process::spawn(command, &format!("the server on {}", lab.variant))?,
                 up: None,

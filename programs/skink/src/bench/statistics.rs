@@ -68,7 +68,7 @@ impl Metric {
             // At a rate it is the client that decides.
             Metric::WorkPerSecond => results.rate.is_none(),
             Metric::P50 | Metric::P99 | Metric::P999 => {
-                results.unit == Unit::RoundTrip || results.rate.is_some()
+                matches!(results.unit, Unit::RoundTrip | Unit::Pair) || results.rate.is_some()
             }
         }
     }

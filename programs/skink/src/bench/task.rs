@@ -34,10 +34,21 @@ pub enum Task {
     Connect,
     /// Values of redis or memcached.
     Value(Value),
-    /// Frames of so many bytes there and back, as many as can be or so many in a second.
-    Pairs(u16, Option<u32>),
+    /// Frames of so many bytes there and back.
+    Pairs(u16, Pace),
     /// What the server does by itself.
     Local(Operation),
+}
+
+/// How many frames are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pace {
+    /// As many as come back.
+    Most,
+    /// So many in a second.
+    Rate(u32),
+    /// The next when the last one is back.
+    InTurn,
 }
 
 impl fmt::Display for Task {
@@ -51,8 +62,9 @@ impl fmt::Display for Task {
             Task::Blocks => f.pad("echo-64B"),
             Task::Connect => f.pad("conn"),
             Task::Value(value) => value.fmt(f),
-            Task::Pairs(bytes, None) => write!(f, "{bytes}B"),
-            Task::Pairs(bytes, Some(rate)) => write!(f, "{bytes}B-{rate}/s"),
+            Task::Pairs(bytes, Pace::Most) => write!(f, "{bytes}B"),
+            Task::Pairs(bytes, Pace::Rate(rate)) => write!(f, "{bytes}B-{rate}/s"),
+            Task::Pairs(bytes, Pace::InTurn) => write!(f, "{bytes}B-1"),
             Task::Local(operation) => f.pad(operation.word()),
         }
     }
@@ -81,7 +93,8 @@ impl Task {
     /// How many units the client asks for in a second, where that doesn't depend on answers.
     pub fn rate(self, plan: &Plan) -> Option<u32> {
         match self {
-            Task::Pairs(_, rate) => rate,
+            Task::Pairs(_, Pace::Rate(rate)) => Some(rate),
+            Task::Pairs(_, Pace::Most | Pace::InTurn) => None,
             Task::Web(..)
             | Task::BulkSend
             | Task::BulkReceive
@@ -141,7 +154,12 @@ impl Task {
             ]),
             Task::Connect => peer_line(&["close"]),
             Task::Value(value) => Ok(value.line(site.directory())),
-            Task::Pairs(..) => peer_line(&["datagrams"]),
+            Task::Pairs(_, pace) => match (&variant.stack, pace) {
+                (Stack::Kernel | Stack::Skink(..), _) => peer_line(&["datagrams"]),
+                // The NIC and its address follow.
+                (Stack::Raw(_), Pace::InTurn) => peer_line(&["reflect", "--look-on"]),
+                (Stack::Raw(_), Pace::Most | Pace::Rate(_)) => peer_line(&["reflect"]),
+            },
         }
     }
 
@@ -185,6 +203,7 @@ impl Task {
             Task::Blocks => words("load", "block".to_owned()),
             Task::Connect => vec!["connect".to_owned()],
             Task::Value(value) => words("load", value.to_string()),
+            Task::Pairs(bytes, Pace::InTurn) => words("pair", bytes.to_string()),
             Task::Pairs(bytes, _) => words("pairs", bytes.to_string()),
             Task::Local(operation) => words("local", operation.word().to_owned()),
         }

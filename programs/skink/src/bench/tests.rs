@@ -95,7 +95,7 @@ fn each_verb_measures_what_it_says() {
         ),
         (
             "library",
-            "20B 20B-close 22KB redis-get redis-set memcached-get bulk-send bulk-receive conn rr-1 64B 1514B",
+            "20B 20B-close 22KB redis-get redis-set memcached-get bulk-send bulk-receive conn rr-1 64B-1 64B 1514B",
             "library-packet-gso-on library-packet-gso-off library-xdp-gso-on library-xdp-gso-off \
              raw-packet raw-packet-gso-off raw-xdp raw-xdp-gso-off",
         ),
@@ -139,7 +139,7 @@ fn each_verb_measures_what_it_says() {
         ),
         (
             "pps --nic xdp --rate 9",
-            "64B 1514B 64B-9/s 1514B-9/s",
+            "64B 1514B 64B-9/s 1514B-9/s 64B-1 1514B-1",
             "kernel-gso-on raw-xdp library-xdp-gso-on",
         ),
         (
@@ -250,6 +250,8 @@ fn the_peer_reads_what_it_is_started_with() {
         "peer many 3",
         "peer datagrams",
         "peer reflect xdp:eth0 10.9.0.2/24",
+        "peer reflect --look-on xdp:eth0 10.9.0.2/24",
+        "peer pair 64 10.9.0.2:5201 1 3",
         "peer hold 10.9.0.2:5201 15000 30000",
         "peer local pipe 10.9.0.2:5201 1 3",
         "peer pairs 64 10.9.0.2:5201 1 3 150000",

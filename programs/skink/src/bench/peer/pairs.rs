@@ -2,7 +2,7 @@
 //! answers on a NIC itself, without any protocol.
 
 use super::super::measure::Load;
-use super::PORT;
+use super::{PORT, percentiles};
 use rustix::event::{PollFd, PollFlags, poll};
 use skink_memory::Bytes;
 use skink_messages::{NicOutput, RxFrame, TxPacket};
@@ -71,6 +71,45 @@ pub fn ask(
     })
 }
 
+/// Sends a frame of so many bytes when the last one is back, for so long.
+pub fn ask_in_turn(server: SocketAddr, frame_bytes: u16, time: Duration) -> io::Result<Load> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(LOST))?;
+    let mut payload = vec![0x5a; usize::from(frame_bytes).saturating_sub(HEADERS)];
+    let (mut times, mut lost) = (Vec::with_capacity(1 << 20), 0_u64);
+    let start = Instant::now();
+    let mut last = start;
+    while last.duration_since(start) < time {
+        let number = (times.len() as u64 + lost) as u8;
+        payload.iter_mut().take(1).for_each(|byte| *byte = number);
+        socket.send(&payload)?;
+        let came = loop {
+            match socket.recv(&mut payload) {
+                // One that was given up.
+                Ok(_) if payload.first() != Some(&number) => {}
+                came => break came,
+            }
+        };
+        let now = Instant::now();
+        let taken = now.duration_since(last).as_nanos();
+        match came {
+            Ok(_) => times.push(u32::try_from(taken).unwrap_or(u32::MAX)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => lost += 1,
+            Err(error) => return Err(error),
+        }
+        last = now;
+    }
+    times.sort_unstable();
+    Ok(Load {
+        units: times.len() as f64,
+        seconds: start.elapsed().as_secs_f64(),
+        latency: percentiles(&times),
+        socket_errors: lost,
+        bad_responses: 0,
+    })
+}
+
 /// At a rate the next one is due too soon for a timer; but what receives for this side may want the processor.
 fn idle(datagrams: &Datagrams, rate: Option<u32>) -> io::Result<()> {
     if rate.is_some() {
@@ -93,14 +132,11 @@ pub fn echo() -> io::Result<()> {
     }
 }
 
-/// Sends each frame of UDP over IPv4 to this address back to where it came from, until it is ended.
-pub fn reflect(spec: &NicSpec, address: IpCidr) -> io::Result<()> {
+/// Sends each frame of UDP over IPv4 to this address back to where it came from, until it is ended. Before it sleeps it
+/// looks for the next one for so long.
+pub fn reflect(spec: &NicSpec, address: IpCidr, look: Duration) -> io::Result<()> {
     let mut opener = Opener::new(spec, Sharing::Sole).map_err(io::Error::other)?;
-    if let Some(steering) = opener.steering() {
-        steering
-            .set_addresses(&[address])
-            .map_err(io::Error::other)?;
-    }
+    opener.set_addresses(&[address]).map_err(io::Error::other)?;
     let parts = opener.open(0).map_err(io::Error::other)?;
     let Nic {
         mut receiver,
@@ -115,15 +151,21 @@ pub fn reflect(spec: &NicSpec, address: IpCidr) -> io::Result<()> {
             .iter()
             .map(|one| PollFd::new(one, PollFlags::IN));
         poll(&mut waiting.collect::<Vec<_>>(), None)?;
-        let output = sender.as_mut();
-        let mut answer = |frame: RxFrame<'_>| send_back(&frame, output);
-        let mut some = || receiver.receive(Arrival::ZERO, BATCH, &mut answer);
         // What brings frames shares this processor: let it bring all it has before going to sleep, which
         // would otherwise happen after each one.
-        while some() > 0 {
+        let mut idle: Option<Instant> = None;
+        loop {
+            let mut answer = |frame: RxFrame<'_>| send_back(&frame, sender.as_mut());
+            if receiver.receive(Arrival::ZERO, BATCH, &mut answer) > 0 {
+                idle = None;
+            } else {
+                sender.flush();
+                if look.is_zero() || idle.get_or_insert_with(Instant::now).elapsed() >= look {
+                    break;
+                }
+            }
             std::thread::yield_now();
         }
-        sender.flush();
     }
 }
 
