@@ -10,7 +10,7 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: 673009aa0ab067b0
+// Layout digest: 878f7762b171f089
 pub(crate) const PROTOCOL: u32 = 9;
 
 /// A kind of memory that a process registers for tools.

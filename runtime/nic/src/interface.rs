@@ -97,6 +97,14 @@ pub fn set_up(name: &str) -> io::Result<()> {
     interface_ioctl(socket.as_fd(), libc::SIOCSIFFLAGS, &mut request)
 }
 
+/// Whether the kernel passes on what comes in by it and isn't its own.
+pub(crate) fn forwards(name: &str) -> bool {
+    ["ipv4", "ipv6"].iter().any(|family| {
+        let path = format!("/proc/sys/net/{family}/conf/{name}/forwarding");
+        std::fs::read_to_string(path).is_ok_and(|value| value.trim() != "0")
+    })
+}
+
 fn mtu(name: &str) -> io::Result<u32> {
     let mut request = interface_request(name);
     interface_ioctl(any_socket()?.as_fd(), libc::SIOCGIFMTU, &mut request)?;

@@ -8,7 +8,8 @@ use crate::spec::NicSpec;
 use crate::tap::{TapDescription, TapOpener};
 use crate::xdp::{XdpDescription, XdpOpener};
 use serde::{Deserialize, Serialize};
-use skink_steering::{Owner, Steering, SteeringError};
+use skink_steering::{Ingress, Owner, Steering, SteeringError};
+use skink_wire::IpCidr;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -138,6 +139,8 @@ pub struct Opener {
     kept: BTreeMap<Owner, Kept>,
     /// Where several owners share the NIC and the kernel can steer.
     steering: Option<Steering>,
+    /// Keeps what is ours from the kernel's own stack, once the addresses are known and if it can.
+    ingress: Option<Ingress>,
     /// AF_XDP couldn't step aside or come back, and isn't asked again.
     #[serde(skip)]
     stays: bool,
@@ -146,7 +149,7 @@ pub struct Opener {
 impl Opener {
     /// Checks that the NIC can be had, and makes what its owners share: a TAP's interface, the
     /// steering program. A shared NIC receives nothing but control frames before
-    /// [`Steering::set_addresses`] was called on its [`Opener::steering`].
+    /// [`Opener::set_addresses`].
     pub fn new(spec: &NicSpec, sharing: Sharing) -> Result<Opener, OpenError> {
         spec.check()?;
         let (back_end, steering) = match spec {
@@ -179,12 +182,25 @@ impl Opener {
             back_end,
             kept: BTreeMap::new(),
             steering,
+            ingress: None,
             stays: false,
         })
     }
 
-    /// The kernel's steering of this NIC, if it steers: to set the addresses, and to hand the port
-    /// table to owners. Owners are added and removed by [`Opener::open`] and [`Opener::close`].
+    /// Sets which addresses are ours: what goes to others is left to the kernel, and what goes to these kept from it.
+    pub fn set_addresses(&mut self, addresses: &[IpCidr]) -> Result<(), SteeringError> {
+        if let Some(steering) = &mut self.steering {
+            steering.set_addresses(addresses)?;
+        }
+        self.ingress = match &self.back_end {
+            BackEnd::Packet(_) | BackEnd::Xdp(_) => keep_from_kernel(&self.name, addresses),
+            BackEnd::Tap(_) => None,
+        };
+        Ok(())
+    }
+
+    /// The kernel's steering of this NIC, if it steers: to hand the port table to owners. Owners are added and removed
+    /// by [`Opener::open`] and [`Opener::close`].
     pub fn steering(&mut self) -> Option<&mut Steering> {
         self.steering.as_mut()
     }
@@ -327,6 +343,24 @@ fn unless_refused(loaded: Result<Steering, SteeringError>) -> Result<Option<Stee
         Err(SteeringError::Privileges { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Without it the kernel's own stack drops what is ours by itself, as long as it doesn't forward.
+fn keep_from_kernel(interface: &str, addresses: &[IpCidr]) -> Option<Ingress> {
+    let error = match Ingress::attach(interface, addresses) {
+        Ok(ingress) => return Some(ingress),
+        Err(error) => error,
+    };
+    if interface::forwards(interface) {
+        tracing::warn!(
+            %error,
+            "and the kernel forwards: it may pass packets to these addresses on, or refuse them. `sysctl \
+             net.ipv4.conf.{interface}.forwarding=0` (net.ipv6 too) stops that"
+        );
+    } else {
+        tracing::debug!(%error);
+    }
+    None
 }
 
 fn owner_number(owner: u16) -> Result<Owner, OpenError> {

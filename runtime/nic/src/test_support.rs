@@ -65,8 +65,7 @@ pub(crate) fn opener_that_steers(spec: &NicSpec, sharing: Sharing) -> Option<Ope
 /// What comes for this address is ours.
 pub(crate) fn set_address(opener: &mut Opener, address: Ipv4Addr) {
     let addresses = [IpCidr::new(address.into(), 24).unwrap()];
-    let steering = opener.steering().unwrap();
-    steering.set_addresses(&addresses).unwrap();
+    opener.set_addresses(&addresses).unwrap();
 }
 
 /// Takes every privilege from the calling thread, for good.

@@ -35,6 +35,17 @@ pub enum SteeringError {
         /// The kernel's words.
         what: String,
     },
+    /// What is Skink's can't be kept from the kernel's own stack.
+    #[error(
+        "can't keep packets to Skink's addresses on {interface} from the kernel's own stack: {what} (needs Linux 6.6, \
+         CAP_BPF and CAP_NET_ADMIN)"
+    )]
+    Ingress {
+        /// Name of the interface.
+        interface: String,
+        /// The kernel's words.
+        what: String,
+    },
     /// The program can't be taken off an interface.
     #[error("can't take the steering program off its interface: {what}")]
     Detach {

@@ -1,13 +1,14 @@
 //! What is in the kernel, as descriptors: they can be handed on, which a library's objects can't.
 
-use crate::{SteeringError, link};
-use aya::maps::{HashMap as BpfHash, Map, MapData, XskMap};
+use crate::link::{self, Place};
+use crate::{SteeringError, addresses};
+use aya::maps::{Map, MapData, XskMap};
 use aya::programs::{ProgramError, SocketFilter, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The compiled programs, at an address where the ELF parser can read their words in place.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/steer.bpf.o");
@@ -38,7 +39,7 @@ pub(crate) struct InKernel {
     #[serde(with = "skink_inherit::descriptors")]
     pub(crate) ports: OwnedFd,
     #[serde(with = "skink_inherit::descriptors")]
-    addresses: OwnedFd,
+    pub(crate) addresses: OwnedFd,
     #[serde(with = "skink_inherit::descriptors")]
     sockets: OwnedFd,
     /// The XDP program is in front of an interface until the last descriptor of it is closed.
@@ -59,23 +60,16 @@ pub(crate) fn load(flows: u32) -> Result<InKernel, SteeringError> {
         xdp: xdp(&mut programs, "skink_xdp")?,
         owners: map(&programs, "owners")?,
         ports: map(&programs, "ports")?,
-        addresses: map(&programs, "addresses")?,
+        addresses: map(&programs, addresses::NAME)?,
         sockets: map(&programs, "sockets")?,
         link: None,
     })
 }
 
 impl InKernel {
-    /// Which addresses are ours.
-    pub(crate) fn addresses(&self) -> Result<BpfHash<MapData, [u8; 16], u32>, SteeringError> {
-        let map = map_of(&self.addresses, "addresses")?;
-        let map = Map::HashMap(map).try_into();
-        map.map_err(|error| map_error("addresses", error))
-    }
-
     /// The AF_XDP sockets, by queue.
     pub(crate) fn sockets(&self) -> Result<XskMap<MapData>, SteeringError> {
-        let map = map_of(&self.sockets, "sockets")?;
+        let map = map_of(self.sockets.as_fd(), "sockets")?;
         let map = Map::XskMap(map).try_into();
         map.map_err(|error| map_error("sockets", error))
     }
@@ -88,10 +82,10 @@ impl InKernel {
         };
         let index = link::index_of(interface).map_err(refused)?;
         let attach = |place| link::attach(self.xdp.as_fd(), index, place);
-        let (link, mode) = match attach(link::IN_DRIVER) {
+        let (link, mode) = match attach(Place::InDriver) {
             Ok(link) => (link, AttachMode::Driver),
             Err(_) => (
-                attach(link::BEHIND_DRIVER).map_err(refused)?,
+                attach(Place::BehindDriver).map_err(refused)?,
                 AttachMode::Generic,
             ),
         };
@@ -110,8 +104,11 @@ impl InKernel {
     }
 }
 
-fn map_of(descriptor: &OwnedFd, name: &'static str) -> Result<MapData, SteeringError> {
-    let own = descriptor.try_clone();
+pub(crate) fn map_of(
+    descriptor: BorrowedFd<'_>,
+    name: &'static str,
+) -> Result<MapData, SteeringError> {
+    let own = descriptor.try_clone_to_owned();
     let own = own.map_err(|error| map_error(name, error))?;
     MapData::from_fd(own).map_err(|error| map_error(name, error))
 }
@@ -177,13 +174,18 @@ fn classify(what: &str, error: &(dyn Error + 'static)) -> SteeringError {
             .downcast_ref::<io::Error>()
             .is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
     });
-    let words: Vec<String> = causes(error).map(ToString::to_string).collect();
-    let what = format!("{what}: {}", words.join(": "));
+    let what = format!("{what}: {}", words(error));
     if refused {
         SteeringError::Privileges { what }
     } else {
         SteeringError::Load { what }
     }
+}
+
+/// An error with all its causes.
+pub(crate) fn words(error: &(dyn Error + 'static)) -> String {
+    let words: Vec<String> = causes(error).map(ToString::to_string).collect();
+    words.join(": ")
 }
 
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {

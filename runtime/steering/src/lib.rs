@@ -2,10 +2,12 @@
 //!
 //! An *owner* is a process with its own instance of the stack. Up to 64 owners share one NIC and have
 //! the same IP addresses, which the kernel itself doesn't have. A program in the kernel
-//! (`bpf/steer.bpf.c`, the only code that Skink runs there) takes the place of the NIC logic that
+//! (`bpf/steer.bpf.c`) takes the place of the NIC logic that
 //! NEaT asks for: a packet goes to the only owner that uses its port, or to the owner its flow is
 //! bound to, or, for a new flow, to one of the owners that listen. It runs in front of AF_XDP
-//! sockets, and in the fan-out group of the packet sockets that get whatever an AF_XDP socket can't.
+//! sockets, and in the fan-out group of the packet sockets that get whatever an AF_XDP socket can't. Another
+//! (`bpf/ingress.bpf.c`, [`Ingress`]) drops what packet sockets had, before the kernel's own stack sees it. Nothing else of Skink
+//! runs in the kernel.
 //!
 //! Parts with different privileges:
 //!
@@ -24,7 +26,9 @@
 //! Left out: taking over single ports of an address that the kernel goes on using (shared addressing),
 //! VLAN tags, and multicast other than neighbour discovery.
 
+mod addresses;
 mod error;
+mod ingress;
 mod kernel;
 mod link;
 mod owner;
@@ -34,6 +38,7 @@ mod program;
 mod shared;
 
 pub use error::SteeringError;
+pub use ingress::Ingress;
 pub use kernel::AttachMode;
 pub use owner::Owner;
 pub use owners::QueueOwners;

@@ -1,23 +1,44 @@
-//! An XDP program in front of an interface, held there by a descriptor.
+//! A program at an interface, held there by a descriptor.
 //!
 //! A link goes with its last descriptor, whoever has that: a broker, a copy of it, or the program that it has become.
 //! What is attached by netlink, as on kernels before 5.9, stays until somebody takes it off, and nobody knows whether he
-//! is the last who wants it. Our programs need Linux 5.18, so there is no other way here.
+//! is the last who wants it. Our XDP program needs Linux 5.18, so there is no other way here.
 
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// `XDP_FLAGS_SKB_MODE` of linux/if_link.h.
-pub(crate) const BEHIND_DRIVER: u32 = 1 << 1;
-/// `XDP_FLAGS_DRV_MODE`.
-pub(crate) const IN_DRIVER: u32 = 1 << 2;
+/// Where it sits.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// An XDP program in the driver.
+    InDriver,
+    /// An XDP program behind it.
+    BehindDriver,
+    /// A classifier, where packet sockets have had their copy and the kernel's stack begins (tcx, from Linux 6.6 on).
+    Ingress,
+}
+
 /// Of `enum bpf_cmd` of linux/bpf.h.
 const BPF_LINK_CREATE: libc::c_int = 28;
 /// As above.
 const BPF_LINK_DETACH: libc::c_int = 34;
-/// Of `enum bpf_attach_type`.
-const BPF_XDP: u32 = 37;
+
+impl Place {
+    /// Its `enum bpf_attach_type`, and flags.
+    fn attributes(self) -> (u32, u32) {
+        const BPF_XDP: u32 = 37;
+        const BPF_TCX_INGRESS: u32 = 46;
+        // Of linux/if_link.h.
+        const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+        const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+        match self {
+            Place::InDriver => (BPF_XDP, XDP_FLAGS_DRV_MODE),
+            Place::BehindDriver => (BPF_XDP, XDP_FLAGS_SKB_MODE),
+            Place::Ingress => (BPF_TCX_INGRESS, 0),
+        }
+    }
+}
 
 /// The first members of `union bpf_attr` for `BPF_LINK_CREATE`; the kernel takes the others as 0.
 #[repr(C)]
@@ -28,12 +49,13 @@ struct Attributes {
     flags: u32,
 }
 
-/// Puts an XDP program in front of the interface of this number.
-pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
+/// Puts a program to the interface of this number.
+pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, place: Place) -> io::Result<OwnedFd> {
+    let (attach_type, flags) = place.attributes();
     let attributes = Attributes {
         program: program.as_raw_fd(),
         interface,
-        attach_type: BPF_XDP,
+        attach_type,
         flags,
     };
     // SAFETY: the attributes outlive the call, their size is given, and the kernel only reads them.

@@ -2,11 +2,10 @@ use crate::kernel::{self, AttachMode, InKernel};
 use crate::owners::{Owners, QUEUES};
 use crate::ports::{self, Port};
 use crate::shared::MappedArray;
-use crate::{Owner, SteeringError};
+use crate::{Owner, SteeringError, addresses};
 use serde::{Deserialize, Serialize, Serializer};
 use skink_wire::IpCidr;
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The steering of one NIC, as the broker holds it. The XDP program is in front of the interface until this value is
@@ -73,18 +72,7 @@ impl Steering {
 
     /// Sets which addresses are ours: packets to others are left to the kernel.
     pub fn set_addresses(&mut self, addresses: &[IpCidr]) -> Result<(), SteeringError> {
-        let wanted: Vec<[u8; 16]> = addresses.iter().map(|cidr| key(cidr.addr)).collect();
-        let mut map = self.kernel.addresses()?;
-        let present: Vec<[u8; 16]> = map.keys().filter_map(Result::ok).collect();
-        for gone in present.iter().filter(|key| !wanted.contains(key)) {
-            map.remove(gone)
-                .map_err(|error| kernel::map_error("addresses", error))?;
-        }
-        for address in &wanted {
-            map.insert(address, 1, 0)
-                .map_err(|error| kernel::map_error("addresses", error))?;
-        }
-        Ok(())
+        addresses::set(self.kernel.addresses.as_fd(), addresses)
     }
 
     /// Packets may go to `owner` from now on. Add it when its sockets are open. It starts without
@@ -186,13 +174,5 @@ impl Steering {
     /// The XDP program itself, to be attached or tried by other means than [`Steering::attach_xdp`].
     pub fn xdp_program(&self) -> BorrowedFd<'_> {
         self.kernel.xdp.as_fd()
-    }
-}
-
-/// An address as the programs look it up: IPv4 as `::ffff:a.b.c.d`.
-fn key(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
     }
 }

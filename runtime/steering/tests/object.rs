@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// The compiler that the committed object was made with: others may choose other instructions.
+/// With the number of their sections of programs.
+const OBJECTS: [(&str, usize); 2] = [("steer.bpf.o", 2), ("ingress.bpf.o", 1)];
+/// The compiler that the committed objects were made with: others may choose other instructions.
 const CLANG: &str = "clang version 14.";
 
 /// What of an object matters to the kernel: programs, map definitions, licence.
@@ -31,19 +33,24 @@ fn sections(object: &[u8]) -> BTreeMap<String, Vec<u8>> {
                 .collect();
             (String::from_utf8(name).expect("a name"), *header)
         })
-        .filter(|(name, _)| ["xdp.frags", "socket", ".maps", "license"].contains(&name.as_str()))
+        .filter(|(name, _)| {
+            ["xdp.frags", "socket", "classifier", ".maps", "license"].contains(&name.as_str())
+        })
         .map(|(name, header)| (name, body(header).to_vec()))
         .collect()
 }
 
 #[test]
-fn the_object_is_made_of_the_source() {
+fn the_objects_are_made_of_the_sources() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
-    let committed = std::fs::read(directory.join("steer.bpf.o")).expect("the object");
+    let committed = |name: &str| std::fs::read(directory.join(name)).expect("the object");
     let here = env!("CARGO_MANIFEST_DIR").as_bytes();
-    let place = committed.windows(here.len()).position(|part| part == here);
-    assert_eq!(place, None, "the object names the directory it was made in");
-    assert_eq!(sections(&committed).len(), 4);
+    for (name, programs) in OBJECTS {
+        let object = committed(name);
+        let place = object.windows(here.len()).position(|part| part == here);
+        assert_eq!(place, None, "{name} names the directory it was made in");
+        assert_eq!(sections(&object).len(), programs + 2);
+    }
 
     let version = Command::new("clang").arg("--version").output();
     let version = match &version {
@@ -54,26 +61,29 @@ fn the_object_is_made_of_the_source() {
         }
     };
     if !version.contains(CLANG) {
-        println!("SKIP: the object was made with {CLANG}x, but here is {version}");
+        println!("SKIP: the objects were made with {CLANG}x, but here is {version}");
         return;
     }
-    let output = std::env::temp_dir().join(format!("skink-steer-{}.o", std::process::id()));
+    let output = std::env::temp_dir().join(format!("skink-steer-{}", std::process::id()));
+    std::fs::create_dir(&output).expect("a directory");
     let status = Command::new(directory.join("build.sh"))
         .arg(&output)
         .output();
     let status = status.expect("build.sh runs");
+    let built = OBJECTS.map(|(name, _)| (name, std::fs::read(output.join(name))));
+    std::fs::remove_dir_all(&output).expect("removed");
     let error = String::from_utf8_lossy(&status.stderr);
     if !status.status.success() && error.contains("not found") {
-        println!("SKIP: the object can't be built here: {error}");
+        println!("SKIP: the objects can't be built here: {error}");
         return;
     }
     assert!(status.status.success(), "build.sh: {error}");
-    let built = std::fs::read(&output).expect("the new object");
-    std::fs::remove_file(&output).expect("removed");
-    for (name, body) in sections(&built) {
-        assert!(
-            sections(&committed).get(&name) == Some(&body),
-            "section {name} differs: run bpf/build.sh"
-        );
+    for (object, built) in built {
+        for (name, body) in sections(&built.expect("the new object")) {
+            assert!(
+                sections(&committed(object)).get(&name) == Some(&body),
+                "section {name} of {object} differs: run bpf/build.sh"
+            );
+        }
     }
 }

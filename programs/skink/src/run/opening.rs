@@ -66,10 +66,8 @@ fn try_to_open(
         let why = "the driver doesn't take the XDP program, and behind it frames cost more";
         return Err(why.to_owned());
     }
-    if let Some(steering) = opener.steering() {
-        let set = steering.set_addresses(addresses);
-        set.map_err(|error| error.to_string())?;
-    }
+    let set = opener.set_addresses(addresses);
+    set.map_err(|error| error.to_string())?;
     Ok(opener)
 }
 

@@ -7,6 +7,7 @@ mod choice;
 mod clients;
 mod datagrams;
 mod filter;
+mod forwarding;
 mod halves;
 mod held;
 mod hostile;
@@ -47,6 +48,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(interrupts::cases());
     cases.extend(aside::cases());
     cases.extend(filter::cases());
+    cases.extend(forwarding::cases());
     cases.extend(impaired::cases());
     cases.extend(hostile::cases());
     cases.extend(neighbours::cases());
