@@ -41,7 +41,7 @@ const VERBS: [(&str, &str, &str); 8] = [
     ),
     (
         "pps --bytes 64 --rate 1000",
-        "64B 64B-1000/s",
+        "64B 64B-1000/s 64B-1",
         "kernel-gso-on raw-packet raw-xdp raw-tap library-packet-gso-on library-xdp-gso-on library-tap-gso-on",
     ),
     (
