@@ -5,7 +5,7 @@
 mod measured;
 
 use crate::failure::Failure;
-use measured::{LARGE, SMALL, VETH};
+use measured::{LARGE, SMALL};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use skink_nic::interface::Interface;
@@ -176,9 +176,6 @@ fn for_xdp(facts: &Facts) -> Result<String, String> {
             "another XDP program is in front of {name} (`ip link show {name}`)"
         ));
     }
-    if facts.used == Use::Apart {
-        return Err("AF_XDP isn't measured for `skink up`".to_owned());
-    }
     // Kernels before 6.3 don't say. A veth can since 4.19.
     if !device.xdp.map_or(veth, |xdp| xdp.native) {
         return Err(format!(
@@ -194,6 +191,11 @@ fn for_xdp(facts: &Facts) -> Result<String, String> {
     if veth {
         return for_xdp_on_veth(facts);
     }
+    if facts.used == Use::Apart {
+        return Err(format!(
+            "AF_XDP isn't measured for `skink up` on {name}{known}"
+        ));
+    }
     let unmeasured = "which isn't measured (docs/performance.md#which-back-end)";
     match device.xdp.is_some_and(|xdp| xdp.zero_copy) {
         true => Ok(format!(
@@ -207,14 +209,16 @@ fn for_xdp(facts: &Facts) -> Result<String, String> {
 
 /// Where both were measured, small requests decide: most answers of most servers are.
 fn for_xdp_on_veth(facts: &Facts) -> Result<String, String> {
-    let [small, large] = [SMALL, LARGE].map(|workload| measured::ratio(&VETH, workload));
-    let large = match facts.device.cuts {
-        true => format!("large answers {large:.2}"),
-        false => "large answers without segmentation offload aren't measured".to_owned(),
+    let cuts = facts.device.cuts;
+    let [small, large] = [SMALL, LARGE].map(|workload| measured::ratio(facts.used, cuts, workload));
+    let without = if cuts {
+        ""
+    } else {
+        " without segmentation offload"
     };
     let why = format!(
-        "on a veth small requests do {small:.2} of packet's work per CPU second, {large} \
-         (docs/performance.md#which-back-end)"
+        "on a veth{without} small requests on xdp do {small:.2} of packet's work per CPU second, large answers \
+         {large:.2} (docs/performance.md#which-back-end)"
     );
     match small > 1.0 {
         true => Ok(why),

@@ -70,12 +70,13 @@ fn unprivileged(network: &Network) -> Outcome {
     )
 }
 
-/// `skink up` chooses what its supervisor can hand over.
+/// `skink up` chooses too.
 fn apart(network: &Network) -> Outcome {
+    needs_root()?;
     let site = Site::new()?;
     let _kernel = Nginx::on_kernel(network, &site)?;
     let said = network.up.as_ref().map(Process::log).unwrap_or_default();
-    holds(&said, "packet:wire chosen: ")?;
+    holds(&said, "xdp:wire chosen: on a veth")?;
     let url = format!("http://{}/tiny", Network::KERNEL[0]);
     let curl = network.skink_run("curl", ["-sS", "--fail", "--max-time", "60", &url])?;
     Network::finish(curl, "curl", PATIENCE).map(drop)

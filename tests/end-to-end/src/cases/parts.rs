@@ -39,6 +39,7 @@ pub fn cases() -> Vec<Case> {
         add(open, "upgraded", upgrade::upgraded);
         add(open, "upgraded-under-load", load::upgraded);
         add(steered::plan(topology), "upgraded", steered::handed_on);
+        add(steered::plan(topology), "killed-under-load", load::killed);
     }
     let open = plan(Topology::Split, None);
     add(open, "refused-builds", upgrade::refused);

@@ -1,6 +1,8 @@
 //! What was measured of the back ends. docs/performance.md has the same tables; a test holds them together.
 
-/// Work per server CPU second with a stack inside the program, divided by that of the kernel's stack at its best.
+use super::Use;
+
+/// Work per server CPU second, divided by that of the kernel's stack at its best on the same kind of cable.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
     /// As docs/performance.md calls it.
@@ -22,20 +24,63 @@ const fn figure(workload: &'static str, packet: f64, xdp: f64) -> Figure {
     }
 }
 
-/// A veth with segmentation offload at both ends, MTU 1500: medians of five undisturbed rounds of `skink bench web` and `kv`, 2026-11-22,
-/// Linux 6.18 on x86-64 with two processors (bench/results/0.1.0-faster).
-pub const VETH: [Figure; 7] = [
-    figure(SMALL, 1.05, 1.36),
-    figure("20B-close", 1.28, 1.57),
-    figure(LARGE, 0.87, 1.21),
-    figure("22KB-close", 1.45, 2.13),
-    figure("1MB", 0.85, 0.85),
-    figure("redis-get", 1.21, 2.31),
-    figure("memcached-get", 1.55, 1.90),
+/// Where a stack is, whether the veth has segmentation offload at both ends, and what was measured there: MTU 1500, medians of five undisturbed
+/// rounds, 2026-11-23, Linux 6.18 on x86-64 with two processors (bench/results/0.1.0-library). The first is of `skink bench
+/// library`, the others of `skink bench topologies`, where `single` stands for stacks apart.
+pub const VETH: [(Use, bool, &[Figure]); 4] = [
+    (
+        Use::Inside,
+        true,
+        &[
+            figure(SMALL, 1.44, 1.86),
+            figure("20B-close", 1.35, 2.47),
+            figure(LARGE, 0.94, 1.23),
+            figure("redis-get", 1.58, 2.27),
+            figure("memcached-get", 1.95, 2.09),
+            figure("bulk-send", 1.49, 1.95),
+            figure("bulk-receive", 1.25, 1.21),
+            figure("conn", 1.17, 2.40),
+        ],
+    ),
+    (
+        Use::Inside,
+        false,
+        &[
+            figure(SMALL, 1.43, 1.77),
+            figure(LARGE, 1.13, 1.15),
+            figure("bulk-send", 0.87, 0.78),
+            figure("bulk-receive", 0.80, 0.77),
+            figure("rr-16", 0.72, 0.71),
+        ],
+    ),
+    (
+        Use::Apart,
+        true,
+        &[
+            figure(SMALL, 1.46, 2.13),
+            figure(LARGE, 1.04, 1.66),
+            figure("bulk-send", 1.41, 2.07),
+            figure("bulk-receive", 0.79, 0.85),
+            figure("rr-16", 0.98, 1.04),
+        ],
+    ),
+    (
+        Use::Apart,
+        false,
+        &[
+            figure(SMALL, 1.44, 1.42),
+            figure(LARGE, 1.34, 1.09),
+            figure("bulk-send", 0.74, 0.71),
+            figure("bulk-receive", 0.68, 0.71),
+            figure("rr-16", 0.88, 0.91),
+        ],
+    ),
 ];
 
 /// What AF_XDP does of what AF_PACKET does; 0 if it wasn't measured.
-pub fn ratio(figures: &[Figure], workload: &str) -> f64 {
-    let figure = figures.iter().find(|figure| figure.workload == workload);
+pub fn ratio(used: Use, cuts: bool, workload: &str) -> f64 {
+    let figures = VETH.iter().filter(|it| (it.0, it.1) == (used, cuts));
+    let mut figures = figures.flat_map(|it| it.2);
+    let figure = figures.find(|figure| figure.workload == workload);
     figure.map_or(0.0, |figure| figure.xdp / figure.packet)
 }

@@ -54,13 +54,21 @@ fn each_machine_gets_its_back_end_and_is_told_why() {
     });
     let xdp = "xdp:eth0 packet:eth0";
     let packet = "packet:eth0";
-    let cases: [(Facts, &str, &str); 14] = [
-        (veth(), xdp, "on a veth small requests do"),
+    let cases: [(Facts, &str, &str); 16] = [
+        (veth(), xdp, "on a veth small requests on xdp do"),
         (machine("veth", None), xdp, "large answers 1."),
         (
             but(veth(), |it| it.device.cuts = false),
             xdp,
-            "without segmentation offload aren't measured",
+            "without segmentation offload small",
+        ),
+        (
+            but(veth(), |it| {
+                it.device.cuts = false;
+                it.used = Use::Apart;
+            }),
+            packet,
+            "without segmentation offload small requests on xdp do 0.99",
         ),
         (
             but(veth(), |it| it.device.xdp_program = Some(XdpPlace::Generic)),
@@ -71,7 +79,12 @@ fn each_machine_gets_its_back_end_and_is_told_why() {
         (but(veth(), |it| it.may_pin = false), packet, "CAP_IPC_LOCK"),
         (but(veth(), |it| it.mtu = 3826), xdp, "veth"),
         (but(veth(), |it| it.mtu = 3827), packet, "(MTU 3827)"),
-        (but(veth(), |it| it.used = Use::Apart), packet, "skink up"),
+        (but(veth(), |it| it.used = Use::Apart), xdp, "on a veth"),
+        (
+            but(machine("i40e", zero_copy), |it| it.used = Use::Apart),
+            packet,
+            "skink up",
+        ),
         (machine("i40e", zero_copy), xdp, "eth0 (i40e) exchanges"),
         (machine("ena", Some(NATIVE)), packet, "would copy"),
         (machine("gve", None), packet, "takes no XDP program"),
@@ -113,9 +126,11 @@ fn what_a_person_writes_and_reads() {
         let error = text.parse::<Wanted>().expect_err("refused");
         assert!(error.contains(words), "{text}: {error}");
     }
-    let (_, why) = chosen(&veth());
-    let ratio = measured::ratio(&VETH, SMALL);
-    assert!(why.contains(&format!("{ratio:.2} of packet")), "{why}");
+    for used in [Use::Inside, Use::Apart] {
+        let (_, why) = chosen(&but(veth(), |it| it.used = used));
+        let ratio = measured::ratio(used, true, SMALL);
+        assert!(why.contains(&format!("{ratio:.2} of packet")), "{why}");
+    }
 }
 
 #[test]
@@ -129,7 +144,7 @@ fn who_names_a_nic_gets_that_one_and_no_other() {
 #[test]
 fn the_documentation_shows_what_was_measured() {
     let text = include_str!("../../../../../docs/performance.md");
-    for figure in VETH {
+    for figure in measured::VETH.iter().flat_map(|it| it.2) {
         let row = format!(
             "| `{}` | {:.2} | {:.2} | {:.2} |",
             figure.workload,
