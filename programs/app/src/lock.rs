@@ -96,9 +96,13 @@ impl Drop for Guard {
         if remote::is_unsettled() {
             remote::settle(self);
         }
+        let woken = self.parking.take_woken();
         SHARED.owner.store(0, Ordering::Relaxed);
         if SHARED.word.swap(FREE, Ordering::Release) == CONTENDED {
             raw::futex_wake(&SHARED.word, 1);
+        }
+        for word in woken {
+            raw::futex_wake(&word, 1);
         }
     }
 }

@@ -29,6 +29,9 @@ pub struct Parking {
     free: Vec<u32>,
     /// Eventfds not in use.
     events: Vec<c_int>,
+    /// Futexes of threads to be woken when the lock is let go: who is woken before may take the processor from the one
+    /// that holds it, and go to sleep again for want of it.
+    woken: Vec<Arc<AtomicU32>>,
     /// Who sleeps on the NIC's descriptors.
     pub driver: Option<u32>,
     /// How many threads (the helper not counted) sleep where a frame wakes them.
@@ -46,6 +49,7 @@ impl Parking {
             waiters: Vec::new(),
             free: Vec::new(),
             events: Vec::new(),
+            woken: Vec::new(),
             driver: None,
             on_nic: 0,
             planned: Instant::FAR_FUTURE,
@@ -94,8 +98,8 @@ impl Parking {
         self.free.push(id);
     }
 
-    /// Wakes it, if it sleeps.
-    pub fn wake(&self, id: u32) {
+    /// Wakes it, if it sleeps: from a futex when the lock is let go.
+    pub fn wake(&mut self, id: u32) {
         let Some(waiter) = self.waiters.get(id as usize) else {
             return;
         };
@@ -104,9 +108,15 @@ impl Parking {
         }
         match waiter.bell {
             Bell::None => {}
-            Bell::Futex => raw::futex_wake(&waiter.word, 1),
+            Bell::Futex => self.woken.push(waiter.word.clone()),
             Bell::Event(fd) => raw::ring(fd),
         }
+    }
+
+    /// The futexes that are to be woken by who lets the lock go.
+    #[inline]
+    pub fn take_woken(&mut self) -> Vec<Arc<AtomicU32>> {
+        core::mem::take(&mut self.woken)
     }
 
     /// Makes what a thread needs to sleep: the process may be about to forbid itself to make any, as
@@ -183,7 +193,7 @@ impl Parking {
     }
 
     /// If nobody drives, makes one of the sleepers do it.
-    pub fn hand_over(&self) {
+    pub fn hand_over(&mut self) {
         if self.driver.is_some() {
             return;
         }
@@ -195,3 +205,6 @@ impl Parking {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
