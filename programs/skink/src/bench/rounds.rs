@@ -108,6 +108,10 @@ impl Bench<'_> {
         let runs = labs.filter(|(_, lab)| task.runs_on(&lab.variant));
         let runs: Vec<usize> = runs.map(|(index, _)| index).collect();
         for index in runs {
+            if let Some(tuning) = self.tuning_of_twin(index, &chosen) {
+                chosen.push((index, tuning));
+                continue;
+            }
             match self.calibrate(index, task) {
                 Ok((tuning, calibration)) => {
                     chosen.push((index, tuning));
@@ -145,6 +149,16 @@ impl Bench<'_> {
         eprintln!("{}: {variant} failed: {}", results.name, failure.message);
         let why = failure.message;
         results.failures.push(VariantFailure { variant, why });
+    }
+
+    /// The settings that were chosen for the same stack with another load, if it is among them: what is held against
+    /// itself is to differ by that load alone.
+    fn tuning_of_twin(&self, index: usize, chosen: &[(usize, Tuning)]) -> Option<Tuning> {
+        let own = &self.labs.get(index)?.variant;
+        let is_twin = |lab: &Lab| (&lab.variant.stack, lab.variant.gso) == (&own.stack, own.gso);
+        let mut chosen = chosen.iter();
+        let twin = chosen.find(|(other, _)| self.labs.get(*other).is_some_and(is_twin));
+        twin.map(|(_, tuning)| *tuning)
     }
 
     /// Tries the server's settings and answers the ones with which the work costs least; without a

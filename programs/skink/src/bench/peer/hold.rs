@@ -5,6 +5,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::ops::Range;
+use std::time::Duration;
 
 /// Connections from one address: well below the number of its ports, so that free ones are found quickly.
 pub const PER_ADDRESS: u32 = 20_000;
@@ -67,6 +68,8 @@ fn connect(source: Option<Ipv4Addr>, server: SocketAddr) -> io::Result<TcpStream
         rustix::net::sockopt::Timeout::Send,
         timeout,
     )?;
+    // The next round needs their ports, and so many that wait for an end would be too many for the kernel: these are reset.
+    rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
     rustix::net::bind(&socket, &SocketAddrV4::new(source, 0))?;
     rustix::net::connect(&socket, &server)?;
     Ok(TcpStream::from(socket))
