@@ -34,7 +34,7 @@ check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-# Compiles the program that runs in the kernel anew (needs clang and libbpf's headers).
+# Compiles the programs that run in the kernel anew (needs clang and libbpf's headers).
 bpf:
 	runtime/steering/bpf/build.sh
 
