@@ -11,6 +11,7 @@ pub mod process;
 pub mod sockets;
 pub mod spawn;
 pub mod streams;
+pub mod threads;
 pub mod waiting;
 
 /// Runs Skink's part of a call. A panic ends the process with a message.

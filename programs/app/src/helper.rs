@@ -17,6 +17,7 @@ use crate::lock::{Guard, lock};
 use crate::log::log;
 use crate::raw;
 use crate::state::{State, internal};
+use crate::threads;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use skink_messages::Counter;
@@ -104,10 +105,10 @@ fn launch() {
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
     }
-    let thread = std::thread::Builder::new()
+    let helper = std::thread::Builder::new()
         .name("skink".into())
-        .stack_size(256 * 1024)
-        .spawn(move || run(station));
+        .stack_size(256 * 1024);
+    let thread = threads::make_ours(|| helper.spawn(move || run(station)));
     // SAFETY: as above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut()) };
     if let Err(error) = thread {

@@ -86,6 +86,7 @@ mod spin;
 mod state;
 mod streams;
 mod syscall;
+mod threads;
 mod transfer;
 mod wait;
 
@@ -108,6 +109,7 @@ extern "C" fn start() {
         if !attach::note_broker() {
             return;
         }
+        threads::start();
         fallback::start();
         descriptor::start();
         if fd_table::start() {

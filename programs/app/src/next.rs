@@ -1,4 +1,8 @@
 //! The functions that the library's stand in front of: libc's, or another preloaded library's.
+//!
+//! Those that programs call most often on files and pipes are system calls and nothing else; while the program has one thread
+//! they are made here ([`threads`](crate::threads)).
+use crate::{errno, raw, threads};
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
@@ -8,14 +12,14 @@ use libc::{
 
 /// Finds the next function called `name`.
 #[cold]
-fn find(name: &CStr, known: &AtomicPtr<()>) {
+fn find(name: &CStr) -> *mut () {
     // SAFETY: the name is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if found.is_null() {
         crate::log::write(format_args!("the C library has no function {name:?}"));
         std::process::abort();
     }
-    known.store(found.cast(), Ordering::Relaxed);
+    found.cast()
 }
 
 macro_rules! next {
@@ -30,7 +34,7 @@ macro_rules! next {
             static KNOWN: AtomicPtr<()> = AtomicPtr::new(resolve as *mut ());
             #[cold]
             unsafe extern "C-unwind" fn resolve($($argument: $type),*) -> $answer {
-                find($symbol, &KNOWN);
+                KNOWN.store(find($symbol), Ordering::Relaxed);
                 // SAFETY: as the caller's.
                 unsafe { $name($($argument),*) }
             }
@@ -57,7 +61,6 @@ next! {
     c"getpeername" getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
     c"getsockopt" getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int;
     c"setsockopt" setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int;
-    c"close" close(fd: c_int) -> c_int;
     c"fclose" fclose(file: *mut libc::FILE) -> c_int;
     c"fdopen" fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE;
     c"freopen" freopen(path: *const c_char, mode: *const c_char, file: *mut libc::FILE) -> *mut libc::FILE;
@@ -72,14 +75,10 @@ next! {
     c"fcntl" fcntl(fd: c_int, command: c_int, argument: usize) -> c_int;
     c"fcntl64" fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int;
     c"ioctl" ioctl(fd: c_int, request: libc::c_ulong, argument: usize) -> c_int;
-    c"read" read(fd: c_int, at: *mut c_void, count: size_t) -> ssize_t;
-    c"readv" readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t;
     c"recv" recv(fd: c_int, at: *mut c_void, count: size_t, flags: c_int) -> ssize_t;
     c"recvfrom" recvfrom(fd: c_int, at: *mut c_void, count: size_t, flags: c_int, address: *mut sockaddr, length: *mut socklen_t) -> ssize_t;
     c"recvmsg" recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
     c"recvmmsg" recvmmsg(fd: c_int, list: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
-    c"write" write(fd: c_int, at: *const c_void, count: size_t) -> ssize_t;
-    c"writev" writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t;
     c"send" send(fd: c_int, at: *const c_void, count: size_t, flags: c_int) -> ssize_t;
     c"sendto" sendto(fd: c_int, at: *const c_void, count: size_t, flags: c_int, address: *const sockaddr, length: socklen_t) -> ssize_t;
     c"sendmsg" sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
@@ -92,9 +91,11 @@ next! {
     c"select" select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
     c"pselect" pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     c"epoll_ctl" epoll_ctl(epfd: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
-    c"epoll_wait" epoll_wait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int;
     c"epoll_pwait" epoll_pwait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
     c"epoll_pwait2" epoll_pwait2(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    c"pthread_create" pthread_create(thread: *mut libc::pthread_t, attributes: *const libc::pthread_attr_t, run: *mut c_void, argument: *mut c_void) -> c_int;
+    c"thrd_create" thrd_create(thread: *mut libc::pthread_t, run: *mut c_void, argument: *mut c_void) -> c_int;
+    c"pthread_cancel" pthread_cancel(thread: libc::pthread_t) -> c_int;
     c"_Fork" fork_without_handlers() -> c_int;
     c"execve" execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     c"execvpe" execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
@@ -114,4 +115,83 @@ next! {
     c"__recvfrom_chk" recvfrom_chk(fd: c_int, at: *mut c_void, count: size_t, room: size_t, flags: c_int, address: *mut sockaddr, length: *mut socklen_t) -> ssize_t;
     c"__poll_chk" poll_chk(list: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int;
     c"__ppoll_chk" ppoll_chk(list: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int;
+}
+
+/// The system call that libc's `epoll_wait` makes.
+#[cfg(target_arch = "x86_64")]
+const EPOLL_WAIT: c_long = libc::SYS_epoll_wait;
+#[cfg(not(target_arch = "x86_64"))]
+const EPOLL_WAIT: c_long = libc::SYS_epoll_pwait;
+
+/// Functions that are a system call of the same arguments, and perhaps more that are 0.
+macro_rules! system_calls {
+    ($($symbol:literal $name:ident($($argument:ident: $type:ty),*) -> $answer:ty = $number:expr;)*) => {
+        mod found {
+            use super::*;
+            next! { $($symbol $name($($argument: $type),*) -> $answer;)* }
+        }
+
+        /// Whether they are libc's, and not another preloaded library's.
+        pub fn are_libcs() -> bool {
+            [$(find($symbol)),*].into_iter().all(is_libcs)
+        }
+
+        $(
+            #[doc = concat!("The next `", stringify!($name), "`.")]
+            ///
+            /// # Safety
+            /// As the function's.
+            #[inline]
+            pub unsafe fn $name($($argument: $type),*) -> $answer {
+                if threads::is_one() {
+                    // SAFETY: the caller vouches for the arguments, here and below.
+                    return unsafe { system_call($number, [$($argument as usize),*]) as $answer };
+                }
+                // SAFETY: as above.
+                unsafe { found::$name($($argument),*) }
+            }
+        )*
+    };
+}
+
+system_calls! {
+    c"close" close(fd: c_int) -> c_int = libc::SYS_close;
+    c"read" read(fd: c_int, at: *mut c_void, count: size_t) -> ssize_t = libc::SYS_read;
+    c"readv" readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t = libc::SYS_readv;
+    c"write" write(fd: c_int, at: *const c_void, count: size_t) -> ssize_t = libc::SYS_write;
+    c"writev" writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t = libc::SYS_writev;
+    c"epoll_wait" epoll_wait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int = EPOLL_WAIT;
+}
+
+/// What libc's function for the call would answer.
+///
+/// # Safety
+/// As the call's.
+#[inline]
+unsafe fn system_call<const N: usize>(number: c_long, arguments: [usize; N]) -> isize {
+    let mut all = [0; 6];
+    for (place, argument) in all.iter_mut().zip(arguments) {
+        *place = argument;
+    }
+    // SAFETY: the caller's promise.
+    let answer = unsafe { raw::syscall(number, all) };
+    if answer < 0 {
+        errno::set(-answer as c_int);
+        return -1;
+    }
+    answer
+}
+
+/// Where the object that has the function begins in memory.
+fn object_of(function: *const ()) -> *mut c_void {
+    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the place to write to is ours, and zeros are a value of it.
+    unsafe {
+        libc::dladdr(function.cast(), info.as_mut_ptr());
+        info.assume_init().dli_fbase
+    }
+}
+
+fn is_libcs(function: *mut ()) -> bool {
+    object_of(function) == object_of(libc::gnu_get_libc_version as *const ())
 }

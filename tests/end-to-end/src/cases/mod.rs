@@ -3,6 +3,7 @@
 mod aside;
 mod bench;
 mod bulk;
+mod calls;
 mod choice;
 mod clients;
 mod datagrams;
@@ -57,6 +58,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(workers::cases());
     cases.extend(bench::cases());
     cases.extend(bulk::cases());
+    cases.extend(calls::cases());
     cases
 }
 
