@@ -124,6 +124,12 @@ impl<'a> Ring<'a> {
         self.capacity - self.len()
     }
 
+    /// Whether so much can be put in, a quarter, that a producer who waits for room had better be woken.
+    #[inline]
+    pub fn is_roomy(&self) -> bool {
+        self.free() >= self.capacity / 4
+    }
+
     /// Producer: an empty ring is filled from the start of its memory again, which is in the processor's caches and
     /// has been touched. Nothing may be [written ahead](Ring::write_ahead): it would be lost.
     #[inline]

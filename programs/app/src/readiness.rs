@@ -60,7 +60,7 @@ impl State {
                 {
                     bits |= HUP;
                 }
-                let roomy = rings.is_some_and(|[send, _]| send.free() >= send.capacity() / 4);
+                let roomy = rings.is_some_and(|[send, _]| send.is_roomy());
                 if over || socket.shut_write || roomy {
                     bits |= OUT;
                 }
@@ -77,10 +77,7 @@ impl State {
                 {
                     bits |= IN;
                 }
-                let roomy = halves.all(|id| {
-                    let ring = table.send_ring(id.slot);
-                    ring.free() >= ring.capacity() / 4
-                });
+                let roomy = halves.all(|id| table.send_ring(id.slot).is_roomy());
                 if roomy { bits | OUT } else { bits }
             }
         }

@@ -64,7 +64,9 @@ impl Connection {
         self.small_end = self.small_end.max(ack);
         if freed > 0 {
             ring.advance_head(freed);
-            self.tell(Events::WRITABLE);
+            // Who writes at this moment may have seen less room. Whoever sleeps for it has filled the ring, so that later
+            // acknowledgements come.
+            self.tell_if(ring.is_roomy(), Events::WRITABLE);
         }
         self.measure(ack, segment);
         self.backoff = 0;

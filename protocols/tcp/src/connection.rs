@@ -386,6 +386,13 @@ impl Connection {
         self.events |= events;
     }
 
+    /// As [`tell`](Connection::tell), if the condition holds.
+    pub fn tell_if(&mut self, condition: bool, events: Events) {
+        if condition {
+            self.tell(events);
+        }
+    }
+
     /// Notes why the connection failed.
     pub fn fail(&mut self, error: SocketError, context: &Context<'_>) {
         self.record(context).error.store(error as u32, Relaxed);

@@ -231,12 +231,6 @@ impl Connection {
         Ok(())
     }
 
-    fn tell_if(&mut self, condition: bool, events: Events) {
-        if condition {
-            self.tell(events);
-        }
-    }
-
     /// Goes on where the predecessor stopped: what wasn't acknowledged is sent again, and the peer is made
     /// to say how things stand.
     pub fn resume(&mut self, path: &Path, context: &Context<'_>) {

@@ -45,8 +45,19 @@ fn slow_start_sends_two_segments_for_each_acknowledged() {
     assert_eq!(net.drain(), 2_000);
     net.inject(". 1 ack 3001 win 60000");
     assert_eq!(net.drain(), 4_000);
-    assert!(net.events(id).contains(Events::WRITABLE));
     assert_eq!(net.tcp.table().send_ring(id.slot).len(), 57_000);
+}
+
+#[test]
+fn who_waits_for_room_is_told_when_a_quarter_is_free() {
+    let (mut net, id) = open(60_000);
+    net.write(id, 64 * 1024);
+    for acked in (2_000..=64_000).step_by(2_000) {
+        net.drain();
+        net.inject(&format!(". 1 ack {} win 60000", 1 + acked));
+        let told = net.events(id).contains(Events::WRITABLE);
+        assert_eq!(told, acked >= 16 * 1024, "{acked}");
+    }
 }
 
 #[test]
