@@ -41,8 +41,8 @@ mod spin;
 
 /// Version of the layouts in shared memory: queues, pools, and sleepers' pages. Raise it with every change of
 /// one: processes of other builds look at them.
-// Layout digest: 79af360cefe503ee
-pub const LAYOUT_VERSION: u32 = 2;
+// Layout digest: fd3fc06510c8b6e7
+pub const LAYOUT_VERSION: u32 = 3;
 
 #[cfg(not(loom))]
 pub use doorbell::{Doorbell, DoorbellDescriptors, Pulse, Sleeper, SleeperDescriptors, Woken};
@@ -68,8 +68,6 @@ pub use spin::SpinBudget;
 pub struct QueueCounters {
     /// Messages published or released.
     pub messages: u64,
-    /// Batches of them: each cost one store to an index.
-    pub batches: u64,
     /// How often there was no room (producer).
     pub full: u64,
     /// How often the neighbour's index made no sense.

@@ -10,25 +10,20 @@
 //! | 0 | magic and version | 0 | magic and version |
 //! | 8 | slot size in bytes | | |
 //! | 16 | capacity in slots | | |
-//! | 128 | `tail`: messages published | 128 | `head`: messages released |
-//! | 256 | the slots | | |
+//! | 128 | the slots | 128 | `head`: messages released |
 //!
 //! A slot begins with a *stamp* of 8 bytes; the message follows. Messages are numbered from 0, and the
 //! numbers never wrap in practice. Message *i* goes to the slot *i* modulo the capacity (a power of two),
-//! and when it is published the stamp becomes *i* + 1. So the stamp is a piece of the tail index that
-//! lies where the consumer looks anyway: a message of up to 56 bytes crosses from processor to processor
-//! in one cache line. Were the consumer to look at `tail`, it would take two, one after the other, and
-//! twice the time (docs/decisions/0005). `tail` is stored once per batch and tells the consumer whether
-//! the queue was full, and tools how much waits. A producer's successor goes on where the stamps end: a
-//! predecessor that died of a fault may have stored any tail, and no message may be left out.
+//! and when it is published the stamp becomes *i* + 1. There is no tail index: how far the producer is, the
+//! stamps tell, each of a piece of it that lies where the consumer looks anyway. So a message of up to 56 bytes crosses from
+//! processor to processor in one cache line, and costs the producer no store elsewhere (docs/decisions/0005).
 //!
-//! `head` and `tail` are on pairs of cache lines of their own (x86 prefetches lines in pairs). The
+//! `head` is on a pair of cache lines of its own (x86 prefetches lines in pairs). The
 //! producer keeps the last head that it saw, and looks again only when that leaves no room.
 //!
 //! # Order
 //!
-//! The producer writes a message, then its stamp (release), then `tail`; the consumer loads the stamp
-//! (acquire), copies the message out, then stores `head` (release), which the producer loads (acquire)
+//! The producer writes a message, then its stamp (release); the consumer loads the stamp (acquire), copies the message out, then stores `head` (release), which the producer loads (acquire)
 //! before it writes there again. Messages are copied by relaxed 64-bit atomics, which are plain moves: a
 //! neighbour that breaks the order can spoil what is copied, and nothing else.
 
@@ -52,21 +47,20 @@ pub use producer::Producer;
 
 /// "SKINKQUE" and a version that changes with the layout.
 #[cfg(not(loom))]
-const MAGIC: u64 = 0x534b_494e_4b51_0001;
+const MAGIC: u64 = 0x534b_494e_4b51_0002;
 /// Word indices, see the module's table.
 #[cfg(not(loom))]
 const SLOT_BYTES: usize = 1;
 #[cfg(not(loom))]
 const CAPACITY: usize = 2;
-const TAIL: usize = 16;
 const HEAD: usize = 16;
-const SLOTS: usize = 32;
+const SLOTS: usize = 16;
 #[cfg(not(loom))]
 const CONSUMER_HALF_BYTES: usize = 256;
 
 const STAMP_BYTES: usize = 8;
 
-const _: () = assert!(TAIL * 8 == 128 && SLOTS * 8 - TAIL * 8 == 128);
+const _: () = assert!(SLOTS * 8 == 128 && HEAD * 8 == 128);
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<crate::memory::AtomicU64>() == 8);
 

@@ -78,7 +78,7 @@ impl Weapons {
         let [own, theirs] = &self.inbound;
         let head = theirs.words()[16].load(Ordering::Relaxed);
         for number in head..head.saturating_add(random.below(20)) {
-            let slot = 32 + number as usize % 16 * 3;
+            let slot = 16 + number as usize % 16 * 3;
             own.words()[slot].store(number.wrapping_add(1), Ordering::Relaxed);
         }
     }

@@ -1,5 +1,5 @@
 use super::slots::{Slots, stamp_after};
-use super::{HEAD, Message, QueueError, QueueGeometry, TAIL};
+use super::{HEAD, Message, QueueError, QueueGeometry};
 use crate::QueueCounters;
 use crate::memory::{AtomicU64, Memory, Ordering, fence, load_acquire, word};
 use std::marker::PhantomData;
@@ -127,7 +127,6 @@ impl<T: Message> Consumer<T> {
             word(&self.own, HEAD).store(self.next, Ordering::Release);
             self.released = self.next;
             self.counters.messages = self.counters.messages.wrapping_add(count);
-            self.counters.batches = self.counters.batches.wrapping_add(1);
         }
         count
     }
@@ -139,9 +138,10 @@ impl<T: Message> Consumer<T> {
     pub fn made_room(&mut self) -> bool {
         // As for doorbells (see `sleep.rs`): either the full queue is seen here, or the room there.
         fence(Ordering::SeqCst);
-        // A producer that stores another tail misses a wake-up, or is woken for nothing.
-        let tail = word(&self.theirs, TAIL).load(Ordering::Relaxed);
-        let was_full = tail.wrapping_sub(self.room_from) >= self.capacity;
+        // Unless it was full, this is the slot that was released last, at which the producer hasn't been since. One that
+        // stores another stamp misses a wake-up, or is woken for nothing.
+        let full = self.room_from.wrapping_add(self.capacity);
+        let was_full = self.slots.were_published(&self.theirs, full);
         let released = self.released != self.room_from;
         self.room_from = self.released;
         was_full && released

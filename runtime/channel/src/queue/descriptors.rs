@@ -1,6 +1,7 @@
+use super::slots::{Slots, stamp_after};
 use super::{
     CAPACITY, CONSUMER_HALF_BYTES, Consumer, HEAD, MAGIC, Message, Producer, Queue, QueueGeometry,
-    SLOT_BYTES, SLOTS, STAMP_BYTES, TAIL,
+    SLOT_BYTES, SLOTS, STAMP_BYTES,
 };
 use crate::memory::{Memory, Ordering, load_acquire, word};
 use rustix::fs::{Mode, OFlags};
@@ -164,9 +165,23 @@ impl QueueDescriptors {
     pub fn depth(&self) -> io::Result<u32> {
         // In this order, so that what moves meanwhile is counted rather than missed.
         let head = index(&self.consumers, HEAD)?;
-        let waiting = index(&self.producers, TAIL)?.saturating_sub(head);
-        let capacity = self.geometry.capacity();
-        Ok(u32::try_from(waiting).map_or(capacity, |waiting| waiting.min(capacity)))
+        let slots = Slots::new(self.geometry);
+        let waits = |ahead: u32| {
+            let position = head.wrapping_add(u64::from(ahead));
+            let stamp = index(&self.producers, slots.start(position))?;
+            Ok::<_, io::Error>(stamp != slots.stamp_before(position))
+        };
+        // All of the first `least` wait, and none from `most` on. Mostly there is none.
+        let (mut least, mut most) = (0, self.geometry.capacity());
+        let mut middle = 0;
+        while least < most {
+            match waits(middle)? {
+                true => least = middle + 1,
+                false => most = middle,
+            }
+            middle = least.midpoint(most);
+        }
+        Ok(least)
     }
 
     /// How many messages the consumer says to have dealt with since the queue was made: whether it takes any.
@@ -185,28 +200,18 @@ impl QueueDescriptors {
     /// # Errors
     /// If the memory can't be read.
     pub fn is_produced_well(&self) -> io::Result<bool> {
-        // Before the stamps: these may be ahead then, and never behind.
-        let tail = index(&self.producers, TAIL)?;
-        let mut half = vec![0; self.geometry.producer_half_bytes()];
-        let length = rustix::io::pread(&self.producers, &mut *half, 0)?;
-        let (words, _) = half.as_chunks::<STAMP_BYTES>();
-        let word = |at: usize| words.get(at).map(|word| u64::from_ne_bytes(*word));
-        let capacity = u64::from(self.geometry.capacity);
-        let named = word(0) == Some(MAGIC)
-            && word(SLOT_BYTES) == Some(u64::from(self.geometry.slot_bytes))
-            && word(CAPACITY) == Some(capacity);
-        let stamped = (0..capacity).all(|ahead| {
+        // The later look at a slot may find it stamped anew, and never as it was before.
+        let first = self.stamps()?;
+        let published = first.all.iter().copied().max().unwrap_or(0);
+        let then = self.stamps()?;
+        let slots = Slots::new(self.geometry);
+        let stamped = (0..slots.capacity()).all(|ahead| {
             // The slot of the message so far ahead has the stamp of the one before it there, or already its own.
-            let position = tail.wrapping_add(ahead);
-            let slot = (position & (capacity - 1)) as usize;
-            let stamp = word(SLOTS + slot * self.geometry.slot_words()).unwrap_or(u64::MAX);
-            let before = match position < capacity {
-                true => 0,
-                false => position.wrapping_add(1).wrapping_sub(capacity),
-            };
-            stamp == before || stamp == position.wrapping_add(1)
+            let position = published.wrapping_add(ahead);
+            let stamp = then.of(position);
+            stamp == slots.stamp_before(position) || stamp == stamp_after(position)
         });
-        Ok(length == half.len() && named && stamped)
+        Ok(then.is_named && stamped)
     }
 
     /// As [`QueueDescriptors::is_produced_well`], of the consumer: it has released no more than was published.
@@ -216,7 +221,40 @@ impl QueueDescriptors {
     pub fn is_consumed_well(&self) -> io::Result<bool> {
         let named = index(&self.consumers, 0)? == MAGIC;
         let head = index(&self.consumers, HEAD)?;
-        Ok(named && head <= index(&self.producers, TAIL)?)
+        Ok(named && head <= self.stamps()?.all.iter().copied().max().unwrap_or(0))
+    }
+
+    fn stamps(&self) -> io::Result<Stamps> {
+        let mut half = vec![0; self.geometry.producer_half_bytes()];
+        let length = rustix::io::pread(&self.producers, &mut *half, 0)?;
+        let (words, _) = half.as_chunks::<STAMP_BYTES>();
+        let word = |at: usize| words.get(at).map(|word| u64::from_ne_bytes(*word));
+        let slots = words.get(SLOTS..).unwrap_or_default();
+        let slots = slots.iter().step_by(self.geometry.slot_words());
+        Ok(Stamps {
+            is_named: length == half.len()
+                && word(0) == Some(MAGIC)
+                && word(SLOT_BYTES) == Some(u64::from(self.geometry.slot_bytes))
+                && word(CAPACITY) == Some(u64::from(self.geometry.capacity)),
+            all: slots.map(|stamp| u64::from_ne_bytes(*stamp)).collect(),
+        })
+    }
+}
+
+/// What a producer's half said at a time.
+struct Stamps {
+    /// It names itself, and the sizes agreed on.
+    is_named: bool,
+    /// One for each slot.
+    all: Vec<u64>,
+}
+
+impl Stamps {
+    /// Of the slot of the message of index `position`.
+    fn of(&self, position: u64) -> u64 {
+        // A power of two.
+        let slot = position as usize & (self.all.len() - 1);
+        self.all.get(slot).copied().unwrap_or(u64::MAX)
     }
 }
 

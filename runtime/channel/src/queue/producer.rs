@@ -1,5 +1,5 @@
 use super::slots::{Slots, stamp_after};
-use super::{HEAD, Message, QueueError, QueueGeometry, TAIL};
+use super::{HEAD, Message, QueueError, QueueGeometry};
 use crate::QueueCounters;
 use crate::memory::{Memory, Ordering, load_acquire, word};
 use std::marker::PhantomData;
@@ -17,6 +17,8 @@ pub struct Producer<T> {
     next: u64,
     /// Up to where slots are stamped.
     published: u64,
+    /// What it was in the beginning.
+    first: u64,
     /// The consumer's head as it was last seen.
     head: u64,
     broken: bool,
@@ -27,10 +29,9 @@ pub struct Producer<T> {
 impl<T: Message> Producer<T> {
     /// `None` if the consumer's head contradicts what was published.
     ///
-    /// A predecessor may have died after it stamped some and before it stored the tail, or may have stored any
-    /// tail before it died of whatever it did. So the tail isn't asked: published is what the consumer finds
-    /// by its stamps, without a gap. A slot beyond that must have the stamp that the consumer awaits there;
-    /// or it would wait for a message that no successor writes.
+    /// Published is what the consumer finds by its stamps, without a gap. A predecessor may have died of whatever it did:
+    /// a slot beyond that must have the stamp that the consumer awaits there, or it would wait for a message
+    /// that no successor writes.
     pub(super) fn new(own: Memory, theirs: Memory, geometry: QueueGeometry) -> Option<Producer<T>> {
         let slots = Slots::new(geometry);
         let head = load_acquire(word(&theirs, HEAD));
@@ -48,7 +49,6 @@ impl<T: Message> Producer<T> {
             stamp.store(slots.stamp_before(free), Ordering::Relaxed);
             free = free.wrapping_add(1);
         }
-        word(&own, TAIL).store(tail, Ordering::Release);
         Some(Producer {
             own,
             theirs,
@@ -56,6 +56,7 @@ impl<T: Message> Producer<T> {
             capacity: slots.capacity(),
             next: tail,
             published: tail,
+            first: tail,
             head,
             broken: false,
             counters: QueueCounters::default(),
@@ -82,15 +83,10 @@ impl<T: Message> Producer<T> {
     #[inline]
     pub fn publish(&mut self) -> u64 {
         let count = self.next.wrapping_sub(self.published);
-        if count > 0 {
-            while self.published != self.next {
-                let stamp = self.slots.stamp(&self.own, self.published);
-                stamp.store(stamp_after(self.published), Ordering::Release);
-                self.published = self.published.wrapping_add(1);
-            }
-            word(&self.own, TAIL).store(self.next, Ordering::Release);
-            self.counters.messages = self.counters.messages.wrapping_add(count);
-            self.counters.batches = self.counters.batches.wrapping_add(1);
+        while self.published != self.next {
+            let stamp = self.slots.stamp(&self.own, self.published);
+            stamp.store(stamp_after(self.published), Ordering::Release);
+            self.published = self.published.wrapping_add(1);
         }
         count
     }
@@ -186,6 +182,9 @@ impl<T: Message> Producer<T> {
 
     /// What was counted at this end.
     pub fn counters(&self) -> QueueCounters {
-        self.counters
+        QueueCounters {
+            messages: self.published.wrapping_sub(self.first),
+            ..self.counters
+        }
     }
 }

@@ -21,8 +21,9 @@ impl Slots {
         self.capacity
     }
 
+    /// The index of the word where the slot of index `position` begins.
     #[inline]
-    fn start(self, position: u64) -> usize {
+    pub(super) fn start(self, position: u64) -> usize {
         SLOTS + (position & (self.capacity - 1)) as usize * self.slot_words
     }
 

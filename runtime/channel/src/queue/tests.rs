@@ -243,20 +243,19 @@ fn no_producer_shows_more_than_fits() {
 }
 
 #[test]
-fn a_producer_that_died_between_stamps_and_tail_has_a_successor() {
-    for (unseen, consumed) in [(1, 0), (1, 1), (4, 2), (4, 4)] {
+fn a_producer_that_died_has_a_successor() {
+    for (unseen, consumed) in [(0, 0), (1, 0), (1, 1), (4, 2), (4, 4)] {
         let (descriptors, mut producer, mut consumer) = queue::<u64>(16, 4);
         for number in 0..6 {
             producer.push(&number).expect("room");
             consumer.pop().expect("a message");
         }
-        let fds = || descriptors.producer().expect("descriptors");
-        let half = Memory::from_fd(fds().own).expect("map");
         (0..unseen).for_each(|number| producer.push(&(100 + number)).expect("room"));
-        word(&half, TAIL).store(6, Ordering::Relaxed);
+        let _ = producer.write(&200);
         drop(producer);
         (0..consumed).for_each(|_| assert!(consumer.pop().is_ok_and(|one| one.is_some())));
-        let mut successor = Producer::<u64>::attach(fds(), descriptors.geometry).expect("attach");
+        let fds = descriptors.producer().expect("descriptors");
+        let mut successor = Producer::<u64>::attach(fds, descriptors.geometry).expect("attach");
         assert_eq!(successor.unreleased(), Ok(unseen - consumed));
         let mut expected: Vec<u64> = (consumed..unseen).map(|number| 100 + number).collect();
         if successor.push(&7).is_ok() {
@@ -269,12 +268,8 @@ fn a_producer_that_died_between_stamps_and_tail_has_a_successor() {
 
 #[test]
 fn what_a_mad_producer_stored_doesnt_wedge_its_successor() {
-    // How far a mad predecessor's tail is from where its messages end, and the stamp of a free slot.
-    let stamps = [None, Some(0), Some(5), Some(u64::MAX)];
-    for (spoilt, stamp) in [0, 1, 3, 4, u64::MAX, 1 << 63]
-        .into_iter()
-        .flat_map(|spoilt| stamps.map(|stamp| (spoilt, stamp)))
-    {
+    // The stamp of a free slot.
+    for stamp in [0, 5, u64::MAX] {
         let (descriptors, mut producer, mut consumer) = queue::<u64>(16, 4);
         for number in 0..6 {
             producer.push(&number).expect("room");
@@ -284,16 +279,12 @@ fn what_a_mad_producer_stored_doesnt_wedge_its_successor() {
         drop(producer);
         let fds = || descriptors.producer().expect("descriptors");
         let half = Memory::from_fd(fds().own).expect("map");
-        word(&half, TAIL).store(7u64.wrapping_add(spoilt), Ordering::Relaxed);
-        if let Some(stamp) = stamp {
-            // The one after the next free one, which the consumer hasn't come to.
-            word(&half, SLOTS).store(stamp, Ordering::Relaxed);
-        }
+        // The one after the next free one, which the consumer hasn't come to.
+        word(&half, SLOTS).store(stamp, Ordering::Relaxed);
         let mut successor = Producer::<u64>::attach(fds(), descriptors.geometry).expect("attach");
         for number in 7..20 {
             successor.push(&number).expect("room");
-            let taken = (consumer.pop(), number - 1);
-            assert_eq!(taken.0, Ok(Some(taken.1)), "{spoilt}, {stamp:?}");
+            assert_eq!(consumer.pop(), Ok(Some(number - 1)), "{stamp:?}");
         }
         assert_eq!(descriptors.depth().expect("readable"), 1);
     }
@@ -338,7 +329,7 @@ fn whoever_made_a_queue_sees_how_much_waits() {
     }
     let half = descriptors.consumer().expect("descriptors").own;
     let half = Memory::from_fd(half).expect("map");
-    for (head, expected) in [(5, 1), (7, 0), (u64::MAX, 0), (0, 4)] {
+    for (head, expected) in [(5, 1), (6, 0), (u64::MAX, 4), (0, 4)] {
         word(&half, HEAD).store(head, Ordering::Relaxed);
         assert_eq!(descriptors.depth().expect("readable"), expected, "{head}");
     }
@@ -385,7 +376,7 @@ fn attaching_checks_what_it_is_handed() {
 }
 
 #[test]
-fn one_store_serves_a_batch() {
+fn a_batch_is_seen_when_it_is_published() {
     let (_, mut producer, mut consumer) = queue::<u64>(16, 8);
     (0..5).for_each(|number| producer.write(&number).expect("room"));
     assert_eq!(consumer.peek(), Ok(None), "not published yet");
@@ -393,7 +384,23 @@ fn one_store_serves_a_batch() {
     while let Ok(Some(_)) = consumer.peek() {}
     assert_eq!((consumer.release(), consumer.release()), (5, 0));
     for counters in [producer.counters(), consumer.counters()] {
-        assert_eq!((counters.messages, counters.batches), (5, 1));
+        assert_eq!(counters.messages, 5);
+    }
+}
+
+#[test]
+fn what_was_written_before_is_published_with_a_push_and_before_it() {
+    let (_, mut producer, mut consumer) = queue::<u64>(16, 4);
+    for full in [false, true] {
+        (0..2).for_each(|number| producer.write(&number).expect("room"));
+        producer.push(&2).expect("room");
+        if full {
+            producer.push(&3).expect("room");
+            assert_eq!(producer.push(&4), Err(QueueError::Full));
+        }
+        let said: Vec<u64> = std::iter::from_fn(|| consumer.pop().expect("sound")).collect();
+        assert_eq!(said, (0..3 + u64::from(full)).collect::<Vec<u64>>());
+        assert_eq!(producer.publish(), 0);
     }
 }
 
@@ -489,16 +496,10 @@ fn who_makes_a_queue_sees_who_has_spoilt_it() {
             assert_eq!(says(&descriptors), (true, true), "{number}");
         }
     }
-    // Stamps of a batch are stored before its tail.
-    let (first, _) = halves(&descriptors);
-    word(&first, TAIL).store(10, Ordering::Relaxed);
-    assert!(says(&descriptors).0);
     // (half, word, value, what is said of both)
     let table = [
         (0, 0, 1, (false, true)),
         (0, CAPACITY, 8, (false, true)),
-        (0, TAIL, 6, (false, false)),
-        (0, TAIL, u64::MAX, (false, true)),
         (0, SLOTS, 1, (false, true)),
         (0, SLOTS + 8, u64::MAX, (false, true)),
         (1, 0, 1, (true, false)),
