@@ -337,7 +337,7 @@ fn a_spoilt_channel_is_told_and_the_others_are_heard() {
     let [_, _, notices, ..] = all.parts.for_stack(1).expect("descriptors");
     // The stamp of the first slot.
     let stamp = 77u64.to_ne_bytes();
-    rustix::io::pwrite(&notices, &stamp, 256).expect("memory");
+    rustix::io::pwrite(&notices, &stamp, 128).expect("memory");
     let told = all.servers[2].tell(&Notice::Event(Protocol::Udp, readable(3)));
     told.expect("room");
     all.servers[2].flush().expect("a good queue");

@@ -109,8 +109,8 @@ def ring():
             pass
 
 
-HEAD = TAIL = 16
-SLOTS, SLOT, MESSAGE = 256, 64, "<IIII16sHB5xQIB3x"
+HEAD, ENTRIES = 16, 1024
+SLOTS, SLOT, MESSAGE = 128, 64, "<IIII16sHB5xQIB3x"
 OPEN, BIND, REST, LISTEN, CONNECT, ACCEPTED, SHARE, SENT, RECEIVED, SHUTDOWN, CLOSE, OPTION = range(1, 13)
 TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
 
@@ -122,11 +122,12 @@ class Channel:
         pick = lambda name, large: [m for m in all if m.name == name and (m.size > 4096) == large][number]
         self.requests, self.released = pick("requests", True), pick("requests", False)
         self.notices, self.freed = pick("notices", True), pick("notices", False)
-        self.next, self.heard = self.requests.word(TAIL), self.freed.word(HEAD)
+        stamps = range(SLOTS // 8, (SLOTS + ENTRIES * SLOT) // 8, SLOT // 8)
+        self.next, self.heard = max(map(self.requests.word, stamps)), self.freed.word(HEAD)
 
     def sent(self):
         """What the library asked for so far."""
-        for number in range(min(self.next, 1024)):
+        for number in range(min(self.next, ENTRIES)):
             yield struct.unpack_from(MESSAGE, self.requests.map, SLOTS + number * SLOT + 8)
 
     def wait(self, what):
@@ -137,20 +138,19 @@ class Channel:
             time.sleep(0.001)
 
     def ask(self, kind, serial=0, slot=0, generation=0, address=bytes(16), port=0, family=0, value=0, detail=0, protocol=TCP):
-        self.wait(lambda: self.next - self.released.word(HEAD) < 1024)
-        at = SLOTS + self.next % 1024 * SLOT
+        self.wait(lambda: self.next - self.released.word(HEAD) < ENTRIES)
+        at = SLOTS + self.next % ENTRIES * SLOT
         body = struct.pack(
             MESSAGE, kind, serial, slot, generation, address, port, family, value, detail, protocol
         )
         self.requests.map[at + 8 : at + SLOT] = body
         self.next += 1
         self.requests.put(at // 8, self.next)
-        self.requests.put(TAIL, self.next)
 
     def answer(self, serial):
         """The socket and the error in the answer to a request."""
         while True:
-            at = SLOTS + self.heard % 1024 * SLOT
+            at = SLOTS + self.heard % ENTRIES * SLOT
             self.wait(lambda: self.notices.word(at // 8) == self.heard + 1)
             kind, number, slot, generation, *_, error, _ = struct.unpack_from(
                 MESSAGE, self.notices.map, at + 8
