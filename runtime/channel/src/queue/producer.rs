@@ -83,11 +83,12 @@ impl<T: Message> Producer<T> {
     #[inline]
     pub fn publish(&mut self) -> u64 {
         let count = self.next.wrapping_sub(self.published);
-        while self.published != self.next {
-            let stamp = self.slots.stamp(&self.own, self.published);
-            stamp.store(stamp_after(self.published), Ordering::Release);
-            self.published = self.published.wrapping_add(1);
+        for ahead in 0..count {
+            let position = self.published.wrapping_add(ahead);
+            let stamp = self.slots.stamp(&self.own, position);
+            stamp.store(stamp_after(position), Ordering::Release);
         }
+        self.published = self.next;
         count
     }
 
