@@ -24,8 +24,9 @@
 //! # Order
 //!
 //! The producer writes a message, then its stamp (release); the consumer loads the stamp (acquire), copies the message
-//! out, then stores `head` (release), which the producer loads (acquire) before it writes there again. Messages are copied by relaxed 64-bit atomics, which are plain moves: a
-//! neighbour that breaks the order can spoil what is copied, and nothing else.
+//! out, then stores `head` (release), which the producer loads (acquire) before it writes there again. Messages are copied
+//! by relaxed 64-bit atomics, which are plain moves: a neighbour that breaks the order can spoil what is copied, and
+//! nothing else.
 
 #[cfg(loom)]
 use crate::memory::Memory;

@@ -56,8 +56,8 @@ impl<T: Shared> MappedArray<T> {
 
 impl<T: Shared> Drop for MappedArray<T> {
     fn drop(&mut self) {
+        let (at, bytes) = (self.base.as_ptr().cast(), self.entries * size_of::<T>());
         // SAFETY: this is our mapping, and nothing borrowed from it can outlive `self`.
-        let _ =
-            unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.entries * size_of::<T>()) };
+        let _ = unsafe { rustix::mm::munmap(at, bytes) };
     }
 }

@@ -201,8 +201,7 @@ impl QueueDescriptors {
     /// If the memory can't be read.
     pub fn is_produced_well(&self) -> io::Result<bool> {
         // The later look at a slot may find it stamped anew, and never as it was before.
-        let first = self.stamps()?;
-        let published = first.all.iter().copied().max().unwrap_or(0);
+        let published = self.stamps()?.published();
         let then = self.stamps()?;
         let slots = Slots::new(self.geometry);
         let stamped = (0..slots.capacity()).all(|ahead| {
@@ -221,7 +220,7 @@ impl QueueDescriptors {
     pub fn is_consumed_well(&self) -> io::Result<bool> {
         let named = index(&self.consumers, 0)? == MAGIC;
         let head = index(&self.consumers, HEAD)?;
-        Ok(named && head <= self.stamps()?.all.iter().copied().max().unwrap_or(0))
+        Ok(named && head <= self.stamps()?.published())
     }
 
     fn stamps(&self) -> io::Result<Stamps> {
@@ -250,6 +249,11 @@ struct Stamps {
 }
 
 impl Stamps {
+    /// How many messages were published, if the producer is sound.
+    fn published(&self) -> u64 {
+        self.all.iter().copied().max().unwrap_or(0)
+    }
+
     /// Of the slot of the message of index `position`.
     fn of(&self, position: u64) -> u64 {
         // A power of two.
