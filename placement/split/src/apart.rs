@@ -69,6 +69,12 @@ impl Apart {
         self.udp.as_ref()?.pool()
     }
 
+    /// Received packets that aren't needed any more, of which `ip` doesn't know that yet.
+    pub fn held_back(&self) -> usize {
+        let tcp = self.tcp.as_ref().map_or(0, |it| it.held_back());
+        tcp + self.udp.as_ref().map_or(0, |it| it.held_back())
+    }
+
     /// Maps a neighbour's pool for reading.
     ///
     /// # Errors

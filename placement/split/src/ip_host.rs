@@ -173,6 +173,12 @@ impl IpHost {
         (self.judging.parked(), [tcp.lent(), udp.lent()])
     }
 
+    /// Things that others lent, and don't know yet that they aren't needed any more.
+    pub fn held_back(&self) -> usize {
+        let transports = self.transports.iter().map(IpTransportEnd::held_back);
+        self.out.held_back() + transports.sum::<usize>()
+    }
+
     /// What was dropped at its ends: towards `link`, `tcp`, `udp` and `filter`.
     pub fn end_counters(&mut self) -> [EndCounters; 4] {
         let link = *self.out.counters();

@@ -188,6 +188,11 @@ impl LinkHost {
         self.end.ip_restarted(incarnation);
     }
 
+    /// As [`LinkEnd::held_back`].
+    pub fn held_back(&self) -> usize {
+        self.end.held_back()
+    }
+
     /// What was dropped at its end.
     pub fn end_counters(&self) -> EndCounters {
         self.end.counters()

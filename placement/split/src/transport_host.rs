@@ -78,6 +78,11 @@ impl<T> TransportHost<T> {
         self.below.end.ip_restarted(incarnation);
     }
 
+    /// As [`skink_lanes::TransportEnd::held_back`].
+    pub fn held_back(&self) -> usize {
+        self.below.end.held_back()
+    }
+
     /// What was dropped at its end.
     pub fn end_counters(&self) -> EndCounters {
         self.below.end.counters()

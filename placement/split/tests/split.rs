@@ -4,6 +4,7 @@ mod machine;
 
 use machine::Filtering;
 use machine::programs::{World, udp_bind, udp_receive, udp_send};
+use skink_channel::Pool;
 use skink_filter::RuleSet;
 use skink_memory::{Bytes, Mapping};
 use skink_messages::{Counter, TxPacket};
@@ -231,6 +232,32 @@ fn a_filter_that_made_up_verdicts_doesnt_wedge_ip() {
         }
         world.assert_no_leak();
     }
+}
+
+/// Neither end of a frame is told at once that its memory isn't needed any more, but before much of it is away.
+#[test]
+fn a_few_chunks_come_back_later_than_the_rest() {
+    let mut world = World::new(11, nics()[0], NONE);
+    let (from, to) = (world.end(0, 0, 1000), world.end(1, 0, 2000));
+    let sender = udp_bind(world.machines[0].udp(), from);
+    let receiver = udp_bind(world.machines[1].udp(), to);
+    let mut away = Vec::new();
+    for index in 0..40 {
+        let now = world.now;
+        udp_send(world.machines[0].udp(), now, sender, to, &[index; 10]);
+        world.settle();
+        let received = udp_receive(world.machines[1].udp(), receiver);
+        assert_eq!(received, Some((from, vec![index; 10])));
+        let gone = |pool: &Pool| pool.geometry().chunks() as usize - pool.available();
+        let sent = world.machines[0].udp().pool().map(gone).expect("a pool");
+        let link = world.machines[1].link.as_ref().expect("a link");
+        away.push([sent, gone(link.pool())]);
+    }
+    for side in [0, 1] {
+        let most = away.iter().map(|pools| pools[side]).max();
+        assert!(most > Some(4) && most < Some(32), "{away:?}");
+    }
+    world.assert_no_leak();
 }
 
 /// It has something to send, and no chunk to copy it to before the filter is back: it doesn't spin meanwhile.

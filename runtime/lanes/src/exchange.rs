@@ -34,6 +34,12 @@ impl EndCounters {
     }
 }
 
+/// So many things at the most are held back that a neighbour lent, and that aren't needed any more: nobody is woken for
+/// them, and they go with the next message that says something else. An owner must have more than this for each
+/// neighbour that it lends to, or it might wait for its own for ever; the smallest pool is `ip`'s, of 64 chunks, lent to
+/// three.
+const HELD_BACK: usize = 15;
+
 /// Both directions between two neighbours.
 ///
 /// Messages are taken and given one by one; [`Exchange::flush`], once for each batch, shows them to the
@@ -48,6 +54,8 @@ pub struct Exchange<In: Coded, Out: Coded> {
     full: bool,
     broken: bool,
     released: bool,
+    /// Something was sent in this batch.
+    speaks: bool,
     /// What was dropped here.
     pub counters: EndCounters,
 }
@@ -67,6 +75,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
             full: false,
             broken: false,
             released: false,
+            speaks: false,
             counters: EndCounters::default(),
         })
     }
@@ -135,7 +144,13 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
     pub fn send(&mut self, message: &Out) -> Result<(), Full> {
         let wire = message.encode_for(self.own, self.neighbour);
         let written = self.outgoing.write(&wire);
+        self.speaks |= written.is_ok();
         self.note(written)
+    }
+
+    /// Whether to tell the neighbour now that `count` things of its own aren't needed any more.
+    pub fn gives_back(&self, count: usize) -> bool {
+        count > HELD_BACK || (self.speaks && count > 0)
     }
 
     fn note(&mut self, done: Result<(), QueueError>) -> Result<(), Full> {
@@ -162,6 +177,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         self.release();
         let published = self.outgoing.publish() > 0;
         let made_room = std::mem::take(&mut self.released) && self.incoming.made_room();
+        self.speaks = false;
         if published || made_room {
             self.doorbell.ring();
         }

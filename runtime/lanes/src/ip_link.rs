@@ -301,9 +301,14 @@ impl IpLinkEnd {
         self.exchange.begin();
     }
 
+    /// Received frames of which the neighbour doesn't know yet that they aren't needed any more.
+    pub fn held_back(&self) -> usize {
+        self.done.len()
+    }
+
     /// Ends a batch.
     pub fn flush(&mut self) {
-        while !self.done.is_empty() && self.exchange.reserve(1).is_ok() {
+        while self.exchange.gives_back(self.done.len()) && self.exchange.reserve(1).is_ok() {
             let pointers = Few::take(&mut self.done, RichPointer::default());
             let _ = self.exchange.send(&ToLink::Done(pointers));
         }

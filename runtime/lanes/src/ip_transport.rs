@@ -115,9 +115,14 @@ impl IpTransportEnd {
         self.exchange.begin();
     }
 
+    /// Packets that left of which the neighbour doesn't know yet that they aren't needed any more.
+    pub fn held_back(&self) -> usize {
+        self.sent.len()
+    }
+
     /// Ends a batch.
     pub fn flush(&mut self) {
-        while !self.sent.is_empty() && self.exchange.reserve(1).is_ok() {
+        while self.exchange.gives_back(self.sent.len()) && self.exchange.reserve(1).is_ok() {
             let ids = Few::take(&mut self.sent, 0);
             let _ = self.exchange.send(&ToTransport::Sent(ids));
         }

@@ -117,13 +117,18 @@ impl LinkEnd {
         self.exchange.begin();
     }
 
+    /// Frames that left of which the neighbour doesn't know yet that they aren't needed any more.
+    pub fn held_back(&self) -> usize {
+        self.sent.len()
+    }
+
     /// Ends a batch: `ip` sees all of it, and is woken if it sleeps.
     pub fn flush(&mut self) {
         if self.limits_due {
             let told = self.exchange.send(&FromLink::Limits(self.limits));
             self.limits_due = told.is_err();
         }
-        while !self.sent.is_empty() && self.exchange.reserve(1).is_ok() {
+        while self.exchange.gives_back(self.sent.len()) && self.exchange.reserve(1).is_ok() {
             let ids = Few::take(&mut self.sent, 0);
             let _ = self.exchange.send(&FromLink::Sent(ids));
         }

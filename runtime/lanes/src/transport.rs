@@ -207,9 +207,18 @@ impl TransportEnd {
         self.exchange.begin();
     }
 
+    /// Received packets of which the neighbour doesn't know yet that they aren't needed any more.
+    pub fn held_back(&self) -> usize {
+        self.done.len()
+    }
+
     /// Ends a batch.
     pub fn flush(&mut self) {
-        while !self.done.is_empty() && self.exchange.reserve(1).is_ok() {
+        let is_urgent =
+            |done: &VecDeque<(u64, bool)>| done.iter().any(|(_, unreachable)| *unreachable);
+        while (self.exchange.gives_back(self.done.len()) || is_urgent(&self.done))
+            && self.exchange.reserve(1).is_ok()
+        {
             let mut unreachable = 0;
             for (at, (_, is_unreachable)) in self.done.iter().take(20).enumerate() {
                 unreachable |= u32::from(*is_unreachable) << at;

@@ -6,11 +6,8 @@ use skink_messages::{StoreClient, StoreReply, StoreRequest};
 use skink_store::Store;
 use skink_syscall::is_of_socket;
 
-fn look(lines: &mut Vec<String>, what: &str, pool: &Pool) {
-    let (free, all) = (pool.available(), pool.geometry().chunks() as usize);
-    if free != all {
-        lines.push(format!("{} chunks of {what} haven't come back", all - free));
-    }
+fn missing(pool: &Pool) -> usize {
+    pool.geometry().chunks() as usize - pool.available()
 }
 
 impl Machine {
@@ -22,19 +19,33 @@ impl Machine {
                 lines.push(format!("{} is dead", who.name()));
             }
         }
+        let transports = [&mut self.tcp, &mut self.udp].map(|front| front.stack.apart());
+        let by_transports = transports.map(|apart| apart.map_or(0, |apart| apart.held_back()));
+        let mut held_back: usize = by_transports.iter().sum();
+        let mut away = Vec::new();
         if let Some(link) = &self.link {
-            look(&mut lines, "received frames", link.pool());
+            held_back += link.held_back();
+            away.push(("received frames", missing(link.pool())));
         }
         if let Some(ip) = &mut self.ip {
-            let outstanding = ip.outstanding();
-            if outstanding != (0, [0, 0]) {
-                let what = format!("ip waits for filter, tcp and udp: {outstanding:?}");
-                lines.push(what);
+            held_back += ip.held_back();
+            let (judged, lent) = ip.outstanding();
+            let mut lent_and_held = lent.iter().zip(by_transports);
+            if judged > 0 || lent_and_held.any(|(lent, held)| *lent as usize > held) {
+                lines.push(format!(
+                    "ip waits for filter, tcp and udp: {judged}, {lent:?}; these hold back {by_transports:?}"
+                ));
             }
-            look(&mut lines, "ip's own packets", ip.pool());
+            away.push(("ip's own packets", missing(ip.pool())));
         }
         if let Some(pool) = self.udp.stack.apart().and_then(|apart| apart.pool()) {
-            look(&mut lines, "datagrams", pool);
+            away.push(("datagrams", missing(pool)));
+        }
+        // Less is missing where one was replaced that a chunk came from: nobody waits for that.
+        if away.iter().map(|(_, chunks)| chunks).sum::<usize>() > held_back {
+            lines.push(format!(
+                "{away:?} chunks are away, {held_back} are held back"
+            ));
         }
         for program in &self.ended {
             lines.push(format!("program {program} isn't finished"));

@@ -75,6 +75,17 @@ fn nonsense_is_counted_and_what_follows_is_heard() {
 }
 
 #[test]
+fn what_is_given_back_waits_for_company() {
+    let lane = lane();
+    let mut speaks = lower(&lane, 1, 1);
+    assert!(!speaks.gives_back(HELD_BACK) && speaks.gives_back(HELD_BACK + 1));
+    speaks.send(&verdicts(&[1])).expect("room");
+    assert!(speaks.gives_back(1) && !speaks.gives_back(0));
+    speaks.flush();
+    assert!(!speaks.gives_back(1));
+}
+
+#[test]
 fn who_found_no_room_is_ready_once_there_is() {
     let lane = lane();
     let mut sends = lower(&lane, 1, 1);
