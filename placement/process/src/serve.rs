@@ -19,6 +19,8 @@ const NONSENSE: usize = 16;
 const LOOK_EVERY: u32 = 32;
 /// How long the process sleeps at most while output is stuck, or reports are.
 const RETRY: Duration = Duration::from_millis(10);
+/// For how long a process that is to stop goes on delivering what its programs had written.
+const FAREWELL: Duration = Duration::from_millis(500);
 /// While the supervisor is gone: how often to look whether the stack is needed.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -54,6 +56,7 @@ pub fn serve(host: Host, link: ComponentLink) -> Ended {
         link: Some(link),
         orders_wait: true,
         is_called: false,
+        stops_by: None,
         events: Vec::with_capacity(64),
     };
     server.watch_link();
@@ -68,6 +71,8 @@ struct EventLoop {
     orders_wait: bool,
     /// A program or another process of the stack has rung since the process went to sleep.
     is_called: bool,
+    /// Until when the stack, which is to stop, delivers what programs had written.
+    stops_by: Option<Instant>,
     events: Vec<Event>,
 }
 
@@ -129,6 +134,9 @@ impl EventLoop {
         }
         if host.is_held {
             self.tell_supervisor();
+            if self.stops_by.is_some() {
+                return Round::Over(Ended::Stopped);
+            }
             return match busy {
                 true => Round::Busy,
                 false => Round::Idle,
@@ -154,10 +162,25 @@ impl EventLoop {
         }
         host.report_finished();
         self.tell_supervisor();
+        if let Some(by) = self.stops_by
+            && self.has_taken_leave(now, by, busy)
+        {
+            return Round::Over(Ended::Stopped);
+        }
         match busy {
             true => Round::Busy,
             false => Round::Idle,
         }
+    }
+
+    /// Whether a process that is to stop has delivered everything, or told the peers of what it had no time for.
+    fn has_taken_leave(&mut self, now: Instant, by: Instant, busy: bool) -> bool {
+        let host = &mut self.host;
+        if now < by {
+            let all_left = host.nic_wants().1.is_none() && host.front.stack.unfinished() == 0;
+            return all_left && !busy;
+        }
+        host.front.reset_unfinished(now) == Progress::Idle || now >= by + FAREWELL
     }
 
     fn take_orders(&mut self, now: Instant) -> Result<bool, Ended> {
@@ -168,10 +191,10 @@ impl EventLoop {
             };
             match link.receive() {
                 Ok(Some((order, descriptors))) => {
-                    if !self.host.order(now, order, descriptors) {
+                    if !self.host.order(now, order, descriptors) && self.stops_by.is_none() {
                         self.host.front.end(now);
                         self.host.clear_programs();
-                        return Err(Ended::Stopped);
+                        self.stops_by = Some(now + FAREWELL);
                     }
                 }
                 Ok(None) => return Ok(taken > 0),
@@ -245,6 +268,7 @@ impl EventLoop {
         }
         let looks = [
             self.link.is_none().then_some(LOOK),
+            self.stops_by.map(|by| by.since(now).max(RETRY)),
             host.nic_use.longest_sleep(),
         ];
         for look in looks.into_iter().flatten() {

@@ -414,4 +414,10 @@ impl Transports for Apart {
     fn unfinished(&self) -> usize {
         self.tcp.as_ref().map_or(0, |it| it.tcp().unfinished())
     }
+
+    fn reset_unfinished(&mut self, now: Instant) -> Progress {
+        self.tcp.as_mut().map_or(Progress::Idle, |it| {
+            it.call(|tcp, below| tcp.reset_unfinished(now, below))
+        })
+    }
 }

@@ -336,8 +336,8 @@ impl Front {
         self.spoilt.push((program, pid));
     }
 
-    /// All programs lose their sockets; peers are told as far as that takes one batch of packets. Whoever
-    /// else holds a socket loses it as well, so `syscall` isn't asked.
+    /// The stack is about to stop: all programs lose their sockets, as if they had ended. Whoever else holds a socket
+    /// loses it as well, so `syscall` isn't asked. What had been written is still delivered for as long as there are turns.
     pub fn end(&mut self, now: Instant) {
         let mut all: Vec<_> = std::mem::take(&mut self.departed).into_iter().collect();
         for program in self.programs.numbers.clone() {
@@ -349,7 +349,14 @@ impl Front {
         for (protocol, program) in all {
             transports.abandon(now, protocol, program);
         }
+    }
+
+    /// Resets connections that have still something to deliver. `More` if not all could be.
+    pub fn reset_unfinished(&mut self, now: Instant) -> Progress {
+        let transports = self.stack.transports();
+        let progress = transports.reset_unfinished(now);
         transports.poll(now);
+        progress
     }
 
     /// A program whose last socket here is gone.

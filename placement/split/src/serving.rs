@@ -97,8 +97,11 @@ pub(crate) trait Transports {
 
     fn udp_request(&mut self, now: Instant, request: UdpRequest);
 
-    /// TCP connections that aren't closed yet.
+    /// TCP connections that have something to deliver.
     fn unfinished(&self) -> usize;
+
+    /// Resets these. `More` if there was no room for all of the packets.
+    fn reset_unfinished(&mut self, now: Instant) -> Progress;
 }
 
 impl Transports for Stack {
@@ -246,6 +249,10 @@ impl Transports for Stack {
     fn unfinished(&self) -> usize {
         self.tcp_unfinished()
     }
+
+    fn reset_unfinished(&mut self, now: Instant) -> Progress {
+        self.tcp_reset_unfinished(now)
+    }
 }
 
 /// What a call came to: the socket, and its own end where that is known.
@@ -351,7 +358,7 @@ impl Serving {
         self.look().table(protocol)
     }
 
-    /// TCP connections that aren't closed yet.
+    /// TCP connections that have something to deliver.
     pub fn unfinished(&self) -> usize {
         self.look().unfinished()
     }

@@ -169,7 +169,7 @@ impl Tcp {
             window: entry.window,
             ..header
         };
-        self.send_bare(now, &entry.tuple, &header, &options, out);
+        let _ = self.send_bare(now, &entry.tuple, &header, &options, out);
     }
 
     /// A segment of no known flow: a connection request for a listener, or a stray (RFC 9293

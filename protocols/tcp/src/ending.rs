@@ -8,7 +8,7 @@ use crate::segment::{Outgoing, Segment};
 use crate::state::State;
 use crate::time_wait::TimeWaits;
 use skink_memory::Bytes;
-use skink_messages::{Counter, Events, Network, Outbound, Ports, SocketEvents};
+use skink_messages::{Counter, Events, Full, Network, Outbound, Ports, Progress, SocketEvents};
 use skink_time::Instant;
 use skink_wire::tcp::{Flags, Header, Options};
 use skink_wire::{FourTuple, SeqNum, protocol};
@@ -168,14 +168,43 @@ impl Tcp {
         }
     }
 
-    /// Tells the peer that the connection is gone; [`Tcp::end`] or [`Tcp::free`] must follow.
-    pub(crate) fn reset_connection<O: Network>(&mut self, now: Instant, slot: u32, out: &mut O) {
+    /// Resets connections that have something to deliver, for a stack that stops: nobody would deliver it. `More` if
+    /// the network had no room for all that.
+    pub fn reset_unfinished<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        out: &mut O,
+    ) -> Progress {
+        for slot in 0..self.sockets.len() {
+            if !self
+                .sockets
+                .get(slot)
+                .is_some_and(|it| self.is_unfinished(it))
+            {
+                continue;
+            }
+            let slot = slot as u32;
+            if self.reset_connection(now, slot, out).is_err() {
+                return Progress::More;
+            }
+            self.end(now, slot, out);
+        }
+        Progress::Idle
+    }
+
+    /// Tells the peer that the connection is gone, unless there is no room; [`Tcp::end`] or [`Tcp::free`] must follow.
+    pub(crate) fn reset_connection<O: Network>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        out: &mut O,
+    ) -> Result<(), Full> {
         let Some(Socket::Connection(connection)) = self.sockets.get(slot as usize) else {
-            return;
+            return Ok(());
         };
         let synchronized = connection.state().is_synchronized();
         if !synchronized && connection.state() != State::SynReceived {
-            return;
+            return Ok(());
         }
         connection.save_over(&Context {
             table: &self.table,
@@ -184,8 +213,9 @@ impl Tcp {
         });
         let (tuple, flags) = (connection.tuple, Flags::RST | Flags::ACK);
         let header = reply_header(&tuple, connection.snd_nxt, connection.rcv_nxt, flags);
+        self.send_bare(now, &tuple, &header, &Options::default(), out)?;
         self.counters.count(Counter::TcpResetsOut);
-        self.send_bare(now, &tuple, &header, &Options::default(), out);
+        Ok(())
     }
 
     /// Answers a segment that belongs to nothing with a reset (RFC 9293 3.10.7.1).
@@ -200,10 +230,10 @@ impl Tcp {
             reply_header(tuple, SeqNum(0), segment.end(), Flags::RST | Flags::ACK)
         };
         self.counters.count(Counter::TcpResetsOut);
-        self.send_bare(now, tuple, &header, &Options::default(), out);
+        let _ = self.send_bare(now, tuple, &header, &Options::default(), out);
     }
 
-    /// Sends a header alone. If there is no room it is lost, as on any wire: the peer asks again.
+    /// Sends a header alone. Whoever takes no notice of `Full` has lost it, as on any wire: the peer asks again.
     pub(crate) fn send_bare<O: Network>(
         &self,
         now: Instant,
@@ -211,7 +241,7 @@ impl Tcp {
         header: &Header,
         options: &Options,
         out: &mut O,
-    ) {
+    ) -> Result<(), Full> {
         let to = Outbound {
             source: tuple.local.addr,
             destination: tuple.remote.addr,
@@ -226,7 +256,7 @@ impl Tcp {
             payload: [Bytes::EMPTY; 2],
             mss: 0,
         };
-        let _ = segment.send(now, &to, &self.counters, out);
+        segment.send(now, &to, &self.counters, out)
     }
 }
 

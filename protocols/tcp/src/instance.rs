@@ -201,7 +201,7 @@ impl Tcp {
                 continue;
             }
             if !silent {
-                self.reset_connection(now, slot, out);
+                let _ = self.reset_connection(now, slot, out);
             }
             self.end(now, slot, out);
         }

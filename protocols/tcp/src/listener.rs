@@ -173,7 +173,7 @@ impl Tcp {
         });
         let heir = heir.filter(|_| !self.slots.is_abandoned(region));
         if heir.is_none() {
-            self.reset_connection(now, child, out);
+            let _ = self.reset_connection(now, child, out);
         }
         if let Some(Socket::Connection(connection)) = self.sockets.get_mut(child as usize) {
             let context = Context {

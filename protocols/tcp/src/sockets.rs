@@ -210,7 +210,12 @@ impl Tcp {
 
     /// Connections that still have something to finish: data or a FIN to deliver, or a handshake.
     pub fn unfinished(&self) -> usize {
-        let busy = |socket: &&Socket| match socket {
+        let sockets = self.sockets.iter();
+        sockets.filter(|socket| self.is_unfinished(socket)).count()
+    }
+
+    pub(crate) fn is_unfinished(&self, socket: &Socket) -> bool {
+        match socket {
             Socket::Free | Socket::Fresh(_) | Socket::Listener(_) => false,
             Socket::Connection(connection) => match connection.state() {
                 State::Closed | State::Listen | State::TimeWait | State::FinWait2 => false,
@@ -220,8 +225,7 @@ impl Tcp {
                 }
                 State::FinWait1 | State::Closing | State::LastAck => true,
             },
-        };
-        self.sockets.iter().filter(busy).count()
+        }
     }
 
     #[inline(always)]
@@ -312,7 +316,7 @@ impl Tcp {
             State::SynSent => self.end(now, id.slot, out),
             // RFC 2525 2.17: unread data is lost, and the peer must not believe otherwise.
             _ if resets || !self.table.receive_ring(id.slot).is_empty() => {
-                self.reset_connection(now, id.slot, out);
+                let _ = self.reset_connection(now, id.slot, out);
                 self.end(now, id.slot, out);
             }
             State::SynReceived

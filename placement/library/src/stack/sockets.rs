@@ -5,7 +5,7 @@ use crate::guard::{Guard, Guarded};
 use skink_link::LinkOutput;
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{
-    BindOptions, Component, SocketError, TcpInput, TcpRequest, UdpInput, UdpRequest,
+    BindOptions, Component, Progress, SocketError, TcpInput, TcpRequest, UdpInput, UdpRequest,
 };
 use skink_tcp::Tcp;
 use skink_time::Instant;
@@ -153,6 +153,13 @@ impl Stack {
     /// Connections and handshakes that `tcp` still works on, TIME-WAIT not counted.
     pub fn tcp_unfinished(&self) -> usize {
         self.tcp.unfinished()
+    }
+
+    /// As [`skink_tcp::Tcp::reset_unfinished`].
+    pub fn tcp_reset_unfinished(&mut self, now: Instant) -> Progress {
+        self.asked(now);
+        split!(self, now, |tcp, udp, below| tcp
+            .reset_unfinished(now, below))
     }
 
     /// UDP sockets: records and datagram rings.

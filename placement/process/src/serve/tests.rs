@@ -37,6 +37,7 @@ fn by_hand(host: Host, link: ComponentLink) -> Runner {
         link: Some(link),
         orders_wait: true,
         is_called: false,
+        stops_by: None,
         events: Vec::with_capacity(64),
     };
     process.watch_link();

@@ -236,14 +236,17 @@ fn wait(
 }
 
 /// Ends the stack: in good order if it does so in time, and at once at a second signal. What serves programs
-/// goes first, so that its last packets still leave.
+/// goes first and what has the NIC last, so that the last packets still leave.
 fn stop(server: &mut Server<Served>, signals: &SignalDescriptor) {
     let limit = Instant::now() + FAREWELL;
     let mut killed = false;
     let places = server.owners().stack.processes.len();
-    let (front, rest): (Vec<usize>, _) =
+    let (front, rest): (Vec<usize>, Vec<usize>) =
         (0..places).partition(|place| server.owners().is_front(*place));
-    for group in [front, rest] {
+    let (between, link): (Vec<usize>, Vec<usize>) = rest
+        .into_iter()
+        .partition(|place| !server.owners().is_link(*place));
+    for group in [front, between, link] {
         let tell = |server: &mut Server<Served>, each: fn(&mut Component)| {
             for place in &group {
                 let process = server.owners_mut().stack.processes.get_mut(*place);

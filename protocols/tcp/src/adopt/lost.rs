@@ -44,7 +44,7 @@ impl Tcp {
         {
             let header = reply_header(&tuple, snd_max, rcv_nxt, Flags::RST | Flags::ACK);
             self.counters.count(Counter::TcpResetsOut);
-            self.send_bare(now, &tuple, &header, &Options::default(), out);
+            let _ = self.send_bare(now, &tuple, &header, &Options::default(), out);
             if let Some(predecessor) = &mut self.predecessor
                 && predecessor.given_up.len() < GIVEN_UP
             {
@@ -103,7 +103,7 @@ impl Tcp {
             ..Options::default()
         };
         self.counters.count(Counter::TcpFinAnswered);
-        self.send_bare(now, &segment.tuple, &header, &options, out);
+        let _ = self.send_bare(now, &segment.tuple, &header, &options, out);
         true
     }
 }

@@ -1,7 +1,7 @@
 use crate::harness::{LOCAL, Net, REUSE, SHARED, new_region};
 use crate::state::State;
 use skink_memory::SocketId;
-use skink_messages::{Counter, Events, SocketError};
+use skink_messages::{Counter, Events, Progress, SocketError};
 use skink_wire::Endpoint;
 
 const PLAIN: &str = "mss 1000 sackok";
@@ -167,6 +167,41 @@ fn no_event_comes_from_a_dead_program() {
     net.run();
     assert_eq!(net.events(id), Events::empty());
     assert!(net.out.events.is_empty());
+}
+
+/// Of two connections of a dead program, one with a byte that its peer doesn't acknowledge, that one alone.
+#[test]
+fn a_stack_that_stops_resets_what_it_can_not_deliver() {
+    let mut net = Net::new();
+    net.add_region(8);
+    let stuck = accepted_in(&mut net, 1);
+    net.write(stuck, 1);
+    net.expect("P. 1:2 ack 1");
+    net.add_region(8);
+    let quiet = accepted_in(&mut net, 2);
+    for region in [1, 2] {
+        net.abandon(region);
+    }
+    net.drain();
+    talk_to(&mut net, quiet);
+    net.inject(". 1 ack 2 win 60000");
+    assert_eq!(net.tcp.unfinished(), 1);
+    net.out.shut = true;
+    assert_eq!(
+        net.tcp.reset_unfinished(net.now, &mut net.out),
+        Progress::More
+    );
+    assert_eq!(net.tcp.unfinished(), 1, "who isn't told is kept");
+    net.out.shut = false;
+    talk_to(&mut net, stuck);
+    assert_eq!(
+        net.tcp.reset_unfinished(net.now, &mut net.out),
+        Progress::Idle
+    );
+    net.run();
+    net.expect("R. 3 ack 1");
+    net.expect_nothing();
+    assert_eq!(net.tcp.unfinished(), 0);
 }
 
 #[test]

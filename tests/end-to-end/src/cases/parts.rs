@@ -1,6 +1,7 @@
 //! What the death of one of a stack's processes stops, and what it doesn't.
 
 mod failing;
+mod farewell;
 mod faults;
 mod flows;
 mod load;
@@ -35,6 +36,7 @@ pub fn cases() -> Vec<Case> {
         let (open, filtered) = (plan(topology, None), plan(topology, Some(STATEFUL)));
         add(filtered, "killed-one-by-one", killed_one_by_one);
         add(open, "stopped", stopped);
+        add(open, "told-of-the-end", farewell::told);
         add(open, "killed-under-load", load::killed);
         add(open, "upgraded", upgrade::upgraded);
         add(open, "upgraded-under-load", load::upgraded);
