@@ -72,6 +72,9 @@ impl State {
         self.epolls[index].ordinary = 1;
         fd_table::set(epfd, Entry::Epoll(index));
         self.add_nic(index);
+        // A thread may sleep on it that doesn't know.
+        self.epolls[index].rung = true;
+        raw::ring(doorbell);
         Ok(index)
     }
 

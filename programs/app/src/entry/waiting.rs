@@ -106,15 +106,55 @@ entry! {
         // SAFETY: as above.
         unsafe { epoll_control(epfd, operation, fd, event) }
     }
-    if is_epoll(epfd) => epoll_wait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int {
+}
+
+/// Entry points that wait for a set. One of the kernel's may become Skink's while a thread sleeps on it, which then wakes
+/// up for what is the library's own, and goes on here: with the whole of its timeout, once.
+macro_rules! waits_for_a_set {
+    ($($name:ident($epfd:ident, $events:ident, $room:ident, $($argument:ident: $type:ty),*) { $ours:expr })*) => {$(
+        #[doc = concat!("`", stringify!($name), "`")]
+        ///
+        /// # Safety
+        /// As the function's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name($epfd: c_int, $events: *mut epoll_event, $room: c_int, $($argument: $type),*) -> c_int {
+            #[inline(never)]
+            unsafe extern "C-unwind" fn ours($epfd: c_int, $events: *mut epoll_event, $room: c_int, $($argument: $type),*) -> c_int {
+                if let Some(answer) = finish(guarded(|| $ours)) {
+                    return answer as c_int;
+                }
+                // SAFETY: the program's own arguments, here and below.
+                unsafe { next::$name($epfd, $events, $room, $($argument),*) }
+            }
+            if is_epoll($epfd) {
+                // SAFETY: as above.
+                return unsafe { ours($epfd, $events, $room, $($argument),*) };
+            }
+            // SAFETY: as above.
+            let count = unsafe { next::$name($epfd, $events, $room, $($argument),*) };
+            if count <= 0 || !is_epoll($epfd) {
+                return count;
+            }
+            // SAFETY: the kernel has just written so many.
+            match unsafe { wait::without_ours($events, count) } {
+                // SAFETY: as above.
+                0 => unsafe { ours($epfd, $events, $room, $($argument),*) },
+                kept => kept,
+            }
+        }
+    )*};
+}
+
+waits_for_a_set! {
+    epoll_wait(epfd, events, room, timeout: c_int) {
         // SAFETY: as above.
         unsafe { wait::wait(epfd, events, room, milliseconds(timeout), core::ptr::null()) }
     }
-    if is_epoll(epfd) => epoll_pwait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int, mask: *const sigset_t) -> c_int {
+    epoll_pwait(epfd, events, room, timeout: c_int, mask: *const sigset_t) {
         // SAFETY: as above.
         unsafe { wait::wait(epfd, events, room, milliseconds(timeout), mask.cast()) }
     }
-    if is_epoll(epfd) => epoll_pwait2(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+    epoll_pwait2(epfd, events, room, timeout: *const timespec, mask: *const sigset_t) {
         // SAFETY: as above.
         unsafe {
             from_timespec(timeout).and_then(|timeout| wait::wait(epfd, events, room, timeout, mask.cast()))
