@@ -3,7 +3,8 @@
 //! The program's epoll descriptor is a real one. Ordinary descriptors are its members in the kernel;
 //! Skink's sockets are members of a set in here, with a list of those that may be ready, as in the
 //! kernel. The kernel's set also has the NIC's descriptors and a doorbell, so that one sleep waits for
-//! everything; their events carry secret tags and are filtered out.
+//! everything; their events carry secret tags and are filtered out. A thread that is woken by the NIC again and again for
+//! what is another set's leaves it to that one's thread while it sleeps.
 use crate::epoll_set::{Epoll, Item};
 use crate::errno::{Answer, fail};
 use crate::fd_table::{self, Entry};
@@ -79,7 +80,7 @@ impl State {
     }
 
     /// Makes the NIC's descriptors members of a set, once there is a stack.
-    fn add_nic(&mut self, index: u32) {
+    pub fn add_nic(&mut self, index: u32) {
         let Some(engine) = &self.engine else { return };
         let epoll = &mut self.epolls.list[index as usize];
         let Some(epfd) = epoll.fds.first().copied().filter(|_| !epoll.nic) else {
@@ -95,6 +96,18 @@ impl State {
             }
         }
         epoll.nic = true;
+    }
+
+    /// Takes the NIC's descriptors out of a set, until [`State::add_nic`].
+    pub fn leave_nic(&mut self, index: u32) {
+        let Some(engine) = &self.engine else { return };
+        let epoll = &mut self.epolls.list[index as usize];
+        if let Some(epfd) = epoll.fds.first() {
+            for fd in &engine.receive_fds {
+                let _ = kernel_ctl(*epfd, libc::EPOLL_CTL_DEL, *fd, 0, 0);
+            }
+            epoll.nic = false;
+        }
     }
 
     /// The stack has just been made: sets that were made before watch its NIC from now on.
@@ -331,6 +344,7 @@ impl State {
 
     /// After `fork`, in the child: nothing here sleeps, and the NIC is the parent's.
     pub fn epolls_after_fork(&mut self) {
+        self.epolls.resting = 0;
         for epoll in &mut self.epolls.list {
             epoll.sleepers = 0;
             epoll.nic = false;

@@ -38,12 +38,20 @@ pub struct Epoll {
     pub ordinary: u32,
     /// When the kernel's set was last asked.
     pub kernel_asked: Instant,
+    /// When a wait last found something.
+    pub served: Instant,
+    /// When a thread last went to sleep on it.
+    pub slept: Instant,
+    /// Sleeps in a row that ended for what was another set's.
+    pub misses: u32,
 }
 
 /// All sets.
 pub struct Epolls {
     pub list: Vec<Epoll>,
     pub free: Vec<u32>,
+    /// Threads that sleep on a set which has left the NIC to others.
+    pub resting: u32,
 }
 
 impl Epolls {
@@ -52,7 +60,16 @@ impl Epolls {
         Epolls {
             list: Vec::new(),
             free: Vec::new(),
+            resting: 0,
         }
+    }
+
+    /// Whether a wait on another set than `index` that the NIC wakes has found something since `index` was last slept on, or
+    /// is about to.
+    pub fn others_are_served(&self, index: u32) -> bool {
+        let since = self[index].slept;
+        let mut others = (0..).zip(&self.list).filter(|(other, _)| *other != index);
+        others.any(|(_, set)| set.nic && (set.rung || set.served >= since))
     }
 }
 
@@ -83,6 +100,9 @@ impl Epoll {
             nic: false,
             ordinary: 0,
             kernel_asked: Instant::ZERO,
+            served: Instant::ZERO,
+            slept: Instant::ZERO,
+            misses: 0,
         }
     }
 

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// How often the kernel's set is asked while Skink's sockets alone keep the program busy.
 const KERNEL_SHARE: Duration = Duration::from_micros(250);
 
+/// Sleeps in a row that ended for what was another set's, after which a set leaves the NIC to that one.
+const MISSES: u32 = 8;
+
 /// `epoll_pwait2` without Skink.
 fn kernel_wait(
     epfd: c_int,
@@ -81,7 +84,7 @@ pub unsafe fn wait(
             count = take(&mut state, epfd, index, events);
         }
         if count > 0 {
-            return Ok(count);
+            return state.serves(index, count);
         }
         let one = state.pace.sleeps();
         let waits = deadline.is_none_or(|deadline| deadline > raw::now());
@@ -91,7 +94,7 @@ pub unsafe fn wait(
                     return Some(fail(libc::EBADF));
                 }
                 let count = take(state, epfd, index, events);
-                (count > 0).then_some(Ok(count))
+                (count > 0).then(|| state.serves(index, count))
             })?,
             false => (state, Look::Nothing),
         };
@@ -102,10 +105,7 @@ pub unsafe fn wait(
             Look::Nothing => {}
         }
         let now = raw::now();
-        let due = state.engine.as_ref().and_then(|engine| engine.deadline());
-        let wake_at = [deadline, due].into_iter().flatten().min();
-        let sleep = wake_at.map(|at: Instant| at.since(now));
-        let (guard, answer) = sleep_on(state, epfd, index, events, sleep, mask);
+        let (guard, answer) = sleep_on(state, epfd, index, events, now, deadline, mask);
         state = guard?;
         if fd_table::get(epfd) != Entry::Epoll(index) {
             return fail(libc::EBADF);
@@ -116,11 +116,12 @@ pub unsafe fn wait(
             state.spin.slept(now);
         }
         if kept > 0 {
+            let mut count = kept;
             if kept < events.len() {
                 state.pump();
-                return Ok(kept + state.collect(index, &mut events[kept..]));
+                count += state.collect(index, &mut events[kept..]);
             }
-            return Ok(kept);
+            return state.serves(index, count);
         }
         if deadline.is_some_and(|deadline| deadline <= raw::now()) {
             state.pump();
@@ -176,24 +177,74 @@ fn sift(state: &mut State, index: u32, events: &mut [epoll_event]) -> usize {
     kept
 }
 
+impl State {
+    /// A wait on set `index` has found something.
+    fn serves(&mut self, index: u32, count: usize) -> Answer {
+        let set = &mut self.epolls.list[index as usize];
+        set.misses = 0;
+        if let Some(engine) = &self.engine {
+            set.served = engine.last_poll;
+        }
+        Ok(count)
+    }
+
+    /// A thread is about to sleep on set `index`, and has found nothing since the last time: whether it leaves the NIC to
+    /// others. Where the stack is in another process nobody would drive it while these are busy.
+    fn rests(&mut self, index: u32, now: Instant) -> bool {
+        let mut rests = false;
+        if self.epolls.list.len() > 1 {
+            let missed = self.epolls.others_are_served(index);
+            let set = &mut self.epolls.list[index as usize];
+            set.misses = if missed {
+                set.misses.saturating_add(1)
+            } else {
+                0
+            };
+            let is_alone = set.nic && set.sleepers == 0;
+            let here = self
+                .engine
+                .as_deref()
+                .is_some_and(|engine| !engine.stack.is_served());
+            rests = set.misses > MISSES && is_alone && here;
+        }
+        self.epolls[index].slept = now;
+        rests
+    }
+}
+
 fn sleep_on(
     mut state: Guard,
     epfd: c_int,
     index: u32,
     events: &mut [epoll_event],
-    sleep: Option<Duration>,
+    now: Instant,
+    deadline: Option<Instant>,
     mask: *const c_void,
 ) -> (Answer<Guard>, Answer) {
+    let rests = state.rests(index, now);
+    let on_nic = state.engine.is_some() && !rests;
+    let mut wake_at = deadline;
+    if rests {
+        state.leave_nic(index);
+        state.epolls.resting += 1;
+    } else if let Some(engine) = &state.engine {
+        wake_at = [deadline, engine.deadline()].into_iter().flatten().min();
+    }
     state.epolls[index].sleepers += 1;
-    let on_nic = state.engine.is_some();
     if on_nic {
-        let now = raw::now();
-        state.sleeps(now, sleep.map(|sleep| now + sleep));
+        state.sleeps(now, wake_at);
     }
     drop(state);
+    let sleep = wake_at.map(|at| at.since(now));
     let answer = kernel_wait(epfd, events, sleep, mask);
     let guard = lock().map(|mut state| {
         state.epolls[index].sleepers = state.epolls[index].sleepers.saturating_sub(1);
+        if rests {
+            state.epolls.resting -= 1;
+            if fd_table::get(epfd) == Entry::Epoll(index) {
+                state.add_nic(index);
+            }
+        }
         if on_nic {
             state.woke();
         }

@@ -27,6 +27,8 @@ use std::time::Duration;
 
 /// How long the stack may go without being driven while the program is active.
 const TICK: Duration = Duration::from_millis(10);
+/// The same while a thread sleeps that has left the NIC to others, which may compute.
+const RESTING_TICK: Duration = Duration::from_millis(1);
 /// How long it naps at most, whatever it waits for: a load may begin meanwhile.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
 /// Ticks without any call, after which the helper sleeps for good.
@@ -310,8 +312,12 @@ impl Looker {
         let idle = now.since(engine.last_poll);
         let due = engine.deadline();
         if state.parking.on_nic == 0 {
-            if idle < TICK {
-                return Next::Nap(TICK - idle);
+            let tick = match state.epolls.resting {
+                0 => TICK,
+                _ => RESTING_TICK,
+            };
+            if idle < tick {
+                return Next::Nap(tick - idle);
             }
             return self.drive(state);
         }

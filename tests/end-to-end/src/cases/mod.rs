@@ -23,6 +23,7 @@ mod sendfile;
 mod servers;
 mod ssh;
 mod streams;
+mod threads;
 mod tools;
 mod workers;
 
@@ -44,6 +45,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(datagrams::cases());
     cases.extend(sendfile::cases());
     cases.extend(streams::cases());
+    cases.extend(threads::cases());
     cases.extend(halves::cases());
     cases.extend(held::cases());
     cases.extend(interrupts::cases());
