@@ -123,10 +123,7 @@ impl EventLoop {
     fn round(&mut self, now: Instant) -> Round {
         let mut busy = false;
         if std::mem::take(&mut self.orders_wait) {
-            match self.take_orders(now) {
-                Ok(any) => busy |= any,
-                Err(ended) => return Round::Over(ended),
-            }
+            busy |= self.take_orders(now);
         }
         let host = &mut self.host;
         if self.link.is_none() && is_over(host) {
@@ -183,11 +180,11 @@ impl EventLoop {
         host.front.reset_unfinished(now) == Progress::Idle || now >= by + FAREWELL
     }
 
-    fn take_orders(&mut self, now: Instant) -> Result<bool, Ended> {
+    fn take_orders(&mut self, now: Instant) -> bool {
         let mut nonsense = 0;
         for taken in 0..ORDERS {
             let Some(link) = &self.link else {
-                return Ok(false);
+                return false;
             };
             match link.receive() {
                 Ok(Some((order, descriptors))) => {
@@ -197,19 +194,19 @@ impl EventLoop {
                         self.stops_by = Some(now + FAREWELL);
                     }
                 }
-                Ok(None) => return Ok(taken > 0),
+                Ok(None) => return taken > 0,
                 Err(LinkError::Failed(what)) if nonsense < NONSENSE => {
                     nonsense += 1;
                     tracing::warn!("an order that makes no sense is ignored: {what}");
                 }
                 Err(LinkError::Failed(_) | LinkError::Closed) => {
                     self.desert();
-                    return Ok(true);
+                    return true;
                 }
             }
         }
         self.orders_wait = true;
-        Ok(true)
+        true
     }
 
     /// The supervisor is gone.

@@ -44,10 +44,12 @@ pub fn finish(answer: Answer) -> Option<isize> {
 /// Declares entry points: `if CONDITION name(arguments) -> type { Skink's answer }`. The next
 /// function of that name answers where the condition doesn't hold or Skink says so.
 ///
+/// Behind `then` may stand what makes the program's answer of the kernel's: `None` if Skink is to answer after all.
+///
 /// What isn't Skink's pays for a few instructions: Skink's part is a function of its own, so that this one
 /// needs no stack and jumps to where it goes on.
 macro_rules! entry {
-    ($(if $condition:expr => $name:ident($($argument:ident: $type:ty),*) -> $answer:ty { $ours:expr })*) => {$(
+    ($(if $condition:expr => $name:ident($($argument:ident: $type:ty),*) -> $answer:ty { $ours:expr } $(then $then:expr;)?)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
         ///
         /// # Safety
@@ -67,7 +69,12 @@ macro_rules! entry {
                 return unsafe { ours($($argument),*) };
             }
             // SAFETY: as above.
-            unsafe { $crate::next::$name($($argument),*) }
+            let answer = unsafe { $crate::next::$name($($argument),*) };
+            // SAFETY: as above.
+            #[allow(unused_variables, reason = "few need it")]
+            let after_all = || unsafe { ours($($argument),*) };
+            $(let answer = $then(answer).unwrap_or_else(after_all);)?
+            answer
         }
     )*};
 }

@@ -156,16 +156,6 @@ fn take(state: &mut Guard, epfd: c_int, index: u32, events: &mut [epoll_event]) 
     kept + state.collect(index, &mut events[kept..])
 }
 
-/// Drops the library's own events from what the kernel answered, and says how many are left.
-///
-/// # Safety
-/// There are `count` events.
-pub unsafe fn without_ours(events: *mut epoll_event, count: c_int) -> c_int {
-    // SAFETY: the caller's promise.
-    let events = unsafe { core::slice::from_raw_parts_mut(events, count as usize) };
-    filter(events).0 as c_int
-}
-
 /// Drops the library's own events from what the kernel answered, and hushes the doorbell if it was among them. Answers
 /// how many are left.
 fn sift(state: &mut State, index: u32, events: &mut [epoll_event]) -> usize {

@@ -1,5 +1,6 @@
 //! Entry points that wait for several descriptors.
 use super::{entry, finish, guarded};
+use crate::epoll::filter;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry, is_ours};
 use crate::lock::lock;
@@ -106,60 +107,47 @@ entry! {
         // SAFETY: as above.
         unsafe { epoll_control(epfd, operation, fd, event) }
     }
-}
-
-/// Entry points that wait for a set. One of the kernel's may become Skink's while a thread sleeps on it, which then wakes
-/// up for what is the library's own, and goes on here: with the whole of its timeout, once.
-macro_rules! waits_for_a_set {
-    ($($name:ident($epfd:ident, $events:ident, $room:ident, $($argument:ident: $type:ty),*) { $ours:expr })*) => {$(
-        #[doc = concat!("`", stringify!($name), "`")]
-        ///
-        /// # Safety
-        /// As the function's.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $name($epfd: c_int, $events: *mut epoll_event, $room: c_int, $($argument: $type),*) -> c_int {
-            #[inline(never)]
-            unsafe extern "C-unwind" fn ours($epfd: c_int, $events: *mut epoll_event, $room: c_int, $($argument: $type),*) -> c_int {
-                if let Some(answer) = finish(guarded(|| $ours)) {
-                    return answer as c_int;
-                }
-                // SAFETY: the program's own arguments, here and below.
-                unsafe { next::$name($epfd, $events, $room, $($argument),*) }
-            }
-            if is_epoll($epfd) {
-                // SAFETY: as above.
-                return unsafe { ours($epfd, $events, $room, $($argument),*) };
-            }
-            // SAFETY: as above.
-            let count = unsafe { next::$name($epfd, $events, $room, $($argument),*) };
-            if count <= 0 || !is_epoll($epfd) {
-                return count;
-            }
-            // SAFETY: the kernel has just written so many.
-            match unsafe { wait::without_ours($events, count) } {
-                // SAFETY: as above.
-                0 => unsafe { ours($epfd, $events, $room, $($argument),*) },
-                kept => kept,
-            }
-        }
-    )*};
-}
-
-waits_for_a_set! {
-    epoll_wait(epfd, events, room, timeout: c_int) {
+    if is_epoll(epfd) => epoll_wait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int {
         // SAFETY: as above.
         unsafe { wait::wait(epfd, events, room, milliseconds(timeout), core::ptr::null()) }
-    }
-    epoll_pwait(epfd, events, room, timeout: c_int, mask: *const sigset_t) {
+    // SAFETY: the kernel has just written so many.
+    } then |count| unsafe { without_ours(epfd, events, count) };
+    if is_epoll(epfd) => epoll_pwait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int, mask: *const sigset_t) -> c_int {
         // SAFETY: as above.
         unsafe { wait::wait(epfd, events, room, milliseconds(timeout), mask.cast()) }
-    }
-    epoll_pwait2(epfd, events, room, timeout: *const timespec, mask: *const sigset_t) {
+    // SAFETY: the kernel has just written so many.
+    } then |count| unsafe { without_ours(epfd, events, count) };
+    if is_epoll(epfd) => epoll_pwait2(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: as above.
         unsafe {
             from_timespec(timeout).and_then(|timeout| wait::wait(epfd, events, room, timeout, mask.cast()))
         }
+    // SAFETY: the kernel has just written so many.
+    } then |count| unsafe { without_ours(epfd, events, count) };
+}
+
+/// What the kernel answered to a wait for a set of its own, which may have become Skink's meanwhile: a thread that sleeps
+/// on it then wakes up for what is the library's. `None` if it was woken for nothing else, and waits on as for a set of
+/// Skink's, with the whole of its timeout, once.
+///
+/// # Safety
+/// There are `count` events, if that is above 0.
+#[inline]
+unsafe fn without_ours(epfd: c_int, events: *mut epoll_event, count: c_int) -> Option<c_int> {
+    /// # Safety
+    /// There are `count` events.
+    #[cold]
+    unsafe fn left(events: *mut epoll_event, count: c_int) -> Option<c_int> {
+        // SAFETY: the caller's promise.
+        let events = unsafe { core::slice::from_raw_parts_mut(events, count as usize) };
+        let (kept, _) = filter(events);
+        (kept > 0).then_some(kept as c_int)
     }
+    if count <= 0 || !is_epoll(epfd) {
+        return Some(count);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { left(events, count) }
 }
 
 /// # Safety
