@@ -62,17 +62,19 @@ impl Slots {
         words.split_at(whole)
     }
 
+    /// From its end to its beginning, where the stamp is: a processor gathers stores that follow one another in half a
+    /// cache line, and hands over each half by itself (docs/decisions/0005).
     #[inline]
     pub(super) fn write<T: Message>(self, memory: &Memory, position: u64, message: &T) {
         let (whole, last) = self.message::<T>(memory, position);
         let (words, rest) = message.as_bytes().as_chunks::<8>();
-        for (word, value) in whole.iter().zip(words) {
-            word.store(u64::from_ne_bytes(*value), Ordering::Relaxed);
-        }
         for word in last {
             let mut value = [0; 8];
             value[..rest.len()].copy_from_slice(rest);
             word.store(u64::from_ne_bytes(value), Ordering::Relaxed);
+        }
+        for (word, value) in whole.iter().zip(words).rev() {
+            word.store(u64::from_ne_bytes(*value), Ordering::Relaxed);
         }
     }
 

@@ -8,19 +8,22 @@ use super::outside;
 use lines::{bare, one_way};
 use serde::Serialize;
 use skink_channel::{
-    Consumer, Doorbell, Producer, Queue, QueueGeometry, Sleeper, SleeperDescriptors, SpinBudget,
-    time_stamp,
+    Consumer, Doorbell, Message, Producer, Queue, QueueError, QueueGeometry, Sleeper,
+    SleeperDescriptors, SpinBudget, time_stamp,
 };
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wake_ups::{by_eventfd, by_pipe, doorbells};
 
 /// What fits into a slot of one cache line.
-type Message = [u64; 7];
+type Line = [u64; 7];
+/// What fits into half of one: a request's number and a rich pointer, for example.
+type HalfLine = [u64; 3];
 
 const SLOTS: u32 = 256;
 /// Messages between two looks at the time.
 const BLOCK: u64 = 64;
+const BATCH: u64 = 32;
 const BLOCKS: usize = 4_000;
 const ROUND_TRIPS: usize = 40_000;
 const IN_FLIGHT: u64 = 16;
@@ -33,9 +36,11 @@ const WARM_UP: usize = 200;
 pub enum Exchange {
     /// Enqueue a message and publish it, while the other processor consumes.
     Enqueue,
-    /// The same, with one publication for 32 messages.
+    /// The same with a message of 24 bytes.
+    EnqueueSmall,
+    /// The first, with one publication for 32 messages.
     EnqueueBatch,
-    /// The same, and look each time whether the consumer sleeps (it doesn't).
+    /// The first, and look each time whether the consumer sleeps (it doesn't).
     EnqueueDoorbell,
     /// A number goes to the other processor and back in one cache line.
     BareRoundTrip,
@@ -83,8 +88,9 @@ impl Sample {
 }
 
 impl Exchange {
-    pub const ALL: [Exchange; 11] = [
+    pub const ALL: [Exchange; 12] = [
         Exchange::Enqueue,
+        Exchange::EnqueueSmall,
         Exchange::EnqueueBatch,
         Exchange::EnqueueDoorbell,
         Exchange::BareRoundTrip,
@@ -100,6 +106,7 @@ impl Exchange {
     pub fn name(self) -> &'static str {
         match self {
             Exchange::Enqueue => "enqueue",
+            Exchange::EnqueueSmall => "enqueue-24-bytes",
             Exchange::EnqueueBatch => "enqueue-batch-32",
             Exchange::EnqueueDoorbell => "enqueue-doorbell",
             Exchange::BareRoundTrip => "round-trip-cache-line",
@@ -116,9 +123,10 @@ impl Exchange {
     /// Measures it once, one side on each of the processors.
     pub fn measure(self, cpus: [usize; 2]) -> io::Result<Sample> {
         let (ticks, divisor) = match self {
-            Exchange::Enqueue => (enqueue(cpus, 1, false)?, BLOCK),
-            Exchange::EnqueueBatch => (enqueue(cpus, 32, false)?, BLOCK),
-            Exchange::EnqueueDoorbell => (enqueue(cpus, 1, true)?, BLOCK),
+            Exchange::Enqueue => (enqueue::<Line>(cpus, |to, n| to.push(&[n; 7]))?, BLOCK),
+            Exchange::EnqueueSmall => (enqueue::<HalfLine>(cpus, |to, n| to.push(&[n; 3]))?, BLOCK),
+            Exchange::EnqueueBatch => (enqueue(cpus, write_in_batches)?, BLOCK),
+            Exchange::EnqueueDoorbell => (enqueue_and_ring(cpus)?, BLOCK),
             Exchange::BareRoundTrip => (bare(cpus)?, 1),
             Exchange::OneWayRoundTrip => (one_way(cpus)?, 1),
             Exchange::QueueRoundTrip => (queues(cpus)?, 1),
@@ -155,12 +163,8 @@ fn on_both<T: Send>(
     })
 }
 
-fn queue() -> io::Result<(Producer<Message>, Consumer<Message>)> {
-    let queue = Queue::create(
-        "skink-bench",
-        QueueGeometry::slot_bytes_for::<Message>(),
-        SLOTS,
-    )?;
+fn queue<T: Message>() -> io::Result<(Producer<T>, Consumer<T>)> {
+    let queue = Queue::create("skink-bench", QueueGeometry::slot_bytes_for::<T>(), SLOTS)?;
     let producer = Producer::attach(queue.producer()?, queue.geometry);
     let consumer = Consumer::attach(queue.consumer()?, queue.geometry);
     Ok((
@@ -179,11 +183,12 @@ fn sleeper(spin: SpinBudget) -> io::Result<(Sleeper, Doorbell)> {
     ))
 }
 
-/// Blocks of messages, each begun when the queue is empty, while the other side keeps consuming.
-fn enqueue(cpus: [usize; 2], batch: u64, ring: bool) -> io::Result<Vec<u64>> {
-    let (mut producer, mut consumer) = queue()?;
-    // The consumer never sleeps here.
-    let (_sleeper, mut doorbell) = sleeper(SpinBudget::new(0))?;
+/// Blocks of messages that `send` sends, each begun when the queue is empty, while the other side keeps consuming.
+fn enqueue<M: Message>(
+    cpus: [usize; 2],
+    mut send: impl FnMut(&mut Producer<M>, u64) -> Result<(), QueueError> + Send,
+) -> io::Result<Vec<u64>> {
+    let (mut producer, mut consumer) = queue::<M>()?;
     let stop = AtomicBool::new(false);
     let produce = || {
         let mut ticks = Vec::with_capacity(BLOCKS);
@@ -191,13 +196,7 @@ fn enqueue(cpus: [usize; 2], batch: u64, ring: bool) -> io::Result<Vec<u64>> {
         for block in 0..BLOCKS + WARM_UP {
             let before = time_stamp();
             for number in 0..BLOCK {
-                full = full.and(producer.write(&[number; 7]));
-                if number % batch == batch - 1 {
-                    producer.publish();
-                    if ring {
-                        doorbell.ring();
-                    }
-                }
+                full = full.and(send(&mut producer, number));
             }
             let taken = time_stamp().wrapping_sub(before);
             if block >= WARM_UP {
@@ -223,6 +222,24 @@ fn enqueue(cpus: [usize; 2], batch: u64, ring: bool) -> io::Result<Vec<u64>> {
     on_both(cpus, produce, consume)
 }
 
+fn write_in_batches(producer: &mut Producer<Line>, number: u64) -> Result<(), QueueError> {
+    producer.write(&[number; 7])?;
+    if number % BATCH == BATCH - 1 {
+        producer.publish();
+    }
+    Ok(())
+}
+
+fn enqueue_and_ring(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
+    // The consumer never sleeps here.
+    let (_sleeper, mut doorbell) = sleeper(SpinBudget::new(0))?;
+    enqueue::<Line>(cpus, |producer, number| {
+        producer.push(&[number; 7])?;
+        doorbell.ring();
+        Ok(())
+    })
+}
+
 /// Asks again and again, and answers what each round trip took.
 fn time_round_trips(
     count: usize,
@@ -241,7 +258,7 @@ fn time_round_trips(
     Ok(ticks)
 }
 
-fn pop(consumer: &mut Consumer<Message>) -> io::Result<Message> {
+fn pop(consumer: &mut Consumer<Line>) -> io::Result<Line> {
     loop {
         match consumer.pop() {
             Ok(Some(message)) => return Ok(message),
@@ -312,7 +329,7 @@ fn many_by_queues(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
     on_both(cpus, ask, answer)
 }
 
-fn check(message: Message, number: u64) -> io::Result<()> {
+fn check(message: Line, number: u64) -> io::Result<()> {
     match message == [number; 7] {
         true => Ok(()),
         false => Err(io::Error::other("another message came back")),

@@ -136,7 +136,8 @@ fn figures(rounds: &[&Round], ticks_per_ns: f64) -> String {
     }
     format!(
         "Ticks of the time-stamp counter ({ticks_per_ns:.2} in a nanosecond) for each message enqueued, or for\n\
-         each round trip. Medians over rounds (lowest–highest). Messages are of 56 bytes.\n\n{}",
+         each round trip. Medians over rounds (lowest–highest). Messages are of 56 bytes\n\
+         where nothing else is said.\n\n{}",
         table(&rows, &[1, 4])
     )
 }

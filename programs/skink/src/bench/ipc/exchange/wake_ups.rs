@@ -1,6 +1,6 @@
 //! Exchanges between sides that sleep.
 
-use super::{Message, WAKE_UPS, WARM_UP, check, on_both, queue, sleeper, time_round_trips};
+use super::{Line, WAKE_UPS, WARM_UP, check, on_both, queue, sleeper, time_round_trips};
 use rustix::event::EventfdFlags;
 use skink_channel::{Consumer, Doorbell, Producer, QueueError, Sleeper, SpinBudget};
 use std::io;
@@ -8,20 +8,20 @@ use std::os::fd::OwnedFd;
 
 /// One side's ends for exchanges between sleeping sides.
 struct Side {
-    producer: Producer<Message>,
-    consumer: Consumer<Message>,
+    producer: Producer<Line>,
+    consumer: Consumer<Line>,
     sleeper: Sleeper,
     doorbell: Doorbell,
 }
 
 impl Side {
-    fn send(&mut self, message: &Message) -> io::Result<()> {
+    fn send(&mut self, message: &Line) -> io::Result<()> {
         self.producer.push(message).map_err(io::Error::other)?;
         self.doorbell.ring();
         Ok(())
     }
 
-    fn receive(&mut self) -> io::Result<Message> {
+    fn receive(&mut self) -> io::Result<Line> {
         loop {
             let message = self.consumer.pop();
             if let Some(message) = message.map_err(|error: QueueError| io::Error::other(error))? {
