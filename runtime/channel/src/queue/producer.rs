@@ -17,7 +17,7 @@ pub struct Producer<T> {
     published: u64,
     /// How many messages were written after that.
     written: u64,
-    /// What it was in the beginning.
+    /// What `published` was in the beginning.
     first: u64,
     /// The consumer's head as it was last seen.
     head: u64,
