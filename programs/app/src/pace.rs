@@ -12,7 +12,7 @@ use skink_time::Instant;
 use std::time::Duration;
 
 /// How long output is held while the program asks for more, and looks at its sockets.
-const GATHER: Duration = Duration::from_micros(50);
+const GATHER: Duration = Duration::from_micros(100);
 /// How long it is held at most, if the program doesn't come back.
 const HOLD: Duration = Duration::from_millis(1);
 /// How long nothing is held after a program has let it come to that: at first, for it may have been
@@ -24,8 +24,9 @@ const REDEEMED: u32 = 100;
 const CALLS: u32 = 16;
 /// Bytes of an answer that is small enough for the next question to come soon.
 const SMALL: usize = 4096;
-/// Bytes that are held at most: as much as leaves in one super-segment.
-const BYTES: usize = 64 << 10;
+/// Bytes that are held at most: four super-segments, or eleven answers of 22 KB. Each wakes the other side's processor unless that is still
+/// at work on those before.
+const BYTES: usize = 256 << 10;
 /// Looks of the helper without anything to hold, after which it looks less often.
 const QUIET_LOOKS: u32 = 20;
 

@@ -19,12 +19,12 @@ fn busy() -> Pace {
 fn answers_of_a_busy_program_gather() {
     let mut pace = busy();
     assert!((0..10).all(|call| pace.holds(at(2 + call), 100)));
-    assert!(pace.is_holding(at(51)) && pace.has_held());
-    assert!(!pace.is_holding(at(52)), "but not for long");
-    assert!(!pace.holds(at(53), 100));
+    assert!(pace.is_holding(at(101)) && pace.has_held());
+    assert!(!pace.is_holding(at(102)), "but not for long");
+    assert!(!pace.holds(at(103), 100));
     pace.left();
     assert!(!pace.has_held());
-    assert!(pace.holds(at(54), 100));
+    assert!(pace.holds(at(104), 100));
 }
 
 #[test]
