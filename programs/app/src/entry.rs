@@ -70,8 +70,8 @@ macro_rules! entry {
             }
             // SAFETY: as above.
             let answer = unsafe { $crate::next::$name($($argument),*) };
-            // SAFETY: as above.
             #[allow(unused_variables, reason = "few need it")]
+            // SAFETY: as above.
             let after_all = || unsafe { ours($($argument),*) };
             $(let answer = $then(answer).unwrap_or_else(after_all);)?
             answer
