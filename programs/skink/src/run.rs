@@ -1,5 +1,6 @@
 pub mod choice;
 mod elf;
+pub mod kernel;
 pub mod neighbours;
 mod netlink;
 pub mod network;
@@ -42,6 +43,7 @@ const UDP_TABLE: TableSize = TableSize {
 
 /// Runs the program and answers its exit code.
 pub fn run(options: &RunOptions) -> Result<u8, Failure> {
+    kernel::check()?;
     let name = options
         .command
         .first()

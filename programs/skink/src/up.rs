@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::interfaces::HANDED_VERSION;
 use crate::run::choice::{self, Use};
 use crate::run::network::{self, Plan};
-use crate::run::{neighbours, opening};
+use crate::run::{kernel, neighbours, opening};
 use component::Component;
 use deputy::{Deputy, Kept};
 use plant::Plant;
@@ -45,6 +45,7 @@ pub fn up(options: &UpOptions) -> Result<u8, Failure> {
     if let Some(inherited) = skink_inherit::inherited(HANDED_VERSION) {
         return go_on(inherited, notifier.as_ref());
     }
+    kernel::check()?;
     let mut settings = Settings::new(options, &cores())?;
     free_name(&settings.name)?;
     let interfaces = interface::list()
