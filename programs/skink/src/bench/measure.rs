@@ -42,11 +42,18 @@ pub fn measure(
     let processes = costs::look(server).since(&looked);
     let others = outside.others()?;
     let (server, client) = (after.0 - before.0, after.1 - before.1);
+    let not_idle = (elapsed - server.idle - server.stolen).max(0.0);
     if load.units <= 0.0 || load.seconds <= 0.0 {
-        return Err(Failure::tool("nothing was answered"));
+        return Err(Failure::tool(format!(
+            "nothing was answered in {elapsed:.1} s, while {} frames came to the server's end of the cable, {} left it, its \
+             processor was busy for {:.0}% of the time, and other processes used {:.0}% of one",
+            carried.frames_in,
+            carried.frames_out,
+            not_idle / elapsed * 100.0,
+            others * 100.0,
+        )));
     }
     let per_unit = |seconds: f64| seconds * 1e6 / load.units;
-    let not_idle = (elapsed - server.idle - server.stolen).max(0.0);
     Ok(Measurement {
         variant: String::new(),
         tuning: String::new(),
