@@ -1,5 +1,6 @@
 //! The Internet checksum (RFC 1071).
 
+use crate::udp;
 use core::net::IpAddr;
 
 /// Whether a parser verifies the checksum.
@@ -90,6 +91,16 @@ impl Sum {
     #[inline]
     pub fn finish(self) -> u16 {
         !self.fold()
+    }
+
+    /// The checksum of a transport header that has it at byte `offset`, which tells UDP (6) from the others: there 0 means
+    /// "none", and is sent as `0xffff` (RFC 768).
+    #[inline]
+    pub fn finish_at(self, offset: u8) -> u16 {
+        match self.finish() {
+            0 if usize::from(offset) == udp::CHECKSUM_OFFSET => 0xffff,
+            checksum => checksum,
+        }
     }
 
     #[inline]

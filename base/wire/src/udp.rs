@@ -6,6 +6,8 @@ use crate::{Malformed, Sum, bytes, checksum, protocol};
 
 /// The length of the header.
 pub const LEN: usize = 8;
+/// The offset of the checksum field, for NICs that fill it in.
+pub const CHECKSUM_OFFSET: usize = 6;
 
 /// The header of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

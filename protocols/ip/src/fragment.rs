@@ -46,7 +46,7 @@ impl Ip {
         bytes.clear();
         bytes.resize(total, 0);
         packet.copy_to(&mut bytes);
-        complete_checksum(&mut bytes, packet.checksum_offset, to.protocol);
+        complete_checksum(&mut bytes, packet.checksum_offset);
         let cut = Cut {
             identification: self.identifications.next(to.source, to.destination, 1),
             total,
@@ -144,18 +144,14 @@ fn fragment<'a>(to: &Outbound, cut: &Cut, offset: usize, data: &'a [u8]) -> TxPa
 }
 
 /// Completes the checksum at `offset`, which no NIC can do over several fragments.
-fn complete_checksum(bytes: &mut [u8], offset: Option<u8>, protocol: u8) {
+fn complete_checksum(bytes: &mut [u8], offset: Option<u8>) {
     let Some(offset) = offset else {
         return;
     };
     let mut sum = Sum::new();
     sum.add_bytes(bytes);
-    let checksum = match sum.finish() {
-        0 if protocol == protocol::UDP => 0xffff,
-        checksum => checksum,
-    };
     let field = bytes.get_mut(usize::from(offset)..);
     if let Some(field) = field.and_then(|field| field.first_chunk_mut::<2>()) {
-        *field = checksum.to_be_bytes();
+        *field = sum.finish_at(offset).to_be_bytes();
     }
 }

@@ -50,7 +50,7 @@ impl Layout {
     pub(crate) fn checksum_offset(&self) -> u8 {
         match self.protocol {
             protocol::TCP => tcp::CHECKSUM_OFFSET as u8,
-            _ => 6,
+            _ => udp::CHECKSUM_OFFSET as u8,
         }
     }
 }

@@ -276,19 +276,12 @@ fn copy_payload(payload: &[Bytes<'_>; 2], to: &mut [u8]) {
     payload[1].copy_to(back);
 }
 
-/// Completes the checksum at `offset` of `header`, which holds the sum of the pseudo-header. A result
-/// of zero is sent as `0xffff` in UDP, where zero means "none" (RFC 768); for TCP both mean the same
-/// (RFC 1624 section 3), but it is left as computed.
+/// Completes the checksum at `offset` of `header`, which holds the sum of the pseudo-header.
 fn complete_checksum(header: &mut [u8], offset: u8, payload: &[u8]) {
     let mut sum = Sum::new();
     sum.add_bytes(header);
     sum.add_bytes(payload);
-    let is_udp = offset == 6;
-    let checksum = match sum.finish() {
-        0 if is_udp => 0xffff,
-        checksum => checksum,
-    };
-    cut::put_u16(header, usize::from(offset), checksum);
+    cut::put_u16(header, usize::from(offset), sum.finish_at(offset));
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use skink_wire::{Endpoint, protocol, udp};
 pub const MAXIMUM_PAYLOAD: usize = 65_535 - 20 - udp::LEN;
 
 /// Where the checksum is in the header.
-const CHECKSUM_OFFSET: u8 = 6;
+const CHECKSUM_OFFSET: u8 = udp::CHECKSUM_OFFSET as u8;
 
 /// The program is told of room in the send ring if it had less than this, in bytes: a program that
 /// found no room for a datagram of any size, maybe while the one before it was being sent, had.

@@ -186,7 +186,7 @@ impl XdpDescription {
         };
         Capabilities {
             kind,
-            tx_checksum: false,
+            tx_checksum: true,
             cut_bytes: match queue.cuts {
                 true => packet::CUT_BYTES,
                 false => 0,

@@ -6,6 +6,7 @@ use super::{Geometry, QueueDescription, Shared};
 use crate::{Room, Sender};
 use skink_memory::Bytes;
 use skink_messages::{Full, NicOutput, TxPacket};
+use skink_wire::Sum;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -109,14 +110,15 @@ impl XdpSender {
         self.tx.free(wanted).min(self.free.len() as u32)
     }
 
-    /// Copies `packet` to as many chunks as it needs; the caller has seen that they are there.
+    /// Copies `packet` to as many chunks as it needs; the caller has seen that they are there. Its checksum is completed there,
+    /// where its program can't change any more what is summed.
     fn copy(&mut self, packet: &TxPacket<'_>) {
+        let headers = packet.headers();
+        let transport = headers.len().saturating_sub(packet.transport_bytes.into());
+        let mut pieces = [Bytes::from(headers), packet.payload[0], packet.payload[1]];
         let mut left = packet.len();
-        let mut pieces = [
-            Bytes::from(packet.headers()),
-            packet.payload[0],
-            packet.payload[1],
-        ];
+        let mut sum = Sum::new();
+        let mut first = None;
         while left > 0 {
             let Some(address) = self.free.pop() else {
                 return;
@@ -125,13 +127,27 @@ impl XdpSender {
             left -= len;
             // SAFETY: the chunk was in the list of those that are ours, and isn't any more.
             if let Some(chunk) = unsafe { self.shared.memory.chunk_mut(address) } {
-                fill(&mut chunk[..len], &mut pieces);
+                let chunk = &mut chunk[..len];
+                fill(chunk, &mut pieces);
+                if packet.checksum_offset.is_some() {
+                    let begin = if first.is_none() { transport } else { 0 };
+                    sum.add_bytes(chunk.get(begin..).unwrap_or_default());
+                }
             }
+            first.get_or_insert(address);
             self.tx.write(libc::xdp_desc {
                 addr: address,
                 len: len as u32,
                 options: if left > 0 { libc::XDP_PKT_CONTD } else { 0 },
             });
+        }
+        if let (Some(offset), Some(first)) = (packet.checksum_offset, first) {
+            // SAFETY: still ours, until the descriptor is published.
+            let chunk = unsafe { self.shared.memory.chunk_mut(first) }.unwrap_or_default();
+            let field = chunk.get_mut(transport + usize::from(offset)..);
+            if let Some(field) = field.and_then(|field| field.first_chunk_mut()) {
+                *field = sum.finish_at(offset).to_be_bytes();
+            }
         }
     }
 
@@ -214,6 +230,8 @@ impl NicOutput for XdpSender {
 
 impl Sender for XdpSender {
     fn flush(&mut self) {
+        // The chunks that came back last are used next; otherwise all of them would go round, through the processor's caches.
+        self.reap();
         self.tx.publish();
         if self.stuck || self.tx.needs_wakeup() {
             self.wake();
