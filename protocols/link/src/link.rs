@@ -6,7 +6,7 @@ use skink_messages::{
     Capabilities, Counter, Counters, Full, LinkLimits, NicOutput, RxFrame, TxPacket,
 };
 use skink_time::Instant;
-use skink_wire::{Sum, ethernet, protocol};
+use skink_wire::{Sum, ethernet, ipv4, ipv6, protocol};
 
 /// Largest IP packet in bytes that is cut here for a NIC that can't: the largest there is.
 const CUT_BYTES: u32 = 65_535;
@@ -95,6 +95,10 @@ impl Link {
         };
         if !self.sources.allow(&header, packet.headers()) {
             self.counters.count(Counter::LinkDropSpoofed);
+            return Ok(());
+        }
+        if packet.checksum_offset.is_some() && !transport_is_behind_ip(packet, header.ethertype) {
+            self.counters.count(Counter::LinkDropMalformed);
             return Ok(());
         }
         let segment_bytes = usize::from(packet.segment_bytes);
@@ -249,6 +253,18 @@ impl Link {
         self.counters.count(Counter::LinkCut);
         hand_over(&self.counters, &segment, nic)
     }
+}
+
+/// Whether the transport header, in which a checksum is to be completed, lies behind the addresses that were looked at: whoever
+/// is out of its mind might have a sum of its choice written over them.
+fn transport_is_behind_ip(packet: &TxPacket<'_>, ethertype: u16) -> bool {
+    let network = match ethertype {
+        ethernet::IPV4 => ipv4::LEN,
+        ethernet::IPV6 => ipv6::LEN,
+        _ => return false,
+    };
+    let transport = usize::from(packet.transport_bytes);
+    packet.headers().len() >= ethernet::LEN + network + transport
 }
 
 /// Gives a frame to the NIC as it is.

@@ -467,6 +467,30 @@ fn a_packet_of_more_frames_than_the_nic_ever_takes_does_not_block_for_ever() {
     assert_eq!(link.send(Instant::ZERO, &mut packet, &mut nic), Err(Full));
 }
 
+/// Otherwise the sum, which the sender can choose by its payload, would become an address that isn't ours.
+#[test]
+fn a_checksum_is_not_written_over_addresses() {
+    let payload = payload(100);
+    for case in cases() {
+        for tx_checksum in [false, true] {
+            let source_address = if case.addresses[0].is_ipv4() { 12 } else { 8 };
+            let over_address = (ethernet::LEN, source_address);
+            let over_mac = (0, 6);
+            for (transport, offset) in [over_address, over_mac] {
+                let (mut link, counters) = link(tx_checksum, 0);
+                let mut nic = nic(100);
+                let mut packet = case.packet(&payload, 0);
+                packet.network_bytes = 0;
+                packet.transport_bytes = (packet.headers().len() - transport) as u8;
+                packet.checksum_offset = Some(offset);
+                assert_eq!(link.send(Instant::ZERO, &mut packet, &mut nic), Ok(()));
+                assert!(nic.sent.is_empty(), "{case:?}");
+                assert_eq!(counters.get(Counter::LinkDropMalformed), 1);
+            }
+        }
+    }
+}
+
 #[test]
 fn frames_from_others_and_frames_too_large_do_not_leave() {
     let case = Case {
