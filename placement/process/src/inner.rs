@@ -90,6 +90,11 @@ impl Inner {
         self.hosts().any(Host::is_ready)
     }
 
+    /// Whether packets of transports are still to leave.
+    pub fn has_waiting(&self) -> bool {
+        self.is_ready() || self.ip.as_ref().is_some_and(|ip| ip.has_waiting())
+    }
+
     pub fn next_deadline(&self) -> Option<Instant> {
         self.hosts().filter_map(Host::next_deadline).min()
     }

@@ -173,11 +173,12 @@ impl EventLoop {
     /// Whether a process that is to stop has delivered everything, or told the peers of what it had no time for.
     fn has_taken_leave(&mut self, now: Instant, by: Instant, busy: bool) -> bool {
         let host = &mut self.host;
-        if now < by {
-            let all_left = host.nic_wants().1.is_none() && host.front.stack.unfinished() == 0;
-            return all_left && !busy;
-        }
-        host.front.reset_unfinished(now) == Progress::Idle || now >= by + FAREWELL
+        let delivered = match now < by {
+            true => !busy && host.front.stack.unfinished() == 0,
+            false => host.front.reset_unfinished(now) == Progress::Idle,
+        };
+        let all_left = !host.inner.has_waiting() && host.nic_wants().1.is_none();
+        (delivered && all_left) || now >= by + FAREWELL
     }
 
     fn take_orders(&mut self, now: Instant) -> bool {

@@ -167,6 +167,11 @@ impl IpHost {
         self.ip.take_conflict()
     }
 
+    /// Whether packets wait here to be judged, or for room.
+    pub fn has_waiting(&self) -> bool {
+        self.judging.parked() > 0 || !self.blocked.is_empty()
+    }
+
     /// Packets that wait for the filter, and that `tcp` and `udp` have.
     pub fn outstanding(&self) -> (u32, [u32; 2]) {
         let [tcp, udp] = &self.transports;

@@ -146,6 +146,7 @@ fn verdicts_are_taken_though_messages_wait_for_room_at_the_filter() {
         lab.ip(KNOWN, 17, &[0x10, 0, 0x20, 0, 0, 8, 0, 0]);
         lab.turns(&others, 2);
     }
+    assert!(lab.machine.ip.as_ref().expect("ip").has_waiting());
     // All is judged at once, and the strange station says where it is.
     lab.turns(&[Who::Filter], 20);
     lab.arp(STRANGE, 2);
@@ -154,4 +155,5 @@ fn verdicts_are_taken_though_messages_wait_for_room_at_the_filter() {
     assert_eq!(lab.left(), (1, 32));
     let (waiting, _) = lab.machine.ip.as_ref().expect("ip").outstanding();
     assert_eq!(waiting, 0);
+    assert!(!lab.machine.ip.as_ref().expect("ip").has_waiting());
 }

@@ -110,6 +110,24 @@ impl Layout {
         self.hosting(|part| matches!(part, Part::Link | Part::Ip))
     }
 
+    /// In which order they stop, so that the last packets still leave: who has connections, who sends for them, who is
+    /// asked for that, and who has the NIC. Where connections share a process with one of the later, what its neighbours
+    /// have to do for them then is lost.
+    pub fn stopping_order(&self) -> [Places; 4] {
+        let mut order = [Places::default(); 4];
+        for place in 0..self.0.len() {
+            let turn = match place {
+                _ if self.hosts(place, Part::Tcp) => 0,
+                _ if self.hosts(place, Part::Link) => 3,
+                _ if self.front().contains(place) => 0,
+                _ if self.hosts(place, Part::Ip) => 1,
+                _ => 2,
+            };
+            order[turn].insert(place);
+        }
+        order
+    }
+
     /// Which of a program's channels leads where.
     pub fn routes(&self) -> Routes {
         Routes::to_hosts(&ServedBy::ALL.map(|part| self.place(served(part))))

@@ -235,26 +235,19 @@ fn wait(
     rustix::event::poll(&mut descriptors, left.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// Ends the stack: in good order if it does so in time, and at once at a second signal. What serves programs
-/// goes first and what has the NIC last, so that the last packets still leave.
+/// Ends the stack: in good order if it does so in time, and at once at a second signal.
 fn stop(server: &mut Server<Served>, signals: &SignalDescriptor) {
     let limit = Instant::now() + FAREWELL;
     let mut killed = false;
-    let places = server.owners().stack.processes.len();
-    let (front, rest): (Vec<usize>, Vec<usize>) =
-        (0..places).partition(|place| server.owners().is_front(*place));
-    let (between, link): (Vec<usize>, Vec<usize>) = rest
-        .into_iter()
-        .partition(|place| !server.owners().is_link(*place));
-    for group in [front, between, link] {
+    for group in server.owners().stack.plant.layout.stopping_order() {
         let tell = |server: &mut Server<Served>, each: fn(&mut Component)| {
-            for place in &group {
-                let process = server.owners_mut().stack.processes.get_mut(*place);
+            for place in group.iter() {
+                let process = server.owners_mut().stack.processes.get_mut(place);
                 process.into_iter().for_each(each);
             }
         };
         tell(server, Component::stop);
-        while group.iter().any(|place| lives(server, *place)) {
+        while group.iter().any(|place| lives(server, place)) {
             let now = Instant::now();
             if !killed && (now >= limit || signals.take().is_some()) {
                 eprintln!("skink: the stack doesn't end by itself, and is killed");

@@ -44,16 +44,6 @@ impl Served {
             && parts.all(|part| split.is_none_or(|split| split.is_going(part)))
     }
 
-    /// Whether programs have a channel to the process at this place.
-    pub fn is_front(&self, place: usize) -> bool {
-        self.stack.plant.layout.front().contains(place)
-    }
-
-    /// Whether the process at this place has the NIC.
-    pub fn is_link(&self, place: usize) -> bool {
-        self.stack.plant.layout.place(Part::Link) == place
-    }
-
     pub(super) fn on_process_started(&mut self, place: usize) {
         let Some(split) = &mut self.stack.plant.split else {
             self.ready = true;
