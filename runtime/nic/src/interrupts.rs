@@ -9,8 +9,10 @@ use crate::sysfs::{self, Setting};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Polls that find nothing, after which frames interrupt again until something comes.
-const POLLS: &str = "1";
+/// Polls that find nothing, after which frames interrupt again until something comes. A poll that takes as many frames as it may
+/// (64, NAPI's budget) and leaves none is followed by one that finds nothing, though a batch came with each timer: one such
+/// poll doesn't tell that the batches have ended.
+const POLLS: &str = "8";
 /// The timer, in nanoseconds. Short ones cost more than they save. It isn't a round number, so that a setting which
 /// a process that was killed has left behind is known for what it is.
 const TIMER: &str = "200003";
