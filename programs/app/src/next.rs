@@ -6,8 +6,8 @@ use crate::{errno, raw, threads};
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
-    epoll_event, fd_set, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t,
-    sockaddr, socklen_t, ssize_t, timespec, timeval,
+    epoll_event, fd_set, iovec, loff_t, mmsghdr, mode_t, msghdr, nfds_t, off_t, pollfd, sigset_t,
+    size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 
 /// Finds the next function called `name`.
@@ -123,9 +123,9 @@ const EPOLL_WAIT: c_long = libc::SYS_epoll_wait;
 #[cfg(not(target_arch = "x86_64"))]
 const EPOLL_WAIT: c_long = libc::SYS_epoll_pwait;
 
-/// Functions that are a system call of the same arguments, and perhaps more that are 0.
+/// Functions that are a system call of the same arguments, and perhaps one before them, or more behind that are 0.
 macro_rules! system_calls {
-    ($($symbol:literal $name:ident($($argument:ident: $type:ty),*) -> $answer:ty = $number:expr;)*) => {
+    ($($symbol:literal $name:ident($($argument:ident: $type:ty),*) -> $answer:ty = $number:expr $(, $first:expr)?;)*) => {
         mod found {
             use super::*;
             next! { $($symbol $name($($argument: $type),*) -> $answer;)* }
@@ -145,7 +145,7 @@ macro_rules! system_calls {
             pub unsafe fn $name($($argument: $type),*) -> $answer {
                 if threads::is_one() {
                     // SAFETY: the caller vouches for the arguments, here and below.
-                    return unsafe { system_call($number, [$($argument as usize),*]) as $answer };
+                    return unsafe { system_call($number, [$($first as usize,)? $($argument as usize),*]) as $answer };
                 }
                 // SAFETY: as above.
                 unsafe { found::$name($($argument),*) }
@@ -156,6 +156,14 @@ macro_rules! system_calls {
 
 system_calls! {
     c"close" close(fd: c_int) -> c_int = libc::SYS_close;
+    c"open" open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = libc::SYS_openat, libc::AT_FDCWD;
+    c"open64" open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = libc::SYS_openat, libc::AT_FDCWD;
+    c"openat" openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int = libc::SYS_openat;
+    c"openat64" openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int = libc::SYS_openat;
+    c"pread" pread(fd: c_int, at: *mut c_void, count: size_t, offset: off_t) -> ssize_t = libc::SYS_pread64;
+    c"pread64" pread64(fd: c_int, at: *mut c_void, count: size_t, offset: off_t) -> ssize_t = libc::SYS_pread64;
+    c"pwrite" pwrite(fd: c_int, at: *const c_void, count: size_t, offset: off_t) -> ssize_t = libc::SYS_pwrite64;
+    c"pwrite64" pwrite64(fd: c_int, at: *const c_void, count: size_t, offset: off_t) -> ssize_t = libc::SYS_pwrite64;
     c"read" read(fd: c_int, at: *mut c_void, count: size_t) -> ssize_t = libc::SYS_read;
     c"readv" readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t = libc::SYS_readv;
     c"write" write(fd: c_int, at: *const c_void, count: size_t) -> ssize_t = libc::SYS_write;

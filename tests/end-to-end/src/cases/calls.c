@@ -7,9 +7,11 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -21,7 +23,7 @@
         } \
     } while (0)
 
-static int ends[2];
+static int ends[2], listener;
 
 static void exchange(void)
 {
@@ -42,6 +44,27 @@ static void exchange(void)
     CHECK(close(epoll) == -1 && errno == EBADF);
     CHECK(write(epoll, "", 1) == -1 && errno == EBADF);
     CHECK(epoll_wait(epoll, &event, 1, 0) == -1 && errno == EBADF);
+}
+
+/* The mode counts, and errors are told, by each of the names. */
+static void files(void)
+{
+    struct stat state;
+    char few[8] = "", name[] = "/tmp/skink-calls-XXXXXX";
+    CHECK(mkdtemp(name) != NULL);
+    int directory = open(name, O_RDONLY | O_DIRECTORY);
+    int file = openat(directory, "file", O_RDWR | O_CREAT | O_EXCL, 0640);
+    CHECK(directory >= 0 && file >= 0);
+    CHECK(fstat(file, &state) == 0 && (state.st_mode & 0777) == 0640);
+    CHECK(openat64(directory, "file", O_RDWR | O_CREAT | O_EXCL, 0640) == -1 && errno == EEXIST);
+    CHECK(pwrite(file, "1234", 4, 2) == 4 && pwrite64(file, "ab", 2, 0) == 2);
+    CHECK(pread(file, few, 8, 0) == 6 && memcmp(few, "ab1234", 6) == 0);
+    CHECK(pread64(file, few, 8, 4) == 2 && memcmp(few, "34", 2) == 0);
+    CHECK(unlinkat(directory, "file", 0) == 0 && rmdir(name) == 0);
+    CHECK(open(name, O_RDONLY) == -1 && errno == ENOENT && open64(name, O_RDONLY) == -1);
+    CHECK(close(file) == 0 && close(directory) == 0);
+    CHECK(pread(listener, few, 1, 0) == -1 && errno == ESPIPE);
+    CHECK(pwrite(listener, few, 1, 0) == -1 && errno == ESPIPE);
 }
 
 static void *wait_for_ever(void *end)
@@ -66,10 +89,11 @@ static void cancel(void)
 int main(int count, char **arguments)
 {
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(9400)};
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    listener = socket(AF_INET, SOCK_STREAM, 0);
     CHECK(bind(listener, (void *)&any, sizeof any) == 0 && listen(listener, 1) == 0);
     CHECK(pipe2(ends, O_NONBLOCK) == 0);
     exchange();
+    files();
     if (count > 1) {
         int *seen = dlsym(RTLD_DEFAULT, arguments[1]);
         CHECK(seen && *seen == 2);
@@ -77,5 +101,6 @@ int main(int count, char **arguments)
     }
     cancel();
     exchange();
+    files();
     return 0;
 }
