@@ -28,7 +28,8 @@ fn channels_lead_to_each_process_that_programs_speak_to_once() {
 #[test]
 fn whoever_a_packet_passes_later_stops_later() {
     use Part::{Filter, Ip, Link, Store, Syscall, Tcp, Udp};
-    let cases: [(Vec<Vec<Part>>, [&[usize]; 4]); 3] = [
+    type Order = [&'static [usize]; 4];
+    let cases: [(Vec<Vec<Part>>, Order); 3] = [
         (vec![Part::ALL.to_vec()], [&[0], &[], &[], &[]]),
         (
             Part::ALL.map(|part| vec![part]).to_vec(),
