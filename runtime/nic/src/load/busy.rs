@@ -23,10 +23,20 @@ const BACKLOG: u64 = 16;
 /// time: NAPI, which has the same processor, is at work meanwhile. And who receives fewer, and sleeps for over half of the time,
 /// has clients that wait for the timer.
 const MANY: u64 = 60_000;
-/// If it ended so within this many periods, nothing was gained: the next time it takes twice as many to begin,
+/// If fewer than three quarters of the frames come with interrupts put off, clients wait for the timer that would ask for more, unless
+/// the process hardly sleeps.
+const QUARTERS: u64 = 3;
+/// Frames in a second with which a load isn't over: two clients that wait for the timer have 8,000.
+const REMAINING: u64 = 6_000;
+/// If it ended so within this many periods, nothing was gained: the next time it takes so many times as many to begin,
 const SOON: u32 = 200;
+const LATER: u32 = 4;
 /// up to this many.
-const PATIENCE: u32 = 2_048;
+const PATIENCE: u32 = 4_096;
+/// After so many periods it is looked anew how many frames come without: who waits for the timer may have come since.
+const ANEW: u32 = 4_000;
+/// For so many: a supervisor looks each 50 ms what there is to adapt.
+const GAP: u32 = 64;
 
 /// How the last periods were.
 pub(super) struct Busy {
@@ -34,6 +44,8 @@ pub(super) struct Busy {
     /// How many periods make it busy, and how many it has been so by now.
     becomes: u32,
     lasted: u32,
+    /// Frames in a second when it last wasn't so, in the mean of a few periods.
+    without: u64,
 }
 
 impl Busy {
@@ -43,6 +55,7 @@ impl Busy {
             votes: Votes::new(),
             becomes: BECOMES,
             lasted: 0,
+            without: 0,
         }
     }
 
@@ -56,25 +69,31 @@ impl Busy {
         let frames = period.traffic.frames_in;
         // Where NAPI has the same processor, who sleeps may have been out of work for a moment only.
         let keeps_up = period.sleeps.saturating_mul(BACKLOG) > frames;
-        let rate = period.rate(frames);
+        let rate = period.rate(frames).min(2 * MOST);
         let worth = (FEWEST..=MOST).contains(&rate);
         let (length, slept) = (period.length, period.slept);
         if !self.is_busy() {
             self.lasted = 0;
+            self.without = (3 * self.without + rate) / 4;
             let works = slept * 3 < length || rate >= MANY && slept * 4 < length * 3;
             let changes = worth && (works || !keeps_up);
             return self.votes.cast(changes, self.becomes);
         }
         self.lasted = self.lasted.saturating_add(1);
+        if self.lasted >= ANEW {
+            self.becomes = GAP;
+            return self.votes.end();
+        }
         // With interrupts put off it has less to do, and sleeps until the timer.
         let waits = match rate >= MANY {
             true => slept * 8 > length * 7,
             false => slept * 2 > length,
         };
-        let ended = self.votes.cast(!worth || waits, CEASES);
+        let fewer = rate * 4 < self.without * QUARTERS && slept * 4 > length;
+        let ended = self.votes.cast(!worth || waits || fewer, CEASES);
         if ended {
-            self.becomes = match worth && self.lasted < SOON {
-                true => (self.becomes * 2).min(PATIENCE),
+            self.becomes = match self.lasted < SOON && rate >= REMAINING {
+                true => (self.becomes * LATER).min(PATIENCE),
                 false => BECOMES,
             };
         }

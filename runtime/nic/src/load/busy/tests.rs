@@ -106,7 +106,7 @@ fn waiting_for_the_timer_doesnt_end_it_but_little_work_does() {
         "it waits for the timer"
     );
     assert_eq!(watched.goes_on(CEASES, 900, 100), Some(false));
-    assert_eq!(watched.goes_on(2 * BECOMES, 0, 100), Some(true));
+    assert_eq!(watched.goes_on(LATER * BECOMES, 0, 100), Some(true));
     assert_eq!(watched.goes_on(CEASES, 0, 5), Some(false), "frames end");
 }
 
@@ -123,15 +123,53 @@ fn who_isnt_looked_at_isnt_busy() {
 fn few_clients_that_wait_for_the_timer_end_it_and_it_comes_back_ever_later() {
     let mut watched = Watched::new();
     watched.goes_on(1, 0, 5);
-    for becomes in [BECOMES, 2 * BECOMES, 4 * BECOMES] {
+    for becomes in [1, LATER, LATER * LATER].map(|times| times * BECOMES) {
         assert_eq!(watched.goes_on(becomes - 1, 100, 70), None);
         assert_eq!(watched.goes_on(1, 100, 70), Some(true));
         assert_eq!(watched.goes_on(CEASES, 630, 40), Some(false), "8 a time");
     }
-    assert_eq!(watched.goes_on(8 * BECOMES, 0, 100), Some(true));
+    let becomes = LATER.pow(3) * BECOMES;
+    assert_eq!(watched.goes_on(becomes, 0, 100), Some(true));
     assert_eq!(watched.goes_on(SOON, 0, 100), None, "this time it pays");
     assert_eq!(watched.goes_on(CEASES, 630, 40), Some(false));
     assert_eq!(watched.goes_on(BECOMES, 0, 100), Some(true));
+}
+
+#[test]
+fn so_it_is_with_so_few_clients_that_hardly_any_frames_come_by_the_timer() {
+    let mut watched = Watched::new();
+    watched.goes_on(1, 0, 5);
+    for (becomes, clients) in [(BECOMES, 17), (LATER * BECOMES, 8)] {
+        assert_eq!(watched.goes_on(becomes - 1, 100, 60), None);
+        assert_eq!(watched.goes_on(1, 100, 60), Some(true));
+        assert_eq!(watched.goes_on(CEASES, 800, clients), Some(false));
+    }
+}
+
+#[test]
+fn many_clients_that_wait_for_the_timer_end_it_too() {
+    let without = |frames| {
+        let mut watched = Watched::new();
+        assert_eq!(watched.goes_on(4 * BECOMES, 0, frames), Some(true));
+        watched
+    };
+    assert_eq!(without(170).goes_on(CEASES, 600, 66), Some(false));
+    assert_eq!(without(280).goes_on(CEASES, 400, 230), None, "it pays");
+    assert_eq!(without(170).goes_on(CEASES, 100, 66), None, "it is at work");
+}
+
+#[test]
+fn now_and_then_it_is_looked_how_many_frames_come_without() {
+    let mut watched = Watched::new();
+    watched.goes_on(1, 0, 5);
+    assert_eq!(watched.goes_on(BECOMES, 0, 100), Some(true));
+    for _ in 0..3 {
+        assert_eq!(watched.goes_on(ANEW - 1, 0, 100), None);
+        assert_eq!(watched.goes_on(1, 0, 100), Some(false));
+        assert_eq!(watched.goes_on(GAP - 1, 0, 250), None);
+        assert_eq!(watched.goes_on(1, 0, 250), Some(true));
+    }
+    assert_eq!(watched.goes_on(CEASES, 300, 160), Some(false), "of 250");
 }
 
 #[test]
