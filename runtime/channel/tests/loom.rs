@@ -4,7 +4,7 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p skink-channel --test loom --release --target-dir target/loom
 //! ```
 //!
-//! (ThreadSanitizer and Miri need a nightly compiler, so they aren't part of the tests. Loom knows the
+//! (ThreadSanitizer isn't part of the tests, as docs/decisions/0005 says, and Miri needs a nightly compiler. Loom knows the
 //! memory model that they only sample.)
 #![cfg(loom)]
 
