@@ -19,6 +19,9 @@
 
 #define OWNERS 64
 #define QUEUES 256
+// AF_XDP sockets on a queue: the first is for all frames, the others for flows that a thread waits for.
+#define RINGS 32
+#define BUCKETS 1024
 #define EXTENSION_HEADERS 6
 
 // Verdicts that aren't an owner.
@@ -53,6 +56,7 @@ struct owners {
 	__u64 queued;                // bitmap of those with an AF_XDP socket on some queue
 	__u32 queue_owner[QUEUES];   // owner + 1 whose AF_XDP socket is on the queue, or 0
 	__u32 fanout_index[OWNERS];  // place in the fan-out group
+	__u64 threaded;              // bitmap of those with entries in flow_rings
 };
 
 struct {
@@ -91,10 +95,19 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
-	__uint(max_entries, QUEUES);
+	__uint(max_entries, QUEUES * RINGS);
 	__type(key, __u32);
 	__type(value, __u32);
-} sockets SEC(".maps"); // by queue
+} sockets SEC(".maps"); // by queue and ring
+
+// By owner: the ring of each flow, by the flow's hash. Owners map it.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, OWNERS);
+	__type(key, __u32);
+	__type(value, __u8[BUCKETS]);
+} flow_rings SEC(".maps");
 
 // The packet from its network header on: either bytes or a socket buffer.
 struct packet {
@@ -391,6 +404,19 @@ static __always_inline int decide(const struct owners *table, const struct parse
 	return owner;
 }
 
+// Which of the owner's sockets on the queue.
+static __always_inline __u32 ring_of(const struct owners *table, const struct parsed *parsed,
+				     __u32 owner)
+{
+	if (owner >= OWNERS || !(table->threaded >> owner & 1) ||
+	    parsed->flow.protocol != IPPROTO_TCP || parsed->flags & (IS_FRAGMENT | NO_PORTS))
+		return 0;
+	const __u8 *rings = bpf_map_lookup_elem(&flow_rings, &owner);
+	if (!rings)
+		return 0;
+	return rings[hash_of(&parsed->flow) % BUCKETS] % RINGS;
+}
+
 static __always_inline struct packet of_skb(struct __sk_buff *skb)
 {
 	// A tagged packet belongs to another interface.
@@ -423,9 +449,15 @@ int skink_xdp(struct xdp_md *context)
 	int owner = decide(table, &parsed, queue);
 	// An AF_XDP socket receives from its own queue only. Others get their frame through the
 	// fan-out, which decides the same.
-	if (owner >= 0 && on_queue(table, queue) == (__u32)owner + 1)
-		return bpf_redirect_map(&sockets, queue, XDP_PASS);
-	return XDP_PASS;
+	if (owner < 0 || on_queue(table, queue) != (__u32)owner + 1)
+		return XDP_PASS;
+	__u32 ring = ring_of(table, &parsed, owner);
+	if (ring != 0) {
+		int action = bpf_redirect_map(&sockets, queue * RINGS + ring, XDP_PASS);
+		if (action == XDP_REDIRECT)
+			return action;
+	}
+	return bpf_redirect_map(&sockets, queue * RINGS, XDP_PASS);
 }
 
 SEC("socket")

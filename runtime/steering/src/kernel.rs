@@ -41,6 +41,8 @@ pub(crate) struct InKernel {
     #[serde(with = "skink_inherit::descriptors")]
     pub(crate) addresses: OwnedFd,
     #[serde(with = "skink_inherit::descriptors")]
+    pub(crate) flow_rings: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
     sockets: OwnedFd,
     /// The XDP program is in front of an interface until the last descriptor of it is closed.
     #[serde(with = "skink_inherit::descriptors")]
@@ -61,13 +63,14 @@ pub(crate) fn load(flows: u32) -> Result<InKernel, SteeringError> {
         owners: map(&programs, "owners")?,
         ports: map(&programs, "ports")?,
         addresses: map(&programs, addresses::NAME)?,
+        flow_rings: map(&programs, "flow_rings")?,
         sockets: map(&programs, "sockets")?,
         link: None,
     })
 }
 
 impl InKernel {
-    /// The AF_XDP sockets, by queue.
+    /// The AF_XDP sockets, by queue and ring.
     pub(crate) fn sockets(&self) -> Result<XskMap<MapData>, SteeringError> {
         let map = map_of(self.sockets.as_fd(), "sockets")?;
         let map = Map::XskMap(map).try_into();

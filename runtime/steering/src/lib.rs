@@ -14,7 +14,8 @@
 //! - [`Steering`] is the broker's: it loads the programs and changes their maps.
 //! - [`PortTable`] is an owner's: ports in use, in a map that owners change by atomic operations on
 //!   shared memory (LibrettOS's portmap), without privileges and without system calls; and
-//!   [`QueueOwners`], by which owners pass AF_XDP queues on to one another.
+//!   [`QueueOwners`], by which owners pass AF_XDP queues on to one another; and [`FlowRings`], by which an owner with many
+//!   threads has each woken by its own frames.
 //! - The maps themselves live as long as anybody holds a descriptor of them: an owner's death leaves
 //!   them as they are until the broker calls [`Steering::remove_owner`]. The XDP program goes with the
 //!   broker and all who have its descriptors too (a copy of its process, or another program that it becomes); the
@@ -28,6 +29,7 @@
 
 mod addresses;
 mod error;
+mod flow_rings;
 mod ingress;
 mod kernel;
 mod link;
@@ -38,6 +40,7 @@ mod program;
 mod shared;
 
 pub use error::SteeringError;
+pub use flow_rings::{BUCKETS, FlowRings, RINGS};
 pub use ingress::Ingress;
 pub use kernel::AttachMode;
 pub use owner::Owner;

@@ -15,11 +15,12 @@ struct Table {
     queued: AtomicU64,
     queue_owner: [AtomicU32; QUEUES as usize],
     fanout_index: [AtomicU32; Owner::MAXIMUM as usize],
+    threaded: AtomicU64,
 }
 
 // SAFETY: atomics only.
 unsafe impl Shared for Table {}
-const _: () = assert!(size_of::<Table>() == 1296);
+const _: () = assert!(size_of::<Table>() == 1304);
 
 /// Whose queue it is by the number in the table.
 fn owner_of(number: u32) -> Option<Owner> {
@@ -106,6 +107,15 @@ impl Owners {
             self.table().queued.fetch_and(!gone.bit(), AcqRel);
         }
         Ok(())
+    }
+
+    /// Whether the kernel looks at the owner's table of flow rings.
+    pub(crate) fn set_threaded(&self, owner: Owner, threaded: bool) {
+        if threaded {
+            self.table().threaded.fetch_or(owner.bit(), AcqRel);
+        } else {
+            self.table().threaded.fetch_and(!owner.bit(), AcqRel);
+        }
     }
 
     pub(crate) fn set_fanout_index(&self, owner: Owner, index: u32) {

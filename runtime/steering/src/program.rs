@@ -1,3 +1,4 @@
+use crate::flow_rings::{self, RINGS};
 use crate::kernel::{self, AttachMode, InKernel};
 use crate::owners::{Owners, QUEUES};
 use crate::ports::{self, Port};
@@ -17,6 +18,7 @@ pub struct Steering {
     kernel: InKernel,
     owners: Owners,
     ports: MappedArray<Port>,
+    flow_rings: MappedArray<flow_rings::Table>,
 }
 
 /// For an heir: descriptors are all that it needs.
@@ -35,6 +37,7 @@ impl TryFrom<InKernel> for Steering {
         Ok(Steering {
             owners: Owners::map(&kernel.owners).map_err(memory("owners"))?,
             ports: MappedArray::map(&kernel.ports, ports::ENTRIES).map_err(memory("ports"))?,
+            flow_rings: flow_rings::map(&kernel.flow_rings).map_err(memory("flow_rings"))?,
             kernel,
         })
     }
@@ -79,7 +82,7 @@ impl Steering {
     /// ports, even if a predecessor of that number left some.
     pub fn add_owner(&mut self, owner: Owner) {
         if !self.owners.is_live(owner) {
-            ports::clear(&self.ports, owner);
+            self.clear_tables(owner);
             self.owners.set_live(owner, true);
         }
     }
@@ -87,7 +90,14 @@ impl Steering {
     /// `owner`'s process has a successor, which will say anew which ports it uses. Packets go on
     /// coming to it.
     pub fn succeed_owner(&mut self, owner: Owner) {
+        self.clear_tables(owner);
+    }
+
+    /// What the owner itself has written.
+    fn clear_tables(&self, owner: Owner) {
         ports::clear(&self.ports, owner);
+        self.owners.set_threaded(owner, false);
+        flow_rings::clear(&self.flow_rings, owner);
     }
 
     /// `owner` is gone: no packet goes to it any more, and its ports and queues are free.
@@ -99,7 +109,7 @@ impl Steering {
                 let _ = self.clear_queue(queue);
             }
         }
-        ports::clear(&self.ports, owner);
+        self.clear_tables(owner);
     }
 
     /// The AF_XDP socket `socket`, bound to receive queue `queue`, is `owner`'s: to be called before
@@ -117,12 +127,23 @@ impl Steering {
     /// The AF_XDP socket `socket` is bound to receive queue `queue`. Owners say by themselves whose it is
     /// ([`QueueOwners::take`](crate::QueueOwners::take)).
     pub fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
-        if queue >= QUEUES {
+        self.set_ring(queue, 0, socket)
+    }
+
+    /// The AF_XDP socket `socket`, which shares its memory with the first one on receive queue `queue`, is for the flows
+    /// that the queue's owner steers to `ring` (1 to 31, see [`FlowRings`](crate::FlowRings)).
+    pub fn set_ring(
+        &mut self,
+        queue: u32,
+        ring: u32,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), SteeringError> {
+        if queue >= QUEUES || ring >= RINGS {
             return Err(SteeringError::Queue { queue });
         }
         self.kernel
             .sockets()?
-            .set(queue, socket.as_raw_fd(), 0)
+            .set(queue * RINGS + ring, socket.as_raw_fd(), 0)
             .map_err(|error| kernel::map_error("sockets", error))
     }
 
@@ -169,6 +190,11 @@ impl Steering {
     /// The table of queues, to be passed to owners for [`QueueOwners::map`](crate::QueueOwners::map).
     pub fn owner_map(&self) -> io::Result<OwnedFd> {
         self.kernel.owners.try_clone()
+    }
+
+    /// The tables of flow rings, to be passed to owners for [`FlowRings::map`](crate::FlowRings::map).
+    pub fn flow_ring_map(&self) -> io::Result<OwnedFd> {
+        self.kernel.flow_rings.try_clone()
     }
 
     /// The XDP program itself, to be attached or tried by other means than [`Steering::attach_xdp`].

@@ -2,10 +2,13 @@
 
 mod frames;
 
-use frames::{Frame, LOCAL4, LOCAL6, OTHER4, REMOTE4, tcp, udp};
+use frames::{Frame, LOCAL4, LOCAL6, OTHER4, REMOTE4, REMOTE6, tcp, udp};
 use skink_messages::Ports;
-use skink_steering::{Owner, PortTable, Steering, SteeringError};
+use skink_steering::{
+    BUCKETS, FlowRings, Owner, PortTable, QueueOwners, RINGS, Steering, SteeringError,
+};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 const TCP: u8 = 6;
@@ -407,4 +410,85 @@ fn a_frame_is_redirected_only_to_the_queue_it_came_by() {
 
     let too_high = bench.steering.set_queue(owner(1), 256, socket.as_fd());
     assert!(matches!(too_high, Err(SteeringError::Queue { queue: 256 })));
+}
+
+#[test]
+fn a_flow_goes_to_the_socket_on_its_queue_that_its_owner_chose() {
+    let Some(mut bench) = Bench::new(&[1, 2]) else {
+        return;
+    };
+    // SAFETY: makes a descriptor, or answers -1.
+    let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if socket < 0 {
+        println!("SKIP: no AF_XDP here: {}", std::io::Error::last_os_error());
+        return;
+    }
+    // SAFETY: a descriptor that nobody else has.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let steering = &mut bench.steering;
+    let queues = QueueOwners::map(steering.owner_map().expect("the map"), owner(1));
+    let queues = queues.expect("mapped");
+    queues.take(0).expect("queue 0");
+    let view = |steering: &Steering, number| {
+        let rings = steering.flow_ring_map().expect("the map");
+        let owners = steering.owner_map().expect("the map");
+        FlowRings::map(rings, owners, owner(number)).expect("mapped")
+    };
+    let [ours, others] = [1, 2].map(|number| view(steering, number));
+    // There is no first socket: what goes to it is left to the kernel.
+    steering.set_ring(0, 5, socket.as_fd()).expect("ring 5");
+    let goes_by_ring = |steering: &Steering, frame: &Frame| {
+        run(steering.xdp_program(), frame.bytes()) == XDP_REDIRECT
+    };
+    for v6 in [false, true] {
+        let (local, remote): (IpAddr, IpAddr) = match v6 {
+            false => (LOCAL4.into(), REMOTE4.into()),
+            true => (LOCAL6.into(), REMOTE6.into()),
+        };
+        for port in [1, 255, 256, 1000, 54321] {
+            let frame = tcp(port, 80, ACK);
+            let frame = if v6 { frame.v6() } else { frame };
+            let bucket = FlowRings::bucket((local, 80).into(), (remote, port).into());
+            ours.steer(bucket, 5);
+            assert!(!goes_by_ring(steering, &frame), "the table doesn't count");
+            ours.begin();
+            assert!(goes_by_ring(steering, &frame), "IPv6 {v6}, port {port}");
+            // Whatever others do with their tables.
+            others.begin();
+            others.steer(bucket, 0);
+            assert!(goes_by_ring(steering, &frame));
+            ours.steer(bucket, 0);
+            assert!(!goes_by_ring(steering, &frame), "the flow's own bucket");
+            // A table that starts anew has nothing of before.
+            ours.steer(bucket, 5);
+            steering.succeed_owner(owner(1));
+            ours.begin();
+            assert!(!goes_by_ring(steering, &frame));
+            ours.steer(bucket, 5);
+            drop(view(steering, 1));
+        }
+    }
+    // What isn't one flow's, and what has no socket there, goes to the first.
+    ours.begin();
+    for bucket in 0..BUCKETS {
+        ours.steer(bucket, 5);
+    }
+    assert!(goes_by_ring(steering, &tcp(1, 80, ACK)));
+    for frame in [
+        udp(1, 80),
+        Frame::icmp(8),
+        tcp(1, 80, ACK).fragment(7, 0, true),
+        tcp(1, 80, ACK).cut(36),
+    ] {
+        assert!(!goes_by_ring(steering, &frame));
+    }
+    for bucket in 0..BUCKETS {
+        ours.steer(bucket, 6);
+    }
+    assert!(!goes_by_ring(steering, &tcp(1, 80, ACK)));
+    steering.set_socket(0, socket.as_fd()).expect("the first");
+    assert!(goes_by_ring(steering, &tcp(1, 80, ACK)));
+
+    let too_high = steering.set_ring(0, RINGS, socket.as_fd());
+    assert!(matches!(too_high, Err(SteeringError::Queue { queue: 0 })));
 }

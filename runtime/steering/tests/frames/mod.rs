@@ -6,6 +6,7 @@ pub const LOCAL4: [u8; 4] = [10, 1, 0, 1];
 pub const OTHER4: [u8; 4] = [10, 1, 0, 77];
 /// `fd00::1`.
 pub const LOCAL6: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+pub const REMOTE6: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
 
 /// A frame, assembled from its parts after each change.
 #[derive(Clone)]
@@ -177,12 +178,10 @@ impl Frame {
         let length = (headers.len() + self.transport.len()) as u16;
         let mut local = LOCAL6;
         local[15] = self.to6;
-        let mut remote = LOCAL6;
-        remote[15] = 2;
         whole.extend([self.version.unwrap_or(6) << 4, 0, 0, 0]);
         whole.extend(length.to_be_bytes());
         whole.extend([next, 64]);
-        whole.extend(remote);
+        whole.extend(REMOTE6);
         whole.extend(local);
         whole.extend(headers);
     }
