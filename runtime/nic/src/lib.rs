@@ -52,7 +52,9 @@ pub use xdp::device::{Device, XDP_MTU, XdpPlace, XdpSupport};
 pub use skink_messages::{Capabilities, Steering};
 use skink_messages::{NicOutput, RxFrame};
 use skink_time::{Duration, Instant};
-use std::os::fd::BorrowedFd;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// The receiving half.
 pub trait Receiver: Send {
@@ -72,6 +74,35 @@ pub trait Receiver: Send {
     fn take_beside(&mut self) -> u64 {
         0
     }
+
+    /// What brings frames to the threads that wait for them, if the NIC has that.
+    fn flow_rings(&mut self) -> Option<&mut dyn FlowRings> {
+        None
+    }
+}
+
+/// Places beside the one where frames are taken in by whoever looks: each is for the TCP flows that were steered
+/// there, and wakes its own sleeper. They are numbered from 1; until the first call of [`FlowRings::begin`] nothing
+/// comes to them.
+pub trait FlowRings {
+    /// How many there are.
+    fn count(&self) -> u8;
+
+    /// From now on the Nth of the epoll `sets` is readable when something has come to ring N. Unless a thread sleeps in
+    /// `epoll_wait` on it (in `poll` doesn't count), what [`Receiver::descriptors`] tells is readable too. The sets are
+    /// kept.
+    fn begin(&mut self, sets: Vec<OwnedFd>) -> io::Result<()>;
+
+    /// The bucket of a flow: those of one bucket go the same way.
+    fn bucket(&self, local: SocketAddr, remote: SocketAddr) -> u16;
+
+    /// The flows of `bucket` go to `ring` from now on, 0 being the one place for all others. Frames on their way may
+    /// still go where they went before.
+    fn steer(&mut self, bucket: u16, ring: u8);
+
+    /// Whether what comes to `ring` is left there, for a thread that sleeps until something does. Otherwise
+    /// [`Receiver::receive`] takes it in.
+    fn reserve(&mut self, ring: u8, reserved: bool);
 }
 
 /// The sending half.

@@ -134,9 +134,9 @@ impl Kept {
 #[derive(Serialize, Deserialize)]
 pub struct Opener {
     name: String,
-    back_end: BackEnd,
-    /// For successors, by owner.
+    /// For successors, by owner. Before the back end: what that closes last, it closes fast.
     kept: BTreeMap<Owner, Kept>,
+    back_end: BackEnd,
     /// Where several owners share the NIC and the kernel can steer.
     steering: Option<Steering>,
     /// Keeps what is ours from the kernel's own stack, once the addresses are known and if it can.

@@ -16,6 +16,11 @@
 //! Memory: 16 MiB for each queue, less where there are more than 8 ([`Geometry::of`]), half to receive and half to
 //! send, as a memfd that the opening process registers (which pins it) and the process that has the queue maps.
 //!
+//! **Threads.** Of a program whose threads each wait for a connection, a frame is to wake the one that it is for. So each
+//! queue has more sockets than one: they share its memory, its *fill* and its *completion*, and each has an *rx* ring and
+//! sleepers of its own. Which flow goes to which is the owner's to say (`skink_steering::FlowRings`, docs/decisions/0023);
+//! until it does, all go to the first.
+//!
 //! Frames larger than a chunk (4 KiB less 256 bytes) come and go as chains of descriptors, which
 //! needs Linux 6.6.
 //!
@@ -52,12 +57,12 @@ use halves::{Receiving, Sending};
 use memory::Umem;
 pub(crate) use opener::XdpOpener;
 use queues::{Coming, Common, Line, Queues};
-use receiver::XdpReceiver;
+use receiver::{Ring, XdpReceiver};
 use ring::{Consumer, Offsets, Producer};
 use sender::XdpSender;
 use serde::{Deserialize, Serialize};
 use shares::Shares;
-use skink_steering::{Owner, QueueOwners};
+use skink_steering::{FlowRings, Owner, QueueOwners};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -120,6 +125,8 @@ struct QueueDescription {
     /// The card cuts what leaves by the packet socket.
     cuts: bool,
     mtu: u32,
+    /// Sockets beside the first, for flows that threads wait for.
+    flow_rings: u8,
 }
 
 /// What the using process must know of an open NIC.
@@ -130,12 +137,13 @@ pub struct XdpDescription {
     owner: Owner,
     past: Past,
     /// All queues of the interface, or none if other programs have them. Their descriptors are the last ones: what
-    /// is common to them ([`COMMON`]), then the socket and the memory of each.
+    /// is common to them ([`COMMON`]), then the socket, the memory, and the sockets for flows of each.
     queues: Vec<QueueDescription>,
 }
 
-/// Descriptors that queues have in common: what watches them, the bell, the shares, and the steering's table.
-const COMMON: usize = 4;
+/// Descriptors that queues have in common: what watches them, the bell, the shares, and the steering's tables of queues
+/// and of flows.
+const COMMON: usize = 5;
 
 impl XdpDescription {
     /// See [`Past::Own`].
@@ -149,21 +157,25 @@ impl XdpDescription {
         let Some(first) = self.queues.first() else {
             return self.packet.attach(descriptors);
         };
-        let its = COMMON + 2 * self.queues.len();
+        let each = |queue: &QueueDescription| 2 + usize::from(queue.flow_rings);
+        let its = COMMON + self.queues.iter().map(each).sum::<usize>();
         let mut common = descriptors.split_off(descriptors.len().saturating_sub(its));
         let packet = self.packet.attach(descriptors)?;
         let mut sockets = common.split_off(common.len().min(COMMON)).into_iter();
-        let [watched, bell, shares, table] = crate::opener::take_descriptors(common)?;
+        let [watched, bell, shares, table, flows] = crate::opener::take_descriptors(common)?;
         let mut lines = Vec::new();
         for description in &self.queues {
             let pair = sockets.by_ref().take(2).collect();
             let [socket, memory] = crate::opener::take_descriptors(pair)?;
-            lines.push(Line::new(description.clone(), socket, memory));
+            let flow_rings = usize::from(description.flow_rings);
+            let others = sockets.by_ref().take(flow_rings).map(Arc::new).collect();
+            lines.push(Line::new(description.clone(), socket, memory, others));
         }
         let coming = Coming::default();
         let common = Common {
             owner: self.owner,
             shares: Shares::map(shares)?,
+            flows: FlowRings::map(flows, &table, self.owner)?,
             steering: QueueOwners::map(table, self.owner)?,
             watched,
             bell,
@@ -198,10 +210,12 @@ impl XdpDescription {
 }
 
 impl QueueDescription {
-    /// Maps the rings of a queue that nobody else has. What waits in another's is left out.
+    /// Maps the rings of a queue that nobody else has: of its first socket, and of the `others`. What waits in another
+    /// owner's is left out.
     fn attach(
         &self,
         socket: Arc<OwnedFd>,
+        others: &[Arc<OwnedFd>],
         memory: BorrowedFd<'_>,
         past: Past,
     ) -> io::Result<(XdpReceiver, XdpSender)> {
@@ -222,21 +236,26 @@ impl QueueDescription {
             libc::XDP_UMEM_PGOFF_COMPLETION_RING,
             entries,
         )?;
-        let rx = Consumer::map(fd, &offsets.rx, libc::XDP_PGOFF_RX_RING as u64, entries)?;
+        let mut rings = Vec::with_capacity(1 + others.len());
+        for socket in std::iter::once(&socket).chain(others) {
+            let page = libc::XDP_PGOFF_RX_RING as u64;
+            let rx = Consumer::map(socket.as_fd(), &offsets.rx, page, entries)?;
+            rings.push(Ring::new(Arc::clone(socket), rx));
+        }
         let tx = Producer::map(fd, &offsets.tx, libc::XDP_PGOFF_TX_RING as u64, entries)?;
         let shared = Arc::new(Shared {
             memory: Umem::map(memory, self.geometry)?,
-            socket,
+            socket: Arc::clone(&socket),
         });
         if past != Past::Unused {
-            adopt::complete_fill(&mut fill, &rx, &shared.memory, self.geometry)?;
+            adopt::complete_fill(&mut fill, &rings, &shared.memory, self.geometry)?;
         }
         let sender = XdpSender::new(Arc::clone(&shared), tx, completion, self);
         let sender = match past {
             Past::Unused => sender,
             Past::Others | Past::Own => sender.succeed()?,
         };
-        let mut receiver = XdpReceiver::new(shared, fill, rx, self);
+        let mut receiver = XdpReceiver::new(shared, fill, rings, self);
         if past == Past::Others {
             receiver.leave_out();
         }
@@ -260,5 +279,7 @@ struct Shared {
     socket: Arc<OwnedFd>,
 }
 
+#[cfg(test)]
+mod flow_tests;
 #[cfg(test)]
 mod tests;

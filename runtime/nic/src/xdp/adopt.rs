@@ -4,7 +4,8 @@
 //! indices, which it advanced in an order that leaves no doubt.
 //!
 //! **Receiving.** Each chunk that is taken out of *rx* goes into *fill* again, and *fill* began with all
-//! of them. So between two batches its producer is as many ahead of *rx*'s consumer as there are chunks.
+//! of them. So between two batches its producer is as many ahead of *rx*'s consumer as there are chunks. (Where
+//! several sockets share the memory, ahead of the sum of their consumers; each batch is of one of them.)
 //! In a batch, chunks are first written to *fill*'s slots, then *rx* is released, then *fill* published.
 //! A process that died before the release gave nothing back: its successor sees those frames again. If
 //! it died after it, *fill* lags behind by the chunks that are in neither ring, and they are in
@@ -17,6 +18,7 @@
 
 use super::Geometry;
 use super::memory::Umem;
+use super::receiver::Ring;
 use super::ring::{Consumer, Producer};
 use std::io;
 
@@ -30,14 +32,19 @@ fn spoilt(what: &str) -> io::Error {
 /// Puts chunks that are in neither ring back into *fill*. Fails if the rings make no sense.
 pub(super) fn complete_fill(
     fill: &mut Producer<u64>,
-    rx: &Consumer<libc::xdp_desc>,
+    rings: &[Ring],
     memory: &Umem,
     geometry: Geometry,
 ) -> io::Result<()> {
-    let produced = rx.produced();
-    let end = rx.next().wrapping_add(geometry.chunks);
+    let (mut next, mut produced) = (0u32, 0u32);
+    for ring in rings {
+        let (its_next, its_produced) = ring.indices();
+        next = next.wrapping_add(its_next);
+        produced = produced.wrapping_add(its_produced);
+    }
+    let end = next.wrapping_add(geometry.chunks);
     let missing = end.wrapping_sub(fill.next());
-    let waiting = produced.wrapping_sub(rx.next());
+    let waiting = produced.wrapping_sub(next);
     if missing > geometry.chunks || waiting > geometry.chunks {
         return Err(spoilt("more frames arrived than there is room for"));
     }

@@ -2,7 +2,7 @@
 
 use super::queues::{Coming, Queues};
 use super::sender::XdpSender;
-use crate::{Receiver, Room, Sender};
+use crate::{FlowRings, Receiver, Room, Sender};
 use skink_messages::{Full, NicOutput, RxFrame, TxPacket};
 use skink_time::Instant;
 use std::os::fd::BorrowedFd;
@@ -57,6 +57,10 @@ impl Receiver for Receiving {
 
     fn take_beside(&mut self) -> u64 {
         std::mem::take(&mut self.beside)
+    }
+
+    fn flow_rings(&mut self) -> Option<&mut dyn FlowRings> {
+        Some(&mut self.queues)
     }
 }
 

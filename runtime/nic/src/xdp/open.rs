@@ -20,6 +20,9 @@ pub(super) struct QueueParts {
     pub(super) socket: OwnedFd,
     #[serde(with = "skink_inherit::descriptors")]
     pub(super) memory: OwnedFd,
+    /// More sockets on the queue, see [`add_flow_rings`].
+    #[serde(with = "skink_inherit::descriptors")]
+    pub(super) flow_rings: Vec<OwnedFd>,
 }
 
 /// Why a queue can't be had.
@@ -157,10 +160,57 @@ pub(super) fn queue(
             local_partner: driver::may_be_local(&interface.name).unwrap_or(false),
             cuts: segmentation::segments(&interface.name).unwrap_or(false),
             mtu: interface.mtu,
+            flow_rings: 0,
         },
         socket,
         memory,
+        flow_rings: Vec::new(),
     })
+}
+
+/// Opens up to `count` more sockets on the queue. They share its memory, *fill* and *completion*, and receive into
+/// rings of their own; none can overflow, since each has a slot for every chunk. Where frames come as chains there are
+/// none: a chain must be seen whole in one ring. What can't be had is done without.
+pub(super) fn add_flow_rings(parts: &mut QueueParts, interface: &Interface, count: u8) {
+    let count = if parts.description.chains { 0 } else { count };
+    for _ in 0..count {
+        match flow_ring(parts, interface) {
+            Ok(socket) => parts.flow_rings.push(socket),
+            Err(error) => {
+                tracing::debug!(interface = interface.name, %error, "no more sockets on the queue");
+                break;
+            }
+        }
+    }
+    parts.description.flow_rings = parts.flow_rings.len() as u8;
+}
+
+fn flow_ring(parts: &QueueParts, interface: &Interface) -> io::Result<OwnedFd> {
+    let QueueDescription {
+        queue, geometry, ..
+    } = parts.description;
+    let socket = xdp_socket()?;
+    socket::set_option(&socket, libc::SOL_XDP, libc::XDP_RX_RING, geometry.chunks)?;
+    let first = parts.socket.as_raw_fd() as u32;
+    bind_to(
+        socket.as_fd(),
+        interface,
+        queue,
+        libc::XDP_SHARED_UMEM,
+        first,
+    )?;
+    Ok(socket)
+}
+
+/// Closes sockets that nobody else has. The kernel waits for all processors to have noticed, some 10 ms for each: they wait
+/// together.
+pub(super) fn close_together(sockets: Vec<OwnedFd>) {
+    std::thread::scope(|scope| {
+        for socket in sockets {
+            // Where no thread can be had, it is closed here.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(socket));
+        }
+    });
 }
 
 /// A memfd of the right size, which can't shrink under its users.
@@ -208,6 +258,32 @@ fn rings(socket: BorrowedFd<'_>, geometry: Geometry) -> io::Result<()> {
     Ok(())
 }
 
+/// Binds to the queue; with `XDP_SHARED_UMEM`, beside the socket `first`.
+fn bind_to(
+    socket: BorrowedFd<'_>,
+    interface: &Interface,
+    queue: u32,
+    flags: u16,
+    first: u32,
+) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: interface.index,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: first,
+    };
+    // SAFETY: the address lives across the call and its size is given.
+    check(unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_xdp>() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
 /// Binds to the queue, without a copy where the driver can; answers whether chains are possible.
 /// `fits`: every frame fits into a chunk.
 fn bind(
@@ -216,23 +292,7 @@ fn bind(
     queue: u32,
     fits: bool,
 ) -> Result<bool, OpenError> {
-    let attempt = |flags: u16| {
-        let address = libc::sockaddr_xdp {
-            sxdp_family: libc::AF_XDP as u16,
-            sxdp_flags: flags,
-            sxdp_ifindex: interface.index,
-            sxdp_queue_id: queue,
-            sxdp_shared_umem_fd: 0,
-        };
-        // SAFETY: the address lives across the call and its size is given.
-        check(unsafe {
-            libc::bind(
-                socket.as_raw_fd(),
-                (&raw const address).cast(),
-                size_of::<libc::sockaddr_xdp>() as libc::socklen_t,
-            )
-        })
-    };
+    let attempt = |flags| bind_to(socket, interface, queue, flags, 0);
     // Neither XDP_ZEROCOPY nor XDP_COPY: the kernel tries the first and falls back to the second.
     let flags = libc::XDP_USE_NEED_WAKEUP;
     let plain = if fits {

@@ -164,6 +164,14 @@ impl XdpOpener {
                 Ok(mut parts) => {
                     parts.description.generic = self.mode == AttachMode::Generic;
                     steering.set_socket(queue, parts.socket.as_fd())?;
+                    // A sole owner is a component of the stack, which has one thread.
+                    if self.sharing == Sharing::Several {
+                        let count = flow_rings(known.unwrap_or(1));
+                        open::add_flow_rings(&mut parts, &interface, count);
+                    }
+                    for (ring, socket) in (1..).zip(&parts.flow_rings) {
+                        steering.set_ring(queue, ring, socket.as_fd())?;
+                    }
                     lines.push(parts);
                 }
                 Err(QueueError::NoSuchQueue) if queue > 0 => break,
@@ -186,6 +194,20 @@ impl XdpOpener {
     }
 }
 
+/// How many sockets for flows each queue gets, of so many queues: one for each of 16 threads, but no more than 32 in
+/// all, since every program is handed them.
+fn flow_rings(queues: u32) -> u8 {
+    (32 / queues.max(1)).min(16) as u8
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let lines = self.lines.iter_mut();
+        let sockets = lines.flat_map(|line| std::mem::take(&mut line.flow_rings));
+        open::close_together(sockets.collect());
+    }
+}
+
 impl Open {
     /// Another owner: answers the descriptors that it needs.
     fn add(&mut self, owner: Owner, steering: &Steering) -> io::Result<Vec<OwnedFd>> {
@@ -194,10 +216,14 @@ impl Open {
         let data = epoll::EventData::new_u64(u64::MAX);
         epoll::add(&watched, &bell, data, epoll::EventFlags::IN)?;
         let shares = self.shares.memory()?;
-        let mut all = vec![watched, bell.try_clone()?, shares, steering.owner_map()?];
+        let mut all = vec![watched, bell.try_clone()?, shares];
+        all.extend([steering.owner_map()?, steering.flow_ring_map()?]);
         for line in &self.lines {
             all.push(line.socket.try_clone()?);
             all.push(line.memory.try_clone()?);
+            for socket in &line.flow_rings {
+                all.push(socket.try_clone()?);
+            }
         }
         self.bells.insert(owner, bell);
         self.share_out();

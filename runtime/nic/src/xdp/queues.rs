@@ -4,13 +4,14 @@ use super::receiver::XdpReceiver;
 use super::sender::XdpSender;
 use super::shares::Shares;
 use super::{QueueDescription, bell};
-use crate::Receiver;
 use crate::opener::Past;
+use crate::{FlowRings, Receiver};
 use rustix::event::epoll;
 use skink_messages::RxFrame;
 use skink_steering::{Owner, QueueOwners};
 use skink_time::Instant;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub(super) struct Line {
     pub(super) description: QueueDescription,
     pub(super) socket: Arc<OwnedFd>,
     pub(super) memory: OwnedFd,
+    /// The queue's other sockets, for flows.
+    others: Vec<Arc<OwnedFd>>,
     place: Place,
 }
 
@@ -44,11 +47,17 @@ enum Place {
 }
 
 impl Line {
-    pub(super) fn new(description: QueueDescription, socket: OwnedFd, memory: OwnedFd) -> Line {
+    pub(super) fn new(
+        description: QueueDescription,
+        socket: OwnedFd,
+        memory: OwnedFd,
+        others: Vec<Arc<OwnedFd>>,
+    ) -> Line {
         Line {
             description,
             socket: Arc::new(socket),
             memory,
+            others,
             place: Place::Away,
         }
     }
@@ -59,13 +68,42 @@ impl Line {
             Place::Away => None,
         }
     }
+
+    /// Has its sockets for flows wake who sleeps on their `sets`, or else whoever looks at `watched`.
+    fn watch_flows(&mut self, sets: &[OwnedFd], watched: &OwnedFd) -> io::Result<()> {
+        let Some(receiver) = self.receiver().filter(|_| !sets.is_empty()) else {
+            return Ok(());
+        };
+        receiver.steer();
+        // An exclusive waiter is woken if none before it was. The sets come first; a predecessor may have left the
+        // sockets in `watched`.
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+        for (socket, set) in self.others.iter().zip(sets) {
+            let _ = epoll::delete(watched, socket);
+            for set in [set, watched] {
+                epoll::add(set, socket, epoll::EventData::new_u64(FLOWS), flags)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn unwatch_flows(&self, sets: &[OwnedFd], watched: &OwnedFd) {
+        for (socket, set) in self.others.iter().zip(sets) {
+            let _ = epoll::delete(set, socket);
+            let _ = epoll::delete(watched, socket);
+        }
+    }
 }
+
+/// What epoll tells of sockets for flows. Nobody reads it.
+const FLOWS: u64 = u64::MAX - 1;
 
 /// What an owner needs to have queues with others.
 pub(super) struct Common {
     pub(super) owner: Owner,
     pub(super) shares: Shares,
     pub(super) steering: QueueOwners,
+    pub(super) flows: skink_steering::FlowRings,
     /// An epoll descriptor with the bell in it, and the sockets of all queues that the owner has but the one of
     /// `direct`.
     pub(super) watched: OwnedFd,
@@ -79,6 +117,8 @@ pub(super) struct Common {
 pub(super) struct Queues {
     common: Common,
     lines: Vec<Line>,
+    /// Where threads sleep that wait for flows, once there are some.
+    sets: Vec<OwnedFd>,
     /// The queue that the owner had from the beginning: its socket is polled without a detour.
     direct: Option<usize>,
     seen: u32,
@@ -95,6 +135,7 @@ impl Queues {
         let mut queues = Queues {
             common,
             lines,
+            sets: Vec::new(),
             direct: None,
             seen: 0,
             due: None,
@@ -127,8 +168,10 @@ impl Queues {
         let line = &mut self.lines[index];
         let memory = line.memory.as_fd();
         let socket = Arc::clone(&line.socket);
-        let (receiver, sender) = line.description.attach(socket, memory, past)?;
+        let attached = line.description.attach(socket, &line.others, memory, past);
+        let (receiver, sender) = attached?;
         line.place = Place::Here(Box::new(receiver));
+        line.watch_flows(&self.sets, &self.common.watched)?;
         if self.direct != Some(index) {
             let data = epoll::EventData::new_u64(index as u64);
             match epoll::add(
@@ -219,6 +262,7 @@ impl Queues {
             }
             (Place::Leaving(receiver, _), None) => {
                 let _ = epoll::delete(&self.common.watched, &line.socket);
+                line.unwatch_flows(&self.sets, &self.common.watched);
                 drop(receiver);
                 self.common.shares.release(index, owner);
                 true
@@ -255,6 +299,36 @@ impl Receiver for Queues {
     fn take_dropped(&mut self) -> u64 {
         let receivers = self.lines.iter_mut().filter_map(Line::receiver);
         receivers.map(Receiver::take_dropped).sum()
+    }
+}
+
+impl FlowRings for Queues {
+    fn count(&self) -> u8 {
+        let lines = self.lines.iter().map(|line| line.description.flow_rings);
+        lines.min().unwrap_or(0)
+    }
+
+    fn begin(&mut self, sets: Vec<OwnedFd>) -> io::Result<()> {
+        for line in &mut self.lines {
+            line.watch_flows(&sets, &self.common.watched)?;
+        }
+        self.sets = sets;
+        self.common.flows.begin();
+        Ok(())
+    }
+
+    fn bucket(&self, local: SocketAddr, remote: SocketAddr) -> u16 {
+        skink_steering::FlowRings::bucket(local, remote)
+    }
+
+    fn steer(&mut self, bucket: u16, ring: u8) {
+        self.common.flows.steer(bucket, ring);
+    }
+
+    fn reserve(&mut self, ring: u8, reserved: bool) {
+        for receiver in self.lines.iter_mut().filter_map(Line::receiver) {
+            receiver.reserve(usize::from(ring), reserved);
+        }
     }
 }
 

@@ -4,17 +4,48 @@ use crate::Receiver;
 use skink_messages::{RxChecksum, RxFrame};
 use skink_time::Instant;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Largest frame that is put together from a chain.
 const LARGEST: usize = 65_550;
 
+/// A socket on the queue, where frames wait.
+pub(super) struct Ring {
+    socket: Arc<OwnedFd>,
+    rx: Consumer<libc::xdp_desc>,
+    /// A thread sleeps until something comes here, and is to find it.
+    reserved: bool,
+    /// What the kernel had counted at the last report.
+    reported: u64,
+}
+
+impl Ring {
+    pub(super) fn new(socket: Arc<OwnedFd>, rx: Consumer<libc::xdp_desc>) -> Ring {
+        Ring {
+            socket,
+            rx,
+            reserved: false,
+            reported: 0,
+        }
+    }
+
+    /// Its indices: of the frame that is taken next, and of the one that comes next.
+    pub(super) fn indices(&self) -> (u32, u32) {
+        (self.rx.next(), self.rx.produced())
+    }
+}
+
 /// The frames of one queue.
 pub(super) struct XdpReceiver {
     shared: Arc<Shared>,
     fill: Producer<u64>,
-    rx: Consumer<libc::xdp_desc>,
+    /// The first is for all frames, the others for flows that were steered there.
+    rings: Vec<Ring>,
+    /// The others have been used.
+    steered: bool,
+    /// The ring to begin with.
+    turn: usize,
     local_partner: bool,
     /// A chain's bytes so far; its memory is taken once.
     chain: Vec<u8>,
@@ -25,28 +56,45 @@ pub(super) struct XdpReceiver {
     unfinished: u32,
     /// Chains left out since the last report.
     left_out: u64,
-    /// What the kernel had counted at the last report.
-    reported: u64,
 }
 
 impl XdpReceiver {
     pub(super) fn new(
         shared: Arc<Shared>,
         fill: Producer<u64>,
-        rx: Consumer<libc::xdp_desc>,
+        rings: Vec<Ring>,
         description: &QueueDescription,
     ) -> XdpReceiver {
+        // A predecessor's threads may have left something there.
+        let steered = rings.iter().skip(1).any(|ring| ring.rx.produced() != 0);
         XdpReceiver {
             shared,
             fill,
-            rx,
+            rings,
+            steered,
+            turn: 0,
             local_partner: description.local_partner,
             chain: Vec::with_capacity(if description.chains { LARGEST } else { 0 }),
             broken: false,
             unfinished: 0,
             left_out: 0,
-            reported: 0,
         }
+    }
+
+    /// Frames come to the other rings too from now on.
+    pub(super) fn steer(&mut self) {
+        self.steered = true;
+    }
+
+    /// Whether what comes to `ring` is left there until a thread has woken up that sleeps for it.
+    pub(super) fn reserve(&mut self, ring: usize, reserved: bool) {
+        if let Some(ring) = self.rings.get_mut(ring) {
+            ring.reserved = reserved;
+        }
+    }
+
+    fn in_use(&self) -> usize {
+        if self.steered { self.rings.len() } else { 1 }
     }
 
     /// Hands in the frame that `descriptor` ends, if it does end one.
@@ -107,24 +155,32 @@ impl XdpReceiver {
 impl XdpReceiver {
     /// Gives back the chunks of all frames that wait, unseen.
     pub(super) fn leave_out(&mut self) {
-        for _ in 0..self.rx.waiting() {
-            let descriptor = self.rx.take();
-            self.fill
-                .write(self.shared.memory.chunk_of(descriptor.addr));
+        for ring in &mut self.rings {
+            for _ in 0..ring.rx.waiting() {
+                let descriptor = ring.rx.take();
+                let chunk = self.shared.memory.chunk_of(descriptor.addr);
+                self.fill.write(chunk);
+            }
+            // In this order, for each ring: `adopt` relies on it.
+            ring.rx.release();
+            self.fill.publish();
         }
-        self.rx.release();
-        self.fill.publish();
     }
-}
 
-impl Receiver for XdpReceiver {
-    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    /// The frames of one ring.
+    fn take_in(
+        &mut self,
+        at: usize,
+        now: Instant,
+        budget: usize,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
         let mut frames = 0;
         let mut taken = 0;
-        let waiting = self.rx.waiting();
+        let waiting = self.rings.get(at).map_or(0, |ring| ring.rx.waiting());
         while taken < waiting && frames < budget {
             taken += 1;
-            let descriptor = self.rx.take();
+            let descriptor = self.rings[at].rx.take();
             // There is a slot for every chunk, and this one's is free: the kernel had to take as many as
             // it handed over. One that isn't ours would be refused by the kernel.
             self.fill
@@ -138,8 +194,28 @@ impl Receiver for XdpReceiver {
         }
         if taken > 0 {
             // In this order, with the chunks written down before: `adopt` relies on it.
-            self.rx.release_all_but(self.unfinished);
+            self.rings[at].rx.release_all_but(self.unfinished);
             self.fill.publish_all_but(self.unfinished);
+        }
+        frames
+    }
+}
+
+impl Receiver for XdpReceiver {
+    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let mut frames = 0;
+        let rings = self.in_use();
+        let first = std::mem::take(&mut self.turn);
+        for at in (first..rings).chain(0..first) {
+            if self.rings[at].reserved {
+                continue;
+            }
+            frames += self.take_in(at, now, budget - frames, each);
+            if frames >= budget {
+                // The others first, the next time.
+                self.turn = (at + 1) % rings;
+                break;
+            }
         }
         if self.fill.needs_wakeup() {
             wake(self.shared.socket.as_fd());
@@ -152,10 +228,14 @@ impl Receiver for XdpReceiver {
     }
 
     fn take_dropped(&mut self) -> u64 {
-        let counted = dropped(self.shared.socket.as_fd()).unwrap_or(self.reported);
-        let new = counted.saturating_sub(self.reported);
-        self.reported = counted;
-        new + std::mem::take(&mut self.left_out)
+        let in_use = self.in_use();
+        let mut new = std::mem::take(&mut self.left_out);
+        for ring in self.rings.iter_mut().take(in_use) {
+            let counted = dropped(ring.socket.as_fd()).unwrap_or(ring.reported);
+            new += counted.saturating_sub(ring.reported);
+            ring.reported = counted;
+        }
+        new
     }
 }
 

@@ -82,7 +82,7 @@ pub(super) fn open_queue() -> Option<Queue> {
         .map(|fd| fd.try_clone().expect("a duplicate"));
     let attached = parts
         .description
-        .attach(socket.into(), memory.as_fd(), Past::Unused);
+        .attach(socket.into(), &[], memory.as_fd(), Past::Unused);
     let (receiver, sender) = attached.expect("mapped");
     Some(Queue {
         _steering: steering,
@@ -548,8 +548,9 @@ fn answer_one_datagram(descriptors: &str) {
         cuts: false,
         local_partner: true,
         mtu: 1500,
+        flow_rings: 0,
     };
-    let attached = description.attach(socket.into(), memory.as_fd(), Past::Unused);
+    let attached = description.attach(socket.into(), &[], memory.as_fd(), Past::Unused);
     let (mut receiver, mut sender) = attached.expect("mapped");
     let came = frames(&mut receiver, 1);
     sender.send(&datagram(&came[0].0[42..], &[])).expect("room");

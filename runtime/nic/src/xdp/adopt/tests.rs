@@ -43,7 +43,7 @@ fn succeed(queue: &mut Queue) -> io::Result<()> {
         .map(|fd: &OwnedFd| fd.try_clone().expect("a duplicate"));
     let attached = queue
         .description
-        .attach(socket.into(), memory.as_fd(), Past::Own);
+        .attach(socket.into(), &[], memory.as_fd(), Past::Own);
     (queue.receiver, queue.sender) = attached?;
     Ok(())
 }
