@@ -23,6 +23,6 @@ mod up;
 
 pub use events::EventQueues;
 pub use skink_messages::Protocol;
-pub use skink_nic::Room;
+pub use skink_nic::{Doorbell, FlowRings, Room};
 pub use skink_tcp::State;
 pub use stack::{Stack, StackConfig, flow};

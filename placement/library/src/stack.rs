@@ -10,7 +10,7 @@ use skink_memory::{CaptureRing, Region, SocketTable, StoredTable, TableConfig, T
 use skink_messages::{
     Component, Counter, Counters, NetworkError, Ports, Progress, Protocol, SocketEvent,
 };
-use skink_nic::{Nic, Receiver, Room, Sender};
+use skink_nic::{Doorbell, FlowRings, Nic, Receiver, Room, Sender};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::{Duration, Instant};
 use skink_udp::Udp;
@@ -296,10 +296,15 @@ impl Stack {
         progress
     }
 
+    /// Whether nothing is left to be done at once, as far as is known without a look at the NIC and the time.
+    pub fn is_settled(&self) -> bool {
+        !self.more && !self.requested
+    }
+
     /// When to poll at the latest, if no frame comes and no call is made. In the past if there is
     /// something to do at once; while output is stuck, see [`Stack::send_blocked_on`] first.
     pub fn next_deadline(&self) -> Option<Instant> {
-        if self.more || self.requested {
+        if !self.is_settled() {
             return Some(Instant::ZERO);
         }
         let tcp = Component::<Below<'_>>::next_deadline(&self.tcp);
@@ -315,6 +320,21 @@ impl Stack {
     /// Descriptors that poll readable when frames wait.
     pub fn receive_descriptors(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
         self.receiver.descriptors(each);
+    }
+
+    /// What brings frames to the threads that wait for them, if the NIC has that.
+    pub fn flow_rings(&mut self) -> Option<&mut dyn FlowRings> {
+        self.receiver.flow_rings()
+    }
+
+    /// From now on the NIC's doorbell may be left to the caller of what makes frames leave, or not any more.
+    pub fn set_deferring(&mut self, deferring: bool) {
+        self.sender.set_deferring(deferring);
+    }
+
+    /// A doorbell that was left to the caller. If it fails, poll again without that.
+    pub fn take_doorbell(&mut self) -> Option<Doorbell> {
+        self.sender.take_doorbell()
     }
 
     /// If output is stuck: what tells that it isn't any more.

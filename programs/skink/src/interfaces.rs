@@ -3,8 +3,8 @@ use skink_control::{Build, CONTROL_VERSION};
 
 /// Version of what a supervisor hands to another build that takes its place: all that is serialized of
 /// `Server`, and of what it has. Raise it with every change there.
-// Layout digest: 0b4ceaf371716681
-pub const HANDED_VERSION: u32 = 6;
+// Layout digest: b0723baccb9031f5
+pub const HANDED_VERSION: u32 = 7;
 
 /// What a build says that is to be the supervisor.
 pub fn of_supervisor() -> Build {

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: 878f7762b171f089
-pub(crate) const PROTOCOL: u32 = 9;
+// Layout digest: fe17cd9f6ea17b86
+pub(crate) const PROTOCOL: u32 = 10;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

@@ -51,10 +51,12 @@ pub use xdp::device::{Device, XDP_MTU, XdpPlace, XdpSupport};
 
 pub use skink_messages::{Capabilities, Steering};
 use skink_messages::{NicOutput, RxFrame};
+pub use skink_steering::BUCKETS;
 use skink_time::{Duration, Instant};
+use skink_wire::FourTuple;
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// The receiving half.
 pub trait Receiver: Send {
@@ -88,21 +90,28 @@ pub trait FlowRings {
     /// How many there are.
     fn count(&self) -> u8;
 
-    /// From now on the Nth of the epoll `sets` is readable when something has come to ring N. Unless a thread sleeps in
+    /// From now on the Nth of the epoll `sets` tells, once, when something has come to ring N. Unless a thread sleeps in
     /// `epoll_wait` on it (in `poll` doesn't count), what [`Receiver::descriptors`] tells is readable too. The sets are
     /// kept.
     fn begin(&mut self, sets: Vec<OwnedFd>) -> io::Result<()>;
 
-    /// The bucket of a flow: those of one bucket go the same way.
-    fn bucket(&self, local: SocketAddr, remote: SocketAddr) -> u16;
+    /// The bucket of a flow, less than [`BUCKETS`]: those of one bucket go the same way.
+    fn bucket(&self, flow: &FourTuple) -> u16;
 
     /// The flows of `bucket` go to `ring` from now on, 0 being the one place for all others. Frames on their way may
     /// still go where they went before.
     fn steer(&mut self, bucket: u16, ring: u8);
 
-    /// Whether what comes to `ring` is left there, for a thread that sleeps until something does. Otherwise
-    /// [`Receiver::receive`] takes it in.
-    fn reserve(&mut self, ring: u8, reserved: bool);
+    /// What comes to `ring` is left there, for a thread that is going to sleep until something does:
+    /// [`Receiver::receive`] takes it in now and then only. Answers whether something has come already: then its set
+    /// mayn't tell.
+    fn reserve(&mut self, ring: u8) -> bool;
+
+    /// The thread doesn't sleep any more.
+    fn release(&mut self, ring: u8);
+
+    /// The next [`Receiver::receive`] takes in everything.
+    fn take_all(&mut self);
 }
 
 /// The sending half.
@@ -115,9 +124,28 @@ pub trait Sender: NicOutput + Send {
         None
     }
 
+    /// From now on a [`Sender::flush`] may leave its doorbell to who calls it, or not any more.
+    fn set_deferring(&mut self, _deferring: bool) {}
+
+    /// A doorbell that was left to the caller: it takes longer than everything else, and others needn't wait for that.
+    fn take_doorbell(&mut self) -> Option<Doorbell> {
+        None
+    }
+
     /// Frames that the kernel refused for good since the last call.
     fn take_dropped(&mut self) -> u64 {
         0
+    }
+}
+
+/// What makes frames leave that a [`Sender`] has handed over: an empty `sendto` on this socket that doesn't wait. If that
+/// fails, not all have left, and [`Sender::flush`] must be called again.
+#[derive(Debug)]
+pub struct Doorbell(pub(crate) Arc<OwnedFd>);
+
+impl AsFd for Doorbell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -3,8 +3,9 @@
 use crate::Owner;
 use crate::owners::Owners;
 use crate::shared::{MappedArray, Shared};
+use skink_wire::FourTuple;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -63,13 +64,13 @@ impl FlowRings {
     }
 
     /// The bucket of a TCP flow, less than [`BUCKETS`].
-    pub fn bucket(local: SocketAddr, remote: SocketAddr) -> u16 {
-        let ports = u64::from(remote.port().to_be()) << 16 | u64::from(local.port().to_be());
-        let addresses = [remote, local].map(words);
-        let hash = addresses
-            .as_flattened()
-            .iter()
-            .fold(mix(TCP, ports), |hash, word| mix(hash, *word));
+    pub fn bucket(flow: &FourTuple) -> u16 {
+        let [remote_port, local_port] =
+            [flow.remote, flow.local].map(|end| u64::from(end.port.to_be()));
+        let addresses = [flow.remote, flow.local].map(|end| words(end.addr));
+        let addresses = addresses.as_flattened().iter();
+        let hash = mix(TCP, remote_port << 16 | local_port);
+        let hash = addresses.fold(hash, |hash, word| mix(hash, *word));
         (mix(hash, 0) % u64::from(BUCKETS)) as u16
     }
 
@@ -88,8 +89,8 @@ fn mix(hash: u64, word: u64) -> u64 {
 }
 
 /// As `struct address` of `bpf/steer.bpf.c`.
-fn words(address: SocketAddr) -> [u64; 2] {
-    let octets = match address.ip() {
+fn words(address: IpAddr) -> [u64; 2] {
+    let octets = match address {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
     };

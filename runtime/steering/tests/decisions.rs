@@ -7,6 +7,7 @@ use skink_messages::Ports;
 use skink_steering::{
     BUCKETS, FlowRings, Owner, PortTable, QueueOwners, RINGS, Steering, SteeringError,
 };
+use skink_wire::{Endpoint, FourTuple};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -448,7 +449,10 @@ fn a_flow_goes_to_the_socket_on_its_queue_that_its_owner_chose() {
         for port in [1, 255, 256, 1000, 54321] {
             let frame = tcp(port, 80, ACK);
             let frame = if v6 { frame.v6() } else { frame };
-            let bucket = FlowRings::bucket((local, 80).into(), (remote, port).into());
+            let bucket = FlowRings::bucket(&FourTuple {
+                local: Endpoint::new(local, 80),
+                remote: Endpoint::new(remote, port),
+            });
             ours.steer(bucket, 5);
             assert!(!goes_by_ring(steering, &frame), "the table doesn't count");
             ours.begin();

@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use skink_messages::Ports;
 use skink_steering::PortTable;
 use skink_time::Instant;
+use skink_wire::{Endpoint, FourTuple};
 use std::net::Ipv4Addr;
 
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
@@ -51,7 +52,10 @@ fn numbers(receiver: &mut dyn Receiver, wanted: usize) -> Vec<u32> {
 
 fn bucket(nic: &mut Nic, port: u16) -> u16 {
     let rings = nic.receiver.flow_rings().expect("it has some");
-    rings.bucket((NEAR, PORT).into(), (FAR, port).into())
+    rings.bucket(&FourTuple {
+        local: Endpoint::new(NEAR.into(), PORT),
+        remote: Endpoint::new(FAR.into(), port),
+    })
 }
 
 fn steer(nic: &mut Nic, port: u16, ring: u8) {
@@ -150,7 +154,7 @@ fn a_frame_wakes_the_thread_that_waits_for_its_flow_and_otherwise_whoever_looks(
         }
         for (port, ring) in [(1, 1), (2, 2), (3, 16), (1, 1)] {
             let rings = nic.receiver.flow_rings().expect("it has some");
-            rings.reserve(ring, true);
+            assert!(!rings.reserve(ring));
             let set = &sets[usize::from(ring) - 1];
             assert!(while_one_sleeps(set, || far.send(port, 7..8)));
             assert!(!is_told_to_all(&nic), "port {port}: nobody else is woken");
@@ -160,7 +164,7 @@ fn a_frame_wakes_the_thread_that_waits_for_its_flow_and_otherwise_whoever_looks(
                 .receive(Instant::ZERO, 64, &mut |_| others += 1);
             assert_eq!(others, 0);
             let rings = nic.receiver.flow_rings().expect("it has some");
-            rings.reserve(ring, false);
+            rings.release(ring);
             assert_eq!(numbers(nic.receiver.as_mut(), 1), [7]);
         }
         // Nobody sleeps for it: whoever looks finds it.
@@ -282,5 +286,38 @@ fn no_frame_and_no_chunk_is_lost_whenever_a_process_dies_that_had_flow_rings() {
             }
             assert_eq!(nic.receiver.take_dropped(), 0);
         }
+    });
+}
+
+#[test]
+fn what_a_dead_owner_left_in_flow_rings_is_left_out_and_its_chunks_are_used() {
+    open(1, |opener, parts, far| {
+        let mut dead = parts.attach().expect("attached");
+        let _sets = begin(&mut dead);
+        steer(&mut dead, 1, 1);
+        far.send(1, 0..50);
+        far.send(2, 50..60);
+        let parts = opener.open(1).expect("opened");
+        drop(dead);
+        opener.close(0);
+        let mut nic = parts.attach().expect("attached");
+        let steering = opener.steering().expect("steers");
+        let map = steering.port_map().expect("map");
+        let mut table = PortTable::map(map, owner(1)).expect("mapped");
+        assert!(table.use_port(TCP, PORT, true));
+        let chunks = Geometry::QUEUE.chunks;
+        let mut rounds = 0;
+        // Beside the queue, until the owner has it.
+        while rounds < chunks / 50 * 2 {
+            for port in [1, 2] {
+                far.send(port, 100..150);
+                let came = numbers(nic.receiver.as_mut(), 50);
+                assert_eq!(came, (100..150).collect::<Vec<u32>>());
+            }
+            if nic.receiver.take_beside() == 0 {
+                rounds += 1;
+            }
+        }
+        assert_eq!(nic.receiver.take_dropped(), 0);
     });
 }

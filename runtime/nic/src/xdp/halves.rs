@@ -2,7 +2,7 @@
 
 use super::queues::{Coming, Queues};
 use super::sender::XdpSender;
-use crate::{FlowRings, Receiver, Room, Sender};
+use crate::{Doorbell, FlowRings, Receiver, Room, Sender};
 use skink_messages::{Full, NicOutput, RxFrame, TxPacket};
 use skink_time::Instant;
 use std::os::fd::BorrowedFd;
@@ -68,6 +68,8 @@ impl Receiver for Receiving {
 /// queue, everything does.
 pub(super) struct Sending {
     queue: Option<XdpSender>,
+    /// Of a queue that is still to come too.
+    deferring: bool,
     coming: Coming,
     packet: Box<dyn Sender>,
 }
@@ -76,6 +78,7 @@ impl Sending {
     pub(super) fn new(coming: Coming, packet: Box<dyn Sender>) -> Sending {
         Sending {
             queue: None,
+            deferring: false,
             coming,
             packet,
         }
@@ -85,7 +88,8 @@ impl Sending {
         if self.queue.is_none() {
             let coming = self.coming.lock();
             self.queue = coming.unwrap_or_else(PoisonError::into_inner).take();
-            if self.queue.is_some() {
+            if let Some(queue) = &mut self.queue {
+                queue.set_deferring(self.deferring);
                 // A flow's packets keep their order.
                 self.packet.flush();
             }
@@ -111,7 +115,7 @@ impl NicOutput for Sending {
             return queue.send(packet);
         }
         // A flow's packets keep their order: each way hands them to the card in the call that flushes it.
-        queue.flush();
+        queue.flush_now();
         self.packet.send(packet)?;
         self.packet.flush();
         Ok(())
@@ -130,6 +134,17 @@ impl Sender for Sending {
         let queue = self.queue.as_ref();
         let queue = queue.and_then(|queue| queue.blocked_on());
         self.packet.blocked_on().or(queue)
+    }
+
+    fn set_deferring(&mut self, deferring: bool) {
+        self.deferring = deferring;
+        if let Some(queue) = &mut self.queue {
+            queue.set_deferring(deferring);
+        }
+    }
+
+    fn take_doorbell(&mut self) -> Option<Doorbell> {
+        self.queue.as_mut()?.take_doorbell()
     }
 
     fn take_dropped(&mut self) -> u64 {

@@ -10,8 +10,8 @@ use rustix::event::epoll;
 use skink_messages::RxFrame;
 use skink_steering::{Owner, QueueOwners};
 use skink_time::Instant;
+use skink_wire::FourTuple;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -78,11 +78,12 @@ impl Line {
         // An exclusive waiter is woken if none before it was. The sets come first; a predecessor may have left the
         // sockets in `watched`.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+        let once = flags | epoll::EventFlags::ET;
+        let data = epoll::EventData::new_u64(FLOWS);
         for (socket, set) in self.others.iter().zip(sets) {
             let _ = epoll::delete(watched, socket);
-            for set in [set, watched] {
-                epoll::add(set, socket, epoll::EventData::new_u64(FLOWS), flags)?;
-            }
+            epoll::add(set, socket, data, once)?;
+            epoll::add(watched, socket, data, flags)?;
         }
         Ok(())
     }
@@ -317,17 +318,28 @@ impl FlowRings for Queues {
         Ok(())
     }
 
-    fn bucket(&self, local: SocketAddr, remote: SocketAddr) -> u16 {
-        skink_steering::FlowRings::bucket(local, remote)
+    fn bucket(&self, flow: &FourTuple) -> u16 {
+        skink_steering::FlowRings::bucket(flow)
     }
 
     fn steer(&mut self, bucket: u16, ring: u8) {
         self.common.flows.steer(bucket, ring);
     }
 
-    fn reserve(&mut self, ring: u8, reserved: bool) {
+    fn reserve(&mut self, ring: u8) -> bool {
+        let receivers = self.lines.iter_mut().filter_map(Line::receiver);
+        receivers.fold(false, |came, receiver| receiver.reserve(ring) | came)
+    }
+
+    fn release(&mut self, ring: u8) {
         for receiver in self.lines.iter_mut().filter_map(Line::receiver) {
-            receiver.reserve(usize::from(ring), reserved);
+            receiver.release(ring);
+        }
+    }
+
+    fn take_all(&mut self) {
+        for receiver in self.lines.iter_mut().filter_map(Line::receiver) {
+            receiver.take_all();
         }
     }
 }

@@ -10,12 +10,14 @@ use std::sync::Arc;
 /// Largest frame that is put together from a chain.
 const LARGEST: usize = 65_550;
 
+/// So often are frames taken in that are left to a thread: one that doesn't get to it mustn't keep the chunks from other
+/// flows.
+const ALL_EVERY: u32 = 64;
+
 /// A socket on the queue, where frames wait.
 pub(super) struct Ring {
     socket: Arc<OwnedFd>,
     rx: Consumer<libc::xdp_desc>,
-    /// A thread sleeps until something comes here, and is to find it.
-    reserved: bool,
     /// What the kernel had counted at the last report.
     reported: u64,
 }
@@ -25,7 +27,6 @@ impl Ring {
         Ring {
             socket,
             rx,
-            reserved: false,
             reported: 0,
         }
     }
@@ -36,16 +37,31 @@ impl Ring {
     }
 }
 
+/// The lowest `count` bits, of 32 at most.
+fn bits(count: usize) -> u32 {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    1u32.checked_shl(count).map_or(u32::MAX, |bit| bit - 1)
+}
+
+/// The bit of a ring.
+fn bit(ring: u8) -> u32 {
+    1u32.checked_shl(ring.into()).unwrap_or_default()
+}
+
 /// The frames of one queue.
 pub(super) struct XdpReceiver {
     shared: Arc<Shared>,
     fill: Producer<u64>,
     /// The first is for all frames, the others for flows that were steered there.
     rings: Vec<Ring>,
-    /// The others have been used.
-    steered: bool,
+    /// The rings in use, a bit for each.
+    used: u32,
+    /// Those of them that aren't left to a thread.
+    open: u32,
+    /// Batches until all are looked at.
+    looks: u32,
     /// The ring to begin with.
-    turn: usize,
+    turn: u32,
     local_partner: bool,
     /// A chain's bytes so far; its memory is taken once.
     chain: Vec<u8>,
@@ -67,11 +83,14 @@ impl XdpReceiver {
     ) -> XdpReceiver {
         // A predecessor's threads may have left something there.
         let steered = rings.iter().skip(1).any(|ring| ring.rx.produced() != 0);
+        let used = if steered { bits(rings.len()) } else { 1 };
         XdpReceiver {
             shared,
             fill,
             rings,
-            steered,
+            used,
+            open: used,
+            looks: ALL_EVERY,
             turn: 0,
             local_partner: description.local_partner,
             chain: Vec::with_capacity(if description.chains { LARGEST } else { 0 }),
@@ -83,18 +102,43 @@ impl XdpReceiver {
 
     /// Frames come to the other rings too from now on.
     pub(super) fn steer(&mut self) {
-        self.steered = true;
+        self.used = bits(self.rings.len());
+        self.open = self.used;
     }
 
-    /// Whether what comes to `ring` is left there until a thread has woken up that sleeps for it.
-    pub(super) fn reserve(&mut self, ring: usize, reserved: bool) {
-        if let Some(ring) = self.rings.get_mut(ring) {
-            ring.reserved = reserved;
+    /// What comes to `ring` is left there until [`XdpReceiver::release`], or for not much longer. Answers whether
+    /// something has come already.
+    pub(super) fn reserve(&mut self, ring: u8) -> bool {
+        self.open &= !bit(ring);
+        let ring = self.rings.get(usize::from(ring));
+        ring.is_some_and(|ring| ring.rx.waiting() > 0)
+    }
+
+    /// It is taken in again.
+    pub(super) fn release(&mut self, ring: u8) {
+        self.open |= bit(ring) & self.used;
+    }
+
+    /// The next time everything is taken in.
+    pub(super) fn take_all(&mut self) {
+        self.looks = 0;
+    }
+
+    /// The rings to look at now.
+    fn due(&mut self) -> u32 {
+        if self.open == self.used {
+            return self.used;
         }
-    }
-
-    fn in_use(&self) -> usize {
-        if self.steered { self.rings.len() } else { 1 }
+        match self.looks.checked_sub(1) {
+            Some(looks) => {
+                self.looks = looks;
+                self.open
+            }
+            None => {
+                self.looks = ALL_EVERY;
+                self.used
+            }
+        }
     }
 
     /// Hands in the frame that `descriptor` ends, if it does end one.
@@ -204,17 +248,18 @@ impl XdpReceiver {
 impl Receiver for XdpReceiver {
     fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let mut frames = 0;
-        let rings = self.in_use();
-        let first = std::mem::take(&mut self.turn);
-        for at in (first..rings).chain(0..first) {
-            if self.rings[at].reserved {
-                continue;
-            }
-            frames += self.take_in(at, now, budget - frames, each);
-            if frames >= budget {
-                // The others first, the next time.
-                self.turn = (at + 1) % rings;
-                break;
+        let due = self.due();
+        // The others first, if the last batch didn't get to them.
+        let before = bits(std::mem::take(&mut self.turn) as usize);
+        'batch: for mut rings in [due & !before, due & before] {
+            while rings != 0 {
+                let ring = rings.trailing_zeros();
+                rings &= rings - 1;
+                frames += self.take_in(ring as usize, now, budget - frames, each);
+                if frames >= budget {
+                    self.turn = ring + 1;
+                    break 'batch;
+                }
             }
         }
         if self.fill.needs_wakeup() {
@@ -228,7 +273,7 @@ impl Receiver for XdpReceiver {
     }
 
     fn take_dropped(&mut self) -> u64 {
-        let in_use = self.in_use();
+        let in_use = self.used.count_ones() as usize;
         let mut new = std::mem::take(&mut self.left_out);
         for ring in self.rings.iter_mut().take(in_use) {
             let counted = dropped(ring.socket.as_fd()).unwrap_or(ring.reported);

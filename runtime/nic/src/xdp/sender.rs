@@ -3,7 +3,7 @@ use super::memory::Umem;
 use super::receiver::statistics;
 use super::ring::{Consumer, Producer};
 use super::{Geometry, QueueDescription, Shared};
-use crate::{Room, Sender};
+use crate::{Doorbell, Room, Sender};
 use skink_memory::Bytes;
 use skink_messages::{Full, NicOutput, TxPacket};
 use skink_wire::Sum;
@@ -15,6 +15,8 @@ use std::sync::Arc;
 const LARGEST_CUT: u32 = 128;
 
 /// Frames that the kernel takes by copy in one system call, at least (`max_tx_budget`).
+const AT_ONCE: u32 = 32;
+/// So many system calls empty the largest ring.
 const CALLS: u32 = 64;
 
 /// Frames out of one queue.
@@ -35,6 +37,10 @@ pub(super) struct XdpSender {
     zero_copy: bool,
     /// There was room for less than [`LARGEST_CUT`] frames.
     short: bool,
+    /// A doorbell that needn't be rung twice is left to the caller.
+    deferring: bool,
+    /// One was, and isn't taken.
+    deferred: bool,
     too_large: u64,
     /// Descriptors that the kernel had called invalid at the last report.
     refused: u64,
@@ -60,6 +66,8 @@ impl XdpSender {
             stuck: false,
             zero_copy: description.zero_copy,
             short: false,
+            deferring: false,
+            deferred: false,
             too_large: 0,
             refused: 0,
         }
@@ -151,6 +159,13 @@ impl XdpSender {
         }
     }
 
+    /// As [`Sender::flush`], and leaves no doorbell to anybody.
+    pub(super) fn flush_now(&mut self) {
+        let deferring = std::mem::take(&mut self.deferring);
+        self.flush();
+        self.deferring = deferring;
+    }
+
     /// Lets the kernel take what is in the ring, as far as it can.
     fn wake(&mut self) {
         self.stuck = false;
@@ -234,7 +249,13 @@ impl Sender for XdpSender {
         self.reap();
         self.tx.publish();
         if self.stuck || self.tx.needs_wakeup() {
-            self.wake();
+            let pending = self.tx.pending();
+            if self.deferring && !self.stuck && pending <= AT_ONCE {
+                self.deferred = pending > 0;
+            } else {
+                self.deferred = false;
+                self.wake();
+            }
         }
         if self.short {
             let wanted = LARGEST_CUT * self.chunks_of_a_frame;
@@ -250,6 +271,15 @@ impl Sender for XdpSender {
             // It polls writable while there is room in the ring, whether or not the kernel goes on.
             false => Room::Untold,
         })
+    }
+
+    fn set_deferring(&mut self, deferring: bool) {
+        self.deferring = deferring;
+    }
+
+    fn take_doorbell(&mut self) -> Option<Doorbell> {
+        let due = std::mem::take(&mut self.deferred);
+        due.then(|| Doorbell(Arc::clone(&self.shared.socket)))
     }
 
     fn take_dropped(&mut self) -> u64 {

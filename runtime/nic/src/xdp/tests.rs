@@ -266,6 +266,48 @@ fn send_many(bytes: usize, chunks_each: usize) {
 }
 
 #[test]
+fn a_doorbell_may_be_left_to_the_caller() {
+    on_a_link(1500, 1, || {
+        let Some(mut queue) = open_queue() else {
+            return;
+        };
+        let kernel = kernel_socket(5000);
+        let mut came = [0; 100];
+        let mut receive = |expected: u8| {
+            let (len, _) = kernel.recv_from(&mut came).expect("a datagram");
+            assert_eq!(came[..len], [expected]);
+        };
+        let sender = &mut queue.sender;
+        sender.set_deferring(true);
+        sender.flush();
+        assert!(sender.take_doorbell().is_none(), "there is nothing to send");
+        sender.send(&datagram(&[1], &[])).expect("room");
+        sender.flush();
+        let doorbell = sender.take_doorbell().expect("left to us");
+        assert!(sender.take_doorbell().is_none(), "once");
+        // Nothing has left: what is sent by another way arrives first.
+        let far = UdpSocket::bind((FAR, 5001)).expect("bound");
+        far.send_to(&[2], (FAR, 5000)).expect("sent");
+        receive(2);
+        let flags = rustix::net::SendFlags::DONTWAIT;
+        rustix::net::send(&doorbell, &[], flags).expect("rung");
+        receive(1);
+        // More than one doorbell would be needed for isn't left.
+        for number in 0..33 {
+            sender.send(&datagram(&[number], &[])).expect("room");
+        }
+        sender.flush();
+        assert!(sender.take_doorbell().is_none());
+        (0..33).for_each(&mut receive);
+        // Nor what must leave before something that goes another way.
+        sender.send(&datagram(&[3], &[])).expect("room");
+        sender.flush_now();
+        assert!(sender.take_doorbell().is_none());
+        receive(3);
+    });
+}
+
+#[test]
 fn chunks_to_send_from_come_back() {
     on_a_link(1500, 1, || send_many(100, 1));
 }
