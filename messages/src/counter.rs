@@ -179,6 +179,7 @@ counters! {
         AppFallbacks "fallbacks" "Sockets that went to the kernel.";
         AppCalls "calls" "Calls that send or receive on Skink's sockets.";
         AppBlocked "blocked" "Socket calls that had to wait.";
+        AppFlowSleeps "flow_sleeps" "Those that waited where the frames of their own connection alone wake them.";
         AppHelperRuns "helper_runs" "Times the helper thread drove the stack.";
         AppHeldTooLong "held_too_long" "Times the helper thread sent what a program had left to wait.";
         AppBusy "busy" "Times a program, or a process with the NIC, had so much to do that the NIC's interrupts were put off.";

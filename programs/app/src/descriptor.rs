@@ -1,7 +1,7 @@
 //! What can be done with any descriptor: `close`, `dup`, `fcntl`, `ioctl`.
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
-use crate::lock::{is_held_here, lock};
+use crate::lock::{is_held_here, lock, this_thread};
 use crate::raw;
 use crate::socket::Role;
 use crate::state::State;
@@ -57,7 +57,12 @@ impl State {
     /// Sends what calls have left to send, `bytes` of it by the last one: now, or with what follows.
     pub fn flush_soon(&mut self, now: Instant, bytes: usize) {
         let library = matches!(&self.engine, Some(engine) if !engine.stack.is_served());
-        if !library || !self.pace.holds(now, bytes) {
+        // Threads that each wait for a connection have one thing to do at a time, however many of them are at it.
+        let thread = match self.parking.flow_rings.are_used() {
+            true => this_thread(),
+            false => 0,
+        };
+        if !library || !self.pace.holds(now, bytes, thread) {
             self.flush();
         }
     }

@@ -170,6 +170,7 @@ fn sift(state: &mut State, index: u32, events: &mut [epoll_event]) -> usize {
 impl State {
     /// A wait on set `index` has found something.
     fn serves(&mut self, index: u32, count: usize) -> Answer {
+        self.parking.found();
         let set = &mut self.epolls.list[index as usize];
         set.misses = 0;
         if let Some(engine) = &self.engine {

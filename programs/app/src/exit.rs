@@ -99,6 +99,7 @@ fn left(state: &Guard) -> (usize, usize) {
 }
 
 fn drain(mut state: Guard) {
+    state.stop_flow_rings();
     let begin = raw::now();
     let mut progress = begin;
     let mut before = (usize::MAX, usize::MAX);

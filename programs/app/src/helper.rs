@@ -27,7 +27,7 @@ use std::time::Duration;
 
 /// How long the stack may go without being driven while the program is active.
 const TICK: Duration = Duration::from_millis(10);
-/// The same while a thread sleeps that has left the NIC to others, which may compute.
+/// The same while threads may sleep that have left the NIC to others, which may compute.
 const RESTING_TICK: Duration = Duration::from_millis(1);
 /// How long it naps at most, whatever it waits for: a load may begin meanwhile.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
@@ -312,10 +312,8 @@ impl Looker {
         let idle = now.since(engine.last_poll);
         let due = engine.deadline();
         if state.parking.on_nic == 0 {
-            let tick = match state.epolls.resting {
-                0 => TICK,
-                _ => RESTING_TICK,
-            };
+            let rests = state.epolls.resting > 0 || state.parking.flow_rings.are_used();
+            let tick = if rests { RESTING_TICK } else { TICK };
             if idle < tick {
                 return Next::Nap(tick - idle);
             }

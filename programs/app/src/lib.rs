@@ -58,6 +58,7 @@ mod exec;
 mod exit;
 mod fallback;
 mod fd_table;
+mod flow_rings;
 mod fork;
 mod getsockopt;
 mod helper;

@@ -6,6 +6,7 @@ use crate::state::State;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::os::fd::{AsFd, AsRawFd};
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
@@ -14,7 +15,7 @@ const CONTENDED: u32 = 2;
 
 struct Shared {
     word: AtomicU32,
-    /// Which thread holds it, see [`thread`]; 0 for none.
+    /// Which thread holds it, see [`this_thread`]; 0 for none.
     owner: AtomicUsize,
     state: UnsafeCell<State>,
 }
@@ -32,7 +33,7 @@ static SHARED: Shared = Shared {
 /// variable of the thread's would do, but a library that is loaded early has to call a function for its
 /// address, and every call on a socket needs it.
 #[inline]
-fn thread() -> usize {
+pub fn this_thread() -> usize {
     let pointer: usize;
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the first word that the pointer leads to is the pointer itself (the x86-64 ABI, thread-local
@@ -57,7 +58,7 @@ pub struct Guard {
 /// Skink's: it is told that the call would block.
 #[inline]
 pub fn lock() -> Answer<Guard> {
-    let me = thread();
+    let me = this_thread();
     let word = &SHARED.word;
     let free = word.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
     if free.is_err() {
@@ -76,14 +77,14 @@ pub fn lock() -> Answer<Guard> {
 
 /// Whether the calling thread holds the lock: then a call of libc's is the library's own.
 pub fn is_held_here() -> bool {
-    SHARED.owner.load(Ordering::Relaxed) == thread()
+    SHARED.owner.load(Ordering::Relaxed) == this_thread()
 }
 
 impl Guard {
     /// After `fork`, in the child: the thread that took the lock is this one.
     pub fn take_over() -> Guard {
         SHARED.word.store(TAKEN, Ordering::Relaxed);
-        SHARED.owner.store(thread(), Ordering::Relaxed);
+        SHARED.owner.store(this_thread(), Ordering::Relaxed);
         Guard {
             _not_send: core::marker::PhantomData,
         }
@@ -97,12 +98,19 @@ impl Drop for Guard {
             remote::settle(self);
         }
         let woken = self.parking.take_woken();
+        let doorbell = self.take_doorbell();
         SHARED.owner.store(0, Ordering::Relaxed);
         if SHARED.word.swap(FREE, Ordering::Release) == CONTENDED {
             raw::futex_wake(&SHARED.word, 1);
         }
-        for word in woken {
-            raw::futex_wake(&word, 1);
+        for call in woken {
+            call.make();
+        }
+        if let Some(doorbell) = doorbell
+            && !raw::kick(doorbell.as_fd().as_raw_fd())
+            && let Ok(mut state) = lock()
+        {
+            state.ring_again();
         }
     }
 }

@@ -32,7 +32,9 @@ const QUIET_LOOKS: u32 = 20;
 
 /// What is known of the program's habits, and what is held.
 pub struct Pace {
-    /// Calls since the program slept that had something to send.
+    /// The thread that made the last call that had something to send.
+    thread: usize,
+    /// Its calls since the program slept, or another thread made one.
     calls: u32,
     /// Bytes that these had.
     bytes: usize,
@@ -54,6 +56,7 @@ impl Pace {
     /// Of a program that has done nothing yet.
     pub const fn new() -> Pace {
         Pace {
+            thread: 0,
             calls: 0,
             bytes: 0,
             held: 0,
@@ -67,8 +70,12 @@ impl Pace {
         }
     }
 
-    /// A call wants to send `bytes`: whether that is held.
-    pub fn holds(&mut self, now: Instant, bytes: usize) -> bool {
+    /// A call of `thread` wants to send `bytes`: whether that is held. Where threads are told apart, the answers of one
+    /// don't wait for those of another.
+    pub fn holds(&mut self, now: Instant, bytes: usize, thread: usize) -> bool {
+        if core::mem::replace(&mut self.thread, thread) != thread {
+            (self.calls, self.bytes) = (0, 0);
+        }
         self.calls += 1;
         self.bytes = self.bytes.saturating_add(bytes);
         if self.calls == 1 {

@@ -1,5 +1,6 @@
 //! The threads that wait, and how each is woken.
 use crate::errno::{Answer, Stop};
+use crate::flow_rings::FlowRings;
 use crate::raw;
 use crate::state::internal;
 use core::ffi::c_int;
@@ -16,6 +17,27 @@ enum Bell {
     Futex,
     /// By this eventfd.
     Event(c_int),
+    /// By this one, of a flow ring.
+    Ring(c_int),
+}
+
+/// How a thread is woken that sleeps.
+#[derive(Debug)]
+pub enum Call {
+    /// By this futex.
+    Futex(Arc<AtomicU32>),
+    /// By this bell of a flow ring. It may come late, and wake the next one there.
+    Ring(c_int),
+}
+
+impl Call {
+    /// Wakes it.
+    pub fn make(self) {
+        match self {
+            Call::Futex(word) => raw::futex_wake(&word, 1),
+            Call::Ring(fd) => raw::ring(fd),
+        }
+    }
 }
 
 struct Waiter {
@@ -29,17 +51,23 @@ pub struct Parking {
     free: Vec<u32>,
     /// Eventfds not in use.
     events: Vec<c_int>,
-    /// Futexes of threads to be woken when the lock is let go: who is woken before may take the processor from the one
-    /// that holds it, and go to sleep again for want of it.
-    woken: Vec<Arc<AtomicU32>>,
+    /// Threads to be woken when the lock is let go: who is woken before may take the processor from the one that holds
+    /// it, and go to sleep again for want of it.
+    woken: Vec<Call>,
     /// Who sleeps on the NIC's descriptors.
     pub driver: Option<u32>,
+    /// Who was woken to drive, and isn't awake yet.
+    heir: Option<u32>,
+    /// Sleeps on the NIC since a thread last found what it waited for.
+    naps: u32,
     /// How many threads (the helper not counted) sleep where a frame wakes them.
     pub on_nic: u32,
     /// When the first of them wakes up by itself.
     pub planned: Instant,
     /// Counts calls that gave the stack something to do.
     pub work: u32,
+    /// Where threads sleep that each wait for a connection.
+    pub flow_rings: FlowRings,
 }
 
 impl Parking {
@@ -51,9 +79,12 @@ impl Parking {
             events: Vec::new(),
             woken: Vec::new(),
             driver: None,
+            heir: None,
+            naps: 0,
             on_nic: 0,
             planned: Instant::FAR_FUTURE,
             work: 0,
+            flow_rings: FlowRings::new(),
         }
     }
 
@@ -62,7 +93,7 @@ impl Parking {
         let mut events = core::mem::take(&mut self.events);
         events.extend(self.waiters.iter().filter_map(|waiter| match waiter.bell {
             Bell::Event(fd) => Some(fd),
-            Bell::None | Bell::Futex => None,
+            Bell::None | Bell::Futex | Bell::Ring(_) => None,
         }));
         for fd in events {
             crate::fd_table::set(fd, crate::fd_table::Entry::Ordinary);
@@ -96,9 +127,10 @@ impl Parking {
         }
         waiter.bell = Bell::None;
         self.free.push(id);
+        self.heir = self.heir.filter(|heir| *heir != id);
     }
 
-    /// Wakes it, if it sleeps: from a futex when the lock is let go.
+    /// Wakes it, if it sleeps: from a futex or a flow ring when the lock is let go.
     pub fn wake(&mut self, id: u32) {
         let Some(waiter) = self.waiters.get(id as usize) else {
             return;
@@ -108,14 +140,16 @@ impl Parking {
         }
         match waiter.bell {
             Bell::None => {}
-            Bell::Futex => self.woken.push(waiter.word.clone()),
+            Bell::Futex => self.woken.push(Call::Futex(waiter.word.clone())),
+            // Nobody else has it as long as the lock is held.
             Bell::Event(fd) => raw::ring(fd),
+            Bell::Ring(fd) => self.woken.push(Call::Ring(fd)),
         }
     }
 
-    /// The futexes that are to be woken by who lets the lock go.
+    /// The threads that are to be woken by who lets the lock go.
     #[inline]
-    pub fn take_woken(&mut self) -> Vec<Arc<AtomicU32>> {
+    pub fn take_woken(&mut self) -> Vec<Call> {
         core::mem::take(&mut self.woken)
     }
 
@@ -145,7 +179,7 @@ impl Parking {
     pub fn bells(&self) -> impl Iterator<Item = c_int> {
         let used = self.waiters.iter().filter_map(|waiter| match waiter.bell {
             Bell::Event(fd) => Some(fd),
-            Bell::None | Bell::Futex => None,
+            Bell::None | Bell::Futex | Bell::Ring(_) => None,
         });
         self.events.iter().copied().chain(used)
     }
@@ -178,6 +212,11 @@ impl Parking {
         Ok(bell)
     }
 
+    /// The thread sleeps on a flow ring, whose bell is `bell`.
+    pub fn sleeps_on_ring(&mut self, id: u32, bell: c_int) {
+        self.waiters[id as usize].bell = Bell::Ring(bell);
+    }
+
     /// A thread goes to sleep where a frame wakes it, until `deadline` at the latest.
     pub fn sleeps_on_nic(&mut self, deadline: Option<Instant>) {
         self.on_nic += 1;
@@ -186,22 +225,37 @@ impl Parking {
         self.planned = self.planned.min(deadline.unwrap_or(Instant::FAR_FUTURE));
     }
 
-    /// It woke up. What is planned by the others isn't known then: the helper takes care.
-    pub fn woke_on_nic(&mut self) {
+    /// It woke up. What is planned by the others isn't known then: the helper takes care. Answers whether the last one to
+    /// wake up there hasn't found anything either.
+    pub fn woke_on_nic(&mut self) -> bool {
         self.on_nic -= 1;
         self.planned = Instant::FAR_FUTURE;
+        self.naps = self.naps.saturating_add(1);
+        self.naps > 1
     }
 
-    /// If nobody drives, makes one of the sleepers do it.
+    /// A thread has found what it waited for.
+    #[inline]
+    pub fn found(&mut self) {
+        self.naps = 0;
+    }
+
+    /// A thread has found what it waited for. If nobody drives, makes one of the sleepers do it; but none on a flow ring:
+    /// its own frames wake it, and the next thread that goes to sleep will drive. Until then the helper takes care.
     pub fn hand_over(&mut self) {
-        if self.driver.is_some() {
+        self.found();
+        if self.driver.is_some() || self.heir.is_some() {
             return;
         }
-        let asleep = self.waiters.iter().position(|waiter| {
+        let mut asleep = (0..).zip(&self.waiters).filter(|(_, waiter)| {
             waiter.bell != Bell::None && waiter.word.load(Ordering::Relaxed) == 0
         });
-        if let Some(id) = asleep {
-            self.wake(id as u32);
+        let next = asleep.find(|(_, waiter)| !matches!(waiter.bell, Bell::Ring(_)));
+        if let Some((id, _)) = next {
+            self.heir = Some(id);
+            self.wake(id);
+        } else if self.flow_rings.are_used() {
+            crate::helper::rouse();
         }
     }
 }

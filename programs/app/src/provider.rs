@@ -3,7 +3,7 @@
 use crate::errno::Answer;
 use crate::remote::Remote;
 use core::net::IpAddr;
-use skink_library::{Room, Stack};
+use skink_library::{Doorbell, FlowRings, Room, Stack};
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{
     BindOptions, PortOptions, Progress, Protocol, SocketEvent, TcpRequest, UdpRequest,
@@ -220,6 +220,37 @@ impl Provider {
     pub fn send_blocked_on(&self) -> Option<Room<'_>> {
         match self {
             Provider::Library(stack) => stack.send_blocked_on(),
+            Provider::Served(_) => None,
+        }
+    }
+
+    /// Whether the NIC's doorbell is left to who lets the lock go.
+    pub fn set_deferring(&mut self, deferring: bool) {
+        if let Provider::Library(stack) = self {
+            stack.set_deferring(deferring);
+        }
+    }
+
+    /// The NIC's doorbell, if it was left to the caller.
+    pub fn take_doorbell(&mut self) -> Option<Doorbell> {
+        match self {
+            Provider::Library(stack) => stack.take_doorbell(),
+            Provider::Served(_) => None,
+        }
+    }
+
+    /// Whether nothing is to be done at once that is known, if the stack is in this process.
+    pub fn is_settled(&self) -> bool {
+        match self {
+            Provider::Library(stack) => stack.is_settled(),
+            Provider::Served(_) => false,
+        }
+    }
+
+    /// What brings frames to the threads that wait for them, if there is that.
+    pub fn flow_rings(&mut self) -> Option<&mut dyn FlowRings> {
+        match self {
+            Provider::Library(stack) => stack.flow_rings(),
             Provider::Served(_) => None,
         }
     }

@@ -122,6 +122,46 @@ pub fn eventfd() -> Answer<c_int> {
     unsafe { call(libc::SYS_eventfd2, [0, flags, 0, 0, 0, 0]) }.map(|fd| fd as c_int)
 }
 
+/// An epoll set.
+pub fn epoll_create() -> Answer<c_int> {
+    let flags = libc::EPOLL_CLOEXEC as usize;
+    // SAFETY: no memory is passed.
+    unsafe { call(libc::SYS_epoll_create1, [flags, 0, 0, 0, 0, 0]) }.map(|fd| fd as c_int)
+}
+
+/// Has `set` tell `data` when `fd` is readable.
+pub fn epoll_add(set: c_int, fd: c_int, data: u64) -> Answer<usize> {
+    let event = libc::epoll_event {
+        events: libc::EPOLLIN as u32,
+        u64: data,
+    };
+    let arguments = [
+        set as usize,
+        libc::EPOLL_CTL_ADD as usize,
+        fd as usize,
+        &raw const event as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the event is borrowed.
+    unsafe { call(libc::SYS_epoll_ctl, arguments) }
+}
+
+/// Waits on an epoll set, to the next millisecond; no `timeout` waits for ever. Answers how many events there are.
+pub fn epoll_wait(
+    set: c_int,
+    events: &mut [libc::epoll_event],
+    timeout: Option<Duration>,
+) -> Answer<usize> {
+    let milliseconds = timeout.map_or(-1, |timeout| {
+        c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+    });
+    let (at, room) = (events.as_mut_ptr() as usize, events.len());
+    let arguments = [set as usize, at, room, milliseconds as usize, 0, 8];
+    // SAFETY: the events are borrowed, and there is no signal set.
+    unsafe { call(libc::SYS_epoll_pwait, arguments) }
+}
+
 /// A pipe: its reading end and its writing end.
 pub fn pipe() -> Answer<[c_int; 2]> {
     let mut ends = [-1; 2];
@@ -151,6 +191,13 @@ pub fn hush(eventfd: c_int) {
     let at = &raw mut count as usize;
     // SAFETY: eight bytes at `at` are ours.
     let _ = unsafe { syscall(libc::SYS_read, [eventfd as usize, at, 8, 0, 0, 0]) };
+}
+
+/// Has the kernel send what is in the ring of an AF_XDP socket; `false` if it didn't.
+pub fn kick(socket: c_int) -> bool {
+    let arguments = [socket as usize, 0, 0, libc::MSG_DONTWAIT as usize, 0, 0];
+    // SAFETY: no memory is handed over.
+    unsafe { syscall(libc::SYS_sendto, arguments) >= 0 }
 }
 
 /// Makes the bell of a stack in another process quiet again: an eventfd or a pipe that doesn't block.

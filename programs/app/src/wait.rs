@@ -3,14 +3,17 @@
 //! A thread that must wait drives the stack itself. Of several, one takes the *driver* role and
 //! sleeps on the NIC's descriptors; the others sleep on a futex (or an eventfd, if ordinary
 //! descriptors are to wake them too) until the driver, or whoever else drives the stack, wakes them. A
-//! driver that has what it waited for hands the role over on its way out.
+//! driver that has what it waited for hands the role over on its way out. Where that often wakes two threads for a
+//! frame, the others sleep on flow rings (`flow_rings`), and each is woken by the frames of its own connection.
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
+use crate::flow_rings::BELL;
 use crate::lock::{Guard, lock};
 use crate::raw;
+use crate::socket::Role;
 use crate::spin::{self, Look};
 use crate::state::State;
 use core::ffi::{c_int, c_void};
-use skink_library::Room;
+use skink_library::{Doorbell, Room};
 use skink_messages::Counter;
 
 use skink_time::Instant;
@@ -61,7 +64,12 @@ impl State {
 
     /// The calling thread has slept where a frame, or a stack in another process, wakes it.
     pub fn woke(&mut self) {
-        self.parking.woke_on_nic();
+        if self.parking.woke_on_nic()
+            && let Some(nic) = self.flow_rings()
+        {
+            // What is left to others may be what wakes this one again and again, and keeps them from their processor.
+            nic.take_all();
+        }
         if self.parking.on_nic == 0 {
             self.judge.wakes(raw::now());
         }
@@ -78,6 +86,91 @@ impl State {
         engine.is_some_and(|engine| {
             !engine.stack.is_served() && raw::now().since(engine.last_poll) < JUST
         })
+    }
+
+    /// The ring on which a thread may sleep that waits for just these sockets, and lets another one drive the stack. It
+    /// is the thread's until [`State::left_ring`]. Answers too whether something has come there already.
+    fn take_ring(&mut self, sockets: &[u32], now: Instant) -> Option<(u8, bool)> {
+        let &[index] = sockets else { return None };
+        let Role::Stream(id) = self.sockets[index].role else {
+            return None;
+        };
+        let engine = self.engine.as_deref_mut()?;
+        let rings = &mut self.parking.flow_rings;
+        if rings.is_time()
+            && let Some(nic) = engine.stack.flow_rings().filter(|nic| nic.count() > 0)
+            && let Ok(made) = rings.begin(nic)
+        {
+            engine.descriptors.extend(made);
+            engine.stack.set_deferring(true);
+            crate::helper::renew();
+        }
+        if !rings.are_used() {
+            return None;
+        }
+        let flow = engine.stack.tcp_table().find(id)?.four_tuple();
+        let ring = rings.take(engine.stack.flow_rings()?, now, &flow)?;
+        engine.count(Counter::AppFlowSleeps);
+        Some(ring)
+    }
+
+    /// A thread has slept on `ring`; whether it was woken by a frame there.
+    fn left_ring(&mut self, ring: u8, by_frame: bool) {
+        let engine = self.engine.as_deref_mut();
+        let nic = engine.and_then(|engine| engine.stack.flow_rings());
+        self.parking.flow_rings.woke(nic, ring, by_frame);
+    }
+
+    /// The NIC's flow rings, if it has some and they are in use.
+    fn flow_rings(&mut self) -> Option<&mut dyn skink_library::FlowRings> {
+        if !self.parking.flow_rings.are_used() {
+            return None;
+        }
+        self.engine.as_deref_mut()?.stack.flow_rings()
+    }
+
+    /// The calling thread drives the stack for all, and keeps the lock: those that sleep for a frame don't get to it.
+    pub fn stop_flow_rings(&mut self) {
+        let Some(engine) = self.engine.as_deref_mut() else {
+            return;
+        };
+        engine.stack.set_deferring(false);
+        if let Some(nic) = engine.stack.flow_rings() {
+            self.parking.flow_rings.stop(nic);
+        }
+    }
+
+    /// The NIC's doorbell, if it is to be rung once the lock is let go: that takes longer than all that is done with the
+    /// lock, and others may go on meanwhile.
+    #[inline]
+    pub fn take_doorbell(&mut self) -> Option<Doorbell> {
+        if !self.parking.flow_rings.are_used() {
+            return None;
+        }
+        self.engine.as_deref_mut()?.stack.take_doorbell()
+    }
+
+    /// Frames have not all left when the doorbell was rung.
+    #[cold]
+    pub fn ring_again(&mut self) {
+        for deferring in [false, true] {
+            if let Some(engine) = self.engine.as_deref_mut() {
+                engine.stack.set_deferring(deferring);
+            }
+            if !deferring {
+                self.pump();
+            }
+        }
+    }
+
+    /// Whether a thread may go to sleep without driving the stack before: all that is to leave has left, and what has come
+    /// since the stack was last driven wakes a thread.
+    fn is_settled(&self) -> bool {
+        let engine = self.engine.as_deref();
+        self.parking.flow_rings.are_used()
+            && !self.pace.has_held()
+            && engine.is_some_and(|engine| !engine.unfinished && engine.stack.is_settled())
+            && self.has_just_looked()
     }
 
     /// A call gave the stack something to do: the helper must know if it sleeps for good.
@@ -117,6 +210,13 @@ pub fn park(
     let timeout = wake_at.map(|at| at.since(now));
     let (guard, answer) = if drives || others.is_some() {
         sleep_on_descriptors(state, id, drives, timeout, others)
+    } else if let Some((ring, came)) = state.take_ring(sockets, now) {
+        if came {
+            state.left_ring(ring, true);
+            (Ok(state), Ok(0))
+        } else {
+            sleep_on_ring(state, id, ring, timeout)
+        }
     } else {
         sleep_on_futex(state, id, timeout)
     };
@@ -146,6 +246,31 @@ fn sleep_on_futex(mut state: Guard, id: u32, timeout: Option<Duration>) -> (Answ
     drop(state);
     let answer = raw::futex_wait(&word, 0, timeout);
     (lock(), answer)
+}
+
+fn sleep_on_ring(
+    mut state: Guard,
+    id: u32,
+    ring: u8,
+    timeout: Option<Duration>,
+) -> (Answer<Guard>, Answer) {
+    let Some((set, bell)) = state.parking.flow_rings.descriptors(ring) else {
+        return (Ok(state), fail(libc::EINVAL));
+    };
+    state.parking.sleeps_on_ring(id, bell);
+    drop(state);
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
+    let answer = raw::epoll_wait(set, &mut events, timeout);
+    let came = &events[..answer.unwrap_or(0)];
+    if came.iter().any(|event| event.u64 == BELL) {
+        raw::hush(bell);
+    }
+    let by_frame = came.iter().any(|event| event.u64 != BELL);
+    let guard = lock().map(|mut state| {
+        state.left_ring(ring, by_frame);
+        state
+    });
+    (guard, answer)
 }
 
 fn sleep_on_descriptors(
@@ -184,11 +309,20 @@ fn sleep_on_descriptors(
     (lock(), answer)
 }
 
+/// Signals that a thread causes itself, and not while it sleeps.
+const FAULTS: [u32; 4] = [
+    libc::SIGILL as u32,
+    libc::SIGBUS as u32,
+    libc::SIGFPE as u32,
+    libc::SIGSEGV as u32,
+];
+
 /// Whether a signal that has just been handled makes a blocking call on a socket fail: `ppoll` can't
 /// tell which handler ran, so a call goes on only if all handlers were installed with `SA_RESTART`.
-/// (`poll` and its like fail whatever the flag says: signal(7).)
+/// (`poll` and its like fail whatever the flag says: signal(7).) `epoll_wait` can't even tell a handler from a stop.
 fn interrupts() -> bool {
-    (1..=64).any(|signal| raw::handler(signal) == Some(false))
+    let mut signals = (1..=64).filter(|signal| !FAULTS.contains(signal));
+    signals.any(|signal| raw::handler(signal) == Some(false))
 }
 
 /// How long a call may wait.
@@ -246,7 +380,7 @@ pub fn until_either<T>(
             {
                 return answer;
             }
-            Err(WOULD_BLOCK) if !pumped => {}
+            Err(WOULD_BLOCK) if !pumped && (patience == Patience::None || !state.is_settled()) => {}
             Err(WOULD_BLOCK) if patience != Patience::None => {
                 let deadline = match patience {
                     Patience::Until(deadline) => Some(deadline),

@@ -1,0 +1,219 @@
+//! Threads that each wait for a connection, and are woken by its frames alone.
+//!
+//! Where one thread sleeps on the NIC for all, a frame for another wakes two: the one that takes it in and goes back to
+//! sleep, and the one that it is for. So once that has happened often, a thread that waits for a connection has the
+//! connection's frames steered to a ring of its own ([`skink_nic::FlowRings`]), and sleeps on that. There are fewer rings
+//! than threads may be: a thread takes one whose last user is awake; who finds none sleeps as before.
+use crate::errno::{Answer, Stop};
+use crate::fd_table::{self, Entry};
+use crate::raw;
+use crate::state::internal;
+use core::ffi::c_int;
+use skink_nic::BUCKETS;
+use skink_time::Instant;
+use skink_wire::FourTuple;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// So many sleeps must have been ended by another thread, which took the frame in.
+const ENOUGH: u32 = 256;
+/// After so many sleeps in a row that no frame of the ring ended, frames come another way.
+const MISSES: u32 = 64;
+/// For so long, perhaps.
+const PAUSE: Duration = Duration::from_secs(1);
+/// What epoll tells of a ring's bell.
+pub const BELL: u64 = 0;
+
+struct Ring {
+    /// The epoll set to sleep on.
+    set: c_int,
+    /// An eventfd in it.
+    bell: c_int,
+    /// Whose frames come to it.
+    bucket: Option<u16>,
+    /// A thread sleeps on it.
+    asleep: bool,
+    /// The count of sleeps when the last one began.
+    used: u64,
+}
+
+/// The rings, once they are in use.
+pub struct FlowRings {
+    /// Sleeps that were ended by another thread, as far as is counted.
+    sleeps: u32,
+    rings: Vec<Ring>,
+    /// The ring of each bucket, from 1; 0 where it has none.
+    ring_of: Vec<u8>,
+    /// Sleeps on rings.
+    count: u64,
+    misses: u32,
+    /// Not to be used before.
+    resumes: Instant,
+}
+
+impl FlowRings {
+    /// Not in use.
+    pub const fn new() -> FlowRings {
+        FlowRings {
+            sleeps: 0,
+            rings: Vec::new(),
+            ring_of: Vec::new(),
+            count: 0,
+            misses: 0,
+            resumes: Instant::ZERO,
+        }
+    }
+
+    /// Whether they are in use.
+    #[inline]
+    pub fn are_used(&self) -> bool {
+        !self.rings.is_empty()
+    }
+
+    /// A thread is about to sleep until another one wakes it; whether it is time to begin.
+    pub fn is_time(&mut self) -> bool {
+        self.sleeps = self.sleeps.saturating_add(1);
+        self.sleeps == ENOUGH
+    }
+
+    /// Begins to use the NIC's rings, of which there must be some; answers the descriptors made for that. A failure leaves
+    /// things as they are.
+    pub fn begin(&mut self, nic: &mut dyn skink_nic::FlowRings) -> Answer<Vec<c_int>> {
+        let mut rings = Vec::new();
+        for _ in 0..nic.count() {
+            let made = Ring::new();
+            match made {
+                Ok(ring) => rings.push(ring),
+                // Some are better than none.
+                Err(_) if !rings.is_empty() => break,
+                Err(stop) => return Err(stop),
+            }
+        }
+        // SAFETY: made above, and nobody else closes them.
+        let sets = rings
+            .iter()
+            .map(|ring| unsafe { OwnedFd::from_raw_fd(ring.set) });
+        let sets = sets.collect();
+        if let Err(error) = nic.begin(sets) {
+            for ring in rings {
+                fd_table::set(ring.set, Entry::Ordinary);
+                discard(ring.bell);
+            }
+            return Err(Stop::Errno(error.raw_os_error().unwrap_or(libc::EIO)));
+        }
+        self.ring_of = vec![0; usize::from(BUCKETS)];
+        let made = rings.iter().flat_map(|ring| [ring.set, ring.bell]);
+        let made = made.collect();
+        self.rings = rings;
+        Ok(made)
+    }
+
+    /// A thread is about to sleep until something comes for `flow`: its ring, if it can have one, and whether something
+    /// has come there already.
+    pub fn take(
+        &mut self,
+        nic: &mut dyn skink_nic::FlowRings,
+        now: Instant,
+        flow: &FourTuple,
+    ) -> Option<(u8, bool)> {
+        if now < self.resumes {
+            return None;
+        }
+        let bucket = nic.bucket(flow);
+        let ring = match *self.ring_of.get(usize::from(bucket))? {
+            0 => self.longest_unused()?,
+            ring => ring,
+        };
+        self.count += 1;
+        let used = self.count;
+        let at = self
+            .rings
+            .get_mut(usize::from(ring) - 1)
+            .filter(|ring| !ring.asleep)?;
+        at.asleep = true;
+        at.used = used;
+        if let Some(before) = at.bucket.replace(bucket).filter(|before| *before != bucket) {
+            nic.steer(before, 0);
+            self.ring_of[usize::from(before)] = 0;
+        }
+        if self.ring_of[usize::from(bucket)] != ring {
+            self.ring_of[usize::from(bucket)] = ring;
+            nic.steer(bucket, ring);
+        }
+        Some((ring, nic.reserve(ring)))
+    }
+
+    /// The ring nobody sleeps on that has been without use for longest.
+    fn longest_unused(&self) -> Option<u8> {
+        let free = (1..).zip(&self.rings).filter(|(_, ring)| !ring.asleep);
+        free.min_by_key(|(_, ring)| ring.used)
+            .map(|(number, _)| number)
+    }
+
+    /// The epoll set and the bell of a ring.
+    pub fn descriptors(&self, ring: u8) -> Option<(c_int, c_int)> {
+        let ring = self.rings.get(usize::from(ring).checked_sub(1)?)?;
+        Some((ring.set, ring.bell))
+    }
+
+    /// A thread has slept on `ring`; whether a frame woke it.
+    pub fn woke(&mut self, nic: Option<&mut dyn skink_nic::FlowRings>, ring: u8, by_frame: bool) {
+        if let Some(ring) = self.rings.get_mut(usize::from(ring).wrapping_sub(1)) {
+            ring.asleep = false;
+        }
+        if let Some(nic) = nic {
+            nic.release(ring);
+        }
+        self.misses = if by_frame { 0 } else { self.misses + 1 };
+        if self.misses >= MISSES {
+            self.misses = 0;
+            self.resumes = raw::now() + PAUSE;
+        }
+    }
+
+    /// All frames come to who drives the stack, even those that threads sleep for: they may not get to it any more.
+    pub fn stop(&mut self, nic: &mut dyn skink_nic::FlowRings) {
+        for (number, ring) in (1..).zip(&mut self.rings) {
+            nic.release(number);
+            if let Some(bucket) = ring.bucket.take() {
+                nic.steer(bucket, 0);
+            }
+        }
+        self.ring_of.fill(0);
+    }
+}
+
+impl Ring {
+    fn new() -> Answer<Ring> {
+        let set = raw::epoll_create()?;
+        let bell = match raw::eventfd() {
+            Ok(bell) => bell,
+            Err(stop) => {
+                raw::close(set);
+                return Err(stop);
+            }
+        };
+        let [set, bell] = [set, bell].map(internal);
+        if let Err(stop) = raw::epoll_add(set, bell, BELL) {
+            discard(set);
+            discard(bell);
+            return Err(stop);
+        }
+        Ok(Ring {
+            set,
+            bell,
+            bucket: None,
+            asleep: false,
+            used: 0,
+        })
+    }
+}
+
+/// Closes a descriptor that was the library's own.
+fn discard(fd: c_int) {
+    fd_table::set(fd, Entry::Ordinary);
+    raw::close(fd);
+}
+
+#[cfg(test)]
+mod tests;
