@@ -1,12 +1,17 @@
-//! Several threads of a program, each with an epoll set of its own.
+//! Several threads of a program, each with an epoll set or a connection of its own.
 
 use super::{cases_in, python};
 use crate::network::Network;
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
+use skink_testbed::Process;
 
 pub fn cases() -> Vec<Case> {
     let places = [BackEnd::Packet, BackEnd::Xdp].map(|back_end| (Topology::Library, back_end));
-    cases_in(&places, "threads/woken-for-their-own", woken)
+    let mut cases = cases_in(&places, "threads/woken-for-their-own", woken);
+    cases.extend(cases_in(&places, "threads/blocking", blocking));
+    let xdp = [(Topology::Library, BackEnd::Xdp)];
+    cases.extend(cases_in(&xdp, "threads/woken-by-their-frames", by_frames));
+    cases
 }
 
 /// One thread accepts; the other answers, and computes when it is told to, until one more connection is accepted.
@@ -65,6 +70,117 @@ fn woken(network: &Network) -> Outcome {
         Ok(0..100) => Ok(()),
         _ => Err(Failure::Wrong(format!(
             "for 1000 requests to another thread the one that accepts woke up so often: {woken}"
+        ))),
+    }
+}
+
+/// Connections to a server that has a blocking thread for each, and how often its threads have gone to sleep.
+const MANY: &str = "
+import glob, os, signal, socket, sys, threading
+# The program is the child of `skink run`.
+with open(f'/proc/{sys.argv[1]}/task/{sys.argv[1]}/children') as children:
+    server = int(children.read().split()[0])
+def connect(count):
+    connections = []
+    for _ in range(count):
+        c = socket.create_connection(('10.9.0.2', 5201))
+        c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        c.sendall(b'e')
+        connections.append(c)
+    return connections
+def sleeps():
+    sleeps = 0
+    for path in glob.glob(f'/proc/{server}/task/*/status'):
+        with open(path) as status:
+            sleeps += sum(int(line.split()[1]) for line in status if line.startswith('voluntary'))
+    return sleeps
+def ask(connections, rounds):
+    for number in range(rounds):
+        word = b'%d' % number
+        for c in connections:
+            c.sendall(word)
+            assert c.recv(64) == word
+";
+
+/// Prints how many sleeps a thousand requests, one at a time, cost.
+const COUNT: &str = "
+connections = connect(16)
+ask(connections, 100)
+before = sleeps()
+ask(connections, 100)
+print((sleeps() - before) * 1000 // 1600)
+";
+
+/// More threads than can be woken by their frames alone, at everything that one can do to them.
+const ATTACK: &str = "
+connections = connect(40)
+ask(connections, 30)
+def stream(c):
+    sent = os.urandom(1 << 20)
+    sender = threading.Thread(target=c.sendall, args=(sent,))
+    sender.start()
+    came = bytearray()
+    while len(came) < len(sent):
+        came += c.recv(65536) or sys.exit('it closed a connection')
+    sender.join()
+    assert came == sent
+def all_at_once(connections):
+    failed = []
+    def one(c):
+        try:
+            stream(c)
+        except BaseException as error:
+            failed.append(error)
+    threads = [threading.Thread(target=one, args=(c,)) for c in connections]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    assert not failed, failed
+all_at_once(connections)
+# No call of the program's ends for a stop.
+os.kill(server, signal.SIGSTOP)
+for c in connections: c.sendall(b'stopped')
+os.kill(server, signal.SIGCONT)
+for c in connections: assert c.recv(64) == b'stopped'
+# Threads whose connection ends wait for the next one, and others go on.
+for c in connections[::2]: c.close()
+connections = connections[1::2] + connect(20)
+ask(connections, 30)
+all_at_once(connections)
+print('fine')
+";
+
+fn serve(network: &Network, threads: &str) -> Result<Process, Failure> {
+    let tool = Network::tool()?;
+    let tool = tool.to_string_lossy();
+    let command = network.skink_run(&tool, ["bench", "peer", "serve", threads])?;
+    let server = Process::spawn(command, "a server with blocking threads")?;
+    network.wait_for(&server, Network::SKINK[0], 5201)?;
+    Ok(server)
+}
+
+fn blocking(network: &Network) -> Outcome {
+    let server = serve(network, "41")?;
+    let script = format!("{MANY}{ATTACK}");
+    let run = server.id().to_string();
+    let said = python::finish_on_kernel(network, "a client", &script, &[&run])?;
+    server.stop()?;
+    match said.trim() {
+        "fine" => Ok(()),
+        said => Err(Failure::Wrong(said.to_owned())),
+    }
+}
+
+/// A frame wakes the thread that it is for, and no other one.
+fn by_frames(network: &Network) -> Outcome {
+    let server = serve(network, "17")?;
+    let script = format!("{MANY}{COUNT}");
+    let run = server.id().to_string();
+    let sleeps = python::finish_on_kernel(network, "a client", &script, &[&run])?;
+    server.stop()?;
+    match sleeps.trim().parse() {
+        Ok(0..1400) => Ok(()),
+        _ => Err(Failure::Wrong(format!(
+            "for 1000 requests the threads went to sleep so often: {sleeps}"
         ))),
     }
 }
