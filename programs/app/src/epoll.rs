@@ -39,7 +39,7 @@ fn tag() -> u64 {
 }
 
 /// `epoll_ctl` in the kernel.
-fn kernel_ctl(epfd: c_int, operation: c_int, fd: c_int, events: u32, data: u64) -> Answer {
+pub fn kernel_ctl(epfd: c_int, operation: c_int, fd: c_int, events: u32, data: u64) -> Answer {
     let mut event = epoll_event { events, u64: data };
     let at = &raw mut event as usize;
     let arguments = [epfd as usize, operation as usize, fd as usize, at, 0, 0];

@@ -24,34 +24,20 @@ fn kernel_wait(
     timeout: Option<Duration>,
     mask: *const c_void,
 ) -> Answer {
-    let (at, room) = (events.as_mut_ptr() as usize, events.len());
     if timeout.is_some_and(|timeout| timeout.is_zero()) {
-        let arguments = [epfd as usize, at, room, 0, mask as usize, 8];
-        // SAFETY: the events are borrowed; the program vouches for its signal set.
-        return unsafe { raw::call(libc::SYS_epoll_pwait, arguments) };
+        return raw::epoll_wait(epfd, events, timeout, mask);
     }
+    let (at, room) = (events.as_mut_ptr() as usize, events.len());
     let spec = timeout.map(raw::timespec);
     let spec = spec.as_ref().map_or(0, |spec| &raw const *spec as usize);
     let arguments = [epfd as usize, at, room, spec, mask as usize, 8];
-    // SAFETY: as above.
+    // SAFETY: the events are borrowed; the program vouches for its signal set.
     let answer = unsafe { raw::call(libc::SYS_epoll_pwait2, arguments) };
     if answer != fail(libc::ENOSYS) {
         return answer;
     }
-    // Before Linux 5.11: milliseconds, rounded up.
-    let milliseconds = timeout.map_or(-1, |timeout| {
-        c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
-    });
-    let arguments = [
-        epfd as usize,
-        at,
-        room,
-        milliseconds as usize,
-        mask as usize,
-        8,
-    ];
-    // SAFETY: as above.
-    unsafe { raw::call(libc::SYS_epoll_pwait, arguments) }
+    // Before Linux 5.11.
+    raw::epoll_wait(epfd, events, timeout, mask)
 }
 
 /// # Safety

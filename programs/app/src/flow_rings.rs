@@ -4,6 +4,7 @@
 //! sleep, and the one that it is for. So once that has happened often, a thread that waits for a connection has the
 //! connection's frames steered to a ring of its own ([`skink_nic::FlowRings`]), and sleeps on that. There are fewer rings
 //! than threads may be: a thread takes one whose last user is awake; who finds none sleeps as before.
+use crate::epoll::kernel_ctl;
 use crate::errno::{Answer, Stop};
 use crate::fd_table::{self, Entry};
 use crate::raw;
@@ -89,11 +90,11 @@ impl FlowRings {
                 Err(stop) => return Err(stop),
             }
         }
-        // SAFETY: made above, and nobody else closes them.
-        let sets = rings
-            .iter()
-            .map(|ring| unsafe { OwnedFd::from_raw_fd(ring.set) });
-        let sets = sets.collect();
+        let own = |ring: &Ring| {
+            // SAFETY: made above, and nobody else closes it.
+            unsafe { OwnedFd::from_raw_fd(ring.set) }
+        };
+        let sets = rings.iter().map(own).collect();
         if let Err(error) = nic.begin(sets) {
             for ring in rings {
                 fd_table::set(ring.set, Entry::Ordinary);
@@ -194,7 +195,8 @@ impl Ring {
             }
         };
         let [set, bell] = [set, bell].map(internal);
-        if let Err(stop) = raw::epoll_add(set, bell, BELL) {
+        let added = kernel_ctl(set, libc::EPOLL_CTL_ADD, bell, libc::EPOLLIN as u32, BELL);
+        if let Err(stop) = added {
             discard(set);
             discard(bell);
             return Err(stop);

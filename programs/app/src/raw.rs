@@ -129,36 +129,27 @@ pub fn epoll_create() -> Answer<c_int> {
     unsafe { call(libc::SYS_epoll_create1, [flags, 0, 0, 0, 0, 0]) }.map(|fd| fd as c_int)
 }
 
-/// Has `set` tell `data` when `fd` is readable.
-pub fn epoll_add(set: c_int, fd: c_int, data: u64) -> Answer<usize> {
-    let event = libc::epoll_event {
-        events: libc::EPOLLIN as u32,
-        u64: data,
-    };
-    let arguments = [
-        set as usize,
-        libc::EPOLL_CTL_ADD as usize,
-        fd as usize,
-        &raw const event as usize,
-        0,
-        0,
-    ];
-    // SAFETY: the event is borrowed.
-    unsafe { call(libc::SYS_epoll_ctl, arguments) }
-}
-
-/// Waits on an epoll set, to the next millisecond; no `timeout` waits for ever. Answers how many events there are.
+/// `epoll_pwait`, to the next millisecond; no `timeout` waits for ever. `mask` is the caller's 8-byte signal set, or null.
+/// Answers how many events there are.
 pub fn epoll_wait(
     set: c_int,
     events: &mut [libc::epoll_event],
     timeout: Option<Duration>,
+    mask: *const c_void,
 ) -> Answer<usize> {
     let milliseconds = timeout.map_or(-1, |timeout| {
         c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
     });
     let (at, room) = (events.as_mut_ptr() as usize, events.len());
-    let arguments = [set as usize, at, room, milliseconds as usize, 0, 8];
-    // SAFETY: the events are borrowed, and there is no signal set.
+    let arguments = [
+        set as usize,
+        at,
+        room,
+        milliseconds as usize,
+        mask as usize,
+        8,
+    ];
+    // SAFETY: the events are borrowed; the program vouches for its signal set.
     unsafe { call(libc::SYS_epoll_pwait, arguments) }
 }
 

@@ -129,13 +129,18 @@ impl State {
         self.engine.as_deref_mut()?.stack.flow_rings()
     }
 
+    /// Whether the NIC's doorbell is left to who lets the lock go.
+    fn set_deferring(&mut self, deferring: bool) {
+        if let Some(engine) = self.engine.as_deref_mut() {
+            engine.stack.set_deferring(deferring);
+        }
+    }
+
     /// The calling thread drives the stack for all, and keeps the lock: those that sleep for a frame don't get to it.
     pub fn stop_flow_rings(&mut self) {
-        let Some(engine) = self.engine.as_deref_mut() else {
-            return;
-        };
-        engine.stack.set_deferring(false);
-        if let Some(nic) = engine.stack.flow_rings() {
+        self.set_deferring(false);
+        let engine = self.engine.as_deref_mut();
+        if let Some(nic) = engine.and_then(|engine| engine.stack.flow_rings()) {
             self.parking.flow_rings.stop(nic);
         }
     }
@@ -153,14 +158,9 @@ impl State {
     /// Frames have not all left when the doorbell was rung.
     #[cold]
     pub fn ring_again(&mut self) {
-        for deferring in [false, true] {
-            if let Some(engine) = self.engine.as_deref_mut() {
-                engine.stack.set_deferring(deferring);
-            }
-            if !deferring {
-                self.pump();
-            }
-        }
+        self.set_deferring(false);
+        self.pump();
+        self.set_deferring(true);
     }
 
     /// Whether a thread may go to sleep without driving the stack before: all that is to leave has left, and what has come
@@ -260,7 +260,7 @@ fn sleep_on_ring(
     state.parking.sleeps_on_ring(id, bell);
     drop(state);
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
-    let answer = raw::epoll_wait(set, &mut events, timeout);
+    let answer = raw::epoll_wait(set, &mut events, timeout, core::ptr::null());
     let came = &events[..answer.unwrap_or(0)];
     if came.iter().any(|event| event.u64 == BELL) {
         raw::hush(bell);

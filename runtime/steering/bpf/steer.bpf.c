@@ -9,7 +9,7 @@
 //   skink_control  a socket filter: packets that every owner needs
 //
 // What isn't Skink's is passed to the kernel unchanged. The layout of the maps is repeated in
-// src/ports.rs and src/owners.rs.
+// src/ports.rs, src/owners.rs and src/flow_rings.rs, and the hash in the last one too.
 #include <stddef.h>
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

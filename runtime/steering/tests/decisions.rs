@@ -103,6 +103,18 @@ impl Bench {
     }
 }
 
+/// A socket that isn't bound; where there are none, says so.
+fn xdp_socket() -> Option<OwnedFd> {
+    // SAFETY: makes a descriptor, or answers -1.
+    let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if socket < 0 {
+        println!("SKIP: no AF_XDP here: {}", std::io::Error::last_os_error());
+        return None;
+    }
+    // SAFETY: a descriptor that nobody else has.
+    Some(unsafe { OwnedFd::from_raw_fd(socket) })
+}
+
 fn open(ports: &mut PortTable, protocol: u8, port: u16, listens: bool) {
     assert!(ports.use_port(protocol, port, false));
     if listens {
@@ -358,14 +370,9 @@ fn a_frame_is_redirected_only_to_the_queue_it_came_by() {
     let Some(mut bench) = Bench::new(&[1, 2, 3]) else {
         return;
     };
-    // SAFETY: makes a descriptor, or answers -1.
-    let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if socket < 0 {
-        println!("SKIP: no AF_XDP here: {}", std::io::Error::last_os_error());
+    let Some(socket) = xdp_socket() else {
         return;
-    }
-    // SAFETY: a descriptor that nobody else has.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    };
     let mut views = [1, 2, 3].map(|number| bench.ports(number));
     open(&mut views[0], TCP, 1, false);
     open(&mut views[1], TCP, 2, false);
@@ -418,14 +425,9 @@ fn a_flow_goes_to_the_socket_on_its_queue_that_its_owner_chose() {
     let Some(mut bench) = Bench::new(&[1, 2]) else {
         return;
     };
-    // SAFETY: makes a descriptor, or answers -1.
-    let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if socket < 0 {
-        println!("SKIP: no AF_XDP here: {}", std::io::Error::last_os_error());
+    let Some(socket) = xdp_socket() else {
         return;
-    }
-    // SAFETY: a descriptor that nobody else has.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    };
     let steering = &mut bench.steering;
     let queues = QueueOwners::map(steering.owner_map().expect("the map"), owner(1));
     let queues = queues.expect("mapped");

@@ -167,6 +167,26 @@ fn a_frame_wakes_the_thread_that_waits_for_its_flow_and_otherwise_whoever_looks(
             rings.release(ring);
             assert_eq!(numbers(nic.receiver.as_mut(), 1), [7]);
         }
+        // A thread that was woken and doesn't come doesn't keep it from the others.
+        for all in [false, true] {
+            let rings = nic.receiver.flow_rings().expect("it has some");
+            rings.reserve(1);
+            far.send(1, 3..4);
+            assert!(sleep_on(&sets[0]));
+            let rings = nic.receiver.flow_rings().expect("it has some");
+            if all {
+                rings.take_all();
+            }
+            let mut looks = 0;
+            let mut came = 0;
+            while came == 0 {
+                looks += 1;
+                assert!(looks <= if all { 1 } else { 100 });
+                nic.receiver.receive(Instant::ZERO, 64, &mut |_| came += 1);
+            }
+            let rings = nic.receiver.flow_rings().expect("it has some");
+            rings.release(1);
+        }
         // Nobody sleeps for it: whoever looks finds it.
         far.send(2, 8..9);
         assert!(is_told_to_all(&nic));

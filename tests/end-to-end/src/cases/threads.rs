@@ -149,21 +149,21 @@ all_at_once(connections)
 print('fine')
 ";
 
-fn serve(network: &Network, threads: &str) -> Result<Process, Failure> {
+/// Runs a script against a server of so many blocking threads; answers what it printed.
+fn with_a_server(network: &Network, threads: &str, script: &str) -> Result<String, Failure> {
     let tool = Network::tool()?;
     let tool = tool.to_string_lossy();
     let command = network.skink_run(&tool, ["bench", "peer", "serve", threads])?;
     let server = Process::spawn(command, "a server with blocking threads")?;
     network.wait_for(&server, Network::SKINK[0], 5201)?;
-    Ok(server)
+    let (script, run) = (format!("{MANY}{script}"), server.id().to_string());
+    let said = python::finish_on_kernel(network, "a client", &script, &[&run])?;
+    server.stop()?;
+    Ok(said)
 }
 
 fn blocking(network: &Network) -> Outcome {
-    let server = serve(network, "41")?;
-    let script = format!("{MANY}{ATTACK}");
-    let run = server.id().to_string();
-    let said = python::finish_on_kernel(network, "a client", &script, &[&run])?;
-    server.stop()?;
+    let said = with_a_server(network, "41", ATTACK)?;
     match said.trim() {
         "fine" => Ok(()),
         said => Err(Failure::Wrong(said.to_owned())),
@@ -172,11 +172,7 @@ fn blocking(network: &Network) -> Outcome {
 
 /// A frame wakes the thread that it is for, and no other one.
 fn by_frames(network: &Network) -> Outcome {
-    let server = serve(network, "17")?;
-    let script = format!("{MANY}{COUNT}");
-    let run = server.id().to_string();
-    let sleeps = python::finish_on_kernel(network, "a client", &script, &[&run])?;
-    server.stop()?;
+    let sleeps = with_a_server(network, "17", COUNT)?;
     match sleeps.trim().parse() {
         Ok(0..1400) => Ok(()),
         _ => Err(Failure::Wrong(format!(
