@@ -256,7 +256,7 @@ impl EventLoop {
         let due = due.filter(|_| !host.is_held);
         let mut timeout = due.map(|due| due.since(now));
         let retry = match host.nic_wants().1 {
-            Some(Room::Untold) => Some(Room::AGAIN),
+            Some(Room::Untold(again)) => Some(again),
             Some(Room::At(_)) => Some(RETRY),
             None => (!host.reports.is_empty()).then_some(RETRY),
         };

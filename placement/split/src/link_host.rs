@@ -261,11 +261,6 @@ impl LinkHost {
         })
     }
 
-    /// The descriptor that polls writable when the NIC has room again, if there is one.
-    fn room(&self) -> Option<BorrowedFd<'_>> {
-        self.sender.blocked_on().and_then(Room::descriptor)
-    }
-
     fn ask_dropped(&mut self, now: Instant) {
         if now.since(self.dropped_asked) >= DROPPED_EVERY {
             self.dropped_asked = now;
@@ -295,8 +290,10 @@ impl Host for LinkHost {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let waits = self.pending.is_some() && self.room().is_none();
-        waits.then(|| self.now + Room::AGAIN)
+        match self.sender.blocked_on()? {
+            Room::At(_) => None,
+            Room::Untold(again) => Some(self.now + again),
+        }
     }
 
     fn is_ready(&self) -> bool {
@@ -304,7 +301,7 @@ impl Host for LinkHost {
     }
 
     fn descriptors<'a>(&'a self, each: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        if let Some(room) = self.room().filter(|_| self.pending.is_some()) {
+        if let Some(room) = self.sender.blocked_on().and_then(Room::descriptor) {
             each(room, PollFlags::OUT);
         }
         if !self.starved {

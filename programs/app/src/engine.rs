@@ -79,11 +79,15 @@ impl Engine {
             return Some(Instant::ZERO);
         }
         let due = self.stack.next_deadline();
-        if self.stack.send_blocked_on().is_some() {
-            // Not every sleep can watch for room in the NIC's queue; it comes soon. What is due at once waits for it.
-            let soon = self.last_poll + Room::AGAIN;
+        if let Some(room) = self.stack.send_blocked_on() {
+            // Not every sleep can watch for room in the NIC's queue. What is due at once waits for it.
+            let again = match room {
+                Room::At(_) => Room::SOON,
+                Room::Untold(again) => again,
+            };
+            let again = self.last_poll + again;
             let due = due.filter(|due| *due > self.last_poll);
-            return Some(due.map_or(soon, |due| due.min(soon)));
+            return Some(due.map_or(again, |due| due.min(again)));
         }
         due
     }

@@ -116,10 +116,10 @@ pub trait FlowRings {
 
 /// The sending half.
 pub trait Sender: NicOutput + Send {
-    /// Makes sure that all frames taken so far leave: one doorbell for a batch.
+    /// Makes sure that all frames taken so far leave: one doorbell for a batch. If there was no room, looks again.
     fn flush(&mut self);
 
-    /// If there was no room: what tells that there is again.
+    /// If there was no room, or not all frames could leave: what tells that [`Sender::flush`] helps.
     fn blocked_on(&self) -> Option<Room<'_>> {
         None
     }
@@ -154,21 +154,24 @@ impl AsFd for Doorbell {
 pub enum Room<'a> {
     /// This descriptor polls writable.
     At(BorrowedFd<'a>),
-    /// Nothing does. Try again when frames have come, which may be for those that have left, and after
-    /// [`Room::AGAIN`] at the latest.
-    Untold,
+    /// Nothing does. Try again when frames have come, which may be for those that have left, and after this long at the
+    /// latest.
+    Untold(Duration),
 }
 
 impl<'a> Room<'a> {
-    /// When to try again where nothing tells. The other end of a veth takes in what one call hands over in about as long;
-    /// a millisecond cost a tenth of the throughput of large answers in frames.
-    pub const AGAIN: Duration = Duration::from_micros(50);
+    /// When to try again where a queue is full. The other end of a veth takes in what one call hands over in about as
+    /// long; a millisecond cost a tenth of the throughput of large answers in frames.
+    pub const SOON: Duration = Duration::from_micros(50);
+
+    /// When to try again while the link is down. Nobody notices the rest of so long, and trying costs next to nothing.
+    pub const LATER: Duration = Duration::from_millis(10);
 
     /// The descriptor to poll, if there is one.
     pub fn descriptor(self) -> Option<BorrowedFd<'a>> {
         match self {
             Room::At(descriptor) => Some(descriptor),
-            Room::Untold => None,
+            Room::Untold(_) => None,
         }
     }
 }

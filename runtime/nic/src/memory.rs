@@ -237,7 +237,11 @@ impl NicOutput for MemorySender {
 }
 
 impl Sender for MemorySender {
-    fn flush(&mut self) {}
+    fn flush(&mut self) {
+        if self.blocked {
+            self.room();
+        }
+    }
 
     fn blocked_on(&self) -> Option<Room<'_>> {
         self.blocked.then(|| Room::At(self.direction.room.as_fd()))

@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 mod queued;
 
+/// Looks at an empty slot, each of which the socket may have called for, after which it is asked whether that is for an
+/// error.
+const BAFFLED: u32 = 16;
 /// Looks at an empty slot after which the ring is searched for a frame.
 const PATIENCE: u32 = 1024;
 /// Searches in a row that must find one elsewhere: the kernel may just be filling the slot.
@@ -220,6 +223,9 @@ impl Ring {
     /// that wasn't in its right mind has spoilt the ring: goes where frames are.
     fn miss(&mut self) {
         self.misses += 1;
+        if self.misses.is_multiple_of(BAFFLED) {
+            self.take_error();
+        }
         if self.misses < PATIENCE {
             return;
         }
@@ -234,11 +240,15 @@ impl Ring {
         (self.block, self.frame) = here;
     }
 
+    /// When the interface goes down, each of its packet sockets gets an error, and polls readable until somebody has
+    /// taken it. There is nothing to do about it: it comes up again or not.
+    fn take_error(&self) {
+        let _ = socket::get_option(&self.socket, libc::SOL_SOCKET, libc::SO_ERROR);
+    }
+
     /// Frames lost since the last call.
     pub(crate) fn take_dropped(&mut self) -> u64 {
-        // When the interface goes down, each of its packet sockets gets an error, and polls readable
-        // until somebody has taken it. There is nothing to do about it: it comes up again or not.
-        let _ = socket::get_option(&self.socket, libc::SOL_SOCKET, libc::SO_ERROR);
+        self.take_error();
         let mut dropped = std::mem::take(&mut self.unusable);
         if std::mem::take(&mut self.losing) {
             // Reading the statistics resets them.

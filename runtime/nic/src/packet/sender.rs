@@ -103,6 +103,13 @@ impl PacketSender {
         }
     }
 
+    /// There may be room where there was none.
+    fn look_again(&mut self) {
+        if self.blocked {
+            self.blocked = !socket::is_writable(self.socket.as_fd());
+        }
+    }
+
     /// One call for as many of the waiting frames as it takes.
     fn send_some(&mut self) -> Outcome {
         let mut start = match self.sent.checked_sub(1) {
@@ -142,9 +149,7 @@ impl PacketSender {
 
 impl NicOutput for PacketSender {
     fn room(&mut self) -> usize {
-        if self.blocked {
-            self.blocked = !socket::is_writable(self.socket.as_fd());
-        }
+        self.look_again();
         if self.ends.len() >= BATCH {
             self.flush();
         }
@@ -187,6 +192,7 @@ impl Sender for PacketSender {
         }
         self.ends.clear();
         self.sent = 0;
+        self.look_again();
     }
 
     fn blocked_on(&self) -> Option<Room<'_>> {

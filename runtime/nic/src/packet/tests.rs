@@ -368,8 +368,9 @@ fn a_full_socket_blocks_and_loses_nothing() {
             break;
         }
         arrived.extend(more);
-        sender.room();
     }
+    let blocked = sender.blocked_on().is_some();
+    assert!(!blocked, "there is room, and nothing to send");
     let numbers: Vec<u32> = arrived
         .iter()
         .map(|message| u32::from_be_bytes(message[10..][..4].try_into().unwrap()))
@@ -405,7 +406,11 @@ fn an_interface_that_goes_down_keeps_nobody_awake() {
             becomes_readable(&*a.receiver, std::time::Duration::from_secs(10)),
             "the kernel's error"
         );
-        a.receiver.take_dropped();
-        assert!(!becomes_readable(&*a.receiver, std::time::Duration::ZERO));
+        let mut looks = 0;
+        while becomes_readable(&*a.receiver, std::time::Duration::ZERO) {
+            receive_now(&mut *a.receiver, &mut Vec::new(), is_ours);
+            looks += 1;
+            assert!(looks < 100, "it goes on");
+        }
     });
 }

@@ -135,7 +135,9 @@ impl NicOutput for TapSender {
 }
 
 impl Sender for TapSender {
-    fn flush(&mut self) {}
+    fn flush(&mut self) {
+        self.room();
+    }
 
     fn blocked_on(&self) -> Option<Room<'_>> {
         self.blocked.then(|| Room::At(self.queue.as_fd()))

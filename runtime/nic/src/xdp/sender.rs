@@ -33,6 +33,8 @@ pub(super) struct XdpSender {
     chunks_of_a_frame: u32,
     /// The kernel has refused to go on for now.
     stuck: bool,
+    /// Because the link is down.
+    down: bool,
     /// The card takes frames from the ring by itself; otherwise the kernel copies them, and has memory for so many.
     zero_copy: bool,
     /// There was room for less than [`LARGEST_CUT`] frames.
@@ -64,6 +66,7 @@ impl XdpSender {
             chunk_bytes: geometry.chunk_bytes as usize,
             chunks_of_a_frame: description.chunks_of_a_frame(),
             stuck: false,
+            down: false,
             zero_copy: description.zero_copy,
             short: false,
             deferring: false,
@@ -168,7 +171,7 @@ impl XdpSender {
 
     /// Lets the kernel take what is in the ring, as far as it can.
     fn wake(&mut self) {
-        self.stuck = false;
+        (self.stuck, self.down) = (false, false);
         for _ in 0..CALLS {
             let before = self.tx.pending();
             if before == 0 {
@@ -191,9 +194,10 @@ impl XdpSender {
                 // It stops after each 32 frames, and when the card is full or memory is short.
                 Err(Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR))
                     if self.tx.pending() != before => {}
-                // Otherwise (the link is down, say) frames wait for the next flush.
-                Err(_) => {
+                // Otherwise frames wait for the next flush.
+                Err(error) => {
                     self.stuck = true;
+                    self.down = error == Some(libc::ENETDOWN);
                     return;
                 }
             }
@@ -265,11 +269,16 @@ impl Sender for XdpSender {
 
     fn blocked_on(&self) -> Option<Room<'_>> {
         let blocked = self.short || self.stuck;
-        blocked.then(|| match self.zero_copy {
-            // Polling it for room also makes the kernel try again (`xsk_poll`).
-            true => Room::At(self.shared.socket.as_fd()),
-            // It polls writable while there is room in the ring, whether or not the kernel goes on.
-            false => Room::Untold,
+        blocked.then(|| {
+            if self.down {
+                Room::Untold(Room::LATER)
+            } else if self.zero_copy {
+                // Polling it for room also makes the kernel try again (`xsk_poll`).
+                Room::At(self.shared.socket.as_fd())
+            } else {
+                // It polls writable while there is room in the ring, whether or not the kernel goes on.
+                Room::Untold(Room::SOON)
+            }
         })
     }
 

@@ -4,7 +4,7 @@ use super::open::OpenError as QueueError;
 use super::*;
 use crate::packet::usable_interface;
 use crate::test_support::{in_namespace, ip, opener_that_steers};
-use crate::{NicSpec, Receiver, Sender, Sharing};
+use crate::{NicSpec, Receiver, Room, Sender, Sharing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skink_memory::Bytes;
 use skink_messages::{NicOutput, Ports, RxChecksum, TxPacket};
@@ -263,6 +263,29 @@ fn send_many(bytes: usize, chunks_each: usize) {
         }
     }
     panic!("stuck after {sent} frames");
+}
+
+#[test]
+fn what_cannot_leave_while_the_link_is_down_is_tried_now_and_then_and_leaves_later() {
+    on_a_link(1500, 1, || {
+        let Some(mut queue) = open_queue() else {
+            return;
+        };
+        let kernel = kernel_socket(5000);
+        ip("link set near down");
+        queue.sender.send(&datagram(b"later", &[])).expect("room");
+        queue.sender.flush();
+        match queue.sender.blocked_on() {
+            Some(Room::Untold(again)) => assert_eq!(again, Room::LATER),
+            other => panic!("{other:?}"),
+        }
+        ip("link set near up");
+        queue.sender.flush();
+        assert!(queue.sender.blocked_on().is_none());
+        let mut came = [0; 100];
+        let (len, _) = kernel.recv_from(&mut came).expect("a datagram");
+        assert_eq!(came[..len], *b"later");
+    });
 }
 
 #[test]
