@@ -1,6 +1,6 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, wait};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,43 @@ pub fn wait_until_ended(pids: &[u32], limit: Duration) -> io::Result<()> {
         false => Err(io::Error::other(format!(
             "{left:?} did not end within {limit:?}"
         ))),
+    }
+}
+
+/// Kills all processes of this one's process namespace but itself, the first, and waits for them: what a test that failed
+/// has left must not answer the next one.
+///
+/// # Errors
+/// If this process isn't the first of its namespace, or some don't end within `limit`.
+pub fn end_all_others(limit: Duration) -> io::Result<()> {
+    let own = std::process::id();
+    if own != 1 {
+        let what = "only the first process of a process namespace may end all others";
+        return Err(io::Error::other(what));
+    }
+    let end = Instant::now() + limit;
+    loop {
+        for entry in std::fs::read_dir("/proc")? {
+            let number = entry?.file_name();
+            let pid = number.to_str().and_then(|number| number.parse().ok());
+            if let Some(pid) = pid.filter(|&pid| pid != own) {
+                signal(pid, Signal::KILL)?;
+            }
+        }
+        // Whoever loses its parent is ours.
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(Errno::CHILD) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if Instant::now() > end {
+            let what = format!("some processes did not end within {limit:?}");
+            return Err(io::Error::other(what));
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
     }
 }
 

@@ -23,6 +23,8 @@ pub type Outcome = Result<(), Failure>;
 pub struct Case {
     /// Words that say what, joined by slashes: `packet/nginx/files`.
     pub name: String,
+    /// Whether other cases would take the processor from it that it needs to make a load.
+    pub alone: bool,
     /// Tries it.
     pub run: Box<dyn Fn() -> Outcome>,
 }
@@ -32,12 +34,21 @@ impl Case {
     pub fn new(name: impl fmt::Display, run: impl Fn() -> Outcome + 'static) -> Case {
         Case {
             name: name.to_string(),
+            alone: false,
             run: Box::new(run),
         }
     }
 }
 
 impl Case {
+    /// The same, with no other case beside it.
+    pub fn alone(self) -> Case {
+        Case {
+            alone: true,
+            ..self
+        }
+    }
+
     /// Tries it, also if it panics.
     pub fn outcome(&self) -> Outcome {
         catch_unwind(AssertUnwindSafe(&self.run))

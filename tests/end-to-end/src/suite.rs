@@ -1,5 +1,6 @@
 //! The suite as a whole: cases are handed out to workers, each a process in namespaces of its own.
 
+use crate::site::PATIENCE;
 use crate::{Case, Failure};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Write};
@@ -10,51 +11,82 @@ use std::time::Instant;
 /// The argument that makes a program of this suite a worker.
 pub const WORKER: &str = "--worker";
 
-/// Runs the cases whose names hold all of `filters` in `workers` processes; answers whether none failed. To be
-/// called outside of private namespaces, by a program that calls [`work`] when its argument is [`WORKER`].
+/// Runs the cases whose names hold all of `filters` in `workers` processes, and then in one those that are to be
+/// [alone](Case::alone); answers whether none failed. To be called outside of private namespaces, by a program that
+/// calls [`work`] when its argument is [`WORKER`].
 ///
 /// # Errors
 /// If a worker can't be started, or ends before its work does.
 pub fn run(cases: &[Case], filters: &[String], workers: usize) -> io::Result<bool> {
     let wanted = |case: &Case| filters.iter().all(|filter| case.name.contains(filter));
-    let numbers = (0..).zip(cases).filter(|(_, case)| wanted(case));
-    let numbers: Vec<u16> = numbers.map(|(number, _)| number).collect();
-    let (outcomes, mut started) = start(&numbers, workers)?;
-    let (mut passed, mut failed, mut skipped) = (0, Vec::new(), 0);
-    for report in outcomes {
-        let text = |key: &str| report[key].as_str().unwrap_or_default().to_owned();
-        let (name, why) = (text("name"), text("why"));
-        let seconds = report["seconds"].as_f64().unwrap_or_default();
-        match &*text("outcome") {
-            "passed" => {
-                passed += 1;
-                println!("ok      {name} ({seconds:.1} s)");
-            }
-            "skipped" => {
-                skipped += 1;
-                println!("SKIP    {name}: {why}");
-            }
-            _ => {
-                println!("FAILED  {name} ({seconds:.1} s)\n{why}\n");
-                failed.push(name);
-            }
+    let numbered = (0..).zip(cases).filter(|(_, case)| wanted(case));
+    let (alone, others): (Vec<_>, Vec<_>) = numbered.partition(|(_, case)| case.alone);
+    let mut tally = Tally::default();
+    for (cases, workers) in [(others, workers), (alone, 1)] {
+        let numbers: Vec<u16> = cases.into_iter().map(|(number, _)| number).collect();
+        let before = tally.count();
+        let (outcomes, mut started) = start(&numbers, workers)?;
+        outcomes.iter().for_each(|report| tally.take(&report));
+        tally.lost += numbers.len() - (tally.count() - before);
+        for worker in &mut started {
+            worker.wait()?;
         }
     }
+    let Tally {
+        passed,
+        failed,
+        skipped,
+        lost,
+    } = tally;
     if !failed.is_empty() {
         println!("\nfailed:");
         failed.iter().for_each(|name| println!("  {name}"));
     }
-    let lost = numbers.len() - passed - skipped - failed.len();
     let count = failed.len() + lost;
     println!("{passed} passed, {count} failed, {skipped} skipped");
-    for worker in &mut started {
-        worker.wait()?;
-    }
     match lost {
         0 => Ok(failed.is_empty()),
         _ => Err(io::Error::other(format!(
             "{lost} cases were not run: a worker ended"
         ))),
+    }
+}
+
+/// What became of cases.
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+    skipped: usize,
+    /// Those that no worker told of.
+    lost: usize,
+}
+
+impl Tally {
+    /// Cases that workers told of.
+    fn count(&self) -> usize {
+        self.passed + self.failed.len() + self.skipped
+    }
+
+    /// Counts and prints what a worker told.
+    fn take(&mut self, report: &Value) {
+        let text = |key: &str| report[key].as_str().unwrap_or_default().to_owned();
+        let (name, why) = (text("name"), text("why"));
+        let seconds = report["seconds"].as_f64().unwrap_or_default();
+        match &*text("outcome") {
+            "passed" => {
+                self.passed += 1;
+                println!("ok      {name} ({seconds:.1} s)");
+            }
+            "skipped" => {
+                self.skipped += 1;
+                println!("SKIP    {name}: {why}");
+            }
+            _ => {
+                println!("FAILED  {name} ({seconds:.1} s)\n{why}\n");
+                self.failed.push(name);
+            }
+        }
     }
 }
 
@@ -106,7 +138,11 @@ pub fn work(cases: &[Case]) -> io::Result<()> {
         let (outcome, why) = match case.outcome() {
             Ok(()) => ("passed", String::new()),
             Err(Failure::Skip(why)) => ("skipped", why),
-            Err(Failure::Wrong(what)) => ("failed", what),
+            Err(Failure::Wrong(what)) => {
+                // The next case has the same names and addresses.
+                skink_testbed::end_all_others(PATIENCE)?;
+                ("failed", what)
+            }
         };
         let seconds = start.elapsed().as_secs_f64();
         println!(

@@ -9,7 +9,8 @@ use skink_testbed::Process;
 pub fn cases() -> Vec<Case> {
     let places = [Topology::Library, Topology::Single, Topology::Split]
         .map(|topology| (topology, BackEnd::Xdp));
-    cases_in(&places, "aside", while_in_bulk)
+    let cases = cases_in(&places, "aside", while_in_bulk);
+    cases.into_iter().map(Case::alone).collect()
 }
 
 fn while_in_bulk(network: &Network) -> Outcome {

@@ -14,7 +14,7 @@ pub fn cases() -> Vec<Case> {
     for topology in [Topology::Single, Topology::Split] {
         cases.extend(cases_in(&places(topology), "interrupts", by_the_supervisor));
     }
-    cases
+    cases.into_iter().map(Case::alone).collect()
 }
 
 fn interrupts(network: &Network) -> bool {
