@@ -5,7 +5,7 @@ use crate::frame::{self, Frame};
 use crate::random::Random;
 use rustix::event::{EventfdFlags, eventfd};
 use skink_messages::{Capabilities, Full, NicOutput, RxChecksum, RxFrame, Steering, TxPacket};
-use skink_nic::{Nic, Receiver, Sender};
+use skink_nic::{Nic, Receiver, Room, Sender};
 use skink_time::Instant;
 use skink_wire::MacAddr;
 use std::collections::VecDeque;
@@ -53,6 +53,8 @@ struct Queues {
     flushed: usize,
     /// Frames that the sending half takes until the wire took some.
     room: usize,
+    /// Somebody wanted more.
+    refused: bool,
     dropped: u64,
     random: Random,
     complaint: Option<String>,
@@ -78,6 +80,7 @@ impl NicHandle {
             outbound: VecDeque::new(),
             flushed: 0,
             room: plan.send_frames,
+            refused: false,
             dropped: 0,
             random,
             complaint: None,
@@ -232,7 +235,9 @@ impl Receiver for Half {
 
 impl NicOutput for Half {
     fn room(&mut self) -> usize {
-        self.0.lock().room
+        let mut queues = self.0.lock();
+        queues.refused = queues.room == 0;
+        queues.room
     }
 
     fn send(&mut self, packet: &TxPacket<'_>) -> Result<(), Full> {
@@ -240,7 +245,8 @@ impl NicOutput for Half {
         if queues.doom.is_dead() {
             return Ok(());
         }
-        if queues.room == 0 {
+        queues.refused = queues.room == 0;
+        if queues.refused {
             return Err(Full);
         }
         queues.room -= 1;
@@ -257,6 +263,11 @@ impl Sender for Half {
     fn flush(&mut self) {
         let mut queues = self.0.lock();
         queues.flushed = queues.outbound.len();
+        queues.refused &= queues.room == 0;
+    }
+
+    fn blocked_on(&self) -> Option<Room<'_>> {
+        self.0.lock().refused.then_some(Room::Untold(Room::SOON))
     }
 }
 

@@ -1,14 +1,15 @@
 use super::*;
 
+/// Its descriptors have numbers that none of a test beside it has, whose reads would be taken for a socket's.
 #[test]
 fn the_table_tells_what_descriptors_are() {
-    assert!(!is_ours(7), "before there is a table, all are ordinary");
+    assert!(!is_ours(907), "before there is a table, all are ordinary");
     assert!(start());
     let table = [
-        (7, Entry::Socket(0)),
-        (8, Entry::Epoll(0)),
-        (9, Entry::Internal),
-        (11, Entry::Socket(70_000)),
+        (907, Entry::Socket(0)),
+        (908, Entry::Epoll(0)),
+        (909, Entry::Internal),
+        (911, Entry::Socket(70_000)),
     ];
     for (fd, entry) in table {
         assert!(set(fd, entry));
@@ -19,20 +20,20 @@ fn the_table_tells_what_descriptors_are() {
         assert_eq!(is_ours(fd), entry != Entry::Internal, "{fd}");
     }
     assert_eq!(
-        in_range(8, 10).collect::<Vec<_>>(),
-        [(8, Entry::Epoll(0)), (9, Entry::Internal)]
+        in_range(908, 910).collect::<Vec<_>>(),
+        [(908, Entry::Epoll(0)), (909, Entry::Internal)]
     );
-    assert_eq!(in_range(8, u32::MAX).count(), 3);
-    for fd in [-1, 6, 10, i32::MAX] {
+    assert_eq!(in_range(908, u32::MAX).count(), 3);
+    for fd in [-1, 906, 910, i32::MAX] {
         assert_eq!(get(fd), Entry::Ordinary, "{fd}");
     }
     assert!(!set(1 << 20, Entry::Socket(1)), "beyond the table");
-    set(7, Entry::Ordinary);
-    assert!(!is_ours(7));
+    set(907, Entry::Ordinary);
+    assert!(!is_ours(907));
     // One that went to the kernel: its end is heard of, once.
-    fall(8);
-    let state = (get(8), is_ours(8), is_listed(8));
+    fall(908);
+    let state = (get(908), is_ours(908), is_listed(908));
     assert_eq!(state, (Entry::Ordinary, false, true));
-    assert!(take_fallen(8));
-    assert!(!take_fallen(8) && !is_listed(8));
+    assert!(take_fallen(908));
+    assert!(!take_fallen(908) && !is_listed(908));
 }
