@@ -99,7 +99,7 @@ pub unsafe fn wait(
         let kept = sift(&mut state, index, &mut events[..answer?]);
         state.epolls[index].kernel_asked = raw::now();
         if waits {
-            state.spin.slept(now);
+            state.spin.slept(now, raw::now());
         }
         if kept > 0 {
             let mut count = kept;

@@ -48,9 +48,9 @@ impl Spin {
         self.streak >= STREAK
     }
 
-    /// A sleep that began then has ended, and something was there.
-    pub fn slept(&mut self, begun: Instant) {
-        let short = raw::now().since(begun) <= LONGEST;
+    /// A sleep from `begun` to `now`, after which something was there.
+    pub fn slept(&mut self, begun: Instant, now: Instant) {
+        let short = now.since(begun) <= LONGEST;
         self.streak = if short {
             self.streak.saturating_add(1)
         } else {

@@ -230,7 +230,7 @@ pub fn park(
     if drives {
         state.parking.driver = None;
         state.woke();
-        state.spin.slept(now);
+        state.spin.slept(now, raw::now());
     }
     state.parking.leave(id);
     let outcome = match answer {
