@@ -19,8 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 mod queued;
 
-/// Looks at an empty slot, each of which the socket may have called for, after which it is asked whether that is for an
-/// error.
+/// Looks at an empty slot after which the socket is asked for an error, which makes it poll readable, too.
 const BAFFLED: u32 = 16;
 /// Looks at an empty slot after which the ring is searched for a frame.
 const PATIENCE: u32 = 1024;
