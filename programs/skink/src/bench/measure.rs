@@ -44,9 +44,11 @@ pub fn measure(
     let (server, client) = (after.0 - before.0, after.1 - before.1);
     let not_idle = (elapsed - server.idle - server.stolen).max(0.0);
     if load.units <= 0.0 || load.seconds <= 0.0 {
+        let slept: u64 = processes.iter().map(|it| it.voluntary_switches).sum();
         return Err(Failure::tool(format!(
             "nothing was answered in {elapsed:.1} s, while {} frames came to the server's end of the cable, {} left it, its \
-             processor was busy for {:.0}% of the time, and other processes used {:.0}% of one",
+             processor was busy for {:.0}% of the time, its processes went to sleep {slept} times, and other processes used \
+             {:.0}% of one",
             carried.frames_in,
             carried.frames_out,
             not_idle / elapsed * 100.0,
