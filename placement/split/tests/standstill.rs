@@ -1,4 +1,4 @@
-//! Nothing that fits into no queue stops `ip` for good.
+//! Nothing that fits into no queue stops `ip`, or waits at the NIC, for good.
 
 mod machine;
 
@@ -6,11 +6,14 @@ use machine::programs::{udp_bind, udp_send};
 use machine::{Filtering, Machine, Who};
 use skink_filter::RuleSet;
 use skink_memory::Bytes;
-use skink_messages::TxPacket;
-use skink_nic::{MemoryConfig, Nic, pair};
+use skink_messages::{Full, NicOutput, TxPacket};
+use skink_nic::{MemoryConfig, Nic, Room, Sender, pair};
+use skink_split::Host;
 use skink_time::{Duration, Instant};
 use skink_wire::Endpoint;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Our station, one that it knows, and one that it will have to ask for.
 const OWN: [u8; 4] = [192, 0, 2, 1];
@@ -40,10 +43,37 @@ fn checksum(bytes: &[u8]) -> [u8; 2] {
     (!(sum as u16)).to_be_bytes()
 }
 
+/// A NIC that has taken frames and, while it is told so, can't let all of them leave.
+struct Stuck(Box<dyn Sender>, Arc<AtomicBool>);
+
+impl NicOutput for Stuck {
+    fn room(&mut self) -> usize {
+        self.0.room()
+    }
+    fn send(&mut self, packet: &TxPacket<'_>) -> Result<(), Full> {
+        self.0.send(packet)
+    }
+}
+
+impl Sender for Stuck {
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+    fn blocked_on(&self) -> Option<Room<'_>> {
+        let stuck = self.1.load(Ordering::Relaxed);
+        stuck.then_some(Room::Untold(Room::LATER))
+    }
+}
+
 impl Lab {
     fn new() -> Lab {
+        Lab::with_nic(|nic| nic)
+    }
+
+    fn with_nic(make: impl FnOnce(Nic) -> Nic) -> Lab {
         let rules = RuleSet::parse("pass all\n").expect("rules");
         let (own, wire) = pair(MemoryConfig::default()).expect("a link");
+        let own = make(own);
         let addresses = ["192.0.2.1/24", "2001:db8::1/64"];
         let mut lab = Lab {
             machine: machine::start(own, &addresses, 1, Filtering::Apart(rules)),
@@ -156,4 +186,23 @@ fn verdicts_are_taken_though_messages_wait_for_room_at_the_filter() {
     let (waiting, _) = lab.machine.ip.as_ref().expect("ip").outstanding();
     assert_eq!(waiting, 0);
     assert!(!lab.machine.ip.as_ref().expect("ip").has_waiting());
+}
+
+/// `link` has nothing more to send then, and nobody would wake it.
+#[test]
+fn frames_that_the_nic_holds_back_are_tried_again_though_none_follow() {
+    let stuck = Arc::new(AtomicBool::new(false));
+    let mut lab = Lab::with_nic(|nic| Nic {
+        sender: Box::new(Stuck(nic.sender, stuck.clone())),
+        ..nic
+    });
+    let deadline = |lab: &Lab| lab.machine.link.as_ref().expect("link").next_deadline();
+    assert_eq!(deadline(&lab), None);
+    stuck.store(true, Ordering::Relaxed);
+    lab.arp(KNOWN, 1);
+    lab.turns(&machine::ALL, 20);
+    assert_eq!(deadline(&lab), Some(lab.now + Room::LATER));
+    stuck.store(false, Ordering::Relaxed);
+    lab.turns(&[Who::Link], 1);
+    assert_eq!(deadline(&lab), None);
 }
