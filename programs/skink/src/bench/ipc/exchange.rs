@@ -12,6 +12,7 @@ use skink_channel::{
     SleeperDescriptors, SpinBudget, time_stamp,
 };
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wake_ups::{by_eventfd, by_pipe, doorbells};
 
@@ -25,7 +26,11 @@ const SLOTS: u32 = 256;
 const BLOCK: u64 = 64;
 const BATCH: u64 = 32;
 const BLOCKS: usize = 4_000;
-const ROUND_TRIPS: usize = 40_000;
+/// Round trips between two looks at the time: they are as short as some processors' time-stamp counter is coarse.
+const ROUND_TRIP_BLOCK: u64 = 16;
+const ROUND_TRIP_BLOCKS: usize = 4_000;
+/// All of them.
+const ROUND_TRIPS: u64 = (ROUND_TRIP_BLOCKS + WARM_UP) as u64 * ROUND_TRIP_BLOCK;
 const IN_FLIGHT: u64 = 16;
 const WAKE_UPS: usize = 2_000;
 /// Not counted at first: caches, predictors and pages get warm.
@@ -49,6 +54,8 @@ pub enum Exchange {
     OneWayRoundTrip,
     /// A message goes there and back by two queues.
     QueueRoundTrip,
+    /// The same with a message of 24 bytes.
+    QueueRoundTripSmall,
     /// The same with [`IN_FLIGHT`] messages under way, each side taking and answering what is there: what a
     /// message costs components that have more to do than wait for it (PIKA, table 2, "concurrent").
     QueueRoundTrips,
@@ -88,7 +95,7 @@ impl Sample {
 }
 
 impl Exchange {
-    pub const ALL: [Exchange; 12] = [
+    pub const ALL: [Exchange; 13] = [
         Exchange::Enqueue,
         Exchange::EnqueueSmall,
         Exchange::EnqueueBatch,
@@ -96,6 +103,7 @@ impl Exchange {
         Exchange::BareRoundTrip,
         Exchange::OneWayRoundTrip,
         Exchange::QueueRoundTrip,
+        Exchange::QueueRoundTripSmall,
         Exchange::QueueRoundTrips,
         Exchange::EventfdWakeUp,
         Exchange::PipeWakeUp,
@@ -112,6 +120,7 @@ impl Exchange {
             Exchange::BareRoundTrip => "round-trip-cache-line",
             Exchange::OneWayRoundTrip => "round-trip-one-way-lines",
             Exchange::QueueRoundTrip => "round-trip-queues",
+            Exchange::QueueRoundTripSmall => "round-trip-queues-24-bytes",
             Exchange::QueueRoundTrips => "round-trips-queues-16",
             Exchange::EventfdWakeUp => "wake-up-eventfd",
             Exchange::PipeWakeUp => "wake-up-pipe",
@@ -127,9 +136,10 @@ impl Exchange {
             Exchange::EnqueueSmall => (enqueue::<HalfLine>(cpus, |to, n| to.push(&[n; 3]))?, BLOCK),
             Exchange::EnqueueBatch => (enqueue(cpus, write_in_batches)?, BLOCK),
             Exchange::EnqueueDoorbell => (enqueue_and_ring(cpus)?, BLOCK),
-            Exchange::BareRoundTrip => (bare(cpus)?, 1),
-            Exchange::OneWayRoundTrip => (one_way(cpus)?, 1),
-            Exchange::QueueRoundTrip => (queues(cpus)?, 1),
+            Exchange::BareRoundTrip => (bare(cpus)?, ROUND_TRIP_BLOCK),
+            Exchange::OneWayRoundTrip => (one_way(cpus)?, ROUND_TRIP_BLOCK),
+            Exchange::QueueRoundTrip => (queues::<7>(cpus)?, ROUND_TRIP_BLOCK),
+            Exchange::QueueRoundTripSmall => (queues::<3>(cpus)?, ROUND_TRIP_BLOCK),
             Exchange::QueueRoundTrips => (many_by_queues(cpus)?, BLOCK),
             Exchange::EventfdWakeUp => (by_eventfd(cpus)?, 1),
             Exchange::PipeWakeUp => (by_pipe(cpus)?, 1),
@@ -140,21 +150,36 @@ impl Exchange {
     }
 }
 
+/// What lies in cache lines of its own (x86 prefetches them in pairs).
+#[repr(align(128))]
+struct Apart<T>(T);
+
+impl<T> Apart<T> {
+    fn into_inner(self) -> T {
+        self.0
+    }
+}
+
 /// Runs the two sides, and answers what the first one measured.
+///
+/// Each side owns its ends of queues (`move`), and lies apart from the other, as in processes of their own: side by side
+/// on one stack, what one end writes for itself takes the other side's cache line away. That made a round trip half as
+/// long again.
 fn on_both<T: Send>(
     cpus: [usize; 2],
-    first: impl FnOnce() -> io::Result<T> + Send,
-    second: impl FnOnce() -> io::Result<()> + Send,
+    first: impl FnOnce() -> io::Result<T> + Send + 'static,
+    second: impl FnOnce() -> io::Result<()> + Send + 'static,
 ) -> io::Result<T> {
     let [first_cpu, second_cpu] = cpus;
+    let (first, second) = (Apart(first), Apart(second));
     std::thread::scope(|scope| {
         let second = scope.spawn(move || {
             outside::pin(None, second_cpu)?;
-            second()
+            second.into_inner()()
         });
         let first = scope.spawn(move || {
             outside::pin(None, first_cpu)?;
-            first()
+            first.into_inner()()
         });
         let died = |_| io::Error::other("a side of the measurement panicked");
         let measured = first.join().map_err(died)?;
@@ -184,13 +209,14 @@ fn sleeper(spin: SpinBudget) -> io::Result<(Sleeper, Doorbell)> {
 }
 
 /// Blocks of messages that `send` sends, each begun when the queue is empty, while the other side keeps consuming.
-fn enqueue<M: Message>(
+fn enqueue<M: Message + 'static>(
     cpus: [usize; 2],
-    mut send: impl FnMut(&mut Producer<M>, u64) -> Result<(), QueueError> + Send,
+    mut send: impl FnMut(&mut Producer<M>, u64) -> Result<(), QueueError> + Send + 'static,
 ) -> io::Result<Vec<u64>> {
     let (mut producer, mut consumer) = queue::<M>()?;
-    let stop = AtomicBool::new(false);
-    let produce = || {
+    let stop = Arc::new(Apart(AtomicBool::new(false)));
+    let stopped = Arc::clone(&stop);
+    let produce = move || {
         let mut ticks = Vec::with_capacity(BLOCKS);
         let mut full = Ok(());
         for block in 0..BLOCKS + WARM_UP {
@@ -206,12 +232,12 @@ fn enqueue<M: Message>(
                 std::hint::spin_loop();
             }
         }
-        stop.store(true, Ordering::Relaxed);
+        stop.0.store(true, Ordering::Relaxed);
         full.map_err(io::Error::other)?;
         Ok(ticks)
     };
-    let consume = || {
-        while !stop.load(Ordering::Relaxed) {
+    let consume = move || {
+        while !stopped.0.load(Ordering::Relaxed) {
             while let Some(message) = consumer.peek().map_err(io::Error::other)? {
                 std::hint::black_box(message);
             }
@@ -233,24 +259,28 @@ fn write_in_batches(producer: &mut Producer<Line>, number: u64) -> Result<(), Qu
 fn enqueue_and_ring(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
     // The consumer never sleeps here.
     let (_sleeper, mut doorbell) = sleeper(SpinBudget::new(0))?;
-    enqueue::<Line>(cpus, |producer, number| {
+    enqueue::<Line>(cpus, move |producer, number| {
         producer.push(&[number; 7])?;
         doorbell.ring();
         Ok(())
     })
 }
 
-/// Asks again and again, and answers what each round trip took.
+/// Asks again and again, and answers what each block of round trips took.
 fn time_round_trips(
-    count: usize,
+    blocks: usize,
+    in_block: u64,
     mut round_trip: impl FnMut(u64) -> io::Result<()>,
 ) -> io::Result<Vec<u64>> {
-    let mut ticks = Vec::with_capacity(count);
+    let mut ticks = Vec::with_capacity(blocks);
     let mut before = time_stamp();
-    for number in 0..count + WARM_UP {
-        round_trip(number as u64)?;
+    for block in 0..blocks + WARM_UP {
+        let first = block as u64 * in_block;
+        for number in first..first + in_block {
+            round_trip(number)?;
+        }
         let now = time_stamp();
-        if number >= WARM_UP {
+        if block >= WARM_UP {
             ticks.push(now.wrapping_sub(before));
         }
         before = now;
@@ -258,28 +288,30 @@ fn time_round_trips(
     Ok(ticks)
 }
 
-fn pop(consumer: &mut Consumer<Line>) -> io::Result<Line> {
+// Compiled into its callers for the same reason as `Consumer::front`.
+#[inline(always)]
+fn pop<M: Message>(consumer: &mut Consumer<M>) -> Result<M, QueueError> {
     loop {
-        match consumer.pop() {
-            Ok(Some(message)) => return Ok(message),
-            Ok(None) => std::hint::spin_loop(),
-            Err(error) => return Err(io::Error::other(error)),
+        match consumer.pop()? {
+            Some(message) => return Ok(message),
+            None => std::hint::spin_loop(),
         }
     }
 }
 
-fn queues(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
-    let (mut asked, mut to_answer) = queue()?;
+/// Messages of `WORDS` words of 8 bytes, one at a time.
+fn queues<const WORDS: usize>(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
+    let (mut asked, mut to_answer) = queue::<[u64; WORDS]>()?;
     let (mut answered, mut to_read) = queue()?;
-    let ask = || {
-        time_round_trips(ROUND_TRIPS, |number| {
-            asked.push(&[number; 7]).map_err(io::Error::other)?;
-            check(pop(&mut to_read)?, number)
+    let ask = move || {
+        time_round_trips(ROUND_TRIP_BLOCKS, ROUND_TRIP_BLOCK, |number| {
+            asked.push(&[number; WORDS]).map_err(io::Error::other)?;
+            check(pop(&mut to_read).map_err(io::Error::other)?, number)
         })
     };
-    let answer = || {
-        for _ in 0..ROUND_TRIPS + WARM_UP {
-            let message = pop(&mut to_answer)?;
+    let answer = move || {
+        for _ in 0..ROUND_TRIPS {
+            let message = pop(&mut to_answer).map_err(io::Error::other)?;
             answered.push(&message).map_err(io::Error::other)?;
         }
         Ok(())
@@ -292,7 +324,7 @@ fn many_by_queues(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
     let (mut asked, mut to_answer) = queue()?;
     let (mut answered, mut to_read) = queue()?;
     let all = (BLOCKS + WARM_UP) as u64 * BLOCK;
-    let ask = || {
+    let ask = move || {
         let mut ticks = Vec::with_capacity(BLOCKS);
         let (mut sent, mut received, mut before) = (0, 0, time_stamp());
         while received < all {
@@ -314,7 +346,7 @@ fn many_by_queues(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
         }
         Ok(ticks.split_off(WARM_UP))
     };
-    let answer = || {
+    let answer = move || {
         let mut done = 0;
         while done < all {
             while let Some(message) = to_answer.peek().map_err(io::Error::other)? {
@@ -329,8 +361,9 @@ fn many_by_queues(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
     on_both(cpus, ask, answer)
 }
 
-fn check(message: Line, number: u64) -> io::Result<()> {
-    match message == [number; 7] {
+fn check<const WORDS: usize>(message: [u64; WORDS], number: u64) -> io::Result<()> {
+    // Word by word, as it was copied: for the array as a whole a processor waits (see `Consumer::front`).
+    match message.iter().all(|word| *word == number) {
         true => Ok(()),
         false => Err(io::Error::other("another message came back")),
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt::Write;
 
 /// What is divided by what, within each round.
-const RATIOS: [(&str, &str, &str); 6] = [
+const RATIOS: [(&str, &str, &str); 7] = [
     (
         "round-trip-queues",
         "round-trip-one-way-lines",
@@ -18,6 +18,11 @@ const RATIOS: [(&str, &str, &str); 6] = [
         "round-trip-queues",
         "round-trip-cache-line",
         "the same, by one bare cache line that both sides write",
+    ),
+    (
+        "round-trip-queues-24-bytes",
+        "round-trip-cache-line",
+        "a message of 24 bytes there and back, by the latter",
     ),
     (
         "round-trips-queues-16",

@@ -1,7 +1,8 @@
 //! Bare cache lines: what the hardware asks.
 
-use super::{ROUND_TRIPS, SLOTS, WARM_UP, on_both, time_round_trips};
+use super::{ROUND_TRIP_BLOCK, ROUND_TRIP_BLOCKS, ROUND_TRIPS, SLOTS, on_both, time_round_trips};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[repr(align(128))]
@@ -10,25 +11,28 @@ struct Line(AtomicU64);
 
 /// As a queue would, if it had nothing to carry.
 pub fn one_way(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
-    let lines = || -> Vec<Line> { (0..SLOTS).map(|_| Line::default()).collect() };
-    let (there, back) = (&lines(), &lines());
+    let lines = || -> Arc<[Line]> { (0..SLOTS).map(|_| Line::default()).collect() };
+    let (there, back) = (lines(), lines());
+    let (answers_there, answers_back) = (Arc::clone(&there), Arc::clone(&back));
     let at = |number: u64| number as usize % SLOTS as usize;
     let wait = |line: &Line, number: u64| {
         while line.0.load(Ordering::Acquire) != number {
             std::hint::spin_loop();
         }
     };
-    let ask = || {
-        time_round_trips(ROUND_TRIPS, |number| {
+    let ask = move || {
+        time_round_trips(ROUND_TRIP_BLOCKS, ROUND_TRIP_BLOCK, |number| {
             there[at(number)].0.store(number + 1, Ordering::Release);
             wait(&back[at(number)], number + 1);
             Ok(())
         })
     };
-    let answer = || {
-        for number in 0..(ROUND_TRIPS + WARM_UP) as u64 {
-            wait(&there[at(number)], number + 1);
-            back[at(number)].0.store(number + 1, Ordering::Release);
+    let answer = move || {
+        for number in 0..ROUND_TRIPS {
+            wait(&answers_there[at(number)], number + 1);
+            answers_back[at(number)]
+                .0
+                .store(number + 1, Ordering::Release);
         }
         Ok(())
     };
@@ -36,10 +40,11 @@ pub fn one_way(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
 }
 
 pub fn bare(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
-    let line = &Line(AtomicU64::new(0));
-    let last = 2 * (ROUND_TRIPS + WARM_UP) as u64;
-    let ask = || {
-        time_round_trips(ROUND_TRIPS, |number| {
+    let line = Arc::new(Line(AtomicU64::new(0)));
+    let answered = Arc::clone(&line);
+    let last = 2 * ROUND_TRIPS;
+    let ask = move || {
+        time_round_trips(ROUND_TRIP_BLOCKS, ROUND_TRIP_BLOCK, |number| {
             line.0.store(2 * number + 1, Ordering::Release);
             while line.0.load(Ordering::Acquire) != 2 * number + 2 {
                 std::hint::spin_loop();
@@ -47,11 +52,11 @@ pub fn bare(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
             Ok(())
         })
     };
-    let answer = || {
+    let answer = move || {
         loop {
-            let value = line.0.load(Ordering::Acquire);
+            let value = answered.0.load(Ordering::Acquire);
             if value % 2 == 1 {
-                line.0.store(value + 1, Ordering::Release);
+                answered.0.store(value + 1, Ordering::Release);
                 if value + 1 == last {
                     return Ok(());
                 }

@@ -51,7 +51,7 @@ pub fn doorbells(cpus: [usize; 2], spin: SpinBudget) -> io::Result<Vec<u64>> {
         doorbell: to_first,
     };
     let ask = move || {
-        time_round_trips(WAKE_UPS, |number| {
+        time_round_trips(WAKE_UPS, 1, |number| {
             first.send(&[number; 7])?;
             check(first.receive()?, number)
         })
@@ -68,8 +68,8 @@ pub fn doorbells(cpus: [usize; 2], spin: SpinBudget) -> io::Result<Vec<u64>> {
 
 /// Eight bytes into one descriptor, and eight out of another.
 fn by_descriptors(cpus: [usize; 2], [there, back]: [[OwnedFd; 2]; 2]) -> io::Result<Vec<u64>> {
-    let [read_there, write_there] = &there;
-    let [read_back, write_back] = &back;
+    let [read_there, write_there] = there;
+    let [read_back, write_back] = back;
     let pass = |from: &OwnedFd| -> io::Result<()> {
         rustix::io::read(from, &mut [0; 8])?;
         Ok(())
@@ -78,16 +78,16 @@ fn by_descriptors(cpus: [usize; 2], [there, back]: [[OwnedFd; 2]; 2]) -> io::Res
         rustix::io::write(to, &1_u64.to_ne_bytes())?;
         Ok(())
     };
-    let ask = || {
-        time_round_trips(WAKE_UPS, |_| {
-            send(write_there)?;
-            pass(read_back)
+    let ask = move || {
+        time_round_trips(WAKE_UPS, 1, |_| {
+            send(&write_there)?;
+            pass(&read_back)
         })
     };
-    let answer = || {
+    let answer = move || {
         for _ in 0..WAKE_UPS + WARM_UP {
-            pass(read_there)?;
-            send(write_back)?;
+            pass(&read_there)?;
+            send(&write_back)?;
         }
         Ok(())
     };
