@@ -226,7 +226,7 @@ fn sleep_on(
             state.woke();
         }
         if state.parking.on_nic == 0 {
-            crate::helper::rouse();
+            crate::helper::take_over();
         }
         state
     });

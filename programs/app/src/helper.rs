@@ -4,8 +4,8 @@
 //! they compute, or wait for something else, segments must be acknowledged and timers must run all the
 //! same. The helper looks every few milliseconds while there is activity; if nobody has driven the
 //! stack for that long, it sleeps on the NIC's descriptors itself. Once all is quiet and a thread of
-//! the program sleeps on the NIC, the helper sleeps for good, until the next call rouses it. While a program has much
-//! to do, it looks each millisecond whether what is held must leave (`pace`), and whether the broker is to adapt the NIC
+//! the program sleeps on the NIC, the helper sleeps for good, until the next call rouses it, or that thread's waking: it may
+//! compute for long. While a program has much to do, it looks each millisecond whether what is held must leave (`pace`), and whether the broker is to adapt the NIC
 //! (`skink_nic::Judge`).
 //!
 //! The helper has a descriptor table of its own, with nothing in it but what it needs. Where threads share
@@ -34,11 +34,14 @@ const LONGEST_NAP: Duration = Duration::from_millis(100);
 /// Ticks without any call, after which the helper sleeps for good.
 const QUIET_TICKS: u32 = 10;
 
+/// About, and back within [`TICK`].
 const LOOKING: u32 = 0;
+/// Gone for longer, since somebody sleeps on the NIC.
+const NAPPING: u32 = 1;
 /// Asleep until roused.
-const ASLEEP: u32 = 1;
+const ASLEEP: u32 = 2;
 /// Asleep on the NIC's descriptors and the bell.
-const DRIVING: u32 = 2;
+const DRIVING: u32 = 3;
 
 /// Where one helper sleeps. It is never freed: there are few, and another thread may be about to rouse.
 struct Station {
@@ -48,12 +51,13 @@ struct Station {
 }
 
 impl Station {
-    fn rouse(&self) {
-        if self.phase.load(Ordering::Relaxed) < ASLEEP {
+    /// Has the helper look around, if it is in one of these phases.
+    fn rouse(&self, phases: &[u32]) {
+        if !phases.contains(&self.phase.load(Ordering::Relaxed)) {
             return;
         }
         match self.phase.swap(LOOKING, Ordering::AcqRel) {
-            ASLEEP => raw::futex_wake(&self.phase, 1),
+            NAPPING | ASLEEP => raw::futex_wake(&self.phase, 1),
             DRIVING => raw::ring(self.bell),
             _ => {}
         }
@@ -69,11 +73,20 @@ fn current() -> Option<&'static Station> {
     unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
 }
 
-/// Makes sure that the helper looks around.
+/// There is something new to do: makes sure that the helper knows of it, unless it comes by soon anyway or somebody sleeps
+/// on the NIC, whose plans it looks after.
 #[inline]
 pub fn rouse() {
     if let Some(station) = current() {
-        station.rouse();
+        station.rouse(&[ASLEEP, DRIVING]);
+    }
+}
+
+/// Nobody sleeps on the NIC any more: makes sure that the helper takes care of it.
+#[inline]
+pub fn take_over() {
+    if let Some(station) = current() {
+        station.rouse(&[NAPPING, ASLEEP]);
     }
 }
 
@@ -89,7 +102,7 @@ pub fn renew() {
     if let Some(old) = current() {
         launch();
         // It sees that it is replaced.
-        old.rouse();
+        old.rouse(&[NAPPING, ASLEEP, DRIVING]);
     }
 }
 
@@ -261,8 +274,13 @@ impl Looker {
                 let time = time.min(LONGEST_NAP);
                 self.due = now + time;
                 let time = state.pace.nap(time);
+                let phase = if time > TICK { NAPPING } else { LOOKING };
+                self.station.phase.store(phase, Ordering::Release);
                 drop(state);
-                let _ = raw::futex_wait(&self.station.phase, LOOKING, Some(time));
+                let _ = raw::futex_wait(&self.station.phase, phase, Some(time));
+                if self.station.phase.swap(LOOKING, Ordering::AcqRel) != phase {
+                    self.due = Instant::ZERO;
+                }
             }
             Next::Drive(timeout) => {
                 let mut list = [raw::to_poll(-1, libc::POLLIN); 8];
@@ -290,7 +308,6 @@ impl Looker {
                 while self.station.phase.load(Ordering::Acquire) == ASLEEP {
                     let _ = raw::futex_wait(&self.station.phase, ASLEEP, None);
                 }
-                self.quiet = 0;
                 self.due = Instant::ZERO;
             }
         }

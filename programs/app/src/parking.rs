@@ -241,7 +241,8 @@ impl Parking {
     }
 
     /// A thread has found what it waited for. If nobody drives, makes one of the sleepers do it; but none on a flow ring:
-    /// its own frames wake it, and the next thread that goes to sleep will drive. Until then the helper takes care.
+    /// its own frames wake it, and the next thread that goes to sleep will drive. Until then the helper takes care: who has
+    /// found something may compute for long.
     pub fn hand_over(&mut self) {
         self.found();
         if self.driver.is_some() || self.heir.is_some() {
@@ -254,8 +255,8 @@ impl Parking {
         if let Some((id, _)) = next {
             self.heir = Some(id);
             self.wake(id);
-        } else if self.flow_rings.are_used() {
-            crate::helper::rouse();
+        } else if self.on_nic == 0 {
+            crate::helper::take_over();
         }
     }
 }

@@ -1,11 +1,18 @@
-//! Output that is held back leaves, whatever the program does next.
+//! A program computes: what was held back leaves, and what comes meanwhile is answered.
 
-use super::{everywhere, python};
+use super::{cases_in, everywhere, python};
 use crate::network::Network;
-use crate::{Case, Failure, Outcome};
+use crate::{BackEnd, Case, Failure, Outcome, Topology};
 
 pub fn cases() -> Vec<Case> {
-    everywhere("held", answers_of_a_program_that_computes)
+    let mut cases = everywhere("held", answers_of_a_program_that_computes);
+    let places = [BackEnd::Packet, BackEnd::Xdp].map(|back_end| (Topology::Library, back_end));
+    cases.extend(cases_in(
+        &places,
+        "held/after-a-long-sleep",
+        after_a_long_sleep,
+    ));
+    cases
 }
 
 /// Answers each question on two connections by two calls; after the last one it never makes a call again.
@@ -56,4 +63,63 @@ fn answers_of_a_program_that_computes(network: &Network) -> Outcome {
             "the server has not come to compute".to_owned(),
         )),
     }
+}
+
+/// Sleeps in a call until something comes, and never makes one again.
+const SLEEPER: &str = "
+import os, select, socket, sys
+listener = socket.create_server((sys.argv[1], 7000))
+print('listening', os.getpid(), flush=True)
+way = sys.argv[2]
+if way == 'accept':
+    listener.accept()
+elif way == 'recv':
+    connection, _ = listener.accept()
+    connection.recv(1)
+else:
+    poll = select.poll() if way == 'poll' else select.epoll()
+    poll.register(listener, select.POLLIN)
+    poll.poll()
+print('computing', flush=True)
+while True:
+    pass
+";
+
+/// Ends the sleep when the library's thread, which looks after the stack while the program doesn't, sleeps until it is
+/// told otherwise (it is in a futex call without a timeout).
+const RATHER_LATE: &str = "
+import glob, socket, sys, time
+address, way, server = sys.argv[1:]
+helper = next(task for task in glob.glob(f'/proc/{server}/task/*') if open(f'{task}/comm').read() == 'skink\\n')
+connection = socket.create_connection((address, 7000), 10) if way == 'recv' else None
+limit = time.monotonic() + 10
+while open(f'{helper}/syscall').read().split()[4:5] != ['0x0']:
+    if time.monotonic() > limit:
+        sys.exit('the thread never sleeps for good: ' + open(f'{helper}/syscall').read())
+    time.sleep(0.01)
+if connection:
+    connection.send(b'.')
+else:
+    socket.create_connection((address, 7000), 10)
+";
+
+const ONE_MORE: &str = "
+import socket, sys
+socket.create_connection((sys.argv[1], 7000), 10)
+";
+
+fn after_a_long_sleep(network: &Network) -> Outcome {
+    let address = Network::SKINK[0];
+    for way in ["accept", "recv", "poll", "epoll"] {
+        let name = format!("a server in {way}");
+        let server = python::start(network, &name, SLEEPER, &[address, way], "listening")?;
+        let said = server.log();
+        let id = said.split_whitespace().next_back().unwrap_or_default();
+        let name = format!("a client of {name}");
+        python::finish_on_kernel(network, &name, RATHER_LATE, &[address, way, id])?;
+        server.wait_until("it computes", || server.log().contains("computing"))?;
+        python::finish_on_kernel(network, &name, ONE_MORE, &[address])?;
+        server.stop()?;
+    }
+    Ok(())
 }
