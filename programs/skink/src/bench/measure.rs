@@ -46,7 +46,7 @@ pub fn measure(
     if load.units <= 0.0 || load.seconds <= 0.0 {
         let slept: u64 = processes.iter().map(|it| it.voluntary_switches).sum();
         return Err(Failure::tool(format!(
-            "nothing was answered in {elapsed:.1} s, while {} frames came to the server's end of the cable, {} left it, its \
+            "nothing was answered in {elapsed:.1} s, while {} frames came to the server's end of the cable, the client's took {} from it, its \
              processor was busy for {:.0}% of the time, its processes went to sleep {slept} times, and other processes used \
              {:.0}% of one",
             carried.frames_in,

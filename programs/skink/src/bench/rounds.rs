@@ -246,9 +246,13 @@ impl Bench<'_> {
             let threads = lab.pin(self.outside)?;
             let client = |seconds| task.client(lab, seconds, self.plan);
             let held = held::hold(lab, task)?;
+            let mut warm = 0.0;
             let measured = client(WARM_UP)
                 .and_then(|warm_up| measure::run(warm_up, WARM_UP))
-                .and_then(|_| client(seconds))
+                .and_then(|answered| {
+                    warm = answered.units;
+                    client(seconds)
+                })
                 .and_then(|load| {
                     measure::measure(self.outside, lab, load, seconds, &server.roots())
                 });
@@ -263,7 +267,14 @@ impl Bench<'_> {
             let log = server.log();
             let ended = server.end(&variant);
             let measurement = measured.map_err(|failure| {
-                Failure::tool(format!("{}; the server printed: {log}", failure.message))
+                let end = match &ended {
+                    Ok(()) => "the server ended as asked",
+                    Err(why) => &why.message,
+                };
+                Failure::tool(format!(
+                    "{} (after {warm} in warming up); {end}; the server had printed: {log}",
+                    failure.message
+                ))
             })?;
             ended.map(|()| (measurement, threads))
         });

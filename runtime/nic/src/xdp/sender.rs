@@ -240,6 +240,7 @@ impl NicOutput for XdpSender {
             return Ok(());
         }
         if (self.available(chunks as u32) as usize) < chunks {
+            self.short = true;
             return Err(Full);
         }
         self.copy(packet);

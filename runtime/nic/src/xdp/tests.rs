@@ -249,6 +249,7 @@ fn send_many(bytes: usize, chunks_each: usize) {
         assert!(taken.is_ok(), "frame {sent}");
     }
     assert!(queue.sender.send(&datagram(&payload, &[])).is_err());
+    assert!(queue.sender.blocked_on().is_some());
     // Nothing has left so far; asking for room makes some.
     assert_ne!(queue.sender.room(), 0);
     let mut sent = 0;
