@@ -175,12 +175,13 @@ impl Lab {
     }
 
     /// Pins the kernel threads of both ends of the cable, which a server that loads an XDP program may
-    /// have made anew; answers the server's and the client's.
-    pub fn pin(&self, outside: &Outside) -> Result<[Vec<String>; 2], Failure> {
-        let threads = |end: &str, cpu| outside.pin(&format!("napi/{end}-"), cpu);
+    /// have made anew, and schedules the server's by `SCHED_BATCH` if so wanted; answers the server's and the client's.
+    pub fn pin(&self, outside: &Outside, batch: bool) -> Result<[Vec<String>; 2], Failure> {
+        let threads = |end: &str, cpu, batch| outside.pin(&format!("napi/{end}-"), cpu, batch);
         Ok([
-            threads(&self.server_end, SERVER_CPU)?,
-            threads(&self.client_end, CLIENT_CPU)?,
+            threads(&self.server_end, SERVER_CPU, batch)?,
+            // A client that waits for the next moment to ask doesn't sleep.
+            threads(&self.client_end, CLIENT_CPU, false)?,
         ])
     }
 }

@@ -33,6 +33,9 @@ pub struct Common {
         hide_possible_values = true
     )]
     pub receive: Receive,
+    /// Have the server's NAPI take the CPU from nobody (its kernel thread by SCHED_BATCH), on the kernel's variants too
+    #[arg(long)]
+    pub napi_batch: bool,
     /// Write JSON, with every raw figure
     #[arg(long)]
     pub json: bool,

@@ -14,8 +14,12 @@ use std::time::Instant;
 
 #[derive(Serialize, Deserialize)]
 enum Request {
-    /// Pin the kernel threads whose names begin so.
-    Pin { prefix: String, cpu: usize },
+    /// Pin the kernel threads whose names begin so, and schedule them by `SCHED_BATCH`, if so wanted.
+    Pin {
+        prefix: String,
+        cpu: usize,
+        batch: bool,
+    },
     /// Count from now on what other processes use.
     Watch,
     /// What they have used since.
@@ -72,10 +76,11 @@ impl Outside {
         reply.map_err(|_| Failure::tool("the outer half doesn't answer"))
     }
 
-    /// Pins kernel threads whose names begin with `prefix`, and answers their names.
-    pub fn pin(&self, prefix: &str, cpu: usize) -> Result<Vec<String>, Failure> {
+    /// Pins kernel threads whose names begin with `prefix`, and answers their names. With `batch` they are scheduled by
+    /// `SCHED_BATCH`: when they wake they take the processor from nobody.
+    pub fn pin(&self, prefix: &str, cpu: usize, batch: bool) -> Result<Vec<String>, Failure> {
         let prefix = prefix.to_owned();
-        match self.ask(&Request::Pin { prefix, cpu })? {
+        match self.ask(&Request::Pin { prefix, cpu, batch })? {
             Reply::Pinned(Ok(names)) => Ok(names),
             Reply::Pinned(Err(why)) => Err(Failure::tool(why)),
             Reply::Watching | Reply::Others(_) => Err(confused()),
@@ -143,8 +148,9 @@ fn serve(stream: &UnixStream) -> Option<Result<Results, Failure>> {
     let mut watch = None;
     for line in BufReader::new(stream).lines() {
         let reply = match serde_json::from_str(&line.ok()?).ok()? {
-            Request::Pin { prefix, cpu } => {
-                Reply::Pinned(pin_threads(&prefix, cpu).map_err(|error| error.to_string()))
+            Request::Pin { prefix, cpu, batch } => {
+                let pinned = pin_threads(&prefix, cpu, batch);
+                Reply::Pinned(pinned.map_err(|error| error.to_string()))
             }
             Request::Watch => {
                 watch = Some((Instant::now(), others_seconds()));
@@ -161,7 +167,7 @@ fn serve(stream: &UnixStream) -> Option<Result<Results, Failure>> {
     None
 }
 
-fn pin_threads(prefix: &str, cpu: usize) -> io::Result<Vec<String>> {
+fn pin_threads(prefix: &str, cpu: usize, batch: bool) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for pid in process_ids() {
         let Ok(name) = std::fs::read_to_string(format!("/proc/{pid}/comm")) else {
@@ -169,10 +175,27 @@ fn pin_threads(prefix: &str, cpu: usize) -> io::Result<Vec<String>> {
         };
         if name.starts_with(prefix) {
             pin(Some(pid), cpu)?;
+            if batch {
+                schedule_by_batch(pid)?;
+            }
             names.push(name.trim().to_owned());
         }
     }
     Ok(names)
+}
+
+fn schedule_by_batch(pid: u32) -> io::Result<()> {
+    let mut command = Command::new("chrt");
+    let output = command
+        .args(["--batch", "--pid", "0", &pid.to_string()])
+        .output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
+            "chrt (of util-linux) can't have a kernel thread scheduled by SCHED_BATCH: {}",
+            String::from_utf8_lossy(&output.stderr)
+        ))),
+    }
 }
 
 /// Keeps a process, or the caller, and what it will start on one processor.

@@ -30,6 +30,8 @@ pub struct Plan {
     pub rounds: u32,
     pub seconds: u32,
     pub receive: Receive,
+    /// The thread of the server's NAPI is scheduled by `SCHED_BATCH`.
+    pub napi_batch: bool,
     /// The client's, at a time, where the workload doesn't say.
     pub connections: u32,
     /// Requests that are made in a second, whatever the answers; otherwise each connection asks when it has its answer.
@@ -265,6 +267,7 @@ impl Plan {
             rounds: common.rounds,
             seconds: common.seconds,
             receive: common.receive,
+            napi_batch: common.napi_batch,
             connections: CONNECTIONS,
             rate: None,
         }

@@ -243,7 +243,7 @@ impl Bench<'_> {
         let started = command.and_then(|command| Server::start(lab, &command));
         let measured = started.map_err(failed).and_then(|server| {
             task.wait_and_check(lab, &server)?;
-            let threads = lab.pin(self.outside)?;
+            let threads = lab.pin(self.outside, self.plan.napi_batch)?;
             let client = |seconds| task.client(lab, seconds, self.plan);
             let held = held::hold(lab, task)?;
             let mut warm = 0.0;
@@ -289,13 +289,19 @@ impl Bench<'_> {
     }
 
     fn note_pins(&mut self, variant: &str, threads: &[Vec<String>; 2]) {
-        let sides = [("server", SERVER_CPU), ("client", CLIENT_CPU)];
-        for (threads, (side, cpu)) in threads.iter().zip(sides) {
+        let batch = if self.plan.napi_batch {
+            ", by SCHED_BATCH"
+        } else {
+            ""
+        };
+        let sides = [("server", SERVER_CPU, batch), ("client", CLIENT_CPU, "")];
+        for (threads, (side, cpu, batch)) in threads.iter().zip(sides) {
             if threads.is_empty() {
                 let line = format!("{variant}: the {side}'s NAPI has no kernel thread");
                 self.not_pinned.insert(line);
             } else {
-                let line = format!("{variant}: the {side}'s NAPI kernel thread to CPU {cpu}");
+                let line =
+                    format!("{variant}: the {side}'s NAPI kernel thread to CPU {cpu}{batch}");
                 self.pinned.insert(line);
             }
         }

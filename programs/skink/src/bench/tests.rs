@@ -190,6 +190,7 @@ fn options_have_bounds_and_defaults() {
         }
     }
     assert_eq!(plan("rr --receive sender").receive, Receive::Sender);
+    assert!(plan("rr --napi-batch").napi_batch && !plan("rr").napi_batch);
     for bad in [
         "web --workload 1B",
         "web --server apache",

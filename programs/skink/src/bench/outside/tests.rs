@@ -77,7 +77,10 @@ fn the_halves_understand_each_other() {
         replies,
     };
     let server = std::thread::spawn(move || serve(&outer));
-    assert_eq!(outside.pin("no thread is called so", 0), Ok(Vec::new()));
+    assert_eq!(
+        outside.pin("no thread is called so", 0, true),
+        Ok(Vec::new())
+    );
     outside.watch().expect("watching");
     assert!(outside.others().is_ok_and(|share| share >= 0.0));
     let mut results = Results::default();
