@@ -364,18 +364,22 @@ impl Connection {
     pub fn on_program_read(&mut self, context: &Context<'_>) {
         let ring = self.receive_ring(context);
         let limit = self.receive_limit(ring.capacity());
+        // More can't be told: 65,535 bytes, if the peer doesn't scale windows.
+        let most = u32::from(u16::MAX) << self.rcv_wscale;
+        let room = most.min(limit.saturating_sub(ring.len()) as u32);
+        let limit = most.min(limit as u32);
         let left = self.rcv_nxt.distance_to(self.rcv_adv.max(self.rcv_nxt));
         // While the peer still has half of the window, the next acknowledgement is early enough.
-        if left >= limit as u32 / 2 {
+        if left >= limit / 2 {
             return;
         }
-        let edge = self.rcv_nxt + limit.saturating_sub(ring.len()) as u32;
+        let edge = self.rcv_nxt + room;
         let gain = if edge.gt(self.rcv_adv) {
             self.rcv_adv.distance_to(edge)
         } else {
             0
         };
-        let worth = (limit as u32 / 2).min(2 * self.mss);
+        let worth = (limit / 2).min(2 * self.mss);
         if gain >= worth && self.state().receives_data() {
             self.ack_due = true;
         }

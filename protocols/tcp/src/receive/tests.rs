@@ -490,3 +490,19 @@ fn the_gap_list_and_ring_bound_what_is_kept() {
     net.inject(". 101:5001 ack 1 win 60000");
     assert_eq!(net.read(id, 9_999), 5_000);
 }
+
+#[test]
+fn a_peer_without_window_scaling_is_not_told_the_same_window_at_each_read() {
+    let mut net = Net::with_rings(1 << 16, 1 << 20);
+    let id = net.accepted("mss 1000", 60_000);
+    for segment in 0..20 {
+        let from = 1 + segment * 1_000;
+        net.inject(&format!(". {from}:{} ack 1 win 60000", from + 1_000));
+    }
+    net.advance(500);
+    net.drain();
+    for _ in 0..20 {
+        net.read(id, 1_000);
+        net.expect_nothing();
+    }
+}
