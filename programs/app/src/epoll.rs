@@ -302,6 +302,8 @@ impl State {
         // A level-triggered member goes to the back of the queue: one round only.
         for _ in 0..self.epolls[index].ready.len() {
             if count == events.len() {
+                // The bell was rung once, whatever was ready: the next thread that sleeps on the set takes what is left.
+                self.ring(index);
                 break;
             }
             let Some(place) = self.epolls[index].ready.pop_front() else {

@@ -199,12 +199,14 @@ fn sleep_on(
     mask: *const c_void,
 ) -> (Answer<Guard>, Answer) {
     let rests = state.rests(index, now);
-    let on_nic = state.engine.is_some() && !rests;
     let mut wake_at = deadline;
     if rests {
         state.leave_nic(index);
         state.epolls.resting += 1;
-    } else if let Some(engine) = &state.engine {
+    }
+    // Another thread that sleeps on the set may have left the NIC to others, too.
+    let on_nic = state.epolls[index].nic;
+    if let Some(engine) = state.engine.as_ref().filter(|_| on_nic) {
         wake_at = [deadline, engine.deadline()].into_iter().flatten().min();
     }
     state.epolls[index].sleepers += 1;

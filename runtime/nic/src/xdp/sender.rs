@@ -197,7 +197,8 @@ impl XdpSender {
                 // Otherwise frames wait for the next flush.
                 Err(error) => {
                     self.stuck = true;
-                    self.down = error == Some(libc::ENETDOWN);
+                    // (ENXIO: the interface is gone.)
+                    self.down = matches!(error, Some(libc::ENETDOWN | libc::ENXIO));
                     return;
                 }
             }

@@ -290,6 +290,22 @@ fn what_cannot_leave_while_the_link_is_down_is_tried_now_and_then_and_leaves_lat
 }
 
 #[test]
+fn an_interface_that_is_gone_is_asked_now_and_then() {
+    on_a_link(1500, 1, || {
+        let Some(mut queue) = open_queue() else {
+            return;
+        };
+        ip("link del near");
+        queue.sender.send(&datagram(b"never", &[])).expect("room");
+        queue.sender.flush();
+        match queue.sender.blocked_on() {
+            Some(Room::Untold(again)) => assert_eq!(again, Room::LATER),
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
 fn a_doorbell_may_be_left_to_the_caller() {
     on_a_link(1500, 1, || {
         let Some(mut queue) = open_queue() else {
