@@ -33,10 +33,16 @@ impl Ip {
         }
         // Who probes for an address has none yet (RFC 5227 section 2.1.1).
         let probes = packet.sender_ip.is_unspecified();
-        if !probes && !self.hear_arp(now, link, &packet, out) {
+        let asked = packet.operation == Operation::Request && self.addresses.is_own(target);
+        if !probes && !self.could_send(&packet) {
             return self.counters.count(Counter::IpDropArp);
         }
-        let asked = packet.operation == Operation::Request && self.addresses.is_own(target);
+        if !probes && self.routes.is_on_link(sender) {
+            self.hear_arp(now, link, &packet, out);
+        } else if !probes && !asked {
+            return self.counters.count(Counter::IpDropArp);
+        }
+        // Who is on no network of ours is answered too (a router asks from whichever of its addresses), but not remembered.
         if asked && self.answers {
             let reply = Packet {
                 operation: Operation::Reply,
@@ -49,22 +55,22 @@ impl Ip {
         }
     }
 
-    /// Takes note of the sender; `false` if it can't be who it says.
+    /// Whether the sender can be who it says.
+    fn could_send(&self, packet: &Packet) -> bool {
+        packet.sender_mac.is_unicast()
+            && is_station(packet.sender_ip)
+            && !self.addresses.is_broadcast(packet.sender_ip)
+    }
+
+    /// Takes note of the sender.
     fn hear_arp<O: FrameOutput + ?Sized>(
         &mut self,
         now: Instant,
         link: &ethernet::Header,
         packet: &Packet,
         out: &mut O,
-    ) -> bool {
+    ) {
         let sender = IpAddr::V4(packet.sender_ip);
-        let possible = packet.sender_mac.is_unicast()
-            && is_station(packet.sender_ip)
-            && !self.addresses.is_broadcast(packet.sender_ip)
-            && self.routes.is_on_link(sender);
-        if !possible {
-            return false;
-        }
         let to_us = self.addresses.is_own(packet.target_ip.into());
         let heard = Heard {
             mac: Some(packet.sender_mac),
@@ -77,7 +83,6 @@ impl Ip {
         };
         let resolved = self.neighbours.heard(now, sender, heard);
         self.release(now, resolved, out);
-        true
     }
 
     /// Asks all stations, or one, who has `target`.

@@ -78,8 +78,8 @@ impl Ip {
             IpAddr::V4(_) => None,
             IpAddr::V6(_) => self.addresses.source_for(packet.source, packet.source),
         };
-        let Some(source) = source.filter(|_| self.answers && !packet.source.is_unspecified())
-        else {
+        // Of several instances just one gets a request, whether or not it answers for the addresses.
+        let Some(source) = source.filter(|_| !packet.source.is_unspecified()) else {
             return self.counters.count(Counter::IpDropIcmp);
         };
         let mut message = core::mem::take(&mut self.message);

@@ -132,9 +132,21 @@ fn pings_are_not_answered_for_all_or_for_others() {
     let mut host = Host::acquainted();
     host.receive(&to_all);
     assert!(host.wire.frames.is_empty());
-    let mut silent = Host::with(|config| config.answers = false);
-    silent.receive(&packet_frame(true, protocol::ICMP, &request));
-    assert!(silent.wire.frames.is_empty());
+}
+
+/// Of several owners of an address the NIC shows each request to one, whichever answers ARP.
+#[test]
+fn a_ping_is_answered_by_whoever_gets_it() {
+    let request = v4_message(&icmpv4::Message::EchoRequest {
+        ident: 1,
+        seq: 1,
+        data: b"x",
+    });
+    let mut host = Host::with(|config| config.answers = false);
+    host.receive(&packet_frame(true, protocol::ICMP, &request));
+    // The reply waits for the peer's address.
+    let sent = !host.wire.frames.is_empty();
+    assert!(sent && host.count(Counter::IpDropIcmp) == 0);
 }
 
 #[test]

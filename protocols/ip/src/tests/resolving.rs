@@ -200,7 +200,6 @@ fn bad_neighbour_messages_are_dropped() {
     let elsewhere = Ipv4Addr::new(192, 0, 2, 1);
     let bad = [
         (MacAddr::BROADCAST, PEER4),
-        (PEER_MAC, elsewhere),
         (PEER_MAC, Ipv4Addr::new(10, 0, 0, 255)),
         (PEER_MAC, US4),
     ];
@@ -211,6 +210,27 @@ fn bad_neighbour_messages_are_dropped() {
         assert_eq!(host.ip.neighbours.len(), 0);
         assert!(host.wire.frames.is_empty(), "{sender} at {mac}");
     }
+    let mut host = Host::new();
+    host.receive(&arp_frame(Operation::Reply, PEER_MAC, elsewhere, US4, MAC));
+    assert_eq!(host.count(Counter::IpDropArp), 1);
+    assert_eq!(host.ip.neighbours.len(), 0);
+}
+
+/// A router may ask from an address on none of our networks, as where ours is a /32.
+#[test]
+fn who_asks_for_us_from_elsewhere_is_answered_and_not_remembered() {
+    let mut host = Host::new();
+    let elsewhere = Ipv4Addr::new(192, 0, 2, 1);
+    host.receive(&arp_frame(
+        Operation::Request,
+        PEER_MAC,
+        elsewhere,
+        US4,
+        MAC,
+    ));
+    assert_eq!(host.sent_to(PEER_MAC).len(), 1);
+    assert_eq!(host.ip.neighbours.len(), 0);
+    assert_eq!(host.count(Counter::IpDropArp), 0);
 }
 
 #[test]
