@@ -4,9 +4,9 @@
 //! they compute, or wait for something else, segments must be acknowledged and timers must run all the
 //! same. The helper looks every few milliseconds while there is activity; if nobody has driven the
 //! stack for that long, it sleeps on the NIC's descriptors itself. Once all is quiet and a thread of
-//! the program sleeps on the NIC, the helper sleeps for good, until the next call rouses it, or that thread's waking: it may
-//! compute for long. While a program has much to do, it looks each millisecond whether what is held must leave (`pace`), and whether the broker is to adapt the NIC
-//! (`skink_nic::Judge`).
+//! the program sleeps on the NIC, the helper sleeps for good, until the next call rouses it, or that thread's
+//! waking: it may compute for long. While a program has much to do, it looks each millisecond whether what is held must
+//! leave (`pace`), and whether the broker is to adapt the NIC (`skink_nic::Judge`).
 //!
 //! The helper has a descriptor table of its own, with nothing in it but what it needs. Where threads share
 //! one, the kernel counts references at every call that names a descriptor, with two locked instructions: that
