@@ -34,13 +34,14 @@ impl Ip {
         // Who probes for an address has none yet (RFC 5227 section 2.1.1).
         let probes = packet.sender_ip.is_unspecified();
         let asked = packet.operation == Operation::Request && self.addresses.is_own(target);
-        if !probes && !self.could_send(&packet) {
-            return self.counters.count(Counter::IpDropArp);
-        }
-        if !probes && self.routes.is_on_link(sender) {
-            self.hear_arp(now, link, &packet, out);
-        } else if !probes && !asked {
-            return self.counters.count(Counter::IpDropArp);
+        if !probes {
+            let is_on_link = self.routes.is_on_link(sender);
+            if !self.could_send(&packet) || !is_on_link && !asked {
+                return self.counters.count(Counter::IpDropArp);
+            }
+            if is_on_link {
+                self.hear_arp(now, link, &packet, out);
+            }
         }
         // Who is on no network of ours is answered too (a router asks from whichever of its addresses), but not remembered.
         if asked && self.answers {
