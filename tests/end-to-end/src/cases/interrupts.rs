@@ -7,6 +7,7 @@ use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
 use rustix::process::Signal;
 use skink_testbed::{Offload, Process, signal, wait_until_ended};
+use std::process::Command;
 
 pub fn cases() -> Vec<Case> {
     let places = |topology| [BackEnd::Packet, BackEnd::Xdp].map(|back_end| (topology, back_end));
@@ -51,16 +52,29 @@ impl Served<'_> {
         }
     }
 
-    /// Clients that ask for small answers, and make both put off.
-    fn load(&self) -> Result<Process, Failure> {
+    /// Clients that ask for small answers.
+    fn requests(&self) -> Result<Process, Failure> {
         let mut wrk = self.network.kernel.command("wrk");
         let page = format!("http://{}:80/tiny", Network::SKINK[0]);
         wrk.args(["-t1", "-c64", "-d60s", &page]);
-        let wrk = Process::spawn(wrk, "wrk")?;
-        wrk.wait_until("interrupts and segmentation are put off", || {
+        self.load(wrk)
+    }
+
+    /// Echoes, 128 under way at a time. A stack of several processes on a slow machine, or beside others, needn't be so
+    /// quick at requests that it counts as busy.
+    fn echoes(&self) -> Result<Process, Failure> {
+        let mut ping = self.network.kernel.command("ping");
+        ping.args(["-q", "-f", "-l128", Network::SKINK[0]]);
+        self.load(ping)
+    }
+
+    /// Runs what makes both put off.
+    fn load(&self, command: Command) -> Result<Process, Failure> {
+        let load = Process::spawn(command, "load")?;
+        load.wait_until("interrupts and segmentation are put off", || {
             !interrupts(self.network) && !segments(self.network)
         })?;
-        Ok(wrk)
+        Ok(load)
     }
 
     fn calms_down(&self) -> Outcome {
@@ -75,12 +89,12 @@ impl Served<'_> {
 
 fn by_the_broker(network: &Network) -> Outcome {
     let served = Served::new(network)?;
-    served.load()?.stop()?;
+    served.requests()?.stop()?;
     served.calms_down()?;
     // A program that ends in the middle of it leaves nothing behind.
-    let wrk = served.load()?;
+    let load = served.requests()?;
     let (_, said) = served.nginx.process.stop()?;
-    wrk.stop()?;
+    load.stop()?;
     match is_as_before(network) {
         true => Ok(()),
         false => Err(Failure::Wrong(format!(
@@ -91,11 +105,11 @@ fn by_the_broker(network: &Network) -> Outcome {
 
 fn by_the_supervisor(network: &Network) -> Outcome {
     let served = Served::new(network)?;
-    served.load()?.stop()?;
+    served.echoes()?.stop()?;
     served.calms_down()?;
     network.up_is_dead.set(true);
     // Its standby knows less than it did, but undoes it.
-    let wrk = served.load()?;
+    let load = served.echoes()?;
     let killed = supervisor(network)?;
     signal(killed, Signal::KILL)?;
     served
@@ -104,24 +118,24 @@ fn by_the_supervisor(network: &Network) -> Outcome {
         .wait_until("another one is there", || {
             supervisor(network).is_ok_and(|now| now != killed)
         })?;
-    wrk.stop()?;
+    load.stop()?;
     served.calms_down()?;
     // So does another build.
-    let wrk = served.load()?;
+    let load = served.echoes()?;
     let own = std::fs::canonicalize(Network::tool()?)?;
     let upgrade = network.upgrade(&["supervisor"], &own)?;
     if upgrade.code != Some(0) {
         return Err(upgrade.wrong("the supervisor can't be upgraded"));
     }
-    wrk.stop()?;
+    load.stop()?;
     served.calms_down()?;
     // One that ends in the middle of it leaves nothing behind.
-    let wrk = served.load()?;
+    let load = served.echoes()?;
     let last = supervisor(network)?;
     signal(last, Signal::TERM)?;
     wait_until_ended(&[last], PATIENCE)?;
     let as_before = is_as_before(network);
-    wrk.stop()?;
+    load.stop()?;
     match as_before {
         true => Ok(()),
         false => Err(Failure::Wrong(format!(
