@@ -206,11 +206,6 @@ impl IpHost {
         self.judging.flush();
     }
 
-    /// As [`IpHost::take_verdicts`] does, as far as that can be told without looking at the queue.
-    fn takes_verdicts(&self) -> bool {
-        self.blocked.is_empty() || !self.judging.takes()
-    }
-
     /// Tells transports what has changed about addresses, routers and paths.
     fn publish(&mut self) {
         let now = Some((self.ip.view_revision(), self.out.limits()));
@@ -231,7 +226,7 @@ impl Host for IpHost {
         let mut busy = self.take_frames(now) >= BUDGET;
         let is_free = self.send_blocked(now);
         let judged = self.take_verdicts(now);
-        // What was blocked by want of room at the filter may go now.
+        // What was blocked by want of a chunk, or of room at the filter, may go now.
         busy |= judged >= BUDGET || (judged > 0 && !self.blocked.is_empty());
         busy |= is_free && {
             let sent = Transport::ALL.map(|transport| self.take_packets(now, transport));
@@ -261,8 +256,7 @@ impl Host for IpHost {
     fn is_ready(&self) -> bool {
         let transports = self.transports.iter().any(IpTransportEnd::is_ready);
         let takes = self.blocked.is_empty() && self.judging.takes();
-        let judged = self.takes_verdicts() && self.judging.is_ready();
-        self.more || self.out.is_ready() || (takes && transports) || judged
+        self.more || self.out.is_ready() || (takes && transports) || self.judging.is_ready()
     }
 
     fn broken(&self) -> Option<Neighbour> {

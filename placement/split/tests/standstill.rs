@@ -5,7 +5,7 @@ mod machine;
 use machine::programs::{udp_bind, udp_send};
 use machine::{Filtering, Machine, Who};
 use skink_filter::RuleSet;
-use skink_memory::Bytes;
+use skink_memory::{Bytes, SocketId};
 use skink_messages::{Full, NicOutput, TxPacket};
 use skink_nic::{MemoryConfig, Nic, Room, Sender, pair};
 use skink_split::Host;
@@ -21,6 +21,9 @@ const KNOWN: [u8; 4] = [192, 0, 2, 2];
 const STRANGE: [u8; 4] = [192, 0, 2, 3];
 /// Questions that may be under way.
 const MOST: u32 = 256;
+
+/// All but the filter.
+const UNJUDGED: [Who; 4] = [Who::Link, Who::Ip, Who::Tcp, Who::Udp];
 
 /// One machine, and the other end of its wire.
 struct Lab {
@@ -110,6 +113,25 @@ impl Lab {
         self.wire.sender.flush();
     }
 
+    /// A UDP socket on port 1000, and a station that is known.
+    fn socket(&mut self) -> SocketId {
+        self.arp(KNOWN, 1);
+        self.turns(&machine::ALL, 20);
+        udp_bind(self.machine.udp(), Endpoint::new(IpAddr::from(OWN), 1000))
+    }
+
+    /// Sends a datagram from there to port 2000 of that station.
+    fn send(&mut self, socket: SocketId, datagram: &[u8]) {
+        let there = Endpoint::new(IpAddr::from(KNOWN), 2000);
+        udp_send(self.machine.udp(), self.now, socket, there, datagram);
+    }
+
+    /// Chunks of `ip`'s own pool.
+    fn chunks(&mut self) -> u32 {
+        let ip = self.machine.ip.as_mut().expect("ip");
+        ip.pool().geometry().chunks()
+    }
+
     /// ARP: 1 asks who we are, 2 says who `from` is.
     fn arp(&mut self, from: [u8; 4], operation: u8) {
         let mut packet = vec![0, 1, 8, 0, 6, 4, 0, operation];
@@ -121,10 +143,15 @@ impl Lab {
     }
 
     fn ip(&mut self, from: [u8; 4], protocol: u8, payload: &[u8]) {
+        self.fragment(from, protocol, payload, [0; 4]);
+    }
+
+    /// `place` is its identification, and its flags and offset.
+    fn fragment(&mut self, from: [u8; 4], protocol: u8, payload: &[u8], place: [u8; 4]) {
         let length = (20 + payload.len() as u16).to_be_bytes();
-        let mut packet = vec![
-            0x45, 0, length[0], length[1], 0, 0, 0, 0, 64, protocol, 0, 0,
-        ];
+        let mut packet = vec![0x45, 0, length[0], length[1]];
+        packet.extend(place);
+        packet.extend([64, protocol, 0, 0]);
         packet.extend(from);
         packet.extend(OWN);
         let sum = checksum(&packet);
@@ -158,23 +185,19 @@ impl Lab {
 #[test]
 fn verdicts_are_taken_though_messages_wait_for_room_at_the_filter() {
     let mut lab = Lab::new();
-    lab.arp(KNOWN, 1);
+    let socket = lab.socket();
     for _ in 0..32 {
         lab.echo(STRANGE);
     }
     lab.turns(&machine::ALL, 20);
     assert_eq!(lab.left(), (0, 0), "nobody knows where the answers go");
     // Nobody judges for a while: one datagram goes out, and as many come in as there is room for.
-    let here = Endpoint::new(IpAddr::from(OWN), 1000);
-    let socket = udp_bind(lab.machine.udp(), here);
-    let there = Endpoint::new(IpAddr::from(KNOWN), 2000);
-    udp_send(lab.machine.udp(), lab.now, socket, there, b"first");
-    let others = [Who::Link, Who::Ip, Who::Tcp, Who::Udp];
-    lab.turns(&others, 5);
+    lab.send(socket, b"first");
+    lab.turns(&UNJUDGED, 5);
     while lab.machine.ip.as_ref().expect("ip").outstanding().0 < MOST {
         // A datagram to a port where nobody is, without a checksum; about most nobody is told.
         lab.ip(KNOWN, 17, &[0x10, 0, 0x20, 0, 0, 8, 0, 0]);
-        lab.turns(&others, 2);
+        lab.turns(&UNJUDGED, 2);
     }
     assert!(lab.machine.ip.as_ref().expect("ip").has_waiting());
     // All is judged at once, and the strange station says where it is.
@@ -185,6 +208,43 @@ fn verdicts_are_taken_though_messages_wait_for_room_at_the_filter() {
     assert_eq!(lab.left(), (1, 32));
     let (waiting, _) = lab.machine.ip.as_ref().expect("ip").outstanding();
     assert_eq!(waiting, 0);
+    assert!(!lab.machine.ip.as_ref().expect("ip").has_waiting());
+}
+
+/// A datagram that is cut waits for a chunk of `ip`'s own, and here messages that are to be judged have them.
+#[test]
+fn verdicts_are_taken_though_a_fragment_waits_for_a_chunk() {
+    let mut lab = Lab::new();
+    let socket = lab.socket();
+    // Nobody judges for a while: then all is answered before the datagram may leave.
+    for _ in 0..lab.chunks() {
+        lab.echo(KNOWN);
+    }
+    lab.turns(&UNJUDGED, 20);
+    lab.send(socket, &[0; 3_000]);
+    lab.turns(&UNJUDGED, 20);
+    lab.turns(&machine::ALL, 200);
+    assert_eq!(lab.left().0, 3, "three fragments");
+    assert!(!lab.machine.ip.as_ref().expect("ip").has_waiting());
+}
+
+/// Here datagrams that were put together would have them, until `udp` says that it doesn't need them any more; but that
+/// is behind packets which wait for a chunk.
+#[test]
+fn datagrams_that_were_put_together_leave_chunks_for_what_is_cut() {
+    let mut lab = Lab::new();
+    let socket = lab.socket();
+    lab.send(socket, &[0; 3_000]);
+    lab.turns(&UNJUDGED, 20);
+    for identification in 0..=u8::MAX {
+        // A datagram of 8 bytes to that socket, without a checksum.
+        let place = |flags, offset| [0, identification, flags, offset];
+        lab.fragment(KNOWN, 17, &[7, 208, 3, 232, 0, 16, 0, 0], place(0x20, 0));
+        lab.fragment(KNOWN, 17, &[0; 8], place(0, 1));
+        lab.turns(&UNJUDGED, 2);
+    }
+    lab.turns(&machine::ALL, 200);
+    assert_eq!(lab.left().0, 3, "three fragments");
     assert!(!lab.machine.ip.as_ref().expect("ip").has_waiting());
 }
 

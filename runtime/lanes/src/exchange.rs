@@ -38,7 +38,7 @@ impl EndCounters {
 /// them, and they go with the next message that says something else. An owner must have more than this for each
 /// neighbour that it lends to, or it might wait for its own for ever; the smallest pool is `ip`'s, of 64 chunks, lent to
 /// three.
-const HELD_BACK: usize = 15;
+pub const HELD_BACK: usize = 15;
 
 /// Both directions between two neighbours.
 ///

@@ -64,7 +64,7 @@ mod regions;
 mod transport;
 
 pub use codec::{Coded, Envelope, Few, LargeMessage, MiddleMessage, SmallMessage};
-pub use exchange::{EndCounters, Exchange};
+pub use exchange::{EndCounters, Exchange, HELD_BACK};
 pub use filter::FilterEnd;
 pub use ip_filter::IpFilterEnd;
 pub use ip_link::{IpLinkEnd, Prepared, holder};

@@ -58,14 +58,11 @@ impl IpHost {
         }
     }
 
-    /// Takes verdicts, while the link has room. Also while it has none, if the filter can't be asked: what blocks
-    /// may be a message of `ip`'s own that goes first and is to be judged. What passes then is blocked too,
-    /// in its order.
+    /// Takes verdicts, also while the link has no room: what blocks may wait for a chunk that a packet which was
+    /// judged has, or go behind a message of `ip`'s own that is to be judged. What may leave then is blocked too, in
+    /// its order.
     pub(super) fn take_verdicts(&mut self, now: Instant) -> usize {
         for taken in 0..BUDGET {
-            if !self.blocked.is_empty() && self.judging.has_room() {
-                return taken;
-            }
             let Some((parked, verdict)) = self.judging.take_verdict() else {
                 return taken;
             };

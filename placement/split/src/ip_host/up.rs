@@ -5,10 +5,14 @@ use super::judge::{Guarded, Judged, Parked};
 use crate::{BUDGET, questions};
 use skink_channel::RichPointer;
 use skink_filter::{Direction, Summary, Verdict};
-use skink_lanes::{Fate, FrameUp, PacketUp, Transport, holder};
+use skink_lanes::{Fate, FrameUp, HELD_BACK, PacketUp, Transport, holder};
 use skink_messages::{NetworkError, Progress, RxFrame, RxPacket};
 use skink_time::Instant;
 use skink_wire::{ethernet, ipv4, ipv6, protocol};
+
+/// Chunks of `ip`'s own pool that are kept for what leaves, so that some of them come back by themselves: `link`'s queue
+/// is always read, but what a transport is done with is behind packets that may wait for a chunk.
+const FOR_OUTPUT: usize = HELD_BACK + 1;
 
 /// As much of a frame as is looked at if it is a whole TCP or UDP packet: Ethernet, IPv6 and the fixed
 /// part of TCP's header are less.
@@ -217,6 +221,9 @@ impl IpHost {
     /// A packet that was put together from fragments, or that we sent to ourselves.
     fn whole(&mut self, now: Instant, number: u8, packet: &RxPacket<'_>) {
         let pool = self.out.pool();
+        if pool.available() <= FOR_OUTPUT {
+            return self.count_full();
+        }
         let Ok(chunk) = pool.allocate() else {
             return self.count_full();
         };
