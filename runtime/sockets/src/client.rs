@@ -466,12 +466,13 @@ impl Client {
     }
 
     /// Says that the program is about to sleep on [`Client::bell`]. Answers `false` if there is
-    /// something to do first.
+    /// something to do first: the stack has said more, or an event was taken in by a call that waited for an
+    /// answer, and by nobody whom it wakes.
     pub fn announce(&mut self) -> bool {
         self.announced = true;
         self.ends.sleeper.announce();
         let mut channels = self.ends.channels.iter();
-        !channels.any(|channel| channel.notices.is_ready())
+        self.events.is_empty() && !channels.any(|channel| channel.notices.is_ready())
     }
 
     /// Whether the last announcement stands: waiting for an answer ends it as well.

@@ -331,6 +331,21 @@ fn events_come_on_every_channel_and_wake_the_one_sleeper() {
     }
 }
 
+/// A thread that sleeps hears of it from who announces for it.
+#[test]
+fn an_event_that_came_before_an_answer_is_something_to_do() {
+    let (mut client, mut server, _sleeper) = channel();
+    for notice in [Notice::Event(Protocol::Tcp, readable(7)), ok(1, 0)] {
+        server.tell(&notice).expect("room");
+    }
+    server.flush().expect("a good queue");
+    client.ask(share(1)).expect("an answer");
+    assert!(!client.announce());
+    client.awake();
+    assert_eq!(client.take_event(), Some((Protocol::Tcp, readable(7))));
+    assert!(client.announce());
+}
+
 #[test]
 fn a_spoilt_channel_is_told_and_the_others_are_heard() {
     let mut all = channels(routes(SPLIT));
