@@ -24,13 +24,16 @@ impl Connection {
         }
         let window = u32::from(segment.header.window) << self.snd_wscale;
         let sacked_more = self.note_sacked(segment.options.sack.as_slice());
-        if ack.gt(self.snd_una) {
+        let advances = ack.gt(self.snd_una);
+        if advances {
             self.advance(ack, segment, context);
         } else if self.is_duplicate(segment, window, ack) {
             context.counters.count(Counter::TcpDuplicateAcks);
             self.recovery.duplicates = self.recovery.duplicates.saturating_add(1);
         }
-        self.update_window(segment, window);
+        if advances || ack == self.snd_una && self.snd_wl1.le(segment.header.seq) {
+            self.update_window(segment, window);
+        }
         if self.flight() > 0 && (sacked_more || self.recovery.duplicates > 0) {
             self.find_losses(context);
         }
@@ -99,19 +102,16 @@ impl Connection {
         }
     }
 
-    /// RFC 9293 3.10.7.4: takes the peer's window from the newest segment.
+    /// The window of the peer's newest segment. Its acknowledgements never go back, so one that acknowledges more is
+    /// newer, if it is one that is sent again too (as in Linux; RFC 9293 3.10.7.4 looks at the sequence number first, and with
+    /// the old window the edge of what may be sent would move along with `snd_una`).
     fn update_window(&mut self, segment: &Segment<'_>, window: u32) {
-        let (seq, ack) = (segment.header.seq, segment.header.ack);
-        let newer = self.snd_wl1.lt(seq) || self.snd_wl1 == seq && self.snd_wl2.le(ack);
-        if ack.ge(self.snd_una) && newer {
-            if self.snd_wnd == 0 && window > 0 {
-                // The peer lives and takes data again: probes are over.
-                self.backoff = 0;
-            }
-            self.snd_wnd = window;
-            self.snd_wl1 = seq;
-            self.snd_wl2 = ack;
-            self.max_window = self.max_window.max(window);
+        if self.snd_wnd == 0 && window > 0 {
+            // The peer lives and takes data again: probes are over.
+            self.backoff = 0;
         }
+        self.snd_wnd = window;
+        self.snd_wl1 = segment.header.seq;
+        self.max_window = self.max_window.max(window);
     }
 }

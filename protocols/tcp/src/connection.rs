@@ -90,7 +90,6 @@ pub struct Connection {
     pub snd_nxt: SeqNum,
     pub snd_wnd: u32,
     pub snd_wl1: SeqNum,
-    pub snd_wl2: SeqNum,
     /// The largest window the peer ever offered.
     pub max_window: u32,
     /// Sequence number of our FIN, once the program has finished sending.
@@ -191,7 +190,6 @@ impl Connection {
             snd_nxt: SeqNum(0),
             snd_wnd: 0,
             snd_wl1: SeqNum(0),
-            snd_wl2: SeqNum(0),
             max_window: 0,
             fin: None,
             small_end: SeqNum(0),

@@ -85,7 +85,6 @@ impl Connection {
         self.snd_wnd = u32::from(segment.header.window);
         self.max_window = self.snd_wnd;
         self.snd_wl1 = segment.header.seq;
-        self.snd_wl2 = segment.header.ack;
         self.update_segment_sizes();
         self.congestion = crate::cubic::Cubic::new(self.mss);
         self.save_negotiated(context);
@@ -210,7 +209,6 @@ impl Connection {
             self.max_window = self.max_window.max(self.snd_wnd);
         }
         self.snd_wl1 = segment.header.seq;
-        self.snd_wl2 = segment.header.ack;
         self.backoff = 0;
         // A successor may be about to repeat it.
         self.syn_due = false;

@@ -122,7 +122,6 @@ impl Connection {
             self.snd_wnd = record.snd_wnd.load(Relaxed);
             self.max_window = self.snd_wnd;
             self.snd_wl1 = self.irs;
-            self.snd_wl2 = self.iss;
         }
         Ok(())
     }
@@ -183,7 +182,6 @@ impl Connection {
             0
         };
         self.max_window = self.snd_wnd.max(saved_wnd);
-        self.snd_wl2 = self.snd_una;
         self.tell_if(ring.free() > 0, Events::WRITABLE);
         Ok(())
     }

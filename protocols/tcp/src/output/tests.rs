@@ -37,6 +37,22 @@ fn the_congestion_window_and_the_peers_window_bound_what_is_sent() {
 }
 
 #[test]
+fn a_segment_that_is_sent_again_tells_the_window_if_it_acknowledges_more() {
+    let (mut net, id) = open(3_000);
+    net.write(id, 20_000);
+    assert_eq!(net.drain(), 3_000);
+    net.inject(". 101:201 ack 1 win 3000");
+    net.inject(". 1:101 ack 3001 win 0");
+    assert_eq!(net.drain(), 0, "beyond the window");
+    // An older one that acknowledges no more isn't news.
+    net.inject(". 1:101 ack 3001 win 500");
+    net.inject(". 101:201 ack 2001 win 3000");
+    assert_eq!(net.drain(), 0);
+    net.inject(". 201 ack 3001 win 3000");
+    assert_eq!(net.drain(), 3_000);
+}
+
+#[test]
 fn slow_start_sends_two_segments_for_each_acknowledged() {
     let (mut net, id) = open(60_000);
     net.write(id, 60_000);
