@@ -5,7 +5,7 @@ use crate::rules::{Action, Answer, Rule, RuleSet};
 use crate::states::{Entered, Entry, NO_RULE, States};
 use crate::summary::{Summary, address, is_icmp_error};
 use crate::timeouts::Timeouts;
-use crate::track::{Key, Track};
+use crate::track::{Key, Step, Track};
 use crate::verdict::{Direction, Verdict};
 use skink_memory::StoredTable;
 use skink_messages::{Counter, Counters, Progress};
@@ -149,14 +149,20 @@ impl Filter {
         if !self.is_active {
             return Verdict::Pass;
         }
-        let key = Key::of(direction, packet);
-        if let Some(key) = &key
-            && let Some(at) = self.states.find(key)
-            && self.follow(now, direction, at, packet)
+        let mut key = Key::of(direction, packet);
+        if let Some(known) = &key
+            && let Some(at) = self.states.find(known)
         {
-            self.pass();
-            self.totals.passed_by_state = self.totals.passed_by_state.wrapping_add(1);
-            return Verdict::Pass;
+            match self.follow(now, direction, at, packet) {
+                Step::Goes(()) => {
+                    self.pass();
+                    self.totals.passed_by_state = self.totals.passed_by_state.wrapping_add(1);
+                    return Verdict::Pass;
+                }
+                Step::Over => {}
+                // The flow has its state already.
+                Step::Asks => key = None,
+            }
         }
         self.decide(now, direction, key, packet)
     }
@@ -180,16 +186,26 @@ impl Filter {
         }
     }
 
-    /// A packet of a flow that is known; false where it begins another one between the same ends.
+    /// A packet between the ends of a flow that is known.
     #[inline]
-    fn follow(&mut self, now: Instant, direction: Direction, at: u32, packet: &Summary) -> bool {
+    fn follow(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        at: u32,
+        packet: &Summary,
+    ) -> Step<()> {
         let Some(entry) = self.states.get_mut(at) else {
-            return false;
+            return Step::Over;
         };
-        let Some(track) = entry.track.step(direction.sender(), packet) else {
-            let removed = self.states.remove(at);
-            self.forget(removed);
-            return false;
+        let track = match entry.track.step(direction.sender(), packet) {
+            Step::Goes(track) => track,
+            Step::Over => {
+                let removed = self.states.remove(at);
+                self.forget(removed);
+                return Step::Over;
+            }
+            Step::Asks => return Step::Asks,
         };
         let side = match direction {
             Direction::In => 0,
@@ -209,10 +225,10 @@ impl Filter {
         if matches!(track, Track::Datagram { .. }) {
             self.keep(at, timeout);
         }
-        true
+        Step::Goes(())
     }
 
-    /// A packet of no flow that is known.
+    /// A packet of no flow that is known, or that asks for one in the place of one that is.
     #[inline(never)]
     fn decide(
         &mut self,

@@ -15,8 +15,9 @@
 //! [`Filter::import`]).
 //!
 //! **What it leaves out.** Address translation, queues, anchors, operating-system fingerprints and
-//! everything else of pf that changes packets. There is no check of TCP sequence numbers against a
-//! window: `tcp` itself does that right behind the filter (RFC 9293 section 3.10.7.4, RFC 5961).
+//! everything else of pf that changes packets. No segment is dropped for its sequence number: `tcp` itself
+//! does that right behind the filter (RFC 9293 section 3.10.7.4, RFC 5961). Here it says whether a reset or
+//! a FIN is one that `tcp` can have taken.
 #![forbid(unsafe_code)]
 
 mod address_table;

@@ -146,6 +146,7 @@ impl StateRecord {
                 life: Life::from_number(self.life)?,
                 opener,
                 answer_seq: self.answer_seq,
+                expected: None,
             }),
             (_, answered @ (0 | 1)) => Track::Datagram {
                 opener,

@@ -5,7 +5,9 @@
 //! forged.
 
 use crate::summary::Summary;
+use crate::track::Step;
 use crate::verdict::Side;
+use skink_wire::SeqNum;
 use skink_wire::tcp::Flags;
 
 /// How far a connection has come.
@@ -77,12 +79,20 @@ pub enum Life {
     ResetByLocal = 1,
     /// The peer has, if it was the peer. If the connection goes on, a segment of ours shows it.
     ResetByRemote = 2,
+    /// A reset came in the peer's name, but not with the sequence number that `tcp` waits for, as far as
+    /// can be told. It counts for nothing but that this state is given up before others.
+    ResetInDoubt = 3,
 }
 
 impl Life {
     /// The value that a number stands for.
     pub fn from_number(number: u8) -> Option<Life> {
-        let all = [Life::Live, Life::ResetByLocal, Life::ResetByRemote];
+        let all = [
+            Life::Live,
+            Life::ResetByLocal,
+            Life::ResetByRemote,
+            Life::ResetInDoubt,
+        ];
         all.into_iter().find(|life| *life as u8 == number)
     }
 }
@@ -96,6 +106,18 @@ pub(crate) struct TcpState {
     pub(crate) opener: Side,
     /// The initial sequence number of the side that answered.
     pub(crate) answer_seq: u32,
+    /// What `tcp` expects of the peer; `None` before a segment of ours has told.
+    pub(crate) expected: Option<Expected>,
+}
+
+/// The peer's next sequence number as `tcp` sees it lies between these two, both included. (It may be
+/// beyond, for a moment, after what was lost has come at last.)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Expected {
+    /// What we have acknowledged.
+    acknowledged: SeqNum,
+    /// The end of what has come without a gap.
+    received: SeqNum,
 }
 
 impl TcpState {
@@ -105,6 +127,7 @@ impl TcpState {
             life: Life::Live,
             opener,
             answer_seq: 0,
+            expected: None,
         }
     }
 
@@ -123,40 +146,95 @@ impl TcpState {
         Some(TcpState::new(phase, from))
     }
 
-    /// After a segment; `None` where the segment begins another connection between the same ends.
+    /// After a segment.
     #[inline]
-    pub(crate) fn step(mut self, from: Side, segment: &Summary) -> Option<TcpState> {
+    pub(crate) fn step(mut self, from: Side, segment: &Summary) -> Step<TcpState> {
         let flags = segment.flags();
+        let in_order = self.is_expected(from, segment);
+        self.expect(from, segment, in_order);
         // Nearly all segments.
         if !flags.intersects(Flags::SYN | Flags::FIN | Flags::RST)
             && self.phase == Phase::Established
             && self.life == Life::Live
         {
-            return Some(self);
+            return Step::Goes(self);
         }
         if flags.contains(Flags::RST) {
             self.life = match (self.life, from) {
                 (Life::ResetByLocal, _) | (_, Side::Local) => Life::ResetByLocal,
-                (Life::Live | Life::ResetByRemote, Side::Remote) => Life::ResetByRemote,
+                (Life::ResetByRemote, Side::Remote) => Life::ResetByRemote,
+                (_, Side::Remote) if in_order || !self.phase.is_synchronized() => {
+                    Life::ResetByRemote
+                }
+                (_, Side::Remote) => Life::ResetInDoubt,
             };
-            return Some(self);
+            return Step::Goes(self);
         }
-        let is_request = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
-        let is_over = self.life != Life::Live || self.phase == Phase::BothClosed;
-        if is_request && is_over {
-            return None;
+        if flags.contains(Flags::SYN) && (self.phase.is_synchronized() || self.life != Life::Live) {
+            let is_answer = flags.contains(Flags::ACK);
+            let is_repeated = self.life == Life::Live
+                && self.opener == Side::Remote
+                && segment.seq == self.answer_seq;
+            match (from, is_answer) {
+                // Our answer will tell.
+                (Side::Remote, false) => return Step::Asks,
+                // `tcp` begins anew: it has no such connection any more.
+                (Side::Local, false) if !is_repeated => return Step::Over,
+                (Side::Local, true) if !is_repeated => {
+                    return Step::Goes(TcpState::answered(segment));
+                }
+                (Side::Local, _) | (Side::Remote, true) => {}
+            }
         }
-        match (self.life, from) {
-            (Life::Live, _) => {}
-            (Life::ResetByLocal | Life::ResetByRemote, Side::Remote) => return Some(self),
-            // `tcp` goes on: the reset was none (RFC 5961 section 3.2 answers with an ACK).
-            (Life::ResetByLocal | Life::ResetByRemote, Side::Local) => self.life = Life::Live,
+        // `tcp` goes on: the reset was none (RFC 5961 section 3.2 answers with an ACK).
+        if from == Side::Local {
+            self.life = Life::Live;
         }
         self.advance(from, segment, flags);
-        if flags.contains(Flags::FIN) {
+        if flags.contains(Flags::FIN) && (from == Side::Local || in_order) {
             self.phase = self.phase.closed_by(from);
         }
-        Some(self)
+        Step::Goes(self)
+    }
+
+    /// Our answer to a request.
+    fn answered(answer: &Summary) -> TcpState {
+        let mut state = TcpState {
+            answer_seq: answer.seq,
+            ..TcpState::new(Phase::SynReceived, Side::Remote)
+        };
+        state.expect(Side::Local, answer, true);
+        state
+    }
+
+    /// Whether a segment of the peer's reaches what `tcp` expects, without a gap.
+    #[inline]
+    fn is_expected(&self, from: Side, segment: &Summary) -> bool {
+        self.expected.is_some_and(|expected| {
+            from == Side::Remote
+                && SeqNum(segment.seq).le(expected.received)
+                && end(segment).ge(expected.acknowledged)
+        })
+    }
+
+    /// Takes note of what we expect of the peer after a segment.
+    #[inline]
+    fn expect(&mut self, from: Side, segment: &Summary, in_order: bool) {
+        match (from, &mut self.expected) {
+            (Side::Local, expected) if segment.flags().contains(Flags::ACK) => {
+                let acknowledged = SeqNum(segment.ack);
+                let known = expected.get_or_insert(Expected {
+                    acknowledged,
+                    received: acknowledged,
+                });
+                known.acknowledged = known.acknowledged.max(acknowledged);
+                known.received = known.received.max(acknowledged);
+            }
+            (Side::Remote, Some(expected)) if in_order => {
+                expected.received = expected.received.max(end(segment));
+            }
+            (Side::Local | Side::Remote, _) => {}
+        }
     }
 
     /// The handshake.
@@ -198,6 +276,13 @@ impl TcpState {
             Phase::Established | Phase::LocalClosed | Phase::RemoteClosed | Phase::BothClosed => {}
         }
     }
+}
+
+/// The sequence number behind a segment of an open connection.
+#[inline]
+fn end(segment: &Summary) -> SeqNum {
+    let fin = u32::from(segment.flags().contains(Flags::FIN));
+    SeqNum(segment.seq) + segment.payload_length + fin
 }
 
 #[cfg(test)]

@@ -66,13 +66,14 @@ pub(crate) fn flags(letters: &str) -> Flags {
     })
 }
 
-/// A segment with sequence number 1000 and acknowledgement number 2001.
+/// A segment of a connection in which both initial sequence numbers are 1000, and no data was sent.
 pub(crate) fn tcp(source: &str, destination: &str, letters: &str) -> Summary {
+    let seq: u32 = if letters.contains('S') { 1000 } else { 1001 };
     let mut header = [0; 20];
     header[0..2].copy_from_slice(&end(source).port.to_be_bytes());
     header[2..4].copy_from_slice(&end(destination).port.to_be_bytes());
-    header[4..8].copy_from_slice(&1000u32.to_be_bytes());
-    header[8..12].copy_from_slice(&2001u32.to_be_bytes());
+    header[4..8].copy_from_slice(&seq.to_be_bytes());
+    header[8..12].copy_from_slice(&1001u32.to_be_bytes());
     let bits = 0x5000 | flags(letters).bits();
     header[12..14].copy_from_slice(&bits.to_be_bytes());
     transport(protocol::TCP, source, destination, &header)

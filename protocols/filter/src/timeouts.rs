@@ -60,7 +60,7 @@ impl Timeouts {
     #[inline]
     fn of_tcp(&self, state: &TcpState) -> Duration {
         match state.life {
-            Life::Live => match state.phase {
+            Life::Live | Life::ResetInDoubt => match state.phase {
                 Phase::PickedUp | Phase::SynSent | Phase::SynReceived => self.tcp_opening,
                 Phase::Established => self.tcp_established,
                 Phase::LocalClosed | Phase::RemoteClosed => self.tcp_half_closed,

@@ -87,6 +87,17 @@ fn echo_asker(direction: Direction, packet: &Summary) -> Option<Side> {
     }
 }
 
+/// What becomes of a flow, or of what is remembered of it, after a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step<T> {
+    /// It goes on.
+    Goes(T),
+    /// It is over: the packet is the first of another one.
+    Over,
+    /// It stays as it is; the packet asks for another one between the same ends.
+    Asks,
+}
+
 /// What is remembered of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Track {
@@ -131,12 +142,16 @@ impl Track {
         }
     }
 
-    /// After a packet; `None` where it begins another flow between the same ends.
+    /// After a packet.
     #[inline]
-    pub(crate) fn step(self, from: Side, packet: &Summary) -> Option<Track> {
+    pub(crate) fn step(self, from: Side, packet: &Summary) -> Step<Track> {
         match self {
-            Track::Tcp(state) => state.step(from, packet).map(Track::Tcp),
-            Track::Datagram { opener, answered } => Some(Track::Datagram {
+            Track::Tcp(state) => match state.step(from, packet) {
+                Step::Goes(state) => Step::Goes(Track::Tcp(state)),
+                Step::Over => Step::Over,
+                Step::Asks => Step::Asks,
+            },
+            Track::Datagram { opener, answered } => Step::Goes(Track::Datagram {
                 opener,
                 answered: answered || from != opener,
             }),
@@ -150,7 +165,10 @@ impl Track {
             Track::Tcp(state) => match (state.phase, state.life) {
                 (Phase::PickedUp | Phase::SynSent | Phase::SynReceived, _) => Class::HalfOpen,
                 (Phase::Established, Life::Live) => Class::Established,
-                (Phase::Established, Life::ResetByLocal | Life::ResetByRemote)
+                (
+                    Phase::Established,
+                    Life::ResetByLocal | Life::ResetByRemote | Life::ResetInDoubt,
+                )
                 | (Phase::LocalClosed | Phase::RemoteClosed | Phase::BothClosed, _) => {
                     Class::Closing
                 }

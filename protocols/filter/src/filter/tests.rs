@@ -13,12 +13,8 @@ const SERVER: &str = "block all\npass in proto tcp to port 80\n";
 
 /// A connection that the peer opened, up to ESTABLISHED.
 fn open(filter: &mut Filter, seconds: u64, peer: &str) {
-    let answer = crate::Summary {
-        seq: 2000,
-        ..tcp(US, peer, "SA")
-    };
     assert!(passes(filter, seconds, In, &tcp(peer, US, "S")));
-    assert!(passes(filter, seconds, Out, &answer));
+    assert!(passes(filter, seconds, Out, &tcp(US, peer, "SA")));
     assert!(passes(filter, seconds, In, &tcp(peer, US, "A")));
 }
 
@@ -148,7 +144,37 @@ fn ports_are_used_again_by_the_rules_of_the_day() {
         !passes(&mut filter, 2, In, &tcp(PEER, US, "S")),
         "a new connection"
     );
-    assert_eq!(filter.states(), 0);
+    filter.load(rules(SERVER));
+    open(&mut filter, 3, PEER);
+    assert!(passes(&mut filter, 4, In, &tcp(PEER, US, "PA")));
+    assert_eq!(filter.states(), 1);
+}
+
+#[test]
+fn what_is_forged_costs_no_connection() {
+    let forged = |letters| crate::Summary {
+        seq: 77_000,
+        ..tcp(PEER, US, letters)
+    };
+    // A reset and a request; a reset, and silence for hours; a FIN on top of ours.
+    for history in [
+        [(1, In, forged("R")), (2, In, forged("S"))],
+        [(1, In, forged("R")), (40_000, In, forged("A"))],
+        [(1, Out, tcp(US, PEER, "FA")), (2, In, forged("FA"))],
+    ] {
+        let mut filter = filter(SERVER);
+        open(&mut filter, 0, PEER);
+        for (seconds, direction, packet) in history {
+            let _ = filter.poll(at(seconds));
+            assert!(passes(&mut filter, seconds, direction, &packet));
+        }
+        let _ = filter.poll(at(80_000));
+        assert!(
+            passes(&mut filter, 80_000, In, &tcp(PEER, US, "PA")),
+            "{history:?}"
+        );
+        assert!(passes(&mut filter, 80_000, Out, &tcp(US, PEER, "A")));
+    }
 }
 
 #[test]
@@ -352,7 +378,7 @@ fn tracking_is_rebuilt_from_what_tcp_and_udp_know() {
         flow(US, &peer(3), FlowPhase::RemoteClosed),
         flow(US, &peer(4), FlowPhase::BothClosed),
         flow(US, &peer(5), FlowPhase::Asked),
-        flow(US, &peer(6), FlowPhase::Answered { iss: 2000 }),
+        flow(US, &peer(6), FlowPhase::Answered { iss: 1000 }),
         flow(US, &peer(7), FlowPhase::Datagrams),
         flow(US, "[2001:db8::1]:5", FlowPhase::Established),
     ];

@@ -92,6 +92,8 @@ fn segments_and_datagrams_are_read() {
             length,
             payload_length: 5,
             window: 77,
+            seq: 1000,
+            ack: 2001,
             ..tcp(source, destination, "PA")
         };
         assert_eq!(Summary::parse(&packet), Ok(expected));
@@ -254,6 +256,8 @@ fn a_packet_on_its_way_down_is_read_like_one_on_its_way_up() {
         length: 144,
         payload_length: 100,
         window: 77,
+        seq: 1000,
+        ack: 2001,
         ..tcp(V4.0, V4.1, "PA")
     };
     assert_eq!(Summary::of_outbound(&to, &packet), Ok(expected));

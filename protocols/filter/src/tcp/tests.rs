@@ -1,8 +1,8 @@
 use super::*;
 use crate::test_support::{PEER, US, tcp};
 
-/// A history: who sends which flags (with `+` for payload, `!` for a wrong acknowledgement number, `~`
-/// for the right one of an answer), and the phase after it.
+/// A history: who sends which flags (with `+` for a byte of payload, `!` for a wrong acknowledgement number,
+/// `^` for the sequence number behind such a byte, `?` for one that nobody expects), and the phase after it.
 fn play(history: &[(&str, &str)]) {
     let mut state: Option<TcpState> = None;
     for (step, (segment, expected)) in history.iter().enumerate() {
@@ -15,9 +15,14 @@ fn play(history: &[(&str, &str)]) {
         let mut packet = tcp(source, destination, &letters);
         packet.payload_length = u32::from(rest.contains('+'));
         packet.ack = if rest.contains('!') { 5 } else { 1001 };
+        packet.seq += u32::from(rest.contains('^')) + 70_000 * u32::from(rest.contains('?'));
         state = match state {
             None => TcpState::first(from, &packet),
-            Some(state) => state.step(from, &packet),
+            Some(before) => match before.step(from, &packet) {
+                Step::Goes(state) => Some(state),
+                Step::Over => None,
+                Step::Asks => Some(before),
+            },
         };
         let shown = match state {
             None => "none".to_owned(),
@@ -85,16 +90,37 @@ fn connections_come_and_go() {
         (">PA+", "RemoteClosed"),
         (">FA", "BothClosed"),
     ]);
-    // A request between the same ends is another connection, once the first is over.
+    // A request between the same ends is another connection if we say so.
     ending(&[
         ("<S", "Established"),
         (">FA", "LocalClosed"),
         ("<S", "LocalClosed"),
         ("<FA", "BothClosed"),
-        ("<S", "none"),
+        ("<S", "BothClosed"),
+        (">SA?", "SynReceived"),
     ]);
-    ending(&[("<RA", "ResetByRemote"), ("<S", "none")]);
+    ending(&[
+        ("<RA", "ResetByRemote"),
+        ("<S", "ResetByRemote"),
+        (">SA", "SynReceived"),
+    ]);
+    ending(&[
+        ("<PA+", "Established"),
+        ("<RA^", "ResetByRemote"),
+        (">S", "none"),
+    ]);
     ending(&[(">RA", "ResetByLocal"), (">S", "none")]);
+    ending(&[(">S", "none")]);
+    // A FIN behind what we haven't acknowledged yet, and one with data that we have.
+    ending(&[("<PA+", "Established"), ("<FA^", "RemoteClosed")]);
+    ending(&[("<PA+", "Established"), ("<FA+", "RemoteClosed")]);
+    // The answer is sent again, since the ACK was lost behind the filter.
+    play(&[
+        ("<S", "SynSent"),
+        (">SA", "SynReceived"),
+        ("<A", "Established"),
+        (">SA", "Established"),
+    ]);
     // The first data shows that the handshake is done, though the ACK before it was lost.
     play(&[
         ("<S", "SynSent"),
@@ -132,6 +158,22 @@ fn what_is_forged_breaks_nothing_and_stays_nowhere() {
         ("<R", "ResetByRemote"),
         (">PA+", "RemoteClosed"),
     ]);
+    // Resets and FINs that `tcp` doesn't expect, and a request after them.
+    then(&[
+        ("<R?", "ResetInDoubt"),
+        ("<S?", "ResetInDoubt"),
+        ("<PA+", "ResetInDoubt"),
+        (">PA+", "Established"),
+    ]);
+    then(&[("<FA?", "Established"), (">FA", "LocalClosed")]);
+    then(&[(">FA", "LocalClosed"), ("<FA?", "LocalClosed")]);
+    // In the handshake, which goes on.
+    play(&[
+        (">S", "SynSent"),
+        ("<R?", "ResetByRemote"),
+        ("<SA", "ResetByRemote"),
+        (">A", "Established"),
+    ]);
     // A reset of ours ends it, whatever else is claimed.
     then(&[
         (">RA", "ResetByLocal"),
@@ -165,7 +207,7 @@ fn numbers_are_read_back() {
             Phase::from_number(number).is_some(),
             (1..=7).contains(&number)
         );
-        assert_eq!(Life::from_number(number).is_some(), number <= 2);
+        assert_eq!(Life::from_number(number).is_some(), number <= 3);
         if let Some(phase) = Phase::from_number(number) {
             assert_eq!(phase as u8, number);
         }
