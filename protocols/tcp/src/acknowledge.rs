@@ -55,8 +55,14 @@ impl Connection {
 
     /// New data (or our FIN) is acknowledged.
     fn advance(&mut self, ack: SeqNum, segment: &Segment<'_>, context: &Context<'_>) {
-        let pipe_was_full = self.pipe().saturating_add(self.mss) >= self.congestion.window()
-            || self.congestion.in_slow_start() && self.flight() >= self.congestion.window() / 2;
+        if self.pipe().saturating_add(self.mss) >= self.congestion.window()
+            || self.congestion.in_slow_start() && self.flight() >= self.congestion.window() / 2
+        {
+            self.limited_end = self.snd_nxt;
+        }
+        // Of several acknowledgements that come before anything leaves, the first one finds the window full, but all are
+        // for what it limited.
+        let was_limited = self.snd_una.lt(self.limited_end);
         let acked = self.snd_una.distance_to(ack);
         let ring = self.send_ring(context);
         // The FIN is no byte of the ring, even if a program writes behind it.
@@ -65,6 +71,7 @@ impl Connection {
         self.snd_una = ack;
         // Comparisons hold for half of the number circle only: an old mark must not fall behind.
         self.small_end = self.small_end.max(ack);
+        self.limited_end = self.limited_end.max(ack);
         if freed > 0 {
             ring.advance_head(freed);
             // Who writes at this moment may have seen less room. Whoever sleeps for it has filled the ring, so that later
@@ -80,7 +87,7 @@ impl Connection {
         self.recovery_on_progress(acked, context, echo.filter(|_| self.timestamps));
         if !in_fast_recovery {
             let rtt = self.rtt.smoothed().unwrap_or_default();
-            let limited = pipe_was_full || in_timeout;
+            let limited = was_limited || in_timeout;
             self.congestion.on_ack(context.now, acked, rtt, limited);
         }
         // RFC 6298 (5.2) and (5.3).

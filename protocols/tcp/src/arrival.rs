@@ -271,6 +271,7 @@ impl Connection {
         self.snd_una = iss;
         self.snd_nxt = iss;
         self.small_end = iss;
+        self.limited_end = iss;
         self.recovery.lost_below = iss;
         self.recovery.resent_below = iss;
     }

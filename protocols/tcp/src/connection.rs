@@ -96,6 +96,8 @@ pub struct Connection {
     pub fin: Option<SeqNum>,
     /// End of the last segment that was less than full (Minshall's Nagle).
     pub small_end: SeqNum,
+    /// Where the data ends that was in flight when the congestion window was last found full.
+    pub limited_end: SeqNum,
 
     pub irs: SeqNum,
     /// Saved.
@@ -193,6 +195,7 @@ impl Connection {
             max_window: 0,
             fin: None,
             small_end: SeqNum(0),
+            limited_end: SeqNum(0),
             irs: SeqNum(0),
             rcv_nxt: SeqNum(0),
             rcv_adv: SeqNum(0),

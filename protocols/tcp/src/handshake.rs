@@ -45,6 +45,7 @@ impl Connection {
         self.snd_una = iss;
         self.snd_nxt = iss;
         self.small_end = iss;
+        self.limited_end = iss;
         self.ts_offset = ts_offset;
         self.recovery.lost_below = iss;
         self.recovery.resent_below = iss;
@@ -202,6 +203,7 @@ impl Connection {
         self.snd_una = self.iss + 1;
         self.snd_nxt = self.snd_una;
         self.small_end = self.snd_una;
+        self.limited_end = self.snd_una;
         self.recovery.lost_below = self.snd_una;
         self.recovery.resent_below = self.snd_una;
         if !segment.has(Flags::SYN) {

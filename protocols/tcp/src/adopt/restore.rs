@@ -174,6 +174,7 @@ impl Connection {
             context.counters.count(Counter::TcpMended);
         }
         self.small_end = self.snd_nxt;
+        self.limited_end = self.snd_una;
         let from = if sane { saved_una } else { self.snd_una };
         let edge = from + saved_wnd;
         self.snd_wnd = if edge.gt(self.snd_una) {

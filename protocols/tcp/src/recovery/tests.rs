@@ -304,3 +304,48 @@ fn marks_from_half_a_circle_ago_are_no_losses() {
         net.expect_nothing();
     }
 }
+
+/// The congestion window after a loss and a hundred full round trips of 50 ms. A round trip's acknowledgements come
+/// one by one, or all before anything can be sent.
+fn window_after_a_loss(in_one_batch: bool) -> u32 {
+    let mut net = Net::with_rings(1 << 20, 1 << 16);
+    let id = net.accepted("mss 1000 sackok ws 8", 60_000);
+    net.write(id, 1_000_000);
+    let mut acked = 1;
+    for round in 0..100 {
+        net.drain();
+        net.advance(50);
+        let connection = net.connection(id);
+        let end = connection.iss.distance_to(connection.snd_nxt);
+        if round == 4 {
+            for segments in 2..5 {
+                let sacked = acked + segments * 1_000;
+                net.inject(&format!(
+                    ". 1 ack {acked} win 60000 sack {}-{sacked}",
+                    acked + 1_000
+                ));
+            }
+            assert_eq!(net.count(Counter::TcpFastRecoveries), 1);
+        }
+        let before = acked;
+        while acked < end {
+            acked = end.min(acked + 2_000);
+            let text = format!(". 1 ack {acked} win 60000");
+            match in_one_batch {
+                true => net.inject_without_run(&text),
+                false => net.inject(&text),
+            }
+        }
+        net.write(id, acked - before);
+    }
+    net.connection(id).congestion.window()
+}
+
+#[test]
+fn the_window_grows_as_fast_if_acknowledgements_come_in_batches() {
+    let (one_by_one, batched) = (window_after_a_loss(false), window_after_a_loss(true));
+    assert!(
+        batched > one_by_one * 3 / 4,
+        "{batched}, {one_by_one} one by one"
+    );
+}
