@@ -141,7 +141,8 @@ impl<'a> Guard<'a> {
         let Some(filter) = &mut self.filter else {
             return true;
         };
-        if !is_message(packet.headers()) {
+        let headers = packet.headers().get(ethernet::LEN..);
+        if !Summary::is_message(headers.unwrap_or_default()) {
             return true;
         }
         let summary = Summary::of_frame(packet, ethernet::LEN);
@@ -158,21 +159,6 @@ impl<'a> Guard<'a> {
     pub(crate) fn resume(&mut self, filter: Option<&'a mut Filter>) {
         self.filter = filter;
     }
-}
-
-/// Whether a frame of ours has ICMP in it. `ip` sends no extension headers in front of it, but of a
-/// fragment; fragments of messages can't be told, and pass.
-fn is_message(frame: &[u8]) -> bool {
-    let Ok((link, packet)) = ethernet::Header::parse(frame) else {
-        return false;
-    };
-    // Where the header names the protocol (RFC 791 section 3.1, RFC 8200 section 3).
-    let at = match link.ethertype {
-        ethernet::IPV4 => 9,
-        ethernet::IPV6 => 6,
-        _ => return false,
-    };
-    matches!(packet.get(at), Some(&(protocol::ICMP | protocol::ICMPV6)))
 }
 
 /// What an ICMP error about the packet would say, had a router on the way blocked it (RFC 1812 section

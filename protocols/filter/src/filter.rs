@@ -3,7 +3,7 @@ use crate::kept::Kept;
 use crate::records::{Flow, StateRecord};
 use crate::rules::{Action, Answer, Rule, RuleSet};
 use crate::states::{Entered, Entry, NO_RULE, States};
-use crate::summary::{Summary, address, is_icmp_error};
+use crate::summary::{Piece, Summary, address, is_icmp_error};
 use crate::timeouts::Timeouts;
 use crate::track::{Key, Step, Track};
 use crate::verdict::{Direction, Verdict};
@@ -97,6 +97,8 @@ pub struct Filter {
     is_active: bool,
     states: States,
     kept: Option<Kept>,
+    /// The message of ours whose first piece was judged last (its ends and its identification), and how.
+    cut: ((u128, u128, u32), Verdict),
     totals: Totals,
     counters: Counters,
 }
@@ -114,6 +116,7 @@ impl Filter {
             is_active: false,
             states: States::new(config.capacity, config.seed),
             kept: None,
+            cut: ((0, 0, 0), Verdict::Drop),
             totals: Totals::default(),
             counters,
             config,
@@ -146,9 +149,15 @@ impl Filter {
     /// Decides about a packet.
     #[inline]
     pub fn check(&mut self, now: Instant, direction: Direction, packet: &Summary) -> Verdict {
-        if !self.is_active {
-            return Verdict::Pass;
+        match packet.piece {
+            _ if !self.is_active => Verdict::Pass,
+            Piece::Whole => self.check_headers(now, direction, packet),
+            Piece::First | Piece::Later => self.check_piece(now, direction, packet),
         }
+    }
+
+    #[inline]
+    fn check_headers(&mut self, now: Instant, direction: Direction, packet: &Summary) -> Verdict {
         let mut key = Key::of(direction, packet);
         if let Some(known) = &key
             && let Some(at) = self.states.find(known)
@@ -165,6 +174,36 @@ impl Filter {
             }
         }
         self.decide(now, direction, key, packet)
+    }
+
+    /// Decides about a piece of a packet. The first one of an ICMP message has all that rules and states
+    /// ask for, and decides about the others: without it nobody can make anything of them (RFC 1858 section 2).
+    /// So those that come in pass; of ours, which leave one after the other, none shall.
+    #[cold]
+    #[inline(never)]
+    fn check_piece(&mut self, now: Instant, direction: Direction, packet: &Summary) -> Verdict {
+        let is_message = matches!(packet.protocol, protocol::ICMP | protocol::ICMPV6);
+        let name = (packet.source, packet.destination, packet.seq);
+        match (packet.piece, direction) {
+            (Piece::Later, Direction::In) if is_message => {
+                self.pass();
+                Verdict::Pass
+            }
+            (Piece::Later, Direction::Out) if is_message && self.cut.0 == name => {
+                match self.cut.1 {
+                    Verdict::Pass => self.pass(),
+                    Verdict::Drop | Verdict::Return => self.block(),
+                }
+                self.cut.1
+            }
+            _ => {
+                let verdict = self.check_headers(now, direction, packet);
+                if direction == Direction::Out && packet.piece == Piece::First && is_message {
+                    self.cut = (name, verdict);
+                }
+                verdict
+            }
+        }
     }
 
     /// Decides about a packet that was to be summarised: one that can't be read is dropped.
@@ -269,8 +308,7 @@ impl Filter {
                 Verdict::Return
             }
             Action::Block(Answer::Return | Answer::Drop) => {
-                self.totals.blocked = self.totals.blocked.wrapping_add(1);
-                self.counters.count(Counter::FilterDropBlocked);
+                self.block();
                 Verdict::Drop
             }
         }
@@ -379,6 +417,11 @@ impl Filter {
     fn pass(&mut self) {
         self.totals.passed = self.totals.passed.wrapping_add(1);
         self.counters.count(Counter::FilterPassed);
+    }
+
+    fn block(&mut self) {
+        self.totals.blocked = self.totals.blocked.wrapping_add(1);
+        self.counters.count(Counter::FilterDropBlocked);
     }
 
     /// Forgets flows whose time is over.

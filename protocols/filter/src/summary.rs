@@ -56,7 +56,8 @@ pub struct Summary {
     pub length: u32,
     /// Payload of the TCP segment, in bytes.
     pub payload_length: u32,
-    /// TCP: sequence number.
+    /// TCP: sequence number. A piece of another protocol's packet: the identification that all pieces of
+    /// that packet have.
     pub seq: u32,
     /// TCP: acknowledgement number.
     pub ack: u32,
@@ -174,6 +175,7 @@ impl Summary {
         let mut summary = Summary::bare(source, destination, header.protocol, saturate(length));
         if header.is_fragment() {
             summary.piece = piece(header.fragment_offset);
+            summary.seq = u32::from(header.identification);
         }
         summary.read_transport(transport, length.saturating_sub(header_len))?;
         Ok(summary)
@@ -190,6 +192,7 @@ impl Summary {
         let upper = skip_extensions(header.next_header, rest)?;
         let mut summary = Summary::bare(source, destination, upper.protocol, saturate(length));
         summary.piece = upper.piece;
+        summary.seq = upper.identification;
         let before = ipv6::LEN + upper.offset;
         let transport = rest.get(upper.offset..).unwrap_or_default();
         summary.read_transport(transport, length.saturating_sub(before))?;
@@ -262,6 +265,22 @@ impl Summary {
         let mut summary = Summary::bare(source, destination, protocol, length);
         summary.read_transport(transport, transport_bytes)?;
         Ok(summary)
+    }
+
+    /// Whether a packet of ours, from its IP header on, is a message of `ip`'s own (ICMP), or a piece of
+    /// one. Of packets of the transports the filter has been asked before `ip` got them.
+    pub fn is_message(front: &[u8]) -> bool {
+        match front.first().map(|first| first >> 4) {
+            // Where the header names the protocol (RFC 791 section 3.1, RFC 8200 section 3).
+            Some(4) => front.get(9) == Some(&protocol::ICMP),
+            Some(6) => {
+                let next_header = front.get(6).copied().unwrap_or_default();
+                let upper =
+                    skip_extensions(next_header, front.get(ipv6::LEN..).unwrap_or_default());
+                upper.is_ok_and(|upper| upper.protocol == protocol::ICMPV6)
+            }
+            Some(_) | None => false,
+        }
     }
 
     /// The control bits of TCP.
@@ -390,6 +409,7 @@ struct Upper {
     protocol: u8,
     offset: usize,
     piece: Piece,
+    identification: u32,
 }
 
 /// What follows the extension headers. A host's opinion of unknown options doesn't matter here; what
@@ -399,6 +419,7 @@ fn skip_extensions(next_header: u8, payload: &[u8]) -> Result<Upper, Malformed> 
         protocol: next_header,
         offset: 0,
         piece: Piece::Whole,
+        identification: 0,
     };
     for _ in 0..=ipv6::MAXIMUM_EXTENSIONS {
         let rest = payload.get(upper.offset..).unwrap_or_default();
@@ -409,6 +430,7 @@ fn skip_extensions(next_header: u8, payload: &[u8]) -> Result<Upper, Malformed> 
                 upper.offset += ipv6::FRAGMENT_LEN;
                 if !fragment.is_atomic() {
                     upper.piece = piece(fragment.offset);
+                    upper.identification = fragment.identification;
                 }
                 if upper.piece == Piece::Later {
                     return Ok(upper);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::records::FlowPhase;
+use crate::summary::Piece;
 use crate::test_support::{
     PEER, Random, US, at, end, filter, filter_of, icmp, icmp_error, later, passes, rules, tcp, udp,
 };
@@ -298,6 +299,55 @@ fn later_pieces_pass_by_rules_without_ports_only() {
         assert_eq!(passes(&mut filter, 0, In, &piece), expected, "{text}");
         assert_eq!(filter.states(), 0);
     }
+}
+
+#[test]
+fn the_first_piece_of_a_message_decides_about_the_others() {
+    let piece = |piece, seq, packet| crate::Summary {
+        piece,
+        seq,
+        ..packet
+    };
+    let [request, reply] = [(PEER, US, 8), (US, PEER, 0)].map(|(from, to, kind)| {
+        let message = icmp(from, to, kind, 7);
+        let first = piece(Piece::First, 40, message);
+        (first, piece(Piece::Later, 40, later(message)))
+    });
+    for (text, asks, answers) in [
+        (
+            "block all\npass in inet proto icmp icmp-type echoreq",
+            true,
+            true,
+        ),
+        (
+            "block all\npass in inet proto icmp icmp-type unreach\npass out all",
+            false,
+            true,
+        ),
+        (
+            "pass in no state\nblock out inet proto icmp icmp-type echorep",
+            true,
+            false,
+        ),
+    ] {
+        let mut filter = filter(text);
+        let asked = passes(&mut filter, 0, In, &request.0);
+        assert_eq!(asked, asks, "{text}");
+        // Without the first one they are of no use.
+        assert!(passes(&mut filter, 0, In, &request.1), "{text}");
+        let blocked = filter.totals().blocked;
+        for packet in [reply.0, reply.1, reply.1] {
+            assert_eq!(passes(&mut filter, 0, Out, &packet), answers, "{text}");
+        }
+        let more = if answers { 0 } else { 3 };
+        assert_eq!(filter.totals().blocked - blocked, more, "{text}");
+    }
+    // Of another message.
+    let mut filter = filter("block all\npass in inet proto icmp icmp-type echoreq");
+    assert!(passes(&mut filter, 0, In, &request.0));
+    assert!(passes(&mut filter, 0, Out, &reply.0));
+    let other = piece(Piece::Later, 41, reply.1);
+    assert!(!passes(&mut filter, 0, Out, &other));
 }
 
 #[test]
