@@ -8,8 +8,10 @@ use skink_time::{Duration, Instant};
 use skink_wire::MacAddr;
 use std::collections::{HashMap, VecDeque};
 
-/// Most neighbours known; the one that was used least recently makes room for a new one.
+/// Most neighbours known; see [`Neighbours::evict`].
 const CAPACITY: usize = 1024;
+/// Entries of a full table that may be unresolved before they make room for each other.
+const UNRESOLVED: usize = CAPACITY / 2;
 /// Most packets that wait for one neighbour, and most bytes: three of the largest packets.
 const HELD_PACKETS: usize = 64;
 const HELD_BYTES: usize = 192 * 1024;
@@ -44,6 +46,15 @@ impl State {
             State::Delay { until } => Some(until),
             // That time has run out is noticed when the neighbour is next used.
             State::Reachable { .. } | State::Stale => None,
+        }
+    }
+
+    /// Whether it answered lately, or is being asked whether it still does.
+    fn is_in_use(self, now: Instant) -> bool {
+        match self {
+            State::Reachable { until } => now < until,
+            State::Delay { .. } | State::Probe { .. } => true,
+            State::Incomplete { .. } | State::Stale => false,
         }
     }
 }
@@ -163,22 +174,17 @@ impl Neighbours {
     /// an entry that had to make room.
     pub(crate) fn begin(&mut self, now: Instant, address: IpAddr) -> (u32, VecDeque<Held>) {
         let state = State::Incomplete { sent: 0, next: now };
-        let added = self.insert(address, MacAddr::UNSPECIFIED, state, now);
-        self.arm(now);
-        added
-    }
-
-    fn insert(
-        &mut self,
-        address: IpAddr,
-        mac: MacAddr,
-        state: State,
-        used: Instant,
-    ) -> (u32, VecDeque<Held>) {
         let lost = match self.index.len() >= CAPACITY {
-            true => self.evict(true).unwrap_or_default(),
+            true => self.evict(now, true).unwrap_or_default(),
             false => VecDeque::new(),
         };
+        let slot = self.insert(address, MacAddr::UNSPECIFIED, state, now);
+        self.arm(now);
+        (slot, lost)
+    }
+
+    /// Adds an entry; there is room for it.
+    fn insert(&mut self, address: IpAddr, mac: MacAddr, state: State, used: Instant) -> u32 {
         let neighbour = Neighbour {
             address,
             mac,
@@ -196,18 +202,29 @@ impl Neighbours {
             *place = Some(neighbour);
         }
         self.index.insert(address, slot);
-        (slot, lost)
+        slot
     }
 
-    /// Removes the neighbour that was used least recently, of those with packets waiting only if
-    /// there are no others and `even_waiting`; answers these packets.
-    fn evict(&mut self, even_waiting: bool) -> Option<VecDeque<Held>> {
+    /// Removes a neighbour and answers the packets that waited for it. Those that are in use go last; of
+    /// others the one that was used least recently goes. Unresolved ones, for which packets wait, go before
+    /// resolved ones if they are many, as when addresses are scanned that nobody has (RFC 6583 section 7.1), else
+    /// after them. If one that nobody asked for needs the place, only a resolved one that isn't in use goes.
+    fn evict(&mut self, now: Instant, is_asked_for: bool) -> Option<VecDeque<Held>> {
+        let is_incomplete = |known: &Neighbour| matches!(known.state, State::Incomplete { .. });
+        let known = self.slots.iter().flatten();
+        let are_many = known.filter(|known| is_incomplete(known)).count() >= UNRESOLVED;
         let rank = |(slot, place): (u32, &Option<Neighbour>)| {
             let neighbour = place.as_ref()?;
-            Some((!neighbour.held.is_empty(), neighbour.used, slot))
+            let class = match (is_incomplete(neighbour), neighbour.state.is_in_use(now)) {
+                (true, _) if are_many => 0,
+                (false, false) => 1,
+                (true, _) => 2,
+                (false, true) => 3,
+            };
+            (is_asked_for || class == 1).then_some((class, neighbour.used, slot))
         };
-        let (waiting, _, slot) = (0u32..).zip(&self.slots).filter_map(rank).min()?;
-        (even_waiting || !waiting).then(|| self.remove(slot))
+        let (_, _, slot) = (0u32..).zip(&self.slots).filter_map(rank).min()?;
+        Some(self.remove(slot))
     }
 
     fn remove(&mut self, slot: u32) -> VecDeque<Held> {
@@ -265,8 +282,7 @@ impl Neighbours {
         let Some(slot) = self.find(address) else {
             if let (Some(mac), true) = (heard.mac, heard.create) {
                 let is_full = self.index.len() >= CAPACITY;
-                // No packets are given up for one that nobody asked for.
-                if !is_full || self.evict(false).is_some() {
+                if !is_full || self.evict(now, false).is_some() {
                     // Never used, so it is the first to go.
                     self.insert(address, mac, fresh, Instant::ZERO);
                 }

@@ -100,6 +100,60 @@ fn queues_and_the_table_are_bounded() {
 }
 
 #[test]
+fn a_scan_of_addresses_that_nobody_has_leaves_the_gateway_known() {
+    let us = US4.into();
+    let gateway: IpAddr = "10.0.0.254".parse().expect("an address");
+    let far: IpAddr = "192.0.2.1".parse().expect("an address");
+    let first = u128::from(US6) + 0x100;
+    // Whether the gateway is in use, and others ask for us meanwhile; or it is idle.
+    for in_use in [true, false] {
+        let mut host = Host::new();
+        host.send(us, far, b"12345678", false).expect("room");
+        host.answer(gateway, OTHER_MAC);
+        host.poll(if in_use { 0 } else { 100_000 });
+        for number in 0..3000 {
+            let nobody = Ipv6Addr::from(first + number);
+            host.send(US6.into(), nobody.into(), b"12345678", false)
+                .expect("room");
+            let asking = Ipv6Addr::from(first + 10_000 + number);
+            let question = icmpv6::Message::NeighbourSolicitation(NeighbourSolicitation {
+                target: US6,
+                source_link_layer: Some(PEER_MAC),
+            });
+            if in_use {
+                host.receive(&icmpv6_frame(asking, solicited_node(US6), &question));
+            }
+        }
+        host.wire.frames.clear();
+        host.send(us, far, b"12345678", false).expect("room");
+        assert_eq!(host.sent_to(OTHER_MAC).len(), 1, "in use: {in_use}");
+    }
+}
+
+#[test]
+fn where_all_neighbours_are_known_new_ones_do_not_displace_each_other() {
+    let mut host = Host::new();
+    let neighbour = |number: u128| Ipv6Addr::from(u128::from(US6) + 0x100 + number);
+    let send = |host: &mut Host, number| {
+        host.send(US6.into(), neighbour(number).into(), b"12345678", false)
+            .expect("room");
+    };
+    for number in 0..1024 {
+        send(&mut host, number);
+        host.answer(neighbour(number).into(), PEER_MAC);
+    }
+    host.poll(100_000);
+    for number in 1024..1034 {
+        send(&mut host, number);
+    }
+    host.wire.frames.clear();
+    for number in 1024..1034 {
+        host.answer(neighbour(number).into(), OTHER_MAC);
+    }
+    assert_eq!(host.sent_to(OTHER_MAC).len(), 10);
+}
+
+#[test]
 fn questions_for_us_are_answered_if_that_is_our_task() {
     for answers in [true, false] {
         let mut host = Host::with(|config| config.answers = answers);
