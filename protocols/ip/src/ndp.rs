@@ -121,7 +121,12 @@ impl Ip {
             create: false,
         };
         let resolved = self.neighbours.heard(now, target, heard);
-        if !message.router && self.routers.is_none(message.target) {
+        let changed = match (message.router, message.solicited) {
+            (false, _) => self.routers.is_none(message.target),
+            (true, true) => self.routers.answers(message.target),
+            (true, false) => false,
+        };
+        if changed {
             self.use_learned_router();
         }
         self.release(now, resolved, out);

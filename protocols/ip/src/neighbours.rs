@@ -90,8 +90,11 @@ pub(crate) enum Due {
         address: IpAddr,
         mac: Option<MacAddr>,
     },
-    /// It doesn't answer; these packets can't be sent.
-    Failed { held: VecDeque<Held> },
+    /// `address` doesn't answer; these packets can't be sent there.
+    Failed {
+        address: IpAddr,
+        held: VecDeque<Held>,
+    },
 }
 
 /// The table.
@@ -347,7 +350,7 @@ impl Neighbours {
             | State::Reachable { .. }
             | State::Stale => {
                 let held = self.remove(slot);
-                return Some(Due::Failed { held });
+                return Some(Due::Failed { address, held });
             }
         };
         self.arm(next);

@@ -1,13 +1,14 @@
 //! Asking for neighbours, and what becomes of the packets that wait for them.
 
 use crate::Ip;
-use crate::held::Held;
+use crate::held::{Held, Target};
 use crate::neighbours::Due;
+use crate::next_hop::Hop;
 use crate::quoted::Quoted;
 use core::net::IpAddr;
 use skink_messages::{Counter, ErrorKind, FrameOutput};
 use skink_time::Instant;
-use skink_wire::MacAddr;
+use skink_wire::{MacAddr, ipv6};
 use std::collections::VecDeque;
 
 impl Ip {
@@ -28,8 +29,49 @@ impl Ip {
     pub(crate) fn on_due<O: FrameOutput + ?Sized>(&mut self, now: Instant, due: Due, out: &mut O) {
         match due {
             Due::Solicit { address, mac } => self.solicit(now, address, mac, out),
-            Due::Failed { held } => self.give_up(held),
+            Due::Failed { address, held } => {
+                let router = match address {
+                    IpAddr::V6(router) => self.routers.is_silent(router),
+                    IpAddr::V4(_) => false,
+                };
+                if router {
+                    self.use_learned_router();
+                }
+                match router && self.routers.has_good() {
+                    true => self.send_otherwise(now, address, held, out),
+                    false => self.give_up(held),
+                }
+            }
         }
+    }
+
+    /// Packets that waited for a router that doesn't answer leave by another one.
+    fn send_otherwise<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        silent: IpAddr,
+        held: VecDeque<Held>,
+        out: &mut O,
+    ) {
+        let mut lost = VecDeque::new();
+        for held in held {
+            let header = ipv6::Header::parse_quoted(held.bytes());
+            let destination = header.map(|(header, _)| IpAddr::V6(header.destination));
+            let destination = destination.ok().filter(|destination| {
+                self.hop(*destination)
+                    .is_some_and(|hop| hop != Hop::Neighbour(silent))
+            });
+            match destination.and_then(|destination| self.target(now, destination, out)) {
+                Some(Target::Station(mac)) => self.outbox.push(mac, held),
+                Some(Target::Unresolved(router)) => {
+                    let dropped = self.neighbours.hold(router, held);
+                    self.counters.add(Counter::IpDropQueueFull, dropped);
+                }
+                None => lost.push_back(held),
+            }
+        }
+        self.give_up(lost);
+        let _ = self.flush_outbox(now, out);
     }
 
     /// Packets that can't be sent, since their neighbour doesn't answer.

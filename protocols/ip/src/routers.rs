@@ -6,13 +6,23 @@ use skink_time::{Duration, Instant};
 /// `MAX_RTR_SOLICITATIONS`, `RTR_SOLICITATION_INTERVAL` (RFC 4861 section 10).
 const SOLICITATIONS: u8 = 3;
 const INTERVAL: Duration = Duration::from_secs(4);
+/// Most routers known (RFC 4861 section 6.3.4 asks for two at least).
+const CAPACITY: usize = 8;
 
-/// The router that is used, or the search for one.
+struct Router {
+    address: Ipv6Addr,
+    until: Instant,
+    /// It didn't answer when it was asked last, and hasn't been heard since.
+    silent: bool,
+}
+
+/// The routers there are, or the search for one.
 pub(crate) struct Routers {
     /// Solicitations still to be sent, and when.
     left: u8,
     next: Instant,
-    router: Option<(Ipv6Addr, Instant)>,
+    /// The first one is used.
+    known: Vec<Router>,
 }
 
 impl Routers {
@@ -21,47 +31,88 @@ impl Routers {
         Routers {
             left: if search { SOLICITATIONS } else { 0 },
             next: Instant::ZERO,
-            router: None,
+            known: Vec::new(),
         }
     }
 
     /// A router tells how long it is one; answers whether the default router changed. One that
     /// works is kept when others come along.
-    pub(crate) fn heard(&mut self, now: Instant, router: Ipv6Addr, lifetime: Duration) -> bool {
+    pub(crate) fn heard(&mut self, now: Instant, address: Ipv6Addr, lifetime: Duration) -> bool {
         self.left = 0;
-        match self.router {
-            Some((known, _)) if known == router && lifetime.is_zero() => self.router = None,
-            Some((known, _)) if known == router => {
-                self.router = Some((router, now + lifetime));
-                return false;
-            }
-            Some(_) => return false,
-            None if lifetime.is_zero() => return false,
-            None => self.router = Some((router, now + lifetime)),
+        if lifetime.is_zero() {
+            return self.is_none(address);
         }
-        true
+        let router = Router {
+            address,
+            until: now + lifetime,
+            silent: false,
+        };
+        self.change(|known| {
+            let is_full = known.len() >= CAPACITY;
+            let mut places = known.iter_mut();
+            if let Some(place) = places.find(|other| other.address == address) {
+                *place = router;
+            } else if !is_full {
+                known.push(router);
+            } else if let Some(place) = known.iter_mut().find(|other| other.silent) {
+                *place = router;
+            }
+        })
     }
 
     /// A neighbour says that it is no router (any more); answers whether that changes the default.
     pub(crate) fn is_none(&mut self, neighbour: Ipv6Addr) -> bool {
-        let gone = self.router.is_some_and(|(router, _)| router == neighbour);
-        if gone {
-            self.router = None;
-        }
-        gone
+        self.change(|known| known.retain(|router| router.address != neighbour))
     }
 
+    /// A neighbour doesn't answer; answers whether that changes the default. While none answers they are
+    /// tried one after the other (RFC 4861 section 6.3.6).
+    pub(crate) fn is_silent(&mut self, neighbour: Ipv6Addr) -> bool {
+        self.change(|known| {
+            let at = known.iter().position(|router| router.address == neighbour);
+            if let Some(at) = at {
+                let router = known.remove(at);
+                known.push(Router {
+                    silent: true,
+                    ..router
+                });
+            }
+        })
+    }
+
+    /// A neighbour answers; answers whether that changes the default.
+    pub(crate) fn answers(&mut self, neighbour: Ipv6Addr) -> bool {
+        self.change(|known| {
+            let mut routers = known.iter_mut();
+            if let Some(router) = routers.find(|router| router.address == neighbour) {
+                router.silent = false;
+            }
+        })
+    }
+
+    /// The default router.
     pub(crate) fn router(&self) -> Option<Ipv6Addr> {
-        self.router.map(|(router, _)| router)
+        self.known.first().map(|router| router.address)
     }
 
-    /// Whether the router's time has run out just now.
+    /// Whether there is a router that answers, as far as is known.
+    pub(crate) fn has_good(&self) -> bool {
+        self.known.first().is_some_and(|router| !router.silent)
+    }
+
+    /// Forgets routers whose time has run out; answers whether that changes the default.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
-        let gone = self.router.is_some_and(|(_, until)| until <= now);
-        if gone {
-            self.router = None;
-        }
-        gone
+        let any = self.known.iter().any(|router| router.until <= now);
+        any && self.change(|known| known.retain(|router| router.until > now))
+    }
+
+    /// Whether the default router is another one after a change. Those that aren't silent come first.
+    fn change(&mut self, change: impl FnOnce(&mut Vec<Router>)) -> bool {
+        let before = self.router();
+        change(&mut self.known);
+        // Stable.
+        self.known.sort_by_key(|router| router.silent);
+        self.router() != before
     }
 
     /// Whether to ask for routers now.
@@ -76,7 +127,7 @@ impl Routers {
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let solicitation = (self.left > 0).then_some(self.next);
-        let router = self.router.map(|(_, until)| until);
-        [solicitation, router].into_iter().flatten().min()
+        let routers = self.known.iter().map(|router| router.until);
+        solicitation.into_iter().chain(routers).min()
     }
 }

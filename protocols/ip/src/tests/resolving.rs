@@ -1,4 +1,5 @@
 use super::*;
+use crate::addresses::ALL_NODES;
 use crate::neighbours::State;
 use skink_messages::ErrorKind;
 use skink_wire::ChecksumPolicy;
@@ -352,31 +353,33 @@ fn addresses_are_announced_twice() {
     assert_eq!(host.ip.next_deadline(), None);
 }
 
+/// What the router `source` says of itself.
+fn router_advertisement(source: Ipv6Addr, mac: Option<MacAddr>, lifetime_secs: u16) -> Vec<u8> {
+    let message = icmpv6::Message::RouterAdvertisement(RouterAdvertisement {
+        hop_limit: 0,
+        managed: false,
+        other: false,
+        lifetime_secs,
+        reachable_ms: 0,
+        retransmit_ms: 0,
+        source_link_layer: mac,
+        mtu: None,
+        prefixes: icmpv6::Prefixes::default(),
+    });
+    icmpv6_frame(source, ALL_NODES, &message)
+}
+
 #[test]
 fn a_router_is_learned_and_forgotten() {
     let mut host = Host::with(|config| config.gateways.clear());
     let far: IpAddr = "2001:db8:9::9".parse().expect("an address");
     let router: Ipv6Addr = "fe80::99".parse().expect("an address");
-    let all_nodes = "ff02::1".parse().expect("an address");
     assert!(!host.ip.has_route(far));
     host.poll(0);
     assert_eq!(host.count(Counter::IpNdpOut), 1, "a router solicitation");
-    let advertise = |lifetime_secs| {
-        icmpv6::Message::RouterAdvertisement(RouterAdvertisement {
-            hop_limit: 0,
-            managed: false,
-            other: false,
-            lifetime_secs,
-            reachable_ms: 0,
-            retransmit_ms: 0,
-            source_link_layer: Some(OTHER_MAC),
-            mtu: None,
-            prefixes: icmpv6::Prefixes::default(),
-        })
-    };
-    host.receive(&icmpv6_frame(PEER6, all_nodes, &advertise(10)));
+    host.receive(&router_advertisement(PEER6, Some(OTHER_MAC), 10));
     assert!(!host.ip.has_route(far), "not from a link-local address");
-    host.receive(&icmpv6_frame(router, all_nodes, &advertise(10)));
+    host.receive(&router_advertisement(router, Some(OTHER_MAC), 10));
     host.send(US6.into(), far, b"12345678", false)
         .expect("room");
     assert_eq!(host.sent_to(OTHER_MAC).len(), 1);
@@ -384,7 +387,77 @@ fn a_router_is_learned_and_forgotten() {
     assert!(host.ip.has_route(far));
     host.poll(10_000);
     assert!(!host.ip.has_route(far));
-    host.receive(&icmpv6_frame(router, all_nodes, &advertise(10)));
-    host.receive(&icmpv6_frame(router, all_nodes, &advertise(0)));
+    host.receive(&router_advertisement(router, Some(OTHER_MAC), 10));
+    host.receive(&router_advertisement(router, Some(OTHER_MAC), 0));
     assert!(!host.ip.has_route(far));
+}
+
+#[test]
+fn another_router_is_used_when_the_default_one_is_silent() {
+    let far: IpAddr = "2001:db8:9::9".parse().expect("an address");
+    let [first, second]: [Ipv6Addr; 2] =
+        ["fe80::a", "fe80::b"].map(|text| text.parse().expect("an address"));
+    let mut host = Host::with(|config| config.gateways.clear());
+    host.receive(&router_advertisement(first, Some(OTHER_MAC), 9000));
+    host.receive(&router_advertisement(second, Some(PEER_MAC), 9000));
+    let mut second_of_time = 0;
+    // The router by which a packet leaves, and the default one ten seconds later, if nobody answers.
+    let mut send = |host: &mut Host| {
+        host.wire.frames.clear();
+        host.send(US6.into(), far, b"12345678", false)
+            .expect("room");
+        let by = host.wire.frames.last().map(|frame| frame[..6].to_vec());
+        for _ in 0..10 {
+            second_of_time += 1;
+            host.poll(second_of_time * 1000);
+        }
+        let known = [(OTHER_MAC, first), (PEER_MAC, second)];
+        let by = known.iter().find(|it| by == Some(it.0.0.to_vec()));
+        (by.map(|it| it.1), host.ip.routers.router())
+    };
+    assert_eq!(send(&mut host), (Some(first), Some(second)));
+    // Now none answers: each is asked for in turn (RFC 4861 section 6.3.6).
+    assert_eq!(send(&mut host), (Some(second), Some(first)));
+    assert_eq!(send(&mut host), (None, Some(second)));
+    assert!(host.ip.take_error().is_some());
+    assert_eq!(send(&mut host), (None, Some(first)));
+    // The one that is heard is used, by whichever message.
+    host.receive(&router_advertisement(second, Some(PEER_MAC), 9000));
+    assert_eq!(send(&mut host), (Some(second), Some(first)));
+    host.send(US6.into(), far, b"12345678", false)
+        .expect("room");
+    let answer = NeighbourAdvertisement {
+        router: true,
+        solicited: true,
+        replace: true,
+        target: first,
+        target_link_layer: Some(OTHER_MAC),
+    };
+    host.receive(&advertisement(first, US6, &answer));
+    host.receive(&router_advertisement(second, Some(PEER_MAC), 9000));
+    assert_eq!(send(&mut host), (Some(first), Some(first)));
+    // It is none any more.
+    host.receive(&router_advertisement(first, Some(OTHER_MAC), 0));
+    assert_eq!(host.ip.routers.router(), Some(second));
+}
+
+#[test]
+fn what_waits_for_a_silent_router_leaves_by_another() {
+    let far: IpAddr = "2001:db8:9::9".parse().expect("an address");
+    let silent: Ipv6Addr = "fe80::a".parse().expect("an address");
+    let mut host = Host::with(|config| config.gateways.clear());
+    host.receive(&router_advertisement(silent, None, 9000));
+    let other = "fe80::b".parse().expect("an address");
+    host.receive(&router_advertisement(other, Some(OTHER_MAC), 9000));
+    host.send(US6.into(), far, b"12345678", false)
+        .expect("room");
+    host.send(US6.into(), silent.into(), b"12345678", false)
+        .expect("room");
+    for second in 1..=3 {
+        host.poll(second * 1000);
+    }
+    assert_eq!(host.sent_to(OTHER_MAC).len(), 1);
+    let error = host.ip.take_error().expect("an error");
+    assert_eq!(error.remote.addr, IpAddr::from(silent));
+    assert!(host.ip.take_error().is_none());
 }
