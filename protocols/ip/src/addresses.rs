@@ -42,6 +42,27 @@ impl Addresses {
         }
     }
 
+    /// The groups in which neighbours are asked for our addresses, each once.
+    pub(crate) fn solicited_nodes(&self) -> Vec<Ipv6Addr> {
+        let mut groups = Vec::new();
+        for own in &self.0 {
+            if let IpAddr::V6(own) = own.addr
+                && !groups.contains(&solicited_node(own))
+            {
+                groups.push(solicited_node(own));
+            }
+        }
+        groups
+    }
+
+    /// Our address on this link only.
+    pub(crate) fn link_local(&self) -> Option<Ipv6Addr> {
+        self.0.iter().find_map(|own| match own.addr {
+            IpAddr::V6(addr) if addr.is_unicast_link_local() => Some(addr),
+            IpAddr::V4(_) | IpAddr::V6(_) => None,
+        })
+    }
+
     /// Whether `addr` is the limited broadcast address or that of a connected network.
     pub(crate) fn is_broadcast(&self, addr: Ipv4Addr) -> bool {
         addr.is_broadcast() || self.0.iter().any(|own| own.broadcast() == Some(addr))

@@ -1,6 +1,7 @@
 //! ICMP (RFC 792, RFC 1122 section 3.2.2) and ICMPv6 (RFC 4443) on their way in.
 
 use crate::Ip;
+use crate::mld;
 use crate::quoted::Quoted;
 use core::net::IpAddr;
 use skink_messages::{Counter, ErrorKind, FrameOutput, Outbound, RxChecksum, RxPacket};
@@ -42,6 +43,18 @@ impl Ip {
                         self.counters.count(Counter::IpNdpIn);
                         if !self.on_ndp(now, packet, &message, out) {
                             self.counters.count(Counter::IpDropNdp);
+                        }
+                        return;
+                    }
+                    Ok(icmpv6::Message::Unknown {
+                        kind: mld::QUERY,
+                        rest,
+                        body,
+                        ..
+                    }) => {
+                        self.counters.count(Counter::IpIcmpIn);
+                        if !self.on_query(now, packet, rest, body) {
+                            self.counters.count(Counter::IpDropIcmp);
                         }
                         return;
                     }

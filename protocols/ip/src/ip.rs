@@ -3,6 +3,7 @@ use crate::announcements::Announcements;
 use crate::errors::Limiter;
 use crate::held::Outbox;
 use crate::identification::Identifications;
+use crate::mld::Reports;
 use crate::neighbours::Neighbours;
 use crate::path;
 use crate::path_mtu::PathMtus;
@@ -40,6 +41,7 @@ pub struct Ip {
     pub(crate) limiter: Limiter,
     announcements: Announcements,
     pub(crate) routers: Routers,
+    pub(crate) reports: Reports,
     /// Frames that the link had no room for.
     pub(crate) outbox: Outbox,
     /// Packets on their way up.
@@ -66,9 +68,10 @@ pub(crate) struct LastHop {
 
 impl Ip {
     /// What is below was replaced, and may have lost what was under way: queries that nobody has answered
-    /// leave once more with the next poll.
+    /// leave once more with the next poll, and we join our groups anew.
     pub fn link_restarted(&mut self) {
         self.neighbours.hurry();
+        self.join_groups();
     }
 
     /// A component that knows no neighbours yet. It sends nothing before it is polled or used.
@@ -89,6 +92,7 @@ impl Ip {
             limiter: Limiter::default(),
             announcements: Announcements::default(),
             routers: Routers::new(search),
+            reports: Reports::new(config.seed),
             outbox: Outbox::default(),
             whole: WholeQueue::default(),
             errors: VecDeque::new(),
@@ -176,12 +180,17 @@ impl Ip {
     /// From now on ARP, neighbour discovery and echo requests are answered here, or not any more; see
     /// [`IpConfig::answers`].
     pub fn set_answers(&mut self, answers: bool) {
+        let begins = answers && !self.answers;
         self.answers = answers;
+        if begins {
+            self.join_groups();
+        }
     }
 
-    /// Tells the link that our addresses are ours, twice, beginning with the next poll (RFC 5227
-    /// 2.3, RFC 4861 7.2.6).
+    /// Tells the link that our addresses are ours (RFC 5227 2.3, RFC 4861 7.2.6), and that we are in their
+    /// groups (RFC 4861 7.2.1), twice, beginning with the next poll.
     pub fn announce(&mut self, now: Instant) {
+        self.join_groups();
         for own in self.addresses.all() {
             self.announcements.begin(now, own.addr);
         }
@@ -210,6 +219,9 @@ impl Ip {
             let _ = self.flush_outbox(now, out);
         }
         self.run_neighbours(now, out);
+        while let Some(report) = self.reports.pop_due(now) {
+            self.send_report(now, report, out);
+        }
         while let Some(address) = self.announcements.pop_due(now) {
             self.send_announcement(now, address, out);
         }
@@ -234,6 +246,7 @@ impl Ip {
         [
             self.neighbours.next_deadline(),
             self.announcements.next_deadline(),
+            self.reports.next_deadline(),
             self.routers.next_deadline(),
             self.reassembly.next_deadline(),
             self.path_mtus.next_deadline(),

@@ -10,12 +10,12 @@
 //! or come in fragments are copied, within fixed bounds.
 //!
 //! **What survives a restart.** Addresses and gateways, which are its configuration. Neighbours,
-//! path MTUs and a router learned from its advertisements are found again; packets that wait and
+//! path MTUs and routers learned from their advertisements are found again; packets that wait and
 //! unfinished reassemblies are lost, as on any wire.
 //!
 //! **What it leaves out.** Forwarding, redirects, VLANs, addresses from DHCP or from router
-//! advertisements (only a default router is learned), multicast groups beyond those that every host
-//! is in, IPv4 options and source routes, flow labels.
+//! advertisements (only default routers are learned), multicast groups beyond those that every host
+//! is in (of which it tells routers and switches by MLDv2), IPv4 options and source routes, flow labels.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -29,6 +29,7 @@ mod icmp;
 mod identification;
 mod ip;
 mod loopback;
+mod mld;
 mod ndp;
 mod neighbours;
 mod next_hop;

@@ -4,6 +4,7 @@ mod component;
 mod fragments;
 mod hostile;
 mod icmp;
+mod mld;
 mod receiving;
 mod replica;
 mod resolving;
