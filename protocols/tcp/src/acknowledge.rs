@@ -2,6 +2,7 @@ use crate::connection::{Connection, Context};
 use crate::recovery::Phase;
 use crate::segment::Segment;
 use skink_messages::{Counter, Events};
+use skink_time::Duration;
 use skink_wire::SeqNum;
 
 /// The acknowledgement in a segment was one that makes no sense: answer and drop it.
@@ -79,7 +80,7 @@ impl Connection {
             self.tell_if(ring.is_roomy(), Events::WRITABLE);
         }
         self.measure(ack, segment);
-        self.backoff = 0;
+        self.retries = 0;
         self.stalled_since = None;
         let echo = segment.options.timestamps.map(|stamp| stamp.echo);
         let in_fast_recovery = matches!(self.recovery.phase, Phase::Fast { .. });
@@ -99,14 +100,30 @@ impl Connection {
     }
 
     /// Takes a round-trip time from the segment that was timed (RFC 6298 section 4), by the time of
-    /// arrival: time spent in queues of this machine isn't the network's.
-    fn measure(&mut self, ack: SeqNum, segment: &Segment<'_>) {
-        if let Some((end, sent)) = self.timed
-            && ack.ge(end)
-        {
-            self.rtt.sample(segment.arrived.since(sent));
-            self.timed = None;
+    /// arrival: time spent in queues of this machine isn't the network's. Until there is one the timeout stays doubled: of a
+    /// path that has become slower than the timeout none would ever be measured.
+    pub fn measure(&mut self, ack: SeqNum, segment: &Segment<'_>) {
+        let timed = self.timed.take_if(|(end, _)| ack.ge(*end));
+        let measured = match timed {
+            Some((_, sent)) => Some(segment.arrived.since(sent)),
+            None if self.backoff > 0 => self.echoed(segment),
+            None => None,
+        };
+        if let Some(rtt) = measured {
+            self.rtt.sample(rtt);
+            self.backoff = 0;
         }
+    }
+
+    /// How long ago what is acknowledged was sent, by the peer's timestamp (RFC 7323 section 4.1), if that was after the last
+    /// timeout. An older echo says nothing: an acknowledgement that was lost comes again, with the same echo, in answer to what
+    /// is sent again. Nor does one that we never sent.
+    fn echoed(&self, segment: &Segment<'_>) -> Option<Duration> {
+        let stamp = segment.options.timestamps.filter(|_| self.timestamps)?;
+        let arrived = self.timestamp(segment.arrived);
+        let age = arrived.wrapping_sub(stamp.echo);
+        let most = arrived.wrapping_sub(self.timestamp(self.timed_out));
+        (age <= most).then(|| Duration::from_millis(u64::from(age)))
     }
 
     /// The window of the peer's newest segment. Its acknowledgements never go back, so one that acknowledges more is
@@ -115,7 +132,7 @@ impl Connection {
     fn update_window(&mut self, segment: &Segment<'_>, window: u32) {
         if self.snd_wnd == 0 && window > 0 {
             // The peer lives and takes data again: probes are over.
-            self.backoff = 0;
+            (self.backoff, self.retries) = (0, 0);
         }
         self.snd_wnd = window;
         self.snd_wl1 = segment.header.seq;

@@ -139,8 +139,12 @@ pub struct Connection {
     pub timed: Option<(SeqNum, Instant)>,
     pub congestion: Cubic,
     pub recovery: Recovery,
-    /// Timeouts (or unanswered probes) in a row.
+    /// How many times the timeout is doubled: once for each timeout since a round trip was measured (RFC 6298 section 5).
     pub backoff: u32,
+    /// When the last of these timeouts was.
+    pub timed_out: Instant,
+    /// Timeouts (or unanswered probes) in a row.
+    pub retries: u32,
     /// Since when nothing was acknowledged although something is due.
     pub stalled_since: Option<Instant>,
     pub keep_alive_sent: u32,
@@ -222,6 +226,8 @@ impl Connection {
             congestion: Cubic::new(536),
             recovery: Recovery::default(),
             backoff: 0,
+            timed_out: now,
+            retries: 0,
             stalled_since: None,
             keep_alive_sent: 0,
             probes_unanswered: 0,

@@ -197,9 +197,7 @@ impl Connection {
 
     /// Our SYN is acknowledged.
     fn establish(&mut self, segment: &Segment<'_>, context: &Context<'_>) {
-        if let Some((_, sent)) = self.timed.take() {
-            self.rtt.sample(segment.arrived.since(sent));
-        }
+        self.measure(self.iss + 1, segment);
         self.snd_una = self.iss + 1;
         self.snd_nxt = self.snd_una;
         self.small_end = self.snd_una;
@@ -211,7 +209,9 @@ impl Connection {
             self.max_window = self.max_window.max(self.snd_wnd);
         }
         self.snd_wl1 = segment.header.seq;
-        self.backoff = 0;
+        // RFC 6298 (5.7): data begins with three seconds or so if the round trip couldn't be measured.
+        self.backoff = self.backoff.min(2);
+        self.retries = 0;
         // A successor may be about to repeat it.
         self.syn_due = false;
         self.stalled_since = None;

@@ -40,11 +40,12 @@ impl Connection {
             }
             if self.snd_wnd > 0 {
                 // The last time nothing left: the program spoilt its ring, so don't try for ever.
-                self.backoff += u32::from(self.override_due);
-                self.override_due = true;
+                if core::mem::replace(&mut self.override_due, true) {
+                    self.back_off(now);
+                }
             } else {
                 context.counters.count(Counter::TcpZeroWindowProbes);
-                self.backoff += 1;
+                self.back_off(now);
                 self.probes_unanswered += 1;
                 self.probe_due = true;
             }
@@ -83,7 +84,7 @@ impl Connection {
         }
         context.counters.count(Counter::TcpRetransmitTimeouts);
         self.stalled_since.get_or_insert(context.now);
-        self.backoff += 1;
+        self.back_off(context.now);
         if handshake.is_some() {
             self.syn_due = true;
             context.counters.count(Counter::TcpRetransmits);
@@ -117,11 +118,17 @@ impl Connection {
         }
     }
 
+    fn back_off(&mut self, now: Instant) {
+        self.timed_out = now;
+        self.backoff += 1;
+        self.retries += 1;
+    }
+
     fn gives_up(&self, context: &Context<'_>, retries: u32) -> bool {
         match (self.settings.user_timeout, self.stalled_since) {
             (Some(limit), Some(since)) => context.now.since(since) >= limit,
             (Some(_), None) => false,
-            (None, _) => self.backoff >= retries,
+            (None, _) => self.retries >= retries,
         }
     }
 

@@ -518,3 +518,20 @@ fn a_repeated_request_gives_no_round_trip_time() {
     net.inject("S. 0 ack 1 win 1000");
     assert_eq!(net.connection(id).rtt.smoothed(), None);
 }
+
+#[test]
+fn after_a_repeated_request_data_is_not_repeated_too_soon() {
+    // RFC 6298 (5.7), unless a timestamp tells the round-trip time.
+    for (options, timeout) in [("mss 1000", 4_000), ("mss 1000 ts 1 *", 208)] {
+        let mut net = Net::new();
+        let id = net.connect(80);
+        net.advance(7_010);
+        assert_eq!(net.connection(id).retries, 3);
+        net.inject(&format!("S. 0 ack 1 win 1000 {options}"));
+        net.drain();
+        net.write(id, 100);
+        net.expect(". 1:101 ack 1");
+        net.expect_after(timeout, ". 1:101 ack 1");
+        assert_eq!(net.connection(id).retries, 1);
+    }
+}

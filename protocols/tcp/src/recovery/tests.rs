@@ -163,15 +163,18 @@ fn timeouts_double_and_begin_with_one_segment() {
             wait *= 2;
         }
         assert_eq!(net.count(Counter::TcpRetransmitTimeouts), 6);
-        // What follows is sent again as slow start allows, and the timer starts over.
+        // What follows is sent again as slow start allows. The timeout stays doubled: no round trip was measured.
         net.inject(". 1 ack 1001 win 60000");
         net.expect_all(&[". 1001:2001 ack 1", ". 2001:3001 ack 1"]);
-        net.expect_nothing();
+        net.expect_after(wait, ". 1001:2001 ack 1");
         net.inject(". 1 ack 10001 win 60000");
         assert!(matches!(net.connection(id).recovery.phase, Phase::Open));
-        assert_eq!(net.connection(id).backoff, 0);
         net.expect(". 10001:11001 ack 1");
         net.drain();
+        // The acknowledgement of what was sent once measures one.
+        net.inject(". 1 ack 11001 win 60000");
+        net.drain();
+        net.expect_after(200, ". 11001:12001 ack 1");
     }
 }
 
@@ -252,6 +255,48 @@ fn a_timeout_that_was_needless_is_undone() {
     net.inject(". 1 ack 1449 win 500 ts 1500 *");
     assert_eq!(net.count(Counter::TcpSpuriousTimeouts), 0);
     net.expect(". 1449:2897 ack 1");
+}
+
+#[test]
+fn a_path_that_became_slower_than_the_timeout_is_measured() {
+    for options in ["mss 1000 sackok", OFFER] {
+        let mut net = Net::new();
+        let id = net.accepted_with_stamps(options);
+        net.drain();
+        for round in 0..20 {
+            net.write(id, 100);
+            let sent = net.next().expect("a segment");
+            net.advance(1_000);
+            let stamp = sent.options.timestamps.map_or(String::new(), |stamp| {
+                format!(" ts {} {}", 2_000 + round, stamp.value)
+            });
+            net.inject(&format!(". 1 ack {} win 500{stamp}", 101 + 100 * round));
+            net.drain();
+        }
+        // Twice in the first round, and after 800 ms in the second.
+        assert_eq!(net.count(Counter::TcpRetransmitTimeouts), 3, "{options}");
+    }
+}
+
+#[test]
+fn a_timestamp_of_what_was_sent_again_ends_doubling_and_an_absurd_one_does_no_harm() {
+    // (which time before the last retransmission is echoed, next timeout): that itself, the one before, days, one
+    // that is to come.
+    for (ago, timeout) in [(0, 225), (400, 800), (200_000_000, 800), (-1_000i32, 800)] {
+        let mut net = Net::new();
+        let id = net.accepted_with_stamps(OFFER);
+        net.write(id, 100);
+        net.drain();
+        // After 200 and 600 ms it is sent again.
+        net.advance(800);
+        let last = core::iter::from_fn(|| net.next()).last();
+        let stamp = last.and_then(|sent| sent.options.timestamps);
+        let echo = stamp.map_or(0, |stamp| stamp.value.wrapping_sub(ago as u32));
+        net.inject(&format!(". 1 ack 101 win 500 ts 2000 {echo}"));
+        net.write(id, 100);
+        net.expect(". 101:201 ack 1");
+        net.expect_after(timeout, ". 101:201 ack 1");
+    }
 }
 
 #[test]

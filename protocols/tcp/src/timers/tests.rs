@@ -117,6 +117,17 @@ fn a_peer_that_acknowledges_nothing_is_given_up() {
 }
 
 #[test]
+fn a_peer_that_acknowledges_only_what_is_sent_again_lives() {
+    let (mut net, id) = open(60_000);
+    for round in 0..20 {
+        net.write(id, 100);
+        net.advance(130_000);
+        net.inject(&format!(". 1 ack {} win 60000", 101 + 100 * round));
+    }
+    assert_eq!(net.state(id), State::Established);
+}
+
+#[test]
 fn the_user_timeout_gives_up_earlier_or_later() {
     // (milliseconds, alive after, dead after)
     for (limit, alive, dead) in [(3_000, 3_000, 8_000), (3_600_000, 3_500_000, 3_800_000)] {
