@@ -160,6 +160,15 @@ impl TcpState {
             return Step::Goes(self);
         }
         if flags.contains(Flags::RST) {
+            // It refuses an acknowledgement of what we never sent, and the handshake goes on (RFC 9293 section
+            // 3.10.7.4, SYN-RECEIVED).
+            if self.phase == Phase::SynReceived
+                && (from, self.opener) == (Side::Local, Side::Remote)
+                && !flags.contains(Flags::ACK)
+                && segment.seq != self.answer_seq.wrapping_add(1)
+            {
+                return Step::Goes(self);
+            }
             self.life = match (self.life, from) {
                 (Life::ResetByLocal, _) | (_, Side::Local) => Life::ResetByLocal,
                 (Life::ResetByRemote, Side::Remote) => Life::ResetByRemote,

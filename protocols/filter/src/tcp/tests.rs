@@ -174,6 +174,19 @@ fn what_is_forged_breaks_nothing_and_stays_nowhere() {
         ("<SA", "ResetByRemote"),
         (">A", "Established"),
     ]);
+    // A reset of ours that refuses a forged ACK.
+    play(&[
+        ("<S", "SynSent"),
+        (">SA", "SynReceived"),
+        ("<A!", "SynReceived"),
+        (">R?", "SynReceived"),
+        ("<A", "Established"),
+    ]);
+    play(&[
+        ("<S", "SynSent"),
+        (">SA", "SynReceived"),
+        (">R", "ResetByLocal"),
+    ]);
     // A reset of ours ends it, whatever else is claimed.
     then(&[
         (">RA", "ResetByLocal"),
