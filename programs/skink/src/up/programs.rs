@@ -10,8 +10,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How long after the end of its connection a process that lives on keeps its sockets: long enough for
-/// the program that it has become by `exec` to lay hands on those it inherited.
+/// How long after the end of its connection a process that lives on, and doesn't come again, keeps its sockets: it has
+/// become a program that isn't on Skink, or closed all its descriptors.
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// Where a program is on its way.

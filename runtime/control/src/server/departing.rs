@@ -70,11 +70,9 @@ impl<O: Owners> Server<O> {
         }
     }
 
-    /// A process that comes again has become another program by `exec`, which closed what it had.
+    /// A process that comes again has become another program by `exec`, which closed what it had: a program that
+    /// inherits something goes on with its predecessor's connection.
     pub(super) fn release_predecessors(&mut self, key: u64) {
-        if self.owners.outlives_exec() {
-            return;
-        }
         let pid = self
             .connections
             .get(&key)

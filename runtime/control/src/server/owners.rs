@@ -98,11 +98,6 @@ pub trait Owners {
     fn is_free(&self, _owner: u16) -> bool {
         true
     }
-    /// Whether what an owner has may outlive an `exec` of its process. If not, a process that comes
-    /// again has closed what it had.
-    fn outlives_exec(&self) -> bool {
-        false
-    }
     /// Who may attach where no token is asked for. An error is a sentence for the program's user.
     fn admit(&self, _peer: &Peer) -> Result<(), String> {
         Ok(())

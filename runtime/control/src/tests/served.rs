@@ -58,9 +58,6 @@ impl Owners for Stacks {
     fn capacity(&self) -> u16 {
         600
     }
-    fn outlives_exec(&self) -> bool {
-        true
-    }
     fn admit(&self, _peer: &Peer) -> Result<(), String> {
         match self.refuse_all {
             true => Err("nobody may".to_owned()),

@@ -7,6 +7,7 @@ mod calls;
 mod choice;
 mod clients;
 mod datagrams;
+mod exec;
 mod filter;
 mod forwarding;
 mod halves;
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(choice::cases());
     cases.extend(servers::cases());
     cases.extend(passing::cases());
+    cases.extend(exec::cases());
     cases.extend(ssh::cases());
     cases.extend(clients::cases());
     cases.extend(datagrams::cases());

@@ -70,10 +70,6 @@ impl Owners for Served {
         !self.programs.contains_key(&owner)
     }
 
-    fn outlives_exec(&self) -> bool {
-        true
-    }
-
     fn admit(&self, peer: &Peer) -> Result<(), String> {
         let Some(allow) = &self.limits.allow else {
             return Ok(());
