@@ -71,9 +71,9 @@ impl State {
     }
 }
 
-/// Whether there is something to accept in the kernel. To ask costs a tenth of what `accept` takes to find
+/// Whether there is something to accept, or to receive, in the kernel. To ask costs a tenth of what `accept` takes to find
 /// nothing: that makes a socket first, and takes it down again.
-fn kernel_has_some(fd: c_int) -> bool {
+pub fn kernel_has_some(fd: c_int) -> bool {
     let mut list = [raw::to_poll(fd, libc::POLLIN)];
     let answer = raw::ppoll(&mut list, Some(Duration::ZERO), core::ptr::null());
     answer != Ok(0)

@@ -1,6 +1,8 @@
 //! Data of UDP sockets.
+use crate::accept::kernel_has_some;
 use crate::buffers::Buffers;
-use crate::errno::{Answer, WOULD_BLOCK, fail};
+use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
+use crate::fd_table;
 use crate::lock::Guard;
 use crate::raw;
 use crate::sockaddr::{self, Name};
@@ -14,21 +16,31 @@ use skink_messages::UdpRequest;
 /// Largest UDP payload over IPv4 and IPv6 in bytes.
 const MAXIMUM_DATAGRAM: usize = 65507;
 
-/// Takes one datagram.
+/// Takes one datagram. As long as nobody has bound the socket or sent on it, it isn't decided whose it is: the kernel has
+/// what has come, and another thread that sends may make it Skink's meanwhile, or leave it to the kernel.
 pub fn receive_datagram(
     state: Guard,
-    index: u32,
+    (fd, index): (c_int, u32),
     buffers: Buffers<'_>,
     flags: c_int,
 ) -> Answer<Received> {
-    state.count_call();
+    let undecided = !state.sockets[index].is_decided();
+    if !undecided {
+        state.count_call();
+    }
     let patience = patience(&state, index, flags, false);
-    wait::until(state, index, patience, |state, index| {
+    let other = undecided.then_some(fd);
+    let answer = wait::until_either(state, index, other, patience, |state, index, readable| {
         if let Some(error) = state.sockets[index].take_error() {
             return fail(error);
         }
-        let Role::Datagram(halves) = state.sockets[index].role else {
-            return fail(libc::EBADF);
+        let halves = match state.sockets[index].role {
+            Role::Datagram(halves) => halves,
+            Role::Undecided if readable && kernel_has_some(fd) => return Err(Stop::Kernel),
+            Role::Undecided => return Err(WOULD_BLOCK),
+            Role::Stream(_) | Role::Dormant { .. } | Role::Listener(_) | Role::Lost => {
+                return fail(libc::EBADF);
+            }
         };
         let socket = &state.sockets[index];
         let options = &socket.options;
@@ -67,7 +79,11 @@ pub fn receive_datagram(
         } else {
             Err(WOULD_BLOCK)
         }
-    })
+    });
+    match answer {
+        Err(Stop::Errno(libc::EBADF)) if undecided && !fd_table::is_ours(fd) => Err(Stop::Kernel),
+        answer => answer,
+    }
 }
 
 /// Moves the front of `from` to the front of `to`.

@@ -9,6 +9,7 @@ use crate::state::State;
 use crate::wait::{self, Others, Outcome, RESERVED};
 use core::ffi::{c_int, c_void};
 use libc::{fd_set, pollfd};
+use skink_time::Instant;
 use std::time::Duration;
 
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
@@ -18,6 +19,8 @@ const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 enum Subject {
     /// The kernel answers.
     Kernel,
+    /// So it does for a UDP socket that nobody has bound or sent on, until another thread makes that Skink's.
+    Undecided(u32),
     /// A socket of Skink's.
     Socket(u32),
     /// A listening socket with a half in the kernel.
@@ -52,6 +55,7 @@ impl State {
                     Err(stop) => Err(stop),
                 }
             }
+            Role::Undecided if self.sockets[index].datagram => Ok(Subject::Undecided(index)),
             Role::Undecided => Ok(Subject::Kernel),
             Role::Dormant { .. } => match self.activate(index) {
                 Ok(()) if self.sockets[index].kernel_listens => Ok(Subject::Both(index)),
@@ -64,12 +68,22 @@ impl State {
         }
     }
 
+    /// Whether one of the sockets that weren't Skink's or the kernel's yet is the one or the other's now, or closed.
+    fn has_decided(&self, list: &[pollfd], subjects: &[Subject]) -> bool {
+        list.iter().zip(subjects).any(|(entry, subject)| {
+            let Subject::Undecided(index) = *subject else {
+                return false;
+            };
+            fd_table::get(entry.fd) != Entry::Socket(index) || self.sockets[index].is_decided()
+        })
+    }
+
     /// Fills in what Skink's entries say; answers how many say something.
     fn look(&self, list: &mut [pollfd], subjects: &[Subject]) -> usize {
         let mut count = 0;
         for (entry, subject) in list.iter_mut().zip(subjects) {
             let bits = match subject {
-                Subject::Kernel => continue,
+                Subject::Kernel | Subject::Undecided(_) => continue,
                 Subject::Socket(index) | Subject::Both(index) => self.readiness(*index) as i16,
                 Subject::Epoll(index) if self.has_ready(*index) => libc::POLLIN | libc::POLLRDNORM,
                 Subject::Epoll(_) => 0,
@@ -89,11 +103,13 @@ fn for_kernel(list: &[pollfd], subjects: &[Subject]) -> Vec<pollfd> {
         list.iter()
             .zip(subjects)
             .map(|(entry, subject)| match subject {
-                Subject::Kernel | Subject::Epoll(_) | Subject::Both(_) => pollfd {
-                    revents: 0,
-                    ..*entry
-                },
                 Subject::Socket(_) => unused,
+                Subject::Kernel | Subject::Undecided(_) | Subject::Epoll(_) | Subject::Both(_) => {
+                    pollfd {
+                        revents: 0,
+                        ..*entry
+                    }
+                }
             }),
     );
     kernel.resize(list.len() + RESERVED, unused);
@@ -106,7 +122,7 @@ fn merge(list: &mut [pollfd], subjects: &[Subject], kernel: &[pollfd]) -> usize 
     let mut count = 0;
     for ((entry, subject), kernel) in list.iter_mut().zip(subjects).zip(kernel) {
         match subject {
-            Subject::Kernel => {
+            Subject::Kernel | Subject::Undecided(_) => {
                 entry.revents = kernel.revents;
                 count += usize::from(kernel.revents != 0);
             }
@@ -156,6 +172,21 @@ impl State {
 
 /// `ppoll`, for a list that names something of Skink's.
 pub fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const c_void) -> Answer {
+    let deadline = timeout.map(|timeout| raw::now() + timeout);
+    let waits = timeout != Some(Duration::ZERO);
+    loop {
+        if let Some(answer) = poll_as_it_is(list, (deadline, waits), mask).transpose() {
+            return answer;
+        }
+    }
+}
+
+/// Answers `None` if somebody has decided meanwhile whose a socket is, and nothing is ready.
+fn poll_as_it_is(
+    list: &mut [pollfd],
+    (deadline, waits): (Option<Instant>, bool),
+    mask: *const c_void,
+) -> Answer<Option<usize>> {
     let mut state = lock()?;
     let mut subjects = Vec::with_capacity(list.len());
     for entry in list.iter() {
@@ -164,19 +195,20 @@ pub fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const c_void)
     let sockets: Vec<u32> = subjects
         .iter()
         .filter_map(|subject| match subject {
-            Subject::Socket(index) | Subject::Both(index) => Some(*index),
+            Subject::Socket(index) | Subject::Both(index) | Subject::Undecided(index) => {
+                Some(*index)
+            }
             Subject::Kernel | Subject::Epoll(_) => None,
         })
         .collect();
     let has_ordinary = subjects
         .iter()
         .any(|subject| !matches!(subject, Subject::Socket(_)));
-    let deadline = timeout.map(|timeout| raw::now() + timeout);
     let mut kernel = for_kernel(list, &subjects);
     loop {
         state.pump();
         let mut count = state.look(list, &subjects);
-        if count > 0 || timeout == Some(Duration::ZERO) {
+        if count > 0 || !waits {
             if has_ordinary {
                 let part = &mut kernel[..list.len()];
                 raw::ppoll(part, Some(Duration::ZERO), mask)?;
@@ -184,7 +216,7 @@ pub fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const c_void)
                 count += state.settle_epolls(list, &subjects, part);
             }
             state.parking.hand_over();
-            return Ok(count);
+            return Ok(Some(count));
         }
         let one = state.pace.sleeps();
         let (guard, look) = match mask.is_null() {
@@ -198,6 +230,9 @@ pub fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const c_void)
             Look::Found(()) => continue,
             Look::Interrupted => return Err(spin::INTERRUPTED),
             Look::Nothing => {}
+        }
+        if state.has_decided(list, &subjects) {
+            return Ok(None);
         }
         sleepers(&mut state, &subjects, 1);
         let others = (has_ordinary || !mask.is_null()).then_some(Others {
@@ -217,7 +252,7 @@ pub fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const c_void)
             return if count == 0 && outcome == Outcome::Interrupted {
                 fail(libc::EINTR)
             } else {
-                Ok(count)
+                Ok(Some(count))
             };
         }
     }

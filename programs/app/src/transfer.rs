@@ -59,12 +59,12 @@ pub fn receive(fd: c_int, buffers: Buffers<'_>, flags: c_int) -> Answer<Received
     }
     match state.sockets[index].role {
         Role::Stream(_) => receive_stream(state, index, buffers, flags),
-        Role::Datagram(_) => receive_datagram(state, index, buffers, flags),
-        Role::Undecided
-            if state.sockets[index].datagram && state.sockets[index].bound.is_some() =>
-        {
-            state.make_datagram(index)?;
-            receive_datagram(state, index, buffers, flags)
+        Role::Datagram(_) => receive_datagram(state, (fd, index), buffers, flags),
+        Role::Undecided if state.sockets[index].datagram => {
+            if state.sockets[index].bound.is_some() {
+                state.make_datagram(index)?;
+            }
+            receive_datagram(state, (fd, index), buffers, flags)
         }
         Role::Undecided => Err(Stop::Kernel),
         Role::Dormant { .. } | Role::Listener(_) | Role::Lost => fail(libc::ENOTCONN),

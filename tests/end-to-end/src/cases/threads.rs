@@ -1,7 +1,8 @@
 //! Several threads of a program, each with an epoll set or a connection of its own.
 
-use super::{cases_in, python};
+use super::{PLACES, cases_in, python};
 use crate::network::Network;
+use crate::site::PATIENCE;
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
 use skink_testbed::Process;
 
@@ -11,6 +12,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(cases_in(&places, "threads/blocking", blocking));
     let xdp = [(Topology::Library, BackEnd::Xdp)];
     cases.extend(cases_in(&xdp, "threads/woken-by-their-frames", by_frames));
+    cases.extend(cases_in(&PLACES, "threads/receive-first", receive_first));
     cases
 }
 
@@ -178,5 +180,58 @@ fn by_frames(network: &Network) -> Outcome {
         _ => Err(Failure::Wrong(format!(
             "for 1000 requests the threads went to sleep so often: {sleeps}"
         ))),
+    }
+}
+
+const ECHO: &str = "
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('10.9.0.1', 9102))
+print('ready', flush=True)
+while True:
+    s.sendto(*s.recvfrom(64))
+";
+
+/// One thread sleeps for a datagram, in `recvfrom` or in `poll`, before the other one sends the first: to a station, and to
+/// this host, which is the kernel's.
+const RECEIVE_FIRST: &str = "
+import select, socket, threading
+near = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+near.bind(('127.0.0.1', 0))
+def sleeps(thread):
+    with open(f'/proc/self/task/{thread.native_id}/syscall') as call:
+        # poll, recvfrom, ppoll
+        return call.read().split()[0] in ('7', '45', '271')
+def receive(s, polls, got):
+    if polls:
+        poll = select.poll()
+        poll.register(s, select.POLLIN)
+        assert poll.poll()
+    got.append(s.recv(64))
+for to in ('10.9.0.1', 9102), near.getsockname():
+    for polls in False, True:
+        got = []
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        receiver = threading.Thread(target=receive, args=(s, polls, got))
+        receiver.start()
+        while not sleeps(receiver):
+            pass
+        s.sendto(b'echo', to)
+        if to == near.getsockname():
+            near.sendto(*near.recvfrom(64))
+        receiver.join()
+        print(to[0] == '10.9.0.1', polls, got[0])
+";
+
+fn receive_first(network: &Network) -> Outcome {
+    let mut echo = network.kernel.command("python3");
+    echo.args(["-c", ECHO]);
+    let echo = Process::spawn(echo, "echo")?;
+    echo.wait_until("it is ready", || echo.log().contains("ready"))?;
+    let program = network.skink_run("python3", ["-c", RECEIVE_FIRST])?;
+    let said = Network::finish(program, "receiver", PATIENCE)?;
+    match said.matches("b'echo'").count() {
+        4 => Ok(()),
+        _ => Err(Failure::Wrong(format!("it printed:\n{said}"))),
     }
 }
