@@ -12,8 +12,8 @@ pub struct IpConfig {
     pub gateways: Vec<IpAddr>,
     /// Makes identifications and the order of hash tables hard to guess.
     pub seed: u64,
-    /// Whether ARP, neighbour, router and multicast listener discovery are answered (or begun) here. Off for all but one of several owners of
-    /// an address. (An echo request reaches one of them anyway, which answers it.)
+    /// Whether ARP, neighbour, router and multicast listener discovery are answered (or begun) here. Off for all
+    /// but one of several owners of an address. (An echo request reaches one of them anyway, which answers it.)
     pub answers: bool,
     /// Whether to have an IPv6 link-local address made from `mac`, unless `addresses` has one.
     pub link_local: bool,

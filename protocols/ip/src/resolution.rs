@@ -30,14 +30,14 @@ impl Ip {
         match due {
             Due::Solicit { address, mac } => self.solicit(now, address, mac, out),
             Due::Failed { address, held } => {
-                let router = match address {
+                let changed = match address {
                     IpAddr::V6(router) => self.routers.is_silent(router),
                     IpAddr::V4(_) => false,
                 };
-                if router {
+                if changed {
                     self.use_learned_router();
                 }
-                match router && self.routers.has_good() {
+                match changed && self.routers.has_good() {
                     true => self.send_otherwise(now, address, held, out),
                     false => self.give_up(held),
                 }
