@@ -112,6 +112,10 @@ pub struct Connection {
     pub ahead: Ranges,
     /// Start of the last range that grew: the first to be reported (RFC 2018 section 4).
     pub ahead_latest: SeqNum,
+    /// What of `ahead` hasn't been reported yet.
+    pub ahead_untold: Ranges,
+    /// Start of the range that was reported last: what is told again begins after it.
+    pub ahead_told: SeqNum,
 
     /// Saved: what was negotiated.
     pub peer_mss: u16,
@@ -207,6 +211,8 @@ impl Connection {
             peer_fin: None,
             ahead: Ranges::default(),
             ahead_latest: SeqNum(0),
+            ahead_untold: Ranges::default(),
+            ahead_told: SeqNum(0),
             peer_mss: 536,
             snd_wscale: 0,
             rcv_wscale: 0,

@@ -41,9 +41,10 @@ impl Connection {
             | State::Closing
             | State::LastAck => {
                 let mut budget = BURST;
-                if self.ack_due && !self.ahead.is_empty() {
+                while self.ack_due && !self.ahead.is_empty() || !self.ahead_untold.is_empty() {
                     // What a full segment has no room for: which bytes arrived ahead of a gap. Nor
-                    // would the peer count a segment with data as a duplicate acknowledgement.
+                    // would the peer count a segment with data as a duplicate acknowledgement. One that comes without all
+                    // that a batch brought would have it send the rest again.
                     self.emit(context, out, self.snd_nxt, Flags::ACK, [Bytes::EMPTY; 2])?;
                 }
                 if self.state().sends_data() {
@@ -324,6 +325,10 @@ impl Connection {
             return Err(full);
         }
         self.last_ack = self.rcv_nxt;
+        for (start, end) in options.sack.iter() {
+            self.ahead_untold.remove_within(start, end);
+            self.ahead_told = start;
+        }
         self.ack_due = false;
         self.unacknowledged = 0;
         self.deadlines.acknowledge = None;
@@ -366,19 +371,22 @@ impl Connection {
         segment.send(context.now, &self.outbound(), context.counters, out)
     }
 
-    /// Up to three stretches beyond `rcv_nxt`, the latest first (RFC 2018 section 4).
+    /// As many stretches beyond `rcv_nxt` as fit: the latest first, and of the others those that weren't told yet
+    /// (RFC 2018 section 4). What then has room is told again, by turns, since acknowledgements get lost.
     fn sack_blocks(&self) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
         if !self.sack || self.ahead.is_empty() {
             return blocks;
         }
-        let limit = if self.timestamps { 3 } else { 4 };
+        let limit = SackBlocks::CAPACITY - usize::from(self.timestamps);
         let latest = self.ahead.around(self.ahead_latest);
-        if let Some((start, end)) = latest {
-            blocks.push(start, end);
-        }
-        for (start, end) in self.ahead.iter() {
-            if blocks.len() < limit && latest.is_none_or(|latest| latest.0 != start) {
+        let untold = self.ahead_untold.iter();
+        let untold = untold.filter_map(|(start, _)| self.ahead.around(start));
+        let is_later = |block: &(SeqNum, SeqNum)| block.0.gt(self.ahead_told);
+        let later = self.ahead.iter().filter(is_later);
+        let earlier = self.ahead.iter().filter(|block| !is_later(block));
+        for (start, end) in latest.into_iter().chain(untold).chain(later).chain(earlier) {
+            if blocks.len() < limit && blocks.iter().all(|block| block.0 != start) {
                 blocks.push(start, end);
             }
         }

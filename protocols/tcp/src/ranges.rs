@@ -68,6 +68,12 @@ impl Ranges {
         }
     }
 
+    /// Forgets the ranges that lie within `start..end`.
+    pub fn remove_within(&mut self, start: SeqNum, end: SeqNum) {
+        self.list
+            .retain(|range| range.0.lt(start) || range.1.gt(end));
+    }
+
     /// The range that holds `at`.
     pub fn around(&self, at: SeqNum) -> Option<(SeqNum, SeqNum)> {
         self.iter().find(|range| range.0.le(at) && at.lt(range.1))

@@ -296,6 +296,9 @@ impl Connection {
             if taken > 0 && self.ahead.insert(start, start + taken) {
                 context.counters.count(Counter::TcpOutOfOrder);
                 self.ahead_latest = start;
+                if self.sack {
+                    self.ahead_untold.insert(start, start + taken);
+                }
             } else {
                 context.counters.count(Counter::TcpDropNoBuffer);
             }
@@ -319,6 +322,7 @@ impl Connection {
             self.tell(Events::READABLE);
         }
         self.ahead.remove_below(self.rcv_nxt);
+        self.ahead_untold.remove_below(self.rcv_nxt);
         // RFC 5681 section 4.2: a segment that fills a gap is acknowledged at once.
         self.ack_due = true;
     }
@@ -344,6 +348,7 @@ impl Connection {
         self.rcv_nxt += 1;
         self.rcv_adv = self.rcv_adv.max(self.rcv_nxt);
         self.ahead.clear();
+        self.ahead_untold.clear();
         self.ack_due = true;
         self.tell(Events::READABLE | Events::READ_CLOSED);
         match self.state() {

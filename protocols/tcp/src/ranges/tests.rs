@@ -45,6 +45,15 @@ fn random_use_agrees_with_a_bitmap() {
             if next(10) == 0 {
                 ranges.remove_below(base + from);
                 bitmap.bits[..from as usize].fill(false);
+            } else if next(10) == 0 {
+                let end = base + from + 3 * length;
+                for range in bitmap.ranges() {
+                    if range.0.ge(base + from) && range.1.le(end) {
+                        let [start, end] = [range.0, range.1].map(|at| base.distance_to(at));
+                        bitmap.bits[start as usize..end as usize].fill(false);
+                    }
+                }
+                ranges.remove_within(base + from, end);
             } else {
                 assert!(ranges.insert(base + from, base + from + length));
                 bitmap.bits[from as usize..(from + length) as usize].fill(true);

@@ -2,6 +2,8 @@ use crate::harness::{Net, OFFER};
 use crate::state::State;
 use skink_memory::SocketId;
 use skink_messages::{ConnectionOption, Counter, Events, SocketError};
+use skink_wire::SeqNum;
+use std::collections::BTreeSet;
 
 const PLAIN: &str = "mss 1000 sackok";
 
@@ -86,7 +88,7 @@ fn gaps_overlaps_and_duplicates() {
                 (". 1:1001", ". 1 ack 4001"),
             ],
         ),
-        // Five stretches; four fit.
+        // Five stretches; four fit, and one that is left out has its turn next time.
         (
             500,
             &[
@@ -94,23 +96,23 @@ fn gaps_overlaps_and_duplicates() {
                 (". 2001:2501", ". 1 ack 1 sack 2001-2501 sack 1001-1501"),
                 (
                     ". 3001:3501",
-                    ". 1 ack 1 sack 3001-3501 sack 1001-1501 sack 2001-2501",
+                    ". 1 ack 1 sack 3001-3501 sack 2001-2501 sack 1001-1501",
                 ),
                 (
                     ". 4001:4501",
-                    ". 1 ack 1 sack 4001-4501 sack 1001-1501 sack 2001-2501 sack 3001-3501",
+                    ". 1 ack 1 sack 4001-4501 sack 2001-2501 sack 3001-3501 sack 1001-1501",
                 ),
                 (
                     ". 5001:5501",
-                    ". 1 ack 1 sack 5001-5501 sack 1001-1501 sack 2001-2501 sack 3001-3501",
+                    ". 1 ack 1 sack 5001-5501 sack 2001-2501 sack 3001-3501 sack 4001-4501",
                 ),
                 (
                     ". 2501:2601",
-                    ". 1 ack 1 sack 2001-2601 sack 1001-1501 sack 3001-3501 sack 4001-4501",
+                    ". 1 ack 1 sack 2001-2601 sack 5001-5501 sack 1001-1501 sack 3001-3501",
                 ),
                 (
                     ". 1:501",
-                    ". 1 ack 501 sack 2001-2601 sack 1001-1501 sack 3001-3501 sack 4001-4501",
+                    ". 1 ack 501 sack 2001-2601 sack 4001-4501 sack 5001-5501 sack 1001-1501",
                 ),
             ],
         ),
@@ -216,6 +218,43 @@ fn data_ahead_of_a_gap_is_reported_beside_data_of_ours() {
     net.inject(". 2001:3001 ack 1 win 60000");
     net.expect(". 1 ack 1 sack 1001-3001");
     net.expect(". 1:1001 ack 1");
+}
+
+/// Starts of the ranges that are told in what was sent, and in how many segments.
+fn told(net: &mut Net) -> (BTreeSet<u32>, usize) {
+    let sent: Vec<_> = core::iter::from_fn(|| net.next()).collect();
+    let blocks = sent.iter().flat_map(|sent| {
+        let distance = |block: (SeqNum, SeqNum)| sent.irs.distance_to(block.0);
+        sent.options.sack.iter().map(distance)
+    });
+    (blocks.collect(), sent.len())
+}
+
+#[test]
+fn each_range_ahead_of_a_gap_is_told_at_once_and_again_by_turns() {
+    for refuse in [0, 2, 3] {
+        let (mut net, _) = open(64 * 1024);
+        net.out.refuse_every = refuse;
+        let starts = || (1..8).map(|range| range * 1_000 + 1);
+        for start in starts() {
+            net.inject_without_run(&format!(". {start}:{} ack 1 win 60000", start + 100));
+        }
+        net.run();
+        // The latest and three others in each.
+        assert_eq!(told(&mut net), (starts().collect(), 2));
+        // New ones go before old ones.
+        for start in [2_501, 501] {
+            net.inject_without_run(&format!(". {start}:{} ack 1 win 60000", start + 100));
+        }
+        net.run();
+        let (new, segments) = told(&mut net);
+        assert!(new.contains(&2_501) && new.contains(&501) && segments == 1);
+        // Were they lost: the peer is told again.
+        for _ in 0..3 {
+            net.inject(". 1001:1101 ack 1 win 60000");
+        }
+        assert_eq!(told(&mut net), (starts().chain([501, 2_501]).collect(), 3));
+    }
 }
 
 #[test]
