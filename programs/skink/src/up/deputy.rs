@@ -82,7 +82,7 @@ impl Inner {
             }
             last = now;
             let stays = limit.is_none_or(|limit| now < since + limit);
-            let hangs = heart.check(now, || heart::condition(original));
+            let hangs = heart.check(now, false, || heart::condition(original));
             hangs.or_else(|| (!stays).then(|| HANGS.to_owned()))
         })
     }

@@ -33,6 +33,9 @@ impl Patience {
         uninterruptible: Duration::from_secs(2),
         busy: Duration::from_millis(80),
     };
+    /// With one that takes over programs, which it does within a round of its loop: 100,000 connections take it some tenths
+    /// of a second.
+    const ADOPTING: Duration = Duration::from_secs(3);
     /// With a supervisor: traffic doesn't need it, and a driver may take a while to open a NIC.
     const SUPERVISOR: Patience = Patience {
         stopped: Duration::from_secs(1),
@@ -117,10 +120,11 @@ impl Heart {
         self.pulse.note()
     }
 
-    /// Looks at it. Answers what is wrong, if something is.
+    /// Looks at it; `adopts` if it may be taking over programs. Answers what is wrong, if something is.
     pub fn check(
         &mut self,
         now: Instant,
+        adopts: bool,
         condition: impl FnOnce() -> Option<Condition>,
     ) -> Option<String> {
         let beat = self.pulse.look();
@@ -131,14 +135,19 @@ impl Heart {
         if sleeps && self.last.is_none() && !self.naps.is_multiple_of(SELDOM) {
             return None;
         }
-        self.judge(now, beat, sleeps, condition)
+        let busy = if adopts {
+            self.patience.busy.max(Patience::ADOPTING)
+        } else {
+            self.patience.busy
+        };
+        self.judge(now, beat, (sleeps, busy), condition)
     }
 
     fn judge(
         &mut self,
         now: Instant,
         beat: Beat,
-        sleeps: bool,
+        (sleeps, busy): (bool, Duration),
         condition: impl FnOnce() -> Option<Condition>,
     ) -> Option<String> {
         let condition = condition()?;
@@ -161,7 +170,7 @@ impl Heart {
             'T' => silent >= self.patience.stopped,
             'S' => silent >= self.patience.waiting,
             'D' => silent >= self.patience.uninterruptible,
-            'R' => condition.used.saturating_sub(last.used) >= self.patience.busy,
+            'R' => condition.used.saturating_sub(last.used) >= busy,
             // It is being looked at with a debugger, or ends.
             _ => false,
         };

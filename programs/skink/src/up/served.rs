@@ -131,8 +131,12 @@ impl Served {
         }
         if now >= self.next_look {
             self.next_look = now + heart::INTERVAL;
-            for process in processes.iter_mut() {
-                process.check_heart(now);
+            for (place, process) in processes.iter_mut().enumerate() {
+                let mut holders = self.programs.values().map(|program| &program.holders);
+                process.check_heart(
+                    now,
+                    holders.any(|holders| holders.attaching.contains(place)),
+                );
             }
             let link = processes.get(plant.layout.place(Part::Link));
             plant.adapt(link.map(Component::load).unwrap_or_default());

@@ -67,6 +67,8 @@ impl<O: Owners> Server<O> {
         if let Some((key, _)) = departing.find(|(_, departing)| departing.owner == owner) {
             let key = *key;
             self.release(key);
+        } else if self.lost.remove(&owner) {
+            self.owners.release(owner);
         }
     }
 

@@ -79,10 +79,10 @@ impl Component {
         self.last_end.as_deref()
     }
 
-    /// Kills a process that hangs. Its end is noticed by whoever polls.
-    pub fn check_heart(&mut self, now: Instant) {
+    /// Kills a process that hangs; `adopts` if it may be taking over programs. Its end is noticed by whoever polls.
+    pub fn check_heart(&mut self, now: Instant, adopts: bool) {
         if let (State::Serving(_), Some(pid), None) = (&self.state, self.pid(), &self.verdict)
-            && let Some(why) = self.heart.check(now, || heart::condition(pid))
+            && let Some(why) = self.heart.check(now, adopts, || heart::condition(pid))
         {
             self.condemn(&why);
         }

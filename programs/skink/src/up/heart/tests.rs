@@ -20,7 +20,7 @@ fn check(what: &str, looks: &[Look]) {
             used: Duration::from_millis(used),
         };
         let now = start + Duration::from_millis(at);
-        let found = heart.judge(now, beat, sleeps, || Some(condition));
+        let found = heart.judge(now, beat, (sleeps, heart.patience.busy), || Some(condition));
         assert_eq!(found.is_some(), hangs, "{what}, at {at}: {found:?}");
     }
 }
@@ -97,6 +97,25 @@ fn who_hangs_is_found() {
             (2100, 1, false, false, 'D', 0, true),
         ],
     );
+}
+
+#[test]
+fn who_takes_over_programs_may_take_longer() {
+    let mut heart = heart();
+    let start = Instant::now();
+    let mut look = |milliseconds, adopts| {
+        let time = Duration::from_millis(milliseconds);
+        let condition = || {
+            Some(Condition {
+                state: 'R',
+                used: time,
+            })
+        };
+        heart.check(start + time, adopts, condition).is_some()
+    };
+    assert!(!look(0, true) && !look(1000, true));
+    assert!(look(1050, false));
+    assert!(look(3100, true));
 }
 
 #[test]
