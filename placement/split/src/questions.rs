@@ -170,19 +170,9 @@ pub(crate) fn of_outbound(packet: &PacketDown) -> Result<Summary, Malformed> {
     Summary::of_transport(to.source, to.destination, to.protocol, headers, bytes)
 }
 
-/// Whether a frame of ours has ICMP in it. `ip` sends no extension headers in front of it, but of a
-/// fragment; fragments of messages can't be told, and pass.
+/// Whether a frame of ours is a message of `ip`'s own.
 pub(crate) fn is_message(frame: &[u8]) -> bool {
-    let Ok((link, packet)) = ethernet::Header::parse(frame) else {
-        return false;
-    };
-    // Where the header names the protocol (RFC 791 section 3.1, RFC 8200 section 3).
-    let at = match link.ethertype {
-        ethernet::IPV4 => 9,
-        ethernet::IPV6 => 6,
-        _ => return false,
-    };
-    matches!(packet.get(at), Some(&(protocol::ICMP | protocol::ICMPV6)))
+    Summary::is_message(frame.get(ethernet::LEN..).unwrap_or_default())
 }
 
 /// What an ICMP error about the packet would say, had a router on the way blocked it (RFC 1812 section

@@ -290,8 +290,9 @@ static __always_inline int parse_ipv6(const struct packet *packet, struct parsed
 	}
 	if (next == ICMPV6 && !(parsed->flags & IS_FRAGMENT) &&
 	    load(packet, offset, extension, 1) == 0) {
-		// Neighbour discovery goes to multicast addresses too (RFC 4861).
-		if (extension[0] >= 133 && extension[0] <= 137)
+		// Neighbour discovery goes to multicast addresses too (RFC 4861), and so do
+		// queries for who is in which group (RFC 2710, RFC 3810).
+		if ((extension[0] >= 133 && extension[0] <= 137) || extension[0] == 130)
 			return EVERYONE;
 		if (extension[0] < 128 && ours) // errors (RFC 4443)
 			return EVERYONE;

@@ -145,6 +145,7 @@ fn a_packet_is_steered_given_to_all_or_left_to_the_kernel() {
         ("unreachable, not ours", Frame::icmp(3).to(OTHER4), KERNEL),
         ("neighbour solicitation", Frame::icmp6(135), CONTROL),
         ("to a group", Frame::icmp6(135).to6(0x77), CONTROL),
+        ("query for groups", Frame::icmp6(130).to6(0x77), CONTROL),
         ("redirect", Frame::icmp6(137), CONTROL),
         ("packet too big", Frame::icmp6(2), CONTROL),
         ("too big, not ours", Frame::icmp6(2).to6(0x77), KERNEL),
