@@ -2,6 +2,7 @@
 
 use crate::Ip;
 use crate::mld;
+use crate::path_mtu;
 use crate::quoted::Quoted;
 use core::net::IpAddr;
 use skink_messages::{Counter, ErrorKind, FrameOutput, Outbound, RxChecksum, RxPacket};
@@ -133,14 +134,10 @@ impl Ip {
             return self.counters.count(Counter::IpDropIcmp);
         };
         let kind = match kind {
-            ErrorKind::PacketTooBig { mtu } => {
-                let destination = quoted.remote.addr;
-                let bytes = quoted.packet_bytes;
-                match self.path_mtus.shrink(now, destination, mtu, bytes) {
-                    Some(mtu) => ErrorKind::PacketTooBig { mtu },
-                    None => return self.counters.count(Counter::IpDropIcmp),
-                }
-            }
+            ErrorKind::PacketTooBig { mtu } => match self.on_too_big(now, &quoted, mtu) {
+                Some(mtu) => ErrorKind::PacketTooBig { mtu },
+                None => return self.counters.count(Counter::IpDropIcmp),
+            },
             ErrorKind::HostUnreachable
             | ErrorKind::PortUnreachable
             | ErrorKind::ProtocolUnreachable
@@ -148,6 +145,26 @@ impl Ip {
             | ErrorKind::TimeExceeded => kind,
         };
         self.push_error(quoted.error(kind));
+    }
+
+    /// A router's link takes less than a packet of ours; answers what its path takes, if that may be true.
+    ///
+    /// Anybody can say so. Of a segment of TCP it is remembered once TCP, which knows what is in flight, has acted on
+    /// it (RFC 5927 section 7, RFC 8201 section 4); nobody knows of datagrams. Those of IPv4 leave without DF, so no
+    /// router complains of them.
+    fn on_too_big(&mut self, now: Instant, quoted: &Quoted, mtu: u32) -> Option<u32> {
+        let destination = quoted.remote.addr;
+        let told = path_mtu::believable(destination, mtu, quoted.packet_bytes)?;
+        match (quoted.protocol, destination) {
+            (protocol::TCP, _) => {
+                self.claims.add(now, quoted, told);
+                // So that `send_slowly` sees what TCP does.
+                self.last = None;
+                Some(told)
+            }
+            (_, IpAddr::V4(_)) => None,
+            (_, IpAddr::V6(_)) => Some(self.path_mtus.shrink(now, destination, told)),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 use crate::addresses::Addresses;
 use crate::announcements::Announcements;
+use crate::claims::Claims;
 use crate::errors::Limiter;
 use crate::held::Outbox;
 use crate::identification::Identifications;
@@ -37,6 +38,8 @@ pub struct Ip {
     pub(crate) neighbours: Neighbours,
     pub(crate) reassembly: Reassembly,
     pub(crate) path_mtus: PathMtus,
+    /// While there are any, `last` is `None`.
+    pub(crate) claims: Claims,
     pub(crate) identifications: Identifications,
     pub(crate) limiter: Limiter,
     announcements: Announcements,
@@ -88,6 +91,7 @@ impl Ip {
             neighbours: Neighbours::new(config.seed),
             reassembly: Reassembly::default(),
             path_mtus: PathMtus::new(config.seed),
+            claims: Claims::default(),
             identifications: Identifications::new(config.seed),
             limiter: Limiter::default(),
             announcements: Announcements::default(),

@@ -21,6 +21,7 @@
 mod addresses;
 mod announcements;
 mod arp;
+mod claims;
 mod config;
 mod errors;
 mod fragment;

@@ -64,34 +64,20 @@ impl PathMtus {
         self.revision
     }
 
-    /// A router told that a packet of `packet_bytes` bytes didn't fit the `mtu` of its next link.
-    /// Answers the path's MTU now, or `None` if that can't be true.
-    pub(crate) fn shrink(
-        &mut self,
-        now: Instant,
-        destination: IpAddr,
-        mtu: u32,
-        packet_bytes: u32,
-    ) -> Option<u32> {
-        let told = match (mtu, destination) {
-            (0, IpAddr::V4(_)) => PLATEAUS
-                .into_iter()
-                .find(|plateau| *plateau < packet_bytes)?,
-            (mtu, IpAddr::V4(_)) => mtu.max(MINIMUM_V4),
-            (mtu, IpAddr::V6(_)) => mtu.max(MINIMUM_V6),
-        };
-        if told >= packet_bytes {
-            return None;
-        }
-        let mtu = told.min(self.get(destination).unwrap_or(u32::MAX));
-        if !self.entries.contains_key(&destination) && self.entries.len() >= CAPACITY {
+    /// Remembers what [`believable`] has answered; answers the path's MTU now.
+    pub(crate) fn shrink(&mut self, now: Instant, destination: IpAddr, told: u32) -> u32 {
+        let known = self.get(destination);
+        let mtu = known.map_or(told, |known| known.min(told));
+        if known.is_none() && self.entries.len() >= CAPACITY {
             self.evict();
         }
         let expires = now + LIFETIME;
         self.entries.insert(destination, Entry { mtu, expires });
-        self.revision = self.revision.wrapping_add(1);
+        if known != Some(mtu) {
+            self.revision = self.revision.wrapping_add(1);
+        }
         self.first = self.first.or(Some(expires));
-        Some(mtu)
+        mtu
     }
 
     fn evict(&mut self) {
@@ -113,4 +99,17 @@ impl PathMtus {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.first
     }
+}
+
+/// What a path takes if a router told that a packet of `packet_bytes` bytes didn't fit the `mtu` of its next
+/// link, or `None` if that can't be true.
+pub(crate) fn believable(destination: IpAddr, mtu: u32, packet_bytes: u32) -> Option<u32> {
+    let told = match (mtu, destination) {
+        (0, IpAddr::V4(_)) => PLATEAUS
+            .into_iter()
+            .find(|plateau| *plateau < packet_bytes)?,
+        (mtu, IpAddr::V4(_)) => mtu.max(MINIMUM_V4),
+        (mtu, IpAddr::V6(_)) => mtu.max(MINIMUM_V6),
+    };
+    (told < packet_bytes).then_some(told)
 }

@@ -57,6 +57,9 @@ impl Ip {
         if !self.outbox.is_empty() {
             self.flush_outbox(now, out)?;
         }
+        if !self.claims.is_empty() {
+            self.settle_claims(now, to, packet);
+        }
         let target = match self.last_station(now, to.destination) {
             Some(mac) => Target::Station(mac),
             None if self.addresses.is_own(to.destination) => {
@@ -74,6 +77,19 @@ impl Ip {
             self.send_whole(now, to, packet, target, out)
         } else {
             self.send_large(now, to, packet, target, out)
+        }
+    }
+
+    /// Remembers the path's MTU if TCP has taken over what a router told.
+    #[cold]
+    fn settle_claims(&mut self, now: Instant, to: &Outbound, packet: &TxPacket<'_>) {
+        let data = match is_cut(packet) {
+            true => usize::from(packet.segment_bytes),
+            false => packet.payload_bytes(),
+        };
+        let bytes = header_bytes(to) + packet.headers().len() + data;
+        if let Some(mtu) = self.claims.settle(now, to, packet, bytes) {
+            self.path_mtus.shrink(now, to.destination, mtu);
         }
     }
 

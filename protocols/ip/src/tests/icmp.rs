@@ -195,6 +195,48 @@ fn errors_reach_the_transport() {
     }
 }
 
+/// A router says that a packet of `bytes` bytes from us to the peer doesn't fit its link of `mtu` bytes.
+fn too_big_frame(is_v4: bool, protocol: u8, bytes: u16, mtu: u16) -> Vec<u8> {
+    let mut quoted = quoted(is_v4, bytes);
+    quoted[if is_v4 { 9 } else { 6 }] = protocol;
+    let quoted = quoted.as_slice();
+    let v4 = icmpv4::Message::DestinationUnreachable {
+        code: 4,
+        next_hop_mtu: mtu,
+        quoted,
+    };
+    let v6 = icmpv6::Message::PacketTooBig {
+        mtu: u32::from(mtu),
+        quoted,
+    };
+    error_frame(is_v4, v4, &v6)
+}
+
+impl Host {
+    /// Sends the segment that `quoted` is about, from `sequence` on, in pieces of `data` bytes.
+    fn send_segment(&mut self, is_v4: bool, sequence: u32, data: usize) {
+        let (us, peer) = FAMILIES[usize::from(!is_v4)];
+        let to = Outbound {
+            protocol: protocol::TCP,
+            ..outbound(us, peer, true)
+        };
+        let payload = vec![0; 4_000];
+        let mut packet = TxPacket::new([Bytes::from(payload.as_slice()), Bytes::EMPTY]);
+        packet.segment_bytes = data as u16;
+        let header = packet.prepend(20);
+        header[..4].copy_from_slice(&[0, 80, 1, 0]);
+        header[4..8].copy_from_slice(&sequence.to_be_bytes());
+        let sent = self.ip.send(self.now, &to, &mut packet, &mut self.wire);
+        assert_eq!(sent, Ok(()));
+    }
+
+    fn path_mtu(&self, is_v4: bool) -> u32 {
+        let peer = FAMILIES[usize::from(!is_v4)].1;
+        let limits = self.wire.limits();
+        self.ip.path(None, peer, &limits).expect("a path").mtu
+    }
+}
+
 #[test]
 fn a_small_path_is_remembered_for_ten_minutes() {
     // What the router tells, how large the packet was, what the path takes from then on.
@@ -211,27 +253,61 @@ fn a_small_path_is_remembered_for_ten_minutes() {
     ];
     for (is_v4, mtu, bytes, expected) in cases {
         let mut host = Host::acquainted();
-        let quoted = quoted(is_v4, bytes);
-        let quoted = quoted.as_slice();
-        let v4 = icmpv4::Message::DestinationUnreachable {
-            code: 4,
-            next_hop_mtu: mtu,
-            quoted,
-        };
-        let v6 = icmpv6::Message::PacketTooBig {
-            mtu: u32::from(mtu),
-            quoted,
-        };
-        host.receive(&error_frame(is_v4, v4, &v6));
-        let peer = FAMILIES[usize::from(!is_v4)].1;
-        let limits = host.wire.limits();
-        let path = |host: &Host| host.ip.path(None, peer, &limits).expect("a path").mtu;
-        assert_eq!(path(&host), expected.unwrap_or(MTU), "{mtu} of {bytes}");
-        assert_eq!(host.ip.take_error().is_some(), expected.is_some());
+        host.receive(&too_big_frame(is_v4, protocol::TCP, bytes, mtu));
+        let error = host.ip.take_error().map(|error| error.kind);
+        let told = expected.map(|mtu| ErrorKind::PacketTooBig { mtu });
+        assert_eq!(error, told, "{mtu} of {bytes}");
+        // TCP sends again what was lost.
+        host.send_segment(is_v4, 5, 500);
+        assert_eq!(host.path_mtu(is_v4), expected.unwrap_or(MTU));
         host.poll(599_999);
-        assert_eq!(path(&host), expected.unwrap_or(MTU));
+        assert_eq!(host.path_mtu(is_v4), expected.unwrap_or(MTU));
         host.poll(600_000);
-        assert_eq!(path(&host), MTU);
+        assert_eq!(host.path_mtu(is_v4), MTU);
+    }
+}
+
+/// RFC 5927 section 7: whoever knows two addresses, and guesses ports, can say that a packet was too big.
+#[test]
+fn of_a_small_path_only_what_tcp_believes_is_remembered() {
+    for is_v4 in [true, false] {
+        let headers = if is_v4 { 40 } else { 60 };
+        let forged = too_big_frame(is_v4, protocol::TCP, 1500, 1300);
+        // Where TCP's next segment begins, how large its pieces are, when it leaves, what the path takes then.
+        let cases = [
+            (5, 1300 - headers, 0, 1300),
+            (u32::MAX, 1300 - headers, 1999, 1300),
+            // Not what was quoted, no smaller, or too late to be an answer.
+            (6, 1300 - headers, 0, MTU),
+            (5, 1301 - headers, 0, MTU),
+            (5, 1300 - headers, 2000, MTU),
+        ];
+        for (sequence, data, ms, expected) in cases {
+            let mut host = Host::acquainted();
+            host.receive(&forged);
+            assert_eq!(host.path_mtu(is_v4), MTU, "nobody believes it yet");
+            assert!(host.ip.take_error().is_some(), "TCP is told");
+            host.poll(ms);
+            host.send_segment(is_v4, sequence, data);
+            assert_eq!(host.path_mtu(is_v4), expected, "{sequence}, {data}, {ms}");
+        }
+        let mut host = Host::acquainted();
+        for _ in 0..1000 {
+            host.receive(&forged);
+            while host.ip.take_error().is_some() {}
+        }
+        host.poll(2_000);
+        host.send_segment(is_v4, 6, 500);
+        assert!(host.ip.claims.is_empty() && host.ip.last.is_some());
+    }
+}
+
+#[test]
+fn a_datagram_is_too_big_only_where_no_router_may_cut_it() {
+    for (is_v4, expected) in [(true, MTU), (false, 1300)] {
+        let mut host = Host::acquainted();
+        host.receive(&too_big_frame(is_v4, protocol::UDP, 1500, 1300));
+        assert_eq!(host.path_mtu(is_v4), expected);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What transports in other processes are told.
 
-use super::{Host, MTU, PEER4, US4, US6};
+use super::{Host, PEER4, US4, US6};
 use crate::Replica;
 use core::net::IpAddr;
 use skink_messages::FrameOutput;
@@ -10,7 +10,7 @@ fn a_replica_answers_as_ip_does() {
     let mut host = Host::new();
     let far: IpAddr = "198.51.100.1".parse().expect("an address");
     let before = host.ip.view_revision();
-    host.ip.path_mtus.shrink(host.now, far, 1300, MTU);
+    host.ip.path_mtus.shrink(host.now, far, 1300);
     assert_ne!(host.ip.view_revision(), before, "a path has changed");
     let replica = Replica::new(host.ip.view(), 9);
     let limits = host.wire.limits();
