@@ -5,7 +5,7 @@ use crate::interface::{self, Interface};
 use crate::packet::{PacketDescription, PacketOpener};
 use crate::places::duplicates;
 use crate::spec::NicSpec;
-use crate::tap::{TapDescription, TapOpener};
+use crate::tap::{self, TapDescription, TapOpener};
 use crate::xdp::{XdpDescription, XdpOpener};
 use serde::{Deserialize, Serialize};
 use skink_steering::{Ingress, Owner, Steering, SteeringError};
@@ -237,6 +237,19 @@ impl Opener {
     /// Opens the NIC for one owner (below [`Owner::MAXIMUM`]). An owner that has it already (its
     /// process died) gets it anew.
     pub fn open(&mut self, owner: u16) -> Result<NicParts, OpenError> {
+        let parts = self.open_new(owner)?;
+        self.complete(parts)
+    }
+
+    /// Adds what every process has for itself.
+    fn complete(&self, mut parts: NicParts) -> Result<NicParts, OpenError> {
+        if let Description::Tap(_) = parts.description {
+            parts.descriptors.push(tap::watched(&self.name)?);
+        }
+        Ok(parts)
+    }
+
+    fn open_new(&mut self, owner: u16) -> Result<NicParts, OpenError> {
         let owner = owner_number(owner)?;
         self.take_out(owner);
         let steering = self.steering.as_mut();
@@ -275,9 +288,9 @@ impl Opener {
                 description,
                 descriptors,
             };
-            return Ok((parts, true));
+            return Ok((self.complete(parts)?, true));
         }
-        let parts = self.open(owner)?;
+        let parts = self.open_new(owner)?;
         // Without it, it can't be told whether it is still the same.
         if let Ok(Some(interface)) = interface::find(&self.name) {
             let kept = Kept {
@@ -287,7 +300,7 @@ impl Opener {
             };
             self.kept.insert(number, kept);
         }
-        Ok((parts, false))
+        Ok((self.complete(parts)?, false))
     }
 
     /// What of the NIC can be adapted to how it is used; nothing of a TAP: who reads from it finds what was written.

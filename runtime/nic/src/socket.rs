@@ -163,6 +163,17 @@ pub(crate) fn integer_ioctl(
     check(unsafe { libc::ioctl(fd.as_raw_fd(), operation, &raw mut value) }).map(drop)
 }
 
+/// Says, once, that what the kernel answered means that the NIC's interface is gone for good.
+#[cold]
+pub(crate) fn say_gone(said: &mut bool) {
+    if !std::mem::replace(said, true) {
+        tracing::warn!(
+            "the NIC's interface was deleted: nothing comes or leaves by it any more; when it is there again (a TAP is \
+             made by `skink`), start `skink` and what uses it anew"
+        );
+    }
+}
+
 /// Whether `fd` can be written to right now.
 pub(crate) fn is_writable(fd: BorrowedFd<'_>) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -16,6 +16,7 @@ use crate::packet::{self, Geometry, Ring};
 use crate::places::Places;
 use crate::{Capabilities, Nic, socket, virtio};
 use queue::{TapReceiver, TapSender};
+use rustix::event::epoll;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use skink_steering::{Owner, Steering};
@@ -197,6 +198,13 @@ fn open_queue(name: &str, queues: Queues) -> Result<OwnedFd, OpenError> {
     Ok(queue)
 }
 
+/// The last descriptor of a TAP that is handed over: what its queue is to be watched by. Each process needs one of its
+/// own, since what is in it can be taken out by who put it there only.
+pub(crate) fn watched(name: &str) -> Result<OwnedFd, OpenError> {
+    let watched = epoll::create(epoll::CreateFlags::CLOEXEC);
+    watched.map_err(|error| OpenError::doing("watching", name)(error.into()))
+}
+
 fn set_queue(queue: BorrowedFd<'_>, what: libc::c_int) -> io::Result<()> {
     let mut request = socket::interface_request("");
     request.ifr_ifru.ifru_flags = what as i16;
@@ -234,14 +242,18 @@ impl TapDescription {
     }
 
     /// The unprivileged side.
-    pub(crate) fn attach(&self, descriptors: Vec<OwnedFd>) -> io::Result<Nic> {
+    pub(crate) fn attach(&self, mut descriptors: Vec<OwnedFd>) -> io::Result<Nic> {
+        let watched = descriptors.pop();
         let mut descriptors = descriptors.into_iter();
-        let (Some(queue), control, None) =
-            (descriptors.next(), descriptors.next(), descriptors.next())
-        else {
+        let (Some(watched), Some(queue), control, None) = (
+            watched,
+            descriptors.next(),
+            descriptors.next(),
+            descriptors.next(),
+        ) else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the TAP handed over has not one or two descriptors; are both sides of the same \
+                "the TAP handed over has not two or three descriptors; are both sides of the same \
                  version?",
             ));
         };
@@ -251,7 +263,7 @@ impl TapDescription {
         let queue = Arc::new(queue);
         Ok(Nic {
             capabilities: self.capabilities(),
-            receiver: Box::new(TapReceiver::new(queue.clone(), control)),
+            receiver: Box::new(TapReceiver::new(queue.clone(), watched, control)?),
             sender: Box::new(TapSender::new(queue)),
         })
     }

@@ -174,6 +174,20 @@ pub(crate) fn becomes_readable(receiver: &dyn Receiver, timeout: Duration) -> bo
     poll(&mut fds, Some(&timeout)).unwrap() > 0
 }
 
+/// Takes in what comes until nothing does, after the kernel has said that the interface is down or gone.
+pub(crate) fn comes_to_rest(receiver: &mut dyn Receiver) {
+    assert!(
+        becomes_readable(receiver, Duration::from_secs(10)),
+        "the kernel's error"
+    );
+    let mut looks = 0;
+    while becomes_readable(receiver, Duration::ZERO) {
+        receive_now(receiver, &mut Vec::new(), |_| false);
+        looks += 1;
+        assert!(looks < 100, "it goes on");
+    }
+}
+
 /// Puts an Ethernet header in front.
 fn add_ethernet(packet: &mut TxPacket<'_>, macs: (MacAddr, MacAddr), ethertype: u16) {
     let (source, destination) = macs;

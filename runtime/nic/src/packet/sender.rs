@@ -33,6 +33,7 @@ pub(crate) struct PacketSender {
     sent: usize,
     blocked: bool,
     dropped: u64,
+    said_gone: bool,
 }
 
 impl PacketSender {
@@ -45,6 +46,7 @@ impl PacketSender {
             sent: 0,
             blocked: false,
             dropped: 0,
+            said_gone: false,
         }
     }
 
@@ -99,6 +101,10 @@ impl PacketSender {
                 Outcome::NoRoom
             }
             Some(libc::EINTR) => Outcome::Sent(0),
+            Some(libc::ENXIO) => {
+                socket::say_gone(&mut self.said_gone);
+                Outcome::Refused
+            }
             _ => Outcome::Refused,
         }
     }

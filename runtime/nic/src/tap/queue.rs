@@ -2,6 +2,8 @@ use crate::control;
 use crate::packet::Ring;
 use crate::virtio;
 use crate::{Receiver, Room, Sender, socket};
+use rustix::event::epoll;
+use rustix::io::Errno;
 use skink_messages::{Full, NicOutput, RxFrame, TxPacket};
 use skink_time::Instant;
 use std::io;
@@ -14,6 +16,10 @@ const BUFFER: usize = 69_632;
 /// The receiving half: one system call for each frame (which may be a joined one).
 pub(super) struct TapReceiver {
     queue: Arc<OwnedFd>,
+    /// An epoll descriptor with the queue in it, as long as the interface is there: without one, a queue polls readable
+    /// for ever.
+    watched: OwnedFd,
+    said_gone: bool,
     /// What all owners see comes from here, where there is one; the queue's share is left out.
     control: Option<Ring>,
     buffer: Box<[u8]>,
@@ -21,13 +27,29 @@ pub(super) struct TapReceiver {
 }
 
 impl TapReceiver {
-    pub(super) fn new(queue: Arc<OwnedFd>, control: Option<Ring>) -> TapReceiver {
-        TapReceiver {
+    /// `watched` is an epoll descriptor with nothing in it.
+    pub(super) fn new(
+        queue: Arc<OwnedFd>,
+        watched: OwnedFd,
+        control: Option<Ring>,
+    ) -> io::Result<TapReceiver> {
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&watched, &queue, data, epoll::EventFlags::IN)?;
+        Ok(TapReceiver {
             queue,
+            watched,
+            said_gone: false,
             control,
             buffer: vec![0; BUFFER].into_boxed_slice(),
             truncated: 0,
-        }
+        })
+    }
+
+    /// The queue belongs to no interface any more, and never will again.
+    #[cold]
+    fn lose(&mut self) {
+        let _ = epoll::delete(&self.watched, &self.queue);
+        socket::say_gone(&mut self.said_gone);
     }
 }
 
@@ -38,9 +60,14 @@ impl Receiver for TapReceiver {
             None => 0,
         };
         while taken < budget {
-            // Nothing there (EAGAIN), or the interface is gone.
-            let Ok(bytes) = rustix::io::read(&self.queue, &mut self.buffer[..]) else {
-                break;
+            let bytes = match rustix::io::read(&self.queue, &mut self.buffer[..]) {
+                Ok(bytes) => bytes,
+                Err(Errno::BADFD) => {
+                    self.lose();
+                    break;
+                }
+                // Nothing there.
+                Err(_) => break,
             };
             taken += 1;
             let read = self.buffer.get(..bytes).unwrap_or_default();
@@ -66,7 +93,7 @@ impl Receiver for TapReceiver {
     }
 
     fn descriptors(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
-        each(self.queue.as_fd());
+        each(self.watched.as_fd());
         if let Some(control) = &self.control {
             each(control.descriptor());
         }

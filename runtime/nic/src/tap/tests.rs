@@ -155,6 +155,28 @@ fn attaching_and_using_need_no_privileges() {
 }
 
 #[test]
+fn a_tap_that_is_deleted_keeps_nobody_awake() {
+    in_namespace(|| {
+        for sharing in [Sharing::Sole, Sharing::Several] {
+            let mut opener = Opener::new(&spec(), sharing).unwrap();
+            // Of a process that died; what it had isn't all that its successor sees.
+            drop(opener.open_again(0).unwrap().0.attach().unwrap());
+            let (parts, again) = opener.open_again(0).unwrap();
+            assert!(again);
+            let mut nic = parts.attach().unwrap();
+            address_kernel_end();
+            ip("link del dev t");
+            comes_to_rest(&mut *nic.receiver);
+            // What is sent is lost, and holds nobody up.
+            let mac = nic.capabilities.mac;
+            send(&mut nic, &arp_request(mac, IP_A, IP_B));
+            assert_eq!(nic.sender.take_dropped(), 1);
+            assert!(nic.sender.blocked_on().is_none());
+        }
+    });
+}
+
+#[test]
 fn taps_that_exist_already() {
     in_namespace(|| {
         ip("tuntap add dev t mode tap");

@@ -33,8 +33,9 @@ pub(super) struct XdpSender {
     chunks_of_a_frame: u32,
     /// The kernel has refused to go on for now.
     stuck: bool,
-    /// Because the link is down.
+    /// Because the link is down, or gone.
     down: bool,
+    said_gone: bool,
     /// The card takes frames from the ring by itself; otherwise the kernel copies them, and has memory for so many.
     zero_copy: bool,
     /// There was room for less than [`LARGEST_CUT`] frames.
@@ -67,6 +68,7 @@ impl XdpSender {
             chunks_of_a_frame: description.chunks_of_a_frame(),
             stuck: false,
             down: false,
+            said_gone: false,
             zero_copy: description.zero_copy,
             short: false,
             deferring: false,
@@ -197,8 +199,10 @@ impl XdpSender {
                 // Otherwise frames wait for the next flush.
                 Err(error) => {
                     self.stuck = true;
-                    // (ENXIO: the interface is gone.)
                     self.down = matches!(error, Some(libc::ENETDOWN | libc::ENXIO));
+                    if error == Some(libc::ENXIO) {
+                        crate::socket::say_gone(&mut self.said_gone);
+                    }
                     return;
                 }
             }

@@ -3,7 +3,7 @@
 use super::open::OpenError as QueueError;
 use super::*;
 use crate::packet::usable_interface;
-use crate::test_support::{in_namespace, ip, opener_that_steers};
+use crate::test_support::{comes_to_rest, in_namespace, ip, opener_that_steers};
 use crate::{NicSpec, Receiver, Room, Sender, Sharing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skink_memory::Bytes;
@@ -294,6 +294,21 @@ fn an_interface_that_is_gone_is_asked_now_and_then() {
         ip("link del near");
         queue.sender.send(&datagram(b"never", &[])).expect("room");
         flush_in_vain(&mut queue.sender);
+    });
+}
+
+#[test]
+fn an_interface_that_is_gone_keeps_nobody_awake() {
+    on_a_link(1500, 2, || {
+        let spec = NicSpec::Xdp("near".to_owned());
+        let Some(mut opener) = opener_that_steers(&spec, Sharing::Several) else {
+            return;
+        };
+        let parts = opener.open(0).expect("opened");
+        let mut nic = parts.attach().expect("attached");
+        assert_eq!(nic.capabilities.kind, "xdp");
+        ip("link del near");
+        comes_to_rest(&mut *nic.receiver);
     });
 }
 
