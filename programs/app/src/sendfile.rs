@@ -7,6 +7,7 @@ use crate::raw;
 use crate::transfer::{self, Sending};
 use core::ffi::c_int;
 use libc::{c_uint, iovec, loff_t};
+use std::time::Duration;
 
 /// Bytes that are moved at a time.
 const CHUNK: usize = 64 * 1024;
@@ -127,6 +128,9 @@ pub unsafe fn splice(
             return fail(libc::ESPIPE);
         }
         let room = pipe_room(to)?;
+        if wait != 0 && !is_ready(to, libc::POLLOUT)? {
+            return Err(WOULD_BLOCK);
+        }
         let list = [iovec {
             iov_base: chunk.as_mut_ptr().cast(),
             iov_len: room.min(chunk.len()),
@@ -151,16 +155,8 @@ pub unsafe fn splice(
     // What is taken from a pipe can't be put back: no more than there is room for at once.
     let room = transfer::room(to, wait)?.min(chunk.len());
     let arguments = [from as usize, chunk.as_mut_ptr() as usize, room, 0, 0, 0];
-    if wait != 0 {
-        let mut list = [raw::to_poll(from, libc::POLLIN)];
-        raw::ppoll(
-            &mut list,
-            Some(std::time::Duration::ZERO),
-            core::ptr::null(),
-        )?;
-        if list[0].revents == 0 {
-            return Err(WOULD_BLOCK);
-        }
+    if wait != 0 && !is_ready(from, libc::POLLIN)? {
+        return Err(WOULD_BLOCK);
     }
     // SAFETY: the chunk is ours.
     let got = unsafe { raw::call(libc::SYS_read, arguments) }?;
@@ -174,6 +170,13 @@ pub unsafe fn splice(
     } else {
         send(to, &mut chunk[..got], more)
     }
+}
+
+/// Whether a pipe can be read from or written to without waiting.
+fn is_ready(pipe: c_int, events: i16) -> Answer<bool> {
+    let mut list = [raw::to_poll(pipe, events)];
+    raw::ppoll(&mut list, Some(Duration::ZERO), core::ptr::null())?;
+    Ok(list[0].revents != 0)
 }
 
 /// Bytes that a pipe takes now.

@@ -69,6 +69,26 @@ for _ in range(50):
     while moved < len(piece):
         moved += os.splice(read, connection.fileno(), len(piece) - moved)
     whole.update(piece)
+# The client's own bytes, into a pipe that is full at first.
+os.set_blocking(write, False)
+filled = 0
+try:
+    while True:
+        filled += os.write(write, bytes(4096))
+except BlockingIOError:
+    os.set_blocking(write, True)
+try:
+    print(os.splice(connection.fileno(), write, 5000, flags=os.SPLICE_F_NONBLOCK))
+    sys.exit('it had no room')
+except BlockingIOError:
+    pass
+while filled > 0:
+    filled -= len(os.read(read, filled))
+got = b''
+while len(got) < 5000:
+    moved = os.splice(connection.fileno(), write, 5000 - len(got))
+    got += os.read(read, moved)
+assert got == bytes(range(250)) * 20
 connection.close()
 print('sent', whole.hexdigest(), flush=True)
 ";
@@ -77,6 +97,7 @@ const CLIENT: &str = "
 import hashlib, socket, sys
 whole = hashlib.sha256()
 with socket.create_connection((sys.argv[1], 7100), 20) as s:
+    s.sendall(bytes(range(250)) * 20)
     while data := s.recv(100000):
         whole.update(data)
 print('sent', whole.hexdigest())
