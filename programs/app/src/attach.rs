@@ -162,6 +162,7 @@ fn engine(stack: Provider, broker: Broker, counters: Counters, [tcp, udp]: [u32;
         last_poll: raw::now(),
         unfinished: false,
         broker,
+        deserted: false,
         descriptors: Vec::new(),
         tcp: Slots::new(tcp),
         udp: Slots::new(udp),

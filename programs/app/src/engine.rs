@@ -32,6 +32,8 @@ pub struct Engine {
     pub unfinished: bool,
     /// The connection to the broker.
     pub broker: Broker,
+    /// Nobody is at its other end any more.
+    pub deserted: bool,
     /// All descriptors of the stack: a child after `fork` closes its copies.
     pub descriptors: Vec<c_int>,
     /// Whose TCP sockets are.
@@ -202,15 +204,25 @@ impl Engine {
 
     /// Listens to what the broker says unasked.
     pub fn take_notices(&mut self) {
-        while let Ok(Some(notice)) = self.broker.take_notice() {
-            match (notice, &mut self.stack) {
-                (Notice::Answer, Provider::Library(stack)) => stack.set_answers(true),
-                (Notice::Answer, Provider::Served(_)) => {}
+        loop {
+            match (self.broker.take_notice(), &mut self.stack) {
+                (Ok(Some(Notice::Answer)), Provider::Library(stack)) => stack.set_answers(true),
+                (Ok(Some(Notice::Answer)), Provider::Served(_)) => {}
+                (Ok(None), _) => return,
+                (Err(_), _) => {
+                    self.deserted = true;
+                    return;
+                }
             }
         }
     }
 
-    /// The descriptor that is readable when the broker has said something.
+    /// The descriptor that is readable when the broker has said something unasked, or -1 if it won't any more.
+    pub fn notices_fd(&self) -> c_int {
+        if self.deserted { -1 } else { self.broker_fd() }
+    }
+
+    /// The connection to the broker.
     pub fn broker_fd(&self) -> c_int {
         self.broker.as_fd().as_raw_fd()
     }

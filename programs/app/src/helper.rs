@@ -38,15 +38,15 @@ const QUIET_TICKS: u32 = 10;
 const LOOKING: u32 = 0;
 /// Gone for longer, since somebody sleeps on the NIC.
 const NAPPING: u32 = 1;
-/// Asleep until roused.
+/// Asleep on the bell, until roused or the broker has something to say.
 const ASLEEP: u32 = 2;
-/// Asleep on the NIC's descriptors and the bell.
+/// Asleep on the NIC's descriptors as well.
 const DRIVING: u32 = 3;
 
 /// Where one helper sleeps. It is never freed: there are few, and another thread may be about to rouse.
 struct Station {
     phase: AtomicU32,
-    /// An eventfd that ends [`DRIVING`], or -1.
+    /// An eventfd that ends [`ASLEEP`] and [`DRIVING`].
     bell: c_int,
 }
 
@@ -57,8 +57,8 @@ impl Station {
             return;
         }
         match self.phase.swap(LOOKING, Ordering::AcqRel) {
-            NAPPING | ASLEEP => raw::futex_wake(&self.phase, 1),
-            DRIVING => raw::ring(self.bell),
+            NAPPING => raw::futex_wake(&self.phase, 1),
+            ASLEEP | DRIVING => raw::ring(self.bell),
             _ => {}
         }
     }
@@ -107,9 +107,13 @@ pub fn renew() {
 }
 
 fn launch() {
+    let bell = match raw::eventfd() {
+        Ok(bell) => internal(bell),
+        Err(stop) => return warn(&format_args!("{stop:?}")),
+    };
     let station: &'static Station = Box::leak(Box::new(Station {
         phase: AtomicU32::new(LOOKING),
-        bell: raw::eventfd().map_or(-1, internal),
+        bell,
     }));
     let replaced = CURRENT.swap(core::ptr::from_ref(station).cast_mut(), Ordering::AcqRel);
     // Signals are the program's threads' business. libc's function leaves its own two alone,
@@ -129,11 +133,15 @@ fn launch() {
     if let Err(error) = thread {
         // The one before, if there is one, goes on, without the descriptors that are new.
         CURRENT.store(replaced, Ordering::Release);
-        log!(
-            Error,
-            "no new helper thread ({error}): connections may rest while the program computes"
-        );
+        warn(&error);
     }
+}
+
+fn warn(why: &dyn core::fmt::Display) {
+    log!(
+        Error,
+        "no new helper thread ({why}): connections may rest while the program computes"
+    );
 }
 
 /// After `fork`, in the child: there is no helper here.
@@ -282,34 +290,30 @@ impl Looker {
                     self.due = Instant::ZERO;
                 }
             }
-            Next::Drive(timeout) => {
-                let mut list = [raw::to_poll(-1, libc::POLLIN); 8];
-                let bell = self.station.bell;
-                if let Some(engine) = &state.engine {
-                    let own = [engine.broker_fd(), bell];
-                    let fds = own.iter().chain(&engine.receive_fds);
-                    for (entry, fd) in list.iter_mut().zip(fds) {
-                        entry.fd = *fd;
-                    }
-                }
-                self.station.phase.store(DRIVING, Ordering::Release);
-                state.go_unwatched();
-                drop(state);
-                self.due = Instant::ZERO;
-                let _ = raw::ppoll(&mut list, timeout, core::ptr::null());
-                if self.station.phase.swap(LOOKING, Ordering::AcqRel) == LOOKING {
-                    raw::hush(bell);
+            Next::Drive(timeout) => self.sleep_on_descriptors(state, DRIVING, timeout),
+            Next::Sleep => self.sleep_on_descriptors(state, ASLEEP, None),
+        }
+    }
+
+    fn sleep_on_descriptors(&mut self, mut state: Guard, phase: u32, timeout: Option<Duration>) {
+        let mut list = [raw::to_poll(-1, libc::POLLIN); 8];
+        let bell = self.station.bell;
+        list[0].fd = bell;
+        if let Some(engine) = &state.engine {
+            list[1].fd = engine.notices_fd();
+            if phase == DRIVING {
+                for (entry, fd) in list[2..].iter_mut().zip(&engine.receive_fds) {
+                    entry.fd = *fd;
                 }
             }
-            Next::Sleep => {
-                self.station.phase.store(ASLEEP, Ordering::Release);
-                state.go_unwatched();
-                drop(state);
-                while self.station.phase.load(Ordering::Acquire) == ASLEEP {
-                    let _ = raw::futex_wait(&self.station.phase, ASLEEP, None);
-                }
-                self.due = Instant::ZERO;
-            }
+        }
+        self.station.phase.store(phase, Ordering::Release);
+        state.go_unwatched();
+        drop(state);
+        self.due = Instant::ZERO;
+        let _ = raw::ppoll(&mut list, timeout, core::ptr::null());
+        if self.station.phase.swap(LOOKING, Ordering::AcqRel) == LOOKING {
+            raw::hush(bell);
         }
     }
 
