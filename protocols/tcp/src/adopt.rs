@@ -218,6 +218,7 @@ impl Tcp {
             ready: VecDeque::new(),
             next_order: 1,
             half_open: 0,
+            flooded_until: None,
             handshakes: VecDeque::new(),
             notify: false,
         };

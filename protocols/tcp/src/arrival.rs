@@ -40,6 +40,9 @@ impl Tcp {
         if self.accept_queue_is_full(slot, segment) {
             // As in Linux, the peer's acknowledgement is forgotten; ours is sent again later.
             self.counters.count(Counter::TcpDropListenOverflow);
+            if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
+                connection.acknowledged |= segment.header.ack == connection.iss + 1;
+            }
             return;
         }
         let context = Context {
@@ -224,8 +227,9 @@ impl Tcp {
             self.counters.count(Counter::TcpDropNoSocket);
             return;
         };
-        if crowded {
-            self.give_up_oldest(now, parent, out);
+        if crowded && !self.give_up_oldest(now, parent, out) {
+            self.counters.count(Counter::TcpDropHalfOpen);
+            return;
         }
         let region = self.table.region_of(parent);
         let mut slot = self.slots.take(region);

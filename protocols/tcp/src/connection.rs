@@ -163,6 +163,8 @@ pub struct Connection {
     pub deadlines: Deadlines,
     /// What the timer wheel is armed for.
     pub armed: Option<Instant>,
+    /// The peer has acknowledged our SYN-ACK, and waits for room in the accept queue.
+    pub acknowledged: bool,
     /// SYN (or SYN-ACK) must be sent.
     pub syn_due: bool,
     /// An acknowledgement must be sent now.
@@ -242,6 +244,7 @@ impl Connection {
             sent_at: now,
             deadlines: Deadlines::default(),
             armed: None,
+            acknowledged: false,
             syn_due: false,
             ack_due: false,
             probe_due: false,

@@ -92,7 +92,10 @@ impl Net {
     }
 
     pub fn with_rings(send_bytes: u32, receive_bytes: u32) -> Net {
-        let region = new_region(64, send_bytes, receive_bytes);
+        Net::on(new_region(64, send_bytes, receive_bytes))
+    }
+
+    pub fn on(region: Region) -> Net {
         let table = SocketTable::from(region);
         let counters = Counters::create().expect("memory");
         Net {

@@ -1,11 +1,22 @@
-use crate::connection::{Context, Program};
+//! Sockets that wait for connection requests.
+//!
+//! Only so many handshakes may be under way for each ([`Listener::is_crowded`]). One more request is dropped, and an honest client
+//! repeats it; unless there is a handshake that gives way: one whose SYN-ACK was sent twice, a second apart, and
+//! never acknowledged. So clients that come in a burst are served as fast as they complete their handshakes, and none of them is
+//! reset though it believes to be connected. Linux does much the same without SYN cookies.
+//!
+//! A flood from forged addresses would hold each place for a second, and leave little to others. So if half of the handshakes are
+//! forsaken like that, the oldest one gives way at any age for a while: who completes a handshake before as many others
+//! begin gets in, as most do.
+
+use crate::connection::{Connection, Context, Program};
 use crate::instance::{Socket, Tcp};
 use crate::settings::Settings;
 use crate::state::State;
 use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::SocketId;
 use skink_messages::{Counter, Network, Ports, SocketEvents};
-use skink_time::Instant;
+use skink_time::{Duration, Instant};
 use skink_wire::{Endpoint, FourTuple, protocol};
 use std::collections::VecDeque;
 
@@ -27,6 +38,8 @@ pub struct Listener {
     /// Those handshakes, the oldest first, among others that have ended: see
     /// [`Tcp::note_half_open`].
     pub handshakes: VecDeque<SocketId>,
+    /// See [`Tcp::is_flooded`].
+    pub flooded_until: Option<Instant>,
     /// A READABLE event is due.
     pub notify: bool,
 }
@@ -43,6 +56,20 @@ impl Listener {
     /// Whether as many handshakes are under way as may be.
     pub fn is_crowded(&self) -> bool {
         self.half_open >= self.backlog.max(HALF_OPEN)
+    }
+}
+
+/// How long a flood of requests is taken to last once it was seen: while the oldest handshakes give way none grows so old that
+/// it would be seen again.
+const FLOOD: Duration = Duration::from_secs(60);
+
+/// Handshakes that are looked at for one request.
+const LOOKED_AT: usize = 8;
+
+impl Connection {
+    /// Nobody seems to mean to complete this handshake: our answer was sent twice, and not acknowledged.
+    fn is_forsaken(&self) -> bool {
+        self.retries > 0 && !self.acknowledged
     }
 }
 
@@ -68,26 +95,72 @@ impl Tcp {
         }
     }
 
-    /// Forgets the oldest handshake, so that requests that nobody means to complete (a flood from
-    /// forged addresses) don't keep others out until they time out. Whoever is honest and that slow
-    /// sends his request again. Answers whether there was one.
+    /// Forgets the oldest handshake that gives way to others. Answers whether there was one.
     pub(crate) fn give_up_oldest<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         parent: u32,
         out: &mut O,
     ) -> bool {
-        loop {
-            let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) else {
+        let flooded = self.is_flooded(now, parent);
+        for _ in 0..LOOKED_AT {
+            let Some(id) = self.pop_oldest(parent) else {
                 return false;
             };
-            let Some(id) = listener.handshakes.pop_front() else {
+            let Some(Socket::Connection(child)) = self.sockets.get(id.slot as usize) else {
                 return false;
             };
-            if self.is_half_open(parent, id) {
+            let acknowledged = child.acknowledged;
+            if child.is_forsaken() || flooded && !acknowledged {
                 self.counters.count(Counter::TcpDropHalfOpen);
                 self.end(now, id.slot, out);
                 return true;
+            }
+            let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) else {
+                return false;
+            };
+            if !acknowledged {
+                // Those behind it are younger still.
+                listener.handshakes.push_front(id);
+                return false;
+            }
+            // It waits for room in the accept queue, and others are behind it.
+            listener.handshakes.push_back(id);
+        }
+        false
+    }
+
+    /// Whether requests come that nobody means to complete: the list is in order of age, so if the handshake in its middle is
+    /// forsaken, half of them are.
+    fn is_flooded(&mut self, now: Instant, parent: u32) -> bool {
+        let Some(Socket::Listener(listener)) = self.sockets.get(parent as usize) else {
+            return false;
+        };
+        if listener.flooded_until.is_some_and(|until| now < until) {
+            return true;
+        }
+        let list = &listener.handshakes;
+        let mut later = list.iter().skip(list.len() / 2);
+        let middle = later.find(|id| self.is_half_open(parent, **id));
+        let flooded = middle.is_some_and(|id| {
+            matches!(self.sockets.get(id.slot as usize), Some(Socket::Connection(child))
+                if child.is_forsaken())
+        });
+        if flooded && let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
+            listener.flooded_until = Some(now + FLOOD);
+        }
+        flooded
+    }
+
+    /// Takes the oldest handshake that goes on off the list.
+    fn pop_oldest(&mut self, parent: u32) -> Option<SocketId> {
+        loop {
+            let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) else {
+                return None;
+            };
+            let id = listener.handshakes.pop_front()?;
+            if self.is_half_open(parent, id) {
+                return Some(id);
             }
         }
     }

@@ -1,6 +1,7 @@
-use crate::harness::{LOCAL, Net, OFFER, REMOTE};
+use crate::harness::{LOCAL, Net, OFFER, REMOTE, new_region};
 use crate::state::State;
 use core::net::{IpAddr, Ipv4Addr};
+use skink_memory::SocketId;
 use skink_messages::{ConnectionOption, Counter, ErrorKind, Events, SocketError};
 use skink_wire::tcp::MAXIMUM_WINDOW_SCALE;
 
@@ -318,33 +319,99 @@ fn a_full_accept_queue_holds_back_handshakes() {
     assert_eq!(net.read(id, 100), 10);
 }
 
-/// A flood of requests that nobody completes takes all slots but keeps nobody out: the oldest give
-/// way, without a word to whoever is said to have sent them.
-#[test]
-fn the_oldest_half_open_handshakes_give_way() {
-    let mut net = Net::new();
-    let listener = net.listen(80, 5);
-    for port in 1..200 {
+/// Requests from these ports; answers how many of them were answered.
+fn request_from(net: &mut Net, ports: core::ops::RangeInclusive<u16>) -> usize {
+    for port in ports {
         net.remote_port = port;
         net.inject("S 0 win 1000 mss 1000");
-        net.expect("S. 0 ack 1");
     }
-    // The table has 64 slots, one is the listener's.
-    assert_eq!(net.count(Counter::TcpDropHalfOpen), 199 - 63);
-    // The latest are there still, the oldest aren't.
-    net.remote_port = 199;
+    core::iter::from_fn(|| net.next()).count()
+}
+
+/// Whether the last acknowledgement of a handshake from this port makes a connection that can be accepted.
+fn completes(net: &mut Net, listener: SocketId, port: u16) -> bool {
+    net.remote_port = port;
     net.inject(". 1 ack 1 win 1000");
-    assert!(net.tcp.accept(listener).is_some());
-    net.remote_port = 1;
-    net.inject(". 1 ack 1 win 1000");
+    net.tcp.accept(listener).is_some()
+}
+
+#[test]
+fn a_burst_of_requests_costs_nobody_a_handshake() {
+    // As many as may be under way, and as many as there are slots, one of them the listener's.
+    for (slots, most) in [(512, 256), (64, 63)] {
+        let mut net = Net::on(new_region(slots, 4_096, 4_096));
+        let listener = net.listen(80, 5);
+        assert_eq!(request_from(&mut net, 1..=most + 1), usize::from(most));
+        let counters = [Counter::TcpDropHalfOpen, Counter::TcpDropNoMemory];
+        assert_eq!(
+            counters
+                .map(|counter| net.count(counter))
+                .iter()
+                .sum::<u64>(),
+            1
+        );
+        for port in 1..=most {
+            assert!(completes(&mut net, listener, port), "{port}");
+            net.expect_nothing();
+        }
+        // Who came too late asks again.
+        let answered = request_from(&mut net, most + 1..=most + 1);
+        assert_eq!(answered, usize::from(slots == 512));
+    }
+}
+
+/// What nobody completes gives way without a word to whoever is said to have sent it: after a second, and if it was many,
+/// at once.
+#[test]
+fn a_flood_of_requests_keeps_nobody_out_for_long() {
+    let mut net = Net::on(new_region(512, 4_096, 4_096));
+    let listener = net.listen(80, 5);
+    assert_eq!(request_from(&mut net, 1..=400), 256);
+    net.advance(1_010);
+    net.drain();
+    assert_eq!(net.count(Counter::TcpDropHalfOpen), 400 - 256);
+    assert_eq!(request_from(&mut net, 401..=402), 2);
+    assert_eq!(net.count(Counter::TcpDropHalfOpen), 400 - 256 + 2);
+    assert!(completes(&mut net, listener, 402));
+    // Its answer was sent twice, but it is still there.
+    assert!(completes(&mut net, listener, 256));
+    assert!(!completes(&mut net, listener, 1));
     net.expect("R 1");
-    // All give up, and their slots are free again.
+    assert_eq!(request_from(&mut net, 1_001..=3_000), 2_000);
+    assert!(completes(&mut net, listener, 3_000 - 255));
+    // The last of these waits for room in the accept queue, and doesn't give way.
+    for port in 2_990..=2_996 {
+        net.remote_port = port;
+        net.inject(". 1 ack 1 win 1000");
+    }
+    while net.tcp.accept(listener).is_some() {}
+    assert_eq!(request_from(&mut net, 3_001..=4_000), 1_000);
+    assert!(completes(&mut net, listener, 2_996));
+    // All give up, and it isn't taken for a flood any more.
     net.advance(70_000);
     net.drain();
-    assert_eq!(net.count(Counter::TcpFailed), 198);
-    net.remote_port = 1;
-    net.inject("S 0 win 1000 mss 1000");
-    net.expect("S. 0 ack 1");
+    assert_eq!(request_from(&mut net, 4_001..=4_400), 256);
+}
+
+#[test]
+fn who_waits_for_room_in_the_accept_queue_does_not_give_way() {
+    let mut net = Net::new();
+    let listener = net.listen(80, 0);
+    assert_eq!(request_from(&mut net, 1..=63), 63);
+    for port in (1..=63).filter(|port| *port != 60) {
+        // All but this one are acknowledged.
+        net.remote_port = port;
+        net.inject(". 1 ack 1 win 1000");
+    }
+    net.advance(1_010);
+    net.drain();
+    net.tcp.accept(listener).expect("the first");
+    // Of 62 handshakes one isn't acknowledged, and found by and by.
+    let asked = (0..10).position(|_| request_from(&mut net, 64..=64) > 0);
+    assert_eq!(asked, Some(7));
+    for port in (2..=64).filter(|port| *port != 60) {
+        assert!(completes(&mut net, listener, port), "{port}");
+    }
 }
 
 /// Connections that were accepted never give way.
