@@ -237,7 +237,7 @@ pub struct NetworkView {
     pub addresses: Vec<IpCidr>,
     /// Default routers, configured or learned.
     pub gateways: Vec<IpAddr>,
-    /// Destinations that take less than the link, and how many bytes.
+    /// Destinations that take less than the link, and how many bytes. `::` stands for all of IPv6.
     pub path_mtus: Vec<(IpAddr, u32)>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Ip;
 use crate::held::{Held, Target};
-use crate::send::{HOP_LIMIT, MAXIMUM_BYTES, ethertype};
+use crate::send::{MAXIMUM_BYTES, ethertype};
 use core::net::IpAddr;
 use skink_memory::Bytes;
 use skink_messages::{Counter, FrameOutput, Full, Outbound, TxPacket};
@@ -14,6 +14,7 @@ use skink_wire::{Sum, ipv4, ipv6, protocol};
 struct Cut {
     identification: u32,
     total: usize,
+    hop_limit: u8,
 }
 
 impl Ip {
@@ -50,6 +51,7 @@ impl Ip {
         let cut = Cut {
             identification: self.identifications.next(to.source, to.destination, 1),
             total,
+            hop_limit: self.hop_limit(to),
         };
         let mut sent = Ok(());
         for (index, data) in bytes.chunks(each).enumerate() {
@@ -97,7 +99,7 @@ impl Ip {
 fn fragment<'a>(to: &Outbound, cut: &Cut, offset: usize, data: &'a [u8]) -> TxPacket<'a> {
     let mut packet = TxPacket::new([Bytes::from(data), Bytes::EMPTY]);
     let more = offset + data.len() < cut.total;
-    let hop_limit = to.hop_limit.unwrap_or(HOP_LIMIT);
+    let hop_limit = cut.hop_limit;
     match (to.source, to.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let header = ipv4::Header {

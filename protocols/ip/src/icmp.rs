@@ -163,6 +163,7 @@ impl Ip {
                 Some(told)
             }
             (_, IpAddr::V4(_)) => None,
+            (_, IpAddr::V6(to)) if to.is_unspecified() => None,
             (_, IpAddr::V6(_)) => Some(self.path_mtus.shrink(now, destination, told)),
         }
     }

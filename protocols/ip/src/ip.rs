@@ -11,6 +11,7 @@ use crate::path_mtu::PathMtus;
 use crate::reassembly::Reassembly;
 use crate::routers::Routers;
 use crate::routes::Routes;
+use crate::send::HOP_LIMIT;
 use crate::whole::WholeQueue;
 use crate::{IpConfig, OwnedPacket};
 use core::net::IpAddr;
@@ -44,6 +45,8 @@ pub struct Ip {
     pub(crate) limiter: Limiter,
     announcements: Announcements,
     pub(crate) routers: Routers,
+    /// Of what we send by IPv6 where nobody says otherwise.
+    pub(crate) hop_limit_v6: u8,
     pub(crate) reports: Reports,
     /// Frames that the link had no room for.
     pub(crate) outbox: Outbox,
@@ -82,7 +85,7 @@ impl Ip {
         let addresses = config.all_addresses();
         let routes = Routes::new(&addresses, &config.gateways);
         let speaks_v6 = addresses.iter().any(|own| own.addr.is_ipv6());
-        let search = config.answers && speaks_v6 && !routes.has_default(false);
+        let search = speaks_v6 && !routes.has_default(false);
         Ip {
             mac: config.mac,
             answers: config.answers,
@@ -95,7 +98,8 @@ impl Ip {
             identifications: Identifications::new(config.seed),
             limiter: Limiter::default(),
             announcements: Announcements::default(),
-            routers: Routers::new(search),
+            routers: Routers::new(search, config.answers),
+            hop_limit_v6: HOP_LIMIT,
             reports: Reports::new(config.seed),
             outbox: Outbox::default(),
             whole: WholeQueue::default(),
@@ -186,6 +190,7 @@ impl Ip {
     pub fn set_answers(&mut self, answers: bool) {
         let begins = answers && !self.answers;
         self.answers = answers;
+        self.routers.set_asks(answers);
         if begins {
             self.join_groups();
         }

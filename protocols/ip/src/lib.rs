@@ -14,7 +14,7 @@
 //! unfinished reassemblies are lost, as on any wire.
 //!
 //! **What it leaves out.** Forwarding, redirects, VLANs, addresses from DHCP or from router
-//! advertisements (only default routers are learned), multicast groups beyond those that every host
+//! advertisements (what those say of routers and of the link is learned), multicast groups beyond those that every host
 //! is in (of which it tells routers and switches by MLDv2), IPv4 options and source routes, flow labels.
 #![forbid(unsafe_code)]
 

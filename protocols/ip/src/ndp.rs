@@ -3,6 +3,7 @@
 use crate::Ip;
 use crate::addresses::{ALL_NODES, ALL_ROUTERS};
 use crate::neighbours::Heard;
+use crate::send;
 use core::net::{IpAddr, Ipv6Addr};
 use skink_messages::{Counter, FrameOutput, Outbound, RxPacket};
 use skink_time::{Duration, Instant};
@@ -153,6 +154,16 @@ impl Ip {
             let resolved = self.neighbours.heard(now, source.into(), heard);
             self.release(now, resolved, out);
         }
+        if let Some(mtu) = message.mtu {
+            self.path_mtus.advertised(mtu, out.limits().mtu);
+        }
+        if message.hop_limit != 0 {
+            // Less than what all have would let whoever forges this keep our packets from arriving
+            // (CVE-2015-2922); FreeBSD takes no less either.
+            self.hop_limit_v6 = message.hop_limit.max(send::HOP_LIMIT);
+        }
+        let (reachable, retransmit) = (message.reachable_ms, message.retransmit_ms);
+        self.neighbours.advertised(reachable, retransmit);
         let lifetime = Duration::from_secs(u64::from(message.lifetime_secs));
         if self.routers.heard(now, source, lifetime) {
             self.use_learned_router();

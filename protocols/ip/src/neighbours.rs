@@ -3,6 +3,7 @@
 
 use crate::held::Held;
 use core::net::IpAddr;
+use core::ops::RangeInclusive;
 use foldhash::fast::FixedState;
 use skink_time::{Duration, Instant};
 use skink_wire::MacAddr;
@@ -23,7 +24,11 @@ const HELD_BYTES_IN_ALL: usize = 4 * 1024 * 1024;
 const RETRANSMIT: Duration = Duration::from_secs(1);
 const SOLICITATIONS: u8 = 3;
 const DELAY: Duration = Duration::from_secs(5);
-const REACHABLE_MS: u64 = 30_000;
+const REACHABLE_MS: u32 = 30_000;
+/// What is believed of a router that says otherwise, in milliseconds: the most that RFC 4861 section 6.2.1 lets it say,
+/// and no less than makes sense. Linux has such bounds, too.
+const RETRANSMIT_BOUNDS: RangeInclusive<u32> = 100..=10_000;
+const REACHABLE_BOUNDS: RangeInclusive<u32> = 1_000..=3_600_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
@@ -105,20 +110,61 @@ pub(crate) struct Neighbours {
     /// No timer runs out before this.
     first: Option<Instant>,
     held_bytes: usize,
+    /// Of IPv6, whose routers may say otherwise.
+    times_v6: Times,
+    times_v4: Times,
+    /// Chosen at random.
+    seed: u32,
+}
+
+/// Between queries, and after an answer.
+#[derive(Clone, Copy)]
+struct Times {
+    retransmit: Duration,
     reachable: Duration,
+}
+
+/// How long a neighbour is taken to be there after an answer: uniformly between half and one and a half times
+/// the base (RFC 4861 section 6.3.4).
+fn reachable(base_ms: u32, seed: u32) -> Duration {
+    let base = u64::from(base_ms);
+    Duration::from_millis(base / 2 + u64::from(seed) % base.max(1))
 }
 
 impl Neighbours {
     pub(crate) fn new(seed: u64) -> Neighbours {
-        // Uniformly between half and one and a half times the base (RFC 4861 section 6.3.4).
-        let reachable_ms = REACHABLE_MS / 2 + (seed >> 32) % REACHABLE_MS;
+        let hashes = FixedState::with_seed(seed);
+        let seed = (seed >> 32) as u32;
+        let times = Times {
+            retransmit: RETRANSMIT,
+            reachable: reachable(REACHABLE_MS, seed),
+        };
         Neighbours {
             slots: Vec::new(),
             free: Vec::new(),
-            index: HashMap::with_hasher(FixedState::with_seed(seed)),
+            index: HashMap::with_hasher(hashes),
             first: None,
             held_bytes: 0,
-            reachable: Duration::from_millis(reachable_ms),
+            times_v6: times,
+            times_v4: times,
+            seed,
+        }
+    }
+
+    fn times(&self, address: IpAddr) -> Times {
+        match address {
+            IpAddr::V4(_) => self.times_v4,
+            IpAddr::V6(_) => self.times_v6,
+        }
+    }
+
+    /// A router tells how long neighbours are reachable, and how often they are asked; 0 where it doesn't.
+    pub(crate) fn advertised(&mut self, reachable_ms: u32, retransmit_ms: u32) {
+        if REACHABLE_BOUNDS.contains(&reachable_ms) {
+            self.times_v6.reachable = reachable(reachable_ms, self.seed);
+        }
+        if RETRANSMIT_BOUNDS.contains(&retransmit_ms) {
+            self.times_v6.retransmit = Duration::from_millis(u64::from(retransmit_ms));
         }
     }
 
@@ -278,7 +324,7 @@ impl Neighbours {
     ) -> Option<(MacAddr, VecDeque<Held>)> {
         let fresh = match heard.solicited {
             true => State::Reachable {
-                until: now + self.reachable,
+                until: now + self.times(address).reachable,
             },
             false => State::Stale,
         };
@@ -324,12 +370,12 @@ impl Neighbours {
 
     /// Lets the timer of the neighbour in `slot` run out, if it is time.
     pub(crate) fn expire(&mut self, now: Instant, slot: u32) -> Option<Due> {
+        let address = self.slots.get(slot as usize)?.as_ref()?.address;
+        let next = now + self.times(address).retransmit;
         let neighbour = self.get_mut(slot)?;
         if neighbour.state.timer().is_none_or(|timer| timer > now) {
             return None;
         }
-        let next = now + RETRANSMIT;
-        let address = neighbour.address;
         let mac = match neighbour.state {
             State::Incomplete { sent, .. } if sent < SOLICITATIONS => {
                 let sent = sent + 1;

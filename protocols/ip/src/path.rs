@@ -3,6 +3,7 @@
 
 use crate::addresses::Addresses;
 use crate::next_hop::{Hop, hop};
+use crate::path_mtu::{ALL_V6, least};
 use crate::routes::Routes;
 use core::net::IpAddr;
 use foldhash::fast::FixedState;
@@ -54,6 +55,7 @@ pub(crate) fn find(
 pub struct Replica {
     addresses: Addresses,
     routes: Routes,
+    link_v6: Option<u32>,
     path_mtus: HashMap<IpAddr, u32, FixedState>,
 }
 
@@ -67,9 +69,11 @@ impl Replica {
         } = view;
         let mut mtus = HashMap::with_hasher(FixedState::with_seed(seed));
         mtus.extend(path_mtus);
+        let link_v6 = mtus.remove(&ALL_V6);
         Replica {
             routes: Routes::new(&addresses, &gateways),
             addresses: Addresses::new(addresses),
+            link_v6,
             path_mtus: mtus,
         }
     }
@@ -81,7 +85,8 @@ impl Replica {
         destination: IpAddr,
         limits: &LinkLimits,
     ) -> Option<Path> {
-        let known = self.path_mtus.get(&destination).copied();
+        let path = self.path_mtus.get(&destination).copied();
+        let known = least(path, self.link_v6, destination);
         find(
             &self.addresses,
             &self.routes,

@@ -1,6 +1,6 @@
 //! What paths take less than the link (RFC 1191, RFC 8201).
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use foldhash::fast::FixedState;
 use skink_time::{Duration, Instant};
 use std::collections::HashMap;
@@ -12,6 +12,8 @@ const CAPACITY: usize = 1024;
 /// RFC 791 would allow 68; Linux' `min_pmtu` is the same as this.
 const MINIMUM_V4: u32 = 552;
 const MINIMUM_V6: u32 = 1280;
+/// Stands for all destinations of IPv6 where path MTUs are told to others.
+pub(crate) const ALL_V6: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 /// Sizes to try where a router doesn't tell its MTU (RFC 1191 section 7.1).
 const PLATEAUS: [u32; 8] = [
     32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, MINIMUM_V4,
@@ -24,6 +26,8 @@ struct Entry {
 
 /// Destinations with a small path MTU.
 pub(crate) struct PathMtus {
+    /// What a router said that the link takes of IPv6, if that is less than it could.
+    link_v6: Option<u32>,
     entries: HashMap<IpAddr, Entry, FixedState>,
     /// No entry expires before this.
     first: Option<Instant>,
@@ -34,6 +38,7 @@ pub(crate) struct PathMtus {
 impl PathMtus {
     pub(crate) fn new(seed: u64) -> PathMtus {
         PathMtus {
+            link_v6: None,
             entries: HashMap::with_hasher(FixedState::with_seed(seed)),
             first: None,
             revision: 0,
@@ -43,7 +48,7 @@ impl PathMtus {
     /// The MTU in bytes to `destination` where it is known to be less than the link's.
     #[inline]
     pub(crate) fn get(&self, destination: IpAddr) -> Option<u32> {
-        if self.entries.is_empty() {
+        if self.entries.is_empty() && self.link_v6.is_none() {
             return None;
         }
         self.look_up(destination)
@@ -51,12 +56,28 @@ impl PathMtus {
 
     #[inline(never)]
     fn look_up(&self, destination: IpAddr) -> Option<u32> {
-        self.entries.get(&destination).map(|entry| entry.mtu)
+        let path = self.entries.get(&destination).map(|entry| entry.mtu);
+        least(path, self.link_v6, destination)
     }
 
-    /// All of them.
+    /// All of them, [`ALL_V6`] first.
     pub(crate) fn all(&self) -> impl Iterator<Item = (IpAddr, u32)> {
-        self.entries.iter().map(|(to, entry)| (*to, entry.mtu))
+        let link = self.link_v6.map(|mtu| (ALL_V6, mtu));
+        let paths = self.entries.iter().map(|(to, entry)| (*to, entry.mtu));
+        link.into_iter().chain(paths)
+    }
+
+    /// A router advertises the MTU of the link, which could take `most`. What can't be true is ignored (RFC 4861
+    /// section 6.3.4).
+    pub(crate) fn advertised(&mut self, mtu: u32, most: u32) {
+        if !(MINIMUM_V6..=most).contains(&mtu) {
+            return;
+        }
+        let link_v6 = (mtu < most).then_some(mtu);
+        if self.link_v6 != link_v6 {
+            self.link_v6 = link_v6;
+            self.revision = self.revision.wrapping_add(1);
+        }
     }
 
     /// Another number whenever they changed.
@@ -66,7 +87,7 @@ impl PathMtus {
 
     /// Remembers what [`believable`] has answered; answers the path's MTU now.
     pub(crate) fn shrink(&mut self, now: Instant, destination: IpAddr, told: u32) -> u32 {
-        let known = self.get(destination);
+        let known = self.entries.get(&destination).map(|entry| entry.mtu);
         let mtu = known.map_or(told, |known| known.min(told));
         if known.is_none() && self.entries.len() >= CAPACITY {
             self.evict();
@@ -99,6 +120,12 @@ impl PathMtus {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.first
     }
+}
+
+/// The MTU to `destination` of its path and, if that is IPv6, of the link.
+pub(crate) fn least(path: Option<u32>, link_v6: Option<u32>, destination: IpAddr) -> Option<u32> {
+    let link = link_v6.filter(|_| destination.is_ipv6());
+    path.into_iter().chain(link).min()
 }
 
 /// What a path takes if a router told that a packet of `packet_bytes` bytes didn't fit the `mtu` of its next

@@ -18,7 +18,11 @@ struct Router {
 
 /// The routers there are, or the search for one.
 pub(crate) struct Routers {
-    /// Solicitations still to be sent, and when.
+    /// Whether one is looked for: none is configured.
+    wanted: bool,
+    /// Whether to ask for them here.
+    asks: bool,
+    /// Solicitations still to be sent, and the next one not before this.
     left: u8,
     next: Instant,
     /// The first one is used.
@@ -26,22 +30,41 @@ pub(crate) struct Routers {
 }
 
 impl Routers {
-    /// `search`: whether to ask for routers.
-    pub(crate) fn new(search: bool) -> Routers {
-        Routers {
-            left: if search { SOLICITATIONS } else { 0 },
+    /// `wanted`: whether there is none yet. `asks`: whether to ask for them.
+    pub(crate) fn new(wanted: bool, asks: bool) -> Routers {
+        let mut routers = Routers {
+            wanted,
+            asks,
+            left: 0,
             next: Instant::ZERO,
             known: Vec::new(),
+        };
+        routers.search();
+        routers
+    }
+
+    /// From now on routers are asked for, or not any more.
+    pub(crate) fn set_asks(&mut self, asks: bool) {
+        let begins = asks && !self.asks;
+        self.asks = asks;
+        if begins && self.known.is_empty() {
+            self.search();
+        }
+    }
+
+    fn search(&mut self) {
+        if self.wanted && self.asks {
+            self.left = SOLICITATIONS;
         }
     }
 
     /// A router tells how long it is one; answers whether the default router changed. One that
     /// works is kept when others come along.
     pub(crate) fn heard(&mut self, now: Instant, address: Ipv6Addr, lifetime: Duration) -> bool {
-        self.left = 0;
         if lifetime.is_zero() {
             return self.is_none(address);
         }
+        self.left = 0;
         let router = Router {
             address,
             until: now + lifetime,
@@ -106,18 +129,22 @@ impl Routers {
         any && self.change(|known| known.retain(|router| router.until > now))
     }
 
-    /// Whether the default router is another one after a change. Those that aren't silent come first.
+    /// Whether the default router is another one after a change. Those that aren't silent come first. If the last
+    /// one is gone others are asked for; never more often than the first time (RFC 4861 section 6.3.7).
     fn change(&mut self, change: impl FnOnce(&mut Vec<Router>)) -> bool {
         let before = self.router();
         change(&mut self.known);
         // Stable.
         self.known.sort_by_key(|router| router.silent);
+        if before.is_some() && self.known.is_empty() {
+            self.search();
+        }
         self.router() != before
     }
 
     /// Whether to ask for routers now.
     pub(crate) fn solicit(&mut self, now: Instant) -> bool {
-        let due = self.left > 0 && self.next <= now;
+        let due = self.left > 0 && self.asks && self.next <= now;
         if due {
             self.left -= 1;
             self.next = now + INTERVAL;
@@ -126,7 +153,7 @@ impl Routers {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let solicitation = (self.left > 0).then_some(self.next);
+        let solicitation = (self.left > 0 && self.asks).then_some(self.next);
         let routers = self.known.iter().map(|router| router.until);
         solicitation.into_iter().chain(routers).min()
     }

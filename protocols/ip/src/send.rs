@@ -174,7 +174,7 @@ impl Ip {
                     dont_fragment: to.dont_fragment,
                     more_fragments: false,
                     fragment_offset: 0,
-                    ttl: to.hop_limit.unwrap_or(HOP_LIMIT),
+                    ttl: self.hop_limit(to),
                     protocol: to.protocol,
                     source,
                     destination,
@@ -189,7 +189,7 @@ impl Ip {
                     flow_label: 0,
                     payload_len: bytes.min(MAXIMUM_BYTES) as u16,
                     next_header: to.protocol,
-                    hop_limit: to.hop_limit.unwrap_or(HOP_LIMIT),
+                    hop_limit: self.hop_limit(to),
                     source,
                     destination,
                 };
@@ -200,6 +200,15 @@ impl Ip {
         };
         packet.network_bytes = header_bytes as u8;
         Some(header_bytes as u8)
+    }
+
+    /// TTL or hop limit of a packet.
+    #[inline(always)]
+    pub(crate) fn hop_limit(&self, to: &Outbound) -> u8 {
+        to.hop_limit.unwrap_or(match to.source {
+            IpAddr::V4(_) => HOP_LIMIT,
+            IpAddr::V6(_) => self.hop_limit_v6,
+        })
     }
 
     /// Sends a packet with its IP header, or keeps a copy until its neighbour is known.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Replica;
 use crate::addresses::ALL_NODES;
 use crate::neighbours::State;
 use skink_messages::ErrorKind;
@@ -367,6 +368,167 @@ fn router_advertisement(source: Ipv6Addr, mac: Option<MacAddr>, lifetime_secs: u
         prefixes: icmpv6::Prefixes::default(),
     });
     icmpv6_frame(source, ALL_NODES, &message)
+}
+
+/// What a router that lets all else be says of the link.
+fn parameters(hop_limit: u8, mtu: Option<u32>, times_ms: [u32; 2]) -> Vec<u8> {
+    let router = "fe80::99".parse().expect("an address");
+    let message = icmpv6::Message::RouterAdvertisement(RouterAdvertisement {
+        hop_limit,
+        managed: false,
+        other: false,
+        lifetime_secs: 0,
+        reachable_ms: times_ms[0],
+        retransmit_ms: times_ms[1],
+        source_link_layer: None,
+        mtu,
+        prefixes: icmpv6::Prefixes::default(),
+    });
+    icmpv6_frame(router, ALL_NODES, &message)
+}
+
+/// A VLAN or a virtual network may take less than its hosts think (RFC 4861 section 6.3.4).
+#[test]
+fn a_router_tells_what_the_link_takes_of_ipv6() {
+    let mut host = Host::acquainted();
+    let limits = host.wire.limits();
+    let cases = [
+        (Some(1400), 1400),
+        (None, 1400),
+        // Less than any link of IPv6 takes, or more than ours.
+        (Some(1279), 1400),
+        (Some(9000), 1400),
+        (Some(1300), 1300),
+        (Some(1500), 1500),
+    ];
+    for (told, expected) in cases {
+        let before = (host.ip.view_revision(), host.ip.view());
+        host.receive(&parameters(0, told, [0; 2]));
+        let replica = Replica::new(host.ip.view(), 9);
+        for (us, them) in FAMILIES {
+            let expected = if us.is_ipv6() { expected } else { MTU };
+            let path = host.ip.path(None, them, &limits);
+            assert_eq!(path.expect("a path").mtu, expected, "{told:?} to {them}");
+            assert_eq!(replica.path(None, them, &limits), path);
+        }
+        let after = (host.ip.view_revision(), host.ip.view());
+        assert_eq!(before.0 == after.0, before.1 == after.1, "{told:?}");
+        host.wire.frames.clear();
+        host.send(US6.into(), PEER6.into(), &[0; 1450], false)
+            .expect("room");
+        let most = host.wire.frames.iter().map(|frame| frame.len() - 14).max();
+        assert!(most <= Some(expected as usize), "{told:?}: {most:?}");
+    }
+}
+
+#[test]
+fn a_router_tells_the_hop_limit_but_none_too_small() {
+    let mut host = Host::acquainted();
+    for (told, expected) in [(255, 255), (0, 255), (1, 64), (100, 100)] {
+        host.receive(&parameters(told, None, [0; 2]));
+        for bytes in [8, 2000] {
+            host.send(US6.into(), PEER6.into(), &vec![0; bytes], false)
+                .expect("room");
+            for packet in host.sent_to(PEER_MAC) {
+                let (header, _) = ipv6::Header::parse(&packet).expect("IPv6");
+                assert_eq!(header.hop_limit, expected, "{told}");
+            }
+        }
+        host.send(US4.into(), PEER4.into(), b"12345678", false)
+            .expect("room");
+        let packet = host.sent_to(PEER_MAC).pop().expect("a packet");
+        assert_eq!(packet[8], 64, "that is IPv6's alone");
+    }
+}
+
+#[test]
+fn a_router_tells_how_often_neighbours_are_asked_and_how_long_they_count_as_there() {
+    // What it tells; how many queries leave in three seconds, and whether the peer is trusted for 100 s.
+    let cases = [
+        ([0, 0], 3, false),
+        ([1_000_000, 2_000], 2, true),
+        // It would keep us from finding anybody, or from finding out that somebody is gone.
+        ([u32::MAX, u32::MAX], 3, false),
+        ([1, 1], 3, false),
+    ];
+    for (times_ms, queries, trusted) in cases {
+        let mut host = Host::new();
+        host.receive(&parameters(0, None, times_ms));
+        let unknown: Ipv6Addr = "2001:db8::77".parse().expect("an address");
+        host.send(US6.into(), unknown.into(), b"12345678", false)
+            .expect("room");
+        for ms in (0..3_000).step_by(100) {
+            host.poll(ms);
+        }
+        let asked = host.sent_to(solicited_mac(unknown)).len();
+        assert_eq!(asked, queries, "{times_ms:?}");
+        for (us, peer) in FAMILIES {
+            host.send(us, peer, b"12345678", false).expect("room");
+            host.answer(peer, PEER_MAC);
+            host.now = at(103_000);
+            host.send(us, peer, b"12345678", false).expect("room");
+            let state = host.ip.neighbours.state(peer);
+            let still = matches!(state, Some(State::Reachable { .. }));
+            assert_eq!(still, trusted && peer.is_ipv6(), "{times_ms:?}");
+            host.now = at(3_000);
+        }
+    }
+}
+
+/// The next one may be there already, and may not speak by itself for half an hour.
+#[test]
+fn when_the_last_router_is_lost_others_are_asked_for() {
+    let group = MacAddr::multicast_for_ipv6("ff02::2".parse().expect("an address"));
+    let router: Ipv6Addr = "fe80::99".parse().expect("an address");
+    let none_any_more = NeighbourAdvertisement {
+        router: false,
+        solicited: false,
+        replace: true,
+        target: router,
+        target_link_layer: Some(OTHER_MAC),
+    };
+    let resigns = router_advertisement(router, Some(OTHER_MAC), 0);
+    let is_host = advertisement(router, ALL_NODES, &none_any_more);
+    for ends in [None, Some(&resigns), Some(&is_host)] {
+        let mut host = Host::with(|config| config.gateways.clear());
+        host.poll(0);
+        assert_eq!(host.sent_to(group).len(), 1);
+        for heard in [900, 9] {
+            host.receive(&router_advertisement(router, Some(OTHER_MAC), heard));
+        }
+        for ms in (1_000..9_000).step_by(500) {
+            host.poll(ms);
+        }
+        assert_eq!(host.sent_to(group).len(), 0, "there is one");
+        let mut asked = Vec::new();
+        for ms in (9_000..60_000).step_by(500) {
+            // That many resign doesn't make us ask more often.
+            if let Some(ends) = ends.filter(|_| ms <= 20_000) {
+                host.receive(&router_advertisement(router, Some(OTHER_MAC), 1));
+                host.receive(ends);
+            }
+            host.poll(ms);
+            asked.extend(host.sent_to(group).iter().map(|_| ms));
+        }
+        let last = if ends.is_some() { 29_000 } else { 17_000 };
+        let expected: Vec<u64> = (9_000..=last).step_by(4_000).collect();
+        assert_eq!(asked, expected);
+        host.receive(&router_advertisement(router, Some(OTHER_MAC), 900));
+        assert!(
+            host.ip
+                .has_route("2001:db8:9::9".parse().expect("an address"))
+        );
+    }
+    // Who answers for an address in another's place asks, too.
+    let mut host = Host::with(|config| {
+        config.gateways.clear();
+        config.answers = false;
+    });
+    host.poll(0);
+    assert_eq!(host.sent_to(group).len(), 0);
+    host.ip.set_answers(true);
+    host.poll(1);
+    assert_eq!(host.sent_to(group).len(), 1);
 }
 
 #[test]
