@@ -7,6 +7,7 @@
 //! Where the kernel runs the steering program, its own control filter is used. What is here works
 //! without `CAP_BPF` too, for a TAP in a user namespace.
 
+use crate::vlan;
 use libc::{
     BPF_ABS, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_LDX,
     BPF_MSH, BPF_RET, BPF_W, sock_filter,
@@ -67,14 +68,18 @@ pub(crate) fn reject_all() -> Vec<sock_filter> {
 }
 
 /// The classic BPF program that lets through the control frames which the kernel sends out of an
-/// interface. Tagged frames (the kernel keeps the tag apart) belong to another interface.
+/// interface. Those with the tag of a VLAN (the kernel keeps it apart) belong to another interface.
 pub(crate) fn outgoing_control() -> Vec<sock_filter> {
     let ancillary =
         |what: i32| statement(BPF_LD | BPF_W | BPF_ABS, (libc::SKF_AD_OFF + what) as u32);
     let mut program = Vec::with_capacity(32);
     let tagged = ancillary(libc::SKF_AD_VLAN_TAG_PRESENT);
     program.push((tagged, To::Next, To::Next));
-    program.push((equal(0), To::Next, To::Other));
+    program.push((equal(0), To::At(4), To::Next));
+    let tag = ancillary(libc::SKF_AD_VLAN_TAG);
+    program.push((tag, To::Next, To::Next));
+    let names_one = statement(BPF_JMP | BPF_JSET | BPF_K, u32::from(vlan::ID));
+    program.push((names_one, To::Other, To::Next));
     let direction = ancillary(libc::SKF_AD_PKTTYPE);
     program.push((direction, To::Next, To::Next));
     let outgoing = u32::from(libc::PACKET_OUTGOING);

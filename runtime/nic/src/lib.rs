@@ -15,7 +15,7 @@
 //! which its successor takes over ([`Opener::open_again`]). The place in each ring is told from the ring.
 //! A new [`Opener`] doesn't know the owners of its predecessor.
 //!
-//! Left out: VLAN tags, links other than Ethernet, and changes of an interface's MTU or address
+//! Left out: VLANs (a tag that tells a priority only counts as none), links other than Ethernet, and changes of an interface's MTU or address
 //! while it is open.
 
 mod adaptation;
@@ -36,6 +36,7 @@ mod tap;
 #[cfg(test)]
 mod test_support;
 mod virtio;
+mod vlan;
 mod xdp;
 
 pub use adaptation::Adaptation;

@@ -14,6 +14,7 @@
 // Of `enum tcx_action_base` of linux/bpf.h, from 6.6 on.
 #define TCX_NEXT -1
 #define TCX_DROP 2
+#define VLAN_ID 0xfff
 
 struct address {
 	__u32 word[4]; // network byte order; IPv4 as ::ffff:a.b.c.d
@@ -32,8 +33,8 @@ int skink_ingress(struct __sk_buff *skb)
 	struct address to = {};
 	long missing;
 
-	// A tagged packet belongs to another interface.
-	if (skb->vlan_present)
+	// A tagged packet belongs to another interface, unless the tag tells its priority only (802.1p).
+	if (skb->vlan_present && skb->vlan_tci & VLAN_ID)
 		return TCX_NEXT;
 	switch (bpf_ntohs(skb->protocol)) {
 	case ETH_P_IP:

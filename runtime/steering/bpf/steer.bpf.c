@@ -23,6 +23,7 @@
 #define RINGS 32
 #define BUCKETS 1024
 #define EXTENSION_HEADERS 6
+#define VLAN_ID 0xfff
 
 // Verdicts that aren't an owner.
 #define NOT_OURS -1
@@ -420,10 +421,11 @@ static __always_inline __u32 ring_of(const struct owners *table, const struct pa
 
 static __always_inline struct packet of_skb(struct __sk_buff *skb)
 {
-	// A tagged packet belongs to another interface.
+	// A tagged packet belongs to another interface, unless the tag tells its priority only (802.1p).
+	int tagged = skb->vlan_present && skb->vlan_tci & VLAN_ID;
 	struct packet packet = {
 		.skb = skb,
-		.type = skb->vlan_present ? 0 : bpf_ntohs(skb->protocol),
+		.type = tagged ? 0 : bpf_ntohs(skb->protocol),
 	};
 	return packet;
 }

@@ -25,7 +25,7 @@
 //! packets to itself or send others' astray, but can't crash anybody.
 //!
 //! Left out: taking over single ports of an address that the kernel goes on using (shared addressing),
-//! VLAN tags, and multicast other than neighbour discovery and MLD's queries.
+//! VLANs (a tag that tells a priority only counts as none), and multicast other than neighbour discovery and MLD's queries.
 
 mod addresses;
 mod error;

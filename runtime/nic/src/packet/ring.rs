@@ -4,6 +4,7 @@ use super::queue::Queue;
 use crate::opener::Past;
 use crate::socket;
 use crate::virtio;
+use crate::vlan;
 use libc::{
     TP_STATUS_COPY, TP_STATUS_KERNEL, TP_STATUS_LOSING, TP_STATUS_USER, TP_STATUS_VLAN_VALID,
     tpacket2_hdr,
@@ -187,14 +188,14 @@ impl Ring {
             self.losing |= flags & TP_STATUS_LOSING != 0;
             let queued = flags & TP_STATUS_COPY != 0 && self.queue.is_some();
             let fetched = queued && self.fetch();
+            let tagged = flags & TP_STATUS_VLAN_VALID != 0 && self.is_for_a_vlan(slot);
             let frame = match &mut self.queue {
                 Some(queue) if fetched => queue.take(now),
                 _ if queued => None,
                 _ => self.frame_in(slot, now),
             };
             match frame {
-                // With a tag, which the kernel took off, it belongs to another, virtual interface.
-                Some(frame) if flags & TP_STATUS_VLAN_VALID == 0 => each(frame),
+                Some(frame) if !tagged => each(frame),
                 _ => self.unusable += 1,
             }
             self.give_back();
@@ -340,6 +341,14 @@ impl Ring {
         let end = start.saturating_add(header.tp_snaplen as usize);
         let fits = start >= virtio::BYTES && end <= self.geometry.frame_bytes as usize;
         fits.then_some((header, start))
+    }
+
+    /// Whether the tag that the kernel took off the frame names a VLAN.
+    #[cold]
+    fn is_for_a_vlan(&self, slot: NonNull<u8>) -> bool {
+        // SAFETY: the slot begins with this header, which the kernel no longer writes.
+        let header = unsafe { slot.cast::<tpacket2_hdr>().read() };
+        header.tp_vlan_tci & vlan::ID != 0
     }
 
     /// The frame in a slot that the kernel has handed over; `None` if it was cut short.

@@ -183,6 +183,48 @@ fn truncated_and_tagged_frames_are_dropped_and_counted() {
     });
 }
 
+/// The frame of a datagram from A to B that holds `payload`, with a VLAN tag.
+fn tagged(tag: u16, payload: &[u8]) -> Vec<u8> {
+    let packet = datagram(payload, (0x1234, 9), MACS, 0);
+    let mut frame = vec![0; packet.len()];
+    packet.copy_to(&mut frame).unwrap();
+    let [high, low] = tag.to_be_bytes();
+    frame.splice(12..12, [0x81, 0, high, low]);
+    frame
+}
+
+fn send_as_is(nic: &mut Nic, frame: &[u8]) {
+    send(nic, &TxPacket::new([Bytes::from(frame), Bytes::EMPTY]));
+}
+
+#[test]
+fn a_tag_that_tells_a_priority_only_counts_as_none() {
+    in_namespace(|| {
+        make_veth();
+        for name in ["a0", "b0"] {
+            ip(&format!("link set {name} mtu 9000"));
+        }
+        let (mut a, mut sole) = (open_packet("a0"), open_packet("b0"));
+        let Some((_opener, mut owners)) = two_owners() else {
+            return;
+        };
+        let large = pattern(3000);
+        for payload in [b"small", &large[..]] {
+            for tag in [0xa000, 0xa005, 0x0005, 0] {
+                send_as_is(&mut a, &tagged(tag, payload));
+            }
+            let mut kept = Vec::new();
+            for owner in &mut owners {
+                while receive_now(&mut *owner.receiver, &mut kept, is_ours) > 0 {}
+            }
+            while receive_now(&mut *sole.receiver, &mut kept, is_ours) > 0 {}
+            assert_eq!(kept.len(), 4, "two for an owner, two for the other NIC");
+            assert!(kept.iter().all(|frame| udp_payload(frame) == payload));
+            assert_eq!(sole.receiver.take_dropped(), 2);
+        }
+    });
+}
+
 /// Owners 0 and 1 of interface `b0`.
 fn two_owners() -> Option<(Opener, [Nic; 2])> {
     let spec = NicSpec::Packet("b0".into());

@@ -1,6 +1,7 @@
 use crate::control;
 use crate::packet::Ring;
 use crate::virtio;
+use crate::vlan;
 use crate::{Receiver, Room, Sender, socket};
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -70,10 +71,11 @@ impl Receiver for TapReceiver {
                 Err(_) => break,
             };
             taken += 1;
-            let read = self.buffer.get(..bytes).unwrap_or_default();
-            let Some((header, frame)) = read.split_first_chunk() else {
+            let read = self.buffer.get_mut(..bytes).unwrap_or_default();
+            let Some((header, frame)) = read.split_first_chunk_mut() else {
                 continue;
             };
+            let frame = &*vlan::without_priority(frame);
             if bytes == BUFFER {
                 self.truncated += 1;
                 continue;

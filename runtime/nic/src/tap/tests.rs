@@ -1,6 +1,7 @@
 use crate::test_support::*;
 use crate::{Nic, NicSpec, Opener, Sharing, interface, open_sole};
-use skink_messages::RxChecksum;
+use skink_memory::Bytes;
+use skink_messages::{RxChecksum, TxPacket};
 use skink_wire::{MacAddr, arp, protocol};
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -151,6 +152,43 @@ fn attaching_and_using_need_no_privileges() {
         let mac = nic.capabilities.mac;
         send(&mut nic, &arp_request(mac, IP_A, IP_B));
         receive(&mut *nic.receiver, 1, is_arp(arp::Operation::Reply));
+    });
+}
+
+#[test]
+fn a_tag_that_tells_a_priority_only_counts_as_none() {
+    in_namespace(|| {
+        make_veth();
+        let mut far = open_packet("a0");
+        for sharing in [Sharing::Sole, Sharing::Several] {
+            let mut opener = Opener::new(&spec(), sharing).unwrap();
+            let mut nic = opener.open(0).unwrap().attach().unwrap();
+            // A bridge keeps the tags of what it passes on.
+            ip("link add name bridge type bridge");
+            for name in ["b0", "t", "bridge"] {
+                ip(&format!("link set dev {name} up"));
+                if name != "bridge" {
+                    ip(&format!("link set dev {name} master bridge"));
+                }
+            }
+            wait_until(|| interface::find("bridge").unwrap().unwrap().running);
+            let wanted = is_arp(arp::Operation::Request);
+            for tag in [[0, 5], [0xa0, 5], [0xa0, 0], [0, 0]] {
+                let request = arp_request(MAC_A, IP_B, IP_A);
+                let mut frame = request.headers().to_vec();
+                frame.splice(12..12, [[0x81, 0], tag].concat());
+                send(
+                    &mut far,
+                    &TxPacket::new([Bytes::from(&frame[..]), Bytes::EMPTY]),
+                );
+                if tag[1] == 0 {
+                    let frames = receive(&mut *nic.receiver, 1, &wanted);
+                    assert_eq!(frames.len(), 1, "once");
+                    assert_eq!(frames[0].bytes, request.headers());
+                }
+            }
+            ip("link del dev bridge");
+        }
     });
 }
 
