@@ -58,11 +58,13 @@ impl Connection {
             context.counters.count(Counter::TcpDropBadFlags);
             return After::Goes;
         }
-        self.settle_doubts(segment, context);
-        self.note_timestamp(segment, context);
         if self.on_ack(segment, context).is_err() {
             return After::Goes;
         }
+        // Only now, as in Linux: who guesses a sequence number in the window, but no acknowledgement (RFC 5961
+        // section 5), could otherwise have all that the peer sends taken for old.
+        self.settle_doubts(segment, context);
+        self.note_timestamp(segment, context);
         let after = self.on_fin_acknowledged(context);
         if after != After::Goes {
             return after;

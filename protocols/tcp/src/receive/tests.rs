@@ -472,6 +472,15 @@ fn old_timestamps_are_dropped() {
 }
 
 #[test]
+fn the_timestamp_of_a_senseless_acknowledgement_does_not_count() {
+    let mut net = Net::new();
+    let id = net.accepted_with_stamps(OFFER);
+    net.inject(". 1:11 ack 5000 win 500 ts 900000 *");
+    net.inject(". 1:11 ack 1 win 500 ts 2000 *");
+    assert_eq!(net.read(id, 100), 10);
+}
+
+#[test]
 fn data_for_a_program_that_has_gone_is_reset() {
     let (mut net, id) = open(64 * 1024);
     net.inject(". 1:11 ack 1 win 60000");
