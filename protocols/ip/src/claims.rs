@@ -70,7 +70,13 @@ impl Claims {
                 && first.le(claim.sequence)
                 && claim.sequence.lt(behind)
         })?;
-        let claim = self.0.remove(at)?;
-        (bytes <= claim.mtu as usize).then_some(claim.mtu)
+        let mtu = self.0.remove(at)?.mtu;
+        if bytes > mtu as usize {
+            return None;
+        }
+        // A router says it of each segment that was in flight.
+        self.0
+            .retain(|claim| (claim.local, claim.remote) != (local, remote) || claim.mtu < mtu);
+        Some(mtu)
     }
 }
