@@ -115,6 +115,7 @@ struct packet {
 	const char *data;
 	const char *end;
 	struct __sk_buff *skb;
+	__u32 network; // offset of the network header in the socket buffer
 	__u16 type; // EtherType, host byte order
 };
 
@@ -132,9 +133,14 @@ struct parsed {
 
 static __always_inline int load(const struct packet *packet, __u32 offset, void *to, __u32 bytes)
 {
-	if (packet->skb)
-		return bpf_skb_load_bytes_relative(packet->skb, offset, to, bytes,
-						   BPF_HDR_START_NET);
+	if (packet->skb) {
+		if (bpf_skb_load_bytes_relative(packet->skb, offset, to, bytes,
+						BPF_HDR_START_NET) == 0)
+			return 0;
+		// That looks at the buffer's head only, where little more than the Ethernet header
+		// may be.
+		return bpf_skb_load_bytes(packet->skb, packet->network + offset, to, bytes);
+	}
 	if (offset > 1024)
 		return -1;
 	const char *at = packet->data + offset;
@@ -419,12 +425,13 @@ static __always_inline __u32 ring_of(const struct owners *table, const struct pa
 	return rings[hash_of(&parsed->flow) % BUCKETS] % RINGS;
 }
 
-static __always_inline struct packet of_skb(struct __sk_buff *skb)
+static __always_inline struct packet of_skb(struct __sk_buff *skb, __u32 network)
 {
 	// A tagged packet belongs to another interface, unless the tag tells its priority only (802.1p).
 	int tagged = skb->vlan_present && skb->vlan_tci & VLAN_ID;
 	struct packet packet = {
 		.skb = skb,
+		.network = network,
 		.type = tagged ? 0 : bpf_ntohs(skb->protocol),
 	};
 	return packet;
@@ -466,7 +473,8 @@ int skink_xdp(struct xdp_md *context)
 SEC("socket")
 int skink_fanout(struct __sk_buff *skb)
 {
-	struct packet packet = of_skb(skb);
+	// A TAP's begin with the Ethernet header, but have all headers in the buffer's head.
+	struct packet packet = of_skb(skb, 0);
 	__u32 zero = 0;
 	struct parsed parsed;
 	const struct owners *table = bpf_map_lookup_elem(&owners, &zero);
@@ -486,7 +494,7 @@ int skink_fanout(struct __sk_buff *skb)
 SEC("socket")
 int skink_steered(struct __sk_buff *skb)
 {
-	struct packet packet = of_skb(skb);
+	struct packet packet = of_skb(skb, ETH_HLEN);
 	struct parsed parsed;
 
 	return parse(&packet, &parsed) == 0 ? 0x7fffffff : 0;
@@ -495,7 +503,7 @@ int skink_steered(struct __sk_buff *skb)
 SEC("socket")
 int skink_control(struct __sk_buff *skb)
 {
-	struct packet packet = of_skb(skb);
+	struct packet packet = of_skb(skb, ETH_HLEN);
 	struct parsed parsed;
 
 	return parse(&packet, &parsed) == EVERYONE ? 0x7fffffff : 0;

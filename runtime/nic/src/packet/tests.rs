@@ -225,6 +225,32 @@ fn a_tag_that_tells_a_priority_only_counts_as_none() {
     });
 }
 
+#[test]
+fn a_frame_whose_headers_are_scattered_in_the_kernel_reaches_its_owner() {
+    in_namespace(|| {
+        make_veth();
+        for name in ["a0", "b0"] {
+            ip(&format!("link set {name} mtu 9000"));
+        }
+        let mut a = open_packet("a0");
+        let Some((_opener, mut owners)) = two_owners() else {
+            return;
+        };
+        // Of a large frame without a checksum to complete, the kernel puts the Ethernet header alone into the buffer's
+        // head.
+        let payload = pattern(6000);
+        let mut frame = tagged(0, &payload);
+        frame.drain(12..16);
+        send_as_is(&mut a, &frame);
+        let mut kept = Vec::new();
+        for owner in &mut owners {
+            while receive_now(&mut *owner.receiver, &mut kept, is_ours) > 0 {}
+        }
+        assert_eq!(kept.len(), 1);
+        assert_eq!(udp_payload(&kept[0]), payload);
+    });
+}
+
 /// Owners 0 and 1 of interface `b0`.
 fn two_owners() -> Option<(Opener, [Nic; 2])> {
     let spec = NicSpec::Packet("b0".into());
