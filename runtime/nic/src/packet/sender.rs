@@ -2,6 +2,7 @@ use crate::socket;
 use crate::virtio;
 use crate::{Room, Sender};
 use skink_messages::{Full, NicOutput, TxPacket};
+use skink_time::Duration;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -12,6 +13,9 @@ use std::sync::Arc;
 const BATCHED_BYTES: usize = 4096;
 /// Frames in a batch.
 const BATCH: usize = 64;
+/// When to try again where the interface's queueing discipline takes no more: it may have sent a hundred frames by then
+/// (`fq` holds so many of a socket), and trying 1,000 times a second costs next to nothing.
+const QUEUE_AGAIN: Duration = Duration::from_millis(1);
 /// Messages handed over in one call.
 const CALL: usize = 32;
 
@@ -32,6 +36,8 @@ pub(crate) struct PacketSender {
     /// Frames of the batch that have left already.
     sent: usize,
     blocked: bool,
+    /// By the interface's queueing discipline, which isn't what the socket polls writable for.
+    queue_full: bool,
     dropped: u64,
     said_gone: bool,
 }
@@ -45,6 +51,7 @@ impl PacketSender {
             ends: Vec::with_capacity(BATCH),
             sent: 0,
             blocked: false,
+            queue_full: false,
             dropped: 0,
             said_gone: false,
         }
@@ -96,8 +103,9 @@ impl PacketSender {
         }
         match io::Error::last_os_error().raw_os_error() {
             // The socket's send buffer or the interface's queue is full.
-            Some(libc::EAGAIN | libc::ENOBUFS) => {
+            Some(error @ (libc::EAGAIN | libc::ENOBUFS)) => {
                 self.blocked = true;
+                self.queue_full = error == libc::ENOBUFS;
                 Outcome::NoRoom
             }
             Some(libc::EINTR) => Outcome::Sent(0),
@@ -202,7 +210,10 @@ impl Sender for PacketSender {
     }
 
     fn blocked_on(&self) -> Option<Room<'_>> {
-        self.blocked.then(|| Room::At(self.socket.as_fd()))
+        self.blocked.then(|| match self.queue_full {
+            true => Room::Untold(QUEUE_AGAIN),
+            false => Room::At(self.socket.as_fd()),
+        })
     }
 
     fn take_dropped(&mut self) -> u64 {

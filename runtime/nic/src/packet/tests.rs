@@ -5,6 +5,7 @@ use crate::{NicSpec, Opener, Sharing, open_sole};
 use skink_memory::Bytes;
 use skink_messages::{RxChecksum, TxPacket};
 use std::os::unix::net::UnixDatagram;
+use std::process::Command;
 use std::sync::Arc;
 
 const MACS: (MacAddr, MacAddr) = (MAC_A, MAC_B);
@@ -445,6 +446,41 @@ fn a_full_socket_blocks_and_loses_nothing() {
         .collect();
     assert_eq!(numbers, (0..accepted).collect::<Vec<u32>>());
     assert_eq!(sender.take_dropped(), 0);
+}
+
+#[test]
+fn a_full_queueing_discipline_blocks_without_polling_writable_and_loses_nothing() {
+    in_namespace(|| {
+        make_veth();
+        let (mut a, mut b) = (open_packet("a0"), open_packet("b0"));
+        let hold_up = |limits: &str| {
+            let arguments = format!("qdisc replace dev a0 root tbf {limits}");
+            let tc = Command::new("tc").args(arguments.split(' ')).status();
+            tc.is_ok_and(|status| status.success())
+        };
+        if !hold_up("rate 8kbit burst 2000 limit 4000") {
+            println!("SKIP: no queueing discipline that holds frames up");
+            return;
+        }
+        let mut accepted = 0u8;
+        while a.sender.blocked_on().is_none() {
+            assert!(a.sender.room() > 0 && accepted < 100);
+            let payload = [accepted; 500];
+            let packet = datagram(&payload, (0x1234, 9), MACS, 0);
+            a.sender.send(&packet).unwrap();
+            a.sender.flush();
+            accepted += 1;
+        }
+        let room = a.sender.blocked_on().and_then(crate::Room::descriptor);
+        assert!(room.is_none(), "the socket would poll writable at once");
+        assert!(hold_up("rate 1gbit burst 20000 limit 40000"));
+        a.sender.flush();
+        assert!(a.sender.blocked_on().is_none());
+        assert_eq!(a.sender.take_dropped(), 0);
+        let frames = receive(&mut *b.receiver, usize::from(accepted), is_ours);
+        let numbers: Vec<u8> = frames.iter().map(|frame| udp_payload(frame)[0]).collect();
+        assert_eq!(numbers, (0..accepted).collect::<Vec<u8>>());
+    });
 }
 
 #[test]
