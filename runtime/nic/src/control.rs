@@ -1,8 +1,8 @@
 //! Frames that every owner of a shared interface must see.
 //!
-//! Each owner has its own neighbour cache and its own connections, so ARP, neighbour discovery and
-//! ICMP errors go to all of them, over a *control* socket of each; everything else goes to one. An
-//! echo request isn't control: exactly one owner shall answer it.
+//! Each owner has its own neighbour cache, connections and multicast groups, so ARP, neighbour discovery,
+//! queries for groups and ICMP errors go to all of them, over a *control* socket of each; everything else
+//! goes to one. An echo request isn't control: exactly one owner shall answer it.
 //!
 //! Where the kernel runs the steering program, its own control filter is used. What is here works
 //! without `CAP_BPF` too, for a TAP in a user namespace.
@@ -23,6 +23,10 @@ const ICMPV6_INFORMATION: u8 = 128;
 const NDP_FIRST: u8 = 133;
 const NDP_LAST: u8 = 137;
 
+/// A query for who is in which multicast group (RFC 3810). It comes behind hop-by-hop options of 8 bytes.
+const GROUPS_QUERY: u8 = 130;
+
+const HOP_BY_HOP: u8 = 0;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
@@ -40,6 +44,9 @@ pub(crate) fn is_control(frame: &[u8]) -> bool {
                     && u16::from_be_bytes([high, low]) & 0x1fff == 0
                     && byte(14 + usize::from(first & 0xf) * 4)
                         .is_some_and(|kind| ICMP_ERRORS.contains(&kind))
+            }
+            ethernet::IPV6 if byte(20) == Some(HOP_BY_HOP) => {
+                (byte(54), byte(55), byte(62)) == (Some(ICMPV6), Some(0), Some(GROUPS_QUERY))
             }
             ethernet::IPV6 => {
                 byte(20) == Some(ICMPV6)
@@ -116,6 +123,16 @@ fn classify(program: &mut Vec<Step>) {
 
     debug_assert_eq!(program.len(), usize::from(ipv6));
     program.push(load(BPF_B, 20));
+    let plain = program.len() as u8 + 5;
+    program.push((equal(u32::from(HOP_BY_HOP)), To::Next, To::At(plain)));
+    // The options' protocol and length in one.
+    program.push(load(BPF_H, 54));
+    let options = u32::from(ICMPV6) << 8;
+    program.push((equal(options), To::Next, To::Other));
+    program.push(load(BPF_B, 62));
+    program.push((equal(u32::from(GROUPS_QUERY)), To::Control, To::Other));
+
+    debug_assert_eq!(program.len(), usize::from(plain));
     program.push((equal(u32::from(ICMPV6)), To::Next, To::Other));
     program.push(load(BPF_B, 54));
     let at_least = |kind: u8| statement(BPF_JMP | BPF_JGE | BPF_K, u32::from(kind));

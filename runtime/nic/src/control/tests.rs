@@ -31,6 +31,15 @@ fn ipv6(next_header: u8, kind: u8) -> Vec<u8> {
     frame(0x86dd, &packet)
 }
 
+/// Behind hop-by-hop options of 8 bytes.
+fn behind_options(next_header: u8, kind: u8) -> Vec<u8> {
+    let mut packet = vec![0; 56];
+    packet[0] = 0x60;
+    packet[40] = next_header;
+    packet[48] = kind;
+    frame(0x86dd, &packet)
+}
+
 fn table() -> Vec<(&'static str, Vec<u8>, bool)> {
     let arp = arp_request(
         skink_wire::MacAddr([2, 0, 0, 0, 0, 0xa]),
@@ -50,6 +59,9 @@ fn table() -> Vec<(&'static str, Vec<u8>, bool)> {
         ("packet too big", ipv6(58, 2), true),
         ("echo request, IPv6", ipv6(58, 128), false),
         ("listener report", ipv6(58, 143), false),
+        ("listener query", behind_options(58, 130), true),
+        ("report behind options", behind_options(58, 143), false),
+        ("UDP behind options", behind_options(17, 130), false),
         ("router solicitation", ipv6(58, 133), true),
         ("redirect", ipv6(58, 137), true),
         ("renumbering", ipv6(58, 138), false),
