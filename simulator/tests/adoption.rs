@@ -80,9 +80,10 @@ fn all_crashes(name: &str, scenario: &Scenario, plans: &[Vec<CrashPlan>]) -> u64
                     check(&report, &format!("{name}, {plan:?}"));
                     if plan.len() == 1 {
                         // All end in peace. A reset for what comes after the end is ignored by who gets
-                        // it; only if both sides lost their memory of the end, it may not be.
+                        // it, but where the peer repeats data that had arrived, and has ended itself: whether
+                        // they did isn't known any more, so that it mayn't be told so.
                         let resets = report.counted["tcp.resets_in"];
-                        assert_eq!(resets, 0, "{name}, {plan:?}");
+                        assert!(resets <= 1, "{name}, {plan:?}: {resets}");
                     }
                     died.fetch_add(report.crashes as u64, Ordering::Relaxed);
                 }

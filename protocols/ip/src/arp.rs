@@ -94,7 +94,7 @@ impl Ip {
         target: Ipv4Addr,
         mac: Option<MacAddr>,
         out: &mut O,
-    ) {
+    ) -> bool {
         let request = Packet {
             operation: Operation::Request,
             sender_mac: self.mac,
@@ -102,7 +102,7 @@ impl Ip {
             target_mac: MacAddr::UNSPECIFIED,
             target_ip: target,
         };
-        self.send_arp(now, mac.unwrap_or(MacAddr::BROADCAST), &request, out);
+        self.send_arp(now, mac.unwrap_or(MacAddr::BROADCAST), &request, out)
     }
 
     fn send_arp<O: FrameOutput + ?Sized>(
@@ -111,12 +111,14 @@ impl Ip {
         destination: MacAddr,
         message: &Packet,
         out: &mut O,
-    ) {
+    ) -> bool {
         let mut packet = TxPacket::new([Bytes::EMPTY; 2]);
         let _ = message.emit(packet.prepend(arp::LEN));
-        match self.send_frame_slowly(now, destination, ethernet::ARP, &mut packet, out) {
-            Ok(()) => self.counters.count(Counter::IpArpOut),
-            Err(_) => self.counters.count(Counter::IpDropOutput),
-        }
+        let sent = self.send_frame_slowly(now, destination, ethernet::ARP, &mut packet, out);
+        self.counters.count(match sent {
+            Ok(()) => Counter::IpArpOut,
+            Err(_) => Counter::IpDropOutput,
+        });
+        sent.is_ok()
     }
 }

@@ -179,7 +179,7 @@ impl Ip {
         target: Ipv6Addr,
         probed: bool,
         out: &mut O,
-    ) {
+    ) -> bool {
         let message = Message::NeighbourSolicitation(NeighbourSolicitation {
             target,
             source_link_layer: Some(self.mac),
@@ -189,7 +189,7 @@ impl Ip {
         } else {
             solicited_node(target)
         };
-        self.send_ndp(now, source, destination, &message, out);
+        self.send_ndp(now, source, destination, &message, out)
     }
 
     fn send_advertisement<O: FrameOutput + ?Sized>(
@@ -228,7 +228,7 @@ impl Ip {
         destination: Ipv6Addr,
         message: &Message<'_>,
         out: &mut O,
-    ) {
+    ) -> bool {
         let mut bytes = [0; MESSAGE_BYTES];
         let len = message.emit(source, destination, &mut bytes);
         let to = Outbound {
@@ -240,9 +240,11 @@ impl Ip {
             dont_fragment: true,
         };
         let message = bytes.get(..len).unwrap_or_default();
-        if self.send_message(now, &to, message, out) {
+        let sent = self.send_message(now, &to, message, out);
+        if sent {
             self.counters.count(Counter::IpNdpOut);
         }
+        sent
     }
 
     /// Tells all stations that an address is ours.
@@ -253,7 +255,9 @@ impl Ip {
         out: &mut O,
     ) {
         match address {
-            IpAddr::V4(address) => self.send_arp_request(now, address, address, None, out),
+            IpAddr::V4(address) => {
+                self.send_arp_request(now, address, address, None, out);
+            }
             IpAddr::V6(address) => {
                 self.send_advertisement(now, address, ALL_NODES, false, out);
             }

@@ -23,6 +23,9 @@ const HELD_BYTES_IN_ALL: usize = 4 * 1024 * 1024;
 /// `REACHABLE_TIME` (RFC 4861 section 10).
 const RETRANSMIT: Duration = Duration::from_secs(1);
 const SOLICITATIONS: u8 = 3;
+/// When to ask again if the link had no room for the question, and how often that doesn't count.
+const UNSENT: Duration = Duration::from_millis(100);
+const UNSENT_MOST: u8 = 50;
 const DELAY: Duration = Duration::from_secs(5);
 const REACHABLE_MS: u32 = 30_000;
 /// What is believed of a router that says otherwise, in milliseconds: the most that RFC 4861 section 6.2.1 lets it say,
@@ -71,6 +74,8 @@ struct Neighbour {
     state: State,
     /// When a packet was last sent to it; zero if never.
     used: Instant,
+    /// How often the link had no room for a question, since it was last heard.
+    unsent: u8,
     held: VecDeque<Held>,
     held_bytes: usize,
 }
@@ -239,6 +244,7 @@ impl Neighbours {
             mac,
             state,
             used,
+            unsent: 0,
             held: VecDeque::new(),
             held_bytes: 0,
         };
@@ -339,6 +345,7 @@ impl Neighbours {
             return None;
         };
         let neighbour = self.get_mut(slot)?;
+        neighbour.unsent = 0;
         if let State::Incomplete { .. } = neighbour.state {
             let mac = heard.mac?;
             neighbour.mac = mac;
@@ -401,6 +408,24 @@ impl Neighbours {
         };
         self.arm(next);
         Some(Due::Solicit { address, mac })
+    }
+
+    /// The link had no room for the question that was due: it is asked again soon, and that one doesn't count, unless the
+    /// link has had none for long.
+    pub(crate) fn unsent(&mut self, now: Instant, address: IpAddr) {
+        let slot = self.find(address);
+        let Some(neighbour) = slot.and_then(|slot| self.get_mut(slot)) else {
+            return;
+        };
+        if neighbour.unsent < UNSENT_MOST
+            && let State::Incomplete { sent, next } | State::Probe { sent, next } =
+                &mut neighbour.state
+        {
+            neighbour.unsent += 1;
+            *sent = sent.saturating_sub(1);
+            *next = now + UNSENT;
+            self.arm(now + UNSENT);
+        }
     }
 
     /// What was asked last, or its answer, may be lost: it is asked again with the next poll, and doesn't

@@ -28,7 +28,11 @@ impl Ip {
 
     pub(crate) fn on_due<O: FrameOutput + ?Sized>(&mut self, now: Instant, due: Due, out: &mut O) {
         match due {
-            Due::Solicit { address, mac } => self.solicit(now, address, mac, out),
+            Due::Solicit { address, mac } => {
+                if !self.solicit(now, address, mac, out) {
+                    self.neighbours.unsent(now, address);
+                }
+            }
             Due::Failed { address, held } => {
                 let changed = match address {
                     IpAddr::V6(router) => self.routers.is_silent(router),
@@ -84,25 +88,25 @@ impl Ip {
         }
     }
 
-    /// Asks for `address`: everybody, or the station at `mac` if it is still there.
+    /// Asks for `address`: everybody, or the station at `mac` if it is still there. Answers whether the question left.
     fn solicit<O: FrameOutput + ?Sized>(
         &mut self,
         now: Instant,
         address: IpAddr,
         mac: Option<MacAddr>,
         out: &mut O,
-    ) {
+    ) -> bool {
         let Some(source) = self.addresses.source_for(address, address) else {
-            return;
+            return true;
         };
         match (source, address) {
             (IpAddr::V4(source), IpAddr::V4(target)) => {
-                self.send_arp_request(now, source, target, mac, out);
+                self.send_arp_request(now, source, target, mac, out)
             }
             (IpAddr::V6(source), IpAddr::V6(target)) => {
-                self.send_solicitation(now, source, target, mac.is_some(), out);
+                self.send_solicitation(now, source, target, mac.is_some(), out)
             }
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {}
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => true,
         }
     }
 

@@ -82,6 +82,33 @@ fn a_neighbour_in_use_is_asked_again_and_forgotten_if_silent() {
     }
 }
 
+/// A link that is full for some seconds is no neighbour that doesn't answer.
+#[test]
+fn questions_that_the_link_has_no_room_for_are_asked_again() {
+    for (us, peer) in FAMILIES {
+        let mut host = Host::new();
+        host.wire.room = 0;
+        host.send(us, peer, b"12345678", false).expect("room");
+        for ms in (0..4000).step_by(50) {
+            host.poll(ms);
+        }
+        host.wire.room = usize::MAX;
+        host.poll(4100);
+        host.wire.frames.clear();
+        host.answer(peer, PEER_MAC);
+        assert_eq!(host.sent_to(PEER_MAC).len(), 1);
+        // For ever it isn't tried.
+        host.poll(100_000);
+        host.wire.room = 0;
+        host.send(us, peer, b"12345678", false)
+            .expect_err("no room");
+        for ms in (100_000..120_000).step_by(50) {
+            host.poll(ms);
+        }
+        assert_eq!(host.ip.neighbours.state(peer), None);
+    }
+}
+
 #[test]
 fn queues_and_the_table_are_bounded() {
     let mut host = Host::new();
