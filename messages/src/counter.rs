@@ -111,7 +111,7 @@ counters! {
         TcpDropRejected "drop.rejected" "Segments of connections that stand, which the filter refused all the same; not answered.";
         TcpDropLost "drop.lost" "Segments of connections that there are, but that their ends didn't lead to; not answered.";
         TcpDropListenOverflow "drop.listen_overflow" "Handshakes refused since the accept queue was full.";
-        TcpDropHalfOpen "drop.half_open" "Handshakes given up for newer ones, since too many were under way.";
+        TcpDropHalfOpen "drop.half_open" "Handshakes given up, and requests dropped, since too many were under way.";
         TcpDropNoMemory "drop.no_memory" "Handshakes refused since no socket slot was free.";
         TcpDropOutOfWindow "drop.out_of_window" "Segments wholly outside the window.";
         TcpDropDuplicate "drop.duplicate" "Segments that held nothing new.";

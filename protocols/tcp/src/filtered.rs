@@ -45,15 +45,17 @@ impl Tcp {
         }
     }
 
-    /// All connections: their ends, their states, and our initial sequence numbers. TIME-WAITs, which
-    /// send nothing by themselves, are left out.
+    /// All connections: their ends, their states, and our initial sequence numbers. Those in TIME-WAIT come last: they only
+    /// answer a FIN that is sent again, and their numbers aren't known any more.
     pub fn flows(&self) -> impl Iterator<Item = (FourTuple, State, SeqNum)> {
-        self.sockets.iter().filter_map(|socket| match socket {
+        let connections = self.sockets.iter().filter_map(|socket| match socket {
             Socket::Connection(connection) => {
                 Some((connection.tuple, connection.state(), connection.iss))
             }
             Socket::Free | Socket::Fresh(_) | Socket::Listener(_) => None,
-        })
+        });
+        let waiting = self.time_waits.entries();
+        connections.chain(waiting.map(|it| (it.tuple, State::TimeWait, SeqNum(0))))
     }
 }
 

@@ -41,7 +41,6 @@ impl TimeWaits {
         self.len() >= LIMIT
     }
 
-    #[cfg(test)]
     pub fn entries(&self) -> impl Iterator<Item = &TimeWait> {
         self.entries.iter().flatten()
     }

@@ -33,18 +33,20 @@ int skink_ingress(struct __sk_buff *skb)
 	struct address to = {};
 	long missing;
 
+	// A packet begins with its Ethernet header here. Not by `bpf_skb_load_bytes_relative`, which looks at the buffer's
+	// head only: the IP header may be behind it.
+	//
 	// A tagged packet belongs to another interface, unless the tag tells its priority only (802.1p).
 	if (skb->vlan_present && skb->vlan_tci & VLAN_ID)
 		return TCX_NEXT;
 	switch (bpf_ntohs(skb->protocol)) {
 	case ETH_P_IP:
 		to.word[2] = bpf_htonl(0xffff);
-		missing = bpf_skb_load_bytes_relative(skb, offsetof(struct iphdr, daddr), &to.word[3], 4,
-						      BPF_HDR_START_NET);
+		missing = bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, daddr),
+					     &to.word[3], 4);
 		break;
 	case ETH_P_IPV6:
-		missing = bpf_skb_load_bytes_relative(skb, offsetof(struct ipv6hdr, daddr), &to, 16,
-						      BPF_HDR_START_NET);
+		missing = bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, daddr), &to, 16);
 		break;
 	default:
 		return TCX_NEXT;

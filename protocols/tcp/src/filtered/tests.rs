@@ -77,3 +77,17 @@ fn a_connection_outlives_a_filter_that_refuses_it() {
     net.expect_nothing();
     assert_eq!(net.count(Counter::TcpDropRejected), 1);
 }
+
+/// A filter that is new must let in a FIN that is sent again, also when the program has closed.
+#[test]
+fn a_filter_is_told_of_what_has_ended_too() {
+    let mut net = Net::new();
+    let id = net.accepted("mss 1000", 1_000);
+    let states = |net: &Net| net.tcp.flows().map(|flow| flow.1).collect::<Vec<_>>();
+    assert_eq!(states(&net), [State::Established]);
+    net.close(id);
+    net.expect("F. 1 ack 1");
+    net.inject("F. 1 ack 2 win 1000");
+    net.expect(". 2 ack 2");
+    assert_eq!(states(&net), [State::TimeWait]);
+}
