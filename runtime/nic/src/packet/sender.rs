@@ -36,6 +36,8 @@ pub(crate) struct PacketSender {
     /// Frames of the batch that have left already.
     sent: usize,
     blocked: bool,
+    /// Something was refused since the last flush.
+    refused: bool,
     /// By the interface's queueing discipline, which isn't what the socket polls writable for.
     queue_full: bool,
     dropped: u64,
@@ -51,6 +53,7 @@ impl PacketSender {
             ends: Vec::with_capacity(BATCH),
             sent: 0,
             blocked: false,
+            refused: false,
             queue_full: false,
             dropped: 0,
             said_gone: false,
@@ -105,6 +108,7 @@ impl PacketSender {
             // The socket's send buffer or the interface's queue is full.
             Some(error @ (libc::EAGAIN | libc::ENOBUFS)) => {
                 self.blocked = true;
+                self.refused = true;
                 self.queue_full = error == libc::ENOBUFS;
                 Outcome::NoRoom
             }
@@ -196,7 +200,10 @@ impl Sender for PacketSender {
         while self.sent < self.ends.len() {
             match self.send_some() {
                 Outcome::Sent(count) => self.sent += count,
-                Outcome::NoRoom => return,
+                Outcome::NoRoom => {
+                    self.refused = false;
+                    return;
+                }
                 // The first one in line is at fault: those after it get their own chance.
                 Outcome::Refused => {
                     self.sent += 1;
@@ -206,7 +213,10 @@ impl Sender for PacketSender {
         }
         self.ends.clear();
         self.sent = 0;
-        self.look_again();
+        // A socket polls writable though the interface's queue has just refused a frame.
+        if !std::mem::take(&mut self.refused) {
+            self.look_again();
+        }
     }
 
     fn blocked_on(&self) -> Option<Room<'_>> {

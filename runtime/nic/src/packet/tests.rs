@@ -448,16 +448,18 @@ fn a_full_socket_blocks_and_loses_nothing() {
     assert_eq!(sender.take_dropped(), 0);
 }
 
+/// Sets limits of what leaves by `a0`; `false` if this kernel has no such queueing discipline.
+fn hold_up(limits: &str) -> bool {
+    let arguments = format!("qdisc replace dev a0 root tbf {limits}");
+    let tc = Command::new("tc").args(arguments.split(' ')).status();
+    tc.is_ok_and(|status| status.success())
+}
+
 #[test]
 fn a_full_queueing_discipline_blocks_without_polling_writable_and_loses_nothing() {
     in_namespace(|| {
         make_veth();
         let (mut a, mut b) = (open_packet("a0"), open_packet("b0"));
-        let hold_up = |limits: &str| {
-            let arguments = format!("qdisc replace dev a0 root tbf {limits}");
-            let tc = Command::new("tc").args(arguments.split(' ')).status();
-            tc.is_ok_and(|status| status.success())
-        };
         if !hold_up("rate 8kbit burst 2000 limit 4000") {
             println!("SKIP: no queueing discipline that holds frames up");
             return;
@@ -480,6 +482,35 @@ fn a_full_queueing_discipline_blocks_without_polling_writable_and_loses_nothing(
         let frames = receive(&mut *b.receiver, usize::from(accepted), is_ours);
         let numbers: Vec<u8> = frames.iter().map(|frame| udp_payload(frame)[0]).collect();
         assert_eq!(numbers, (0..accepted).collect::<Vec<u8>>());
+    });
+}
+
+/// Large frames are in no batch that would be tried again.
+#[test]
+fn a_large_frame_that_a_full_queueing_discipline_refuses_is_waited_for() {
+    in_namespace(|| {
+        make_veth();
+        ip("link set a0 mtu 9000");
+        ip("link set b0 mtu 9000");
+        let mut a = open_packet("a0");
+        if !hold_up("rate 8kbit burst 6000 limit 12000") {
+            println!("SKIP: no queueing discipline that holds frames up");
+            return;
+        }
+        let large = pattern(5_000);
+        let packet = || datagram(&large, (0x1234, 9), MACS, 0);
+        let mut accepted = 0;
+        while a.sender.room() > 0 && a.sender.send(&packet()).is_ok() {
+            accepted += 1;
+            assert!(accepted < 100);
+        }
+        a.sender.flush();
+        let room = a.sender.blocked_on().expect("it is full");
+        assert!(room.descriptor().is_none());
+        assert!(hold_up("rate 1gbit burst 20000 limit 40000"));
+        a.sender.flush();
+        assert!(a.sender.blocked_on().is_none());
+        assert_eq!(a.sender.take_dropped(), 0);
     });
 }
 
