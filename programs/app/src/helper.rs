@@ -312,7 +312,9 @@ impl Looker {
         drop(state);
         self.due = Instant::ZERO;
         let _ = raw::ppoll(&mut list, timeout, core::ptr::null());
-        if self.station.phase.swap(LOOKING, Ordering::AcqRel) == LOOKING {
+        let roused = self.station.phase.swap(LOOKING, Ordering::AcqRel) == LOOKING;
+        // Who roused it the last time may have rung after it had been woken by something else.
+        if roused || list[0].revents != 0 {
             raw::hush(bell);
         }
     }

@@ -45,6 +45,9 @@ pub const RESERVED: usize = 8;
 /// See [`State::has_just_looked`].
 const JUST: Duration = Duration::from_micros(20);
 
+/// How long a thread sleeps at most that can't be woken.
+const UNRUNG: Duration = Duration::from_millis(10);
+
 const UNUSED: libc::pollfd = raw::to_poll(-1, 0);
 
 impl State {
@@ -280,9 +283,10 @@ fn sleep_on_descriptors(
     timeout: Option<Duration>,
     others: Option<Others<'_>>,
 ) -> (Answer<Guard>, Answer) {
-    let bell = match state.parking.sleeps_on_descriptors(id) {
-        Ok(bell) => bell,
-        Err(stop) => return (Ok(state), Err(stop)),
+    let (bell, timeout) = match state.parking.sleeps_on_descriptors(id) {
+        Ok(bell) => (bell, timeout),
+        // The process has no descriptor left: nobody can ring.
+        Err(_) => (-1, Some(timeout.map_or(UNRUNG, |time| time.min(UNRUNG)))),
     };
     let mut own = [UNUSED; RESERVED];
     let (list, mask) = match others {
