@@ -543,6 +543,10 @@ impl Filter {
     fn enter_all(&mut self, now: Instant, flows: impl Iterator<Item = (Key, Track)>) -> usize {
         let mut entered = 0;
         for (key, track) in flows {
+            // What has ended pushes nothing out that lives.
+            if track.is_over() && self.states.is_full() {
+                continue;
+            }
             if self.states.find(&key).is_none() && self.insert(now, key, track, NO_RULE) {
                 entered += 1;
             }

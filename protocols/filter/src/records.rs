@@ -147,6 +147,7 @@ impl StateRecord {
                 opener,
                 answer_seq: self.answer_seq,
                 expected: None,
+                early_fin: None,
             }),
             (_, answered @ (0 | 1)) => Track::Datagram {
                 opener,

@@ -141,6 +141,11 @@ impl States {
         }
     }
 
+    /// Whether a new flow needs the place of another one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= self.capacity
+    }
+
     /// Enters a flow that isn't known.
     pub(crate) fn insert(
         &mut self,
@@ -151,7 +156,7 @@ impl States {
         timeout: Duration,
     ) -> Entered {
         let mut entered = Entered::New;
-        if self.len() >= self.capacity {
+        if self.is_full() {
             match self.victim().and_then(|victim| self.remove(victim)) {
                 Some(entry) => entered = Entered::Instead(entry),
                 None => return Entered::Full,

@@ -108,6 +108,8 @@ pub(crate) struct TcpState {
     pub(crate) answer_seq: u32,
     /// What `tcp` expects of the peer; `None` before a segment of ours has told.
     pub(crate) expected: Option<Expected>,
+    /// The end of a FIN in the peer's name that came ahead of what `tcp` expected: if we acknowledge that, it was one.
+    pub(crate) early_fin: Option<SeqNum>,
 }
 
 /// The peer's next sequence number as `tcp` sees it lies between these two, both included. (It may be
@@ -128,6 +130,7 @@ impl TcpState {
             opener,
             answer_seq: 0,
             expected: None,
+            early_fin: None,
         }
     }
 
@@ -156,10 +159,12 @@ impl TcpState {
         if !flags.intersects(Flags::SYN | Flags::FIN | Flags::RST)
             && self.phase == Phase::Established
             && self.life == Life::Live
+            && self.early_fin.is_none()
         {
             return Step::Goes(self);
         }
         if flags.contains(Flags::RST) {
+            let is_asked = !self.phase.is_synchronized();
             // It refuses an acknowledgement of what we never sent, and the handshake goes on (RFC 9293 section
             // 3.10.7.4, SYN-RECEIVED).
             if self.phase == Phase::SynReceived
@@ -172,7 +177,7 @@ impl TcpState {
             self.life = match (self.life, from) {
                 (Life::ResetByLocal, _) | (_, Side::Local) => Life::ResetByLocal,
                 (Life::ResetByRemote, Side::Remote) => Life::ResetByRemote,
-                (_, Side::Remote) if in_order || !self.phase.is_synchronized() => {
+                (_, Side::Remote) if in_order || self.expected.is_none() && is_asked => {
                     Life::ResetByRemote
                 }
                 (_, Side::Remote) => Life::ResetInDoubt,
@@ -200,8 +205,18 @@ impl TcpState {
             self.life = Life::Live;
         }
         self.advance(from, segment, flags);
-        if flags.contains(Flags::FIN) && (from == Side::Local || in_order) {
-            self.phase = self.phase.closed_by(from);
+        if flags.contains(Flags::FIN) {
+            match from == Side::Local || in_order {
+                true => self.phase = self.phase.closed_by(from),
+                false => self.early_fin = Some(end(segment)),
+            }
+        }
+        if from == Side::Local
+            && flags.contains(Flags::ACK)
+            && self.early_fin == Some(SeqNum(segment.ack))
+        {
+            self.early_fin = None;
+            self.phase = self.phase.closed_by(Side::Remote);
         }
         Step::Goes(self)
     }

@@ -118,7 +118,7 @@ pub(crate) enum Class {
     HalfOpen = 0,
     /// TCP: at least one side has finished, or there was a reset.
     Closing = 1,
-    /// Datagrams both ways.
+    /// Datagrams both ways, and TCP connections that somebody seems to have reset.
     Datagram = 2,
     /// TCP: never given up.
     Established = 3,
@@ -158,6 +158,14 @@ impl Track {
         }
     }
 
+    /// Whether both sides have finished.
+    pub(crate) fn is_over(&self) -> bool {
+        match self {
+            Track::Tcp(state) => state.phase == crate::tcp::Phase::BothClosed,
+            Track::Datagram { .. } => false,
+        }
+    }
+
     #[inline]
     pub(crate) fn class(&self) -> Class {
         use crate::tcp::{Life, Phase};
@@ -165,10 +173,8 @@ impl Track {
             Track::Tcp(state) => match (state.phase, state.life) {
                 (Phase::PickedUp | Phase::SynSent | Phase::SynReceived, _) => Class::HalfOpen,
                 (Phase::Established, Life::Live) => Class::Established,
-                (
-                    Phase::Established,
-                    Life::ResetByLocal | Life::ResetByRemote | Life::ResetInDoubt,
-                )
+                (Phase::Established, Life::ResetInDoubt) => Class::Datagram,
+                (Phase::Established, Life::ResetByLocal | Life::ResetByRemote)
                 | (Phase::LocalClosed | Phase::RemoteClosed | Phase::BothClosed, _) => {
                     Class::Closing
                 }

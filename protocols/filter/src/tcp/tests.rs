@@ -1,8 +1,8 @@
 use super::*;
 use crate::test_support::{PEER, US, tcp};
 
-/// A history: who sends which flags (with `+` for a byte of payload, `!` for a wrong acknowledgement number,
-/// `^` for the sequence number behind such a byte, `?` for one that nobody expects), and the phase after it.
+/// A history: who sends which flags (with `+` for a byte of payload, `!` for a wrong acknowledgement number, `=` for one of
+/// four more, `^` for the next sequence number, `?` for one that nobody expects), and the phase after it.
 fn play(history: &[(&str, &str)]) {
     let mut state: Option<TcpState> = None;
     for (step, (segment, expected)) in history.iter().enumerate() {
@@ -14,8 +14,12 @@ fn play(history: &[(&str, &str)]) {
         let letters: String = rest.chars().filter(char::is_ascii_alphabetic).collect();
         let mut packet = tcp(source, destination, &letters);
         packet.payload_length = u32::from(rest.contains('+'));
-        packet.ack = if rest.contains('!') { 5 } else { 1001 };
-        packet.seq += u32::from(rest.contains('^')) + 70_000 * u32::from(rest.contains('?'));
+        packet.ack = match (rest.contains('!'), rest.contains('=')) {
+            (true, _) => 5,
+            (_, true) => 1005,
+            _ => 1001,
+        };
+        packet.seq += rest.matches('^').count() as u32 + 70_000 * u32::from(rest.contains('?'));
         state = match state {
             None => TcpState::first(from, &packet),
             Some(before) => match before.step(from, &packet) {
@@ -167,7 +171,22 @@ fn what_is_forged_breaks_nothing_and_stays_nowhere() {
     ]);
     then(&[("<FA?", "Established"), (">FA", "LocalClosed")]);
     then(&[(">FA", "LocalClosed"), ("<FA?", "LocalClosed")]);
+    // A FIN ahead of what was lost is one if we acknowledge it.
+    then(&[
+        ("<FA^^^", "Established"),
+        (">A", "Established"),
+        ("<PA+^^", "Established"),
+        (">A=", "RemoteClosed"),
+        (">FA=", "BothClosed"),
+    ]);
     // In the handshake, which goes on.
+    play(&[
+        ("<S", "SynSent"),
+        (">SA", "SynReceived"),
+        ("<R?", "ResetInDoubt"),
+        ("<A", "ResetInDoubt"),
+        (">PA+", "Established"),
+    ]);
     play(&[
         (">S", "SynSent"),
         ("<R?", "ResetByRemote"),
