@@ -33,7 +33,7 @@ impl Connection {
             self.recovery.duplicates = self.recovery.duplicates.saturating_add(1);
         }
         if advances || ack == self.snd_una && self.snd_wl1.le(segment.header.seq) {
-            self.update_window(segment, window);
+            self.update_window(segment, window, context);
         }
         if self.flight() > 0 && (sacked_more || self.recovery.duplicates > 0) {
             self.find_losses(context);
@@ -120,6 +120,9 @@ impl Connection {
     /// is sent again. Nor does one that we never sent.
     fn echoed(&self, segment: &Segment<'_>) -> Option<Duration> {
         let stamp = segment.options.timestamps.filter(|_| self.timestamps)?;
+        if segment.arrived < self.timed_out {
+            return None;
+        }
         let arrived = self.timestamp(segment.arrived);
         let age = arrived.wrapping_sub(stamp.echo);
         let most = arrived.wrapping_sub(self.timestamp(self.timed_out));
@@ -129,10 +132,14 @@ impl Connection {
     /// The window of the peer's newest segment. Its acknowledgements never go back, so one that acknowledges more is
     /// newer, if it is one that is sent again too (as in Linux; RFC 9293 3.10.7.4 looks at the sequence number first, and with
     /// the old window the edge of what may be sent would move along with `snd_una`).
-    fn update_window(&mut self, segment: &Segment<'_>, window: u32) {
+    fn update_window(&mut self, segment: &Segment<'_>, window: u32, context: &Context<'_>) {
         if self.snd_wnd == 0 && window > 0 {
-            // The peer lives and takes data again: probes are over.
+            // The peer lives and takes data again: probes are over, and what it didn't take when it was sent isn't kept
+            // from it by a timeout that was doubled meanwhile.
             (self.backoff, self.retries) = (0, 0);
+            if self.flight() > 0 {
+                self.deadlines.retransmit = Some(context.now + self.timeout());
+            }
         }
         self.snd_wnd = window;
         self.snd_wl1 = segment.header.seq;

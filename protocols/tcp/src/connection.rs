@@ -143,11 +143,12 @@ pub struct Connection {
     pub timed: Option<(SeqNum, Instant)>,
     pub congestion: Cubic,
     pub recovery: Recovery,
-    /// How many times the timeout is doubled: once for each timeout since a round trip was measured (RFC 6298 section 5).
+    /// How many times the timeout is doubled: once for each timeout or probe since a round trip was measured (RFC 6298
+    /// section 5).
     pub backoff: u32,
     /// When the last of these timeouts was.
     pub timed_out: Instant,
-    /// Timeouts (or unanswered probes) in a row.
+    /// Timeouts and probes in a row, since the peer took something.
     pub retries: u32,
     /// Since when nothing was acknowledged although something is due.
     pub stalled_since: Option<Instant>,

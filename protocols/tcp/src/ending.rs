@@ -212,7 +212,11 @@ impl Tcp {
             now,
         });
         let (tuple, flags) = (connection.tuple, Flags::RST | Flags::ACK);
-        let header = reply_header(&tuple, connection.snd_nxt, connection.rcv_nxt, flags);
+        let seq = match synchronized {
+            true => connection.acceptable_seq(),
+            false => connection.snd_nxt,
+        };
+        let header = reply_header(&tuple, seq, connection.rcv_nxt, flags);
         self.send_bare(now, &tuple, &header, &Options::default(), out)?;
         self.counters.count(Counter::TcpResetsOut);
         Ok(())

@@ -45,12 +45,13 @@ impl Tcp {
         }
     }
 
-    /// All connections: their ends, their states, and our initial sequence numbers. Those in TIME-WAIT come last: they only
-    /// answer a FIN that is sent again, and their numbers aren't known any more.
+    /// All connections: their ends, their states, and our initial sequence numbers. Those in TIME-WAIT come last, also those
+    /// that a program still holds: they only answer a FIN that is sent again, and their numbers aren't known any more.
     pub fn flows(&self) -> impl Iterator<Item = (FourTuple, State, SeqNum)> {
         let connections = self.sockets.iter().filter_map(|socket| match socket {
             Socket::Connection(connection) => {
-                Some((connection.tuple, connection.state(), connection.iss))
+                let state = connection.state();
+                (state != State::TimeWait).then_some((connection.tuple, state, connection.iss))
             }
             Socket::Free | Socket::Fresh(_) | Socket::Listener(_) => None,
         });

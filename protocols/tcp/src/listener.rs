@@ -2,8 +2,9 @@
 //!
 //! Only so many handshakes may be under way for each ([`Listener::is_crowded`]). One more request is dropped, and an honest client
 //! repeats it; unless there is a handshake that gives way: one whose SYN-ACK was sent twice, a second apart, and
-//! never acknowledged. So clients that come in a burst are served as fast as they complete their handshakes, and none of them is
-//! reset though it believes to be connected. Linux does much the same without SYN cookies.
+//! never acknowledged. So clients that come in a burst are served as fast as they complete their handshakes, and hardly any of them is
+//! reset though it believes to be connected (its acknowledgement must have been lost, and others crowd in before it has answered
+//! the second SYN-ACK). Linux does much the same without SYN cookies.
 //!
 //! A flood from forged addresses would hold each place for a second, and leave little to others. So if half of the handshakes are
 //! forsaken like that, the oldest one gives way at any age for a while: who completes a handshake before as many others
@@ -62,6 +63,9 @@ impl Listener {
 /// How long a flood of requests is taken to last once it was seen: while the oldest handshakes give way none grows so old that
 /// it would be seen again.
 const FLOOD: Duration = Duration::from_secs(60);
+
+/// Fewer handshakes than these are no flood, but there may be no room for more in the program's memory.
+const FEW: usize = 32;
 
 /// Handshakes that are looked at for one request.
 const LOOKED_AT: usize = 8;
@@ -130,8 +134,8 @@ impl Tcp {
         false
     }
 
-    /// Whether requests come that nobody means to complete: the list is in order of age, so if the handshake in its middle is
-    /// forsaken, half of them are.
+    /// Whether requests come that nobody means to complete: the list is nearly in order of age, so if the handshake in its
+    /// middle is forsaken, about half of them are.
     fn is_flooded(&mut self, now: Instant, parent: u32) -> bool {
         let Some(Socket::Listener(listener)) = self.sockets.get(parent as usize) else {
             return false;
@@ -139,8 +143,11 @@ impl Tcp {
         if listener.flooded_until.is_some_and(|until| now < until) {
             return true;
         }
+        if listener.half_open < FEW {
+            return false;
+        }
         let list = &listener.handshakes;
-        let mut later = list.iter().skip(list.len() / 2);
+        let mut later = list.iter().skip(list.len() / 2).take(LOOKED_AT);
         let middle = later.find(|id| self.is_half_open(parent, **id));
         let flooded = middle.is_some_and(|id| {
             matches!(self.sockets.get(id.slot as usize), Some(Socket::Connection(child))

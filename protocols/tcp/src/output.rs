@@ -45,7 +45,8 @@ impl Connection {
                     // What a full segment has no room for: which bytes arrived ahead of a gap. Nor
                     // would the peer count a segment with data as a duplicate acknowledgement. One that comes without all
                     // that a batch brought would have it send the rest again.
-                    self.emit(context, out, self.snd_nxt, Flags::ACK, [Bytes::EMPTY; 2])?;
+                    let seq = self.acceptable_seq();
+                    self.emit(context, out, seq, Flags::ACK, [Bytes::EMPTY; 2])?;
                 }
                 if self.state().sends_data() {
                     self.output_lost(context, out, &mut budget)?;
@@ -58,7 +59,8 @@ impl Connection {
         }
         // First, since the peer looks at nothing in a segment with an old sequence number.
         if self.ack_due {
-            self.emit(context, out, self.snd_nxt, Flags::ACK, [Bytes::EMPTY; 2])?;
+            let seq = self.acceptable_seq();
+            self.emit(context, out, seq, Flags::ACK, [Bytes::EMPTY; 2])?;
         }
         if self.probe_due && self.flight() > 0 {
             // What is in flight makes the peer answer.
@@ -71,6 +73,13 @@ impl Connection {
             self.probe_due = false;
         }
         Ok(Left::Nothing)
+    }
+
+    /// The sequence number of a segment with nothing in it. What was sent may reach beyond the edge of the peer's window: a FIN
+    /// that was behind the last byte of it, or all if the peer took its window back. A peer drops all that begins there (RFC 9293
+    /// 3.10.7.4; Linux has `tcp_acceptable_seq`).
+    pub fn acceptable_seq(&self) -> SeqNum {
+        self.snd_nxt.min(self.snd_una + self.snd_wnd)
     }
 
     fn output_handshake<O: Network + ?Sized>(
@@ -386,7 +395,10 @@ impl Connection {
         let later = self.ahead.iter().filter(is_later);
         let earlier = self.ahead.iter().filter(|block| !is_later(block));
         for (start, end) in latest.into_iter().chain(untold).chain(later).chain(earlier) {
-            if blocks.len() < limit && blocks.iter().all(|block| block.0 != start) {
+            if blocks.len() == limit {
+                break;
+            }
+            if blocks.iter().all(|block| block.0 != start) {
                 blocks.push(start, end);
             }
         }

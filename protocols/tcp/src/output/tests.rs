@@ -52,6 +52,28 @@ fn a_segment_that_is_sent_again_tells_the_window_if_it_acknowledges_more() {
     assert_eq!(net.drain(), 3_000);
 }
 
+/// A FIN behind the last byte of a full window is beyond its edge, and what began behind it would be dropped.
+#[test]
+fn acknowledgements_begin_within_the_peers_window_and_what_is_beyond_is_sent_again_soon() {
+    let (mut net, id) = open(1_000);
+    net.write(id, 1_000);
+    net.expect("P. 1:1001 ack 1");
+    net.shutdown(id);
+    net.expect("F. 1001 ack 1");
+    net.inject(". 1:11 ack 1001 win 0");
+    net.advance(200);
+    net.expect(". 1001 ack 11");
+    // The timeout is doubled again and again while the window is closed.
+    for timeout in [1_000, 2_000, 4_000, 8_000] {
+        net.advance(timeout);
+        net.expect("F. 1001 ack 11");
+        net.inject(". 11 ack 1001 win 0");
+    }
+    net.inject(". 11 ack 1001 win 1");
+    net.advance(1_000);
+    net.expect("F. 1001 ack 11");
+}
+
 #[test]
 fn slow_start_sends_two_segments_for_each_acknowledged() {
     let (mut net, id) = open(60_000);
