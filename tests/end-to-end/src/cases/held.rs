@@ -86,16 +86,24 @@ while True:
 ";
 
 /// Ends the sleep when the library's thread, which looks after the stack while the program doesn't, sleeps until it is
-/// told otherwise (it is in a futex call without a timeout).
+/// told otherwise (it is in `ppoll`, 271, without a timeout).
 const RATHER_LATE: &str = "
 import glob, socket, sys, time
 address, way, server = sys.argv[1:]
-helper = next(task for task in glob.glob(f'/proc/{server}/task/*') if open(f'{task}/comm').read() == 'skink\\n')
 connection = socket.create_connection((address, 7000), 10) if way == 'recv' else None
+def thread():
+    tasks = glob.glob(f'/proc/{server}/task/*')
+    return next((task for task in tasks if open(f'{task}/comm').read() == 'skink\\n'), None)
+def call():
+    try:
+        helper = thread()
+        return open(f'{helper}/syscall').read().split() if helper else ['none']
+    except OSError:
+        return ['ended']
 limit = time.monotonic() + 10
-while open(f'{helper}/syscall').read().split()[4:5] != ['0x0']:
+while not (call()[0] == '271' and call()[3:4] == ['0x0']):
     if time.monotonic() > limit:
-        sys.exit('the thread never sleeps for good: ' + open(f'{helper}/syscall').read())
+        sys.exit(f'the thread never sleeps for good: {call()}')
     time.sleep(0.01)
 if connection:
     connection.send(b'.')
