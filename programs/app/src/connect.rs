@@ -176,8 +176,6 @@ impl State {
             return Err(error);
         }
         self.sockets[index].role = Role::Datagram(halves);
-        // Threads that wait for it may do so on the kernel's socket.
-        self.wake_waiters(index);
         log!(
             Info,
             "descriptor {:?} is a UDP socket of Skink's",
