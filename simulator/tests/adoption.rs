@@ -80,10 +80,11 @@ fn all_crashes(name: &str, scenario: &Scenario, plans: &[Vec<CrashPlan>]) -> u64
                     check(&report, &format!("{name}, {plan:?}"));
                     if plan.len() == 1 {
                         // All end in peace. A reset for what comes after the end is ignored by who gets
-                        // it, but where the peer repeats data that had arrived, and has ended itself: whether
-                        // they did isn't known any more, so that it mayn't be told so.
+                        // it, but where an acknowledgement was lost: a peer that has ended itself repeats data
+                        // then, and whether that had arrived isn't known any more.
                         let resets = report.counted["tcp.resets_in"];
-                        assert!(resets <= 1, "{name}, {plan:?}: {resets}");
+                        let most = u64::from(name == "losses");
+                        assert!(resets <= most, "{name}, {plan:?}: {resets}");
                     }
                     died.fetch_add(report.crashes as u64, Ordering::Relaxed);
                 }

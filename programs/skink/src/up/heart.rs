@@ -33,8 +33,8 @@ impl Patience {
         uninterruptible: Duration::from_secs(2),
         busy: Duration::from_millis(80),
     };
-    /// With one that takes over programs, which it does within a round of its loop: 100,000 connections take it some tenths
-    /// of a second.
+    /// With one that takes over programs, in processor time: it does so within a round of its loop, in which it shows no sign of
+    /// life, and the more connections there are the longer it takes.
     const ADOPTING: Duration = Duration::from_secs(3);
     /// With a supervisor: traffic doesn't need it, and a driver may take a while to open a NIC.
     const SUPERVISOR: Patience = Patience {
