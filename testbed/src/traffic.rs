@@ -10,10 +10,14 @@ pub struct Traffic {
     pub frames_in: u64,
     /// Their bytes; a veth leaves out the Ethernet header where the receiving end has NAPI.
     pub bytes_in: u64,
+    /// Frames that came, and were dropped.
+    pub dropped_in: u64,
     /// Frames that were sent.
     pub frames_out: u64,
     /// Their bytes.
     pub bytes_out: u64,
+    /// Frames that were to be sent, and were dropped.
+    pub dropped_out: u64,
 }
 
 impl Traffic {
@@ -29,13 +33,15 @@ impl Traffic {
         Traffic {
             frames_in: self.frames_in.saturating_sub(earlier.frames_in),
             bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
+            dropped_in: self.dropped_in.saturating_sub(earlier.dropped_in),
             frames_out: self.frames_out.saturating_sub(earlier.frames_out),
             bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
+            dropped_out: self.dropped_out.saturating_sub(earlier.dropped_out),
         }
     }
 }
 
-/// Bytes, packets and six other counts received, then bytes and packets sent.
+/// Bytes, packets, errors, drops and four other counts received, then the same sent.
 fn parse(text: &str, name: &str) -> Option<Traffic> {
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     let (_, counts) = lines.find(|(label, _)| label.trim() == name)?;
@@ -44,8 +50,10 @@ fn parse(text: &str, name: &str) -> Option<Traffic> {
     Some(Traffic {
         bytes_in: at(0)?,
         frames_in: at(1)?,
+        dropped_in: at(3)?,
         bytes_out: at(8)?,
         frames_out: at(9)?,
+        dropped_out: at(11)?,
     })
 }
 

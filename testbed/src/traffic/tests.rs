@@ -12,8 +12,10 @@ fn an_interface_is_found_by_its_whole_name() {
     let found = Traffic {
         frames_in: 13,
         bytes_in: 1206,
+        dropped_in: 1,
         frames_out: 10,
         bytes_out: 876,
+        dropped_out: 6,
     };
     assert_eq!(parse(DEV, "veth1"), Some(found));
     assert_eq!(parse(DEV, "veth"), None);
@@ -28,8 +30,10 @@ fn what_was_carried_meanwhile() {
     let meanwhile = Traffic {
         frames_in: 13,
         bytes_in: 1206,
+        dropped_in: 1,
         frames_out: 8,
         bytes_out: 875,
+        dropped_out: 6,
     };
     assert_eq!(after.since(&before), meanwhile);
 }

@@ -1,7 +1,7 @@
 //! The machines: for each variant a server and a client on one cable, each side on a processor of its
 //! own, with kernel threads for what the cable brings.
 
-use super::outside::Outside;
+use super::outside::{NAPI, Outside};
 use super::peer::held_from;
 use super::variant::{BackEnd, Stack, Variant};
 use crate::failure::Failure;
@@ -100,7 +100,8 @@ impl Lab {
         Ok(lab)
     }
 
-    fn ends(&self) -> [(&Host, &str); 2] {
+    /// The server's host and its end of the cable, and the client's.
+    pub fn ends(&self) -> [(&Host, &str); 2] {
         [
             (&self.server, &self.server_end),
             (&self.client, &self.client_end),
@@ -177,7 +178,7 @@ impl Lab {
     /// Pins the kernel threads of both ends of the cable, which a server that loads an XDP program may
     /// have made anew, and schedules the server's by `SCHED_BATCH` if so wanted; answers the server's and the client's.
     pub fn pin(&self, outside: &Outside, batch: bool) -> Result<[Vec<String>; 2], Failure> {
-        let threads = |end: &str, cpu, batch| outside.pin(&format!("napi/{end}-"), cpu, batch);
+        let threads = |end: &str, cpu, batch| outside.pin(&format!("{NAPI}{end}-"), cpu, batch);
         Ok([
             threads(&self.server_end, SERVER_CPU, batch)?,
             // A client that waits for the next moment to ask doesn't sleep.

@@ -4,6 +4,7 @@ use super::costs;
 use super::lab::{CLIENT_CPU, Lab, SERVER_CPU};
 use super::outside::Outside;
 use super::results::{Disturbance, Latency, Measurement, Traffic};
+use super::silence::Witness;
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use skink_testbed::{CpuTime, Process};
@@ -34,6 +35,7 @@ pub fn measure(
     outside.watch()?;
     let looked = costs::look(server);
     let start = Instant::now();
+    let witness = Witness::new(lab).map_err(failed)?;
     let (carried, before) = (lab.traffic().map_err(failed)?, processors()?);
     let load = run(client, seconds)?;
     let after = processors()?;
@@ -46,13 +48,15 @@ pub fn measure(
     if load.units <= 0.0 || load.seconds <= 0.0 {
         let slept: u64 = processes.iter().map(|it| it.voluntary_switches).sum();
         return Err(Failure::tool(format!(
-            "nothing was answered in {elapsed:.1} s, while {} frames came to the server's end of the cable, the client's took {} from it, its \
-             processor was busy for {:.0}% of the time, its processes went to sleep {slept} times, and other processes used \
-             {:.0}% of one",
-            carried.frames_in,
-            carried.frames_out,
+            "nothing was answered in {elapsed:.1} s, in which the server's processor was busy for {:.0}% of the time and \
+             stolen for {:.0}%, the client's for {:.0}% and {:.0}%, other processes used {:.0}% of one, and the server's processes \
+             went to sleep {slept} times; {}",
             not_idle / elapsed * 100.0,
+            server.stolen / elapsed * 100.0,
+            (elapsed - client.idle - client.stolen).max(0.0) / elapsed * 100.0,
+            client.stolen / elapsed * 100.0,
             others * 100.0,
+            witness.report(lab, outside),
         )));
     }
     let per_unit = |seconds: f64| seconds * 1e6 / load.units;

@@ -17,6 +17,7 @@ mod results;
 mod rounds;
 mod rules;
 mod server;
+mod silence;
 mod statistics;
 mod task;
 mod variant;

@@ -24,6 +24,8 @@ enum Request {
     Watch,
     /// What they have used since.
     Others,
+    /// What kernel threads whose names begin so have done since.
+    Threads { prefix: String },
     /// It's done.
     Done(Box<Results>),
     /// It can't be done.
@@ -36,6 +38,29 @@ enum Reply {
     Watching,
     /// In parts of one processor's time.
     Others(f64),
+    /// By name.
+    Threads(Vec<(String, Turns)>),
+}
+
+/// What the scheduler says of a thread.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
+pub struct Turns {
+    /// How often it was given a processor.
+    pub count: u64,
+    /// For how long it had one,
+    pub ran_ns: u64,
+    /// and for how long it wanted one.
+    pub waited_ns: u64,
+}
+
+impl Turns {
+    fn since(&self, earlier: &Turns) -> Turns {
+        Turns {
+            count: self.count.saturating_sub(earlier.count),
+            ran_ns: self.ran_ns.saturating_sub(earlier.ran_ns),
+            waited_ns: self.waited_ns.saturating_sub(earlier.waited_ns),
+        }
+    }
 }
 
 /// The inner half's connection to the outer one.
@@ -83,7 +108,7 @@ impl Outside {
         match self.ask(&Request::Pin { prefix, cpu, batch })? {
             Reply::Pinned(Ok(names)) => Ok(names),
             Reply::Pinned(Err(why)) => Err(Failure::tool(why)),
-            Reply::Watching | Reply::Others(_) => Err(confused()),
+            _ => Err(confused()),
         }
     }
 
@@ -91,7 +116,7 @@ impl Outside {
     pub fn watch(&self) -> Result<(), Failure> {
         match self.ask(&Request::Watch)? {
             Reply::Watching => Ok(()),
-            Reply::Pinned(_) | Reply::Others(_) => Err(confused()),
+            _ => Err(confused()),
         }
     }
 
@@ -99,7 +124,16 @@ impl Outside {
     pub fn others(&self) -> Result<f64, Failure> {
         match self.ask(&Request::Others)? {
             Reply::Others(share) => Ok(share),
-            Reply::Pinned(_) | Reply::Watching => Err(confused()),
+            _ => Err(confused()),
+        }
+    }
+
+    /// What each kernel thread whose name begins with `prefix` has done since [`Outside::watch`].
+    pub fn threads(&self, prefix: &str) -> Result<Vec<(String, Turns)>, Failure> {
+        let prefix = prefix.to_owned();
+        match self.ask(&Request::Threads { prefix })? {
+            Reply::Threads(threads) => Ok(threads),
+            _ => Err(confused()),
         }
     }
 
@@ -146,6 +180,7 @@ fn silent(status: ExitStatus) -> Failure {
 /// Answers requests until the outcome comes; `None` if it doesn't.
 fn serve(stream: &UnixStream) -> Option<Result<Results, Failure>> {
     let mut watch = None;
+    let mut turns = BTreeMap::new();
     for line in BufReader::new(stream).lines() {
         let reply = match serde_json::from_str(&line.ok()?).ok()? {
             Request::Pin { prefix, cpu, batch } => {
@@ -154,7 +189,18 @@ fn serve(stream: &UnixStream) -> Option<Result<Results, Failure>> {
             }
             Request::Watch => {
                 watch = Some((Instant::now(), others_seconds()));
+                turns = turns_of_threads(NAPI);
                 Reply::Watching
+            }
+            Request::Threads { prefix } => {
+                let now = turns_of_threads(&prefix).into_iter();
+                let since = now.map(|(pid, (name, now))| {
+                    let before = turns
+                        .get(&pid)
+                        .map_or(Turns::default(), |(_, turns)| *turns);
+                    (name, now.since(&before))
+                });
+                Reply::Threads(since.collect())
             }
             Request::Others => Reply::Others(watch.as_ref().map_or(1.0, |(start, before)| {
                 (others_seconds() - before).max(0.0) / start.elapsed().as_secs_f64()
@@ -165,6 +211,32 @@ fn serve(stream: &UnixStream) -> Option<Result<Results, Failure>> {
         write_line(stream, &reply).ok()?;
     }
     None
+}
+
+/// How the names of all kernel threads that bring frames begin.
+pub const NAPI: &str = "napi/";
+
+/// What threads whose names begin with `prefix` have done since they were started, by process id.
+fn turns_of_threads(prefix: &str) -> BTreeMap<u32, (String, Turns)> {
+    let threads = process_ids().into_iter().filter_map(|pid| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        if !name.starts_with(prefix) {
+            return None;
+        }
+        let told = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+        Some((pid, (name.trim().to_owned(), parse_turns(&told)?)))
+    });
+    threads.collect()
+}
+
+/// `/proc/PID/schedstat`: nanoseconds on a processor, nanoseconds waiting for one, turns.
+fn parse_turns(told: &str) -> Option<Turns> {
+    let mut numbers = told.split_whitespace().map(|word| word.parse().ok());
+    Some(Turns {
+        ran_ns: numbers.next()??,
+        waited_ns: numbers.next()??,
+        count: numbers.next()??,
+    })
 }
 
 fn pin_threads(prefix: &str, cpu: usize, batch: bool) -> io::Result<Vec<String>> {

@@ -89,3 +89,16 @@ fn the_halves_understand_each_other() {
     let served = server.join().expect("no panic").expect("an outcome");
     assert_eq!(served.map(|results| results.settings.rounds).ok(), Some(17));
 }
+
+#[test]
+fn the_turns_of_a_thread_are_read() {
+    let before = parse_turns("1000 50 3\n").expect("three numbers");
+    let after = parse_turns("4000 90 5\n").expect("three numbers");
+    let expected = Turns {
+        count: 2,
+        ran_ns: 3000,
+        waited_ns: 40,
+    };
+    assert_eq!(after.since(&before), expected);
+    assert_eq!(parse_turns("1000 50"), None);
+}
