@@ -75,9 +75,8 @@ impl Connection {
         Ok(Left::Nothing)
     }
 
-    /// The sequence number of a segment with nothing in it. What was sent may reach beyond the edge of the peer's window: a FIN
-    /// that was behind the last byte of it, or all if the peer took its window back. A peer drops all that begins there (RFC 9293
-    /// 3.10.7.4; Linux has `tcp_acceptable_seq`).
+    /// The sequence number of a segment with nothing in it. What was sent reaches beyond the edge of the peer's window if the
+    /// peer took that back. It drops all that begins there (RFC 9293 3.10.7.4; Linux has `tcp_acceptable_seq`).
     pub fn acceptable_seq(&self) -> SeqNum {
         self.snd_nxt.min(self.snd_una + self.snd_wnd)
     }
@@ -192,13 +191,12 @@ impl Connection {
                 break;
             }
             let length = self.sendable(pending, fin_pending, context);
-            let only_fin = pending == 0;
-            if length == 0 && !only_fin {
+            // The FIN goes along with the last byte.
+            let with_fin = u32::from(length == pending && self.fin_fits());
+            if length + with_fin == 0 {
                 break;
             }
             let start = self.snd_nxt;
-            // The FIN goes along with the last byte.
-            let with_fin = u32::from(fin_pending && length == pending);
             let sent = self.output_range(context, out, &ring, start, length + with_fin)?;
             if sent == 0 {
                 break;
@@ -218,8 +216,15 @@ impl Connection {
             *budget = budget.saturating_sub(sent);
             self.start_retransmit_timer(context);
         }
-        self.arm_probe(data_end, context);
+        self.arm_probe(self.fin.map_or(data_end, |fin| fin + 1), context);
         Ok(())
+    }
+
+    /// Whether our FIN is within the peer's window, where it takes one number (RFC 9293 3.4). A peer may drop what is beyond,
+    /// and the acknowledgements in it.
+    fn fin_fits(&self) -> bool {
+        let edge = self.snd_una + self.snd_wnd;
+        self.fin.is_some_and(|fin| fin.lt(edge))
     }
 
     /// How many of `pending` new bytes may leave now, in one packet: bounded by the peer's window, the

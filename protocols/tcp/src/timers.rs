@@ -178,10 +178,10 @@ impl Connection {
         }
     }
 
-    /// Probes the peer's window if that is all that keeps data from leaving.
-    pub fn arm_probe(&mut self, data_end: SeqNum, context: &Context<'_>) {
+    /// Probes the peer's window if that is all that keeps what is before `end`, data or our FIN, from leaving.
+    pub fn arm_probe(&mut self, end: SeqNum, context: &Context<'_>) {
         let stuck = self.flight() == 0
-            && self.snd_nxt.lt(data_end)
+            && self.snd_nxt.lt(end)
             && self.deadlines.retransmit.is_none()
             && self.deadlines.cork.is_none();
         if !stuck {

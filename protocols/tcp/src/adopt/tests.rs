@@ -37,7 +37,7 @@ fn each_state_goes_on() {
         State,
     );
     use State::*;
-    let table: [Row<'_>; 22] = [
+    let table: [Row<'_>; 24] = [
         (
             "idle",
             Established,
@@ -198,6 +198,22 @@ fn each_state_goes_on() {
             &[". 2 ack 2"],
             Closed,
         ),
+        (
+            "fin beyond the window, in flight",
+            FinWait1,
+            &[". 1:1001 ack 1"],
+            &[". 1 ack 1001", ". 1 ack 1002"],
+            &["F. 1001 ack 1"],
+            FinWait2,
+        ),
+        (
+            "fin, no window",
+            FinWait1,
+            &[". 1001 ack 1", ". 1000 ack 1"],
+            &[". 1 ack 1001", ". 1 ack 1002"],
+            &["F. 1001 ack 1"],
+            FinWait2,
+        ),
         ("reset", Closed, &[], &[], &[], Closed),
         (
             "no window",
@@ -253,6 +269,8 @@ fn arrange(net: &mut Net, id: SocketId, what: &str) {
         "closed, fin acknowledged" => &["close", ". 1 ack 2"],
         "reset" => &["R. 1 ack 1"],
         "no window" => &["window 1000 1", "write 1000", "window 0 1001", "write 1500"],
+        "fin beyond the window, in flight" => &["window 1000 1", "write 1000", "shutdown"],
+        "fin, no window" => &["window 1000 1", "write 1000", "shutdown", "window 0 1001"],
         other => panic!("no such situation: {other}"),
     };
     for step in steps {

@@ -52,10 +52,10 @@ fn a_segment_that_is_sent_again_tells_the_window_if_it_acknowledges_more() {
     assert_eq!(net.drain(), 3_000);
 }
 
-/// A FIN behind the last byte of a full window is beyond its edge, and what began behind it would be dropped.
+/// The peer has taken back a window that our FIN was in; what began behind that would be dropped.
 #[test]
 fn acknowledgements_begin_within_the_peers_window_and_what_is_beyond_is_sent_again_soon() {
-    let (mut net, id) = open(1_000);
+    let (mut net, id) = open(1_001);
     net.write(id, 1_000);
     net.expect("P. 1:1001 ack 1");
     net.shutdown(id);
@@ -72,6 +72,69 @@ fn acknowledgements_begin_within_the_peers_window_and_what_is_beyond_is_sent_aga
     net.inject(". 11 ack 1001 win 1");
     net.advance(1_000);
     net.expect("F. 1001 ack 11");
+}
+
+#[test]
+fn a_fin_waits_until_it_is_within_the_peers_window() {
+    // (bytes written, the window, those and the FIN at once, those alone)
+    let table = [
+        (1_000, 1_001, "F. 1:1001 ack 1", ""),
+        (1_000, 1_000, "", ". 1:1001 ack 1"),
+        (300, 300, "", ". 1:301 ack 1"),
+    ];
+    for refuse in [0, 2, 3] {
+        for (written, window, with_fin, alone) in table {
+            let (mut net, id) = open(window);
+            net.out.refuse_every = refuse;
+            net.fill(id, written);
+            net.shutdown(id);
+            net.expect(if alone.is_empty() { with_fin } else { alone });
+            net.expect_nothing();
+            if alone.is_empty() {
+                continue;
+            }
+            // What is sent again doesn't take it along either.
+            net.expect_after(200, alone);
+            let (last, end) = (written, written + 1);
+            net.inject(&format!(". 1 ack {end} win 0"));
+            // The peer is asked as long as it answers, and as a window that opens may get lost.
+            for _ in 0..3 {
+                net.advance(5_000);
+                net.expect(&format!(". {last} ack 1"));
+                net.drain();
+                net.inject(&format!(". 1 ack {end} win 0"));
+                net.expect_nothing();
+            }
+            assert_eq!(net.state(id), State::FinWait1);
+            net.inject(&format!(". 1 ack {end} win 1"));
+            net.expect(&format!("F. {end} ack 1"));
+            assert_eq!(net.connection(id).deadlines.probe, None);
+            net.inject(&format!(". 1 ack {} win 0", end + 1));
+            assert_eq!(net.state(id), State::FinWait2);
+            net.expect_nothing();
+        }
+    }
+}
+
+#[test]
+fn a_fin_for_a_closed_window_is_asked_about_until_nobody_answers() {
+    for (closed, answers) in [(false, false), (true, false), (true, true)] {
+        let (mut net, id) = open(0);
+        match closed {
+            true => net.close(id),
+            false => net.shutdown(id),
+        }
+        net.expect_nothing();
+        for _ in 0..20 {
+            net.advance(60_000);
+            if answers && net.exists(id) {
+                net.inject(". 1 ack 1 win 0");
+            }
+        }
+        assert!(net.count(Counter::TcpZeroWindowProbes) >= 15);
+        assert_eq!(net.state(id), State::Closed);
+        assert_eq!(net.exists(id), !closed);
+    }
 }
 
 #[test]
