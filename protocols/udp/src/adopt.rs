@@ -69,7 +69,7 @@ impl Udp {
         let generation = record.generation.load(Ordering::Relaxed);
         let state = record.state.load(Ordering::Relaxed);
         let may_have =
-            |addr: IpAddr| addr.is_unspecified() || is_for_many(addr) || out.is_local(addr);
+            |addr: IpAddr| addr.is_unspecified() || is_for_many(addr, out) || out.is_local(addr);
         let Some(address) = address_in(record, may_have) else {
             return false;
         };

@@ -48,7 +48,7 @@ impl Udp {
         Out: Network + Ports + ?Sized,
     {
         let may_have =
-            local.addr.is_unspecified() || is_for_many(local.addr) || out.is_local(local.addr);
+            local.addr.is_unspecified() || is_for_many(local.addr, out) || out.is_local(local.addr);
         if !may_have {
             return Err(SocketError::AddressNotAvailable);
         }
@@ -73,7 +73,7 @@ impl Udp {
 
     /// Connects a socket to `remote`, or with `None` dissolves its connection, and answers our end.
     /// Before, an unbound socket gets a port, and one bound to all addresses the one that leads to
-    /// `remote`. A remote port of 0 finds out just that address.
+    /// `remote`; one bound to a group stays so. A remote port of 0 finds out just that address.
     ///
     /// # Errors
     /// [`SocketError::Invalid`] if the socket is closed or its address of the other family,
@@ -102,7 +102,7 @@ impl Udp {
         }
         let source = bound
             .map(|bound| bound.addr)
-            .filter(|addr| !addr.is_unspecified() && !is_for_many(*addr));
+            .filter(|addr| !addr.is_unspecified() && !is_for_many(*addr, out));
         let path = out
             .path(source, remote.addr)
             .filter(|_| !remote.addr.is_unspecified())
@@ -111,7 +111,12 @@ impl Udp {
             Some(local) => local.port,
             None => self.take_ephemeral_port(out)?,
         };
-        let local = Endpoint::new(path.source, port);
+        // What is bound to a group goes on hearing that, of the peer, as in Linux. `source` is none then, and
+        // what it sends leaves from an address of ours.
+        let group = bound
+            .map(|bound| bound.addr)
+            .filter(|addr| is_for_many(*addr, out));
+        let local = Endpoint::new(group.unwrap_or(path.source), port);
         self.set_address(
             id.slot,
             Address::Connected {

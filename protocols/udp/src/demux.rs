@@ -1,6 +1,6 @@
 //! Which socket a datagram is for, by hash tables.
 
-use crate::socket::{Address, is_for_many, unspecified};
+use crate::socket::{Address, unspecified};
 use core::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use skink_wire::{Endpoint, FourTuple};
@@ -89,16 +89,13 @@ impl Demux {
     }
 
     /// The `index`th of the sockets that a datagram to many (broadcast or a group) is for: those
-    /// bound to the group and those bound to all addresses.
-    pub(crate) fn nth_of_many(&self, local: Endpoint, index: usize) -> Option<u32> {
-        debug_assert!(is_for_many(local.addr));
-        let any = Endpoint::new(unspecified(local.addr), local.port);
-        let exact = members(&self.bound, &local);
-        let of_any = index.checked_sub(exact.len());
-        match of_any {
-            None => exact.get(index).copied(),
-            Some(index) => members(&self.bound, &any).get(index).copied(),
-        }
+    /// bound to the group, if they aren't connected to another sender, and those bound to all addresses.
+    pub(crate) fn nth_of_many(&self, tuple: &FourTuple, index: usize) -> Option<u32> {
+        let any = Endpoint::new(unspecified(tuple.local.addr), tuple.local.port);
+        let connected = self.connected(tuple).iter();
+        let bound = members(&self.bound, &tuple.local).iter();
+        let all = connected.chain(bound).chain(members(&self.bound, &any));
+        all.copied().nth(index)
     }
 }
 

@@ -3,14 +3,19 @@
 use crate::socket::is_for_many;
 use crate::{Udp, socket::Socket};
 use skink_memory::{DatagramHeader, DatagramRing};
-use skink_messages::{Counter, ErrorKind, Events, NetworkError, RxChecksum, RxPacket, SocketError};
+use skink_messages::{
+    Counter, ErrorKind, Events, Network, NetworkError, RxChecksum, RxPacket, SocketError,
+};
 use skink_wire::{Endpoint, FourTuple, udp};
 use std::sync::atomic::Ordering;
 
 impl Udp {
     /// Takes one packet.
     #[inline(always)]
-    pub(crate) fn receive(&mut self, packet: &RxPacket<'_>) {
+    pub(crate) fn receive<Out>(&mut self, packet: &RxPacket<'_>, out: &Out)
+    where
+        Out: Network + ?Sized,
+    {
         self.unreachable = false;
         let (header, payload) = match udp::Header::parse(packet.payload) {
             Ok(parsed) => parsed,
@@ -22,7 +27,7 @@ impl Udp {
         let local = Endpoint::new(packet.destination, header.destination_port);
         let remote = Endpoint::new(packet.source, header.source_port);
         let tuple = FourTuple::new(local, remote);
-        if is_for_many(local.addr) {
+        if is_for_many(local.addr, out) {
             self.deliver_to_many(&tuple, packet, payload);
         } else if let Some(slot) = self.demux.find(&tuple) {
             self.deliver(slot, &tuple, packet, payload);
@@ -36,7 +41,7 @@ impl Udp {
     #[inline(never)]
     fn deliver_to_many(&mut self, tuple: &FourTuple, packet: &RxPacket<'_>, payload: &[u8]) {
         let mut index = 0;
-        while let Some(slot) = self.demux.nth_of_many(tuple.local, index) {
+        while let Some(slot) = self.demux.nth_of_many(tuple, index) {
             self.deliver(slot, tuple, packet, payload);
             index += 1;
         }

@@ -1,7 +1,7 @@
 //! From a send ring to the wire.
 
 use crate::Udp;
-use crate::socket::{Address, unspecified};
+use crate::socket::{Address, is_for_many, unspecified};
 use skink_memory::{Datagram, DatagramRing};
 use skink_messages::{
     BindOptions, Counter, Events, Full, Network, Outbound, Ports, Progress, SocketError, TxPacket,
@@ -163,10 +163,8 @@ impl Udp {
         let header = &datagram.header;
         let (local, remote) = match socket.map(|socket| socket.address) {
             Some(Address::Connected { local, remote, .. }) => {
-                if header.remote.port == 0 || header.remote == remote {
-                    if remote.port == 0 {
-                        return bad;
-                    }
+                let to_peer = header.remote.port == 0 || header.remote == remote;
+                if to_peer && remote.port != 0 && !is_for_many(local.addr, out) {
                     let limits = None;
                     return Ok(Route {
                         local,
@@ -174,7 +172,7 @@ impl Udp {
                         limits,
                     });
                 }
-                (local, header.remote)
+                (local, if to_peer { remote } else { header.remote })
             }
             Some(Address::Bound(local)) => (local, header.remote),
             Some(Address::Unbound) | None => return bad,
@@ -184,7 +182,7 @@ impl Udp {
         }
         let source = [local.addr, header.local]
             .into_iter()
-            .find(|address| !address.is_unspecified() && !crate::socket::is_for_many(*address));
+            .find(|address| !address.is_unspecified() && !is_for_many(*address, out));
         let Some(path) = out.path(source, remote.addr) else {
             return Err(Unsent::Dropped(Counter::UdpDropNoRoute));
         };

@@ -1,6 +1,6 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use skink_memory::{Record, SocketId};
-use skink_messages::{BindOptions, Events};
+use skink_messages::{BindOptions, Events, Network};
 use skink_wire::{Endpoint, FourTuple};
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ pub(crate) enum Address {
     Bound(Endpoint),
     /// Those from one peer.
     Connected {
-        /// Our end, with an address of ours.
+        /// Our end, with an address of ours, or of many if the socket is bound to that.
         local: Endpoint,
         /// The peer's end.
         remote: Endpoint,
@@ -124,7 +124,20 @@ pub(crate) fn unspecified(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether datagrams to `address` go to everybody who listens, instead of one.
-pub(crate) fn is_for_many(address: IpAddr) -> bool {
-    address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST)
+/// Whether datagrams to `address` go to everybody who listens, instead of one: it is a group's, or the broadcast
+/// address of all networks or of one of ours (RFC 919 section 7).
+#[inline]
+pub(crate) fn is_for_many(address: IpAddr, out: &(impl Network + ?Sized)) -> bool {
+    match address {
+        IpAddr::V4(v4) if v4.is_multicast() || v4.is_broadcast() => true,
+        // That of a network ends in two ones at least, so that most addresses are told at a glance.
+        IpAddr::V4(v4) => v4.to_bits() & 3 == 3 && is_networks(address, out),
+        IpAddr::V6(v6) => v6.is_multicast(),
+    }
+}
+
+/// Whether we listen to an address and can't send from it.
+#[inline(never)]
+fn is_networks(address: IpAddr, out: &(impl Network + ?Sized)) -> bool {
+    out.is_local(address) && out.path(Some(address), address).is_none()
 }

@@ -262,7 +262,7 @@ impl<Out: Network + SocketEvents + Ports + ?Sized> Component<Out> for Udp {
     #[inline(always)]
     fn handle(&mut self, now: Instant, input: UdpInput<'_>, out: &mut Out) -> Result<(), Full> {
         match input {
-            UdpInput::Packet(packet) => self.receive(&packet),
+            UdpInput::Packet(packet) => self.receive(&packet, out),
             UdpInput::Error(error) => self.on_error(&error),
             UdpInput::Request(request) => self.request(now, request, out),
         }

@@ -12,6 +12,8 @@ const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const A6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1));
 const B6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2));
+/// To all on our network.
+const ALL: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 255));
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const ANY6: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 const NOW: Instant = Instant::from_millis(1000);
@@ -92,7 +94,7 @@ impl Network for World {
     }
 
     fn is_local(&self, address: IpAddr) -> bool {
-        self.ours.contains(&address)
+        self.ours.contains(&address) || address == ALL
     }
 }
 

@@ -1,5 +1,6 @@
 //! What arrives, and errors about what was sent.
 use super::*;
+use crate::socket::unspecified;
 
 #[test]
 fn the_most_particular_socket_gets_the_datagram() {
@@ -47,12 +48,79 @@ fn datagrams_to_many_reach_all_who_listen() {
     let ids = [any, in_group, ours, six];
     arrive(&mut udp, &mut world, at(B, 1), at(group, 5353), b"x");
     assert_eq!(counts(&udp, &ids), [1, 1, 0, 0]);
-    let broadcast = IpAddr::V4(Ipv4Addr::BROADCAST);
-    arrive(&mut udp, &mut world, at(B, 1), at(broadcast, 5353), b"x");
-    assert_eq!(counts(&udp, &ids), [1, 0, 0, 0]);
+    for to_all in [IpAddr::V4(Ipv4Addr::BROADCAST), ALL] {
+        arrive(&mut udp, &mut world, at(B, 1), at(to_all, 5353), b"x");
+        assert_eq!(counts(&udp, &ids), [1, 0, 0, 0]);
+    }
     let group6: IpAddr = [0xff02, 0, 0, 0, 0, 0, 0, 0xfb].into();
     arrive(&mut udp, &mut world, at(B6, 1), at(group6, 5353), b"x");
     assert_eq!(counts(&udp, &ids), [0, 0, 0, 1]);
+}
+
+/// Also to the broadcast address of our network alone, and not to one that another network has.
+#[test]
+fn a_broadcast_reaches_all_sockets_that_share_a_port() {
+    // It ends as a broadcast address does.
+    let ours: IpAddr = [10, 0, 1, 255].into();
+    let mut world = world(&[A, ours]);
+    let mut udp = new_udp(1, 8192);
+    let [first, second] = [0; 2].map(|_| bound(&mut udp, &mut world, at(ANY, 67), REUSE));
+    let to_all = bound(&mut udp, &mut world, at(ALL, 67), REUSE);
+    let [third, fourth] = [0; 2].map(|_| bound(&mut udp, &mut world, at(ours, 67), REUSE));
+    let ids = [first, second, to_all, third, fourth];
+    for port in 1..20 {
+        arrive(&mut udp, &mut world, at(B, port), at(ALL, 67), b"x");
+        assert_eq!(counts(&udp, &ids), [1, 1, 1, 0, 0]);
+        assert!(!udp.take_unreachable());
+        arrive(&mut udp, &mut world, at(B, port), at(ours, 67), b"x");
+        assert_eq!(counts(&udp, &ids).iter().sum::<usize>(), 1);
+    }
+    arrive(&mut udp, &mut world, at(B, 1), at(ALL, 68), b"x");
+    assert!(!udp.take_unreachable(), "a broadcast isn't answered");
+}
+
+/// As in Linux: `connect` leaves where the socket listens as it was bound, and says whom it hears.
+#[test]
+fn a_socket_bound_to_a_group_and_connected_hears_the_group_from_its_peer() {
+    let group: IpAddr = [224, 0, 0, 251].into();
+    let group6: IpAddr = [0xff02, 0, 0, 0, 0, 0, 0, 0xfb].into();
+    let broadcast = IpAddr::V4(Ipv4Addr::BROADCAST);
+    for (many, ours, peer) in [
+        (group, A, B),
+        (broadcast, A, B),
+        (ALL, A, B),
+        (group6, A6, B6),
+    ] {
+        let mut world = world(&[A, A6]);
+        let mut udp = new_udp(1, 8192);
+        let id = bound(&mut udp, &mut world, at(many, 53), REUSE);
+        let beside = bound(&mut udp, &mut world, at(many, 53), REUSE);
+        let ids = [id, beside];
+        for port in [8, 9] {
+            let local = udp.connect(id, Some(at(peer, port)), &mut world);
+            assert_eq!(local, Ok(at(many, 53)));
+        }
+        let counters = udp.counters.clone();
+        let (mut udp, adopted) = adopt(udp.table(), counters, &mut world);
+        assert_eq!((adopted.sockets, adopted.given_up), (2, 0));
+        for (port, to, expected) in [(9, many, [1, 1]), (8, many, [0, 1]), (9, ours, [0, 0])] {
+            arrive(&mut udp, &mut world, at(peer, port), at(to, 53), b"x");
+            assert_eq!(counts(&udp, &ids), expected, "{port} to {to}");
+        }
+        // What it sends is from us; `World` looks that its source is an address of ours.
+        for to in [at(unspecified(peer), 0), at(peer, 9), at(peer, 10)] {
+            send(&udp, id, to, b"y");
+            request(&mut udp, &mut world, UdpRequest::Sent(id));
+            udp.poll(NOW, &mut world);
+            let wire = world.sent.pop().expect("sent");
+            let port = if to.port == 10 { 10 } else { 9 };
+            let ends = (wire.to.source, wire.to.destination, wire.bytes[3]);
+            assert_eq!(ends, (ours, peer, port));
+        }
+        assert_eq!(udp.connect(id, None, &mut world), Ok(at(many, 53)));
+        arrive(&mut udp, &mut world, at(peer, 8), at(many, 53), b"x");
+        assert_eq!(counts(&udp, &ids), [1, 1]);
+    }
 }
 
 #[test]
