@@ -220,6 +220,7 @@ impl Tcp {
             half_open: 0,
             flooded_until: None,
             handshakes: VecDeque::new(),
+            turned_away: VecDeque::new(),
             notify: false,
         };
         self.take_port(local, id.slot, out);

@@ -38,12 +38,7 @@ impl Tcp {
         out: &mut O,
     ) {
         if self.accept_queue_is_full(slot, segment) {
-            // As in Linux, the peer's acknowledgement is forgotten; ours is sent again later.
-            self.counters.count(Counter::TcpDropListenOverflow);
-            if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
-                connection.acknowledged |= segment.header.ack == connection.iss + 1;
-            }
-            return;
+            return self.turn_away(slot, segment);
         }
         let context = Context {
             table: &self.table,

@@ -166,6 +166,8 @@ pub struct Connection {
     pub armed: Option<Instant>,
     /// The peer has acknowledged our SYN-ACK, and waits for room in the accept queue.
     pub acknowledged: bool,
+    /// In its listener's queue of those that do, and weren't asked again.
+    pub turned_away: bool,
     /// SYN (or SYN-ACK) must be sent.
     pub syn_due: bool,
     /// An acknowledgement must be sent now.
@@ -246,6 +248,7 @@ impl Connection {
             deadlines: Deadlines::default(),
             armed: None,
             acknowledged: false,
+            turned_away: false,
             syn_due: false,
             ack_due: false,
             probe_due: false,

@@ -12,6 +12,7 @@
 
 use crate::connection::{Connection, Context, Program};
 use crate::instance::{Socket, Tcp};
+use crate::segment::Segment;
 use crate::settings::Settings;
 use crate::state::State;
 use core::sync::atomic::Ordering::Relaxed;
@@ -39,6 +40,8 @@ pub struct Listener {
     /// Those handshakes, the oldest first, among others that have ended: see
     /// [`Tcp::note_half_open`].
     pub handshakes: VecDeque<SocketId>,
+    /// Those of them that were acknowledged in vain, in that order, among others that have ended: see [`Tcp::turn_away`].
+    pub turned_away: VecDeque<SocketId>,
     /// See [`Tcp::is_flooded`].
     pub flooded_until: Option<Instant>,
     /// A READABLE event is due.
@@ -49,9 +52,14 @@ pub struct Listener {
 const HALF_OPEN: usize = 256;
 
 impl Listener {
-    /// Whether one more connection may be established. As in Linux, a backlog of n admits n + 1.
+    /// How many connections more may be established. As in Linux, a backlog of n admits n + 1.
+    pub fn room(&self) -> usize {
+        (self.backlog + 1).saturating_sub(self.ready.len())
+    }
+
+    /// Whether one more connection may be established.
     pub fn has_room(&self) -> bool {
-        self.ready.len() <= self.backlog
+        self.room() > 0
     }
 
     /// Whether as many handshakes are under way as may be.
@@ -97,6 +105,75 @@ impl Tcp {
         if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
             listener.handshakes = list;
         }
+    }
+
+    /// A segment that would complete a handshake finds no room in the accept queue. As in Linux, the peer's acknowledgement is
+    /// forgotten; ours is sent again later ([`Tcp::ask_again`]).
+    pub(crate) fn turn_away(&mut self, slot: u32, segment: &Segment<'_>) {
+        self.counters.count(Counter::TcpDropListenOverflow);
+        let Some(Socket::Connection(child)) = self.sockets.get_mut(slot as usize) else {
+            return;
+        };
+        let (id, program) = (child.id, child.program());
+        let Program::Awaited(parent) = program else {
+            return;
+        };
+        if segment.header.ack != child.iss + 1 {
+            return;
+        }
+        child.acknowledged = true;
+        if core::mem::replace(&mut child.turned_away, true) {
+            return;
+        }
+        let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) else {
+            return;
+        };
+        listener.turned_away.push_back(id);
+        if listener.turned_away.len() <= 2 * listener.half_open + LIST_SLACK {
+            return;
+        }
+        let mut list = core::mem::take(&mut listener.turned_away);
+        list.retain(|id| self.is_half_open(parent, *id));
+        if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
+            listener.turned_away = list;
+        }
+    }
+
+    /// There is room for so many more in the accept queue: as many that were turned away are asked to acknowledge once more. They
+    /// believe to be connected, and may have nothing to say before they hear of us.
+    pub(crate) fn ask_again(&mut self, parent: u32, places: usize) {
+        let mut left = places;
+        while left > 0 {
+            let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) else {
+                return;
+            };
+            if !listener.has_room() {
+                return;
+            }
+            let Some(id) = listener.turned_away.pop_front() else {
+                return;
+            };
+            if self.is_half_open(parent, id) {
+                self.repeat_answer(id.slot);
+                left -= 1;
+            }
+        }
+    }
+
+    /// Sends a SYN-ACK once more, to a peer that has acknowledged it.
+    fn repeat_answer(&mut self, slot: u32) {
+        let Some(Socket::Connection(child)) = self.sockets.get_mut(slot as usize) else {
+            return;
+        };
+        child.turned_away = false;
+        child.syn_due = true;
+        // What made the timeouts long and the retries few was our lack of room, no silence of the peer's.
+        child.backoff = child.backoff.min(1);
+        child.retries = 0;
+        // No poll need follow when a program takes a connection; but one follows a deadline.
+        child.armed = Some(Instant::ZERO);
+        self.wheel.set(slot, Instant::ZERO);
+        self.enqueue(slot);
     }
 
     /// Forgets the oldest handshake that gives way to others. Answers whether there was one.
@@ -243,6 +320,7 @@ impl Tcp {
             return;
         };
         let (id, tuple, state) = (connection.id, connection.tuple, connection.state());
+        let turned_away = connection.turned_away;
         let half_open = state == State::SynReceived;
         // Its rings are in its program's region: it can't go to another program.
         let region = self.table.region_of(child);
@@ -265,7 +343,12 @@ impl Tcp {
             connection.set_program(program, &context);
         }
         match (heir, state) {
-            (Some(heir), State::SynReceived) => self.note_half_open(heir, id),
+            (Some(heir), State::SynReceived) => {
+                self.note_half_open(heir, id);
+                if turned_away {
+                    self.repeat_answer(child);
+                }
+            }
             (Some(heir), _) => self.queue_ready(heir, child),
             // It had ended before it was accepted.
             (None, State::Closed | State::TimeWait) => self.free(child, out),

@@ -58,8 +58,9 @@ impl Tcp {
     ) -> Result<Endpoint, SocketError> {
         if let Some(Socket::Listener(listener)) = self.socket_mut(id) {
             listener.backlog = backlog as usize;
-            let local = listener.local;
+            let (local, room) = (listener.local, listener.room());
             self.table.record(id.slot).backlog.store(backlog, Relaxed);
+            self.ask_again(id.slot, room);
             return Ok(local);
         }
         let Some(Socket::Fresh(fresh)) = self.socket(id) else {
@@ -96,6 +97,7 @@ impl Tcp {
             half_open: 0,
             flooded_until: None,
             handshakes: VecDeque::new(),
+            turned_away: VecDeque::new(),
             notify: false,
         };
         self.put(id.slot, Socket::Listener(Box::new(listener)));
@@ -176,7 +178,9 @@ impl Tcp {
             let slot = waiting.ready.pop_front()?;
             if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
                 connection.offer();
-                return Some(connection.id);
+                let id = connection.id;
+                self.ask_again(listener.slot, 1);
+                return Some(id);
             }
         }
     }
@@ -195,6 +199,7 @@ impl Tcp {
             if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
                 listener.ready.retain(|slot| *slot != id.slot);
             }
+            self.ask_again(parent, 1);
         }
         if before != Program::Gone && established {
             self.table.record(id.slot).set_holder(Holder::Attached);

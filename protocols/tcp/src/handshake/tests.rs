@@ -1,8 +1,9 @@
-use crate::harness::{LOCAL, Net, OFFER, REMOTE, new_region};
+use crate::harness::{LOCAL, Net, OFFER, Out, REMOTE, SHARED, new_region};
+use crate::instance::Socket;
 use crate::state::State;
 use core::net::{IpAddr, Ipv4Addr};
 use skink_memory::SocketId;
-use skink_messages::{ConnectionOption, Counter, ErrorKind, Events, SocketError};
+use skink_messages::{Component, ConnectionOption, Counter, ErrorKind, Events, SocketError};
 use skink_wire::tcp::MAXIMUM_WINDOW_SCALE;
 
 #[test]
@@ -385,6 +386,7 @@ fn a_flood_of_requests_keeps_nobody_out_for_long() {
         net.inject(". 1 ack 1 win 1000");
     }
     while net.tcp.accept(listener).is_some() {}
+    assert_eq!(asked(&mut net), [2_996]);
     assert_eq!(request_from(&mut net, 3_001..=4_000), 1_000);
     assert!(completes(&mut net, listener, 2_996));
     // All give up, and it isn't taken for a flood any more.
@@ -406,11 +408,113 @@ fn who_waits_for_room_in_the_accept_queue_does_not_give_way() {
     net.advance(1_010);
     net.drain();
     net.tcp.accept(listener).expect("the first");
+    assert_eq!(asked(&mut net), [2]);
     // Of 62 handshakes one isn't acknowledged, and found by and by.
     let asked = (0..10).position(|_| request_from(&mut net, 64..=64) > 0);
     assert_eq!(asked, Some(7));
     for port in (2..=64).filter(|port| *port != 60) {
         assert!(completes(&mut net, listener, port), "{port}");
+    }
+}
+
+/// Acknowledges from these ports what was answered.
+fn acknowledge_from(net: &mut Net, ports: core::ops::RangeInclusive<u16>) {
+    for port in ports {
+        net.remote_port = port;
+        net.inject(". 1 ack 1 win 1000");
+    }
+}
+
+/// Who is sent a SYN-ACK within two milliseconds.
+fn asked(net: &mut Net) -> Vec<u16> {
+    let soon = net.now + core::time::Duration::from_millis(2);
+    let deadline = Component::<Out>::next_deadline(&net.tcp).filter(|next| *next <= soon);
+    if let Some(deadline) = deadline {
+        net.now = net.now.max(deadline);
+        net.run();
+    }
+    let sent: Vec<_> = core::iter::from_fn(|| net.next()).collect();
+    let syn_ack = |sent: &crate::harness::Sent| sent.to_string().starts_with("S. 0 ack 1 ");
+    assert!(sent.iter().all(syn_ack));
+    let ports = sent.iter().map(|sent| sent.header.destination_port);
+    ports.collect()
+}
+
+#[test]
+fn who_found_the_accept_queue_full_is_asked_again_when_there_is_room() {
+    let mut net = Net::new();
+    let listener = net.listen(80, 1);
+    assert_eq!(request_from(&mut net, 1..=12), 12);
+    acknowledge_from(&mut net, 1..=10);
+    assert_eq!(net.tcp.acceptable(listener), 2);
+    // It says so again, and one gives up.
+    net.remote_port = 3;
+    net.inject(". 1:11 ack 1 win 1000");
+    net.remote_port = 6;
+    net.inject("R 1");
+    // The next SYN-ACK by itself is due after 31 seconds.
+    net.advance(16_000);
+    net.drain();
+    for next in [3, 4, 5, 7] {
+        net.tcp.accept(listener).expect("a connection waits");
+        assert_eq!(asked(&mut net), [next]);
+        acknowledge_from(&mut net, next..=next);
+        assert_eq!(net.tcp.acceptable(listener), 2);
+    }
+    // Somebody else is faster: it waits once more.
+    net.tcp.accept(listener).expect("a connection waits");
+    assert_eq!(asked(&mut net), [8]);
+    acknowledge_from(&mut net, 11..=11);
+    acknowledge_from(&mut net, 8..=8);
+    assert_eq!(net.tcp.acceptable(listener), 2);
+    // What is sent gets lost: it is repeated soon.
+    net.tcp.accept(listener).expect("a connection waits");
+    assert_eq!(asked(&mut net), [9]);
+    net.advance(2_003);
+    assert_eq!(asked(&mut net), [8, 9]);
+    // A longer queue has room for several; one was never acknowledged.
+    net.tcp.listen(listener, 10, &mut net.out).expect("listens");
+    assert_eq!(asked(&mut net), [10, 8]);
+    acknowledge_from(&mut net, 8..=10);
+    while net.tcp.accept(listener).is_some() {}
+    assert_eq!(asked(&mut net), []);
+}
+
+#[test]
+fn who_found_the_accept_queue_full_is_asked_by_another_listener() {
+    let mut net = Net::new();
+    let listener = net.listen_in(0, 80, 0, SHARED);
+    request_from(&mut net, 1..=4);
+    acknowledge_from(&mut net, 1..=3);
+    let heir = net.listen_in(0, 80, 5, SHARED);
+    net.close(listener);
+    assert_eq!(asked(&mut net), [2, 3]);
+    acknowledge_from(&mut net, 2..=4);
+    assert_eq!(net.tcp.acceptable(heir), 4);
+}
+
+#[test]
+fn who_comes_and_goes_while_the_accept_queue_is_full_takes_no_memory() {
+    let mut net = Net::new();
+    let listener = net.listen(80, 0);
+    net.set(listener, ConnectionOption::ResetOnClose(true));
+    request_from(&mut net, 1..=30);
+    acknowledge_from(&mut net, 1..=30);
+    for _ in 0..25 {
+        let id = net.tcp.accept(listener).expect("a connection waits");
+        net.close(id);
+        request_from(&mut net, 100..=120);
+        // The first has the place, and the others are gone.
+        acknowledge_from(&mut net, 100..=120);
+        for port in 101..=120 {
+            net.remote_port = port;
+            net.inject("R 1");
+        }
+        net.drain();
+        let Some(Socket::Listener(listener)) = net.tcp.socket(listener) else {
+            panic!("no listener");
+        };
+        assert!(listener.turned_away.len() < 200);
     }
 }
 
