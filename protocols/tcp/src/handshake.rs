@@ -209,9 +209,11 @@ impl Connection {
             self.max_window = self.max_window.max(self.snd_wnd);
         }
         self.snd_wl1 = segment.header.seq;
-        // RFC 6298 (5.7): data begins with at least three seconds if the round trip couldn't be measured.
-        self.backoff = if self.backoff > 0 { 2 } else { 0 };
-        self.retries = 0;
+        if self.backoff > 0 {
+            // RFC 6298 (5.7): unless the round trip was measured nevertheless, data begins with three seconds.
+            self.rtt.on_repeated_request();
+        }
+        (self.backoff, self.retries) = (0, 0);
         // A successor may be about to repeat it.
         self.syn_due = false;
         self.stalled_since = None;

@@ -7,17 +7,29 @@ const MINIMUM_NS: u64 = MINIMUM.as_nanos() as u64;
 const MAXIMUM: Duration = Duration::from_secs(120);
 /// RFC 6298 (2.1).
 const INITIAL: Duration = Duration::from_secs(1);
+/// RFC 6298 (5.7).
+const AFTER_REPEATED_REQUEST: Duration = Duration::from_secs(3);
 
 /// Estimates the round-trip time, and from it the retransmission timeout (RFC 6298).
 #[derive(Clone, Copy, Debug)]
 pub struct RttEstimator {
     /// Smoothed round-trip time and its variation in nanoseconds, once there was a sample.
     measured: Option<(u64, u64)>,
+    /// The timeout as long as there was none.
+    initial: Duration,
 }
 
 impl RttEstimator {
     pub fn new() -> RttEstimator {
-        RttEstimator { measured: None }
+        RttEstimator {
+            measured: None,
+            initial: INITIAL,
+        }
+    }
+
+    /// The request for the connection was repeated, so that it gave no measurement.
+    pub fn on_repeated_request(&mut self) {
+        self.initial = AFTER_REPEATED_REQUEST;
     }
 
     /// Takes one measurement (RFC 6298 section 2).
@@ -49,7 +61,7 @@ impl RttEstimator {
     /// The retransmission timeout after `backoff` timeouts in a row (RFC 6298 (5.5)).
     pub fn timeout(&self, backoff: u32) -> Duration {
         let base_ns = match self.measured {
-            None => INITIAL.as_nanos() as u64,
+            None => self.initial.as_nanos() as u64,
             // Linux too bounds the variation term, not the sum: a steady long path then keeps
             // 200 ms of margin over its round-trip time.
             Some((srtt, variation)) => srtt + (4 * variation).max(MINIMUM_NS),
