@@ -172,6 +172,8 @@ pub struct Connection {
     pub syn_due: bool,
     /// An acknowledgement must be sent now.
     pub ack_due: bool,
+    /// So many acknowledgements, one like the other: see [`Connection::note_ahead`].
+    pub repeats_due: u32,
     /// A segment with an old sequence number must be sent, to make the peer answer.
     pub probe_due: bool,
     /// A segment smaller than the silly-window rules like may leave (RFC 9293 3.8.6.2.1).
@@ -251,6 +253,7 @@ impl Connection {
             turned_away: false,
             syn_due: false,
             ack_due: false,
+            repeats_due: 0,
             probe_due: false,
             override_due: false,
             cork_over: false,

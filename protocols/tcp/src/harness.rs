@@ -82,6 +82,8 @@ pub(crate) struct Net {
     pub remote_port: u16,
     flows: HashMap<(u16, u16), Flow>,
     pub counters: Counters,
+    /// Payload bytes of each of the segments that injected ones were joined from, or 0.
+    pub joined: u16,
     /// A test has written nonsense to ring positions.
     pub spoilt: bool,
 }
@@ -106,6 +108,7 @@ impl Net {
             remote_port: 5_000,
             flows: HashMap::new(),
             counters,
+            joined: 0,
             spoilt: false,
         }
     }
@@ -365,7 +368,7 @@ impl Net {
             traffic_class: 0,
             hop_limit: 64,
             checksum: RxChecksum::Unverified,
-            segment_bytes: 0,
+            segment_bytes: self.joined,
             payload,
         };
         let taken = self

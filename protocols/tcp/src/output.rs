@@ -41,12 +41,16 @@ impl Connection {
             | State::Closing
             | State::LastAck => {
                 let mut budget = BURST;
-                while self.ack_due && !self.ahead.is_empty() || !self.ahead_untold.is_empty() {
+                while self.ack_due && !self.ahead.is_empty()
+                    || !self.ahead_untold.is_empty()
+                    || self.repeats_due > 0
+                {
                     // What a full segment has no room for: which bytes arrived ahead of a gap. Nor
                     // would the peer count a segment with data as a duplicate acknowledgement. One that comes without all
                     // that a batch brought would have it send the rest again.
                     let seq = self.acceptable_seq();
                     self.emit(context, out, seq, Flags::ACK, [Bytes::EMPTY; 2])?;
+                    self.repeats_due = self.repeats_due.saturating_sub(1);
                 }
                 if self.state().sends_data() {
                     self.output_lost(context, out, &mut budget)?;

@@ -15,6 +15,10 @@ const ACK_DELAY: Duration = Duration::from_millis(40);
 /// The least time between two answers to senseless segments, as in Linux.
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Acknowledgements at once for segments ahead of a gap, at most: about as many packets as data leaves in at once. The peer
+/// needs three.
+const MOST_REPEATS: u32 = 32;
+
 /// How long FIN-WAIT-2 lasts when no program holds the socket, as in Linux.
 const LINGER: Duration = Duration::from_secs(60);
 
@@ -240,14 +244,32 @@ impl Connection {
             // Data beyond the FIN, or a FIN elsewhere, would be a peer gone mad: the first one counts.
             self.peer_fin.get_or_insert(segment.end() - 1);
         }
+        let (before, was_due) = (self.rcv_nxt, self.ack_due);
         self.place(segment, context);
         self.pull_ahead(context);
+        if self.rcv_nxt != before {
+            // Repetitions of the new acknowledgement would tell of a gap there.
+            self.repeats_due = 0;
+        }
         if self.peer_fin == Some(self.rcv_nxt) {
             return self.on_fin(context);
         }
         // A FIN ahead of a gap: the acknowledgement says what is missing.
         self.ack_due |= segment.has(Flags::FIN);
+        if segment.payload_seq().gt(self.rcv_nxt) {
+            self.note_ahead(segment, was_due);
+        }
         After::Goes
+    }
+
+    /// A segment arrived ahead of a gap. A peer without SACK counts acknowledgements, and begins to repair with the third that
+    /// is a duplicate: each such segment has its own (RFC 5681 section 4.2), and so has what was acknowledged before.
+    fn note_ahead(&mut self, segment: &Segment<'_>, was_due: bool) {
+        if self.sack {
+            return;
+        }
+        let due = self.repeats_due.max(u32::from(was_due));
+        self.repeats_due = (due + segment.count()).min(MOST_REPEATS);
     }
 
     /// Puts the payload into the receive ring: in order, or ahead of a gap.
@@ -351,6 +373,7 @@ impl Connection {
         self.rcv_adv = self.rcv_adv.max(self.rcv_nxt);
         self.ahead.clear();
         self.ahead_untold.clear();
+        self.repeats_due = 0;
         self.ack_due = true;
         self.tell(Events::READABLE | Events::READ_CLOSED);
         match self.state() {

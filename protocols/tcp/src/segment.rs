@@ -13,6 +13,8 @@ pub struct Segment<'a> {
     pub header: Header,
     pub options: Options,
     pub payload: &'a [u8],
+    /// Payload bytes of each of several that were joined into this one, or 0.
+    pub joined: u16,
 }
 
 impl<'a> Segment<'a> {
@@ -37,7 +39,18 @@ impl<'a> Segment<'a> {
             header,
             options,
             payload,
+            joined: packet.segment_bytes,
         })
+    }
+
+    /// How many segments this was on the wire.
+    pub fn count(&self) -> u32 {
+        match self.joined {
+            0 => 1,
+            bytes => (self.payload.len() as u32)
+                .div_ceil(u32::from(bytes))
+                .max(1),
+        }
     }
 
     pub fn has(&self, flag: Flags) -> bool {

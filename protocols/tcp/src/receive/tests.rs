@@ -257,6 +257,81 @@ fn each_range_ahead_of_a_gap_is_told_at_once_and_again_by_turns() {
     }
 }
 
+/// RFC 5681 section 4.2.
+#[test]
+fn a_peer_without_sack_gets_a_duplicate_acknowledgement_for_each_segment_ahead_of_a_gap() {
+    // (options, payload bytes of segments that were joined, segments of one batch, answers)
+    type Row<'a> = (&'a str, u16, &'a [&'a str], &'a [&'a str]);
+    let table: [Row<'_>; 8] = [
+        (
+            "mss 1000",
+            0,
+            &[". 1001:2001", ". 2001:3001", ". 3001:4001"],
+            &[". 1 ack 1"; 3],
+        ),
+        // The first of four is for what is in order.
+        (
+            "mss 1000",
+            0,
+            &[". 1:1001", ". 2001:3001", ". 3001:4001", ". 4001:5001"],
+            &[". 1 ack 1001"; 4],
+        ),
+        // The same again is out of order too, and so is a FIN.
+        (
+            "mss 1000",
+            0,
+            &[". 1001:2001", ". 1001:2001", "F. 2001"],
+            &[". 1 ack 1"; 3],
+        ),
+        // There is no gap any more: data takes the acknowledgement along.
+        (
+            "mss 1000",
+            0,
+            &[". 1001:2001", ". 2001:3001", ". 1:1001"],
+            &[],
+        ),
+        ("mss 1000", 0, &["F. 1001", ". 1:1001"], &[]),
+        // There is one, but behind.
+        (
+            "mss 1000",
+            0,
+            &[". 1001:2001", ". 3001:4001", ". 1:1001", ". 4001:5001"],
+            &[". 1 ack 2001"; 2],
+        ),
+        ("mss 1000", 1_000, &[". 1001:3501"], &[". 1 ack 1"; 3]),
+        (
+            PLAIN,
+            1_000,
+            &[". 1001:2001", ". 2001:3001", ". 3001:4001"],
+            &[". 1 ack 1 sack 1001-4001"],
+        ),
+    ];
+    for refuse in [0, 2, 3] {
+        for (options, joined, segments, answers) in table {
+            let mut net = Net::new();
+            let id = net.accepted(options, 60_000);
+            (net.out.refuse_every, net.joined) = (refuse, joined);
+            // No segment with data is a duplicate acknowledgement.
+            net.fill(id, 1_000);
+            for segment in segments {
+                net.inject_without_run(&format!("{segment} ack 1 win 60000"));
+            }
+            net.run();
+            net.expect_all(answers);
+            net.expect(". 1:1001");
+            net.expect_nothing();
+        }
+    }
+    let mut net = Net::new();
+    net.accepted("mss 1000", 60_000);
+    for start in 2..1_000 {
+        net.inject_without_run(&format!(". {start}:{} ack 1 win 60000", start + 1));
+    }
+    net.run();
+    net.expect_all(&[". 1 ack 1"; 32]);
+    net.expect_nothing();
+}
+
 #[test]
 fn data_ahead_of_a_gap_stays_while_the_program_reads_all_before_the_gap() {
     let (mut net, id) = open(64 * 1024);
