@@ -163,6 +163,8 @@ impl Connection {
             resent.store(count.wrapping_add(1), core::sync::atomic::Ordering::Relaxed);
             self.recovery.resent_below = start + sent;
             self.recovery.first_due = false;
+            // What the end being timed waits for was sent twice (Karn): it may be new data of this recovery that got lost.
+            self.timed.take_if(|(end, _)| start.lt(*end));
             *budget = budget.saturating_sub(sent);
             self.start_retransmit_timer(context);
         }

@@ -332,6 +332,36 @@ fn a_peer_without_sack_gets_a_duplicate_acknowledgement_for_each_segment_ahead_o
     net.expect_nothing();
 }
 
+/// RFC 2018 section 4.
+#[test]
+fn the_first_range_told_is_that_of_the_segment_that_arrived_last() {
+    let mut random = 3u32;
+    let mut next = |bound: u32| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 8) % bound
+    };
+    for (options, stamp) in [(PLAIN, ""), (OFFER, " ts 1001 *")] {
+        let mut net = Net::new();
+        net.accepted_with_stamps(options);
+        for round in 0..500 {
+            // New ones, old ones, and such as join others; several at once, or one alone.
+            let mut last = (0, 0);
+            for _ in 0..1 + round % 3 {
+                let start = 101 + 10 * next(400);
+                last = (start, start + 10 + 10 * next(3));
+                let range = format!("{}:{}", last.0, last.1);
+                net.inject_without_run(&format!(". {range} ack 1 win 60000{stamp}"));
+            }
+            net.run();
+            while let Some(sent) = net.next() {
+                let (start, end) = sent.options.sack.iter().next().expect("a range");
+                let distance = |at| sent.irs.distance_to(at);
+                assert!(distance(start) <= last.0 && last.1 <= distance(end));
+            }
+        }
+    }
+}
+
 #[test]
 fn data_ahead_of_a_gap_stays_while_the_program_reads_all_before_the_gap() {
     let (mut net, id) = open(64 * 1024);

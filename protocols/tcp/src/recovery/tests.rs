@@ -43,6 +43,37 @@ fn selective_acknowledgements_repair_two_holes_in_one_round_trip() {
     assert_eq!(net.count(Counter::TcpRetransmitTimeouts), 0);
 }
 
+/// Karn's rule (RFC 6298 section 3).
+#[test]
+fn what_is_sent_again_late_in_a_recovery_gives_no_round_trip_time() {
+    for lost in [false, true] {
+        let (mut net, id) = ten_in_flight("mss 1000 sackok");
+        let before = net.connection(id).rtt.smoothed();
+        net.inject(". 1 ack 1 win 60000 sack 1001-4001");
+        net.expect(". 1:1001 ack 1");
+        net.drain();
+        // New data of the recovery, the end of whose first segment is timed.
+        net.inject(". 1 ack 1 win 60000 sack 1001-10001");
+        let first = net.expect(". 10001:11001 ack 1");
+        net.drain();
+        assert!(
+            net.connection(id)
+                .timed
+                .is_some_and(|(end, _)| end == first.header.seq + 1_000)
+        );
+        net.advance(50);
+        if lost {
+            net.inject(". 1 ack 1 win 60000 sack 11001-14001 sack 1001-10001");
+            net.expect(". 10001:11001 ack 1");
+            net.drain();
+        }
+        net.advance(50);
+        net.inject(". 1 ack 14001 win 60000");
+        assert_eq!(net.connection(id).rtt.smoothed() == before, lost);
+        assert_eq!(net.count(Counter::TcpRetransmitTimeouts), 0);
+    }
+}
+
 #[test]
 fn three_duplicates_repair_without_selective_acknowledgements() {
     let (mut net, id) = ten_in_flight("mss 1000");
