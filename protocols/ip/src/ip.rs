@@ -98,7 +98,7 @@ impl Ip {
             identifications: Identifications::new(config.seed),
             limiter: Limiter::default(),
             announcements: Announcements::default(),
-            routers: Routers::new(search, config.answers),
+            routers: Routers::new(search, config.answers, config.seed),
             hop_limit_v6: HOP_LIMIT,
             reports: Reports::new(config.seed),
             outbox: Outbox::default(),

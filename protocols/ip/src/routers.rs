@@ -1,11 +1,14 @@
-//! Finding a default router for IPv6 (RFC 4861 section 6.3).
+//! Finding a default router for IPv6 (RFC 4861 section 6.3, RFC 7559).
 
+use core::hash::BuildHasher;
 use core::net::Ipv6Addr;
+use foldhash::fast::FixedState;
 use skink_time::{Duration, Instant};
 
-/// `MAX_RTR_SOLICITATIONS`, `RTR_SOLICITATION_INTERVAL` (RFC 4861 section 10).
-const SOLICITATIONS: u8 = 3;
-const INTERVAL: Duration = Duration::from_secs(4);
+/// How long the first solicitation's answer is waited for, and any one's at the most (RFC 7559 section 2): also a
+/// router that comes up late, and doesn't say so or isn't heard, is found in the end.
+const INTERVAL_MS: u64 = 4_000;
+const LONGEST_MS: u64 = 3_600_000;
 /// Most routers known (RFC 4861 section 6.3.4 asks for two at least).
 const CAPACITY: usize = 8;
 
@@ -22,21 +25,32 @@ pub(crate) struct Routers {
     wanted: bool,
     /// Whether to ask for them here.
     asks: bool,
-    /// Solicitations still to be sent, and the next one not before this.
-    left: u8,
+    /// There is none, and they are asked for until there is one.
+    searches: bool,
+    /// How long the last solicitation's answer is waited for, 0 before the first one of a search.
+    interval_ms: u64,
+    /// The next solicitation, and when another search may begin.
     next: Instant,
+    earliest: Instant,
+    /// For intervals that nobody else has.
+    hash: FixedState,
+    drawn: u64,
     /// The first one is used.
     known: Vec<Router>,
 }
 
 impl Routers {
     /// `wanted`: whether there is none yet. `asks`: whether to ask for them.
-    pub(crate) fn new(wanted: bool, asks: bool) -> Routers {
+    pub(crate) fn new(wanted: bool, asks: bool, seed: u64) -> Routers {
         let mut routers = Routers {
             wanted,
             asks,
-            left: 0,
+            searches: false,
+            interval_ms: 0,
             next: Instant::ZERO,
+            earliest: Instant::ZERO,
+            hash: FixedState::with_seed(seed),
+            drawn: 0,
             known: Vec::new(),
         };
         routers.search();
@@ -54,7 +68,9 @@ impl Routers {
 
     fn search(&mut self) {
         if self.wanted && self.asks {
-            self.left = SOLICITATIONS;
+            self.searches = true;
+            self.interval_ms = 0;
+            self.next = self.earliest;
         }
     }
 
@@ -64,7 +80,7 @@ impl Routers {
         if lifetime.is_zero() {
             return self.is_none(address);
         }
-        self.left = 0;
+        self.searches = false;
         let router = Router {
             address,
             until: now + lifetime,
@@ -144,16 +160,37 @@ impl Routers {
 
     /// Whether to ask for routers now.
     pub(crate) fn solicit(&mut self, now: Instant) -> bool {
-        let due = self.left > 0 && self.asks && self.next <= now;
+        let due = self.searches && self.asks && self.next <= now;
         if due {
-            self.left -= 1;
-            self.next = now + INTERVAL;
+            self.interval_ms = self.next_interval_ms();
+            self.next = now + Duration::from_millis(self.interval_ms);
+            self.earliest = now + Duration::from_millis(INTERVAL_MS);
         }
         due
     }
 
+    /// Twice as long as before, a tenth of that before more or less, so that those who begin together don't go on
+    /// together (RFC 7559 section 2, RFC 3315 section 14).
+    fn next_interval_ms(&mut self) -> u64 {
+        let next = match self.interval_ms {
+            0 => self.about(INTERVAL_MS),
+            before => before + self.about(before),
+        };
+        match next {
+            too_long if too_long > LONGEST_MS => self.about(LONGEST_MS),
+            next => next,
+        }
+    }
+
+    /// So long, a tenth more or less.
+    fn about(&mut self, interval_ms: u64) -> u64 {
+        self.drawn = self.drawn.wrapping_add(1);
+        let tenth = interval_ms / 10;
+        interval_ms - tenth + self.hash.hash_one(self.drawn) % (2 * tenth + 1)
+    }
+
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let solicitation = (self.left > 0 && self.asks).then_some(self.next);
+        let solicitation = (self.searches && self.asks).then_some(self.next);
         let routers = self.known.iter().map(|router| router.until);
         solicitation.into_iter().chain(routers).min()
     }
