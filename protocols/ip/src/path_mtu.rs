@@ -60,6 +60,17 @@ impl PathMtus {
         least(path, self.link_v6, destination)
     }
 
+    /// Whether a router said that the link takes less of IPv6 than it could.
+    #[inline(always)]
+    pub(crate) fn is_link_small(&self) -> bool {
+        self.link_v6.is_some()
+    }
+
+    /// What the link takes of packets to `destination`, if a router said that this is less than it could.
+    pub(crate) fn small_link(&self, destination: IpAddr) -> Option<u32> {
+        least(None, self.link_v6, destination)
+    }
+
     /// All of them, [`ALL_V6`] first.
     pub(crate) fn all(&self) -> impl Iterator<Item = (IpAddr, u32)> {
         let link = self.link_v6.map(|mtu| (ALL_V6, mtu));

@@ -80,14 +80,10 @@ impl Ip {
         }
     }
 
-    /// Remembers the path's MTU if TCP has taken over what a router told.
+    /// Remembers the path's MTU if what a router told is of a packet that a transport may have sent.
     #[cold]
     fn settle_claims(&mut self, now: Instant, to: &Outbound, packet: &TxPacket<'_>) {
-        let data = match is_cut(packet) {
-            true => usize::from(packet.segment_bytes),
-            false => packet.payload_bytes(),
-        };
-        let bytes = header_bytes(to) + packet.headers().len() + data;
+        let bytes = piece_bytes(to, packet);
         if let Some(mtu) = self.claims.settle(now, to, packet, bytes) {
             self.path_mtus.shrink(now, to.destination, mtu);
         }
@@ -100,7 +96,18 @@ impl Ip {
         let total = header_bytes(to) + packet.len();
         total <= MAXIMUM_BYTES
             && (total <= mtu as usize || is_cut(packet))
-            && (to.dont_fragment || self.path_mtus.get(to.destination).is_none())
+            && match to.dont_fragment {
+                true => !self.path_mtus.is_link_small() || self.fits_small_link(to, packet),
+                false => self.path_mtus.get(to.destination).is_none(),
+            }
+    }
+
+    /// Whether what a router said of the link lets this packet, or the pieces that it is cut into, pass. Transports ask
+    /// for the size of a flow's packets but once, and this may have been said later.
+    #[cold]
+    fn fits_small_link(&self, to: &Outbound, packet: &TxPacket<'_>) -> bool {
+        let most = self.path_mtus.small_link(to.destination);
+        most.is_none_or(|most| piece_bytes(to, packet) <= most as usize)
     }
 
     /// A packet that doesn't fit the link, or that may be fragmented and has a path with a smaller
@@ -120,7 +127,9 @@ impl Ip {
             .path_mtus
             .get(to.destination)
             .map_or(link, |mtu| mtu.min(link));
-        if is_cut(packet) || total <= mtu as usize {
+        // What has become too large comes back to its transport, as if a router had said so (RFC 8201 section 4).
+        let is_old = to.dont_fragment && !self.fits_small_link(to, packet);
+        if !is_old && (is_cut(packet) || total <= mtu as usize) {
             if total > MAXIMUM_BYTES + if to.source.is_ipv4() { 0 } else { ipv6::LEN } {
                 self.counters.count(Counter::IpDropTooBig);
                 return Ok(());
@@ -331,6 +340,15 @@ fn too_big(to: &Outbound, packet: &TxPacket<'_>, mtu: u32) -> Option<NetworkErro
 #[inline(always)]
 fn is_cut(packet: &TxPacket<'_>) -> bool {
     packet.segment_bytes != 0 && packet.payload_bytes() > usize::from(packet.segment_bytes)
+}
+
+/// Length of a packet, or of each that it is cut into, with all headers. There is no IP header yet.
+fn piece_bytes(to: &Outbound, packet: &TxPacket<'_>) -> usize {
+    let data = match is_cut(packet) {
+        true => usize::from(packet.segment_bytes),
+        false => packet.payload_bytes(),
+    };
+    header_bytes(to) + packet.headers().len() + data
 }
 
 /// Takes the IP header off again if the packet couldn't leave: it is as its transport made it.

@@ -448,6 +448,55 @@ fn a_router_tells_what_the_link_takes_of_ipv6() {
     }
 }
 
+/// TCP asks but once how large a connection's packets may be, and hears of it as if a router further on had complained.
+#[test]
+fn flows_that_stand_are_told_when_the_link_takes_less() {
+    // In pieces of so many bytes of data, with 20 bytes of TCP's header; whether they pass.
+    let cases = [
+        (false, 1320, true),
+        (false, 1321, false),
+        (false, 1440, false),
+        (true, 1460, true),
+    ];
+    for (is_v4, piece, passes) in cases {
+        for whole in [3 * piece, piece] {
+            let mut host = Host::acquainted();
+            let (us, peer) = FAMILIES[usize::from(!is_v4)];
+            let to = Outbound {
+                protocol: protocol::TCP,
+                ..outbound(us, peer, true)
+            };
+            let payload = vec![0; usize::from(whole)];
+            let send = |host: &mut Host| {
+                let mut packet = TxPacket::new([Bytes::from(payload.as_slice()), Bytes::EMPTY]);
+                packet.segment_bytes = piece;
+                let header = packet.prepend(20);
+                header[..8].copy_from_slice(&[0, 80, 1, 0, 0, 0, 0, 5]);
+                let sent = host.ip.send(host.now, &to, &mut packet, &mut host.wire);
+                assert_eq!(sent, Ok(()));
+                (
+                    core::mem::take(&mut host.wire.frames).len(),
+                    host.ip.take_error(),
+                )
+            };
+            assert_eq!(send(&mut host), (1, None));
+            host.receive(&parameters(0, Some(1380), [0; 2]));
+            // The first time its neighbour is the last one that was sent to.
+            for _ in 0..2 {
+                let (frames, error) = send(&mut host);
+                assert_eq!(frames, usize::from(passes), "{is_v4}, {piece}, {whole}");
+                let kind = error.map(|error| error.kind);
+                let told = (!passes).then_some(ErrorKind::PacketTooBig { mtu: 1380 });
+                assert_eq!(kind, told, "{is_v4}, {piece}, {whole}");
+                let ends = error.map(|it| (it.local.port, it.remote.port, it.sequence));
+                assert_eq!(ends, (!passes).then_some((80, 256, 5)));
+            }
+            host.receive(&parameters(0, Some(1500), [0; 2]));
+            assert_eq!(send(&mut host), (1, None));
+        }
+    }
+}
+
 #[test]
 fn a_router_tells_the_hop_limit_but_none_too_small() {
     let mut host = Host::acquainted();
