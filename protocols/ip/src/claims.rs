@@ -1,5 +1,8 @@
-//! What routers say of segments, until TCP shows that it believes them: it alone knows what is in flight, and what it
-//! has lost there it sends again, in segments of the size that it was told.
+//! What routers say of packets of ours, until a transport shows that there may be such packets.
+//!
+//! TCP knows what is in flight, and what it has lost there it sends again, in segments of the size that it was told. Of
+//! datagrams nobody knows that; but who has sent one from a port sends the next from there. (Linux believes what it is
+//! told if there is a socket on the port. Here that one must also send to whom the claim is about.)
 
 use crate::quoted::Quoted;
 use core::net::IpAddr;
@@ -10,15 +13,28 @@ use std::collections::VecDeque;
 
 /// TCP acts at once; but its window may be small, and what was quoted not be the first that it sends again.
 const LIFETIME: Duration = Duration::from_secs(2);
+/// The next datagram leaves when a program likes. So long a path's MTU is remembered, too.
+const LIFETIME_OF_DATAGRAMS: Duration = Duration::from_secs(600);
 /// The oldest make room.
 const CAPACITY: usize = 32;
 
 struct Claim {
+    protocol: u8,
     local: Endpoint,
     remote: Endpoint,
     sequence: SeqNum,
     mtu: u32,
     until: Instant,
+}
+
+impl Claim {
+    /// Whether this is about packets from `local` to `remote`: to any port there, if they are datagrams.
+    fn is_about(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> bool {
+        let is_same = (self.protocol, self.local) == (protocol, local);
+        is_same
+            && self.remote.addr == remote.addr
+            && (protocol == protocol::UDP || self.remote.port == remote.port)
+    }
 }
 
 /// The claims, oldest first.
@@ -30,22 +46,46 @@ impl Claims {
         self.0.is_empty()
     }
 
-    /// The path of a segment takes `mtu` bytes, it is said.
+    /// Whether there is one about packets to `destination`.
+    pub(crate) fn concern(&self, destination: IpAddr) -> bool {
+        self.0.iter().any(|claim| claim.remote.addr == destination)
+    }
+
+    /// The path of a packet takes `mtu` bytes, it is said.
     pub(crate) fn add(&mut self, now: Instant, quoted: &Quoted, mtu: u32) {
+        let &Quoted {
+            protocol,
+            local,
+            remote,
+            sequence,
+            packet_bytes: _,
+        } = quoted;
+        if protocol == protocol::UDP {
+            // A router says it of each datagram that was in flight, and they are all alike here.
+            let is_new =
+                |claim: &Claim| !claim.is_about(protocol, local, remote) || claim.mtu < mtu;
+            self.0.retain(is_new);
+        }
         if self.0.len() >= CAPACITY {
             self.0.pop_front();
         }
+        let lifetime = match protocol {
+            protocol::UDP => LIFETIME_OF_DATAGRAMS,
+            _ => LIFETIME,
+        };
         self.0.push_back(Claim {
-            local: quoted.local,
-            remote: quoted.remote,
-            sequence: SeqNum(quoted.sequence),
+            protocol,
+            local,
+            remote,
+            sequence: SeqNum(sequence),
             mtu,
-            until: now + LIFETIME,
+            until: now + lifetime,
         });
     }
 
     /// What the path of `packet`, which leaves in pieces of `bytes` bytes, takes, if a claim says so and this is
-    /// the data that it quoted. A piece that is larger shows that TCP doesn't believe it.
+    /// the data that it quoted, or a datagram from the same port. A segment that is larger shows that TCP doesn't
+    /// believe it; UDP doesn't choose how large datagrams are.
     pub(crate) fn settle(
         &mut self,
         now: Instant,
@@ -53,12 +93,7 @@ impl Claims {
         packet: &TxPacket<'_>,
         bytes: usize,
     ) -> Option<u32> {
-        while self.0.front().is_some_and(|oldest| oldest.until <= now) {
-            self.0.pop_front();
-        }
-        if to.protocol != protocol::TCP {
-            return None;
-        }
+        self.0.retain(|claim| claim.until > now);
         let &[s0, s1, d0, d1, a, b, c, d] = packet.headers().first_chunk()?;
         let end = |address: IpAddr, port| Endpoint::new(address, u16::from_be_bytes(port));
         let local = end(to.source, [s0, s1]);
@@ -66,17 +101,17 @@ impl Claims {
         let first = SeqNum(u32::from_be_bytes([a, b, c, d]));
         let behind = first + packet.payload_bytes() as u32;
         let at = self.0.iter().position(|claim| {
-            (claim.local, claim.remote) == (local, remote)
-                && first.le(claim.sequence)
-                && claim.sequence.lt(behind)
+            let is_quoted = first.le(claim.sequence) && claim.sequence.lt(behind);
+            claim.is_about(to.protocol, local, remote)
+                && (is_quoted || to.protocol == protocol::UDP)
         })?;
         let mtu = self.0.remove(at)?.mtu;
-        if bytes > mtu as usize {
+        if bytes > mtu as usize && to.protocol == protocol::TCP {
             return None;
         }
         // A router says it of each segment that was in flight.
         self.0
-            .retain(|claim| (claim.local, claim.remote) != (local, remote) || claim.mtu < mtu);
+            .retain(|claim| !claim.is_about(to.protocol, local, remote) || claim.mtu < mtu);
         Some(mtu)
     }
 }

@@ -149,23 +149,21 @@ impl Ip {
 
     /// A router's link takes less than a packet of ours; answers what its path takes, if that may be true.
     ///
-    /// Anybody can say so. Of a segment of TCP it is remembered once TCP, which knows what is in flight, has acted on
-    /// it (RFC 5927 section 7, RFC 8201 section 4); nobody knows of datagrams. Those of IPv4 leave without DF, so no
-    /// router complains of them.
+    /// Anybody can say so. It is remembered once a transport has shown that it may have sent such a packet (RFC 5927
+    /// section 7, RFC 8201 section 4; see [`crate::claims`]). Datagrams of IPv4 leave without DF, so no router complains
+    /// of them.
     fn on_too_big(&mut self, now: Instant, quoted: &Quoted, mtu: u32) -> Option<u32> {
         let destination = quoted.remote.addr;
         let told = path_mtu::believable(destination, mtu, quoted.packet_bytes)?;
-        match (quoted.protocol, destination) {
-            (protocol::TCP, _) => {
-                self.claims.add(now, quoted, told);
-                // So that `send_slowly` sees what TCP does.
-                self.last = None;
-                Some(told)
-            }
-            (_, IpAddr::V4(_)) => None,
-            (_, IpAddr::V6(to)) if to.is_unspecified() => None,
-            (_, IpAddr::V6(_)) => Some(self.path_mtus.shrink(now, destination, told)),
+        // (`::` stands for all of IPv6 among path MTUs.)
+        let is_cut_on_the_way = quoted.protocol == protocol::UDP && destination.is_ipv4();
+        if is_cut_on_the_way || destination.is_unspecified() {
+            return None;
         }
+        self.claims.add(now, quoted, told);
+        // So that `send_slowly` sees what the transport does.
+        self.last = None;
+        Some(told)
     }
 }
 

@@ -39,7 +39,7 @@ pub struct Ip {
     pub(crate) neighbours: Neighbours,
     pub(crate) reassembly: Reassembly,
     pub(crate) path_mtus: PathMtus,
-    /// While there are any, `last` is `None`.
+    /// While there are any about packets to a destination, `last` isn't that.
     pub(crate) claims: Claims,
     pub(crate) identifications: Identifications,
     pub(crate) limiter: Limiter,

@@ -80,7 +80,7 @@ impl Ip {
                 slot
             }
         };
-        self.last = self.claims.is_empty().then_some(LastHop {
+        self.last = (!self.claims.concern(destination)).then_some(LastHop {
             destination,
             next_hop,
             slot,

@@ -230,6 +230,15 @@ impl Host {
         assert_eq!(sent, Ok(()));
     }
 
+    /// Sends a datagram of 1,400 bytes from `port`.
+    fn send_datagram(&mut self, us: IpAddr, port: u8, to: IpAddr) {
+        let to = outbound(us, to, false);
+        let mut packet = TxPacket::new([Bytes::from([0; 1400].as_slice()), Bytes::EMPTY]);
+        packet.prepend(8)[..4].copy_from_slice(&[0, port, 0, 9]);
+        let sent = self.ip.send(self.now, &to, &mut packet, &mut self.wire);
+        assert_eq!(sent, Ok(()));
+    }
+
     fn path_mtu(&self, is_v4: bool) -> u32 {
         let peer = FAMILIES[usize::from(!is_v4)].1;
         let limits = self.wire.limits();
@@ -315,8 +324,55 @@ fn a_datagram_is_too_big_only_where_no_router_may_cut_it() {
     for (is_v4, expected) in [(true, MTU), (false, 1300)] {
         let mut host = Host::acquainted();
         host.receive(&too_big_frame(is_v4, protocol::UDP, 1500, 1300));
+        let (us, peer) = FAMILIES[usize::from(!is_v4)];
+        host.send_datagram(us, 80, peer);
         assert_eq!(host.path_mtu(is_v4), expected);
     }
+}
+
+/// RFC 8201 section 4: what is said of a packet that we can't have sent is ignored.
+#[test]
+fn of_a_small_path_only_what_a_sender_of_datagrams_shows_is_remembered() {
+    let too_big = |mtu| too_big_frame(false, protocol::UDP, 1500, mtu);
+    let (us, peer) = FAMILIES[1];
+    let other: IpAddr = "2001:db8::5".parse().expect("an address");
+    // From which port and to whom a datagram leaves, and when; what the peer's path takes then.
+    let cases = [
+        (80, peer, 0, 1300),
+        (80, peer, 599_999, 1300),
+        (80, peer, 600_000, MTU),
+        (81, peer, 0, MTU),
+        (80, other, 0, MTU),
+    ];
+    for (port, to, ms, expected) in cases {
+        let mut host = Host::acquainted();
+        // Routers say it of each, and a second one further on.
+        for mtu in [1400, 1400, 1300, 1300, 1400] {
+            host.receive(&too_big(mtu));
+        }
+        assert_eq!(host.path_mtu(false), MTU, "nobody shows it yet");
+        host.poll(ms);
+        host.send(us, peer, b"to be seen apart from the rest", false)
+            .expect("room");
+        host.send_segment(false, 5, 500);
+        host.wire.frames.clear();
+        host.send_datagram(us, port, to);
+        host.send_datagram(us, port, to);
+        assert_eq!(host.path_mtu(false), expected, "{port}, {to}, {ms}");
+        let most = host.sent_to(PEER_MAC).iter().map(Vec::len).max();
+        if to == peer {
+            // Already the one that showed it, and none of another port's.
+            assert!(most.is_some_and(|most| (most <= 1300) == (expected == 1300)));
+        }
+    }
+    // Claims about datagrams that nobody sends don't fill the place of others.
+    let mut host = Host::acquainted();
+    host.receive(&too_big_frame(false, protocol::TCP, 1500, 1300));
+    for _ in 0..100 {
+        host.receive(&too_big(1300));
+    }
+    host.send_segment(false, 5, 500);
+    assert_eq!(host.path_mtu(false), 1300);
 }
 
 #[test]
