@@ -504,9 +504,36 @@ impl Filter {
     }
 
     /// Enters the flows that `tcp` and `udp` know: after a crash of the filter, before the first packet.
-    /// They were let in once, so rules aren't asked. Answers how many were entered.
+    /// They were let in once, so rules aren't asked. Those that are known are prolonged. Answers how many
+    /// were entered.
     pub fn rebuild(&mut self, now: Instant, flows: impl IntoIterator<Item = Flow>) -> usize {
-        self.enter_all(now, flows.into_iter().filter_map(|flow| flow.state()))
+        let flows = flows.into_iter().filter_map(|flow| flow.state());
+        flows.fold(0, |entered, (key, track)| match self.prolong(now, &key) {
+            true => entered,
+            false => entered + self.enter_all(now, [(key, track)].into_iter()),
+        })
+    }
+
+    /// Remembers flows that are still there as long as if a packet of theirs had just come, so that no idle
+    /// connection is lost. Unknown ones aren't entered: saying so gets nobody past the rules, nor fills the
+    /// table. Answers how many are known.
+    pub fn confirm(&mut self, now: Instant, flows: impl IntoIterator<Item = Flow>) -> usize {
+        let flows = flows.into_iter().filter_map(|flow| flow.state());
+        flows.filter(|(key, _)| self.prolong(now, key)).count()
+    }
+
+    /// Whether the flow is known.
+    fn prolong(&mut self, now: Instant, key: &Key) -> bool {
+        let Some(at) = self.states.find(key) else {
+            return false;
+        };
+        if let Some(entry) = self.states.get_mut(at) {
+            let timeout = self.config.timeouts.of(key.protocol(), &entry.track);
+            // Its timer fires before that, and is set again then.
+            entry.expires = entry.expires.max(now + timeout);
+            self.keep(at, timeout);
+        }
+        true
     }
 
     /// Keeps flows of datagrams in a table from now on, and enters those that a predecessor kept there, each

@@ -247,6 +247,33 @@ fn idle_connections_of_live_sockets_are_kept() {
 }
 
 #[test]
+fn flows_that_are_confirmed_are_kept_and_no_others_entered() {
+    const DAY: u64 = 86_400;
+    let mut filter = filter(SERVER);
+    let other = "192.0.2.9:4001";
+    open(&mut filter, 0, PEER);
+    open(&mut filter, 0, other);
+    let flow = |remote: &str| Flow {
+        tuple: FourTuple::new(end(US), end(remote)),
+        phase: FlowPhase::Established,
+    };
+    let strangers = (1..100).map(|n| format!("192.0.2.7:{n}"));
+    let strangers: Vec<Flow> = strangers.map(|remote| flow(&remote)).collect();
+    assert_eq!(filter.confirm(at(4 * DAY), strangers), 0);
+    assert_eq!(filter.states(), 2, "nobody gets in by being told of");
+    assert_eq!(filter.confirm(at(4 * DAY), [flow(PEER)]), 1);
+    let _ = filter.poll(at(6 * DAY));
+    assert_eq!(filter.states(), 1, "the other one was idle for 5 days");
+    // What is confirmed is as long-lived as what it has become.
+    assert!(passes(&mut filter, 6 * DAY, In, &tcp(PEER, US, "FA")));
+    assert_eq!(filter.rebuild(at(6 * DAY + 1), [flow(PEER)]), 0);
+    let _ = filter.poll(at(7 * DAY));
+    assert_eq!(filter.states(), 1);
+    let _ = filter.poll(at(7 * DAY + 2));
+    assert_eq!((filter.states(), filter.next_deadline()), (0, None));
+}
+
+#[test]
 fn icmp_errors_pass_with_the_flow_they_are_about() {
     let mut filter = filter(CLIENT);
     let router = "198.51.100.1:0";
