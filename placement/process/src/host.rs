@@ -15,6 +15,7 @@ use skink_nic::Room;
 use skink_split::{Front, Host as _, Serving, StoreWay, SyscallHost, TransportWay};
 use skink_store::Store;
 use skink_syscall::{Syscall, SyscallConfig};
+use skink_time::Instant;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -81,6 +82,8 @@ pub struct Host {
     pub(crate) interface: String,
     /// Reports that wait to be sent.
     pub(crate) reports: VecDeque<Report>,
+    /// When to say which connections there are, where `tcp` is apart from others.
+    pub(crate) flows_due: Option<Instant>,
     /// What was dropped at the ends of lanes, as far as it is counted.
     pub(crate) dropped: EndCounters,
     /// All of the stack is here and waits until it knows the programs of its predecessor.
@@ -177,6 +180,7 @@ impl Host {
             strides,
             interface,
             reports: VecDeque::new(),
+            flows_due: None,
             dropped: EndCounters::default(),
             is_held: false,
         };

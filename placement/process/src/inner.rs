@@ -211,10 +211,16 @@ impl Inner {
         Ok(true)
     }
 
-    /// Connections that there are.
+    /// Connections that there are. The filter enters them before it begins; later it only goes on to remember
+    /// those that it knows.
     pub fn enter_flows(&mut self, now: Instant, flows: Vec<FlowSummary>) {
+        let works = self.goes(Part::Filter);
         if let Some(filter) = &mut self.filter {
-            filter.rebuild(now, flows.into_iter().map(flow));
+            let flows = flows.into_iter().map(flow);
+            match works {
+                true => filter.confirm(now, flows),
+                false => filter.rebuild(now, flows),
+            };
         }
     }
 

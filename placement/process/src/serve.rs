@@ -158,6 +158,9 @@ impl EventLoop {
             return Round::Over(Ended::Broken);
         }
         host.report_finished();
+        if self.link.is_some() {
+            host.report_lasting_flows(now);
+        }
         self.tell_supervisor();
         if let Some(by) = self.stops_by
             && self.has_taken_leave(now, by, busy)
@@ -251,7 +254,11 @@ impl EventLoop {
     /// How long to sleep at most; `None` if only others can wake the process.
     fn timeout(&self, now: Instant) -> Option<Duration> {
         let host = &self.host;
-        let due = [host.front.next_deadline(), host.inner.next_deadline()];
+        let due = [
+            host.front.next_deadline(),
+            host.inner.next_deadline(),
+            host.flows_due.filter(|_| self.link.is_some()),
+        ];
         let due = due.into_iter().flatten().min();
         let due = due.filter(|_| !host.is_held);
         let mut timeout = due.map(|due| due.since(now));

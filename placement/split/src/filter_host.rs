@@ -52,6 +52,11 @@ impl FilterHost {
         self.filter.rebuild(now, flows)
     }
 
+    /// Flows that `tcp` says are still there ([`Filter::confirm`]).
+    pub fn confirm(&mut self, now: Instant, flows: impl IntoIterator<Item = Flow>) -> usize {
+        self.filter.confirm(now, flows)
+    }
+
     /// `ip` was replaced.
     pub fn ip_restarted(&mut self, incarnation: Incarnation) {
         self.end.ip_restarted(incarnation);

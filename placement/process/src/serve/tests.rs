@@ -7,6 +7,7 @@ use skink_memory::{SocketId, SocketKind, SocketTable};
 use skink_messages::SocketError;
 use skink_sockets::{Answer, Protocol, SocketCall};
 
+mod flows;
 mod harm;
 mod idle;
 mod order;
