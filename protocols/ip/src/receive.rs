@@ -17,7 +17,9 @@ impl Ip {
     /// Takes a frame that is for our station or a group. Answers the transport protocol (TCP or UDP)
     /// and payload of a whole packet for us, which borrow from the frame only. All else is dealt
     /// with here; it may lead to something to take ([`Ip::take_whole`], [`Ip::take_error`]).
-    #[inline]
+    // Whether it is worth that isn't for the compiler to say: it changes its mind with what is around
+    // (`tests/inlined.rs` of the library holds it to that).
+    #[inline(always)]
     pub fn receive<'a, O: FrameOutput + ?Sized>(
         &mut self,
         now: Instant,
