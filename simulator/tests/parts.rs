@@ -44,8 +44,8 @@ fn check(name: &str, deaths: &[PartDeath], whole: &Report, report: &Report) {
     if deaths.len() == 1 && !slow {
         let late = report.done.since(whole.done).as_millis();
         let down: u128 = deaths.iter().map(|death| death.down.as_millis()).sum();
-        // There the peer has repeated its request, and its next timer is of at least three seconds (RFC 6298 (5.7)).
-        let timers = if name == "half-open" { 4 } else { 1 };
+        // There the peer has repeated its request, and its next timer is of three seconds (RFC 6298 (5.7)).
+        let timers = if name == "half-open" { 3 } else { 1 };
         assert!(late <= down + timers * LATE_MS, "{late} ms late\n{replay}");
     }
 }
