@@ -112,8 +112,7 @@ pub unsafe fn accept(
     }
     match state.sockets[index].role {
         Role::Undecided => return Err(Stop::Kernel),
-        Role::Dormant { .. } => state.activate(index)?,
-        Role::Listener(_) => {}
+        Role::Dormant { .. } | Role::Listener(_) => state.activate(index)?,
         Role::Datagram(_) => return fail(libc::EOPNOTSUPP),
         Role::Stream(_) | Role::Lost => return fail(libc::EINVAL),
     }

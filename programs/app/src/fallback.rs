@@ -110,6 +110,7 @@ impl State {
             crate::helper::start();
         }
         self.adopt_epolls();
+        self.listen_beside();
     }
 
     /// What the broker says of the network, if there is one.

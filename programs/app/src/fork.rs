@@ -2,7 +2,7 @@
 //!
 //! Where the stack is in the process itself, the child begins without one: its copy of the parent's is
 //! dead memory, since the rings of a NIC have one user. Listening sockets rest in the child until it
-//! waits on them, and then go on a stack of its own; connections stay with the parent.
+//! waits on them (see `listen`), and then go on a stack of its own; connections stay with the parent.
 //!
 //! Where the stack is in another process, the child attaches to it by itself and says which sockets it
 //! has inherited, before `fork` returns in the parent: else the parent could close, or end, before the
@@ -16,7 +16,7 @@ use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
 use crate::slots::Slots;
-use crate::socket::{Role, Socket};
+use crate::socket::{Role, Socket, Taker};
 use crate::state::State;
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -57,7 +57,12 @@ pub fn has_forked() -> bool {
 pub extern "C" fn prepare() {
     FORKED.store(true, Ordering::Relaxed);
     // In a signal handler that interrupted a call of ours the lock is this thread's already.
-    let guard = lock().ok();
+    let mut guard = lock().ok();
+    if let Some(state) = guard.as_deref_mut() {
+        let all = state.sockets.iter().map(|(index, _)| index);
+        let all = all.collect();
+        state.leave_to_others(all);
+    }
     let claims = guard.as_deref().is_some_and(State::would_claim);
     let pipe = if claims { raw::pipe().ok() } else { None };
     FORKING.set(Some(Forking {
@@ -108,6 +113,9 @@ fn begin(state: &mut State) {
     state.epolls_after_fork();
     for (_, socket) in state.sockets.iter_mut() {
         socket.waiters.clear();
+        if socket.taker == Taker::Unknown {
+            socket.taker = Taker::Others;
+        }
     }
     let claims = state.would_claim();
     let Some(mut engine) = state.engine.take() else {
@@ -237,7 +245,7 @@ impl State {
     }
 
     /// Binds sockets that the process has inherited and that will listen.
-    pub fn rest_again(&mut self) {
+    pub fn bind_resting(&mut self) {
         let rests = |socket: &Socket| {
             matches!(socket.role, Role::Dormant { .. })
                 && socket.tickets != [0; 2]
@@ -272,7 +280,7 @@ impl State {
                 }
             }
         }
-        self.rest_again();
+        self.bind_resting();
         let Some(engine) = self.engine.as_deref_mut() else {
             return;
         };

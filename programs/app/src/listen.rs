@@ -1,15 +1,22 @@
 //! `listen`: which sockets wait for connections, and from when on.
 //!
-//! A listening socket rests (it is *dormant*) until this process waits for a connection: one that listens
-//! just for its children needs no stack of its own. A stack in another process is told of it at once, so
-//! that the port is taken, and answers a ticket with which children show that it is theirs too.
+//! A process that listens just for its children needs no stack of its own, and would keep connections from them if it had one.
+//! So a listening socket rests (it is *dormant*) until this process waits for a connection, or has a stack of its own for something
+//! else: then connections are queued from `listen` on, as in the kernel, for a program that tells its port to a peer and
+//! reads from that first. When another process gets the socket, by `fork` or otherwise, it may be for that one after all: what
+//! nobody has waited for here rests again, until somebody does. Only if a connection is in its queue already the socket stays,
+//! since that would be reset; when one more comes and still nobody has waited, that is given up.
+//!
+//! A stack in another process is told of a listening socket at once, so that the port is taken, and answers a ticket with
+//! which children show that it is theirs too. There the socket rests in any case: a parent that sleeps, and has nobody who drives
+//! its side of that stack, would never find out that it keeps connections from its children.
 use crate::calls::{any, kernel_bind, kernel_listen, kernel_name};
 use crate::errno::{Answer, fail};
 use crate::lock::lock;
 use crate::log::log;
 use crate::raw;
 use crate::sockaddr;
-use crate::socket::{Halves, Role};
+use crate::socket::{Halves, Role, Socket, Taker};
 use crate::state::State;
 use core::ffi::c_int;
 use core::net::IpAddr;
@@ -71,12 +78,18 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
         state.sockets[index].kernel_listens = true;
     }
     state.sockets[index].role = Role::Dormant { backlog };
+    state.sockets[index].taker = Taker::Unknown;
     if !state.sockets[index].watchers.is_empty() {
         state.watch_kernel_half(index);
         state.activate(index)?;
     }
+    state.listen_beside();
     log!(Info, "descriptor {fd} will listen on {local}");
     Ok(0)
+}
+
+fn is_listening(socket: &Socket) -> bool {
+    matches!(socket.role, Role::Dormant { .. } | Role::Listener(_))
 }
 
 impl State {
@@ -95,6 +108,7 @@ impl State {
 
     /// Somebody waits for connections: a listening socket that rests is put on the stack.
     pub fn activate(&mut self, index: u32) -> Answer<()> {
+        self.sockets[index].taker = Taker::Own;
         let Role::Dormant { backlog } = self.sockets[index].role else {
             return Ok(());
         };
@@ -104,18 +118,83 @@ impl State {
             kernel_listen(fd, backlog)?;
             return self.fall_back(index, FallbackReason::NotAttached, local);
         }
+        self.put_on_stack(index, backlog)?;
+        self.pump();
+        Ok(())
+    }
+
+    /// Puts a listening socket that rests on the stack, which there is.
+    fn put_on_stack(&mut self, index: u32, backlog: u32) -> Answer<()> {
         let resting = core::mem::take(&mut self.sockets[index].resting);
         let halves = self.each_half(index, |state, half, address| {
             state.listen_on_stack(index, (half, address), resting[half], backlog)
         })?;
-        self.sockets[index].role = Role::Listener(halves);
-        log!(
-            Info,
-            "descriptor {:?} listens on {local}",
-            self.sockets[index].fds
-        );
-        self.pump();
+        let socket = &mut self.sockets[index];
+        socket.role = Role::Listener(halves);
+        let local = socket.bound.unwrap_or(any(socket.domain, 0));
+        log!(Info, "descriptor {:?} listens on {local}", socket.fds);
         Ok(())
+    }
+
+    /// Whether the process has a stack of its own.
+    fn has_own_stack(&self) -> bool {
+        let engine = self.engine.as_deref();
+        engine.is_some_and(|engine| !engine.stack.is_served())
+    }
+
+    /// If the process has a stack of its own, nothing rests on which it has listened and that no other process has.
+    pub fn listen_beside(&mut self) {
+        if !self.has_own_stack() {
+            return;
+        }
+        let rest = self.sockets.iter().filter_map(|(index, socket)| {
+            let Role::Dormant { backlog } = socket.role else {
+                return None;
+            };
+            (socket.taker == Taker::Unknown).then_some((index, backlog))
+        });
+        for (index, backlog) in rest.collect::<Vec<_>>() {
+            // If that fails, who waits for a connection is told.
+            let _ = self.put_on_stack(index, backlog);
+        }
+    }
+
+    /// Another process is about to get these sockets, too: connections that nobody has waited for here are perhaps for that one.
+    pub fn leave_to_others(&mut self, mut sockets: Vec<u32>) {
+        sockets.retain(|index| {
+            let socket = &self.sockets[*index];
+            is_listening(socket) && socket.taker == Taker::Unknown
+        });
+        if sockets.is_empty() || self.engine.is_some() && !self.has_own_stack() {
+            return;
+        }
+        // What has come already stays in this process.
+        self.pump();
+        for index in sockets {
+            self.sockets[index].taker = Taker::Others;
+            if !self.is_acceptable(index) {
+                self.rest_again(index);
+            }
+        }
+    }
+
+    /// Takes a listening socket off the stack, until somebody waits for connections.
+    #[cold]
+    pub fn rest_again(&mut self, index: u32) {
+        if let Role::Listener(_) = self.sockets[index].role {
+            self.release(index);
+            self.sockets[index].role = Role::Dormant { backlog: 4096 };
+        }
+    }
+
+    /// Whether a connection waits to be accepted.
+    fn is_acceptable(&self, index: u32) -> bool {
+        let (Role::Listener(halves), Some(engine)) = (self.sockets[index].role, &self.engine)
+        else {
+            return false;
+        };
+        let mut halves = halves.into_iter().flatten();
+        halves.any(|id| engine.stack.tcp_acceptable(id) > 0)
     }
 
     /// The process is about to send to itself: sockets bound to `port` may not rest.

@@ -57,13 +57,12 @@ impl State {
             }
             Role::Undecided if self.sockets[index].datagram => Ok(Subject::Undecided(index)),
             Role::Undecided => Ok(Subject::Kernel),
-            Role::Dormant { .. } => match self.activate(index) {
+            Role::Dormant { .. } | Role::Listener(_) => match self.activate(index) {
                 Ok(()) if self.sockets[index].kernel_listens => Ok(Subject::Both(index)),
                 Ok(()) => Ok(Subject::Socket(index)),
                 Err(Stop::Kernel) => Ok(Subject::Kernel),
                 Err(stop) => Err(stop),
             },
-            Role::Listener(_) if self.sockets[index].kernel_listens => Ok(Subject::Both(index)),
             _ => Ok(Subject::Socket(index)),
         }
     }

@@ -14,8 +14,7 @@ pub enum Role {
     /// Neither bound nor connected, or bound to every address: whether it is the kernel's or
     /// Skink's is open. The kernel socket behind the descriptor is bound as well, to hold the port.
     Undecided,
-    /// `listen` was called, but nobody has waited for a connection: no stack is needed yet, and a
-    /// process that listens just for its children never needs one.
+    /// `listen` was called, but the socket isn't on a stack: [`crate::listen`] says why.
     Dormant {
         /// As the program gave it.
         backlog: u32,
@@ -28,6 +27,17 @@ pub enum Role {
     Datagram(Halves),
     /// A connection that stayed with the parent process when this one was forked off.
     Lost,
+}
+
+/// Who takes the connections that come to a listening socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taker {
+    /// Nobody has waited for one yet.
+    Unknown,
+    /// So it is, but another process has the socket too, perhaps for that.
+    Others,
+    /// This process has waited for one.
+    Own,
 }
 
 /// An epoll set that watches the socket.
@@ -58,6 +68,8 @@ pub struct Socket {
     pub nonblocking: bool,
     /// What it has become.
     pub role: Role,
+    /// Who takes what comes to it, if it listens.
+    pub taker: Taker,
     /// What `bind` was told, with the port that was chosen.
     pub bound: Option<Endpoint>,
     /// What a dormant socket has on a stack in another process, bound already.
@@ -100,6 +112,7 @@ impl Socket {
             kernel_listens: false,
             nonblocking: false,
             role: Role::Undecided,
+            taker: Taker::Unknown,
             bound: None,
             resting: [None; 2],
             tickets: [0; 2],

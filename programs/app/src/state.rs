@@ -8,7 +8,7 @@ use crate::log::log;
 use crate::pace::Pace;
 use crate::parking::Parking;
 use crate::raw;
-use crate::socket::{Role, Sockets};
+use crate::socket::{Role, Sockets, Taker};
 use crate::spawn::Spawning;
 use crate::spin::Spin;
 use core::ffi::c_int;
@@ -224,6 +224,9 @@ impl State {
 
     fn socket_event(&mut self, index: u32, events: Events) {
         let socket = &mut self.sockets[index];
+        if matches!(socket.role, Role::Listener(_)) && socket.taker == Taker::Others {
+            return self.rest_again(index);
+        }
         if events.intersects(Events::ERROR | Events::CLOSED)
             && let Some(engine) = self.engine.as_deref()
         {

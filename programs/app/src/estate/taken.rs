@@ -88,7 +88,7 @@ impl State {
                 self.claim();
                 self.dismiss(executor);
             }
-            None => self.rest_again(),
+            None => self.bind_resting(),
         }
         Ok(())
     }

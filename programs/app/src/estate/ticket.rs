@@ -29,10 +29,11 @@ impl State {
             let Some(fd) = descriptor(control, place) else {
                 continue;
             };
-            if let Entry::Socket(index) = fd_table::get(fd)
-                && self.passes(index)
-            {
-                passed.push((place, fd, index));
+            if let Entry::Socket(index) = fd_table::get(fd) {
+                self.leave_to_others(vec![index]);
+                if self.passes(index) {
+                    passed.push((place, fd, index));
+                }
             }
         }
         let served = self.engine.as_deref();
@@ -201,7 +202,7 @@ impl State {
             None => {
                 entry.fds = vec![fd];
                 self.take_socket(entry);
-                self.rest_again();
+                self.bind_resting();
             }
         }
         if !peeked {

@@ -15,6 +15,7 @@ mod held;
 mod hostile;
 mod impaired;
 mod interrupts;
+mod listening;
 mod load;
 mod neighbours;
 mod parts;
@@ -50,6 +51,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(threads::cases());
     cases.extend(halves::cases());
     cases.extend(held::cases());
+    cases.extend(listening::cases());
     cases.extend(interrupts::cases());
     cases.extend(aside::cases());
     cases.extend(filter::cases());

@@ -1,0 +1,162 @@
+//! Listening sockets that nobody waits on: who queues connections for them, and for whom.
+
+use super::{PLACES, cases_in, on_each_back_end};
+use crate::network::Network;
+use crate::site::PATIENCE;
+use crate::{Case, Outcome, Topology};
+use skink_testbed::Process;
+
+pub fn cases() -> Vec<Case> {
+    let library = PLACES.into_iter();
+    let library = library.filter(|(topology, _)| *topology == Topology::Library);
+    let library: Vec<_> = library.collect();
+    let mut cases = on_each_back_end("listening/for-children", for_children);
+    for (name, run) in [
+        ("told-to-a-peer", told_to_a_peer as fn(&Network) -> Outcome),
+        ("told-before-a-fork", told_before_a_fork),
+        ("left-to-children", left_to_children),
+    ] {
+        cases.extend(cases_in(&library, &format!("listening/{name}"), run));
+    }
+    cases
+}
+
+/// Each time it is told a port, connects to it, sends, and says so; it doesn't end before it is answered.
+const PEER: &str = "
+import socket, sys
+control = socket.create_server(('10.9.0.1', 9400))
+print('ready', flush=True)
+control, _ = control.accept()
+for line in control.makefile('r'):
+    address, port = line.split()
+    data = socket.create_connection((address, int(port)), 10)
+    data.sendall(b'before it was accepted')
+    control.sendall(b'.')
+    assert data.recv(64) == b'then'
+print('done', flush=True)
+";
+
+/// Tells a peer each port that it listens on, and waits for the peer's word before anything else. The first socket listens
+/// before the program has said anything to anybody. With `fork` a child comes and goes before a connection is accepted.
+const PROGRAM: &str = "
+import os, socket, sys
+def serve(data, address):
+    control.sendall(b'%s %d\\n' % (address, data.getsockname()[1]))
+    assert control.recv(1) == b'.'
+    if 'fork' in sys.argv:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+    data, _ = data.accept()
+    assert data.recv(64) == b'before it was accepted'
+    data.sendall(b'then')
+first = socket.create_server(('10.9.0.2', 0))
+control = socket.create_connection(('10.9.0.1', 9400))
+serve(first, b'10.9.0.2')
+serve(socket.create_server(('10.9.0.2', 0)), b'10.9.0.2')
+serve(socket.create_server(('', 0)), b'10.9.0.2')
+serve(socket.create_server(('', 0), family=socket.AF_INET6, dualstack_ipv6=True), b'fd09::2')
+";
+
+/// A peer that is told a port connects to it while the program waits for something else: the connection waits, with
+/// what was sent on it, until it is accepted.
+fn told_to_a_peer(network: &Network) -> Outcome {
+    tell(network, &[])
+}
+
+/// So it does when the program forks meanwhile, for whatever else.
+fn told_before_a_fork(network: &Network) -> Outcome {
+    tell(network, &["fork"])
+}
+
+fn tell(network: &Network, how: &[&str]) -> Outcome {
+    let mut peer = network.kernel.command("python3");
+    peer.args(["-c", PEER]);
+    let peer = Process::spawn(peer, "the peer")?;
+    peer.wait_until("it is ready", || peer.log().contains("ready"))?;
+    let arguments = ["-c", PROGRAM].iter().chain(how);
+    let program = network.skink_run("python3", arguments)?;
+    Network::finish(program, "the program", PATIENCE)?;
+    peer.wait_until("all is done", || peer.log().contains("done"))?;
+    Ok(())
+}
+
+/// Has a connection of its own, listens, and leaves the rest to its children. `wait` has it do so when the first connection is
+/// in its queue.
+const PARENT: &str = "
+import os, socket, sys
+control = socket.create_connection(('10.9.0.1', 9401))
+listener = socket.create_server(('10.9.0.2', 9402))
+control.sendall(b'listening')
+if 'wait' in sys.argv:
+    assert control.recv(1) == b'.'
+for _ in range(2):
+    if os.fork() == 0:
+        while True:
+            c, _ = listener.accept()
+            c.sendall(c.recv(64))
+            c.close()
+control.sendall(b'forked')
+assert control.recv(1) == b'.'
+";
+
+/// Makes connections until one is answered, since at first no child may wait, and then more, of which each must be. With `wait`
+/// there is one in the parent's queue before, and that and one more may be reset.
+const CLIENTS: &str = "
+import socket, sys, time
+control = socket.create_server(('10.9.0.1', 9401))
+print('ready', flush=True)
+control, _ = control.accept()
+assert control.recv(9) == b'listening'
+def connect():
+    c = socket.create_connection(('10.9.0.2', 9402), 10)
+    c.sendall(b'word')
+    return c
+def is_answered(c):
+    return c.recv(64) == b'word'
+waits = 'wait' in sys.argv
+if waits:
+    first = connect()
+    control.sendall(b'.')
+assert control.recv(6) == b'forked'
+until = time.monotonic() + 10
+while True:
+    try:
+        if is_answered(connect()):
+            break
+    except ConnectionError:
+        assert time.monotonic() < until
+lost = 0
+for _ in range(60):
+    try:
+        assert is_answered(connect())
+    except ConnectionError:
+        lost += 1
+assert lost <= waits, lost
+control.sendall(b'.')
+print('done', flush=True)
+";
+
+/// Connections go to the children of a program that has a stack, but listens just for them.
+fn for_children(network: &Network) -> Outcome {
+    fork_for(network, &[])
+}
+
+/// So they do if one was in the parent's queue when it forked: only that one, and the next that comes to the parent,
+/// are lost.
+fn left_to_children(network: &Network) -> Outcome {
+    fork_for(network, &["wait"])
+}
+
+fn fork_for(network: &Network, how: &[&str]) -> Outcome {
+    let mut clients = network.kernel.command("python3");
+    clients.args(["-c", CLIENTS]).args(how);
+    let clients = Process::spawn(clients, "the clients")?;
+    clients.wait_until("they are ready", || clients.log().contains("ready"))?;
+    let arguments = ["-c", PARENT].iter().chain(how);
+    let parent = Process::spawn(network.skink_run("python3", arguments)?, "the parent")?;
+    clients.wait_until("all is done", || clients.log().contains("done"))?;
+    drop(parent);
+    Ok(())
+}
