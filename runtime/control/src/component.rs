@@ -88,7 +88,8 @@ pub enum Order {
     },
     /// To `tcp`: which connections are there?
     ShowFlows {},
-    /// To the filter, which waits for [`Order::Go`]: connections that there are.
+    /// To the filter: connections that there are. One that waits for [`Order::Go`] enters them; one that works goes on
+    /// to remember those that it knows.
     Flows {
         /// Some of them.
         flows: Vec<FlowSummary>,
@@ -154,7 +155,7 @@ pub enum Report {
     },
     /// A neighbour has spoilt the queues between the two, and this process ends.
     Broken {},
-    /// To [`Order::ShowFlows`].
+    /// To [`Order::ShowFlows`], and every few hours unasked, for connections on which nothing happens.
     Flows {
         /// Some of them.
         flows: Vec<FlowSummary>,

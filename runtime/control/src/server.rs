@@ -27,6 +27,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// A connection that says nothing for this long is closed, unless it has attached.
 const SILENCE: Duration = Duration::from_secs(5);
+/// How often it is looked whether the process that answers for the addresses is stopped, while another one could.
+const LOOK: Duration = Duration::from_secs(2);
 /// Connections of one user that haven't attached beyond this many are closed at once.
 const STRANGERS_PER_USER: usize = 128;
 /// Connections beyond this many more than there can be owners are closed at once.
@@ -183,7 +185,8 @@ impl<O: Owners> Server<O> {
     }
 
     /// Does whatever there is to do and never waits. Answers when to call again at the latest; there
-    /// is such a time only while somebody has connected and not said who he is.
+    /// is such a time only while somebody has connected and not said who he is, or while several processes have
+    /// a part of the NIC.
     pub fn serve(&mut self, now: Instant) -> Option<Duration> {
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
@@ -208,7 +211,23 @@ impl<O: Owners> Server<O> {
                 break;
             }
         }
-        self.close_silent(now)
+        let silent = self.close_silent(now);
+        let stopped = self.replace_stopped();
+        silent.into_iter().chain(stopped).min()
+    }
+
+    /// Looks whether the process that answers for the addresses is stopped (by a signal, or a debugger): then another one
+    /// does. Answers when to look again, if there is another.
+    fn replace_stopped(&mut self) -> Option<Duration> {
+        let answering = self.answering?;
+        if self.attached() < 2 {
+            return None;
+        }
+        let key = self.key_of(Role::Owner(answering))?;
+        if is_stopped(self.connections.get(&key)?.peer.pid) {
+            self.hand_answering_over();
+        }
+        Some(LOOK)
     }
 
     fn close_silent(&mut self, now: Instant) -> Option<Duration> {
@@ -330,10 +349,13 @@ impl<O: Owners> Server<O> {
         }
     }
 
-    /// The process that answered for the addresses is gone: the next one does.
+    /// The process that answered for the addresses is gone, or stopped: the next one that isn't does. (If it goes on,
+    /// it answers ARP and NDP as well, and says the same; echo requests are steered to the other.)
     fn hand_answering_over(&mut self) {
         for (key, connection) in &self.connections {
             if let Role::Owner(owner) = connection.role
+                && self.answering != Some(owner)
+                && !is_stopped(connection.peer.pid)
                 && self.reply(*key, &Reply::Answer {}, &[]).is_ok()
             {
                 self.answering = Some(owner);
@@ -359,6 +381,16 @@ impl<O: Owners> AsFd for Server<O> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.poll.as_fd()
     }
+}
+
+/// Whether a process is stopped: by a signal, or by one that traces it (proc_pid_stat(5)).
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    let state = stat.ok().and_then(|stat| {
+        let (_, rest) = stat.rsplit_once(") ")?;
+        rest.chars().next()
+    });
+    matches!(state, Some('T' | 't'))
 }
 
 /// What tells of everything that comes.

@@ -262,6 +262,51 @@ fn a_slot_is_given_out_again_when_its_process_has_ended() {
 }
 
 #[test]
+fn a_process_that_is_stopped_is_relieved_of_answering() {
+    const NAME: &str = "tests::a_process_that_is_stopped_is_relieved_of_answering";
+    if std::env::var(CHILD).is_ok() {
+        let [control, token] = [crate::CONTROL_VARIABLE, crate::TOKEN_VARIABLE]
+            .map(|name| std::env::var(name).expect("told"));
+        let mut broker = Broker::connect(&control, &token).expect("a broker");
+        assert!(attach(&mut broker).answers);
+        let own = rustix::process::getpid();
+        rustix::process::kill_process(own, rustix::process::Signal::STOP).expect("stopped");
+        return;
+    }
+    let directory = Directory::new("stopped");
+    let (mut server, owners) = server(&directory);
+    let test = std::env::current_exe().expect("this test");
+    let mut child = std::process::Command::new(test);
+    child.args([NAME, "--exact"]).env(CHILD, "");
+    child.envs(server.environment());
+    let mut child = child.spawn().expect("a child");
+    let mut log = Vec::new();
+    while !log.contains(&"grant 0".to_owned()) {
+        wait(server.as_fd());
+        server.serve(Instant::now());
+        log.extend(owners.take());
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    let options = rustix::process::WaitOptions::UNTRACED;
+    let status = rustix::process::waitpid(Some(pid), options).expect("a child");
+    assert!(status.is_some_and(|(_, status)| status.stopped()));
+    let mut second = serve(&mut server, |environment, _| {
+        let mut second = connect(&environment);
+        assert!(!attach(&mut second).answers);
+        second
+    });
+    assert!(server.serve(Instant::now()).is_some(), "it looks again");
+    log.extend(owners.take());
+    assert_eq!(log[log.len() - 2..], ["grant 1", "answering 1"]);
+    assert_eq!(
+        second.take_notice().expect("a connection"),
+        Some(Notice::Answer)
+    );
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("a child");
+    assert!(child.wait().expect("the child").success());
+}
+
+#[test]
 fn tools_see_registered_memory_and_totals_outlive_processes() {
     let directory = Directory::new("tools");
     let (mut server, _) = server(&directory);

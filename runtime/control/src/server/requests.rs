@@ -133,7 +133,7 @@ impl<O: Owners> Server<O> {
         }
     }
 
-    fn key_of(&self, role: Role) -> Option<u64> {
+    pub(super) fn key_of(&self, role: Role) -> Option<u64> {
         let mut connections = self.connections.iter();
         let found = connections.find(|(_, connection)| connection.role == role);
         found.map(|(key, _)| *key)
