@@ -109,7 +109,7 @@ counters! {
         TcpDropNoSocket "drop.no_socket" "Segments for no socket; answered with a reset.";
         TcpDropMoved "drop.moved" "Connection requests that came while others listen, or are about to; they get them when the peer asks again.";
         TcpDropRejected "drop.rejected" "Segments of connections that stand, which the filter refused all the same; not answered.";
-        TcpDropLost "drop.lost" "Segments of connections that there are, but that their ends didn't lead to; not answered.";
+        TcpDropLost "drop.lost" "Segments of connections that there are, but that their ends didn't lead to, and acknowledgements of those that a predecessor may have finished with; not answered.";
         TcpDropListenOverflow "drop.listen_overflow" "Handshakes refused since the accept queue was full.";
         TcpDropHalfOpen "drop.half_open" "Handshakes given up, and requests dropped, since too many were under way.";
         TcpDropNoMemory "drop.no_memory" "Handshakes refused since no socket slot was free.";

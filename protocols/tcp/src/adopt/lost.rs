@@ -66,10 +66,12 @@ impl Tcp {
         self.notice(slot);
     }
 
-    /// A peer repeats its FIN, but the connection isn't known: after an adoption it may be one that the
-    /// predecessor had in TIME-WAIT, or was about to. All before a FIN without data was acknowledged, so
-    /// it arrived; so is the FIN now, without which the peer would have to take the connection for
-    /// broken. Answers whether it did so.
+    /// A segment without data of a connection that isn't known: after an adoption it may be one that the predecessor had
+    /// in TIME-WAIT, or was about to. All before a FIN without data was acknowledged, so it arrived; so is
+    /// the FIN now, without which the peer would have to take the connection for broken. What the predecessor took in
+    /// when it died comes again, and the peer's acknowledgement of our FIN may come before its own FIN: an acknowledgement
+    /// is dropped, which leaves a peer without a connection to find that out by its data. Answers whether nothing else is to
+    /// be done.
     pub(crate) fn answer_forgotten<O: Network>(
         &mut self,
         now: Instant,
@@ -83,13 +85,16 @@ impl Tcp {
             self.predecessor = None;
             return false;
         }
-        let bare_fin = segment.has(Flags::FIN)
-            && segment.has(Flags::ACK)
+        let bare = segment.has(Flags::ACK)
             && !segment.has(Flags::SYN)
             && !segment.has(Flags::RST)
             && segment.payload.is_empty();
-        if !bare_fin || predecessor.given_up.contains(&segment.tuple) {
+        if !bare || predecessor.given_up.contains(&segment.tuple) {
             return false;
+        }
+        if !segment.has(Flags::FIN) {
+            self.counters.count(Counter::TcpDropLost);
+            return true;
         }
         let (seq, ack) = (segment.header.ack, segment.end());
         let header = reply_header(&segment.tuple, seq, ack, Flags::ACK);
