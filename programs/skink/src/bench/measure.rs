@@ -23,6 +23,41 @@ pub struct Client {
     pub read: fn(&str) -> Result<Load, String>,
 }
 
+/// Why there is no measurement.
+pub enum Missed {
+    /// Nothing was answered while others used the machine, which says nothing about the server. In words.
+    Disturbed(String),
+    Failed(Failure),
+}
+
+impl From<Failure> for Missed {
+    fn from(failure: Failure) -> Missed {
+        Missed::Failed(failure)
+    }
+}
+
+impl From<Missed> for Failure {
+    fn from(missed: Missed) -> Failure {
+        match missed {
+            Missed::Disturbed(why) => Failure::tool(why),
+            Missed::Failed(failure) => failure,
+        }
+    }
+}
+
+impl Missed {
+    /// The same, with what else there is to say.
+    pub fn say(self, more: impl FnOnce(&str) -> String) -> Missed {
+        match self {
+            Missed::Disturbed(why) => Missed::Disturbed(more(&why)),
+            Missed::Failed(failure) => Missed::Failed(Failure {
+                message: more(&failure.message),
+                ..failure
+            }),
+        }
+    }
+}
+
 /// Runs the client for `seconds` and answers what it, the processors' clocks, the cable, and the processes
 /// that `server` and its descendants are, say. The fields that name the variant are left empty.
 pub fn measure(
@@ -31,7 +66,7 @@ pub fn measure(
     client: Client,
     seconds: u32,
     server: &[u32],
-) -> Result<Measurement, Failure> {
+) -> Result<Measurement, Missed> {
     outside.watch()?;
     let looked = costs::look(server);
     let start = Instant::now();
@@ -45,19 +80,28 @@ pub fn measure(
     let others = outside.others()?;
     let (server, client) = (after.0 - before.0, after.1 - before.1);
     let not_idle = (elapsed - server.idle - server.stolen).max(0.0);
+    let disturbance = Disturbance {
+        other_processes: others,
+        stolen_from_server: server.stolen / elapsed,
+        stolen_from_client: client.stolen / elapsed,
+    };
     if load.units <= 0.0 || load.seconds <= 0.0 {
         let slept: u64 = processes.iter().map(|it| it.voluntary_switches).sum();
-        return Err(Failure::tool(format!(
+        let why = format!(
             "nothing was answered in {elapsed:.1} s, in which the server's processor was busy for {:.0}% of the time and \
              stolen for {:.0}%, the client's for {:.0}% and {:.0}%, other processes used {:.0}% of one, and the server's processes \
              went to sleep {slept} times; {}",
             not_idle / elapsed * 100.0,
-            server.stolen / elapsed * 100.0,
+            disturbance.stolen_from_server * 100.0,
             (elapsed - client.idle - client.stolen).max(0.0) / elapsed * 100.0,
-            client.stolen / elapsed * 100.0,
+            disturbance.stolen_from_client * 100.0,
             others * 100.0,
             witness.report(lab, outside),
-        )));
+        );
+        return Err(match disturbed(&disturbance) {
+            Some(_) => Missed::Disturbed(why),
+            None => Missed::Failed(Failure::tool(why)),
+        });
     }
     let per_unit = |seconds: f64| seconds * 1e6 / load.units;
     Ok(Measurement {
@@ -80,11 +124,7 @@ pub fn measure(
             frames_out: carried.frames_out,
             bytes_out: carried.bytes_out,
         }),
-        disturbance: Disturbance {
-            other_processes: others,
-            stolen_from_server: server.stolen / elapsed,
-            stolen_from_client: client.stolen / elapsed,
-        },
+        disturbance,
     })
 }
 

@@ -8,7 +8,7 @@ mod ratios;
 
 use super::floor::{Floor, floors};
 use super::goals;
-use super::results::Results;
+use super::results::{Results, VariantFailure};
 use super::statistics::{self, Ratio, Spread, counting, spread, variants};
 use crate::failure::Failure;
 use crate::tools::table;
@@ -135,6 +135,13 @@ fn disturbances(results: &Results) -> String {
             .find_map(|round| round.discarded.as_ref())
         {
             let _ = writeln!(text, "    discarded, for instance: {why}");
+        }
+        for silent in workload.rounds.iter().flat_map(|round| &round.silent) {
+            let VariantFailure { variant, why } = silent;
+            let _ = writeln!(
+                text,
+                "    while others used the machine, on {variant} {why}"
+            );
         }
     }
     let limit = results.settings.disturbance_limit * 100.0;

@@ -125,6 +125,9 @@ pub struct Round {
     /// Why it doesn't count, if it doesn't.
     pub discarded: Option<String>,
     pub measurements: Vec<Measurement>,
+    /// What answered nothing, in a round that is discarded, and all that can be said of it.
+    #[serde(default)]
+    pub silent: Vec<VariantFailure>,
 }
 
 impl Round {

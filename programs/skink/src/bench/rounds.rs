@@ -3,7 +3,7 @@
 use super::costs::{self, MachineMemory};
 use super::held;
 use super::lab::{CLIENT_CPU, Lab, MTU, Receive, SERVER_CPU};
-use super::measure::{self, DISTURBANCE_LIMIT, failed};
+use super::measure::{self, DISTURBANCE_LIMIT, Missed, failed};
 use super::outside::Outside;
 use super::plan::Plan;
 use super::results::{
@@ -140,12 +140,32 @@ impl Bench<'_> {
             undisturbed += u32::from(round.discarded.is_none());
             results.rounds.push(round);
         }
+        for (index, _) in chosen {
+            self.give_up_if_never_measured(index, &mut results);
+        }
         Ok(results)
     }
 
+    /// A variant that answered nothing in any round has failed, though each was disturbed.
+    fn give_up_if_never_measured(&self, index: usize, results: &mut WorkloadResults) {
+        let variant = self.name(index);
+        let rounds = &results.rounds;
+        if rounds.iter().any(|round| round.of(&variant).is_some()) {
+            return;
+        }
+        let mut silent = rounds.iter().flat_map(|round| &round.silent);
+        let last = silent.rfind(|one| one.variant == variant);
+        let why = last.map_or_else(|| "there was no round".to_owned(), |one| one.why.clone());
+        self.give_up(index, Failure::tool(why), results);
+    }
+
+    fn name(&self, index: usize) -> String {
+        let lab = self.labs.get(index);
+        lab.map_or_else(String::new, |lab| lab.variant.to_string())
+    }
+
     fn give_up(&self, index: usize, failure: Failure, results: &mut WorkloadResults) {
-        let variant = self.labs.get(index).map(|lab| lab.variant.to_string());
-        let variant = variant.unwrap_or_default();
+        let variant = self.name(index);
         eprintln!("{}: {variant} failed: {}", results.name, failure.message);
         let why = failure.message;
         results.failures.push(VariantFailure { variant, why });
@@ -200,7 +220,7 @@ impl Bench<'_> {
         Ok((*tuning, Some(calibration)))
     }
 
-    /// One measurement of each variant. One that fails isn't tried again.
+    /// One measurement of each variant. One that fails isn't tried again, unless others may be the cause.
     fn round(
         &mut self,
         task: Task,
@@ -218,7 +238,13 @@ impl Bench<'_> {
                     round.measurements.push(measurement);
                     chosen.push((index, tuning));
                 }
-                Err(failure) => self.give_up(index, failure, results),
+                Err(Missed::Disturbed(why)) => {
+                    let variant = self.name(index);
+                    round.discarded = Some(format!("during {variant}, nothing was answered"));
+                    round.silent.push(VariantFailure { variant, why });
+                    chosen.push((index, tuning));
+                }
+                Err(Missed::Failed(failure)) => self.give_up(index, failure, results),
             }
         }
         round
@@ -230,7 +256,7 @@ impl Bench<'_> {
         task: Task,
         tuning: Tuning,
         seconds: u32,
-    ) -> Result<Measurement, Failure> {
+    ) -> Result<Measurement, Missed> {
         let lab = self
             .labs
             .get(index)
@@ -241,7 +267,8 @@ impl Bench<'_> {
         let machine = MachineMemory::look();
         let command = task.server(&self.site, tuning, &lab.variant);
         let started = command.and_then(|command| Server::start(lab, &command));
-        let measured = started.map_err(failed).and_then(|server| {
+        let measured = started.map_err(|error| Missed::Failed(failed(error)));
+        let measured = measured.and_then(|server| {
             task.wait_and_check(lab, &server)?;
             let threads = lab.pin(self.outside, self.plan.napi_batch)?;
             let client = |seconds| task.client(lab, seconds, self.plan);
@@ -253,6 +280,7 @@ impl Bench<'_> {
                     warm = answered.units;
                     client(seconds)
                 })
+                .map_err(Missed::from)
                 .and_then(|load| {
                     measure::measure(self.outside, lab, load, seconds, &server.roots())
                 });
@@ -266,17 +294,19 @@ impl Bench<'_> {
             });
             let log = server.log();
             let ended = server.end(&variant);
-            let measurement = measured.map_err(|failure| {
+            let measurement = measured.map_err(|missed| {
                 let end = match &ended {
                     Ok(()) => "the server ended as asked",
                     Err(why) => &why.message,
                 };
-                Failure::tool(format!(
-                    "{} (after {warm} in warming up); {end}; the server had printed: {log}",
-                    failure.message
-                ))
+                missed.say(|why| {
+                    format!(
+                        "{why} (after {warm} in warming up); {end}; the server had printed: {log}"
+                    )
+                })
             })?;
-            ended.map(|()| (measurement, threads))
+            ended?;
+            Ok((measurement, threads))
         });
         end_leftovers();
         let (measurement, threads) = measured?;

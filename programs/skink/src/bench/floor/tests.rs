@@ -39,8 +39,8 @@ fn frames_of(per_unit: f64, bytes: f64) -> Frames {
 
 fn workload(name: &str, unit: Unit, rounds: Vec<Vec<Measurement>>) -> WorkloadResults {
     let rounds = rounds.into_iter().map(|measurements| Round {
-        discarded: None,
         measurements,
+        ..Round::default()
     });
     WorkloadResults {
         name: name.to_owned(),

@@ -1,6 +1,4 @@
-use super::super::results::{
-    Calibration, Comparison, Memory, Traffic, Unit, VariantFailure, WorkloadResults,
-};
+use super::super::results::{Calibration, Comparison, Memory, Traffic, Unit, WorkloadResults};
 use super::super::statistics::tests::{comparisons, round, workload};
 use super::super::variant::RAW;
 use super::*;
@@ -24,6 +22,16 @@ fn results() -> Results {
         variant: "skink-tap".to_owned(),
         why: "it thundered\n".to_owned(),
     });
+    let disturbed = workload
+        .rounds
+        .iter_mut()
+        .filter(|round| round.discarded.is_some());
+    for round in disturbed {
+        round.silent.push(VariantFailure {
+            variant: "skink-xdp".to_owned(),
+            why: "nothing was answered".to_owned(),
+        });
+    }
     results.workloads.push(workload);
     results.settings.disturbance_limit = 0.05;
     results.settings.connections = 64;
@@ -54,6 +62,7 @@ fn ratios_come_first_and_nothing_is_hidden() {
         "20B  kernel-gso-on  the rest  -  6.00  -  -  -  -  request",
         "20B: 1 of 4 rounds discarded; kernel-gso-on's own cost spread over 83%",
         "discarded, for instance: during skink-packet, it thundered",
+        "while others used the machine, on skink-xdp nothing was answered",
         "more than 5% of a CPU",
         "20B  skink-packet  sendfile off 7.2  sendfile 6.0  → sendfile",
         "NOT PINNED: skink-packet",

@@ -28,6 +28,7 @@ pub fn round(costs: &[(&str, f64)], discarded: Option<&str>) -> Round {
     Round {
         discarded: discarded.map(str::to_owned),
         measurements: measurements.collect(),
+        ..Round::default()
     }
 }
 
