@@ -6,6 +6,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketTyp
 use skink_memory::{CaptureReader, CaptureRing};
 use skink_messages::{Counter, Counters};
 use std::cell::RefCell;
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -271,6 +272,10 @@ fn a_process_that_is_stopped_is_relieved_of_answering() {
         assert!(attach(&mut broker).answers);
         let own = rustix::process::getpid();
         rustix::process::kill_process(own, rustix::process::Signal::STOP).expect("stopped");
+        // Any thread may take the signal, and this one go on until all are stopped.
+        std::io::stdin()
+            .read_to_end(&mut Vec::new())
+            .expect("a pipe");
         return;
     }
     let directory = Directory::new("stopped");
@@ -279,14 +284,15 @@ fn a_process_that_is_stopped_is_relieved_of_answering() {
     let mut child = std::process::Command::new(test);
     child.args([NAME, "--exact"]).env(CHILD, "");
     child.envs(server.environment());
-    let mut child = child.spawn().expect("a child");
+    child.stdin(std::process::Stdio::piped());
+    let mut child = Stopped(child.spawn().expect("a child"));
     let mut log = Vec::new();
     while !log.contains(&"grant 0".to_owned()) {
         wait(server.as_fd());
         server.serve(Instant::now());
         log.extend(owners.take());
     }
-    let pid = rustix::process::Pid::from_child(&child);
+    let pid = rustix::process::Pid::from_child(&child.0);
     let options = rustix::process::WaitOptions::UNTRACED;
     let status = rustix::process::waitpid(Some(pid), options).expect("a child");
     assert!(status.is_some_and(|(_, status)| status.stopped()));
@@ -303,7 +309,17 @@ fn a_process_that_is_stopped_is_relieved_of_answering() {
         Some(Notice::Answer)
     );
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("a child");
-    assert!(child.wait().expect("the child").success());
+    assert!(child.0.wait().expect("the child").success());
+}
+
+/// A child that wouldn't end by itself if the test failed.
+struct Stopped(std::process::Child);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
