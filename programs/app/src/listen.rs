@@ -8,7 +8,9 @@
 //! since that would be reset; when one more comes and still nobody has waited, that is given up.
 //!
 //! A stack in another process is told of a listening socket at once, so that the port is taken, and answers a ticket with
-//! which children show that it is theirs too. There the socket rests in any case: a parent that sleeps, and has nobody who drives
+//! which children show that it is theirs too. There connections are queued once a thread of this process sleeps in a call on any
+//! socket of ours; until then they are left unanswered, and asked for again by the peer. When another process gets the socket, it
+//! rests again in any case, and what was queued is reset: a parent that sleeps, and has nobody who drives
 //! its side of that stack, would never find out that it keeps connections from its children.
 use crate::calls::{any, kernel_bind, kernel_listen, kernel_name};
 use crate::errno::{Answer, fail};
@@ -79,6 +81,7 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     }
     state.sockets[index].role = Role::Dormant { backlog };
     state.sockets[index].taker = Taker::Unknown;
+    state.listens_late = state.is_served();
     if !state.sockets[index].watchers.is_empty() {
         state.watch_kernel_half(index);
         state.activate(index)?;
@@ -144,9 +147,22 @@ impl State {
 
     /// If the process has a stack of its own, nothing rests on which it has listened and that no other process has.
     pub fn listen_beside(&mut self) {
-        if !self.has_own_stack() {
-            return;
+        if self.has_own_stack() {
+            self.put_all_on_stack();
         }
+    }
+
+    /// The calling thread is about to sleep: so it is where the stack is in another process.
+    #[cold]
+    pub fn listen_late(&mut self) {
+        self.listens_late = false;
+        if self.engine.is_some() {
+            self.put_all_on_stack();
+            self.pump();
+        }
+    }
+
+    fn put_all_on_stack(&mut self) {
         let rest = self.sockets.iter().filter_map(|(index, socket)| {
             let Role::Dormant { backlog } = socket.role else {
                 return None;
@@ -165,14 +181,17 @@ impl State {
             let socket = &self.sockets[*index];
             is_listening(socket) && socket.taker == Taker::Unknown
         });
-        if sockets.is_empty() || self.engine.is_some() && !self.has_own_stack() {
+        if sockets.is_empty() {
             return;
         }
-        // What has come already stays in this process.
-        self.pump();
+        // What has come already stays in this process, if that has the stack.
+        let own = self.has_own_stack();
+        if own {
+            self.pump();
+        }
         for index in sockets {
             self.sockets[index].taker = Taker::Others;
-            if !self.is_acceptable(index) {
+            if !own || !self.is_acceptable(index) {
                 self.rest_again(index);
             }
         }
@@ -181,10 +200,17 @@ impl State {
     /// Takes a listening socket off the stack, until somebody waits for connections.
     #[cold]
     pub fn rest_again(&mut self, index: u32) {
-        if let Role::Listener(_) = self.sockets[index].role {
-            self.release(index);
-            self.sockets[index].role = Role::Dormant { backlog: 4096 };
+        let Role::Listener(_) = self.sockets[index].role else {
+            return;
+        };
+        if self.is_served() {
+            // Before the port is let go: who asks then is left unanswered, and not refused.
+            if let Err(stop) = self.rest(index) {
+                log!(Warn, "a listening socket couldn't be bound again: {stop:?}");
+            }
         }
+        self.release(index);
+        self.sockets[index].role = Role::Dormant { backlog: 4096 };
     }
 
     /// Whether a connection waits to be accepted.

@@ -10,13 +10,13 @@ pub fn cases() -> Vec<Case> {
     let library = PLACES.into_iter();
     let library = library.filter(|(topology, _)| *topology == Topology::Library);
     let library: Vec<_> = library.collect();
-    let mut cases = on_each_back_end("listening/for-children", for_children);
+    let mut cases = cases_in(&library, "listening/told-before-a-fork", told_before_a_fork);
     for (name, run) in [
         ("told-to-a-peer", told_to_a_peer as fn(&Network) -> Outcome),
-        ("told-before-a-fork", told_before_a_fork),
+        ("for-children", for_children),
         ("left-to-children", left_to_children),
     ] {
-        cases.extend(cases_in(&library, &format!("listening/{name}"), run));
+        cases.extend(on_each_back_end(&format!("listening/{name}"), run));
     }
     cases
 }
@@ -65,7 +65,7 @@ fn told_to_a_peer(network: &Network) -> Outcome {
     tell(network, &[])
 }
 
-/// So it does when the program forks meanwhile, for whatever else.
+/// So it does when the program forks meanwhile, for whatever else: where the stack is its own.
 fn told_before_a_fork(network: &Network) -> Outcome {
     tell(network, &["fork"])
 }
