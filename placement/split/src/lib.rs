@@ -18,7 +18,7 @@
 //! `udp` adopts the sockets of the programs that it is told of ([`Front::attach`]), one of `syscall` asks for what was
 //! stored. Each host has methods to be told that a neighbour was replaced.
 //!
-//! **What it leaves out.** Processes, descriptors, bells and sleep; who tells whom of whom; and asking `tcp` and `udp`
+//! **What it leaves out.** Processes, descriptors, bells and sleep; who tells whom of whom; and asking `tcp`
 //! for flows when the filter is rebuilt ([`FilterHost::rebuild`] is told them).
 #![forbid(unsafe_code)]
 

@@ -123,6 +123,13 @@ impl Engine {
         struck.pop().map(|owner| (owner, LOST))
     }
 
+    /// Whether the stack can be asked: it is there, and so are the descriptors that lead to it, which a guest in this
+    /// process's memory may have closed.
+    pub fn is_reachable(&self) -> bool {
+        let open = |fd: &c_int| raw::fcntl(*fd, libc::F_GETFD, 0).is_ok();
+        !self.is_down() && (!crate::descriptor::is_guest() || self.descriptors.iter().all(open))
+    }
+
     /// Whether the stack is lost.
     #[inline]
     pub fn is_down(&self) -> bool {

@@ -90,7 +90,7 @@ pub unsafe fn wait(
             Look::Interrupted => return Err(spin::INTERRUPTED),
             Look::Nothing => {}
         }
-        if state.listens_late {
+        if state.listens_late && waits {
             state.listen_late();
             continue;
         }

@@ -74,9 +74,7 @@ pub unsafe fn leave(environment: Environment) -> Option<Legacy> {
         let mut state = lock().ok()?;
         let staying = state.staying();
         let guest = is_guest();
-        if guest {
-            state.leave_to_others(staying.iter().map(|(_, index)| *index).collect());
-        }
+        state.leave_to_program(staying.iter().map(|(_, index)| *index));
         let left = state.bequeath(&staying, guest, raw::process_id())?;
         // A guest's lock would be its host's for ever.
         let guard = (!guest).then_some(state);
@@ -100,7 +98,7 @@ pub unsafe fn leave_to_child(
     let answer = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
         let mut state = lock().ok()?;
         let staying = staying(&state);
-        state.leave_to_others(staying.iter().map(|(_, index)| *index).collect());
+        state.leave_to_program(staying.iter().map(|(_, index)| *index));
         let left = state.bequeath(&staying, true, 0)?;
         drop(state);
         // SAFETY: the caller's promise.

@@ -59,9 +59,7 @@ pub extern "C" fn prepare() {
     // In a signal handler that interrupted a call of ours the lock is this thread's already.
     let mut guard = lock().ok();
     if let Some(state) = guard.as_deref_mut() {
-        let all = state.sockets.iter().map(|(index, _)| index);
-        let all = all.collect();
-        state.leave_to_others(all);
+        let _ = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| state.leave_all()));
     }
     let claims = guard.as_deref().is_some_and(State::would_claim);
     let pipe = if claims { raw::pipe().ok() } else { None };
@@ -177,7 +175,9 @@ impl State {
             socket.role = match socket.role {
                 Role::Undecided => Role::Undecided,
                 Role::Dormant { backlog } => Role::Dormant { backlog },
-                Role::Listener(_) => Role::Dormant { backlog: 4096 },
+                Role::Listener(_) => Role::Dormant {
+                    backlog: socket.backlog,
+                },
                 Role::Datagram(_) if socket.own_kernel_socket && socket.peer.is_none() => {
                     Role::Undecided
                 }
@@ -204,7 +204,9 @@ impl State {
         for (_, socket) in self.sockets.iter_mut() {
             socket.resting = [None; 2];
             if let Role::Listener(_) = socket.role {
-                socket.role = Role::Dormant { backlog: 4096 };
+                socket.role = Role::Dormant {
+                    backlog: socket.backlog,
+                };
             }
         }
         if !claims {

@@ -13,6 +13,7 @@
 //! rests again in any case, and what was queued is reset: a parent that sleeps, and has nobody who drives
 //! its side of that stack, would never find out that it keeps connections from its children.
 use crate::calls::{any, kernel_bind, kernel_listen, kernel_name};
+use crate::engine::Engine;
 use crate::errno::{Answer, fail};
 use crate::lock::lock;
 use crate::log::log;
@@ -80,11 +81,16 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
         state.sockets[index].kernel_listens = true;
     }
     state.sockets[index].role = Role::Dormant { backlog };
+    state.sockets[index].backlog = backlog;
     state.sockets[index].taker = Taker::Unknown;
     state.listens_late = state.is_served();
     if !state.sockets[index].watchers.is_empty() {
         state.watch_kernel_half(index);
         state.activate(index)?;
+    }
+    if state.listens_late && state.parking.on_nic > 0 {
+        // A thread sleeps already.
+        state.listen_late();
     }
     state.listen_beside();
     log!(Info, "descriptor {fd} will listen on {local}");
@@ -171,8 +177,23 @@ impl State {
         });
         for (index, backlog) in rest.collect::<Vec<_>>() {
             // If that fails, who waits for a connection is told.
-            let _ = self.put_on_stack(index, backlog);
+            if self.put_on_stack(index, backlog).is_err() && self.is_served() {
+                let _ = self.rest(index);
+            }
         }
+    }
+
+    /// Another program is about to get these sockets. Where the stack is in this process, it can't take connections there.
+    pub fn leave_to_program(&mut self, sockets: impl Iterator<Item = u32>) {
+        if !self.has_own_stack() {
+            self.leave_to_others(sockets.collect());
+        }
+    }
+
+    /// Another process is about to get all sockets ([`State::leave_to_others`]).
+    pub fn leave_all(&mut self) {
+        let all = self.sockets.iter().map(|(index, _)| index);
+        self.leave_to_others(all.collect());
     }
 
     /// Another process is about to get these sockets, too: connections that nobody has waited for here are perhaps for that one.
@@ -181,7 +202,7 @@ impl State {
             let socket = &self.sockets[*index];
             is_listening(socket) && socket.taker == Taker::Unknown
         });
-        if sockets.is_empty() {
+        if sockets.is_empty() || !self.engine.as_deref().is_none_or(Engine::is_reachable) {
             return;
         }
         // What has come already stays in this process, if that has the stack.

@@ -70,6 +70,8 @@ pub struct Socket {
     pub role: Role,
     /// Who takes what comes to it, if it listens.
     pub taker: Taker,
+    /// How many connections may wait to be accepted, if it listens.
+    pub backlog: u32,
     /// What `bind` was told, with the port that was chosen.
     pub bound: Option<Endpoint>,
     /// What a dormant socket has on a stack in another process, bound already.
@@ -113,6 +115,7 @@ impl Socket {
             nonblocking: false,
             role: Role::Undecided,
             taker: Taker::Unknown,
+            backlog: 4096,
             bound: None,
             resting: [None; 2],
             tickets: [0; 2],

@@ -429,9 +429,8 @@ impl Filter {
         self.poll_asking(now, |_, _| false)
     }
 
-    /// Forgets flows whose time is over, except TCP connections and UDP flows of which `lives` says
-    /// that their socket is still there: so no idle connection is ever lost. It is told the protocol
-    /// and the two ends.
+    /// Forgets flows whose time is over, except those of which `lives` says that their socket is still there: so no idle
+    /// connection is ever lost. It is told the protocol and the two ends.
     pub fn poll_asking(
         &mut self,
         now: Instant,
@@ -503,7 +502,7 @@ impl Filter {
         self.enter_all(now, flows)
     }
 
-    /// Enters the flows that `tcp` and `udp` know: after a crash of the filter, before the first packet.
+    /// Enters the flows that `tcp` knows: after a crash of the filter, before the first packet.
     /// They were let in once, so rules aren't asked. Those that are known are prolonged. Answers how many
     /// were entered.
     pub fn rebuild(&mut self, now: Instant, flows: impl IntoIterator<Item = Flow>) -> usize {

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 
 /// TCP acts at once; but its window may be small, and what was quoted not be the first that it sends again.
 const LIFETIME: Duration = Duration::from_secs(2);
-/// The next datagram leaves when a program likes. So long a path's MTU is remembered, too.
-const LIFETIME_OF_DATAGRAMS: Duration = Duration::from_secs(600);
+/// The next datagram leaves when a program likes; who repeats a question that wasn't answered does so within seconds.
+const LIFETIME_OF_DATAGRAMS: Duration = Duration::from_secs(10);
 /// The oldest make room.
 const CAPACITY: usize = 32;
 
@@ -61,10 +61,13 @@ impl Claims {
             packet_bytes: _,
         } = quoted;
         if protocol == protocol::UDP {
-            // A router says it of each datagram that was in flight, and they are all alike here.
-            let is_new =
-                |claim: &Claim| !claim.is_about(protocol, local, remote) || claim.mtu < mtu;
-            self.0.retain(is_new);
+            // A router says it of each datagram that was in flight, and they are all alike here: the least counts.
+            let mut same = self.0.iter_mut();
+            if let Some(claim) = same.find(|claim| claim.is_about(protocol, local, remote)) {
+                claim.mtu = claim.mtu.min(mtu);
+                claim.until = now + LIFETIME_OF_DATAGRAMS;
+                return;
+            }
         }
         if self.0.len() >= CAPACITY {
             self.0.pop_front();

@@ -10,11 +10,12 @@ use crate::settings::Settings;
 use crate::state::State;
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::{Relaxed, Release};
+use foldhash::fast::FixedState;
 use skink_memory::{Adopted, Holder, Record, Region, SocketId, TableError};
 use skink_messages::{Counter, Events, Network, Path, Ports, SocketEvents};
 use skink_time::{Duration, Instant};
 use skink_wire::{Endpoint, FourTuple, protocol};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 mod calls;
 mod lost;
@@ -28,8 +29,8 @@ const GIVEN_UP: usize = 4096;
 /// What must be known of whose sockets were adopted.
 pub(crate) struct Predecessor {
     until: Instant,
-    /// Connections that were reset since their records made no sense.
-    given_up: Vec<FourTuple>,
+    /// Connections that are reset since their records made no sense.
+    given_up: HashSet<FourTuple, FixedState>,
 }
 
 /// What a slot holds, at first sight.
@@ -63,11 +64,14 @@ impl Tcp {
         let used = region.used();
         let abandoned = region.is_abandoned();
         self.add_region(index, region)?;
-        let given_up = self.predecessor.take().map(|before| before.given_up);
-        self.predecessor = Some(Predecessor {
-            until: now + REMEMBERED,
-            given_up: given_up.unwrap_or_default(),
-        });
+        // A program that is new has no connections that anybody could have forgotten.
+        if used > 0 {
+            let before = self.predecessor.take().filter(|it| now < it.until);
+            self.predecessor = Some(Predecessor {
+                until: now + REMEMBERED,
+                given_up: before.map_or_else(HashSet::default, |it| it.given_up),
+            });
+        }
         let slots = (0..used).map(|slot| self.table.slot_of(index, slot));
         let found: Vec<(u32, Found)> = slots
             .map(|slot| (slot, look_at(self.table.record(slot))))

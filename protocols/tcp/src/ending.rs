@@ -103,6 +103,7 @@ impl Tcp {
         connection.deadlines = Default::default();
         connection.tell(Events::READABLE | Events::WRITABLE | Events::READ_CLOSED | Events::CLOSED);
         let (tuple, program) = (connection.tuple, connection.program());
+        let acknowledged = connection.acknowledged;
         self.demux.remove(&tuple, Place::Connection(slot));
         self.wheel.cancel(slot);
         let keep = match program {
@@ -117,6 +118,13 @@ impl Tcp {
                 !half_open
             }
         };
+        if let Program::Awaited(parent) = program
+            && half_open
+            && acknowledged
+        {
+            // Its place in the accept queue, if it was asked to come, is another's.
+            self.ask_again(parent, 1);
+        }
         if keep {
             self.notice(slot);
         } else {

@@ -349,15 +349,24 @@ impl<O: Owners> Server<O> {
         }
     }
 
-    /// The process that answered for the addresses is gone, or stopped: the next one that isn't does. (If it goes on,
-    /// it answers ARP and NDP as well, and says the same; echo requests are steered to the other.)
+    /// The process that answered for the addresses is gone, or stopped: the next one that isn't does, and one that is if
+    /// there is nobody else. (If one that was stopped goes on, it answers ARP and NDP as well, and says the same; echo
+    /// requests are steered to the other.)
     fn hand_answering_over(&mut self) {
-        for (key, connection) in &self.connections {
-            if let Role::Owner(owner) = connection.role
-                && self.answering != Some(owner)
-                && !is_stopped(connection.peer.pid)
-                && self.reply(*key, &Reply::Answer {}, &[]).is_ok()
-            {
+        let others = self.connections.iter();
+        let others = others.filter_map(|(key, connection)| match connection.role {
+            Role::Owner(owner) if self.answering != Some(owner) => {
+                Some((is_stopped(connection.peer.pid), *key, owner))
+            }
+            _ => None,
+        });
+        let mut others: Vec<(bool, u64, u16)> = others.collect();
+        others.sort_unstable();
+        for (stopped, key, owner) in others {
+            if stopped && self.answering.is_some() {
+                return;
+            }
+            if self.reply(key, &Reply::Answer {}, &[]).is_ok() {
                 self.answering = Some(owner);
                 self.owners.answering(owner);
                 return;

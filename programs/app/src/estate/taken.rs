@@ -7,7 +7,7 @@ use crate::holdings::Holdings;
 use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
-use crate::socket::Role;
+use crate::socket::{Role, Taker};
 use crate::state::{State, lift};
 use core::ffi::c_int;
 use skink_control::Broker;
@@ -120,8 +120,16 @@ impl State {
         socket.nonblocking = entry.nonblocking;
         socket.role = match entry.role {
             RoleEntry::Undecided => Role::Undecided,
-            RoleEntry::Dormant(backlog) => Role::Dormant { backlog },
-            RoleEntry::Listener(ids) => Role::Listener(halves(ids)),
+            RoleEntry::Dormant(backlog) => {
+                // Whoever had it may go on to use it: only waiting for connections shows that it is for this process.
+                (socket.taker, socket.backlog) = (Taker::Others, backlog);
+                Role::Dormant { backlog }
+            }
+            RoleEntry::Listener(ids) => {
+                // What nobody had waited for rests since before the estate was written.
+                socket.taker = Taker::Own;
+                Role::Listener(halves(ids))
+            }
             RoleEntry::Stream(stream) => Role::Stream(id(stream)),
             RoleEntry::Datagram(ids) => Role::Datagram(halves(ids)),
             RoleEntry::Lost => Role::Lost,

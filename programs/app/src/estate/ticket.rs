@@ -30,7 +30,7 @@ impl State {
                 continue;
             };
             if let Entry::Socket(index) = fd_table::get(fd) {
-                self.leave_to_others(vec![index]);
+                self.leave_to_program(core::iter::once(index));
                 if self.passes(index) {
                     passed.push((place, fd, index));
                 }

@@ -193,12 +193,17 @@ impl Bench<'_> {
         }
         let (mut tried, mut disturbed) = (Vec::new(), false);
         for tuning in task.tunings().iter().copied() {
-            let mut measurement = self.measure(index, task, tuning, 1)?;
+            let mut measured = self.measure(index, task, tuning, 1);
             for _ in 1..CALIBRATION_ATTEMPTS {
-                if measure::disturbed(&measurement.disturbance).is_some() {
-                    measurement = self.measure(index, task, tuning, 1)?;
+                let again = match &measured {
+                    Ok(measurement) => measure::disturbed(&measurement.disturbance).is_some(),
+                    Err(missed) => matches!(missed, Missed::Disturbed(_)),
+                };
+                if again {
+                    measured = self.measure(index, task, tuning, 1);
                 }
             }
+            let measurement = measured?;
             disturbed |= measure::disturbed(&measurement.disturbance).is_some();
             tried.push((
                 tuning,
@@ -240,7 +245,8 @@ impl Bench<'_> {
                 }
                 Err(Missed::Disturbed(why)) => {
                     let variant = self.name(index);
-                    round.discarded = Some(format!("during {variant}, nothing was answered"));
+                    let why_not = || format!("during {variant}, nothing was answered");
+                    round.discarded.get_or_insert_with(why_not);
                     round.silent.push(VariantFailure { variant, why });
                     chosen.push((index, tuning));
                 }

@@ -339,8 +339,8 @@ fn of_a_small_path_only_what_a_sender_of_datagrams_shows_is_remembered() {
     // From which port and to whom a datagram leaves, and when; what the peer's path takes then.
     let cases = [
         (80, peer, 0, 1300),
-        (80, peer, 599_999, 1300),
-        (80, peer, 600_000, MTU),
+        (80, peer, 9_999, 1300),
+        (80, peer, 10_000, MTU),
         (81, peer, 0, MTU),
         (80, other, 0, MTU),
     ];
@@ -368,8 +368,8 @@ fn of_a_small_path_only_what_a_sender_of_datagrams_shows_is_remembered() {
     // Claims about datagrams that nobody sends don't fill the place of others.
     let mut host = Host::acquainted();
     host.receive(&too_big_frame(false, protocol::TCP, 1500, 1300));
-    for _ in 0..100 {
-        host.receive(&too_big(1300));
+    for more in 0..100 {
+        host.receive(&too_big(1300 + more));
     }
     host.send_segment(false, 5, 500);
     assert_eq!(host.path_mtu(false), 1300);

@@ -37,19 +37,19 @@ impl Tcp {
         record.fin.store(FIN_OVER, Relaxed);
         record.state.store(State::Closed as u8, Release);
         record.set_kind(SocketKind::Tcp);
-        if connected
-            && is_credible(&tuple, out)
+        let is_its_own = is_credible(&tuple, out)
             && reason != Counter::TcpRecordEnds
-            && self.demux.flow(&tuple).is_none()
-        {
+            && self.demux.flow(&tuple).is_none();
+        if is_its_own && connected {
             let header = reply_header(&tuple, snd_max, rcv_nxt, Flags::RST | Flags::ACK);
             self.counters.count(Counter::TcpResetsOut);
             let _ = self.send_bare(now, &tuple, &header, &Options::default(), out);
-            if let Some(predecessor) = &mut self.predecessor
-                && predecessor.given_up.len() < GIVEN_UP
-            {
-                predecessor.given_up.push(tuple);
-            }
+        }
+        if is_its_own
+            && let Some(predecessor) = &mut self.predecessor
+            && predecessor.given_up.len() < GIVEN_UP
+        {
+            predecessor.given_up.insert(tuple);
         }
         if matches!(holder, Some(Holder::Awaited | Holder::Gone)) {
             return self.forget(slot);

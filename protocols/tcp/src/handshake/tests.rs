@@ -480,6 +480,24 @@ fn who_found_the_accept_queue_full_is_asked_again_when_there_is_room() {
     assert_eq!(asked(&mut net), []);
 }
 
+/// Clients that have given up meanwhile answer by resets: their places are others'.
+#[test]
+fn who_is_asked_again_and_is_gone_leaves_his_place_to_the_next() {
+    let mut net = Net::new();
+    let listener = net.listen(80, 1);
+    request_from(&mut net, 1..=8);
+    acknowledge_from(&mut net, 1..=8);
+    while net.tcp.accept(listener).is_some() {}
+    assert_eq!(asked(&mut net), [3, 4]);
+    for gone in [3, 4] {
+        net.remote_port = gone;
+        net.inject("R 1");
+    }
+    assert_eq!(asked(&mut net), [5, 6]);
+    acknowledge_from(&mut net, 5..=6);
+    assert_eq!(net.tcp.acceptable(listener), 2);
+}
+
 #[test]
 fn who_found_the_accept_queue_full_is_asked_by_another_listener() {
     let mut net = Net::new();

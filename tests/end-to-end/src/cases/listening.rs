@@ -3,16 +3,27 @@
 use super::{PLACES, cases_in, on_each_back_end};
 use crate::network::Network;
 use crate::site::PATIENCE;
-use crate::{Case, Outcome, Topology};
+use crate::{Case, Failure, Outcome, Topology};
 use skink_testbed::Process;
 
 pub fn cases() -> Vec<Case> {
     let library = PLACES.into_iter();
     let library = library.filter(|(topology, _)| *topology == Topology::Library);
     let library: Vec<_> = library.collect();
-    let mut cases = cases_in(&library, "listening/told-before-a-fork", told_before_a_fork);
+    let mut cases = Vec::new();
+    for (name, run) in [
+        (
+            "told-before-a-fork",
+            told_before_a_fork as fn(&Network) -> Outcome,
+        ),
+        ("told-after-a-program", told_after_a_program),
+    ] {
+        cases.extend(cases_in(&library, &format!("listening/{name}"), run));
+    }
     for (name, run) in [
         ("told-to-a-peer", told_to_a_peer as fn(&Network) -> Outcome),
+        ("told-by-another-thread", told_by_another_thread),
+        ("beside-a-helper", beside_a_helper),
         ("for-children", for_children),
         ("left-to-children", left_to_children),
     ] {
@@ -36,13 +47,28 @@ for line in control.makefile('r'):
 print('done', flush=True)
 ";
 
-/// Tells a peer each port that it listens on, and waits for the peer's word before anything else. The first socket listens
-/// before the program has said anything to anybody. With `fork` a child comes and goes before a connection is accepted.
+/// Tells a peer each port that it listens on, and waits for the peer's word before anything else. The first socket
+/// listens before the program has said anything to anybody. With `fork` a child comes and goes before a connection is accepted,
+/// with `spawn` another program that inherits the socket, before anybody is told; with `thread` another thread waits for the word,
+/// and does so already when the socket listens.
 const PROGRAM: &str = "
-import os, socket, sys
-def serve(data, address):
-    control.sendall(b'%s %d\\n' % (address, data.getsockname()[1]))
+import os, socket, sys, threading
+def hear():
     assert control.recv(1) == b'.'
+def sleeps(thread):
+    return open('/proc/self/task/%d/stat' % thread.native_id).read().rsplit(') ')[1][0] == 'S'
+def serve(data, address):
+    if 'thread' in sys.argv:
+        thread = threading.Thread(target=hear)
+        thread.start()
+        while not sleeps(thread):
+            pass
+        data = socket.create_server((address.decode(), 0), family=data.family)
+    if 'spawn' in sys.argv:
+        data.set_inheritable(True)
+        os.waitpid(os.posix_spawn('/bin/true', ['true'], os.environ), 0)
+    control.sendall(b'%s %d\\n' % (address, data.getsockname()[1]))
+    thread.join() if 'thread' in sys.argv else hear()
     if 'fork' in sys.argv:
         child = os.fork()
         if child == 0:
@@ -70,6 +96,16 @@ fn told_before_a_fork(network: &Network) -> Outcome {
     tell(network, &["fork"])
 }
 
+/// So it does though a program that can't take connections from here has inherited the socket.
+fn told_after_a_program(network: &Network) -> Outcome {
+    tell(network, &["spawn"])
+}
+
+/// So it does if the thread that sleeps isn't the one that listens.
+fn told_by_another_thread(network: &Network) -> Outcome {
+    tell(network, &["thread"])
+}
+
 fn tell(network: &Network, how: &[&str]) -> Outcome {
     let mut peer = network.kernel.command("python3");
     peer.args(["-c", PEER]);
@@ -85,20 +121,29 @@ fn tell(network: &Network, how: &[&str]) -> Outcome {
 /// Has a connection of its own, listens, and leaves the rest to its children. `wait` has it do so when the first connection is
 /// in its queue.
 const PARENT: &str = "
-import os, socket, sys
+import os, signal, socket, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 control = socket.create_connection(('10.9.0.1', 9401))
 listener = socket.create_server(('10.9.0.2', 9402))
 control.sendall(b'listening')
 if 'wait' in sys.argv:
     assert control.recv(1) == b'.'
+children = []
 for _ in range(2):
-    if os.fork() == 0:
+    children.append(os.fork())
+    if children[-1] == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         while True:
             c, _ = listener.accept()
             c.sendall(c.recv(64))
             c.close()
 control.sendall(b'forked')
-assert control.recv(1) == b'.'
+try:
+    assert control.recv(1) == b'.'
+finally:
+    for child in children:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
 ";
 
 /// Makes connections until one is answered, since at first no child may wait, and then more, of which each must be. With `wait`
@@ -106,6 +151,7 @@ assert control.recv(1) == b'.'
 const CLIENTS: &str = "
 import socket, sys, time
 control = socket.create_server(('10.9.0.1', 9401))
+other = socket.create_server(('10.9.0.1', 9404))
 print('ready', flush=True)
 control, _ = control.accept()
 assert control.recv(9) == b'listening'
@@ -138,6 +184,41 @@ control.sendall(b'.')
 print('done', flush=True)
 ";
 
+/// Takes connections itself, beside a helper that has inherited the socket and doesn't use it: it listens on one of its own,
+/// and sleeps.
+const MASTER: &str = "
+import select, signal, socket, subprocess, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+control = socket.create_connection(('10.9.0.1', 9401))
+listener = socket.create_server(('10.9.0.2', 9402))
+listener.set_inheritable(True)
+select.select([listener], [], [], 0)
+program = '''
+import socket
+control = socket.create_connection((\"10.9.0.1\", 9404))
+listener = socket.create_server((\"10.9.0.2\", 9403))
+print(\"sleeps\", flush=True)
+control.recv(1)
+'''
+helper = subprocess.Popen([sys.executable, '-c', program], close_fds=False, stdout=subprocess.PIPE)
+try:
+    assert helper.stdout.readline() == b'sleeps\\n'
+    control.sendall(b'listeningforked')
+    for _ in range(61):
+        c, _ = listener.accept()
+        c.sendall(c.recv(64))
+        c.close()
+    assert control.recv(1) == b'.'
+finally:
+    helper.kill()
+    helper.wait()
+";
+
+/// A program that doesn't wait on a socket that it has inherited gets nothing that comes there.
+fn beside_a_helper(network: &Network) -> Outcome {
+    serve_clients(network, MASTER, &[])
+}
+
 /// Connections go to the children of a program that has a stack, but listens just for them.
 fn for_children(network: &Network) -> Outcome {
     fork_for(network, &[])
@@ -150,13 +231,22 @@ fn left_to_children(network: &Network) -> Outcome {
 }
 
 fn fork_for(network: &Network, how: &[&str]) -> Outcome {
+    serve_clients(network, PARENT, how)
+}
+
+fn serve_clients(network: &Network, program: &str, how: &[&str]) -> Outcome {
     let mut clients = network.kernel.command("python3");
     clients.args(["-c", CLIENTS]).args(how);
     let clients = Process::spawn(clients, "the clients")?;
     clients.wait_until("they are ready", || clients.log().contains("ready"))?;
-    let arguments = ["-c", PARENT].iter().chain(how);
+    let arguments = [&["-c", program], how].concat();
     let parent = Process::spawn(network.skink_run("python3", arguments)?, "the parent")?;
     clients.wait_until("all is done", || clients.log().contains("done"))?;
-    drop(parent);
-    Ok(())
+    let (status, said) = parent.wait(PATIENCE)?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!(
+            "the parent ended with {status}; it printed:\n{said}"
+        ))),
+    }
 }

@@ -199,6 +199,19 @@ fn a_forgotten_connection_is_not_reset_at_its_end() {
     }
 }
 
+/// A program that is new has no predecessor: strays are refused, as ever.
+#[test]
+fn a_new_programs_region_brings_nothing_that_was_forgotten() {
+    let mut net = Net::new();
+    let empty = new_region(4, 4096, 4096);
+    let adopted = net.tcp.adopt_region(net.now, 1, empty, &mut net.out);
+    assert_eq!(adopted.expect("free"), all(0));
+    for stray in [". 1 ack 1 win 1000", "F. 1 ack 1 win 1000"] {
+        net.inject(stray);
+        net.expect("R 1");
+    }
+}
+
 #[test]
 fn regions_without_a_program_are_finished() {
     let mut net = Net::new();
