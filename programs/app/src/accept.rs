@@ -112,7 +112,7 @@ pub unsafe fn accept(
     }
     match state.sockets[index].role {
         Role::Undecided => return Err(Stop::Kernel),
-        Role::Dormant { .. } | Role::Listener(_) => state.activate(index)?,
+        Role::Dormant | Role::Listener(_) => state.activate(index)?,
         Role::Datagram(_) => return fail(libc::EOPNOTSUPP),
         Role::Stream(_) | Role::Lost => return fail(libc::EINVAL),
     }

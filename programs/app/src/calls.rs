@@ -153,7 +153,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Answer {
     match state.sockets[index].role {
         Role::Undecided => return Err(Stop::Kernel),
         Role::Lost => return fail(libc::ENOTCONN),
-        Role::Dormant { .. } | Role::Listener(_) => {
+        Role::Dormant | Role::Listener(_) => {
             // It stops listening; threads in `accept` find out.
             if which != Shutdown::Write {
                 state.release(index);

@@ -45,7 +45,7 @@ pub unsafe fn connect(fd: c_int, address: *const Address, length: socklen_t) -> 
         return state.connect_datagram(index, remote);
     }
     match socket.role {
-        Role::Dormant { .. } | Role::Listener(_) | Role::Datagram(_) | Role::Lost => {
+        Role::Dormant | Role::Listener(_) | Role::Datagram(_) | Role::Lost => {
             return fail(libc::EISCONN);
         }
         Role::Undecided => state.begin(index, remote)?,

@@ -38,7 +38,7 @@ pub fn receive_datagram(
             Role::Datagram(halves) => halves,
             Role::Undecided if readable && kernel_has_some(fd) => return Err(Stop::Kernel),
             Role::Undecided => return Err(WOULD_BLOCK),
-            Role::Stream(_) | Role::Dormant { .. } | Role::Listener(_) | Role::Lost => {
+            Role::Stream(_) | Role::Dormant | Role::Listener(_) | Role::Lost => {
                 return fail(libc::EBADF);
             }
         };

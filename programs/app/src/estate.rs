@@ -112,7 +112,7 @@ impl SocketEntry {
     fn of(socket: &Socket, fds: Vec<c_int>, engine: &Engine) -> SocketEntry {
         let (role, lasting) = match socket.role {
             Role::Undecided => (RoleEntry::Undecided, Events::empty()),
-            Role::Dormant { backlog } => (RoleEntry::Dormant(backlog), Events::empty()),
+            Role::Dormant => (RoleEntry::Dormant(socket.backlog), Events::empty()),
             Role::Listener(halves) => (RoleEntry::Listener(plain_halves(halves)), Events::empty()),
             Role::Stream(id) => (RoleEntry::Stream(plain(id)), engine.lasting(id)),
             Role::Datagram(halves) => (RoleEntry::Datagram(plain_halves(halves)), Events::empty()),
@@ -191,7 +191,7 @@ impl Estate {
         let (protocol, halves) = match socket.role {
             Role::Stream(id) => (0, [Some(id), None]),
             Role::Listener(halves) => (0, halves),
-            Role::Dormant { .. } => (0, socket.resting),
+            Role::Dormant => (0, socket.resting),
             Role::Datagram(halves) => (1, halves),
             Role::Undecided | Role::Lost => return,
         };

@@ -183,7 +183,7 @@ impl State {
             let (protocol, halves) = match self.sockets[*index].role {
                 Role::Stream(id) => (Protocol::Tcp, [Some(id), None]),
                 Role::Datagram(halves) => (Protocol::Udp, halves),
-                Role::Undecided | Role::Dormant { .. } | Role::Listener(_) | Role::Lost => continue,
+                Role::Undecided | Role::Dormant | Role::Listener(_) | Role::Lost => continue,
             };
             for id in halves.into_iter().flatten() {
                 remote.share(protocol, id);

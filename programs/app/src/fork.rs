@@ -162,7 +162,7 @@ impl State {
         let served = engine.is_some_and(|engine| engine.stack.is_served() && !engine.is_down());
         served
             && self.sockets.iter().any(|(_, socket)| match socket.role {
-                Role::Dormant { .. } => socket.tickets != [0; 2],
+                Role::Dormant => socket.tickets != [0; 2],
                 Role::Stream(_) | Role::Datagram(_) | Role::Listener(_) => true,
                 Role::Undecided | Role::Lost => false,
             })
@@ -174,10 +174,7 @@ impl State {
         for (_, socket) in self.sockets.iter_mut() {
             socket.role = match socket.role {
                 Role::Undecided => Role::Undecided,
-                Role::Dormant { backlog } => Role::Dormant { backlog },
-                Role::Listener(_) => Role::Dormant {
-                    backlog: socket.backlog,
-                },
+                Role::Dormant | Role::Listener(_) => Role::Dormant,
                 Role::Datagram(_) if socket.own_kernel_socket && socket.peer.is_none() => {
                     Role::Undecided
                 }
@@ -204,9 +201,7 @@ impl State {
         for (_, socket) in self.sockets.iter_mut() {
             socket.resting = [None; 2];
             if let Role::Listener(_) = socket.role {
-                socket.role = Role::Dormant {
-                    backlog: socket.backlog,
-                };
+                socket.role = Role::Dormant;
             }
         }
         if !claims {
@@ -238,7 +233,7 @@ impl State {
             let (table, halves) = match socket.role {
                 Role::Stream(id) => (&holdings.tcp, [Some(id), None]),
                 Role::Datagram(halves) => (&holdings.udp, halves),
-                Role::Undecided | Role::Dormant { .. } | Role::Listener(_) | Role::Lost => continue,
+                Role::Undecided | Role::Dormant | Role::Listener(_) | Role::Lost => continue,
             };
             let ids = halves.into_iter().flatten();
             used.extend(ids.map(|id| table.region_of(id.slot)));
@@ -249,7 +244,7 @@ impl State {
     /// Binds sockets that the process has inherited and that will listen.
     pub fn bind_resting(&mut self) {
         let rests = |socket: &Socket| {
-            matches!(socket.role, Role::Dormant { .. })
+            matches!(socket.role, Role::Dormant)
                 && socket.tickets != [0; 2]
                 && socket.resting == [None; 2]
         };
@@ -273,7 +268,7 @@ impl State {
             let (protocol, ids) = match self.sockets[*index].role {
                 Role::Stream(id) => (Tcp, [Some(id), None]),
                 Role::Datagram(halves) => (Udp, halves),
-                Role::Undecided | Role::Dormant { .. } | Role::Listener(_) | Role::Lost => continue,
+                Role::Undecided | Role::Dormant | Role::Listener(_) | Role::Lost => continue,
             };
             let remote = self.engine.as_deref_mut();
             if let Some(remote) = remote.and_then(|engine| engine.stack.remote()) {

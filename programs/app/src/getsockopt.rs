@@ -73,7 +73,7 @@ impl State {
         let sizes = self.buffer_sizes(index);
         let socket = &mut self.sockets[index];
         let options = &socket.options;
-        let listens = matches!(socket.role, Role::Dormant { .. } | Role::Listener(_));
+        let listens = matches!(socket.role, Role::Dormant | Role::Listener(_));
         Ok(match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => socket.take_error().unwrap_or(0),
             (libc::SOL_SOCKET, libc::SO_TYPE) if socket.datagram => libc::SOCK_DGRAM,
@@ -152,10 +152,7 @@ impl State {
     fn connection_info(&self, index: u32, bytes: &mut [u8]) -> Answer {
         // SAFETY: plain numbers, for which zero is a value.
         let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
-        let listens = matches!(
-            self.sockets[index].role,
-            Role::Dormant { .. } | Role::Listener(_)
-        );
+        let listens = matches!(self.sockets[index].role, Role::Dormant | Role::Listener(_));
         info.tcpi_state = if listens { 10 } else { 7 };
         if let Ok((table, id)) = self.stream(index)
             && let Some(record) = table.find(id)

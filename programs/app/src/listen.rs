@@ -43,11 +43,12 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     }
     match socket.role {
         Role::Undecided => {}
-        Role::Dormant { .. } => {
-            state.sockets[index].role = Role::Dormant { backlog };
+        Role::Dormant => {
+            state.sockets[index].backlog = backlog;
             return Ok(0);
         }
         Role::Listener(halves) => {
+            state.sockets[index].backlog = backlog;
             let now = raw::now();
             for id in halves.into_iter().flatten() {
                 let _ = state.engine()?.stack.tcp_listen(now, id, backlog);
@@ -80,7 +81,7 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
         raw::fcntl(fd, libc::F_SETFL, blocking | libc::O_NONBLOCK as usize)?;
         state.sockets[index].kernel_listens = true;
     }
-    state.sockets[index].role = Role::Dormant { backlog };
+    state.sockets[index].role = Role::Dormant;
     state.sockets[index].backlog = backlog;
     state.sockets[index].taker = Taker::Unknown;
     state.listens_late = state.is_served();
@@ -98,7 +99,7 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
 }
 
 fn is_listening(socket: &Socket) -> bool {
-    matches!(socket.role, Role::Dormant { .. } | Role::Listener(_))
+    matches!(socket.role, Role::Dormant | Role::Listener(_))
 }
 
 impl State {
@@ -118,22 +119,23 @@ impl State {
     /// Somebody waits for connections: a listening socket that rests is put on the stack.
     pub fn activate(&mut self, index: u32) -> Answer<()> {
         self.sockets[index].taker = Taker::Own;
-        let Role::Dormant { backlog } = self.sockets[index].role else {
+        if self.sockets[index].role != Role::Dormant {
             return Ok(());
-        };
+        }
         let local = self.sockets[index].bound.unwrap_or(any(libc::AF_INET, 0));
         if !self.need_engine() {
             let fd = self.sockets[index].fds.first().copied().unwrap_or(-1);
-            kernel_listen(fd, backlog)?;
+            kernel_listen(fd, self.sockets[index].backlog)?;
             return self.fall_back(index, FallbackReason::NotAttached, local);
         }
-        self.put_on_stack(index, backlog)?;
+        self.put_on_stack(index)?;
         self.pump();
         Ok(())
     }
 
     /// Puts a listening socket that rests on the stack, which there is.
-    fn put_on_stack(&mut self, index: u32, backlog: u32) -> Answer<()> {
+    fn put_on_stack(&mut self, index: u32) -> Answer<()> {
+        let backlog = self.sockets[index].backlog;
         let resting = core::mem::take(&mut self.sockets[index].resting);
         let halves = self.each_half(index, |state, half, address| {
             state.listen_on_stack(index, (half, address), resting[half], backlog)
@@ -170,14 +172,12 @@ impl State {
 
     fn put_all_on_stack(&mut self) {
         let rest = self.sockets.iter().filter_map(|(index, socket)| {
-            let Role::Dormant { backlog } = socket.role else {
-                return None;
-            };
-            (socket.taker == Taker::Unknown).then_some((index, backlog))
+            let rests = socket.role == Role::Dormant && socket.taker == Taker::Unknown;
+            rests.then_some(index)
         });
-        for (index, backlog) in rest.collect::<Vec<_>>() {
+        for index in rest.collect::<Vec<u32>>() {
             // If that fails, who waits for a connection is told.
-            if self.put_on_stack(index, backlog).is_err() && self.is_served() {
+            if self.put_on_stack(index).is_err() && self.is_served() {
                 let _ = self.rest(index);
             }
         }
@@ -231,7 +231,7 @@ impl State {
             }
         }
         self.release(index);
-        self.sockets[index].role = Role::Dormant { backlog: 4096 };
+        self.sockets[index].role = Role::Dormant;
     }
 
     /// Whether a connection waits to be accepted.
@@ -248,7 +248,7 @@ impl State {
     pub fn activate_port(&mut self, datagram: bool, port: u16) -> Answer<()> {
         let resting = self.sockets.iter_mut().find_map(|(index, socket)| {
             let rests = match socket.role {
-                Role::Dormant { .. } => true,
+                Role::Dormant => true,
                 Role::Undecided => datagram,
                 _ => false,
             };

@@ -57,7 +57,7 @@ impl State {
             }
             Role::Undecided if self.sockets[index].datagram => Ok(Subject::Undecided(index)),
             Role::Undecided => Ok(Subject::Kernel),
-            Role::Dormant { .. } | Role::Listener(_) => match self.activate(index) {
+            Role::Dormant | Role::Listener(_) => match self.activate(index) {
                 Ok(()) if self.sockets[index].kernel_listens => Ok(Subject::Both(index)),
                 Ok(()) => Ok(Subject::Socket(index)),
                 Err(Stop::Kernel) => Ok(Subject::Kernel),

@@ -19,14 +19,14 @@ impl State {
         let Some(engine) = self.engine.as_deref() else {
             return match socket.role {
                 Role::Undecided if socket.datagram => OUT,
-                Role::Dormant { .. } => 0,
+                Role::Dormant => 0,
                 _ => OUT | HUP,
             };
         };
         match socket.role {
             Role::Undecided if socket.datagram => OUT,
             Role::Undecided => OUT | HUP,
-            Role::Dormant { .. } => 0,
+            Role::Dormant => 0,
             Role::Lost => IN | OUT | HUP | ERR,
             Role::Listener(halves) => {
                 let mut halves = halves.into_iter().flatten();

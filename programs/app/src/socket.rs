@@ -15,10 +15,7 @@ pub enum Role {
     /// Skink's is open. The kernel socket behind the descriptor is bound as well, to hold the port.
     Undecided,
     /// `listen` was called, but the socket isn't on a stack: [`crate::listen`] says why.
-    Dormant {
-        /// As the program gave it.
-        backlog: u32,
-    },
+    Dormant,
     /// Listening on Skink.
     Listener(Halves),
     /// A connection of Skink's.

@@ -179,7 +179,7 @@ impl State {
                     engine.stack.udp_request(now, UdpRequest::Close(id));
                 }
             }
-            Role::Dormant { .. } => {
+            Role::Dormant => {
                 let resting = core::mem::take(&mut self.sockets[index].resting);
                 for id in resting.into_iter().flatten() {
                     engine.stack.tcp_request(now, TcpRequest::Close(id));
@@ -263,7 +263,7 @@ impl State {
         let halves = match self.sockets[index].role {
             Role::Stream(id) => [Some(id), None],
             Role::Listener(halves) => halves,
-            Role::Undecided | Role::Dormant { .. } | Role::Datagram(_) | Role::Lost => return,
+            Role::Undecided | Role::Dormant | Role::Datagram(_) | Role::Lost => return,
         };
         for id in halves.into_iter().flatten() {
             engine

@@ -67,7 +67,7 @@ pub fn receive(fd: c_int, buffers: Buffers<'_>, flags: c_int) -> Answer<Received
             receive_datagram(state, (fd, index), buffers, flags)
         }
         Role::Undecided => Err(Stop::Kernel),
-        Role::Dormant { .. } | Role::Listener(_) | Role::Lost => fail(libc::ENOTCONN),
+        Role::Dormant | Role::Listener(_) | Role::Lost => fail(libc::ENOTCONN),
     }
 }
 
@@ -202,7 +202,7 @@ pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
         Role::Undecided if sending.flags & libc::MSG_FASTOPEN != 0 => fail(libc::EOPNOTSUPP),
         Role::Undecided => Err(Stop::Kernel),
         Role::Lost => fail(libc::ENOTCONN),
-        Role::Dormant { .. } | Role::Listener(_) => fail(libc::EPIPE),
+        Role::Dormant | Role::Listener(_) => fail(libc::EPIPE),
     };
     if answer == fail(libc::EPIPE) && sending.flags & libc::MSG_NOSIGNAL == 0 {
         break_pipe();

@@ -97,13 +97,22 @@ impl Tcp {
         };
         listener.half_open += 1;
         listener.handshakes.push_back(id);
-        if listener.handshakes.len() <= 2 * listener.half_open + LIST_SLACK {
+        self.trim(parent, |listener| &mut listener.handshakes);
+    }
+
+    /// Takes those that have ended out of a list of handshakes, if they may be as many as the others.
+    fn trim(&mut self, parent: u32, of: impl Fn(&mut Listener) -> &mut VecDeque<SocketId>) {
+        let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) else {
+            return;
+        };
+        let most = 2 * listener.half_open + LIST_SLACK;
+        if of(listener).len() <= most {
             return;
         }
-        let mut list = core::mem::take(&mut listener.handshakes);
+        let mut list = core::mem::take(of(listener));
         list.retain(|id| self.is_half_open(parent, *id));
         if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
-            listener.handshakes = list;
+            *of(listener) = list;
         }
     }
 
@@ -129,14 +138,7 @@ impl Tcp {
             return;
         };
         listener.turned_away.push_back(id);
-        if listener.turned_away.len() <= 2 * listener.half_open + LIST_SLACK {
-            return;
-        }
-        let mut list = core::mem::take(&mut listener.turned_away);
-        list.retain(|id| self.is_half_open(parent, *id));
-        if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
-            listener.turned_away = list;
-        }
+        self.trim(parent, |listener| &mut listener.turned_away);
     }
 
     /// There is room for so many more in the accept queue: as many that were turned away are asked to acknowledge once more. They

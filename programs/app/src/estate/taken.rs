@@ -104,7 +104,7 @@ impl State {
                         executor.stack.udp_request(now, UdpRequest::Close(id));
                     }
                 }
-                Role::Undecided | Role::Dormant { .. } | Role::Listener(_) | Role::Lost => {}
+                Role::Undecided | Role::Dormant | Role::Listener(_) | Role::Lost => {}
             }
         }
         executor.stack.flush();
@@ -123,7 +123,7 @@ impl State {
             RoleEntry::Dormant(backlog) => {
                 // Whoever had it may go on to use it: only waiting for connections shows that it is for this process.
                 (socket.taker, socket.backlog) = (Taker::Others, backlog);
-                Role::Dormant { backlog }
+                Role::Dormant
             }
             RoleEntry::Listener(ids) => {
                 // What nobody had waited for rests since before the estate was written.
@@ -177,7 +177,7 @@ impl State {
                     engine.own_udp(id, index);
                 }
             }
-            Role::Undecided | Role::Dormant { .. } | Role::Lost => {}
+            Role::Undecided | Role::Dormant | Role::Lost => {}
         }
     }
 

@@ -74,7 +74,7 @@ impl State {
         }
         match self.sockets[index].role {
             Role::Undecided | Role::Lost => false,
-            Role::Dormant { .. } => self.sockets[index].tickets != [0; 2],
+            Role::Dormant => self.sockets[index].tickets != [0; 2],
             Role::Listener(_) | Role::Stream(_) | Role::Datagram(_) => true,
         }
     }
@@ -93,7 +93,7 @@ impl State {
                     remote.share(Protocol::Udp, id);
                 }
             }
-            Role::Dormant { .. } | Role::Listener(_) => bound = self.hold_port(remote, index),
+            Role::Dormant | Role::Listener(_) => bound = self.hold_port(remote, index),
             Role::Undecided | Role::Lost => {}
         }
         let known = remote.synchronize();
@@ -264,7 +264,7 @@ impl State {
         let same = |role: Role, tickets: [u64; 2]| match (&entry.role, role) {
             (RoleEntry::Stream(other), Role::Stream(own)) => id(*other) == own,
             (RoleEntry::Datagram(others), Role::Datagram(own)) => halves(*others) == own,
-            (RoleEntry::Dormant(_), Role::Dormant { .. } | Role::Listener(_)) => {
+            (RoleEntry::Dormant(_), Role::Dormant | Role::Listener(_)) => {
                 tickets == entry.tickets && tickets != [0; 2]
             }
             _ => false,
