@@ -67,7 +67,7 @@ pub fn reached(ratio: &Ratio) -> Option<bool> {
     let (goal, median) = (of(ratio)?, ratio.ratio.median);
     Some(match ratio.metric {
         Metric::WorkPerCpu | Metric::WorkPerSecond => median >= goal,
-        Metric::P50 | Metric::P99 | Metric::P999 => median <= goal,
+        Metric::P50 | Metric::P99 | Metric::P99Moments | Metric::P999 => median <= goal,
     })
 }
 

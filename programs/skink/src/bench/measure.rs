@@ -231,6 +231,7 @@ pub fn parse_wrk(said: &str) -> Result<Load, String> {
             p90_us,
             p99_us,
             p999_us: None,
+            p99_moments_us: None,
         }),
         socket_errors,
         bad_responses,

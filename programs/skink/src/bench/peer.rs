@@ -189,19 +189,22 @@ fn failed(error: io::Error) -> Failure {
     Failure::tool(format!("the benchmark's peer: {error}"))
 }
 
+/// Of times in nanoseconds, in order: the least, in microseconds, that so many thousandths aren't above. `None` if there are none.
+fn percentile(sorted: &[u32], thousandths: usize) -> Option<f64> {
+    let rank = (sorted.len() * thousandths).div_ceil(1000).max(1);
+    sorted.get(rank - 1).map(|ns| f64::from(*ns) / 1000.0)
+}
+
 /// Of times in nanoseconds, in order; `None` if there are none. Every time counts as it is, in no classes.
 fn percentiles(sorted: &[u32]) -> Option<Latency> {
-    let at = |thousandths: usize| {
-        // The least time that so many aren't above.
-        let rank = (sorted.len() * thousandths).div_ceil(1000).max(1);
-        sorted.get(rank - 1).map(|ns| f64::from(*ns) / 1000.0)
-    };
+    let at = |thousandths| percentile(sorted, thousandths);
     Some(Latency {
         p50_us: at(500)?,
         p75_us: at(750)?,
         p90_us: at(900)?,
         p99_us: at(990)?,
         p999_us: Some(at(999)?),
+        p99_moments_us: None,
     })
 }
 

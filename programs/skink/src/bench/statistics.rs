@@ -49,15 +49,17 @@ pub enum Metric {
     WorkPerSecond,
     P50,
     P99,
+    P99Moments,
     P999,
 }
 
 impl Metric {
-    pub const ALL: [Metric; 5] = [
+    pub const ALL: [Metric; 6] = [
         Metric::WorkPerCpu,
         Metric::WorkPerSecond,
         Metric::P50,
         Metric::P99,
+        Metric::P99Moments,
         Metric::P999,
     ];
 
@@ -67,7 +69,7 @@ impl Metric {
             Metric::WorkPerCpu => true,
             // At a rate it is the client that decides.
             Metric::WorkPerSecond => results.rate.is_none(),
-            Metric::P50 | Metric::P99 | Metric::P999 => {
+            Metric::P50 | Metric::P99 | Metric::P99Moments | Metric::P999 => {
                 matches!(results.unit, Unit::RoundTrip | Unit::Pair) || results.rate.is_some()
             }
         }
@@ -85,6 +87,7 @@ impl Metric {
             Metric::WorkPerSecond => Some(variant.units_per_second / base.units_per_second),
             Metric::P50 => latency(|one| Some(one.p50_us)),
             Metric::P99 => latency(|one| Some(one.p99_us)),
+            Metric::P99Moments => latency(|one| one.p99_moments_us),
             Metric::P999 => latency(|one| one.p999_us),
         }
     }

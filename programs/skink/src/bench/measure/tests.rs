@@ -27,6 +27,7 @@ fn output_of_wrk_is_read() {
             p90_us: 1500.0,
             p99_us: 2e6,
             p999_us: None,
+            p99_moments_us: None,
         }),
         socket_errors: 0,
         bad_responses: 0,

@@ -2,9 +2,11 @@
 //! that doesn't depend on the answers.
 
 use super::super::measure::Load;
+use super::super::results::Latency;
+use super::super::statistics::Spread;
 use super::ask::SILENCE;
-use super::percentiles;
 use super::talk::Talk;
+use super::{percentile, percentiles};
 use rustix::event::epoll;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -14,6 +16,10 @@ use std::time::{Duration, Instant};
 
 /// If the next request is due sooner than this, the client doesn't sleep: a timer would be late.
 const SPIN: Duration = Duration::from_micros(200);
+/// How long a moment is, of which each has its own 99th percentile.
+const MOMENT: Duration = Duration::from_millis(50);
+/// Fewer times than these tell no such percentile.
+const LEAST_IN_MOMENT: usize = 200;
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;
 
@@ -80,8 +86,11 @@ struct Run<'a> {
     asked: u64,
     request: String,
     buffer: Vec<u8>,
-    /// Of whole answers, in nanoseconds.
+    /// Of whole answers, in nanoseconds, in the order in which they came.
     times: Vec<u32>,
+    /// When the present moment ends, and how many answers had come at the end of each one before.
+    moment_ends: Instant,
+    moments: Vec<usize>,
 }
 
 /// Connects, asks for so long, and counts answers. A time begins when the request was due, whether or not
@@ -103,6 +112,8 @@ pub fn load(talk: &Talk, server: SocketAddr, demand: Demand) -> io::Result<Load>
         request: String::new(),
         buffer: vec![0; READ_BYTES],
         times: Vec::with_capacity(1 << 20),
+        moment_ends: start + MOMENT,
+        moments: Vec::new(),
     };
     run.run(start + demand.time)?;
     let seconds = start.elapsed().as_secs_f64();
@@ -131,6 +142,10 @@ impl Run<'_> {
             let now = Instant::now();
             if now >= end {
                 return Ok(());
+            }
+            while now >= self.moment_ends {
+                self.moments.push(self.times.len());
+                self.moment_ends += MOMENT;
             }
             self.ask(now)?;
             let wait = self.wait(now, end);
@@ -212,8 +227,20 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// The median of all moments' 99th percentiles, in microseconds.
+    fn of_moments(&self) -> Option<f64> {
+        let starts = std::iter::once(0).chain(self.moments.iter().copied());
+        let within = starts.zip(&self.moments).filter_map(|(start, end)| {
+            let mut times = self.times.get(start..*end)?.to_vec();
+            times.sort_unstable();
+            (times.len() >= LEAST_IN_MOMENT).then(|| percentile(&times, 990))?
+        });
+        Spread::of(within).map(|spread| spread.median)
+    }
+
     fn count(mut self, seconds: f64) -> Load {
         let units = self.times.len() as f64;
+        let moments = self.schedule.as_ref().and_then(|_| self.of_moments());
         if self.schedule.is_some() {
             let asked = self.connections.iter().filter_map(|one| one.since);
             let unanswered = asked.chain(self.waiting.iter().copied());
@@ -224,7 +251,10 @@ impl Run<'_> {
         Load {
             units,
             seconds,
-            latency: percentiles(&self.times),
+            latency: percentiles(&self.times).map(|latency| Latency {
+                p99_moments_us: moments,
+                ..latency
+            }),
             socket_errors: self.connections.iter().filter(silent).count() as u64,
             bad_responses: 0,
         }

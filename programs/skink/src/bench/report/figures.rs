@@ -50,6 +50,7 @@ pub fn table_of(results: &Results) -> String {
         "p50 µs",
         "p90 µs",
         "p99 µs",
+        "of moments",
         "p99.9 µs",
         "server busy",
         "client busy",
@@ -77,7 +78,7 @@ pub fn table_of(results: &Results) -> String {
         settings.seconds,
         settings.warm_up_seconds,
         settings.connections,
-        table(&rows, &[5, 6, 7, 8, 9, 10, 11])
+        table(&rows, &[5, 6, 7, 8, 9, 10, 11, 12])
     )
 }
 
@@ -124,6 +125,7 @@ fn figures(workload: &WorkloadResults, variant: &str) -> Vec<String> {
         latency(|one| Some(one.p50_us)),
         latency(|one| Some(one.p90_us)),
         latency(|one| Some(one.p99_us)),
+        latency(|one| one.p99_moments_us),
         latency(|one| one.p999_us),
         percent(|one| one.server_busy),
         percent(|one| one.client_busy),

@@ -53,6 +53,35 @@ fn a_server_that_stalls_isnt_spared() {
 }
 
 #[test]
+fn a_pause_reaches_few_moments() {
+    let start = Instant::now();
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll set");
+    // 2,000 answers in each of five moments; a pause in one of them makes half of them slow.
+    let moment =
+        |slow: usize| (0..2000).map(move |at| if at < slow { 9_000_000 } else { at as u32 });
+    let run = Run {
+        talk: &Talk::Block,
+        epoll,
+        connections: Vec::new(),
+        free: VecDeque::new(),
+        waiting: VecDeque::new(),
+        schedule: Some(Schedule::new(start, 1)),
+        asked: 0,
+        request: String::new(),
+        buffer: Vec::new(),
+        times: [0, 1000, 0, 0, 0].into_iter().flat_map(moment).collect(),
+        moment_ends: start,
+        moments: vec![2000, 4000, 6000, 8000, 8100, 10_000],
+    };
+    let latency = run.count(1.0).latency.expect("some");
+    assert_eq!(latency.p99_us, 9000.0);
+    assert!(
+        latency.p99_moments_us.is_some_and(|us| us < 2.0),
+        "{latency:?}"
+    );
+}
+
+#[test]
 fn moments_are_the_same_each_time_and_of_the_rate() {
     let start = Instant::now();
     let moments = || {
