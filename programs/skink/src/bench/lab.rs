@@ -187,10 +187,9 @@ impl Lab {
     }
 }
 
-/// A command that will stay on one processor, in a session of its own, as a service is: the scheduler shares processors out between
-/// sessions, and what the client uses is nothing to the server's.
+/// A command that will stay on one processor.
 pub fn on_processor(host: &Host, cpu: usize) -> Command {
-    let mut command = host.command("setsid");
-    command.args(["taskset", "--cpu-list", &cpu.to_string()]);
+    let mut command = host.command("taskset");
+    command.args(["--cpu-list", &cpu.to_string()]);
     command
 }

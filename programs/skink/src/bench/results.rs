@@ -231,8 +231,8 @@ pub struct Latency {
     pub p99_us: f64,
     /// wrk doesn't tell.
     pub p999_us: Option<f64>,
-    /// The 99th percentile of each 50 ms, and of those the median: a pause of the machine makes all that wait meanwhile slow, which
-    /// is one request in a hundred soon, but it reaches few such moments. At a rate only.
+    /// The 99th percentile of what was due in each 50 ms, and of those the median: a pause of the machine makes all that wait
+    /// meanwhile slow, which is one request in a hundred soon, but it reaches few such moments. At a rate only.
     #[serde(default)]
     pub p99_moments_us: Option<f64>,
 }

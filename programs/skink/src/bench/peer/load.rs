@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// If the next request is due sooner than this, the client doesn't sleep: a timer would be late.
 const SPIN: Duration = Duration::from_micros(200);
-/// How long a moment is, of which each has its own 99th percentile.
+/// How long a moment is; the requests that were due in it have a 99th percentile of their own.
 const MOMENT: Duration = Duration::from_millis(50);
 /// Fewer times than these tell no such percentile.
 const LEAST_IN_MOMENT: usize = 200;
@@ -86,11 +86,11 @@ struct Run<'a> {
     asked: u64,
     request: String,
     buffer: Vec<u8>,
-    /// Of whole answers, in nanoseconds, in the order in which they came.
+    /// Of whole answers, in nanoseconds.
     times: Vec<u32>,
-    /// When the present moment ends, and how many answers had come at the end of each one before.
-    moment_ends: Instant,
-    moments: Vec<usize>,
+    start: Instant,
+    /// At a rate: the same, by the moment in which the request was due, so that one in which the server stalls isn't spared.
+    moments: Vec<Vec<u32>>,
 }
 
 /// Connects, asks for so long, and counts answers. A time begins when the request was due, whether or not
@@ -112,7 +112,7 @@ pub fn load(talk: &Talk, server: SocketAddr, demand: Demand) -> io::Result<Load>
         request: String::new(),
         buffer: vec![0; READ_BYTES],
         times: Vec::with_capacity(1 << 20),
-        moment_ends: start + MOMENT,
+        start,
         moments: Vec::new(),
     };
     run.run(start + demand.time)?;
@@ -141,11 +141,9 @@ impl Run<'_> {
         loop {
             let now = Instant::now();
             if now >= end {
+                // While no connection is free it sleeps, whatever becomes due.
+                self.fall_due(end);
                 return Ok(());
-            }
-            while now >= self.moment_ends {
-                self.moments.push(self.times.len());
-                self.moment_ends += MOMENT;
             }
             self.ask(now)?;
             let wait = self.wait(now, end);
@@ -179,11 +177,16 @@ impl Run<'_> {
         }
     }
 
-    /// Sends what is due, as far as there are connections for it.
-    fn ask(&mut self, now: Instant) -> io::Result<()> {
+    /// Has all requests wait for a connection whose moment has come.
+    fn fall_due(&mut self, now: Instant) {
         while let Some(due) = self.schedule.as_mut().and_then(|one| one.due(now)) {
             self.waiting.push_back(due);
         }
+    }
+
+    /// Sends what is due, as far as there are connections for it.
+    fn ask(&mut self, now: Instant) -> io::Result<()> {
+        self.fall_due(now);
         while !self.free.is_empty() {
             let due = match &self.schedule {
                 None => Some(Instant::now()),
@@ -221,31 +224,46 @@ impl Run<'_> {
             let Some(since) = connection.since.take() else {
                 return Err(io::Error::other("an answer came that nobody had asked for"));
             };
-            self.times.push(nanoseconds(since));
             self.free.push_back(index);
+            self.note(since);
         }
         Ok(())
     }
 
+    /// Notes how long a request has taken until now.
+    fn note(&mut self, since: Instant) {
+        let time = u32::try_from(since.elapsed().as_nanos()).unwrap_or(u32::MAX);
+        self.times.push(time);
+        if self.schedule.is_some() {
+            let moment = since.duration_since(self.start).as_nanos() / MOMENT.as_nanos();
+            let moment = moment as usize;
+            if moment >= self.moments.len() {
+                self.moments.resize_with(moment + 1, Vec::new);
+            }
+            if let Some(times) = self.moments.get_mut(moment) {
+                times.push(time);
+            }
+        }
+    }
+
     /// The median of all moments' 99th percentiles, in microseconds.
-    fn of_moments(&self) -> Option<f64> {
-        let starts = std::iter::once(0).chain(self.moments.iter().copied());
-        let within = starts.zip(&self.moments).filter_map(|(start, end)| {
-            let mut times = self.times.get(start..*end)?.to_vec();
+    fn of_moments(&mut self) -> Option<f64> {
+        let tell = |times: &&mut Vec<u32>| times.len() >= LEAST_IN_MOMENT;
+        let within = self.moments.iter_mut().filter(tell).filter_map(|times| {
             times.sort_unstable();
-            (times.len() >= LEAST_IN_MOMENT).then(|| percentile(&times, 990))?
+            percentile(times, 990)
         });
         Spread::of(within).map(|spread| spread.median)
     }
 
     fn count(mut self, seconds: f64) -> Load {
         let units = self.times.len() as f64;
-        let moments = self.schedule.as_ref().and_then(|_| self.of_moments());
         if self.schedule.is_some() {
             let asked = self.connections.iter().filter_map(|one| one.since);
-            let unanswered = asked.chain(self.waiting.iter().copied());
-            self.times.extend(unanswered.map(nanoseconds));
+            let unanswered: Vec<Instant> = asked.chain(self.waiting.iter().copied()).collect();
+            unanswered.into_iter().for_each(|since| self.note(since));
         }
+        let moments = self.of_moments();
         self.times.sort_unstable();
         let silent = |one: &&Connection| one.since.is_some_and(|since| since.elapsed() > SILENCE);
         Load {
@@ -259,10 +277,6 @@ impl Run<'_> {
             bad_responses: 0,
         }
     }
-}
-
-fn nanoseconds(since: Instant) -> u32 {
-    u32::try_from(since.elapsed().as_nanos()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub fn title(metric: Metric) -> &'static str {
         Metric::P50 => "Median latency (below 1: better)",
         Metric::P99 => "99th percentile of latency (below 1: better)",
         Metric::P99Moments => {
-            "99th percentile within 50 ms, of all such moments the median: pauses of the machine reach few of them (below 1: better)"
+            "99th percentile of what was due within 50 ms, median of all such moments: pauses of the machine reach few (below 1: better)"
         }
         Metric::P999 => "99.9th percentile of latency (below 1: better)",
     }

@@ -50,15 +50,20 @@ fn a_server_that_stalls_isnt_spared() {
     assert!(load.units <= 3.0, "{load:?}");
     let latency = load.latency.expect("some");
     assert!(latency.p99_us > 90_000.0, "{load:?}");
+    // Nor are the moments in which nothing was answered: each of two had requests that waited for 50 ms or longer.
+    let load = self::load(&Talk::Block, echo(64), demand(Some(10_000))).expect("connected");
+    let of_moments = load.latency.and_then(|latency| latency.p99_moments_us);
+    assert!(of_moments.is_some_and(|us| us > 50_000.0), "{load:?}");
 }
 
 #[test]
 fn a_pause_reaches_few_moments() {
     let start = Instant::now();
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll set");
-    // 2,000 answers in each of five moments; a pause in one of them makes half of them slow.
-    let moment =
-        |slow: usize| (0..2000).map(move |at| if at < slow { 9_000_000 } else { at as u32 });
+    // 2,000 answers in each of five moments; a pause in one of them makes half of them slow. The last moment is too short to tell.
+    let moment = |slow: u32| (0..2000).map(move |at| if at < slow { 9_000_000 } else { at });
+    let mut moments: Vec<Vec<u32>> = [0, 1000, 0, 0, 0].map(|slow| moment(slow).collect()).into();
+    moments.push(vec![9_000_000; LEAST_IN_MOMENT - 1]);
     let run = Run {
         talk: &Talk::Block,
         epoll,
@@ -69,9 +74,9 @@ fn a_pause_reaches_few_moments() {
         asked: 0,
         request: String::new(),
         buffer: Vec::new(),
-        times: [0, 1000, 0, 0, 0].into_iter().flat_map(moment).collect(),
-        moment_ends: start,
-        moments: vec![2000, 4000, 6000, 8000, 8100, 10_000],
+        times: moments.concat(),
+        start,
+        moments,
     };
     let latency = run.count(1.0).latency.expect("some");
     assert_eq!(latency.p99_us, 9000.0);
