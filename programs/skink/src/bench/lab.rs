@@ -20,12 +20,12 @@ pub const ADDRESS: &str = "10.9.0.2";
 /// The client's. (Not the network's first one: `skink run` gives that to the kernel's side of a TAP.)
 const CLIENT_ADDRESS: &str = "10.9.0.9";
 
-/// Which processor receives what passes the cable as large segments.
+/// Which processor receives what passes the cable.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Receive {
     /// That of the side that it is for, as behind a NIC
     Own,
-    /// That of the side that sent it, as a veth does by itself
+    /// That of the side that sent it: a veth as it comes, without threads for NAPI
     Sender,
 }
 
@@ -65,10 +65,6 @@ impl Lab {
                     host.offload(end, offload, false)?;
                 }
             }
-            // (With it, too, if the sender's end has segmentation offload: see `steer`.)
-            // Without it a veth has no NAPI: the sender's processor would do the receiver's work.
-            host.offload(end, Offload::Joining, true)?;
-            host.threaded_napi(end)?;
         }
         if receive == Receive::Own {
             lab.steer()?;
@@ -108,9 +104,14 @@ impl Lab {
         ]
     }
 
-    /// Where an end of the cable has segmentation offload, a veth hands what it sends to the other end's
-    /// receiving without NAPI, on the processor that sends. Has the right processor do it.
+    /// Has the processor of the side that it is for receive what passes the cable. Without joining a veth has no NAPI; and where
+    /// an end has segmentation offload, what it sends is received without NAPI anyway: the sender's processor would do the
+    /// receiver's work.
     fn steer(&self) -> io::Result<()> {
+        for (host, end) in self.ends() {
+            host.offload(end, Offload::Joining, true)?;
+            host.threaded_napi(end)?;
+        }
         if self.variant.stack.without_segmentation() {
             // Then the client has NAPI, which joins segments again, as a card's driver would.
             self.server

@@ -25,7 +25,7 @@ pub struct Common {
     /// How long each measurement takes, after a second of warming up
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub seconds: u32,
-    /// Whose CPU receives what passes the cable as large segments: own or sender
+    /// Whose CPU receives what passes the cable: own, or the sender's, as on a veth as it comes
     #[arg(
         long,
         value_name = "SIDE",
@@ -34,7 +34,7 @@ pub struct Common {
     )]
     pub receive: Receive,
     /// Have the server's NAPI take the CPU from nobody (its kernel thread by SCHED_BATCH), on the kernel's variants too
-    #[arg(long)]
+    #[arg(long, conflicts_with = "receive")]
     pub napi_batch: bool,
     /// Write JSON, with every raw figure
     #[arg(long)]

@@ -55,8 +55,8 @@ pub fn run(plan: &Plan, outside: &Outside) -> Result<Results, Failure> {
          benchmark itself to CPU {CLIENT_CPU}"
     );
     if plan.receive == Receive::Sender {
-        let line = "large segments: a veth's sender does the receiver's work, so each side's CPU time \
-                    holds the other's receiving";
+        let line = "receiving: a veth's sender does the receiver's work, so each side's CPU time holds the \
+                    other's receiving";
         bench.not_pinned.insert(line.to_owned());
     }
     let receiving =
@@ -276,7 +276,10 @@ impl Bench<'_> {
         let measured = started.map_err(|error| Missed::Failed(failed(error)));
         let measured = measured.and_then(|server| {
             task.wait_and_check(lab, &server)?;
-            let threads = lab.pin(self.outside, self.plan.napi_batch)?;
+            let threads = match self.plan.receive {
+                Receive::Own => Some(lab.pin(self.outside, self.plan.napi_batch)?),
+                Receive::Sender => None,
+            };
             let client = |seconds| task.client(lab, seconds, self.plan);
             let held = held::hold(lab, task)?;
             let mut warm = 0.0;
@@ -316,7 +319,9 @@ impl Bench<'_> {
         });
         end_leftovers();
         let (measurement, threads) = measured?;
-        self.note_pins(&variant, &threads);
+        if let Some(threads) = threads {
+            self.note_pins(&variant, &threads);
+        }
         Ok(Measurement {
             variant,
             tuning: tuning.to_string(),

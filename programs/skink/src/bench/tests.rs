@@ -198,6 +198,7 @@ fn options_have_bounds_and_defaults() {
         "library --workload 1MB",
         "rr --connections 0",
         "rr --rate 0",
+        "rr --receive sender --napi-batch",
         "kv --workload redis-del",
         "idle --idle 0",
         "idle --idle 3000001",
