@@ -225,11 +225,15 @@ pub trait Network {
     /// route or `source` isn't ours.
     fn path(&self, source: Option<IpAddr>, destination: IpAddr) -> Option<Path>;
 
+    /// Another number whenever the link has come to take more than before: whoever keeps what [`Network::path`]
+    /// answered asks anew. Of what has become too large an error tells.
+    fn raises(&self) -> u32;
+
     /// Whether `address` is one of ours (or, for a multicast group, joined).
     fn is_local(&self, address: IpAddr) -> bool;
 }
 
-/// What `ip` knows of the network, as far as [`Network::path`] and [`Network::is_local`] depend on it:
+/// What `ip` knows of the network, as far as [`Network`] answers questions about it:
 /// for transports in other processes, which answer such questions by themselves.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NetworkView {
@@ -237,7 +241,8 @@ pub struct NetworkView {
     pub addresses: Vec<IpCidr>,
     /// Default routers, configured or learned.
     pub gateways: Vec<IpAddr>,
-    /// Destinations that take less than the link, and how many bytes. `::` stands for all of IPv6.
+    /// Destinations that take less than the link, and how many bytes. `::` stands for all of IPv6, and is there
+    /// whenever a router has said what the link takes, so that it is seen when that is more than before.
     pub path_mtus: Vec<(IpAddr, u32)>,
 }
 

@@ -70,6 +70,11 @@ impl Network for Below<'_> {
     }
 
     #[inline(always)]
+    fn raises(&self) -> u32 {
+        self.ip.raises()
+    }
+
+    #[inline(always)]
     fn is_local(&self, address: IpAddr) -> bool {
         self.ip.is_local(address)
     }

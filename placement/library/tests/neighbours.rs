@@ -126,9 +126,9 @@ fn give(nic: &mut Nic, bytes: &[u8]) {
     nic.sender.send(&packet).expect("room");
 }
 
-/// RFC 4861 section 6.3.4: a VLAN or a tunnel may take less from now on, also of connections that stand.
+/// RFC 4861 section 6.3.4: a VLAN or a tunnel may take less from now on, also of connections that stand, or more again.
 #[test]
-fn a_connection_sends_smaller_segments_once_a_router_says_that_the_link_takes_less() {
+fn a_connection_sends_segments_of_the_size_that_a_router_says_the_link_takes() {
     let mut world = World::new();
     let listener = world.peer.tcp_open().expect("a slot");
     let any = end("::", 80);
@@ -142,8 +142,16 @@ fn a_connection_sends_smaller_segments_once_a_router_says_that_the_link_takes_le
     world.run(20);
     let theirs = world.peer.tcp_accept(listener).expect("a connection");
     let mut arrived = 0;
-    // What the router says, and how long packets are then: an old connection's don't grow again.
-    for (told, expected) in [(None, 1500), (Some(1400), 1400), (Some(1280), 1280)] {
+    // What the router says, and how long packets are then: never longer than the interface takes.
+    let cases = [
+        (None, 1500),
+        (Some(1400), 1400),
+        (Some(1280), 1280),
+        (Some(1400), 1400),
+        (Some(9000), 1400),
+        (Some(1500), 1500),
+    ];
+    for (told, expected) in cases {
         if let Some(mtu) = told {
             world.advertise(mtu);
             world.run(2);

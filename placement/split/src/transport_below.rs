@@ -67,7 +67,7 @@ impl TransportBelow {
     /// Looks whether `ip` has published something new. What makes no sense changes nothing.
     pub(crate) fn refresh(&mut self) {
         if let Some((view, limits)) = self.board.changed().and_then(board::decode) {
-            self.replica = Some(Replica::new(view, self.seed));
+            self.replica = Some(Replica::new(view, self.replica.as_ref(), self.seed));
             self.limits = limits;
         }
     }
@@ -96,6 +96,10 @@ impl Network for TransportBelow {
     fn path(&self, source: Option<IpAddr>, destination: IpAddr) -> Option<Path> {
         let replica = self.replica.as_ref()?;
         replica.path(source, destination, &self.limits)
+    }
+
+    fn raises(&self) -> u32 {
+        self.replica.as_ref().map_or(0, Replica::raises)
     }
 
     fn is_local(&self, address: IpAddr) -> bool {

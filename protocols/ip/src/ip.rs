@@ -148,6 +148,13 @@ impl Ip {
         )
     }
 
+    /// Another number whenever a router has said that the link takes more than it had said before (RFC 4861 section
+    /// 6.3.4): what [`Ip::path`] answered may be too small since.
+    #[inline(always)]
+    pub fn raises(&self) -> u32 {
+        self.path_mtus.raises()
+    }
+
     /// What `path` and `is_local` depend on, for transports that are somewhere else.
     pub fn view(&self) -> NetworkView {
         NetworkView {

@@ -3,7 +3,7 @@
 
 use crate::addresses::Addresses;
 use crate::next_hop::{Hop, hop};
-use crate::path_mtu::{ALL_V6, least};
+use crate::path_mtu::{ALL_V6, Advertised, least};
 use crate::routes::Routes;
 use core::net::IpAddr;
 use foldhash::fast::FixedState;
@@ -56,12 +56,13 @@ pub struct Replica {
     addresses: Addresses,
     routes: Routes,
     link_v6: Option<u32>,
+    advertised: Advertised,
     path_mtus: HashMap<IpAddr, u32, FixedState>,
 }
 
 impl Replica {
-    /// What `view` says. `seed` makes the order of hash tables hard to guess.
-    pub fn new(view: NetworkView, seed: u64) -> Replica {
+    /// What `view` says, after what `last` was told. `seed` makes the order of hash tables hard to guess.
+    pub fn new(view: NetworkView, last: Option<&Replica>, seed: u64) -> Replica {
         let NetworkView {
             addresses,
             gateways,
@@ -70,10 +71,15 @@ impl Replica {
         let mut mtus = HashMap::with_hasher(FixedState::with_seed(seed));
         mtus.extend(path_mtus);
         let link_v6 = mtus.remove(&ALL_V6);
+        let mut advertised = last.map_or_else(Advertised::default, |last| last.advertised);
+        if let Some(mtu) = link_v6 {
+            advertised.hear(mtu);
+        }
         Replica {
             routes: Routes::new(&addresses, &gateways),
             addresses: Addresses::new(addresses),
             link_v6,
+            advertised,
             path_mtus: mtus,
         }
     }
@@ -95,6 +101,11 @@ impl Replica {
             known,
             limits,
         )
+    }
+
+    /// As [`crate::Ip::raises`].
+    pub fn raises(&self) -> u32 {
+        self.advertised.raises
     }
 
     /// As [`crate::Ip::is_local`].

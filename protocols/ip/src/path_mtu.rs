@@ -28,6 +28,7 @@ struct Entry {
 pub(crate) struct PathMtus {
     /// What a router said that the link takes of IPv6, if that is less than it could.
     link_v6: Option<u32>,
+    advertised: Advertised,
     entries: HashMap<IpAddr, Entry, FixedState>,
     /// No entry expires before this.
     first: Option<Instant>,
@@ -39,6 +40,7 @@ impl PathMtus {
     pub(crate) fn new(seed: u64) -> PathMtus {
         PathMtus {
             link_v6: None,
+            advertised: Advertised::default(),
             entries: HashMap::with_hasher(FixedState::with_seed(seed)),
             first: None,
             revision: 0,
@@ -71,9 +73,9 @@ impl PathMtus {
         least(None, self.link_v6, destination)
     }
 
-    /// All of them, [`ALL_V6`] first.
+    /// All of them, [`ALL_V6`] first: what a router said of the link, though it be no less than that could take.
     pub(crate) fn all(&self) -> impl Iterator<Item = (IpAddr, u32)> {
-        let link = self.link_v6.map(|mtu| (ALL_V6, mtu));
+        let link = self.advertised.mtu.map(|mtu| (ALL_V6, mtu));
         let paths = self.entries.iter().map(|(to, entry)| (*to, entry.mtu));
         link.into_iter().chain(paths)
     }
@@ -84,11 +86,16 @@ impl PathMtus {
         if !(MINIMUM_V6..=most).contains(&mtu) {
             return;
         }
-        let link_v6 = (mtu < most).then_some(mtu);
-        if self.link_v6 != link_v6 {
-            self.link_v6 = link_v6;
+        self.link_v6 = (mtu < most).then_some(mtu);
+        if self.advertised.hear(mtu) {
             self.revision = self.revision.wrapping_add(1);
         }
+    }
+
+    /// As [`Advertised::raises`].
+    #[inline(always)]
+    pub(crate) fn raises(&self) -> u32 {
+        self.advertised.raises
     }
 
     /// Another number whenever they changed.
@@ -130,6 +137,25 @@ impl PathMtus {
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.first
+    }
+}
+
+/// What routers said of the link. Where nobody has said anything yet, nothing was raised either: a successor of `ip` knows
+/// no router at first, and the link of its predecessor takes no more for that.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Advertised {
+    pub(crate) mtu: Option<u32>,
+    /// How often it was more than the time before.
+    pub(crate) raises: u32,
+}
+
+impl Advertised {
+    /// A router said so last. Answers whether that is new.
+    pub(crate) fn hear(&mut self, mtu: u32) -> bool {
+        if self.mtu.is_some_and(|before| before < mtu) {
+            self.raises = self.raises.wrapping_add(1);
+        }
+        self.mtu.replace(mtu) != Some(mtu)
     }
 }
 

@@ -259,7 +259,8 @@ impl Tcp {
                 counters: &self.counters,
                 now,
             };
-            connection.resume(&path.unwrap_or(UNKNOWN_PATH), &context);
+            connection.take_path(&path.unwrap_or(UNKNOWN_PATH), out);
+            connection.resume(&context);
             self.demux.insert(tuple, Place::Connection(slot));
         } else {
             connection.tell(Events::READ_CLOSED | Events::CLOSED);

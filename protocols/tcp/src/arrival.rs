@@ -242,7 +242,7 @@ impl Tcp {
             now,
         };
         let mut connection = Connection::new(id, settings, Program::Awaited(parent), now);
-        connection.set_path(tuple, &path, &context);
+        connection.set_path(tuple, &path, &context, out);
         connection.begin(self.secret, State::SynReceived, &context);
         if let Some(after) = after {
             // RFC 6191: beyond anything that the earlier connection sent.

@@ -6,7 +6,7 @@ use crate::settings::Settings;
 use crate::state::State;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use skink_memory::{Record, Ring, SocketId, SocketTable};
-use skink_messages::{Counter, Counters, Events, Outbound, Path, SocketError};
+use skink_messages::{Counter, Counters, Events, Network, Outbound, Path, SocketError};
 use skink_time::{Duration, Instant};
 use skink_wire::tcp::{Options, Timestamps};
 use skink_wire::{FourTuple, SeqNum, protocol};
@@ -137,6 +137,8 @@ pub struct Connection {
     /// What the route offers: the largest packet, and the largest that may be cut.
     pub path_mtu: u32,
     pub path_cut_bytes: u32,
+    /// [`Network::raises`] when the route was last asked.
+    pub raises: u32,
 
     pub rtt: RttEstimator,
     /// A sequence number whose acknowledgement gives a round-trip time, and when it was sent.
@@ -234,6 +236,7 @@ impl Connection {
             cut_bytes: 536,
             path_mtu: 576,
             path_cut_bytes: 576,
+            raises: 0,
             rtt: RttEstimator::new(),
             timed: None,
             congestion: Cubic::new(536),
@@ -300,12 +303,35 @@ impl Connection {
         context.table.receive_ring(self.id.slot)
     }
 
-    /// Gives the connection its ends and the route between them.
-    pub fn set_path(&mut self, tuple: FourTuple, path: &Path, context: &Context<'_>) {
+    /// Gives the connection its ends and the route between them, which `out` has answered.
+    pub fn set_path<O: Network + ?Sized>(
+        &mut self,
+        tuple: FourTuple,
+        path: &Path,
+        context: &Context<'_>,
+        out: &O,
+    ) {
         self.tuple = tuple;
+        self.take_path(path, out);
+        self.record(context).set_four_tuple(&tuple);
+    }
+
+    /// Takes what the route offers.
+    pub fn take_path<O: Network + ?Sized>(&mut self, path: &Path, out: &O) {
         self.path_mtu = path.mtu;
         self.path_cut_bytes = path.cut_bytes;
-        self.record(context).set_four_tuple(&tuple);
+        self.raises = out.raises();
+    }
+
+    /// The link takes more than it did, and the path may, too. What is in flight stays as it was cut.
+    #[cold]
+    pub fn ask_path_again<O: Network + ?Sized>(&mut self, out: &O) {
+        self.raises = out.raises();
+        let path = out.path(Some(self.tuple.local.addr), self.tuple.remote.addr);
+        if let Some(path) = path.filter(|path| path.mtu > self.path_mtu) {
+            self.take_path(&path, out);
+            self.update_segment_sizes();
+        }
     }
 
     fn fixed_header_bytes(&self) -> u32 {

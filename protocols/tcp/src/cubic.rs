@@ -53,9 +53,11 @@ impl Cubic {
         self.cwnd as u32
     }
 
-    /// The path's segment size turned out to be another.
+    /// The path's segment size turned out to be another. One segment has room in any window (RFC 5681 section 3.1), or
+    /// nothing would leave until a timeout where the window was one of a smaller size.
     pub fn set_mss(&mut self, mss: u32) {
         self.mss = u64::from(mss.max(1));
+        self.cwnd = self.cwnd.max(self.mss);
     }
 
     pub fn in_slow_start(&self) -> bool {

@@ -150,7 +150,7 @@ impl Tcp {
         };
         let mut connection = Connection::new(id, fresh.settings, Program::Attached, now);
         connection.holds_port = true;
-        connection.set_path(tuple, &path, &context);
+        connection.set_path(tuple, &path, &context, out);
         connection.begin(self.secret, State::SynSent, &context);
         self.counters.count(Counter::TcpActiveOpens);
         self.demux.insert(tuple, Place::Connection(id.slot));

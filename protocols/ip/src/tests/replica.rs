@@ -12,7 +12,7 @@ fn a_replica_answers_as_ip_does() {
     let before = host.ip.view_revision();
     host.ip.path_mtus.shrink(host.now, far, 1300);
     assert_ne!(host.ip.view_revision(), before, "a path has changed");
-    let replica = Replica::new(host.ip.view(), 9);
+    let replica = Replica::new(host.ip.view(), None, 9);
     let limits = host.wire.limits();
     let sources = [
         None,

@@ -431,7 +431,7 @@ fn a_router_tells_what_the_link_takes_of_ipv6() {
     for (told, expected) in cases {
         let before = (host.ip.view_revision(), host.ip.view());
         host.receive(&parameters(0, told, [0; 2]));
-        let replica = Replica::new(host.ip.view(), 9);
+        let replica = Replica::new(host.ip.view(), None, 9);
         for (us, them) in FAMILIES {
             let expected = if us.is_ipv6() { expected } else { MTU };
             let path = host.ip.path(None, them, &limits);
@@ -446,6 +446,42 @@ fn a_router_tells_what_the_link_takes_of_ipv6() {
         let most = host.wire.frames.iter().map(|frame| frame.len() - 14).max();
         assert!(most <= Some(expected as usize), "{told:?}: {most:?}");
     }
+}
+
+/// A connection keeps the size that it was told, unless it sees that there is a larger one.
+#[test]
+fn flows_that_stand_can_see_that_the_link_takes_more() {
+    let mut host = Host::acquainted();
+    let mut replica = Replica::new(host.ip.view(), None, 9);
+    let cases = [
+        (1500, false),
+        (1400, false),
+        (1400, false),
+        (1300, false),
+        (1400, true),
+        // No link takes so little, ours not so much.
+        (1279, false),
+        (9000, false),
+        (1500, true),
+        (1500, false),
+    ];
+    for (told, raised) in cases {
+        let before = (host.ip.raises(), replica.raises());
+        host.receive(&parameters(0, Some(told), [0; 2]));
+        replica = Replica::new(host.ip.view(), Some(&replica), 9);
+        let after = (host.ip.raises(), replica.raises());
+        assert_eq!(before.0 != after.0, raised, "{told}");
+        assert_eq!(before.1 != after.1, raised, "{told}, elsewhere");
+    }
+    // A successor of `ip` has heard of no router yet. The link is none the larger for it.
+    host.receive(&parameters(0, Some(1400), [0; 2]));
+    let replica = Replica::new(host.ip.view(), Some(&replica), 9);
+    let mut successor = Host::acquainted();
+    let unknown = Replica::new(successor.ip.view(), Some(&replica), 9);
+    assert_eq!(unknown.raises(), replica.raises());
+    successor.receive(&parameters(0, Some(1500), [0; 2]));
+    let raised = Replica::new(successor.ip.view(), Some(&unknown), 9);
+    assert_ne!(raised.raises(), replica.raises());
 }
 
 /// TCP asks but once how large a connection's packets may be, and hears of it as if a router further on had complained.

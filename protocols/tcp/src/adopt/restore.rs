@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use crate::state::State;
 use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::{Record, SocketId};
-use skink_messages::{Counter, Events, Path};
+use skink_messages::{Counter, Events};
 use skink_time::Duration;
 use skink_wire::SeqNum;
 use skink_wire::tcp::MAXIMUM_WINDOW_SCALE;
@@ -232,9 +232,7 @@ impl Connection {
 
     /// Goes on where the predecessor stopped: what wasn't acknowledged is sent again, and the peer is made
     /// to say how things stand.
-    pub fn resume(&mut self, path: &Path, context: &Context<'_>) {
-        self.path_mtu = path.mtu;
-        self.path_cut_bytes = path.cut_bytes;
+    pub fn resume(&mut self, context: &Context<'_>) {
         self.update_segment_sizes();
         // RFC 5681 section 4.1: as after a pause, the network's state isn't known.
         self.congestion = crate::cubic::Cubic::new(self.mss);

@@ -73,6 +73,7 @@ pub(crate) struct Out {
     pub shut: bool,
     attempts: u32,
     pub path: Path,
+    pub raises: u32,
     pub uses: HashMap<u16, i32>,
     pub listened: HashMap<u16, i32>,
     /// Ports that another owner has.
@@ -99,6 +100,7 @@ impl Out {
                 mtu: 1_500,
                 cut_bytes: 1_500,
             },
+            raises: 0,
             uses: HashMap::new(),
             listened: HashMap::new(),
             foreign: Vec::new(),
@@ -162,6 +164,10 @@ impl Network for Out {
         source
             .is_none_or(|source| source == LOCAL)
             .then_some(self.path)
+    }
+
+    fn raises(&self) -> u32 {
+        self.raises
     }
 
     fn is_local(&self, address: IpAddr) -> bool {

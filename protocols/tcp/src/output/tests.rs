@@ -341,6 +341,48 @@ fn packets_too_big_for_the_path_are_sent_again_smaller() {
 }
 
 #[test]
+fn segments_grow_when_the_link_takes_more_again() {
+    let mut net = Net::new();
+    let small = net.out.path;
+    net.out.path.mtu = 1_040;
+    let id = net.accepted("mss 8960 sackok", 60_000);
+    net.write(id, 1_500);
+    net.expect_all(&[". 1:1001 ack 1", ". 1001:1501 ack 1"]);
+    net.out.path = small;
+    net.write(id, 1_500);
+    net.inject(". 1 ack 1501 win 60000");
+    net.expect_all(&[". 1501:2501 ack 1", ". 2501:3001 ack 1"]);
+    // What is in flight stays as it was cut, what follows is as large as the path takes: the network looks at that.
+    net.out.raises += 1;
+    net.write(id, 3_000);
+    net.expect_all(&[". 3001:4461 ack 1", ". 4461:5921 ack 1"]);
+    // No more than before changes nothing; nor does less, of which an error would tell.
+    for mtu in [1_500, 1_040] {
+        net.out.path.mtu = mtu;
+        net.out.raises += 1;
+        net.write(id, 0);
+        assert_eq!(net.connection(id).mss, 1_460);
+    }
+}
+
+/// The window may be one segment, of the smaller size.
+#[test]
+fn what_was_lost_is_sent_again_in_larger_segments() {
+    let mut net = Net::new();
+    net.out.path.mtu = 1_040;
+    let id = net.accepted("mss 8960 sackok", 60_000);
+    net.write(id, 20_000);
+    net.drain();
+    net.advance(2_000);
+    net.out.path.mtu = 9_000;
+    net.out.path.cut_bytes = 9_000;
+    net.out.raises += 1;
+    net.drain();
+    net.inject(". 1 ack 1001 win 60000");
+    net.expect(". 1001:9961 ack 1");
+}
+
+#[test]
 fn a_long_transfer_the_other_way_after_a_half_close() {
     for refuse in [0, 2, 3] {
         let (mut net, id) = open(5_000);

@@ -93,6 +93,10 @@ impl Network for World {
         })
     }
 
+    fn raises(&self) -> u32 {
+        0
+    }
+
     fn is_local(&self, address: IpAddr) -> bool {
         self.ours.contains(&address) || address == ALL
     }
