@@ -170,6 +170,9 @@ pub struct Connection {
     pub acknowledged: bool,
     /// In its listener's queue of those that do, and weren't asked again.
     pub turned_away: bool,
+    /// It was asked to acknowledge again, a place in the accept queue is free for it, and it has had the time of one timeout at
+    /// most.
+    pub asked: bool,
     /// SYN (or SYN-ACK) must be sent.
     pub syn_due: bool,
     /// An acknowledgement must be sent now.
@@ -254,6 +257,7 @@ impl Connection {
             armed: None,
             acknowledged: false,
             turned_away: false,
+            asked: false,
             syn_due: false,
             ack_due: false,
             repeats_due: 0,

@@ -103,7 +103,7 @@ impl Tcp {
         connection.deadlines = Default::default();
         connection.tell(Events::READABLE | Events::WRITABLE | Events::READ_CLOSED | Events::CLOSED);
         let (tuple, program) = (connection.tuple, connection.program());
-        let acknowledged = connection.acknowledged;
+        let asked = connection.asked;
         self.demux.remove(&tuple, Place::Connection(slot));
         self.wheel.cancel(slot);
         let keep = match program {
@@ -120,9 +120,9 @@ impl Tcp {
         };
         if let Program::Awaited(parent) = program
             && half_open
-            && acknowledged
+            && asked
         {
-            // Its place in the accept queue, if it was asked to come, is another's.
+            // The place in the accept queue that it was asked for is another's.
             self.ask_again(parent, 1);
         }
         if keep {

@@ -216,6 +216,7 @@ impl Connection {
         (self.backoff, self.retries) = (0, 0);
         // A successor may be about to repeat it.
         self.syn_due = false;
+        self.asked = false;
         self.stalled_since = None;
         self.deadlines.retransmit = None;
         self.heard = context.now;

@@ -198,6 +198,7 @@ impl Tcp {
             // A reset can't be taken back: the record must say too that the connection has failed.
             if !timed_out || !silent && !connection.has_failed(&context) {
                 self.enqueue(slot);
+                self.pass_on_place(slot);
                 continue;
             }
             if !silent {

@@ -131,6 +131,7 @@ impl Tcp {
             return;
         }
         child.acknowledged = true;
+        child.asked = false;
         if core::mem::replace(&mut child.turned_away, true) {
             return;
         }
@@ -142,7 +143,8 @@ impl Tcp {
     }
 
     /// There is room for so many more in the accept queue: as many that were turned away are asked to acknowledge once more. They
-    /// believe to be connected, and may have nothing to say before they hear of us.
+    /// believe to be connected, and may have nothing to say before they hear of us. Of who doesn't answer in time the next one
+    /// gets the place ([`Tcp::pass_on_place`]); he may still come, but others may have come first.
     pub(crate) fn ask_again(&mut self, parent: u32, places: usize) {
         let mut left = places;
         while left > 0 {
@@ -168,7 +170,10 @@ impl Tcp {
             return;
         };
         child.turned_away = false;
+        child.asked = true;
         child.syn_due = true;
+        // Which begins when that leaves.
+        child.deadlines.retransmit = None;
         // What made the timeouts long and the retries few was our lack of room, no silence of the peer's.
         child.backoff = child.backoff.min(1);
         child.retries = 0;
@@ -176,6 +181,18 @@ impl Tcp {
         child.armed = Some(Instant::ZERO);
         self.wheel.set(slot, Instant::ZERO);
         self.enqueue(slot);
+    }
+
+    /// A handshake's timer ran out. If that was one which was asked to acknowledge again, the next one in line is asked, too: who
+    /// is silent doesn't keep others out. Each passes on the place that it was asked for but once.
+    pub(crate) fn pass_on_place(&mut self, slot: u32) {
+        if let Some(Socket::Connection(child)) = self.sockets.get_mut(slot as usize)
+            && child.retries > 0
+            && core::mem::take(&mut child.asked)
+            && let Program::Awaited(parent) = child.program()
+        {
+            self.ask_again(parent, 1);
+        }
     }
 
     /// Forgets the oldest handshake that gives way to others. Answers whether there was one.

@@ -467,14 +467,14 @@ fn who_found_the_accept_queue_full_is_asked_again_when_there_is_room() {
     acknowledge_from(&mut net, 11..=11);
     acknowledge_from(&mut net, 8..=8);
     assert_eq!(net.tcp.acceptable(listener), 2);
-    // What is sent gets lost: it is repeated soon.
+    // What is sent gets lost: it is repeated soon, and somebody else may come meanwhile.
     net.tcp.accept(listener).expect("a connection waits");
     assert_eq!(asked(&mut net), [9]);
     net.advance(2_003);
-    assert_eq!(asked(&mut net), [8, 9]);
+    assert_eq!(asked(&mut net), [8, 9, 10]);
     // A longer queue has room for several; one was never acknowledged.
     net.tcp.listen(listener, 10, &mut net.out).expect("listens");
-    assert_eq!(asked(&mut net), [10, 8]);
+    assert_eq!(asked(&mut net), [8]);
     acknowledge_from(&mut net, 8..=10);
     while net.tcp.accept(listener).is_some() {}
     assert_eq!(asked(&mut net), []);
@@ -496,6 +496,62 @@ fn who_is_asked_again_and_is_gone_leaves_his_place_to_the_next() {
     assert_eq!(asked(&mut net), [5, 6]);
     acknowledge_from(&mut net, 5..=6);
     assert_eq!(net.tcp.acceptable(listener), 2);
+}
+
+/// Many that gave up are gone without a word: a firewall forgot them, or their machine was switched off.
+#[test]
+fn who_is_asked_again_and_is_silent_does_not_keep_the_next_one_out() {
+    let mut net = Net::new();
+    let listener = net.listen(80, 0);
+    request_from(&mut net, 1..=9);
+    acknowledge_from(&mut net, 1..=9);
+    // The next SYN-ACK by itself is due after 31 seconds.
+    net.advance(16_000);
+    net.drain();
+    net.tcp.accept(listener).expect("a connection waits");
+    assert_eq!(asked(&mut net), [2]);
+    assert_eq!(asked(&mut net), []);
+    net.advance(2_003);
+    assert_eq!(asked(&mut net), [2, 3]);
+    net.advance(2_003);
+    assert_eq!(asked(&mut net), [3, 4]);
+    acknowledge_from(&mut net, 4..=4);
+    // These come after all, but too late; then they are the last ones in line.
+    acknowledge_from(&mut net, 2..=3);
+    assert_eq!(net.tcp.acceptable(listener), 1);
+    for next in [5, 6, 7, 8, 9, 2, 3] {
+        net.tcp.accept(listener).expect("a connection waits");
+        assert_eq!(asked(&mut net), [next]);
+        acknowledge_from(&mut net, next..=next);
+    }
+    net.tcp.accept(listener).expect("a connection waits");
+    assert_eq!(asked(&mut net), []);
+}
+
+/// Who doesn't answer for long passes on one place, not one with each of its timeouts.
+#[test]
+fn no_more_are_asked_than_places_have_come_free() {
+    let mut net = Net::new();
+    let listener = net.listen(80, 0);
+    request_from(&mut net, 1..=9);
+    acknowledge_from(&mut net, 1..=9);
+    net.advance(16_000);
+    net.drain();
+    net.tcp.accept(listener).expect("a connection waits");
+    let (mut answered, mut all) = (Vec::new(), asked(&mut net));
+    for _ in 0..3 {
+        net.advance(2_003);
+        let now = asked(&mut net);
+        answered.extend(now.iter().copied().filter(|port| !all.contains(port)));
+        all.extend(now);
+    }
+    assert_eq!(answered, [3, 4, 5]);
+    // Whoever has passed on its place and ends leaves none.
+    net.remote_port = 2;
+    net.inject("R 1");
+    assert_eq!(asked(&mut net), []);
+    acknowledge_from(&mut net, 3..=5);
+    assert_eq!(net.tcp.acceptable(listener), 1);
 }
 
 #[test]
