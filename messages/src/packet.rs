@@ -1,5 +1,5 @@
 use crate::Full;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use skink_memory::Bytes;
 use skink_time::Instant;
 use skink_wire::{Endpoint, IpCidr, MacAddr};
@@ -231,6 +231,10 @@ pub trait Network {
 
     /// Whether `address` is one of ours (or, for a multicast group, joined).
     fn is_local(&self, address: IpAddr) -> bool;
+
+    /// Whether `address` is the broadcast address of all networks, or of one of ours (RFC 919 section 7), and no
+    /// address of our own. It is cheap to ask.
+    fn is_broadcast(&self, address: Ipv4Addr) -> bool;
 }
 
 /// What `ip` knows of the network, as far as [`Network`] answers questions about it:

@@ -4,7 +4,7 @@
 use crate::Protocol;
 use crate::events::EventQueues;
 use crate::guard::Guarded;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use skink_ip::Ip;
 use skink_memory::{Bytes, CaptureDirection, CaptureRing};
 use skink_messages::{
@@ -77,6 +77,11 @@ impl Network for Below<'_> {
     #[inline(always)]
     fn is_local(&self, address: IpAddr) -> bool {
         self.ip.is_local(address)
+    }
+
+    #[inline(always)]
+    fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        self.ip.is_broadcast(address)
     }
 }
 

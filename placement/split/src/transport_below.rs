@@ -1,6 +1,6 @@
 //! What is below and above a transport that is on its own.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use skink_channel::AttachError;
 use skink_ip::Replica;
 use skink_lanes::board::{self, BoardReader};
@@ -105,6 +105,13 @@ impl Network for TransportBelow {
     fn is_local(&self, address: IpAddr) -> bool {
         let replica = self.replica.as_ref();
         replica.is_some_and(|replica| replica.is_local(address))
+    }
+
+    fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        match &self.replica {
+            Some(replica) => replica.is_broadcast(address),
+            None => address.is_broadcast(),
+        }
     }
 }
 

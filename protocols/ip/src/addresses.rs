@@ -11,30 +11,40 @@ pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1
 pub(crate) const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
 /// Our addresses: few, so that going through them costs less than hashing.
-pub(crate) struct Addresses(Vec<IpCidr>);
+pub(crate) struct Addresses {
+    own: Vec<IpCidr>,
+    /// The broadcast addresses of their networks, each once.
+    broadcasts: Vec<Ipv4Addr>,
+}
 
 impl Addresses {
     pub(crate) fn new(addresses: Vec<IpCidr>) -> Addresses {
-        Addresses(addresses)
+        let mut broadcasts: Vec<_> = addresses.iter().filter_map(IpCidr::broadcast).collect();
+        broadcasts.sort_unstable();
+        broadcasts.dedup();
+        Addresses {
+            own: addresses,
+            broadcasts,
+        }
     }
 
     pub(crate) fn all(&self) -> &[IpCidr] {
-        &self.0
+        &self.own
     }
 
     /// Whether `address` is a unicast address of ours.
     #[inline]
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|own| own.addr == address)
+        self.own.iter().any(|own| own.addr == address)
     }
 
     /// Whether a packet to `address` is for us among others: broadcast, or a group that we are in.
     pub(crate) fn is_joined(&self, address: IpAddr) -> bool {
         match address {
-            IpAddr::V4(ALL_HOSTS) => self.0.iter().any(|own| own.addr.is_ipv4()),
+            IpAddr::V4(ALL_HOSTS) => self.own.iter().any(|own| own.addr.is_ipv4()),
             IpAddr::V4(addr) => self.is_broadcast(addr),
-            IpAddr::V6(ALL_NODES) => self.0.iter().any(|own| own.addr.is_ipv6()),
-            IpAddr::V6(addr) if addr.is_multicast() => self.0.iter().any(|own| match own.addr {
+            IpAddr::V6(ALL_NODES) => self.own.iter().any(|own| own.addr.is_ipv6()),
+            IpAddr::V6(addr) if addr.is_multicast() => self.own.iter().any(|own| match own.addr {
                 IpAddr::V4(_) => false,
                 IpAddr::V6(own) => solicited_node(own) == addr,
             }),
@@ -45,7 +55,7 @@ impl Addresses {
     /// The groups in which neighbours are asked for our addresses, each once.
     pub(crate) fn solicited_nodes(&self) -> Vec<Ipv6Addr> {
         let mut groups = Vec::new();
-        for own in &self.0 {
+        for own in &self.own {
             if let IpAddr::V6(own) = own.addr
                 && !groups.contains(&solicited_node(own))
             {
@@ -57,15 +67,22 @@ impl Addresses {
 
     /// Our address on this link only.
     pub(crate) fn link_local(&self) -> Option<Ipv6Addr> {
-        self.0.iter().find_map(|own| match own.addr {
+        self.own.iter().find_map(|own| match own.addr {
             IpAddr::V6(addr) if addr.is_unicast_link_local() => Some(addr),
             IpAddr::V4(_) | IpAddr::V6(_) => None,
         })
     }
 
     /// Whether `addr` is the limited broadcast address or that of a connected network.
+    #[inline]
     pub(crate) fn is_broadcast(&self, addr: Ipv4Addr) -> bool {
-        addr.is_broadcast() || self.0.iter().any(|own| own.broadcast() == Some(addr))
+        addr.is_broadcast() || self.broadcasts.contains(&addr)
+    }
+
+    /// Whether packets to `addr` are for all of a network, and not just for us.
+    #[inline]
+    pub(crate) fn is_for_all(&self, addr: Ipv4Addr) -> bool {
+        self.is_broadcast(addr) && !self.is_own(addr.into())
     }
 
     /// Whether a packet can have come from `source` (RFC 1122 section 3.2.1.3, RFC 4291 section 2).
@@ -73,9 +90,7 @@ impl Addresses {
     #[inline]
     pub(crate) fn is_good_source(&self, source: IpAddr) -> bool {
         let possible = match source {
-            IpAddr::V4(addr) => {
-                is_station(addr) && !self.0.iter().any(|own| own.broadcast() == Some(addr))
-            }
+            IpAddr::V4(addr) => is_station(addr) && !self.broadcasts.contains(&addr),
             IpAddr::V6(addr) => !addr.is_multicast() && !addr.is_loopback(),
         };
         possible && !self.is_own(source)
@@ -85,7 +100,7 @@ impl Addresses {
     /// that shares the longest prefix with the next hop; for IPv6 rules 1, 2 and 8 of RFC 6724
     /// section 5 (same address, appropriate scope, longest matching prefix).
     pub(crate) fn source_for(&self, destination: IpAddr, next_hop: IpAddr) -> Option<IpAddr> {
-        let candidates = self.0.iter().map(|own| own.addr);
+        let candidates = self.own.iter().map(|own| own.addr);
         match (destination, next_hop) {
             (IpAddr::V4(_), IpAddr::V4(next_hop)) => first_best(candidates, |own| match own {
                 IpAddr::V4(own) => Some((own.to_bits() ^ next_hop.to_bits()).leading_zeros()),

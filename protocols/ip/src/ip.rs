@@ -14,7 +14,7 @@ use crate::routes::Routes;
 use crate::send::HOP_LIMIT;
 use crate::whole::WholeQueue;
 use crate::{IpConfig, OwnedPacket};
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use skink_messages::{
     Component, Counter, Counters, FrameOutput, Full, LinkLimits, NetworkError, NetworkView,
     Outbound, Path, Progress, RxFrame, RxPacket, TxPacket,
@@ -122,6 +122,12 @@ impl Ip {
     #[inline]
     pub fn is_local(&self, address: IpAddr) -> bool {
         self.addresses.is_own(address) || self.addresses.is_joined(address)
+    }
+
+    /// Whether `address` is a broadcast address, and none of ours.
+    #[inline]
+    pub fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        self.addresses.is_for_all(address)
     }
 
     /// Whether a packet to `destination` can be sent.

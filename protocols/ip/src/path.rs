@@ -5,7 +5,7 @@ use crate::addresses::Addresses;
 use crate::next_hop::{Hop, hop};
 use crate::path_mtu::{ALL_V6, Advertised, least};
 use crate::routes::Routes;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use foldhash::fast::FixedState;
 use skink_messages::{LinkLimits, NetworkView, Path};
 use std::collections::HashMap;
@@ -111,5 +111,10 @@ impl Replica {
     /// As [`crate::Ip::is_local`].
     pub fn is_local(&self, address: IpAddr) -> bool {
         self.addresses.is_own(address) || self.addresses.is_joined(address)
+    }
+
+    /// As [`crate::Ip::is_broadcast`].
+    pub fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        self.addresses.is_for_all(address)
     }
 }

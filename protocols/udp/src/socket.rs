@@ -124,20 +124,12 @@ pub(crate) fn unspecified(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether datagrams to `address` go to everybody who listens, instead of one: it is a group's, or the broadcast
-/// address of all networks or of one of ours (RFC 919 section 7).
+/// Whether datagrams to `address` go to everybody who listens, instead of one: it is a group's, or a
+/// broadcast address.
 #[inline]
 pub(crate) fn is_for_many(address: IpAddr, out: &(impl Network + ?Sized)) -> bool {
     match address {
-        IpAddr::V4(v4) if v4.is_multicast() || v4.is_broadcast() => true,
-        // That of a network ends in two ones at least, so that most addresses are told at a glance.
-        IpAddr::V4(v4) => v4.to_bits() & 3 == 3 && is_networks(address, out),
+        IpAddr::V4(v4) => v4.is_multicast() || out.is_broadcast(v4),
         IpAddr::V6(v6) => v6.is_multicast(),
     }
-}
-
-/// Whether we listen to an address and can't send from it.
-#[inline(never)]
-fn is_networks(address: IpAddr, out: &(impl Network + ?Sized)) -> bool {
-    out.is_local(address) && out.path(Some(address), address).is_none()
 }

@@ -1,6 +1,6 @@
 use super::{Freezer, LOCAL, REMOTE};
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use skink_messages::{Full, Network, Outbound, Path, Ports, SocketEvent, SocketEvents, TxPacket};
 use skink_time::Instant;
 use skink_wire::tcp::{self, CHECKSUM_OFFSET, Flags, Header, Options};
@@ -172,6 +172,10 @@ impl Network for Out {
 
     fn is_local(&self, address: IpAddr) -> bool {
         address == LOCAL
+    }
+
+    fn is_broadcast(&self, _: Ipv4Addr) -> bool {
+        unreachable!("TCP has no broadcasts")
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::{Adopted, DatagramHeader, DatagramRing, TableConfig};
@@ -37,6 +38,8 @@ struct World {
     ports: BTreeMap<u16, (i32, i32)>,
     /// Ports that another owner has.
     foreign: Vec<u16>,
+    /// How often it was asked for a way.
+    asked: Cell<u32>,
 }
 
 fn world(ours: &[IpAddr]) -> World {
@@ -48,6 +51,7 @@ fn world(ours: &[IpAddr]) -> World {
         events: Vec::new(),
         ports: BTreeMap::new(),
         foreign: Vec::new(),
+        asked: Cell::new(0),
     }
 }
 
@@ -77,6 +81,7 @@ impl Network for World {
     }
 
     fn path(&self, source: Option<IpAddr>, destination: IpAddr) -> Option<Path> {
+        self.asked.update(|asked| asked + 1);
         let unreachable: IpAddr = [203, 0, 113, 1].into();
         let ours = |address: &&IpAddr| address.is_ipv4() == destination.is_ipv4();
         let source = match source {
@@ -99,6 +104,10 @@ impl Network for World {
 
     fn is_local(&self, address: IpAddr) -> bool {
         self.ours.contains(&address) || address == ALL
+    }
+
+    fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        address.is_broadcast() || address == ALL
     }
 }
 

@@ -298,3 +298,25 @@ fn icmp_errors_reach_the_connected_socket() {
         assert_eq!(world.take_events(), events, "{kind:?}");
     }
 }
+
+/// Of an address that could be a network's broadcast, too, it is known at once whether it is.
+#[test]
+fn no_datagram_costs_a_question_for_the_way() {
+    for last in [1, 3, 7, 255] {
+        let address = IpAddr::from([10, 1, 0, last]);
+        let mut world = world(&[address]);
+        let mut udp = new_udp(1, 65_536);
+        let id = bound(&mut udp, &mut world, at(address, 53), ALONE);
+        let connected = udp.connect(id, Some(at(B, 7)), &mut world);
+        connected.expect("a way");
+        let before = world.asked.get();
+        for _ in 0..3 {
+            arrive(&mut udp, &mut world, at(B, 7), at(address, 53), b"x");
+            send(&udp, id, at(ANY, 0), b"y");
+            request(&mut udp, &mut world, UdpRequest::Sent(id));
+            udp.poll(NOW, &mut world);
+        }
+        assert_eq!((received(&udp, id).len(), world.sent.len()), (3, 3));
+        assert_eq!(world.asked.get(), before, "{address}");
+    }
+}
