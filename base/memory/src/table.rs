@@ -219,8 +219,18 @@ impl SocketTable {
 
     /// All slots that were ever in use in the regions there are, in ascending order.
     pub fn slots(&self) -> impl Iterator<Item = u32> {
-        self.regions().flat_map(move |(index, region)| {
-            (0..region.used()).map(move |slot| self.slot_of(index, slot))
+        self.slots_from(0)
+    }
+
+    /// As [`SocketTable::slots`], those from `first` on.
+    pub fn slots_from(&self, first: u32) -> impl Iterator<Item = u32> {
+        let regions = (0u32..).zip(&self.regions);
+        let regions = regions.skip(self.region_of(first) as usize);
+        regions.flat_map(move |(index, region)| {
+            let used = region.as_ref().map_or(0, Region::used);
+            // Of the first of them only the rest.
+            let begin = first.saturating_sub(self.slot_of(index, 0));
+            (begin..used).map(move |slot| self.slot_of(index, slot))
         })
     }
 

@@ -1,5 +1,6 @@
 //! The components of a process, and the programs that they serve.
 use crate::inner::Inner;
+use crate::lasting::Lasting;
 use crate::neighbours::Neighbours;
 use crate::nic_use::NicUse;
 use crate::random::random;
@@ -15,7 +16,6 @@ use skink_nic::Room;
 use skink_split::{Front, Host as _, Serving, StoreWay, SyscallHost, TransportWay};
 use skink_store::Store;
 use skink_syscall::{Syscall, SyscallConfig};
-use skink_time::Instant;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -82,8 +82,8 @@ pub struct Host {
     pub(crate) interface: String,
     /// Reports that wait to be sent.
     pub(crate) reports: VecDeque<Report>,
-    /// When to say which connections there are, where `tcp` is apart from others.
-    pub(crate) flows_due: Option<Instant>,
+    /// What is told of connections unasked.
+    pub(crate) lasting: Lasting,
     /// What was dropped at the ends of lanes, as far as it is counted.
     pub(crate) dropped: EndCounters,
     /// All of the stack is here and waits until it knows the programs of its predecessor.
@@ -180,7 +180,7 @@ impl Host {
             strides,
             interface,
             reports: VecDeque::new(),
-            flows_due: None,
+            lasting: Lasting::default(),
             dropped: EndCounters::default(),
             is_held: false,
         };

@@ -40,6 +40,7 @@ mod confine;
 mod filter;
 mod host;
 mod inner;
+mod lasting;
 mod neighbours;
 mod nic_use;
 mod orders;

@@ -5,21 +5,15 @@ use crate::inner::summary;
 use crate::neighbours::map_pool;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use skink_control::{Order, Part, PoolSizes, Report};
-use skink_filter::{FlowPhase, Timeouts};
 use skink_memory::{Adopted, Region};
 use skink_messages::{Protocol, attachment_tag};
 use skink_sockets::{Attachment, Server};
 use skink_split::Arrival;
-use skink_time::{Duration, Instant};
+use skink_time::Instant;
 use std::os::fd::OwnedFd;
 
 /// Connections in one report.
 const FLOWS: usize = 512;
-/// How often `tcp` says which connections there are without being asked, so that the filter forgets none
-/// that is merely idle. Several times in the shortest time for which it remembers one that lasts.
-const FLOWS_EVERY: Duration = Duration::from_secs(6 * 3600);
-const _: () = assert!(4 * FLOWS_EVERY.as_secs() <= Timeouts::DEFAULT.tcp_half_closed.as_secs());
-const _: () = assert!(4 * FLOWS_EVERY.as_secs() <= Timeouts::DEFAULT.tcp_established.as_secs());
 
 /// The part that has the sockets of a protocol.
 pub(crate) fn part(protocol: Protocol) -> Part {
@@ -172,8 +166,7 @@ impl Host {
         match (part, self.front.stack.apart()) {
             (Part::Tcp, Some(apart)) => {
                 apart.go(Protocol::Tcp);
-                // Of those that it has adopted the filter hears by their acknowledgements.
-                self.flows_due = Some(now + FLOWS_EVERY);
+                self.lasting.begin(now);
             }
             (Part::Udp, Some(apart)) => apart.go(Protocol::Udp),
             (Part::Syscall, _) => {
@@ -200,39 +193,18 @@ impl Host {
 
     /// Tells the supervisor which connections there are, in pieces.
     fn show_flows(&mut self) {
-        self.report_flows(|_| true);
-        self.reports.push_back(Report::Flows {
-            flows: Vec::new(),
-            last: true,
-        });
-    }
-
-    /// Tells it unasked, now and then, of those that may be idle for longer than the filter remembers them.
-    pub(crate) fn report_lasting_flows(&mut self, now: Instant) {
-        if self.flows_due.is_none_or(|due| now < due) {
-            return;
-        }
-        self.flows_due = Some(now + FLOWS_EVERY);
-        let mut waiting = self.reports.iter();
-        // A supervisor that doesn't listen doesn't make them pile up.
-        if !waiting.any(|report| matches!(report, Report::Flows { .. })) {
-            self.report_flows(|phase| {
-                use FlowPhase::{Established, LocalClosed, RemoteClosed};
-                matches!(phase, Established | LocalClosed | RemoteClosed)
-            });
-        }
-    }
-
-    fn report_flows(&mut self, which: impl Fn(FlowPhase) -> bool) {
         let apart = self.front.stack.apart();
-        let flows = apart.into_iter().flat_map(|it| it.flows());
-        let flows = flows.filter(|flow| which(flow.phase)).map(summary);
+        let flows = apart.into_iter().flat_map(|it| it.flows()).map(summary);
         for piece in flows.collect::<Vec<_>>().chunks(FLOWS) {
             self.reports.push_back(Report::Flows {
                 flows: piece.to_vec(),
                 last: false,
             });
         }
+        self.reports.push_back(Report::Flows {
+            flows: Vec::new(),
+            last: true,
+        });
     }
 
     fn attach(

@@ -257,7 +257,7 @@ impl EventLoop {
         let due = [
             host.front.next_deadline(),
             host.inner.next_deadline(),
-            host.flows_due.filter(|_| self.link.is_some()),
+            host.lasting.due.filter(|_| self.link.is_some()),
         ];
         let due = due.into_iter().flatten().min();
         let due = due.filter(|_| !host.is_held);

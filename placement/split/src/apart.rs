@@ -121,6 +121,13 @@ impl Apart {
         flows.filter_map(flow)
     }
 
+    /// As [`skink_tcp::Tcp::flows_from`].
+    pub fn flows_from(&self, first: u32) -> impl Iterator<Item = (u32, Option<Flow>)> {
+        let tcp = self.tcp.iter();
+        let slots = tcp.flat_map(move |tcp| tcp.tcp().flows_from(first));
+        slots.map(|(slot, found)| (slot, found.and_then(flow)))
+    }
+
     /// Whether a neighbour has sent something.
     pub fn is_ready(&self) -> bool {
         let ready = |protocol, host: Option<&dyn Host>| {

@@ -48,15 +48,35 @@ impl Tcp {
     /// All connections: their ends, their states, and our initial sequence numbers. Those in TIME-WAIT come last, also those
     /// that a program still holds: they only answer a FIN that is sent again, and their numbers aren't known any more.
     pub fn flows(&self) -> impl Iterator<Item = (FourTuple, State, SeqNum)> {
-        let connections = self.sockets.iter().filter_map(|socket| match socket {
+        let connections = self.sockets.iter().filter_map(Socket::flow);
+        let waiting = self.time_waits.entries();
+        connections.chain(waiting.map(|it| (it.tuple, State::TimeWait, SeqNum(0))))
+    }
+
+    /// The slots from `first` on that were ever in use, in order, each with its connection, if there is one that isn't in
+    /// TIME-WAIT: for who looks at a few at a time.
+    pub fn flows_from(
+        &self,
+        first: u32,
+    ) -> impl Iterator<Item = (u32, Option<(FourTuple, State, SeqNum)>)> {
+        let slots = self.table.slots_from(first);
+        slots.map(|slot| {
+            let socket = self.sockets.get(slot as usize);
+            (slot, socket.and_then(Socket::flow))
+        })
+    }
+}
+
+impl Socket {
+    /// The connection that it is, unless that is in TIME-WAIT.
+    fn flow(&self) -> Option<(FourTuple, State, SeqNum)> {
+        match self {
             Socket::Connection(connection) => {
                 let state = connection.state();
                 (state != State::TimeWait).then_some((connection.tuple, state, connection.iss))
             }
             Socket::Free | Socket::Fresh(_) | Socket::Listener(_) => None,
-        });
-        let waiting = self.time_waits.entries();
-        connections.chain(waiting.map(|it| (it.tuple, State::TimeWait, SeqNum(0))))
+        }
     }
 }
 

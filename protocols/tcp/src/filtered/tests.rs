@@ -91,3 +91,38 @@ fn a_filter_is_told_of_what_has_ended_too() {
     net.expect(". 2 ack 2");
     assert_eq!(states(&net), [State::TimeWait]);
 }
+
+/// For who looks at a few at a time.
+#[test]
+fn connections_are_found_from_any_slot_on() {
+    let mut net = Net::new();
+    net.add_region(8);
+    net.listen(80, 100);
+    for port in [1, 2, 3] {
+        net.remote_port = port;
+        net.inject("S 0 win 10");
+        net.expect("S. 0 ack 1");
+        net.inject(". 1 ack 1 win 10");
+    }
+    let far = net.listen_in(1, 81, 5, skink_messages::BindOptions::default());
+    net.local_port = 81;
+    net.remote_port = 4;
+    net.inject("S 0 win 10");
+    net.expect("S. 0 ack 1");
+    let all: Vec<_> = net.tcp.flows_from(0).collect();
+    let found = |first| {
+        let flows = net.tcp.flows_from(first);
+        let ports = flows.filter_map(|(_, flow)| Some(flow?.0.remote.port));
+        ports.collect::<Vec<_>>()
+    };
+    assert_eq!(found(0), [1, 2, 3, 4]);
+    assert_eq!(all.len(), 6, "two listeners");
+    for (at, (slot, _)) in all.iter().enumerate() {
+        assert_eq!(net.tcp.flows_from(*slot).count(), all.len() - at);
+    }
+    assert_eq!(found(3), [3, 4]);
+    // Between the regions, and behind them.
+    assert_eq!(found(far.slot - 1), [4]);
+    assert_eq!(found(far.slot + 2), []);
+    assert_eq!(found(u32::MAX), []);
+}

@@ -119,6 +119,54 @@ fn a_half_closed_connection_is_not_forgotten() {
     assert_eq!(world.peer.read(connection.theirs), b"pong");
 }
 
+/// A million of them would keep `tcp` from everything else.
+#[test]
+fn many_connections_are_told_a_few_at_a_time() {
+    const MANY: usize = 40;
+    let mut world = begin(APART);
+    let listening = world.peer.listen(90);
+    let mut program = world.raw(3, 1000);
+    for _ in 0..MANY {
+        let ours = world.open(&mut program, Protocol::Tcp);
+        let call = SocketCall::Connect(Protocol::Tcp, ours, Some(end(PEERS, 90)));
+        world.ask(&mut program, call).expect("a route");
+        world.until("a connection", |peer| {
+            peer.stack.tcp_accept(listening).is_some()
+        });
+    }
+    world.calm();
+    let place = world.split.place(Part::Tcp);
+    // Twice the same.
+    for _ in 0..2 {
+        clock::AHEAD.set(clock::AHEAD.get() + DAY / 4);
+        let mut told = std::collections::BTreeSet::new();
+        let mut rounds = 0;
+        while told.len() < MANY {
+            rounds += 1;
+            assert!(rounds < MANY, "some aren't told");
+            assert!(matches!(world.step(Part::Tcp), Step::Busy | Step::Idle));
+            let mut said = 0;
+            while let Ok(Some((report, _))) = world.split.link(place).receive() {
+                let Report::Flows { flows, last: false } = report else {
+                    continue;
+                };
+                said += flows.len();
+                for flow in flows {
+                    assert!(told.insert((flow.local, flow.remote)), "told twice");
+                }
+            }
+            assert!(said <= 32, "{said} in one round");
+            clock::AHEAD.set(clock::AHEAD.get() + Duration::from_secs(1));
+        }
+        // That was all.
+        for _ in 0..5 {
+            clock::AHEAD.set(clock::AHEAD.get() + Duration::from_secs(1));
+            world.step(Part::Tcp);
+            assert!(matches!(world.split.link(place).receive(), Ok(None)));
+        }
+    }
+}
+
 #[test]
 fn successors_of_tcp_and_filter_go_on_with_it() {
     let mut world = begin(APART);
