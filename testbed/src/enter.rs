@@ -1,11 +1,24 @@
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
 
 /// Set in the environment of the program once it is inside.
 pub const INSIDE: &str = "SKINK_TESTBED";
+
+/// A directory that [`enter`] makes, for what is temporary: in private memory, also where the build lies below `/tmp`, which then
+/// isn't.
+const TEMPORARY: &str = "/run/skink-temporary";
+
+/// What `TMPDIR` may be for a program that calls [`enter`], so that nothing temporary outlives it; `None` if the build
+/// lies where that would be.
+pub fn private_temporary() -> Option<&'static str> {
+    let program = std::env::current_exe().ok()?;
+    (!program.starts_with("/run")).then_some(TEMPORARY)
+}
 
 /// Runs the calling program anew in private namespaces and exits as that does, or, when it is there
 /// already, makes its directories private and returns. Call it first in `main`.
@@ -80,6 +93,11 @@ fn make_private() -> io::Result<()> {
         if !inside {
             run("mount", ["-t", "tmpfs", "-o", mode, "tmpfs", directory])?;
         }
+    }
+    if let Some(directory) = private_temporary() {
+        std::fs::create_dir_all(directory)?;
+        // Programs that aren't root's have something temporary, too.
+        std::fs::set_permissions(directory, Permissions::from_mode(0o1777))?;
     }
     // A view of this network namespace's interfaces; it isn't needed where it can't be had.
     let _ = run("mount", ["-t", "sysfs", "sysfs", "/sys"]);

@@ -23,7 +23,7 @@ mod wire;
 pub use cpu::{CpuTime, cpu_seconds};
 pub use datagrams::Datagrams;
 pub use ended::{end_all_others, signal, wait_until_ended};
-pub use enter::{INSIDE, enter, is_root, missing_programs, privately};
+pub use enter::{INSIDE, enter, is_root, missing_programs, private_temporary, privately};
 pub use epoll::Epoll;
 pub use fork::fork_workers;
 pub use host::{Cable, Host};

@@ -165,6 +165,10 @@ pub fn run_inner_half() -> Result<Results, Failure> {
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.args(std::env::args_os().skip(1));
     command.env("PATH", path).env(super::INNER, "1");
+    // Whatever ends the benchmark, what its programs printed and were given ends with its namespaces.
+    if let Some(directory) = skink_testbed::private_temporary() {
+        command.env("TMPDIR", directory);
+    }
     command.stdin(std::os::fd::OwnedFd::from(other));
     let mut child = command.spawn().map_err(failed)?;
     drop(command);

@@ -1,10 +1,12 @@
 //! `skink bench`: each verb measures what it says, on all that it compares. What the figures are doesn't matter
 //! here: the machine does other things meanwhile.
 
+use super::children;
 use crate::network::Network;
 use crate::{Case, Failure, Outcome};
+use rustix::process::Signal;
 use serde_json::Value;
-use skink_testbed::Process;
+use skink_testbed::{Process, Scratch, wait_until_ended};
 use std::process::Command;
 use std::time::Duration;
 
@@ -64,7 +66,45 @@ pub fn cases() -> Vec<Case> {
             measured(line, workloads, variants)
         })
     };
-    VERBS.iter().map(case).collect()
+    let mut cases: Vec<Case> = VERBS.iter().map(case).collect();
+    cases.push(Case::new("bench/interrupted".to_owned(), interrupted));
+    cases
+}
+
+/// A process and all that it has started, by name.
+fn family(pid: u32) -> Vec<(u32, String)> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let children = children(pid).unwrap_or_default().into_iter();
+    let mut all = vec![(pid, name.trim().to_owned())];
+    all.extend(children.flat_map(family));
+    all
+}
+
+/// One that is ended in the middle leaves nothing: no process, and no file.
+fn interrupted() -> Outcome {
+    can_be_measured()?;
+    for by in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let scratch = Scratch::new("interrupted")?;
+        let mut command = Command::new(Network::tool()?);
+        command.env_remove(skink_testbed::INSIDE);
+        command.env("TMPDIR", scratch.path());
+        command.args(["bench", "web", "--workload", "20B", "--seconds", "30"]);
+        let process = Process::spawn(command, "skink bench web")?;
+        let mut all = Vec::new();
+        process.wait_until("it measures", || {
+            all = family(process.id());
+            all.iter().any(|(_, name)| name == "wrk")
+        })?;
+        process.signal(by);
+        process.wait(PATIENCE)?;
+        let others: Vec<u32> = all.iter().skip(1).map(|(pid, _)| *pid).collect();
+        wait_until_ended(&others, PATIENCE)?;
+        let left: Vec<_> = std::fs::read_dir(scratch.path())?.collect::<Result<_, _>>()?;
+        if !left.is_empty() {
+            return Err(Failure::Wrong(format!("{by:?}: there is left {left:?}")));
+        }
+    }
+    Ok(())
 }
 
 fn measured(line: &str, workloads: &str, variants: &str) -> Outcome {
