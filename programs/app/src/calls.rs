@@ -128,6 +128,9 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
     // as any process holds the socket.
     kernel_bind(fd, local, domain)?;
     state.sockets[index].bound = Some(kernel_name(fd)?);
+    if state.sockets[index].datagram {
+        state.hear(index);
+    }
     Ok(0)
 }
 

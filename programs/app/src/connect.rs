@@ -146,35 +146,16 @@ impl State {
             let local = crate::calls::any(self.sockets[index].domain, 0);
             return self.fall_back(index, FallbackReason::NotAttached, local);
         }
-        let options = self.sockets[index].options;
-        let sharing = options.for_bind(0);
-        let addresses = self.half_addresses(index);
+        let resting = core::mem::take(&mut self.sockets[index].resting);
+        let halves = match resting {
+            [None, None] => self.open_datagram(index)?,
+            resting => resting,
+        };
         let engine = self.engine()?;
-        let mut halves: Halves = [None, None];
-        let mut failure = None;
-        let mut port = None;
-        for (half, address) in halves.iter_mut().zip(addresses) {
-            let Some(mut address) = address else { continue };
-            address.port = port.unwrap_or(address.port);
-            let opened = engine.stack.udp_open().and_then(|id| {
-                let bound = engine.stack.udp_bind(id, address, sharing);
-                bound.map(|(local, _)| (id, local)).inspect_err(|_| {
-                    engine.stack.udp_request(raw::now(), UdpRequest::Close(id));
-                })
-            });
-            match opened {
-                Ok((id, local)) => {
-                    port = Some(local.port);
-                    engine.own_udp(id, index);
-                    *half = Some(id);
-                }
-                Err(error) => failure = Some(error),
-            }
+        for id in halves.into_iter().flatten() {
+            engine.own_udp(id, index);
         }
         engine.count(Counter::AppSockets);
-        if let (Some(error), [None, None]) = (failure, halves) {
-            return Err(error);
-        }
         self.sockets[index].role = Role::Datagram(halves);
         log!(
             Info,
@@ -182,6 +163,43 @@ impl State {
             self.sockets[index].fds
         );
         Ok(())
+    }
+
+    /// Opens the halves of a UDP socket, and binds them as it was bound, or to a free port.
+    pub fn open_datagram(&mut self, index: u32) -> Answer<Halves> {
+        let (options, mut tickets) = {
+            let socket = &self.sockets[index];
+            (socket.options, socket.tickets)
+        };
+        let addresses = self.half_addresses(index);
+        let engine = self.engine()?;
+        let mut halves: Halves = [None, None];
+        let mut failure = None;
+        let mut port = None;
+        for ((half, ticket), address) in halves.iter_mut().zip(&mut tickets).zip(addresses) {
+            let Some(mut address) = address else { continue };
+            address.port = port.unwrap_or(address.port);
+            let sharing = options.for_bind(*ticket);
+            let opened = engine.stack.udp_open().and_then(|id| {
+                let bound = engine.stack.udp_bind(id, address, sharing);
+                bound.map(|bound| (id, bound)).inspect_err(|_| {
+                    engine.stack.udp_request(raw::now(), UdpRequest::Close(id));
+                })
+            });
+            match opened {
+                Ok((id, (local, shown))) => {
+                    port = Some(local.port);
+                    *half = Some(id);
+                    *ticket = shown;
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        self.sockets[index].tickets = tickets;
+        match (failure, halves) {
+            (Some(error), [None, None]) => Err(error),
+            _ => Ok(halves),
+        }
     }
 
     fn connect_datagram(&mut self, index: u32, remote: Endpoint) -> Answer {

@@ -193,7 +193,8 @@ impl Estate {
             Role::Listener(halves) => (0, halves),
             Role::Dormant => (0, socket.resting),
             Role::Datagram(halves) => (1, halves),
-            Role::Undecided | Role::Lost => return,
+            Role::Undecided => (1, socket.resting),
+            Role::Lost => return,
         };
         let ids = halves.into_iter().flatten().map(plain);
         self.closed[protocol].extend(ids);

@@ -188,10 +188,11 @@ impl State {
 
     /// Leaves the socket to the kernel: its descriptors are ordinary from now on.
     pub fn fall_back<T>(&mut self, index: u32, reason: FallbackReason, to: Endpoint) -> Answer<T> {
-        let socket = &mut self.sockets[index];
-        if !socket.own_kernel_socket {
+        if !self.sockets[index].own_kernel_socket {
             return fail(libc::EINVAL);
         }
+        self.release(index);
+        let socket = &mut self.sockets[index];
         log!(
             Info,
             "descriptor {:?} to {to}: the kernel's ({})",

@@ -172,6 +172,7 @@ impl State {
     fn leave_connections(&mut self) {
         let mut lost = 0;
         for (_, socket) in self.sockets.iter_mut() {
+            socket.resting = [None; 2];
             socket.role = match socket.role {
                 Role::Undecided => Role::Undecided,
                 Role::Dormant | Role::Listener(_) => Role::Dormant,

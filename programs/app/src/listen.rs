@@ -23,7 +23,7 @@ use crate::socket::{Halves, Role, Socket, Taker};
 use crate::state::State;
 use core::ffi::c_int;
 use core::net::IpAddr;
-use skink_memory::{FallbackReason, SocketId};
+use skink_memory::{DatagramRing, FallbackReason, SocketId};
 use skink_messages::{Counter, TcpRequest};
 use skink_wire::Endpoint;
 
@@ -153,10 +153,34 @@ impl State {
         engine.is_some_and(|engine| !engine.stack.is_served())
     }
 
-    /// If the process has a stack of its own, nothing rests on which it has listened and that no other process has.
+    /// If the process has a stack of its own, nothing rests on which it has listened and that no other process has, and it
+    /// hears what comes for UDP sockets that it has bound.
     pub fn listen_beside(&mut self) {
-        if self.has_own_stack() {
-            self.put_all_on_stack();
+        if !self.has_own_stack() {
+            return;
+        }
+        self.put_all_on_stack();
+        let bound = self.sockets.iter().filter_map(|(index, socket)| {
+            let hears = socket.datagram && socket.bound.is_some() && socket.taker == Taker::Unknown;
+            hears.then_some(index)
+        });
+        for index in bound.collect::<Vec<u32>>() {
+            self.hear(index);
+        }
+    }
+
+    /// A UDP socket has been bound. If there is a stack, what comes for it from now on waits there, though it may be the kernel's
+    /// in the end.
+    pub fn hear(&mut self, index: u32) {
+        let socket = &self.sockets[index];
+        if socket.is_decided() || socket.resting != [None; 2] || socket.unsupported.is_some() {
+            return;
+        }
+        if (self.has_own_stack() || self.is_served() && self.need_engine())
+            && let Ok(halves) = self.open_datagram(index)
+        {
+            // (If that fails, so it will for who receives, and he is told.)
+            self.sockets[index].resting = halves;
         }
     }
 
@@ -196,11 +220,13 @@ impl State {
         self.leave_to_others(all.collect());
     }
 
-    /// Another process is about to get these sockets, too: connections that nobody has waited for here are perhaps for that one.
+    /// Another process is about to get these sockets, too: connections that nobody has waited for here are perhaps for that one, and
+    /// so are datagrams.
     pub fn leave_to_others(&mut self, mut sockets: Vec<u32>) {
         sockets.retain(|index| {
             let socket = &self.sockets[*index];
-            is_listening(socket) && socket.taker == Taker::Unknown
+            let hears = !socket.is_decided() && socket.resting != [None; 2];
+            (is_listening(socket) || hears) && socket.taker == Taker::Unknown
         });
         if sockets.is_empty() || !self.engine.as_deref().is_none_or(Engine::is_reachable) {
             return;
@@ -212,9 +238,23 @@ impl State {
         }
         for index in sockets {
             self.sockets[index].taker = Taker::Others;
-            if !own || !self.is_acceptable(index) {
+            if self.sockets[index].datagram {
+                self.stop_hearing(index);
+            } else if !own || !self.is_acceptable(index) {
                 self.rest_again(index);
             }
+        }
+    }
+
+    /// What comes for a UDP socket that isn't decided doesn't wait any more, unless something has come: then it is Skink's.
+    fn stop_hearing(&mut self, index: u32) {
+        let mut halves = self.sockets[index].resting.into_iter().flatten();
+        let has_some = self.engine.as_deref().is_some_and(|engine| {
+            let ring = |id: SocketId| engine.stack.udp_table().receive_ring(id.slot);
+            halves.any(|id| DatagramRing::new(ring(id)).peek().is_some())
+        });
+        if !has_some || self.make_datagram(index).is_err() {
+            self.release(index);
         }
     }
 

@@ -71,7 +71,8 @@ pub struct Socket {
     pub backlog: u32,
     /// What `bind` was told, with the port that was chosen.
     pub bound: Option<Endpoint>,
-    /// What a dormant socket has on a stack in another process, bound already.
+    /// What it has on a stack already, bound: a dormant socket on one in another process; a UDP socket that isn't decided yet on
+    /// any, where what comes for it waits.
     pub resting: Halves,
     /// What shows such a stack that the halves' port is this process's too; 0 for nothing.
     pub tickets: [u64; 2],

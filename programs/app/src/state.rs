@@ -185,7 +185,16 @@ impl State {
                     engine.stack.tcp_request(now, TcpRequest::Close(id));
                 }
             }
-            Role::Undecided | Role::Lost => return,
+            Role::Undecided => {
+                let resting = core::mem::take(&mut self.sockets[index].resting);
+                if resting == [None; 2] {
+                    return;
+                }
+                for id in resting.into_iter().flatten() {
+                    engine.stack.udp_request(now, UdpRequest::Close(id));
+                }
+            }
+            Role::Lost => return,
         }
         self.note_work();
     }

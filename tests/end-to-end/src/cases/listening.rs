@@ -26,6 +26,8 @@ pub fn cases() -> Vec<Case> {
         ("beside-a-helper", beside_a_helper),
         ("for-children", for_children),
         ("left-to-children", left_to_children),
+        ("datagrams", datagrams),
+        ("datagrams-for-children", datagrams_for_children),
     ] {
         cases.extend(on_each_back_end(&format!("listening/{name}"), run));
     }
@@ -249,4 +251,89 @@ fn serve_clients(network: &Network, program: &str, how: &[&str]) -> Outcome {
             "the parent ended with {status}; it printed:\n{said}"
         ))),
     }
+}
+
+/// Each time it is told a port, sends a datagram there, and says so.
+const SENDER: &str = "
+import socket
+control = socket.create_server(('10.9.0.1', 9400))
+print('ready', flush=True)
+control, _ = control.accept()
+for line in control.makefile('r'):
+    address, port = line.split()
+    data = socket.socket(socket.AF_INET6 if ':' in address else socket.AF_INET, socket.SOCK_DGRAM)
+    data.sendto(b'early', (address, int(port)))
+    control.sendall(b'.')
+print('done', flush=True)
+";
+
+/// Tells a peer where it can be sent datagrams, and waits for the peer's word before it receives any. With `fork` a child receives
+/// what comes after the fork. In the end it sends to itself from a socket that was bound, by the kernel's stack.
+const RECEIVER: &str = "
+import os, socket, sys
+first = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+first.bind(('10.9.0.2', 0))
+control = socket.create_connection(('10.9.0.1', 9400))
+def tell(data, address):
+    control.sendall(b'%s %d\\n' % (address, data.getsockname()[1]))
+    assert control.recv(1) == b'.'
+def receive(data):
+    data.settimeout(10)
+    assert data.recv(64) == b'early'
+def bound(family, address):
+    data = socket.socket(family, socket.SOCK_DGRAM)
+    data.bind((address, 0))
+    return data
+both = bound(socket.AF_INET6, '::')
+for data, address in [
+    (first, b'10.9.0.2'),
+    (bound(socket.AF_INET, ''), b'10.9.0.2'),
+    (both, b'10.9.0.2'),
+    (both, b'fd09::2'),
+]:
+    if 'fork' in sys.argv:
+        ready, told = os.pipe(), os.pipe()
+        child = os.fork()
+        if child == 0:
+            data.settimeout(0)
+            try:
+                data.recv(64)
+            except BlockingIOError:
+                os.write(ready[1], b'.')
+            os.read(told[0], 1)
+            receive(data)
+            os._exit(0)
+        assert os.read(ready[0], 1) == b'.'
+        tell(data, address)
+        os.write(told[1], b'.')
+        assert os.waitpid(child, 0)[1] == 0
+    else:
+        tell(data, address)
+        receive(data)
+here = bound(socket.AF_INET, '127.0.0.1')
+data = bound(socket.AF_INET, '')
+data.sendto(b'early', here.getsockname())
+receive(here)
+";
+
+/// What comes for a UDP socket before anybody receives waits for that, as long as it isn't the kernel's.
+fn datagrams(network: &Network) -> Outcome {
+    send_early(network, &[])
+}
+
+/// A child receives by a socket that its parent has bound, and which the parent does nothing with.
+fn datagrams_for_children(network: &Network) -> Outcome {
+    send_early(network, &["fork"])
+}
+
+fn send_early(network: &Network, how: &[&str]) -> Outcome {
+    let mut sender = network.kernel.command("python3");
+    sender.args(["-c", SENDER]);
+    let sender = Process::spawn(sender, "the sender")?;
+    sender.wait_until("it is ready", || sender.log().contains("ready"))?;
+    let arguments = ["-c", RECEIVER].iter().chain(how);
+    let program = network.skink_run("python3", arguments)?;
+    Network::finish(program, "the program", PATIENCE)?;
+    sender.wait_until("all is done", || sender.log().contains("done"))?;
+    Ok(())
 }
