@@ -40,7 +40,7 @@ impl State {
             raw::close(fd);
             return Err(WOULD_BLOCK);
         };
-        if fd_table::is_ours(fd) {
+        if fd_table::is_listed(fd) {
             self.forget_descriptor(fd);
         }
         let Some(new) = self.open(fd, domain, false) else {
@@ -124,7 +124,7 @@ pub unsafe fn accept(
         |state: &mut State, index, readable: bool| match (state.accept_one(index, flags), other) {
             (Err(WOULD_BLOCK), Some(fd)) if readable && kernel_has_some(fd) => {
                 let new = kernel_accept(fd, address, length, flags)?;
-                if fd_table::is_ours(new) {
+                if fd_table::is_listed(new) {
                     state.forget_descriptor(new);
                 }
                 Ok((new, None))

@@ -82,7 +82,7 @@ impl State {
         match (self.guest.changed(fd), fd_table::get(fd)) {
             (Some(socket), _) => socket,
             (None, Entry::Socket(index)) => Some(index),
-            (None, Entry::Ordinary | Entry::Internal | Entry::Epoll(_)) => None,
+            (None, _) => None,
         }
     }
 
@@ -94,8 +94,8 @@ impl State {
                     self.sockets[index].fds.push(new);
                 }
             }
-            Entry::Epoll(index) => {
-                if fd_table::set(new, Entry::Epoll(index)) {
+            entry @ (Entry::Epoll(index) | Entry::Plain(index)) => {
+                if fd_table::set(new, entry) {
                     self.epoll_descriptor_added(index, new);
                 }
             }
@@ -113,7 +113,7 @@ pub fn duplicate(old: c_int, command: c_int, lowest: usize) -> Answer {
         state.guest.note(new as c_int, socket);
         return Ok(new);
     }
-    if fd_table::is_ours(new as c_int) {
+    if fd_table::is_listed(new as c_int) {
         state.forget_descriptor(new as c_int);
     }
     state.share(old, new as c_int);
@@ -124,7 +124,7 @@ pub fn duplicate(old: c_int, command: c_int, lowest: usize) -> Answer {
     Ok(new)
 }
 
-/// `dup2` and `dup3`, where either descriptor is Skink's.
+/// `dup2` and `dup3`, where either descriptor is Skink's, or an epoll set.
 pub fn replace(old: c_int, new: c_int, flags: c_int) -> Answer {
     if fd_table::get(new) == Entry::Internal {
         return refuse_internal();
@@ -190,7 +190,7 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Answer {
     Ok(0)
 }
 
-/// `fcntl` for one of Skink's descriptors.
+/// `fcntl` for one of Skink's descriptors, or an epoll set.
 pub fn control(fd: c_int, command: c_int, argument: usize) -> Answer {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => return duplicate(fd, command, argument),

@@ -5,7 +5,7 @@
 //! kernel. The kernel's set also has the NIC's descriptors and a doorbell, so that one sleep waits for
 //! everything; their events carry secret tags and are filtered out. A thread that is woken by the NIC again and again for
 //! what is another set's leaves it to that one's thread while it sleeps.
-use crate::epoll_set::{Epoll, Item};
+use crate::epoll_set::Item;
 use crate::errno::{Answer, fail};
 use crate::fd_table::{self, Entry};
 use crate::raw;
@@ -50,32 +50,34 @@ pub fn kernel_ctl(epfd: c_int, operation: c_int, fd: c_int, events: u32, data: u
 impl State {
     /// The set behind `epfd`, made if `epfd` is an epoll descriptor without one.
     fn epoll_of(&mut self, epfd: c_int) -> Answer<u32> {
-        if let Entry::Epoll(index) = fd_table::get(epfd) {
+        let entry = fd_table::get(epfd);
+        if let Entry::Epoll(index) = entry {
             return Ok(index);
         }
-        let index = match self.epolls.free.pop() {
-            Some(index) => index,
-            None => {
-                self.epolls.list.push(Epoll::new(epfd));
-                self.epolls.list.len() as u32 - 1
-            }
-        };
-        self.epolls[index] = Epoll::new(epfd);
-        self.epolls[index].doorbell = self.parking.take_event_fd()?;
-        let doorbell = self.epolls[index].doorbell;
+        let doorbell = self.parking.take_event_fd()?;
         let events = libc::EPOLLIN as u32;
         // Fails with the right errno if it isn't an epoll descriptor at all.
         if let Err(stop) = kernel_ctl(epfd, libc::EPOLL_CTL_ADD, doorbell, events, tag() + 1) {
-            self.close_epoll(index);
+            self.parking.give_event_fd(doorbell);
             return Err(stop);
         }
+        let index = match entry {
+            Entry::Plain(index) => index,
+            // It was made where that isn't seen.
+            _ => self.epolls.add(epfd),
+        };
+        let set = &mut self.epolls[index];
+        set.doorbell = doorbell;
         // Members that were added before are not known: let there be some.
-        self.epolls[index].ordinary = 1;
-        fd_table::set(epfd, Entry::Epoll(index));
+        set.ordinary = 1;
+        for fd in &set.fds {
+            fd_table::set(*fd, Entry::Epoll(index));
+        }
         self.add_nic(index);
         // A thread may sleep on it that doesn't know.
         self.epolls[index].rung = true;
         raw::ring(doorbell);
+        self.begin_inner(index);
         Ok(index)
     }
 
@@ -83,7 +85,10 @@ impl State {
     pub fn add_nic(&mut self, index: u32) {
         let Some(engine) = &self.engine else { return };
         let epoll = &mut self.epolls.list[index as usize];
-        let Some(epfd) = epoll.fds.first().copied().filter(|_| !epoll.nic) else {
+        if epoll.nic || epoll.doorbell < 0 {
+            return;
+        }
+        let Some(epfd) = epoll.fds.first().copied() else {
             return;
         };
         for fd in &engine.receive_fds {
@@ -114,6 +119,10 @@ impl State {
     pub fn adopt_epolls(&mut self) {
         for index in 0..self.epolls.list.len() as u32 {
             self.add_nic(index);
+        }
+        if self.epolls.inner > 0 {
+            // A stack in another process must know that they watch its bell.
+            crate::remote::unsettle();
         }
     }
 
@@ -150,8 +159,7 @@ impl State {
     }
 
     fn close_epoll(&mut self, index: u32) {
-        let old = core::mem::replace(&mut self.epolls[index], Epoll::new(-1));
-        self.epolls[index].fds.clear();
+        let old = self.epolls.remove(index);
         for item in old.items.iter().filter(|item| item.events != 0) {
             self.sockets[item.socket]
                 .watchers
@@ -166,7 +174,6 @@ impl State {
             }
             bell => self.parking.give_event_fd(bell),
         }
-        self.epolls.free.push(index);
     }
 
     /// The kernel socket behind a listening one has begun to listen as well: sets watch it too.
@@ -249,17 +256,32 @@ impl State {
 
     /// Queues a member whose condition holds.
     fn check(&mut self, index: u32, place: u32) {
-        let item = &self.epolls[index].items[place as usize];
-        if self.readiness(item.socket) & item.events & CONDITIONS != 0 {
-            self.epolls[index].queue(place);
-            self.ring(index);
+        if self.is_due(index, place) {
+            self.queue(index, place);
         }
     }
 
-    /// Wakes a thread that sleeps on the set.
+    /// Whether the condition of a member holds.
+    pub fn is_due(&self, index: u32, place: u32) -> bool {
+        let item = &self.epolls[index].items[place as usize];
+        item.events != 0
+            && !item.disarmed
+            && self.readiness(item.socket) & item.events & CONDITIONS != 0
+    }
+
+    /// Queues a member, and wakes a thread that sleeps on the set.
+    fn queue(&mut self, index: u32, place: u32) {
+        self.epolls[index].queue(place);
+        if self.epolls[index].inner {
+            self.tell_outer(index, place);
+        }
+        self.ring(index);
+    }
+
+    /// Wakes a thread that sleeps on the set. The bell of an inner one is another matter.
     fn ring(&mut self, index: u32) {
         let epoll = &mut self.epolls[index];
-        if epoll.sleepers > 0 && !epoll.rung && epoll.doorbell >= 0 {
+        if epoll.sleepers > 0 && !epoll.inner && !epoll.rung && epoll.doorbell >= 0 {
             epoll.rung = true;
             raw::ring(epoll.doorbell);
         }
@@ -269,8 +291,7 @@ impl State {
     pub fn mark_ready(&mut self, index: u32) {
         for at in 0..self.sockets[index].watchers.len() {
             let Watch { epoll, item } = self.sockets[index].watchers[at];
-            self.epolls[epoll].queue(item);
-            self.ring(epoll);
+            self.queue(epoll, item);
         }
     }
 
@@ -336,21 +357,8 @@ impl State {
 
     /// Whether a member is ready, without taking its event.
     pub fn has_ready(&self, index: u32) -> bool {
-        self.epolls[index].ready.iter().any(|place| {
-            let item = &self.epolls[index].items[*place as usize];
-            item.events != 0
-                && !item.disarmed
-                && self.readiness(item.socket) & item.events & CONDITIONS != 0
-        })
-    }
-
-    /// After `fork`, in the child: nothing here sleeps, and the NIC is the parent's.
-    pub fn epolls_after_fork(&mut self) {
-        self.epolls.resting = 0;
-        for epoll in &mut self.epolls.list {
-            epoll.sleepers = 0;
-            epoll.nic = false;
-        }
+        let mut ready = self.epolls[index].ready.iter();
+        ready.any(|place| self.is_due(index, *place))
     }
 }
 

@@ -44,6 +44,12 @@ pub struct Epoll {
     pub slept: Instant,
     /// Sleeps in a row that ended for what was another set's.
     pub misses: u32,
+    /// It was put into another set: its bell says whether a member is ready, whoever sleeps.
+    pub inner: bool,
+    /// A member of an inner set has had an event, and its bell wasn't rung for it yet.
+    pub news: bool,
+    /// It stands in [`Epolls::noted`].
+    pub noted: bool,
 }
 
 /// All sets.
@@ -52,6 +58,10 @@ pub struct Epolls {
     pub free: Vec<u32>,
     /// Threads that sleep on a set which has left the NIC to others.
     pub resting: u32,
+    /// Inner sets that have, or had, sockets of Skink's.
+    pub inner: u32,
+    /// Those of them whose bell is rung, or must be looked after.
+    pub noted: Vec<u32>,
 }
 
 impl Epolls {
@@ -61,6 +71,59 @@ impl Epolls {
             list: Vec::new(),
             free: Vec::new(),
             resting: 0,
+            inner: 0,
+            noted: Vec::new(),
+        }
+    }
+
+    /// Makes room for the set behind `fd`.
+    pub fn add(&mut self, fd: c_int) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.list.push(Epoll::new(-1));
+            self.list.len() as u32 - 1
+        });
+        self[index] = Epoll::new(fd);
+        index
+    }
+
+    /// The bell of an inner set must be looked after.
+    pub fn look_after(&mut self, index: u32) {
+        if !core::mem::replace(&mut self[index].noted, true) {
+            self.noted.push(index);
+        }
+    }
+
+    /// An inner set is none any more: it ends, or isn't this process's.
+    fn end_inner(&mut self, index: u32) {
+        let set = &mut self[index];
+        if core::mem::take(&mut set.inner) && set.doorbell >= 0 {
+            set.news = false;
+            set.noted = false;
+            self.inner -= 1;
+            self.noted.retain(|other| *other != index);
+        }
+    }
+
+    /// Gives the place of a set back, and answers what it was.
+    pub fn remove(&mut self, index: u32) -> Epoll {
+        self.end_inner(index);
+        let old = core::mem::replace(&mut self[index], Epoll::new(-1));
+        self[index].fds.clear();
+        self.free.push(index);
+        old
+    }
+
+    /// After `fork`, in the child: nothing here sleeps, and the NIC is the parent's. So are the bells: what is rung there mustn't
+    /// be hushed here, or the other way round, until the child puts a set into another one by itself.
+    pub fn leave_to_parent(&mut self) {
+        self.resting = 0;
+        for index in 0..self.list.len() as u32 {
+            if self[index].inner {
+                self[index].rung = false;
+            }
+            self.end_inner(index);
+            self[index].sleepers = 0;
+            self[index].nic = false;
         }
     }
 
@@ -103,6 +166,9 @@ impl Epoll {
             served: Instant::ZERO,
             slept: Instant::ZERO,
             misses: 0,
+            inner: false,
+            news: false,
+            noted: false,
         }
     }
 

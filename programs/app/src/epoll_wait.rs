@@ -132,6 +132,7 @@ fn take(state: &mut Guard, epfd: c_int, index: u32, events: &mut [epoll_event]) 
     }
     // Both have something, perhaps: neither may starve the other.
     state.epolls[index].kernel_asked = now;
+    state.settle_bells();
     let share = events.len().div_ceil(2);
     let asked = kernel_wait(
         epfd,

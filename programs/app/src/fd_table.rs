@@ -10,6 +10,8 @@ const INTERNAL: u32 = u32::MAX;
 /// An ordinary descriptor that was a socket of Skink's, and stands in the table of fallbacks.
 const FALLEN: u32 = u32::MAX - 1;
 const EPOLL: u32 = 1 << 31;
+/// From this on; the two above are beyond what an index reaches.
+const PLAIN: u32 = 3 << 30;
 
 static TABLE: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 /// How many entries the table has: none before it is made.
@@ -24,6 +26,8 @@ pub enum Entry {
     Socket(u32),
     /// An epoll set that has Skink's sockets in it, by its index.
     Epoll(u32),
+    /// An epoll set that has none in it, by its index: all that is done with it is the kernel's business.
+    Plain(u32),
     /// A descriptor that the library itself uses: the program must not close it.
     Internal,
 }
@@ -61,10 +65,13 @@ fn slot(fd: c_int) -> Option<&'static AtomicU32> {
 /// Whether the descriptor is a socket of Skink's, or an epoll set with such sockets in it.
 #[inline]
 pub fn is_ours(fd: c_int) -> bool {
-    slot(fd).is_some_and(|slot| {
-        let value = slot.load(Ordering::Acquire);
-        !matches!(value, NOTHING | INTERNAL | FALLEN)
-    })
+    slot(fd).is_some_and(|slot| (NOTHING + 1..PLAIN).contains(&slot.load(Ordering::Acquire)))
+}
+
+/// Whether the descriptor is a socket of Skink's, or any epoll set.
+#[inline]
+pub fn is_known(fd: c_int) -> bool {
+    slot(fd).is_some_and(|slot| (NOTHING + 1..FALLEN).contains(&slot.load(Ordering::Acquire)))
 }
 
 /// Whether the library must hear of the descriptor's end.
@@ -79,6 +86,7 @@ pub fn get(fd: c_int) -> Entry {
     match slot(fd).map_or(NOTHING, |slot| slot.load(Ordering::Acquire)) {
         NOTHING | FALLEN => Entry::Ordinary,
         INTERNAL => Entry::Internal,
+        value if value >= PLAIN => Entry::Plain(value & !PLAIN),
         value if value & EPOLL != 0 => Entry::Epoll(value & !EPOLL),
         value => Entry::Socket(value - 1),
     }
@@ -90,6 +98,7 @@ pub fn set(fd: c_int, entry: Entry) -> bool {
         Entry::Ordinary => NOTHING,
         Entry::Internal => INTERNAL,
         Entry::Epoll(index) => index | EPOLL,
+        Entry::Plain(index) => index | PLAIN,
         Entry::Socket(index) => index + 1,
     };
     let slot = slot(fd);

@@ -108,7 +108,7 @@ fn begin(state: &mut State) {
     crate::helper::forget();
     state.parking.forget_threads();
     state.judge = Judge::new();
-    state.epolls_after_fork();
+    state.epolls.leave_to_parent();
     for (_, socket) in state.sockets.iter_mut() {
         socket.waiters.clear();
         if socket.taker == Taker::Unknown {

@@ -127,7 +127,7 @@ pub unsafe fn arrived(message: *const msghdr, flags: c_int) {
 
 /// A descriptor came with a message.
 fn arrive(fd: c_int, flags: c_int) -> Answer<()> {
-    if fd_table::is_ours(fd) {
+    if fd_table::is_listed(fd) {
         // It was closed behind our back.
         lock()?.forget_descriptor(fd);
     }

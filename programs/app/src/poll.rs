@@ -41,7 +41,7 @@ impl State {
             return Ok(Subject::Kernel);
         }
         let index = match fd_table::get(entry.fd) {
-            Entry::Ordinary | Entry::Internal => return Ok(Subject::Kernel),
+            Entry::Ordinary | Entry::Plain(_) | Entry::Internal => return Ok(Subject::Kernel),
             Entry::Epoll(index) => return Ok(Subject::Epoll(index)),
             Entry::Socket(index) => index,
         };
@@ -209,6 +209,7 @@ fn poll_as_it_is(
         let mut count = state.look(list, &subjects);
         if count > 0 || !waits {
             if has_ordinary {
+                state.settle_bells();
                 let part = &mut kernel[..list.len()];
                 raw::ppoll(part, Some(Duration::ZERO), mask)?;
                 count += merge(list, &subjects, part);

@@ -46,6 +46,8 @@ pub struct Remote {
     told: Option<(Protocol, SocketId, u64)>,
     /// It was told of a socket that rests, and has answered nothing since.
     unheard: bool,
+    /// Since the bell was last made quiet, it was looked what the stack has said.
+    looked: bool,
     /// The stack is gone, or the channel spoilt.
     down: bool,
 }
@@ -65,6 +67,7 @@ impl Remote {
             holdings,
             told: None,
             unheard: false,
+            looked: false,
             down: false,
         }
     }
@@ -327,6 +330,7 @@ impl Remote {
         {
             let _ = self.failed::<()>(error);
         }
+        self.looked = true;
         if self.client.has_repeated_offers() {
             unsettle();
         }
@@ -355,6 +359,7 @@ impl Remote {
     /// A thread that slept on the bell is awake: the bell is quiet from now on, and rings no more.
     pub fn woke(&mut self) {
         self.client.awake();
+        self.looked = false;
         if !raw::hush_bell(self.bell()) {
             // What it has said last is still there.
             self.poll();
@@ -392,21 +397,34 @@ impl Remote {
     }
 }
 
-/// Before the lock is released: what was told leaves, and if threads sleep on the bell, the stack knows
-/// that it must ring.
+/// Before the lock is released: what was told leaves; if threads sleep on the bell, or an inner set watches it, the stack knows
+/// that it must ring; and the bells of inner sets say what is so.
 #[cold]
 pub fn settle(state: &mut State) {
     UNSETTLED.store(false, Ordering::Relaxed);
+    settle_stack(state);
+    state.settle_bells();
+}
+
+fn settle_stack(state: &mut State) {
     // The last round has nothing new to tell anybody but the stack.
     for _ in 0..ROUNDS {
         let sleeps = state.parking.on_nic > 0;
+        let watched = !sleeps && state.epolls.inner > 0;
         let remote = state.engine.as_deref_mut();
         let Some(remote) = remote.and_then(|engine| engine.stack.remote()) else {
             return;
         };
         remote.flush();
-        let knows = remote.client.is_announced();
-        if !sleeps || knows || remote.down || remote.client.announce() {
+        if watched && !remote.down {
+            // Nobody else takes in what it rings for, or makes it quiet: each call does.
+            unsettle();
+            if remote.looked {
+                remote.woke();
+            }
+        }
+        let knows = remote.client.is_announced() && !watched;
+        if !(sleeps || watched) || knows || remote.down || remote.client.announce() {
             return;
         }
         // There is something to do first: it may be what one of them sleeps for.

@@ -79,7 +79,7 @@ impl State {
         match fd_table::get(fd) {
             Entry::Socket(index) => Ok(index),
             Entry::Internal => fail(libc::EBADF),
-            Entry::Ordinary | Entry::Epoll(_) => Err(Stop::Kernel),
+            Entry::Ordinary | Entry::Epoll(_) | Entry::Plain(_) => Err(Stop::Kernel),
         }
     }
 
@@ -133,7 +133,7 @@ impl State {
                     self.destroy(index);
                 }
             }
-            Entry::Epoll(index) => {
+            Entry::Epoll(index) | Entry::Plain(index) => {
                 fd_table::set(fd, Entry::Ordinary);
                 self.epoll_descriptor_closed(index, fd);
             }

@@ -1,6 +1,6 @@
 //! Entry points that make, name and set sockets and descriptors.
 use super::{entry, finish, guarded};
-use crate::fd_table::{is_listed, is_ours};
+use crate::fd_table::{is_known, is_listed, is_ours};
 use crate::{accept, calls, connect, descriptor, getsockopt, listen as listening, next, sockopt};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{sockaddr, socklen_t};
@@ -64,20 +64,20 @@ entry! {
     if is_listed(fd) => close(fd: c_int) -> c_int {
         descriptor::close(fd)
     }
-    if is_ours(fd) => dup(fd: c_int) -> c_int {
+    if is_known(fd) => dup(fd: c_int) -> c_int {
         descriptor::duplicate(fd, libc::F_DUPFD, 0)
     }
-    if is_ours(old) || is_listed(new) => dup2(old: c_int, new: c_int) -> c_int {
+    if is_known(old) || is_listed(new) => dup2(old: c_int, new: c_int) -> c_int {
         descriptor::replace(old, new, 0)
     }
-    if is_ours(old) || is_listed(new) => dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    if is_known(old) || is_listed(new) => dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
         descriptor::replace(old, new, flags)
     }
     // The argument is variadic in C; all that there are fit a register.
-    if is_ours(fd) => fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    if is_known(fd) => fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
         descriptor::control(fd, command, argument)
     }
-    if is_ours(fd) => fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    if is_known(fd) => fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
         descriptor::control(fd, command, argument)
     }
     if is_ours(fd) => ioctl(fd: c_int, request: libc::c_ulong, argument: usize) -> c_int {

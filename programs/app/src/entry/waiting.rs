@@ -2,9 +2,9 @@
 use super::{entry, finish, guarded};
 use crate::epoll::filter;
 use crate::errno::{Answer, Stop, fail};
-use crate::fd_table::{self, Entry, is_ours};
+use crate::fd_table::{self, Entry, is_known};
 use crate::lock::lock;
-use crate::{epoll_wait as wait, next, poll as polling};
+use crate::{epoll_inner, epoll_wait as wait, next, poll as polling};
 use core::ffi::{c_int, c_void};
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use std::time::Duration;
@@ -103,7 +103,7 @@ entry! {
             })
         }
     }
-    if is_ours(fd) => epoll_ctl(epfd: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    if is_known(fd) => epoll_ctl(epfd: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
         // SAFETY: as above.
         unsafe { epoll_control(epfd, operation, fd, event) }
     }
@@ -124,6 +124,37 @@ entry! {
         }
     // SAFETY: the kernel has just written so many.
     } then |count| unsafe { without_ours(epfd, events, count) };
+}
+
+/// Notes the set that the program has made, if it has.
+fn noted(fd: c_int) -> c_int {
+    if fd >= 0 && crate::is_on() {
+        let _ = guarded(|| {
+            epoll_inner::made(fd);
+            Ok(0)
+        });
+    }
+    fd
+}
+
+/// `epoll_create`
+///
+/// # Safety
+/// As the function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
+    // SAFETY: the program's own arguments.
+    noted(unsafe { next::epoll_create(size) })
+}
+
+/// `epoll_create1`
+///
+/// # Safety
+/// As the function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
+    // SAFETY: the program's own arguments.
+    noted(unsafe { next::epoll_create1(flags) })
 }
 
 /// What the kernel answered to a wait for a set of its own, which may have become Skink's meanwhile: a thread that sleeps
@@ -158,10 +189,13 @@ unsafe fn epoll_control(
     fd: c_int,
     event: *mut epoll_event,
 ) -> Answer {
-    if matches!(fd_table::get(fd), Entry::Epoll(_)) {
+    let mut state = lock()?;
+    if let Entry::Epoll(_) | Entry::Plain(_) = fd_table::get(fd) {
+        if operation == libc::EPOLL_CTL_ADD {
+            state.put_inside(fd);
+        }
         return Err(Stop::Kernel);
     }
-    let mut state = lock()?;
     // SAFETY: the caller's promise; `epoll_event` may lie anywhere.
     let event = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
     state.control(epfd, operation, fd, event)

@@ -7,6 +7,7 @@ mod calls;
 mod choice;
 mod clients;
 mod datagrams;
+mod epoll;
 mod exec;
 mod filter;
 mod forwarding;
@@ -49,6 +50,7 @@ pub fn all() -> Vec<Case> {
     cases.extend(sendfile::cases());
     cases.extend(streams::cases());
     cases.extend(threads::cases());
+    cases.extend(epoll::cases());
     cases.extend(halves::cases());
     cases.extend(held::cases());
     cases.extend(listening::cases());
