@@ -179,6 +179,7 @@ impl State {
         for ((half, ticket), address) in halves.iter_mut().zip(&mut tickets).zip(addresses) {
             let Some(mut address) = address else { continue };
             address.port = port.unwrap_or(address.port);
+            // (A child's may be bound before the parent's is closed.)
             let sharing = options.for_bind(*ticket);
             let opened = engine.stack.udp_open().and_then(|id| {
                 let bound = engine.stack.udp_bind(id, address, sharing);

@@ -12,6 +12,9 @@
 //! socket of ours; until then they are left unanswered, and asked for again by the peer. When another process gets the socket, it
 //! rests again in any case, and what was queued is reset: a parent that sleeps, and has nobody who drives
 //! its side of that stack, would never find out that it keeps connections from its children.
+//!
+//! A UDP socket that is bound isn't decided before its first use (it may send to the kernel's addresses), but it is bound on the
+//! stack too, if there is one, and what comes waits there. When another process gets it, and nothing has come, it isn't any more.
 use crate::calls::{any, kernel_bind, kernel_listen, kernel_name};
 use crate::engine::Engine;
 use crate::errno::{Answer, fail};

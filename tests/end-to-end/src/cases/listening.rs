@@ -268,7 +268,8 @@ print('done', flush=True)
 ";
 
 /// Tells a peer where it can be sent datagrams, and waits for the peer's word before it receives any. With `fork` a child receives
-/// what comes after the fork. In the end it sends to itself from a socket that was bound, by the kernel's stack.
+/// what comes after the fork. In the end it sends to itself from a socket that was bound, by the kernel's stack, and binds another one to
+/// the same port.
 const RECEIVER: &str = "
 import os, socket, sys
 first = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -314,6 +315,12 @@ here = bound(socket.AF_INET, '127.0.0.1')
 data = bound(socket.AF_INET, '')
 data.sendto(b'early', here.getsockname())
 receive(here)
+port = data.getsockname()[1]
+data.close()
+data = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+data.bind(('10.9.0.2', port))
+tell(data, b'10.9.0.2')
+receive(data)
 ";
 
 /// What comes for a UDP socket before anybody receives waits for that, as long as it isn't the kernel's.
