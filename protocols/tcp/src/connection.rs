@@ -134,6 +134,8 @@ pub struct Connection {
     /// Payload of a full segment, and of the largest packet that may be cut, in bytes.
     pub mss: u32,
     pub cut_bytes: u32,
+    /// Payload of the peer's full segments, as far as is known: it keeps to the size that it was told in the beginning.
+    pub receive_mss: u32,
     /// What the route offers: the largest packet, and the largest that may be cut.
     pub path_mtu: u32,
     pub path_cut_bytes: u32,
@@ -237,6 +239,7 @@ impl Connection {
             doubts_stamps: false,
             mss: 536,
             cut_bytes: 536,
+            receive_mss: 536,
             path_mtu: 576,
             path_cut_bytes: 576,
             raises: 0,
@@ -330,9 +333,11 @@ impl Connection {
     /// The link takes more than it did, and the path may, too. What is in flight stays as it was cut.
     #[cold]
     pub fn ask_path_again<O: Network + ?Sized>(&mut self, out: &O) {
+        let Some(path) = out.path(Some(self.tuple.local.addr), self.tuple.remote.addr) else {
+            return;
+        };
         self.raises = out.raises();
-        let path = out.path(Some(self.tuple.local.addr), self.tuple.remote.addr);
-        if let Some(path) = path.filter(|path| path.mtu > self.path_mtu) {
+        if path.mtu > self.path_mtu {
             self.take_path(&path, out);
             self.update_segment_sizes();
         }

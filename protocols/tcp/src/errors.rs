@@ -38,6 +38,10 @@ impl Tcp {
         let opening = connection.state() == State::SynSent;
         let failure = match error.kind {
             ErrorKind::PacketTooBig { mtu } => {
+                if connection.raises != out.raises() {
+                    // Before this, not after.
+                    connection.ask_path_again(out);
+                }
                 connection.shrink_path(mtu);
                 return self.enqueue(slot);
             }
@@ -66,6 +70,7 @@ impl Connection {
         if mtu < self.path_mtu {
             self.path_mtu = mtu;
             self.update_segment_sizes();
+            self.receive_mss = self.receive_mss.min(self.mss);
             self.resend_all();
         }
     }

@@ -87,6 +87,7 @@ impl Connection {
         self.max_window = self.snd_wnd;
         self.snd_wl1 = segment.header.seq;
         self.update_segment_sizes();
+        self.receive_mss = self.mss;
         self.congestion = crate::cubic::Cubic::new(self.mss);
         self.save_negotiated(context);
     }

@@ -127,7 +127,8 @@ impl Connection {
         // Karn: a request that was repeated gives no round-trip time.
         self.timed = (self.snd_nxt == self.iss).then_some((self.iss + 1, context.now));
         self.snd_nxt = self.iss + 1;
-        self.deadlines.retransmit = Some(context.now + self.timeout());
+        // Who repeats a request sooner than we answer anew doesn't put that off: it would never count as silent.
+        self.start_retransmit_timer(context);
         Ok(Left::Nothing)
     }
 

@@ -354,10 +354,10 @@ impl Connection {
     /// Postpones the acknowledgement of `bytes` in-order bytes as long as is allowed.
     fn schedule_ack(&mut self, bytes: u32, context: &Context<'_>) {
         self.unacknowledged = self.unacknowledged.saturating_add(bytes);
-        let full = bytes >= self.mss;
+        let full = bytes >= self.receive_mss;
         // RFC 9293 3.8.6.3: at least every second full segment; and while the peer's window is
         // still small, each.
-        if self.unacknowledged >= 2 * self.mss || full && self.quick_acks > 0 {
+        if self.unacknowledged >= 2 * self.receive_mss || full && self.quick_acks > 0 {
             self.ack_due = true;
             self.quick_acks = self.quick_acks.saturating_sub(u8::from(full));
         } else if self.settings.quick_ack {
@@ -409,7 +409,7 @@ impl Connection {
         } else {
             0
         };
-        let worth = (limit / 2).min(2 * self.mss);
+        let worth = (limit / 2).min(2 * self.receive_mss);
         if gain >= worth && self.state().receives_data() {
             self.ack_due = true;
         }
@@ -441,7 +441,7 @@ impl Connection {
         // The edge must not move left (RFC 9293 3.8.6), whatever the program set meanwhile.
         let offered = self.rcv_nxt.distance_to(self.rcv_adv.max(self.rcv_nxt));
         // Nor does it move right by little (RFC 9293 3.8.6.2.2).
-        let worth = (limit as u32 / 2).min(self.mss);
+        let worth = (limit as u32 / 2).min(self.receive_mss);
         let free = if free.saturating_sub(offered) < worth {
             free.min(offered)
         } else {

@@ -234,6 +234,7 @@ impl Connection {
     /// to say how things stand.
     pub fn resume(&mut self, context: &Context<'_>) {
         self.update_segment_sizes();
+        self.receive_mss = self.mss;
         // RFC 5681 section 4.1: as after a pause, the network's state isn't known.
         self.congestion = crate::cubic::Cubic::new(self.mss);
         let rtt_us = self.record(context).rtt_us.load(Relaxed);

@@ -395,6 +395,20 @@ fn a_flood_of_requests_keeps_nobody_out_for_long() {
     assert_eq!(request_from(&mut net, 4_001..=4_400), 256);
 }
 
+/// Nor does one whose requests are each repeated before we would answer anew.
+#[test]
+fn a_flood_of_repeated_requests_keeps_nobody_out_for_long() {
+    let mut net = Net::on(new_region(512, 4_096, 4_096));
+    let listener = net.listen(80, 5);
+    for _ in 0..3 {
+        assert_eq!(request_from(&mut net, 1..=256), 256);
+        net.advance(900);
+        net.drain();
+    }
+    assert_eq!(request_from(&mut net, 401..=402), 2);
+    assert!(completes(&mut net, listener, 402));
+}
+
 #[test]
 fn who_waits_for_room_in_the_accept_queue_does_not_give_way() {
     let mut net = Net::new();

@@ -58,6 +58,27 @@ fn acknowledgements_wait_for_a_second_segment_or_a_while() {
     net.expect(". 11 ack 18301");
 }
 
+/// Our segments grow when the link takes more; those of a peer that was told less don't.
+#[test]
+fn a_larger_link_makes_no_acknowledgements_rarer() {
+    let mut net = Net::new();
+    net.out.path.mtu = 1_040;
+    let id = net.accepted("mss 8960 sackok", 60_000);
+    net.out.path.mtu = 9_000;
+    net.out.path.cut_bytes = 9_000;
+    net.out.raises += 1;
+    net.write(id, 2_000);
+    net.expect(". 1:2001 ack 1");
+    for at in (1..16_000).step_by(1_000) {
+        net.inject(&format!(". {at}:{} ack 2001 win 60000", at + 1_000));
+        net.expect(&format!(". 2001 ack {}", at + 1_000));
+    }
+    net.inject(". 16001:17001 ack 2001 win 60000");
+    net.expect_nothing();
+    net.inject(". 17001:18001 ack 2001 win 60000");
+    net.expect(". 2001 ack 18001");
+}
+
 #[test]
 fn a_peer_in_slow_start_gets_an_acknowledgement_for_each_full_segment() {
     let (mut net, _) = open(64 * 1024);
