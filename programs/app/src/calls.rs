@@ -4,7 +4,7 @@ use crate::fd_table;
 use crate::lock::lock;
 use crate::raw;
 use crate::sockaddr::{self, Name};
-use crate::socket::Role;
+use crate::socket::{Role, Taker};
 use core::ffi::c_int;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use libc::{sockaddr as Address, socklen_t};
@@ -128,8 +128,15 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
     // as any process holds the socket.
     kernel_bind(fd, local, domain)?;
     state.sockets[index].bound = Some(kernel_name(fd)?);
-    if state.sockets[index].datagram {
-        state.hear(index);
+    let socket = &mut state.sockets[index];
+    if socket.datagram {
+        socket.taker = Taker::Unknown;
+        if socket.watchers.is_empty() && socket.waiters.is_empty() {
+            state.hear(index);
+        } else {
+            // If that fails, it is the kernel's, or who receives is told.
+            let _ = state.make_datagram(index);
+        }
     }
     Ok(0)
 }

@@ -152,11 +152,17 @@ impl State {
             resting => resting,
         };
         let engine = self.engine()?;
+        if engine.is_down() {
+            return fail(libc::ENETDOWN);
+        }
         for id in halves.into_iter().flatten() {
             engine.own_udp(id, index);
         }
         engine.count(Counter::AppSockets);
         self.sockets[index].role = Role::Datagram(halves);
+        // Something may have come that nobody was told of.
+        self.mark_ready(index);
+        self.wake_waiters(index);
         log!(
             Info,
             "descriptor {:?} is a UDP socket of Skink's",

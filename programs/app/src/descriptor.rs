@@ -1,7 +1,7 @@
 //! What can be done with any descriptor: `close`, `dup`, `fcntl`, `ioctl`.
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
-use crate::lock::{is_held_here, lock, this_thread};
+use crate::lock::{Guard, is_held_here, lock, this_thread};
 use crate::raw;
 use crate::socket::Role;
 use crate::state::State;
@@ -33,6 +33,15 @@ fn refuse_internal<T>() -> Answer<T> {
     }
 }
 
+/// Takes the lock for a call on `fd`. In a signal handler that interrupted a call of the library's it can't be had; an epoll
+/// set without sockets of Skink's is the kernel's business then.
+fn lock_for(fd: c_int) -> Answer<Guard> {
+    lock().map_err(|stop| match fd_table::get(fd) {
+        Entry::Plain(_) => Stop::Kernel,
+        _ => stop,
+    })
+}
+
 /// `close`
 pub fn close(fd: c_int) -> Answer {
     if fd_table::get(fd) == Entry::Internal {
@@ -44,7 +53,7 @@ pub fn close(fd: c_int) -> Answer {
         }
         return Err(Stop::Kernel);
     }
-    let mut state = lock()?;
+    let mut state = lock_for(fd)?;
     // Before the kernel gives the number to somebody else.
     state.forget_descriptor(fd);
     // SAFETY: only a number.
@@ -106,7 +115,7 @@ impl State {
 
 /// `dup` and `fcntl(F_DUPFD…)`
 pub fn duplicate(old: c_int, command: c_int, lowest: usize) -> Answer {
-    let mut state = lock()?;
+    let mut state = lock_for(old)?;
     let new = raw::fcntl(old, command, lowest)?;
     if is_guest() {
         let socket = state.guest_socket(old);
@@ -135,7 +144,7 @@ pub fn replace(old: c_int, new: c_int, flags: c_int) -> Answer {
     if streams::is_socket(old) && !is_guest() {
         streams::stand_in(new);
     }
-    let mut state = lock()?;
+    let mut state = lock_for(old)?;
     let arguments = [old as usize, new as usize, flags as usize, 0, 0, 0];
     // SAFETY: only numbers.
     let answer = unsafe { raw::call(libc::SYS_dup3, arguments) }?;
@@ -197,7 +206,7 @@ pub fn control(fd: c_int, command: c_int, argument: usize) -> Answer {
         libc::F_GETFL | libc::F_SETFL => {}
         _ => return Err(Stop::Kernel),
     }
-    let mut state = lock()?;
+    let mut state = lock_for(fd)?;
     let index = state.socket_of(fd)?;
     let socket = &mut state.sockets[index];
     if command == libc::F_GETFL {

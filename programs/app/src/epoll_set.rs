@@ -132,7 +132,7 @@ impl Epolls {
     pub fn others_are_served(&self, index: u32) -> bool {
         let since = self[index].slept;
         let mut others = (0..).zip(&self.list).filter(|(other, _)| *other != index);
-        others.any(|(_, set)| set.nic && (set.rung || set.served >= since))
+        others.any(|(_, set)| set.nic && (set.rung && !set.inner || set.served >= since))
     }
 }
 

@@ -14,7 +14,8 @@
 //! its side of that stack, would never find out that it keeps connections from its children.
 //!
 //! A UDP socket that is bound isn't decided before its first use (it may send to the kernel's addresses), but it is bound on the
-//! stack too, if there is one, and what comes waits there. When another process gets it, and nothing has come, it isn't any more.
+//! stack too, if there is one, and what comes waits there. When another process gets it, it isn't any more, unless something has
+//! come that both can take.
 use crate::calls::{any, kernel_bind, kernel_listen, kernel_name};
 use crate::engine::Engine;
 use crate::errno::{Answer, fail};
@@ -79,7 +80,12 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
         state.rest(index)?;
     }
     if local.addr.is_unspecified() {
-        kernel_listen(fd, backlog)?;
+        if let Err(stop) = kernel_listen(fd, backlog) {
+            state.sockets[index].role = Role::Dormant;
+            state.release(index);
+            state.sockets[index].role = Role::Undecided;
+            return Err(stop);
+        }
         let blocking = raw::fcntl(fd, libc::F_GETFL, 0)?;
         raw::fcntl(fd, libc::F_SETFL, blocking | libc::O_NONBLOCK as usize)?;
         state.sockets[index].kernel_listens = true;
@@ -176,7 +182,7 @@ impl State {
     /// in the end.
     pub fn hear(&mut self, index: u32) {
         let socket = &self.sockets[index];
-        if socket.is_decided() || socket.resting != [None; 2] || socket.unsupported.is_some() {
+        if socket.is_decided() || socket.resting != [None; 2] {
             return;
         }
         if (self.has_own_stack() || self.is_served() && self.need_engine())
@@ -249,10 +255,13 @@ impl State {
         }
     }
 
-    /// What comes for a UDP socket that isn't decided doesn't wait any more, unless something has come: then it is Skink's.
+    /// What comes for a UDP socket that isn't decided doesn't wait any more. If something has come, and the stack is in another
+    /// process, whoever has the socket can take that: then it is Skink's.
     fn stop_hearing(&mut self, index: u32) {
         let mut halves = self.sockets[index].resting.into_iter().flatten();
-        let has_some = self.engine.as_deref().is_some_and(|engine| {
+        let served = self.engine.as_deref();
+        let served = served.filter(|engine| engine.stack.is_served());
+        let has_some = served.is_some_and(|engine| {
             let ring = |id: SocketId| engine.stack.udp_table().receive_ring(id.slot);
             halves.any(|id| DatagramRing::new(ring(id)).peek().is_some())
         });

@@ -113,8 +113,6 @@ pub unsafe fn set(
     match answer {
         Err(Stop::Errno(libc::ENOPROTOOPT)) if !decided => {
             state.sockets[index].unsupported.get_or_insert(name);
-            // What comes for it is the kernel's.
-            state.release(index);
             Ok(0)
         }
         Err(stop) => Err(stop),

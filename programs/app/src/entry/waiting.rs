@@ -189,13 +189,15 @@ unsafe fn epoll_control(
     fd: c_int,
     event: *mut epoll_event,
 ) -> Answer {
-    let mut state = lock()?;
     if let Entry::Epoll(_) | Entry::Plain(_) = fd_table::get(fd) {
-        if operation == libc::EPOLL_CTL_ADD {
+        if operation == libc::EPOLL_CTL_ADD
+            && let Ok(mut state) = lock()
+        {
             state.put_inside(fd);
         }
         return Err(Stop::Kernel);
     }
+    let mut state = lock()?;
     // SAFETY: the caller's promise; `epoll_event` may lie anywhere.
     let event = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
     state.control(epfd, operation, fd, event)

@@ -269,9 +269,9 @@ print('done', flush=True)
 
 /// Tells a peer where it can be sent datagrams, and waits for the peer's word before it receives any. With `fork` a child receives
 /// what comes after the fork. In the end it sends to itself from a socket that was bound, by the kernel's stack, and binds another one to
-/// the same port.
+/// the same port; before that it watches one that it binds only then.
 const RECEIVER: &str = "
-import os, socket, sys
+import os, select, socket, sys
 first = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 first.bind(('10.9.0.2', 0))
 control = socket.create_connection(('10.9.0.1', 9400))
@@ -311,6 +311,13 @@ for data, address in [
     else:
         tell(data, address)
         receive(data)
+waits = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+with select.epoll() as set:
+    set.register(waits, select.EPOLLIN)
+    waits.bind(('10.9.0.2', 0))
+    tell(waits, b'10.9.0.2')
+    assert set.poll(10) == [(waits.fileno(), select.EPOLLIN)]
+receive(waits)
 here = bound(socket.AF_INET, '127.0.0.1')
 data = bound(socket.AF_INET, '')
 data.sendto(b'early', here.getsockname())
