@@ -153,6 +153,7 @@ impl State {
         };
         let engine = self.engine()?;
         if engine.is_down() {
+            // What was bound before is of no use.
             return fail(libc::ENETDOWN);
         }
         for id in halves.into_iter().flatten() {
@@ -173,10 +174,8 @@ impl State {
 
     /// Opens the halves of a UDP socket, and binds them as it was bound, or to a free port.
     pub fn open_datagram(&mut self, index: u32) -> Answer<Halves> {
-        let (options, mut tickets) = {
-            let socket = &self.sockets[index];
-            (socket.options, socket.tickets)
-        };
+        let options = self.sockets[index].options;
+        let mut tickets = self.sockets[index].tickets;
         let addresses = self.half_addresses(index);
         let engine = self.engine()?;
         let mut halves: Halves = [None, None];

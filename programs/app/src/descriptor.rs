@@ -283,3 +283,6 @@ pub unsafe fn device_control(fd: c_int, request: libc::c_ulong, argument: usize)
     unsafe { at.write(amount.min(c_int::MAX as usize) as c_int) };
     Ok(0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -134,4 +134,4 @@ pub fn in_range(first: u32, last: u32) -> impl Iterator<Item = (c_int, Entry)> {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

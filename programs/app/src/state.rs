@@ -185,16 +185,13 @@ impl State {
                     engine.stack.tcp_request(now, TcpRequest::Close(id));
                 }
             }
-            Role::Undecided => {
+            Role::Undecided if self.sockets[index].resting != [None; 2] => {
                 let resting = core::mem::take(&mut self.sockets[index].resting);
-                if resting == [None; 2] {
-                    return;
-                }
                 for id in resting.into_iter().flatten() {
                     engine.stack.udp_request(now, UdpRequest::Close(id));
                 }
             }
-            Role::Lost => return,
+            Role::Undecided | Role::Lost => return,
         }
         self.note_work();
     }

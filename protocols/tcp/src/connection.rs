@@ -330,9 +330,16 @@ impl Connection {
         self.raises = out.raises();
     }
 
-    /// The link takes more than it did, and the path may, too. What is in flight stays as it was cut.
+    /// If the link takes more than it did, the path may, too. What is in flight stays as it was cut.
+    #[inline]
+    pub fn follow_raises<O: Network + ?Sized>(&mut self, out: &O) {
+        if self.raises != out.raises() {
+            self.ask_path_again(out);
+        }
+    }
+
     #[cold]
-    pub fn ask_path_again<O: Network + ?Sized>(&mut self, out: &O) {
+    fn ask_path_again<O: Network + ?Sized>(&mut self, out: &O) {
         let Some(path) = out.path(Some(self.tuple.local.addr), self.tuple.remote.addr) else {
             return;
         };

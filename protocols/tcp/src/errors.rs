@@ -38,10 +38,8 @@ impl Tcp {
         let opening = connection.state() == State::SynSent;
         let failure = match error.kind {
             ErrorKind::PacketTooBig { mtu } => {
-                if connection.raises != out.raises() {
-                    // Before this, not after.
-                    connection.ask_path_again(out);
-                }
+                // Before this: the route may not know it yet.
+                connection.follow_raises(out);
                 connection.shrink_path(mtu);
                 return self.enqueue(slot);
             }

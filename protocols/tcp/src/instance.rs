@@ -227,9 +227,7 @@ impl Tcp {
                 continue;
             };
             connection.queued = false;
-            if connection.raises != out.raises() {
-                connection.ask_path_again(out);
-            }
+            connection.follow_raises(out);
             let left = connection.output(&context, out);
             let first = connection.deadlines.first();
             if let Some(first) = first

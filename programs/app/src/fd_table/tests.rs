@@ -1,10 +1,19 @@
 use super::*;
+use std::sync::Once;
+
+/// The table, which all tests in this process share.
+pub fn started() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        assert!(!is_ours(907), "before there is a table, all are ordinary");
+        assert!(start());
+    });
+}
 
 /// Its descriptors have numbers that none of a test beside it has, whose reads would be taken for a socket's.
 #[test]
 fn the_table_tells_what_descriptors_are() {
-    assert!(!is_ours(907), "before there is a table, all are ordinary");
-    assert!(start());
+    started();
     let table = [
         (907, Entry::Socket(0)),
         (908, Entry::Epoll(0)),

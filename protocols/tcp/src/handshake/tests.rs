@@ -512,17 +512,23 @@ fn who_is_asked_again_and_is_gone_leaves_his_place_to_the_next() {
     assert_eq!(net.tcp.acceptable(listener), 2);
 }
 
-/// Many that gave up are gone without a word: a firewall forgot them, or their machine was switched off.
-#[test]
-fn who_is_asked_again_and_is_silent_does_not_keep_the_next_one_out() {
+/// A listener with room for one in its accept queue, from which the first of nine was just taken. The next SYN-ACK by itself is due
+/// to the others after 31 seconds, of which 16 are over.
+fn eight_waiting() -> (Net, SocketId) {
     let mut net = Net::new();
     let listener = net.listen(80, 0);
     request_from(&mut net, 1..=9);
     acknowledge_from(&mut net, 1..=9);
-    // The next SYN-ACK by itself is due after 31 seconds.
     net.advance(16_000);
     net.drain();
     net.tcp.accept(listener).expect("a connection waits");
+    (net, listener)
+}
+
+/// Many that gave up are gone without a word: a firewall forgot them, or their machine was switched off.
+#[test]
+fn who_is_asked_again_and_is_silent_does_not_keep_the_next_one_out() {
+    let (mut net, listener) = eight_waiting();
     assert_eq!(asked(&mut net), [2]);
     assert_eq!(asked(&mut net), []);
     net.advance(2_003);
@@ -545,13 +551,7 @@ fn who_is_asked_again_and_is_silent_does_not_keep_the_next_one_out() {
 /// Who doesn't answer for long passes on one place, not one with each of its timeouts.
 #[test]
 fn no_more_are_asked_than_places_have_come_free() {
-    let mut net = Net::new();
-    let listener = net.listen(80, 0);
-    request_from(&mut net, 1..=9);
-    acknowledge_from(&mut net, 1..=9);
-    net.advance(16_000);
-    net.drain();
-    net.tcp.accept(listener).expect("a connection waits");
+    let (mut net, listener) = eight_waiting();
     let (mut answered, mut all) = (Vec::new(), asked(&mut net));
     for _ in 0..3 {
         net.advance(2_003);

@@ -365,6 +365,21 @@ fn segments_grow_when_the_link_takes_more_again() {
     }
 }
 
+/// A router further away complains of what just began to grow: the route hears of that only when it shows to be true.
+#[test]
+fn what_is_too_large_for_the_path_is_not_taken_back_by_a_raise() {
+    let mut net = Net::new();
+    net.out.path.mtu = 1_040;
+    let id = net.accepted("mss 8960 sackok", 60_000);
+    net.write(id, 1_500);
+    net.drain();
+    net.out.path.mtu = 1_500;
+    net.out.raises += 1;
+    net.icmp(ErrorKind::PacketTooBig { mtu: 1_240 }, 1);
+    net.drain();
+    assert_eq!(net.connection(id).mss, 1_200);
+}
+
 /// The window may be one segment, of the smaller size.
 #[test]
 fn what_was_lost_is_sent_again_in_larger_segments() {

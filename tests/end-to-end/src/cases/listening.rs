@@ -109,11 +109,16 @@ fn told_by_another_thread(network: &Network) -> Outcome {
 }
 
 fn tell(network: &Network, how: &[&str]) -> Outcome {
-    let mut peer = network.kernel.command("python3");
-    peer.args(["-c", PEER]);
-    let peer = Process::spawn(peer, "the peer")?;
+    tell_of(network, PROGRAM, how, PEER)
+}
+
+/// Runs a program with these arguments, and the peer that it tells what it is bound to.
+fn tell_of(network: &Network, program: &str, how: &[&str], peer: &str) -> Outcome {
+    let mut command = network.kernel.command("python3");
+    command.args(["-c", peer]);
+    let peer = Process::spawn(command, "the peer")?;
     peer.wait_until("it is ready", || peer.log().contains("ready"))?;
-    let arguments = ["-c", PROGRAM].iter().chain(how);
+    let arguments = [&["-c", program], how].concat();
     let program = network.skink_run("python3", arguments)?;
     Network::finish(program, "the program", PATIENCE)?;
     peer.wait_until("all is done", || peer.log().contains("done"))?;
@@ -332,22 +337,10 @@ receive(data)
 
 /// What comes for a UDP socket before anybody receives waits for that, as long as it isn't the kernel's.
 fn datagrams(network: &Network) -> Outcome {
-    send_early(network, &[])
+    tell_of(network, RECEIVER, &[], SENDER)
 }
 
 /// A child receives by a socket that its parent has bound, and which the parent does nothing with.
 fn datagrams_for_children(network: &Network) -> Outcome {
-    send_early(network, &["fork"])
-}
-
-fn send_early(network: &Network, how: &[&str]) -> Outcome {
-    let mut sender = network.kernel.command("python3");
-    sender.args(["-c", SENDER]);
-    let sender = Process::spawn(sender, "the sender")?;
-    sender.wait_until("it is ready", || sender.log().contains("ready"))?;
-    let arguments = ["-c", RECEIVER].iter().chain(how);
-    let program = network.skink_run("python3", arguments)?;
-    Network::finish(program, "the program", PATIENCE)?;
-    sender.wait_until("all is done", || sender.log().contains("done"))?;
-    Ok(())
+    tell_of(network, RECEIVER, &["fork"], SENDER)
 }

@@ -6,22 +6,37 @@ use crate::{Failure, Outcome};
 use rustix::process::Signal;
 use skink_testbed::{Process, signal};
 
-/// Does for each connection what its first word says.
+/// Does for each connection what its first word says. When it hears of the stack's end it says what it gets by a socket that it has
+/// only bound before.
 const SERVER: &str = "
-import socket, threading
+import errno, socket, threading
+bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+bound.bind(('10.9.0.2', 0))
+bound.settimeout(10)
 listener = socket.create_server(('10.9.0.2', 9100), backlog=64)
 def serve(c):
-    word = c.recv(5)
-    c.sendall(b'-')
-    if word == b'flood':
-        c.sendall(bytes(1 << 26))
-    if word == b'greet':
-        c.sendall(b'hello')
-    while c.recv(1 << 16):
+    try:
+        word = c.recv(5)
+        c.sendall(b'-')
+        if word == b'flood':
+            c.sendall(bytes(1 << 26))
+        if word == b'greet':
+            c.sendall(b'hello')
+        while c.recv(1 << 16):
+            pass
+    except OSError:
         pass
 print('ready', flush=True)
-while True:
-    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+try:
+    while True:
+        threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+except OSError:
+    pass
+try:
+    bound.recv(64)
+except OSError as error:
+    print(f'bound: {errno.errorcode.get(error.errno)}', flush=True)
+threading.Event().wait()
 ";
 
 /// Says how its connections end, each of which must within seconds.
@@ -67,6 +82,9 @@ pub fn told(network: &Network) -> Outcome {
     client.wait_until("it is connected", || client.log().contains("connected"))?;
     signal(network.supervisor()?.unwrap_or(0), Signal::TERM)?;
     let (_, heard) = client.wait(PATIENCE)?;
+    server.wait_until("it has received", || {
+        server.log().contains("bound: ENETDOWN")
+    })?;
     server.stop()?;
     match heard == HEARD {
         true => Ok(()),
