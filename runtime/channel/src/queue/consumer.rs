@@ -15,8 +15,15 @@ pub struct Consumer<T> {
     capacity: u64,
     /// The next message to be copied out. Kept here and never read back.
     next: u64,
+    /// Where its slot begins.
+    at: usize,
     /// What the shared head is.
     released: u64,
+    /// The first message that can't be copied out, whatever its stamp: there, all slots are taken. The next one, once the
+    /// queue is corrupt.
+    end: u64,
+    /// What it was in the beginning.
+    first: u64,
     /// What it was when [`Consumer::made_room`] was last asked.
     room_from: u64,
     broken: bool,
@@ -44,7 +51,10 @@ impl<T: Message> Consumer<T> {
             slots,
             capacity: slots.capacity(),
             next: head,
+            at: slots.start(head),
             released: head,
+            end: head.wrapping_add(slots.capacity()),
+            first: head,
             room_from: head,
             broken: false,
             counters: QueueCounters::default(),
@@ -61,9 +71,15 @@ impl<T: Message> Consumer<T> {
     pub fn peek(&mut self) -> Result<Option<T>, QueueError> {
         let message = self.front()?;
         if message.is_some() {
-            self.next = self.next.wrapping_add(1);
+            self.step();
         }
         Ok(message)
+    }
+
+    #[inline]
+    fn step(&mut self) {
+        self.next = self.next.wrapping_add(1);
+        self.at = self.slots.after(self.at);
     }
 
     /// As [`Consumer::peek`], but the message stays the next one until [`Consumer::advance`]: for one
@@ -76,19 +92,18 @@ impl<T: Message> Consumer<T> {
     // time, for which a processor waits until the stores are through.
     #[inline(always)]
     pub fn front(&mut self) -> Result<Option<T>, QueueError> {
-        if self.all_taken() {
-            return Ok(None);
+        if self.next == self.end {
+            return match self.broken {
+                true => Err(QueueError::Corrupt),
+                false => Ok(None),
+            };
         }
-        let stamp = load_acquire(self.slots.stamp(&self.theirs, self.next));
-        if stamp == stamp_after(self.next) && !self.broken {
-            return Ok(Some(self.slots.read(&self.theirs, self.next)));
+        let slot = self.slots.slot(&self.theirs, self.at);
+        let stamp = load_acquire(slot.stamp);
+        if stamp == stamp_after(self.next) {
+            return Ok(Some(slot.read()));
         }
-        self.nothing(stamp)
-    }
-
-    /// What to answer if the next slot's stamp isn't that of a message.
-    fn nothing<R>(&mut self, stamp: u64) -> Result<Option<R>, QueueError> {
-        match stamp == self.slots.stamp_before(self.next) && !self.broken {
+        match stamp == self.slots.stamp_before(self.next) {
             true => Ok(None),
             false => Err(self.corrupt()),
         }
@@ -98,25 +113,18 @@ impl<T: Message> Consumer<T> {
     /// [`Consumer::release`]. Does nothing if there is none.
     #[inline]
     pub fn advance(&mut self) {
-        if !self.broken && !self.all_taken() {
-            let stamp = load_acquire(self.slots.stamp(&self.theirs, self.next));
-            let there = stamp == stamp_after(self.next);
-            self.next = self.next.wrapping_add(there.into());
+        let stamp = self.slots.stamp(&self.theirs, self.next);
+        if self.next != self.end && load_acquire(stamp) == stamp_after(self.next) {
+            self.step();
         }
     }
 
     #[cold]
     fn corrupt(&mut self) -> QueueError {
-        if !self.broken {
-            self.broken = true;
-            self.counters.corrupt = self.counters.corrupt.wrapping_add(1);
-        }
+        self.broken = true;
+        self.end = self.next;
+        self.counters.corrupt = self.counters.corrupt.wrapping_add(1);
         QueueError::Corrupt
-    }
-
-    #[inline]
-    fn all_taken(&self) -> bool {
-        self.next.wrapping_sub(self.released) == self.capacity
     }
 
     /// Gives back the slots of all messages that were copied out: one store. Answers how many.
@@ -126,7 +134,9 @@ impl<T: Message> Consumer<T> {
         if count > 0 {
             word(&self.own, HEAD).store(self.next, Ordering::Release);
             self.released = self.next;
-            self.counters.messages = self.counters.messages.wrapping_add(count);
+            if !self.broken {
+                self.end = self.next.wrapping_add(self.capacity);
+            }
         }
         count
     }
@@ -165,7 +175,7 @@ impl<T: Message> Consumer<T> {
     #[inline]
     pub fn is_ready(&self) -> bool {
         let Watch { word, seen } = self.watch();
-        !self.broken && !self.all_taken() && word.load(Ordering::Relaxed) != seen
+        self.next != self.end && word.load(Ordering::Relaxed) != seen
     }
 
     /// What to watch for the next message.
@@ -184,6 +194,9 @@ impl<T: Message> Consumer<T> {
 
     /// What was counted at this end.
     pub fn counters(&self) -> QueueCounters {
-        self.counters
+        QueueCounters {
+            messages: self.released.wrapping_sub(self.first),
+            ..self.counters
+        }
     }
 }

@@ -17,6 +17,8 @@ pub struct Producer<T> {
     published: u64,
     /// How many messages were written after that.
     written: u64,
+    /// Where the slot of the next message begins.
+    at: usize,
     /// What `published` was in the beginning.
     first: u64,
     /// The consumer's head as it was last seen.
@@ -56,6 +58,7 @@ impl<T: Message> Producer<T> {
             capacity: slots.capacity(),
             published: tail,
             written: 0,
+            at: slots.start(tail),
             first: tail,
             head,
             broken: false,
@@ -71,7 +74,8 @@ impl<T: Message> Producer<T> {
     #[inline]
     pub fn write(&mut self, message: &T) -> Result<(), QueueError> {
         self.find_slot()?;
-        self.slots.write(&self.own, self.position(), message);
+        self.slots.slot(&self.own, self.at).write(message);
+        self.at = self.slots.after(self.at);
         self.written += 1;
         Ok(())
     }
@@ -109,15 +113,18 @@ impl<T: Message> Producer<T> {
     ///
     /// # Errors
     /// As [`Producer::write`].
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, message: &T) -> Result<(), QueueError> {
         if self.written != 0 {
             self.publish_earlier();
         }
         self.find_slot()?;
-        self.slots.write(&self.own, self.published, message);
-        self.stamp(self.published);
-        self.published = self.published.wrapping_add(1);
+        let slot = self.slots.slot(&self.own, self.at);
+        let published = stamp_after(self.published);
+        slot.write(message);
+        slot.stamp.store(published, Ordering::Release);
+        self.published = published;
+        self.at = self.slots.after(self.at);
         Ok(())
     }
 

@@ -1,30 +1,44 @@
 //! Copying messages into slots and out of them, and the stamps that say what is in a slot.
 use super::{Message, QueueGeometry, SLOTS};
 use crate::memory::{AtomicU64, Memory, Ordering, load_acquire, word};
+use std::marker::PhantomData;
 
 /// Where the slots of a queue are.
 #[derive(Clone, Copy)]
 pub(super) struct Slots {
-    capacity: u64,
+    /// The capacity, less one.
+    mask: u64,
     slot_words: usize,
+    /// The index of the word after the last slot.
+    end: usize,
 }
 
 impl Slots {
     pub(super) fn new(geometry: QueueGeometry) -> Slots {
         Slots {
-            capacity: u64::from(geometry.capacity),
+            mask: u64::from(geometry.capacity) - 1,
             slot_words: geometry.slot_words(),
+            end: geometry.producer_half_bytes() / 8,
         }
     }
 
     pub(super) fn capacity(self) -> u64 {
-        self.capacity
+        self.mask + 1
     }
 
     /// The index of the word where the slot of index `position` begins.
     #[inline]
     pub(super) fn start(self, position: u64) -> usize {
-        SLOTS + (position & (self.capacity - 1)) as usize * self.slot_words
+        SLOTS + (position & self.mask) as usize * self.slot_words
+    }
+
+    /// Where the slot after the one that begins at `start` begins.
+    #[inline]
+    pub(super) fn after(self, start: usize) -> usize {
+        match start + self.slot_words {
+            next if next == self.end => SLOTS,
+            next => next,
+        }
     }
 
     /// The stamp of the slot of index `position`.
@@ -36,9 +50,9 @@ impl Slots {
     /// What the stamp is before the message of index `position` is published.
     #[inline]
     pub(super) fn stamp_before(self, position: u64) -> u64 {
-        match position < self.capacity {
+        match position <= self.mask {
             true => 0,
-            false => stamp_after(position).wrapping_sub(self.capacity),
+            false => position - self.mask,
         }
     }
 
@@ -49,24 +63,40 @@ impl Slots {
         };
         // Its slot may have been used once more since.
         let stamp = load_acquire(self.stamp(memory, last));
-        [position, position.wrapping_add(self.capacity)].contains(&stamp)
+        [position, position.wrapping_add(self.capacity())].contains(&stamp)
     }
 
-    /// The words of a message of type `T` of index `position`: of just its size, so that copying is
-    /// unrolled.
-    #[inline]
-    fn message<T>(self, memory: &Memory, position: u64) -> (&[AtomicU64], &[AtomicU64]) {
-        let start = self.start(position) + 1;
-        let (whole, rest) = (size_of::<T>() / 8, !size_of::<T>().is_multiple_of(8));
-        let words = &memory.words()[start..start + whole + usize::from(rest)];
-        words.split_at(whole)
+    /// The slot that begins at the word `start`, for a message of type `T`.
+    #[inline(always)]
+    pub(super) fn slot<T: Message>(self, memory: &Memory, start: usize) -> Slot<'_, T> {
+        let words = &memory.words()[start..start + Slot::<T>::WORDS];
+        let (stamp, words) = words.split_at(1);
+        Slot {
+            stamp: &stamp[0],
+            words,
+            message: PhantomData,
+        }
     }
+}
+
+/// One slot. It is found before it is known whether there is something in it, so that a message that was waited for needs
+/// no more than to be copied.
+pub(super) struct Slot<'a, T> {
+    pub(super) stamp: &'a AtomicU64,
+    /// Of just the size of a message, so that copying is unrolled.
+    words: &'a [AtomicU64],
+    message: PhantomData<T>,
+}
+
+impl<T: Message> Slot<'_, T> {
+    /// With the stamp.
+    const WORDS: usize = 1 + size_of::<T>().div_ceil(8);
 
     /// From its end to its beginning, where the stamp is: a processor gathers stores that follow one another in half a
     /// cache line, and hands over each half by itself (docs/decisions/0005).
-    #[inline]
-    pub(super) fn write<T: Message>(self, memory: &Memory, position: u64, message: &T) {
-        let (whole, last) = self.message::<T>(memory, position);
+    #[inline(always)]
+    pub(super) fn write(&self, message: &T) {
+        let (whole, last) = self.words.split_at(size_of::<T>() / 8);
         let (words, rest) = message.as_bytes().as_chunks::<8>();
         for word in last {
             let mut value = [0; 8];
@@ -78,9 +108,9 @@ impl Slots {
         }
     }
 
-    #[inline]
-    pub(super) fn read<T: Message>(self, memory: &Memory, position: u64) -> T {
-        let (whole, last) = self.message::<T>(memory, position);
+    #[inline(always)]
+    pub(super) fn read(&self) -> T {
+        let (whole, last) = self.words.split_at(size_of::<T>() / 8);
         let mut message = T::new_zeroed();
         let (words, rest) = message.as_mut_bytes().as_chunks_mut::<8>();
         for (word, value) in whole.iter().zip(words) {

@@ -111,6 +111,9 @@ impl Exchange {
         Exchange::SpinningWakeUp,
     ];
 
+    /// The last that is compared with [`Exchange::BareRoundTrip`].
+    pub const LAST_BESIDE_LINE: Exchange = Exchange::QueueRoundTrips;
+
     pub fn name(self) -> &'static str {
         match self {
             Exchange::Enqueue => "enqueue",
@@ -290,29 +293,32 @@ fn time_round_trips(
 
 // Compiled into its callers for the same reason as `Consumer::front`.
 #[inline(always)]
-fn pop<M: Message>(consumer: &mut Consumer<M>) -> Result<M, QueueError> {
+fn next<M: Message>(consumer: &mut Consumer<M>) -> Result<M, QueueError> {
     loop {
-        match consumer.pop()? {
+        match consumer.peek()? {
             Some(message) => return Ok(message),
             None => std::hint::spin_loop(),
         }
     }
 }
 
-/// Messages of `WORDS` words of 8 bytes, one at a time.
+/// Messages of `WORDS` words of 8 bytes, one at a time. Each side gives a message's slot back when it has sent the next one,
+/// while it would wait anyway.
 fn queues<const WORDS: usize>(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
     let (mut asked, mut to_answer) = queue::<[u64; WORDS]>()?;
     let (mut answered, mut to_read) = queue()?;
     let ask = move || {
         time_round_trips(ROUND_TRIP_BLOCKS, ROUND_TRIP_BLOCK, |number| {
             asked.push(&[number; WORDS]).map_err(io::Error::other)?;
-            check(pop(&mut to_read).map_err(io::Error::other)?, number)
+            to_read.release();
+            check(next(&mut to_read).map_err(io::Error::other)?, number)
         })
     };
     let answer = move || {
         for _ in 0..ROUND_TRIPS {
-            let message = pop(&mut to_answer).map_err(io::Error::other)?;
+            let message = next(&mut to_answer).map_err(io::Error::other)?;
             answered.push(&message).map_err(io::Error::other)?;
+            to_answer.release();
         }
         Ok(())
     };
@@ -361,6 +367,8 @@ fn many_by_queues(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
     on_both(cpus, ask, answer)
 }
 
+// As above: else the message is stored first, and what was stored word by word is loaded two words at a time.
+#[inline(always)]
 fn check<const WORDS: usize>(message: [u64; WORDS], number: u64) -> io::Result<()> {
     // Word by word, as it was copied: for the array as a whole a processor waits (see `Consumer::front`).
     match message.iter().all(|word| *word == number) {

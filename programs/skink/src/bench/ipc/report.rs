@@ -163,6 +163,14 @@ fn worth(results: &Results, rounds: &[&Round], disturbed: bool) -> String {
     if let Some(why) = results.rounds.iter().find_map(|one| one.discarded.as_ref()) {
         let _ = writeln!(text, "    for instance: {why}");
     }
+    if let Some(stolen) = Spread::of(rounds.iter().map(|round| round.stolen * 100.0)) {
+        let _ = writeln!(
+            text,
+            "  The hypervisor took {}% of a processor: that is in p99 and in wake-ups,\n  \
+             and not in the p50 of what doesn't sleep",
+            extremes(&stolen, 0)
+        );
+    }
     let _ = write!(
         text,
         "  One side on CPU {}, the other on CPU {}. In a virtual machine a wake-up includes what the\n  \

@@ -9,6 +9,7 @@ fn round(discarded: bool, figure: f64) -> Round {
     };
     Round {
         discarded: discarded.then(|| "somebody compiled".to_owned()),
+        stolen: 0.25,
         samples: vec![
             sample("enqueue", 20.0),
             sample("round-trip-cache-line", 100.0),
@@ -39,6 +40,7 @@ fn discarded_rounds_do_not_count() {
     assert!(text.contains("1 of 4 rounds discarded"), "{text}");
     assert!(text.contains("somebody compiled"), "{text}");
     assert!(!text.contains("DON'T QUOTE"), "{text}");
+    assert!(text.contains("took 25 (25–25)% of a processor"), "{text}");
     let json = report::json(&results).expect("JSON");
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["ratios"][0]["ratio"]["median"], 1.5);
@@ -50,4 +52,13 @@ fn if_all_are_disturbed_it_says_so() {
     let text = report::text(&results(vec![round(true, 150.0)]));
     assert!(text.contains("DON'T QUOTE"), "{text}");
     assert!(text.contains("1.50 (1.50–1.50)"), "{text}");
+}
+
+#[test]
+fn a_round_in_which_a_processor_was_moved_does_not_count() {
+    assert_eq!(moved(180.0, 170.0), None);
+    assert_eq!(moved(170.0, 180.0), None);
+    for (before, after) in [(75.0, 180.0), (1100.0, 180.0), (170.0, 190.0)] {
+        assert!(moved(before, after).is_some(), "{before} {after}");
+    }
 }
