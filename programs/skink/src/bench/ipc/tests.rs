@@ -55,10 +55,14 @@ fn if_all_are_disturbed_it_says_so() {
 }
 
 #[test]
-fn a_round_in_which_a_processor_was_moved_does_not_count() {
-    assert_eq!(moved(180.0, 170.0), None);
-    assert_eq!(moved(170.0, 180.0), None);
-    for (before, after) in [(75.0, 180.0), (1100.0, 180.0), (170.0, 190.0)] {
-        assert!(moved(before, after).is_some(), "{before} {after}");
+fn a_round_counts_while_both_processors_stay_where_they_are() {
+    for (before, after) in [(180.0, 170.0), (170.0, 180.0), (1100.0, 1050.0)] {
+        assert_eq!(misplaced(before, after, 2.5), None);
     }
+    for (before, after) in [(75.0, 180.0), (1100.0, 180.0), (170.0, 190.0)] {
+        let why = misplaced(before, after, 2.5).expect("a reason");
+        assert!(why.ends_with("was moved"), "{why}");
+    }
+    let why = misplaced(75.0, 76.0, 2.5).expect("a reason");
+    assert!(why.ends_with("one core"), "{why}");
 }
