@@ -13,12 +13,7 @@ pub struct Producer<T> {
     theirs: Memory,
     slots: Slots,
     capacity: u64,
-    /// Up to where slots are stamped. Kept here and never read back.
-    published: u64,
-    /// How many messages were written after that.
-    written: u64,
-    /// Where the slot of the next message begins.
-    at: usize,
+    end: End,
     /// What `published` was in the beginning.
     first: u64,
     /// The consumer's head as it was last seen.
@@ -26,6 +21,18 @@ pub struct Producer<T> {
     broken: bool,
     counters: QueueCounters,
     message: PhantomData<fn(T)>,
+}
+
+/// How far a producer is: what it stores for each message, in one half of a cache line, which leaves the processor as a
+/// whole (docs/decisions/0005).
+#[repr(align(32))]
+struct End {
+    /// Up to where slots are stamped. Kept here and never read back.
+    published: u64,
+    /// How many messages were written after that.
+    written: u64,
+    /// Where the slot of the next message begins.
+    at: usize,
 }
 
 impl<T: Message> Producer<T> {
@@ -56,9 +63,11 @@ impl<T: Message> Producer<T> {
             theirs,
             slots,
             capacity: slots.capacity(),
-            published: tail,
-            written: 0,
-            at: slots.start(tail),
+            end: End {
+                published: tail,
+                written: 0,
+                at: slots.start(tail),
+            },
             first: tail,
             head,
             broken: false,
@@ -74,9 +83,9 @@ impl<T: Message> Producer<T> {
     #[inline]
     pub fn write(&mut self, message: &T) -> Result<(), QueueError> {
         self.find_slot()?;
-        self.slots.slot(&self.own, self.at).write(message);
-        self.at = self.slots.after(self.at);
-        self.written += 1;
+        self.slots.slot(&self.own, self.end.at).write(message);
+        self.end.at = self.slots.after(self.end.at);
+        self.end.written += 1;
         Ok(())
     }
 
@@ -93,12 +102,12 @@ impl<T: Message> Producer<T> {
     /// that were.
     #[inline]
     pub fn publish(&mut self) -> u64 {
-        let count = self.written;
+        let count = self.end.written;
         for ahead in 0..count {
-            self.stamp(self.published.wrapping_add(ahead));
+            self.stamp(self.end.published.wrapping_add(ahead));
         }
-        self.published = self.position();
-        self.written = 0;
+        self.end.published = self.position();
+        self.end.written = 0;
         count
     }
 
@@ -115,16 +124,16 @@ impl<T: Message> Producer<T> {
     /// As [`Producer::write`].
     #[inline(always)]
     pub fn push(&mut self, message: &T) -> Result<(), QueueError> {
-        if self.written != 0 {
+        if self.end.written != 0 {
             self.publish_earlier();
         }
         self.find_slot()?;
-        let slot = self.slots.slot(&self.own, self.at);
-        let published = stamp_after(self.published);
+        let slot = self.slots.slot(&self.own, self.end.at);
+        let published = stamp_after(self.end.published);
         slot.write(message);
         slot.stamp.store(published, Ordering::Release);
-        self.published = published;
-        self.at = self.slots.after(self.at);
+        self.end.published = published;
+        self.end.at = self.slots.after(self.end.at);
         Ok(())
     }
 
@@ -166,7 +175,7 @@ impl<T: Message> Producer<T> {
     /// queue lives: a successor goes on counting, over what its predecessor published.
     #[inline]
     pub fn position(&self) -> u64 {
-        self.published.wrapping_add(self.written)
+        self.end.published.wrapping_add(self.end.written)
     }
 
     /// How many published messages the consumer hasn't released: what to hand in again if it dies
@@ -176,7 +185,7 @@ impl<T: Message> Producer<T> {
     /// [`QueueError::Corrupt`].
     pub fn unreleased(&mut self) -> Result<u64, QueueError> {
         match self.look() {
-            Ok(()) | Err(QueueError::Full) => Ok(self.published.wrapping_sub(self.head)),
+            Ok(()) | Err(QueueError::Full) => Ok(self.end.published.wrapping_sub(self.head)),
             Err(error) => Err(error),
         }
     }
@@ -189,7 +198,7 @@ impl<T: Message> Producer<T> {
         }
         let head = load_acquire(word(&self.theirs, HEAD));
         // It may have moved on by no more than there is, and never back.
-        if head.wrapping_sub(self.head) > self.published.wrapping_sub(self.head) {
+        if head.wrapping_sub(self.head) > self.end.published.wrapping_sub(self.head) {
             self.broken = true;
             self.counters.corrupt = self.counters.corrupt.wrapping_add(1);
             return Err(QueueError::Corrupt);
@@ -214,7 +223,7 @@ impl<T: Message> Producer<T> {
     /// What was counted at this end.
     pub fn counters(&self) -> QueueCounters {
         QueueCounters {
-            messages: self.published.wrapping_sub(self.first),
+            messages: self.end.published.wrapping_sub(self.first),
             ..self.counters
         }
     }
