@@ -312,6 +312,9 @@ impl Connection {
             None => true,
         };
         if stuck && gone {
+            if let Some(script) = &self.script {
+                context.give_up(script.plan, self.side, self.written);
+            }
             self.leave(context, Outcome::Forsaken);
             return;
         }
@@ -456,10 +459,10 @@ impl Connection {
         let ring = context.receive_ring(self.socket);
         if self.read_closed && !self.saw_end && ring.is_empty() {
             self.saw_end = true;
-            // Who gives up waiting for a program that may be dead ends what it sent in the midst.
-            let given_up =
-                context.outcome(script.plan, self.side.other()) == Some(Outcome::Forsaken);
-            if script.peer_is_graceful && !given_up && self.received != script.expected {
+            // Who gives up on a program that may be dead ends in the midst.
+            let given_up = context.given_up(script.plan, self.side.other());
+            let owed = given_up.unwrap_or(script.expected);
+            if script.peer_is_graceful && self.received != owed {
                 self.complain(context, "ended too early");
             }
         }

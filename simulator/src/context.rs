@@ -12,6 +12,8 @@ pub struct Board {
     pub scenario: Scenario,
     /// How each end of each connection fared.
     pub outcomes: Vec<[Option<Outcome>; 2]>,
+    /// How many bytes an end had written that gave up on a program that may be dead: they are all that is owed.
+    pub given_up: Vec<[Option<u64>; 2]>,
     /// What is wrong.
     pub failures: Vec<String>,
     /// Timers to be set: when, for which program, what.
@@ -71,6 +73,16 @@ impl Context<'_> {
     /// How an end fared, if it is over.
     pub fn outcome(&self, plan: usize, side: Side) -> Option<Outcome> {
         self.board.outcomes[plan][side as usize]
+    }
+
+    /// An end gives up on its peer, after so many bytes.
+    pub fn give_up(&mut self, plan: usize, side: Side, written: u64) {
+        self.board.given_up[plan][side as usize] = Some(written);
+    }
+
+    /// After how many bytes an end gave up on its peer, if it did.
+    pub fn given_up(&self, plan: usize, side: Side) -> Option<u64> {
+        self.board.given_up[plan][side as usize]
     }
 
     /// Something is wrong.

@@ -163,6 +163,7 @@ impl World {
             noises: 0,
             board: Board {
                 outcomes: vec![[None; 2]; scenario.connections.len()],
+                given_up: vec![[None; 2]; scenario.connections.len()],
                 failures: Vec::new(),
                 wakes: Vec::new(),
                 accepted: Vec::new(),

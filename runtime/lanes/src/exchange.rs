@@ -172,10 +172,11 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         self.full = false;
     }
 
-    /// Ends a batch.
+    /// Ends a batch. Who dies in between has a successor that takes once more what was answered, and not one that never
+    /// sees what wasn't; and the neighbour needn't wait for its slots.
     pub fn flush(&mut self) {
-        self.release();
         let published = self.outgoing.publish() > 0;
+        self.release();
         let made_room = std::mem::take(&mut self.released) && self.incoming.made_room();
         self.speaks = false;
         if published || made_room {

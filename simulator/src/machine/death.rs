@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What a neighbour sees of the turn in which a component died. A turn ends with one neighbour after the
-/// other: what that one sent is let go of, then what it is sent is shown.
+/// other: what it is sent is shown, then what that one sent is let go of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Shown {
     /// All: it died after its turn.

@@ -5,6 +5,7 @@ mod report;
 
 use super::measure::{DISTURBANCE_LIMIT, failed};
 use super::outside;
+use super::statistics::Spread;
 use crate::failure::Failure;
 use clap::Args;
 use exchange::{Exchange, Sample};
@@ -15,9 +16,11 @@ use std::time::Instant;
 /// Where the producer, or who asks, runs; and where the consumer, or who answers, runs.
 const CPUS: [usize; 2] = [1, 0];
 /// How many rounds are tried for each that is wanted.
-const ATTEMPTS: u32 = 3;
-/// By so much a bare cache line's round trip may differ before and after what is compared with it.
+const ATTEMPTS: u32 = 5;
+/// By so much a bare cache line's round trips may differ between which something is compared with them.
 const MOVED_LIMIT: f64 = 0.1;
+/// By so much those of a round may differ from those of most rounds.
+const ELSEWHERE_LIMIT: f64 = 0.25;
 /// A bare cache line that takes less than this, in nanoseconds, doesn't go from core to core: two threads of one core have
 /// its caches in common (30 ns on an EPYC 7003, where the nearest core takes 65 to 75).
 const CROSSES_NS: f64 = 40.0;
@@ -26,9 +29,9 @@ const CROSSES_NS: f64 = 40.0;
 ///
 /// One side runs on CPU 1 and the other on CPU 0. Everything is measured in each round, and compared
 /// within it. A round in which other processes used more than 5% of a CPU is discarded and repeated; so
-/// is one in which a bare cache line took another time at the end than at the beginning, since the
-/// hypervisor has moved a CPU then, or so little that both CPUs were threads of one core. So leave the
-/// machine alone meanwhile.
+/// is one in which the hypervisor seems to have moved a CPU: a bare cache line, measured between all
+/// that is compared with it, took another time than before, or another one than in most rounds; and one
+/// in which both CPUs were threads of one core. So leave the machine alone meanwhile.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Needs two CPUs, and no privileges. With everything at its default it takes some seconds.
@@ -51,8 +54,8 @@ pub struct IpcOptions {
 struct Round {
     /// Why it doesn't count, if it doesn't.
     discarded: Option<String>,
-    /// How much of a processor the hypervisor took. It takes milliseconds at a time, and medians are of thousands of blocks of
-    /// microseconds: so it is in the wake-ups, and in what is rare.
+    /// How much of a processor the hypervisor took. It takes milliseconds at a time, and what doesn't sleep is measured in
+    /// thousands of blocks of microseconds: so it is in the wake-ups, and in what is rare.
     stolen: f64,
     samples: Vec<Sample>,
 }
@@ -60,6 +63,16 @@ struct Round {
 impl Round {
     fn of(&self, name: &str) -> Option<&Sample> {
         self.samples.iter().find(|sample| sample.name == name)
+    }
+
+    /// A bare cache line's round trip, in ticks.
+    fn line(&self) -> Option<f64> {
+        Some(self.of(Exchange::BareRoundTrip.name())?.p50)
+    }
+
+    fn is_elsewhere(&self, usual: f64) -> bool {
+        let line = self.line().unwrap_or_default();
+        (line - usual).abs() > usual * ELSEWHERE_LIMIT
     }
 }
 
@@ -76,6 +89,32 @@ struct Results {
 }
 
 impl Results {
+    /// The bare cache line's round trip, in ticks, in most of the rounds that aren't discarded.
+    fn usual_line(&self) -> f64 {
+        let kept = self.rounds.iter().filter(|round| round.discarded.is_none());
+        Spread::of(kept.filter_map(Round::line)).map_or(0.0, |lines| lines.median)
+    }
+
+    /// Those of them in which the processors seem to have been where they mostly were.
+    fn alike(&self) -> impl Iterator<Item = &Round> {
+        let usual = self.usual_line();
+        let kept = self.rounds.iter().filter(|round| round.discarded.is_none());
+        kept.filter(move |round| !round.is_elsewhere(usual))
+    }
+
+    /// Discards the others.
+    fn discard_others(&mut self) {
+        let usual = self.usual_line();
+        for round in &mut self.rounds {
+            if round.discarded.is_none() && round.is_elsewhere(usual) {
+                let line = round.line().unwrap_or_default();
+                round.discarded = Some(format!(
+                    "a bare cache line took {line:.0} ticks, and {usual:.0} in most rounds: a processor was elsewhere"
+                ));
+            }
+        }
+    }
+
     /// The rounds that count: the undisturbed ones, or all if there are none (and then `true`).
     fn counting(&self) -> (Vec<&Round>, bool) {
         let kept: Vec<&Round> = self
@@ -131,15 +170,13 @@ fn measure(wanted: u32) -> Result<Results, Failure> {
         },
         ..Results::default()
     };
-    let mut good = 0;
     for _ in 0..wanted.saturating_mul(ATTEMPTS) {
-        let round = round(&rate)?;
-        good += u32::from(round.discarded.is_none());
-        results.rounds.push(round);
-        if good == wanted {
+        results.rounds.push(round(&rate)?);
+        if results.alike().count() == wanted as usize {
             break;
         }
     }
+    results.discard_others();
     results.ticks_per_ns = rate.per_ns();
     Ok(results)
 }
@@ -169,14 +206,18 @@ fn round(rate: &TickRate) -> Result<Round, Failure> {
         exchange.measure(CPUS).map_err(failed)
     };
     let mut round = Round::default();
+    // Of a bare cache line, before and after each exchange that is compared with it.
+    let mut lines = Vec::new();
     for exchange in Exchange::ALL {
-        round.samples.push(measured(exchange)?);
-        if exchange == Exchange::LAST_BESIDE_LINE {
-            let after = measured(Exchange::BareRoundTrip)?;
-            let before = round.of(after.name).map_or(0.0, |sample| sample.p50);
-            round.discarded = misplaced(before, after.p50, rate.per_ns());
+        let sample = measured(exchange)?;
+        if exchange == Exchange::BareRoundTrip {
+            lines.push(sample.p50);
+        } else if exchange.is_beside_line() {
+            lines.push(measured(Exchange::BareRoundTrip)?.p50);
         }
+        round.samples.push(sample);
     }
+    round.discarded = misplaced(&lines, rate.per_ns());
     let share = |seconds: f64| seconds.max(0.0) / start.elapsed().as_secs_f64();
     round.stolen = share(stolen()? - taken);
     let others = share(outside::others_seconds() - others);
@@ -187,13 +228,13 @@ fn round(rate: &TickRate) -> Result<Round, Failure> {
     Ok(round)
 }
 
-/// Why a round doesn't count whose bare cache line took so many ticks before and after what is compared with it, if it
-/// doesn't.
-fn misplaced(before: f64, after: f64, ticks_per_ns: f64) -> Option<String> {
-    let least = before.min(after);
-    if (before - after).abs() > least * MOVED_LIMIT {
+/// Why a round doesn't count whose bare cache line took so many ticks each time, if it doesn't.
+fn misplaced(lines: &[f64], ticks_per_ns: f64) -> Option<String> {
+    let least = lines.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = lines.iter().copied().fold(0.0, f64::max);
+    if most > least * (1.0 + MOVED_LIMIT) {
         return Some(format!(
-            "a bare cache line took {before:.0} ticks before and {after:.0} after: a processor was moved"
+            "a bare cache line took {least:.0} to {most:.0} ticks: a processor was moved"
         ));
     }
     (least < CROSSES_NS * ticks_per_ns).then(|| {

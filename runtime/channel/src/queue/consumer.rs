@@ -21,10 +21,10 @@ pub struct Consumer<T> {
     released: u64,
     /// The first message that can't be copied out, whatever its stamp: there, all slots are taken. The next one, once the
     /// queue is corrupt.
-    end: u64,
-    /// What it was in the beginning.
+    limit: u64,
+    /// What `released` was in the beginning.
     first: u64,
-    /// What it was when [`Consumer::made_room`] was last asked.
+    /// What `released` was when [`Consumer::made_room`] was last asked.
     room_from: u64,
     broken: bool,
     counters: QueueCounters,
@@ -53,7 +53,7 @@ impl<T: Message> Consumer<T> {
             next: head,
             at: slots.start(head),
             released: head,
-            end: head.wrapping_add(slots.capacity()),
+            limit: head.wrapping_add(slots.capacity()),
             first: head,
             room_from: head,
             broken: false,
@@ -92,7 +92,7 @@ impl<T: Message> Consumer<T> {
     // time, for which a processor waits until the stores are through.
     #[inline(always)]
     pub fn front(&mut self) -> Result<Option<T>, QueueError> {
-        if self.next == self.end {
+        if self.next == self.limit {
             return match self.broken {
                 true => Err(QueueError::Corrupt),
                 false => Ok(None),
@@ -113,8 +113,8 @@ impl<T: Message> Consumer<T> {
     /// [`Consumer::release`]. Does nothing if there is none.
     #[inline]
     pub fn advance(&mut self) {
-        let stamp = self.slots.stamp(&self.theirs, self.next);
-        if self.next != self.end && load_acquire(stamp) == stamp_after(self.next) {
+        let there = || load_acquire(word(&self.theirs, self.at)) == stamp_after(self.next);
+        if self.next != self.limit && there() {
             self.step();
         }
     }
@@ -122,7 +122,7 @@ impl<T: Message> Consumer<T> {
     #[cold]
     fn corrupt(&mut self) -> QueueError {
         self.broken = true;
-        self.end = self.next;
+        self.limit = self.next;
         self.counters.corrupt = self.counters.corrupt.wrapping_add(1);
         QueueError::Corrupt
     }
@@ -135,7 +135,7 @@ impl<T: Message> Consumer<T> {
             word(&self.own, HEAD).store(self.next, Ordering::Release);
             self.released = self.next;
             if !self.broken {
-                self.end = self.next.wrapping_add(self.capacity);
+                self.limit = self.next.wrapping_add(self.capacity);
             }
         }
         count
@@ -175,14 +175,14 @@ impl<T: Message> Consumer<T> {
     #[inline]
     pub fn is_ready(&self) -> bool {
         let Watch { word, seen } = self.watch();
-        self.next != self.end && word.load(Ordering::Relaxed) != seen
+        self.next != self.limit && word.load(Ordering::Relaxed) != seen
     }
 
     /// What to watch for the next message.
     #[inline]
     pub fn watch(&self) -> Watch<'_> {
         Watch {
-            word: self.slots.stamp(&self.theirs, self.next),
+            word: word(&self.theirs, self.at),
             seen: self.slots.stamp_before(self.next),
         }
     }

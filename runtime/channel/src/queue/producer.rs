@@ -13,7 +13,7 @@ pub struct Producer<T> {
     theirs: Memory,
     slots: Slots,
     capacity: u64,
-    end: End,
+    progress: Progress,
     /// What `published` was in the beginning.
     first: u64,
     /// The consumer's head as it was last seen.
@@ -26,7 +26,7 @@ pub struct Producer<T> {
 /// How far a producer is: what it stores for each message, in one half of a cache line, which leaves the processor as a
 /// whole (docs/decisions/0005).
 #[repr(align(32))]
-struct End {
+struct Progress {
     /// Up to where slots are stamped. Kept here and never read back.
     published: u64,
     /// How many messages were written after that.
@@ -63,7 +63,7 @@ impl<T: Message> Producer<T> {
             theirs,
             slots,
             capacity: slots.capacity(),
-            end: End {
+            progress: Progress {
                 published: tail,
                 written: 0,
                 at: slots.start(tail),
@@ -83,9 +83,9 @@ impl<T: Message> Producer<T> {
     #[inline]
     pub fn write(&mut self, message: &T) -> Result<(), QueueError> {
         self.find_slot()?;
-        self.slots.slot(&self.own, self.end.at).write(message);
-        self.end.at = self.slots.after(self.end.at);
-        self.end.written += 1;
+        self.slots.slot(&self.own, self.progress.at).write(message);
+        self.progress.at = self.slots.after(self.progress.at);
+        self.progress.written += 1;
         Ok(())
     }
 
@@ -102,12 +102,12 @@ impl<T: Message> Producer<T> {
     /// that were.
     #[inline]
     pub fn publish(&mut self) -> u64 {
-        let count = self.end.written;
+        let count = self.progress.written;
         for ahead in 0..count {
-            self.stamp(self.end.published.wrapping_add(ahead));
+            self.stamp(self.progress.published.wrapping_add(ahead));
         }
-        self.end.published = self.position();
-        self.end.written = 0;
+        self.progress.published = self.position();
+        self.progress.written = 0;
         count
     }
 
@@ -118,22 +118,23 @@ impl<T: Message> Producer<T> {
     }
 
     /// Writes and publishes one message, after what was written before. Cheaper than [`Producer::write`] and
-    /// [`Producer::publish`]: one store elsewhere, and none between the message and its stamp.
+    /// [`Producer::publish`]: nothing is stored between the message and its stamp.
     ///
     /// # Errors
     /// As [`Producer::write`].
+    // For the same reason as `Consumer::front`.
     #[inline(always)]
     pub fn push(&mut self, message: &T) -> Result<(), QueueError> {
-        if self.end.written != 0 {
+        if self.progress.written != 0 {
             self.publish_earlier();
         }
         self.find_slot()?;
-        let slot = self.slots.slot(&self.own, self.end.at);
-        let published = stamp_after(self.end.published);
+        let slot = self.slots.slot(&self.own, self.progress.at);
+        let published = stamp_after(self.progress.published);
         slot.write(message);
         slot.stamp.store(published, Ordering::Release);
-        self.end.published = published;
-        self.end.at = self.slots.after(self.end.at);
+        self.progress.published = published;
+        self.progress.at = self.slots.after(self.progress.at);
         Ok(())
     }
 
@@ -175,7 +176,7 @@ impl<T: Message> Producer<T> {
     /// queue lives: a successor goes on counting, over what its predecessor published.
     #[inline]
     pub fn position(&self) -> u64 {
-        self.end.published.wrapping_add(self.end.written)
+        self.progress.published.wrapping_add(self.progress.written)
     }
 
     /// How many published messages the consumer hasn't released: what to hand in again if it dies
@@ -185,7 +186,7 @@ impl<T: Message> Producer<T> {
     /// [`QueueError::Corrupt`].
     pub fn unreleased(&mut self) -> Result<u64, QueueError> {
         match self.look() {
-            Ok(()) | Err(QueueError::Full) => Ok(self.end.published.wrapping_sub(self.head)),
+            Ok(()) | Err(QueueError::Full) => Ok(self.progress.published.wrapping_sub(self.head)),
             Err(error) => Err(error),
         }
     }
@@ -198,7 +199,7 @@ impl<T: Message> Producer<T> {
         }
         let head = load_acquire(word(&self.theirs, HEAD));
         // It may have moved on by no more than there is, and never back.
-        if head.wrapping_sub(self.head) > self.end.published.wrapping_sub(self.head) {
+        if head.wrapping_sub(self.head) > self.progress.published.wrapping_sub(self.head) {
             self.broken = true;
             self.counters.corrupt = self.counters.corrupt.wrapping_add(1);
             return Err(QueueError::Corrupt);
@@ -223,7 +224,7 @@ impl<T: Message> Producer<T> {
     /// What was counted at this end.
     pub fn counters(&self) -> QueueCounters {
         QueueCounters {
-            messages: self.end.published.wrapping_sub(self.first),
+            messages: self.progress.published.wrapping_sub(self.first),
             ..self.counters
         }
     }

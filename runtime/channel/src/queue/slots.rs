@@ -50,8 +50,9 @@ impl Slots {
     /// What the stamp is before the message of index `position` is published.
     #[inline]
     pub(super) fn stamp_before(self, position: u64) -> u64 {
-        match position <= self.mask {
+        match position < self.capacity() {
             true => 0,
+            // The stamp of the message one lap before.
             false => position - self.mask,
         }
     }

@@ -40,8 +40,40 @@ fn does_what_a_vecdeque_does() {
         let mut published: VecDeque<u64> = VecDeque::new();
         let mut peeked: VecDeque<u64> = VecDeque::new();
         // What the producer knows to be taken is at most what is.
-        for number in 0..2_000 {
-            match random.below(12) {
+        for number in 0..2_000_u64 {
+            match random.below(16) {
+                12 => {
+                    let taken = written.len() + published.len() + peeked.len();
+                    let message = [number, !number, number.rotate_left(7)];
+                    let expected = match taken < capacity as usize {
+                        true => {
+                            written.push_back(number);
+                            Ok(())
+                        }
+                        false => Err(QueueError::Full),
+                    };
+                    assert_eq!(producer.push(&message), expected, "seed {seed}");
+                    // What was written before is published either way.
+                    published.append(&mut written);
+                }
+                13..15 => {
+                    let expected = published.front();
+                    let expected = expected.map(|number| [*number, !number, number.rotate_left(7)]);
+                    assert_eq!(consumer.front(), Ok(expected), "seed {seed}");
+                    if random.below(2) == 0 {
+                        consumer.advance();
+                        peeked.extend(published.pop_front());
+                    }
+                }
+                15 => {
+                    let expected = published.pop_front();
+                    let expected = expected.map(|number| [number, !number, number.rotate_left(7)]);
+                    assert_eq!(consumer.pop(), Ok(expected), "seed {seed}");
+                    // The others are given back with it.
+                    if expected.is_some() {
+                        peeked.clear();
+                    }
+                }
                 0..4 => {
                     let taken = written.len() + published.len() + peeked.len();
                     let expected = match taken < capacity as usize {
@@ -223,6 +255,28 @@ fn stamps_that_make_no_sense_are_corrupt_and_stay_so() {
 
 const CORRUPT: Result<Option<u64>, QueueError> = Err(QueueError::Corrupt);
 
+/// Nor does giving back what was copied out before, or taking what wasn't.
+#[test]
+fn a_corrupt_queue_does_not_come_to_life_again() {
+    let (descriptors, mut producer, mut consumer) = queue::<u64>(16, 4);
+    (0..2).for_each(|number| producer.push(&number).expect("room"));
+    assert_eq!(consumer.peek(), Ok(Some(0)));
+    let fds = descriptors.producer().expect("descriptors");
+    let half = Memory::from_fd(fds.own).expect("map");
+    let stamp = word(&half, SLOTS + 2);
+    let before = stamp.swap(77, Ordering::Relaxed);
+    assert_eq!(consumer.peek(), CORRUPT);
+    stamp.store(before, Ordering::Relaxed);
+    consumer.advance();
+    assert_eq!(consumer.release(), 1, "the one that came before");
+    assert!(!consumer.is_ready());
+    assert_eq!(consumer.peek(), CORRUPT);
+    consumer.advance();
+    assert_eq!((consumer.front(), consumer.release()), (CORRUPT, 0));
+    let counters = consumer.counters();
+    assert_eq!((counters.corrupt, counters.messages), (1, 1));
+}
+
 #[test]
 fn no_producer_shows_more_than_fits() {
     let (descriptors, _, mut consumer) = queue::<u64>(16, 4);
@@ -238,6 +292,7 @@ fn no_producer_shows_more_than_fits() {
     }
     assert_eq!(consumer.peek(), Ok(None), "all slots are taken");
     assert!(!consumer.is_ready());
+    consumer.advance();
     assert_eq!(consumer.release(), 4);
     assert!(consumer.is_ready());
 }
@@ -469,6 +524,7 @@ fn a_message_that_was_looked_at_is_not_taken() {
     consumer.advance();
     consumer.advance();
     assert_eq!((consumer.front(), consumer.release()), (Ok(None), 2));
+    assert_eq!(consumer.counters().messages, 2, "not its predecessor's");
 }
 
 #[test]

@@ -111,8 +111,16 @@ impl Exchange {
         Exchange::SpinningWakeUp,
     ];
 
-    /// The last that is compared with [`Exchange::BareRoundTrip`].
-    pub const LAST_BESIDE_LINE: Exchange = Exchange::QueueRoundTrips;
+    /// Whether it is compared with [`Exchange::BareRoundTrip`].
+    pub fn is_beside_line(self) -> bool {
+        matches!(
+            self,
+            Exchange::OneWayRoundTrip
+                | Exchange::QueueRoundTrip
+                | Exchange::QueueRoundTripSmall
+                | Exchange::QueueRoundTrips
+        )
+    }
 
     pub fn name(self) -> &'static str {
         match self {
@@ -367,7 +375,7 @@ fn many_by_queues(cpus: [usize; 2]) -> io::Result<Vec<u64>> {
     on_both(cpus, ask, answer)
 }
 
-// As above: else the message is stored first, and what was stored word by word is loaded two words at a time.
+// Compiled into its callers, as `next`.
 #[inline(always)]
 fn check<const WORDS: usize>(message: [u64; WORDS], number: u64) -> io::Result<()> {
     // Word by word, as it was copied: for the array as a whole a processor waits (see `Consumer::front`).

@@ -166,8 +166,8 @@ fn worth(results: &Results, rounds: &[&Round], disturbed: bool) -> String {
     if let Some(stolen) = Spread::of(rounds.iter().map(|round| round.stolen * 100.0)) {
         let _ = writeln!(
             text,
-            "  The hypervisor took {}% of a processor: that is in p99 and in wake-ups,\n  \
-             and not in the p50 of what doesn't sleep",
+            "  The hypervisor took {}% of a processor: that is in wake-ups and in p99;\n  \
+             what doesn't sleep is measured in blocks of microseconds, few of which meet it",
             extremes(&stolen, 0)
         );
     }

@@ -56,13 +56,36 @@ fn if_all_are_disturbed_it_says_so() {
 
 #[test]
 fn a_round_counts_while_both_processors_stay_where_they_are() {
-    for (before, after) in [(180.0, 170.0), (170.0, 180.0), (1100.0, 1050.0)] {
-        assert_eq!(misplaced(before, after, 2.5), None);
+    for lines in [[180.0, 170.0, 175.0], [1100.0, 1050.0, 1020.0]] {
+        assert_eq!(misplaced(&lines, 2.5), None);
     }
-    for (before, after) in [(75.0, 180.0), (1100.0, 180.0), (170.0, 190.0)] {
-        let why = misplaced(before, after, 2.5).expect("a reason");
+    for lines in [
+        [75.0, 75.0, 180.0],
+        [180.0, 1100.0, 180.0],
+        [170.0, 190.0, 180.0],
+    ] {
+        let why = misplaced(&lines, 2.5).expect("a reason");
         assert!(why.ends_with("was moved"), "{why}");
     }
-    let why = misplaced(75.0, 76.0, 2.5).expect("a reason");
+    let why = misplaced(&[75.0, 76.0, 75.0], 2.5).expect("a reason");
     assert!(why.ends_with("one core"), "{why}");
+}
+
+#[test]
+fn rounds_elsewhere_are_not_mixed_with_most() {
+    let lines = [180.0, 170.0, 1100.0, 190.0, 75.0];
+    let placed = |line| {
+        let mut round = round(false, 1.5 * line);
+        round.samples[1].p50 = line;
+        round
+    };
+    let mut results = results(lines.into_iter().map(placed).collect());
+    assert_eq!(results.alike().count(), 3);
+    results.discard_others();
+    let discarded = results.rounds.iter().map(|round| round.discarded.is_some());
+    assert_eq!(
+        discarded.collect::<Vec<_>>(),
+        [false, false, true, false, true]
+    );
+    assert_eq!(results.counting().0.len(), 3);
 }
