@@ -277,7 +277,7 @@ fn limits(sizes: LinkSizes) -> LinkLimits {
 /// The host, and the NIC's kind as in [`skink_messages::Capabilities::kind`].
 fn link(kit: &mut Kit) -> Result<(LinkHost, &'static str), StartError> {
     let lane = kit.lane::<ToLink, FromLink>(Part::Link, Part::Ip)?;
-    let nic = match kit.nic.take() {
+    let mut nic = match kit.nic.take() {
         Some(nic) => nic,
         None => {
             let stack = &kit.start.stack;
@@ -291,6 +291,7 @@ fn link(kit: &mut Kit) -> Result<(LinkHost, &'static str), StartError> {
             nic.attach().map_err(|error| parts("the NIC")(&error))?
         }
     };
+    nic.sender.name_no_address();
     let capabilities = nic.capabilities;
     let geometry = receive_geometry(&capabilities)
         .ok_or_else(|| StartError::Parts("a NIC of impossible sizes".into()))?;

@@ -154,8 +154,10 @@ impl Parts {
             description,
             descriptors: nic,
         };
+        let mut nic = nic.attach().map_err(|error| parts("the NIC", &error))?;
+        nic.sender.name_no_address();
         Ok(Parts {
-            nic: nic.attach().map_err(|error| parts("the NIC", &error))?,
+            nic,
             ports: ports(start.owner, port_map)?,
             counters: Counters::open(counters).map_err(|error| parts("the counters", &error))?,
             capture: CaptureRing::open(capture)

@@ -86,12 +86,12 @@ fn parts(
             .map_err(|error| failed(&error))?;
     }
     let mut host = host.map_err(|error| failed(&error))?;
-    let introduction = host.introduction().map_err(|error| failed(&error))?;
-    let sandbox = confine_parts(&host, user, refusal).map_err(|error| failed(&error))?;
-    for (report, descriptors) in introduction {
+    // Before it is confined: no descriptor can be sent from then on.
+    for (report, descriptors) in host.introduction().map_err(|error| failed(&error))? {
         let all: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         link.send(&report, &all).map_err(|error| failed(&error))?;
     }
+    let sandbox = confine_parts(&host, user, refusal).map_err(|error| failed(&error))?;
     started(&link, &sandbox).map_err(|error| failed(&error))?;
     Ok(serve(host, link))
 }

@@ -37,12 +37,17 @@ pub(crate) fn send<T: Serialize>(
     flags: SendFlags,
 ) -> io::Result<()> {
     let bytes = serde_json::to_vec(message)?;
+    let flags = flags | SendFlags::NOSIGNAL;
+    if descriptors.is_empty() {
+        // Without `sendmsg`, which a component's sandbox refuses.
+        rustix::io::retry_on_intr(|| rustix::net::send(socket, &bytes, flags))?;
+        return Ok(());
+    }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAXIMUM_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+    if !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::Error::other("too many descriptors for one message"));
     }
-    let flags = flags | SendFlags::NOSIGNAL;
     let send = || rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags);
     rustix::io::retry_on_intr(send)?;
     Ok(())

@@ -133,6 +133,10 @@ pub trait Sender: NicOutput + Send {
         None
     }
 
+    /// From now on frames leave by system calls alone that can't name an address: by `sendmsg` and `sendmmsg` on a packet
+    /// socket, whoever has taken over a confined process could send to any interface. It may be a call for each frame then.
+    fn name_no_address(&mut self) {}
+
     /// Frames that the kernel refused for good since the last call.
     fn take_dropped(&mut self) -> u64 {
         0

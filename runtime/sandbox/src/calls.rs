@@ -92,7 +92,8 @@ const FUTEX_COMMAND: u64 = !((libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALT
 /// No call here makes a socket, opens a file, starts anything, or makes memory executable. `fstatat` and
 /// `statx` aren't among them, since their flags can't keep a path out.
 pub const EVENT_LOOP: &[Call] = &[
-    // Descriptors that it has, or is sent beside a message. Nothing may be sent to an address.
+    // Descriptors that it has, or is sent beside a message. Nothing may be sent to an address: so neither `sendmsg` nor
+    // `sendmmsg`, whose address no filter sees. A packet socket that is bound to one interface sends to any by them.
     Call::any("read", libc::SYS_read),
     Call::any("readv", libc::SYS_readv),
     // With RWF_NOWAIT: from a doorbell, whatever a neighbour did to the flags that its holders share.
@@ -109,13 +110,16 @@ pub const EVENT_LOOP: &[Call] = &[
             &[is(1, libc::F_GETFD)],
             &[is(1, libc::F_SETFD)],
             &[is(1, libc::F_GETFL)],
-            &[is(1, libc::F_SETFL)],
+            // A descriptor's flags are all holders': who made a doorbell wait would make those wait who ring it.
+            &[
+                is(1, libc::F_SETFL),
+                condition(2, libc::O_NONBLOCK as u64, libc::O_NONBLOCK as u64),
+            ],
             &[is(1, libc::F_DUPFD_CLOEXEC)],
             &[is(1, libc::F_GET_SEALS)],
         ],
     ),
     Call::any("recvmsg", libc::SYS_recvmsg),
-    Call::any("sendmsg", libc::SYS_sendmsg),
     Call::any("recvfrom", libc::SYS_recvfrom),
     Call::only("sendto", libc::SYS_sendto, &[&[null(4)]]),
     // Waiting.
@@ -198,18 +202,16 @@ pub const RECLAIM: &[Call] = &[Call::only(
     )]],
 )];
 
-/// `link` on an `AF_PACKET` ring, from the first frame on: sending, statistics, errors.
-pub const NIC_PACKET: &[Call] = &[
-    Call::any("sendmmsg", libc::SYS_sendmmsg),
-    Call::only(
-        "getsockopt",
-        libc::SYS_getsockopt,
-        &[
-            &[is(1, libc::SOL_SOCKET), is(2, libc::SO_ERROR)],
-            &[is(1, libc::SOL_PACKET), is(2, libc::PACKET_STATISTICS)],
-        ],
-    ),
-];
+/// `link` on an `AF_PACKET` ring, from the first frame on: statistics, errors. It sends by `write` and `writev`, which
+/// [`EVENT_LOOP`] has.
+pub const NIC_PACKET: &[Call] = &[Call::only(
+    "getsockopt",
+    libc::SYS_getsockopt,
+    &[
+        &[is(1, libc::SOL_SOCKET), is(2, libc::SO_ERROR)],
+        &[is(1, libc::SOL_PACKET), is(2, libc::PACKET_STATISTICS)],
+    ],
+)];
 
 /// `link` on an `AF_XDP` socket, from the first frame on: statistics. Its doorbells are `sendto` and
 /// `recvfrom` without an address, which [`EVENT_LOOP`] has.

@@ -21,6 +21,7 @@ const CALL: usize = 32;
 
 /// What became of an attempt to send.
 enum Outcome {
+    /// So many frames.
     Sent(usize),
     NoRoom,
     Refused,
@@ -29,6 +30,8 @@ enum Outcome {
 /// The sending half: one system call for a batch of small frames, or for one large one.
 pub(crate) struct PacketSender {
     socket: Arc<OwnedFd>,
+    /// A system call for each small frame, too: see [`Sender::name_no_address`].
+    one_by_one: bool,
     /// Virtio headers and frames, one after another; what follows them is left from earlier batches.
     batch: Box<[u8]>,
     /// Where each frame of the batch ends (and the next one's virtio header begins).
@@ -49,6 +52,7 @@ impl PacketSender {
     pub(crate) fn new(socket: Arc<OwnedFd>) -> PacketSender {
         PacketSender {
             socket,
+            one_by_one: false,
             batch: vec![0; BATCH * (BATCHED_BYTES + virtio::BYTES)].into(),
             ends: Vec::with_capacity(BATCH),
             sent: 0,
@@ -78,19 +82,15 @@ impl PacketSender {
     fn send_now(&mut self, packet: &TxPacket<'_>) -> Result<(), Full> {
         let header = virtio::header_for(packet);
         let parts = virtio::gather(&header, packet);
-        // SAFETY: all zeros is a valid msghdr.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = parts.as_ptr().cast_mut();
-        message.msg_iovlen = parts.len() as _;
-        // SAFETY: the message and the spans it names live across the call; they are only read.
+        // SAFETY: the spans live across the call, and are only read.
         let result = unsafe {
-            libc::sendmsg(
+            libc::writev(
                 self.socket.as_raw_fd(),
-                &raw const message,
-                libc::MSG_DONTWAIT,
+                parts.as_ptr(),
+                parts.len() as libc::c_int,
             )
         };
-        match self.outcome(result) {
+        match self.outcome(result.min(1)) {
             Outcome::Sent(_) => Ok(()),
             Outcome::NoRoom => Err(Full),
             Outcome::Refused => {
@@ -128,12 +128,27 @@ impl PacketSender {
         }
     }
 
+    /// Where the first frame begins that waits.
+    fn start(&self) -> usize {
+        let last = self.sent.checked_sub(1);
+        last.and_then(|last| self.ends.get(last))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// The first of the waiting frames.
+    fn send_one(&mut self) -> Outcome {
+        let end = self.ends.get(self.sent).copied().unwrap_or(0);
+        let frame = self.batch.get(self.start()..end).unwrap_or_default();
+        // SAFETY: the frame lives across the call, and is only read.
+        let result =
+            unsafe { libc::write(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len()) };
+        self.outcome(result.min(1))
+    }
+
     /// One call for as many of the waiting frames as it takes.
     fn send_some(&mut self) -> Outcome {
-        let mut start = match self.sent.checked_sub(1) {
-            Some(last) => self.ends.get(last).copied().unwrap_or(0),
-            None => 0,
-        };
+        let mut start = self.start();
         let mut spans = [const { MaybeUninit::<libc::iovec>::uninit() }; CALL];
         let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; CALL];
         let waiting = self.ends.get(self.sent..).unwrap_or_default();
@@ -198,7 +213,11 @@ impl NicOutput for PacketSender {
 impl Sender for PacketSender {
     fn flush(&mut self) {
         while self.sent < self.ends.len() {
-            match self.send_some() {
+            let outcome = match self.one_by_one {
+                true => self.send_one(),
+                false => self.send_some(),
+            };
+            match outcome {
                 Outcome::Sent(count) => self.sent += count,
                 Outcome::NoRoom => {
                     self.refused = false;
@@ -224,6 +243,10 @@ impl Sender for PacketSender {
             true => Room::Untold(QUEUE_AGAIN),
             false => Room::At(self.socket.as_fd()),
         })
+    }
+
+    fn name_no_address(&mut self) {
+        self.one_by_one = true;
     }
 
     fn take_dropped(&mut self) -> u64 {

@@ -143,6 +143,10 @@ impl Sender for Sending {
         }
     }
 
+    fn name_no_address(&mut self) {
+        self.packet.name_no_address();
+    }
+
     fn take_doorbell(&mut self) -> Option<Doorbell> {
         self.queue.as_mut()?.take_doorbell()
     }

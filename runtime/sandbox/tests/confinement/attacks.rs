@@ -99,6 +99,21 @@ pub const ATTACKS: &[Attack] = &[
         let address = loopback(order.udp_port);
         call(libc::SYS_sendto, &[0, at(""), 0, 0, at(&address), 16])
     }),
+    closed_by_seccomp("make those wait who share a descriptor", |_| {
+        call(libc::SYS_fcntl, &[0, libc::F_SETFL.into(), 0])
+    }),
+    closed_by_seccomp("name an address in a message", |order| {
+        let address = loopback(order.udp_port);
+        let message = named(&address);
+        call(libc::SYS_sendmsg, &[0, at(&message), 0])
+    }),
+    closed_by_seccomp("name an address in one of several messages", |order| {
+        let address = loopback(order.udp_port);
+        // SAFETY: all zeros is a valid mmsghdr.
+        let mut messages: [libc::mmsghdr; 1] = unsafe { core::mem::zeroed() };
+        messages[0].msg_hdr = named(&address);
+        call(libc::SYS_sendmmsg, &[0, at(&messages), 1, 0])
+    }),
     closed_twice(
         "connect to an abstract socket",
         calls![SYS_socket, SYS_connect],
@@ -343,4 +358,13 @@ fn copy(number: i64, process: i64, address: i64) -> Answer {
 fn map(protection: i32) -> Answer {
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS).into();
     call(libc::SYS_mmap, &[0, 4096, protection.into(), flags, -1, 0])
+}
+
+/// An empty message to an address.
+fn named(address: &[u8; 16]) -> libc::msghdr {
+    // SAFETY: all zeros is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_name = address.as_ptr().cast_mut().cast();
+    message.msg_namelen = 16;
+    message
 }
