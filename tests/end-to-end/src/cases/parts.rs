@@ -1,5 +1,6 @@
 //! What the death of one of a stack's processes stops, and what it doesn't.
 
+mod confined;
 mod failing;
 mod farewell;
 mod faults;
@@ -37,6 +38,12 @@ pub fn cases() -> Vec<Case> {
         add(filtered, "killed-one-by-one", killed_one_by_one);
         add(open, "stopped", stopped);
         add(open, "told-of-the-end", farewell::told);
+        add(open, "confined", confined::confined);
+        let xdp = Plan {
+            back_end: BackEnd::Xdp,
+            ..open
+        };
+        add(xdp, "confined", confined::confined);
         add(open, "killed-under-load", load::killed);
         add(open, "upgraded", upgrade::upgraded);
         add(open, "upgraded-under-load", load::upgraded);

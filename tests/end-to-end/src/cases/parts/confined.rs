@@ -1,0 +1,121 @@
+//! What each running process of a stack can reach, as the kernel tells it.
+use crate::member::Member;
+use crate::network::Network;
+use crate::site::{Nginx, Site};
+use crate::{Failure, Outcome, Topology};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// What a descriptor of a component may lead to; sockets are counted. Timers and tables of the steering program belong to a NIC.
+const HELD: [&str; 8] = [
+    "/memfd:skink-",
+    "anon_inode:[eventfd]",
+    "anon_inode:[eventpoll]",
+    "anon_inode:[timerfd]",
+    "anon_inode:bpf-map",
+    "pipe:[",
+    "/dev/null",
+    "socket:[",
+];
+
+/// Each component is unprivileged and in its sandbox, holds nothing but shared memory, doorbells and its link to the
+/// supervisor (and `link` its NIC), and no two write to the same memory, but that of programs.
+pub fn confined(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let mut writers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut faults = Vec::new();
+    for member in network.members()? {
+        let mut wrong = |what: String| faults.push(format!("{}: {what}", member.name));
+        for (field, expected) in UNPRIVILEGED {
+            let found = status(&member, field)?;
+            if found.split_whitespace().any(|value| value != expected) {
+                wrong(format!("{field} is {found}"));
+            }
+        }
+        let held = held(&member)?;
+        for target in &held {
+            if !HELD.iter().any(|known| target.starts_with(known)) {
+                wrong(format!("holds {target}"));
+            }
+        }
+        let sockets = held.iter().filter(|it| it.starts_with("socket:")).count();
+        let has_nic = network.plan.topology == Topology::Single || member.name == "link";
+        if sockets != 1 && !has_nic {
+            wrong(format!("holds {sockets} sockets"));
+        }
+        let written = written(&member)?;
+        if written.is_empty() {
+            wrong("writes no memory that others see".to_owned());
+        }
+        for memory in written {
+            writers.entry(memory).or_default().push(member.name.clone());
+        }
+    }
+    for (memory, names) in writers {
+        if names.len() > 1 {
+            faults.push(format!("{memory} is written by {names:?}"));
+        }
+    }
+    nginx.stop()?;
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Wrong(faults.join("\n"))),
+    }
+}
+
+/// Fields of `/proc/PID/status`, and what all their values must be: nobody, no capabilities, no way to more, and a filter of system
+/// calls.
+const UNPRIVILEGED: [(&str, &str); 9] = [
+    ("Uid", "65534"),
+    ("Gid", "65534"),
+    ("CapInh", "0000000000000000"),
+    ("CapPrm", "0000000000000000"),
+    ("CapEff", "0000000000000000"),
+    ("CapBnd", "0000000000000000"),
+    ("CapAmb", "0000000000000000"),
+    ("NoNewPrivs", "1"),
+    ("Seccomp", "2"),
+];
+
+fn directory(member: &Member) -> Result<String, Failure> {
+    let pid = member
+        .pid
+        .ok_or_else(|| Failure::Wrong(format!("{} doesn't run", member.name)))?;
+    Ok(format!("/proc/{pid}"))
+}
+
+fn status(member: &Member, field: &str) -> Result<String, Failure> {
+    let all = fs::read_to_string(directory(member)? + "/status")?;
+    let mut lines = all.lines().filter_map(|line| line.split_once(':'));
+    let found = lines.find(|(name, _)| *name == field);
+    Ok(found.map_or("", |(_, values)| values.trim()).to_owned())
+}
+
+/// Where its descriptors lead, but those by which it says something, which are the supervisor's.
+fn held(member: &Member) -> Result<Vec<String>, Failure> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(directory(member)? + "/fd")? {
+        let entry = entry?;
+        if entry.file_name() != "1" && entry.file_name() != "2" {
+            all.push(fs::read_link(entry.path())?.to_string_lossy().into_owned());
+        }
+    }
+    Ok(all)
+}
+
+/// The shared memory that it may write: its inode and name. Tables of the steering program, which have one inode in
+/// common, can't be told apart here.
+fn written(member: &Member) -> Result<Vec<String>, Failure> {
+    let maps = fs::read_to_string(directory(member)? + "/maps")?;
+    let mut all: Vec<String> = maps
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|fields| fields.get(1).is_some_and(|rights| *rights == "rw-s"))
+        .map(|fields| fields.get(4..).unwrap_or_default().join(" "))
+        .filter(|memory| !memory.contains("bpf-map"))
+        .collect();
+    all.sort();
+    all.dedup();
+    Ok(all)
+}
