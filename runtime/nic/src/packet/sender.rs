@@ -48,7 +48,7 @@ pub(crate) struct PacketSender {
 }
 
 impl PacketSender {
-    /// Sends through a packet socket that is bound to its interface and has `PACKET_VNET_HDR` set.
+    /// Sends through a packet socket that is bound to its interface, has `PACKET_VNET_HDR` set, and doesn't block.
     pub(crate) fn new(socket: Arc<OwnedFd>) -> PacketSender {
         PacketSender {
             socket,
@@ -140,9 +140,9 @@ impl PacketSender {
     fn send_one(&mut self) -> Outcome {
         let end = self.ends.get(self.sent).copied().unwrap_or(0);
         let frame = self.batch.get(self.start()..end).unwrap_or_default();
+        let socket = self.socket.as_raw_fd();
         // SAFETY: the frame lives across the call, and is only read.
-        let result =
-            unsafe { libc::write(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len()) };
+        let result = unsafe { libc::write(socket, frame.as_ptr().cast(), frame.len()) };
         self.outcome(result.min(1))
     }
 
