@@ -38,7 +38,7 @@ pub(crate) mod about {
 /// What is handed to every process.
 pub(crate) struct Common {
     pub counters: Counters,
-    /// The page that says that the process sleeps, and an eventfd.
+    /// The page that says that the process sleeps, and the pipe that wakes it.
     pub sleeper: (OwnedFd, OwnedFd),
     /// Slots of each program's regions, by [`Protocol::index`]: powers of two.
     pub strides: [u32; 2],

@@ -346,7 +346,13 @@ impl EventLoop {
                     self.host.front.hush(program as u32);
                 }
                 gone @ about::GONE..about::END => ended.push((gone - about::GONE) as u32),
-                about::BELL => (rung, self.is_called) = (true, true),
+                about::BELL if { event.flags }.contains(EventFlags::IN) => {
+                    (rung, self.is_called) = (true, true);
+                }
+                // Nobody is left who could ring.
+                about::BELL => {
+                    let _ = epoll::delete(&self.host.set, self.host.sleeper.bell());
+                }
                 // The next round looks there anyway.
                 about::NIC | about::BLOCKED => {}
                 _ => {}

@@ -104,7 +104,7 @@ pub struct Parts {
     pub counters: Counters,
     /// Where tools look at frames.
     pub capture: Option<CaptureRing>,
-    /// The page that says that the stack sleeps, and an eventfd.
+    /// The page that says that the stack sleeps, and the pipe that wakes it.
     pub sleeper: (OwnedFd, OwnedFd),
     /// What outlives the stack.
     pub stored: StoredTable,

@@ -1,15 +1,17 @@
 //! How a consumer sleeps and how its producers wake it: a page that says who sleeps ([`crate::sleep`]
-//! has its layout) and an eventfd.
+//! has its layout) and a pipe.
 //!
-//! One sleeper serves all queues of one consumer. An eventfd is shared by all who hold it, though: a
-//! hostile holder can take back what others rang, or make it block. So neighbours that trust each other share a sleeper;
-//! one that isn't trusted (a program) gets one of its own, and the consumer polls both.
+//! One sleeper serves all queues of one consumer. It is a pipe, whose writing end can't be read: of an eventfd, which
+//! all holders share, each could take back what others rang, and make those wait who ring. That takes a fifth of a
+//! microsecond more for each time that somebody is woken. Producers still share the flags of the writing end, by which one
+//! could make it block once it is full; so one that isn't trusted and may change them (a program) gets a
+//! bell of its own, and the consumer polls both.
 use crate::memory::{Memory, Ordering, load_acquire, word};
 use crate::queue::{AttachError, Watch, duplicate, read_only};
 use crate::relax::Relax;
 use crate::sleep::{Announcer, Beat, Caller, PAGE_BYTES};
 use crate::spin::SpinBudget;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
@@ -31,7 +33,7 @@ pub struct SleeperDescriptors {
     /// The consumer's: polls readable when it was rung.
     #[serde(with = "skink_inherit::descriptors")]
     bell: OwnedFd,
-    /// What producers write to: the same eventfd, or the other end of a pipe.
+    /// What producers write to: the other end.
     #[serde(with = "skink_inherit::descriptors")]
     rope: OwnedFd,
 }
@@ -41,35 +43,17 @@ pub struct SleeperDescriptors {
 pub struct DoorbellDescriptors {
     /// The consumer's page, for reading.
     pub page: OwnedFd,
-    /// The eventfd.
+    /// The pipe, for writing.
     pub bell: OwnedFd,
 }
 
 impl SleeperDescriptors {
-    /// Makes a sleeper's page, called `name` in `/proc/PID/maps`, and its eventfd. Needs `/proc`.
+    /// Makes a sleeper's page, called `name` in `/proc/PID/maps`, and its pipe. Needs `/proc`.
     ///
     /// # Errors
     /// What the system says.
     pub fn create(name: &str) -> io::Result<SleeperDescriptors> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = rustix::event::eventfd(0, flags)?;
-        let rope = duplicate(&bell)?;
-        SleeperDescriptors::with(name, bell, rope)
-    }
-
-    /// As [`SleeperDescriptors::create`], for a consumer that its producers don't trust. All holders
-    /// of an eventfd share its flags, so such a consumer could clear `O_NONBLOCK`, fill the counter, and
-    /// block whoever rings next. This makes a pipe: each end has flags of its own.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn create_for_untrusted(name: &str) -> io::Result<SleeperDescriptors> {
-        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
-        let (bell, rope) = rustix::pipe::pipe_with(flags)?;
-        SleeperDescriptors::with(name, bell, rope)
-    }
-
-    fn with(name: &str, bell: OwnedFd, rope: OwnedFd) -> io::Result<SleeperDescriptors> {
+        let (bell, rope) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let page = Memory::create(name, PAGE_BYTES)?;
         word(&page, 0).store(MAGIC, Ordering::Release);
         Ok(SleeperDescriptors {
@@ -80,7 +64,7 @@ impl SleeperDescriptors {
         })
     }
 
-    /// For the consumer, or its successor once it is dead: its page, to be written, and the eventfd.
+    /// For the consumer, or its successor once it is dead: its page, to be written, and the pipe, to be read.
     ///
     /// # Errors
     /// If there are no descriptors left.
@@ -204,7 +188,7 @@ impl Sleeper {
         })
     }
 
-    /// The eventfd, readable when a producer rang.
+    /// The pipe: readable when a producer rang; of one whose producers are all gone, `POLLHUP` tells.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
@@ -215,7 +199,7 @@ impl Sleeper {
         self.announcer.announce();
     }
 
-    /// Says that the consumer is awake, and leaves the eventfd as it is: for one that empties it by
+    /// Says that the consumer is awake, and leaves the pipe as it is: for one that empties it by
     /// itself, or knows that nobody rang.
     pub fn awake(&mut self) {
         self.announcer.retract();
@@ -231,13 +215,12 @@ impl Sleeper {
         self.announcer.note(note);
     }
 
-    /// Says that the consumer is awake, and makes the eventfd quiet. Then look at the queues.
+    /// Says that the consumer is awake, and empties the pipe. Then look at the queues.
     pub fn retract(&mut self) {
         self.awake();
-        // An eventfd's count, or what was written to a pipe.
+        // What is more than that is read in the next round: it stays readable.
         let mut rung = [0; 256];
-        // Without waiting, whatever a neighbour has done to the descriptor's own O_NONBLOCK, which all
-        // its holders share.
+        // Without waiting, whatever who else holds this end has done to its O_NONBLOCK.
         let answer = rustix::io::preadv2(
             &self.bell,
             &mut [IoSliceMut::new(&mut rung)],
@@ -245,7 +228,7 @@ impl Sleeper {
             ReadWriteFlags::NOWAIT,
         );
         if answer == Err(Errno::OPNOTSUPP) {
-            // A pipe before Linux 6.4, whose flags are this consumer's alone.
+            // A pipe before Linux 6.4.
             let _ = rustix::io::read(&self.bell, &mut rung);
         }
     }
@@ -299,7 +282,13 @@ fn sleep(bell: &OwnedFd, timeout: Option<Duration>) -> io::Result<Woken> {
         tv_nsec: timeout.subsec_nanos().into(),
     });
     let mut descriptors = [PollFd::new(bell, PollFlags::IN)];
-    match rustix::event::poll(&mut descriptors, timeout.as_ref()) {
+    let mut polled = rustix::event::poll(&mut descriptors, timeout.as_ref());
+    let [bell] = &descriptors;
+    if polled == Ok(1) && !bell.revents().contains(PollFlags::IN) {
+        // Nobody is left who could ring.
+        polled = rustix::event::poll(&mut [], timeout.as_ref());
+    }
+    match polled {
         Ok(0) => Ok(Woken::TimedOut),
         Ok(_) | Err(Errno::INTR) => Ok(Woken::Rung),
         Err(error) => Err(error.into()),
@@ -339,17 +328,14 @@ impl Doorbell {
         must
     }
 
-    /// Neither the eventfd nor the pipe blocks, and one that is full is readable: nothing is lost. A
-    /// consumer that both cleared that flag of an eventfd, which is shared by all holders, and filled
-    /// the counter could block its producers here; see [`SleeperDescriptors::create_for_untrusted`].
+    /// The pipe doesn't block, and one that is full is readable: nothing is lost.
     #[cold]
     fn wake(&mut self) {
         self.rung = self.rung.wrapping_add(1);
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
-    /// What is written to in order to ring. If it is a pipe, it polls with an error once nobody holds the
-    /// consumer's end any more.
+    /// What is written to in order to ring. It polls with an error once nobody holds the consumer's end any more.
     pub fn rope(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }

@@ -2,7 +2,6 @@
 //! each of its calls does a bounded amount of work, and its other neighbours notice nothing.
 #![cfg(not(loom))]
 
-use rustix::io::Errno;
 use skink_channel::{
     Consumer, Doorbell, HolderId, Pool, PoolGeometry, PoolReader, PoolSet, Producer, Queue,
     QueueDescriptors, QueueError, RequestDatabase, RequestId, RichPointer, Sleeper,
@@ -256,17 +255,12 @@ fn a_hostile_neighbour_spoils_its_own_queues_alone() {
 fn a_hostile_sleeper_costs_a_call_for_each_batch() {
     let sleeper = SleeperDescriptors::create("test").expect("a sleeper");
     let mut doorbell = Doorbell::attach(sleeper.doorbell().expect("fds")).expect("attach");
-    let (page, bell) = sleeper.sleeper().expect("descriptors");
+    let (page, _bell) = sleeper.sleeper().expect("descriptors");
     let page = Mapping::from_fd(page).expect("map");
     let mut random = Random(2);
-    for batch in 1..=2_000 {
+    for batch in 1..=30_000 {
         spoil(&page, &mut random);
-        if random.below(10) == 0 {
-            // Full: a ring more doesn't fit, and needn't.
-            let full = u64::MAX - 1;
-            let filled = rustix::io::write(&bell, &full.to_ne_bytes());
-            assert!(filled.is_ok() || filled == Err(Errno::AGAIN));
-        }
+        // It never reads: at last a ring more doesn't fit, and needn't.
         doorbell.ring();
         assert!(doorbell.rung() <= batch);
     }

@@ -30,6 +30,11 @@ impl ByHand for Hand {
         let timeout = self.0.timeout(clock::now());
         !self.0.host.has_work() && timeout.is_none_or(|timeout| !timeout.is_zero())
     }
+
+    fn is_woken(&self) -> bool {
+        let mut set = [PollFd::new(&self.0.host.set, PollFlags::IN)];
+        rustix::event::poll(&mut set, Some(&Timespec::default())) == Ok(1)
+    }
 }
 
 fn by_hand(host: Host, link: ComponentLink) -> Runner {
@@ -69,6 +74,13 @@ impl World {
     fn would_sleep(&mut self, part: Part) -> bool {
         match self.split.runner(part) {
             Runner::ByHand(process) => process.would_sleep(),
+            Runner::Thread(_) => panic!("it isn't driven by hand"),
+        }
+    }
+
+    fn is_woken(&mut self, part: Part) -> bool {
+        match self.split.runner(part) {
+            Runner::ByHand(process) => process.is_woken(),
             Runner::Thread(_) => panic!("it isn't driven by hand"),
         }
     }

@@ -105,6 +105,8 @@ pub trait ByHand {
     fn round(&mut self) -> Step;
     /// Whether it would sleep now, until somebody else wakes it or a timer is due.
     fn would_sleep(&self) -> bool;
+    /// Whether something has happened that wakes it.
+    fn is_woken(&self) -> bool;
 }
 
 /// What runs a process.

@@ -106,6 +106,11 @@ impl Split {
         }
     }
 
+    /// As when the supervisor is gone: whoever else could ring a process may still.
+    pub fn lose_doorbells(&mut self) {
+        self.sleepers.clear();
+    }
+
     pub fn is_whole(&self) -> bool {
         self.grouping.len() == 1
     }

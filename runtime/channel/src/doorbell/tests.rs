@@ -93,10 +93,20 @@ fn sleeps_until_the_time_is_up() {
 }
 
 #[test]
-fn never_waits_on_a_bell_that_a_neighbour_made_blocking() {
-    let (_, _, doorbell, mut sleeper) = pair();
-    rustix::io::ioctl_fionbio(&doorbell.bell, false).expect("FIONBIO");
+fn never_waits_on_a_bell_that_was_made_blocking() {
+    let (_, _, _doorbell, mut sleeper) = pair();
+    rustix::io::ioctl_fionbio(sleeper.bell(), false).expect("FIONBIO");
     sleeper.retract();
+}
+
+#[test]
+fn who_may_ring_cant_take_back_what_others_rang() {
+    let (_, _, mut doorbell, mut sleeper) = pair();
+    sleeper.announce();
+    doorbell.ring();
+    let taken = rustix::io::read(doorbell.rope(), &mut [0; 8]);
+    assert_eq!(taken, Err(Errno::BADF));
+    assert!(readable(sleeper.bell()));
 }
 
 #[test]
@@ -115,7 +125,7 @@ fn refuses_memory_of_another_kind() {
 
 #[test]
 fn a_hostile_consumer_blocks_nobody() {
-    let descriptors = SleeperDescriptors::create_for_untrusted("test").expect("a sleeper");
+    let descriptors = SleeperDescriptors::create("test").expect("a sleeper");
     let mut doorbell = Doorbell::attach(descriptors.doorbell().expect("descriptors"));
     let doorbell = doorbell.as_mut().expect("attach");
     let ends = descriptors.sleeper().expect("descriptors");

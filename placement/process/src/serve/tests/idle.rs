@@ -136,3 +136,13 @@ fn while_a_program_does_not_listen() {
         world.answer(&mut deaf, last).expect("room");
     }
 }
+
+#[test]
+fn when_nobody_is_left_who_could_ring() {
+    let mut world = World::of(WHOLE);
+    all_sleep(&mut world);
+    world.split.lose_doorbells();
+    assert!(world.is_woken(Part::Tcp), "once");
+    all_sleep(&mut world);
+    assert!(!world.is_woken(Part::Tcp), "and not again");
+}

@@ -19,21 +19,24 @@ const HELD: [&str; 8] = [
 ];
 
 /// Each component is unprivileged and in its sandbox, holds nothing but shared memory, doorbells and its link to the
-/// supervisor (and `link` its NIC), and no two write to the same memory, but that of programs.
+/// supervisor (and `link` its NIC), no two write to the same memory, but that of programs, and none can take back what
+/// another was rung.
 pub fn confined(network: &Network) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
     let mut writers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut hearers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let members = network.members()?;
     let mut faults = Vec::new();
-    for member in network.members()? {
+    for member in &members {
         let mut wrong = |what: String| faults.push(format!("{}: {what}", member.name));
         for (field, expected) in UNPRIVILEGED {
-            let found = status(&member, field)?;
+            let found = status(member, field)?;
             if found.split_whitespace().any(|value| value != expected) {
                 wrong(format!("{field} is {found}"));
             }
         }
-        let held = held(&member)?;
+        let held = held(member)?;
         for target in &held {
             if !HELD.iter().any(|known| target.starts_with(known)) {
                 wrong(format!("holds {target}"));
@@ -44,12 +47,21 @@ pub fn confined(network: &Network) -> Outcome {
         if sockets != 1 && !has_nic {
             wrong(format!("holds {sockets} sockets"));
         }
-        let written = written(&member)?;
+        let written = written(member)?;
         if written.is_empty() {
             wrong("writes no memory that others see".to_owned());
         }
         for memory in written {
             writers.entry(memory).or_default().push(member.name.clone());
+        }
+        for bell in heard(member)? {
+            hearers.entry(bell).or_default().push(member.name.clone());
+        }
+    }
+    for (bell, names) in hearers {
+        // All have the pipe that tells whether the stack is needed, into which nobody writes.
+        if names.len() > 1 && names.len() < members.len() {
+            faults.push(format!("{names:?} can read {bell}"));
         }
     }
     for (memory, names) in writers {
@@ -101,6 +113,34 @@ fn held(member: &Member) -> Result<Vec<String>, Failure> {
             all.push(fs::read_link(entry.path())?.to_string_lossy().into_owned());
         }
     }
+    Ok(all)
+}
+
+/// The doorbells that it can make quiet: pipes that it can read, and eventfds by their numbers.
+fn heard(member: &Member) -> Result<Vec<String>, Failure> {
+    let directory = directory(member)?;
+    let mut all = Vec::new();
+    for entry in fs::read_dir(format!("{directory}/fd"))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let target = fs::read_link(entry.path())?.to_string_lossy().into_owned();
+        let info = fs::read_to_string(format!("{directory}/fdinfo/{name}"))?;
+        let field = |key: &str| {
+            let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+            lines
+                .find(|(found, _)| *found == key)
+                .map(|(_, value)| value.trim())
+        };
+        // The last digit of the flags, which are octal, is the access mode.
+        let is_read = field("flags").is_some_and(|flags| !flags.ends_with('1'));
+        match field("eventfd-id") {
+            Some(number) => all.push(format!("eventfd {number}")),
+            None if target.starts_with("pipe:") && is_read => all.push(target),
+            None => {}
+        }
+    }
+    all.sort();
+    all.dedup();
     Ok(all)
 }
 
