@@ -6,7 +6,7 @@
 //! there ends with it, also when it is killed. Inside, a [`Host`] is a further network namespace, a
 //! veth pair is a cable ([`Host::cable`]), and a [`Wire`] is a bad cable: it loses, repeats,
 //! reorders and delays frames. [`Datagrams`] and [`Epoll`] are for load: many datagrams in a call, and many
-//! connections in a thread.
+//! connections in a thread. A [`Seized`] process makes the system calls that a test wants.
 
 mod cpu;
 mod datagrams;
@@ -17,6 +17,7 @@ mod fork;
 mod host;
 mod offload;
 mod process;
+mod seized;
 mod traffic;
 mod wire;
 
@@ -29,5 +30,6 @@ pub use fork::fork_workers;
 pub use host::{Cable, Host};
 pub use offload::Offload;
 pub use process::{Process, Scratch};
+pub use seized::{Called, Seized};
 pub use traffic::Traffic;
 pub use wire::{Impairments, Wire};

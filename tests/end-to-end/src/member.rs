@@ -101,7 +101,7 @@ impl Network {
     }
 
     /// Waits until `condition` holds; fails after 20 s, or when `skink up` ends without being killed here.
-    fn wait_until(&self, what: &str, mut condition: impl FnMut() -> bool) -> Outcome {
+    pub fn wait_until(&self, what: &str, mut condition: impl FnMut() -> bool) -> Outcome {
         let up = self.up.as_ref();
         let up = up.ok_or_else(|| Failure::Wrong("there is no skink up".to_owned()))?;
         if !self.up_is_dead.get() {

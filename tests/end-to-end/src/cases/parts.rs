@@ -10,6 +10,7 @@ mod spoilt;
 mod stateless;
 mod steered;
 mod supervisor;
+mod taken_over;
 mod upgrade;
 
 use super::on;
@@ -39,11 +40,13 @@ pub fn cases() -> Vec<Case> {
         add(open, "stopped", stopped);
         add(open, "told-of-the-end", farewell::told);
         add(open, "confined", confined::confined);
+        add(open, "taken-over", taken_over::taken_over);
         let xdp = Plan {
             back_end: BackEnd::Xdp,
             ..open
         };
         add(xdp, "confined", confined::confined);
+        add(xdp, "taken-over", taken_over::taken_over);
         add(open, "killed-under-load", load::killed);
         add(open, "upgraded", upgrade::upgraded);
         add(open, "upgraded-under-load", load::upgraded);

@@ -1,0 +1,185 @@
+//! What an attacker reaches who has a running component under control: the component's own process tries, with the
+//! descriptors, memory and filter of system calls that it has.
+use super::Download;
+use crate::member::Member;
+use crate::network::Network;
+use crate::site::{Nginx, Site};
+use crate::{Failure, Outcome};
+use skink_testbed::{Called, Seized};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+/// Whom a component attacks, and with what.
+struct Target {
+    /// A socket that it has.
+    socket: u64,
+    /// Another component or the supervisor.
+    other: u64,
+}
+
+type Attack = fn(&mut Seized, &Target) -> io::Result<Called>;
+
+/// What ends the component that tries it. Few, since one that ends again and again is started later and later; the sandbox's own
+/// tests try many more.
+const ATTACKS: [(&str, Attack); 4] = [
+    ("sent to an address", |it, target| {
+        // sockaddr_ll(7): to interface 1, which isn't the stack's.
+        let address = it.put(&[17, 0, 8, 0, 1, 0, 0, 0, 0, 0, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0])?;
+        it.call(SENDTO, &[target.socket, address, 14, 0, address, 20])
+    }),
+    ("sent a message", |it, target| {
+        let message = it.put(&[0; 56])?;
+        it.call(SENDMSG, &[target.socket, message, 0])
+    }),
+    ("opened a file", |it, _| {
+        let path = it.put(b"/etc/passwd\0")?;
+        it.call(OPENAT, &[u64::MAX, path, 0])
+    }),
+    ("read another's memory", |it, target| {
+        let vectors = it.put(&[0; 32])?;
+        it.call(PROCESS_VM_READV, &[target.other, vectors, 1, vectors, 1, 0])
+    }),
+];
+
+const MMAP: i64 = 9;
+const MPROTECT: i64 = 10;
+const MUNMAP: i64 = 11;
+const SENDTO: i64 = 44;
+const SENDMSG: i64 = 46;
+const OPENAT: i64 = 257;
+const PROCESS_VM_READV: i64 = 310;
+
+const PAGE: u64 = 4096;
+const READ_WRITE: u64 = 3;
+const SHARED: u64 = 1;
+const SIGSYS: i32 = 31;
+
+/// Whatever a component tries ends it and nobody else, connections go on, and no descriptor or mapping that it
+/// has lets it write to memory that another may write to.
+pub fn taken_over(network: &Network) -> Outcome {
+    if !skink_testbed::is_root() {
+        return Err(Failure::Skip(
+            "another's process is root's to seize".to_owned(),
+        ));
+    }
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let download = Download::start(network, &site.path("copy"), &site.path("larger"))?;
+    let mut writers: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for member in network.members()? {
+        for memory in writable(&member)? {
+            writers.entry(memory).or_default().push(member.name.clone());
+        }
+    }
+    let mut faults: Vec<String> = writers
+        .iter()
+        .filter(|(_, names)| names.len() > 1)
+        .map(|(memory, names)| format!("{names:?} can all write to memory {memory}"))
+        .collect();
+    if writers.is_empty() {
+        faults.push("nobody could write to any memory".to_owned());
+    }
+    let supervisor = network.supervisor()?.unwrap_or(0);
+    for (what, attack) in ATTACKS {
+        let members = network.members()?;
+        for (at, member) in members.iter().enumerate() {
+            let others = members.iter().cycle().skip(at + 1);
+            let mut others = others
+                .filter_map(|it| it.pid)
+                .filter(|pid| Some(*pid) != member.pid);
+            let other = match members.len() {
+                1 => supervisor,
+                _ => others.next().unwrap_or(supervisor),
+            };
+            let outcome = attempt(member, other, attack)?;
+            if outcome != Called::Ended(SIGSYS) {
+                faults.push(format!("{} {what}: {outcome:?}", member.name));
+            }
+        }
+        network.wait_until("all run again", || {
+            let again = |it: &Member| {
+                let before = members.iter().find(|old| old.name == it.name);
+                it.pid.is_some() && before.is_some_and(|old| old.restarts < it.restarts)
+            };
+            !faults.is_empty() || network.members().is_ok_and(|now| now.iter().all(again))
+        })?;
+    }
+    if !faults.is_empty() {
+        return Err(Failure::Wrong(faults.join("\n")));
+    }
+    download.goes_on()?;
+    download.finish()?;
+    nginx.stop()
+}
+
+fn pid(member: &Member) -> Result<u32, Failure> {
+    let missing = || Failure::Wrong(format!("{} doesn't run", member.name));
+    member.pid.ok_or_else(missing)
+}
+
+fn attempt(member: &Member, other: u32, attack: Attack) -> Result<Called, Failure> {
+    let pid = pid(member)?;
+    let socket = descriptors(pid)?
+        .into_iter()
+        .find(|(_, leads_to)| leads_to.starts_with("socket:"));
+    let (socket, _) =
+        socket.ok_or_else(|| Failure::Wrong(format!("{} has no socket", member.name)))?;
+    let target = Target {
+        socket,
+        other: other.into(),
+    };
+    Ok(attack(&mut Seized::seize(pid)?, &target)?)
+}
+
+/// Its descriptors, and where they lead.
+fn descriptors(pid: u32) -> Result<Vec<(u64, String)>, Failure> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let entry = entry?;
+        let number = entry.file_name().to_string_lossy().parse();
+        let leads_to = fs::read_link(entry.path())?.to_string_lossy().into_owned();
+        all.push((number.map_err(io::Error::other)?, leads_to));
+    }
+    Ok(all)
+}
+
+/// The shared memory, by its inode, that it can map for writing, or make writable where it has it mapped.
+fn writable(member: &Member) -> Result<Vec<u64>, Failure> {
+    let pid = pid(member)?;
+    let held = descriptors(pid)?;
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let mut seized = Seized::seize(pid)?;
+    let mut all = Vec::new();
+    for (number, leads_to) in held {
+        if !leads_to.starts_with("/memfd:") {
+            continue;
+        }
+        let inode = fs::metadata(format!("/proc/{pid}/fd/{number}"))?.ino();
+        let mapped = seized.call(MMAP, &[0, PAGE, READ_WRITE, SHARED, number, 0])?;
+        if let Called::Answered(address @ 1..) = mapped {
+            all.push(inode);
+            seized.call(MUNMAP, &[address as u64, PAGE])?;
+        }
+    }
+    for line in maps.lines() {
+        // As in proc_pid_maps(5).
+        let mut fields = line.split_whitespace();
+        let (Some(range), Some("r--s")) = (fields.next(), fields.next()) else {
+            continue;
+        };
+        let start = range.split('-').next().unwrap_or_default();
+        let start = u64::from_str_radix(start, 16).map_err(io::Error::other)?;
+        let inode = fields.nth(2).and_then(|inode| inode.parse::<u64>().ok());
+        if line.contains("/memfd:")
+            && seized.call(MPROTECT, &[start, PAGE, READ_WRITE])? == Called::Answered(0)
+        {
+            all.extend(inode);
+            seized.call(MPROTECT, &[start, PAGE, 1])?;
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
