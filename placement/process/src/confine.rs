@@ -1,9 +1,7 @@
 //! The sandbox of a process that hosts a stack.
 use crate::clock;
 use crate::host::Host;
-use skink_sandbox::{
-    Call, EVENT_LOOP, NIC_PACKET, NIC_TAP, NIC_XDP, RECLAIM, Refusal, Report, Sandbox, SandboxError,
-};
+use skink_sandbox::{Call, Refusal, Report, Sandbox, SandboxError, component_lists};
 
 /// Descriptors that the process may have: eleven for each program, some for the NIC.
 const DESCRIPTORS: u64 = 65_536;
@@ -22,9 +20,7 @@ pub fn confine(
     refusal: Refusal,
 ) -> Result<Report, SandboxError> {
     // Memory of programs that attach later is received, checked and mapped with what an event loop has.
-    let mut lists = vec![EVENT_LOOP, RECLAIM];
-    lists.extend(back_end(nic));
-    enter(&lists, user, refusal)
+    enter(&component_lists(true, Some(nic)), user, refusal)
 }
 
 /// As [`confine`], for parts of a stack: with just the calls that its components need.
@@ -36,26 +32,9 @@ pub fn confine_parts(
     user: Option<(u32, u32)>,
     refusal: Refusal,
 ) -> Result<Report, SandboxError> {
-    let mut lists = vec![EVENT_LOOP];
-    if host
-        .life
-        .as_ref()
-        .is_some_and(|life| life.writing.is_some())
-    {
-        lists.push(RECLAIM);
-    }
-    if let Some(nic) = host.inner.nic {
-        lists.extend(back_end(nic));
-    }
-    enter(&lists, user, refusal)
-}
-
-fn back_end(nic: &str) -> &'static [&'static [Call]] {
-    match nic {
-        "xdp" => &[NIC_XDP, NIC_PACKET],
-        "packet" => &[NIC_PACKET],
-        _ => &[NIC_TAP],
-    }
+    let life = host.life.as_ref();
+    let reclaims = life.is_some_and(|life| life.writing.is_some());
+    enter(&component_lists(reclaims, host.inner.nic), user, refusal)
 }
 
 fn enter(

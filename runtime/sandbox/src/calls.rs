@@ -228,5 +228,21 @@ pub const NIC_XDP: &[Call] = &[Call::only(
 /// list of its own so that a back end's name always finds one.
 pub const NIC_TAP: &[Call] = &[];
 
+/// The lists of a component of a stack: of one that gives memory of rings back, and one that has a NIC of this kind (as in
+/// `skink_nic::Capabilities::kind`).
+pub fn component_lists(reclaims: bool, nic: Option<&str>) -> Vec<&'static [Call]> {
+    let mut lists = vec![EVENT_LOOP];
+    if reclaims {
+        lists.push(RECLAIM);
+    }
+    match nic {
+        Some("xdp") => lists.extend([NIC_XDP, NIC_PACKET]),
+        Some("packet") => lists.push(NIC_PACKET),
+        Some(_) => lists.push(NIC_TAP),
+        None => {}
+    }
+    lists
+}
+
 #[cfg(test)]
 mod tests;

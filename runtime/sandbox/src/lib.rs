@@ -39,7 +39,7 @@ mod sandbox;
 
 pub use calls::{
     Call, Condition, EVENT_LOOP, NIC_PACKET, NIC_TAP, NIC_XDP, RECLAIM, SHARED_MEMORY, Value,
-    condition,
+    component_lists, condition,
 };
 pub use error::SandboxError;
 pub use refusal::Refusal;

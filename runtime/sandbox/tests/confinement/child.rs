@@ -4,7 +4,7 @@ use super::attacks::ATTACKS;
 use super::needs::NEEDS;
 use super::raw;
 use rustix::fd::AsFd;
-use skink_sandbox::{Call, EVENT_LOOP, Refusal, SHARED_MEMORY, Sandbox};
+use skink_sandbox::{Call, EVENT_LOOP, Refusal, SHARED_MEMORY, Sandbox, component_lists};
 use std::io::{Read, Write};
 
 /// What the parent wants, and whom there is to attack.
@@ -14,6 +14,8 @@ pub struct Order {
     pub kind: String,
     /// Which attack or need.
     pub name: String,
+    /// Whose calls are allowed to who attacks: by [`COMPONENTS`].
+    pub component: usize,
     pub parent: i64,
     /// Another process in a sandbox of the same user.
     pub sibling: i64,
@@ -24,6 +26,16 @@ pub struct Order {
     pub path: String,
     pub abstract_name: String,
 }
+
+/// Components whose calls differ: their names, whether they give memory of rings back, and the kind of their NIC.
+pub const COMPONENTS: [(&str, bool, Option<&str>); 6] = [
+    ("ip", false, None),
+    ("tcp", true, None),
+    ("link on AF_PACKET", false, Some("packet")),
+    ("link on AF_XDP", false, Some("xdp")),
+    ("single on AF_PACKET", true, Some("packet")),
+    ("single on AF_XDP", true, Some("xdp")),
+];
 
 /// In the environment of a child.
 pub const ORDER: &str = "SKINK_SANDBOX_ORDER";
@@ -43,9 +55,10 @@ impl Order {
     /// For the environment.
     pub fn encode(&self) -> String {
         format!(
-            "{}|{}|{}|{}|{}|{}|{}|{}|{}",
+            "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}",
             self.kind,
             self.name,
+            self.component,
             self.parent,
             self.sibling,
             self.secret,
@@ -63,6 +76,7 @@ impl Order {
         Some(Order {
             kind: next(),
             name: next(),
+            component: next().parse().expect("a number"),
             parent: next().parse().expect("a process"),
             sibling: next().parse().expect("a process"),
             secret: next().parse().expect("an address"),
@@ -153,12 +167,12 @@ fn end_if_refused<T>(result: Result<T, skink_sandbox::SandboxError>) -> T {
 fn attack(order: &Order) -> ! {
     let attack = ATTACKS.iter().find(|attack| attack.name == order.name);
     let attack = attack.expect("a known attack");
-    let with = if order.kind == "below" {
-        attack.with
-    } else {
-        &[]
-    };
-    enter(&[EVENT_LOOP, with], Refusal::Kill);
+    let (_, reclaims, nic) = COMPONENTS[order.component];
+    let mut lists = component_lists(reclaims, nic);
+    if order.kind == "below" {
+        lists.push(attack.with);
+    }
+    enter(&lists, Refusal::Kill);
     let code = match (attack.run)(order) {
         Ok(_) => ESCAPED,
         Err(number) => number,

@@ -1,7 +1,7 @@
 //! Starts the processes and judges how they end.
 
 use super::attacks::{ATTACKS, Attack};
-use super::child::{ESCAPED, LEAKED, NOT_ENTERED, ORDER, Order, SECRET, TOKEN};
+use super::child::{COMPONENTS, ESCAPED, LEAKED, NOT_ENTERED, ORDER, Order, SECRET, TOKEN};
 use super::needs::{NEEDS, make_memory};
 use super::raw;
 use rustix::fd::{AsFd, OwnedFd};
@@ -104,8 +104,11 @@ fn cases() -> Vec<Case> {
             cases.push(Case { name, start, run });
         };
         for attack in ATTACKS {
-            let name = format!("{} (seccomp)", attack.name);
-            add(name, Box::new(|world, start| seccomp(world, start, attack)));
+            for (component, (of, ..)) in COMPONENTS.iter().enumerate() {
+                let name = format!("{} (seccomp, {of})", attack.name);
+                let run = move |world: &World, start| seccomp(world, start, component, attack);
+                add(name, Box::new(run));
+            }
             if !attack.with.is_empty() {
                 let name = format!("{} (below seccomp)", attack.name);
                 add(name, Box::new(|world, start| below(world, start, attack)));
@@ -154,6 +157,7 @@ impl World {
         let order = Order {
             kind: String::new(),
             name: String::new(),
+            component: 0,
             parent: own.into(),
             sibling: 0,
             secret: raw::at(&SECRET),
@@ -318,8 +322,12 @@ fn first_line(child: &mut Started) -> String {
     line
 }
 
-fn seccomp(world: &World, whom: Start, attack: &Attack) -> Outcome {
-    let (sibling, order) = start_sibling(world, whom)?;
+fn seccomp(world: &World, whom: Start, component: usize, attack: &Attack) -> Outcome {
+    let (sibling, sibling_order) = start_sibling(world, whom)?;
+    let order = Order {
+        component,
+        ..sibling_order
+    };
     let child = start(&order, whom, "attack", attack.name)?;
     expect(child, &[-libc::SIGSYS], "")?;
     survived(sibling)

@@ -84,30 +84,25 @@ pub fn taken_over(network: &Network) -> Outcome {
     let supervisor = network.supervisor()?.unwrap_or(0);
     for (what, attack) in ATTACKS {
         let members = network.members()?;
-        for (at, member) in members.iter().enumerate() {
-            let others = members.iter().cycle().skip(at + 1);
-            let mut others = others
-                .filter_map(|it| it.pid)
-                .filter(|pid| Some(*pid) != member.pid);
-            let other = match members.len() {
-                1 => supervisor,
-                _ => others.next().unwrap_or(supervisor),
-            };
+        for member in &members {
+            let mut others = members.iter().filter_map(|it| it.pid);
+            let other = others.find(|pid| Some(*pid) != member.pid);
+            let other = other.unwrap_or(supervisor);
             let outcome = attempt(member, other, attack)?;
             if outcome != Called::Ended(SIGSYS) {
                 faults.push(format!("{} {what}: {outcome:?}", member.name));
             }
+        }
+        if !faults.is_empty() {
+            return Err(Failure::Wrong(faults.join("\n")));
         }
         network.wait_until("all run again", || {
             let again = |it: &Member| {
                 let before = members.iter().find(|old| old.name == it.name);
                 it.pid.is_some() && before.is_some_and(|old| old.restarts < it.restarts)
             };
-            !faults.is_empty() || network.members().is_ok_and(|now| now.iter().all(again))
+            network.members().is_ok_and(|now| now.iter().all(again))
         })?;
-    }
-    if !faults.is_empty() {
-        return Err(Failure::Wrong(faults.join("\n")));
     }
     download.goes_on()?;
     download.finish()?;
