@@ -131,13 +131,12 @@ impl Host {
             StoreWay::Here(Store::over(stored)),
             Box::new(random),
         );
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let common = Common {
             counters,
             sleeper,
             strides,
             interface: start.interface,
-            spin: SpinBudget::for_processors(processors),
+            spin: SpinBudget::for_processors(start.processors),
         };
         let mut host = Host::around(Serving::Whole(Box::new(stack)), common)?;
         host.front.set_syscall(syscall);

@@ -161,7 +161,7 @@ impl Host {
                 ),
                 strides,
                 interface: kit.start.stack.interface.clone(),
-                spin: spin_budget(),
+                spin: spin_budget(kit.start.stack.processors),
             },
         )?;
         host.life = Some(Life { reading, writing });
@@ -250,8 +250,7 @@ fn clone_failed(error: std::io::Error) -> StartError {
 }
 
 /// With less than a processor for each, a component that spins takes one from whom it waits for.
-fn spin_budget() -> SpinBudget {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+fn spin_budget(processors: usize) -> SpinBudget {
     match processors > Part::COUNT {
         true => SpinBudget::for_processors(processors),
         false => SpinBudget::new(0),

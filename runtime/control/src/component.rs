@@ -41,6 +41,10 @@ pub struct StackStart {
     pub tcp_table: TableSize,
     /// Size of each program's region of UDP sockets.
     pub udp_table: TableSize,
+    /// How many processors the stack and its programs have all together: more than a process that is pinned counts. 0 for one
+    /// if nobody knows.
+    #[serde(default)]
+    pub processors: usize,
     /// Name of the interface in filter rules.
     pub interface: String,
     /// The packet filter's rules as text, checked; empty to pass everything.

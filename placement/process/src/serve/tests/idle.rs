@@ -1,7 +1,8 @@
 //! Who has nothing to do sleeps, whatever waits for others.
 
 use super::*;
-use crate::common::{APART, HALVES, MIXED, WHOLE};
+use crate::common::{APART, HALVES, MIXED, Split, WHOLE};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use skink_messages::{CallBody, TransportCall};
 use skink_sockets::NOTICES;
 
@@ -145,4 +146,19 @@ fn when_nobody_is_left_who_could_ring() {
     assert!(world.is_woken(Part::Tcp), "once");
     all_sleep(&mut world);
     assert!(!world.is_woken(Part::Tcp), "and not again");
+}
+
+/// The processors that a process is pinned to aren't all that there are: whom it waits for has others.
+#[test]
+fn not_at_once_if_it_is_pinned_and_others_have_processors() {
+    let all = sched_getaffinity(None).expect("a set");
+    let first = (0..CpuSet::MAX_CPU)
+        .find(|cpu| all.is_set(*cpu))
+        .expect("one");
+    let mut one = CpuSet::new();
+    one.set(first);
+    sched_setaffinity(None, &one).expect("an allowed processor");
+    let (nic, _) = skink_nic::pair(skink_nic::MemoryConfig::default()).expect("a link");
+    let host = Split::new(WHOLE, "", by_hand).host(0, Some(nic));
+    assert!(host.expect("a stack").spin.budget_ns() > 0);
 }
