@@ -158,6 +158,7 @@ counters! {
     "sockets" {
         SocketsPrograms "programs" "Programs that attached to the stack.";
         SocketsRequests "requests" "Requests of programs that were served.";
+        SocketsCalls "calls" "Those of them that were for syscall.";
         SocketsAnswers "answers" "Requests that were answered.";
         SocketsNotices "notices" "Events and connections that programs were told of.";
         SocketsRings "rings" "Times the stack was woken by a program.";
@@ -178,6 +179,8 @@ counters! {
         AppSockets "sockets" "Sockets opened on Skink.";
         AppFallbacks "fallbacks" "Sockets that went to the kernel.";
         AppCalls "calls" "Calls that send or receive on Skink's sockets.";
+        AppOtherCalls "other_calls" "Other calls about Skink's sockets: that make, name, set, share or end them.";
+        AppAsked "asked" "Messages to syscall, for calls that a program doesn't resolve by itself.";
         AppBlocked "blocked" "Socket calls that had to wait.";
         AppFlowSleeps "flow_sleeps" "Those that waited where the frames of their own connection alone wake them.";
         AppHelperRuns "helper_runs" "Times the helper thread drove the stack.";

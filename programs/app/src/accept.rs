@@ -106,7 +106,7 @@ pub unsafe fn accept(
     flags: c_int,
 ) -> Answer {
     let mut state = lock()?;
-    let index = state.socket_of(fd)?;
+    let index = state.socket_asked(fd)?;
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return fail(libc::EINVAL);
     }

@@ -233,10 +233,10 @@ pub fn resume(
     let numbers: Vec<c_int> = channel.iter().map(AsRawFd::as_raw_fd).collect();
     descriptors.extend(&numbers);
     let client = Client::attach(channel, attachment.routes).map_err(|error| error.to_string())?;
-    let remote = Remote::new(client, attachment, numbers, holdings);
+    let counters = Counters::create().map_err(|error| format!("no memory: {error}"))?;
+    let remote = Remote::new(client, attachment, numbers, holdings, counters.clone());
     let bell = remote.bell();
     let strides = [attachment.tcp_stride, attachment.udp_stride];
-    let counters = Counters::create().map_err(|error| format!("no memory: {error}"))?;
     let stack = Provider::Served(Box::new(remote));
     Ok(Engine {
         receive_fds: vec![bell],

@@ -101,7 +101,7 @@ fn allow_foreign_address(fd: c_int, domain: c_int) {
 /// As for `bind`.
 pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Answer {
     let mut state = lock()?;
-    let index = state.socket_of(fd)?;
+    let index = state.socket_asked(fd)?;
     if state.sockets[index].is_decided() || state.sockets[index].bound.is_some() {
         return fail(libc::EINVAL);
     }
@@ -153,7 +153,7 @@ pub fn any(domain: c_int, port: u16) -> Endpoint {
 /// `shutdown`
 pub fn shutdown(fd: c_int, how: c_int) -> Answer {
     let mut state = lock()?;
-    let index = state.socket_of(fd)?;
+    let index = state.socket_asked(fd)?;
     let which = match how {
         libc::SHUT_RD => Shutdown::Read,
         libc::SHUT_WR => Shutdown::Write,
@@ -212,7 +212,7 @@ pub unsafe fn name(
     of_peer: bool,
 ) -> Answer {
     let state = lock()?;
-    let index = state.socket_of(fd)?;
+    let index = state.socket_asked(fd)?;
     if address.is_null() || length.is_null() {
         return fail(libc::EFAULT);
     }

@@ -17,7 +17,7 @@ use skink_wire::Endpoint;
 /// As for `connect`.
 pub unsafe fn connect(fd: c_int, address: *const Address, length: socklen_t) -> Answer {
     let mut state = lock()?;
-    let index = state.socket_of(fd)?;
+    let index = state.socket_asked(fd)?;
     // SAFETY: the caller's promise.
     let name = unsafe { sockaddr::read(address, length) };
     let socket = &state.sockets[index];

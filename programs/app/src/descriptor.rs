@@ -54,6 +54,7 @@ pub fn close(fd: c_int) -> Answer {
         return Err(Stop::Kernel);
     }
     let mut state = lock_for(fd)?;
+    let _ = state.socket_asked(fd);
     // Before the kernel gives the number to somebody else.
     state.forget_descriptor(fd);
     // SAFETY: only a number.
@@ -207,7 +208,7 @@ pub fn control(fd: c_int, command: c_int, argument: usize) -> Answer {
         _ => return Err(Stop::Kernel),
     }
     let mut state = lock_for(fd)?;
-    let index = state.socket_of(fd)?;
+    let index = state.socket_asked(fd)?;
     let socket = &mut state.sockets[index];
     if command == libc::F_GETFL {
         let mode = if socket.nonblocking {
@@ -235,7 +236,7 @@ pub fn control(fd: c_int, command: c_int, argument: usize) -> Answer {
 /// As for `ioctl`.
 pub unsafe fn device_control(fd: c_int, request: libc::c_ulong, argument: usize) -> Answer {
     let mut state = lock()?;
-    let index = state.socket_of(fd)?;
+    let index = state.socket_asked(fd)?;
     let at = argument as *mut c_int;
     if request == libc::FIONBIO {
         if at.is_null() {

@@ -18,7 +18,7 @@ pub unsafe fn get(
     length: *mut socklen_t,
 ) -> Answer {
     let mut state = lock()?;
-    let index = state.socket_of(fd)?;
+    let index = state.socket_asked(fd)?;
     if !state.sockets[index].is_decided() {
         return Err(Stop::Kernel);
     }

@@ -34,7 +34,7 @@ use skink_wire::Endpoint;
 /// `listen`
 pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     let mut state = lock()?;
-    let index = state.socket_of(fd)?;
+    let index = state.socket_asked(fd)?;
     // The kernel takes a negative backlog for the largest.
     let backlog = if backlog < 0 {
         4096

@@ -13,7 +13,9 @@ use core::ffi::c_int;
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use skink_memory::{SocketId, SocketTable};
-use skink_messages::{PortOptions, Protocol, SocketCall, SocketEvent, TcpRequest, UdpRequest};
+use skink_messages::{
+    Counter, Counters, PortOptions, Protocol, SocketCall, SocketEvent, TcpRequest, UdpRequest,
+};
 use skink_sockets::{self as sockets, Attachment, Client, ClientError, RequestBody};
 use skink_wire::{Endpoint, IpCidr};
 use std::os::fd::AsRawFd;
@@ -42,6 +44,7 @@ pub struct Remote {
     pub channel: Vec<c_int>,
     /// Regions and addresses.
     pub holdings: Holdings,
+    counters: Counters,
     /// The socket that was last said to have sent, and in which batch.
     told: Option<(Protocol, SocketId, u64)>,
     /// It was told of a socket that rests, and has answered nothing since.
@@ -59,12 +62,14 @@ impl Remote {
         attachment: Attachment,
         channel: Vec<c_int>,
         holdings: Holdings,
+        counters: Counters,
     ) -> Remote {
         Remote {
             client,
             attachment,
             channel,
             holdings,
+            counters,
             told: None,
             unheard: false,
             looked: false,
@@ -108,6 +113,7 @@ impl Remote {
         }
         unsettle();
         self.unheard = false;
+        self.counters.count(Counter::AppAsked);
         match self.client.ask(call) {
             Ok(answer) => Ok(answer),
             Err(error) => self.failed(error),
@@ -122,6 +128,7 @@ impl Remote {
         unsettle();
         // Calls are answered in their order.
         self.unheard = false;
+        self.counters.count(Counter::AppAsked);
         if let Err(error) = self.client.ask_later(call) {
             let _ = self.failed::<()>(error);
         }
@@ -129,6 +136,7 @@ impl Remote {
 
     /// Makes a call that isn't answered.
     fn call(&mut self, call: SocketCall) {
+        self.counters.count(Counter::AppAsked);
         self.tell(RequestBody::Call(call));
     }
 

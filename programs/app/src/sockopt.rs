@@ -89,7 +89,7 @@ pub unsafe fn set(
     length: socklen_t,
 ) -> Answer {
     let mut state = lock()?;
-    let index = state.socket_of(fd)?;
+    let index = state.socket_asked(fd)?;
     let decided = state.sockets[index].is_decided();
     if !decided {
         if (level, name) == (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) {

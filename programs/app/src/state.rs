@@ -14,7 +14,7 @@ use crate::spin::Spin;
 use core::ffi::c_int;
 use skink_control::NetworkInfo;
 use skink_memory::{SocketId, SocketTable};
-use skink_messages::{ConnectionOption, Events, TcpRequest, UdpRequest};
+use skink_messages::{ConnectionOption, Counter, Events, TcpRequest, UdpRequest};
 use skink_nic::Judge;
 
 /// The state.
@@ -80,6 +80,21 @@ impl State {
             Entry::Socket(index) => Ok(index),
             Entry::Internal => fail(libc::EBADF),
             Entry::Ordinary | Entry::Epoll(_) | Entry::Plain(_) => Err(Stop::Kernel),
+        }
+    }
+
+    /// As [`State::socket_of`], for a call that neither sends nor receives.
+    pub fn socket_asked(&self, fd: c_int) -> Answer<u32> {
+        let index = self.socket_of(fd)?;
+        self.count(Counter::AppOtherCalls);
+        Ok(index)
+    }
+
+    /// Counts one, if there is a stack.
+    #[inline]
+    pub fn count(&self, counter: Counter) {
+        if let Some(engine) = &self.engine {
+            engine.count(counter);
         }
     }
 

@@ -113,9 +113,7 @@ impl State {
     /// A call sends or receives on a socket of Skink's.
     #[inline]
     pub fn count_call(&self) {
-        if let Some(engine) = &self.engine {
-            engine.count(Counter::AppCalls);
-        }
+        self.count(Counter::AppCalls);
     }
 
     /// Takes what there is; answers whether no more will come.

@@ -1,6 +1,10 @@
+//! `skink stat`: counters.
+mod calls;
+
 use crate::cli::StatOptions;
 use crate::failure::Failure;
 use crate::tools::{self, Found};
+use calls::Calls;
 use serde::Serialize;
 use skink_control::{FIRST_COMPONENT, InstanceInfo, RegionKind};
 use skink_messages::{Counter, Counters};
@@ -24,6 +28,8 @@ struct InstanceReport {
     started_ms: u64,
     /// Sums over all processes, those that have ended too, by label.
     counters: BTreeMap<String, u64>,
+    /// Of the programs that a `skink up` serves; None for a `skink run`, where all are resolved in the program.
+    calls: Option<Calls>,
     processes: Vec<ProcessReport>,
 }
 
@@ -109,6 +115,12 @@ fn report(info: &InstanceInfo, counters: &[Vec<u64>], all: bool) -> InstanceRepo
             sum.saturating_add(of(counters, at))
         })
     };
+    let of_programs = |counter: Counter| {
+        let programs = info.processes.iter().zip(counters);
+        let programs = programs.filter(|(process, _)| process.owner < FIRST_COMPONENT);
+        let counts = programs.map(|(_, counters)| of(counters, counter as usize));
+        counts.fold(0, u64::saturating_add)
+    };
     let processes = info.processes.iter().zip(counters);
     InstanceReport {
         pid: info.pid,
@@ -118,6 +130,7 @@ fn report(info: &InstanceInfo, counters: &[Vec<u64>], all: bool) -> InstanceRepo
         addresses: info.addresses.iter().map(ToString::to_string).collect(),
         started_ms: info.started_ms,
         counters: by_label(&sum),
+        calls: info.topology.as_ref().map(|_| Calls::counted(of_programs)),
         processes: processes
             .map(|(process, counters)| ProcessReport {
                 owner: process.owner,
@@ -146,6 +159,9 @@ fn difference(now: &Report, before: &Report) -> Report {
             continue;
         };
         subtract(&mut instance.counters, &earlier.counters);
+        if let (Some(calls), Some(before)) = (&mut instance.calls, &earlier.calls) {
+            *calls = calls.since(before);
+        }
         for process in &mut instance.processes {
             let mut processes = earlier.processes.iter();
             if let Some(earlier) = processes.find(|earlier| earlier.pid == process.pid) {
@@ -182,6 +198,9 @@ fn describe(instance: &InstanceReport, all: bool, interval: Option<Duration>) ->
         Some(interval) => writeln!(text, ": in {} s", interval.as_secs_f64()),
         None => writeln!(text, ": {}", processes(instance)),
     };
+    if let Some(said) = instance.calls.as_ref().and_then(Calls::describe) {
+        let _ = writeln!(text, "  {said}");
+    }
     let value = |counter: &Counter| instance.counters.get(counter.label()).copied().unwrap_or(0);
     let shown = || {
         Counter::ALL

@@ -139,6 +139,7 @@ impl Front {
             return Taken::Waits;
         }
         attached.in_hand = call.is_answered();
+        self.counters.count(Counter::SocketsCalls);
         syscall.request(program, serial, call);
         if !call.is_answered() {
             self.advance(program);

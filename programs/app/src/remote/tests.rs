@@ -50,7 +50,8 @@ fn pair() -> Pair {
         secret: 77,
         routes,
     };
-    let remote = Remote::new(client, attachment, vec![-1; 20], holdings);
+    let counters = Counters::create().expect("memory");
+    let remote = Remote::new(client, attachment, vec![-1; 20], holdings, counters);
     Pair {
         remote,
         servers,
