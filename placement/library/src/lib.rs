@@ -18,10 +18,12 @@
 mod below;
 mod events;
 mod guard;
+mod shown;
 mod stack;
 mod up;
 
 pub use events::EventQueues;
+pub use shown::filter_shown;
 pub use skink_messages::Protocol;
 pub use skink_nic::{Doorbell, FlowRings, Room};
 pub use skink_tcp::State;

@@ -148,6 +148,7 @@ fn library(mut broker: Broker, mut grant: LibraryGrant) -> Result<Engine, String
         fallbacks,
         receive_fds,
         descriptors,
+        interface: grant.interface,
         ..engine(stack, broker, counters, strides)
     })
 }
@@ -163,6 +164,7 @@ fn engine(stack: Provider, broker: Broker, counters: Counters, [tcp, udp]: [u32;
         unfinished: false,
         broker,
         deserted: false,
+        interface: String::new(),
         descriptors: Vec::new(),
         tcp: Slots::new(tcp),
         udp: Slots::new(udp),

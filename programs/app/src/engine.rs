@@ -1,6 +1,7 @@
 //! The process's stack: who owns which of its sockets, and how it is driven. `attach` says how it comes
 //! to be.
 use crate::errno;
+use crate::filter::Errand;
 use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
@@ -34,6 +35,8 @@ pub struct Engine {
     pub broker: Broker,
     /// Nobody is at its other end any more.
     pub deserted: bool,
+    /// Name of the interface in the packet filter's rules, if the stack is in this process.
+    pub interface: String,
     /// All descriptors of the stack: a child after `fork` closes its copies.
     pub descriptors: Vec<c_int>,
     /// Whose TCP sockets are.
@@ -209,17 +212,24 @@ impl Engine {
         }
     }
 
-    /// Listens to what the broker says unasked.
-    pub fn take_notices(&mut self) {
+    /// Listens to what the broker says unasked, up to an errand.
+    pub fn take_notices(&mut self) -> Option<Errand> {
         loop {
-            match (self.broker.take_notice(), &mut self.stack) {
-                (Ok(Some(Notice::Answer)), Provider::Library(stack)) => stack.set_answers(true),
-                (Ok(Some(Notice::Answer)), Provider::Served(_)) => {}
-                (Ok(None), _) => return,
-                (Err(_), _) => {
+            let notice = match self.broker.take_notice() {
+                Ok(notice) => notice?,
+                Err(_) => {
                     self.deserted = true;
-                    return;
+                    return None;
                 }
+            };
+            // To others than those with a stack of their own nothing of this is said.
+            let Provider::Library(stack) = &mut self.stack else {
+                continue;
+            };
+            match notice {
+                Notice::Answer => stack.set_answers(true),
+                Notice::LoadFilter(rules) => return Some(Errand::Load(rules)),
+                Notice::ShowFilter(question) => return Some(Errand::Show(question)),
             }
         }
     }

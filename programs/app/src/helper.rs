@@ -13,6 +13,7 @@
 //! took a quarter off the speed at which a program of one thread writes to /dev/null. What is made later isn't
 //! in the helper's table: then another helper takes its place ([`renew`]).
 use crate::fd_table::{self, Entry};
+use crate::filter::{self, Errand};
 use crate::lock::{Guard, lock};
 use crate::log::log;
 use crate::raw;
@@ -166,6 +167,8 @@ enum Next {
     Drive(Option<Duration>),
     /// Sleep until roused.
     Sleep,
+    /// Do this without the lock, and look again.
+    Run(Errand),
 }
 
 fn run(station: &'static Station) {
@@ -292,6 +295,11 @@ impl Looker {
             }
             Next::Drive(timeout) => self.sleep_on_descriptors(state, DRIVING, timeout),
             Next::Sleep => self.sleep_on_descriptors(state, ASLEEP, None),
+            Next::Run(errand) => {
+                drop(state);
+                filter::run(errand);
+                self.due = Instant::ZERO;
+            }
         }
     }
 
@@ -330,7 +338,9 @@ impl Looker {
         let Some(engine) = state.engine.as_deref_mut() else {
             return Next::Sleep;
         };
-        engine.take_notices();
+        if let Some(errand) = engine.take_notices() {
+            return Next::Run(errand);
+        }
         let now = raw::now();
         let idle = now.since(engine.last_poll);
         let due = engine.deadline();

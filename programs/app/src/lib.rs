@@ -59,6 +59,7 @@ mod exec;
 mod exit;
 mod fallback;
 mod fd_table;
+mod filter;
 mod flow_rings;
 mod fork;
 mod getsockopt;

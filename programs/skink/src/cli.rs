@@ -162,7 +162,8 @@ impl FromStr for Recovery {
 /// Show the processes of stacks, and the programs that use them
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-CPU is the share of one processor since the process was started. MEMORY of a program is what its \
+CPU is the share of one processor during 0.2 s, for which it is looked on; JSON has the mean since the process \
+was started, too. QUEUE is how many messages wait for the process. MEMORY of a program is what its \
 sockets' buffers take.
 
 Examples:
@@ -180,7 +181,8 @@ pub struct PsOptions {
 /// Show counters, and why packets were dropped
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Counters of processes that have ended stay in the sums, so that totals never go backwards.
+Counters of processes that have ended stay in the sums, so that totals never go backwards. Of a `skink up` it is \
+told which share of the calls of programs that run were resolved in the program, without a message to syscall.
 
 Examples:
   skink stat
@@ -282,7 +284,7 @@ pub enum FilterVerb {
 #[command(after_long_help = "\
 The file is read to its end first: if there is a mistake in it, each is told with its line and column, and \
 the rules that were in force stay. Connections that the old rules let pass go on. The rules last until \
-`skink up` ends, also if the stack is restarted meanwhile.
+`skink up` ends, also if the stack is restarted meanwhile; of a `skink run` all processes have them.
 
 Examples:
   skink filter load web.conf
@@ -291,7 +293,7 @@ pub struct FilterLoadOptions {
     /// The file; standard input if it is -
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Name or process id of the `skink up` [default: the only one that runs]
+    /// Name or process id of the `skink up` or `skink run` [default: the only one that runs]
     #[arg(long, value_name = "NAME|PID")]
     pub name: Option<String>,
 }
@@ -299,7 +301,7 @@ pub struct FilterLoadOptions {
 /// Show the rules of a running stack, and what each has counted
 #[derive(Args, Debug)]
 pub struct FilterShowOptions {
-    /// Name or process id of the `skink up` [default: the only one that runs]
+    /// Name or process id of the `skink up` or `skink run`, or of a process of that [default: the only one that runs]
     #[arg(long, value_name = "NAME|PID")]
     pub name: Option<String>,
     /// Write JSON

@@ -75,11 +75,44 @@ fn check(options: &FilterCheckOptions) -> Result<(), Failure> {
 pub fn rules_in(file: &Path, failure: fn(String) -> Failure) -> Result<String, Failure> {
     let text = read(file).map_err(|error| failure(error.message))?;
     match RuleSet::parse(&text) {
+        Ok(_) if is_too_long(&text) => Err(failure(format!("{}: {TOO_LONG}", file.display()))),
         Ok(_) => Ok(text),
         Err(errors) => {
             let mistakes = mistakes(file, &errors);
             Err(failure(mistakes.trim_end().replace('\n', "\nskink: ")))
         }
+    }
+}
+
+/// Longest text of rules in bytes, as it travels: the broker takes no more, and the packet has a limit.
+const LONGEST: usize = 180 * 1024;
+const TOO_LONG: &str = "the rules are too long: make them shorter than 180 KiB";
+
+/// Reads rules that were handed in for those that are in force. Answers how many there are; an error says why the old
+/// ones stay.
+pub fn accept(rules: &str) -> Result<usize, String> {
+    let set = RuleSet::parse(rules).map_err(|mistakes| {
+        let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        format!(
+            "the old rules stay, since there are mistakes: {}",
+            lines.join("; ")
+        )
+    })?;
+    match is_too_long(rules) {
+        true => Err(format!("the old rules stay: {TOO_LONG}")),
+        false => Ok(set.rules.len()),
+    }
+}
+
+fn is_too_long(rules: &str) -> bool {
+    serde_json::to_vec(rules).is_ok_and(|text| text.len() > LONGEST)
+}
+
+/// That so many rules are in force, in a sentence.
+pub fn in_force(count: usize) -> String {
+    match count {
+        1 => "1 rule is in force".to_owned(),
+        count => format!("{count} rules are in force"),
     }
 }
 

@@ -4,7 +4,7 @@ mod proc;
 use crate::cli::PsOptions;
 use crate::failure::Failure;
 use crate::tools::{self, Found};
-use proc::Usage;
+use proc::{Activity, Usage};
 use rustix::fs::fstat;
 use serde::Serialize;
 use skink_control::{ComponentInfo, FIRST_COMPONENT, ProcessInfo, QueueInfo, RegionKind};
@@ -70,13 +70,16 @@ struct ProgramReport {
     memory_bytes: u64,
     #[serde(flatten)]
     usage: Option<Usage>,
+    /// The queues to it.
+    queues: Vec<QueueInfo>,
 }
 
 /// Shows processes.
 pub fn ps(options: &PsOptions) -> Result<(), Failure> {
     let found = tools::find(options.instance.as_deref())?;
+    let activity = Activity::watch(found.iter().flat_map(pids));
     let report = Report {
-        instances: found.iter().map(instance).collect(),
+        instances: found.iter().map(|it| instance(it, &activity)).collect(),
     };
     if options.json {
         return tools::print_json(&report, true);
@@ -88,25 +91,26 @@ pub fn ps(options: &PsOptions) -> Result<(), Failure> {
     tools::print(&texts.join("\n"))
 }
 
-fn instance(found: &Found) -> InstanceReport {
+/// All processes of an instance.
+fn pids(found: &Found) -> impl Iterator<Item = u32> {
     let info = &found.info;
-    let supervisor = ProcessReport {
-        name: "supervisor".to_owned(),
-        pid: Some(info.pid),
-        state: "running".to_owned(),
-        components: Vec::new(),
-        cores: Vec::new(),
-        usage: proc::usage(info.pid),
-        release: Some(info.release.clone()).filter(|release| !release.is_empty()),
-        executable: proc::executable(info.pid),
-        restarts: 0,
-        last_end: None,
-        starts_in_ms: None,
-        sandbox: String::new(),
-        orders: 0,
-        queues: Vec::new(),
-    };
-    let components = info.components.iter().map(component);
+    let own = [Some(info.pid), info.standby].into_iter().flatten();
+    let components = info.components.iter().filter_map(|component| component.pid);
+    let programs = info.processes.iter();
+    let programs = programs.filter(|process| process.owner < FIRST_COMPONENT);
+    own.chain(components)
+        .chain(programs.map(|process| process.pid))
+}
+
+fn instance(found: &Found, activity: &Activity) -> InstanceReport {
+    let info = &found.info;
+    let release = Some(info.release.clone()).filter(|release| !release.is_empty());
+    let supervisor = supervising("supervisor", "running", info.pid, release, activity);
+    let standby = info.standby.into_iter();
+    // After an upgrade it may be of the build before.
+    let standby = standby.map(|pid| supervising("standby", "sleeping", pid, None, activity));
+    let components = info.components.iter();
+    let components = components.map(|info| component(info, activity));
     let programs = info.processes.iter();
     let programs = programs.filter(|process| process.owner < FIRST_COMPONENT);
     InstanceReport {
@@ -115,19 +119,50 @@ fn instance(found: &Found) -> InstanceReport {
         topology: info.topology.clone(),
         nic: info.nic.clone(),
         addresses: info.addresses.iter().map(ToString::to_string).collect(),
-        processes: std::iter::once(supervisor).chain(components).collect(),
-        programs: programs.map(|process| program(found, process)).collect(),
+        processes: std::iter::once(supervisor)
+            .chain(standby)
+            .chain(components)
+            .collect(),
+        programs: programs
+            .map(|process| program(found, process, activity))
+            .collect(),
     }
 }
 
-fn component(info: &ComponentInfo) -> ProcessReport {
+/// A process that hosts no component.
+fn supervising(
+    name: &str,
+    state: &str,
+    pid: u32,
+    release: Option<String>,
+    activity: &Activity,
+) -> ProcessReport {
+    ProcessReport {
+        name: name.to_owned(),
+        pid: Some(pid),
+        state: state.to_owned(),
+        components: Vec::new(),
+        cores: Vec::new(),
+        usage: proc::usage(pid, activity),
+        release,
+        executable: proc::executable(pid),
+        restarts: 0,
+        last_end: None,
+        starts_in_ms: None,
+        sandbox: String::new(),
+        orders: 0,
+        queues: Vec::new(),
+    }
+}
+
+fn component(info: &ComponentInfo, activity: &Activity) -> ProcessReport {
     ProcessReport {
         name: info.name.clone(),
         pid: info.pid,
         state: info.state.clone(),
         components: info.components.clone(),
         cores: info.cores.clone(),
-        usage: info.pid.and_then(proc::usage),
+        usage: info.pid.and_then(|pid| proc::usage(pid, activity)),
         release: Some(info.release.clone()).filter(|release| !release.is_empty()),
         executable: Some(info.executable.clone()).filter(|name| !name.is_empty()),
         restarts: info.restarts,
@@ -139,7 +174,7 @@ fn component(info: &ComponentInfo) -> ProcessReport {
     }
 }
 
-fn program(found: &Found, process: &ProcessInfo) -> ProgramReport {
+fn program(found: &Found, process: &ProcessInfo, activity: &Activity) -> ProgramReport {
     let region = |records, rings| {
         let memory = found.open(process, records).zip(found.open(process, rings));
         memory.map_or((0, 0), |(records, rings)| measure(records, rings))
@@ -153,7 +188,8 @@ fn program(found: &Found, process: &ProcessInfo) -> ProgramReport {
         tcp_sockets,
         udp_sockets,
         memory_bytes: tcp_bytes + udp_bytes,
-        usage: proc::usage(process.pid),
+        usage: proc::usage(process.pid, activity),
+        queues: process.queues.clone(),
     }
 }
 
@@ -206,10 +242,19 @@ fn describe(instance: &InstanceReport) -> String {
         text.push_str("  no program uses it\n");
         return text;
     }
-    let header = ["  Program", "PID", "User", "TCP", "UDP", "Memory", "CPU"];
+    let header = [
+        "  Program",
+        "PID",
+        "User",
+        "TCP",
+        "UDP",
+        "Memory",
+        "CPU",
+        "Queue",
+    ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend(instance.programs.iter().map(program_row));
-    text.push_str(&tools::table(&rows, &[1, 2, 3, 4, 5, 6]));
+    text.push_str(&tools::table(&rows, &[1, 2, 3, 4, 5, 6, 7]));
     text
 }
 
@@ -227,7 +272,7 @@ fn process_row(process: &ProcessReport) -> Vec<String> {
         usage(&|usage| duration(usage.uptime_s)),
         process.restarts.to_string(),
         process.orders.to_string(),
-        waiting(process).to_string(),
+        waiting(&process.queues).to_string(),
         process.components.join(" "),
     ]
 }
@@ -242,9 +287,9 @@ fn failing(process: &ProcessReport) -> String {
     format!("{name} can't stay up and {again}: what it printed before it ended says more")
 }
 
-/// Messages that wait for it.
-fn waiting(process: &ProcessReport) -> u64 {
-    process.queues.iter().map(|queue| queue.waiting).sum()
+/// Messages in all of them.
+fn waiting(queues: &[QueueInfo]) -> u64 {
+    queues.iter().map(|queue| queue.waiting).sum()
 }
 
 fn program_row(program: &ProgramReport) -> Vec<String> {
@@ -257,6 +302,7 @@ fn program_row(program: &ProgramReport) -> Vec<String> {
         program.udp_sockets.to_string(),
         size(program.memory_bytes),
         cpu.map_or("-".to_owned(), |usage| format!("{:.1}%", usage.cpu_percent)),
+        waiting(&program.queues).to_string(),
     ]
 }
 

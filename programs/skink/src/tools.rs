@@ -67,12 +67,20 @@ pub fn find(selector: Option<&str>) -> Result<Vec<Found>, Failure> {
 pub fn find_stack(selector: Option<&str>) -> Result<Found, Failure> {
     let mut found = find(selector)?;
     found.retain(|found| found.info.topology.is_some());
+    let none = "no stack in processes of its own runs here: start one with `skink up`";
+    only(found, none)
+}
+
+/// The only one that runs, or the one that is called for.
+pub fn find_one(selector: Option<&str>) -> Result<Found, Failure> {
+    only(find(selector)?, NOTHING_RUNS)
+}
+
+fn only(mut found: Vec<Found>, none: &str) -> Result<Found, Failure> {
     let names: Vec<String> = found.iter().map(|one| one.info.name.clone()).collect();
     match (found.pop(), found.is_empty()) {
         (Some(found), true) => Ok(found),
-        (None, _) => Err(Failure::tool(
-            "no stack in processes of its own runs here: start one with `skink up`",
-        )),
+        (None, _) => Err(Failure::tool(none)),
         (Some(_), false) => Err(Failure::tool(format!(
             "several run here: say which with --name: {}",
             names.join(", ")
@@ -97,10 +105,11 @@ pub fn select(info: &mut InstanceInfo, selector: Option<&str>) -> bool {
 
 /// Says on standard error that there is nothing to show.
 pub fn say_nothing_runs() {
-    eprintln!(
-        "skink: nothing runs here; start a program with `skink run -- PROGRAM`, or a stack with `skink up`"
-    );
+    eprintln!("skink: {NOTHING_RUNS}");
 }
+
+const NOTHING_RUNS: &str =
+    "nothing runs here; start a program with `skink run -- PROGRAM`, or a stack with `skink up`";
 
 /// Writes `text` at once.
 pub fn print(text: &str) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 use crate::index::{Decision, Index};
 use crate::kept::Kept;
+use crate::prepared::Prepared;
 use crate::records::{Flow, StateRecord};
 use crate::rules::{Action, Answer, Rule, RuleSet};
 use crate::states::{Entered, Entry, NO_RULE, States};
@@ -12,6 +13,8 @@ use skink_messages::{Counter, Counters, Progress};
 use skink_time::{Duration, Instant};
 use skink_wire::tcp::Flags;
 use skink_wire::{Endpoint, FourTuple, Malformed, protocol};
+use std::mem;
+use std::sync::Arc;
 
 /// Flows that one [`Filter::poll`] forgets at the most.
 const EXPIRY_BUDGET: usize = 256;
@@ -87,7 +90,7 @@ pub struct Totals {
 /// Until rules are loaded it passes everything, makes no states and counts nothing.
 pub struct Filter {
     config: FilterConfig,
-    rules: RuleSet,
+    rules: Arc<RuleSet>,
     index: Index,
     rule_counters: Vec<RuleCounters>,
     /// [`RuleCounters::evaluations`], apart from the rest since a walk over the rules touches them all.
@@ -109,7 +112,7 @@ impl Filter {
         let rules = RuleSet::default();
         Filter {
             index: Index::new(&rules, &config.interface, config.seed),
-            rules,
+            rules: Arc::new(rules),
             rule_counters: Vec::new(),
             evaluations: Vec::new(),
             generation: 0,
@@ -126,13 +129,19 @@ impl Filter {
     /// Puts rules in force in place of those that were. Flows that are known stay; counters of rules
     /// begin anew.
     pub fn load(&mut self, rules: RuleSet) {
-        self.index = Index::new(&rules, &self.config.interface, self.config.seed);
-        self.rule_counters = vec![RuleCounters::default(); rules.rules.len()];
-        self.evaluations = vec![0; rules.rules.len()];
-        let interface = &self.config.interface;
-        self.is_active = !rules.rules.is_empty() && !rules.skip.contains(interface);
+        self.replace(self.config.prepare(rules));
+    }
+
+    /// As [`Filter::load`], with rules that were prepared for this filter's configuration. Answers what was in force.
+    pub fn replace(&mut self, rules: Prepared) -> Prepared {
         self.generation = self.generation.wrapping_add(1);
-        self.rules = rules;
+        Prepared {
+            index: mem::replace(&mut self.index, rules.index),
+            rule_counters: mem::replace(&mut self.rule_counters, rules.rule_counters),
+            evaluations: mem::replace(&mut self.evaluations, rules.evaluations),
+            is_active: mem::replace(&mut self.is_active, rules.is_active),
+            rules: mem::replace(&mut self.rules, rules.rules),
+        }
     }
 
     /// Takes all rules off: everything passes. Flows that are known stay until their time is over.
@@ -473,8 +482,12 @@ impl Filter {
     }
 
     /// The rules in force.
-    pub const fn rule_set(&self) -> &RuleSet {
+    pub fn rule_set(&self) -> &RuleSet {
         &self.rules
+    }
+
+    pub(crate) fn shared_rules(&self) -> Arc<RuleSet> {
+        self.rules.clone()
     }
 
     /// What was counted of all packets.

@@ -24,6 +24,7 @@ mod address_table;
 mod filter;
 mod index;
 mod kept;
+mod prepared;
 mod records;
 mod rules;
 mod states;
@@ -34,6 +35,7 @@ mod track;
 mod verdict;
 
 pub use filter::{Filter, FilterConfig, RuleCounters, Totals};
+pub use prepared::{Prepared, Snapshot};
 pub use records::{Flow, FlowPhase, StateRecord};
 pub use rules::{
     Action, Address, Answer, FlagTest, IcmpTest, Interface, ParseError, Peer, PortTest, Rule,

@@ -114,10 +114,26 @@ impl LibraryGrant {
 }
 
 /// Something the broker says unasked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
     /// The process that answered ARP, NDP and echo requests is gone: this one does from now on.
     Answer,
+    /// These rules of the packet filter are in force from now on, as text; they were checked.
+    LoadFilter(String),
+    /// Say by [`Broker::tell_filter`] what the packet filter does; the question's number.
+    ShowFilter(u64),
+}
+
+impl Notice {
+    /// What a reply is that nobody has asked for.
+    fn unasked(reply: Reply) -> Result<Notice, Reply> {
+        match reply {
+            Reply::Answer {} => Ok(Notice::Answer),
+            Reply::LoadFilter { rules } => Ok(Notice::LoadFilter(rules)),
+            Reply::ShowFilter { question } => Ok(Notice::ShowFilter(question)),
+            other => Err(other),
+        }
+    }
 }
 
 /// A process's connection to the broker. To be kept open for as long as the process uses its slot;
@@ -233,6 +249,13 @@ impl Broker {
         let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
     }
 
+    /// Answers [`Notice::ShowFilter`]: the sealed memfd holds JSON, and is read from where it stands on. If the broker
+    /// doesn't hear, who asked is told that there is no answer.
+    pub fn tell_filter(&self, question: u64, shown: BorrowedFd<'_>) {
+        let request = Request::FilterShown { question };
+        let _ = transport::send(self.socket.as_fd(), &request, &[shown], SendFlags::DONTWAIT);
+    }
+
     /// Takes the next notice, if one is there; never waits. The descriptor polls readable then.
     pub fn take_notice(&mut self) -> Result<Option<Notice>, ControlError> {
         if let Some(notice) = self.notices.pop_front() {
@@ -241,10 +264,12 @@ impl Broker {
         loop {
             let from = self.socket.as_fd();
             return match transport::receive(from, MAXIMUM_REPLY, RecvFlags::DONTWAIT) {
-                Ok((Reply::Answer {}, _)) => Ok(Some(Notice::Answer)),
                 // See `call`.
                 Ok((Reply::Served(_), _)) => continue,
-                Ok((other, _)) => Err(unexpected(&other)),
+                Ok((reply, _)) => match Notice::unasked(reply) {
+                    Ok(notice) => Ok(Some(notice)),
+                    Err(other) => Err(unexpected(&other)),
+                },
                 Err(ReceiveError::Nothing) => Ok(None),
                 Err(error) => Err(error.into()),
             };
@@ -266,10 +291,11 @@ impl Broker {
         )
         .map_err(ControlError::Connection)?;
         loop {
-            match receive_reply(self.socket.as_fd())? {
-                (Reply::Answer {}, _) => self.notices.push_back(Notice::Answer),
-                (Reply::Served(_), _) if !matches!(request, Request::Attach { .. }) => {}
-                other => return Ok(other),
+            let (reply, beside) = receive_reply(self.socket.as_fd())?;
+            match Notice::unasked(reply) {
+                Ok(notice) => self.notices.push_back(notice),
+                Err(Reply::Served(_)) if !matches!(request, Request::Attach { .. }) => {}
+                Err(reply) => return Ok((reply, beside)),
             }
         }
     }

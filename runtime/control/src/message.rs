@@ -10,8 +10,8 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: 9af17244ff66f091
-pub(crate) const PROTOCOL: u32 = 11;
+// Layout digest: cac9ed959bc753cd
+pub(crate) const PROTOCOL: u32 = 12;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -89,8 +89,14 @@ pub(crate) enum Request {
     },
     /// A tool hands in rules for the packet filter, as a file beside this.
     LoadFilter {},
-    /// A tool asks what the packet filter does.
-    ShowFilter {},
+    /// A tool asks what the packet filter does: the stack's, or that of the process with slot `owner`, if each has
+    /// one.
+    ShowFilter {
+        #[serde(default)]
+        owner: Option<u16>,
+    },
+    /// To [`Reply::ShowFilter`]: a sealed memfd with the answer as JSON travels beside this. There is no answer.
+    FilterShown { question: u64 },
     /// A tool hands in an executable, as a file beside this, to take the place of what runs: in the
     /// processes that host `component`, or in all.
     Upgrade { component: Option<String> },
@@ -121,6 +127,10 @@ pub(crate) enum Reply {
     Told { text: String },
     /// To any request.
     Refused { reason: String },
+    /// Unasked: rules for the packet filter of a process that has a stack of its own.
+    LoadFilter { rules: String },
+    /// Unasked: such a process is to say what its packet filter does.
+    ShowFilter { question: u64 },
     /// Unasked: the process answers ARP, NDP and echo requests from now on.
     Answer {},
 }
@@ -197,6 +207,9 @@ pub struct InstanceInfo {
     /// Processes with an instance of the stack; of a `skink up`, the programs that are served and then
     /// its components.
     pub processes: Vec<ProcessInfo>,
+    /// Process id of the supervisor's standby, if there is one.
+    #[serde(default)]
+    pub standby: Option<u32>,
     /// Of a `skink up`.
     #[serde(default)]
     pub components: Vec<ComponentInfo>,
@@ -243,12 +256,12 @@ pub struct ComponentInfo {
     pub queues: Vec<QueueInfo>,
 }
 
-/// What waits for a component.
+/// What waits for a component, or for a program.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QueueInfo {
     /// The component that fills it, or `programs`: those of all of them together.
     pub from: String,
-    /// Who takes from it.
+    /// Who takes from it: components, or a `program`.
     pub to: String,
     /// Messages in it.
     pub waiting: u64,
@@ -269,6 +282,9 @@ pub struct ProcessInfo {
     pub program: String,
     /// What it has registered.
     pub regions: Vec<RegionKind>,
+    /// The queues to it, if a stack in other processes serves it.
+    #[serde(default)]
+    pub queues: Vec<QueueInfo>,
 }
 
 /// Values with a text form, in a list.

@@ -1,5 +1,6 @@
 mod departing;
 mod describe;
+mod filtering;
 mod listening;
 mod owners;
 mod requests;
@@ -11,6 +12,7 @@ use crate::peer;
 use crate::transport::{self, MAXIMUM_REQUEST, ReceiveError};
 use crate::{CONTROL_VARIABLE, TOKEN_VARIABLE};
 use departing::Departing;
+use filtering::Questions;
 use listening::Listening;
 pub use owners::{
     Access, Answered, Grant, NicGrant, Owners, Peer, Question, ServedParts, ServerConfig,
@@ -80,6 +82,12 @@ pub struct Server<O: Owners> {
     next_key: u64,
     answering: Option<u16>,
     finished: Vec<u64>,
+    /// Only owners with a stack of their own are asked, and they have no supervisor that another takes the place of.
+    #[serde(skip)]
+    questions: Questions,
+    /// Something has happened, other than that tools looked.
+    #[serde(skip)]
+    has_changed: bool,
 }
 
 impl<O: Owners> Server<O> {
@@ -117,6 +125,8 @@ impl<O: Owners> Server<O> {
             next_key: FIRST_KEY,
             answering: None,
             finished: vec![0; Counter::ALL.len()],
+            questions: Questions::default(),
+            has_changed: false,
         })
     }
 
@@ -185,8 +195,8 @@ impl<O: Owners> Server<O> {
     }
 
     /// Does whatever there is to do and never waits. Answers when to call again at the latest; there
-    /// is such a time only while somebody has connected and not said who he is, or while several processes have
-    /// a part of the NIC.
+    /// is such a time only while somebody has connected and not said who he is, while several processes have
+    /// a part of the NIC, or while one was asked what its packet filter does.
     pub fn serve(&mut self, now: Instant) -> Option<Duration> {
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
@@ -201,6 +211,7 @@ impl<O: Owners> Server<O> {
                 break;
             };
             for event in events.iter().take(count) {
+                self.has_changed |= !self.is_tools(event.data.u64());
                 match event.data.u64() {
                     key if key < FIRST_KEY => self.accept(key, now),
                     key if self.departing.contains_key(&key) => self.release(key),
@@ -213,7 +224,21 @@ impl<O: Owners> Server<O> {
         }
         let silent = self.close_silent(now);
         let stopped = self.replace_stopped();
-        silent.into_iter().chain(stopped).min()
+        let unanswered = self.give_up_waiting(now);
+        [silent, stopped, unanswered].into_iter().flatten().min()
+    }
+
+    /// Whether this is a tool's connection, or that on which tools come.
+    fn is_tools(&self, key: u64) -> bool {
+        let connection = self.connections.get(&key);
+        let is_tool = |it: &Connection| matches!(it.role, Role::Tool | Role::Outsider);
+        key == TOOLS_KEY || connection.is_some_and(is_tool)
+    }
+
+    /// Whether something has happened since this was called last that a copy of this process which goes on in its place
+    /// ([`crate::Standby`]) should know of. That a tool looked isn't: its connection would be lost.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
     }
 
     /// Looks whether the process that answers for the addresses is stopped (by a signal, or a debugger): then another one
@@ -342,6 +367,7 @@ impl<O: Owners> Server<O> {
             self.keep_counters(memory);
         }
         self.owners.retire(owner);
+        self.dismiss_questions(owner);
         self.depart(key, owner, pid);
         if self.answering == Some(owner) {
             self.answering = None;

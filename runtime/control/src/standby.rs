@@ -61,6 +61,12 @@ impl Standby {
         self.copy.as_ref().map(|copy| copy.ended.as_fd())
     }
 
+    /// The copy's process id.
+    pub fn pid(&self) -> Option<u32> {
+        let pid = self.copy.as_ref()?.pid;
+        u32::try_from(pid).ok()
+    }
+
     /// Whether there is a copy, and it has died.
     pub fn has_ended(&self) -> bool {
         let now = Timespec {

@@ -1,3 +1,4 @@
+mod filtering;
 mod served;
 
 use super::*;
@@ -41,6 +42,12 @@ impl Owners for Recorder {
     }
     fn answering(&mut self, owner: u16) {
         self.0.borrow_mut().push(format!("answering {owner}"));
+    }
+    fn load_filter(&mut self, rules: &str) -> Result<String, String> {
+        match rules {
+            "nonsense" => Err("the old rules stay".to_owned()),
+            _ => Ok("done".to_owned()),
+        }
     }
 }
 

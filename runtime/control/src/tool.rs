@@ -45,9 +45,9 @@ impl Tool {
         self.ask(&Request::LoadFilter {}, &[file])
     }
 
-    /// What the packet filter does, as JSON.
-    pub fn show_filter(&self) -> Result<String, ControlError> {
-        self.ask(&Request::ShowFilter {}, &[])
+    /// What the packet filter does, as JSON: the stack's, or that of one process where each has a stack of its own.
+    pub fn show_filter(&self, owner: Option<u16>) -> Result<String, ControlError> {
+        self.ask(&Request::ShowFilter { owner }, &[])
     }
 
     /// Puts the executable in `file` in the place of what runs in the processes that host `component`,

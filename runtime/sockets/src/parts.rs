@@ -114,6 +114,15 @@ impl ChannelParts {
         channel.ok_or(io::ErrorKind::InvalidInput)?.requests.depth()
     }
 
+    /// Notices that wait in a channel, for tools; at most [`NOTICES`].
+    ///
+    /// # Errors
+    /// As [`ChannelParts::requests`].
+    pub fn notices(&self, channel: usize) -> io::Result<u32> {
+        let channel = self.channels.get(channel);
+        channel.ok_or(io::ErrorKind::InvalidInput)?.notices.depth()
+    }
+
     /// Whether the program can have written all that it has in a channel without breaking any rule: if so, whoever
     /// says that it spoilt the channel is wrong.
     ///

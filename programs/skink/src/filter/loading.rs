@@ -1,12 +1,13 @@
 //! `skink filter load` and `skink filter show`: rules of a running stack.
+mod processes;
+
 use super::rules_in;
 use crate::cli::{FilterLoadOptions, FilterShowOptions};
 use crate::failure::Failure;
 use crate::tools::{self, Found};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::Value;
-use skink_control::ControlError;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -14,33 +15,40 @@ use std::os::fd::AsFd;
 pub fn load(options: &FilterLoadOptions) -> Result<(), Failure> {
     // Mistakes are found here first, where the file's name is known.
     let text = rules_in(&options.file, Failure::tool)?;
-    let found = tools::find_stack(options.name.as_deref())?;
+    let mut found = tools::find_one(options.name.as_deref())?;
     let file = in_memory(&text)
         .map_err(|error| Failure::tool(format!("the rules can't be handed over: {error}")))?;
     let answer = found.tool().load_filter(file.as_fd());
-    let done = answer.map_err(|error| refused(&found, &error))?;
+    let mut done = answer.map_err(|error| refused(&found, &error))?;
+    if found.info.topology.is_none() {
+        // Whichever process was called for: they have the rules together.
+        found.refresh().map_err(|error| refused(&found, &error))?;
+        done = format!("{done} {}", processes::confirm(&found, &text)?);
+    }
     tools::print(&format!("{}: {done}\n", found.info.name))
 }
 
 pub fn show(options: &FilterShowOptions) -> Result<(), Failure> {
-    let found = tools::find_stack(options.name.as_deref())?;
-    let answer = found.tool().show_filter();
-    let json = answer.map_err(|error| refused(&found, &error))?;
-    let unexpected = |what: &dyn std::fmt::Display| {
-        Failure::tool(format!(
-            "{} answered what can't be shown: {what}",
-            found.info.name
-        ))
+    let found = tools::find_one(options.name.as_deref())?;
+    let shown = match found.info.topology {
+        Some(_) => ask(&found, None).map_err(|why| refused(&found, &why))?,
+        None => processes::show(&found)?,
     };
-    let shown: Value = serde_json::from_str(&json).map_err(|error| unexpected(&error))?;
     if options.json {
         return tools::print_json(&shown, true);
     }
     tools::print(&describe(&shown))
 }
 
-fn refused(found: &Found, error: &ControlError) -> Failure {
-    Failure::tool(format!("{}: {error}", found.info.name))
+/// What the packet filter of the stack does, or that of one process; or why it doesn't say so.
+fn ask(found: &Found, owner: Option<u16>) -> Result<Value, String> {
+    let answer = found.tool().show_filter(owner);
+    let json = answer.map_err(|error| error.to_string())?;
+    serde_json::from_str(&json).map_err(|error| format!("it answered what can't be shown: {error}"))
+}
+
+fn refused(found: &Found, why: &dyn Display) -> Failure {
+    Failure::tool(format!("{}: {why}", found.info.name))
 }
 
 fn in_memory(text: &str) -> io::Result<File> {
@@ -60,8 +68,9 @@ fn describe(shown: &Value) -> String {
     };
     let rules = shown.get("rules").and_then(Value::as_array);
     let rules = rules.map(Vec::as_slice).unwrap_or_default();
+    let aside = processes::left_out(shown);
     if rules.is_empty() {
-        return "no rules: everything passes\n".to_owned();
+        return format!("no rules: everything passes\n{aside}");
     }
     let header = ["", "Rule", "Packets", "Bytes", "States"].map(str::to_owned);
     let mut rows = vec![header.to_vec()];
@@ -86,7 +95,7 @@ fn describe(shown: &Value) -> String {
         let _ = write!(text, ", {} {value}", key.replace('_', " "));
     }
     text.push('\n');
-    text
+    text + &aside
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ fn sizes_and_durations_are_short() {
 
 #[test]
 fn one_that_cannot_stay_up_is_shown_with_when_it_is_tried_again() {
-    let mut stack = component(&stack());
+    let mut stack = component(&stack(), &Activity::default());
     stack.state = FAILING.to_owned();
     stack.starts_in_ms = Some(1_240);
     let expected = "stack can't stay up and is tried again in 1.2 s";
@@ -51,14 +51,16 @@ fn stack() -> ComponentInfo {
         starts_in_ms: None,
         sandbox: "no Landlock".to_owned(),
         orders: 2,
-        queues: [("link", 3), ("programs", 12)]
-            .map(|(from, waiting)| QueueInfo {
-                from: from.to_owned(),
-                to: "ip".to_owned(),
-                waiting,
-                capacity: 512,
-            })
-            .to_vec(),
+        queues: vec![queue("link", "ip", 3), queue("programs", "ip", 12)],
+    }
+}
+
+fn queue(from: &str, to: &str, waiting: u64) -> QueueInfo {
+    QueueInfo {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        waiting,
+        capacity: 512,
     }
 }
 
@@ -70,7 +72,7 @@ fn processes_that_wait_to_be_started_are_shown_too() {
         topology: Some("single".to_owned()),
         nic: "packet:eth0".to_owned(),
         addresses: vec!["10.0.0.2/24".to_owned()],
-        processes: vec![component(&stack())],
+        processes: vec![component(&stack(), &Activity::default())],
         programs: vec![ProgramReport {
             name: "nginx".to_owned(),
             pid: 17,
@@ -79,6 +81,7 @@ fn processes_that_wait_to_be_started_are_shown_too() {
             udp_sockets: 1,
             memory_bytes: 8192,
             usage: None,
+            queues: vec![queue("tcp", "program", 2), queue("udp", "program", 1)],
         }],
     };
     let expected = "\
@@ -86,8 +89,8 @@ web (single, 10.0.0.2/24 on packet:eth0)
   Process  PID  State    CPU  Memory  Uptime  Restarts  Orders  Queue  Components
   stack      -  waiting    -       -       -         3       2     15  ip tcp
   stack died last: signal 9 killed it
-  Program  PID  User  TCP  UDP   Memory  CPU
-  nginx     17    33    4    1  8.0 KiB    -
+  Program  PID  User  TCP  UDP   Memory  CPU  Queue
+  nginx     17    33    4    1  8.0 KiB    -      3
 ";
     assert_eq!(describe(&instance), expected);
 }

@@ -74,6 +74,11 @@ impl Owners for NicOwners {
         self.opener.close(owner);
     }
 
+    /// The broker tells the processes.
+    fn load_filter(&mut self, rules: &str) -> Result<String, String> {
+        crate::filter::accept(rules).map(crate::filter::in_force)
+    }
+
     fn answering(&mut self, owner: u16) {
         // The NIC shows ARP, neighbour discovery and ICMP errors to every owner.
         tracing::debug!(owner, "answers for the addresses");

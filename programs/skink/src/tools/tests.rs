@@ -8,6 +8,7 @@ pub fn info() -> InstanceInfo {
         uid: 0,
         program: program.to_owned(),
         regions: Vec::new(),
+        queues: Vec::new(),
     };
     InstanceInfo {
         release: "0.1.0".to_owned(),
@@ -19,6 +20,7 @@ pub fn info() -> InstanceInfo {
         gateways: Vec::new(),
         started_ms: 5,
         topology: None,
+        standby: None,
         components: Vec::new(),
         processes: vec![process(0, 101, "nginx"), process(1, 102, "helper")],
         finished: BTreeMap::from([("tcp.bytes_in".to_owned(), 7)]),

@@ -142,6 +142,11 @@ impl Deputy {
         self.inner.as_ref()?.kept.standby.ended()
     }
 
+    /// The standby's process id.
+    pub fn standby(&self) -> Option<u32> {
+        self.inner.as_ref()?.kept.standby.pid()
+    }
+
     /// Ends it: the supervisor ends in good order.
     pub fn dismiss(&mut self) {
         if let Some(inner) = &mut self.inner {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use skink_channel::SleeperDescriptors;
 use skink_control::{Order, Part, Peer, ServedParts, TableSize, unguessable};
 use skink_memory::{Region, TableError};
-use skink_sockets::{Attachment, ChannelParts, REQUESTS, Routes};
+use skink_sockets::{Attachment, ChannelParts, NOTICES, REQUESTS, Routes};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -203,6 +203,12 @@ impl Program {
     pub fn requests(&self, channel: usize) -> (u64, u64) {
         let depth = self.channels.requests(channel).unwrap_or_default();
         (depth.into(), REQUESTS.into())
+    }
+
+    /// As [`Program::requests`], in the other direction.
+    pub fn notices(&self, channel: usize) -> (u64, u64) {
+        let depth = self.channels.notices(channel).unwrap_or_default();
+        (depth.into(), NOTICES.into())
     }
 
     /// Whether what the program wrote into the channel to this place is as it should be, as far as that can be read.

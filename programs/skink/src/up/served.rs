@@ -74,6 +74,9 @@ pub struct Served {
     unsaved: bool,
     /// The stack has served before.
     pub ready: bool,
+    /// Process id of the supervisor's standby.
+    #[serde(skip)]
+    pub standby: Option<u32>,
 }
 
 impl Served {
@@ -91,6 +94,7 @@ impl Served {
             next_look: Instant::now(),
             unsaved: false,
             ready: false,
+            standby: None,
         }
     }
 

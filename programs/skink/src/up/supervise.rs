@@ -49,6 +49,7 @@ pub fn go_on(
         let now = Instant::now();
         deputy.beat();
         let mut next = round(server, signals, now, announce.is_none())?;
+        deputy.is_old |= server.take_changed();
         let served = server.owners();
         if served.ready
             && let Some(announce) = announce.take()
@@ -61,6 +62,7 @@ pub fn go_on(
         next = earlier(next, life.live(now, served));
         if announce.is_none() {
             next = earlier(next, deputy.renew(now, server, &life));
+            server.owners_mut().standby = deputy.standby();
         }
         if server.owners_mut().go_ahead() {
             run_errands(server);
@@ -201,7 +203,8 @@ fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     }
 }
 
-/// Sleeps until something happens or the time has come. Answers whether something has.
+/// Sleeps until something happens or the time has come. Answers whether something has, but for what the broker hears:
+/// it knows best what that means.
 fn wait(
     server: &Server<Served>,
     signals: &SignalDescriptor,
@@ -232,7 +235,9 @@ fn wait(
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: left.subsec_nanos().into(),
     });
-    rustix::event::poll(&mut descriptors, left.as_ref()).is_ok_and(|ready| ready > 0)
+    let ready = rustix::event::poll(&mut descriptors, left.as_ref());
+    let mut others = descriptors.iter().skip(1);
+    ready.is_ok() && others.any(|descriptor| !descriptor.revents().is_empty())
 }
 
 /// Ends the stack: in good order if it does so in time, and at once at a second signal.

@@ -45,6 +45,7 @@ impl<O: Owners> Server<O> {
             started_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
             topology: self.config.topology.clone(),
             processes,
+            standby: self.owners.standby(),
             components,
             finished: counted
                 .map(|(counter, value)| (counter.label().to_owned(), *value))
@@ -60,6 +61,7 @@ impl<O: Owners> Server<O> {
             uid: connection.peer.uid,
             program: name_of(connection.peer.pid),
             regions: self.kinds(owner, registered),
+            queues: self.owners.queues(owner),
         }
     }
 
@@ -71,6 +73,8 @@ impl<O: Owners> Server<O> {
             uid: rustix::process::geteuid().as_raw(),
             program: component.name.clone(),
             regions: self.kinds(component.owner, |_| false),
+            // Beside the component itself.
+            queues: Vec::new(),
         })
     }
 

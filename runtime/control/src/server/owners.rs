@@ -1,5 +1,5 @@
 //! What a broker is told by whoever owns it, and what it asks of it.
-use crate::message::{ComponentInfo, RegionKind, TableSize};
+use crate::message::{ComponentInfo, QueueInfo, RegionKind, TableSize};
 use serde::{Deserialize, Serialize};
 use skink_nic::{Load, NicParts};
 use skink_sockets::Attachment;
@@ -115,12 +115,20 @@ pub trait Owners {
     fn components(&self) -> Vec<ComponentInfo> {
         Vec::new()
     }
+    /// Who goes on if this process dies.
+    fn standby(&self) -> Option<u32> {
+        None
+    }
+    /// What waits for an owner's process.
+    fn queues(&self, _owner: u16) -> Vec<QueueInfo> {
+        Vec::new()
+    }
     /// New rules for the packet filter. Answers what was done, in a sentence; an error says what is
-    /// wrong with them.
+    /// wrong with them. Owners that have a stack of their own are told of them if there is nothing.
     fn load_filter(&mut self, _rules: &str) -> Result<String, String> {
         Err(NO_FILTER.to_owned())
     }
-    /// What the packet filter does, as JSON.
+    /// What the packet filter does, as JSON; not asked where each owner has one.
     fn show_filter(&mut self, _question: Question) -> Answered {
         Err(NO_FILTER.to_owned())
     }

@@ -40,6 +40,9 @@ impl<O: Owners> Server<O> {
                 self.owners.load(owner, load);
                 Ok(())
             }
+            (Role::Owner(owner), Request::FilterShown { question }) => {
+                self.on_shown(owner, question, descriptors)
+            }
             (Role::Tool, request) => self.handle_tool(key, request, descriptors),
             (Role::Outsider, _) => {
                 let own = rustix::process::geteuid().as_raw();
@@ -246,19 +249,7 @@ impl<O: Owners> Server<O> {
             (Some(memory), true) => memory,
             _ => return Err("it registered memory without exactly one descriptor".to_owned()),
         };
-        // What could shrink under a tool would kill it.
-        let seals = rustix::fs::fcntl_get_seals(&memory).unwrap_or(SealFlags::empty());
-        if !seals.contains(SealFlags::SHRINK) {
-            return Err("it registered memory that isn't a sealed memfd".to_owned());
-        }
-        // Where there are no huge pages left, to look into a file of such would kill whoever does.
-        if rustix::fs::fstatfs(&memory)
-            .ok()
-            .map(|status| status.f_type)
-            != Some(TMPFS)
-        {
-            return Err("it registered memory of another kind than a memfd's".to_owned());
-        }
+        check_memory(&memory)?;
         // What the stack writes, the supervisor shows to tools; a program is believed what it says of
         // itself only.
         let own = matches!(kind, RegionKind::Counters | RegionKind::Fallbacks);
@@ -293,6 +284,21 @@ impl<O: Owners> Server<O> {
         )
         .map_err(|error| format!("it doesn't take its answer: {error}"))
     }
+}
+
+/// Whether memory that was handed in may be looked into.
+pub(super) fn check_memory(memory: &OwnedFd) -> Result<(), String> {
+    // What could shrink under a tool would kill it.
+    let seals = rustix::fs::fcntl_get_seals(memory).unwrap_or(SealFlags::empty());
+    if !seals.contains(SealFlags::SHRINK) {
+        return Err("it handed in memory that isn't a sealed memfd".to_owned());
+    }
+    // Where there are no huge pages left, to look into a file of such would kill whoever does.
+    let kind = rustix::fs::fstatfs(memory).ok();
+    if kind.map(|status| status.f_type) != Some(TMPFS) {
+        return Err("it handed in memory of another kind than a memfd's".to_owned());
+    }
+    Ok(())
 }
 
 fn other_version(protocol: u32) -> String {

@@ -16,6 +16,7 @@ impl<O: Owners> Server<O> {
         request: Request,
         descriptors: Vec<OwnedFd>,
     ) -> Result<(), String> {
+        self.has_changed |= !matches!(request, Request::List { .. } | Request::Open { .. });
         match request {
             Request::List { after } => {
                 let reply = Reply::Instance(Box::new(self.describe(after)));
@@ -23,11 +24,11 @@ impl<O: Owners> Server<O> {
             }
             Request::Open { owner, kind } => self.open(key, owner, kind),
             Request::LoadFilter {} => {
-                let loaded =
-                    rules_of(descriptors).and_then(|rules| self.owners.load_filter(&rules));
+                let loaded = rules_of(descriptors).and_then(|rules| self.load_filter(rules));
                 self.tell(key, loaded)
             }
-            Request::ShowFilter {} => {
+            Request::ShowFilter { owner: Some(owner) } => self.ask_owner(key, owner),
+            Request::ShowFilter { owner: None } => {
                 let answered = self.owners.show_filter(Question(key));
                 self.tell_now(key, answered)
             }
@@ -99,14 +100,14 @@ fn reopen(memory: BorrowedFd<'_>, writable: bool) -> io::Result<OwnedFd> {
 }
 
 /// The one file beside a request.
-fn only_file(mut descriptors: Vec<OwnedFd>, what: &str) -> Result<OwnedFd, String> {
+pub(super) fn only_file(mut descriptors: Vec<OwnedFd>, what: &str) -> Result<OwnedFd, String> {
     match (descriptors.pop(), descriptors.is_empty()) {
         (Some(file), true) => Ok(file),
         _ => Err(format!("{what} came without exactly one file")),
     }
 }
 
-/// The text of the file beside a request.
+/// The text of the file of rules beside a request.
 fn rules_of(descriptors: Vec<OwnedFd>) -> Result<String, String> {
     let file = only_file(descriptors, "the rules")?;
     // What isn't a file could make us wait.
@@ -116,17 +117,21 @@ fn rules_of(descriptors: Vec<OwnedFd>) -> Result<String, String> {
         Ok(FileType::from_raw_mode(kind) == FileType::RegularFile && readable)
     };
     match is_file(&file) {
-        Ok(true) => {}
-        Ok(false) => return Err("the rules aren't in a file".to_owned()),
-        Err::<bool, io::Error>(error) => return Err(format!("the rules can't be read: {error}")),
+        Ok(true) => text_of(file, MAXIMUM_RULES, "the rules"),
+        Ok(false) => Err("the rules aren't in a file".to_owned()),
+        Err::<bool, io::Error>(error) => Err(format!("the rules can't be read: {error}")),
     }
+}
+
+/// The text in a file, from where it stands on; up to `most` bytes.
+pub(super) fn text_of(file: OwnedFd, most: u64, what: &str) -> Result<String, String> {
     let mut text = String::new();
     File::from(file)
-        .take(MAXIMUM_RULES + 1)
+        .take(most + 1)
         .read_to_string(&mut text)
-        .map_err(|error| format!("the rules can't be read: {error}"))?;
-    if text.len() as u64 > MAXIMUM_RULES {
-        return Err(format!("the rules are longer than {MAXIMUM_RULES} bytes"));
+        .map_err(|error| format!("{what} can't be read: {error}"))?;
+    match text.len() as u64 > most {
+        true => Err(format!("{what}: longer than {most} bytes")),
+        false => Ok(text),
     }
-    Ok(text)
 }

@@ -298,7 +298,7 @@ fn rules_come_as_a_file_and_are_shown_when_the_stack_has_answered() {
         file.write_all(b"block in").expect("room");
         let again = std::fs::File::open(&path).expect("a file");
         assert_eq!(tool.load_filter(again.as_fd()).expect("loaded"), "done");
-        assert_eq!(tool.show_filter().expect("an answer"), "{}");
+        assert_eq!(tool.show_filter(None).expect("an answer"), "{}");
         // What could make the broker wait, or is too long, isn't read.
         let refused = tool.load_filter(pipe(b"block in").as_fd());
         assert!(

@@ -4,7 +4,9 @@ use super::{PLACES, on};
 use crate::network::{Network, Plan, bracketed};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
-use skink_testbed::Process;
+use rustix::process::Signal;
+use serde_json::Value;
+use skink_testbed::{Process, signal};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -23,10 +25,14 @@ pub fn cases() -> Vec<Case> {
         let closed = plan(CLOSED);
         let name = closed.prefixed("filter/closed-but-for-a-port");
         cases.push(on(closed, &name, closed_but_for_a_port));
-        if topology != Topology::Library {
-            let open = plan("pass all\n");
-            let name = open.prefixed("filter/loaded-under-load");
-            cases.push(on(open, &name, loaded_under_load));
+        let open = plan("pass all\n");
+        let name = open.prefixed("filter/loaded-under-load");
+        cases.push(on(open, &name, loaded_under_load));
+        let name = open.prefixed("filter/shown");
+        cases.push(on(open, &name, shown));
+        if topology == Topology::Library {
+            let name = open.prefixed("filter/loaded-into-each-process");
+            cases.push(on(open, &name, loaded_into_each_process));
         }
     }
     cases
@@ -94,15 +100,8 @@ fn loaded_under_load(network: &Network) -> Outcome {
     download.wait_until("it has begun", || {
         copy.metadata().is_ok_and(|file| file.len() > 0)
     })?;
-    let rules = site.path("rules.conf");
-    let load = |text: &str| -> Outcome {
-        std::fs::write(&rules, text)?;
-        let mut command = network.skink.command(&Network::tool()?.to_string_lossy());
-        command.args(["filter", "load"]).arg(&rules);
-        Network::finish(command, "skink filter load", PATIENCE).map(drop)
-    };
-    load("block in proto tcp to port 80\n")?;
-    if load("pass in in\n").is_ok() {
+    load(network, &site, "block in proto tcp to port 80\n")?;
+    if load(network, &site, "pass in in\n").is_ok() {
         return Err(Failure::Wrong(
             "rules with a mistake were loaded".to_owned(),
         ));
@@ -119,7 +118,101 @@ fn loaded_under_load(network: &Network) -> Outcome {
             "the download ended with {status}: {said}"
         )));
     }
-    load("pass all\n")?;
+    load(network, &site, "pass all\n")?;
     network.wait_for(&nginx.process, address, Nginx::PORT)?;
     nginx.stop()
+}
+
+/// `skink filter load`
+fn load(network: &Network, site: &Site, rules: &str) -> Outcome {
+    let file = site.path("rules.conf");
+    std::fs::write(&file, rules)?;
+    let mut command = network.skink.command(&Network::tool()?.to_string_lossy());
+    command.args(["filter", "load"]).arg(&file);
+    Network::finish(command, "skink filter load", PATIENCE).map(drop)
+}
+
+/// `skink filter show`
+fn show(network: &Network) -> Result<Value, Failure> {
+    let mut command = network.skink.command(&Network::tool()?.to_string_lossy());
+    command.args(["filter", "show", "--json"]);
+    let said = Network::finish(command, "skink filter show", PATIENCE)?;
+    Ok(serde_json::from_str(&said)?)
+}
+
+/// The rules that are shown, each with what it has counted of packets.
+fn counted(shown: &Value) -> Vec<(&str, u64)> {
+    let rules = shown["rules"].as_array().into_iter().flatten();
+    let counted =
+        rules.filter_map(|rule| Some((rule["rule"].as_str()?, rule["packets"].as_u64()?)));
+    counted.collect()
+}
+
+/// What rules have counted is told, of those that were loaded last.
+fn shown(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let url = format!("http://{}:80/tiny", Network::SKINK[0]);
+    let one = &["pass all flags any"][..];
+    for rules in [one, &["block drop in proto udp all", "pass all flags any"]] {
+        load(network, &site, &rules.join("\n"))?;
+        let code = fetch(network, &url)?;
+        let shown = show(network)?;
+        let counted = counted(&shown);
+        let last = counted.last().map_or(0, |(_, packets)| *packets);
+        // The handshake, the request, the answer, and the end.
+        if code != 0 || counted.len() != rules.len() || last < 6 {
+            return Err(Failure::Wrong(format!(
+                "by {rules:?} curl ended with {code}, and this is shown: {shown}"
+            )));
+        }
+    }
+    nginx.stop()
+}
+
+/// A process that is stopped while rules are loaded has them when it goes on, and one that starts later from the beginning.
+fn loaded_into_each_process(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let (_, workers) = nginx.workers()?;
+    let [stopped, other] = workers[..] else {
+        return Err(Failure::Wrong(format!("workers of nginx: {workers:?}")));
+    };
+    signal(stopped, Signal::STOP)?;
+    let blocked = "block in proto tcp to port 80\n";
+    match load(network, &site, blocked) {
+        Err(Failure::Wrong(why)) if why.contains(&format!("nginx {stopped}: ")) => {}
+        outcome => {
+            return Err(Failure::Wrong(format!(
+                "loading with worker {stopped} stopped: {outcome:?}"
+            )));
+        }
+    }
+    signal(stopped, Signal::CONT)?;
+    signal(other, Signal::KILL)?;
+    nginx.process.wait_until("another worker has a stack", || {
+        network.programs().is_ok_and(|all| {
+            let workers = nginx
+                .workers()
+                .map_or_else(|_| Vec::new(), |(_, workers)| workers);
+            !workers.contains(&other) && workers.iter().all(|pid| all.contains(pid))
+        })
+    })?;
+    let shown = show(network)?;
+    let sums = shown["processes"].as_array().into_iter().flatten();
+    let left_out = sums.filter(|it| !it["left_out"].is_null()).count();
+    if counted(&shown).len() != 1 || left_out != 0 {
+        return Err(Failure::Wrong(format!("after that this is shown: {shown}")));
+    }
+    let code = fetch(network, &format!("http://{}:80/tiny", Network::SKINK[0]))?;
+    if code != 28 {
+        let text = format!("curl of a port that all block ended with {code}: {shown}");
+        return Err(Failure::Wrong(text));
+    }
+    // It has something to say of the worker that was killed.
+    let (status, said) = nginx.process.stop()?;
+    match status.success() && !said.contains("panicked") {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!("nginx ended with {status}: {said}"))),
+    }
 }

@@ -1,9 +1,10 @@
 //! `skink run`'s words when something isn't right, and the tools to look inside.
 
-use super::everywhere;
+use super::{everywhere, in_each_topology};
 use crate::network::{Network, Plan};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
+use serde_json::Value;
 use skink_testbed::Process;
 use std::process::Command;
 
@@ -13,6 +14,14 @@ pub fn cases() -> Vec<Case> {
         Case::new("run/unprivileged-with-defaults", unprivileged),
     ];
     cases.extend(everywhere("tools/stat-ss-capture", tools));
+    cases.extend(in_each_topology("tools/ps", processes));
+    let calls = in_each_topology("tools/calls-resolved", calls_resolved);
+    // In `library` there is nobody else to resolve them.
+    cases.extend(
+        calls
+            .into_iter()
+            .filter(|it| !it.name.starts_with("library")),
+    );
     cases
 }
 
@@ -249,7 +258,114 @@ fn tools(network: &Network) -> Outcome {
     nginx.stop()
 }
 
-fn json(tool: &std::path::Path, arguments: &[&str]) -> Result<serde_json::Value, Failure> {
+/// Each process is there, with what it uses, and each queue to a program.
+fn processes(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let mut missing = None;
+    // The standby is another one whenever something has changed.
+    let all_there = || {
+        missing =
+            missing_in_ps(network.plan.topology).unwrap_or_else(|why| Some(format!("{why:?}")));
+        missing.is_none()
+    };
+    let waited = nginx.process.wait_until("ps shows everything", all_there);
+    waited.map_err(|error| Failure::Wrong(format!("{error}: {}", missing.unwrap_or_default())))?;
+    nginx.stop()
+}
+
+/// What `skink ps` leaves out.
+fn missing_in_ps(topology: Topology) -> Result<Option<String>, Failure> {
+    let report = json(&Network::tool()?, &["ps"])?;
+    let instance = &report["instances"][0];
+    let all = |kind: &str| instance[kind].as_array().cloned().unwrap_or_default();
+    let (processes, programs) = (all("processes"), all("programs"));
+    let numbers = ["cpu_percent", "cpu_life_percent", "rss_bytes", "uptime_s"];
+    let is_told = |it: &Value| numbers.iter().all(|number| it[number].is_number());
+    let standby = processes.iter().find(|it| it["name"] == "standby");
+    let standby = standby.map_or(&Value::Null, |it| &it["pid"]);
+    let name = std::fs::read_to_string(format!("/proc/{standby}/comm")).unwrap_or_default();
+    let (name_expected, queues_expected) = match topology {
+        Topology::Library => ("", vec![]),
+        Topology::Single => ("skink-standby\n", vec!["udp+tcp+syscall"]),
+        Topology::Split => ("skink-standby\n", vec!["syscall", "tcp", "udp"]),
+    };
+    let queues_of = |it: &Value| {
+        let queues = it["queues"].as_array().into_iter().flatten();
+        let to_it = queues.filter(|queue| queue["to"] == "program" && queue["waiting"].is_number());
+        let from: Vec<String> = to_it
+            .filter_map(|queue| Some(queue["from"].as_str()?.to_owned()))
+            .collect();
+        from == queues_expected
+    };
+    let complete = processes.iter().chain(&programs).all(is_told)
+        && programs.len() >= 2
+        && programs.iter().all(queues_of)
+        && name == name_expected;
+    Ok((!complete).then(|| format!("standby {name:?}, {report}")))
+}
+
+/// Requests that each part of [`calls_resolved`] makes.
+const REQUESTS: u64 = 200;
+
+/// The vast majority of calls is resolved in the program (NEaT, section 3.2), as far as connections last.
+fn calls_resolved(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let place = network.plan.topology;
+    let mut before = calls()?;
+    for (what, header, most) in [
+        ("kept-alive", "", REQUESTS / 10),
+        ("one-request", "close", 2 * REQUESTS),
+    ] {
+        let url = format!("http://{}:80/tiny?[1-{REQUESTS}]", Network::SKINK[0]);
+        let mut curl = network.kernel.command("curl");
+        let header = format!("Connection: {header}");
+        curl.args(["-sS", "--fail", "-o", "/dev/null", "-H", &header, &url]);
+        Network::finish(curl, "requests", PATIENCE)?;
+        let mut after = calls()?;
+        // The last connection may still be ending.
+        nginx.process.wait_until("all calls are counted", || {
+            let earlier = after;
+            calls().is_ok_and(|now| {
+                after = now;
+                now == earlier
+            })
+        })?;
+        let [made, asked, heard] = [0, 1, 2].map(|at| after[at] - before[at]);
+        let share = 100.0 * (1.0 - asked as f64 / made as f64);
+        println!(
+            "        {place}: {what}: of {made} calls {share:.1}% were resolved in nginx, with {asked} messages to syscall"
+        );
+        if made < 4 * REQUESTS || asked > most || asked != heard {
+            return Err(Failure::Wrong(format!(
+                "of {made} calls for {REQUESTS} requests on {what} connections {asked} went to syscall, which heard {heard}"
+            )));
+        }
+        before = after;
+    }
+    nginx.stop()
+}
+
+/// The programs' calls, their messages to `syscall`, and those that came there.
+fn calls() -> Result<[u64; 3], Failure> {
+    let report = json(&Network::tool()?, &["stat", "--all", &Network::name()])?;
+    let instance = &report["instances"][0];
+    let (calls, counters) = (&instance["calls"], &instance["counters"]);
+    let numbers = [
+        &calls["made"],
+        &calls["to_syscall"],
+        &counters["sockets.calls"],
+    ];
+    match numbers.map(Value::as_u64) {
+        [Some(made), Some(asked), Some(heard)] => Ok([made, asked, heard]),
+        _ => Err(Failure::Wrong(format!(
+            "stat doesn't tell of calls: {report}"
+        ))),
+    }
+}
+
+fn json(tool: &std::path::Path, arguments: &[&str]) -> Result<Value, Failure> {
     let mut command = Command::new(tool);
     command.args(arguments).arg("--json");
     let said = Network::finish(command, "skink", PATIENCE)?;

@@ -2,14 +2,11 @@
 use super::{Served, Stack};
 use crate::up::programs::{Program, Stage};
 use skink_control::{
-    Answered, ComponentInfo, FIRST_COMPONENT, Grant, Order, Owners, Peer, Question, RegionKind,
+    Answered, ComponentInfo, FIRST_COMPONENT, Grant, Order, Owners, Peer, Question, QueueInfo,
+    RegionKind,
 };
-use skink_filter::RuleSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
-
-/// Longest order in bytes, as text: the packet it travels in has a limit.
-const LONGEST_ORDER: usize = 180 * 1024;
 
 impl Owners for Served {
     fn grant(&mut self, owner: u16, peer: &Peer) -> Result<Grant, String> {
@@ -122,33 +119,24 @@ impl Owners for Served {
         all.collect()
     }
 
+    fn standby(&self) -> Option<u32> {
+        self.standby
+    }
+
+    fn queues(&self, owner: u16) -> Vec<QueueInfo> {
+        self.waiting_for_program(owner)
+    }
+
     fn load_filter(&mut self, rules: &str) -> Result<String, String> {
-        let set = RuleSet::parse(rules).map_err(|mistakes| {
-            let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-            format!(
-                "the old rules stay, since there are mistakes: {}",
-                lines.join("; ")
-            )
-        })?;
+        self.rules = crate::filter::accept(rules)?;
         let order = Order::Filter {
             rules: rules.to_owned(),
         };
-        let length = serde_json::to_vec(&order).map_or(usize::MAX, |text| text.len());
-        if length > LONGEST_ORDER {
-            return Err(format!(
-                "the old rules stay, since the new ones are too long: make them shorter than {} KiB",
-                LONGEST_ORDER / 1024
-            ));
-        }
-        self.rules = set.rules.len();
         rules.clone_into(&mut self.stack.plant.start.rules);
         self.unsaved = true;
         self.filtering().order(order, Vec::new());
         self.on_new_rules();
-        Ok(match self.rules {
-            1 => "1 rule is in force".to_owned(),
-            count => format!("{count} rules are in force"),
-        })
+        Ok(crate::filter::in_force(self.rules))
     }
 
     fn upgrade(

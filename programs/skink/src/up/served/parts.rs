@@ -9,6 +9,8 @@ use std::time::Instant;
 
 /// Who fills the programs' channels, in what tools are told.
 const PROGRAMS: &str = "programs";
+/// Who takes what waits for a program, in what tools are told.
+const PROGRAM: &str = "program";
 
 impl Served {
     pub(super) fn process(&mut self, part: Part) -> &mut Component {
@@ -250,17 +252,39 @@ impl Served {
         let programs = self.programs.values();
         let requests = programs.map(|program| program.requests(channel));
         let (waiting, capacity) = requests.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
-        let to = plant.layout.parts(place).iter();
-        let to: Vec<&str> = to
-            .filter(|part| part.serves_programs())
-            .map(|part| part.name())
-            .collect();
         all.push(QueueInfo {
             from: PROGRAMS.to_owned(),
-            to: to.join("+"),
+            to: self.serving(place),
             waiting,
             capacity,
         });
         all
+    }
+
+    /// How much waits for a program, in each of its channels.
+    pub(super) fn waiting_for_program(&self, number: u16) -> Vec<QueueInfo> {
+        let Some(program) = self.programs.get(&number) else {
+            return Vec::new();
+        };
+        let channels = self.stack.plant.layout.channels().into_iter().enumerate();
+        channels
+            .map(|(channel, place)| {
+                let (waiting, capacity) = program.notices(channel);
+                QueueInfo {
+                    from: self.serving(place),
+                    to: PROGRAM.to_owned(),
+                    waiting,
+                    capacity,
+                }
+            })
+            .collect()
+    }
+
+    /// The parts in the process at this place that programs have a channel to.
+    fn serving(&self, place: usize) -> String {
+        let parts = self.stack.plant.layout.parts(place).iter();
+        let parts = parts.filter(|part| part.serves_programs());
+        let names: Vec<&str> = parts.map(|part| part.name()).collect();
+        names.join("+")
     }
 }

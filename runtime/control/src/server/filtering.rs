@@ -1,0 +1,117 @@
+//! The packet filters of owners that have a stack of their own each: they are told of new rules, and asked what their
+//! filters do. The rules reach them in order, so that an answer is by the rules that were loaded before the question.
+use super::tools::{only_file, text_of};
+use super::{Access, Owners, Question, Role, Server};
+use crate::message::Reply;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long an owner may take to answer. One that isn't stopped looks ten times a second.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Most bytes of an answer.
+const LONGEST_ANSWER: u64 = 64 * 1024;
+
+/// What owners were asked and haven't answered, by a number that is given once.
+#[derive(Default)]
+pub(super) struct Questions {
+    last: u64,
+    open: BTreeMap<u64, Asked>,
+}
+
+struct Asked {
+    tool: Question,
+    owner: u16,
+    /// When it is given up; none yet if it has just been asked.
+    until: Option<Instant>,
+}
+
+impl<O: Owners> Server<O> {
+    /// Checks rules, and puts them in force for all owners: those that have a stack of their own are told, and those
+    /// that attach later are handed them.
+    pub(super) fn load_filter(&mut self, rules: String) -> Result<String, String> {
+        let done = self.owners.load_filter(&rules)?;
+        if self.config.access == Access::Token {
+            self.config.rules.clone_from(&rules);
+            let reply = Reply::LoadFilter { rules };
+            for (key, connection) in &self.connections {
+                let Role::Owner(owner) = connection.role else {
+                    continue;
+                };
+                if let Err(why) = self.reply(*key, &reply, &[]) {
+                    tracing::warn!(owner, "a process goes on with the rules before: {why}");
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Asks an owner what its filter does, for the tool with this connection.
+    pub(super) fn ask_owner(&mut self, tool: u64, owner: u16) -> Result<(), String> {
+        let Some(key) = self.key_of(Role::Owner(owner)) else {
+            return self.refuse(tool, "it has ended".to_owned());
+        };
+        self.questions.last += 1;
+        let question = self.questions.last;
+        if self
+            .reply(key, &Reply::ShowFilter { question }, &[])
+            .is_err()
+        {
+            return self.refuse(tool, DOES_NOT_ANSWER.to_owned());
+        }
+        let asked = Asked {
+            tool: Question(tool),
+            owner,
+            until: None,
+        };
+        self.questions.open.insert(question, asked);
+        Ok(())
+    }
+
+    /// An owner says what its filter does. An answer that nobody waits for any more is passed over.
+    pub(super) fn on_shown(
+        &mut self,
+        owner: u16,
+        question: u64,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), String> {
+        let shown = only_file(descriptors, "what its filter does")?;
+        super::requests::check_memory(&shown)?;
+        let shown = text_of(shown, LONGEST_ANSWER, "what its filter does")?;
+        let asked = self.questions.open.get(&question);
+        if asked.is_some_and(|asked| asked.owner == owner)
+            && let Some(asked) = self.questions.open.remove(&question)
+        {
+            self.answer(asked.tool, Ok(shown));
+        }
+        Ok(())
+    }
+
+    /// The owner has ended: it answers nothing any more.
+    pub(super) fn dismiss_questions(&mut self, owner: u16) {
+        self.give_up(|asked| asked.owner == owner, "it has ended");
+    }
+
+    /// Gives up what isn't answered. Answers when to look again.
+    pub(super) fn give_up_waiting(&mut self, now: Instant) -> Option<Duration> {
+        for asked in self.questions.open.values_mut() {
+            asked.until.get_or_insert(now + PATIENCE);
+        }
+        let is_late = |asked: &Asked| asked.until.is_some_and(|until| until <= now);
+        self.give_up(is_late, DOES_NOT_ANSWER);
+        let next = self.questions.open.values().filter_map(|asked| asked.until);
+        next.min().map(|until| until.saturating_duration_since(now))
+    }
+
+    fn give_up(&mut self, which: impl Fn(&Asked) -> bool, why: &str) {
+        let (lost, open) = std::mem::take(&mut self.questions.open)
+            .into_iter()
+            .partition(|(_, asked)| which(asked));
+        self.questions.open = open;
+        for asked in BTreeMap::into_values(lost) {
+            self.answer(asked.tool, Err(why.to_owned()));
+        }
+    }
+}
+
+const DOES_NOT_ANSWER: &str = "it doesn't answer, as when it is stopped";
