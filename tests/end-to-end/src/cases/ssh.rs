@@ -6,6 +6,7 @@ use crate::network::{Network, bracketed};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{Case, Failure, Outcome, Topology};
 use skink_testbed::{Process, Scratch};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
 pub fn cases() -> Vec<Case> {
@@ -16,6 +17,9 @@ pub fn cases() -> Vec<Case> {
     let mut cases = cases_in(&served, "ssh/login", login);
     cases.extend(cases_in(&served, "ssh/copies-a-gibibyte", copies));
     cases.extend(cases_in(&served, "ssh/forwards", forwards));
+    cases.extend(cases_in(&served, "ssh/listens-for-clients", listens));
+    cases.extend(cases_in(&served, "ssh/connects-for-clients", connects));
+    cases.extend(cases_in(&served, "ssh/another-user", another_user));
     cases
 }
 
@@ -28,7 +32,7 @@ pub struct Sshd {
 impl Sshd {
     const PORT: u16 = 2222;
 
-    /// One that root can log in at with a key of its own.
+    /// One that every user can log in at with the same key.
     ///
     /// # Errors
     /// [`Failure::Skip`] without root; else if it can't be started.
@@ -56,6 +60,7 @@ impl Sshd {
              PermitRootLogin yes
              UseDNS no
              AllowTcpForwarding yes
+             GatewayPorts clientspecified
              Subsystem sftp internal-sftp\n",
             Self::PORT,
             at("host"),
@@ -154,4 +159,84 @@ fn forwards(network: &Network) -> Outcome {
         ssh.stop()?;
     }
     nginx.stop()
+}
+
+/// A port at which sshd listens leads to a web server of the client's side (`ssh -R`).
+fn listens(network: &Network) -> Outcome {
+    let sshd = Sshd::on_skink(network)?;
+    let site = Site::new()?;
+    let nginx = Nginx::on_kernel(network, &site)?;
+    for (here, there) in Network::SKINK.into_iter().zip(Network::KERNEL) {
+        let forward = format!(
+            "{}:8080:{}:{}",
+            bracketed(here),
+            bracketed(there),
+            Nginx::PORT
+        );
+        let mut ssh = sshd.client(network, "ssh");
+        ssh.args(["-N", "-o", "ExitOnForwardFailure=yes", "-R", &forward]);
+        ssh.arg(format!("root@{here}"));
+        let ssh = Process::spawn(ssh, "ssh -R")?;
+        network.wait_for(&ssh, here, 8080)?;
+        for name in ["larger", "tiny"] {
+            let mut shell = network.kernel.command("bash");
+            shell.args(["-c", &site.fetch_and_compare(here, 8080, name)]);
+            sshd.finish(shell, "fetching through ssh -R")?;
+        }
+        ssh.stop()?;
+    }
+    nginx.stop()
+}
+
+/// sshd makes connections for a proxy of the client's (`ssh -D`): to another host, and to a server beside it.
+fn connects(network: &Network) -> Outcome {
+    let sshd = Sshd::on_skink(network)?;
+    let site = Site::new()?;
+    let servers = [
+        Nginx::on_kernel(network, &site)?,
+        Nginx::on_skink(network, &site)?,
+    ];
+    let mut ssh = sshd.client(network, "ssh");
+    ssh.args(["-N", "-D", "1080", &format!("root@{}", Network::SKINK[0])]);
+    let ssh = Process::spawn(ssh, "ssh -D")?;
+    network.wait_from(&network.kernel, &ssh, "127.0.0.1", 1080)?;
+    for address in Network::KERNEL.into_iter().chain(Network::SKINK) {
+        let fetch = site.fetch_and_compare(address, Nginx::PORT, "larger");
+        let mut shell = network.kernel.command("bash");
+        shell.env("ALL_PROXY", "socks5://127.0.0.1:1080");
+        shell.args(["-c", &fetch]);
+        sshd.finish(shell, &format!("fetching from {address} through ssh -D"))?;
+    }
+    ssh.stop()?;
+    servers.into_iter().try_for_each(Nginx::stop)
+}
+
+/// Who isn't root logs in, and what he copies is his: what serves him has given up root's rights with the connection open.
+fn another_user(network: &Network) -> Outcome {
+    let sshd = Sshd::on_skink(network)?;
+    let site = Site::new()?;
+    let original = site.path("larger");
+    let everybodys = Scratch::new("everybodys")?;
+    std::fs::set_permissions(everybodys.path(), PermissionsExt::from_mode(0o777))?;
+    let (there, back) = (everybodys.path().join("there"), site.path("back"));
+    for address in Network::SKINK {
+        let remote = format!("www-data@{}:{}", bracketed(address), there.display());
+        for (from, to) in [
+            (original.as_os_str(), remote.as_ref()),
+            (remote.as_ref(), back.as_os_str()),
+        ] {
+            let mut scp = sshd.client(network, "scp");
+            scp.args([from, to]);
+            sshd.finish(scp, "scp as www-data")?;
+        }
+        for copy in [&there, &back] {
+            let mut cmp = Command::new("cmp");
+            cmp.args([&original, copy]);
+            Network::finish(cmp, "cmp", PATIENCE)?;
+        }
+        if there.metadata()?.uid() == 0 {
+            return Err(Failure::Wrong("what it copied is root's".to_owned()));
+        }
+    }
+    Ok(())
 }
