@@ -2,6 +2,7 @@
 
 mod aside;
 mod bench;
+mod beside;
 mod bulk;
 mod calls;
 mod choice;
@@ -28,6 +29,8 @@ mod ssh;
 mod streams;
 mod threads;
 mod tools;
+mod topologies;
+mod users;
 mod workers;
 
 pub use servers::children;
@@ -61,6 +64,9 @@ pub fn all() -> Vec<Case> {
     cases.extend(impaired::cases());
     cases.extend(hostile::cases());
     cases.extend(neighbours::cases());
+    cases.extend(users::cases());
+    cases.extend(beside::cases());
+    cases.extend(topologies::cases());
     cases.extend(load::cases());
     cases.extend(parts::cases());
     cases.extend(workers::cases());
