@@ -25,6 +25,9 @@ pub fn cases() -> Vec<Case> {
         let closed = plan(CLOSED);
         let name = closed.prefixed("filter/closed-but-for-a-port");
         cases.push(on(closed, &name, closed_but_for_a_port));
+        let families = plan(FAMILIES);
+        let name = families.prefixed("filter/families-and-counters");
+        cases.push(on(families, &name, families_and_counters));
         let open = plan("pass all\n");
         let name = open.prefixed("filter/loaded-under-load");
         cases.push(on(open, &name, loaded_under_load));
@@ -214,5 +217,62 @@ fn loaded_into_each_process(network: &Network) -> Outcome {
     match status.success() && !said.contains("panicked") {
         true => Ok(()),
         false => Err(Failure::Wrong(format!("nginx ended with {status}: {said}"))),
+    }
+}
+
+/// One port for each family: 80 over IPv6, 8080 over IPv4.
+const FAMILIES: &str = "
+set block-policy return
+block all
+pass inet6 proto icmp6 icmp6-type { neighbrsol, neighbradv } no state
+pass in proto tcp to port { 80, 8080 } flags S/SA keep state
+block in inet proto tcp to port 80
+block in quick inet6 proto tcp from fd09::/64 to port 8080
+";
+
+/// Rules of one family leave the other one alone, and each counts what it has decided.
+fn families_and_counters(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let script = two_servers(&site).replace("0.0.0.0", "::");
+    let command = network.skink_run("bash", ["-c", &script])?;
+    let servers = Process::spawn(command, "two web servers on Skink")?;
+    let [v4, v6] = Network::SKINK;
+    network.wait_for(&servers, v6, Nginx::PORT)?;
+    network.wait_for(&servers, v4, 8080)?;
+    for (address, port) in [(v6, Nginx::PORT), (v4, 8080)] {
+        let mut shell = network.kernel.command("bash");
+        shell.args(["-c", &site.fetch_and_compare(address, port, "larger")]);
+        Network::finish(shell, "fetching through the filter", PATIENCE)?;
+    }
+    for (address, port) in [(v4, Nginx::PORT), (v6, 8080)] {
+        let url = format!("http://{}:{port}/tiny", bracketed(address));
+        for _ in 0..3 {
+            let code = fetch(network, &url)?;
+            if code != 7 {
+                return Err(Failure::Wrong(format!("curl of {url} ended with {code}")));
+            }
+        }
+    }
+    let shown = show(network)?;
+    let count = |rule: &str, counter: &str| {
+        let mut rules = shown["rules"].as_array().into_iter().flatten();
+        let found = rules.find(|it| it["rule"] == rule);
+        found.and_then(|it| it[counter].as_u64()).unwrap_or(0)
+    };
+    let larger = Site::FILES[4].1;
+    let web = "pass in proto tcp from any to any port = 80 flags S/SA keep state";
+    let other = "pass in proto tcp from any to any port = 8080 flags S/SA keep state";
+    let blocked = [
+        "block return in inet proto tcp from any to any port = 80",
+        "block return in quick inet6 proto tcp from fd09::/64 to any port = 8080",
+    ];
+    // Each of them passed the file, and turned down three.
+    let passed = [web, other].map(|rule| count(rule, "bytes") > larger);
+    let turned_down = blocked.map(|rule| count(rule, "packets") == 3);
+    match passed == [true; 2] && turned_down == [true; 2] && count(web, "states_made") > 0 {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!(
+            "skink filter show printed:\n{shown}"
+        ))),
     }
 }
