@@ -23,10 +23,8 @@ pub fn cases() -> Vec<Case> {
         forged_requests,
     ));
     cases.extend(cases_in(&places, "neighbours/stopped", stopped));
-    // Where there is more to exhaust and to spoil.
-    let split = [(Topology::Split, BackEnd::Packet)];
-    cases.extend(cases_in(&split, "neighbours/exhaustion", exhaustion));
-    cases.extend(cases_in(&split, "neighbours/spoilt-memory", spoilt_memory));
+    cases.extend(cases_in(&places, "neighbours/exhaustion", exhaustion));
+    cases.extend(cases_in(&places, "neighbours/spoilt-memory", spoilt_memory));
     cases
 }
 
