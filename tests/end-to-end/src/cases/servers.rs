@@ -153,25 +153,30 @@ fn redis_values(network: &Network) -> Outcome {
     Ok(())
 }
 
-/// Values of many sizes come back as they were stored.
-const MEMCACHED_CLIENT: &str = "
-import random, socket, sys
+/// Values of many sizes come back as they were stored, on one connection after the other for so many seconds.
+pub const MEMCACHED_CLIENT: &str = "
+import random, socket, sys, time
+end = time.monotonic() + float(sys.argv[2])
 values = {f'key{size}': random.Random(size).randbytes(size) for size in [0, 1, 100, 1400, 20000, 1000000]}
-with socket.create_connection((sys.argv[1], 11211), 20) as s:
-    f = s.makefile('rwb')
-    for key, value in values.items():
-        f.write(f'set {key} 0 0 {len(value)}\\r\\n'.encode() + value + b'\\r\\n')
-        f.flush()
-        assert f.readline() == b'STORED\\r\\n'
-    for key, value in values.items():
-        f.write(f'get {key}\\r\\n'.encode())
-        f.flush()
-        assert f.readline().split()[-1] == str(len(value)).encode()
-        assert f.read(len(value)) == value
-        assert f.readline() == b'\\r\\n' and f.readline() == b'END\\r\\n'
+def store_and_read():
+    with socket.create_connection((sys.argv[1], 11211), 20) as s:
+        f = s.makefile('rwb')
+        for key, value in values.items():
+            f.write(f'set {key} 0 0 {len(value)}\\r\\n'.encode() + value + b'\\r\\n')
+            f.flush()
+            assert f.readline() == b'STORED\\r\\n'
+        for key, value in values.items():
+            f.write(f'get {key}\\r\\n'.encode())
+            f.flush()
+            assert f.readline().split()[-1] == str(len(value)).encode()
+            assert f.read(len(value)) == value, 'memcached answered another value'
+            assert f.readline() == b'\\r\\n' and f.readline() == b'END\\r\\n'
+store_and_read()
+while time.monotonic() < end:
+    store_and_read()
 ";
 
-fn memcached(network: &Network) -> Outcome {
+pub fn start_memcached(network: &Network) -> Result<Process, Failure> {
     let user = if skink_testbed::is_root() {
         "nobody"
     } else {
@@ -180,12 +185,17 @@ fn memcached(network: &Network) -> Outcome {
     let arguments = ["-u", user, "-l", "0.0.0.0", "-U", "0", "-t", "2"];
     let command = network.skink_run("memcached", arguments)?;
     let server = Process::spawn(command, "memcached on Skink")?;
-    let address = Network::SKINK[0];
-    network.wait_for(&server, address, 11211)?;
+    network.wait_for(&server, Network::SKINK[0], 11211)?;
+    Ok(server)
+}
+
+fn memcached(network: &Network) -> Outcome {
+    let server = start_memcached(network)?;
     for _ in 0..3 {
-        let name = "a client of memcached";
-        python::finish_on_kernel(network, name, MEMCACHED_CLIENT, &[address])?;
+        let (name, arguments) = ("a client of memcached", [Network::SKINK[0], "0"]);
+        python::finish_on_kernel(network, name, MEMCACHED_CLIENT, &arguments)?;
     }
+    drop(server);
     Ok(())
 }
 

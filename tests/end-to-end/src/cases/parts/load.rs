@@ -6,7 +6,7 @@ mod tally;
 use super::names;
 use crate::cases::datagrams;
 use crate::cases::load::wait;
-use crate::cases::servers::{no_wrk_errors, start_redis};
+use crate::cases::servers::{MEMCACHED_CLIENT, no_wrk_errors, start_memcached, start_redis};
 use crate::cases::ssh::Sshd;
 use crate::network::Network;
 use crate::site::{Nginx, PATIENCE, Site};
@@ -106,6 +106,7 @@ struct Servers {
     uploads: Process,
     uploaded: Scratch,
     redis: Process,
+    memcached: Process,
     echo: Process,
     iperf3: Process,
     /// Needs root.
@@ -123,6 +124,7 @@ impl Servers {
         let uploads = Process::spawn(command, "a server of uploads on Skink")?;
         network.wait_for(&uploads, address, 8000)?;
         let redis = start_redis(network)?;
+        let memcached = start_memcached(network)?;
         let command = network.skink_run("python3", ["-c", datagrams::SERVER, address])?;
         let echo = Process::spawn(command, "an echo server on Skink")?;
         echo.wait_until("it is bound", || echo.log().contains("bound"))?;
@@ -139,6 +141,7 @@ impl Servers {
             uploads,
             uploaded,
             redis,
+            memcached,
             echo,
             iperf3,
             sshd,
@@ -175,7 +178,11 @@ impl Servers {
         add("downloads", repeated(network, &down), fine)?;
         let up = format!("{curl} -T {larger} http://{address}:8000/copy && cmp {copy} {larger}");
         add("uploads", repeated(network, &up), fine)?;
-        for (name, script) in [("values in redis", VALUES), ("datagrams", QUESTIONS)] {
+        for (name, script) in [
+            ("values in redis", VALUES),
+            ("values in memcached", MEMCACHED_CLIENT),
+            ("datagrams", QUESTIONS),
+        ] {
             let mut python = network.kernel.command("python3");
             python.args(["-c", script, address, &SECONDS.to_string()]);
             add(name, python, fine)?;
@@ -225,7 +232,14 @@ impl Servers {
 
     /// Ends all of them, and holds that they saw nothing that they complain of.
     fn stop(self) -> Outcome {
-        for process in [&self.uploads, &self.redis, &self.echo, &self.iperf3] {
+        let others = [
+            &self.uploads,
+            &self.redis,
+            &self.memcached,
+            &self.echo,
+            &self.iperf3,
+        ];
+        for process in others {
             let said = process.log();
             if process.has_ended() || said.contains("rror") || said.contains("panicked") {
                 return Err(Failure::Wrong(format!("a server printed:\n{said}")));
