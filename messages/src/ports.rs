@@ -19,6 +19,11 @@ pub trait Ports {
     fn moved(&mut self, _protocol: u8, _port: u16) -> bool {
         false
     }
+    /// Whether other owners listen on `port`, whatever this one does: new flows come here as long as it listens there with any
+    /// address, though it has closed the listener that they are for.
+    fn others_listen(&mut self, _protocol: u8, _port: u16) -> bool {
+        false
+    }
 }
 
 /// The port table of a stack that has its NIC for itself.

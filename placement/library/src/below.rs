@@ -115,4 +115,7 @@ impl Ports for Below<'_> {
     fn moved(&mut self, protocol: u8, port: u16) -> bool {
         self.ports.moved(protocol, port)
     }
+    fn others_listen(&mut self, protocol: u8, port: u16) -> bool {
+        self.ports.others_listen(protocol, port)
+    }
 }

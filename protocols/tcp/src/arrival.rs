@@ -191,8 +191,11 @@ impl Tcp {
         let request = segment.has(Flags::SYN) && !acks && !resets;
         if parent.is_none() && request {
             // Refused, the peer would give up, although somebody is about to listen.
-            let port = tuple.local.port;
-            if self.demux.is_resting(tuple.local) || out.moved(protocol::TCP, port) {
+            let (local, port) = (tuple.local, tuple.local.port);
+            if self.demux.is_resting(local)
+                || out.moved(protocol::TCP, port)
+                || self.demux.has_left(now, local) && out.others_listen(protocol::TCP, port)
+            {
                 return self.counters.count(Counter::TcpDropMoved);
             }
         }

@@ -1,6 +1,8 @@
 use core::hash::BuildHasher;
 use core::net::IpAddr;
+use core::time::Duration;
 use foldhash::fast::FixedState;
+use skink_time::Instant;
 use skink_wire::{Endpoint, FourTuple};
 use std::collections::HashMap;
 
@@ -22,8 +24,13 @@ pub struct Demux {
     listeners: HashMap<Listening, Vec<u32>, FixedState>,
     /// How many sockets rest on an end.
     resting: HashMap<Listening, u32, FixedState>,
+    /// Ends on which the last listener was closed a moment ago, and when.
+    left: Vec<(Listening, Instant)>,
     state: FixedState,
 }
+
+/// For how long it is known that there was a listener on an end.
+const LEFT_FOR: Duration = Duration::from_secs(1);
 
 /// How many listeners on one end are asked for a new flow.
 const ASKED: usize = 64;
@@ -42,6 +49,7 @@ impl Demux {
             flows: HashMap::with_hasher(state.clone()),
             listeners: HashMap::with_hasher(state.clone()),
             resting: HashMap::with_hasher(state.clone()),
+            left: Vec::new(),
             state,
         }
     }
@@ -99,15 +107,26 @@ impl Demux {
         slots.or_default().push(slot);
     }
 
-    pub fn remove_listener(&mut self, local: Endpoint, slot: u32) {
+    pub fn remove_listener(&mut self, now: Instant, local: Endpoint, slot: u32) {
         let Endpoint { addr, port } = local;
         let key = Listening { addr, port };
         if let Some(slots) = self.listeners.get_mut(&key) {
             slots.retain(|other| *other != slot);
             if slots.is_empty() {
                 self.listeners.remove(&key);
+                let lately = |at| now.since(at) < LEFT_FOR;
+                self.left.retain(|(end, at)| *end != key && lately(*at));
+                self.left.push((key, now));
             }
         }
+    }
+
+    /// Whether there was a listener a moment ago that would have got what comes to this end.
+    pub fn has_left(&self, now: Instant, local: Endpoint) -> bool {
+        let Endpoint { addr, port } = local;
+        let ends = [addr, unspecified_like(addr)].map(|addr| Listening { addr, port });
+        let mut left = self.left.iter();
+        left.any(|(end, at)| ends.contains(end) && now.since(*at) < LEFT_FOR)
     }
 
     /// A socket on this end begins to rest, or ends it.

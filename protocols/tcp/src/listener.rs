@@ -314,7 +314,7 @@ impl Tcp {
         let local = listener.local;
         let ready = core::mem::take(&mut listener.ready);
         let handshakes = core::mem::take(&mut listener.handshakes);
-        self.demux.remove_listener(local, id.slot);
+        self.demux.remove_listener(now, local, id.slot);
         out.unlisten(protocol::TCP, local.port);
         for child in ready {
             self.leave_child(now, child, local, out);

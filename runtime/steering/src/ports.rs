@@ -157,4 +157,11 @@ impl Ports for PortTable {
         let listeners = shared.listeners.load(Relaxed);
         listeners != 0 && listeners & bit == 0
     }
+
+    fn others_listen(&mut self, protocol: u8, port: u16) -> bool {
+        let Some((shared, _, bit)) = self.entry(protocol, port) else {
+            return false;
+        };
+        shared.listeners.load(Relaxed) & !bit != 0
+    }
 }

@@ -669,6 +669,24 @@ fn a_request_for_others_that_listen_is_not_reset() {
     net.expect_nothing();
 }
 
+/// So is one that comes after we stopped to listen on one address, while we go on with another on the same port.
+#[test]
+fn a_request_for_an_end_that_was_left_is_not_reset() {
+    let mut net = Net::new();
+    net.out.others.push(net.local_port);
+    let request = "S 0 win 10";
+    net.inject(request);
+    net.expect("R. 0 ack 1");
+    let listener = net.listen(net.local_port, 5);
+    net.close(listener);
+    net.inject(request);
+    net.expect_nothing();
+    assert_eq!(net.counters.get(Counter::TcpDropMoved), 1);
+    net.advance(1_000);
+    net.inject(request);
+    net.expect("R. 0 ack 1");
+}
+
 #[test]
 fn groups_are_neither_answered_nor_connected() {
     let mut net = Net::new();

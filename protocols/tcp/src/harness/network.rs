@@ -80,6 +80,8 @@ pub(crate) struct Out {
     pub foreign: Vec<u16>,
     /// Ports that others listen on.
     pub moved: Vec<u16>,
+    /// Ports that others listen on, too.
+    pub others: Vec<u16>,
     /// Segments may go to anybody.
     pub strangers: bool,
     /// Keeps what a successor would find, whenever the instance asks for something.
@@ -105,6 +107,7 @@ impl Out {
             listened: HashMap::new(),
             foreign: Vec::new(),
             moved: Vec::new(),
+            others: Vec::new(),
             strangers: false,
             freezer: None,
         }
@@ -245,5 +248,9 @@ impl Ports for Out {
 
     fn moved(&mut self, _: u8, port: u16) -> bool {
         self.moved.contains(&port)
+    }
+
+    fn others_listen(&mut self, _: u8, port: u16) -> bool {
+        self.others.contains(&port)
     }
 }
