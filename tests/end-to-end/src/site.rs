@@ -92,7 +92,7 @@ impl Nginx {
         workers: usize,
         options: &str,
     ) -> Result<Nginx, Failure> {
-        let (files, arguments) = Self::configure(site, workers, options)?;
+        let (files, arguments) = Self::configure(site, workers, options, "off")?;
         let command = network.skink_run("nginx", &arguments)?;
         let process = Process::spawn(command, "nginx on Skink")?;
         for address in Network::SKINK {
@@ -120,7 +120,7 @@ impl Nginx {
 
     /// Starts the same nginx on the kernel's host.
     pub fn on_kernel(network: &Network, site: &Site) -> Result<Nginx, Failure> {
-        let (files, arguments) = Self::configure(site, 2, "")?;
+        let (files, arguments) = Self::configure(site, 2, "", "off")?;
         let mut command = network.kernel.command("nginx");
         command.args(&arguments);
         let process = Process::spawn(command, "nginx on the kernel")?;
@@ -132,10 +132,13 @@ impl Nginx {
         })
     }
 
-    fn configure(
+    /// Writes what nginx is to do; answers where, and the arguments that say so. `daemon` says whether it goes into the
+    /// background (`on` or `off`).
+    pub fn configure(
         site: &Site,
         workers: usize,
         options: &str,
+        daemon: &str,
     ) -> Result<(Scratch, Vec<String>), Failure> {
         let files = Scratch::new("nginx")?;
         let user = if skink_testbed::is_root() {
@@ -147,7 +150,7 @@ impl Nginx {
         let configuration = format!(
             "user {user};
              worker_processes {workers};
-             daemon off;
+             daemon {daemon};
              pid {directory}/pid;
              error_log stderr;
              events {{ worker_connections 4096; }}

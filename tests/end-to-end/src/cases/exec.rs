@@ -1,11 +1,32 @@
-//! A program that executes itself anew, and inherits no socket.
+//! A program that executes another, or itself anew: what that inherits, and what it doesn't.
 
+use super::hostile::{count_resets, start_fetches};
+use super::servers::children;
 use super::{PLACES, cases_in, python};
 use crate::network::Network;
-use crate::{Case, Failure, Outcome};
+use crate::site::{Nginx, PATIENCE, Site};
+use crate::{Case, Failure, Outcome, Topology};
+use rustix::process::Signal;
+use skink_testbed::{Process, signal, wait_until_ended};
 
 pub fn cases() -> Vec<Case> {
-    cases_in(&PLACES, "exec/ports-are-free", ports_are_free)
+    let mut cases = cases_in(&PLACES, "exec/ports-are-free", ports_are_free);
+    // In `library` another program doesn't inherit them.
+    let served = PLACES
+        .iter()
+        .filter(|(topology, _)| *topology != Topology::Library);
+    let served: Vec<_> = served.copied().collect();
+    for (name, run) in [
+        (
+            "listeners-go-on",
+            listeners_go_on as fn(&Network) -> Outcome,
+        ),
+        ("listeners-for-a-child", listeners_for_a_child),
+        ("nginx-replaced", nginx_replaced),
+    ] {
+        cases.extend(cases_in(&served, &format!("exec/{name}"), run));
+    }
+    cases
 }
 
 /// Answers one client, then the next image does.
@@ -62,4 +83,165 @@ fn ports_are_free(network: &Network) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Listens, and leaves that to another program by descriptors from 3 on, as systemd does: to the one that it becomes,
+/// once somebody calls, or to a child.
+const ACTIVATOR: &str = "
+import fcntl, os, select, socket, subprocess, sys
+listeners = [
+    socket.create_server(('10.9.0.2', 9100)),
+    socket.create_server(('', 9101)),
+    socket.create_server(('::', 9102), family=socket.AF_INET6, dualstack_ipv6=True),
+]
+fds = [fcntl.fcntl(it, fcntl.F_DUPFD, 20) for it in listeners]
+print('listens', flush=True)
+if sys.argv[1] == 'waits':
+    select.select(listeners, [], [])
+for it in listeners:
+    it.close()
+for number, fd in enumerate(fds, 3):
+    os.dup2(fd, number)
+    os.close(fd)
+server = [sys.executable, '-c', sys.argv[2]]
+if sys.argv[1] == 'child':
+    sys.exit(subprocess.run(server, pass_fds=[3, 4, 5]).returncode)
+os.execv(sys.executable, server)
+";
+
+/// Two processes that answer whoever calls at one of three descriptors, until they are told that it was the last.
+const ACTIVATED: &str = "
+import os, select, socket
+listeners = [socket.socket(fileno=number) for number in (3, 4, 5)]
+assert [it.getsockname()[1] for it in listeners] == [9100, 9101, 9102]
+for it in listeners:
+    assert it.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+    it.setblocking(False)
+other = os.fork()
+word = b''
+while word != b'last':
+    for it in select.select(listeners, [], [])[0]:
+        try:
+            c, _ = it.accept()
+        except BlockingIOError:
+            continue
+        c.setblocking(True)
+        word = c.recv(64)
+        c.sendall(word[::-1])
+        c.close()
+for it in listeners:
+    it.close()
+if other:
+    assert os.waitpid(other, 0)[1] == 0
+";
+
+/// Calls at each of the three, over IPv4 and IPv6; the first before there is anybody who answers.
+const CALLERS: &str = "
+import socket, sys
+def ask(word, address, port):
+    with socket.create_connection((address, port), 20) as c:
+        c.settimeout(20)
+        c.sendall(word)
+        assert c.recv(64) == word[::-1], (address, port)
+for round in range(20):
+    ask(b'first', '10.9.0.2', 9100)
+    ask(b'second', '10.9.0.2', 9101)
+    ask(b'third', '10.9.0.2', 9102)
+    ask(b'fourth', 'fd09::2', 9102)
+for _ in range(2):
+    ask(b'last', '10.9.0.2', 9100)
+";
+
+/// Who calls a program that then becomes another one is answered by that, and so are all who call later.
+fn listeners_go_on(network: &Network) -> Outcome {
+    activate(network, "waits")
+}
+
+/// So they are by another process, to which the first one leaves its listening sockets.
+fn listeners_for_a_child(network: &Network) -> Outcome {
+    activate(network, "child")
+}
+
+fn activate(network: &Network, how: &str) -> Outcome {
+    let arguments = [how, ACTIVATED];
+    let server = python::start(network, "server", ACTIVATOR, &arguments, "listens")?;
+    let called = python::finish_on_kernel(network, "callers", CALLERS, &[]);
+    called.map_err(|failure| Failure::Wrong(format!("{failure:?}\n{}", server.log())))?;
+    let (status, said) = server.wait(PATIENCE)?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!("it ended with {status}:\n{said}"))),
+    }
+}
+
+/// nginx puts another executable in the place of its own: nobody is refused, and what goes on ends in order.
+fn nginx_replaced(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    // In the foreground it doesn't do so.
+    let (files, arguments) = Nginx::configure(&site, 2, "", "on")?;
+    // It executes itself anew by this path.
+    let command = network.skink_run("/usr/sbin/nginx", &arguments)?;
+    let run = Process::spawn(command, "nginx in the background")?;
+    // `skink run` has become what has gone into the background.
+    let stays = network.up.as_ref();
+    let stays = stays.ok_or_else(|| Failure::Wrong("there is no skink up".to_owned()))?;
+    let master = || {
+        let text = std::fs::read_to_string(files.path().join("pid")).ok()?;
+        text.trim().parse::<u32>().ok()
+    };
+    let [address, other_address] = Network::SKINK;
+    network.wait_for(stays, address, Nginx::PORT)?;
+    let old = master().ok_or_else(|| Failure::Wrong(run.log()))?;
+    let old_workers = children(old)?;
+
+    let end = site.path("end");
+    let load = start_fetches(network, &end)?;
+    let (original, copy) = (site.path("larger"), site.path("copy"));
+    let script = format!(
+        "curl -sS --fail --limit-rate 6M -o {copy} http://{address}:{port}/larger && cmp {copy} {original}",
+        port = Nginx::PORT,
+        copy = copy.display(),
+        original = original.display()
+    );
+    let mut shell = network.kernel.command("bash");
+    shell.args(["-c", &script]);
+    let download = Process::spawn(shell, "a download")?;
+    download.wait_until("it has begun", || {
+        copy.metadata().is_ok_and(|it| it.len() > 0)
+    })?;
+
+    signal(old, Signal::USR2)?;
+    let mut new = old;
+    stays.wait_until("another master has workers", || {
+        new = master().unwrap_or(old);
+        new != old && children(new).is_ok_and(|workers| workers.len() == 2)
+    })?;
+    signal(old, Signal::WINCH)?;
+    stays.wait_until("an old worker has ended", || {
+        children(old).is_ok_and(|now| !old_workers.iter().all(|it| now.contains(it)))
+    })?;
+    signal(old, Signal::QUIT)?;
+    let (status, said) = download.wait(PATIENCE)?;
+    if !status.success() {
+        return Err(Failure::Wrong(format!("the download: {status}: {said}")));
+    }
+    wait_until_ended(&[old], PATIENCE)?;
+    std::fs::write(end, "")?;
+    let reset = count_resets(load)?;
+    if reset > old_workers.len() {
+        let text = format!("{reset} connections were reset: {}", run.log());
+        return Err(Failure::Wrong(text));
+    }
+    for address in [address, other_address] {
+        let mut shell = network.kernel.command("bash");
+        shell.args(["-c", &site.fetch_and_compare(address, Nginx::PORT, "large")]);
+        Network::finish(shell, "fetching from the new nginx", PATIENCE)?;
+    }
+    signal(new, Signal::QUIT)?;
+    wait_until_ended(&[new], PATIENCE)?;
+    let (status, said) = run.wait(PATIENCE)?;
+    match status.success() && !said.contains("panicked") {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!("nginx: {status}:\n{said}"))),
+    }
 }
