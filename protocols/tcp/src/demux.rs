@@ -31,6 +31,8 @@ pub struct Demux {
 
 /// For how long it is known that there was a listener on an end.
 const LEFT_FOR: Duration = Duration::from_secs(1);
+/// How many such ends are known at the most: whoever leaves more at once has the oldest ones' peers refused.
+const LEFT: usize = 64;
 
 /// How many listeners on one end are asked for a new flow.
 const ASKED: usize = 64;
@@ -116,6 +118,9 @@ impl Demux {
                 self.listeners.remove(&key);
                 let lately = |at| now.since(at) < LEFT_FOR;
                 self.left.retain(|(end, at)| *end != key && lately(*at));
+                if self.left.len() == LEFT {
+                    self.left.remove(0);
+                }
                 self.left.push((key, now));
             }
         }
