@@ -31,7 +31,7 @@ def run(*words, **options):
 
 
 def pid_of(skink, name):
-    for process in json.loads(run(skink, "ps", "--json"))["instances"][0]["processes"]:
+    for process in json.loads(run(skink, "ps", "--json", "--sample", "0"))["instances"][0]["processes"]:
         if process["name"] == name and process["state"] == "running":
             return process["pid"]
 

@@ -162,7 +162,7 @@ impl FromStr for Recovery {
 /// Show the processes of stacks, and the programs that use them
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-CPU is the share of one processor during 0.2 s, for which it is looked on; JSON has the mean since the process \
+CPU is the share of one processor while it is looked on (--sample); JSON has the mean since the process \
 was started, too. QUEUE is how many messages wait for the process. MEMORY of a program is what its \
 sockets' buffers take.
 
@@ -173,6 +173,9 @@ pub struct PsOptions {
     /// Name or process id, of `skink up`, of `skink run` or of a program [default: all]
     #[arg(value_name = "NAME|PID")]
     pub instance: Option<String>,
+    /// How long to look how busy processes are; 0 to answer at once, without that
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.2)]
+    pub sample: f64,
     /// Write JSON
     #[arg(long)]
     pub json: bool,

@@ -11,6 +11,7 @@ use skink_control::{ComponentInfo, FIRST_COMPONENT, ProcessInfo, QueueInfo, Regi
 use skink_memory::{Region, SocketKind};
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// The state of a process that ends again and again.
 const FAILING: &str = "failing";
@@ -77,7 +78,11 @@ struct ProgramReport {
 /// Shows processes.
 pub fn ps(options: &PsOptions) -> Result<(), Failure> {
     let found = tools::find(options.instance.as_deref())?;
-    let activity = Activity::watch(found.iter().flat_map(pids));
+    let interval = Duration::try_from_secs_f64(options.sample)
+        .ok()
+        .filter(|interval| *interval <= Duration::from_secs(60))
+        .ok_or_else(|| Failure::tool("--sample takes a number of seconds, up to 60"))?;
+    let activity = Activity::watch(found.iter().flat_map(pids), interval);
     let report = Report {
         instances: found.iter().map(|it| instance(it, &activity)).collect(),
     };
@@ -267,7 +272,7 @@ fn process_row(process: &ProcessReport) -> Vec<String> {
         format!("  {}", process.name),
         process.pid.map_or("-".to_owned(), |pid| pid.to_string()),
         process.state.clone(),
-        usage(&|usage| format!("{:.1}%", usage.cpu_percent)),
+        cpu(process.usage.as_ref()),
         usage(&|usage| size(usage.rss_bytes)),
         usage(&|usage| duration(usage.uptime_s)),
         process.restarts.to_string(),
@@ -293,7 +298,6 @@ fn waiting(queues: &[QueueInfo]) -> u64 {
 }
 
 fn program_row(program: &ProgramReport) -> Vec<String> {
-    let cpu = program.usage.as_ref();
     vec![
         format!("  {}", program.name),
         program.pid.to_string(),
@@ -301,9 +305,15 @@ fn program_row(program: &ProgramReport) -> Vec<String> {
         program.tcp_sockets.to_string(),
         program.udp_sockets.to_string(),
         size(program.memory_bytes),
-        cpu.map_or("-".to_owned(), |usage| format!("{:.1}%", usage.cpu_percent)),
+        cpu(program.usage.as_ref()),
         waiting(&program.queues).to_string(),
     ]
+}
+
+/// The present share of a processor.
+fn cpu(usage: Option<&Usage>) -> String {
+    let percent = usage.and_then(|usage| usage.cpu_percent);
+    percent.map_or("-".to_owned(), |percent| format!("{percent:.1}%"))
 }
 
 /// Bytes, to three digits.

@@ -24,7 +24,7 @@ impl Network {
     /// If `skink ps` doesn't say.
     pub fn members(&self) -> Result<Vec<Member>, Failure> {
         let mut command = self.skink.command(&Network::tool()?.to_string_lossy());
-        command.args(["ps", "--json"]);
+        command.args(["ps", "--json", "--sample", "0"]);
         let text = Network::finish(command, "skink ps", PATIENCE)?;
         let report: Value = serde_json::from_str(&text)?;
         let processes = report["instances"][0]["processes"].as_array();

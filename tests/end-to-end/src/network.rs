@@ -199,7 +199,7 @@ impl Network {
         mut is_wanted: impl FnMut(&Value) -> bool,
     ) -> Result<Option<Value>, Failure> {
         let mut command = self.skink.command(&Network::tool()?.to_string_lossy());
-        command.args(["ps", "--json"]);
+        command.args(["ps", "--json", "--sample", "0"]);
         let text = Network::finish(command, "skink ps", PATIENCE)?;
         let report: Value = serde_json::from_str(&text)?;
         let all = report["instances"][0][kind].as_array();

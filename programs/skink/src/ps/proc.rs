@@ -6,15 +6,11 @@ use std::time::{Duration, Instant};
 /// Units of time in /proc/PID/stat, in a second: the same on every machine (`USER_HZ`).
 const TICKS: f64 = 100.0;
 
-/// How long it is looked on to tell how busy processes are: what is scheduled every few milliseconds is seen often
-/// enough, and nobody is kept waiting.
-const INTERVAL: Duration = Duration::from_millis(200);
-
 /// What a process uses.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct Usage {
-    /// Of one processor, during [`INTERVAL`].
-    pub cpu_percent: f64,
+    /// Of one processor, at present; None if nobody looked on.
+    pub cpu_percent: Option<f64>,
     /// Of one processor, since the process was started.
     pub cpu_life_percent: f64,
     /// Of physical memory, shared memory too, in bytes.
@@ -28,15 +24,16 @@ pub struct Usage {
 pub struct Activity(BTreeMap<u32, f64>);
 
 impl Activity {
-    /// Looks at all of them twice, with [`INTERVAL`] in between.
-    pub fn watch(pids: impl Iterator<Item = u32>) -> Activity {
+    /// Looks at all of them twice, with `interval` in between; not at all if that is zero.
+    pub fn watch(pids: impl Iterator<Item = u32>, interval: Duration) -> Activity {
+        let pids = pids.filter(|_| !interval.is_zero());
         let first: Vec<_> = pids
             .filter_map(|pid| Some((pid, Instant::now(), busy(pid)?)))
             .collect();
         if first.is_empty() {
             return Activity::default();
         }
-        std::thread::sleep(INTERVAL);
+        std::thread::sleep(interval);
         let again = first.into_iter().filter_map(|(pid, since, before)| {
             let after = busy(pid)?;
             Some((pid, percent(&before, &after, since.elapsed())))
@@ -77,12 +74,12 @@ pub fn usage(pid: u32, activity: &Activity) -> Option<Usage> {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{name}")).ok();
     let stat = read(&format!("{pid}/stat"))?;
     let status = read(&format!("{pid}/status"))?;
-    let now = activity.0.get(&pid).copied()?;
+    let now = activity.0.get(&pid).copied();
     parse(&stat, &status, &read("uptime")?, now)
 }
 
 /// See proc_pid_stat(5) and proc_uptime(5).
-fn parse(stat: &str, status: &str, uptime: &str, cpu_percent: f64) -> Option<Usage> {
+fn parse(stat: &str, status: &str, uptime: &str, cpu_percent: Option<f64>) -> Option<Usage> {
     // The name before may have spaces and parentheses in it.
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -114,16 +111,17 @@ mod tests {
     #[test]
     fn usage_is_read_from_proc() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 1 0 90000 5 6";
-        let usage = parse(stat, "Name:\ta\nVmRSS:\t  12 kB\n", "1000.00 5", 37.5).expect("good");
+        let usage =
+            parse(stat, "Name:\ta\nVmRSS:\t  12 kB\n", "1000.00 5", Some(37.5)).expect("good");
         let expected = Usage {
-            cpu_percent: 37.5,
+            cpu_percent: Some(37.5),
             cpu_life_percent: 2.0,
             rss_bytes: 12 * 1024,
             uptime_s: 100,
         };
         assert_eq!(usage, expected);
         for (stat, uptime) in [("", "1"), ("7 (a) S 1", "1"), (stat, ""), (stat, "x")] {
-            assert_eq!(parse(stat, "", uptime, 0.0), None, "{stat} {uptime}");
+            assert_eq!(parse(stat, "", uptime, None), None, "{stat} {uptime}");
         }
     }
 
@@ -137,14 +135,18 @@ mod tests {
         let before = threads(&[("1", 5000 * ms), ("2", 70 * ms), ("3", 9 * ms)]);
         let after = threads(&[("1", 5100 * ms), ("2", 70 * ms), ("4", 50 * ms)]);
         assert_eq!(percent(&before, &after, Duration::from_millis(200)), 75.0);
-        assert_eq!(percent(&before, &before, INTERVAL), 0.0);
+        assert_eq!(percent(&before, &before, Duration::from_millis(200)), 0.0);
     }
 
     #[test]
     fn processes_are_seen_as_long_as_they_live() {
         let own = std::process::id();
-        let activity = Activity::watch([own, 0].into_iter());
-        assert!(usage(own, &activity).is_some() && usage(0, &activity).is_none());
-        assert!(usage(own, &Activity::default()).is_none());
+        for (milliseconds, is_seen) in [(1, true), (0, false)] {
+            let interval = Duration::from_millis(milliseconds);
+            let activity = Activity::watch([own, 0].into_iter(), interval);
+            let usage = |pid| usage(pid, &activity);
+            assert_eq!(usage(own).map(|it| it.cpu_percent.is_some()), Some(is_seen));
+            assert_eq!(usage(0), None);
+        }
     }
 }
