@@ -134,5 +134,5 @@ fn allowed(task: &str) -> Result<String, Failure> {
         .lines()
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let list = line.map(|list| list.trim().to_owned());
-    list.ok_or_else(|| Failure::Wrong(status))
+    list.ok_or(Failure::Wrong(status))
 }
