@@ -9,6 +9,9 @@ pub struct Seized {
     pid: libc::pid_t,
     #[cfg(target_arch = "x86_64")]
     before: libc::user_regs_struct,
+    /// Where it has the instruction of a system call.
+    #[cfg(target_arch = "x86_64")]
+    syscall: u64,
     has_ended: bool,
 }
 
@@ -60,7 +63,7 @@ mod by_ptrace {
     const BELOW_STACK: u64 = 8192;
 
     impl Seized {
-        /// Stops that process. A process in user mode is let run until its next system call.
+        /// Stops that process.
         ///
         /// # Errors
         /// [`io::ErrorKind::PermissionDenied`] for who may not trace it; what the system says otherwise.
@@ -70,21 +73,27 @@ mod by_ptrace {
                 pid,
                 // SAFETY: plain numbers, for which zero is a value.
                 before: unsafe { core::mem::zeroed() },
+                syscall: find_syscall(pid)?,
                 has_ended: true,
             };
             seized.request(libc::PTRACE_SEIZE, 0)?;
-            seized.has_ended = false;
-            seized.request(libc::PTRACE_INTERRUPT, 0)?;
-            seized.wait()?;
-            seized.before = seized.registers()?;
-            while !seized.is_after_call()? {
-                seized.request(libc::PTRACE_SYSCALL, 0)?;
-                if let Some(Called::Ended(signal)) = seized.wait()? {
-                    return Err(io::Error::other(format!("it ended by signal {signal}")));
+            match seized.stop() {
+                Ok(()) => Ok(seized),
+                Err(error) => {
+                    let _ = seized.request(libc::PTRACE_DETACH, 0);
+                    Err(error)
                 }
-                seized.before = seized.registers()?;
             }
-            Ok(seized)
+        }
+
+        fn stop(&mut self) -> io::Result<()> {
+            self.request(libc::PTRACE_INTERRUPT, 0)?;
+            if let Some(Called::Ended(signal)) = self.wait()? {
+                return Err(io::Error::other(format!("it ended by signal {signal}")));
+            }
+            self.before = self.registers()?;
+            self.has_ended = false;
+            Ok(())
         }
 
         /// Writes bytes to where the process has nothing, and answers their address there. The next call of this
@@ -108,7 +117,7 @@ mod by_ptrace {
         pub fn call(&mut self, number: i64, arguments: &[u64]) -> io::Result<Called> {
             let argument = |at: usize| arguments.get(at).copied().unwrap_or(0);
             let mut registers = self.before;
-            registers.rip -= SYSCALL.len() as u64;
+            registers.rip = self.syscall;
             registers.rax = number as u64;
             // It isn't in a system call that the kernel would begin anew.
             registers.orig_rax = u64::MAX;
@@ -124,18 +133,10 @@ mod by_ptrace {
                 return Ok(ended);
             }
             let after = self.registers()?;
-            match after.rip == self.before.rip {
+            match after.rip == self.syscall + SYSCALL.len() as u64 {
                 true => Ok(Called::Answered(after.rax as i64)),
                 false => Err(io::Error::other("it stopped elsewhere than after the call")),
             }
-        }
-
-        /// Whether it stands behind the instruction of a system call.
-        fn is_after_call(&self) -> io::Result<bool> {
-            let memory = std::fs::File::open(format!("/proc/{}/mem", self.pid))?;
-            let mut code = [0; SYSCALL.len()];
-            memory.read_exact_at(&mut code, self.before.rip - SYSCALL.len() as u64)?;
-            Ok(code == SYSCALL)
         }
 
         /// Waits until the process stops; `Some` if it has ended instead.
@@ -176,6 +177,40 @@ mod by_ptrace {
                 _ => Ok(()),
             }
         }
+    }
+
+    /// Where the process has the instruction of a system call in its code.
+    fn find_syscall(pid: libc::pid_t) -> io::Result<u64> {
+        let memory = std::fs::File::open(format!("/proc/{pid}/mem"))?;
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        let mut code = vec![0; PART];
+        for line in maps.lines().filter(|line| line.contains(" r-xp ")) {
+            let range = line.split(' ').next().unwrap_or_default();
+            let (Some(start), Some(end)) = bounds(range) else {
+                continue;
+            };
+            for at in (start..end).step_by(PART) {
+                let length = PART.min(usize::try_from(end - at).unwrap_or(PART));
+                let part = &mut code[..length];
+                if memory.read_exact_at(part, at).is_err() {
+                    break;
+                }
+                if let Some(found) = part.windows(SYSCALL.len()).position(|it| it == SYSCALL) {
+                    return Ok(at + found as u64);
+                }
+            }
+        }
+        Err(io::Error::other("it has no code that makes a system call"))
+    }
+
+    /// How much of the code is looked at at once.
+    const PART: usize = 1 << 16;
+
+    /// Both ends of a range as in proc_pid_maps(5).
+    fn bounds(range: &str) -> (Option<u64>, Option<u64>) {
+        let (start, end) = range.split_once('-').unwrap_or_default();
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        (number(start), number(end))
     }
 
     impl Drop for Seized {

@@ -39,6 +39,9 @@ struct ProcessReport {
     pid: u32,
     program: String,
     counters: BTreeMap<String, u64>,
+    /// Of a program that is served.
+    #[serde(skip)]
+    calls: Option<Calls>,
 }
 
 /// Shows counters.
@@ -115,13 +118,20 @@ fn report(info: &InstanceInfo, counters: &[Vec<u64>], all: bool) -> InstanceRepo
             sum.saturating_add(of(counters, at))
         })
     };
-    let of_programs = |counter: Counter| {
-        let programs = info.processes.iter().zip(counters);
-        let programs = programs.filter(|(process, _)| process.owner < FIRST_COMPONENT);
-        let counts = programs.map(|(_, counters)| of(counters, counter as usize));
-        counts.fold(0, u64::saturating_add)
+    let calls = |owner: u16, counters: &[u64]| {
+        let is_served = info.topology.is_some() && owner < FIRST_COMPONENT;
+        is_served.then(|| Calls::counted(|counter| of(counters, counter as usize)))
     };
     let processes = info.processes.iter().zip(counters);
+    let processes: Vec<_> = processes
+        .map(|(process, counters)| ProcessReport {
+            owner: process.owner,
+            pid: process.pid,
+            program: process.program.clone(),
+            counters: by_label(&|at, _| of(counters, at)),
+            calls: calls(process.owner, counters),
+        })
+        .collect();
     InstanceReport {
         pid: info.pid,
         name: info.name.clone(),
@@ -130,16 +140,13 @@ fn report(info: &InstanceInfo, counters: &[Vec<u64>], all: bool) -> InstanceRepo
         addresses: info.addresses.iter().map(ToString::to_string).collect(),
         started_ms: info.started_ms,
         counters: by_label(&sum),
-        calls: info.topology.as_ref().map(|_| Calls::counted(of_programs)),
-        processes: processes
-            .map(|(process, counters)| ProcessReport {
-                owner: process.owner,
-                pid: process.pid,
-                program: process.program.clone(),
-                counters: by_label(&|at, _| of(counters, at)),
-            })
-            .collect(),
+        calls: info.topology.as_ref().map(|_| sum_of_calls(&processes)),
+        processes,
     }
+}
+
+fn sum_of_calls(processes: &[ProcessReport]) -> Calls {
+    Calls::sum(processes.iter().filter_map(|it| it.calls.as_ref()))
 }
 
 /// The same report with what was counted since `before`.
@@ -159,14 +166,17 @@ fn difference(now: &Report, before: &Report) -> Report {
             continue;
         };
         subtract(&mut instance.counters, &earlier.counters);
-        if let (Some(calls), Some(before)) = (&mut instance.calls, &earlier.calls) {
-            *calls = calls.since(before);
-        }
         for process in &mut instance.processes {
             let mut processes = earlier.processes.iter();
             if let Some(earlier) = processes.find(|earlier| earlier.pid == process.pid) {
                 subtract(&mut process.counters, &earlier.counters);
+                if let (Some(calls), Some(before)) = (&mut process.calls, &earlier.calls) {
+                    *calls = calls.since(before);
+                }
             }
+        }
+        if let Some(calls) = &mut instance.calls {
+            *calls = sum_of_calls(&instance.processes);
         }
     }
     change

@@ -163,7 +163,7 @@ fn stack_start(plan: &Plan, settings: &Settings) -> Result<StackStart, Failure> 
         owner: None,
         tcp_table: settings.tcp,
         udp_table: settings.udp,
-        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        processors: 0,
         interface: plan.nic.interface().to_owned(),
         rules: settings.rules.clone(),
         successor: false,

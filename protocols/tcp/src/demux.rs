@@ -29,8 +29,9 @@ pub struct Demux {
     state: FixedState,
 }
 
-/// For how long it is known that there was a listener on an end.
-const LEFT_FOR: Duration = Duration::from_secs(1);
+/// For how long it is known that there was a listener on an end: a request that comes just after it was closed comes
+/// again after one second (RFC 6298), and after three.
+const LEFT_FOR: Duration = Duration::from_secs(4);
 /// How many such ends are known at the most: whoever leaves more at once has the oldest ones' peers refused.
 const LEFT: usize = 64;
 

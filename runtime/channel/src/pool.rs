@@ -27,7 +27,8 @@
 //! A chunk is free when its creator is done with it and all loans have come back. If a holder dies, its
 //! loans come back with it. If the pool is exhausted, the creator drops what it wanted to put there.
 
-use crate::memory::{Memory, Ordering, fence, word};
+use crate::generation::Generation;
+use crate::memory::{Memory, Ordering, word};
 use crate::queue::{AttachError, duplicate, read_only};
 use rustix::fs::SealFlags;
 use skink_memory::Bytes;
@@ -271,8 +272,7 @@ impl Pool {
             return Err(PoolError::TooLong);
         }
         let start = chunk.index as usize * self.geometry.chunk_bytes as usize + offset as usize;
-        // Whoever sees any of these bytes sees the generation too that was stored when the chunk was freed.
-        fence(Ordering::Release);
+        Generation::begin_writing();
         self.memory
             .copy_bytes_in(self.geometry.first_chunk() + start, from);
         Ok(())
@@ -381,8 +381,7 @@ impl Pool {
             return;
         }
         account.generation = account.generation.wrapping_add(1).max(1);
-        // Before anything new is written there: whoever still points there is told so.
-        word(&self.memory, index as usize).store(account.generation.into(), Ordering::Release);
+        Generation(word(&self.memory, index as usize)).become_free(account.generation);
         self.free.push(index);
     }
 

@@ -10,7 +10,7 @@
 
 use loom::sync::{Arc, Notify};
 use loom::thread;
-use skink_channel::{Queue, QueueError, in_memory};
+use skink_channel::{ChunkInMemory, Queue, QueueError, in_memory};
 
 fn model(check: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -173,5 +173,24 @@ fn one_sleeper_serves_two_queues() {
         threads
             .into_iter()
             .for_each(|one| one.join().expect("sent"));
+    });
+}
+
+/// The creator takes a reader for dead, and fills the chunk anew while that one copies.
+#[test]
+fn what_is_copied_from_a_chunk_is_what_was_lent() {
+    model(|| {
+        let chunk = ChunkInMemory::new([1, 1]);
+        let creator = chunk.clone();
+        let writing = thread::spawn(move || {
+            creator.generation().become_free(2);
+            creator.write([2, 2]);
+        });
+        if let Some(copy) = chunk.copy_out(1) {
+            assert_eq!(copy, [1, 1]);
+        }
+        writing.join().expect("written");
+        assert_eq!(chunk.copy_out(1), None);
+        assert_eq!(chunk.copy_out(2), Some([2, 2]));
     });
 }

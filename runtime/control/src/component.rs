@@ -41,8 +41,8 @@ pub struct StackStart {
     pub tcp_table: TableSize,
     /// Size of each program's region of UDP sockets.
     pub udp_table: TableSize,
-    /// How many processors the stack and its programs have all together: more than a process that is pinned counts. 0 for one
-    /// if nobody knows.
+    /// How many processors the process shares with all that it waits for, other processes and programs: more than one that is pinned
+    /// counts. 0 if nobody knows.
     #[serde(default)]
     pub processors: usize,
     /// Name of the interface in filter rules.

@@ -62,6 +62,9 @@ struct Connection {
     accepted: Instant,
     #[serde(with = "skink_inherit::descriptors")]
     regions: BTreeMap<RegionKind, OwnedFd>,
+    /// It has a stack of its own, and there was no room to tell it of the rules that are in force now.
+    #[serde(default)]
+    lacks_rules: bool,
 }
 
 /// The broker. It does nothing by itself: whoever owns it polls [`Server::as_fd`] for reading and
@@ -225,7 +228,11 @@ impl<O: Owners> Server<O> {
         let silent = self.close_silent(now);
         let stopped = self.replace_stopped();
         let unanswered = self.give_up_waiting(now);
-        [silent, stopped, unanswered].into_iter().flatten().min()
+        let unruly = self.tell_rules();
+        [silent, stopped, unanswered, unruly]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether this is a tool's connection, or that on which tools come.
@@ -318,6 +325,7 @@ impl<O: Owners> Server<O> {
             peer,
             accepted: now,
             regions: BTreeMap::new(),
+            lacks_rules: false,
         };
         self.connections.insert(key, connection);
     }

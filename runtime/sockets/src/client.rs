@@ -390,7 +390,7 @@ impl Client {
             let watch = channels.get(channel).map(|channel| channel.notices.watch());
             let ready = || channels.iter().any(|channel| channel.notices.is_ready());
             let woken = self.ends.sleeper.wait(Some(nap), watch, ready);
-            if matches!(woken, Ok(skink_channel::Woken::Rung)) && self.is_alone() {
+            if !matches!(woken, Ok(skink_channel::Woken::Ready)) && self.is_alone() {
                 self.poll()?;
                 return done(self).ok_or(ClientError::Gone);
             }

@@ -37,7 +37,9 @@ pub fn show(options: &FilterShowOptions) -> Result<(), Failure> {
     if options.json {
         return tools::print_json(&shown, true);
     }
-    tools::print(&describe(&shown))
+    // It may be what a program says: nothing in it may act on the terminal.
+    let acts = |it: char| it.is_control() && it != '\n';
+    tools::print(&describe(&shown).replace(acts, "?"))
 }
 
 /// What the packet filter of the stack does, or that of one process; or why it doesn't say so.

@@ -42,7 +42,7 @@ impl Activity {
     }
 }
 
-/// For how long each thread of a process has run, in nanoseconds; None if the process has ended.
+/// For how long each thread of a process has run, in nanoseconds; None if the process has ended, or the kernel doesn't tell.
 fn busy(pid: u32) -> Option<BTreeMap<String, u64>> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let ran = threads.filter_map(|thread| {
@@ -51,7 +51,8 @@ fn busy(pid: u32) -> Option<BTreeMap<String, u64>> {
         let ran = told.split_whitespace().next()?.parse().ok()?;
         Some((thread.file_name().into_string().ok()?, ran))
     });
-    Some(ran.collect())
+    let ran: BTreeMap<String, u64> = ran.collect();
+    (!ran.is_empty()).then_some(ran)
 }
 
 /// Threads that have ended meanwhile don't count; new ones do.

@@ -13,10 +13,19 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// From the sums of what the programs have counted.
-    pub fn counted(sum: impl Fn(Counter) -> u64) -> Calls {
-        let made = sum(Counter::AppCalls).saturating_add(sum(Counter::AppOtherCalls));
-        Calls::new(made, sum(Counter::AppAsked))
+    /// From what a program has counted.
+    pub fn counted(count: impl Fn(Counter) -> u64) -> Calls {
+        let made = count(Counter::AppCalls).saturating_add(count(Counter::AppOtherCalls));
+        Calls::new(made, count(Counter::AppAsked))
+    }
+
+    /// Those of several programs.
+    pub fn sum<'a>(all: impl Iterator<Item = &'a Calls>) -> Calls {
+        let (made, to_syscall) = all.fold((0u64, 0u64), |(made, asked), calls| {
+            let made = made.saturating_add(calls.made);
+            (made, asked.saturating_add(calls.to_syscall))
+        });
+        Calls::new(made, to_syscall)
     }
 
     fn new(made: u64, to_syscall: u64) -> Calls {

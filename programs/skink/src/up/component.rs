@@ -174,6 +174,17 @@ impl Component {
         (self.counters.fd(), self.capture.fd())
     }
 
+    /// How many processors it shares with all that it waits for: one, if it is pinned to one that another of `processes` is pinned to as
+    /// well.
+    pub fn processors(&self, processes: &[Component]) -> usize {
+        let others = processes.iter().filter(|other| other.name != self.name);
+        let shares = |other: &Component| other.cores == self.cores;
+        match self.cores.len() == 1 && others.into_iter().any(shares) {
+            true => 1,
+            false => std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+
     /// Descriptors of what each process is handed: counters, capture ring, sleeper.
     pub fn shared(&self) -> io::Result<Vec<OwnedFd>> {
         let (page, bell) = self.sleeper.sleeper()?;

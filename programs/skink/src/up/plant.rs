@@ -92,15 +92,16 @@ impl Plant {
             return None;
         }
         match &self.split {
-            None => Some(self.whole(component)),
+            None => Some(self.whole(component, processes)),
             Some(split) if split.can_start(place) => Some(self.parts(place, processes)),
             Some(_) => None,
         }
     }
 
-    fn whole(&mut self, component: &Component) -> Prepared {
+    fn whole(&mut self, component: &Component, processes: &[Component]) -> Prepared {
         let mut start = self.start.clone();
         start.process = component.name().to_owned();
+        start.processors = component.processors(processes);
         let mut descriptors = self.nic(&mut start)?;
         descriptors.extend(self.port_map(&mut start)?);
         descriptors.extend(component.shared().map_err(handed)?);
@@ -115,6 +116,7 @@ impl Plant {
         let component = processes.get(place).ok_or("there is no such process")?;
         let mut start = self.start.clone();
         start.process = component.name().to_owned();
+        start.processors = component.processors(processes);
         let mut outside = Outside::default();
         if self.layout.hosts(place, Part::Link) {
             outside.nic = self.nic(&mut start)?;

@@ -682,7 +682,7 @@ fn a_request_for_an_end_that_was_left_is_not_reset() {
     net.inject(request);
     net.expect_nothing();
     assert_eq!(net.counters.get(Counter::TcpDropMoved), 1);
-    net.advance(1_000);
+    net.advance(4_000);
     net.inject(request);
     net.expect("R. 0 ack 1");
 }

@@ -1,5 +1,6 @@
 use super::{AttachError, PoolDescriptors, PoolGeometry, RichPointer};
-use crate::memory::{Memory, Ordering, fence, load_acquire, word};
+use crate::generation::Generation;
+use crate::memory::{Memory, word};
 use skink_memory::Bytes;
 use std::fmt;
 
@@ -61,29 +62,31 @@ impl PoolReader {
     }
 
     fn copy_out(&self, pointer: RichPointer, to: &mut [u8]) -> Result<(), ResolveError> {
-        let bytes = self.resolve(pointer)?;
+        let (generation, bytes) = self.find(pointer)?;
         let to = to.get_mut(..bytes.len()).ok_or(ResolveError::OutOfBounds)?;
         bytes.copy_to(to);
-        // What was copied was there before this looks again (see [`Pool::write`](super::Pool::write)).
-        fence(Ordering::Acquire);
-        self.resolve(pointer).map(drop)
+        match generation.was(pointer.generation) {
+            true => Ok(()),
+            false => Err(ResolveError::Stale),
+        }
     }
 
-    fn resolve(&self, pointer: RichPointer) -> Result<Bytes<'_>, ResolveError> {
+    fn find(&self, pointer: RichPointer) -> Result<(Generation<'_>, Bytes<'_>), ResolveError> {
         let RichPointer {
             pool: _,
             offset,
             length,
-            generation,
+            generation: lent,
         } = pointer;
         let chunk = self.geometry.chunk_of(offset, length);
         let chunk = chunk.ok_or(ResolveError::OutOfBounds)?;
-        if load_acquire(word(&self.memory, chunk as usize)) != u64::from(generation) {
+        let generation = Generation(word(&self.memory, chunk as usize));
+        if !generation.is(lent) {
             return Err(ResolveError::Stale);
         }
         let start = self.geometry.first_chunk() + offset as usize;
         let bytes = self.memory.bytes(start, length as usize);
-        bytes.ok_or(ResolveError::OutOfBounds)
+        Ok((generation, bytes.ok_or(ResolveError::OutOfBounds)?))
     }
 }
 
@@ -131,7 +134,8 @@ impl PoolSet {
     pub fn resolve(&self, pointer: RichPointer) -> Result<Bytes<'_>, ResolveError> {
         let at = self.find(pointer.pool);
         let pool = at.ok().and_then(|at| self.pools.get(at));
-        pool.ok_or(ResolveError::UnknownPool)?.resolve(pointer)
+        let found = pool.ok_or(ResolveError::UnknownPool)?.find(pointer);
+        found.map(|(_, bytes)| bytes)
     }
 
     /// Copies the bytes that a pointer leads to, to the front of `to`. What was copied is whole: if the

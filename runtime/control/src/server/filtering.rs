@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// How long an owner may take to answer. One that isn't stopped looks ten times a second.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// When to try again to tell an owner something.
+const AGAIN: Duration = Duration::from_millis(100);
 /// Most bytes of an answer.
 const LONGEST_ANSWER: u64 = 64 * 1024;
 
@@ -32,22 +34,42 @@ impl<O: Owners> Server<O> {
     pub(super) fn load_filter(&mut self, rules: String) -> Result<String, String> {
         let done = self.owners.load_filter(&rules)?;
         if self.config.access == Access::Token {
-            self.config.rules.clone_from(&rules);
-            let reply = Reply::LoadFilter { rules };
-            for (key, connection) in &self.connections {
-                let Role::Owner(owner) = connection.role else {
-                    continue;
-                };
-                if let Err(why) = self.reply(*key, &reply, &[]) {
-                    tracing::warn!(owner, "a process goes on with the rules before: {why}");
-                }
+            self.config.rules = rules;
+            for connection in self.connections.values_mut() {
+                connection.lacks_rules = matches!(connection.role, Role::Owner(_));
             }
+            self.tell_rules();
         }
         Ok(done)
     }
 
+    /// Tells owners of the rules that are in force now. Answers when to try again, if there is no room for that in the
+    /// socket of one, as when it is stopped.
+    pub(super) fn tell_rules(&mut self) -> Option<Duration> {
+        let lacking = self.connections.iter().filter(|(_, it)| it.lacks_rules);
+        let lacking: Vec<u64> = lacking.map(|(key, _)| *key).collect();
+        if lacking.is_empty() {
+            return None;
+        }
+        let rules = self.config.rules.clone();
+        let reply = Reply::LoadFilter { rules };
+        let mut again = None;
+        for key in lacking {
+            let is_told = self.reply(key, &reply, &[]).is_ok();
+            if let Some(connection) = self.connections.get_mut(&key) {
+                connection.lacks_rules = !is_told;
+            }
+            again = again.or((!is_told).then_some(AGAIN));
+        }
+        again
+    }
+
     /// Asks an owner what its filter does, for the tool with this connection.
     pub(super) fn ask_owner(&mut self, tool: u64, owner: u16) -> Result<(), String> {
+        if self.config.access != Access::Token {
+            let why = "its programs share one packet filter".to_owned();
+            return self.refuse(tool, why);
+        }
         let Some(key) = self.key_of(Role::Owner(owner)) else {
             return self.refuse(tool, "it has ended".to_owned());
         };
@@ -75,13 +97,14 @@ impl<O: Owners> Server<O> {
         question: u64,
         descriptors: Vec<OwnedFd>,
     ) -> Result<(), String> {
+        let asked = self.questions.open.get(&question);
+        if asked.is_none_or(|asked| asked.owner != owner) {
+            return Ok(());
+        }
         let shown = only_file(descriptors, "what its filter does")?;
         super::requests::check_memory(&shown)?;
         let shown = text_of(shown, LONGEST_ANSWER, "what its filter does")?;
-        let asked = self.questions.open.get(&question);
-        if asked.is_some_and(|asked| asked.owner == owner)
-            && let Some(asked) = self.questions.open.remove(&question)
-        {
+        if let Some(asked) = self.questions.open.remove(&question) {
             self.answer(asked.tool, Ok(shown));
         }
         Ok(())

@@ -47,7 +47,10 @@ impl<O: Owners> Server<O> {
     /// Answers a question that was left open.
     pub fn answer(&mut self, question: Question, answer: Result<String, String>) {
         let Question(key) = question;
-        if let Err(why) = self.tell(key, answer) {
+        let told = self.tell(key, answer);
+        // One that can't be sent, such as one that is too long, is no fault of the tool's.
+        let told = told.or_else(|why| self.refuse(key, format!("the answer was lost: {why}")));
+        if let Err(why) = told {
             self.close(key, &why);
         }
     }

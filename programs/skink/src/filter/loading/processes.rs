@@ -50,7 +50,10 @@ fn sum(said: Vec<Said>) -> Value {
                 sums = Some(shown);
                 None
             }
-            (Ok(shown), Some(sums)) if texts(&shown) == texts(sums) => {
+            (Ok(shown), Some(sums))
+                if texts(&shown) == texts(sums)
+                    && shown.get("left_out") == sums.get("left_out") =>
+            {
                 add(sums, &shown);
                 None
             }
@@ -149,13 +152,18 @@ pub fn confirm(found: &Found, rules: &str) -> Result<String, Failure> {
     })
 }
 
-/// Whether what a process shows is these rules. Where there are too many the last aren't shown.
+/// Whether what a process shows is these rules. Where there are too many some aren't shown.
 fn is_of(shown: &Value, rules: &RuleSet) -> bool {
     let left_out = shown.get("left_out").and_then(Value::as_u64).unwrap_or(0);
-    let texts = texts(shown);
-    let expected = rules.rules.iter().map(|rule| rules.text(rule).to_string());
-    texts.len() as u64 + left_out == rules.rules.len() as u64
-        && (left_out > 0 || texts.into_iter().eq(expected))
+    let shown = shown.get("rules").and_then(Value::as_array);
+    let shown: &[Value] = shown.map_or(&[], Vec::as_slice);
+    let is_right = |it: &Value| {
+        let number = it.get("number").and_then(Value::as_u64);
+        let rule = number.and_then(|number| rules.rules.get(usize::try_from(number).ok()?));
+        let text = it.get("rule").and_then(Value::as_str);
+        rule.is_some_and(|rule| text == Some(&rules.text(rule).to_string()))
+    };
+    shown.len() as u64 + left_out == rules.rules.len() as u64 && shown.iter().all(is_right)
 }
 
 #[cfg(test)]

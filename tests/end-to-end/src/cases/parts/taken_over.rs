@@ -1,6 +1,6 @@
 //! What an attacker reaches who has a running component under control: the component's own process tries, with the
 //! descriptors, memory and filter of system calls that it has.
-use super::Download;
+use super::{Download, bound_receive_buffers};
 use crate::member::Member;
 use crate::network::Network;
 use crate::site::{Nginx, Site};
@@ -52,6 +52,7 @@ const OPENAT: i64 = 257;
 const PROCESS_VM_READV: i64 = 310;
 
 const PAGE: u64 = 4096;
+const READ: u64 = 1;
 const READ_WRITE: u64 = 3;
 const SHARED: u64 = 1;
 const SIGSYS: i32 = 31;
@@ -66,6 +67,7 @@ pub fn taken_over(network: &Network) -> Outcome {
     }
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
+    bound_receive_buffers(network)?;
     let download = Download::start(network, &site.path("copy"), &site.path("larger"))?;
     let mut writers: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for member in network.members()? {
@@ -104,7 +106,6 @@ pub fn taken_over(network: &Network) -> Outcome {
             network.members().is_ok_and(|now| now.iter().all(again))
         })?;
     }
-    download.goes_on()?;
     download.finish()?;
     nginx.stop()
 }
@@ -161,17 +162,20 @@ fn writable(member: &Member) -> Result<Vec<u64>, Failure> {
     for line in maps.lines() {
         // As in proc_pid_maps(5).
         let mut fields = line.split_whitespace();
-        let (Some(range), Some("r--s")) = (fields.next(), fields.next()) else {
+        let (Some(range), Some(rights)) = (fields.next(), fields.next()) else {
             continue;
         };
+        if !line.contains("/memfd:") || !rights.ends_with('s') {
+            continue;
+        }
         let start = range.split('-').next().unwrap_or_default();
         let start = u64::from_str_radix(start, 16).map_err(io::Error::other)?;
         let inode = fields.nth(2).and_then(|inode| inode.parse::<u64>().ok());
-        if line.contains("/memfd:")
-            && seized.call(MPROTECT, &[start, PAGE, READ_WRITE])? == Called::Answered(0)
-        {
+        if rights.starts_with("rw") {
             all.extend(inode);
-            seized.call(MPROTECT, &[start, PAGE, 1])?;
+        } else if seized.call(MPROTECT, &[start, PAGE, READ_WRITE])? == Called::Answered(0) {
+            all.extend(inode);
+            seized.call(MPROTECT, &[start, PAGE, READ])?;
         }
     }
     all.sort_unstable();
