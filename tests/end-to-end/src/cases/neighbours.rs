@@ -122,7 +122,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// All processes of the stack.
+/// All processes of the stack, but the standby, which is another one whenever something has changed.
 fn processes(network: &Network) -> Result<Vec<Served>, Failure> {
     let mut command = network.skink.command(&Network::tool()?.to_string_lossy());
     command.args(["ps", "--json"]);
@@ -133,7 +133,8 @@ fn processes(network: &Network) -> Result<Vec<Served>, Failure> {
         let name = it["name"].as_str().unwrap_or_default().to_owned();
         Some((name, it["pid"].as_u64()?, it["restarts"].as_u64()?))
     };
-    Ok(list.into_iter().flatten().filter_map(process).collect())
+    let all = list.into_iter().flatten().filter_map(process);
+    Ok(all.filter(|(name, ..)| name != "standby").collect())
 }
 
 fn succeeds(process: Process) -> Outcome {
