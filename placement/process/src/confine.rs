@@ -23,7 +23,7 @@ pub fn confine(
     enter(&component_lists(true, Some(nic)), user, refusal)
 }
 
-/// As [`confine`], for parts of a stack: with just the calls that its components need.
+/// As [`confine`], for parts of a stack: with what an event loop needs, and of the rest just what its components do.
 ///
 /// # Errors
 /// As [`Sandbox::enter`]; the process must end.
