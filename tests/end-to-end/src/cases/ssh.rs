@@ -5,6 +5,7 @@ use super::{PLACES, cases_in};
 use crate::network::{Network, bracketed};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{Case, Failure, Outcome, Topology};
+use rustix::process::Signal;
 use skink_testbed::{Process, Scratch};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
@@ -104,6 +105,14 @@ impl Sshd {
     }
 }
 
+/// Ends a client that forwards. Not by SIGTERM: OpenSSH 9.2 looks whether one has come, then calls `poll`, and
+/// one that comes in between is heeded only when something else happens.
+fn end(client: Process) -> Outcome {
+    client.signal(Signal::KILL);
+    client.wait(PATIENCE)?;
+    Ok(())
+}
+
 fn login(network: &Network) -> Outcome {
     let sshd = Sshd::on_skink(network)?;
     for address in Network::SKINK {
@@ -156,7 +165,7 @@ fn forwards(network: &Network) -> Outcome {
         let mut shell = network.kernel.command("bash");
         shell.args(["-c", &site.fetch_and_compare("127.0.0.1", 8080, "larger")]);
         sshd.finish(shell, "fetching through ssh")?;
-        ssh.stop()?;
+        end(ssh)?;
     }
     nginx.stop()
 }
@@ -183,7 +192,7 @@ fn listens(network: &Network) -> Outcome {
             shell.args(["-c", &site.fetch_and_compare(here, 8080, name)]);
             sshd.finish(shell, "fetching through ssh -R")?;
         }
-        ssh.stop()?;
+        end(ssh)?;
     }
     nginx.stop()
 }
@@ -207,7 +216,7 @@ fn connects(network: &Network) -> Outcome {
         shell.args(["-c", &fetch]);
         sshd.finish(shell, &format!("fetching from {address} through ssh -D"))?;
     }
-    ssh.stop()?;
+    end(ssh)?;
     servers.into_iter().try_for_each(Nginx::stop)
 }
 
