@@ -1,6 +1,6 @@
 use crate::Full;
 use core::net::{IpAddr, Ipv4Addr};
-use skink_memory::Bytes;
+use skink_memory::{Bytes, SocketId};
 use skink_time::Instant;
 use skink_wire::{Endpoint, IpCidr, MacAddr};
 
@@ -221,6 +221,17 @@ pub trait Network {
     /// unchanged.
     fn send(&mut self, now: Instant, to: &Outbound, packet: &mut TxPacket<'_>) -> Result<(), Full>;
 
+    /// As [`Network::send`], of a payload that its sender can leave where it is: nobody has to copy it then.
+    fn lend(
+        &mut self,
+        now: Instant,
+        to: &Outbound,
+        packet: &mut TxPacket<'_>,
+        _lent: Lent,
+    ) -> Result<Sent, Full> {
+        self.send(now, to, packet).map(|()| Sent::Done)
+    }
+
     /// The way to `destination`, from `source` if the flow is bound to one; `None` if there is no
     /// route or `source` isn't ours.
     fn path(&self, source: Option<IpAddr>, destination: IpAddr) -> Option<Path>;
@@ -235,6 +246,26 @@ pub trait Network {
     /// Whether `address` is the broadcast address of all networks, or of one of ours (RFC 919 section 7), and no
     /// address of our own. It is cheap to ask.
     fn is_broadcast(&self, address: Ipv4Addr) -> bool;
+}
+
+/// A datagram in a send ring that is lent to the network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lent {
+    /// Whose it is.
+    pub socket: SocketId,
+    /// Where it begins, in bytes since the socket was opened.
+    pub position: u64,
+    /// Whoever fills the ring may wait for the room: it is to be told at once when it has left.
+    pub awaited: bool,
+}
+
+/// What became of a packet that was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// Nothing of it is needed any more.
+    Done,
+    /// Its payload stays where it is until [`crate::UdpInput::Left`].
+    Lent,
 }
 
 /// What `ip` knows of the network, as far as [`Network`] answers questions about it:

@@ -1,4 +1,4 @@
-use crate::{Full, NetworkError, RxPacket};
+use crate::{Full, Lent, NetworkError, RxPacket};
 use bitflags::bitflags;
 use skink_memory::SocketId;
 
@@ -159,6 +159,8 @@ pub enum UdpInput<'a> {
     Error(NetworkError),
     /// A program asks for something.
     Request(UdpRequest),
+    /// A datagram that was lent has left, or never will: its room in the ring is free.
+    Left(Lent),
 }
 
 bitflags! {

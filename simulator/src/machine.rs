@@ -24,7 +24,7 @@ use skink_messages::{
 };
 use skink_nic::Nic;
 use skink_sockets::ChannelParts;
-use skink_split::{FilterHost, Front, Host, IpHost, LinkHost, StoreHost, packet_geometry};
+use skink_split::{FilterHost, Front, Host, IpHost, LinkHost, StoreHost};
 use skink_time::Instant;
 use skink_wire::IpCidr;
 use std::collections::BTreeMap;
@@ -184,9 +184,6 @@ pub struct Machine {
     dropped: EndCounters,
 }
 
-/// Chunks for datagrams on their way.
-const UDP_CHUNKS: u32 = 32;
-
 impl Machine {
     /// Starts all components.
     ///
@@ -222,7 +219,7 @@ impl Machine {
         let ip = broker.ip(2, config.seed);
         let filter = broker.filter(Instant::ZERO, &flows);
         let tcp = broker.tcp();
-        let udp = broker.udp(3);
+        let udp = broker.udp();
         let syscall = Some(broker.syscall());
         let store = Some(broker.store(&stored));
         let mut machine = Machine {
@@ -240,8 +237,8 @@ impl Machine {
             capabilities,
             incarnations,
             dead: [false; Who::COUNT],
-            next_pool: 4,
-            pools: [&[1][..], &[2], &[], &[], &[3], &[], &[]].map(Vec::from),
+            next_pool: 3,
+            pools: [&[1][..], &[2], &[], &[], &[], &[], &[]].map(Vec::from),
             regions: Vec::new(),
             channels: BTreeMap::new(),
             ended: Vec::new(),
@@ -271,8 +268,8 @@ impl Machine {
         self.ended.retain(|other| *other != program);
         self.link
             .iter_mut()
-            .for_each(|link| link.remove_region(program));
-        self.ip.iter_mut().for_each(|ip| ip.remove_region(program));
+            .for_each(|link| link.remove_regions(program));
+        self.ip.iter_mut().for_each(|ip| ip.remove_regions(program));
     }
 
     /// Whether there is such a component, and it is dead.
@@ -376,8 +373,4 @@ fn ip_config(capabilities: &Capabilities, config: &MachineConfig, seed: u64) -> 
         seed,
         ..IpConfig::new(capabilities.mac, config.addresses.clone())
     }
-}
-
-fn udp_geometry() -> skink_channel::PoolGeometry {
-    packet_geometry(UDP_CHUNKS).expect("sizes")
 }

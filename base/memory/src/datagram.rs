@@ -96,7 +96,7 @@ pub enum PushError {
     TooLarge,
 }
 
-/// The oldest datagram of a ring, in place.
+/// A datagram of a ring, in place.
 #[derive(Clone, Copy)]
 pub struct Datagram<'a> {
     /// What goes with the payload.
@@ -109,6 +109,11 @@ impl Datagram<'_> {
     /// Bytes of payload.
     pub fn len(&self) -> usize {
         self.payload[0].len() + self.payload[1].len()
+    }
+
+    /// Bytes of the ring that it takes, with its header.
+    pub fn entry_bytes(&self) -> usize {
+        DatagramRing::bytes_for(self.len())
     }
 
     /// Whether the payload is empty, which is as good a datagram as any (RFC 768).
@@ -205,15 +210,33 @@ impl<'a> DatagramRing<'a> {
     /// Consumer: the oldest datagram, which stays in the ring until [`DatagramRing::pop`]. A ring
     /// whose contents aren't datagrams is emptied.
     pub fn peek(&self) -> Option<Datagram<'a>> {
-        let available = self.ring.len();
-        if available == 0 {
+        self.peek_at(0)
+    }
+
+    /// Consumer: as [`DatagramRing::peek`], the one that begins `offset` bytes behind the oldest one's beginning, the sum
+    /// of [`Datagram::entry_bytes`] of those before. All of a ring is emptied whose contents aren't datagrams there, or
+    /// that has less than that.
+    pub fn peek_at(&self, offset: usize) -> Option<Datagram<'a>> {
+        let filled = self.ring.len();
+        if filled == offset {
             return None;
         }
-        let datagram = self.parse(available);
+        let available = filled.checked_sub(offset);
+        let datagram = available.and_then(|available| self.parse(offset, available));
         if datagram.is_none() {
             self.ring.clear();
         }
         datagram
+    }
+
+    /// Bytes that datagrams and their headers take.
+    pub fn filled(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Where the oldest datagram begins, in bytes since the socket was opened.
+    pub fn position(&self) -> u64 {
+        self.ring.head()
     }
 
     /// Consumer: drops all datagrams.
@@ -221,12 +244,12 @@ impl<'a> DatagramRing<'a> {
         self.ring.clear();
     }
 
-    fn parse(&self, available: usize) -> Option<Datagram<'a>> {
+    fn parse(&self, offset: usize, available: usize) -> Option<Datagram<'a>> {
         if self.ring.is_spoilt() {
             return None;
         }
         let mut bytes = [0; HEADER_BYTES];
-        if self.ring.peek(0, &mut bytes) < HEADER_BYTES {
+        if self.ring.peek(offset, &mut bytes) < HEADER_BYTES {
             return None;
         }
         let (header, length) = DatagramHeader::from_bytes(&bytes)?;
@@ -234,7 +257,7 @@ impl<'a> DatagramRing<'a> {
         if Self::bytes_for(length) > available {
             return None;
         }
-        let payload = self.ring.spans(HEADER_BYTES, length);
+        let payload = self.ring.spans(offset + HEADER_BYTES, length);
         // A neighbour may have changed the positions since.
         (payload[0].len() + payload[1].len() == length).then_some(Datagram { header, payload })
     }
@@ -243,7 +266,12 @@ impl<'a> DatagramRing<'a> {
     /// payload may be overwritten from now on.
     pub fn pop(&self, datagram: &Datagram<'a>) {
         // The length that was checked, not what the ring says by now.
-        self.ring.advance_head(Self::bytes_for(datagram.len()));
+        self.drop_front(datagram.entry_bytes());
+    }
+
+    /// Consumer: takes out the oldest datagrams, which take `entry_bytes` together.
+    pub fn drop_front(&self, entry_bytes: usize) {
+        self.ring.advance_head(entry_bytes);
     }
 }
 

@@ -178,13 +178,13 @@ impl Inner {
         }
     }
 
-    /// A program's TCP sockets, to be read where they are sent from.
-    pub fn map(&mut self, program: u32, region: &Region) {
+    /// A program's sockets, to be read where they are sent from.
+    pub fn map(&mut self, transport: Transport, program: u32, region: &Region) {
         if let Some(link) = &mut self.link {
-            link.add_region(program, region.clone());
+            link.add_region(transport, program, region.clone());
         }
         if let Some(ip) = &mut self.ip {
-            ip.add_region(program, region.clone());
+            ip.add_region(transport, program, region.clone());
         }
     }
 
@@ -193,11 +193,11 @@ impl Inner {
         self.link
             .as_mut()
             .into_iter()
-            .for_each(|it| it.remove_region(program));
+            .for_each(|it| it.remove_regions(program));
         self.ip
             .as_mut()
             .into_iter()
-            .for_each(|it| it.remove_region(program));
+            .for_each(|it| it.remove_regions(program));
     }
 
     /// New rules: nothing is judged by them before it is known which connections there are. Answers whether

@@ -5,6 +5,7 @@ use crate::inner::summary;
 use crate::neighbours::map_pool;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use skink_control::{Order, Part, PoolSizes, Report};
+use skink_lanes::Transport;
 use skink_memory::{Adopted, Region};
 use skink_messages::{Protocol, attachment_tag};
 use skink_sockets::{Attachment, Server};
@@ -180,14 +181,20 @@ impl Host {
         }
     }
 
-    /// A program's TCP sockets, to be read.
+    /// A program's sockets, to be read.
     fn map(&mut self, program: u32, descriptors: Vec<OwnedFd>) -> Result<(), String> {
-        let files: [OwnedFd; 2] = descriptors
+        let files: [OwnedFd; 4] = descriptors
             .try_into()
-            .map_err(|_| "not both files of the region came along".to_owned())?;
-        let [records, rings] = files;
-        let region = Region::open_read_only(records, rings).map_err(|error| error.to_string())?;
-        self.inner.map(program, &region);
+            .map_err(|_| "not all files of both regions came along".to_owned())?;
+        let [tcp_records, tcp_rings, udp_records, udp_rings] = files;
+        for (transport, records, rings) in [
+            (Transport::Tcp, tcp_records, tcp_rings),
+            (Transport::Udp, udp_records, udp_rings),
+        ] {
+            let region =
+                Region::open_read_only(records, rings).map_err(|error| error.to_string())?;
+            self.inner.map(transport, program, &region);
+        }
         Ok(())
     }
 

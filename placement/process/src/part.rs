@@ -32,7 +32,6 @@ use std::os::fd::OwnedFd;
 const IP_CHUNKS: u32 = 64;
 // Each of its three holders may hold some back, and `ip` keeps as many and one for what leaves.
 const _: () = assert!(IP_CHUNKS as usize > 4 * skink_lanes::HELD_BACK + 1);
-const UDP_CHUNKS: u32 = 256;
 
 fn parts(what: &str) -> impl Fn(&dyn Display) -> StartError {
     move |error| StartError::Parts(format!("{what}: {error}"))
@@ -224,9 +223,7 @@ impl Host {
         if let Some(limits) = self.inner.limits() {
             told.push((Report::Link(sizes(limits)), Vec::new()));
         }
-        let apart = self.front.stack.apart().and_then(|apart| apart.pool());
-        let pools = apart.map(|pool| (Part::Udp, pool));
-        for (part, pool) in self.inner.pools().chain(pools) {
+        for (part, pool) in self.inner.pools() {
             let PoolDescriptors {
                 id,
                 geometry,
@@ -389,15 +386,10 @@ fn udp(kit: &mut Kit) -> Result<(UdpHost, CallEnd), StartError> {
     // Each draws from a seed of its own.
     let seed = kit.start.stack.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let (below, calls) = below(kit, Part::Udp, seed.rotate_left(17))?;
-    let geometry = packet_geometry(UDP_CHUNKS)
-        .ok_or_else(|| StartError::Parts("a pool of impossible sizes".into()))?;
-    let pool = Pool::create(kit.pool_id(Part::Udp), "skink-datagrams", geometry, 1)
-        .map_err(StartError::doing("making a pool"))?;
     let host = UdpHost::new(
         below,
         TableConfig::from(kit.start.stack.udp_table).sockets,
         kit.counters.clone(),
-        pool,
     );
     let host = host.map_err(lane_failed("the lane to ip"))?;
     Ok((host, calls))

@@ -1,7 +1,7 @@
 //! `tcp`, `udp` or both in a process that hasn't the whole stack.
 use crate::serving::{CallDone, Transports, done_by_tcp, done_by_udp};
 use crate::{Host, TcpHost, UdpHost};
-use skink_channel::{Pool, PoolReader};
+use skink_channel::PoolReader;
 use skink_filter::Flow;
 use skink_lanes::EndCounters;
 use skink_library::{EventQueues, flow};
@@ -62,11 +62,6 @@ impl Apart {
     /// Whether it still waits for that.
     pub fn is_held(&self, protocol: Protocol) -> bool {
         self.held.get(protocol.index()) == Some(&true)
-    }
-
-    /// What datagrams are sent from.
-    pub fn pool(&self) -> Option<&Pool> {
-        self.udp.as_ref()?.pool()
     }
 
     /// Received packets that aren't needed any more, of which `ip` doesn't know that yet.

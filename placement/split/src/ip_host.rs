@@ -14,7 +14,7 @@ use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
 use skink_lanes::board::{self, BoardWriter};
 use skink_lanes::{
-    AttachParts, EndCounters, Incarnation, IpLinkEnd, IpTransportEnd, PacketDown, Regions,
+    AttachParts, EndCounters, Incarnation, IpLinkEnd, IpTransportEnd, Lender, PacketDown, Regions,
     Transport,
 };
 use skink_memory::Region;
@@ -70,7 +70,7 @@ pub struct IpHost {
     published: Option<(u64, LinkLimits)>,
     /// Packets that may leave, and that the link had no room for, or the filter for messages that go before
     /// them. Nothing is taken from transports meanwhile.
-    blocked: VecDeque<(Transport, PacketDown)>,
+    blocked: VecDeque<(Lender, PacketDown)>,
     /// What transports haven't been told yet of packets that the filter didn't let out.
     prohibited: VecDeque<NetworkError>,
     /// A frame, or as much of it as is looked at.
@@ -121,7 +121,7 @@ impl IpHost {
         self.out.pool()
     }
 
-    /// Maps a pool of `link` or `udp`.
+    /// Maps a pool of `link`.
     pub fn add_pool(&mut self, pool: PoolReader) {
         self.pools.insert(pool);
     }
@@ -131,14 +131,16 @@ impl IpHost {
         self.pools.remove(id);
     }
 
-    /// Maps a program's TCP sockets, opened for reading.
-    pub fn add_region(&mut self, index: u32, region: Region) {
-        self.regions.insert(index, region);
+    /// Maps a program's sockets of a transport, opened for reading.
+    pub fn add_region(&mut self, transport: Transport, index: u32, region: Region) {
+        self.regions.insert(transport, index, region);
     }
 
-    /// Unmaps a program's TCP sockets.
-    pub fn remove_region(&mut self, index: u32) {
-        self.regions.remove(index);
+    /// Unmaps a program's sockets.
+    pub fn remove_regions(&mut self, index: u32) {
+        for transport in Transport::ALL {
+            self.regions.remove(transport, index);
+        }
     }
 
     /// `link` was replaced.
@@ -150,9 +152,10 @@ impl IpHost {
 
     /// A transport was replaced.
     pub fn transport_restarted(&mut self, transport: Transport, incarnation: Incarnation) {
-        self.out.transport_restarted(transport);
+        self.out.transport_restarted(transport, incarnation);
         self.transports[transport.index()].transport_restarted(incarnation);
-        self.blocked.retain(|(other, _)| *other != transport);
+        self.blocked
+            .retain(|(lender, _)| lender.transport != transport);
         self.more = true;
     }
 
@@ -197,12 +200,13 @@ impl IpHost {
         self.judging.begin();
     }
 
-    fn flush(&mut self) {
-        while let Some((transport, id)) = self.out.take_sent() {
-            self.transports[transport.index()].sent(id);
+    fn flush(&mut self, now: Instant) {
+        while let Some(lender) = self.out.take_sent() {
+            self.transports[lender.transport.index()].sent(lender.id, lender.awaited);
         }
         self.out.flush();
-        self.transports.iter_mut().for_each(IpTransportEnd::flush);
+        let transports = self.transports.iter_mut();
+        transports.for_each(|end| end.flush(now));
         self.judging.flush();
     }
 
@@ -235,7 +239,7 @@ impl Host for IpHost {
         self.take_returned(now);
         let stuck = self.poll_component(now);
         self.publish();
-        self.flush();
+        self.flush(now);
         self.more = busy || stuck;
         match self.more {
             true => Progress::More,
@@ -246,10 +250,11 @@ impl Host for IpHost {
     fn next_deadline(&self) -> Option<Instant> {
         match self.more {
             true => Some(Instant::ZERO),
-            false => [self.ip.next_deadline(), self.judging.next_deadline()]
-                .into_iter()
-                .flatten()
-                .min(),
+            false => {
+                let transports = self.transports.iter().map(IpTransportEnd::next_deadline);
+                let own = [self.ip.next_deadline(), self.judging.next_deadline()];
+                own.into_iter().chain(transports).flatten().min()
+            }
         }
     }
 

@@ -3,7 +3,9 @@ use crate::{BUDGET, FRAME_BYTES};
 use core::net::IpAddr;
 use rustix::event::PollFlags;
 use skink_channel::{AttachError, Pool, PoolGeometry, PoolReader, PoolSet};
-use skink_lanes::{AttachParts, EndCounters, FrameDown, Incarnation, LinkEnd, Payload, Regions};
+use skink_lanes::{
+    AttachParts, EndCounters, FrameDown, Incarnation, LinkEnd, Payload, Regions, Transport,
+};
 use skink_link::{Link, LinkConfig};
 use skink_memory::{Bytes, CaptureDirection, CaptureRing, Region};
 use skink_messages::{
@@ -163,7 +165,7 @@ impl LinkHost {
         self.end.pool()
     }
 
-    /// Maps a pool of `ip` or `udp`.
+    /// Maps a pool of `ip`.
     pub fn add_pool(&mut self, pool: PoolReader) {
         self.pools.insert(pool);
     }
@@ -173,19 +175,22 @@ impl LinkHost {
         self.pools.remove(id);
     }
 
-    /// Maps a program's TCP sockets, opened for reading.
-    pub fn add_region(&mut self, index: u32, region: Region) {
-        self.regions.insert(index, region);
+    /// Maps a program's sockets of a transport, opened for reading.
+    pub fn add_region(&mut self, transport: Transport, index: u32, region: Region) {
+        self.regions.insert(transport, index, region);
     }
 
-    /// Unmaps a program's TCP sockets.
-    pub fn remove_region(&mut self, index: u32) {
-        self.regions.remove(index);
+    /// Unmaps a program's sockets.
+    pub fn remove_regions(&mut self, index: u32) {
+        for transport in Transport::ALL {
+            self.regions.remove(transport, index);
+        }
     }
 
-    /// `ip` was replaced.
+    /// `ip` was replaced: nothing is kept that its predecessor was to be told of.
     pub fn ip_restarted(&mut self, incarnation: Incarnation) {
         self.end.ip_restarted(incarnation);
+        self.pending.take_if(|frame| frame.id != 0);
     }
 
     /// As [`LinkEnd::held_back`].
@@ -204,10 +209,10 @@ impl LinkHost {
                 return taken;
             };
             match self.transmit_one(now, &frame) {
-                Left::Sent => self.end.sent(frame.id),
+                Left::Sent => self.end.sent(&frame),
                 Left::Stale => {
                     self.end.count_stale();
-                    self.end.sent(frame.id);
+                    self.end.sent(&frame);
                 }
                 Left::Full => {
                     self.pending = Some(frame);
@@ -281,7 +286,7 @@ impl Host for LinkHost {
         let sent = self.transmit(now);
         let received = self.receive(now);
         self.sender.flush();
-        self.end.flush();
+        self.end.flush(now);
         self.ask_dropped(now);
         match sent >= BUDGET || received >= BUDGET {
             true => Progress::More,
@@ -290,10 +295,12 @@ impl Host for LinkHost {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        match self.sender.blocked_on()? {
-            Room::At(_) => None,
-            Room::Untold(again) => Some(self.now + again),
-        }
+        let again = match self.sender.blocked_on() {
+            Some(Room::Untold(again)) => Some(self.now + again),
+            Some(Room::At(_)) | None => None,
+        };
+        let both = [again, self.end.next_deadline()];
+        both.into_iter().flatten().min()
     }
 
     fn is_ready(&self) -> bool {

@@ -1,9 +1,9 @@
 use crate::transport_below::{TransportBelow, TransportParts};
 use crate::transport_host::{Packets, TransportHost};
 use skink_channel::AttachError;
-use skink_lanes::{Fate, Regions, Transport, TransportPayload};
+use skink_lanes::{Fate, Transport};
 use skink_memory::{Adopted, Region, SocketTable, TableError};
-use skink_messages::{Component, Counters, NetworkError, RxPacket, TcpInput};
+use skink_messages::{Component, Counters, Lent, NetworkError, RxPacket, TcpInput};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::Instant;
 
@@ -22,50 +22,7 @@ impl TransportHost<Tcp> {
     ) -> Result<TcpHost, AttachError> {
         let config = TcpConfig { seed: parts.seed };
         let tcp = Tcp::new(config, SocketTable::new(sockets_per_region), counters);
-        let payload = TransportPayload::Rings(Regions::new());
-        TransportHost::over(tcp, parts, payload)
-    }
-
-    /// Serves one more program, whose sockets are in this region. `ip` and `link` must have mapped it for
-    /// reading before anything is sent from it.
-    ///
-    /// # Errors
-    /// As [`Tcp::add_region`].
-    pub fn add_region(&mut self, index: u32, region: Region) -> Result<(), TableError> {
-        self.component.add_region(index, region.clone())?;
-        if let Some(regions) = self.below.end.regions() {
-            regions.insert(index, region);
-        }
-        Ok(())
-    }
-
-    /// Serves one more program, whose sockets in this region were a predecessor's
-    /// ([`Tcp::adopt_region`]). `ip` and `link` must have it mapped as for
-    /// [`TransportHost::add_region`], and `ip` must have said what its addresses and routes are.
-    ///
-    /// # Errors
-    /// As [`Tcp::adopt_region`].
-    pub fn adopt_region(
-        &mut self,
-        now: Instant,
-        index: u32,
-        region: Region,
-    ) -> Result<Adopted, TableError> {
-        self.component.table().can_insert(index, &region)?;
-        if let Some(regions) = self.below.end.regions() {
-            regions.insert(index, region.clone());
-        }
-        self.call(|tcp, below| tcp.adopt_region(now, index, region, below))
-    }
-
-    /// A region whose program was gone, and whose last connection has ended: `ip` and `link` may unmap
-    /// it now.
-    pub fn take_finished_region(&mut self) -> Option<u32> {
-        let index = self.component.take_finished_region()?;
-        if let Some(regions) = self.below.end.regions() {
-            regions.remove(index);
-        }
-        Some(index)
+        TransportHost::over(tcp, parts)
     }
 
     /// `ip` or `link` was replaced: see [`Tcp::network_restarted`].
@@ -110,5 +67,29 @@ impl Packets for Tcp {
 
     fn error(&mut self, now: Instant, error: NetworkError, below: &mut TransportBelow) {
         let _ = self.handle(now, TcpInput::Error(error), below);
+    }
+
+    /// Nothing is: what is in a ring stays there until it was acknowledged.
+    fn left(&mut self, _: Instant, _: Lent, _: &mut TransportBelow) {}
+
+    /// See [`TransportHost::network_restarted`].
+    fn ip_restarted(&mut self) {}
+
+    fn table(&self) -> &SocketTable {
+        Tcp::table(self)
+    }
+
+    fn adopt_region(
+        &mut self,
+        now: Instant,
+        index: u32,
+        region: Region,
+        below: &mut TransportBelow,
+    ) -> Result<Adopted, TableError> {
+        Tcp::adopt_region(self, now, index, region, below)
+    }
+
+    fn take_finished_region(&mut self) -> Option<u32> {
+        Tcp::take_finished_region(self)
     }
 }

@@ -4,9 +4,10 @@ use core::net::{IpAddr, Ipv4Addr};
 use skink_channel::AttachError;
 use skink_ip::Replica;
 use skink_lanes::board::{self, BoardReader};
-use skink_lanes::{AttachParts, TransportEnd, TransportPayload};
+use skink_lanes::{AttachParts, Transport, TransportEnd};
 use skink_messages::{
-    Full, LinkLimits, Network, Outbound, Path, Ports, SocketEvent, SocketEvents, TxPacket,
+    Full, Lent, LinkLimits, Network, Outbound, Path, Ports, Sent, SocketEvent, SocketEvents,
+    TxPacket,
 };
 use skink_time::Instant;
 use skink_wire::MacAddr;
@@ -44,10 +45,10 @@ pub struct TransportBelow {
 impl TransportBelow {
     pub(crate) fn new(
         parts: TransportParts,
-        payload: TransportPayload,
+        transport: Transport,
     ) -> Result<TransportBelow, AttachError> {
         let mut below = TransportBelow {
-            end: TransportEnd::attach(parts.ip, payload)?,
+            end: TransportEnd::attach(parts.ip, transport)?,
             board: BoardReader::attach(parts.board)?,
             replica: None,
             limits: LinkLimits {
@@ -90,7 +91,17 @@ impl TransportBelow {
 
 impl Network for TransportBelow {
     fn send(&mut self, _: Instant, to: &Outbound, packet: &mut TxPacket<'_>) -> Result<(), Full> {
-        self.end.send(to, packet)
+        self.end.send(to, packet, None).map(|_| ())
+    }
+
+    fn lend(
+        &mut self,
+        _: Instant,
+        to: &Outbound,
+        packet: &mut TxPacket<'_>,
+        lent: Lent,
+    ) -> Result<Sent, Full> {
+        self.end.send(to, packet, Some(lent))
     }
 
     fn path(&self, source: Option<IpAddr>, destination: IpAddr) -> Option<Path> {

@@ -2,11 +2,12 @@ use crate::host::{Host, Neighbour};
 use crate::transport_below::{TransportBelow, TransportParts};
 use crate::{BUDGET, FRAME_BYTES};
 use skink_channel::{AttachError, PoolReader};
-use skink_lanes::{Arrival, EndCounters, Fate, Incarnation, PacketUp, Transport, TransportPayload};
-use skink_messages::{Component, NetworkError, Progress, RxPacket, SocketEvent};
+use skink_lanes::{Arrival, EndCounters, Fate, Incarnation, PacketUp, Transport};
+use skink_memory::{Adopted, Region, SocketTable, TableError};
+use skink_messages::{Component, Lent, NetworkError, Progress, RxPacket, SocketEvent};
 use skink_time::Instant;
 
-/// What is a transport's own in how it is told of packets.
+/// What is a transport's own in how it is told of packets, and of programs.
 pub trait Packets: Component<TransportBelow> {
     /// Which one it is.
     const TRANSPORT: Transport;
@@ -23,6 +24,27 @@ pub trait Packets: Component<TransportBelow> {
 
     /// An ICMP error about a packet of ours.
     fn error(&mut self, now: Instant, error: NetworkError, below: &mut TransportBelow);
+
+    /// What was lent to the network isn't needed any more.
+    fn left(&mut self, now: Instant, lent: Lent, below: &mut TransportBelow);
+
+    /// `ip` was replaced, and knows nothing of what was lent.
+    fn ip_restarted(&mut self);
+
+    /// Its sockets.
+    fn table(&self) -> &SocketTable;
+
+    /// Serves one more program, whose sockets were a predecessor's.
+    fn adopt_region(
+        &mut self,
+        now: Instant,
+        index: u32,
+        region: Region,
+        below: &mut TransportBelow,
+    ) -> Result<Adopted, TableError>;
+
+    /// A region whose program was gone, and whose last socket has ended.
+    fn take_finished_region(&mut self) -> Option<u32>;
 }
 
 /// A transport and its end towards `ip`.
@@ -35,15 +57,14 @@ pub struct TransportHost<T> {
     scratch: Box<[u8]>,
 }
 
-impl<T> TransportHost<T> {
+impl<T: Packets> TransportHost<T> {
     pub(crate) fn over(
         component: T,
         parts: TransportParts,
-        payload: TransportPayload,
     ) -> Result<TransportHost<T>, AttachError> {
         Ok(TransportHost {
             component,
-            below: TransportBelow::new(parts, payload)?,
+            below: TransportBelow::new(parts, T::TRANSPORT)?,
             more: true,
             scratch: vec![0; FRAME_BYTES].into_boxed_slice(),
         })
@@ -76,6 +97,31 @@ impl<T> TransportHost<T> {
     /// `ip` was replaced.
     pub fn ip_restarted(&mut self, incarnation: Incarnation) {
         self.below.end.ip_restarted(incarnation);
+        self.component.ip_restarted();
+        self.more = true;
+    }
+
+    /// Serves one more program, whose sockets in this region may be a predecessor's. `ip` and `link` must have mapped it
+    /// for reading before anything is sent from it, and `ip` must have said what its addresses and routes are.
+    ///
+    /// # Errors
+    /// As [`skink_tcp::Tcp::adopt_region`].
+    pub fn adopt_region(
+        &mut self,
+        now: Instant,
+        index: u32,
+        region: Region,
+    ) -> Result<Adopted, TableError> {
+        self.component.table().can_insert(index, &region)?;
+        self.below.end.add_region(index, region.clone());
+        self.call(|component, below| component.adopt_region(now, index, region, below))
+    }
+
+    /// A region whose program was gone, and whose last socket has ended: `ip` and `link` may unmap it now.
+    pub fn take_finished_region(&mut self) -> Option<u32> {
+        let index = self.component.take_finished_region()?;
+        self.below.end.remove_region(index);
+        Some(index)
     }
 
     /// As [`skink_lanes::TransportEnd::held_back`].
@@ -87,9 +133,7 @@ impl<T> TransportHost<T> {
     pub fn end_counters(&self) -> EndCounters {
         self.below.end.counters()
     }
-}
 
-impl<T: Packets> TransportHost<T> {
     fn arrived(&mut self, now: Instant, up: &PacketUp) {
         let mut unreachable = false;
         if up.protocol == T::TRANSPORT.protocol()
@@ -114,6 +158,9 @@ impl<T: Packets> Host for TransportHost<T> {
                 Arrival::Packet(up) => self.arrived(now, &up),
                 Arrival::Error(error) => self.component.error(now, error, &mut self.below),
             }
+        }
+        while let Some(lent) = self.below.end.take_left() {
+            self.component.left(now, lent, &mut self.below);
         }
         let progress = self.component.poll(now, &mut self.below);
         self.below.end.flush();

@@ -2,15 +2,15 @@
 
 mod machine;
 
-use machine::Filtering;
 use machine::programs::{World, udp_bind, udp_receive, udp_send};
+use machine::{Filtering, Machine};
 use skink_channel::Pool;
 use skink_filter::RuleSet;
-use skink_memory::{Bytes, Mapping};
-use skink_messages::{Counter, TxPacket};
+use skink_memory::{Bytes, DatagramRing, Mapping, SocketId};
+use skink_messages::{Component, Counter, TxPacket, UdpInput, UdpRequest};
 use skink_nic::MemoryConfig;
 use skink_split::Host;
-use skink_time::Instant;
+use skink_time::{Duration, Instant};
 use skink_wire::{MacAddr, arp, ethernet, icmpv4, ipv4, protocol};
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
@@ -234,6 +234,12 @@ fn a_filter_that_made_up_verdicts_doesnt_wedge_ip() {
     }
 }
 
+/// Datagrams that are in a socket's send ring.
+fn lent(machine: &mut Machine, socket: SocketId) -> usize {
+    let ring = machine.udp().udp().table().send_ring(socket.slot);
+    DatagramRing::new(ring).filled() / DatagramRing::bytes_for(10)
+}
+
 /// Neither end of a frame is told at once that its memory isn't needed any more, but before much of it is away.
 #[test]
 fn a_few_chunks_come_back_later_than_the_rest() {
@@ -249,7 +255,7 @@ fn a_few_chunks_come_back_later_than_the_rest() {
         let received = udp_receive(world.machines[1].udp(), receiver);
         assert_eq!(received, Some((from, vec![index; 10])));
         let gone = |pool: &Pool| pool.geometry().chunks() as usize - pool.available();
-        let sent = world.machines[0].udp().pool().map(gone).expect("a pool");
+        let sent = lent(&mut world.machines[0], sender);
         let link = world.machines[1].link.as_ref().expect("a link");
         away.push([sent, gone(link.pool())]);
     }
@@ -260,23 +266,110 @@ fn a_few_chunks_come_back_later_than_the_rest() {
     world.assert_no_leak();
 }
 
-/// It has something to send, and no chunk to copy it to before the filter is back: it doesn't spin meanwhile.
+/// Room in a ring that is full comes back as soon as something has left, though nothing else is to be told.
 #[test]
-fn udp_sleeps_while_all_of_its_pool_is_on_its_way() {
+fn who_waits_for_room_gets_it_at_once() {
+    let mut world = World::new(12, nics()[0], NONE);
+    let (from, to) = (world.end(0, 0, 1000), world.end(1, 0, 2000));
+    let sender = udp_bind(world.machines[0].udp(), from);
+    for _ in 0..20 {
+        let now = world.now;
+        let room = |machine: &mut Machine| {
+            let ring = machine.udp().udp().table().send_ring(sender.slot);
+            DatagramRing::new(ring).room()
+        };
+        while room(&mut world.machines[0]) > Some(60_000) {
+            udp_send(world.machines[0].udp(), now, sender, to, &[1; 60_000]);
+        }
+        world.settle();
+        let had = room(&mut world.machines[0]);
+        assert!(had > Some(65_536), "{had:?}");
+    }
+}
+
+/// The slot of a socket that was closed is free soon, and not before its last datagram has left.
+#[test]
+fn a_socket_that_is_closed_goes_when_all_has_left() {
+    let filtering = Filtering::Apart(rules("pass all\n"));
+    let mut world = World::new(13, nics()[0], [filtering, Filtering::None]);
+    let (from, to) = (world.end(0, 0, 1000), world.end(1, 0, 2000));
+    let receiver = udp_bind(world.machines[1].udp(), to);
+    for holds_up in [true, false] {
+        let sender = udp_bind(world.machines[0].udp(), from);
+        if holds_up {
+            world.machines[0].kill(machine::Who::Filter);
+        }
+        let now = world.now;
+        udp_send(world.machines[0].udp(), now, sender, to, &[5; 10]);
+        world.machines[0].udp().call(|udp, below| {
+            let close = UdpInput::Request(UdpRequest::Close(sender));
+            let _ = udp.handle(now, close, below);
+        });
+        world.settle();
+        let is_there = |world: &mut World| {
+            let udp = world.machines[0].udp().udp();
+            udp.table().find(sender).is_some()
+        };
+        if holds_up {
+            assert_eq!(lent(&mut world.machines[0], sender), 1);
+            assert!(is_there(&mut world));
+            let now = world.now;
+            world.machines[0].restart(machine::Who::Filter, now);
+            world.settle();
+        }
+        let received = udp_receive(world.machines[1].udp(), receiver);
+        assert_eq!(received, Some((from, vec![5; 10])));
+        world.pass(Duration::from_millis(200));
+        assert!(!is_there(&mut world));
+    }
+    world.assert_no_leak();
+}
+
+/// What `ip` had of a socket when it died is sent once more, and nothing else of it is lost.
+#[test]
+fn what_a_dead_ip_had_is_sent_again() {
+    let filtering = Filtering::Apart(rules("pass all\n"));
+    let mut world = World::new(14, nics()[0], [filtering, Filtering::None]);
+    let (from, to) = (world.end(0, 0, 1000), world.end(1, 0, 2000));
+    let sender = udp_bind(world.machines[0].udp(), from);
+    let receiver = udp_bind(world.machines[1].udp(), to);
+    // They wait for a verdict in `ip`.
+    world.machines[0].kill(machine::Who::Filter);
+    for index in 0..20 {
+        let now = world.now;
+        udp_send(world.machines[0].udp(), now, sender, to, &[index; 10]);
+    }
+    world.settle();
+    world.machines[0].kill(machine::Who::Ip);
+    let now = world.now;
+    world.machines[0].restart(machine::Who::Ip, now);
+    world.machines[0].restart(machine::Who::Filter, now);
+    world.settle();
+    for index in 0..20 {
+        let received = udp_receive(world.machines[1].udp(), receiver);
+        assert_eq!(received, Some((from, vec![index; 10])));
+    }
+    world.pass(Duration::from_millis(200));
+    assert_eq!(lent(&mut world.machines[0], sender), 0);
+    world.assert_no_leak();
+}
+
+/// What it has sent waits for the filter to come back, in its ring: `udp` doesn't spin meanwhile.
+#[test]
+fn udp_sleeps_while_all_that_it_sent_is_on_its_way() {
     let filtering = Filtering::Apart(rules("pass all\n"));
     let mut world = World::new(10, nics()[0], [filtering, Filtering::None]);
     let (from, to) = (world.end(0, 0, 1000), world.end(1, 0, 2000));
     let sender = udp_bind(world.machines[0].udp(), from);
     let receiver = udp_bind(world.machines[1].udp(), to);
     world.machines[0].kill(machine::Who::Filter);
-    // More than the pool has chunks.
     for index in 0..60 {
         let now = world.now;
         udp_send(world.machines[0].udp(), now, sender, to, &[index; 10]);
     }
     world.settle();
+    assert_eq!(lent(&mut world.machines[0], sender), 60);
     let udp = world.machines[0].udp();
-    assert_eq!(udp.pool().expect("a pool").available(), 0);
     assert!(!udp.is_ready());
     assert!(udp.next_deadline().is_none_or(|due| due > world.now));
     let now = world.now;

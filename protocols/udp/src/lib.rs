@@ -7,12 +7,13 @@
 //!
 //! **Place on the data path.** Between `ip` and the sockets' rings, which the programs share. A
 //! datagram is found its socket in constant time: by both ends, by our end, by our port. Payload
-//! going out stays in the ring until `link` or the NIC copies it. Nothing is allocated for a
-//! datagram.
+//! going out stays in the ring until `link` or the NIC copies it, in whatever process that is. Nothing
+//! is allocated for a datagram, but a place among those that are on their way, once.
 //!
 //! **What survives a restart.** Bound and connected addresses, in the records of the socket table
-//! ([`Udp::adopt_region`] reads them), and the datagrams in the rings. What may be lost is an event not yet
-//! delivered; a reader looks at its ring after a restart.
+//! ([`Udp::adopt_region`] reads them), and the datagrams in the rings: those that were on their way are
+//! sent once more. What may be lost is an event not yet delivered; a reader looks at its ring after a
+//! restart.
 //!
 //! **What it leaves out.** UDP-Lite, and sockets of IPv6 that also take IPv4 (the socket library
 //! opens one of each); to add them, a socket bound to `::` gets a second entry under `0.0.0.0` in
@@ -23,6 +24,7 @@
 mod adopt;
 mod bind;
 mod demux;
+mod lent;
 mod receive;
 mod regions;
 mod send;

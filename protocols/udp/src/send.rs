@@ -2,9 +2,10 @@
 
 use crate::Udp;
 use crate::socket::{Address, is_for_many, unspecified};
-use skink_memory::{Datagram, DatagramRing};
+use skink_memory::{Datagram, DatagramRing, SocketId};
 use skink_messages::{
-    BindOptions, Counter, Events, Full, Network, Outbound, Ports, Progress, SocketError, TxPacket,
+    BindOptions, Counter, Events, Full, Lent, Network, Outbound, Ports, Progress, Sent,
+    SocketError, TxPacket,
 };
 use skink_time::Instant;
 use skink_wire::{Endpoint, protocol, udp};
@@ -17,7 +18,7 @@ const CHECKSUM_OFFSET: u8 = udp::CHECKSUM_OFFSET as u8;
 
 /// The program is told of room in the send ring if it had less than this, in bytes: a program that
 /// found no room for a datagram of any size, maybe while the one before it was being sent, had.
-const LITTLE_ROOM: usize = 2 * 65_536;
+pub(crate) const LITTLE_ROOM: usize = 2 * 65_536;
 
 /// Why a datagram isn't sent.
 enum Unsent {
@@ -55,21 +56,51 @@ impl Udp {
                 break;
             }
             let ring = DatagramRing::new(self.table.send_ring(slot));
-            let room = ring.room().unwrap_or(0);
-            let Some(datagram) = ring.peek() else {
+            let has_little_room = ring.room().unwrap_or(0) < LITTLE_ROOM;
+            let Some(socket) = self.sockets.get_mut(slot as usize).and_then(Option::as_mut) else {
+                break;
+            };
+            let ahead = socket.on_their_way.bytes();
+            let Some(datagram) = ring.peek_at(ahead) else {
+                if ring.filled() < ahead {
+                    // It was spoilt, and is empty.
+                    socket.on_their_way.clear();
+                }
                 ended = Ok(Progress::Idle);
                 break;
             };
-            match self.send_one(now, slot, &datagram, out) {
-                Ok(()) => self.counters.count(Counter::UdpOut),
+            let lent = Lent {
+                socket: SocketId {
+                    slot,
+                    generation: socket.generation,
+                },
+                position: ring.position().wrapping_add(ahead as u64),
+                awaited: has_little_room,
+            };
+            let is_lent = match self.send_one(now, lent, &datagram, out) {
+                Ok(sent) => {
+                    self.counters.count(Counter::UdpOut);
+                    sent == Sent::Lent
+                }
                 Err(Unsent::Full) => {
                     ended = Err(Full);
                     break;
                 }
-                Err(Unsent::Dropped(counter)) => self.counters.count(counter),
+                Err(Unsent::Dropped(counter)) => {
+                    self.counters.count(counter);
+                    false
+                }
+            };
+            if ahead == 0 && !is_lent {
+                ring.pop(&datagram);
+                had_little_room |= has_little_room;
+            } else {
+                let entry_bytes = datagram.entry_bytes();
+                if let Some(socket) = self.socket(slot) {
+                    let on_their_way = &mut socket.on_their_way;
+                    on_their_way.push(lent.position, entry_bytes, !is_lent);
+                }
             }
-            ring.pop(&datagram);
-            had_little_room |= room < LITTLE_ROOM;
         }
         if had_little_room {
             self.note(slot, Events::WRITABLE);
@@ -88,8 +119,9 @@ impl Udp {
             Some(Address::Bound(_) | Address::Connected { .. }) => return true,
             Some(Address::Unbound) => {}
         }
+        let ahead = self.socket(slot).map_or(0, |it| it.on_their_way.bytes());
         let ring = DatagramRing::new(self.table.send_ring(slot));
-        let Some(datagram) = ring.peek() else {
+        let Some(datagram) = ring.peek_at(ahead) else {
             return false;
         };
         let any = Endpoint::new(unspecified(datagram.header.remote.addr), 0);
@@ -100,6 +132,9 @@ impl Udp {
             return true;
         }
         DatagramRing::new(self.table.send_ring(slot)).clear();
+        if let Some(socket) = self.socket(slot) {
+            socket.on_their_way.clear();
+        }
         self.counters.count(Counter::UdpDropBadRequest);
         self.fail(slot, SocketError::NoBuffers);
         false
@@ -108,15 +143,15 @@ impl Udp {
     fn send_one<Out>(
         &self,
         now: Instant,
-        slot: u32,
+        lent: Lent,
         datagram: &Datagram<'_>,
         out: &mut Out,
-    ) -> Result<(), Unsent>
+    ) -> Result<Sent, Unsent>
     where
         Out: Network + ?Sized,
     {
         let bad = Unsent::Dropped(Counter::UdpDropBadRequest);
-        let route = self.route(slot, datagram, out)?;
+        let route = self.route(lent.socket.slot, datagram, out)?;
         let payload_bytes = datagram.len();
         // At most 65,535 bytes of payload for IPv6, as the UDP header counts itself too.
         let largest = match route.local.addr.is_ipv4() {
@@ -149,7 +184,8 @@ impl Udp {
             traffic_class: datagram.header.traffic_class,
             dont_fragment: false,
         };
-        out.send(now, &to, &mut packet).map_err(|Full| Unsent::Full)
+        let sent = out.lend(now, &to, &mut packet, lent);
+        sent.map_err(|Full| Unsent::Full)
     }
 
     /// Both ends of a datagram: what the socket is bound or connected to comes before what the

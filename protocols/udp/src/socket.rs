@@ -1,3 +1,4 @@
+use crate::lent::OnTheirWay;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use skink_memory::{Record, SocketId};
 use skink_messages::{BindOptions, Events, Network};
@@ -28,11 +29,13 @@ pub(crate) struct Socket {
     pub(crate) address: Address,
     /// Others that say the same may have the same address.
     pub(crate) sharing: BindOptions,
-    /// The program is gone; what is in the send ring is still sent.
+    /// The program is gone; what is in the send ring still leaves.
     pub(crate) closing: bool,
     /// How many datagrams a closing socket may send at most, rounded up to the budget of one call:
     /// a hostile program that goes on filling the ring must not keep the socket alive.
     pub(crate) last_datagrams: usize,
+    /// Datagrams at the front of the send ring that were handed on, and haven't left.
+    pub(crate) on_their_way: OnTheirWay,
     /// Waits for output, in [`crate::Udp`]'s list.
     pub(crate) sending: bool,
     /// Events not yet delivered; if any, the socket is in the list of those.
@@ -45,7 +48,7 @@ pub(crate) const REUSE: u8 = 1;
 pub(crate) const WAS_BOUND: u8 = 2;
 /// Was bound to all addresses before it was connected.
 pub(crate) const WAS_WILDCARD: u8 = 4;
-/// The program has closed it; it ends when its send ring is empty.
+/// The program has closed it; it ends when what is in its send ring has left.
 pub(crate) const CLOSING: u8 = 8;
 /// May share its address with others that may.
 pub(crate) const SHARED: u8 = 16;
@@ -58,6 +61,7 @@ impl Socket {
             sharing: BindOptions::default(),
             closing: false,
             last_datagrams: 0,
+            on_their_way: OnTheirWay::default(),
             sending: false,
             events: Events::empty(),
         }

@@ -137,7 +137,7 @@ impl Udp {
         self.wake_at(Instant::ZERO);
     }
 
-    fn wake_at(&mut self, at: Instant) {
+    pub(crate) fn wake_at(&mut self, at: Instant) {
         self.wake_up = Some(self.wake_up.map_or(at, |before| before.min(at)));
     }
 
@@ -188,7 +188,7 @@ impl Udp {
             is_done |= socket.last_datagrams == 0;
         }
         if is_done {
-            if socket.closing {
+            if socket.closing && socket.on_their_way.is_empty() {
                 self.finish(slot, out);
             }
             return true;
@@ -202,7 +202,7 @@ impl Udp {
         sent.is_ok()
     }
 
-    /// Forgets the socket as soon as what it had to send is on its way.
+    /// Forgets the socket as soon as what it had to send has left.
     pub(crate) fn close<Out>(&mut self, now: Instant, id: SocketId, out: &mut Out)
     where
         Out: Network + Ports + ?Sized,
@@ -238,7 +238,7 @@ impl Udp {
     }
 
     /// Ends a closing socket, which isn't in any list any more.
-    fn finish(&mut self, slot: u32, out: &mut (impl Ports + ?Sized)) {
+    pub(crate) fn finish(&mut self, slot: u32, out: &mut (impl Ports + ?Sized)) {
         let place = self.sockets.get_mut(slot as usize);
         let Some(socket) = place.and_then(Option::take) else {
             return;
@@ -265,6 +265,7 @@ impl<Out: Network + SocketEvents + Ports + ?Sized> Component<Out> for Udp {
             UdpInput::Packet(packet) => self.receive(&packet, out),
             UdpInput::Error(error) => self.on_error(&error),
             UdpInput::Request(request) => self.request(now, request, out),
+            UdpInput::Left(lent) => self.on_left(&lent, out),
         }
         Ok(())
     }

@@ -79,8 +79,8 @@ pub enum Order {
         /// Which.
         part: Part,
     },
-    /// A program attaches; for `link` and `ip`. Beside it, both for reading: records and rings of its TCP
-    /// sockets.
+    /// A program attaches; for `link` and `ip`. Beside it, all for reading: records and rings of its TCP sockets, and of
+    /// its UDP sockets.
     Map {
         /// Its number.
         program: u32,

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: e47b5cf1045c3a4f
-pub(crate) const PROTOCOL: u32 = 12;
+// Layout digest: 11ae344b3c2e4c52
+pub(crate) const PROTOCOL: u32 = 13;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

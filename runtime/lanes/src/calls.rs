@@ -171,7 +171,7 @@ impl Coded for TransportCall {
         })
     }
 
-    fn is_answer(&self) -> bool {
+    fn is_between(&self) -> bool {
         false
     }
 }
@@ -211,7 +211,7 @@ impl Coded for CallOutcome {
     }
 
     /// It names the call, whichever incarnation of a transport carried that out.
-    fn is_answer(&self) -> bool {
+    fn is_between(&self) -> bool {
         false
     }
 }
@@ -286,7 +286,7 @@ impl Coded for StoreRequest {
         }
     }
 
-    fn is_answer(&self) -> bool {
+    fn is_between(&self) -> bool {
         false
     }
 }
@@ -312,7 +312,7 @@ impl Coded for StoreReply {
         }
     }
 
-    fn is_answer(&self) -> bool {
+    fn is_between(&self) -> bool {
         true
     }
 }

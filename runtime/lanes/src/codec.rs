@@ -78,9 +78,9 @@ pub trait Coded: Sized {
     fn encode(&self, incarnation: Incarnation) -> Self::Wire;
     /// As it was meant; `None` if it makes no sense.
     fn decode(wire: &Self::Wire) -> Option<Self>;
-    /// Whether it answers what this incarnation of the receiver asked of this one of the sender, and
-    /// means nothing from any other.
-    fn is_answer(&self) -> bool;
+    /// Whether it means nothing from another incarnation of the sender, as an answer to what that one was asked, or what
+    /// it would be answered.
+    fn is_between(&self) -> bool;
     /// As it travels to this incarnation of the receiver.
     fn encode_for(&self, sender: Incarnation, _receiver: Incarnation) -> Self::Wire {
         self.encode(sender)

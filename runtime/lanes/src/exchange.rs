@@ -88,7 +88,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
             match In::decode(&wire) {
                 Some(message)
                     if !In::is_for(&wire, self.own)
-                        || (message.is_answer() && wire.incarnation() != self.neighbour) =>
+                        || (message.is_between() && wire.incarnation() != self.neighbour) =>
                 {
                     self.counters.foreign = self.counters.foreign.wrapping_add(1);
                 }
@@ -153,6 +153,11 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         count > HELD_BACK || (self.speaks && count > 0)
     }
 
+    /// Whether something was sent in this batch, so that the neighbour is woken anyway.
+    pub fn speaks(&self) -> bool {
+        self.speaks
+    }
+
     fn note(&mut self, done: Result<(), QueueError>) -> Result<(), Full> {
         match done {
             Ok(()) => Ok(()),
@@ -207,6 +212,11 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
     /// The neighbour died and has a successor.
     pub fn restarted(&mut self, neighbour: Incarnation) {
         self.neighbour = neighbour;
+    }
+
+    /// Which restart of the neighbour is spoken with.
+    pub fn neighbour(&self) -> Incarnation {
+        self.neighbour
     }
 
     /// How often the neighbour was woken.

@@ -44,8 +44,32 @@ const WAITING: usize = 1024;
 enum Owner {
     /// In our own pool.
     Own(RichPointer),
-    /// A transport's, which gave it this id.
-    Transport(Transport, u64),
+    /// A transport's.
+    Transport(Lender),
+}
+
+/// Who is to be told that a packet has left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lender {
+    /// The transport.
+    pub transport: Transport,
+    /// Which restart of it.
+    pub incarnation: Incarnation,
+    /// The id that it gave the packet.
+    pub id: u64,
+    /// It is to be told at once.
+    pub awaited: bool,
+}
+
+/// What a transport has lent to `link`.
+#[derive(Clone, Copy, Default, Debug)]
+struct Loans {
+    /// Which restart of the transport runs.
+    incarnation: Incarnation,
+    /// Packets of that one.
+    own: u32,
+    /// Packets of those before it.
+    former: u32,
 }
 
 /// A transport's packet whose payload can go on as it is.
@@ -54,7 +78,7 @@ struct Origin {
     /// Where the payload is mapped here, and how long the two spans are.
     at: [(usize, usize); 2],
     payload: Payload,
-    owner: Option<(Transport, u64)>,
+    owner: Option<Lender>,
     passed_on: bool,
 }
 
@@ -66,11 +90,7 @@ fn places(payload: &[Bytes<'_>; 2]) -> [(usize, usize); 2] {
 }
 
 /// Copies both spans to the front of a chunk; answers how many bytes they are.
-pub(crate) fn write(
-    pool: &mut Pool,
-    chunk: &Chunk,
-    payload: &[Bytes<'_>; 2],
-) -> Result<u32, PoolError> {
+fn write(pool: &mut Pool, chunk: &Chunk, payload: &[Bytes<'_>; 2]) -> Result<u32, PoolError> {
     let [first, second] = *payload;
     // No longer than a chunk, whose length is such a number.
     let length = |bytes: Bytes<'_>| u32::try_from(bytes.len()).map_err(|_| PoolError::TooLong);
@@ -89,7 +109,7 @@ pub struct Prepared {
 
 #[derive(Debug)]
 enum Prepare {
-    Given(Payload, Option<(Transport, u64)>),
+    Given(Payload, Option<Lender>),
     Own(Chunk, u32),
 }
 
@@ -101,7 +121,10 @@ pub struct IpLinkEnd {
     pool: Pool,
     database: RequestDatabase<Owner>,
     done: VecDeque<RichPointer>,
-    sent: VecDeque<(Transport, u64)>,
+    /// Transports' packets that have left, or were dropped.
+    sent: VecDeque<Lender>,
+    /// By [`Transport::index`].
+    loans: [Loans; 2],
     limits: LinkLimits,
     origin: Option<Origin>,
     /// Something couldn't be copied since the batch began.
@@ -126,6 +149,7 @@ impl IpLinkEnd {
             pool,
             done: VecDeque::with_capacity(WAITING + 1),
             sent: VecDeque::with_capacity(REQUESTS as usize),
+            loans: [Loans::default(); 2],
             limits,
             origin: None,
             exhausted: false,
@@ -171,13 +195,32 @@ impl IpLinkEnd {
             Owner::Own(pointer) => {
                 let _ = self.pool.give_back(pointer, holder::LINK);
             }
-            Owner::Transport(transport, id) => self.sent.push_back((transport, id)),
+            Owner::Transport(lender) => {
+                let loans = &mut self.loans[lender.transport.index()];
+                if lender.incarnation == loans.incarnation {
+                    loans.own -= 1;
+                    self.done_with(lender);
+                } else {
+                    loans.former -= 1;
+                }
+            }
         }
     }
 
-    /// A transport's packet that has left.
-    pub fn take_sent(&mut self) -> Option<(Transport, u64)> {
-        self.sent.pop_front()
+    /// A transport's packet isn't needed any more: it has left, or was copied or dropped.
+    pub fn done_with(&mut self, lender: Lender) {
+        if lender.id != 0 {
+            self.sent.push_back(lender);
+        }
+    }
+
+    /// A transport's packet of which that is to be told. None while `link` still has one of that transport's predecessor:
+    /// it may be the same, and be read just now.
+    pub fn take_sent(&mut self) -> Option<Lender> {
+        let loans = &self.loans;
+        let mut waiting = self.sent.iter();
+        let at = waiting.position(|lender| loans[lender.transport.index()].former == 0)?;
+        self.sent.remove(at)
     }
 
     /// A received frame isn't needed any more; any pointer into it will do.
@@ -191,7 +234,7 @@ impl IpLinkEnd {
         &mut self,
         payload: Payload,
         mapped: &[Bytes<'_>; 2],
-        owner: Option<(Transport, u64)>,
+        owner: Option<Lender>,
     ) {
         self.origin = Some(Origin {
             at: places(mapped),
@@ -257,8 +300,12 @@ impl IpLinkEnd {
         let Prepared { headers, payload } = prepared;
         let (payload, owner) = match payload {
             Prepare::Given(payload, owner) => {
-                let owner = owner.map(|(transport, id)| Owner::Transport(transport, id));
-                (payload, owner)
+                if let Some(lender) = owner {
+                    let loans = &mut self.loans[lender.transport.index()];
+                    loans.incarnation = lender.incarnation;
+                    loans.own += 1;
+                }
+                (payload, owner.map(Owner::Transport))
             }
             Prepare::Own(chunk, bytes) => {
                 let lent = self.pool.lend(&chunk, 0, bytes, holder::LINK);
@@ -268,6 +315,7 @@ impl IpLinkEnd {
                 (Payload::Pool(pointer), Some(Owner::Own(pointer)))
             }
         };
+        let awaited = matches!(owner, Some(Owner::Transport(lender)) if lender.awaited);
         let id = match owner.map(|owner| self.database.issue(LINK, owner)) {
             None => 0,
             Some(Ok(id)) => id.to_wire(),
@@ -278,6 +326,7 @@ impl IpLinkEnd {
         };
         let frame = FrameDown {
             id,
+            awaited,
             payload,
             headers,
         };
@@ -327,8 +376,14 @@ impl IpLinkEnd {
     }
 
     /// A transport was restarted: what it had been lent of our own pool has come back.
-    pub fn transport_restarted(&mut self, transport: Transport) -> u64 {
-        self.sent.retain(|(other, _)| *other != transport);
+    pub fn transport_restarted(&mut self, transport: Transport, incarnation: Incarnation) -> u64 {
+        self.sent.retain(|lender| lender.transport != transport);
+        let loans = &mut self.loans[transport.index()];
+        *loans = Loans {
+            incarnation,
+            own: 0,
+            former: loans.former + loans.own,
+        };
         self.pool.reclaim(holder::of(transport))
     }
 
@@ -374,3 +429,6 @@ impl FrameOutput for IpLinkEnd {
         self.limits
     }
 }
+
+#[cfg(test)]
+mod tests;

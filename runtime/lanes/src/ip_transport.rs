@@ -1,11 +1,12 @@
 use crate::Incarnation;
-use crate::codec::Few;
 use crate::exchange::{EndCounters, Exchange};
 use crate::lane::AttachParts;
 use crate::packet_down::{FromTransport, PacketDown};
 use crate::packet_up::{PacketUp, ToTransport};
+use crate::returned::Returned;
 use skink_channel::{AttachError, NeighbourId, RequestDatabase, RequestId};
 use skink_messages::NetworkError;
+use skink_time::Instant;
 use std::collections::VecDeque;
 
 const TRANSPORT: NeighbourId = NeighbourId(0);
@@ -20,7 +21,7 @@ pub struct IpTransportEnd {
     exchange: Exchange<FromTransport, ToTransport>,
     /// Packets that the transport has.
     lent: RequestDatabase<PacketUp>,
-    sent: VecDeque<u64>,
+    sent: Returned,
     /// Packets that the transport is done with, and whether they were for no socket.
     returned: VecDeque<(PacketUp, bool)>,
 }
@@ -35,7 +36,7 @@ impl IpTransportEnd {
         Ok(IpTransportEnd {
             lent: RequestDatabase::new(LENT, 1, exchange.request_incarnation()),
             exchange,
-            sent: VecDeque::with_capacity(WAITING),
+            sent: Returned::with_capacity(WAITING),
             returned: VecDeque::with_capacity(LENT as usize),
         })
     }
@@ -68,10 +69,13 @@ impl IpTransportEnd {
     }
 
     /// Tells that a packet of the transport has left, or was dropped.
-    pub fn sent(&mut self, id: u64) {
-        if id != 0 {
-            self.sent.push_back(id);
-        }
+    pub fn sent(&mut self, id: u64, awaited: bool) {
+        self.sent.push(id, awaited);
+    }
+
+    /// Which restart of the transport sends now.
+    pub fn neighbour(&self) -> Incarnation {
+        self.exchange.neighbour()
     }
 
     /// The next packet to be sent. What the transport is done with is noted on the way.
@@ -121,12 +125,16 @@ impl IpTransportEnd {
     }
 
     /// Ends a batch.
-    pub fn flush(&mut self) {
-        while self.exchange.gives_back(self.sent.len()) && self.exchange.reserve(1).is_ok() {
-            let ids = Few::take(&mut self.sent, 0);
-            let _ = self.exchange.send(&ToTransport::Sent(ids));
+    pub fn flush(&mut self, now: Instant) {
+        while self.sent.is_due(now, self.exchange.speaks()) && self.exchange.reserve(1).is_ok() {
+            let _ = self.exchange.send(&ToTransport::Sent(self.sent.take()));
         }
         self.exchange.flush();
+    }
+
+    /// When it has something to tell that nothing else wakes the transport for.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.sent.next_deadline()
     }
 
     /// The transport was restarted: what it had has come back.

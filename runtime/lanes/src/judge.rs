@@ -65,7 +65,7 @@ impl Coded for Question {
         }
     }
 
-    fn is_answer(&self) -> bool {
+    fn is_between(&self) -> bool {
         false
     }
 }
@@ -119,7 +119,7 @@ impl Coded for Verdicts {
         counted(all, body.count.into()).map(Verdicts)
     }
 
-    fn is_answer(&self) -> bool {
+    fn is_between(&self) -> bool {
         true
     }
 }

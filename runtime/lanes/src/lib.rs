@@ -43,8 +43,8 @@
 
 /// Version of the messages, and of the board. Raise it with every change of their form or meaning: a
 /// neighbour may be of another build.
-// Layout digest: d12d1319e277120d
-pub const MESSAGES_VERSION: u32 = 2;
+// Layout digest: 86e1d344ea79db5d
+pub const MESSAGES_VERSION: u32 = 3;
 
 pub mod board;
 mod calls;
@@ -61,13 +61,14 @@ mod packet_down;
 mod packet_up;
 mod payload;
 mod regions;
+mod returned;
 mod transport;
 
 pub use codec::{Coded, Envelope, Few, LargeMessage, MiddleMessage, SmallMessage};
 pub use exchange::{EndCounters, Exchange, HELD_BACK};
 pub use filter::FilterEnd;
 pub use ip_filter::IpFilterEnd;
-pub use ip_link::{IpLinkEnd, Prepared, holder};
+pub use ip_link::{IpLinkEnd, Lender, Prepared, holder};
 pub use ip_transport::IpTransportEnd;
 pub use judge::{Question, Verdicts};
 pub use lane::{AttachParts, Lane};
@@ -76,7 +77,7 @@ pub use packet_down::{FrameDown, FromTransport, Headers, PacketDown, ToLink};
 pub use packet_up::{Fate, FrameUp, FromLink, PacketUp, ToTransport};
 pub use payload::Payload;
 pub use regions::Regions;
-pub use transport::{Arrival, TransportEnd, TransportPayload};
+pub use transport::{Arrival, TransportEnd};
 
 /// Which transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,12 +1,12 @@
 use crate::Incarnation;
-use crate::codec::Few;
 use crate::exchange::{EndCounters, Exchange};
 use crate::lane::AttachParts;
 use crate::packet_down::{FrameDown, ToLink};
 use crate::packet_up::{FrameUp, FromLink};
+use crate::returned::Returned;
 use skink_channel::{AttachError, HolderId, Pool};
 use skink_messages::{LinkLimits, RxFrame};
-use std::collections::VecDeque;
+use skink_time::Instant;
 
 /// The one whom frames are lent to.
 const IP: HolderId = HolderId(0);
@@ -19,7 +19,7 @@ pub struct LinkEnd {
     /// What is received goes here. `link` alone frees.
     pool: Pool,
     /// To be told to `ip`.
-    sent: VecDeque<u64>,
+    sent: Returned,
     limits: LinkLimits,
     /// `ip` doesn't know them yet.
     limits_due: bool,
@@ -38,7 +38,7 @@ impl LinkEnd {
         Ok(LinkEnd {
             exchange: Exchange::attach(parts)?,
             pool,
-            sent: VecDeque::with_capacity(WAITING + 1),
+            sent: Returned::with_capacity(WAITING + 1),
             limits,
             limits_due: true,
         })
@@ -101,10 +101,8 @@ impl LinkEnd {
     }
 
     /// A frame's payload isn't needed any more.
-    pub fn sent(&mut self, id: u64) {
-        if id != 0 {
-            self.sent.push_back(id);
-        }
+    pub fn sent(&mut self, frame: &FrameDown) {
+        self.sent.push(frame.id, frame.awaited);
     }
 
     /// Counts a frame whose payload was nowhere.
@@ -123,16 +121,20 @@ impl LinkEnd {
     }
 
     /// Ends a batch: `ip` sees all of it, and is woken if it sleeps.
-    pub fn flush(&mut self) {
+    pub fn flush(&mut self, now: Instant) {
         if self.limits_due {
             let told = self.exchange.send(&FromLink::Limits(self.limits));
             self.limits_due = told.is_err();
         }
-        while self.exchange.gives_back(self.sent.len()) && self.exchange.reserve(1).is_ok() {
-            let ids = Few::take(&mut self.sent, 0);
-            let _ = self.exchange.send(&FromLink::Sent(ids));
+        while self.sent.is_due(now, self.exchange.speaks()) && self.exchange.reserve(1).is_ok() {
+            let _ = self.exchange.send(&FromLink::Sent(self.sent.take()));
         }
         self.exchange.flush();
+    }
+
+    /// When it has something to tell that nothing else wakes `ip` for.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.sent.next_deadline()
     }
 
     /// `ip` was restarted: what it had been lent has come back. Answers how many loans that were.

@@ -2,7 +2,7 @@
 
 use crate::Incarnation;
 use crate::codec::{Coded, Envelope, Few, LargeMessage, counted, family, get_address, put_address};
-use crate::payload::{Payload, PayloadBody};
+use crate::payload::{Payload, PayloadBody, Terms};
 use skink_channel::RichPointer;
 use skink_memory::Bytes;
 use skink_messages::{Outbound, TxPacket};
@@ -107,6 +107,8 @@ struct HeadersBody {
 pub struct FrameDown {
     /// To be said when its payload isn't needed any more; 0 if nobody needs to know.
     pub id: u64,
+    /// That is to be said at once.
+    pub awaited: bool,
     /// What is behind the headers.
     pub payload: Payload,
     /// From the Ethernet header on.
@@ -147,16 +149,22 @@ const _: () = assert!(size_of::<FrameBody>() == 176 && size_of::<PointersBody>()
 impl Coded for ToLink {
     type Wire = LargeMessage;
 
-    fn encode(&self, incarnation: Incarnation) -> LargeMessage {
+    fn encode(&self, sender: Incarnation) -> LargeMessage {
+        self.encode_for(sender, 0)
+    }
+
+    /// A payload that is to be given back is for one `link`: when that has died, it may be overwritten.
+    fn encode_for(&self, sender: Incarnation, receiver: Incarnation) -> LargeMessage {
         match self {
             ToLink::Frame(frame) => {
+                let terms = terms(frame.id, frame.awaited, receiver);
                 let body = FrameBody {
                     id: frame.id,
-                    payload: frame.payload.encode(),
+                    payload: frame.payload.encode(terms),
                     lengths: frame.headers.encode(),
                     headers: frame.headers.bytes,
                 };
-                LargeMessage::new(FRAME, incarnation, &body)
+                LargeMessage::new(FRAME, sender, &body)
             }
             ToLink::Done(pointers) => {
                 let body = PointersBody {
@@ -164,7 +172,7 @@ impl Coded for ToLink {
                     count: pointers.count as u32,
                     _reserved: 0,
                 };
-                LargeMessage::new(DONE, incarnation, &body)
+                LargeMessage::new(DONE, sender, &body)
             }
         }
     }
@@ -175,6 +183,7 @@ impl Coded for ToLink {
                 let body: FrameBody = wire.read()?;
                 Some(ToLink::Frame(FrameDown {
                     id: body.id,
+                    awaited: body.payload.is_awaited(),
                     payload: body.payload.decode()?,
                     headers: Headers::decode(&body.lengths, body.headers)?,
                 }))
@@ -187,9 +196,14 @@ impl Coded for ToLink {
         }
     }
 
-    fn is_answer(&self) -> bool {
+    fn is_for(wire: &LargeMessage, receiver: Incarnation) -> bool {
+        let frame = (wire.kind() == FRAME).then(|| wire.read::<FrameBody>());
+        frame.flatten().is_none_or(|it| it.payload.is_for(receiver))
+    }
+
+    fn is_between(&self) -> bool {
         match self {
-            ToLink::Frame(_) => false,
+            ToLink::Frame(frame) => frame.id != 0,
             ToLink::Done(_) => true,
         }
     }
@@ -200,6 +214,8 @@ impl Coded for ToLink {
 pub struct PacketDown {
     /// To be said when its payload isn't needed any more; 0 if nobody needs to know.
     pub id: u64,
+    /// That is to be said at once.
+    pub awaited: bool,
     /// What is behind the transport header.
     pub payload: Payload,
     /// How to send it.
@@ -259,10 +275,15 @@ const _: () = assert!(size_of::<PacketBody>() == 152 && size_of::<IdsBody>() == 
 impl Coded for FromTransport {
     type Wire = LargeMessage;
 
-    fn encode(&self, incarnation: Incarnation) -> LargeMessage {
+    fn encode(&self, sender: Incarnation) -> LargeMessage {
+        self.encode_for(sender, 0)
+    }
+
+    /// As with [`ToLink`].
+    fn encode_for(&self, sender: Incarnation, receiver: Incarnation) -> LargeMessage {
         match self {
             FromTransport::Packet(packet) => {
-                LargeMessage::new(PACKET, incarnation, &encode_packet(packet))
+                LargeMessage::new(PACKET, sender, &encode_packet(packet, receiver))
             }
             FromTransport::Done(ids, unreachable) => {
                 let body = IdsBody {
@@ -270,7 +291,7 @@ impl Coded for FromTransport {
                     count: ids.count as u32,
                     unreachable: *unreachable,
                 };
-                LargeMessage::new(RETURNED, incarnation, &body)
+                LargeMessage::new(RETURNED, sender, &body)
             }
         }
     }
@@ -287,15 +308,29 @@ impl Coded for FromTransport {
         }
     }
 
-    fn is_answer(&self) -> bool {
+    fn is_for(wire: &LargeMessage, receiver: Incarnation) -> bool {
+        let packet = (wire.kind() == PACKET).then(|| wire.read::<PacketBody>());
+        packet
+            .flatten()
+            .is_none_or(|it| it.payload.is_for(receiver))
+    }
+
+    fn is_between(&self) -> bool {
         match self {
-            FromTransport::Packet(_) => false,
+            FromTransport::Packet(packet) => packet.id != 0,
             FromTransport::Done(..) => true,
         }
     }
 }
 
-fn encode_packet(packet: &PacketDown) -> PacketBody {
+fn terms(id: u64, awaited: bool, receiver: Incarnation) -> Terms {
+    Terms {
+        receiver: if id == 0 { 0 } else { receiver },
+        awaited,
+    }
+}
+
+fn encode_packet(packet: &PacketDown, receiver: Incarnation) -> PacketBody {
     let Outbound {
         source,
         destination,
@@ -307,7 +342,9 @@ fn encode_packet(packet: &PacketDown) -> PacketBody {
     let flag = |on: bool, bit: u8| if on { bit } else { 0 };
     PacketBody {
         id: packet.id,
-        payload: packet.payload.encode(),
+        payload: packet
+            .payload
+            .encode(terms(packet.id, packet.awaited, receiver)),
         source: put_address(source),
         destination: put_address(destination),
         family: family(source),
@@ -328,6 +365,7 @@ fn decode_packet(body: &PacketBody) -> Option<PacketDown> {
     let has = |bit: u8| body.flags & bit != 0;
     Some(PacketDown {
         id: body.id,
+        awaited: body.payload.is_awaited(),
         payload: body.payload.decode()?,
         to: Outbound {
             source: get_address(body.source, body.family)?,

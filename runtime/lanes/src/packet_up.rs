@@ -155,7 +155,7 @@ impl Coded for FromLink {
         }
     }
 
-    fn is_answer(&self) -> bool {
+    fn is_between(&self) -> bool {
         match self {
             FromLink::Frame(_) | FromLink::Limits(_) => false,
             FromLink::Sent(_) => true,
@@ -344,7 +344,7 @@ impl Coded for ToTransport {
         }
     }
 
-    fn is_answer(&self) -> bool {
+    fn is_between(&self) -> bool {
         match self {
             ToTransport::Packet(_) | ToTransport::Error(_) => false,
             ToTransport::Sent(_) => true,

@@ -1,12 +1,12 @@
-//! The regions of TCP sockets that are mapped here for reading.
+//! The regions of sockets that are mapped here for reading.
 
-use crate::Payload;
+use crate::{Payload, Transport};
 use skink_channel::PoolSet;
 use skink_memory::{Bytes, Region};
 
-/// Regions by their index, that of the program.
+/// Regions by their transport and index, that of the program.
 #[derive(Default)]
-pub struct Regions(Vec<Option<Region>>);
+pub struct Regions([Vec<Option<Region>>; 2]);
 
 /// Programs that a stack serves at the most.
 const MOST: usize = 1 << 16;
@@ -19,36 +19,33 @@ impl Regions {
 
     /// Maps a region, opened for reading, in place of the one that had its index; `false` if there can't
     /// be that many.
-    pub fn insert(&mut self, index: u32, region: Region) -> bool {
+    pub fn insert(&mut self, transport: Transport, index: u32, region: Region) -> bool {
         let at = index as usize;
         if at >= MOST {
             return false;
         }
-        if at >= self.0.len() {
-            self.0.resize_with(at + 1, || None);
+        let regions = &mut self.0[transport.index()];
+        if at >= regions.len() {
+            regions.resize_with(at + 1, || None);
         }
-        if let Some(place) = self.0.get_mut(at) {
+        if let Some(place) = regions.get_mut(at) {
             *place = Some(region);
         }
         true
     }
 
     /// Unmaps a region.
-    pub fn remove(&mut self, index: u32) -> Option<Region> {
-        self.0.get_mut(index as usize)?.take()
+    pub fn remove(&mut self, transport: Transport, index: u32) -> Option<Region> {
+        self.0[transport.index()].get_mut(index as usize)?.take()
     }
 
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Region)> {
-        let numbered = (0u32..).zip(&self.0);
-        numbered.filter_map(|(index, region)| Some((index, region.as_ref()?)))
-    }
-
-    /// The name of bytes in a send ring of one of the regions.
-    pub(crate) fn name(&self, payload: &[Bytes<'_>; 2]) -> Option<Payload> {
-        self.iter().find_map(|(index, region)| {
+    /// The name of bytes in a send ring of one of a transport's regions.
+    pub(crate) fn name(&self, transport: Transport, payload: &[Bytes<'_>; 2]) -> Option<Payload> {
+        let numbered = (0u32..).zip(&self.0[transport.index()]);
+        let mut all = numbered.filter_map(|(index, region)| Some((index, region.as_ref()?)));
+        all.find_map(|(index, region)| {
             let span = region.name_span(payload)?;
-            Some(Payload::Ring(index, span))
+            Some(Payload::Ring(transport, index, span))
         })
     }
 
@@ -58,8 +55,9 @@ impl Regions {
     pub fn resolve<'a>(&'a self, pools: &'a PoolSet, payload: &Payload) -> Option<[Bytes<'a>; 2]> {
         match *payload {
             Payload::Empty => Some([Bytes::EMPTY; 2]),
-            Payload::Ring(region, span) => {
-                let region = self.0.get(region as usize)?.as_ref()?;
+            Payload::Ring(transport, region, span) => {
+                let regions = &self.0[transport.index()];
+                let region = regions.get(region as usize)?.as_ref()?;
                 region.find_span(span)
             }
             Payload::Pool(pointer) => {

@@ -1,47 +1,37 @@
-use crate::Incarnation;
 use crate::codec::Few;
 use crate::exchange::{EndCounters, Exchange};
-use crate::ip_link;
 use crate::lane::AttachParts;
 use crate::packet_down::{FromTransport, Headers, PacketDown};
 use crate::packet_up::{PacketUp, ToTransport};
 use crate::payload::Payload;
 use crate::regions::Regions;
-use skink_channel::{
-    AttachError, HolderId, NeighbourId, Pool, PoolReader, PoolSet, RequestDatabase, RequestId,
-    RichPointer,
-};
-use skink_messages::{Full, NetworkError, Outbound, RxPacket, TxPacket};
+use crate::{Incarnation, Transport};
+use skink_channel::{AttachError, NeighbourId, PoolReader, PoolSet, RequestDatabase, RequestId};
+use skink_memory::Region;
+use skink_messages::{Full, Lent, NetworkError, Outbound, RxPacket, Sent, TxPacket};
 use std::collections::VecDeque;
 
 const IP: NeighbourId = NeighbourId(0);
-const HOLDER: HolderId = HolderId(0);
 /// Ids that may wait for room; no more packets are taken then.
 const WAITING: usize = 1024;
-/// Packets with payload in a pool that may be on their way.
+/// Packets whose payload is lent that may be on their way.
 const REQUESTS: u32 = 1024;
-
-/// How a transport names the payload that it sends.
-pub enum TransportPayload {
-    /// `tcp`: it is in the send rings of these regions, and stays there until it is acknowledged. Nobody
-    /// has to say that it has left.
-    Rings(Regions),
-    /// `udp`: it is copied to a pool of one holder, whose chunks hold a packet of 64 KiB each; so that its
-    /// room in the ring is free at once. It is freed when it has left.
-    Pool(Pool),
-}
 
 /// A transport's side towards `ip`.
 pub struct TransportEnd {
     exchange: Exchange<ToTransport, FromTransport>,
-    payload: TransportPayload,
-    on_their_way: RequestDatabase<RichPointer>,
+    transport: Transport,
+    /// What is sent is in their send rings, and named there.
+    regions: Regions,
+    /// Payload of `udp`. `tcp`'s stays until it is acknowledged, and nobody has to say that it has left.
+    on_their_way: RequestDatabase<Lent>,
+    left: VecDeque<Lent>,
     /// Received packets that aren't needed any more, and whether they were for no socket.
     done: VecDeque<(u64, bool)>,
     /// What packets point into: pools of `link` and `ip`.
     pools: PoolSet,
     refuses: bool,
-    /// There was no room in our pool, or for another request, since the batch began.
+    /// There was no room for another request since the batch began.
     exhausted: bool,
 }
 
@@ -59,19 +49,18 @@ impl TransportEnd {
     ///
     /// # Errors
     /// As [`Exchange::attach`].
-    pub fn attach(
-        parts: AttachParts,
-        payload: TransportPayload,
-    ) -> Result<TransportEnd, AttachError> {
+    pub fn attach(parts: AttachParts, transport: Transport) -> Result<TransportEnd, AttachError> {
         let exchange = Exchange::attach(parts)?;
         Ok(TransportEnd {
             on_their_way: RequestDatabase::new(REQUESTS, 1, exchange.request_incarnation()),
             exchange,
+            transport,
+            regions: Regions::new(),
+            left: VecDeque::with_capacity(REQUESTS as usize),
             done: VecDeque::with_capacity(WAITING + 1),
             pools: PoolSet::new(),
             refuses: false,
             exhausted: false,
-            payload,
         })
     }
 
@@ -85,20 +74,14 @@ impl TransportEnd {
         self.pools.remove(id);
     }
 
-    /// The regions whose rings are sent from.
-    pub fn regions(&mut self) -> Option<&mut Regions> {
-        match &mut self.payload {
-            TransportPayload::Rings(regions) => Some(regions),
-            TransportPayload::Pool(_) => None,
-        }
+    /// From now on rings of this region are sent from.
+    pub fn add_region(&mut self, index: u32, region: Region) {
+        self.regions.insert(self.transport, index, region);
     }
 
-    /// The pool that payload is copied to.
-    pub fn pool(&self) -> Option<&Pool> {
-        match &self.payload {
-            TransportPayload::Rings(_) => None,
-            TransportPayload::Pool(pool) => Some(pool),
-        }
+    /// Nothing is sent from this region any more.
+    pub fn remove_region(&mut self, index: u32) {
+        self.regions.remove(self.transport, index);
     }
 
     /// What arrived next.
@@ -115,7 +98,7 @@ impl TransportEnd {
 
     fn complete(&mut self, id: u64) {
         match self.on_their_way.complete(RequestId::from_wire(id), IP) {
-            Some(pointer) => self.give_back(pointer),
+            Some(lent) => self.left.push_back(lent),
             None => {
                 let unasked = &mut self.exchange.counters.unasked;
                 *unasked = unasked.wrapping_add(1);
@@ -123,10 +106,9 @@ impl TransportEnd {
         }
     }
 
-    fn give_back(&mut self, pointer: RichPointer) {
-        if let TransportPayload::Pool(pool) = &mut self.payload {
-            let _ = pool.give_back(pointer, HOLDER);
-        }
+    /// What was lent and isn't needed any more.
+    pub fn take_left(&mut self) -> Option<Lent> {
+        self.left.pop_front()
     }
 
     /// Copies a packet's bytes to `space`, which is as large as any packet; `None` if they are gone. What
@@ -150,55 +132,52 @@ impl TransportEnd {
         self.refuses = refuses;
     }
 
-    /// Sends a packet, as [`skink_messages::Network::send`] does.
+    /// Sends a packet, as [`skink_messages::Network::send`] does, and [`skink_messages::Network::lend`] if its payload is
+    /// `lent`.
     ///
     /// # Errors
     /// [`Full`] if `ip` takes no more now; `packet` is unchanged.
-    pub fn send(&mut self, to: &Outbound, packet: &TxPacket<'_>) -> Result<(), Full> {
+    pub fn send(
+        &mut self,
+        to: &Outbound,
+        packet: &TxPacket<'_>,
+        lent: Option<Lent>,
+    ) -> Result<Sent, Full> {
         self.exchange.reserve(1)?;
-        let Some(headers) = Headers::of(packet) else {
-            return self.drop_outbound();
+        let lent = lent.filter(|_| packet.payload_bytes() > 0);
+        if lent.is_some() && self.on_their_way.awaited() >= REQUESTS {
+            // There will be room when `ip` says that something has left, or has a successor.
+            self.exhausted = true;
+            return Err(Full);
+        }
+        let payload = match packet.payload_bytes() {
+            0 => Some(Payload::Empty),
+            _ => self.regions.name(self.transport, &packet.payload),
         };
-        let mut id = 0;
-        let payload = match &mut self.payload {
-            _ if packet.payload_bytes() == 0 => Payload::Empty,
-            TransportPayload::Rings(regions) => match regions.name(&packet.payload) {
-                Some(payload) => payload,
-                None => return self.drop_outbound(),
-            },
-            TransportPayload::Pool(pool) => {
-                // There will be room when `ip` says that something has left, or has a successor.
-                self.exhausted = true;
-                if self.on_their_way.awaited() >= REQUESTS {
-                    return Err(Full);
-                }
-                let pointer = copy(pool, packet)?;
-                self.exhausted = false;
-                match self.on_their_way.issue(IP, pointer) {
-                    Ok(request) => id = request.to_wire(),
-                    Err(unsent) => {
-                        self.give_back(unsent.0);
-                        return Err(Full);
-                    }
-                }
-                Payload::Pool(pointer)
-            }
+        let (Some(headers), Some(payload)) = (Headers::of(packet), payload) else {
+            // No transport makes such a packet.
+            self.exchange.counters.malformed = self.exchange.counters.malformed.wrapping_add(1);
+            return Ok(Sent::Done);
+        };
+        let id = match lent.map(|lent| self.on_their_way.issue(IP, lent)) {
+            None => 0,
+            Some(Ok(request)) => request.to_wire(),
+            Some(Err(_)) => return Err(Full),
         };
         let down = PacketDown {
             id,
+            awaited: lent.is_some_and(|lent| lent.awaited),
             payload,
             to: *to,
             refuses: self.refuses,
             headers,
         };
         // There is room: see above.
-        self.exchange.send(&FromTransport::Packet(down))
-    }
-
-    /// A packet that can't be sent from here, which no transport makes.
-    fn drop_outbound(&mut self) -> Result<(), Full> {
-        self.exchange.counters.malformed = self.exchange.counters.malformed.wrapping_add(1);
-        Ok(())
+        self.exchange.send(&FromTransport::Packet(down))?;
+        Ok(match lent {
+            Some(_) => Sent::Lent,
+            None => Sent::Done,
+        })
     }
 
     /// Begins a batch.
@@ -233,15 +212,14 @@ impl TransportEnd {
         self.exchange.flush();
     }
 
-    /// `ip` was restarted: packets on their way are taken as lost, and nobody wants to know any more what
-    /// isn't needed.
+    /// `ip` was restarted: packets on their way may be lost, no word of any of them comes any more, and nobody wants to
+    /// know what isn't needed.
     pub fn ip_restarted(&mut self, incarnation: Incarnation) {
         self.exchange.restarted(incarnation);
         self.done.clear();
         self.on_their_way.abort_all(IP);
-        while let Some(aborted) = self.on_their_way.poll_aborted() {
-            self.give_back(aborted.abort);
-        }
+        while self.on_their_way.poll_aborted().is_some() {}
+        self.left.clear();
     }
 
     /// Whether there is something to do.
@@ -263,13 +241,4 @@ impl TransportEnd {
     pub fn counters(&self) -> EndCounters {
         self.exchange.counters
     }
-}
-
-/// Copies a packet's payload to a chunk, and lends it.
-fn copy(pool: &mut Pool, packet: &TxPacket<'_>) -> Result<RichPointer, Full> {
-    let chunk = pool.allocate().map_err(|_| Full)?;
-    let written = ip_link::write(pool, &chunk, &packet.payload);
-    let pointer = written.and_then(|bytes| pool.lend(&chunk, 0, bytes, HOLDER));
-    pool.free(chunk);
-    pointer.map_err(|_| Full)
 }

@@ -1,6 +1,6 @@
 //! Making components out of what is between them.
 
-use super::{Filtering, MachineConfig, Who, ip_config, udp_geometry};
+use super::{Filtering, MachineConfig, Who, ip_config};
 use crate::random::{Random, mix};
 use skink_channel::{Pool, PoolReader, SleeperDescriptors};
 use skink_filter::{Filter, FilterConfig};
@@ -163,11 +163,10 @@ impl Broker<'_> {
         front
     }
 
-    pub fn udp(&self, pool: u32) -> Front {
+    pub fn udp(&self) -> Front {
         let parts = self.transport(Who::Udp);
         let sockets = self.config.udp.sockets;
-        let pool = Pool::create(pool, "udp", udp_geometry(), 1).expect("a pool");
-        let host = UdpHost::new(parts, sockets, self.counters.clone(), pool).expect("udp starts");
+        let host = UdpHost::new(parts, sockets, self.counters.clone()).expect("udp starts");
         let mut front = self.front(Who::Udp);
         let end = self.call_end(Who::Udp);
         front.set_transport(Protocol::Udp, end, |apart| apart.set_udp(host));

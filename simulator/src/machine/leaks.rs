@@ -38,9 +38,6 @@ impl Machine {
             }
             away.push(("ip's own packets", missing(ip.pool())));
         }
-        if let Some(pool) = self.udp.stack.apart().and_then(|apart| apart.pool()) {
-            away.push(("datagrams", missing(pool)));
-        }
         // Less is missing where one was replaced that a chunk came from: nobody waits for that.
         if away.iter().map(|(_, chunks)| chunks).sum::<usize>() > held_back {
             lines.push(format!(

@@ -4,6 +4,7 @@ use super::broker::{map, read_only};
 use super::succession::{add_pool, apart};
 use super::{Machine, Who};
 use skink_channel::QueueDescriptors;
+use skink_lanes::Transport;
 use skink_memory::{Region, SocketId, SocketTable};
 use skink_messages::Protocol;
 use skink_sockets::{ChannelParts, Client, Routes, Server};
@@ -38,10 +39,6 @@ impl Machine {
             }
             apart(front).go(protocol);
         }
-        let sent = self.udp.stack.apart().and_then(|apart| apart.pool());
-        let sent = sent.expect("a pool");
-        link.add_pool(map(sent));
-        ip.add_pool(map(sent));
         link.add_pool(map(ip.pool()));
         ip.add_pool(map(link.pool()));
         self.syscall
@@ -56,13 +53,14 @@ impl Machine {
     pub fn introduce(&mut self, now: Instant, program: u32) {
         let tcp = Region::create("tcp", self.config.tcp).expect("a region");
         let udp = Region::create("udp", self.config.udp).expect("a region");
-        let [link, ip] = [read_only(&tcp), read_only(&tcp)];
-        self.link
-            .iter_mut()
-            .for_each(|it| it.add_region(program, link.clone()));
-        self.ip
-            .iter_mut()
-            .for_each(|it| it.add_region(program, ip.clone()));
+        for (transport, region) in [(Transport::Tcp, &tcp), (Transport::Udp, &udp)] {
+            if let Some(link) = &mut self.link {
+                link.add_region(transport, program, read_only(region));
+            }
+            if let Some(ip) = &mut self.ip {
+                ip.add_region(transport, program, read_only(region));
+            }
+        }
         let channel = ChannelParts::create(CHANNELS).expect("memory");
         self.channels.insert(program, channel);
         self.regions.push((program, tcp, udp));

@@ -101,13 +101,10 @@ impl Machine {
         let incarnation = self.incarnations[Who::Link as usize];
         let (pool, old) = self.new_pool(Who::Link);
         let mut link = self.broker().link(nic, pool);
-        for (program, tcp, _) in &self.regions {
-            link.add_region(*program, read_only(tcp));
+        for (program, tcp, udp) in &self.regions {
+            link.add_region(Transport::Tcp, *program, read_only(tcp));
+            link.add_region(Transport::Udp, *program, read_only(udp));
         }
-        apart(&mut self.udp)
-            .pool()
-            .into_iter()
-            .for_each(|pool| link.add_pool(map(pool)));
         if let Some(ip) = &mut self.ip {
             link.add_pool(map(ip.pool()));
             if steps.next() {
@@ -127,13 +124,10 @@ impl Machine {
         let (pool, old) = self.new_pool(Who::Ip);
         let seed = self.config.seed.wrapping_add(u64::from(pool));
         let mut ip = self.broker().ip(pool, seed);
-        for (program, tcp, _) in &self.regions {
-            ip.add_region(*program, read_only(tcp));
+        for (program, tcp, udp) in &self.regions {
+            ip.add_region(Transport::Tcp, *program, read_only(tcp));
+            ip.add_region(Transport::Udp, *program, read_only(udp));
         }
-        apart(&mut self.udp)
-            .pool()
-            .into_iter()
-            .for_each(|pool| ip.add_pool(map(pool)));
         if let Some(link) = &mut self.link {
             ip.add_pool(map(link.pool()));
             if steps.next() {
@@ -210,25 +204,15 @@ impl Machine {
 
     fn succeed_udp(&mut self, now: Instant, steps: &mut Steps) {
         let incarnation = self.incarnations[Who::Udp as usize];
-        let (pool, old) = self.new_pool(Who::Udp);
-        let mut udp = self.broker().udp(pool);
+        let mut udp = self.broker().udp();
         self.give_pools(&mut udp);
         self.dropped = self.dropped.plus(self.udp.dropped());
         self.udp = udp;
         self.attach_all(now, Who::Udp, steps);
-        let Some(sent) = apart(&mut self.udp).pool() else {
-            return;
-        };
         if let Some(ip) = &mut self.ip
             && steps.next()
         {
-            ip.add_pool(map(sent));
             ip.transport_restarted(Transport::Udp, incarnation);
-        }
-        if let Some(link) = &mut self.link
-            && steps.next()
-        {
-            link.add_pool(map(sent));
         }
         if let Some(syscall) = &mut self.syscall
             && steps.next()
@@ -238,9 +222,6 @@ impl Machine {
         if steps.next() {
             apart(&mut self.udp).go(Protocol::Udp);
             self.udp.greet_programs(now);
-        }
-        if steps.next() {
-            self.remove_pools(Who::Udp, &old);
         }
     }
 

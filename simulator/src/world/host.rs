@@ -46,7 +46,7 @@ impl Host {
             },
             udp: TableConfig {
                 sockets: 16,
-                send_bytes: 1 << 17,
+                send_bytes: 1 << 18,
                 receive_bytes: 1 << 17,
             },
         };

@@ -170,7 +170,9 @@ impl World {
         }
         let kept = &self.split.programs[at];
         let program = kept.attachment.program;
-        let with = [clone(kept.tcp.records_fd()), clone(kept.tcp.rings_fd())];
+        let regions = [&kept.tcp, &kept.udp];
+        let files = regions.map(|it| [it.records_fd(), it.rings_fd()]);
+        let with: Vec<_> = files.into_iter().flatten().map(clone).collect();
         self.order_place(place, &Order::Map { program }, &with);
         let mapped = Report::Mapped { program };
         self.await_report(Some(place), "a mapping", |report| *report == mapped);

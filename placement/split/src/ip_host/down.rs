@@ -4,7 +4,7 @@ use super::IpHost;
 use super::judge::{Guarded, Judged, Parked};
 use crate::{BUDGET, questions};
 use skink_filter::{Direction, Verdict};
-use skink_lanes::{PacketDown, Transport};
+use skink_lanes::{Lender, PacketDown, Transport};
 use skink_messages::Full;
 use skink_time::Instant;
 
@@ -15,9 +15,9 @@ const PROHIBITED: usize = 64;
 impl IpHost {
     /// Tries once more what the link had no room for; answers whether all of it left.
     pub(super) fn send_blocked(&mut self, now: Instant) -> bool {
-        while let Some((transport, packet)) = self.blocked.pop_front() {
-            if self.send(now, transport, &packet).is_err() {
-                self.blocked.push_front((transport, packet));
+        while let Some((lender, packet)) = self.blocked.pop_front() {
+            if self.send(now, lender, &packet).is_err() {
+                self.blocked.push_front((lender, packet));
                 return false;
             }
         }
@@ -39,13 +39,19 @@ impl IpHost {
     }
 
     fn packet(&mut self, now: Instant, transport: Transport, packet: PacketDown) {
+        let end = &mut self.transports[transport.index()];
+        let lender = Lender {
+            transport,
+            incarnation: end.neighbour(),
+            id: packet.id,
+            awaited: packet.awaited,
+        };
         if packet.to.protocol != transport.protocol() {
-            let end = &mut self.transports[transport.index()];
             let malformed = &mut end.counters().malformed;
             *malformed = malformed.wrapping_add(1);
-            return end.sent(packet.id);
+            return self.out.done_with(lender);
         }
-        let parked = Parked::Down(transport, packet);
+        let parked = Parked::Down(lender, packet);
         let refuses = packet.refuses && questions::is_bare_reset(&packet);
         if !self.judging.checks() || refuses {
             return self.judged(now, parked, Verdict::Pass);
@@ -77,12 +83,14 @@ impl IpHost {
             (Parked::Whole(packet, chunk), verdict) => {
                 self.whole_judged(now, packet, chunk, verdict);
             }
-            (Parked::Down(transport, packet), Verdict::Pass) => {
-                if !self.blocked.is_empty() || self.send(now, transport, &packet) == Err(Full) {
-                    self.blocked.push_back((transport, packet));
+            // Its sender has died, and a successor sends it again.
+            (Parked::Down(lender, _), _) if self.is_orphaned(&lender) => {}
+            (Parked::Down(lender, packet), Verdict::Pass) => {
+                if !self.blocked.is_empty() || self.send(now, lender, &packet) == Err(Full) {
+                    self.blocked.push_back((lender, packet));
                 }
             }
-            (Parked::Down(transport, packet), verdict) => {
+            (Parked::Down(lender, packet), verdict) => {
                 if verdict == Verdict::Return
                     && self.prohibited.len() < PROHIBITED
                     && let Some(error) = questions::prohibited(&packet)
@@ -90,7 +98,7 @@ impl IpHost {
                     self.prohibited.push_back(error);
                 }
                 // Gone, as far as the transport is concerned.
-                self.transports[transport.index()].sent(packet.id);
+                self.out.done_with(lender);
             }
             (Parked::Message(prepared), Verdict::Pass) => {
                 if let Err((Full, prepared)) = self.out.submit(prepared) {
@@ -104,13 +112,14 @@ impl IpHost {
         }
     }
 
+    /// Whether a packet was lent by a predecessor of the transport that runs.
+    fn is_orphaned(&self, lender: &Lender) -> bool {
+        let end = &self.transports[lender.transport.index()];
+        lender.id != 0 && lender.incarnation != end.neighbour()
+    }
+
     /// Sends a transport's packet. Its payload isn't looked at here: it goes on by name.
-    fn send(
-        &mut self,
-        now: Instant,
-        transport: Transport,
-        packet: &PacketDown,
-    ) -> Result<(), Full> {
+    fn send(&mut self, now: Instant, lender: Lender, packet: &PacketDown) -> Result<(), Full> {
         let IpHost {
             ip,
             out,
@@ -120,14 +129,14 @@ impl IpHost {
             transports,
             ..
         } = self;
-        let end = &mut transports[transport.index()];
         let Some(mapped) = regions.resolve(pools, &packet.payload) else {
+            let end = &mut transports[lender.transport.index()];
             let stale = &mut end.counters().stale;
             *stale = stale.wrapping_add(1);
-            end.sent(packet.id);
+            out.done_with(lender);
             return Ok(());
         };
-        let owner = (packet.id != 0).then_some((transport, packet.id));
+        let owner = (lender.id != 0).then_some(lender);
         let mut whole = packet.headers.packet(mapped);
         out.begin_packet(packet.payload, &mapped, owner);
         let mut guarded = Guarded {
@@ -137,7 +146,7 @@ impl IpHost {
         let sent = ip.send(now, &packet.to, &mut whole, &mut guarded);
         let passed_on = out.end_packet();
         if sent.is_ok() && !passed_on {
-            end.sent(packet.id);
+            out.done_with(lender);
         }
         sent
     }

@@ -6,8 +6,8 @@ use crate::questions;
 use skink_channel::{AttachError, Chunk};
 use skink_filter::{Direction, Filter, Summary, Verdict};
 use skink_lanes::{
-    EndCounters, FrameUp, Incarnation, IpFilterEnd, IpLinkEnd, PacketDown, PacketUp, Prepared,
-    Transport,
+    EndCounters, FrameUp, Incarnation, IpFilterEnd, IpLinkEnd, Lender, PacketDown, PacketUp,
+    Prepared,
 };
 use skink_messages::{FrameOutput, Full, LinkLimits, Progress, TxPacket};
 use skink_time::Instant;
@@ -20,7 +20,7 @@ pub(super) enum Parked {
     /// A packet that was put together or looped back, in `ip`'s own pool; its pointer says only how long.
     Whole(PacketUp, Chunk),
     /// What a transport sends.
-    Down(Transport, PacketDown),
+    Down(Lender, PacketDown),
     /// A message of `ip`'s own.
     Message(Prepared),
 }

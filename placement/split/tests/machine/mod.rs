@@ -19,6 +19,12 @@ pub const TABLE: TableConfig = TableConfig {
     receive_bytes: 64 * 1024,
 };
 
+/// With more room than what is told at once when it is free.
+pub const UDP_TABLE: TableConfig = TableConfig {
+    send_bytes: 256 * 1024,
+    ..TABLE
+};
+
 /// Starts a machine that serves one program.
 pub fn start(nic: Nic, addresses: &[&str], seed: u64, filtering: Filtering) -> Machine {
     start_for(1, nic, addresses, seed, filtering)
@@ -40,7 +46,7 @@ pub fn start_for(
         seed,
         filtering,
         tcp: TABLE,
-        udp: TABLE,
+        udp: UDP_TABLE,
         programs,
         ports: Box::new(|| Box::new(SoleOwner)),
     };

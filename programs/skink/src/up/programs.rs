@@ -218,11 +218,13 @@ impl Program {
         channel.is_some_and(|channel| self.channels.is_used_well(channel).unwrap_or(false))
     }
 
-    /// Its TCP sockets, for the processes that only read what is sent.
+    /// Its sockets, for the processes that only read what is sent.
     pub fn map(&self) -> io::Result<(Order, Vec<OwnedFd>)> {
-        let files = [read_only(&self.tcp.records)?, read_only(&self.tcp.rings)?];
+        let regions = [&self.tcp, &self.udp];
+        let files = regions.into_iter().flat_map(|it| [&it.records, &it.rings]);
+        let files = files.map(read_only).collect::<io::Result<_>>()?;
         let program = self.attachment.program;
-        Ok((Order::Map { program }, files.into()))
+        Ok((Order::Map { program }, files))
     }
 
     /// Its regions for another program, that says it knows the secret: records can't be written.

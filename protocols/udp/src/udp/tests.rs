@@ -4,7 +4,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::{Adopted, DatagramHeader, DatagramRing, TableConfig};
 use skink_messages::{
-    BindOptions, Counter, ErrorKind, NetworkError, Outbound, Path, RxChecksum, RxPacket, TxPacket,
+    BindOptions, Counter, ErrorKind, Lent, NetworkError, Outbound, Path, RxChecksum, RxPacket,
+    Sent, TxPacket,
 };
 use skink_wire::{Endpoint, udp};
 use std::collections::BTreeMap;
@@ -33,6 +34,9 @@ struct World {
     room: usize,
     event_room: usize,
     sent: Vec<Wire>,
+    /// Whether payload stays where it is, and what does.
+    lends: bool,
+    lent: Vec<Lent>,
     events: Vec<SocketEvent>,
     /// Uses and listeners of each port.
     ports: BTreeMap<u16, (i32, i32)>,
@@ -48,6 +52,8 @@ fn world(ours: &[IpAddr]) -> World {
         room: usize::MAX,
         event_room: usize::MAX,
         sent: Vec::new(),
+        lends: false,
+        lent: Vec::new(),
         events: Vec::new(),
         ports: BTreeMap::new(),
         foreign: Vec::new(),
@@ -78,6 +84,21 @@ impl Network for World {
             bytes,
         });
         Ok(())
+    }
+
+    fn lend(
+        &mut self,
+        now: Instant,
+        to: &Outbound,
+        packet: &mut TxPacket<'_>,
+        lent: Lent,
+    ) -> Result<Sent, Full> {
+        self.send(now, to, packet)?;
+        if !self.lends {
+            return Ok(Sent::Done);
+        }
+        self.lent.push(lent);
+        Ok(Sent::Lent)
     }
 
     fn path(&self, source: Option<IpAddr>, destination: IpAddr) -> Option<Path> {
@@ -266,6 +287,7 @@ fn bound(udp: &mut Udp, world: &mut World, local: Endpoint, sharing: BindOptions
 
 mod addresses;
 mod ends;
+mod lent;
 mod programs;
 mod receiving;
 mod sending;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Transport;
 use skink_memory::RingSpan;
 use std::collections::VecDeque;
 
@@ -11,7 +12,7 @@ fn packet(header_bytes: usize) -> TxPacket<'static> {
     packet
 }
 
-fn payloads() -> [Payload; 3] {
+fn payloads() -> [Payload; 4] {
     let span = RingSpan {
         slot: 1,
         generation: 2,
@@ -26,7 +27,8 @@ fn payloads() -> [Payload; 3] {
     };
     [
         Payload::Empty,
-        Payload::Ring(9, span),
+        Payload::Ring(Transport::Tcp, 9, span),
+        Payload::Ring(Transport::Udp, 9, span),
         Payload::Pool(pointer),
     ]
 }
@@ -38,6 +40,7 @@ fn frames_are_decoded_as_they_were() {
             let original = packet(header_bytes);
             let frame = FrameDown {
                 id: 3,
+                awaited: header_bytes == 54,
                 payload,
                 headers: Headers::of(&original).expect("short enough"),
             };
@@ -73,6 +76,7 @@ fn packets_are_decoded_as_they_were() {
             };
             let down = PacketDown {
                 id: 4,
+                awaited: refuses,
                 payload,
                 to,
                 refuses,
@@ -83,6 +87,7 @@ fn packets_are_decoded_as_they_were() {
                 panic!("a packet");
             };
             assert_eq!((decoded.payload, decoded.headers), (payload, down.headers));
+            assert_eq!(decoded.awaited, refuses);
             assert_eq!(
                 (
                     decoded.to.source,
@@ -96,6 +101,25 @@ fn packets_are_decoded_as_they_were() {
                 (dont_fragment, refuses, 4)
             );
         }
+    }
+}
+
+/// What is to be given back may be overwritten once the neighbour that it was for has died, or the one that lent it.
+#[test]
+fn what_is_lent_is_for_one_neighbour() {
+    for (id, is_lent) in [(0, false), (3, true)] {
+        let headers = Headers::of(&packet(54)).expect("short enough");
+        let frame = FrameDown {
+            id,
+            awaited: false,
+            payload: Payload::Empty,
+            headers,
+        };
+        let wire = ToLink::Frame(frame).encode_for(7, 9);
+        assert!(ToLink::is_for(&wire, 9));
+        assert_eq!(ToLink::is_for(&wire, 10), !is_lent);
+        let decoded = ToLink::decode(&wire).expect("a frame");
+        assert_eq!(decoded.is_between(), is_lent);
     }
 }
 

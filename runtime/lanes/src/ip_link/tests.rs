@@ -1,0 +1,182 @@
+use super::*;
+use crate::link::LinkEnd;
+use crate::packet_down::FrameDown;
+use crate::{FromLink, Lane, ToLink};
+use skink_channel::{PoolGeometry, SleeperDescriptors};
+use skink_memory::RingSpan;
+use skink_wire::MacAddr;
+
+const NOW: Instant = Instant::from_millis(1);
+const LIMITS: LinkLimits = LinkLimits {
+    mac: MacAddr::UNSPECIFIED,
+    mtu: 1500,
+    cut_bytes: 65_535,
+};
+
+const NOTHING: [u64; 0] = [];
+const NO_FRAMES: [FrameDown; 0] = [];
+
+struct Pair {
+    lane: Lane,
+    sleeper: SleeperDescriptors,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        Pair {
+            lane: Lane::create::<ToLink, FromLink>("test").expect("a lane"),
+            sleeper: SleeperDescriptors::create("test").expect("a sleeper"),
+        }
+    }
+
+    fn pool(holders: u16) -> Pool {
+        let geometry = PoolGeometry::new(2048, 64).expect("sizes");
+        Pool::create(1, "test", geometry, holders).expect("a pool")
+    }
+
+    fn ip(&self, own: Incarnation, link: Incarnation) -> IpLinkEnd {
+        let bell = self.sleeper.doorbell().expect("a doorbell");
+        let parts = self.lane.upper(own, link, bell).expect("descriptors");
+        IpLinkEnd::attach(parts, Pair::pool(holder::COUNT), LIMITS).expect("a lane")
+    }
+
+    fn link(&self, own: Incarnation, ip: Incarnation) -> LinkEnd {
+        let bell = self.sleeper.doorbell().expect("a doorbell");
+        let parts = self.lane.lower(own, ip, bell).expect("descriptors");
+        LinkEnd::attach(parts, Pair::pool(1), LIMITS).expect("a lane")
+    }
+}
+
+/// A datagram that this restart of `udp` has lent.
+fn lender(incarnation: Incarnation, id: u64) -> Lender {
+    Lender {
+        transport: Transport::Udp,
+        incarnation,
+        id,
+        awaited: true,
+    }
+}
+
+/// Hands it to `link`.
+fn pass_on(ip: &mut IpLinkEnd, lender: Lender) {
+    let bytes = [7; 10];
+    let payload = [Bytes::from(&bytes[..]), Bytes::EMPTY];
+    let span = RingSpan {
+        slot: 0,
+        generation: 1,
+        position: 0,
+        bytes: 10,
+    };
+    let name = Payload::Ring(Transport::Udp, 0, span);
+    ip.begin_packet(name, &payload, Some(lender));
+    let mut packet = TxPacket::new(payload);
+    packet.prepend(54).fill(0);
+    packet.transport_bytes = 20;
+    ip.send(NOW, &mut packet).expect("room");
+    assert!(ip.end_packet());
+    ip.flush();
+}
+
+fn frames(link: &mut LinkEnd) -> Vec<FrameDown> {
+    let frames = std::iter::from_fn(|| link.take_frame()).collect();
+    link.flush(NOW);
+    frames
+}
+
+/// What transports are told of.
+fn told(ip: &mut IpLinkEnd) -> Vec<u64> {
+    assert!(ip.take_frame().is_none());
+    std::iter::from_fn(|| ip.take_sent())
+        .map(|it| it.id)
+        .collect()
+}
+
+/// `link` may be reading what a transport that died has lent, in the same place in the same ring: a successor, which
+/// sends it again, may not hear that its own has been dropped before.
+#[test]
+fn nothing_is_told_while_what_a_predecessor_lent_is_with_the_link() {
+    let pair = Pair::new();
+    let (mut ip, mut link) = (pair.ip(1, 1), pair.link(1, 1));
+    pass_on(&mut ip, lender(1, 5));
+    ip.transport_restarted(Transport::Udp, 2);
+    ip.done_with(lender(2, 6));
+    assert_eq!(told(&mut ip), NOTHING);
+    let taken = frames(&mut link);
+    assert_eq!(told(&mut ip), NOTHING);
+    link.sent(&taken[0]);
+    link.flush(NOW);
+    assert_eq!(told(&mut ip), [6]);
+    pass_on(&mut ip, lender(2, 7));
+    assert_eq!(told(&mut ip), NOTHING);
+    let left = frames(&mut link);
+    link.sent(&left[0]);
+    link.flush(NOW);
+    assert_eq!(told(&mut ip), [7]);
+}
+
+/// The same if `link` dies with it.
+#[test]
+fn what_a_predecessor_lent_is_back_when_the_link_has_died() {
+    let pair = Pair::new();
+    let mut ip = pair.ip(1, 1);
+    pass_on(&mut ip, lender(1, 5));
+    ip.transport_restarted(Transport::Udp, 2);
+    pass_on(&mut ip, lender(2, 6));
+    ip.link_restarted(2);
+    assert_eq!(told(&mut ip), [6]);
+}
+
+/// What is lent and lies in the queue when one of the two dies isn't read any more: its lender takes it for lost, or
+/// lends it again.
+#[test]
+fn what_was_lent_to_one_that_died_is_not_read() {
+    for dies in ["link", "ip"] {
+        let pair = Pair::new();
+        let mut ip = pair.ip(1, 1);
+        pass_on(&mut ip, lender(1, 5));
+        let (mut ip, mut link) = match dies {
+            "link" => {
+                let link = pair.link(2, 1);
+                ip.link_restarted(2);
+                (ip, link)
+            }
+            _ => {
+                let mut link = pair.link(1, 1);
+                drop(ip);
+                link.ip_restarted(2);
+                (pair.ip(2, 1), link)
+            }
+        };
+        assert_eq!(frames(&mut link), NO_FRAMES, "{dies}");
+        assert_eq!(link.counters().foreign, 1, "{dies}");
+        pass_on(&mut ip, lender(1, 6));
+        assert_eq!(frames(&mut link).len(), 1, "{dies}");
+    }
+}
+
+/// A neighbour that waits for it is told at once that something has left, another one soon.
+#[test]
+fn who_waits_is_told_at_once_and_others_later() {
+    for awaited in [true, false] {
+        let pair = Pair::new();
+        let (mut ip, mut link) = (pair.ip(1, 1), pair.link(1, 1));
+        link.flush(NOW);
+        assert_eq!(told(&mut ip), NOTHING);
+        let lent = Lender {
+            awaited,
+            ..lender(1, 5)
+        };
+        pass_on(&mut ip, lent);
+        let left = frames(&mut link);
+        link.sent(&left[0]);
+        link.flush(NOW);
+        assert_eq!(told(&mut ip).len(), usize::from(awaited));
+        let due = link.next_deadline();
+        assert_eq!(due.is_none(), awaited);
+        if let Some(due) = due {
+            link.flush(due);
+            assert_eq!(told(&mut ip), [5]);
+            assert_eq!(link.next_deadline(), None);
+        }
+    }
+}
