@@ -56,7 +56,9 @@ impl OnTheirWay {
             datagram.has_left = true;
         }
         let mut free = 0;
-        while let Some(first) = self.datagrams.pop_front_if(|first| first.has_left) {
+        while self.datagrams.front().is_some_and(|first| first.has_left)
+            && let Some(first) = self.datagrams.pop_front()
+        {
             free += first.entry_bytes;
         }
         self.bytes -= free;
