@@ -202,8 +202,8 @@ impl Machine {
         let sleepers =
             Who::ALL.map(|who| SleeperDescriptors::create(who.name()).expect("a sleeper"));
         let board = BoardDescriptors::create("network").expect("a board");
-        let flows = StoredTable::create(256).expect("a table of flows");
-        let stored = StoredTable::create(4096).expect("a table of what is stored");
+        let flows = StoredTable::create("flows", 256).expect("a table of flows");
+        let stored = StoredTable::create("stored", 4096).expect("a table of what is stored");
         let capabilities = nic.capabilities;
         let incarnations = [1; Who::COUNT];
         let broker = Broker {

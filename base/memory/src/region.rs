@@ -95,7 +95,7 @@ impl Sizes {
 }
 
 impl Region {
-    /// Makes an empty region. Its memfds are called `name` and `name-rings` in `/proc/PID/maps`.
+    /// Makes an empty region. Its memfds are called `name-records` and `name-rings` in `/proc/PID/maps`.
     ///
     /// # Errors
     /// [`TableError::BadRingSize`], [`TableError::BadSocketCount`], or what the system says.
@@ -111,7 +111,8 @@ impl Region {
             rustix::fs::fcntl_add_seals(mapping.fd(), SealFlags::SEAL)?;
             Ok(mapping)
         };
-        let records = make(name, sizes.records).map_err(TableError::Memory)?;
+        let records =
+            make(&format!("{name}-records"), sizes.records).map_err(TableError::Memory)?;
         let rings = make(&format!("{name}-rings"), sizes.rings).map_err(TableError::Memory)?;
         let region = Self::over(records, rings, config, &sizes);
         let header = region.header();

@@ -116,10 +116,10 @@ impl StoredTable {
     pub const ENTRIES: u32 = 1 << 20;
 
     /// An empty table of `entries` entries, 2 at least and 2^24 at most (any other number is brought in
-    /// between). One of them must stay free for changes.
-    pub fn create(entries: u32) -> io::Result<StoredTable> {
+    /// between). One of them must stay free for changes. Its memfd is called `name` in `/proc/PID/maps`.
+    pub fn create(name: &str, entries: u32) -> io::Result<StoredTable> {
         let entries = entries.clamp(2, 1 << 24);
-        let mapping = Mapping::create("skink-stored", table_bytes(entries))?;
+        let mapping = Mapping::create(name, table_bytes(entries))?;
         // Nor may anybody seal it against writing: a successor couldn't map it.
         rustix::fs::fcntl_add_seals(mapping.fd(), SealFlags::SEAL)?;
         let table = StoredTable {

@@ -299,7 +299,7 @@ fn link(kit: &mut Kit) -> Result<(LinkHost, &'static str), StartError> {
         addresses: Some(ours),
         counters: kit.counters.clone(),
         ip: lane,
-        pool: Pool::create(kit.pool_id(Part::Link), "skink-received", geometry, 1)
+        pool: Pool::create(kit.pool_id(Part::Link), "skink-link-received", geometry, 1)
             .map_err(StartError::doing("making a pool"))?,
     });
     let mut host = host.map_err(lane_failed("the lane to ip"))?;
@@ -326,8 +326,13 @@ fn ip(kit: &mut Kit, here: Option<LinkLimits>) -> Result<IpHost, StartError> {
         link,
         transports: [tcp, udp],
         judge: Judge::Asked(judge),
-        pool: Pool::create(kit.pool_id(Part::Ip), "skink-ip", geometry, holder::COUNT)
-            .map_err(StartError::doing("making a pool"))?,
+        pool: Pool::create(
+            kit.pool_id(Part::Ip),
+            "skink-ip-packets",
+            geometry,
+            holder::COUNT,
+        )
+        .map_err(StartError::doing("making a pool"))?,
         board,
     });
     host.map_err(lane_failed("the lanes of ip"))

@@ -64,13 +64,13 @@ pub enum Order {
     /// The first one: become a part of a stack.
     StartPart(Box<PartStart>),
     /// Another part runs, which may be a successor. The memory of its pool travels beside this, if it
-    /// has one.
+    /// has one and a part here reads it.
     Neighbour {
         /// Which.
         part: Part,
         /// Which restart of it.
         incarnation: u32,
-        /// What it keeps packets in.
+        /// What it keeps packets in, for who reads them.
         pool: Option<PoolSizes>,
     },
     /// All neighbours know of this part, which may begin or go on. For a whole stack that is a successor, any

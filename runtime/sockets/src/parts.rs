@@ -98,7 +98,7 @@ impl ChannelParts {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         Ok(ChannelParts {
-            program: SleeperDescriptors::create("skink-program")?,
+            program: SleeperDescriptors::create("skink-sleep-program")?,
             channels: (0..count)
                 .map(|_| Queues::create())
                 .collect::<Result<_, _>>()?,

@@ -19,7 +19,7 @@ fn value(byte: u8) -> StoredValue {
 }
 
 fn table(entries: u32) -> StoredTable {
-    StoredTable::create(entries).expect("memory")
+    StoredTable::create("stored", entries).expect("memory")
 }
 
 fn again(table: &StoredTable) -> StoredTable {

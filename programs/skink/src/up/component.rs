@@ -113,7 +113,8 @@ impl Component {
                 "no shared memory can be made: {error}; is /proc mounted?"
             ))
         };
-        let sleeper = SleeperDescriptors::create("skink-stack").map_err(memory)?;
+        let sleeper =
+            SleeperDescriptors::create(&format!("skink-sleep-{}", place.name)).map_err(memory)?;
         Ok(Component {
             heart: Heart::new(sleeper.pulse().map_err(memory)?),
             verdict: None,

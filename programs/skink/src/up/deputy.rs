@@ -57,7 +57,7 @@ impl Inner {
     fn new() -> io::Result<Inner> {
         Inner::with(Kept {
             standby: Standby::new(),
-            descriptors: SleeperDescriptors::create("skink-supervisor")?,
+            descriptors: SleeperDescriptors::create("skink-sleep-supervisor")?,
         })
     }
 

@@ -49,8 +49,8 @@ pub struct Plant {
     flows: StoredTable,
 }
 
-fn table(entries: u32) -> Result<StoredTable, Failure> {
-    StoredTable::create(entries).map_err(|error| {
+fn table(name: &str, entries: u32) -> Result<StoredTable, Failure> {
+    StoredTable::create(name, entries).map_err(|error| {
         Failure::own(format!(
             "no shared memory can be made: {error}; is /proc mounted?"
         ))
@@ -78,8 +78,8 @@ impl Plant {
             start,
             layout,
             split,
-            stored: table(STORED)?,
-            flows: table(FLOWS)?,
+            stored: table("skink-stored", STORED)?,
+            flows: table("skink-flows", FLOWS)?,
         })
     }
 

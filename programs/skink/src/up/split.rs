@@ -90,7 +90,7 @@ impl Split {
             registry: Registry::new(names),
             layout,
             lanes,
-            board: BoardDescriptors::create("skink-network").map_err(failed)?,
+            board: BoardDescriptors::create("skink-routes").map_err(failed)?,
             life: life.map_err(|error| failed(error.into()))?,
             stages: [Stage::Dead; Part::COUNT],
             next_pool: 1,
@@ -250,7 +250,9 @@ impl Split {
     }
 
     fn introduction(&self, of: Part, to: usize) -> io::Result<PlaceOrder> {
-        let pool = self.registry.offer(of.name());
+        let reads = |part: &Part| reads(*part, of);
+        let offered = self.registry.offer(of.name());
+        let pool = offered.filter(|_| self.layout.parts(to).iter().any(reads));
         let memory = pool.map(|pool| pool.memory.try_clone()).transpose()?;
         let order = Order::Neighbour {
             part: of,
@@ -375,6 +377,16 @@ impl Split {
     /// How much waits in the queues to the process at this place.
     pub fn waiting(&self, place: usize) -> Vec<QueueInfo> {
         self.lanes.waiting(self.layout.parts(place))
+    }
+}
+
+/// Whether a part reads what another has in its pool: frames that `link` received, and packets of `ip`'s own. Nobody else
+/// is handed that.
+fn reads(part: Part, of: Part) -> bool {
+    match of {
+        Part::Link => matches!(part, Part::Ip | Part::Tcp | Part::Udp),
+        Part::Ip => matches!(part, Part::Link | Part::Tcp | Part::Udp),
+        Part::Filter | Part::Udp | Part::Tcp | Part::Syscall | Part::Store => false,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::verdict::Direction::{In, Out};
 const CLIENT_ONLY: &str = "block in all\npass out all keep state\n";
 
 fn table() -> StoredTable {
-    StoredTable::create(64).expect("memory")
+    StoredTable::create("stored", 64).expect("memory")
 }
 
 /// A filter that finds what is in the table.

@@ -16,7 +16,7 @@ fn value(byte: u8) -> StoreValue {
 }
 
 fn table(entries: u32) -> StoredTable {
-    StoredTable::create(entries).expect("memory")
+    StoredTable::create("stored", entries).expect("memory")
 }
 
 fn listed(store: &mut Store) -> Vec<StoreReply> {

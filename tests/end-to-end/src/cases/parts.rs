@@ -6,6 +6,7 @@ mod farewell;
 mod faults;
 mod flows;
 mod load;
+mod reach;
 mod spoilt;
 mod stateless;
 mod steered;

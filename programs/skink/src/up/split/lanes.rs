@@ -32,7 +32,7 @@ const PAIRS: [(Part, Part, Make); 7] = [
         requests::<TransportCall, CallOutcome>("skink-udp-syscall", old)
     }),
     (Part::Store, Part::Syscall, |old| {
-        requests::<StoreRequest, StoreReply>("skink-store", old)
+        requests::<StoreRequest, StoreReply>("skink-store-syscall", old)
     }),
 ];
 

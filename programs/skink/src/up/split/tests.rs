@@ -112,6 +112,44 @@ fn a_part_begins_when_all_that_run_know_of_it() {
 }
 
 #[test]
+fn only_who_reads_a_pool_is_handed_it() {
+    use Part::{Filter, Ip, Link, Store, Syscall, Tcp, Udp};
+    let mut split = apart();
+    let sizes = PoolSizes {
+        id: 1,
+        chunk_bytes: 4096,
+        chunks: 1,
+    };
+    // Twice, since whoever starts later is told of the others, and they of him.
+    let order = [Link, Ip, Filter, Udp, Tcp, Syscall, Store];
+    let mut handed = BTreeSet::new();
+    for place in order.into_iter().chain(order).map(Part::index) {
+        split.start(place, stack());
+        let part = Part::ALL[place];
+        if matches!(part, Link | Ip) {
+            let memory = std::fs::File::open("/dev/null").expect("a file");
+            split.set_pool(place, part, sizes, memory.into());
+        }
+        for (to, order, with) in split.started(place).expect("descriptors") {
+            let Order::Neighbour { part, pool, .. } = order else {
+                continue;
+            };
+            assert_eq!(pool.is_some(), !with.is_empty());
+            if pool.is_some() {
+                handed.insert((part.name(), Part::ALL[to].name()));
+            }
+        }
+    }
+    let expected = [
+        ("link", ["ip", "tcp", "udp"].as_slice()),
+        ("ip", &["link", "tcp", "udp"]),
+    ];
+    let expected = expected.into_iter();
+    let expected = expected.flat_map(|(of, to)| to.iter().map(move |to| (of, *to)));
+    assert_eq!(handed, expected.collect());
+}
+
+#[test]
 fn parts_that_share_a_process_are_told_of_each_other() {
     let mut split = grouped();
     let orders = start(&mut split, 0);

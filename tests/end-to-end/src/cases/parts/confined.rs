@@ -1,4 +1,5 @@
 //! What each running process of a stack can reach, as the kernel tells it.
+use super::reach::{self, Reach};
 use crate::member::Member;
 use crate::network::Network;
 use crate::site::{Nginx, Site};
@@ -19,13 +20,14 @@ const HELD: [&str; 8] = [
 ];
 
 /// Each component is unprivileged and in its sandbox, holds nothing but shared memory, doorbells and its link to the
-/// supervisor (and `link` its NIC), no two write to the same memory, but that of programs, and none can take back what
+/// supervisor (and `link` its NIC), and of memory no more than it needs; no two write to the same memory, but that of programs, and none can take back what
 /// another was rung.
 pub fn confined(network: &Network) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
     let mut writers: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut hearers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut reach = Reach::default();
     let members = network.members()?;
     let mut faults = Vec::new();
     for member in &members {
@@ -47,6 +49,10 @@ pub fn confined(network: &Network) -> Outcome {
         if sockets != 1 && !has_nic {
             wrong(format!("holds {sockets} sockets"));
         }
+        for unknown in unknown(member)? {
+            wrong(format!("has mapped {unknown}"));
+        }
+        reach.add(member, reach::held(pid(member)?)?);
         let written = written(member)?;
         if written.is_empty() {
             wrong("writes no memory that others see".to_owned());
@@ -69,6 +75,7 @@ pub fn confined(network: &Network) -> Outcome {
             faults.push(format!("{memory} is written by {names:?}"));
         }
     }
+    faults.extend(reach.faults(&network.plan));
     nginx.stop()?;
     match faults.is_empty() {
         true => Ok(()),
@@ -90,11 +97,13 @@ const UNPRIVILEGED: [(&str, &str); 9] = [
     ("Seccomp", "2"),
 ];
 
+fn pid(member: &Member) -> Result<u32, Failure> {
+    let missing = || Failure::Wrong(format!("{} doesn't run", member.name));
+    member.pid.ok_or_else(missing)
+}
+
 fn directory(member: &Member) -> Result<String, Failure> {
-    let pid = member
-        .pid
-        .ok_or_else(|| Failure::Wrong(format!("{} doesn't run", member.name)))?;
-    Ok(format!("/proc/{pid}"))
+    Ok(format!("/proc/{}", pid(member)?))
 }
 
 fn status(member: &Member, field: &str) -> Result<String, Failure> {
@@ -147,15 +156,33 @@ fn heard(member: &Member) -> Result<Vec<String>, Failure> {
 /// The shared memory that it may write: its inode and name. Tables of the steering program, which have one inode in
 /// common, can't be told apart here.
 fn written(member: &Member) -> Result<Vec<String>, Failure> {
-    let maps = fs::read_to_string(directory(member)? + "/maps")?;
-    let mut all: Vec<String> = maps
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>())
-        .filter(|fields| fields.get(1).is_some_and(|rights| *rights == "rw-s"))
-        .map(|fields| fields.get(4..).unwrap_or_default().join(" "))
-        .filter(|memory| !memory.contains("bpf-map"))
-        .collect();
+    let mut all = shared(member)?;
+    all.retain(|(rights, memory)| rights == "rw-s" && !memory.contains("bpf-map"));
+    let mut all: Vec<String> = all.into_iter().map(|(_, memory)| memory).collect();
     all.sort();
     all.dedup();
     Ok(all)
+}
+
+/// Shared memory that isn't of a kind that its descriptors may lead to.
+fn unknown(member: &Member) -> Result<Vec<String>, Failure> {
+    let mut all = shared(member)?;
+    let is_known = |memory: &str| {
+        HELD.iter()
+            .any(|known| memory.contains(&format!(" {known}")))
+    };
+    all.retain(|(_, memory)| !is_known(memory));
+    Ok(all.into_iter().map(|(_, memory)| memory).collect())
+}
+
+/// The shared memory that it has mapped: with which rights, and its inode and name.
+fn shared(member: &Member) -> Result<Vec<(String, String)>, Failure> {
+    let maps = fs::read_to_string(directory(member)? + "/maps")?;
+    let fields = maps.lines().map(|line| line.split_whitespace().collect());
+    let shared = fields.filter_map(|fields: Vec<&str>| {
+        let rights = fields.get(1).filter(|rights| rights.ends_with('s'))?;
+        let memory = fields.get(4..).unwrap_or_default().join(" ");
+        Some(((*rights).to_owned(), memory))
+    });
+    Ok(shared.collect())
 }

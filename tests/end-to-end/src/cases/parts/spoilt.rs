@@ -36,7 +36,7 @@ const LANES: [(&str, &str); 7] = [
     ("skink-ip-udp", "udp"),
     ("skink-tcp-syscall", "tcp"),
     ("skink-udp-syscall", "udp"),
-    ("skink-store", "store"),
+    ("skink-store-syscall", "store"),
 ];
 
 /// Writes nonsense to memory of that name, which a process holds.

@@ -1,5 +1,6 @@
 //! What an attacker reaches who has a running component under control: the component's own process tries, with the
 //! descriptors, memory and filter of system calls that it has.
+use super::reach::{self, Memory, Reach};
 use super::{Download, bound_receive_buffers};
 use crate::member::Member;
 use crate::network::Network;
@@ -53,12 +54,13 @@ const PROCESS_VM_READV: i64 = 310;
 
 const PAGE: u64 = 4096;
 const READ: u64 = 1;
-const READ_WRITE: u64 = 3;
+const WRITE: u64 = 2;
+const READ_WRITE: u64 = READ | WRITE;
 const SHARED: u64 = 1;
 const SIGSYS: i32 = 31;
 
 /// Whatever a component tries ends it and nobody else, connections go on, and no descriptor or mapping that it
-/// has lets it write to memory that another may write to.
+/// has lets it write to memory that another may write to, or read what it doesn't need; nor any of its successor's.
 pub fn taken_over(network: &Network) -> Outcome {
     if !skink_testbed::is_root() {
         return Err(Failure::Skip(
@@ -69,20 +71,7 @@ pub fn taken_over(network: &Network) -> Outcome {
     let nginx = Nginx::on_skink(network, &site)?;
     bound_receive_buffers(network)?;
     let download = Download::start(network, &site.path("copy"), &site.path("larger"))?;
-    let mut writers: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-    for member in network.members()? {
-        for memory in writable(&member)? {
-            writers.entry(memory).or_default().push(member.name.clone());
-        }
-    }
-    let mut faults: Vec<String> = writers
-        .iter()
-        .filter(|(_, names)| names.len() > 1)
-        .map(|(memory, names)| format!("{names:?} can all write to memory {memory}"))
-        .collect();
-    if writers.is_empty() {
-        faults.push("nobody could write to any memory".to_owned());
-    }
+    let mut faults = memory_faults(network)?;
     let supervisor = network.supervisor()?.unwrap_or(0);
     for (what, attack) in ATTACKS {
         let members = network.members()?;
@@ -106,8 +95,37 @@ pub fn taken_over(network: &Network) -> Outcome {
             network.members().is_ok_and(|now| now.iter().all(again))
         })?;
     }
+    // What successors are told they map by and by.
+    let mut faults = Vec::new();
+    let reached = network.wait_until("all have their memory", || {
+        faults = memory_faults(network).unwrap_or_else(|why| vec![format!("{why:?}")]);
+        faults.is_empty()
+    });
+    if reached.is_err() {
+        return Err(Failure::Wrong(faults.join("\n")));
+    }
     download.finish()?;
     nginx.stop()
+}
+
+/// What memory processes could write that others may write, too, or read though they don't need it.
+fn memory_faults(network: &Network) -> Result<Vec<String>, Failure> {
+    let mut writers: BTreeMap<Memory, Vec<String>> = BTreeMap::new();
+    let mut reach = Reach::default();
+    for member in network.members()? {
+        for memory in reachable(&member, READ_WRITE)? {
+            writers.entry(memory).or_default().push(member.name.clone());
+        }
+        reach.add(&member, reachable(&member, READ)?);
+    }
+    let mut faults = reach.faults(&network.plan);
+    if writers.is_empty() {
+        faults.push("nobody could write to any memory".to_owned());
+    }
+    writers.retain(|_, names| names.len() > 1);
+    let writers = writers.into_iter();
+    faults.extend(writers.map(|(memory, names)| format!("{names:?} can all write to {memory:?}")));
+    Ok(faults)
 }
 
 fn pid(member: &Member) -> Result<u32, Failure> {
@@ -141,41 +159,42 @@ fn descriptors(pid: u32) -> Result<Vec<(u64, String)>, Failure> {
     Ok(all)
 }
 
-/// The shared memory, by its inode, that it can map for writing, or make writable where it has it mapped.
-fn writable(member: &Member) -> Result<Vec<u64>, Failure> {
+/// The shared memory that it can map with these rights, or give them where it has it mapped.
+fn reachable(member: &Member, rights: u64) -> Result<Vec<Memory>, Failure> {
     let pid = pid(member)?;
+    let mut seized = Seized::seize(pid)?;
     let held = descriptors(pid)?;
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    let mut seized = Seized::seize(pid)?;
     let mut all = Vec::new();
     for (number, leads_to) in held {
-        if !leads_to.starts_with("/memfd:") {
+        let Some(name) = reach::name(&leads_to) else {
             continue;
-        }
+        };
         let inode = fs::metadata(format!("/proc/{pid}/fd/{number}"))?.ino();
-        let mapped = seized.call(MMAP, &[0, PAGE, READ_WRITE, SHARED, number, 0])?;
+        let mapped = seized.call(MMAP, &[0, PAGE, rights, SHARED, number, 0])?;
         if let Called::Answered(address @ 1..) = mapped {
-            all.push(inode);
+            all.push((name.to_owned(), inode));
             seized.call(MUNMAP, &[address as u64, PAGE])?;
         }
     }
     for line in maps.lines() {
         // As in proc_pid_maps(5).
-        let mut fields = line.split_whitespace();
-        let (Some(range), Some(rights)) = (fields.next(), fields.next()) else {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [range, letters, _, _, inode, path, ..] = *fields else {
             continue;
         };
-        if !line.contains("/memfd:") || !rights.ends_with('s') {
+        let Some(name) = reach::name(path).filter(|_| letters.ends_with('s')) else {
             continue;
-        }
+        };
+        let bit = |letter, bit| if letters.contains(letter) { bit } else { 0 };
+        let had = bit('r', READ) | bit('w', WRITE);
         let start = range.split('-').next().unwrap_or_default();
         let start = u64::from_str_radix(start, 16).map_err(io::Error::other)?;
-        let inode = fields.nth(2).and_then(|inode| inode.parse::<u64>().ok());
-        if rights.starts_with("rw") {
-            all.extend(inode);
-        } else if seized.call(MPROTECT, &[start, PAGE, READ_WRITE])? == Called::Answered(0) {
-            all.extend(inode);
-            seized.call(MPROTECT, &[start, PAGE, READ])?;
+        let given = seized.call(MPROTECT, &[start, PAGE, had | rights])? == Called::Answered(0);
+        if given {
+            seized.call(MPROTECT, &[start, PAGE, had])?;
+            let inode = inode.parse().map_err(io::Error::other)?;
+            all.push((name.to_owned(), inode));
         }
     }
     all.sort_unstable();
