@@ -1,13 +1,13 @@
 //! A gibibyte arrives as it was sent, at both usual sizes of packets.
 
-use super::{LONG_PLACES, on};
+use super::{on, once_in_each_topology};
 use crate::network::{Network, Plan};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{Case, Outcome};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (topology, back_end) in LONG_PLACES {
+    for (topology, back_end) in once_in_each_topology() {
         for mtu in [1_500, 9_000] {
             let plan = Plan {
                 topology,

@@ -1,19 +1,17 @@
 //! Clients on Skink, servers on the kernel.
 
 use super::servers::no_wrk_errors;
-use super::{cases_in, on_each_back_end};
+use super::{IN_PROGRAMS, cases_in, on_each_back_end};
 use crate::network::Network;
 use crate::network::bracketed;
 use crate::site::{Nginx, PATIENCE, Site};
-use crate::{BackEnd, Case, Failure, Outcome, Topology};
+use crate::{Case, Failure, Outcome};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = on_each_back_end("curl/files", curl_files);
     cases.extend(on_each_back_end("curl/refused", curl_refused));
     cases.extend(on_each_back_end("wrk/load", wrk_load));
-    let in_programs =
-        [BackEnd::Packet, BackEnd::Xdp, BackEnd::Tap].map(|nic| (Topology::Library, nic));
-    cases.extend(cases_in(&in_programs, "python/helper", helper_apart));
+    cases.extend(cases_in(&IN_PROGRAMS, "python/helper", helper_apart));
     cases
 }
 

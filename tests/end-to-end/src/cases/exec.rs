@@ -2,20 +2,16 @@
 
 use super::hostile::{count_resets, start_fetches};
 use super::servers::children;
-use super::{PLACES, cases_in, python};
+use super::{APART, cases_in, python, widely};
 use crate::network::Network;
 use crate::site::{Nginx, PATIENCE, Site};
-use crate::{Case, Failure, Outcome, Topology};
+use crate::{Case, Failure, Outcome};
 use rustix::process::Signal;
 use skink_testbed::{Process, signal, wait_until_ended};
 
 pub fn cases() -> Vec<Case> {
-    let mut cases = cases_in(&PLACES, "exec/ports-are-free", ports_are_free);
+    let mut cases = widely("exec/ports-are-free", ports_are_free);
     // In `library` another program doesn't inherit them.
-    let served = PLACES
-        .iter()
-        .filter(|(topology, _)| *topology != Topology::Library);
-    let served: Vec<_> = served.copied().collect();
     for (name, run) in [
         (
             "listeners-go-on",
@@ -24,7 +20,7 @@ pub fn cases() -> Vec<Case> {
         ("listeners-for-a-child", listeners_for_a_child),
         ("nginx-replaced", nginx_replaced),
     ] {
-        cases.extend(cases_in(&served, &format!("exec/{name}"), run));
+        cases.extend(cases_in(&APART, &format!("exec/{name}"), run));
     }
     cases
 }

@@ -1,6 +1,6 @@
 //! The packet filter, in front of an unmodified server.
 
-use super::{PLACES, on};
+use super::{APART, on};
 use crate::network::{Network, Plan, bracketed};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
@@ -10,10 +10,8 @@ use skink_testbed::{Process, signal};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    let places = PLACES
-        .iter()
-        .filter(|(_, back_end)| *back_end == BackEnd::Packet);
-    for (topology, back_end) in places.copied() {
+    let in_programs = (Topology::Library, BackEnd::Packet);
+    for (topology, back_end) in APART.into_iter().chain([in_programs]) {
         let plan = |rules| Plan {
             topology,
             back_end,

@@ -2,7 +2,7 @@
 
 use super::load::{idle_share, wait};
 use super::servers::no_wrk_errors;
-use super::{in_each_topology, on_each_back_end};
+use super::{on_each_back_end, widely};
 use crate::network::Network;
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome};
@@ -12,12 +12,12 @@ use std::path::Path;
 use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
-    let mut cases = on_each_back_end("hostile/killed-workers", killed_workers);
-    cases.extend(on_each_back_end("hostile/reloads", reloads));
+    let mut cases = widely("hostile/killed-workers", killed_workers);
+    cases.extend(widely("hostile/reloads", reloads));
     cases.extend(on_each_back_end("hostile/link-flap", link_flap));
-    cases.extend(in_each_topology("hostile/noise", noise));
-    cases.extend(in_each_topology("hostile/flood-of-requests", flood));
-    cases.extend(in_each_topology("hostile/killed-run", killed_run));
+    cases.extend(widely("hostile/noise", noise));
+    cases.extend(widely("hostile/flood-of-requests", flood));
+    cases.extend(widely("hostile/killed-run", killed_run));
     cases
 }
 

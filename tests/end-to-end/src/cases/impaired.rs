@@ -1,7 +1,7 @@
 //! The same over a bad wire: 1% loss, reordering, duplication and 50 ms of delay.
 
 use super::servers::no_wrk_errors;
-use super::{LONG_PLACES, on};
+use super::{on, once_in_each_topology};
 use crate::network::{Network, Plan, bracketed};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{Case, Outcome};
@@ -31,7 +31,7 @@ const KINDS: [(&str, Impairments); 2] = [
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (topology, back_end) in LONG_PLACES {
+    for (topology, back_end) in once_in_each_topology() {
         for (name, impairments) in KINDS {
             let plan = Plan {
                 topology,

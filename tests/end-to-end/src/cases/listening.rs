@@ -1,15 +1,12 @@
 //! Listening sockets that nobody waits on: who queues connections for them, and for whom.
 
-use super::{PLACES, cases_in, on_each_back_end};
+use super::{IN_PROGRAMS, cases_in, on_each_back_end};
 use crate::network::Network;
 use crate::site::PATIENCE;
-use crate::{Case, Failure, Outcome, Topology};
+use crate::{Case, Failure, Outcome};
 use skink_testbed::Process;
 
 pub fn cases() -> Vec<Case> {
-    let library = PLACES.into_iter();
-    let library = library.filter(|(topology, _)| *topology == Topology::Library);
-    let library: Vec<_> = library.collect();
     let mut cases = Vec::new();
     for (name, run) in [
         (
@@ -18,7 +15,7 @@ pub fn cases() -> Vec<Case> {
         ),
         ("told-after-a-program", told_after_a_program),
     ] {
-        cases.extend(cases_in(&library, &format!("listening/{name}"), run));
+        cases.extend(cases_in(&IN_PROGRAMS, &format!("listening/{name}"), run));
     }
     for (name, run) in [
         ("told-to-a-peer", told_to_a_peer as fn(&Network) -> Outcome),

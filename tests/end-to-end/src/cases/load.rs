@@ -1,14 +1,14 @@
 //! Long load without an error or a leak, and no processor time when there is none.
 
 use super::servers::{children, no_wrk_errors};
-use super::{in_each_topology, on_each_back_end};
+use super::{in_each_topology, widely};
 use crate::network::Network;
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{Case, Failure, Outcome, Topology};
 use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
-    let mut cases = on_each_back_end("idle", idle);
+    let mut cases = widely("idle", idle);
     cases.extend(in_each_topology(
         "lasting-load-of-256-connections",
         lasting_load,

@@ -76,50 +76,66 @@ pub fn all() -> Vec<Case> {
     cases
 }
 
-/// Every topology; the stack in the programs on each back end, and apart from them on the one that is
-/// most used.
-const PLACES: [(Topology, BackEnd); 5] = [
+/// Where the stack is, and what carries its frames.
+type Place = (Topology, BackEnd);
+
+/// The stack in the programs.
+const IN_PROGRAMS: [Place; 3] = [
     (Topology::Library, BackEnd::Packet),
     (Topology::Library, BackEnd::Xdp),
     (Topology::Library, BackEnd::Tap),
-    (Topology::Single, BackEnd::Packet),
-    (Topology::Split, BackEnd::Packet),
 ];
 
-/// Each topology, for what takes long and isn't about back ends.
-const LONG_PLACES: [(Topology, BackEnd); 3] = [
-    (Topology::Library, BackEnd::Packet),
+/// The stack apart from them, on what `skink up` chooses from for an interface.
+const APART: [Place; 4] = [
     (Topology::Single, BackEnd::Packet),
-    (Topology::Split, BackEnd::Packet),
-];
-
-/// The rest of them, for what is quick and shows whether it works at all.
-const MORE_PLACES: [(Topology, BackEnd); 4] = [
     (Topology::Single, BackEnd::Xdp),
-    (Topology::Single, BackEnd::Tap),
+    (Topology::Split, BackEnd::Packet),
     (Topology::Split, BackEnd::Xdp),
+];
+
+/// Each of those topologies once, and each of those back ends: for what takes more than about ten seconds, or isn't about
+/// both of them.
+const APART_ONCE: [Place; 2] = [
+    (Topology::Single, BackEnd::Packet),
+    (Topology::Split, BackEnd::Xdp),
+];
+
+/// The stack apart on the third back end, for what is quick and shows whether it works at all.
+const APART_ON_TAP: [Place; 2] = [
+    (Topology::Single, BackEnd::Tap),
     (Topology::Split, BackEnd::Tap),
 ];
 
-/// One case for each of [`PLACES`], on a plain wire.
+/// One case for each back end with the stack in the programs, and for each topology with it apart.
 fn on_each_back_end(name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
-    cases_in(&PLACES, name, run)
+    cases_in(&[&IN_PROGRAMS[..], &APART_ONCE].concat(), name, run)
 }
 
-/// One case for each of [`LONG_PLACES`], on a plain wire.
+/// One case for each topology, for what isn't about back ends.
 fn in_each_topology(name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
-    cases_in(&LONG_PLACES, name, run)
+    cases_in(&once_in_each_topology(), name, run)
 }
 
-/// One case for each topology and back end, on a plain wire.
+/// The places of [`in_each_topology`].
+fn once_in_each_topology() -> Vec<Place> {
+    [&IN_PROGRAMS[..1], &APART_ONCE].concat()
+}
+
+/// One case for each topology and each back end that it is mostly used on.
+fn widely(name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
+    cases_in(&[&IN_PROGRAMS[..], &APART].concat(), name, run)
+}
+
+/// One case for each topology and back end.
 fn everywhere(name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
-    let mut cases = cases_in(&PLACES, name, run);
-    cases.extend(cases_in(&MORE_PLACES, name, run));
-    cases
+    let all = [&IN_PROGRAMS[..], &APART, &APART_ON_TAP].concat();
+    cases_in(&all, name, run)
 }
 
-fn cases_in(places: &[(Topology, BackEnd)], name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
-    let case = |(topology, back_end): &(Topology, BackEnd)| {
+/// One case for each of these places, on a plain wire.
+fn cases_in(places: &[Place], name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
+    let case = |(topology, back_end): &Place| {
         let plan = Plan {
             topology: *topology,
             back_end: *back_end,

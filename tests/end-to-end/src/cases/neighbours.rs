@@ -1,10 +1,10 @@
 //! Two programs of two users that share a stack, one of which means ill: it harms itself alone.
 
-use super::cases_in;
 use super::load::wait;
+use super::{APART, APART_ONCE, cases_in};
 use crate::network::Network;
 use crate::site::PATIENCE;
-use crate::{BackEnd, Case, Failure, Outcome, Topology};
+use crate::{Case, Failure, Outcome};
 use rustix::process::Signal;
 use skink_testbed::{Process, signal};
 use std::process::Command;
@@ -15,16 +15,19 @@ const VICTIM: &str = "64001";
 const INTRUDER: &str = "64002";
 
 pub fn cases() -> Vec<Case> {
-    let places = [Topology::Single, Topology::Split].map(|it| (it, BackEnd::Packet));
-    let mut cases = cases_in(&places, "neighbours/ports", ports);
+    let mut cases = cases_in(&APART, "neighbours/ports", ports);
     cases.extend(cases_in(
-        &places,
+        &APART,
         "neighbours/forged-requests",
         forged_requests,
     ));
-    cases.extend(cases_in(&places, "neighbours/stopped", stopped));
-    cases.extend(cases_in(&places, "neighbours/exhaustion", exhaustion));
-    cases.extend(cases_in(&places, "neighbours/spoilt-memory", spoilt_memory));
+    cases.extend(cases_in(&APART, "neighbours/stopped", stopped));
+    cases.extend(cases_in(&APART_ONCE, "neighbours/exhaustion", exhaustion));
+    cases.extend(cases_in(
+        &APART_ONCE,
+        "neighbours/spoilt-memory",
+        spoilt_memory,
+    ));
     cases
 }
 

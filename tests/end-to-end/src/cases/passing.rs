@@ -1,17 +1,13 @@
 //! Sockets passed over Unix sockets, from one program on Skink to another.
 
-use super::{PLACES, cases_in, python};
+use super::{APART, cases_in, python};
 use crate::network::Network;
 use crate::site::PATIENCE;
-use crate::{Case, Outcome, Topology};
+use crate::{Case, Outcome};
 use skink_testbed::Scratch;
 
 pub fn cases() -> Vec<Case> {
-    let served = PLACES
-        .iter()
-        .filter(|(topology, _)| *topology != Topology::Library);
-    let served: Vec<_> = served.copied().collect();
-    cases_in(&served, "passing/front-and-back", front_and_back)
+    cases_in(&APART, "passing/front-and-back", front_and_back)
 }
 
 /// Accepts connections and passes them on. What the client sent says what comes next.

@@ -1,26 +1,22 @@
 //! OpenSSH on a stack of its own process: a server that forks, executes itself anew with the
 //! connection, and gives up its privileges.
 
-use super::{PLACES, cases_in};
+use super::{APART, APART_ONCE, cases_in};
 use crate::network::{Network, bracketed};
 use crate::site::{Nginx, PATIENCE, Site};
-use crate::{Case, Failure, Outcome, Topology};
+use crate::{Case, Failure, Outcome};
 use rustix::process::Signal;
 use skink_testbed::{Process, Scratch};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
 pub fn cases() -> Vec<Case> {
-    let served = PLACES
-        .iter()
-        .filter(|(topology, _)| *topology != Topology::Library);
-    let served: Vec<_> = served.copied().collect();
-    let mut cases = cases_in(&served, "ssh/login", login);
-    cases.extend(cases_in(&served, "ssh/copies-a-gibibyte", copies));
-    cases.extend(cases_in(&served, "ssh/forwards", forwards));
-    cases.extend(cases_in(&served, "ssh/listens-for-clients", listens));
-    cases.extend(cases_in(&served, "ssh/connects-for-clients", connects));
-    cases.extend(cases_in(&served, "ssh/another-user", another_user));
+    let mut cases = cases_in(&APART, "ssh/login", login);
+    cases.extend(cases_in(&APART_ONCE, "ssh/copies-a-gibibyte", copies));
+    cases.extend(cases_in(&APART, "ssh/forwards", forwards));
+    cases.extend(cases_in(&APART, "ssh/listens-for-clients", listens));
+    cases.extend(cases_in(&APART, "ssh/connects-for-clients", connects));
+    cases.extend(cases_in(&APART, "ssh/another-user", another_user));
     cases
 }
 

@@ -1,6 +1,6 @@
 //! Several threads of a program, each with an epoll set or a connection of its own.
 
-use super::{PLACES, cases_in, python};
+use super::{cases_in, on_each_back_end, python};
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
@@ -12,7 +12,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(cases_in(&places, "threads/blocking", blocking));
     let xdp = [(Topology::Library, BackEnd::Xdp)];
     cases.extend(cases_in(&xdp, "threads/woken-by-their-frames", by_frames));
-    cases.extend(cases_in(&PLACES, "threads/receive-first", receive_first));
+    cases.extend(on_each_back_end("threads/receive-first", receive_first));
     cases
 }
 
