@@ -2,16 +2,20 @@
 
 mod common;
 
-use common::{Grouping, PEERS, World, connect, end, exchange};
+use common::{Grouping, PEERS, Program, World, connect, end, exchange};
+use rustix::fs::{Mode, OFlags, fcntl_setfl, open};
+use rustix::io::{ReadWriteFlags, preadv2, write};
 use skink_memory::{Mapping, SocketId};
 use skink_messages::{Counter, SocketError, TcpRequest, UdpRequest};
 use skink_sockets::{ClientError, PortOptions, Protocol, RequestBody, SocketCall};
-use std::os::fd::OwnedFd;
+use std::io::IoSliceMut;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 on_all_groupings!(
     a_program_that_does_not_listen_holds_up_nobody,
     forged_ids_touch_nobody,
     random_bytes_in_all_memory_of_a_program_touch_nobody,
+    bells_that_are_full_or_blocking_or_read_by_others_hold_up_nobody,
 );
 
 fn a_program_that_does_not_listen_holds_up_nobody(grouping: Grouping) {
@@ -167,9 +171,7 @@ fn random_bytes_in_all_memory_of_a_program_touch_nobody(grouping: Grouping) {
                     words[at].store(value, std::sync::atomic::Ordering::Relaxed);
                 }
             }
-            for channel in &bad.writable {
-                let _ = rustix::io::write(&channel.bell, &u64::MAX.to_ne_bytes());
-            }
+            bad.ring(1);
             let _ = bad.client.tell(forged(&mut random, 1));
             bad.client.flush();
             world.peer.write(victim, &[0; 100]);
@@ -182,4 +184,75 @@ fn random_bytes_in_all_memory_of_a_program_touch_nobody(grouping: Grouping) {
         world.until("the end", |peer| peer.is_closed(theirs));
         world.stop();
     }
+}
+
+/// The most that an eventfd takes; whoever adds to it waits.
+const FULL: u64 = u64::MAX - 1;
+
+impl Program {
+    /// Rings each process of the stack, so many times.
+    fn ring(&self, count: u64) {
+        for channel in &self.writable {
+            let _ = write(&channel.bell, &count.to_ne_bytes());
+        }
+    }
+
+    /// Takes back what it has rung, if nobody was there first.
+    fn take_back(&self) {
+        for channel in &self.writable {
+            let mut count = [0; 8];
+            let mut room = [IoSliceMut::new(&mut count)];
+            let _ = preadv2(&channel.bell, &mut room, u64::MAX, ReadWriteFlags::NOWAIT);
+        }
+    }
+
+    /// Has all that it was given block whoever uses it, as far as that is shared.
+    fn make_blocking(&self) {
+        let bells = self.writable.iter().map(|channel| &channel.bell);
+        for bell in bells.chain([&self.pipe]) {
+            fcntl_setfl(bell, OFlags::empty()).expect("shared flags");
+        }
+    }
+
+    /// Fills the pipe by which it is rung, from behind. The writing end has to be kept for it to stay full.
+    fn fill_pipe(&self) -> OwnedFd {
+        let path = format!("/proc/self/fd/{}", self.pipe.as_raw_fd());
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+        let behind = open(path, flags, Mode::empty()).expect("the pipe");
+        while write(&behind, &[1; 4096]).is_ok() {}
+        behind
+    }
+}
+
+/// What it is rung by is full, what it rings by blocks, and rings are gone before who is rung has looked; then nothing is open
+/// any more by which it could be rung.
+fn bells_that_are_full_or_blocking_or_read_by_others_hold_up_nobody(grouping: Grouping) {
+    let mut world = World::new(grouping);
+    let mut good = world.attach(0, 1000);
+    let mut bad = world.attach(1, 1000);
+    let (listener, doors) = (good.listen(8080), bad.listen(8081));
+    let (theirs, ours) = connect(&mut world, &mut good, listener, 8080);
+    let (victim, _) = connect(&mut world, &mut bad, doors, 8081);
+    bad.make_blocking();
+    let behind = bad.fill_pipe();
+    for round in 0..100 {
+        // A sleep that it wasn't rung for yet.
+        bad.client.awake();
+        bad.client.announce();
+        world.peer.write(victim, &[0; 100]);
+        bad.ring([1, FULL][round % 2]);
+        bad.take_back();
+        exchange(&mut world, &mut good, theirs, ours, 500 + round);
+    }
+    bad.ring(FULL);
+    world.peer.write(victim, &[0; 100]);
+    exchange(&mut world, &mut good, theirs, ours, 5000);
+    drop((bad, behind));
+    world.split.forget(1);
+    world.peer.write(victim, &[0; 100]);
+    exchange(&mut world, &mut good, theirs, ours, 5000);
+    world.detach(1);
+    good.close(ours);
+    world.until("the end", |peer| peer.is_closed(theirs));
+    world.stop();
 }

@@ -145,7 +145,7 @@ impl ChannelParts {
         self.channels.len()
     }
 
-    /// For the program, which rings `stacks`, each by its channel (their own eventfds stay out of it):
+    /// For the program, which rings `stacks`, each by its channel (what they ring each other by stays out of it):
     /// as many as [`program_descriptors`] says.
     ///
     /// # Errors

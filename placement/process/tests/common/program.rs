@@ -19,7 +19,7 @@ pub struct Files {
     pub udp: SocketTable,
 }
 
-/// What a program may write of one of its channels, and its bell.
+/// What a program may write of one of its channels, and what it rings by.
 pub struct Writable {
     pub requests: OwnedFd,
     pub notices: OwnedFd,
@@ -34,6 +34,8 @@ pub struct Program {
     pub udp: SocketTable,
     /// The page that says that it sleeps.
     pub page: OwnedFd,
+    /// The pipe by which it is rung, its reading end.
+    pub pipe: OwnedFd,
     /// By channel.
     pub writable: Vec<Writable>,
 }
@@ -57,6 +59,7 @@ impl Program {
             number: files.number,
             secret: files.secret,
             page: files.channels[0].try_clone().expect("a descriptor"),
+            pipe: files.channels[1].try_clone().expect("a descriptor"),
             writable: files.writable(),
             client: Client::attach(files.channels, files.routes).expect("channels"),
             tcp: files.tcp,

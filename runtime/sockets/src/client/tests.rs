@@ -3,6 +3,7 @@ use crate::{ChannelParts, NOTICES, REQUESTS, Server};
 use skink_channel::{Sleeper, SleeperDescriptors, SpinBudget};
 use skink_messages::{Events, TcpRequest, UdpRequest};
 
+mod hostile;
 mod restarts;
 
 fn id(slot: u32) -> SocketId {

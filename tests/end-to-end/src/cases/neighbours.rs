@@ -10,6 +10,12 @@ use skink_testbed::{Process, signal};
 use std::process::Command;
 use std::time::Duration;
 
+/// A program that attacks: what user it is, how, and what is needed for that are its arguments.
+const ATTACKS: &str = concat!(
+    include_str!("neighbours/weapons.py"),
+    include_str!("neighbours/intruder.py")
+);
+
 /// User ids that no user of a system has.
 const VICTIM: &str = "64001";
 const INTRUDER: &str = "64002";
@@ -22,6 +28,11 @@ pub fn cases() -> Vec<Case> {
         forged_requests,
     ));
     cases.extend(cases_in(&APART, "neighbours/stopped", stopped));
+    cases.extend(cases_in(
+        &APART,
+        "neighbours/silenced-bells",
+        silenced_bells,
+    ));
     cases.extend(cases_in(&APART_ONCE, "neighbours/exhaustion", exhaustion));
     cases.extend(cases_in(
         &APART_ONCE,
@@ -71,8 +82,7 @@ impl<'a> Scene<'a> {
 
     /// The other program, which does `what`.
     fn intruder(&self, what: &str, argument: &str) -> Result<Process, Failure> {
-        let script = include_str!("neighbours/intruder.py");
-        let arguments = ["-c", script, INTRUDER, what, argument];
+        let arguments = ["-c", ATTACKS, INTRUDER, what, argument];
         let command = self.network.skink_run("python3", arguments)?;
         Ok(Process::spawn(command, &format!("the intruder ({what})"))?)
     }
@@ -81,9 +91,8 @@ impl<'a> Scene<'a> {
     fn crowd(&self) -> Result<Process, Failure> {
         let command = self.network.kernel.command("python3");
         let arguments = [INTRUDER, "crowd", "9410"];
-        let script = include_str!("neighbours/intruder.py");
         Ok(Process::spawn(
-            python(command, script, &arguments),
+            python(command, ATTACKS, &arguments),
             "a crowd",
         )?)
     }
@@ -111,7 +120,8 @@ impl<'a> Scene<'a> {
         self.goes_on(2)?;
         let now = processes(self.network)?;
         if now != self.processes {
-            let text = format!("processes were {:?}, are {now:?}", self.processes);
+            let (before, said) = (self.processes, self.network.log());
+            let text = format!("processes were {before:?}, are {now:?}; skink up printed:\n{said}");
             return Err(Failure::Wrong(text));
         }
         let (status, said) = self.witness.stop()?;
@@ -232,6 +242,20 @@ with socket.create_connection(('10.9.0.2', 9410), 20) as s:
 ";
     let ask = python(network.kernel.command("python3"), ask, &[]);
     Network::finish(ask, "who asks the one that goes on", PATIENCE)?;
+    scene.end()
+}
+
+/// What a program is rung by and rings by may be full, block, be emptied by it or be closed: whoever else has to do with that
+/// never waits.
+fn silenced_bells(network: &Network) -> Outcome {
+    let scene = Scene::new(network)?;
+    let intruder = scene.intruder("silence", "")?;
+    intruder.wait_until("its pipe is full", || intruder.log().contains("full"))?;
+    let crowd = scene.crowd()?;
+    scene.goes_on(3)?;
+    intruder.wait_until("it has closed all", || intruder.log().contains("closed"))?;
+    scene.goes_on(3)?;
+    drop((intruder, crowd));
     scene.end()
 }
 

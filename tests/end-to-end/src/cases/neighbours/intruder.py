@@ -1,42 +1,5 @@
-"""A program that means ill, as user intruder.py UID: it shares a stack with victim.py. What it does is the
-second argument; the rest are that one's."""
-
-import array
-import ctypes
-import errno
-import glob
-import itertools
-import json
-import mmap
-import os
-import random
-import re
-import resource
-import signal
-import socket
-import struct
-import sys
-import time
-
-# Python reads a module for this when it is needed, and that user may not.
-"".encode("idna")
-os.setgid(int(sys.argv[1]))
-os.setuid(int(sys.argv[1]))
-_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-CONTROL, TOKEN = os.environ.get("SKINK_CONTROL", ""), os.environ.get("SKINK_TOKEN", "")
-OWN, PEER = "10.9.0.2", "10.9.0.1"
-KINDS = {socket.SOCK_STREAM: 9400, socket.SOCK_DGRAM: 9401}
-REUSE = [[], [socket.SO_REUSEADDR], [socket.SO_REUSEPORT], [socket.SO_REUSEADDR, socket.SO_REUSEPORT]]
-
-
-def fails(call, *expected):
-    try:
-        call()
-    except OSError as error:
-        assert error.errno in expected, error
-        return
-    raise SystemExit(f"nothing stops {call} from what should fail with {expected}")
+# A program that means ill: it shares a stack with victim.py. weapons.py stands before this. What it does is the
+# second argument; the rest are that one's.
 
 
 def sit(kind, port, address, options):
@@ -62,136 +25,6 @@ def bind():
     fails(lambda: sit(socket.SOCK_STREAM, 80, OWN, []), errno.EACCES)
 
 
-class Memory:
-    """Memory that the process holds by a descriptor, as the library in it got it."""
-
-    def __init__(self, fd, name):
-        self.fd, self.name = fd, name
-        self.size = os.fstat(fd).st_size
-        self.writable = flags(fd) & os.O_RDWR != 0
-        access = mmap.ACCESS_DEFAULT if self.writable else mmap.ACCESS_READ
-        self.map = mmap.mmap(fd, self.size, access=access)
-        # Each store is one store: `struct` would write zeros first.
-        self.words = memoryview(self.map).cast("Q")
-
-    def word(self, at):
-        return self.words[at]
-
-    def put(self, at, word):
-        self.words[at] = word
-
-
-def flags(fd):
-    with open(f"/proc/self/fdinfo/{fd}") as info:
-        return int(next(line for line in info if line.startswith("flags:"))[6:], 8)
-
-
-def held(prefix):
-    """Descriptors by what they are of."""
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            link = os.readlink("/proc/self/fd/" + name)
-        except FileNotFoundError:
-            continue
-        if link.startswith(prefix):
-            yield int(name), link[len(prefix) :].split(" ")[0]
-
-
-def memories():
-    return [Memory(fd, name) for fd, name in sorted(held("/memfd:skink-"))]
-
-
-def ring():
-    for fd, _ in held("anon_inode:[eventfd]"):
-        try:
-            os.write(fd, struct.pack("Q", 1))
-        except OSError:
-            pass
-
-
-HEAD, ENTRIES = 16, 1024
-SLOTS, SLOT, MESSAGE = 128, 64, "<IIII16sHB5xQIB3x"
-OPEN, BIND, REST, LISTEN, CONNECT, ACCEPTED, SHARE, SENT, RECEIVED, SHUTDOWN, CLOSE, OPTION = range(1, 13)
-TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
-
-
-class Channel:
-    """The queue of requests to a process of the stack, and that of its notices, past the library."""
-
-    def __init__(self, all, number):
-        pick = lambda name, large: [m for m in all if m.name == name and (m.size > 4096) == large][number]
-        self.requests, self.released = pick("requests", True), pick("requests", False)
-        self.notices, self.freed = pick("notices", True), pick("notices", False)
-        stamps = range(SLOTS // 8, (SLOTS + ENTRIES * SLOT) // 8, SLOT // 8)
-        self.next, self.heard = max(map(self.requests.word, stamps)), self.freed.word(HEAD)
-
-    def sent(self):
-        """What the library asked for so far."""
-        for number in range(min(self.next, ENTRIES)):
-            yield struct.unpack_from(MESSAGE, self.requests.map, SLOTS + number * SLOT + 8)
-
-    def wait(self, what):
-        end = time.monotonic() + 15
-        while not what():
-            ring()
-            assert time.monotonic() < end, "the stack doesn't answer"
-            time.sleep(0.001)
-
-    def ask(self, kind, serial=0, slot=0, generation=0, address=bytes(16), port=0, family=0, value=0, detail=0, protocol=TCP):
-        self.wait(lambda: self.next - self.released.word(HEAD) < ENTRIES)
-        at = SLOTS + self.next % ENTRIES * SLOT
-        body = struct.pack(
-            MESSAGE, kind, serial, slot, generation, address, port, family, value, detail, protocol
-        )
-        self.requests.map[at + 8 : at + SLOT] = body
-        self.next += 1
-        self.requests.put(at // 8, self.next)
-
-    def answer(self, serial):
-        """The socket and the error in the answer to a request."""
-        while True:
-            at = SLOTS + self.heard % ENTRIES * SLOT
-            self.wait(lambda: self.notices.word(at // 8) == self.heard + 1)
-            kind, number, slot, generation, *_, error, _ = struct.unpack_from(
-                MESSAGE, self.notices.map, at + 8
-            )
-            self.heard += 1
-            self.freed.put(HEAD, self.heard)
-            if kind == 1 and number == serial:
-                return slot, generation, error
-
-    def settle(self):
-        self.wait(lambda: self.released.word(HEAD) >= self.next)
-
-
-def reach():
-    broker = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    broker.settimeout(15)
-    broker.connect("\0" + CONTROL[1:] if CONTROL.startswith("@") else CONTROL)
-    return broker
-
-
-def tell(broker, **request):
-    """The broker's reply, and how many descriptors came with it."""
-    broker.send(json.dumps(request).encode())
-    reply, control, _, _ = broker.recvmsg(1 << 18, 4096)
-    if not reply:
-        raise ConnectionResetError("the broker hung up")
-    fds = array.array("i")
-    for _, _, data in control:
-        fds.frombytes(data)
-    for fd in fds:
-        os.close(fd)
-    return json.loads(reply), len(fds)
-
-
-def attach(broker):
-    # Who speaks no version at all is told which one there is.
-    refusal = json.dumps(tell(broker, request="attach", protocol=0, token=TOKEN)[0])
-    version = int(re.search(r"version (\d+) of the control protocol", refusal)[1])
-    return tell(broker, request="attach", protocol=version, token=TOKEN)[0]
-
-
 def forge():
     """By writing into its own queue what its library never would, and by asking the broker."""
     doors = socket.create_server((OWN, 9410))
@@ -204,10 +37,8 @@ def forge():
             wait()
         except TimeoutError:
             pass
-    all = memories()
-    # To `syscall`, `tcp` and `udp`; or one for all.
-    channels = [Channel(all, number) for number in range(sum(m.name == "requests" for m in all) // 2)]
-    calls, direct = channels[0], {TCP: channels[len(channels) > 1], UDP: channels[-1]}
+    all = channels(memories())
+    calls, direct = all[0], {TCP: all[len(all) > 1], UDP: all[-1]}
     # The tables have as many slots for each program, and the victim was first.
     first = {sent[-1]: sent[2] for sent in calls.sent() if sent[0] == BIND}
     assert min(first.values()) >= 64, first
@@ -242,7 +73,7 @@ def forge():
             detail = draw.randrange(1, 4)
         address, port, family = draw.randbytes(16), draw.randrange(1 << 16), draw.choice([0, 4, 6])
         channel.ask(kind, 0, slot, generation, address, port, family, value, detail, protocol)
-    for channel in channels:
+    for channel in all:
         channel.settle()
     for kind, protocol in itertools.product((BIND, LISTEN, CONNECT, SHARE), (TCP, UDP)):
         for slot, generation in itertools.product(range(6), range(1, 5)):
@@ -362,6 +193,7 @@ def listen():
 def crowd():
     """The other side of `listen`, on the kernel's stack: calls and sends, whatever becomes of it."""
     kept, garbage = [], bytes(100_000)
+    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     doors = socket.create_server((PEER, 9403), backlog=512)
     doors.setblocking(False)
     while True:
@@ -379,6 +211,10 @@ def crowd():
                 other.send(garbage)
             except OSError:
                 pass
+        try:
+            datagrams.sendto(b"x", (OWN, 9411))
+        except OSError:
+            pass
         del kept[:-300]
         time.sleep(0.002)
 
@@ -443,11 +279,65 @@ def spoil():
             # The library in this process believes the memory, too: it may well not survive.
             call_about()
     libc = ctypes.CDLL("libc.so.6")
-    for fd, _ in itertools.chain(held("/memfd:skink-"), held("anon_inode:"), held("socket:")):
+    for fd, _ in itertools.chain(*map(held, ["/memfd:skink-", "anon_inode:", "pipe:", "socket:"])):
         # Past the preload library.
-        libc.close(fd)
+        if fd > 2:
+            libc.close(fd)
     call_about()
 
 
-{f.__name__: f for f in (bind, forge, exhaust, listen, crowd, spoil)}[sys.argv[2]]()
+def silence():
+    """Lets what it is rung by fill up, has what it rings by block whoever else uses it, takes back what it has rung, and
+    at last closes everything, while the stack has much to tell it."""
+    broker = reach()
+    # No library takes part in this: it would empty the pipe.
+    _, fds = call(broker, request="attach", protocol=version(broker), token=TOKEN)
+    [(pipe, _)] = held("pipe:", fds)
+    bells = [fd for fd, _ in held("anon_inode:[eventfd]", fds)]
+    all = channels(memories(fds))
+    assert len(bells) == len(all), fds
+    [page] = [memory for memory in memories(fds) if memory.name == "program"]
+    for fd in fds:
+        fcntl.fcntl(fd, fcntl.F_SETFL, flags(fd) & ~os.O_NONBLOCK)
+    size = fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, mmap.PAGESIZE)
+    draw, serial, waiting = random.Random(6), itertools.count(1), array.array("i", [0])
+
+    def ask(kind, *rest, **more):
+        number = next(serial)
+        # Who tells it anything has to ring, each time.
+        page.put(HEAD, 2 * number + 1)
+        all[0].ask(kind, number, *rest, **more)
+        slot, generation, error = all[0].answer(number)
+        assert error == 0, error
+        return slot, generation
+
+    while waiting[0] < size:
+        slot, generation = ask(OPEN, protocol=UDP)
+        all[0].ask(CLOSE, 0, slot, generation, protocol=UDP)
+        fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+        assert next(serial) < 4 * size, waiting
+    for protocol, port in (TCP, 9410), (UDP, 9411):
+        slot, generation = ask(OPEN, protocol=protocol)
+        ask(BIND, slot, generation, socket.inet_aton(OWN) + bytes(12), port, 4, 0, 0, protocol)
+        if protocol == TCP:
+            ask(LISTEN, slot, generation, detail=64)
+    print("full", flush=True)
+    number, end = 1 << 40, time.monotonic() + 3
+    while time.monotonic() < end:
+        for bell in bells:
+            number += 2
+            page.put(HEAD, number + 1)
+            # The most that it takes, or anything.
+            os.write(bell, struct.pack("Q", draw.choice([(1 << 64) - 2, 1])))
+            try:
+                os.preadv(bell, [bytearray(8)], -1, os.RWF_NOWAIT)
+            except BlockingIOError:
+                pass
+    for fd in fds:
+        os.close(fd)
+    print("closed", flush=True)
+    signal.pause()
+
+
+{f.__name__: f for f in (bind, forge, exhaust, listen, crowd, spoil, silence)}[sys.argv[2]]()
 print("done", flush=True)
