@@ -9,7 +9,7 @@
 use crate::memory::{Memory, Ordering, load_acquire, word};
 use crate::queue::{AttachError, Watch, duplicate, read_only};
 use crate::relax::Relax;
-use crate::sleep::{Announcer, Beat, Caller, PAGE_BYTES};
+use crate::sleep::{Announcer, Beat, Caller, Fenced, PAGE_BYTES};
 use crate::spin::SpinBudget;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -321,7 +321,13 @@ impl Doorbell {
     /// Answers whether that took a system call. It costs a fence if not.
     #[inline]
     pub fn ring(&mut self) -> bool {
-        let must = self.caller.must_ring();
+        self.ring_after(&Fenced::now())
+    }
+
+    /// As [`Doorbell::ring`], for what was published or released before that fence.
+    #[inline]
+    pub fn ring_after(&mut self, fenced: &Fenced) -> bool {
+        let must = self.caller.must_ring_after(fenced);
         if must {
             self.wake();
         }

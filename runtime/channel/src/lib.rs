@@ -63,7 +63,7 @@ pub use relax::time_stamp;
 pub use request::{Aborted, NeighbourId, RequestDatabase, RequestId, RequestsFull};
 #[cfg(loom)]
 pub use sleep::in_memory;
-pub use sleep::{Announcer, Beat, Caller};
+pub use sleep::{Announcer, Beat, Caller, Fenced};
 pub use spin::SpinBudget;
 
 /// How channels keep up: what each of them counted. Plain numbers, for the component's counters.

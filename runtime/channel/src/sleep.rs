@@ -131,13 +131,31 @@ impl Caller {
     /// each sleep: who asks has to ring then.
     #[inline]
     pub fn must_ring(&mut self) -> bool {
-        fence(Ordering::SeqCst);
+        self.must_ring_after(&Fenced::now())
+    }
+
+    /// As [`Caller::must_ring`], for what was published before that fence.
+    #[inline]
+    pub fn must_ring_after(&mut self, _: &Fenced) -> bool {
         let epoch = word(&self.page, EPOCH).load(Ordering::Relaxed);
         let ring = epoch & 1 == 1 && epoch != self.rung;
         if ring {
             self.rung = epoch;
         }
         ring
+    }
+}
+
+/// A fence between what was published or released before, and looks at what the neighbour stored: the dearest part of ending a
+/// batch, so there is one for all looks.
+pub struct Fenced(());
+
+impl Fenced {
+    /// Fences.
+    #[inline]
+    pub fn now() -> Fenced {
+        fence(Ordering::SeqCst);
+        Fenced(())
     }
 }
 

@@ -10,7 +10,7 @@
 
 use loom::sync::{Arc, Notify};
 use loom::thread;
-use skink_channel::{ChunkInMemory, Queue, QueueError, in_memory};
+use skink_channel::{ChunkInMemory, Fenced, Queue, QueueError, in_memory};
 
 fn model(check: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -65,7 +65,7 @@ fn a_batch_comes_in_order() {
     });
 }
 
-/// A lost wake-up is a deadlock, which loom reports.
+/// A lost wake-up is a deadlock, which loom reports; where the other side looks again and again, as too many branches.
 #[test]
 fn no_wake_up_is_lost() {
     model(|| {
@@ -96,6 +96,96 @@ fn no_wake_up_is_lost() {
             }
         }
         sending.join().expect("sent");
+    });
+}
+
+/// As components send: several written, one publication and one look at the sleeper for all of them, and again in the same slots.
+#[test]
+fn no_wake_up_is_lost_for_a_batch() {
+    model(|| {
+        let (mut producer, mut consumer) = Queue::in_memory::<[u64; 2]>(24, 2);
+        let (mut announcer, mut caller) = in_memory();
+        let bell = Arc::new(Notify::new());
+        let ringing = bell.clone();
+        let sending = thread::spawn(move || {
+            let mut number = 1;
+            while number <= 3 {
+                while number <= 3 && producer.write(&[number, !number]).is_ok() {
+                    number += 1;
+                }
+                match producer.publish() {
+                    0 => thread::yield_now(),
+                    _ if caller.must_ring() => ringing.notify(),
+                    _ => {}
+                }
+            }
+        });
+        let mut expected = 1;
+        while expected <= 3 {
+            while let Some(message) = consumer.peek().expect("not corrupt") {
+                assert_eq!(message, [expected, !expected]);
+                expected += 1;
+            }
+            // There may be more behind slots that were taken.
+            if consumer.release() == 0 {
+                announcer.announce();
+                if !consumer.is_ready() {
+                    bell.wait();
+                }
+                announcer.retract();
+            }
+        }
+        sending.join().expect("sent");
+    });
+}
+
+/// One fence serves two looks: whether who sent has to be woken for an answer, and for room.
+#[test]
+fn one_fence_serves_answer_and_room() {
+    model(|| {
+        let (mut asking, mut asked) = Queue::in_memory::<u64>(16, 1);
+        let (mut answering, mut answers) = Queue::in_memory::<u64>(16, 1);
+        let (mut announcer, mut caller) = in_memory();
+        let bell = Arc::new(Notify::new());
+        let ringing = bell.clone();
+        let serving = thread::spawn(move || {
+            let mut expected = 1;
+            while expected <= 2 {
+                match asked.peek().expect("not corrupt") {
+                    Some(number) => assert_eq!(number, expected),
+                    None => {
+                        thread::yield_now();
+                        continue;
+                    }
+                }
+                // The second one isn't answered: it is awaited for room alone.
+                if expected == 1 {
+                    answering.write(&expected).expect("room");
+                }
+                let published = answering.publish() > 0;
+                asked.release();
+                let fenced = Fenced::now();
+                let made_room = asked.made_room_after(&fenced);
+                if (published || made_room) && caller.must_ring_after(&fenced) {
+                    ringing.notify();
+                }
+                expected += 1;
+            }
+        });
+        asking.push(&1).expect("room");
+        let (mut kept, mut awaited) = (true, true);
+        while kept || awaited {
+            kept = kept && asking.push(&2).is_err();
+            awaited = awaited && answers.pop().expect("not corrupt").is_none();
+            if kept || awaited {
+                announcer.announce();
+                if !(kept && asking.has_room() || awaited && answers.is_ready()) {
+                    bell.wait();
+                }
+                announcer.retract();
+            }
+        }
+        serving.join().expect("served");
     });
 }
 

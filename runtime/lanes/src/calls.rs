@@ -27,6 +27,7 @@ struct EndBody {
 }
 
 impl EndBody {
+    #[inline]
     fn new(end: Option<Endpoint>) -> EndBody {
         end.map_or(EndBody::default(), |end| EndBody {
             address: put_address(end.addr),
@@ -36,6 +37,7 @@ impl EndBody {
         })
     }
 
+    #[inline]
     fn end(&self) -> Option<Endpoint> {
         get_address(self.address, self.family).map(|addr| Endpoint::new(addr, self.port))
     }
@@ -94,12 +96,14 @@ impl CallFields {
 impl Coded for TransportCall {
     type Wire = SmallMessage;
 
+    #[inline]
     fn encode(&self, sender: Incarnation) -> SmallMessage {
         self.encode_for(sender, 0)
     }
 
     /// `syscall` asks a successor again for what has no outcome yet. What it had asked a predecessor for may be done
     /// and overtaken: a socket that is opened once more is one that nobody knows of.
+    #[inline]
     fn encode_for(&self, sender: Incarnation, receiver: Incarnation) -> SmallMessage {
         let (kind, socket, detail, end) = match self.body {
             CallBody::Open => (kind::OPEN, NO_SOCKET, 0, None),
@@ -135,11 +139,13 @@ impl Coded for TransportCall {
         SmallMessage::new(kind, sender, &body)
     }
 
+    #[inline]
     fn is_for(wire: &SmallMessage, receiver: Incarnation) -> bool {
         let fields: Option<CallFields> = wire.read();
         fields.is_none_or(|fields| [0, receiver].contains(&fields.receiver))
     }
 
+    #[inline]
     fn decode(wire: &SmallMessage) -> Option<TransportCall> {
         let fields: CallFields = wire.read()?;
         let (socket, end) = (fields.socket(), fields.end.end());
@@ -179,6 +185,7 @@ impl Coded for TransportCall {
 impl Coded for CallOutcome {
     type Wire = SmallMessage;
 
+    #[inline]
     fn encode(&self, incarnation: Incarnation) -> SmallMessage {
         let (error, socket, end) = match self.result {
             Ok((socket, end)) => (0, socket, end),
@@ -196,6 +203,7 @@ impl Coded for CallOutcome {
         SmallMessage::new(kind::OUTCOME, incarnation, &body)
     }
 
+    #[inline]
     fn decode(wire: &SmallMessage) -> Option<CallOutcome> {
         let fields: CallFields = wire.read()?;
         let result = match (wire.kind(), fields.detail) {
@@ -242,6 +250,7 @@ impl StoredBody {
         })
     }
 
+    #[inline]
     fn new(key: &StoreKey, value: Option<&[u8; STORED_BYTES]>) -> StoredBody {
         StoredBody {
             id: key.id.to_le_bytes(),
@@ -266,6 +275,7 @@ impl StoredBody {
 impl Coded for StoreRequest {
     type Wire = MiddleMessage;
 
+    #[inline]
     fn encode(&self, incarnation: Incarnation) -> MiddleMessage {
         let (kind, body) = match self {
             StoreRequest::Put(key, value) => (PUT, StoredBody::new(key, Some(value))),
@@ -275,6 +285,7 @@ impl Coded for StoreRequest {
         MiddleMessage::new(kind, incarnation, &body)
     }
 
+    #[inline]
     fn decode(wire: &MiddleMessage) -> Option<StoreRequest> {
         let body: StoredBody = wire.read()?;
         let key = body.key()?;
@@ -294,6 +305,7 @@ impl Coded for StoreRequest {
 impl Coded for StoreReply {
     type Wire = MiddleMessage;
 
+    #[inline]
     fn encode(&self, incarnation: Incarnation) -> MiddleMessage {
         let (kind, body) = match self {
             StoreReply::Item(key, value) => (ITEM, StoredBody::new(key, Some(value))),
@@ -302,6 +314,7 @@ impl Coded for StoreReply {
         MiddleMessage::new(kind, incarnation, &body)
     }
 
+    #[inline]
     fn decode(wire: &MiddleMessage) -> Option<StoreReply> {
         let body: StoredBody = wire.read()?;
         let key = body.key()?;

@@ -3,7 +3,7 @@
 use crate::Incarnation;
 use crate::codec::{Coded, Envelope};
 use crate::lane::AttachParts;
-use skink_channel::{AttachError, Consumer, Doorbell, Producer, QueueError};
+use skink_channel::{AttachError, Consumer, Doorbell, Fenced, Producer, QueueError};
 use skink_messages::Full;
 
 /// What an end has dropped, and why. Plain numbers, for the component's counters.
@@ -182,10 +182,14 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
     pub fn flush(&mut self) {
         let published = self.outgoing.publish() > 0;
         self.release();
-        let made_room = std::mem::take(&mut self.released) && self.incoming.made_room();
+        let released = std::mem::take(&mut self.released);
         self.speaks = false;
-        if published || made_room {
-            self.doorbell.ring();
+        if published || released {
+            let fenced = Fenced::now();
+            let made_room = released && self.incoming.made_room_after(&fenced);
+            if published || made_room {
+                self.doorbell.ring_after(&fenced);
+            }
         }
     }
 

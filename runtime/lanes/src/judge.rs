@@ -54,10 +54,12 @@ const QUESTION: u32 = 1;
 impl Coded for Question {
     type Wire = MiddleMessage;
 
+    #[inline]
     fn encode(&self, incarnation: Incarnation) -> MiddleMessage {
         MiddleMessage::new(QUESTION, incarnation, self)
     }
 
+    #[inline]
     fn decode(wire: &MiddleMessage) -> Option<Question> {
         match wire.kind() {
             QUESTION => wire.read(),
@@ -97,6 +99,7 @@ const _: () = assert!(size_of::<VerdictsBody>() == 48);
 impl Coded for Verdicts {
     type Wire = SmallMessage;
 
+    #[inline]
     fn encode(&self, incarnation: Incarnation) -> SmallMessage {
         let body = VerdictsBody {
             ids: self.0.all.map(|(id, _)| id),
@@ -107,6 +110,7 @@ impl Coded for Verdicts {
         SmallMessage::new(VERDICTS, incarnation, &body)
     }
 
+    #[inline]
     fn decode(wire: &SmallMessage) -> Option<Verdicts> {
         if wire.kind() != VERDICTS {
             return None;

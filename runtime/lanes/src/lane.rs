@@ -81,7 +81,7 @@ pub struct Lane {
 }
 
 /// Messages that wait in each direction.
-const CAPACITY: u32 = 512;
+pub const CAPACITY: u32 = 512;
 
 impl Lane {
     /// Between a component that sends `Down` and one that sends `Up`. Its memory is called `name` in

@@ -43,7 +43,7 @@
 
 /// Version of the messages, and of the board. Raise it with every change of their form or meaning: a
 /// neighbour may be of another build.
-// Layout digest: 86e1d344ea79db5d
+// Layout digest: d7952fe3b02ba8da
 pub const MESSAGES_VERSION: u32 = 3;
 
 pub mod board;
@@ -71,7 +71,7 @@ pub use ip_filter::IpFilterEnd;
 pub use ip_link::{IpLinkEnd, Lender, Prepared, holder};
 pub use ip_transport::IpTransportEnd;
 pub use judge::{Question, Verdicts};
-pub use lane::{AttachParts, Lane};
+pub use lane::{AttachParts, CAPACITY, Lane};
 pub use link::LinkEnd;
 pub use packet_down::{FrameDown, FromTransport, Headers, PacketDown, ToLink};
 pub use packet_up::{Fate, FrameUp, FromLink, PacketUp, ToTransport};

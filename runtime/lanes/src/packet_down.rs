@@ -58,6 +58,7 @@ impl<const N: usize> Headers<N> {
         packet
     }
 
+    #[inline]
     fn encode(&self) -> HeadersBody {
         HeadersBody {
             segment_bytes: self.segment_bytes,
@@ -70,6 +71,7 @@ impl<const N: usize> Headers<N> {
     }
 
     /// `None` if the lengths contradict each other.
+    #[inline]
     fn decode(body: &HeadersBody, bytes: [u8; N]) -> Option<Headers<N>> {
         let whole = usize::from(body.header_bytes);
         let inner = usize::from(body.transport_bytes) + usize::from(body.network_bytes);
@@ -127,6 +129,22 @@ pub enum ToLink {
 const FRAME: u32 = 1;
 const DONE: u32 = 2;
 
+/// How [`FrameBody`] and [`PacketBody`] begin.
+#[derive(FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Beginning {
+    _id: u64,
+    payload: PayloadBody,
+}
+
+impl Beginning {
+    #[inline]
+    fn is_for(wire: &LargeMessage, receiver: Incarnation) -> bool {
+        let beginning: Option<Beginning> = wire.read();
+        beginning.is_some_and(|it| it.payload.is_for(receiver))
+    }
+}
+
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct FrameBody {
@@ -149,11 +167,13 @@ const _: () = assert!(size_of::<FrameBody>() == 176 && size_of::<PointersBody>()
 impl Coded for ToLink {
     type Wire = LargeMessage;
 
+    #[inline]
     fn encode(&self, sender: Incarnation) -> LargeMessage {
         self.encode_for(sender, 0)
     }
 
     /// A payload that is to be given back is for one `link`: when that has died, it may be overwritten.
+    #[inline]
     fn encode_for(&self, sender: Incarnation, receiver: Incarnation) -> LargeMessage {
         match self {
             ToLink::Frame(frame) => {
@@ -177,6 +197,7 @@ impl Coded for ToLink {
         }
     }
 
+    #[inline]
     fn decode(wire: &LargeMessage) -> Option<ToLink> {
         match wire.kind() {
             FRAME => {
@@ -197,8 +218,7 @@ impl Coded for ToLink {
     }
 
     fn is_for(wire: &LargeMessage, receiver: Incarnation) -> bool {
-        let frame = (wire.kind() == FRAME).then(|| wire.read::<FrameBody>());
-        frame.flatten().is_none_or(|it| it.payload.is_for(receiver))
+        wire.kind() != FRAME || Beginning::is_for(wire, receiver)
     }
 
     fn is_between(&self) -> bool {
@@ -275,11 +295,13 @@ const _: () = assert!(size_of::<PacketBody>() == 152 && size_of::<IdsBody>() == 
 impl Coded for FromTransport {
     type Wire = LargeMessage;
 
+    #[inline]
     fn encode(&self, sender: Incarnation) -> LargeMessage {
         self.encode_for(sender, 0)
     }
 
     /// As with [`ToLink`].
+    #[inline]
     fn encode_for(&self, sender: Incarnation, receiver: Incarnation) -> LargeMessage {
         match self {
             FromTransport::Packet(packet) => {
@@ -296,6 +318,7 @@ impl Coded for FromTransport {
         }
     }
 
+    #[inline]
     fn decode(wire: &LargeMessage) -> Option<FromTransport> {
         match wire.kind() {
             PACKET => decode_packet(&wire.read()?).map(FromTransport::Packet),
@@ -309,10 +332,7 @@ impl Coded for FromTransport {
     }
 
     fn is_for(wire: &LargeMessage, receiver: Incarnation) -> bool {
-        let packet = (wire.kind() == PACKET).then(|| wire.read::<PacketBody>());
-        packet
-            .flatten()
-            .is_none_or(|it| it.payload.is_for(receiver))
+        wire.kind() != PACKET || Beginning::is_for(wire, receiver)
     }
 
     fn is_between(&self) -> bool {

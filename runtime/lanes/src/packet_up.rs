@@ -94,6 +94,7 @@ const MTU: core::ops::RangeInclusive<u32> = 68..=65_535;
 impl Coded for FromLink {
     type Wire = SmallMessage;
 
+    #[inline]
     fn encode(&self, incarnation: Incarnation) -> SmallMessage {
         match self {
             FromLink::Frame(frame) => {
@@ -126,6 +127,7 @@ impl Coded for FromLink {
         }
     }
 
+    #[inline]
     fn decode(wire: &SmallMessage) -> Option<FromLink> {
         match wire.kind() {
             FRAME => {
@@ -201,6 +203,7 @@ pub struct PacketUp {
 
 impl PacketUp {
     /// Of a packet whose payload is at `pointer`.
+    #[inline]
     pub fn new(protocol: u8, packet: &RxPacket<'_>, pointer: RichPointer, fate: Fate) -> PacketUp {
         PacketUp {
             id: 0,
@@ -296,6 +299,7 @@ const REJECT: u8 = 2;
 impl Coded for ToTransport {
     type Wire = MiddleMessage;
 
+    #[inline]
     fn encode(&self, incarnation: Incarnation) -> MiddleMessage {
         match self {
             ToTransport::Packet(packet) => {
@@ -332,6 +336,7 @@ impl Coded for ToTransport {
         }
     }
 
+    #[inline]
     fn decode(wire: &MiddleMessage) -> Option<ToTransport> {
         match wire.kind() {
             PACKET => decode_packet(&wire.read()?).map(ToTransport::Packet),

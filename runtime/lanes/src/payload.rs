@@ -28,6 +28,7 @@ impl Payload {
         }
     }
 
+    #[inline]
     pub(crate) fn encode(&self, terms: Terms) -> PayloadBody {
         let Terms { receiver, awaited } = terms;
         let body = PayloadBody {
@@ -114,6 +115,7 @@ impl PayloadBody {
         self.awaited != 0
     }
 
+    #[inline]
     pub(crate) fn decode(&self) -> Option<Payload> {
         match self.kind {
             EMPTY => Some(Payload::Empty),

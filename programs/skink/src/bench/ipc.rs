@@ -1,5 +1,6 @@
 //! `skink bench ipc`: what channels cost, beside what the hardware and the kernel ask for the same.
 
+mod cycles;
 mod exchange;
 mod report;
 
@@ -57,6 +58,8 @@ struct Round {
     /// How much of a processor the hypervisor took. It takes milliseconds at a time, and what doesn't sleep is measured in
     /// thousands of blocks of microseconds: so it is in the wake-ups, and in what is rare.
     stolen: f64,
+    /// Cycles of a core in a tick of the time-stamp counter, by how long a chain of additions takes.
+    cycles_per_tick: f64,
     samples: Vec<Sample>,
 }
 
@@ -217,6 +220,7 @@ fn round(rate: &TickRate) -> Result<Round, Failure> {
         }
         round.samples.push(sample);
     }
+    round.cycles_per_tick = cycles::per_tick(CPUS[0]).map_err(failed)?;
     round.discarded = misplaced(&lines, rate.per_ns());
     let share = |seconds: f64| seconds.max(0.0) / start.elapsed().as_secs_f64();
     round.stolen = share(stolen()? - taken);

@@ -1,7 +1,8 @@
 use super::slots::{Slots, stamp_after};
 use super::{HEAD, Message, QueueError, QueueGeometry};
 use crate::QueueCounters;
-use crate::memory::{AtomicU64, Memory, Ordering, fence, load_acquire, word};
+use crate::memory::{AtomicU64, Memory, Ordering, load_acquire, word};
+use crate::sleep::Fenced;
 use std::marker::PhantomData;
 
 /// The receiving end of a queue.
@@ -146,8 +147,13 @@ impl<T: Message> Consumer<T> {
     /// keeps what it can't send; it then sleeps by [`Producer::has_room`](super::Producer::has_room).
     #[inline]
     pub fn made_room(&mut self) -> bool {
+        self.made_room_after(&Fenced::now())
+    }
+
+    /// As [`Consumer::made_room`], of what was released before that fence.
+    #[inline]
+    pub fn made_room_after(&mut self, _: &Fenced) -> bool {
         // As for doorbells (see `sleep.rs`): either the full queue is seen here, or the room there.
-        fence(Ordering::SeqCst);
         // Unless it was full, this is the slot that was released last, at which the producer hasn't been since. One that
         // stores another stamp misses a wake-up, or is woken for nothing.
         let full = self.room_from.wrapping_add(self.capacity);

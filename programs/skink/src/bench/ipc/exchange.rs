@@ -1,6 +1,7 @@
 //! The exchanges that are measured. Each runs one side on one processor and the other on another.
 //! Times are ticks of the time-stamp counter.
 
+mod lanes;
 mod lines;
 mod wake_ups;
 
@@ -11,6 +12,7 @@ use skink_channel::{
     Consumer, Doorbell, Message, Producer, Queue, QueueError, QueueGeometry, Sleeper,
     SleeperDescriptors, SpinBudget, time_stamp,
 };
+use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +49,10 @@ pub enum Exchange {
     EnqueueBatch,
     /// The first, and look each time whether the consumer sleeps (it doesn't).
     EnqueueDoorbell,
+    /// Send a message by a lane as components do, by itself: encode, write, publish, and look whether the neighbour sleeps.
+    Lane,
+    /// The same with one publication and one look for 32 messages.
+    LaneBatch,
     /// A number goes to the other processor and back in one cache line.
     BareRoundTrip,
     /// The same in two lines, each written by one side alone and new each time: what one-way memory
@@ -59,6 +65,8 @@ pub enum Exchange {
     /// The same with [`IN_FLIGHT`] messages under way, each side taking and answering what is there: what a
     /// message costs components that have more to do than wait for it (PIKA, table 2, "concurrent").
     QueueRoundTrips,
+    /// A call goes there by a lane, and its outcome back; each side publishes, releases and looks whether the other one sleeps.
+    LaneRoundTrip,
     /// There and back by two eventfds; both sides sleep in the kernel.
     EventfdWakeUp,
     /// There and back by two pipes.
@@ -95,16 +103,19 @@ impl Sample {
 }
 
 impl Exchange {
-    pub const ALL: [Exchange; 13] = [
+    pub const ALL: [Exchange; 16] = [
         Exchange::Enqueue,
         Exchange::EnqueueSmall,
         Exchange::EnqueueBatch,
         Exchange::EnqueueDoorbell,
+        Exchange::Lane,
+        Exchange::LaneBatch,
         Exchange::BareRoundTrip,
         Exchange::OneWayRoundTrip,
         Exchange::QueueRoundTrip,
         Exchange::QueueRoundTripSmall,
         Exchange::QueueRoundTrips,
+        Exchange::LaneRoundTrip,
         Exchange::EventfdWakeUp,
         Exchange::PipeWakeUp,
         Exchange::DoorbellWakeUp,
@@ -119,6 +130,7 @@ impl Exchange {
                 | Exchange::QueueRoundTrip
                 | Exchange::QueueRoundTripSmall
                 | Exchange::QueueRoundTrips
+                | Exchange::LaneRoundTrip
         )
     }
 
@@ -128,11 +140,14 @@ impl Exchange {
             Exchange::EnqueueSmall => "enqueue-24-bytes",
             Exchange::EnqueueBatch => "enqueue-batch-32",
             Exchange::EnqueueDoorbell => "enqueue-doorbell",
+            Exchange::Lane => "enqueue-lane",
+            Exchange::LaneBatch => "enqueue-lane-batch-32",
             Exchange::BareRoundTrip => "round-trip-cache-line",
             Exchange::OneWayRoundTrip => "round-trip-one-way-lines",
             Exchange::QueueRoundTrip => "round-trip-queues",
             Exchange::QueueRoundTripSmall => "round-trip-queues-24-bytes",
             Exchange::QueueRoundTrips => "round-trips-queues-16",
+            Exchange::LaneRoundTrip => "round-trip-lanes",
             Exchange::EventfdWakeUp => "wake-up-eventfd",
             Exchange::PipeWakeUp => "wake-up-pipe",
             Exchange::DoorbellWakeUp => "wake-up-doorbell",
@@ -147,11 +162,14 @@ impl Exchange {
             Exchange::EnqueueSmall => (enqueue::<HalfLine>(cpus, |to, n| to.push(&[n; 3]))?, BLOCK),
             Exchange::EnqueueBatch => (enqueue(cpus, write_in_batches)?, BLOCK),
             Exchange::EnqueueDoorbell => (enqueue_and_ring(cpus)?, BLOCK),
+            Exchange::Lane => (lanes::enqueue(cpus, 1)?, BLOCK),
+            Exchange::LaneBatch => (lanes::enqueue(cpus, BATCH)?, BLOCK),
             Exchange::BareRoundTrip => (bare(cpus)?, ROUND_TRIP_BLOCK),
             Exchange::OneWayRoundTrip => (one_way(cpus)?, ROUND_TRIP_BLOCK),
             Exchange::QueueRoundTrip => (queues::<7>(cpus)?, ROUND_TRIP_BLOCK),
             Exchange::QueueRoundTripSmall => (queues::<3>(cpus)?, ROUND_TRIP_BLOCK),
             Exchange::QueueRoundTrips => (many_by_queues(cpus)?, BLOCK),
+            Exchange::LaneRoundTrip => (lanes::round_trips(cpus)?, ROUND_TRIP_BLOCK),
             Exchange::EventfdWakeUp => (by_eventfd(cpus)?, 1),
             Exchange::PipeWakeUp => (by_pipe(cpus)?, 1),
             Exchange::DoorbellWakeUp => (doorbells(cpus, SpinBudget::new(0))?, 1),
@@ -219,44 +237,63 @@ fn sleeper(spin: SpinBudget) -> io::Result<(Sleeper, Doorbell)> {
     ))
 }
 
-/// Blocks of messages that `send` sends, each begun when the queue is empty, while the other side keeps consuming.
-fn enqueue<M: Message + 'static>(
+/// Blocks of messages that `send` sends, each begun when `is_empty` says so, while the other side consumes again and again.
+fn time_blocks<P: Send + 'static, E: Debug + Send + 'static>(
     cpus: [usize; 2],
-    mut send: impl FnMut(&mut Producer<M>, u64) -> Result<(), QueueError> + Send + 'static,
+    mut producer: P,
+    mut send: impl FnMut(&mut P, u64) -> Result<(), E> + Send + 'static,
+    mut is_empty: impl FnMut(&mut P) -> io::Result<bool> + Send + 'static,
+    mut consume: impl FnMut() -> io::Result<()> + Send + 'static,
 ) -> io::Result<Vec<u64>> {
-    let (mut producer, mut consumer) = queue::<M>()?;
     let stop = Arc::new(Apart(AtomicBool::new(false)));
     let stopped = Arc::clone(&stop);
     let produce = move || {
         let mut ticks = Vec::with_capacity(BLOCKS);
-        let mut full = Ok(());
+        let mut sent = Ok(());
         for block in 0..BLOCKS + WARM_UP {
             let before = time_stamp();
             for number in 0..BLOCK {
-                full = full.and(send(&mut producer, number));
+                sent = sent.and(send(&mut producer, number));
             }
             let taken = time_stamp().wrapping_sub(before);
             if block >= WARM_UP {
                 ticks.push(taken);
             }
-            while producer.unreleased().map_err(io::Error::other)? > 0 {
+            while !is_empty(&mut producer)? {
                 std::hint::spin_loop();
             }
         }
         stop.0.store(true, Ordering::Relaxed);
-        full.map_err(io::Error::other)?;
+        sent.map_err(|error| io::Error::other(format!("a message wasn't sent: {error:?}")))?;
         Ok(ticks)
     };
     let consume = move || {
         while !stopped.0.load(Ordering::Relaxed) {
-            while let Some(message) = consumer.peek().map_err(io::Error::other)? {
-                std::hint::black_box(message);
-            }
-            consumer.release();
+            consume()?;
         }
         Ok(())
     };
     on_both(cpus, produce, consume)
+}
+
+/// By a queue.
+fn enqueue<M: Message + 'static>(
+    cpus: [usize; 2],
+    send: impl FnMut(&mut Producer<M>, u64) -> Result<(), QueueError> + Send + 'static,
+) -> io::Result<Vec<u64>> {
+    let (producer, mut consumer) = queue::<M>()?;
+    let is_empty = |producer: &mut Producer<M>| {
+        let unreleased = producer.unreleased().map_err(io::Error::other)?;
+        Ok(unreleased == 0)
+    };
+    let consume = move || {
+        while let Some(message) = consumer.peek().map_err(io::Error::other)? {
+            std::hint::black_box(message);
+        }
+        consumer.release();
+        Ok(())
+    };
+    time_blocks(cpus, producer, send, is_empty, consume)
 }
 
 fn write_in_batches(producer: &mut Producer<Line>, number: u64) -> Result<(), QueueError> {

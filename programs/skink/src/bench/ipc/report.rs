@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt::Write;
 
 /// What is divided by what, within each round.
-const RATIOS: [(&str, &str, &str); 7] = [
+const RATIOS: [(&str, &str, &str); 8] = [
     (
         "round-trip-queues",
         "round-trip-one-way-lines",
@@ -28,6 +28,11 @@ const RATIOS: [(&str, &str, &str); 7] = [
         "round-trips-queues-16",
         "round-trip-cache-line",
         "one of 16 that are under way at once, by the latter",
+    ),
+    (
+        "round-trip-lanes",
+        "round-trip-cache-line",
+        "a call of a component and its outcome, by the latter",
     ),
     (
         "wake-up-doorbell",
@@ -119,7 +124,16 @@ fn extremes(spread: &Spread, digits: usize) -> String {
 }
 
 fn figures(rounds: &[&Round], ticks_per_ns: f64) -> String {
-    let head = ["exchange", "minimum", "p50", "p99", "p50 in ns"];
+    let cycles = Spread::of(rounds.iter().map(|round| round.cycles_per_tick));
+    let cycles_per_tick = cycles.map_or(0.0, |cycles| cycles.median);
+    let head = [
+        "exchange",
+        "minimum",
+        "p50",
+        "p99",
+        "p50 in ns",
+        "in cycles",
+    ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for exchange in super::Exchange::ALL {
         let name = exchange.name();
@@ -137,13 +151,15 @@ fn figures(rounds: &[&Round], ticks_per_ns: f64) -> String {
             extremes(&p50, digits),
             extremes(&p99, digits),
             format!("{:.1}", p50.median / ticks_per_ns),
+            format!("{:.0}", p50.median * cycles_per_tick),
         ]);
     }
     format!(
         "Ticks of the time-stamp counter ({ticks_per_ns:.2} in a nanosecond) for each message enqueued, or for\n\
          each round trip. Medians over rounds (lowest–highest). Messages are of 56 bytes\n\
-         where nothing else is said.\n\n{}",
-        table(&rows, &[1, 4])
+         where nothing else is said. Cycles are the core's, {cycles_per_tick:.2} in a tick: so many of a chain of\n\
+         additions, each of which takes one, are done in a tick.\n\n{}",
+        table(&rows, &[1, 4, 5])
     )
 }
 

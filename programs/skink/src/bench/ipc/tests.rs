@@ -10,6 +10,7 @@ fn round(discarded: bool, figure: f64) -> Round {
     Round {
         discarded: discarded.then(|| "somebody compiled".to_owned()),
         stolen: 0.25,
+        cycles_per_tick: 1.5,
         samples: vec![
             sample("enqueue", 20.0),
             sample("round-trip-cache-line", 100.0),
@@ -41,6 +42,10 @@ fn discarded_rounds_do_not_count() {
     assert!(text.contains("somebody compiled"), "{text}");
     assert!(!text.contains("DON'T QUOTE"), "{text}");
     assert!(text.contains("took 25 (25–25)% of a processor"), "{text}");
+    // Twenty ticks: two in a nanosecond, and one and a half cycles each.
+    let enqueue = text.lines().find(|line| line.starts_with("enqueue "));
+    let figures: Vec<&str> = enqueue.unwrap_or_default().split_whitespace().collect();
+    assert!(figures.ends_with(&["10.0", "30"]), "{text}");
     let json = report::json(&results).expect("JSON");
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["ratios"][0]["ratio"]["median"], 1.5);
