@@ -20,8 +20,8 @@ const HELD: [&str; 8] = [
 ];
 
 /// Each component is unprivileged and in its sandbox, holds nothing but shared memory, doorbells and its link to the
-/// supervisor (and `link` its NIC), and of memory no more than it needs; no two write to the same memory, but that of programs, and none can take back what
-/// another was rung.
+/// supervisor (and `link` its NIC), and reaches no memory that it doesn't need; no two write to the same memory, but that
+/// of programs, and none can take back what another was rung.
 pub fn confined(network: &Network) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
