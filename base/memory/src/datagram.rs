@@ -229,6 +229,11 @@ impl<'a> DatagramRing<'a> {
         datagram
     }
 
+    /// Size in bytes.
+    pub fn capacity(&self) -> usize {
+        self.ring.capacity()
+    }
+
     /// Bytes that datagrams and their headers take.
     pub fn filled(&self) -> usize {
         self.ring.len()

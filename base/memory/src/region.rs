@@ -29,7 +29,8 @@ struct Header {
     used: AtomicU32,
     /// 1 if the program is gone.
     abandoned: AtomicU32,
-    _reserved: AtomicU32,
+    /// The generation before the first one of each slot.
+    generations: AtomicU32,
 }
 
 // SAFETY: only atomics.
@@ -127,6 +128,13 @@ impl Region {
         }
         header.magic.store(MAGIC, Ordering::Release);
         Ok(region)
+    }
+
+    /// Generations of its slots count on from here, and not from 0. For who gives a region the index of another one, before
+    /// it has sockets: what names a socket of that one leads nowhere then.
+    pub fn count_generations_from(&self, before_first: u32) {
+        let header = self.header();
+        header.generations.store(before_first, Ordering::Relaxed);
     }
 
     /// For an owner that takes over from another: maps both for writing.
@@ -349,7 +357,11 @@ impl Region {
         record
             .receive_offset
             .store(ring + send_bytes, Ordering::Relaxed);
-        let generation = record.generation.load(Ordering::Relaxed).wrapping_add(1);
+        let last = match record.generation.load(Ordering::Relaxed) {
+            0 => self.header().generations.load(Ordering::Relaxed),
+            last => last,
+        };
+        let generation = last.wrapping_add(1);
         record.generation.store(generation, Ordering::Release);
         // First, so that no successor overlooks the slot.
         let used = self.used().max(slot + 1);

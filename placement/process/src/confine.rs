@@ -3,7 +3,7 @@ use crate::clock;
 use crate::host::Host;
 use skink_sandbox::{Call, Refusal, Report, Sandbox, SandboxError, component_lists};
 
-/// Descriptors that the process may have: eleven for each program, some for the NIC.
+/// Descriptors that the process may have: fifteen for each program at most, some for the NIC.
 const DESCRIPTORS: u64 = 65_536;
 
 /// Confines the process for the rest of its life: to be called once it has all that [`Host::new`] needs,

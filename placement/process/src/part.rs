@@ -28,7 +28,7 @@ use skink_wire::MacAddr;
 use std::fmt::Display;
 use std::os::fd::OwnedFd;
 
-/// Chunks of 64 KiB for packets of `ip`'s own, and for datagrams on their way.
+/// Chunks of 64 KiB for packets of `ip`'s own.
 const IP_CHUNKS: u32 = 64;
 // Each of its three holders may hold some back, and `ip` keeps as many and one for what leaves.
 const _: () = assert!(IP_CHUNKS as usize > 4 * skink_lanes::HELD_BACK + 1);

@@ -58,7 +58,7 @@ const BUDGET: usize = 64;
 /// Largest frame in bytes.
 const FRAME_BYTES: usize = 66_560;
 
-/// Sizes of the pools that `ip` and `udp` make: `chunks` chunks that hold any packet. Pages are taken as
+/// Sizes of the pool that `ip` makes: `chunks` chunks that hold any packet. Pages are taken as
 /// they are touched.
 pub fn packet_geometry(chunks: u32) -> Option<PoolGeometry> {
     PoolGeometry::new(65_536, chunks)

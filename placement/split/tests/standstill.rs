@@ -257,12 +257,14 @@ fn frames_that_the_nic_holds_back_are_tried_again_though_none_follow() {
         ..nic
     });
     let deadline = |lab: &Lab| lab.machine.link.as_ref().expect("link").next_deadline();
-    assert_eq!(deadline(&lab), None);
+    // It is left to say that frames have left, which isn't urgent.
+    let isnt_urgent = |lab: &Lab| deadline(lab).is_none_or(|due| due > lab.now + Room::LATER);
+    assert!(isnt_urgent(&lab));
     stuck.store(true, Ordering::Relaxed);
     lab.arp(KNOWN, 1);
     lab.turns(&machine::ALL, 20);
     assert_eq!(deadline(&lab), Some(lab.now + Room::LATER));
     stuck.store(false, Ordering::Relaxed);
     lab.turns(&[Who::Link], 1);
-    assert_eq!(deadline(&lab), None);
+    assert!(isnt_urgent(&lab));
 }

@@ -5,7 +5,7 @@
 //! order.
 
 use crate::Udp;
-use crate::send::LITTLE_ROOM;
+use crate::send::has_little_room;
 use skink_memory::DatagramRing;
 use skink_messages::{Events, Lent, Ports};
 use std::collections::VecDeque;
@@ -16,6 +16,9 @@ pub(crate) struct OnTheirWay {
     datagrams: VecDeque<Handed>,
     /// Of the ring, that all of them take.
     bytes: usize,
+    /// Those of which it isn't known that they have left, whatever the program has made of its ring since: somebody may
+    /// be reading them.
+    lent: u32,
 }
 
 struct Handed {
@@ -26,9 +29,9 @@ struct Handed {
 }
 
 impl OnTheirWay {
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.datagrams.is_empty()
+    /// How many haven't left.
+    pub fn lent(&self) -> u32 {
+        self.lent
     }
 
     /// Bytes of the ring that they take, from its front on.
@@ -39,6 +42,7 @@ impl OnTheirWay {
     /// One more, behind the others.
     pub fn push(&mut self, position: u64, entry_bytes: usize, has_left: bool) {
         self.bytes += entry_bytes;
+        self.lent += u32::from(!has_left);
         self.datagrams.push_back(Handed {
             position,
             entry_bytes,
@@ -48,6 +52,7 @@ impl OnTheirWay {
 
     /// One has left. Answers how many bytes at the ring's front are free now.
     fn left(&mut self, position: u64) -> usize {
+        self.lent = self.lent.saturating_sub(1);
         let found = self
             .datagrams
             .binary_search_by_key(&position, |it| it.position);
@@ -65,10 +70,16 @@ impl OnTheirWay {
         free
     }
 
-    /// Nothing is known of them any more.
-    pub fn clear(&mut self) {
+    /// Where they are isn't known any more, as the ring was spoilt.
+    pub fn lose(&mut self) {
         self.datagrams.clear();
         self.bytes = 0;
+    }
+
+    /// The network was replaced: no word of them comes any more.
+    fn forget(&mut self) -> bool {
+        self.lose();
+        std::mem::take(&mut self.lent) > 0
     }
 }
 
@@ -84,24 +95,27 @@ impl Udp {
         let Some(socket) = place.and_then(Option::as_mut) else {
             return;
         };
-        let had_little_room = ring.room().unwrap_or(0) < LITTLE_ROOM;
+        let had_little_room = has_little_room(&ring);
         let free = socket.on_their_way.left(lent.position);
-        if free == 0 {
-            return;
-        }
         let front = ring.position().wrapping_add(free as u64);
         ring.drop_front(free);
         if ring.position() != front {
             // The program has spoilt it.
             ring.clear();
-            socket.on_their_way.clear();
+            socket.on_their_way.lose();
         }
-        if socket.closing && !socket.sending && socket.on_their_way.is_empty() {
+        if socket.closing && !socket.sending && socket.on_their_way.lent() == 0 {
             return self.finish(slot, out);
         }
-        if had_little_room {
+        if free > 0 && had_little_room {
             self.note(slot, Events::WRITABLE);
         }
+    }
+
+    /// How many datagrams are lent.
+    pub fn lent(&self) -> u32 {
+        let sockets = self.sockets.iter().flatten();
+        sockets.map(|socket| socket.on_their_way.lent()).sum()
     }
 
     /// The network was replaced, and may have lost what was lent: it is sent once more, with the next poll. Some of it
@@ -111,10 +125,9 @@ impl Udp {
             let Some(socket) = place.as_mut() else {
                 continue;
             };
-            if socket.on_their_way.is_empty() {
+            if !socket.on_their_way.forget() {
                 continue;
             }
-            socket.on_their_way.clear();
             socket.last_datagrams = self.table.send_ring(slot).capacity();
             if !std::mem::replace(&mut socket.sending, true) {
                 self.sending.push_back(slot);

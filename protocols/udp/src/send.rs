@@ -16,9 +16,14 @@ pub const MAXIMUM_PAYLOAD: usize = 65_535 - 20 - udp::LEN;
 /// Where the checksum is in the header.
 const CHECKSUM_OFFSET: u8 = udp::CHECKSUM_OFFSET as u8;
 
-/// The program is told of room in the send ring if it had less than this, in bytes: a program that
-/// found no room for a datagram of any size, maybe while the one before it was being sent, had.
-pub(crate) const LITTLE_ROOM: usize = 2 * 65_536;
+/// The program is told of room in the send ring if it had less than this, in bytes, or than a quarter: a program that
+/// found no room for a datagram of any size, maybe while the one before it was being sent, had; and so had one that
+/// waits until it may write.
+const LITTLE_ROOM: usize = 2 * 65_536;
+
+pub(crate) fn has_little_room(ring: &DatagramRing<'_>) -> bool {
+    ring.room().unwrap_or(0) < LITTLE_ROOM.max(ring.capacity() / 4)
+}
 
 /// Why a datagram isn't sent.
 enum Unsent {
@@ -56,7 +61,7 @@ impl Udp {
                 break;
             }
             let ring = DatagramRing::new(self.table.send_ring(slot));
-            let has_little_room = ring.room().unwrap_or(0) < LITTLE_ROOM;
+            let has_little_room = has_little_room(&ring);
             let Some(socket) = self.sockets.get_mut(slot as usize).and_then(Option::as_mut) else {
                 break;
             };
@@ -64,7 +69,7 @@ impl Udp {
             let Some(datagram) = ring.peek_at(ahead) else {
                 if ring.filled() < ahead {
                     // It was spoilt, and is empty.
-                    socket.on_their_way.clear();
+                    socket.on_their_way.lose();
                 }
                 ended = Ok(Progress::Idle);
                 break;
@@ -133,7 +138,7 @@ impl Udp {
         }
         DatagramRing::new(self.table.send_ring(slot)).clear();
         if let Some(socket) = self.socket(slot) {
-            socket.on_their_way.clear();
+            socket.on_their_way.lose();
         }
         self.counters.count(Counter::UdpDropBadRequest);
         self.fail(slot, SocketError::NoBuffers);

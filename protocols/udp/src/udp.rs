@@ -188,7 +188,7 @@ impl Udp {
             is_done |= socket.last_datagrams == 0;
         }
         if is_done {
-            if socket.closing && socket.on_their_way.is_empty() {
+            if socket.closing && socket.on_their_way.lent() == 0 {
                 self.finish(slot, out);
             }
             return true;

@@ -198,10 +198,10 @@ impl IpLinkEnd {
             Owner::Transport(lender) => {
                 let loans = &mut self.loans[lender.transport.index()];
                 if lender.incarnation == loans.incarnation {
-                    loans.own -= 1;
+                    loans.own = loans.own.saturating_sub(1);
                     self.done_with(lender);
                 } else {
-                    loans.former -= 1;
+                    loans.former = loans.former.saturating_sub(1);
                 }
             }
         }
@@ -365,7 +365,7 @@ impl IpLinkEnd {
     }
 
     /// `link` was restarted: what it hadn't said to have sent is taken as lost, and what it had lent is
-    /// void. Payload in send rings still leaves, if its frame is in the queue.
+    /// void. TCP's payload still leaves, if its frame is in the queue.
     pub fn link_restarted(&mut self, incarnation: Incarnation) {
         self.exchange.restarted(incarnation);
         self.done.clear();

@@ -132,9 +132,11 @@ impl IpTransportEnd {
         self.exchange.flush();
     }
 
-    /// When it has something to tell that nothing else wakes the transport for.
+    /// When it has something to tell that nothing else wakes the transport for. None while there is no room for it: that
+    /// wakes.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.sent.next_deadline()
+        let due = self.sent.next_deadline();
+        due.filter(|_| !self.exchange.was_full())
     }
 
     /// The transport was restarted: what it had has come back.

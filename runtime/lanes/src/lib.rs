@@ -9,7 +9,7 @@
 //! | --- | --- | --- | --- | --- |
 //! | `link`, `ip` | [`FromLink`] | a frame arrived; frames have left; what the link takes | 512 of 64 bytes | frames wait in the NIC |
 //! | `ip`, `link` | [`ToLink`] | send a frame; received chunks aren't needed any more | 512 of 192 | `Full` goes up to the transport, which keeps its data |
-//! | `ip`, transport | [`ToTransport`] | a packet arrived; an error; packets have left | 512 of 128 | packets and errors are dropped and counted |
+//! | `ip`, transport | [`ToTransport`] | a packet arrived; an error; packets have left | 512 of 128 | packets and errors are dropped and counted; what has left is told later |
 //! | transport, `ip` | [`FromTransport`] | send a packet; received ones aren't needed any more | 512 of 192 | `Full`: the transport keeps its data |
 //! | `ip`, `filter` | [`Question`] | may this packet pass? | 512 of 128 | `ip` takes no more packets meanwhile |
 //! | `filter`, `ip` | [`Verdicts`] | answers | 512 of 64 | the filter answers later |

@@ -132,9 +132,10 @@ impl LinkEnd {
         self.exchange.flush();
     }
 
-    /// When it has something to tell that nothing else wakes `ip` for.
+    /// When it has something to tell that nothing else wakes `ip` for. None while there is no room for it: that wakes.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.sent.next_deadline()
+        let due = self.sent.next_deadline();
+        due.filter(|_| !self.exchange.was_full())
     }
 
     /// `ip` was restarted: what it had been lent has come back. Answers how many loans that were.

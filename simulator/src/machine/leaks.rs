@@ -38,6 +38,8 @@ impl Machine {
             }
             away.push(("ip's own packets", missing(ip.pool())));
         }
+        let udp = self.udp.stack.apart().and_then(|apart| apart.udp_host());
+        away.push(("datagrams", udp.map_or(0, |it| it.udp().lent() as usize)));
         // Less is missing where one was replaced that a chunk came from: nobody waits for that.
         if away.iter().map(|(_, chunks)| chunks).sum::<usize>() > held_back {
             lines.push(format!(

@@ -434,3 +434,35 @@ fn a_region_tells_that_its_program_is_gone() {
             .is_abandoned()
     );
 }
+
+/// A region that gets the index of another one: no name of a socket of that one leads anywhere in it.
+#[test]
+fn generations_count_on_from_where_they_are_told() {
+    let config = TableConfig {
+        sockets: 2,
+        send_bytes: 4096,
+        receive_bytes: 4096,
+    };
+    let open = |before_first| {
+        let region = Region::create("test", config).expect("a region");
+        region.count_generations_from(before_first);
+        let ids = [0, 0, 1].map(|slot| {
+            let id = region.open_slot(slot, SocketKind::Udp);
+            if slot == 0 {
+                region.close_slot(slot);
+            }
+            id.generation
+        });
+        (region, ids)
+    };
+    let (old, first) = open(0);
+    let (new, second) = open(7_000);
+    assert_eq!((first, second), ([1, 2, 1], [7_001, 7_002, 7_001]));
+    old.send_ring(1).write(b"theirs");
+    new.send_ring(1).write(b"others");
+    let name = old
+        .name_span(&old.send_ring(1).spans(0, 6))
+        .expect("a name");
+    assert!(old.find_span(name).is_some());
+    assert!(new.find_span(name).is_none());
+}

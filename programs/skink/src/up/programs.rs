@@ -102,6 +102,9 @@ impl Program {
             };
             format!("no shared memory can be made for the program: {error}{advice}")
         };
+        // Half of the numbers are left to count on.
+        let generation = unguessable().map_err(why)? as u32 >> 1;
+        let region = |name, size| region(name, size, generation);
         let (tcp_files, tcp_region) = region("skink-tcp", tcp).map_err(why)?;
         let (udp_files, udp_region) = region("skink-udp", udp).map_err(why)?;
         let channels = ChannelParts::create(routes.channels()).map_err(why)?;
@@ -262,11 +265,13 @@ impl Program {
 
 /// Makes a region; it isn't mapped here for longer than that takes. Answers its files, and what the
 /// program is handed.
-fn region(name: &str, size: TableSize) -> io::Result<(RegionFiles, [OwnedFd; 2])> {
+fn region(name: &str, size: TableSize, generation: u32) -> io::Result<(RegionFiles, [OwnedFd; 2])> {
     let region = Region::create(name, size.into()).map_err(|error| match error {
         TableError::Memory(error) => error,
         error => io::Error::other(error),
     })?;
+    // A packet that was on its way when another program had this number mustn't find this one's bytes.
+    region.count_generations_from(generation);
     let files = RegionFiles {
         records: region.records_fd().try_clone_to_owned()?,
         rings: region.rings_fd().try_clone_to_owned()?,

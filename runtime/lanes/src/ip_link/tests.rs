@@ -4,6 +4,7 @@ use crate::packet_down::FrameDown;
 use crate::{FromLink, Lane, ToLink};
 use skink_channel::{PoolGeometry, SleeperDescriptors};
 use skink_memory::RingSpan;
+use skink_messages::{RxChecksum, RxFrame};
 use skink_wire::MacAddr;
 
 const NOW: Instant = Instant::from_millis(1);
@@ -30,7 +31,8 @@ impl Pair {
     }
 
     fn pool(holders: u16) -> Pool {
-        let geometry = PoolGeometry::new(2048, 64).expect("sizes");
+        // More chunks than a lane has slots.
+        let geometry = PoolGeometry::new(2048, 600).expect("sizes");
         Pool::create(1, "test", geometry, holders).expect("a pool")
     }
 
@@ -179,4 +181,33 @@ fn who_waits_is_told_at_once_and_others_later() {
             assert_eq!(link.next_deadline(), None);
         }
     }
+}
+
+/// Who can't tell that something has left, since `ip` takes nothing, sleeps until it does.
+#[test]
+fn who_has_no_room_to_tell_sleeps() {
+    let pair = Pair::new();
+    let (mut ip, mut link) = (pair.ip(1, 1), pair.link(1, 1));
+    pass_on(&mut ip, lender(1, 5));
+    let left = frames(&mut link);
+    let frame = RxFrame {
+        arrived: NOW,
+        bytes: &[0; 60],
+        checksum: RxChecksum::Unverified,
+        segment_bytes: 0,
+    };
+    while link.frame(&frame) {}
+    link.begin();
+    link.sent(&left[0]);
+    let later = NOW + std::time::Duration::from_secs(1);
+    link.flush(later);
+    assert_eq!(link.next_deadline(), None);
+    assert!(!link.is_ready());
+    while let Some(frame) = ip.take_frame() {
+        ip.done(frame.pointer);
+    }
+    ip.flush();
+    assert!(link.is_ready());
+    link.flush(later);
+    assert_eq!(told(&mut ip), [5]);
 }

@@ -217,7 +217,7 @@ impl Served {
         plant.layout.readers().both(plant.layout.hosting(runs))
     }
 
-    /// Hands all programs' TCP sockets to a process that reads what is sent.
+    /// Hands all programs' sockets to a process that reads what is sent.
     fn map_all(&mut self, place: usize) {
         let all = self.programs.iter();
         let known = all.filter(|(_, program)| program.holders.introduced);
