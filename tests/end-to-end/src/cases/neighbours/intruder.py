@@ -258,7 +258,7 @@ def spoil():
     mine = [memory for memory in all if memory.writable]
     names = sorted(memory.name for memory in mine)
     print("writable:", names, flush=True)
-    assert {"requests", "notices", "program", "tcp-rings", "udp-rings"} <= set(names), names
+    assert {"requests", "notices", "sleep-program", "tcp-rings", "udp-rings"} <= set(names), names
     for memory in all:
         if not memory.writable:
             unwritable(memory)
@@ -296,7 +296,7 @@ def silence():
     bells = [fd for fd, _ in held("anon_inode:[eventfd]", fds)]
     all = channels(memories(fds))
     assert len(bells) == len(all), fds
-    [page] = [memory for memory in memories(fds) if memory.name == "program"]
+    [page] = [memory for memory in memories(fds) if memory.name == "sleep-program"]
     for fd in fds:
         fcntl.fcntl(fd, fcntl.F_SETFL, flags(fd) & ~os.O_NONBLOCK)
     size = fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, mmap.PAGESIZE)
