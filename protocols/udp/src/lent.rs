@@ -5,7 +5,7 @@
 //! order.
 
 use crate::Udp;
-use crate::send::has_little_room;
+use crate::send::{has_little_room, most_datagrams};
 use skink_memory::DatagramRing;
 use skink_messages::{Events, Lent, Ports};
 use std::collections::VecDeque;
@@ -128,7 +128,8 @@ impl Udp {
             if !socket.on_their_way.forget() {
                 continue;
             }
-            socket.last_datagrams = self.table.send_ring(slot).capacity();
+            // All that is in the ring is to be sent, also where the socket is closed.
+            socket.last_datagrams = most_datagrams(&self.table.send_ring(slot));
             if !std::mem::replace(&mut socket.sending, true) {
                 self.sending.push_back(slot);
             }

@@ -2,7 +2,7 @@
 
 use crate::Udp;
 use crate::socket::{Address, is_for_many, unspecified};
-use skink_memory::{Datagram, DatagramRing, SocketId};
+use skink_memory::{Datagram, DatagramRing, Ring, SocketId};
 use skink_messages::{
     BindOptions, Counter, Events, Full, Lent, Network, Outbound, Ports, Progress, Sent,
     SocketError, TxPacket,
@@ -23,6 +23,11 @@ const LITTLE_ROOM: usize = 2 * 65_536;
 
 pub(crate) fn has_little_room(ring: &DatagramRing<'_>) -> bool {
     ring.room().unwrap_or(0) < LITTLE_ROOM.max(ring.capacity() / 4)
+}
+
+/// How many datagrams a ring has room for at the most.
+pub(crate) fn most_datagrams(ring: &Ring<'_>) -> usize {
+    ring.capacity() / DatagramRing::bytes_for(0)
 }
 
 /// Why a datagram isn't sent.

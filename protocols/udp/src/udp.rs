@@ -1,6 +1,7 @@
 use crate::demux::Demux;
+use crate::send::most_datagrams;
 use crate::socket::{Address, Socket};
-use skink_memory::{DatagramRing, Holder, RegionSlots, SocketId, SocketKind, SocketTable};
+use skink_memory::{Holder, RegionSlots, SocketId, SocketKind, SocketTable};
 use skink_messages::{
     Component, Counters, Events, Full, Network, Ports, Progress, SocketError, SocketEvent,
     SocketEvents, UdpInput, UdpRequest,
@@ -223,13 +224,13 @@ impl Udp {
     }
 
     pub(crate) fn mark_closing(&mut self, slot: u32) {
-        let ring_bytes = self.table.send_ring(slot).capacity();
+        let most = most_datagrams(&self.table.send_ring(slot));
         let place = self.sockets.get_mut(slot as usize);
         let Some(socket) = place.and_then(Option::as_mut) else {
             return;
         };
         socket.closing = true;
-        socket.last_datagrams = ring_bytes / DatagramRing::bytes_for(0);
+        socket.last_datagrams = most;
         socket.save(self.table.record(slot));
         if !socket.events.is_empty() {
             socket.events = Events::empty();
