@@ -430,8 +430,8 @@ impl Connection {
                     break;
                 }
             }
-            let mut buffer = vec![0; most as usize];
             let ring = context.receive_ring(self.socket);
+            let mut buffer = vec![0; ring.len().min(most as usize)];
             let count = ring.read(&mut buffer);
             if count == 0 {
                 self.readable = false;
@@ -484,9 +484,9 @@ impl Connection {
             if most == 0 {
                 return;
             }
-            let mut buffer = vec![0; most as usize];
-            script.outgoing.fill(self.written, &mut buffer);
             let ring = context.stack().tcp_table().send_ring(self.socket.slot);
+            let mut buffer = vec![0; ring.free().min(most as usize)];
+            script.outgoing.fill(self.written, &mut buffer);
             let count = ring.write(&buffer) as u64;
             self.written += count;
             if count > 0 {
