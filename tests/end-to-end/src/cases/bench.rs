@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What `skink bench` is told besides how long to measure, and the workloads and variants that it measures then: all the
 /// same ones, or those of each workload.
-const VERBS: [(&str, &str, &str); 8] = [
+const VERBS: [(&str, &str, &str); 11] = [
     (
         "web --nic packet --workload 20B --rate 500 --connections 4",
         "20B",
@@ -57,6 +57,21 @@ const VERBS: [(&str, &str, &str); 8] = [
         "kernel-gso-on kernel-gso-off library-xdp-gso-on library-xdp-gso-off; \
          kernel-gso-on kernel-gso-off library-xdp-gso-on library-xdp-gso-off raw-xdp raw-xdp-gso-off",
     ),
+    (
+        "bulk --direction receive --topology single --nic xdp",
+        "bulk-receive",
+        "kernel-gso-on kernel-gso-off single-xdp-gso-on single-xdp-gso-off",
+    ),
+    (
+        "topologies --workload rr-1 --topology library --topology split --nic xdp",
+        "rr-1",
+        "kernel-gso-on kernel-gso-off library-xdp-gso-on library-xdp-gso-off split-xdp-gso-on split-xdp-gso-off",
+    ),
+    (
+        "filter --filter-rules 10 --topology split --nic packet",
+        "bulk-send bulk-receive 20B rr-1",
+        "split-packet-gso-on split-packet-gso-on-rules-10",
+    ),
 ];
 
 pub fn cases() -> Vec<Case> {
@@ -68,6 +83,8 @@ pub fn cases() -> Vec<Case> {
     };
     let mut cases: Vec<Case> = VERBS.iter().map(case).collect();
     cases.push(Case::new("bench/interrupted".to_owned(), interrupted));
+    // It measures nothing while others use a processor.
+    cases.push(Case::new("bench/ipc", channels).alone());
     cases
 }
 
@@ -164,6 +181,23 @@ fn measured(line: &str, workloads: &str, variants: &str) -> Outcome {
     match results["ratios"].as_array().is_none_or(Vec::is_empty) {
         true => Err(wrong("nothing was compared")),
         false => Ok(()),
+    }
+}
+
+/// Channels beside what the kernel has, and beside bare cache lines.
+fn channels() -> Outcome {
+    can_be_measured()?;
+    let mut command = Command::new(Network::tool()?);
+    command.args(["bench", "ipc", "--rounds", "1", "--json"]);
+    let said = Network::finish(command, "skink bench ipc", PATIENCE)?;
+    let results: Value = serde_json::from_str(&said)?;
+    let ratios = results["ratios"].as_array().map_or(&[][..], Vec::as_slice);
+    let of_channels = |one: &&Value| {
+        one["name"] == "round-trip-queues" && one["ratio"]["median"].as_f64() > Some(0.0)
+    };
+    match ratios.iter().filter(of_channels).count() {
+        2 => Ok(()),
+        _ => Err(Failure::Wrong(format!("a round trip is missing: {said}"))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Several threads of a program, each with an epoll set or a connection of its own.
 
-use super::{cases_in, on_each_back_end, python};
+use super::{cases_in, on_each_back_end, python, widely};
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
@@ -9,7 +9,7 @@ use skink_testbed::Process;
 pub fn cases() -> Vec<Case> {
     let places = [BackEnd::Packet, BackEnd::Xdp].map(|back_end| (Topology::Library, back_end));
     let mut cases = cases_in(&places, "threads/woken-for-their-own", woken);
-    cases.extend(cases_in(&places, "threads/blocking", blocking));
+    cases.extend(widely("threads/blocking", blocking));
     let xdp = [(Topology::Library, BackEnd::Xdp)];
     cases.extend(cases_in(&xdp, "threads/woken-by-their-frames", by_frames));
     cases.extend(on_each_back_end("threads/receive-first", receive_first));
@@ -79,9 +79,9 @@ fn woken(network: &Network) -> Outcome {
 /// Connections to a server that has a blocking thread for each, and how often its threads have gone to sleep.
 const MANY: &str = "
 import glob, os, signal, socket, sys, threading
-# The program is the child of `skink run`.
+# The program is the child of `skink run`, or what became of it.
 with open(f'/proc/{sys.argv[1]}/task/{sys.argv[1]}/children') as children:
-    server = int(children.read().split()[0])
+    server = int((children.read().split() or sys.argv[1:])[0])
 def connect(count):
     connections = []
     for _ in range(count):
