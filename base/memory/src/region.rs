@@ -370,24 +370,39 @@ impl Region {
         SocketId { slot, generation }
     }
 
-    /// Owner: ends the socket's life, and gives back the memory of rings that had grown.
+    /// Owner: ends the socket's life. Answers whether its rings had grown: [`Region::shrink`] then gives back their memory,
+    /// before the slot is used again.
     ///
     /// # Panics
     /// As [`Region::record`].
-    pub fn close_slot(&self, slot: u32) {
+    #[must_use]
+    pub fn close_slot(&self, slot: u32) -> bool {
         // A free slot has no holder: one that has was damaged.
         self.record(slot).holder.store(0, Ordering::Release);
         self.record(slot).set_kind(SocketKind::Free);
+        self.grown(slot).iter().any(|bytes| *bytes > KEEP_BYTES)
+    }
+
+    /// How many bytes of its send and receive ring a socket has touched.
+    fn grown(&self, slot: u32) -> [usize; 2] {
         let touched = |tail: u64, bytes: u32| tail.min(u64::from(bytes)) as usize;
-        let sent = touched(self.send_ring(slot).tail(), self.config.send_bytes);
-        let received = touched(self.receive_ring(slot).tail(), self.config.receive_bytes);
-        let offset = self.rings_offset + self.ring_offset(slot);
-        if sent > KEEP_BYTES {
-            self.rings.discard(offset, sent.next_multiple_of(PAGE));
-        }
-        if received > KEEP_BYTES {
-            let offset = offset + self.config.send_bytes as usize;
-            self.rings.discard(offset, received.next_multiple_of(PAGE));
+        [
+            touched(self.send_ring(slot).tail(), self.config.send_bytes),
+            touched(self.receive_ring(slot).tail(), self.config.receive_bytes),
+        ]
+    }
+
+    /// Owner: gives back the memory of a closed slot's rings. It takes the system some time for each page.
+    ///
+    /// # Panics
+    /// As [`Region::record`].
+    pub fn shrink(&self, slot: u32) {
+        let send = self.rings_offset + self.ring_offset(slot);
+        let receive = send + self.config.send_bytes as usize;
+        for (offset, bytes) in [send, receive].into_iter().zip(self.grown(slot)) {
+            if bytes > KEEP_BYTES {
+                self.rings.discard(offset, bytes.next_multiple_of(PAGE));
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 use crate::record::{LAYOUT_VERSION, Record, SocketKind};
 use crate::region::Region;
+use crate::region_slots::RegionSlots;
 use crate::ring::Ring;
 use std::fmt;
 use std::io;
@@ -304,13 +305,32 @@ impl SocketTable {
         SocketId { slot, generation }
     }
 
-    /// Owner: ends the socket's life, and gives back the memory of rings that had grown.
+    /// Owner: ends the socket's life, and gives its slot back to `slots`: at once, unless many rings had grown whose memory is to
+    /// be given back first ([`SocketTable::shrink`]).
     ///
     /// # Panics
     /// As [`SocketTable::record`].
-    pub fn close_slot(&self, slot: u32) {
-        let (region, slot) = self.known(slot);
-        region.close_slot(slot);
+    pub fn close_slot(&self, slot: u32, slots: &mut RegionSlots) {
+        let (region, local) = self.known(slot);
+        if !region.close_slot(local) {
+            slots.give(slot);
+        } else if slots.may_shrink() {
+            region.shrink(local);
+            slots.give(slot);
+        } else {
+            slots.set_aside(slot);
+        }
+    }
+
+    /// Owner, once in each turn: gives back the memory of some of the sockets that were closed. Answers whether there are more.
+    pub fn shrink(&self, slots: &mut RegionSlots) -> bool {
+        slots.begin_turn();
+        while let Some(slot) = slots.take_set_aside() {
+            let (region, local) = self.known(slot);
+            region.shrink(local);
+            slots.give(slot);
+        }
+        slots.has_set_aside()
     }
 }
 

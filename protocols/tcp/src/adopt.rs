@@ -137,8 +137,7 @@ impl Tcp {
 
     /// A slot that no program knows of.
     fn forget(&mut self, slot: u32) {
-        self.table.close_slot(slot);
-        self.slots.give(slot);
+        self.table.close_slot(slot, &mut self.slots);
     }
 
     fn adopt_fresh<O: Network + Ports>(

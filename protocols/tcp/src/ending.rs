@@ -161,8 +161,7 @@ impl Tcp {
             }
         }
         self.wheel.cancel(slot);
-        self.table.close_slot(slot);
-        self.slots.give(slot);
+        self.table.close_slot(slot, &mut self.slots);
     }
 
     /// Queues a connection that has something to tell.

@@ -311,7 +311,8 @@ impl<Out: Network + SocketEvents + Ports> Component<Out> for Tcp {
         self.expire(now, out);
         let sent = self.send_queued(now, out);
         let told = self.send_events(out);
-        if sent.is_err() || told.is_err() || !self.queue.is_empty() {
+        let has_closed = self.table.shrink(&mut self.slots);
+        if sent.is_err() || told.is_err() || !self.queue.is_empty() || has_closed {
             Progress::More
         } else {
             Progress::Idle

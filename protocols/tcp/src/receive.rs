@@ -1,6 +1,7 @@
 use crate::connection::{Connection, Context, Program};
 use crate::segment::Segment;
 use crate::state::State;
+use skink_memory::Ring;
 use skink_messages::{Counter, Events, SocketError};
 use skink_time::Duration;
 use skink_wire::SeqNum;
@@ -18,6 +19,10 @@ const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 /// Acknowledgements at once for segments ahead of a gap, at most: about as many packets as data leaves in at once. The peer
 /// needs three.
 const MOST_REPEATS: u32 = 32;
+
+/// What a peer may send to a program that has read nothing yet, in bytes, as in Linux: whoever doesn't read, or doesn't even
+/// accept, takes no more of the memory, and of the time that it takes to fill it, for each connection.
+const UNREAD_BYTES: u64 = 65_536;
 
 /// How long FIN-WAIT-2 lasts when no program holds the socket, as in Linux.
 const LINGER: Duration = Duration::from_secs(60);
@@ -393,7 +398,7 @@ impl Connection {
     /// amount worth a segment (RFC 9293 3.8.6.2.2).
     pub fn on_program_read(&mut self, context: &Context<'_>) {
         let ring = self.receive_ring(context);
-        let limit = self.receive_limit(ring.capacity());
+        let limit = self.receive_limit(&ring);
         // More can't be told: 65,535 bytes, if the peer doesn't scale windows.
         let most = u32::from(u16::MAX) << self.rcv_wscale;
         let room = most.min(limit.saturating_sub(ring.len()) as u32);
@@ -420,23 +425,23 @@ impl Connection {
         (1 << self.rcv_wscale) - 1
     }
 
-    /// Bytes of the receive ring that may be offered. A unit of the window less one byte is kept
-    /// back: what a window rounded up promised has room too.
-    pub fn receive_limit(&self, capacity: usize) -> usize {
-        let capacity = capacity.saturating_sub(self.window_slack() as usize);
-        let buffer = self
-            .settings
-            .receive_buffer
-            .map_or(capacity, |bytes| bytes as usize);
-        buffer
-            .clamp(2 * self.mss as usize, capacity.max(2 * self.mss as usize))
-            .min(capacity)
+    /// Bytes of the receive ring that may be offered: as many as the program has set, or else [`UNREAD_BYTES`] and twice what it
+    /// has read so far, so that the window grows at least as fast as a peer in slow start can fill it. A unit of the window less
+    /// one byte is kept back: what a window rounded up promised has room too.
+    pub fn receive_limit(&self, ring: &Ring<'_>) -> usize {
+        let capacity = ring.capacity().saturating_sub(self.window_slack() as usize);
+        let least = 2 * self.mss as usize;
+        let bytes = match self.settings.receive_buffer {
+            Some(bytes) => u64::from(bytes),
+            None => ring.head().saturating_mul(2).saturating_add(UNREAD_BYTES),
+        };
+        usize::try_from(bytes).map_or(capacity, |bytes| bytes.max(least).min(capacity))
     }
 
     /// The window to put in a header, and the right edge that it offers.
     pub fn window(&self, context: &Context<'_>) -> (u16, SeqNum) {
         let ring = self.receive_ring(context);
-        let limit = self.receive_limit(ring.capacity());
+        let limit = self.receive_limit(&ring);
         let free = limit.saturating_sub(ring.len()).min(ring.free()) as u32;
         // The edge must not move left (RFC 9293 3.8.6), whatever the program set meanwhile.
         let offered = self.rcv_nxt.distance_to(self.rcv_adv.max(self.rcv_nxt));

@@ -250,8 +250,7 @@ impl Udp {
             }
             out.release_port(protocol::UDP, local.port);
         }
-        self.table.close_slot(slot);
-        self.slots.give(slot);
+        self.table.close_slot(slot, &mut self.slots);
     }
 }
 
@@ -286,10 +285,11 @@ impl<Out: Network + SocketEvents + Ports + ?Sized> Component<Out> for Udp {
             }
         }
         is_full |= self.deliver_events(out).is_err();
+        let has_closed = self.table.shrink(&mut self.slots);
         self.wake_up = if is_full {
             Some(now + RETRY)
         } else {
-            (!self.sending.is_empty()).then_some(Instant::ZERO)
+            (has_closed || !self.sending.is_empty()).then_some(Instant::ZERO)
         };
         if self.wake_up.is_none() {
             Progress::Idle

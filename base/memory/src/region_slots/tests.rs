@@ -68,3 +68,59 @@ fn an_abandoned_region_is_finished_with_its_last_slot() {
     assert!(slots.take(1).is_some() && !slots.is_abandoned(1));
     assert!(slots.take(0).is_some());
 }
+
+/// Two regions of 100 sockets with rings that grew, and the bytes of memory that they hold.
+#[test]
+fn memory_of_many_sockets_is_given_back_in_several_turns() {
+    const SOCKETS: u32 = 100;
+    const BYTES: u32 = 1 << 18;
+    let config = TableConfig {
+        sockets: SOCKETS,
+        send_bytes: BYTES,
+        receive_bytes: BYTES,
+    };
+    let region = Region::create("test", config).expect("a region");
+    let rings = region
+        .rings_fd()
+        .try_clone_to_owned()
+        .expect("a descriptor");
+    let held = || rustix::fs::fstat(&rings).expect("its size").st_blocks as u64 * 512;
+    let mut table = SocketTable::new(SOCKETS);
+    table.insert(0, region).expect("room");
+    let mut slots = RegionSlots::new(&table);
+    let taken: Vec<u32> = std::iter::from_fn(|| slots.take(0)).collect();
+    let before = held();
+    for slot in &taken {
+        table.open_slot(*slot, crate::SocketKind::Tcp);
+        let data = vec![7; BYTES as usize];
+        assert_eq!(table.receive_ring(*slot).write(&data), data.len());
+    }
+    let grown = held();
+    assert!(grown - before >= u64::from(SOCKETS * BYTES), "{grown}");
+    // One that was as small as most are costs nothing.
+    let small = taken[7];
+    table.close_slot(small, &mut slots);
+    table.open_slot(small, crate::SocketKind::Tcp);
+    assert!(slots.claim(small));
+    slots.abandon(0);
+    for slot in &taken {
+        table.close_slot(*slot, &mut slots);
+    }
+    let mut turns = 0;
+    let mut last = held();
+    assert!(last > grown / 2, "all at once");
+    assert!(!slots.is_taken(small), "nothing had to be given back");
+    while table.shrink(&mut slots) {
+        let now = held();
+        let freed = last - now;
+        assert!(
+            (1..=u64::from(MOST_SHRUNK * BYTES)).contains(&freed),
+            "{freed}"
+        );
+        assert_eq!(slots.take_finished(), None, "its memory isn't back");
+        (last, turns) = (now, turns + 1);
+    }
+    assert!(turns >= 2, "{turns}");
+    assert!(held() - before < u64::from(BYTES), "{} are left", held());
+    assert_eq!(slots.take_finished(), Some(0));
+}

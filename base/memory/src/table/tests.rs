@@ -67,8 +67,11 @@ fn slots_of_several_regions_are_numbered_throughout() {
     assert_eq!(table.slots().count(), 8);
     table.insert(1, region(8)).expect("room");
     assert!(table.find(id).is_none());
+    let mut slots = RegionSlots::new(&table);
+    assert!(slots.claim(15));
     assert_eq!(table.open_slot(15, SocketKind::Tcp).slot, 15);
-    table.close_slot(15);
+    table.close_slot(15, &mut slots);
+    assert!(!slots.is_taken(15));
     assert_eq!(table.record(15).kind(), SocketKind::Free);
 }
 

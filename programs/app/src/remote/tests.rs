@@ -104,7 +104,7 @@ fn the_stack_hears_of_room_only_if_the_peer_may_wait_for_it() {
         let count = usize::from(tells);
         assert_eq!(pair.heard().len(), count, "{held} bytes, window {window}");
     }
-    pair.tcp.close_slot(2);
+    let _ = pair.tcp.close_slot(2);
     pair.remote.received(id, 8192);
     assert_eq!(pair.heard().len(), 0, "the socket is gone");
 }

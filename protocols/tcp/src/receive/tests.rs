@@ -680,3 +680,50 @@ fn a_peer_without_window_scaling_is_not_told_the_same_window_at_each_read() {
         net.expect_nothing();
     }
 }
+
+/// Sends all that was offered, however often more is; answers up to where.
+fn fill(net: &mut Net, scale: u8, mut sent: u32) -> u32 {
+    loop {
+        let mut edge = sent;
+        while let Some(answer) = net.next() {
+            edge = edge.max(answer.ack() + (u32::from(answer.header.window) << scale));
+        }
+        if edge == sent {
+            return sent;
+        }
+        for from in (sent..edge).step_by(50_000) {
+            net.inject(&format!(
+                ". {from}:{} ack 1 win 60000",
+                edge.min(from + 50_000)
+            ));
+        }
+        net.advance(100);
+        sent = edge;
+    }
+}
+
+#[test]
+fn the_window_grows_with_what_the_program_reads_to_all_of_the_ring() {
+    const RING: u32 = 1 << 20;
+    let mut net = Net::with_rings(4_096, RING);
+    let id = net.accepted("mss 1000 sackok ws 2", 60_000);
+    let scale = net.connection(id).rcv_wscale;
+    // The peer's first segment shows what a scaled window is.
+    net.inject(". 1:1001 ack 1 win 60000");
+    let mut sent = fill(&mut net, scale, 1_001);
+    let unread = sent - 1;
+    assert!((65_000..70_000).contains(&unread), "{unread} bytes unread");
+    let mut largest = unread;
+    for _ in 0..6 {
+        let count = net.read(id, 2 * RING);
+        let before = sent;
+        sent = fill(&mut net, scale, sent);
+        let offered = sent - before;
+        assert!(
+            offered >= (2 * count).min(RING - 100),
+            "{offered} after {count}"
+        );
+        largest = largest.max(offered);
+    }
+    assert!(largest > RING - 100, "{largest}");
+}

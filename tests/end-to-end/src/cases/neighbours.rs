@@ -33,6 +33,7 @@ pub fn cases() -> Vec<Case> {
         "neighbours/silenced-bells",
         silenced_bells,
     ));
+    cases.extend(cases_in(&APART_ONCE, "neighbours/hoard", hoard));
     cases.extend(cases_in(&APART_ONCE, "neighbours/exhaustion", exhaustion));
     cases.extend(cases_in(
         &APART_ONCE,
@@ -87,14 +88,17 @@ impl<'a> Scene<'a> {
         Ok(Process::spawn(command, &format!("the intruder ({what})"))?)
     }
 
-    /// Strangers on the wire who call the intruder, and send.
+    /// Strangers on the wire who call the intruder, and send, and go on with that.
     fn crowd(&self) -> Result<Process, Failure> {
+        self.strangers("crowd", "9410")
+    }
+
+    /// Programs on the wire, which do `what` to the intruder.
+    fn strangers(&self, what: &str, argument: &str) -> Result<Process, Failure> {
         let command = self.network.kernel.command("python3");
-        let arguments = [INTRUDER, "crowd", "9410"];
-        Ok(Process::spawn(
-            python(command, ATTACKS, &arguments),
-            "a crowd",
-        )?)
+        let arguments = [INTRUDER, what, argument];
+        let name = format!("strangers ({what})");
+        Ok(Process::spawn(python(command, ATTACKS, &arguments), &name)?)
     }
 
     fn marks(&self) -> usize {
@@ -242,6 +246,21 @@ with socket.create_connection(('10.9.0.2', 9410), 20) as s:
 ";
     let ask = python(network.kernel.command("python3"), ask, &[]);
     Network::finish(ask, "who asks the one that goes on", PATIENCE)?;
+    scene.end()
+}
+
+/// Strangers fill what memory a program has for them, which accepts none of them, and is killed then: neither that it fills up nor
+/// that it is given back holds up anybody else.
+fn hoard(network: &Network) -> Outcome {
+    let scene = Scene::new(network)?;
+    let intruder = scene.intruder("hoard", "")?;
+    intruder.wait_until("it is ready", || intruder.log().contains("ready"))?;
+    let strangers = scene.strangers("fill", "")?;
+    strangers.wait_until("it holds a lot", || strangers.log().contains("filled"))?;
+    scene.goes_on(1)?;
+    signal(intruder.id(), Signal::KILL)?;
+    scene.goes_on(3)?;
+    drop((intruder, strangers));
     scene.end()
 }
 

@@ -190,6 +190,29 @@ def listen():
         del kept[:-500]
 
 
+def hoard():
+    """Accepts nobody, and has as much room for what each of them sends as there may be."""
+    doors = socket.socket()
+    doors.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    doors.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    doors.bind((OWN, 9410))
+    doors.listen(4096)
+    print("ready", flush=True)
+    poll = select.poll()
+    poll.register(doors, 0)
+    poll.poll()
+
+
+def fill():
+    """The other side of `hoard`."""
+    kept = []
+    for _ in range(1000):
+        kept.append(socket.create_connection((OWN, 9410), 15))
+        kept[-1].sendall(bytes(1_000_000))
+    print("filled", flush=True)
+    signal.pause()
+
+
 def crowd():
     """The other side of `listen`, on the kernel's stack: calls and sends, whatever becomes of it."""
     kept, garbage = [], bytes(100_000)
@@ -320,7 +343,7 @@ def silence():
         slot, generation = ask(OPEN, protocol=protocol)
         ask(BIND, slot, generation, socket.inet_aton(OWN) + bytes(12), port, 4, 0, 0, protocol)
         if protocol == TCP:
-            ask(LISTEN, slot, generation, detail=64)
+            ask(LISTEN, slot, generation, detail=4096)
     print("full", flush=True)
     number, end = 1 << 40, time.monotonic() + 3
     while time.monotonic() < end:
@@ -339,5 +362,5 @@ def silence():
     signal.pause()
 
 
-{f.__name__: f for f in (bind, forge, exhaust, listen, crowd, spoil, silence)}[sys.argv[2]]()
+{f.__name__: f for f in (bind, forge, exhaust, listen, hoard, fill, crowd, spoil, silence)}[sys.argv[2]]()
 print("done", flush=True)

@@ -13,6 +13,7 @@ import os
 import random
 import re
 import resource
+import select
 import signal
 import socket
 import struct
