@@ -323,7 +323,7 @@ impl Remote {
         let Some(record) = self.holdings.tcp.find(id) else {
             return;
         };
-        let half = self.holdings.tcp.receive_ring(id.slot).capacity() / 2;
+        let half = skink_tcp::unread_limit(&self.holdings.tcp.receive_ring(id.slot)) / 2;
         let edge = record.rcv_adv.load(Ordering::Relaxed);
         let window = edge.wrapping_sub(record.rcv_nxt.load(Ordering::Relaxed));
         if held > half || (window as usize) < half {

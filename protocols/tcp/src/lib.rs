@@ -55,5 +55,6 @@ mod time_wait;
 mod timers;
 
 pub use instance::{Tcp, TcpConfig};
+pub use receive::unread_limit;
 pub use skink_memory::Adopted;
 pub use state::State;

@@ -24,6 +24,13 @@ const MOST_REPEATS: u32 = 32;
 /// accept, takes no more of the memory, and of the time that it takes to fill it, for each connection.
 const UNREAD_BYTES: u64 = 65_536;
 
+/// How many bytes a peer may be ahead of a program that hasn't set it: [`UNREAD_BYTES`] and twice what the program has taken out
+/// of `ring` so far, at most all of it. So the window grows at least as fast as a peer in slow start can fill it.
+pub fn unread_limit(ring: &Ring<'_>) -> usize {
+    let bytes = ring.head().saturating_mul(2).saturating_add(UNREAD_BYTES);
+    usize::try_from(bytes).map_or(ring.capacity(), |bytes| bytes.min(ring.capacity()))
+}
+
 /// How long FIN-WAIT-2 lasts when no program holds the socket, as in Linux.
 const LINGER: Duration = Duration::from_secs(60);
 
@@ -425,17 +432,15 @@ impl Connection {
         (1 << self.rcv_wscale) - 1
     }
 
-    /// Bytes of the receive ring that may be offered: as many as the program has set, or else [`UNREAD_BYTES`] and twice what it
-    /// has read so far, so that the window grows at least as fast as a peer in slow start can fill it. A unit of the window less
-    /// one byte is kept back: what a window rounded up promised has room too.
+    /// Bytes of the receive ring that may be offered: as many as the program has set, or else [`unread_limit`]. A unit of the
+    /// window less one byte is kept back: what a window rounded up promised has room too.
     pub fn receive_limit(&self, ring: &Ring<'_>) -> usize {
         let capacity = ring.capacity().saturating_sub(self.window_slack() as usize);
-        let least = 2 * self.mss as usize;
         let bytes = match self.settings.receive_buffer {
-            Some(bytes) => u64::from(bytes),
-            None => ring.head().saturating_mul(2).saturating_add(UNREAD_BYTES),
+            Some(bytes) => bytes as usize,
+            None => unread_limit(ring),
         };
-        usize::try_from(bytes).map_or(capacity, |bytes| bytes.max(least).min(capacity))
+        bytes.max(2 * self.mss as usize).min(capacity)
     }
 
     /// The window to put in a header, and the right edge that it offers.

@@ -14,11 +14,11 @@ struct Pair {
     udp: Region,
 }
 
-fn region() -> (Region, Region) {
+fn region(receive_bytes: u32) -> (Region, Region) {
     let config = TableConfig {
         sockets: 8,
         send_bytes: 4096,
-        receive_bytes: 8192,
+        receive_bytes,
     };
     let owner = Region::create("test", config).expect("memory");
     let [records, rings] = owner.program_descriptors().expect("descriptors");
@@ -27,6 +27,10 @@ fn region() -> (Region, Region) {
 }
 
 fn pair() -> Pair {
+    pair_with(8192)
+}
+
+fn pair_with(receive_bytes: u32) -> Pair {
     let routes = Routes::new([0, 1, 2]).expect("routes");
     let stack = SleeperDescriptors::create("stack").expect("memory");
     let parts = ChannelParts::create(routes.channels()).expect("memory");
@@ -36,7 +40,7 @@ fn pair() -> Pair {
         let descriptors = parts.for_stack(channel).expect("descriptors");
         Server::attach(descriptors).expect("a channel")
     });
-    let ((tcp, own_tcp), (udp, own_udp)) = (region(), region());
+    let ((tcp, own_tcp), (udp, own_udp)) = (region(receive_bytes), region(receive_bytes));
     let mut holdings = Holdings::none();
     (holdings.tcp, holdings.udp) = (SocketTable::new(8), SocketTable::new(8));
     holdings.tcp.insert(PROGRAM, own_tcp).expect("room");
@@ -79,6 +83,37 @@ impl Pair {
             server.receive(100, each).expect("a good queue");
         }
         heard
+    }
+}
+
+/// The peer isn't offered all of a large ring before the program has read much: small requests are still nobody's business.
+#[test]
+fn the_stack_hears_nothing_of_small_reads_on_a_young_connection() {
+    const RING: u32 = 1 << 20;
+    let mut pair = pair_with(RING);
+    let id = pair.open(2);
+    // Bytes read before, bytes in the ring before some were taken, the window that the peer knows, whether to tell.
+    for (read, held, window, tells) in [
+        (0, 100, 65_000, false),
+        (0, 40_000, 65_000, true),
+        (0, 100, 20_000, true),
+        (2_000, 100, 40_000, false),
+        (RING, 100, 65_000, true),
+        (RING, 100, 600_000, false),
+    ] {
+        let record = pair.tcp.record(2);
+        record.rcv_nxt.store(7, Ordering::Relaxed);
+        record.rcv_adv.store(7 + window, Ordering::Relaxed);
+        let ring = pair.remote.holdings.tcp.receive_ring(id.slot);
+        while ring.head() < u64::from(read) {
+            let more = u64::from(read) - ring.head();
+            let owners = pair.tcp.receive_ring(2);
+            let count = owners.write(&vec![0; more as usize]);
+            assert_eq!(ring.read(&mut vec![0; count]), count);
+        }
+        pair.remote.received(id, held);
+        let count = usize::from(tells);
+        assert_eq!(pair.heard().len(), count, "{read} {held} {window}");
     }
 }
 
