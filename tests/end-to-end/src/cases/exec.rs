@@ -123,10 +123,14 @@ while word != b'last':
             continue
         c.setblocking(True)
         word = c.recv(64)
+        if word == b'last':
+            # Before the next one calls: who is queued for a process that closes its listener is reset.
+            for it in listeners:
+                it.close()
         c.sendall(word[::-1])
         c.close()
-for it in listeners:
-    it.close()
+        if word == b'last':
+            break
 if other:
     assert os.waitpid(other, 0)[1] == 0
 ";
@@ -144,8 +148,14 @@ for round in range(20):
     ask(b'second', '10.9.0.2', 9101)
     ask(b'third', '10.9.0.2', 9102)
     ask(b'fourth', 'fd09::2', 9102)
-for _ in range(2):
-    ask(b'last', '10.9.0.2', 9100)
+ask(b'last', '10.9.0.2', 9100)
+while True:
+    try:
+        ask(b'last', '10.9.0.2', 9100)
+        break
+    except ConnectionResetError:
+        # It was queued for the one that ends, and may have closed its listener already: what `syscall` doesn't know yet.
+        pass
 ";
 
 /// Who calls a program that then becomes another one is answered by that, and so are all who call later.
