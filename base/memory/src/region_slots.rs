@@ -113,8 +113,9 @@ impl RegionSlots {
         may
     }
 
-    /// Keeps a closed slot for later turns.
+    /// Keeps a closed slot for later turns. It is taken still: who used it meanwhile would lose what is in its rings.
     pub(crate) fn set_aside(&mut self, slot: u32) {
+        debug_assert!(self.is_taken(slot));
         self.set_aside.push_back(slot);
     }
 

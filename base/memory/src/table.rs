@@ -305,7 +305,7 @@ impl SocketTable {
         SocketId { slot, generation }
     }
 
-    /// Owner: ends the socket's life, and gives its slot back to `slots`: at once, unless many rings had grown whose memory is to
+    /// Owner: ends the socket's life, and gives its slot, which is taken, back to `slots`: at once, unless many rings had grown whose memory is to
     /// be given back first ([`SocketTable::shrink`]).
     ///
     /// # Panics

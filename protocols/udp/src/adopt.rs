@@ -43,7 +43,10 @@ impl Udp {
                 // A free slot has no holder.
                 (0, None) => {}
                 // About to be opened or to be freed: no program knows of it.
-                (_, None) if is_udp => self.table.close_slot(slot, &mut self.slots),
+                (_, None) if is_udp => {
+                    self.slots.claim(slot);
+                    self.table.close_slot(slot, &mut self.slots);
+                }
                 _ if is_udp && self.adopt_slot(slot, out) => {
                     adopted.sockets += 1;
                     self.counters.count(Counter::UdpAdopted);
