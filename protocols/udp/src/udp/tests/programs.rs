@@ -153,3 +153,43 @@ fn a_successor_takes_over_all_programs() {
     while next.poll(NOW, &mut world) == Progress::More {}
     assert_eq!(next.take_finished_region(), Some(2));
 }
+
+/// A predecessor died while it closed more sockets than have their memory given back in one turn: none of their slots is used
+/// before, which would cost the next socket what it received.
+#[test]
+fn slots_that_nobody_holds_are_used_only_when_their_memory_is_given_back() {
+    const BYTES: u32 = 1 << 17;
+    let config = TableConfig {
+        sockets: 64,
+        send_bytes: BYTES,
+        receive_bytes: BYTES,
+    };
+    let region = Region::create("test", config).expect("a region");
+    for slot in 0..64 {
+        region.open_slot(slot, skink_memory::SocketKind::Udp);
+        region.receive_ring(slot).write(&[7; 100_000]);
+    }
+    let counters = Counters::create().expect("memory");
+    let mut udp = Udp::new(1, SocketTable::new(64), counters);
+    let mut world = world(&[A]);
+    let adopted = udp.adopt_region(NOW, 0, region, &mut world);
+    assert_eq!(adopted.expect("a free index"), Adopted::default());
+    let opened: Vec<SocketId> = std::iter::from_fn(|| udp.open().ok()).collect();
+    assert!(!opened.is_empty());
+    let fill = vec![9; 100_000];
+    for id in &opened {
+        let ring = udp.table().receive_ring(id.slot);
+        assert_eq!(ring.write(&fill), fill.len());
+    }
+    while udp.poll(NOW, &mut world) == Progress::More {}
+    for id in &opened {
+        let mut read = vec![0; fill.len()];
+        let ring = udp.table().receive_ring(id.slot);
+        assert_eq!(ring.read(&mut read), fill.len());
+        assert_eq!(read, fill, "{id:?}");
+    }
+    assert_eq!(
+        std::iter::from_fn(|| udp.open().ok()).count(),
+        64 - opened.len()
+    );
+}
