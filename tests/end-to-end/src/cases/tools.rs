@@ -5,15 +5,12 @@ use crate::network::{Network, Plan};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
 use serde_json::Value;
-use skink_testbed::{Host, Process};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
+use skink_testbed::Process;
 use std::process::Command;
 
 pub fn cases() -> Vec<Case> {
     let mut cases = vec![
         Case::new("run/words-for-what-is-wrong", refusals),
-        Case::new("run/ends-as-its-program-does", ends),
         Case::new("run/unprivileged-with-defaults", unprivileged),
     ];
     cases.extend(everywhere("tools/stat-ss-capture", tools));
@@ -28,51 +25,70 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// How `skink run` ends when the fault is its own, or the program isn't there, or can't be executed: as env(1) does.
-const OWN: i32 = 125;
-const NO_EXECUTABLE: i32 = 126;
-const NOT_FOUND: i32 = 127;
-
-/// Arguments of `skink`, how it ends, and what its last words must hold.
-const REFUSALS: [(&str, i32, &[&str]); 14] = [
+/// Arguments of `skink run`, and what its last words must hold.
+const REFUSALS: [(&[&str], &[&str]); 9] = [
     (
-        "run --nic packet:nowhere --addr 10.9.0.2/24 -- true",
-        OWN,
+        &[
+            "--nic",
+            "packet:nowhere",
+            "--addr",
+            "10.9.0.2/24",
+            "--",
+            "true",
+        ],
         &["nowhere", "wire"],
     ),
     (
-        "run --nic nowhere --addr 10.9.0.2/24 -- true",
-        OWN,
+        &["--nic", "nowhere", "--addr", "10.9.0.2/24", "--", "true"],
         &["no interface nowhere", "wire"],
     ),
-    ("run --nic packet:wire -- true", OWN, &["--addr"]),
-    ("run --nic wire -- true", OWN, &["--nic wire", "--addr"]),
-    ("run --nic token:ring -- true", OWN, &["packet:"]),
-    ("run --nic nonsense -- true", OWN, &["nonsense"]),
-    ("run --user no-such-user -- true", OWN, &["--user"]),
+    (&["--nic", "packet:wire", "--", "true"], &["--addr"]),
+    (&["--nic", "wire", "--", "true"], &["--nic wire", "--addr"]),
+    (&["--nic", "token:ring", "--", "true"], &["packet:"]),
     (
-        "run --nic packet:wire --addr 10.9.0.1/24 -- true",
-        OWN,
+        &[
+            "--nic",
+            "packet:wire",
+            "--addr",
+            "10.9.0.1/24",
+            "--",
+            "true",
+        ],
         &["10.9.0.1", "in use"],
     ),
     (
-        "run --nic packet:wire --addr 10.9.0.300/24 -- true",
-        OWN,
+        &[
+            "--nic",
+            "packet:wire",
+            "--addr",
+            "10.9.0.300/24",
+            "--",
+            "true",
+        ],
         &["10.9.0.300"],
     ),
     (
-        "run --nic packet:wire --addr 10.9.0.2/24 -- no-such-program",
-        NOT_FOUND,
+        &[
+            "--nic",
+            "packet:wire",
+            "--addr",
+            "10.9.0.2/24",
+            "--",
+            "no-such-program",
+        ],
         &["no-such-program"],
     ),
-    ("run -- /etc/passwd", NO_EXECUTABLE, &["executable"]),
     (
-        "run --nic packet:wire --addr 10.9.0.2/24 -- STATIC",
-        NO_EXECUTABLE,
+        &[
+            "--nic",
+            "packet:wire",
+            "--addr",
+            "10.9.0.2/24",
+            "--",
+            "STATIC",
+        ],
         &["static"],
     ),
-    ("stat no-such-instance", 1, &["no-such-instance"]),
-    ("capture -i no-such-instance nonsense", 1, &["nonsense"]),
 ];
 
 fn refusals() -> Outcome {
@@ -90,45 +106,22 @@ fn refusals() -> Outcome {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&program, mode)?;
     let tool = Network::tool()?;
-    for (line, code, words) in REFUSALS {
+    for (arguments, words) in REFUSALS {
         let mut command = network.skink.command(&tool.to_string_lossy());
-        for argument in line.split(' ') {
-            match argument {
-                "STATIC" => command.arg(&program),
-                _ => command.arg(argument),
-            };
+        command.arg("run");
+        for argument in arguments {
+            if *argument == "STATIC" {
+                command.arg(&program);
+            } else {
+                command.arg(argument);
+            }
         }
-        let process = Process::spawn(command, "skink")?;
+        let process = Process::spawn(command, "skink run")?;
         let (status, said) = process.wait(PATIENCE)?;
         let complete = words.iter().all(|word| said.contains(word));
-        if status.code() != Some(code) || !complete || said.contains("panicked") {
+        if status.success() || !complete || said.contains("panicked") {
             let text =
-                format!("skink {line}: {status}, expected {code} and {words:?}; it said:\n{said}");
-            return Err(Failure::Wrong(text));
-        }
-    }
-    Ok(())
-}
-
-/// What a shell does under `skink run`, how that ends, and what is printed.
-const ENDS: [(&str, i32, &str); 6] = [
-    ("exit 7", 7, "bash has 10.77.0.2/24"),
-    ("kill -TERM $$", 128 + 15, ""),
-    ("ip -o -4 address show skink0", 0, "10.77.0.1/24"),
-    ("echo $LD_PRELOAD", 0, "libskink.so"),
-    ("(read -t 0.2; echo later) & echo first", 0, "first\nlater"),
-    ("kill -INT $PPID; exec sleep 10", 128 + 2, ""),
-];
-
-/// The exit code is the program's, its children are waited for, and without options there is a network of its own.
-fn ends() -> Outcome {
-    let host = Host::new()?;
-    for (script, code, words) in ENDS {
-        let mut command = host.command(&Network::tool()?.to_string_lossy());
-        command.args(["run", "--", "bash", "-c", script]);
-        let (status, said) = Process::spawn(command, "skink run")?.wait(PATIENCE)?;
-        if status.code() != Some(code) || !said.contains(words) {
-            let text = format!("{script}: {status}, expected {code} and {words:?}; said:\n{said}");
+                format!("{arguments:?} ended with {status}, expected {words:?}; it said:\n{said}");
             return Err(Failure::Wrong(text));
         }
     }
@@ -252,27 +245,6 @@ fn tools(network: &Network) -> Outcome {
     if bytes.get(..4) != Some(&[0x0a, 0x0d, 0x0d, 0x0a]) {
         return Err(Failure::Wrong("the capture isn't a pcapng file".to_owned()));
     }
-    let mut frames = Command::new(&tool);
-    frames.args(["capture", "--json", "-c", "3", "arp or tcp"]);
-    let frames = Process::spawn(frames, "skink capture --json")?;
-    let mut shell = network.kernel.command("bash");
-    shell.args(["-c", &format!("while true; do {fetch}; done")]);
-    let fetching = Process::spawn(shell, "fetching again and again")?;
-    let (status, said) = frames.wait(PATIENCE)?;
-    drop(fetching);
-    let frames: Vec<Value> = said
-        .lines()
-        .map_while(|it| serde_json::from_str(it).ok())
-        .collect();
-    let is_told = |it: &Value| it["direction"].is_string() && it["ether_type"].is_number();
-    if !status.success() || frames.len() != 3 || !frames.iter().all(is_told) {
-        let text = format!("three frames were to be shown, {status}: {said}");
-        return Err(Failure::Wrong(text));
-    }
-    let mut nothing = Command::new(&tool);
-    nothing.args(["capture", "--duration", "0.2", "udp port 9"]);
-    Network::finish(nothing, "a capture of nothing", PATIENCE)?;
-    not_for_others(&tool)?;
     let stat = json(&tool, &["stat"])?;
     if !stat.to_string().contains("tcp.segments_in") {
         return Err(Failure::Wrong(format!(
@@ -284,30 +256,6 @@ fn tools(network: &Network) -> Outcome {
         return Err(Failure::Wrong(format!("ss shows no listener: {sockets}")));
     }
     nginx.stop()
-}
-
-/// Another user is told that it's another user's.
-fn not_for_others(tool: &Path) -> Outcome {
-    if !skink_testbed::is_root() {
-        return Ok(());
-    }
-    // The build may lie where others can't look.
-    let scratch = skink_testbed::Scratch::new("others")?;
-    let copy = scratch.path().join("skink");
-    std::fs::copy(tool, &copy)?;
-    for path in [scratch.path(), &copy] {
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(path, mode)?;
-    }
-    let mut command = Command::new(copy);
-    command.arg("stat").uid(65_534).gid(65_534);
-    let (status, said) = Process::spawn(command, "skink stat by another")?.wait(PATIENCE)?;
-    match status.code() == Some(1) && said.contains("another user") {
-        true => Ok(()),
-        false => Err(Failure::Wrong(format!(
-            "another user's `skink stat` ended with {status}:\n{said}"
-        ))),
-    }
 }
 
 /// Each process is there, with what it uses, and each queue to a program.
@@ -417,7 +365,7 @@ fn calls() -> Result<[u64; 3], Failure> {
     }
 }
 
-fn json(tool: &Path, arguments: &[&str]) -> Result<Value, Failure> {
+fn json(tool: &std::path::Path, arguments: &[&str]) -> Result<Value, Failure> {
     let mut command = Command::new(tool);
     command.args(arguments).arg("--json");
     let said = Network::finish(command, "skink", PATIENCE)?;
