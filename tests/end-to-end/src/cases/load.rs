@@ -8,12 +8,11 @@ use crate::{Case, Failure, Outcome, Topology};
 use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
-    let mut cases = widely("idle", idle);
-    cases.extend(in_each_topology(
-        "lasting-load-of-256-connections",
-        lasting_load,
-    ));
-    cases
+    in_each_topology("lasting-load-of-256-connections", lasting_load)
+}
+
+pub fn idle_cases() -> Vec<Case> {
+    widely("idle", idle)
 }
 
 fn wrk(network: &Network, seconds: u32, extra: &[&str]) -> Outcome {

@@ -39,41 +39,67 @@ pub use ssh::Sshd;
 use crate::network::Plan;
 use crate::{BackEnd, Case, Network, Outcome, Topology};
 
-/// Every case, the quick ones first; but the longest not last, when nothing is left to do beside it.
+/// Every case, the quick ones first. Of the others those that mostly wait, for a wire with delays or for what an idle stack
+/// takes, run beside those that keep the processors busy.
 pub fn all() -> Vec<Case> {
-    let mut cases = Vec::new();
-    cases.extend(tools::cases());
-    cases.extend(choice::cases());
-    cases.extend(servers::cases());
-    cases.extend(passing::cases());
-    cases.extend(exec::cases());
-    cases.extend(ssh::cases());
-    cases.extend(clients::cases());
-    cases.extend(datagrams::cases());
-    cases.extend(sendfile::cases());
-    cases.extend(streams::cases());
-    cases.extend(threads::cases());
-    cases.extend(epoll::cases());
-    cases.extend(halves::cases());
-    cases.extend(held::cases());
-    cases.extend(listening::cases());
-    cases.extend(interrupts::cases());
-    cases.extend(aside::cases());
-    cases.extend(filter::cases());
-    cases.extend(forwarding::cases());
-    cases.extend(impaired::cases());
-    cases.extend(hostile::cases());
-    cases.extend(neighbours::cases());
-    cases.extend(users::cases());
-    cases.extend(beside::cases());
-    cases.extend(topologies::cases());
-    cases.extend(load::cases());
-    cases.extend(parts::cases());
-    cases.extend(workers::cases());
-    cases.extend(bench::cases());
-    cases.extend(bulk::cases());
-    cases.extend(calls::cases());
+    let quick = [
+        tools::cases(),
+        choice::cases(),
+        servers::cases(),
+        passing::cases(),
+        exec::cases(),
+        clients::cases(),
+        datagrams::cases(),
+        sendfile::cases(),
+        streams::cases(),
+        threads::cases(),
+        epoll::cases(),
+    ];
+    let waiting = [
+        halves::cases(),
+        held::cases(),
+        listening::cases(),
+        interrupts::cases(),
+        aside::cases(),
+        filter::cases(),
+        forwarding::cases(),
+        impaired::cases(),
+        hostile::cases(),
+        neighbours::cases(),
+        users::cases(),
+        beside::cases(),
+        topologies::cases(),
+        load::idle_cases(),
+    ];
+    let busy = [
+        bench::cases(),
+        load::cases(),
+        ssh::cases(),
+        parts::cases(),
+        workers::cases(),
+        bulk::cases(),
+        calls::cases(),
+    ];
+    let mut cases: Vec<Case> = quick.into_iter().flatten().collect();
+    cases.extend(mixed(
+        waiting.into_iter().flatten().collect(),
+        busy.into_iter().flatten().collect(),
+    ));
     cases
+}
+
+/// All of both, each evenly spread over the whole, in their orders.
+fn mixed(one: Vec<Case>, other: Vec<Case>) -> Vec<Case> {
+    let (ones, others) = (one.len(), other.len());
+    let (mut one, mut other) = (one.into_iter(), other.into_iter());
+    let mut all = Vec::new();
+    while all.len() < ones + others {
+        // Next is of the one that has given the smaller part of its own.
+        let behind = (ones - one.len()) * others <= (others - other.len()) * ones;
+        let next = if behind { one.next() } else { other.next() };
+        all.extend(next);
+    }
+    all
 }
 
 /// Where the stack is, and what carries its frames.
