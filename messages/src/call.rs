@@ -61,7 +61,7 @@ pub enum SocketCall {
     /// `bind`; port 0 takes a free one. Answered with the endpoint, and a ticket as the value.
     Bind(Protocol, SocketId, Endpoint, PortOptions),
     /// A bound TCP socket rests while children of the program listen: while none does, requests for
-    /// connections aren't refused but left for the peer to repeat. Not answered.
+    /// connections aren't refused but left for the peer to repeat. Answered: who asks afterwards isn't refused.
     Rest(SocketId),
     /// `listen` with this backlog. Answered with the endpoint.
     Listen(SocketId, u32),
@@ -78,7 +78,7 @@ pub enum SocketCall {
 impl SocketCall {
     /// Whether the program waits for an answer.
     pub const fn is_answered(&self) -> bool {
-        !matches!(self, SocketCall::Rest(_) | SocketCall::Close(..))
+        !matches!(self, SocketCall::Close(..))
     }
 }
 
@@ -115,7 +115,7 @@ pub enum CallBody {
     Open,
     /// Binds; what may be shared has been checked.
     Bind(SocketId, Endpoint, BindOptions),
-    /// See [`SocketCall::Rest`]. Not answered.
+    /// As [`SocketCall::Rest`].
     Rest(SocketId),
     /// As [`SocketCall::Listen`].
     Listen(SocketId, u32),

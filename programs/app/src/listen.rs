@@ -343,7 +343,7 @@ impl State {
         let resting = self.each_half(index, |state, half, address| {
             let id = state.bind_on_stack(index, (half, address))?;
             if let Some(remote) = state.engine()?.stack.remote() {
-                remote.rest(id);
+                remote.rest(id)?;
             }
             Ok(id)
         })?;

@@ -47,8 +47,6 @@ pub struct Remote {
     counters: Counters,
     /// The socket that was last said to have sent, and in which batch.
     told: Option<(Protocol, SocketId, u64)>,
-    /// It was told of a socket that rests, and has answered nothing since.
-    unheard: bool,
     /// Since the bell was last made quiet, it was looked what the stack has said.
     looked: bool,
     /// The stack is gone, or the channel spoilt.
@@ -71,7 +69,6 @@ impl Remote {
             holdings,
             counters,
             told: None,
-            unheard: false,
             looked: false,
             down: false,
         }
@@ -112,7 +109,6 @@ impl Remote {
             return fail(libc::ENETDOWN);
         }
         unsettle();
-        self.unheard = false;
         self.counters.count(Counter::AppAsked);
         match self.client.ask(call) {
             Ok(answer) => Ok(answer),
@@ -127,7 +123,6 @@ impl Remote {
         }
         unsettle();
         // Calls are answered in their order.
-        self.unheard = false;
         self.counters.count(Counter::AppAsked);
         if let Err(error) = self.client.ask_later(call) {
             let _ = self.failed::<()>(error);
@@ -187,10 +182,9 @@ impl Remote {
         answer.local.ok_or(Stop::Errno(libc::ENETDOWN))
     }
 
-    /// Says that a bound socket rests.
-    pub fn rest(&mut self, id: SocketId) {
-        self.call(SocketCall::Rest(id));
-        self.unheard = true;
+    /// Lets a bound socket rest: from then on who asks for a connection isn't refused.
+    pub fn rest(&mut self, id: SocketId) -> Answer<()> {
+        self.ask(SocketCall::Rest(id)).map(drop)
     }
 
     /// `connect`
@@ -229,18 +223,12 @@ impl Remote {
         }
     }
 
-    /// Waits until the stack has heard which sockets this process shares and lets rest. Answers how many
-    /// it doesn't share.
+    /// Waits until the stack has heard which sockets this process shares. Answers how many it doesn't share.
     pub fn synchronize(&mut self) -> Answer<usize> {
         if self.down {
             return fail(libc::ENETDOWN);
         }
         unsettle();
-        if self.unheard {
-            // Any answer will do, since calls are answered in their order.
-            let id = self.open(Protocol::Udp)?;
-            self.udp_request(UdpRequest::Close(id));
-        }
         match self.client.settle_answers() {
             Ok(0) => Ok(0),
             Ok(refused) => {

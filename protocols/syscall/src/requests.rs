@@ -23,7 +23,6 @@ impl Syscall {
             return;
         }
         let protocol = match call {
-            SocketCall::Rest(socket) => return self.rest(program, socket, out),
             SocketCall::Close(protocol, socket) => {
                 return self.close(program, protocol, socket, out);
             }
@@ -31,7 +30,7 @@ impl Syscall {
             | SocketCall::Bind(protocol, ..)
             | SocketCall::Connect(protocol, ..)
             | SocketCall::Share(protocol, ..) => protocol,
-            SocketCall::Listen(..) => Protocol::Tcp,
+            SocketCall::Rest(_) | SocketCall::Listen(..) => Protocol::Tcp,
         };
         let unfinished = Unfinished {
             serial,
@@ -106,7 +105,11 @@ impl Syscall {
             SocketCall::Share(_, socket, secret) => {
                 self.share(program, protocol, socket, secret, out)
             }
-            SocketCall::Rest(_) | SocketCall::Close(..) => Err(SocketError::Invalid),
+            SocketCall::Rest(socket) => {
+                self.named(program, protocol, socket)?;
+                Ok(Stage::Asked)
+            }
+            SocketCall::Close(..) => Err(SocketError::Invalid),
         }
     }
 
@@ -171,12 +174,6 @@ impl Syscall {
     fn foreign(&self) -> SocketError {
         self.counters.count(Counter::SocketsDropForeign);
         SocketError::Invalid
-    }
-
-    fn rest(&self, program: u32, socket: SocketId, out: &mut impl SyscallOutput) {
-        if self.named(program, Protocol::Tcp, socket).is_ok() {
-            tell(Protocol::Tcp, program, CallBody::Rest(socket), out);
-        }
     }
 
     /// A program wants to hold a socket of another's, or its own again.

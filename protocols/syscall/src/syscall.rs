@@ -271,8 +271,9 @@ pub(crate) fn ask(program: u32, unfinished: Unfinished, out: &mut impl SyscallOu
         SocketCall::Listen(socket, backlog) => CallBody::Listen(socket, backlog),
         SocketCall::Connect(_, socket, remote) => CallBody::Connect(socket, remote),
         SocketCall::Share(_, socket, _) => CallBody::Share(socket),
-        // The first has its turn, and the others have no outcome.
-        SocketCall::Bind(..) | SocketCall::Rest(_) | SocketCall::Close(..) => return,
+        SocketCall::Rest(socket) => CallBody::Rest(socket),
+        // The first has its turn, and the other has no outcome.
+        SocketCall::Bind(..) | SocketCall::Close(..) => return,
     };
     let call = TransportCall {
         program,

@@ -155,11 +155,7 @@ impl Front {
                 local.map(|local| (id, local))
             }
             CallBody::Share(id) => self.share(now, program, protocol, id),
-            CallBody::Rest(id) => {
-                // One that isn't bound has nothing to rest on.
-                let _ = self.stack.transports().rest(id);
-                return None;
-            }
+            CallBody::Rest(id) => self.stack.transports().rest(id).map(|()| (id, None)),
             CallBody::Release(id) => {
                 self.release(now, program, protocol, id);
                 return None;
@@ -296,7 +292,7 @@ impl Front {
     }
 
     /// A program lets go of a socket that others hold.
-    fn release(&mut self, now: Instant, program: u32, protocol: Protocol, id: SocketId) {
+    fn release(&mut self, program: u32, protocol: Protocol, id: SocketId) {
         if protocol == Protocol::Tcp {
             self.withdraw(now, program, id);
         }

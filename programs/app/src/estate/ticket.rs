@@ -114,8 +114,7 @@ impl State {
             let held = remote.open(Protocol::Tcp).and_then(|id| {
                 bound.push(plain(id));
                 remote.bind(Protocol::Tcp, id, address, options)?;
-                remote.rest(id);
-                Ok(())
+                remote.rest(id)
             });
             if let Err(stop) = held {
                 log!(Warn, "{address} can't be held for a receiver: {stop:?}");

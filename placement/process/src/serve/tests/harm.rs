@@ -77,11 +77,11 @@ fn what_belongs_to_others_is_counted_and_stays() {
             RequestBody::Udp(UdpRequest::Sent(port)),
             RequestBody::Call(SocketCall::Close(tcp, id)),
             RequestBody::Call(SocketCall::Close(udp, port)),
-            RequestBody::Call(SocketCall::Rest(id)),
         ];
         let asked = [
             SocketCall::Bind(tcp, id, local, plain),
             SocketCall::Listen(id, 5),
+            SocketCall::Rest(id),
             SocketCall::Connect(udp, port, None),
             SocketCall::Share(tcp, id, good.secret ^ 1),
             SocketCall::Share(udp, port, bad.secret),
