@@ -72,12 +72,14 @@ impl Holder {
 /// | a request arrives | ends, `iss`, what is negotiated, numbers, window, settings, `listener`, `state` SYN-RECEIVED -> `holder` awaited -> the SYN-ACK | no holder: it frees the slot, and the peer asks again |
 /// | the handshake ends | what is negotiated, `seal`, numbers, window -> `state` -> `order` -> what tells the peer | an earlier state; the peer's segment, or our own, comes again. Without `order`: the last to be accepted |
 /// | `accept` | `holder` attached (when the program is known to have it) | it waits still, and is offered again |
+/// | one that waits goes to another program's listener | there: all fields, bytes in the ring -> `receive_tail` -> `holder` awaited -> here: the slot is freed | it waits here; then in both places, of which the adopter keeps one |
 /// | data is acknowledged | `send_head` -> (next segment) `snd_una` | `snd_una` is behind: the head of the ring counts |
 /// | data arrives | bytes in the ring -> `receive_tail` -> (next segment) `rcv_nxt` | `rcv_nxt` is behind: the tail of the ring counts; the peer sends it again |
 /// | a segment leaves | `snd_una`, `snd_max`, `rcv_nxt`, `rcv_adv`, `snd_wnd`, `ts_recent` -> the segment | `snd_max` and `rcv_adv` may be ahead of what left: bytes count as lost, and a window was never offered |
 /// | the program finishes sending | `fin_number` -> `fin` -> `state` -> the FIN | the call was not carried out; it is repeated |
 /// | our FIN is acknowledged | `send_head` -> `state` FIN-WAIT-2 or TIME-WAIT | an earlier state: the FIN is sent again |
 /// | the peer's FIN arrives | `receive_tail` -> `state` -> its acknowledgement | an earlier state: the FIN comes again |
+/// | `close` of a listener | `holder` gone -> what waits there goes elsewhere -> the slot is freed | the rest waits there still, and goes elsewhere |
 /// | `close` | `holder` gone -> as when the program finishes sending | the FIN isn't sent yet: who has no holder is made to finish |
 /// | the connection ends | `error`, `fin` over -> `state` CLOSED -> a reset, if the peer gets one | it goes on, and ends as it would have; a reset that wasn't sent answers the peer's next segment |
 /// | the slot is freed | `holder` none -> `kind` free -> memory given back | no holder: it frees the slot |
@@ -273,6 +275,27 @@ impl Record {
         }
         self.send_head.reset();
         self.receive_tail.reset();
+    }
+
+    /// Stores what another record has of its connection; not which socket that is, who holds it, and where its bytes are.
+    pub(crate) fn copy_connection(&self, other: &Record) {
+        macro_rules! copy {
+            ($($field:ident)*) => {
+                $(self.$field.store(other.$field.load(Ordering::Relaxed), Ordering::Relaxed);)*
+            };
+        }
+        copy!(
+            state fin family snd_wscale rcv_wscale options switches traffic_class local_port remote_port
+            mss maximum_segment hop_limit error iss irs snd_una snd_max rcv_nxt snd_wnd rcv_adv ts_recent
+            ts_offset rtt_us cwnd retransmits fin_number keep_alive_idle keep_alive_interval
+            keep_alive_probes user_timeout receive_buffer
+        );
+        let (from, to) = (&other.local_address, &self.local_address);
+        let addresses = from.iter().zip(to);
+        for (from, to) in addresses.chain(other.remote_address.iter().zip(&self.remote_address)) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.seal.store(self.seal(), Ordering::Relaxed);
     }
 
     /// Who holds the socket; `None` if nobody can know of it.

@@ -305,6 +305,34 @@ impl SocketTable {
         SocketId { slot, generation }
     }
 
+    /// Owner: begins a socket's life in `to`, a free slot, with the connection of `from` and what it has received. As with
+    /// [`SocketTable::open_slot`] it has no holder yet. `None`, and nothing happens, if a program has read or written anything
+    /// there, or the rings differ in size.
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn copy_slot(&self, from: u32, to: u32) -> Option<SocketId> {
+        let [sizes, others] = [from, to].map(|slot| {
+            let config = self.known(slot).0.config();
+            (config.send_bytes, config.receive_bytes)
+        });
+        let (sent, received) = (self.send_ring(from), self.receive_ring(from));
+        let count = usize::try_from(received.tail()).ok()?;
+        if sizes != others || sent.tail() != 0 || sent.head() != 0 || count > received.capacity() {
+            return None;
+        }
+        // From the first byte on: `None` if the program has read some.
+        let unread = received.spans_at(0, count)?;
+        let id = self.open_slot(to, SocketKind::Tcp);
+        self.record(to).copy_connection(self.record(from));
+        let ring = self.receive_ring(to);
+        let copied = unread.into_iter().fold(0, |copied, bytes| {
+            copied + ring.write_bytes_ahead(copied, bytes)
+        });
+        ring.advance_tail(copied);
+        Some(id)
+    }
+
     /// Owner: ends the socket's life, and gives its slot, which is taken, back to `slots`: at once, unless many rings had grown whose memory is to
     /// be given back first ([`SocketTable::shrink`]).
     ///

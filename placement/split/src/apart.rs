@@ -385,6 +385,11 @@ impl Transports for Apart {
         self.tcp.as_mut()?.call(|tcp, _| tcp.offer(listener))
     }
 
+    fn offered(&self, listener: SocketId) -> usize {
+        let tcp = self.tcp.as_ref();
+        tcp.map_or(0, |it| it.tcp().offered(listener))
+    }
+
     fn accepted(&mut self, connection: SocketId) {
         if let Some(tcp) = &mut self.tcp {
             tcp.call(|tcp, _| tcp.accepted(connection));

@@ -88,6 +88,9 @@ pub(crate) trait Transports {
     /// Takes the connection that has waited longest, to offer it to its program.
     fn offer(&mut self, listener: SocketId) -> Option<SocketId>;
 
+    /// How many the program was offered and isn't known to have.
+    fn offered(&self, listener: SocketId) -> usize;
+
     /// The program has it.
     fn accepted(&mut self, connection: SocketId);
 
@@ -228,6 +231,10 @@ impl Transports for Stack {
 
     fn offer(&mut self, listener: SocketId) -> Option<SocketId> {
         self.tcp_offer(listener)
+    }
+
+    fn offered(&self, listener: SocketId) -> usize {
+        self.tcp_offered(listener)
     }
 
     fn accepted(&mut self, connection: SocketId) {

@@ -282,9 +282,7 @@ impl Remote {
                 }
             }
             TcpRequest::Close(id) => {
-                for offered in self.client.refuse_offers(id) {
-                    self.call(SocketCall::Close(Protocol::Tcp, offered));
-                }
+                self.client.forget_offers(id);
                 return self.call(SocketCall::Close(Protocol::Tcp, id));
             }
             TcpRequest::Received(_) | TcpRequest::Shutdown(..) | TcpRequest::SetOption(..) => {}

@@ -3,7 +3,7 @@ use crate::failure::Failure;
 use crate::tools::{self, Found};
 use serde::Serialize;
 use skink_control::{ProcessInfo, RegionKind};
-use skink_memory::{Fallback, FallbackTable, Record, Region, SocketKind};
+use skink_memory::{Fallback, FallbackTable, Holder, Record, Region, SocketKind};
 use skink_tcp::State;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -124,6 +124,8 @@ fn socket(table: &Region, slot: u32, instance: &str, process: &ProcessInfo) -> O
         SocketKind::Free => return None,
         SocketKind::Udp if connected => ("udp", "ESTAB"),
         SocketKind::Udp => ("udp", "UNCONN"),
+        // It only waits for who gets its queue.
+        SocketKind::TcpListener if record.holder() == Some(Holder::Gone) => return None,
         SocketKind::TcpListener => ("tcp", name(State::Listen)),
         SocketKind::Tcp => {
             let state = State::from_number(record.state.load(Relaxed));

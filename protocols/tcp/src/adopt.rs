@@ -201,15 +201,19 @@ impl Tcp {
         if record.seal.load(Relaxed) != record.seal() {
             return Err(Counter::TcpRecordChanged);
         }
-        if record.holder() != Some(Holder::Attached)
-            || record.state.load(Relaxed) != State::Listen as u8
-        {
+        let left = match record.holder() {
+            Some(Holder::Attached) => false,
+            Some(Holder::Gone) => true,
+            Some(Holder::Awaited) | None => return Err(Counter::TcpRecordKind),
+        };
+        if record.state.load(Relaxed) != State::Listen as u8 {
             return Err(Counter::TcpRecordKind);
         }
         let binding = Binding::load(record);
         let local = binding.local.ok_or(Counter::TcpRecordEnds)?;
         let shared = binding.sharing.shared;
-        if !is_ours(local.addr, out) || self.is_listened_on(local, id.slot, shared) {
+        let taken = !left && self.is_listened_on(local, id.slot, shared);
+        if taken || !is_ours(local.addr, out) {
             return Err(Counter::TcpRecordEnds);
         }
         let listener = Listener {
@@ -219,21 +223,27 @@ impl Tcp {
             shared,
             backlog: record.backlog.load(Relaxed) as usize,
             ready: VecDeque::new(),
+            offered: VecDeque::new(),
             next_order: 1,
             half_open: 0,
             flooded_until: None,
             handshakes: VecDeque::new(),
             turned_away: VecDeque::new(),
             notify: false,
+            left,
         };
         self.take_port(local, id.slot, out);
-        self.demux.add_listener(local, id.slot);
-        out.listen(protocol::TCP, local.port);
+        if left {
+            self.left.push(id);
+        } else {
+            self.demux.add_listener(local, id.slot);
+            out.listen(protocol::TCP, local.port);
+        }
         self.put(id.slot, Socket::Listener(Box::new(listener)));
         Ok(())
     }
 
-    fn adopt_connection<O: Network + SocketEvents + Ports>(
+    pub(crate) fn adopt_connection<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         id: SocketId,

@@ -62,7 +62,7 @@ impl Tcp {
                     other.sharing.reuse_address && sharing.reuse_address
                         || other.sharing.shared && sharing.shared
                 }
-                Socket::Listener(other) => other.shared && sharing.shared,
+                Socket::Listener(other) => other.left || other.shared && sharing.shared,
                 Socket::Connection(_) => sharing.reuse_address || sharing.shared,
                 Socket::Free => true,
             };
@@ -73,7 +73,9 @@ impl Tcp {
     /// Whether a listener stands in the way of a bound socket that wants to listen too.
     pub(crate) fn is_listened_on(&self, local: Endpoint, slot: u32, shared: bool) -> bool {
         self.overlapping(local).any(|(other, socket)| match socket {
-            Socket::Listener(listener) => other != slot && !(listener.shared && shared),
+            Socket::Listener(listener) => {
+                other != slot && !listener.left && !(listener.shared && shared)
+            }
             Socket::Fresh(_) | Socket::Connection(_) | Socket::Free => false,
         })
     }

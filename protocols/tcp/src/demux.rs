@@ -104,6 +104,12 @@ impl Demux {
         pick(slots, self.state.hash_one(tuple), willing)
     }
 
+    /// Whether anybody listens on exactly this end.
+    pub fn has_listener(&self, local: Endpoint) -> bool {
+        let Endpoint { addr, port } = local;
+        self.listeners.contains_key(&Listening { addr, port })
+    }
+
     pub fn add_listener(&mut self, local: Endpoint, slot: u32) {
         let Endpoint { addr, port } = local;
         let slots = self.listeners.entry(Listening { addr, port });
@@ -148,6 +154,12 @@ impl Demux {
             0 => drop(self.resting.remove(&key)),
             count => drop(self.resting.insert(key, count)),
         }
+    }
+
+    /// Whether a socket rests on exactly this end.
+    pub fn rests_on(&self, local: Endpoint) -> bool {
+        let Endpoint { addr, port } = local;
+        self.resting.contains_key(&Listening { addr, port })
     }
 
     /// Whether a socket rests that would get what comes to this end, if it listened.

@@ -60,6 +60,8 @@ pub struct Tcp {
     pub(crate) queue: VecDeque<u32>,
     /// Sockets that have something to tell their program.
     pub(crate) notices: VecDeque<u32>,
+    /// Listeners that their programs have closed, and where connections wait for who listens next.
+    pub(crate) left: Vec<SocketId>,
     /// Whose sockets were adopted, as long as that matters.
     pub(crate) predecessor: Option<Predecessor>,
     /// How much is looked for what strays.
@@ -85,6 +87,7 @@ impl Tcp {
             wheel: TimerWheel::new(),
             queue: VecDeque::new(),
             notices: VecDeque::new(),
+            left: Vec::new(),
             predecessor: None,
             strays: Strays::default(),
             stateless: false,
@@ -309,6 +312,9 @@ impl<Out: Network + SocketEvents + Ports> Component<Out> for Tcp {
 
     fn poll(&mut self, now: Instant, out: &mut Out) -> Progress {
         self.expire(now, out);
+        if !self.left.is_empty() {
+            self.settle_left(now, out);
+        }
         let sent = self.send_queued(now, out);
         let told = self.send_events(out);
         let has_closed = self.table.shrink(&mut self.slots);

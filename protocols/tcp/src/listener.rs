@@ -11,12 +11,13 @@
 //! begin gets in, as most do.
 
 use crate::connection::{Connection, Context, Program};
+use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
 use crate::segment::Segment;
 use crate::settings::Settings;
 use crate::state::State;
 use core::sync::atomic::Ordering::Relaxed;
-use skink_memory::SocketId;
+use skink_memory::{Holder, SocketId};
 use skink_messages::{Counter, Network, Ports, SocketEvents};
 use skink_time::{Duration, Instant};
 use skink_wire::{Endpoint, FourTuple, protocol};
@@ -33,6 +34,8 @@ pub struct Listener {
     pub backlog: usize,
     /// Established connections in order of arrival, by slot.
     pub ready: VecDeque<u32>,
+    /// Those that were offered to the program and not reported as taken, in that order.
+    pub offered: VecDeque<SocketId>,
     /// What the next of them has in its record to tell the order by.
     pub next_order: u64,
     /// Handshakes under way.
@@ -46,6 +49,8 @@ pub struct Listener {
     pub flooded_until: Option<Instant>,
     /// A READABLE event is due.
     pub notify: bool,
+    /// Its program has closed it, and it gets no new flows. What waits there is whose who listens next ([`Tcp::settle_left`]).
+    pub left: bool,
 }
 
 /// Handshakes that may be under way at once, at least.
@@ -293,15 +298,15 @@ impl Tcp {
             let order = &self.table.record(child).order;
             order.store(listener.next_order, Relaxed);
             listener.next_order = listener.next_order.wrapping_add(1).max(1);
-            if !listener.notify {
+            if !listener.notify && !listener.left {
                 listener.notify = true;
                 self.notices.push_back(parent);
             }
         }
     }
 
-    /// Nobody listens here any more. What nobody accepted goes to another listener on the same end
-    /// that has the same program, or else is reset.
+    /// Its program doesn't listen here any more. What nobody accepted goes to another listener on the same end, or else is
+    /// reset; but as long as somebody rests there, who will listen, it waits for him.
     pub(crate) fn close_listener<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
@@ -311,11 +316,53 @@ impl Tcp {
         let Some(Socket::Listener(listener)) = self.socket_mut(id) else {
             return;
         };
+        if core::mem::replace(&mut listener.left, true) {
+            return;
+        }
         let local = listener.local;
-        let ready = core::mem::take(&mut listener.ready);
-        let handshakes = core::mem::take(&mut listener.handshakes);
+        let offered = core::mem::take(&mut listener.offered);
+        self.table.record(id.slot).set_holder(Holder::Gone);
         self.demux.remove_listener(now, local, id.slot);
         out.unlisten(protocol::TCP, local.port);
+        for child in offered.into_iter().rev() {
+            self.take_back(now, id.slot, child);
+        }
+        // At the next poll: a successor has adopted the others by then.
+        self.left.push(id);
+    }
+
+    /// What waits at listeners that were left goes to who listens there by now. If nobody will, it is reset.
+    pub(crate) fn settle_left<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        out: &mut O,
+    ) {
+        for id in core::mem::take(&mut self.left) {
+            let Some(Socket::Listener(listener)) = self.socket(id) else {
+                continue;
+            };
+            let local = listener.local;
+            if self.demux.rests_on(local) && !self.demux.has_listener(local) {
+                self.left.push(id);
+            } else {
+                self.leave_children(now, id, local, out);
+            }
+        }
+    }
+
+    /// All that wait with a listener that was left go elsewhere, and it is gone.
+    fn leave_children<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        local: Endpoint,
+        out: &mut O,
+    ) {
+        let Some(Socket::Listener(listener)) = self.socket_mut(id) else {
+            return;
+        };
+        let ready = core::mem::take(&mut listener.ready);
+        let handshakes = core::mem::take(&mut listener.handshakes);
         for child in ready {
             self.leave_child(now, child, local, out);
         }
@@ -327,7 +374,20 @@ impl Tcp {
         self.free(id.slot, out);
     }
 
-    /// The listener on `local` that a connection waited with is gone.
+    /// A connection that was offered, and that the program isn't known to have, waits again as the first one.
+    fn take_back(&mut self, now: Instant, parent: u32, id: SocketId) {
+        let record = self.table.find(id);
+        if record.is_none_or(|record| record.holder() != Some(Holder::Awaited)) {
+            return;
+        }
+        self.set_program(now, id.slot, Program::Awaited(parent));
+        if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
+            listener.ready.push_front(id.slot);
+        }
+    }
+
+    /// The listener on `local` that a connection waited with was left. It goes to another one, of the same program if there is
+    /// one: then its bytes stay where they are.
     fn leave_child<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
@@ -341,37 +401,93 @@ impl Tcp {
         let (id, tuple, state) = (connection.id, connection.tuple, connection.state());
         let turned_away = connection.turned_away;
         let half_open = state == State::SynReceived;
-        // Its rings are in its program's region: it can't go to another program.
         let region = self.table.region_of(child);
-        let heir = self.demux.listener_on(local, &tuple, |slot| {
-            self.table.region_of(slot) == region
+        let takes = |slot: u32| {
+            !self.slots.is_abandoned(self.table.region_of(slot))
                 && matches!(self.sockets.get(slot as usize), Some(Socket::Listener(listener))
                     if listener.has_room() && !(half_open && listener.is_crowded()))
-        });
-        let heir = heir.filter(|_| !self.slots.is_abandoned(region));
-        if heir.is_none() {
-            let _ = self.reset_connection(now, child, out);
+        };
+        let is_own = |slot: u32| self.table.region_of(slot) == region;
+        let own = |slot: u32| is_own(slot) && takes(slot);
+        let others = |slot: u32| !is_own(slot) && takes(slot);
+        if let Some(heir) = self.demux.listener_on(local, &tuple, own) {
+            self.set_program(now, child, Program::Awaited(heir));
+            match half_open {
+                true => self.note_half_open(heir, id),
+                false => self.queue_ready(heir, child),
+            }
+            if half_open && turned_away {
+                self.repeat_answer(child);
+            }
+            return;
         }
-        if let Some(Socket::Connection(connection)) = self.sockets.get_mut(child as usize) {
+        if let Some(heir) = self.demux.listener_on(local, &tuple, others)
+            && self.move_child(now, child, heir, out)
+        {
+            return;
+        }
+        let _ = self.reset_connection(now, child, out);
+        self.set_program(now, child, Program::Gone);
+        match state {
+            // It had ended before it was accepted.
+            State::Closed | State::TimeWait => self.free(child, out),
+            State::Listen
+            | State::SynSent
+            | State::SynReceived
+            | State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck => self.end(now, child, out),
+        }
+    }
+
+    fn set_program(&mut self, now: Instant, slot: u32, program: Program) {
+        if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
             let context = Context {
                 table: &self.table,
                 counters: &self.counters,
                 now,
             };
-            let program = heir.map_or(Program::Gone, Program::Awaited);
             connection.set_program(program, &context);
         }
-        match (heir, state) {
-            (Some(heir), State::SynReceived) => {
-                self.note_half_open(heir, id);
-                if turned_away {
-                    self.repeat_answer(child);
-                }
-            }
-            (Some(heir), _) => self.queue_ready(heir, child),
-            // It had ended before it was accepted.
-            (None, State::Closed | State::TimeWait) => self.free(child, out),
-            (None, _) => self.end(now, child, out),
+    }
+
+    /// A connection that nobody has accepted goes to the listener `heir` of another program: it is copied to that one's memory, and
+    /// adopted there. Answers whether it did; there may be no room, and who has read or written anything may not
+    /// have said yet that he has accepted it.
+    fn move_child<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        child: u32,
+        heir: u32,
+        out: &mut O,
+    ) -> bool {
+        let Some(Socket::Connection(connection)) = self.sockets.get(child as usize) else {
+            return false;
+        };
+        let (tuple, half_open) = (connection.tuple, connection.state() == State::SynReceived);
+        let Some(slot) = self.slots.take(self.table.region_of(heir)) else {
+            return false;
+        };
+        let Some(id) = self.table.copy_slot(child, slot) else {
+            self.slots.give(slot);
+            return false;
+        };
+        let record = self.table.record(slot);
+        let listener = heir & (self.table.stride() - 1);
+        record.listener.store(listener, Relaxed);
+        record.set_holder(Holder::Awaited);
+        self.demux.remove(&tuple, Place::Connection(child));
+        self.free(child, out);
+        if let Err(reason) = self.adopt_connection(now, id, out) {
+            self.counters.count(reason);
+            self.give_up(now, id, reason, out);
+        } else if !half_open {
+            self.queue_ready(heir, slot);
         }
+        self.counters.count(Counter::TcpMoved);
+        true
     }
 }

@@ -56,7 +56,9 @@ impl Tcp {
         backlog: u32,
         out: &mut O,
     ) -> Result<Endpoint, SocketError> {
-        if let Some(Socket::Listener(listener)) = self.socket_mut(id) {
+        if let Some(Socket::Listener(listener)) = self.socket_mut(id)
+            && !listener.left
+        {
             listener.backlog = backlog as usize;
             let (local, room) = (listener.local, listener.room());
             self.table.record(id.slot).backlog.store(backlog, Relaxed);
@@ -93,12 +95,14 @@ impl Tcp {
             shared: sharing.shared,
             backlog: backlog as usize,
             ready: VecDeque::new(),
+            offered: VecDeque::new(),
             next_order: 1,
             half_open: 0,
             flooded_until: None,
             handshakes: VecDeque::new(),
             turned_away: VecDeque::new(),
             notify: false,
+            left: false,
         };
         self.put(id.slot, Socket::Listener(Box::new(listener)));
         Ok(local)
@@ -167,18 +171,23 @@ impl Tcp {
     }
 
     /// Takes the oldest connection that waits, to offer it to the program. Until it is known to have it
-    /// ([`Tcp::accepted`]), a successor finds it waiting where it did: no connection gets lost because
-    /// the offer did, and a program may be offered one twice. Before the listener is closed, what it
-    /// has offered and the program hasn't taken must be closed.
+    /// ([`Tcp::accepted`]), it goes on to wait as far as others can tell: a successor offers it again, so that no
+    /// connection gets lost because the offer did, and if the listener is closed it goes where those go that wait.
     pub fn offer(&mut self, listener: SocketId) -> Option<SocketId> {
         loop {
             let Some(Socket::Listener(waiting)) = self.socket_mut(listener) else {
                 return None;
             };
+            if waiting.left {
+                return None;
+            }
             let slot = waiting.ready.pop_front()?;
             if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
                 connection.offer();
                 let id = connection.id;
+                if let Some(Socket::Listener(listener)) = self.socket_mut(listener) {
+                    listener.offered.push_back(id);
+                }
                 self.ask_again(listener.slot, 1);
                 return Some(id);
             }
@@ -202,7 +211,26 @@ impl Tcp {
             self.ask_again(parent, 1);
         }
         if before != Program::Gone && established {
+            self.take_off_offered(id);
             self.table.record(id.slot).set_holder(Holder::Attached);
+        }
+    }
+
+    fn take_off_offered(&mut self, id: SocketId) {
+        let parent = self.table.record(id.slot).listener.load(Relaxed);
+        let parent = self.table.slot_of(self.table.region_of(id.slot), parent);
+        if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
+            // Nearly always the first.
+            let at = listener.offered.iter().position(|offered| *offered == id);
+            at.map(|at| listener.offered.remove(at));
+        }
+    }
+
+    /// How many connections a program was offered and isn't known to have taken.
+    pub fn offered(&self, listener: SocketId) -> usize {
+        match self.socket(listener) {
+            Some(Socket::Listener(listener)) => listener.offered.len(),
+            _ => 0,
         }
     }
 

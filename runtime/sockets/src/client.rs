@@ -439,10 +439,9 @@ impl Client {
         self.offers.of(listener).map_or(0, VecDeque::len)
     }
 
-    /// The listening socket is closed: answers what was offered on it and not taken, which must be
-    /// closed as well.
-    pub fn refuse_offers(&mut self, listener: SocketId) -> VecDeque<SocketId> {
-        self.offers.remove(listener)
+    /// The listening socket is about to be closed: what was offered on it and not taken is the stack's business.
+    pub fn forget_offers(&mut self, listener: SocketId) {
+        self.offers.remove(listener);
     }
 
     /// Connections that were offered on a listening socket and not taken, for a successor.

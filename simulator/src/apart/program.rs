@@ -223,10 +223,7 @@ impl Program {
     }
 
     pub fn close_listener(&mut self, socket: SocketId) {
-        for offered in self.client.refuse_offers(socket) {
-            let close = SocketCall::Close(Protocol::Tcp, offered);
-            self.say(RequestBody::Call(close));
-        }
+        self.client.forget_offers(socket);
     }
 
     pub fn accept(&mut self, listener: SocketId) -> Option<SocketId> {

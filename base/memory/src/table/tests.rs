@@ -1,5 +1,6 @@
 use super::*;
-use crate::TableConfig;
+use crate::{Holder, TableConfig};
+use std::sync::atomic::Ordering::Relaxed;
 
 fn region(sockets: u32) -> Region {
     let config = TableConfig {
@@ -111,4 +112,66 @@ fn ids_beyond_the_table_find_nothing_and_too_much_is_refused() {
 fn a_slot_that_is_not_there_is_the_owners_mistake() {
     let table = SocketTable::from(region(4));
     table.record(4);
+}
+
+#[test]
+fn a_connection_is_copied_with_what_it_has_received() {
+    let mut table = SocketTable::new(6);
+    table.insert(0, region(6)).expect("room");
+    table.insert(1, region(6)).expect("room");
+    let (from, to) = (table.slot_of(0, 2), table.slot_of(1, 4));
+    table.open_slot(from, SocketKind::Tcp);
+    let bytes: Vec<u8> = (0..8192u32)
+        .map(|byte| byte as u8 ^ (byte >> 8) as u8)
+        .collect();
+    assert_eq!(table.receive_ring(from).write(&bytes), 8192);
+    let record = table.record(from);
+    record.iss.store(77, Relaxed);
+    record.local_address[3].store(5, Relaxed);
+    record.listener.store(3, Relaxed);
+    record.set_holder(Holder::Awaited);
+    record.seal.store(record.seal(), Relaxed);
+    let id = table.copy_slot(from, to).expect("nobody has touched it");
+    let copy = table.find(id).expect("it is open");
+    assert_eq!(
+        (copy.iss.load(Relaxed), copy.local_address[3].load(Relaxed)),
+        (77, 5)
+    );
+    assert_eq!((copy.holder(), copy.listener.load(Relaxed)), (None, 0));
+    assert_eq!(copy.seal.load(Relaxed), copy.seal());
+    let ring = table.receive_ring(to);
+    let mut copied = vec![0; 9000];
+    assert_eq!(
+        (ring.head(), ring.tail(), ring.read(&mut copied)),
+        (0, 8192, 8192)
+    );
+    assert_eq!(copied[..8192], bytes);
+}
+
+#[test]
+fn what_a_program_has_touched_is_not_copied() {
+    for touched in ["read", "written", "spoilt"] {
+        let mut table = SocketTable::new(6);
+        table.insert(0, region(6)).expect("room");
+        table.open_slot(2, SocketKind::Tcp);
+        table.receive_ring(2).write(b"abc");
+        match touched {
+            "read" => table.receive_ring(2).advance_head(1),
+            "written" => drop(table.send_ring(2).write(b"x")),
+            _ => table.receive_ring(2).advance_tail(8192),
+        }
+        assert_eq!(table.copy_slot(2, 3), None, "{touched}");
+        assert_eq!(table.record(3).kind(), SocketKind::Free);
+    }
+    // Nor to rings of another size.
+    let mut table = SocketTable::new(6);
+    table.insert(0, region(6)).expect("room");
+    let config = TableConfig {
+        receive_bytes: 4096,
+        ..region(6).config()
+    };
+    let other = Region::create("other", config).expect("a region");
+    table.insert(1, other).expect("room");
+    table.open_slot(2, SocketKind::Tcp);
+    assert_eq!(table.copy_slot(2, table.slot_of(1, 0)), None);
 }

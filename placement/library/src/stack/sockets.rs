@@ -121,6 +121,11 @@ impl Stack {
         self.tcp.accepted(connection);
     }
 
+    /// Connections that were offered and that the program isn't known to have ([`skink_tcp::Tcp::offered`]).
+    pub fn tcp_offered(&self, listener: SocketId) -> usize {
+        self.tcp.offered(listener)
+    }
+
     /// Connections waiting to be accepted.
     pub fn tcp_acceptable(&self, listener: SocketId) -> usize {
         self.tcp.acceptable(listener)

@@ -157,7 +157,7 @@ impl Front {
             CallBody::Share(id) => self.share(now, program, protocol, id),
             CallBody::Rest(id) => self.stack.transports().rest(id).map(|()| (id, None)),
             CallBody::Release(id) => {
-                self.release(now, program, protocol, id);
+                self.release(program, protocol, id);
                 return None;
             }
             CallBody::Close(id) => {
@@ -294,7 +294,7 @@ impl Front {
     /// A program lets go of a socket that others hold.
     fn release(&mut self, program: u32, protocol: Protocol, id: SocketId) {
         if protocol == Protocol::Tcp {
-            self.withdraw(now, program, id);
+            self.withdraw(program, id);
         }
         self.holders.remove((protocol, id), program);
         if let Some(attached) = self.programs.get_mut(program) {
@@ -304,7 +304,7 @@ impl Front {
 
     /// The last holder lets go.
     fn close(&mut self, now: Instant, program: u32, protocol: Protocol, id: SocketId) {
-        self.release(now, program, protocol, id);
+        self.release(program, protocol, id);
         for other in self.holders.forget((protocol, id)) {
             if let Some(attached) = self.programs.get_mut(other) {
                 attached.drop_share(protocol, id);

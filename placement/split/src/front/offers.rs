@@ -1,10 +1,8 @@
 //! Connections are offered to programs before they ask: `accept` needs no round trip.
 use crate::front::Front;
 use skink_memory::SocketId;
-use skink_messages::{ConnectionOption, Counter, Protocol, TcpRequest};
+use skink_messages::{Counter, Protocol};
 use skink_sockets::Notice;
-use skink_time::Instant;
-use std::collections::VecDeque;
 
 /// Connections offered on one listening socket and not reported as taken yet. The rest waits in the
 /// listener's own queue, where its backlog counts it.
@@ -14,17 +12,12 @@ const OFFERED: u32 = 64;
 pub(crate) struct Listener {
     pub id: SocketId,
     limit: usize,
-    offered: VecDeque<SocketId>,
 }
 
 impl Listener {
     pub fn new(id: SocketId, backlog: u32) -> Listener {
         let limit = backlog.clamp(1, OFFERED) as usize;
-        Listener {
-            id,
-            limit,
-            offered: VecDeque::new(),
-        }
+        Listener { id, limit }
     }
 
     pub fn set_backlog(&mut self, backlog: u32) {
@@ -41,10 +34,10 @@ impl Front {
         };
         loop {
             let has_room = attached.has_room();
-            let Some(listener) = attached.listeners.get_mut(&slot) else {
+            let Some(listener) = attached.listeners.get(&slot) else {
                 return;
             };
-            if listener.offered.len() >= listener.limit {
+            if transports.offered(listener.id) >= listener.limit {
                 return;
             }
             if !has_room {
@@ -54,7 +47,6 @@ impl Front {
             let Some(connection) = transports.offer(listener.id) else {
                 return;
             };
-            listener.offered.push_back(connection);
             let notice = Notice::Offered {
                 listener: listener.id,
                 connection,
@@ -78,15 +70,10 @@ impl Front {
 
     /// The program has taken a connection. It may say so once more, if it was offered that again.
     pub(crate) fn accepted(&mut self, program: u32, listener: SocketId, connection: SocketId) {
-        let listeners = self.programs.get_mut(program).map(|it| &mut it.listeners);
-        let known = listeners.and_then(|all| all.get_mut(&listener.slot));
-        let Some(known) = known.filter(|known| known.id == listener) else {
+        let listeners = self.programs.get(program).map(|it| &it.listeners);
+        let known = listeners.and_then(|all| all.get(&listener.slot));
+        if known.is_none_or(|known| known.id != listener) {
             return self.counters.count(Counter::SocketsDropForeign);
-        };
-        // Nearly always the first.
-        let mut offered = known.offered.iter();
-        if let Some(at) = offered.position(|offered| *offered == connection) {
-            known.offered.remove(at);
         }
         // Also one that a predecessor had offered.
         if self.owner_of(Protocol::Tcp, connection) == program {
@@ -95,22 +82,16 @@ impl Front {
         self.offer(program, listener.slot);
     }
 
-    /// A listening socket is closed: connections that were offered and not taken end as those that
-    /// still waited. (What the program took before, it has reported before: requests keep their order.)
-    pub(crate) fn withdraw(&mut self, now: Instant, program: u32, id: SocketId) {
-        let Some(attached) = self.programs.get_mut(program) else {
-            return;
-        };
-        let listener = attached.listeners.get(&id.slot);
-        if listener.is_none_or(|listener| listener.id != id) {
-            return;
-        }
-        let listener = attached.listeners.remove(&id.slot);
-        for connection in listener.into_iter().flat_map(|listener| listener.offered) {
-            let reset = ConnectionOption::ResetOnClose(true);
-            let transports = self.stack.transports();
-            transports.tcp_request(now, TcpRequest::SetOption(connection, reset));
-            transports.tcp_request(now, TcpRequest::Close(connection));
+    /// A listening socket is about to be closed: nothing more is offered on it. What was offered and not taken goes where those
+    /// go that still wait. (What the program took before, it has reported before: requests keep their order.)
+    pub(crate) fn withdraw(&mut self, program: u32, id: SocketId) {
+        if let Some(attached) = self.programs.get_mut(program)
+            && attached
+                .listeners
+                .get(&id.slot)
+                .is_some_and(|it| it.id == id)
+        {
+            attached.listeners.remove(&id.slot);
         }
     }
 }

@@ -17,7 +17,7 @@ use skink_wire::tcp::{Flags, Options, Timestamps};
 
 impl Tcp {
     /// The record makes no sense: the peer is told, if it can be told who that is, and the program too.
-    pub(super) fn give_up<O: Network>(
+    pub(crate) fn give_up<O: Network>(
         &mut self,
         now: Instant,
         id: SocketId,

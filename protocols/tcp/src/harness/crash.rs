@@ -59,6 +59,12 @@ impl Freezer {
         &self.records
     }
 
+    /// The region as it is now.
+    pub fn freeze_once(mut self) -> Frozen {
+        self.freeze(None);
+        self.frozen.remove(0)
+    }
+
     pub fn freeze(&mut self, last: Option<&Sent>) {
         self.frozen.push(Frozen {
             records: copy(&self.records),
@@ -97,21 +103,28 @@ impl Net {
     /// The instance dies without a word. A successor adopts all its regions; nothing is polled yet.
     pub fn crash_without_run(&mut self) -> Adopted {
         let table = self.tcp.table().clone();
+        let regions = table
+            .regions()
+            .map(|(index, region)| (index, region.clone()));
+        self.crash_with(&regions.collect::<Vec<_>>())
+    }
+
+    /// As [`Net::crash_without_run`]; its successor finds these.
+    pub fn crash_with(&mut self, regions: &[(u32, Region)]) -> Adopted {
         let mut out = Out::new();
         out.path = self.out.path;
         out.strangers = self.out.strangers;
         self.out = out;
         let config = TcpConfig { seed: 8 };
-        let stride = SocketTable::new(table.stride());
+        let stride = SocketTable::new(self.tcp.table().stride());
         let stateless = self.tcp.stateless;
         self.tcp = Tcp::new(config, stride, self.counters.clone());
         self.tcp.set_stateless(stateless);
         let mut all = Adopted::default();
-        for (index, region) in table.regions() {
-            let region = region.clone();
+        for (index, region) in regions {
             let adopted = self
                 .tcp
-                .adopt_region(self.now, index, region, &mut self.out);
+                .adopt_region(self.now, *index, region.clone(), &mut self.out);
             all = all + adopted.expect("a free index");
         }
         all

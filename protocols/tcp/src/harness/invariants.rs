@@ -66,7 +66,8 @@ impl Net {
             .tcp
             .slots
             .is_abandoned(self.tcp.table().region_of(slot));
-        assert!(!abandoned || connection.program() == Program::Gone);
+        // Or it waits for who listens next.
+        assert!(!abandoned || connection.program() != Program::Attached);
         let record = self.tcp.table().record(slot);
         assert_eq!(record.state.load(Relaxed), state as u8);
         // At rest nothing waits that could go.

@@ -248,15 +248,11 @@ fn listeners_that_may_share_an_end_share_its_flows() {
         let id = net.tcp.accept(*listener).expect("a connection");
         assert_eq!(net.tcp.table().region_of(id.slot), region as u32);
     }
-    // One goes: what waits there can't move to another program.
+    // One goes.
     net.abandon(1);
-    let resets = core::iter::from_fn(|| net.next());
-    let resets = resets.filter(|sent| sent.to_string().starts_with("R. 1 ack 1"));
-    assert_eq!(resets.count(), counts[1] - 1);
-    assert_eq!(net.tcp.acceptable(listeners[2]), counts[2] - 1);
     (100..120).for_each(|port| handshake(&mut net, port));
     let after = waiting(&net, &listeners);
-    assert_eq!(after[0] + after[2], counts[0] + counts[2] - 2 + 20);
+    assert_eq!((after[0] + after[2], after[1]), (49 - 3 + 20, 0));
     assert_eq!(net.out.listened.get(&80), Some(&2));
 }
 
@@ -341,17 +337,173 @@ fn what_waits_goes_to_another_listener_of_the_program() {
     net.inject(". 1:11 ack 1 win 60000");
     assert_eq!(net.read(id, 100), 10);
     net.drain();
-    // With too little room, the rest is reset; so is all of a program's last listener.
+    // With too little room the rest goes to another program.
     let third = net.listen_in(0, 80, 1, SHARED);
     let rest = net.tcp.acceptable(listeners[1]);
     net.close(listeners[1]);
-    let resets = core::iter::from_fn(|| net.next()).count();
-    assert_eq!((net.tcp.acceptable(third), resets), (2, rest - 2));
+    net.drain();
+    let after = waiting(&net, &[third, listeners[2]]);
+    assert_eq!(after, [2, complete[2] + rest - 2]);
     net.close(third);
-    net.expect_all(&["R. 1 ack 1", "R. 1 ack 1"]);
-    net.expect_nothing();
-    assert_eq!(net.tcp.acceptable(listeners[2]), complete[2]);
+    net.drain();
+    assert_eq!(net.tcp.acceptable(listeners[2]), complete[2] + rest);
+    assert_eq!(net.count(Counter::TcpResetsOut), 0);
     net.advance(200_000);
+}
+
+/// One that is established, with these bytes behind its handshake.
+fn waits(net: &mut Net, remote_port: u16, bytes: u32) {
+    handshake(net, remote_port);
+    if bytes > 0 {
+        net.inject(&format!(". 1:{} ack 1 win 60000", 1 + bytes));
+        net.drain();
+    }
+}
+
+#[test]
+fn what_nobody_accepted_goes_to_another_program_with_all_that_has_come() {
+    for ended in ["closed", "dead", "offered and closed", "offered and dead"] {
+        let mut net = Net::new();
+        let region = net.add_region(8);
+        let first = net.listen_in(region, 80, 5, SHARED);
+        waits(&mut net, 1, 3_000);
+        waits(&mut net, 2, 0);
+        net.inject("F. 1 ack 1 win 60000");
+        net.drain();
+        // A handshake that isn't complete.
+        net.remote_port = 3;
+        net.inject(&format!("S 0 win 60000 {PLAIN}"));
+        net.expect("S. 0 ack 1");
+        let heir = net.listen_in(0, 80, 5, SHARED);
+        if ended.starts_with("offered") {
+            assert!(net.tcp.offer(first).is_some());
+            assert_eq!(net.tcp.offered(first), 1);
+        }
+        match ended.ends_with("closed") {
+            true => net.close(first),
+            false => net.abandon(region),
+        }
+        // Each peer is made to say how things stand.
+        let said: Vec<String> =
+            core::iter::from_fn(|| net.next().map(|it| it.to_string())).collect();
+        assert!(
+            said.iter().all(|it| !it.starts_with('R')),
+            "{ended}: {said:?}"
+        );
+        assert_eq!(net.count(Counter::TcpMoved), 3, "{ended}");
+        assert_eq!(net.tcp.acceptable(heir), 2, "{ended}");
+        assert!(net.events(heir).contains(Events::READABLE));
+        (net.local_port, net.remote_port) = (80, 3);
+        net.inject(". 1 ack 1 win 60000");
+        let [one, two, three] = [0; 3].map(|_| net.tcp.accept(heir).expect("a connection"));
+        for id in [one, two, three] {
+            assert_eq!(net.tcp.table().region_of(id.slot), 0);
+        }
+        talk_to(&mut net, one);
+        net.inject(". 3001:3011 ack 1 win 60000");
+        net.drain();
+        assert_eq!(net.read(one, 10_000), 3_010);
+        net.write(one, 100);
+        net.expect(". 1:101 ack 3011");
+        assert_eq!(net.state(two), State::CloseWait);
+        assert_eq!(net.state(three), State::Established);
+        let finished = (!ended.ends_with("closed")).then_some(region);
+        assert_eq!(net.tcp.take_finished_region(), finished, "{ended}");
+        net.advance(200_000);
+    }
+}
+
+/// Whoever has read something has accepted it, though he may not have said so yet: the rest is nobody else's.
+#[test]
+fn what_a_program_has_touched_goes_to_nobody() {
+    for touched in ["read", "written", "accepted", "spoilt"] {
+        let mut net = Net::new();
+        net.spoilt = true;
+        let region = net.add_region(8);
+        let first = net.listen_in(region, 80, 5, SHARED);
+        waits(&mut net, 1, 100);
+        let heir = net.listen_in(0, 80, 5, SHARED);
+        let id = net.tcp.offer(first).expect("one waits");
+        match touched {
+            "read" => net.store_receive_head(id, 1),
+            "spoilt" => net.store_receive_head(id, 1 << 40),
+            "written" => net.fill(id, 10),
+            _ => net.tcp.accepted(id),
+        }
+        net.abandon(region);
+        net.expect("R. 1 ack 101");
+        net.expect_nothing();
+        assert_eq!(net.tcp.acceptable(heir), 0, "{touched}");
+        assert_eq!(net.tcp.offered(first), 0);
+    }
+}
+
+#[test]
+fn what_finds_no_room_elsewhere_is_reset() {
+    // (the heir's slots besides its listener, its backlog, how many find room)
+    for (slots, backlog, moved) in [(8, 5, 4), (2, 5, 2), (8, 1, 2), (0, 5, 0)] {
+        let mut net = Net::new();
+        let regions = [net.add_region(8), net.add_region(1 + slots)];
+        let first = net.listen_in(regions[0], 80, 5, SHARED);
+        (1..5).for_each(|port| waits(&mut net, port, 10));
+        let heir = net.listen_in(regions[1], 80, backlog, SHARED);
+        net.close(first);
+        let resets = core::iter::from_fn(|| net.next());
+        let resets = resets.filter(|sent| sent.to_string().starts_with('R'));
+        assert_eq!(resets.count(), 4 - moved);
+        assert_eq!(net.tcp.acceptable(heir), moved);
+        assert_eq!(net.count(Counter::TcpMoved), moved as u64);
+    }
+    // Rings of another size can't hold what the peer was promised.
+    let mut net = Net::new();
+    let other = net.tcp.add_region(1, new_region(8, 4096, 4096));
+    other.expect("room");
+    let first = net.listen_in(0, 80, 5, SHARED);
+    waits(&mut net, 1, 10);
+    net.listen_in(1, 80, 5, SHARED);
+    net.close(first);
+    net.expect("R. 1 ack 11");
+}
+
+/// The old place isn't freed yet, the new one is complete: whichever the successor finds first it keeps, and says nothing of the other.
+#[test]
+fn a_successor_finds_what_was_on_its_way_in_one_place() {
+    for old_first in [true, false] {
+        let mut net = Net::new();
+        let (one, other) = (net.add_region(8), net.add_region(8));
+        let (from, to) = if old_first {
+            (one, other)
+        } else {
+            (other, one)
+        };
+        let first = net.listen_in(from, 80, 5, SHARED);
+        waits(&mut net, 1, 100);
+        let records = net.tcp.table().region(from).expect("a region").clone();
+        let frozen = crate::harness::Freezer::new(&records).freeze_once();
+        let heir = net.listen_in(to, 80, 5, SHARED);
+        net.close(first);
+        net.drain();
+        let old = frozen.region();
+        let table = net.tcp.table().clone();
+        let regions = [0, one, other].map(|index| {
+            let region = if index == from {
+                &old
+            } else {
+                table.region(index).expect("there")
+            };
+            (index, region.clone())
+        });
+        net.crash_with(&regions);
+        net.run();
+        let said: Vec<String> =
+            core::iter::from_fn(|| net.next().map(|it| it.to_string())).collect();
+        assert!(said.iter().all(|it| !it.starts_with('R')), "{said:?}");
+        let counts = waiting(&net, &[first, heir]);
+        assert_eq!(counts, if old_first { [1, 0] } else { [0, 1] });
+        let listener = if old_first { first } else { heir };
+        let id = net.tcp.accept(listener).expect("it waits");
+        assert_eq!(net.read(id, 1_000), 100);
+    }
 }
 
 #[test]
@@ -415,18 +567,71 @@ fn while_a_socket_rests_requests_wait_for_its_program() {
     net.inject(&request);
     net.expect("S. 0 ack 1");
     net.close(worker);
-    net.expect("R. 1 ack 1");
+    // Who has come before waits for the next one; who comes now asks again.
+    net.inject(". 1 ack 1 win 60000");
+    net.remote_port = 5_001;
     net.inject(&request);
     net.expect_nothing();
     net.tcp.listen(id, 5, &mut net.out).expect("listening");
     assert_eq!(net.tcp.rest(id, true), Err(SocketError::Invalid));
     net.inject(&request);
     net.expect("S. 0 ack 1");
+    assert_eq!(net.tcp.acceptable(id), 1);
     net.close(id);
-    net.expect("R. 1 ack 1");
+    net.expect_all(&["R. 1 ack 1", "R. 1 ack 1"]);
     net.remote_port = 6_000;
     net.inject(&request);
     net.expect("R. 0 ack 1");
+}
+
+#[test]
+fn what_waits_where_somebody_rests_waits_for_him() {
+    for (crashes, dies, listens) in [
+        (false, false, true),
+        (false, true, true),
+        (true, false, true),
+        (true, true, true),
+        (false, true, false),
+        (true, false, false),
+    ] {
+        let mut net = Net::new();
+        let region = net.add_region(8);
+        let heir = net.tcp.open().expect("a slot");
+        let bound = net.tcp.bind(heir, any(80), SHARED, &mut net.out);
+        bound.expect("free");
+        let first = net.listen_in(region, 80, 5, SHARED);
+        net.tcp.rest(heir, true).expect("bound");
+        waits(&mut net, 1, 100);
+        waits(&mut net, 2, 0);
+        if dies {
+            net.abandon(region);
+        } else {
+            net.close(first);
+        }
+        net.expect_nothing();
+        if crashes {
+            net.crash();
+            net.drain();
+        }
+        assert_eq!(net.tcp.take_finished_region(), None);
+        let again = net.tcp.listen(first, 5, &mut net.out);
+        assert_eq!(again, Err(SocketError::Invalid), "it was closed");
+        if !listens {
+            net.close(heir);
+            net.expect_all(&["R. 1 ack 101", "R. 1 ack 1"]);
+            continue;
+        }
+        net.tcp.listen(heir, 5, &mut net.out).expect("bound");
+        net.run();
+        let said: Vec<String> =
+            core::iter::from_fn(|| net.next().map(|it| it.to_string())).collect();
+        assert!(said.iter().all(|it| !it.starts_with('R')), "{said:?}");
+        assert_eq!(net.tcp.acceptable(heir), 2);
+        let id = net.tcp.accept(heir).expect("it waits");
+        assert_eq!(net.read(id, 1_000), 100);
+        assert_eq!(net.tcp.take_finished_region(), dies.then_some(region));
+        assert_eq!(net.out.listened.get(&80), Some(&1));
+    }
 }
 
 #[test]

@@ -76,20 +76,11 @@ impl Offers {
         slot.filter(|slot| slot.0 == listener).map(|slot| &slot.1)
     }
 
-    /// Takes all, which are to be closed.
-    pub fn remove(&mut self, listener: SocketId) -> VecDeque<SocketId> {
-        let offers = match self.slots.remove(&listener.slot) {
-            Some((other, offers)) if other == listener => offers,
-            Some(other) => {
-                self.slots.insert(listener.slot, other);
-                VecDeque::new()
-            }
-            None => VecDeque::new(),
-        };
-        for connection in &offers {
-            self.note(*connection, Progress::Closed);
+    /// The listening socket is closed. What waits there isn't the program's any more; but it may be offered once more.
+    pub fn remove(&mut self, listener: SocketId) {
+        if self.of(listener).is_some() {
+            self.slots.remove(&listener.slot);
         }
-        offers
     }
 }
 

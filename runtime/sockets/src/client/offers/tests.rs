@@ -12,7 +12,7 @@ enum Past {
     Offered(SocketId),
     Taken,
     Closed(SocketId),
-    Refused,
+    Forgotten,
     Restored(SocketId),
 }
 
@@ -32,7 +32,7 @@ fn what_is_offered_again_is_known() {
             it,
             Some(Progress::Closed),
         ),
-        (&[Offered(it), Refused], it, Some(Progress::Closed)),
+        (&[Offered(it), Forgotten], it, Some(Progress::Waits)),
         (&[Offered(older)], it, None),
         (&[Offered(older), Taken, Closed(older)], it, None),
         // The slot's next socket isn't one that was offered.
@@ -57,7 +57,7 @@ fn what_is_offered_again_is_known() {
                 Offered(id) => assert_eq!(offers.put(LISTENER, id), None),
                 Taken => assert!(offers.take(LISTENER).is_some()),
                 Closed(id) => offers.note(id, Progress::Closed),
-                Refused => assert_eq!(offers.remove(LISTENER).len(), 1),
+                Forgotten => offers.remove(LISTENER),
                 Restored(id) => offers.note(id, Progress::Taken),
             }
         }
