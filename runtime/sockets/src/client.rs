@@ -329,7 +329,7 @@ impl Client {
                 let event = SocketEvent { socket, events };
                 self.events.push_back((Protocol::Tcp, event));
             }
-            Some(Progress::Waits) => {}
+            Some(Progress::Waits(_)) => {}
             Some(Progress::Taken) => self.repeated.push_back(accepted),
             Some(Progress::Closed) => {
                 let close = SocketCall::Close(Protocol::Tcp, connection);

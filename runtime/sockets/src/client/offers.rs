@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 /// How far a connection has come that was offered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Progress {
-    /// It waits to be taken.
-    Waits,
+    /// It waits to be taken, on this listening socket.
+    Waits(SocketId),
     /// The program has taken it.
     Taken,
     /// The program has closed it since, or refused it.
@@ -31,11 +31,17 @@ fn is_newer(one: u32, other: u32) -> bool {
 }
 
 impl Offers {
-    /// A connection is offered. Answers how far it has come if it was offered before: then nothing changes.
+    /// A connection is offered. Answers how far it has come if it was offered before: then nothing changes, unless it waited on
+    /// another listening socket, which was closed.
     pub fn put(&mut self, listener: SocketId, connection: SocketId) -> Option<Progress> {
         match self.known.get(&connection.slot) {
             Some((generation, progress)) if *generation == connection.generation => {
-                return Some(*progress);
+                match progress {
+                    Progress::Waits(other) if *other != listener => {}
+                    Progress::Waits(_) | Progress::Taken | Progress::Closed => {
+                        return Some(*progress);
+                    }
+                }
             }
             // The slot is another's by now.
             Some((generation, _)) if is_newer(*generation, connection.generation) => {
@@ -43,7 +49,7 @@ impl Offers {
             }
             Some(_) | None => {}
         }
-        self.note(connection, Progress::Waits);
+        self.note(connection, Progress::Waits(listener));
         let none = || (listener, VecDeque::new());
         let slot = self.slots.entry(listener.slot).or_insert_with(none);
         if slot.0 != listener {

@@ -9,16 +9,8 @@ use skink_testbed::Process;
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (name, run) in [
-        (
-            "told-before-a-fork",
-            told_before_a_fork as fn(&Network) -> Outcome,
-        ),
-        ("told-after-a-program", told_after_a_program),
-    ] {
-        cases.extend(cases_in(&IN_PROGRAMS, &format!("listening/{name}"), run));
-    }
-    for (name, run) in [
         ("told-to-a-peer", told_to_a_peer as fn(&Network) -> Outcome),
+        ("told-before-a-fork", told_before_a_fork),
         ("told-by-another-thread", told_by_another_thread),
         ("beside-a-helper", beside_a_helper),
         ("for-children", for_children),
@@ -28,6 +20,12 @@ pub fn cases() -> Vec<Case> {
     ] {
         cases.extend(on_each_back_end(&format!("listening/{name}"), run));
     }
+    let run: fn(&Network) -> Outcome = told_after_a_program;
+    cases.extend(cases_in(
+        &IN_PROGRAMS,
+        "listening/told-after-a-program",
+        run,
+    ));
     cases
 }
 
@@ -90,12 +88,12 @@ fn told_to_a_peer(network: &Network) -> Outcome {
     tell(network, &[])
 }
 
-/// So it does when the program forks meanwhile, for whatever else: where the stack is its own.
+/// So it does when the program forks meanwhile, for whatever else.
 fn told_before_a_fork(network: &Network) -> Outcome {
     tell(network, &["fork"])
 }
 
-/// So it does though a program that can't take connections from here has inherited the socket.
+/// So it does though a program that can't take connections from here has inherited the socket: where the stack is its own.
 fn told_after_a_program(network: &Network) -> Outcome {
     tell(network, &["spawn"])
 }

@@ -25,14 +25,18 @@ fn what_is_offered_again_is_known() {
     let first = id(7, 0);
     for (past, offered, expected) in [
         (&[][..], it, None),
-        (&[Offered(it)], it, Some(Progress::Waits)),
+        (&[Offered(it)], it, Some(Progress::Waits(LISTENER))),
         (&[Offered(it), Taken], it, Some(Progress::Taken)),
         (
             &[Offered(it), Taken, Closed(it)],
             it,
             Some(Progress::Closed),
         ),
-        (&[Offered(it), Forgotten], it, Some(Progress::Waits)),
+        (
+            &[Offered(it), Forgotten],
+            it,
+            Some(Progress::Waits(LISTENER)),
+        ),
         (&[Offered(older)], it, None),
         (&[Offered(older), Taken, Closed(older)], it, None),
         // The slot's next socket isn't one that was offered.
@@ -67,4 +71,20 @@ fn what_is_offered_again_is_known() {
         let waits = offers.of(LISTENER).map_or(0, VecDeque::len);
         assert_eq!(waits, waiting + more, "{past:?}");
     }
+}
+
+/// Its listening socket is closed, and the program has another one on the same end.
+#[test]
+fn what_was_left_is_taken_elsewhere() {
+    let (other, it) = (id(2, 1), id(7, 5));
+    let mut offers = Offers::default();
+    assert_eq!(offers.put(LISTENER, it), None);
+    offers.remove(LISTENER);
+    assert_eq!(offers.put(other, it), None);
+    assert_eq!(offers.put(other, it), Some(Progress::Waits(other)));
+    assert_eq!(
+        (offers.take(LISTENER), offers.take(other)),
+        (None, Some(it))
+    );
+    assert_eq!(offers.put(other, it), Some(Progress::Taken));
 }
