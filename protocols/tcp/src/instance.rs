@@ -312,13 +312,11 @@ impl<Out: Network + SocketEvents + Ports> Component<Out> for Tcp {
 
     fn poll(&mut self, now: Instant, out: &mut Out) -> Progress {
         self.expire(now, out);
-        if !self.left.is_empty() {
-            self.settle_left(now, out);
-        }
+        let has_left = !self.left.is_empty() && self.settle_left(now, out);
         let sent = self.send_queued(now, out);
         let told = self.send_events(out);
         let has_closed = self.table.shrink(&mut self.slots);
-        if sent.is_err() || told.is_err() || !self.queue.is_empty() || has_closed {
+        if sent.is_err() || told.is_err() || !self.queue.is_empty() || has_left || has_closed {
             Progress::More
         } else {
             Progress::Idle

@@ -80,6 +80,9 @@ const FLOOD: Duration = Duration::from_secs(60);
 /// Fewer handshakes than these are no flood, but there may be no room for more in the program's memory.
 const FEW: usize = 32;
 
+/// How many of those that wait at closed listeners go elsewhere in one turn: each may have a whole ring to be copied, 64 KiB as a rule.
+const LEFT_IN_A_TURN: usize = 32;
+
 /// Handshakes that are looked at for one request.
 const LOOKED_AT: usize = 8;
 
@@ -331,12 +334,14 @@ impl Tcp {
         self.left.push(id);
     }
 
-    /// What waits at listeners that were left goes to who listens there by now. If nobody will, it is reset.
+    /// What waits at listeners that were left goes to who listens there by now. If nobody will, it is reset. Answers whether there
+    /// is more: each turn takes some.
     pub(crate) fn settle_left<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         out: &mut O,
-    ) {
+    ) -> bool {
+        let (mut budget, mut has_more) = (LEFT_IN_A_TURN, false);
         for id in core::mem::take(&mut self.left) {
             let Some(Socket::Listener(listener)) = self.socket(id) else {
                 continue;
@@ -344,40 +349,38 @@ impl Tcp {
             let local = listener.local;
             if self.demux.rests_on(local) && !self.demux.has_listener(local) {
                 self.left.push(id);
+                continue;
+            }
+            while budget > 0
+                && let Some(child) = self.next_left(id.slot)
+            {
+                budget -= 1;
+                self.leave_child(now, child, local, out);
+            }
+            if budget > 0 {
+                self.free(id.slot, out);
             } else {
-                self.leave_children(now, id, local, out);
+                self.left.push(id);
+                has_more = true;
             }
         }
+        has_more
     }
 
-    /// All that wait with a listener that was left go elsewhere, and it is gone.
-    fn leave_children<O: Network + SocketEvents + Ports>(
-        &mut self,
-        now: Instant,
-        id: SocketId,
-        local: Endpoint,
-        out: &mut O,
-    ) {
-        let Some(Socket::Listener(listener)) = self.socket_mut(id) else {
-            return;
-        };
-        let ready = core::mem::take(&mut listener.ready);
-        let handshakes = core::mem::take(&mut listener.handshakes);
-        for child in ready {
-            self.leave_child(now, child, local, out);
-        }
-        for child in handshakes {
-            if self.is_half_open(id.slot, child) {
-                self.leave_child(now, child.slot, local, out);
+    /// The first one that waits at a listener, which isn't in its queue any more.
+    fn next_left(&mut self, parent: u32) -> Option<u32> {
+        match self.sockets.get_mut(parent as usize) {
+            Some(Socket::Listener(listener)) if !listener.ready.is_empty() => {
+                listener.ready.pop_front()
             }
+            _ => self.pop_oldest(parent).map(|id| id.slot),
         }
-        self.free(id.slot, out);
     }
 
     /// A connection that was offered, and that the program isn't known to have, waits again as the first one.
     fn take_back(&mut self, now: Instant, parent: u32, id: SocketId) {
-        let record = self.table.find(id);
-        if record.is_none_or(|record| record.holder() != Some(Holder::Awaited)) {
+        let holder = self.table.find(id).map(|record| record.holder());
+        if let None | Some(Some(Holder::Attached | Holder::Gone)) = holder {
             return;
         }
         self.set_program(now, id.slot, Program::Awaited(parent));

@@ -438,6 +438,39 @@ fn what_a_program_has_touched_goes_to_nobody() {
     }
 }
 
+/// Each turn takes some, as many bytes may have to be copied; those that wait longest first.
+#[test]
+fn a_long_queue_goes_to_another_program_in_turns() {
+    let mut net = Net::on(new_region(256, 4096, 4096));
+    let region = new_region(256, 4096, 4096);
+    net.tcp.add_region(1, region).expect("room");
+    let first = net.listen_in(1, 80, 100, SHARED);
+    (1..=100).for_each(|port| waits(&mut net, port, 10));
+    let heir = net.listen_in(0, 80, 100, SHARED);
+    for _ in 0..30 {
+        net.tcp.offer(first).expect("one waits");
+    }
+    let close = skink_messages::TcpInput::Request(skink_messages::TcpRequest::Close(first));
+    let taken = skink_messages::Component::handle(&mut net.tcp, net.now, close, &mut net.out);
+    assert!(taken.is_ok());
+    let mut moved = Vec::new();
+    while moved.last() != Some(&100) {
+        let _ = skink_messages::Component::poll(&mut net.tcp, net.now, &mut net.out);
+        moved.push(net.tcp.acceptable(heir));
+    }
+    assert_eq!(moved, [32, 64, 96, 100]);
+    net.run();
+    net.drain();
+    for port in 1..=100 {
+        let id = net.tcp.accept(heir).expect("it waits");
+        assert_eq!(
+            net.tcp.table().record(id.slot).four_tuple().remote.port,
+            port
+        );
+    }
+    assert_eq!(net.count(Counter::TcpResetsOut), 0);
+}
+
 #[test]
 fn what_finds_no_room_elsewhere_is_reset() {
     // (the heir's slots besides its listener, its backlog, how many find room)
