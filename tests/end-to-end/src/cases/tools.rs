@@ -313,7 +313,19 @@ fn calls_resolved(network: &Network) -> Outcome {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
     let place = network.plan.topology;
-    let mut before = calls()?;
+    // Workers may still be starting, and the last connection may still be ending.
+    let settled = || -> Result<[u64; 3], Failure> {
+        let mut last = calls()?;
+        nginx.process.wait_until("all calls are counted", || {
+            let earlier = last;
+            calls().is_ok_and(|now| {
+                last = now;
+                now == earlier
+            })
+        })?;
+        Ok(last)
+    };
+    let mut before = settled()?;
     for (what, header, most) in [
         ("kept-alive", "", REQUESTS / 10),
         ("one-request", "close", 2 * REQUESTS),
@@ -323,15 +335,7 @@ fn calls_resolved(network: &Network) -> Outcome {
         let header = format!("Connection: {header}");
         curl.args(["-sS", "--fail", "-o", "/dev/null", "-H", &header, &url]);
         Network::finish(curl, "requests", PATIENCE)?;
-        let mut after = calls()?;
-        // The last connection may still be ending.
-        nginx.process.wait_until("all calls are counted", || {
-            let earlier = after;
-            calls().is_ok_and(|now| {
-                after = now;
-                now == earlier
-            })
-        })?;
+        let after = settled()?;
         let [made, asked, heard] = [0, 1, 2].map(|at| after[at] - before[at]);
         let share = 100.0 * (1.0 - asked as f64 / made as f64);
         println!(

@@ -67,7 +67,7 @@ def forge():
             kind = SENT
         channel = direct[protocol]
         if round % 3 == 0:
-            kind, channel = draw.choice([REST, CLOSE]), calls
+            kind, channel = CLOSE, calls
         value, detail = draw.choice([draw.getrandbits(64), draw.randrange(4)]), draw.randrange(1, 16)
         if kind == SHUTDOWN:
             detail = draw.randrange(1, 4)
@@ -75,7 +75,7 @@ def forge():
         channel.ask(kind, 0, slot, generation, address, port, family, value, detail, protocol)
     for channel in all:
         channel.settle()
-    for kind, protocol in itertools.product((BIND, LISTEN, CONNECT, SHARE), (TCP, UDP)):
+    for kind, protocol in itertools.product((BIND, REST, LISTEN, CONNECT, SHARE), (TCP, UDP)):
         for slot, generation in itertools.product(range(6), range(1, 5)):
             secret = draw.choice([0, 1, draw.getrandbits(64)])
             *_, error = ask(kind, slot, generation, here, 9999, 4, secret, 3, protocol)
