@@ -36,6 +36,7 @@ pub(crate) struct Predecessor {
 /// What a slot holds, at first sight.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
+    /// Nothing; but a predecessor may not have given memory back yet.
     Free,
     /// A socket that nobody knows of: it was about to be opened, or to be freed.
     Unknown,
@@ -75,7 +76,6 @@ impl Tcp {
         let slots = (0..used).map(|slot| self.table.slot_of(index, slot));
         let found: Vec<(u32, Found)> = slots
             .map(|slot| (slot, look_at(self.table.record(slot))))
-            .filter(|(_, found)| *found != Found::Free)
             .collect();
         for (slot, _) in &found {
             self.slots.claim(*slot);
@@ -110,8 +110,7 @@ impl Tcp {
         let over = record.fin.load(Relaxed) & FIN_OVER != 0;
         let state = State::from_number(record.state.load(Relaxed));
         let result = match (found, state) {
-            (Found::Free, _) => return,
-            (Found::Unknown, _) => return self.forget(slot),
+            (Found::Free | Found::Unknown, _) => return self.forget(slot),
             (Found::Flawed, _) | (_, None) => Err(Counter::TcpRecordKind),
             (Found::Listener, Some(_)) => self.adopt_listener(id, out),
             // (A bound socket that was about to listen.)

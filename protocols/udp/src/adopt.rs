@@ -40,10 +40,9 @@ impl Udp {
             let (kind, holder) = (record.kind.load(Ordering::Relaxed), record.holder());
             let is_udp = kind == SocketKind::Udp as u8;
             match (kind, holder) {
-                // A free slot has no holder.
-                (0, None) => {}
-                // About to be opened or to be freed: no program knows of it.
-                (_, None) if is_udp => {
+                // Free, where a predecessor may not have given memory back yet, or about to be opened or to be freed: no program
+                // knows of it.
+                (_, None) if is_udp || kind == 0 => {
                     self.slots.claim(slot);
                     self.table.close_slot(slot, &mut self.slots);
                 }

@@ -293,3 +293,25 @@ fn arrange(net: &mut Net, id: SocketId, what: &str) {
         }
     }
 }
+
+/// A predecessor died before it gave back the memory of connections that it had closed.
+#[test]
+fn memory_of_closed_sockets_is_given_back_by_a_successor() {
+    let region = new_region(64, 1 << 17, 1 << 17);
+    for slot in 0..64 {
+        region.open_slot(slot, skink_memory::SocketKind::Tcp);
+        region.receive_ring(slot).write(&[7; 100_000]);
+        assert!(region.close_slot(slot));
+    }
+    let held = || {
+        let fd = region.rings_fd().try_clone_to_owned();
+        let file = std::fs::File::from(fd.expect("a descriptor"));
+        let metadata = file.metadata().expect("a memfd");
+        std::os::unix::fs::MetadataExt::blocks(&metadata) * 512
+    };
+    assert!(held() > 6_000_000);
+    let mut net = Net::on(region.clone());
+    assert_eq!(net.crash(), all(0));
+    assert!(held() < 100_000, "{}", held());
+    assert_eq!(core::iter::from_fn(|| net.tcp.open().ok()).count(), 64);
+}

@@ -193,3 +193,34 @@ fn slots_that_nobody_holds_are_used_only_when_their_memory_is_given_back() {
         64 - opened.len()
     );
 }
+
+/// A predecessor died before it gave back the memory of sockets that it had closed.
+#[test]
+fn memory_of_closed_sockets_is_given_back_by_a_successor() {
+    let config = TableConfig {
+        sockets: 64,
+        send_bytes: 1 << 17,
+        receive_bytes: 1 << 17,
+    };
+    let region = Region::create("test", config).expect("a region");
+    for slot in 0..64 {
+        region.open_slot(slot, skink_memory::SocketKind::Udp);
+        region.receive_ring(slot).write(&[7; 100_000]);
+        assert!(region.close_slot(slot));
+    }
+    let held = || {
+        let fd = region.rings_fd().try_clone_to_owned();
+        let file = std::fs::File::from(fd.expect("a descriptor"));
+        let metadata = file.metadata().expect("a memfd");
+        std::os::unix::fs::MetadataExt::blocks(&metadata) * 512
+    };
+    assert!(held() > 6_000_000);
+    let counters = Counters::create().expect("memory");
+    let mut udp = Udp::new(1, SocketTable::new(64), counters);
+    let mut world = world(&[A]);
+    let adopted = udp.adopt_region(NOW, 0, region.clone(), &mut world);
+    assert_eq!(adopted.expect("a free index"), Adopted::default());
+    while udp.poll(NOW, &mut world) == Progress::More {}
+    assert!(held() < 100_000, "{}", held());
+    assert_eq!(std::iter::from_fn(|| udp.open().ok()).count(), 64);
+}
