@@ -210,6 +210,12 @@ fn sum(value: &serde_json::Value, label: &str) -> u64 {
 fn exhaustion(network: &Network) -> Outcome {
     let scene = Scene::new(network)?;
     let intruder = scene.intruder("exhaust", "")?;
+    // It takes its time, of which each part has a limit.
+    for kinds in 1..=2 {
+        intruder.wait_until("it has all sockets of a kind", || {
+            intruder.log().matches("sockets: ").count() >= kinds
+        })?;
+    }
     intruder.wait_until("it holds all", || intruder.log().contains("holding"))?;
     scene.goes_on(5)?;
     // Also who comes only now.
