@@ -233,7 +233,7 @@ impl Tcp {
         };
         self.take_port(local, id.slot, out);
         if left {
-            self.left.push(id);
+            self.leave(id);
         } else {
             self.demux.add_listener(local, id.slot);
             out.listen(protocol::TCP, local.port);

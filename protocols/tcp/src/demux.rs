@@ -26,6 +26,8 @@ pub struct Demux {
     resting: HashMap<Listening, u32, FixedState>,
     /// Ends on which the last listener was closed a moment ago, and when.
     left: Vec<(Listening, Instant)>,
+    /// See [`Demux::take_changed`].
+    changed: bool,
     state: FixedState,
 }
 
@@ -53,6 +55,7 @@ impl Demux {
             listeners: HashMap::with_hasher(state.clone()),
             resting: HashMap::with_hasher(state.clone()),
             left: Vec::new(),
+            changed: false,
             state,
         }
     }
@@ -112,6 +115,7 @@ impl Demux {
 
     pub fn add_listener(&mut self, local: Endpoint, slot: u32) {
         let Endpoint { addr, port } = local;
+        self.changed = true;
         let slots = self.listeners.entry(Listening { addr, port });
         slots.or_default().push(slot);
     }
@@ -145,6 +149,7 @@ impl Demux {
     pub fn rest(&mut self, local: Endpoint, resting: bool) {
         let Endpoint { addr, port } = local;
         let key = Listening { addr, port };
+        self.changed = true;
         let count = self.resting.get(&key).copied().unwrap_or(0);
         match if resting {
             count + 1
@@ -154,6 +159,11 @@ impl Demux {
             0 => drop(self.resting.remove(&key)),
             count => drop(self.resting.insert(key, count)),
         }
+    }
+
+    /// Whether somebody listens or rests since the last time, or doesn't any more.
+    pub fn take_changed(&mut self) -> bool {
+        core::mem::take(&mut self.changed)
     }
 
     /// Whether a socket rests on exactly this end.

@@ -62,6 +62,8 @@ pub struct Tcp {
     pub(crate) notices: VecDeque<u32>,
     /// Listeners that their programs have closed, and where connections wait for who listens next.
     pub(crate) left: Vec<SocketId>,
+    /// Of some of these it isn't known yet where that goes.
+    pub(crate) left_due: bool,
     /// Whose sockets were adopted, as long as that matters.
     pub(crate) predecessor: Option<Predecessor>,
     /// How much is looked for what strays.
@@ -88,6 +90,7 @@ impl Tcp {
             queue: VecDeque::new(),
             notices: VecDeque::new(),
             left: Vec::new(),
+            left_due: false,
             predecessor: None,
             strays: Strays::default(),
             stateless: false,
@@ -312,11 +315,14 @@ impl<Out: Network + SocketEvents + Ports> Component<Out> for Tcp {
 
     fn poll(&mut self, now: Instant, out: &mut Out) -> Progress {
         self.expire(now, out);
-        let has_left = !self.left.is_empty() && self.settle_left(now, out);
+        // Whatever waits, a poll at which nothing has changed doesn't look at it.
+        if self.demux.take_changed() || self.left_due {
+            self.settle_left(now, out);
+        }
         let sent = self.send_queued(now, out);
         let told = self.send_events(out);
         let has_closed = self.table.shrink(&mut self.slots);
-        if sent.is_err() || told.is_err() || !self.queue.is_empty() || has_left || has_closed {
+        if sent.is_err() || told.is_err() || !self.queue.is_empty() || self.left_due || has_closed {
             Progress::More
         } else {
             Progress::Idle

@@ -330,24 +330,31 @@ impl Tcp {
         for child in offered.into_iter().rev() {
             self.take_back(now, id.slot, child);
         }
-        // At the next poll: a successor has adopted the others by then.
-        self.left.push(id);
+        self.leave(id);
     }
 
-    /// What waits at listeners that were left goes to who listens there by now. If nobody will, it is reset. Answers whether there
-    /// is more: each turn takes some.
+    /// At the next poll it is looked where goes what waits there: a successor has adopted the others by then.
+    pub(crate) fn leave(&mut self, id: SocketId) {
+        self.left.push(id);
+        self.left_due = true;
+    }
+
+    /// What waits at listeners that were left goes to who listens there by now. If nobody will, it is reset. Each turn takes
+    /// some.
     pub(crate) fn settle_left<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         out: &mut O,
-    ) -> bool {
-        let (mut budget, mut has_more) = (LEFT_IN_A_TURN, false);
+    ) {
+        let mut budget = LEFT_IN_A_TURN;
+        self.left_due = false;
         for id in core::mem::take(&mut self.left) {
             let Some(Socket::Listener(listener)) = self.socket(id) else {
                 continue;
             };
             let local = listener.local;
-            if self.demux.rests_on(local) && !self.demux.has_listener(local) {
+            let has_some = !listener.ready.is_empty() || listener.half_open > 0;
+            if has_some && self.demux.rests_on(local) && !self.demux.has_listener(local) {
                 self.left.push(id);
                 continue;
             }
@@ -360,11 +367,9 @@ impl Tcp {
             if budget > 0 {
                 self.free(id.slot, out);
             } else {
-                self.left.push(id);
-                has_more = true;
+                self.leave(id);
             }
         }
-        has_more
     }
 
     /// The first one that waits at a listener, which isn't in its queue any more.

@@ -438,6 +438,25 @@ fn what_a_program_has_touched_goes_to_nobody() {
     }
 }
 
+/// Of closed listeners where somebody rests there may be many: they cost a look when that changes, and not at each poll.
+#[test]
+fn what_waits_for_who_rests_is_looked_at_when_somebody_listens() {
+    let mut net = Net::new();
+    let heir = net.tcp.open().expect("a slot");
+    net.tcp
+        .bind(heir, any(80), SHARED, &mut net.out)
+        .expect("free");
+    let first = net.listen_in(0, 80, 5, SHARED);
+    net.tcp.rest(heir, true).expect("bound");
+    waits(&mut net, 1, 10);
+    net.close(first);
+    assert!(!net.tcp.left_due && net.tcp.left == [first]);
+    assert!(!net.tcp.demux.take_changed(), "nothing is to be looked at");
+    net.tcp.listen(heir, 5, &mut net.out).expect("bound");
+    net.run();
+    assert_eq!((net.tcp.acceptable(heir), net.tcp.left.len()), (1, 0));
+}
+
 /// Each turn takes some, as many bytes may have to be copied; those that wait longest first.
 #[test]
 fn a_long_queue_goes_to_another_program_in_turns() {
