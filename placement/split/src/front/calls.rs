@@ -339,7 +339,8 @@ impl Front {
         }
     }
 
-    /// A program's open sockets: those that listen, or the others.
+    /// A program's open sockets: those that listen, or the others that it has. (What nobody has accepted goes where its listening
+    /// socket's queue goes.)
     fn sockets_of(&mut self, protocol: Protocol, program: u32, listeners: bool) -> Vec<SocketId> {
         let Some(table) = self.stack.transports().table(protocol) else {
             return Vec::new();
@@ -350,6 +351,7 @@ impl Front {
             let record = table.record(slot);
             let listens = match record.kind() {
                 SocketKind::Free => return None,
+                SocketKind::Tcp if record.holder() == Some(Holder::Awaited) => return None,
                 SocketKind::TcpListener => true,
                 SocketKind::Tcp | SocketKind::Udp => false,
             };
