@@ -12,7 +12,7 @@ pub fn cases() -> Vec<Case> {
 
 /// Accepts connections and passes them on. What the client sent says what comes next.
 const FRONT: &str = "
-import socket, sys
+import os, socket, sys
 def dial():
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     s.connect(sys.argv[1])
@@ -29,7 +29,8 @@ while order != b'last':
     if order == b'last':
         # With it goes everything else, and nobody receives it before this process has ended.
         socket.send_fds(link, [order], [c.fileno(), listener.fileno(), udp.fileno()])
-        break
+        # It closes nothing itself.
+        os._exit(0)
     socket.send_fds(link, [order], [c.fileno()])
     if order == b'late':
         word.send(order)
@@ -85,14 +86,17 @@ udp.sendto(data[::-1], client)
 
 const CLIENT: &str = "
 import socket, sys
+def dial():
+    return socket.create_connection((sys.argv[1], 9100), 20)
+def hear(s, expected):
+    got = b''
+    while more := s.recv(64):
+        got += more
+    assert got == expected, got
 def ask(order, expected):
-    with socket.create_connection((sys.argv[1], 9100), 20) as s:
+    with dial() as s:
         s.sendall(order)
-        got = b''
-        while more := s.recv(64):
-            got += more
-
-    assert got == expected, (order, got)
+        hear(s, expected)
 for _ in range(3):
     ask(b'early', b'back')
     ask(b'late', b'back, front')
@@ -101,8 +105,12 @@ for _ in range(3):
     ask(b'again', b'back, front')
 for _ in range(100):
     ask(b'early', b'back')
-ask(b'last', b'back')
-ask(b'more', b'alone')
+with dial() as last, dial() as queued:
+    # Nobody has accepted this one when its listening socket is passed on.
+    queued.sendall(b'more')
+    last.sendall(b'last')
+    hear(last, b'back')
+    hear(queued, b'alone')
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
     s.settimeout(20)
     s.sendto(b'abc', (sys.argv[1], 9101))
