@@ -4,6 +4,7 @@
 
 use skink_memory::{Mapping, Region, SocketKind};
 use skink_messages::Ports;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -25,77 +26,93 @@ struct State {
 struct Memory {
     region: Region,
     records: Mapping,
-    rings: Mapping,
+    send_rings: Mapping,
+    receive_rings: Mapping,
 }
 
 /// What a successor finds in a region.
 struct Found {
     records: Vec<u64>,
-    /// The words of the rings that matter, by their places: a slot that the stack frees after its death
-    /// may lose its bytes, or be given out again.
-    rings: Vec<(usize, u64)>,
+    /// The words of the send rings that matter, and of the receive rings, by their places: a slot that the stack frees
+    /// after its death may lose its bytes, or be given out again.
+    rings: [Vec<(usize, u64)>; 2],
 }
 
-/// The programs' ends of a slot's rings, before all rings.
+/// The program's ends of a slot's rings, before all send rings.
 const POSITION_WORDS: usize = 128 / 8;
 
 impl Memory {
     fn of(region: &Region) -> Memory {
-        let rings = region.rings_fd().try_clone_to_owned();
+        let [records, send_rings, receive_rings] = region.files().map(map_file);
         Memory {
             region: region.clone(),
-            records: map(region),
-            rings: Mapping::from_fd(rings.expect("a descriptor")).expect("memory that is there"),
+            records,
+            send_rings,
+            receive_rings,
         }
     }
 
     fn copy(&self) -> Found {
         let words = self.records.words().iter();
-        let places = self.places();
-        let ring_words = self.rings.words();
+        let [send, receive] = self.places();
+        let copy = |rings: &Mapping, places: Vec<usize>| {
+            let words = rings.words();
+            let places = places.into_iter();
+            places
+                .map(|place| (place, words[place].load(Relaxed)))
+                .collect()
+        };
         Found {
             records: words.map(|word| word.load(Relaxed)).collect(),
-            rings: places
-                .into_iter()
-                .map(|place| (place, ring_words[place].load(Relaxed)))
-                .collect(),
+            rings: [
+                copy(&self.send_rings, send),
+                copy(&self.receive_rings, receive),
+            ],
         }
     }
 
-    /// Where the words are that hold the ends of rings in use, or what is in them.
-    fn places(&self) -> Vec<usize> {
-        let mut places = Vec::new();
-        let config = self.region.config();
-        let slot_words = (config.send_bytes + config.receive_bytes) as usize / 8;
-        // From the end, since a record that was spoilt doesn't say.
-        let rings_end = self.rings.words().len();
+    /// Where the words are that hold the ends of rings in use, or what is in them: in the memory of send rings, and in that of
+    /// receive rings.
+    fn places(&self) -> [Vec<usize>; 2] {
+        let (mut send, mut receive) = (Vec::new(), Vec::new());
+        let sockets = self.region.config().sockets as usize;
         for slot in 0..self.region.used() {
             let record = self.region.record(slot);
             if record.kind() == SocketKind::Free {
                 continue;
             }
             let first = slot as usize * POSITION_WORDS;
-            places.extend(first..first + POSITION_WORDS);
-            let send_first = rings_end - (config.sockets - slot) as usize * slot_words;
-            let receive_first = send_first + config.send_bytes as usize / 8;
-            let send = (self.region.send_ring(slot), send_first);
-            let receive = (self.region.receive_ring(slot), receive_first);
-            for (ring, first) in [send, receive] {
+            send.extend(first..first + POSITION_WORDS);
+            for (ring, memory, places) in [
+                (self.region.send_ring(slot), &self.send_rings, &mut send),
+                (
+                    self.region.receive_ring(slot),
+                    &self.receive_rings,
+                    &mut receive,
+                ),
+            ] {
                 let words = ring.capacity() / 8;
-                let start = ring.head() as usize % ring.capacity();
+                // From the end, since a record that was spoilt doesn't say.
+                let first = memory.words().len() - (sockets - slot as usize) * words;
+                let start = ring.index(ring.head());
                 let kept = start / 8..(start + ring.len()).div_ceil(8);
                 places.extend(kept.map(|word| first + word % words));
             }
         }
-        places
+        [send, receive]
     }
 
     fn restore(&self, found: Found) {
         for (place, word) in self.records.words().iter().zip(found.records) {
             place.store(word, Relaxed);
         }
-        for (place, word) in found.rings {
-            self.rings.words()[place].store(word, Relaxed);
+        for (memory, words) in [&self.send_rings, &self.receive_rings]
+            .into_iter()
+            .zip(found.rings)
+        {
+            for (place, word) in words {
+                memory.words()[place].store(word, Relaxed);
+            }
         }
     }
 }
@@ -177,8 +194,13 @@ impl Doom {
 
 /// A region's records, for writing what no stack would write.
 pub fn map(region: &Region) -> Mapping {
-    let fd = region.records_fd().try_clone_to_owned();
-    Mapping::from_fd(fd.expect("a descriptor")).expect("memory that is there")
+    let [records, _, _] = region.files();
+    map_file(records)
+}
+
+fn map_file(file: BorrowedFd<'_>) -> Mapping {
+    let fd = file.try_clone_to_owned().expect("a descriptor");
+    Mapping::from_fd(fd).expect("memory that is there")
 }
 
 /// A port table of which each use is an act.

@@ -2,8 +2,9 @@
 //!
 //! Four kinds of thing live in shared memory (a [`Mapping`] over a memfd):
 //!
-//! - a [`Region`], in two mappings: one [`Record`] for each socket of a program, which only the
-//!   component that serves it can write, and the sockets' byte rings, which the program writes too.
+//! - a [`Region`], in three mappings: one [`Record`] for each socket of a program, which only the
+//!   component that serves it can write; the rings that the program sends from, which it writes too; and those that it
+//!   receives in, which only those two have. Who carries what is sent maps the first two ([`SendRegion`]);
 //!   A component's [`SocketTable`] is made of them;
 //! - a [`StoredTable`]: keys and values that components keep in `store`, which one process at a time writes;
 //! - a [`CounterBlock`]: a component's counters, which a tool reads while they change;
@@ -34,7 +35,7 @@ pub use datagram::{Datagram, DatagramHeader, DatagramRing, PushError};
 pub use fallback::{Fallback, FallbackReason, FallbackTable};
 pub use mapping::{Mapping, keep_descriptors_from};
 pub use record::{Holder, LAYOUT_VERSION, Record, SocketKind};
-pub use region::{Region, RingSpan};
+pub use region::{Region, RingSpan, SendRegion};
 pub use region_slots::RegionSlots;
 pub use ring::{Position, Ring};
 pub use slots::Slots;

@@ -6,8 +6,8 @@ use skink_wire::{Endpoint, FourTuple};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Version of [`Record`]'s layout; a table made by another one is refused.
-// Layout digest: 7a24d8689e85e210
-pub const LAYOUT_VERSION: u32 = 4;
+// Layout digest: d74add137772371a
+pub const LAYOUT_VERSION: u32 = 5;
 
 /// What a record stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,9 +147,9 @@ pub struct Record {
     pub cwnd: AtomicU32,
     /// For tools: segments sent again.
     pub retransmits: AtomicU32,
-    /// Where the send ring begins in the region's rings, in bytes.
+    /// Where the send ring begins in the region's memfd of send rings, in bytes.
     pub send_offset: AtomicU64,
-    /// Where the receive ring begins, likewise.
+    /// Where the receive ring begins in that of receive rings.
     pub receive_offset: AtomicU64,
     /// Sequence number of our FIN, where `fin` says that there is one.
     pub fin_number: AtomicU32,

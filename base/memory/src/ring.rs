@@ -50,6 +50,13 @@ impl Position {
     }
 }
 
+/// Bytes in a ring of `capacity` bytes with these ends.
+#[inline]
+pub(crate) fn fill(head: &Position, tail: &Position, capacity: usize) -> usize {
+    let filled = tail.load().wrapping_sub(head.load());
+    usize::try_from(filled).map_or(capacity, |filled| filled.min(capacity))
+}
+
 /// A view of one single-producer single-consumer byte ring in shared memory.
 ///
 /// Whatever the stored positions say, no call reaches outside the ring's own bytes: a fill level
@@ -103,8 +110,7 @@ impl<'a> Ring<'a> {
     /// Bytes in the ring.
     #[inline]
     pub fn len(&self) -> usize {
-        let filled = self.tail().wrapping_sub(self.head());
-        usize::try_from(filled).map_or(self.capacity, |filled| filled.min(self.capacity))
+        fill(self.head, self.tail, self.capacity)
     }
 
     /// Whether it holds nothing.
@@ -263,9 +269,9 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Where in the ring's memory a position is.
+    /// Where in the ring's memory the byte of a position is.
     #[inline]
-    fn index(&self, position: u64) -> usize {
+    pub fn index(&self, position: u64) -> usize {
         let origin = self.tail.origin.load(Ordering::Relaxed);
         (position.wrapping_sub(origin) & (self.capacity as u64 - 1)) as usize
     }

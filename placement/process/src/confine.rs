@@ -1,9 +1,10 @@
 //! The sandbox of a process that hosts a stack.
 use crate::clock;
 use crate::host::Host;
-use skink_sandbox::{Call, Refusal, Report, Sandbox, SandboxError, component_lists};
+use skink_messages::Protocol;
+use skink_sandbox::{Refusal, Report, Sandbox, SandboxError, Tasks};
 
-/// Descriptors that the process may have: fifteen for each program at most, some for the NIC.
+/// Descriptors that the process may have: seventeen for each program at most, some for the NIC.
 const DESCRIPTORS: u64 = 65_536;
 
 /// Confines the process for the rest of its life: to be called once it has all that [`Host::new`] needs,
@@ -19,8 +20,13 @@ pub fn confine(
     user: Option<(u32, u32)>,
     refusal: Refusal,
 ) -> Result<Report, SandboxError> {
-    // Memory of programs that attach later is received, checked and mapped with what an event loop has.
-    enter(&component_lists(true, Some(nic)), user, refusal)
+    let tasks = Tasks {
+        memory: true,
+        programs: true,
+        transports: true,
+        nic: Some(nic),
+    };
+    enter(&tasks, user, refusal)
 }
 
 /// As [`confine`], for parts of a stack: with what an event loop needs, and of the rest just what its components do.
@@ -33,23 +39,31 @@ pub fn confine_parts(
     refusal: Refusal,
 ) -> Result<Report, SandboxError> {
     let life = host.life.as_ref();
-    let reclaims = life.is_some_and(|life| life.writing.is_some());
-    enter(&component_lists(reclaims, host.inner.nic), user, refusal)
+    let programs = life.is_some_and(|life| life.writing.is_some());
+    let has = |protocol: &Protocol| host.front.stack.has(*protocol);
+    let tasks = Tasks {
+        memory: programs || host.inner.link.is_some() || host.inner.ip.is_some(),
+        programs,
+        transports: Protocol::ALL.iter().any(has),
+        nic: host.inner.nic,
+    };
+    enter(&tasks, user, refusal)
 }
 
 fn enter(
-    lists: &[&[Call]],
+    tasks: &Tasks<'_>,
     user: Option<(u32, u32)>,
     refusal: Refusal,
 ) -> Result<Report, SandboxError> {
     // The first look at the clock finds the kernel's page for it, with calls that no list has.
     clock::now();
+    let lists = tasks.lists();
     let sandbox = Sandbox {
         user,
         keep_all_descriptors: true,
         descriptor_limit: DESCRIPTORS,
         refusal,
-        ..Sandbox::new(lists)
+        ..Sandbox::new(&lists)
     };
     sandbox.enter()
 }

@@ -4,7 +4,7 @@ use skink_channel::{Pool, PoolReader};
 use skink_control::{FlowPhase, FlowSummary, Part};
 use skink_filter::{Flow, FlowPhase as Phase};
 use skink_lanes::{EndCounters, Transport};
-use skink_memory::Region;
+use skink_memory::SendRegion;
 use skink_messages::{LinkLimits, Progress};
 use skink_split::{FilterHost, Host, IpHost, LinkHost, StoreHost};
 use skink_time::Instant;
@@ -179,7 +179,7 @@ impl Inner {
     }
 
     /// A program's sockets, to be read where they are sent from.
-    pub fn map(&mut self, transport: Transport, program: u32, region: &Region) {
+    pub fn map(&mut self, transport: Transport, program: u32, region: &SendRegion) {
         if let Some(link) = &mut self.link {
             link.add_region(transport, program, region.clone());
         }

@@ -6,7 +6,7 @@ use crate::neighbours::map_pool;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use skink_control::{Order, Part, PoolSizes, Report};
 use skink_lanes::Transport;
-use skink_memory::{Adopted, Region};
+use skink_memory::{Adopted, Region, SendRegion};
 use skink_messages::{Protocol, attachment_tag};
 use skink_sockets::{Attachment, Server};
 use skink_split::Arrival;
@@ -185,14 +185,13 @@ impl Host {
     fn map(&mut self, program: u32, descriptors: Vec<OwnedFd>) -> Result<(), String> {
         let files: [OwnedFd; 4] = descriptors
             .try_into()
-            .map_err(|_| "not all files of both regions came along".to_owned())?;
+            .map_err(|_| "not all files of what it sends came along".to_owned())?;
         let [tcp_records, tcp_rings, udp_records, udp_rings] = files;
-        for (transport, records, rings) in [
-            (Transport::Tcp, tcp_records, tcp_rings),
-            (Transport::Udp, udp_records, udp_rings),
+        for (transport, files) in [
+            (Transport::Tcp, [tcp_records, tcp_rings]),
+            (Transport::Udp, [udp_records, udp_rings]),
         ] {
-            let region =
-                Region::open_read_only(records, rings).map_err(|error| error.to_string())?;
+            let region = SendRegion::open_read_only(files).map_err(|error| error.to_string())?;
             self.inner.map(transport, program, &region);
         }
         Ok(())
@@ -300,8 +299,7 @@ impl Host {
 const INCOMPLETE: &str = "other descriptors than needed came along";
 
 fn region(rest: &mut std::vec::IntoIter<OwnedFd>) -> Result<Region, String> {
-    let (Some(records), Some(rings)) = (rest.next(), rest.next()) else {
-        return Err(INCOMPLETE.to_owned());
-    };
-    Region::open(records, rings).map_err(|error| error.to_string())
+    let files: Vec<OwnedFd> = rest.by_ref().take(3).collect();
+    let files = files.try_into().map_err(|_| INCOMPLETE.to_owned())?;
+    Region::open(files).map_err(|error| error.to_string())
 }

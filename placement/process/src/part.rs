@@ -57,7 +57,6 @@ struct Kit {
     start: PartStart,
     rest: std::vec::IntoIter<OwnedFd>,
     counters: Counters,
-    capture: CaptureRing,
     sleeper: (OwnedFd, OwnedFd),
     /// A NIC that is there already.
     nic: Option<Nic>,
@@ -135,7 +134,7 @@ impl Host {
     ) -> Result<Host, StartError> {
         let serves = start.parts.iter().any(|part| part.serves_programs());
         let mut rest = descriptors.into_iter();
-        let [counters, capture, page, bell, reading] = take(&mut rest)?;
+        let [counters, page, bell, reading] = take(&mut rest)?;
         let writing = match serves {
             true => Some(take::<1>(&mut rest)?).map(|[writing]| writing),
             false => None,
@@ -144,8 +143,6 @@ impl Host {
             start,
             rest,
             counters: Counters::open(counters).map_err(|error| parts("the counters")(&error))?,
-            capture: CaptureRing::open(capture)
-                .map_err(|error| parts("the capture ring")(&error))?,
             sleeper: (page, bell),
             nic,
         };
@@ -288,6 +285,8 @@ fn link(kit: &mut Kit) -> Result<(LinkHost, &'static str), StartError> {
         }
     };
     nic.sender.name_no_address();
+    let [capture] = take(&mut kit.rest)?;
+    let capture = CaptureRing::open(capture).map_err(|error| parts("the capture ring")(&error))?;
     let capabilities = nic.capabilities;
     let geometry = receive_geometry(&capabilities)
         .ok_or_else(|| StartError::Parts("a NIC of impossible sizes".into()))?;
@@ -303,7 +302,7 @@ fn link(kit: &mut Kit) -> Result<(LinkHost, &'static str), StartError> {
             .map_err(StartError::doing("making a pool"))?,
     });
     let mut host = host.map_err(lane_failed("the lane to ip"))?;
-    host.set_capture(Some(kit.capture.clone()));
+    host.set_capture(Some(capture));
     Ok((host, capabilities.kind))
 }
 

@@ -130,9 +130,9 @@ impl Parts {
         };
         let (
             Some(counters),
-            Some(capture),
             Some(page),
             Some(bell),
+            Some(capture),
             Some(stored),
             Some(flows),
             None,

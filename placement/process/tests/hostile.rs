@@ -147,11 +147,8 @@ fn random_bytes_in_all_memory_of_a_program_touch_nobody(grouping: Grouping) {
         let (victim, _) = connect(&mut world, &mut bad, doors, 8081);
         let mut random = Random(seed);
         let rings = [&bad.tcp, &bad.udp].map(|table| {
-            let region = table.region(1).expect("its region");
-            region
-                .rings_fd()
-                .try_clone_to_owned()
-                .expect("a descriptor")
+            let [_, send_rings, _] = table.region(1).expect("its region").files();
+            send_rings.try_clone_to_owned().expect("a descriptor")
         });
         let clone = |fd: &OwnedFd| fd.try_clone().expect("a descriptor");
         let channels = bad.writable.iter();

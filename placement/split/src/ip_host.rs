@@ -17,7 +17,7 @@ use skink_lanes::{
     AttachParts, EndCounters, Incarnation, IpLinkEnd, IpTransportEnd, Lender, PacketDown, Regions,
     Transport,
 };
-use skink_memory::Region;
+use skink_memory::SendRegion;
 use skink_messages::{Counters, FrameOutput, LinkLimits, NetworkError, Progress};
 use skink_time::Instant;
 use skink_wire::MacAddr;
@@ -132,7 +132,7 @@ impl IpHost {
     }
 
     /// Maps a program's sockets of a transport, opened for reading.
-    pub fn add_region(&mut self, transport: Transport, index: u32, region: Region) {
+    pub fn add_region(&mut self, transport: Transport, index: u32, region: SendRegion) {
         self.regions.insert(transport, index, region);
     }
 

@@ -7,7 +7,7 @@ use skink_lanes::{
     AttachParts, EndCounters, FrameDown, Incarnation, LinkEnd, Payload, Regions, Transport,
 };
 use skink_link::{Link, LinkConfig};
-use skink_memory::{Bytes, CaptureDirection, CaptureRing, Region};
+use skink_memory::{Bytes, CaptureDirection, CaptureRing, SendRegion};
 use skink_messages::{
     Capabilities, Counter, Counters, Full, LinkLimits, NicOutput, Progress, RxFrame, TxPacket,
 };
@@ -176,7 +176,7 @@ impl LinkHost {
     }
 
     /// Maps a program's sockets of a transport, opened for reading.
-    pub fn add_region(&mut self, transport: Transport, index: u32, region: Region) {
+    pub fn add_region(&mut self, transport: Transport, index: u32, region: SendRegion) {
         self.regions.insert(transport, index, region);
     }
 

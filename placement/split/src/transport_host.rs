@@ -113,7 +113,7 @@ impl<T: Packets> TransportHost<T> {
         region: Region,
     ) -> Result<Adopted, TableError> {
         self.component.table().can_insert(index, &region)?;
-        self.below.end.add_region(index, region.clone());
+        self.below.end.add_region(index, region.sending().clone());
         self.call(|component, below| component.adopt_region(now, index, region, below))
     }
 

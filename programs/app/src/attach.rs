@@ -110,12 +110,19 @@ fn library(mut broker: Broker, mut grant: LibraryGrant) -> Result<Engine, String
         counters: counters.clone(),
     };
     let mut stack = Stack::new(config, nic, ports).map_err(|error| error.to_string())?;
-    let [tcp, udp] = [stack.tcp_table(), stack.udp_table()].map(|table| table.region(0));
+    let [tcp, udp] = [stack.tcp_table(), stack.udp_table()].map(|table| {
+        let files = table.region(0).map(Region::files);
+        files.map_or([None; 3], |files| files.map(Some))
+    });
+    let [tcp_records, tcp_send_rings, tcp_receive_rings] = tcp;
+    let [udp_records, udp_send_rings, udp_receive_rings] = udp;
     let regions = [
-        (RegionKind::TcpTable, tcp.map(Region::records_fd)),
-        (RegionKind::TcpRings, tcp.map(Region::rings_fd)),
-        (RegionKind::UdpTable, udp.map(Region::records_fd)),
-        (RegionKind::UdpRings, udp.map(Region::rings_fd)),
+        (RegionKind::TcpTable, tcp_records),
+        (RegionKind::TcpSendRings, tcp_send_rings),
+        (RegionKind::TcpReceiveRings, tcp_receive_rings),
+        (RegionKind::UdpTable, udp_records),
+        (RegionKind::UdpSendRings, udp_send_rings),
+        (RegionKind::UdpReceiveRings, udp_receive_rings),
         (RegionKind::Counters, Some(counters.fd())),
         (
             RegionKind::Fallbacks,
@@ -173,9 +180,8 @@ fn engine(stack: Provider, broker: Broker, counters: Counters, [tcp, udp]: [u32;
 }
 
 /// Maps a region.
-fn region(descriptors: [OwnedFd; 2]) -> Result<Region, String> {
-    let [records, rings] = descriptors.map(lifted);
-    Region::open_for_program(records, rings).map_err(|error| error.to_string())
+fn region(files: [OwnedFd; 3]) -> Result<Region, String> {
+    Region::open_for_program(files.map(lifted)).map_err(|error| error.to_string())
 }
 
 /// Takes a foreign program's regions into the tables.
@@ -183,8 +189,8 @@ pub fn add_regions(
     holdings: &mut Holdings,
     program: u32,
     secret: u64,
-    tcp: [OwnedFd; 2],
-    udp: [OwnedFd; 2],
+    tcp: [OwnedFd; 3],
+    udp: [OwnedFd; 3],
 ) -> Result<(), String> {
     let (tcp, udp) = (region(tcp)?, region(udp)?);
     for (table, region) in [(&mut holdings.tcp, tcp), (&mut holdings.udp, udp)] {

@@ -13,7 +13,7 @@ use crate::state::State;
 use core::ffi::c_int;
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
-use skink_memory::{Region, SocketId};
+use skink_memory::SocketId;
 use skink_messages::Events;
 use skink_sockets::Attachment;
 use skink_wire::Endpoint;
@@ -22,7 +22,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// The variable that names the estate's descriptor.
 pub const VARIABLE: &str = "SKINK_ESTATE";
 /// Versions that can't read each other's leave each other nothing.
-const VERSION: &str = concat!("skink-estate-2-", env!("CARGO_PKG_VERSION"));
+const VERSION: &str = concat!("skink-estate-3-", env!("CARGO_PKG_VERSION"));
 /// No estate is larger.
 const MAXIMUM_BYTES: usize = 64 << 20;
 
@@ -40,8 +40,8 @@ pub struct Estate {
     channel: Vec<c_int>,
     addresses: Vec<String>,
     gateways: Vec<IpAddr>,
-    /// Number, secret and memory of each program whose regions are in use.
-    regions: Vec<(u32, u64, [c_int; 4])>,
+    /// Number, secret and files of each program whose regions are in use.
+    regions: Vec<(u32, u64, [[c_int; 3]; 2])>,
     sockets: Vec<SocketEntry>,
     /// Connections that were offered and not taken, with their listening sockets.
     offers: Vec<(Id, Id)>,
@@ -218,7 +218,8 @@ impl Estate {
         each(&mut self.broker);
         self.channel.iter_mut().for_each(&mut each);
         let regions = self.regions.iter_mut();
-        regions.flat_map(|(_, _, memory)| memory).for_each(each);
+        let files = regions.flat_map(|(_, _, files)| files.as_flattened_mut());
+        files.for_each(each);
     }
 
     /// Writes it down, in a memfd that stays open.
@@ -256,14 +257,11 @@ impl Estate {
     }
 }
 
-/// Number, secret and memory of each program whose regions are held.
-fn regions(holdings: &Holdings) -> Vec<(u32, u64, [c_int; 4])> {
-    let memory = |program: u32| -> Option<[c_int; 4]> {
+/// Number, secret and files of each program whose regions are held.
+fn regions(holdings: &Holdings) -> Vec<(u32, u64, [[c_int; 3]; 2])> {
+    let memory = |program: u32| -> Option<[[c_int; 3]; 2]> {
         let (tcp, udp) = (holdings.tcp.region(program)?, holdings.udp.region(program)?);
-        let fds =
-            |region: &Region| [region.records_fd(), region.rings_fd()].map(|fd| fd.as_raw_fd());
-        let [[a, b], [c, d]] = [fds(tcp), fds(udp)];
-        Some([a, b, c, d])
+        Some([tcp, udp].map(|region| region.files().map(|fd| fd.as_raw_fd())))
     };
     let known = holdings.secrets.iter();
     known

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 /// channel: a child after `fork` has it too.
 #[derive(Clone)]
 pub struct Holdings {
-    /// TCP sockets: records and rings.
+    /// TCP sockets.
     pub tcp: SocketTable,
     /// UDP sockets.
     pub udp: SocketTable,
@@ -27,7 +27,7 @@ impl Holdings {
     /// The descriptors of the regions' memory.
     pub fn descriptors(&self) -> Vec<c_int> {
         let regions = self.tcp.regions().chain(self.udp.regions());
-        let fds = regions.flat_map(|(_, region)| [region.records_fd(), region.rings_fd()]);
+        let fds = regions.flat_map(|(_, region)| region.files());
         fds.map(|fd| fd.as_raw_fd()).collect()
     }
 
@@ -37,7 +37,7 @@ impl Holdings {
         for program in gone.into_iter().filter(|program| !keep(*program)) {
             for table in [&mut self.tcp, &mut self.udp] {
                 if let Some(region) = table.remove(program) {
-                    for fd in [region.records_fd(), region.rings_fd()] {
+                    for fd in region.files() {
                         fd_table::set(fd.as_raw_fd(), Entry::Ordinary);
                     }
                 }

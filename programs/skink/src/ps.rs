@@ -8,7 +8,7 @@ use proc::{Activity, Usage};
 use rustix::fs::fstat;
 use serde::Serialize;
 use skink_control::{ComponentInfo, FIRST_COMPONENT, ProcessInfo, QueueInfo, RegionKind};
-use skink_memory::{Region, SocketKind};
+use skink_memory::{SendRegion, SocketKind};
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -180,12 +180,26 @@ fn component(info: &ComponentInfo, activity: &Activity) -> ProcessReport {
 }
 
 fn program(found: &Found, process: &ProcessInfo, activity: &Activity) -> ProgramReport {
-    let region = |records, rings| {
-        let memory = found.open(process, records).zip(found.open(process, rings));
-        memory.map_or((0, 0), |(records, rings)| measure(records, rings))
+    let [tcp, udp] = [
+        [
+            RegionKind::TcpTable,
+            RegionKind::TcpSendRings,
+            RegionKind::TcpReceiveRings,
+        ],
+        [
+            RegionKind::UdpTable,
+            RegionKind::UdpSendRings,
+            RegionKind::UdpReceiveRings,
+        ],
+    ];
+    let region = |kinds: [RegionKind; 3]| match kinds.map(|kind| found.open(process, kind)) {
+        [Some(records), Some(send_rings), Some(receive_rings)] => {
+            measure(records, send_rings, &receive_rings)
+        }
+        _ => (0, 0),
     };
-    let (tcp_sockets, tcp_bytes) = region(RegionKind::TcpTable, RegionKind::TcpRings);
-    let (udp_sockets, udp_bytes) = region(RegionKind::UdpTable, RegionKind::UdpRings);
+    let (tcp_sockets, tcp_bytes) = region(tcp);
+    let (udp_sockets, udp_bytes) = region(udp);
     ProgramReport {
         name: process.program.clone(),
         pid: process.pid,
@@ -199,13 +213,13 @@ fn program(found: &Found, process: &ProcessInfo, activity: &Activity) -> Program
 }
 
 /// How many sockets a region has, and how many bytes it takes.
-fn measure(records: OwnedFd, rings: OwnedFd) -> (usize, u64) {
+fn measure(records: OwnedFd, send_rings: OwnedFd, receive_rings: &OwnedFd) -> (usize, u64) {
     let bytes = |file: &OwnedFd| {
         let blocks = fstat(file).map_or(0, |status| status.st_blocks);
         u64::try_from(blocks).unwrap_or(0) * 512
     };
-    let bytes = bytes(&records) + bytes(&rings);
-    let Ok(region) = Region::open_read_only(records, rings) else {
+    let bytes = bytes(&records) + bytes(&send_rings) + bytes(receive_rings);
+    let Ok(region) = SendRegion::open_read_only([records, send_rings]) else {
         return (0, bytes);
     };
     let used = (0..region.used()).filter(|slot| region.record(*slot).kind() != SocketKind::Free);

@@ -3,7 +3,7 @@ use crate::failure::Failure;
 use crate::tools::{self, Found};
 use serde::Serialize;
 use skink_control::{ProcessInfo, RegionKind};
-use skink_memory::{Fallback, FallbackTable, Holder, Record, Region, SocketKind};
+use skink_memory::{Fallback, FallbackTable, Holder, Record, SendRegion, SocketKind};
 use skink_tcp::State;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -76,12 +76,15 @@ pub fn ss(options: &SsOptions) -> Result<(), Failure> {
 }
 
 fn gather(found: &Found, process: &ProcessInfo, options: &SsOptions, report: &mut Report) {
-    for (records, rings) in [
-        (RegionKind::TcpTable, RegionKind::TcpRings),
-        (RegionKind::UdpTable, RegionKind::UdpRings),
+    for (records, send_rings) in [
+        (RegionKind::TcpTable, RegionKind::TcpSendRings),
+        (RegionKind::UdpTable, RegionKind::UdpSendRings),
     ] {
-        let memory = found.open(process, records).zip(found.open(process, rings));
-        let table = memory.and_then(|(records, rings)| Region::open_read_only(records, rings).ok());
+        let open = |kind| found.open(process, kind);
+        let files = open(records).zip(open(send_rings));
+        let table = files.and_then(|(records, send_rings)| {
+            SendRegion::open_read_only([records, send_rings]).ok()
+        });
         let Some(table) = table else {
             continue;
         };
@@ -114,7 +117,7 @@ fn wanted(socket: &Socket, options: &SsOptions) -> bool {
     }
 }
 
-fn socket(table: &Region, slot: u32, instance: &str, process: &ProcessInfo) -> Option<Socket> {
+fn socket(table: &SendRegion, slot: u32, instance: &str, process: &ProcessInfo) -> Option<Socket> {
     let record = table.record(slot);
     let kind = record.kind();
     let tuple = record.four_tuple();
@@ -153,7 +156,7 @@ fn socket(table: &Region, slot: u32, instance: &str, process: &ProcessInfo) -> O
         state,
         local: end(tuple.local),
         remote: end(tuple.remote),
-        recv_q: table.receive_ring(slot).len() as u64,
+        recv_q: table.unread(slot) as u64,
         send_q: table.send_ring(slot).len() as u64,
         tcp: (kind == SocketKind::Tcp).then(|| detail(record)),
     })

@@ -174,6 +174,7 @@ fn role_of_a_process() {
         receive_bytes: 4096,
     };
     let table = Region::create("test", size).expect("memory");
+    let [records, send_rings, _] = table.files();
     table.open_slot(0, SocketKind::Tcp);
     let local = Endpoint::new(attached.addresses[0].addr, 80);
     let remote = Endpoint::new(Ipv4Addr::new(10, 77, 0, 1).into(), 50_000);
@@ -182,10 +183,10 @@ fn role_of_a_process() {
         .set_four_tuple(&FourTuple::new(local, remote));
     table.record(0).state.store(4, Relaxed);
     broker
-        .register(RegionKind::TcpTable, table.records_fd())
+        .register(RegionKind::TcpTable, records)
         .expect("registered");
     broker
-        .register(RegionKind::TcpRings, table.rings_fd())
+        .register(RegionKind::TcpSendRings, send_rings)
         .expect("registered");
 
     let fallbacks = FallbackTable::create().expect("memory");

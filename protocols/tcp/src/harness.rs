@@ -150,11 +150,9 @@ impl Net {
     pub fn store_receive_head(&self, id: SocketId, position: u64) {
         let table = self.tcp.table();
         let region = table.region(table.region_of(id.slot)).expect("a region");
-        let fd = region
-            .rings_fd()
-            .try_clone_to_owned()
-            .expect("a descriptor");
-        let rings = Mapping::from_fd(fd).expect("the region's rings");
+        let [_, send_rings, _] = region.files();
+        let fd = send_rings.try_clone_to_owned().expect("a descriptor");
+        let rings = Mapping::from_fd(fd).expect("memory that is there");
         // For each slot two cache lines: the send ring's tail and this.
         let word = (id.slot % table.stride()) as usize * 16 + 8;
         rings.words()[word].store(position, std::sync::atomic::Ordering::Relaxed);

@@ -21,7 +21,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Descriptors of a program's two regions.
-const REGION_DESCRIPTORS: usize = 4;
+const REGION_DESCRIPTORS: usize = 6;
 
 /// What a process is handed.
 #[derive(Debug)]
@@ -42,9 +42,9 @@ pub struct ServedGrant {
     /// Default routes, at most one for each family.
     pub gateways: Vec<IpAddr>,
     /// Its region of TCP sockets, for [`skink_memory::Region::open_for_program`].
-    pub tcp_region: [OwnedFd; 2],
+    pub tcp_region: [OwnedFd; 3],
     /// Its region of UDP sockets.
-    pub udp_region: [OwnedFd; 2],
+    pub udp_region: [OwnedFd; 3],
     /// Its channels, for [`skink_sockets::Client::attach`]: as many as the attachment's routes say.
     pub channel: Vec<OwnedFd>,
 }
@@ -53,9 +53,9 @@ pub struct ServedGrant {
 #[derive(Debug)]
 pub struct ForeignRegions {
     /// Of TCP sockets, for [`skink_memory::Region::open_for_program`].
-    pub tcp: [OwnedFd; 2],
+    pub tcp: [OwnedFd; 3],
     /// Of UDP sockets.
-    pub udp: [OwnedFd; 2],
+    pub udp: [OwnedFd; 3],
 }
 
 /// What a process is handed for its own instance of the stack.
@@ -206,11 +206,8 @@ impl Broker {
     pub fn region(&mut self, program: u32, secret: u64) -> Result<ForeignRegions, ControlError> {
         match self.call(&Request::Region { program, secret }, &[])? {
             (Reply::Region {}, descriptors) => {
-                let [tcp0, tcp1, udp0, udp1] = exactly(descriptors)?;
-                Ok(ForeignRegions {
-                    tcp: [tcp0, tcp1],
-                    udp: [udp0, udp1],
-                })
+                let [tcp, udp] = regions(descriptors)?;
+                Ok(ForeignRegions { tcp, udp })
             }
             (other, _) => Err(unexpected(&other)),
         }
@@ -386,23 +383,26 @@ fn served(message: ServedMessage, descriptors: Vec<OwnedFd>) -> Result<Attached,
     if descriptors.len() != expected {
         return Err(other_count(descriptors.len(), expected));
     }
-    let mut regions = descriptors;
-    let channel = regions.split_off(REGION_DESCRIPTORS);
-    let [tcp0, tcp1, udp0, udp1] = exactly(regions)?;
+    let mut descriptors = descriptors;
+    let channel = descriptors.split_off(REGION_DESCRIPTORS);
+    let [tcp_region, udp_region] = regions(descriptors)?;
     Ok(Attached::Served(ServedGrant {
         attachment: message.attachment,
         addresses: message.addresses,
         gateways: message.gateways,
-        tcp_region: [tcp0, tcp1],
-        udp_region: [udp0, udp1],
+        tcp_region,
+        udp_region,
         channel,
     }))
 }
 
-fn exactly<const N: usize>(descriptors: Vec<OwnedFd>) -> Result<[OwnedFd; N], ControlError> {
-    descriptors
+/// The region of TCP sockets, and that of UDP sockets.
+fn regions(descriptors: Vec<OwnedFd>) -> Result<[[OwnedFd; 3]; 2], ControlError> {
+    let all: [OwnedFd; REGION_DESCRIPTORS] = descriptors
         .try_into()
-        .map_err(|given: Vec<OwnedFd>| other_count(given.len(), N))
+        .map_err(|given: Vec<OwnedFd>| other_count(given.len(), REGION_DESCRIPTORS))?;
+    let [a, b, c, d, e, f] = all;
+    Ok([[a, b, c], [d, e, f]])
 }
 
 fn other_count(have: usize, expected: usize) -> ControlError {

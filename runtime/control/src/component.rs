@@ -15,9 +15,8 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What a stack needs to know. Beside it: the NIC's descriptors, the port table's if there is one, the
-/// memory of the counters and of the capture ring, the two of the stack's sleeper (its page, to
-/// be written, and its eventfd), the memory of what is stored, and that of the packet filter's
-/// flows.
+/// memory of the counters, the two of the stack's sleeper (its page, to be written, and its pipe), the
+/// memory of the capture ring, of what is stored, and of the packet filter's flows.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StackStart {
     /// Name of the process in the topology, for the log.

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: 11ae344b3c2e4c52
-pub(crate) const PROTOCOL: u32 = 13;
+// Layout digest: ffdd1d39f9b4c335
+pub(crate) const PROTOCOL: u32 = 14;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -19,12 +19,16 @@ pub(crate) const PROTOCOL: u32 = 13;
 pub enum RegionKind {
     /// The records of the TCP [`skink_memory::Region`].
     TcpTable,
-    /// Its rings.
-    TcpRings,
+    /// Its send rings.
+    TcpSendRings,
+    /// Its receive rings.
+    TcpReceiveRings,
     /// The records of the UDP [`skink_memory::Region`].
     UdpTable,
-    /// Its rings.
-    UdpRings,
+    /// Its send rings.
+    UdpSendRings,
+    /// Its receive rings.
+    UdpReceiveRings,
     /// The [`skink_messages::Counters`].
     Counters,
     /// The [`skink_memory::FallbackTable`].
@@ -35,11 +39,13 @@ pub enum RegionKind {
 
 impl RegionKind {
     /// All of them.
-    pub const ALL: [RegionKind; 7] = [
+    pub const ALL: [RegionKind; 9] = [
         RegionKind::TcpTable,
-        RegionKind::TcpRings,
+        RegionKind::TcpSendRings,
+        RegionKind::TcpReceiveRings,
         RegionKind::UdpTable,
-        RegionKind::UdpRings,
+        RegionKind::UdpSendRings,
+        RegionKind::UdpReceiveRings,
         RegionKind::Counters,
         RegionKind::Fallbacks,
         RegionKind::Capture,

@@ -2,11 +2,11 @@
 
 use crate::{Payload, Transport};
 use skink_channel::PoolSet;
-use skink_memory::{Bytes, Region};
+use skink_memory::{Bytes, SendRegion};
 
 /// Regions by their transport and index, that of the program.
 #[derive(Default)]
-pub struct Regions([Vec<Option<Region>>; 2]);
+pub struct Regions([Vec<Option<SendRegion>>; 2]);
 
 /// Programs that a stack serves at the most.
 const MOST: usize = 1 << 16;
@@ -19,7 +19,7 @@ impl Regions {
 
     /// Maps a region, opened for reading, in place of the one that had its index; `false` if there can't
     /// be that many.
-    pub fn insert(&mut self, transport: Transport, index: u32, region: Region) -> bool {
+    pub fn insert(&mut self, transport: Transport, index: u32, region: SendRegion) -> bool {
         let at = index as usize;
         if at >= MOST {
             return false;
@@ -35,7 +35,7 @@ impl Regions {
     }
 
     /// Unmaps a region.
-    pub fn remove(&mut self, transport: Transport, index: u32) -> Option<Region> {
+    pub fn remove(&mut self, transport: Transport, index: u32) -> Option<SendRegion> {
         self.0[transport.index()].get_mut(index as usize)?.take()
     }
 

@@ -7,7 +7,7 @@ use crate::payload::Payload;
 use crate::regions::Regions;
 use crate::{Incarnation, Transport};
 use skink_channel::{AttachError, NeighbourId, PoolReader, PoolSet, RequestDatabase, RequestId};
-use skink_memory::Region;
+use skink_memory::SendRegion;
 use skink_messages::{Full, Lent, NetworkError, Outbound, RxPacket, Sent, TxPacket};
 use std::collections::VecDeque;
 
@@ -75,7 +75,7 @@ impl TransportEnd {
     }
 
     /// From now on rings of this region are sent from.
-    pub fn add_region(&mut self, index: u32, region: Region) {
+    pub fn add_region(&mut self, index: u32, region: SendRegion) {
         self.regions.insert(self.transport, index, region);
     }
 

@@ -86,81 +86,41 @@ impl Call {
 
 const FUTEX_COMMAND: u64 = !((libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as u64) & INT;
 
-/// What every component needs: to wait, to be woken, to ring doorbells, to be handed memory by the
-/// supervisor, to allocate, to log, to panic, to end.
+/// What every component needs: to wait, to be woken, to ring doorbells, to hear and answer the supervisor, to allocate, to log, to
+/// panic, to end. What it waits for and rings it was handed, or has made before it entered.
 ///
-/// No call here makes a socket, opens a file, starts anything, or makes memory executable. `fstatat` and
+/// No call in this or another list makes a socket, opens a file, starts anything, or makes memory executable. `fstatat` and
 /// `statx` aren't among them, since their flags can't keep a path out.
 pub const EVENT_LOOP: &[Call] = &[
     // Descriptors that it has, or is sent beside a message. Nothing may be sent to an address: so neither `sendmsg` nor
     // `sendmmsg`, whose address no filter sees. A packet socket that is bound to one interface sends to any by them.
-    Call::any("read", libc::SYS_read),
-    Call::any("readv", libc::SYS_readv),
+    Call::any("write", libc::SYS_write),
     // With RWF_NOWAIT: from a doorbell, whatever a neighbour did to the flags that its holders share.
     Call::any("preadv2", libc::SYS_preadv2),
-    Call::any("write", libc::SYS_write),
-    Call::any("writev", libc::SYS_writev),
     Call::any("close", libc::SYS_close),
-    Call::any("fstat", libc::SYS_fstat),
-    Call::only(
-        "fcntl",
-        libc::SYS_fcntl,
-        &[
-            // The standard library's debug build looks before it closes.
-            &[is(1, libc::F_GETFD)],
-            &[is(1, libc::F_SETFD)],
-            &[is(1, libc::F_GETFL)],
-            // A descriptor's flags are all holders': who made a doorbell wait would make those wait who ring it.
-            &[
-                is(1, libc::F_SETFL),
-                condition(2, libc::O_NONBLOCK as u64, libc::O_NONBLOCK as u64),
-            ],
-            &[is(1, libc::F_DUPFD_CLOEXEC)],
-            &[is(1, libc::F_GET_SEALS)],
-        ],
-    ),
+    // The standard library's debug build looks before it closes.
+    Call::only("fcntl", libc::SYS_fcntl, &[&[is(1, libc::F_GETFD)]]),
     Call::any("recvmsg", libc::SYS_recvmsg),
     Call::any("recvfrom", libc::SYS_recvfrom),
     Call::only("sendto", libc::SYS_sendto, &[&[null(4)]]),
-    // Waiting.
-    Call::any("eventfd2", libc::SYS_eventfd2),
-    Call::any("epoll_create1", libc::SYS_epoll_create1),
     Call::any("epoll_ctl", libc::SYS_epoll_ctl),
-    #[cfg(target_arch = "x86_64")]
-    Call::any("epoll_wait", libc::SYS_epoll_wait),
-    Call::any("epoll_pwait", libc::SYS_epoll_pwait),
     Call::any("epoll_pwait2", libc::SYS_epoll_pwait2),
-    #[cfg(target_arch = "x86_64")]
-    Call::any("poll", libc::SYS_poll),
     Call::any("ppoll", libc::SYS_ppoll),
-    // Locks only: the variants with priorities and requeueing have a history.
-    Call::only(
-        "futex",
-        libc::SYS_futex,
-        &[
-            &[condition(1, FUTEX_COMMAND, libc::FUTEX_WAIT as u64)],
-            &[condition(1, FUTEX_COMMAND, libc::FUTEX_WAKE as u64)],
-            &[condition(1, FUTEX_COMMAND, libc::FUTEX_WAIT_BITSET as u64)],
-            &[condition(1, FUTEX_COMMAND, libc::FUTEX_WAKE_BITSET as u64)],
-        ],
-    ),
+    // Where the kernel's page for it doesn't do.
     Call::any("clock_gettime", libc::SYS_clock_gettime),
-    Call::any("clock_nanosleep", libc::SYS_clock_nanosleep),
-    Call::any("nanosleep", libc::SYS_nanosleep),
-    Call::any("sched_yield", libc::SYS_sched_yield),
+    // After it was stopped while it waited.
     Call::any("restart_syscall", libc::SYS_restart_syscall),
     // Memory, none of it executable.
     Call::only("mmap", libc::SYS_mmap, &[&[lacks(2, libc::PROT_EXEC)]]),
-    Call::only(
-        "mprotect",
-        libc::SYS_mprotect,
-        &[&[lacks(2, libc::PROT_EXEC)]],
-    ),
     Call::any("munmap", libc::SYS_munmap),
     Call::any("mremap", libc::SYS_mremap),
     Call::any("brk", libc::SYS_brk),
-    Call::any("madvise", libc::SYS_madvise),
-    Call::any("getrandom", libc::SYS_getrandom),
+    // One thread waits for no lock; but the C library wakes whoever might, once it has made itself ready to unwind.
+    Call::only(
+        "futex",
+        libc::SYS_futex,
+        &[&[condition(1, FUTEX_COMMAND, libc::FUTEX_WAKE as u64)]],
+    ),
     // Ending: a panic, an abort, and the standard library's message about a stack that overflowed.
     Call::any("exit", libc::SYS_exit),
     Call::any("exit_group", libc::SYS_exit_group),
@@ -184,15 +144,31 @@ pub const EVENT_LOOP: &[Call] = &[
     ),
 ];
 
-/// For a component that makes pools and rings itself: sealed memory, to be handed out.
-pub const SHARED_MEMORY: &[Call] = &[
-    Call::any("memfd_create", libc::SYS_memfd_create),
-    Call::any("ftruncate", libc::SYS_ftruncate),
-    Call::any("fallocate", libc::SYS_fallocate),
-    Call::only("fcntl", libc::SYS_fcntl, &[&[is(1, libc::F_ADD_SEALS)]]),
+/// For a component that is handed memory while it runs, which it maps once it has looked at its size and seals.
+pub const MEMORY: &[Call] = &[
+    Call::any("fstat", libc::SYS_fstat),
+    Call::only(
+        "fcntl",
+        libc::SYS_fcntl,
+        &[&[is(1, libc::F_GET_SEALS)], &[is(1, libc::F_DUPFD_CLOEXEC)]],
+    ),
 ];
 
-/// For a component that gives memory of rings back to the system when their sockets are closed.
+/// For a component that serves programs: to ring them without waiting, and for numbers that none of them can guess.
+pub const PROGRAMS: &[Call] = &[
+    // A descriptor's flags are all holders': who made a doorbell wait would make those wait who ring it.
+    Call::only(
+        "fcntl",
+        libc::SYS_fcntl,
+        &[&[
+            is(1, libc::F_SETFL),
+            condition(2, libc::O_NONBLOCK as u64, libc::O_NONBLOCK as u64),
+        ]],
+    ),
+    Call::any("getrandom", libc::SYS_getrandom),
+];
+
+/// For a transport: memory of rings goes back to the system when their sockets are closed.
 pub const RECLAIM: &[Call] = &[Call::only(
     "fallocate",
     libc::SYS_fallocate,
@@ -202,16 +178,18 @@ pub const RECLAIM: &[Call] = &[Call::only(
     )]],
 )];
 
-/// `link` on an `AF_PACKET` ring, from the first frame on: statistics, errors. It sends by `write` and `writev`, which
-/// [`EVENT_LOOP`] has.
-pub const NIC_PACKET: &[Call] = &[Call::only(
-    "getsockopt",
-    libc::SYS_getsockopt,
-    &[
-        &[is(1, libc::SOL_SOCKET), is(2, libc::SO_ERROR)],
-        &[is(1, libc::SOL_PACKET), is(2, libc::PACKET_STATISTICS)],
-    ],
-)];
+/// `link` on an `AF_PACKET` ring, from the first frame on: it sends by `writev` too, and asks for statistics and errors.
+pub const NIC_PACKET: &[Call] = &[
+    Call::any("writev", libc::SYS_writev),
+    Call::only(
+        "getsockopt",
+        libc::SYS_getsockopt,
+        &[
+            &[is(1, libc::SOL_SOCKET), is(2, libc::SO_ERROR)],
+            &[is(1, libc::SOL_PACKET), is(2, libc::PACKET_STATISTICS)],
+        ],
+    ),
+];
 
 /// `link` on an `AF_XDP` socket, from the first frame on: statistics. Its doorbells are `sendto` and
 /// `recvfrom` without an address, which [`EVENT_LOOP`] has.
@@ -224,24 +202,46 @@ pub const NIC_XDP: &[Call] = &[Call::only(
     ],
 )];
 
-/// `link` on a TAP queue, from the first frame on: `read` and `writev`, which [`EVENT_LOOP`] has. In a
-/// list of its own so that a back end's name always finds one.
-pub const NIC_TAP: &[Call] = &[];
+/// `link` on a TAP queue, from the first frame on.
+pub const NIC_TAP: &[Call] = &[
+    Call::any("read", libc::SYS_read),
+    Call::any("writev", libc::SYS_writev),
+];
 
-/// The lists of a component of a stack: of one that gives memory of rings back, and one that has a NIC of this kind (as in
-/// `skink_nic::Capabilities::kind`).
-pub fn component_lists(reclaims: bool, nic: Option<&str>) -> Vec<&'static [Call]> {
-    let mut lists = vec![EVENT_LOOP];
-    if reclaims {
-        lists.push(RECLAIM);
+/// What a component's process does, so far as that takes system calls that others don't make.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Tasks<'a> {
+    /// It is handed memory of programs and of restarted neighbours.
+    pub memory: bool,
+    /// It serves programs.
+    pub programs: bool,
+    /// It hosts a transport.
+    pub transports: bool,
+    /// It has a NIC of this kind (as in `skink_nic::Capabilities::kind`).
+    pub nic: Option<&'a str>,
+}
+
+impl Tasks<'_> {
+    /// The lists of calls for them.
+    pub fn lists(&self) -> Vec<&'static [Call]> {
+        let mut lists = vec![EVENT_LOOP];
+        for (does, list) in [
+            (self.memory, MEMORY),
+            (self.programs, PROGRAMS),
+            (self.transports, RECLAIM),
+        ] {
+            if does {
+                lists.push(list);
+            }
+        }
+        match self.nic {
+            Some("xdp") => lists.extend([NIC_XDP, NIC_PACKET]),
+            Some("packet") => lists.push(NIC_PACKET),
+            Some(_) => lists.push(NIC_TAP),
+            None => {}
+        }
+        lists
     }
-    match nic {
-        Some("xdp") => lists.extend([NIC_XDP, NIC_PACKET]),
-        Some("packet") => lists.push(NIC_PACKET),
-        Some(_) => lists.push(NIC_TAP),
-        None => {}
-    }
-    lists
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! 4. memory that other processes of its user can't read, and no core file;
 //! 5. limits: no child, no second thread, a bounded number of descriptors;
 //! 6. no file, no TCP port, no signal and no abstract socket of anybody outside (Landlock);
-//! 7. the system calls of its event loop, and no other (seccomp).
+//! 7. the system calls of its event loop and of its component's [tasks](Tasks), and no other (seccomp).
 //!
 //! Each layer holds on its own; `tests/confinement.rs` attacks them one by one. What a layer needs and the
 //! kernel lacks is in the [`Report`], and isn't fatal; seccomp is never left out.
@@ -38,8 +38,8 @@ mod report;
 mod sandbox;
 
 pub use calls::{
-    Call, Condition, EVENT_LOOP, NIC_PACKET, NIC_TAP, NIC_XDP, RECLAIM, SHARED_MEMORY, Value,
-    component_lists, condition,
+    Call, Condition, EVENT_LOOP, MEMORY, NIC_PACKET, NIC_TAP, NIC_XDP, PROGRAMS, RECLAIM, Tasks,
+    Value, condition,
 };
 pub use error::SandboxError;
 pub use refusal::Refusal;

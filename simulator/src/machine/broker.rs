@@ -6,7 +6,7 @@ use skink_channel::{Pool, PoolReader, SleeperDescriptors};
 use skink_filter::{Filter, FilterConfig};
 use skink_lanes::board::BoardDescriptors;
 use skink_lanes::{AttachParts, Exchange, Lane, holder};
-use skink_memory::{Region, StoredTable};
+use skink_memory::{Region, SendRegion, StoredTable};
 use skink_messages::{Capabilities, Counters, LinkLimits, Protocol};
 use skink_nic::Nic;
 use skink_split::{
@@ -209,7 +209,8 @@ pub(super) fn map(pool: &Pool) -> PoolReader {
 }
 
 /// A neighbour's view of a program's sockets.
-pub(super) fn read_only(region: &Region) -> Region {
-    let clone = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().expect("a descriptor");
-    Region::open_read_only(clone(region.records_fd()), clone(region.rings_fd())).expect("a region")
+pub(super) fn read_only(region: &Region) -> SendRegion {
+    let files = region.sending().files();
+    let files = files.map(|fd| fd.try_clone_to_owned().expect("a descriptor"));
+    SendRegion::open_read_only(files).expect("a region")
 }

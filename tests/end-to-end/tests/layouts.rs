@@ -29,6 +29,7 @@ const ALL: [Shared; 7] = [
         items: &[
             "base/memory/src/record.rs",
             "base/memory/src/region.rs",
+            "base/memory/src/region/sending.rs",
             "base/memory/src/ring.rs",
             "base/memory/src/datagram.rs",
         ],
@@ -177,7 +178,8 @@ fn items(lines: &[String], words: &[&str], constants: bool) -> String {
     while let Some(line) = lines.get(at) {
         let is_constant = line.starts_with("const ")
             || line.starts_with("pub const ")
-            || line.starts_with("pub(crate) const ");
+            || line.starts_with("pub(crate) const ")
+            || line.starts_with("pub(super) const ");
         if line.starts_with("#[") {
             let (text, count) = piece(&lines[at..]);
             attributes.push_str(&text);

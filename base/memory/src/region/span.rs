@@ -1,6 +1,6 @@
 //! Names for bytes in send rings, with which another process that maps the region finds them.
 
-use super::Region;
+use super::SendRegion;
 use crate::{Bytes, SocketId};
 use std::sync::atomic::Ordering;
 
@@ -21,17 +21,16 @@ pub struct RingSpan {
     pub bytes: u32,
 }
 
-impl Region {
+impl SendRegion {
     /// Owner: the name of what [`Ring::spans`](crate::Ring::spans) of a send ring answered. `None` if
     /// the bytes aren't those of one send ring of this region.
     pub fn name_span(&self, payload: &[Bytes<'_>; 2]) -> Option<RingSpan> {
         let [first, second] = payload;
-        let first_ring = self.first_ring.as_ptr() as usize;
+        let first_ring = self.first_send_ring.as_ptr() as usize;
         let offset = (first.as_ptr() as usize).checked_sub(first_ring)?;
         let send_bytes = self.config.send_bytes as usize;
-        let each = send_bytes + self.config.receive_bytes as usize;
-        let slot = u32::try_from(offset / each).ok()?;
-        let inside = offset % each;
+        let slot = u32::try_from(offset / send_bytes).ok()?;
+        let inside = offset % send_bytes;
         let to_end = send_bytes.checked_sub(inside)?;
         let goes_on = second.is_empty()
             || (first.len() == to_end && second.as_ptr() as usize == first_ring + offset - inside);
@@ -46,7 +45,7 @@ impl Region {
         })
     }
 
-    /// The bytes of that name, in place: read-only mappings ([`Region::open_read_only`]) do. `None` if
+    /// The bytes of that name, in place: read-only mappings ([`SendRegion::open_read_only`]) do. `None` if
     /// the socket is gone, or not all of them are in its send ring any more.
     pub fn find_span(&self, span: RingSpan) -> Option<[Bytes<'_>; 2]> {
         let RingSpan {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::{Bytes, DatagramHeader, DatagramRing, Holder};
 use skink_wire::{Endpoint, FourTuple};
+use std::os::fd::AsFd;
 
 fn config() -> TableConfig {
     TableConfig {
@@ -14,14 +15,22 @@ fn region() -> Region {
     Region::create("test", config()).expect("a region")
 }
 
-fn both(region: &Region) -> [OwnedFd; 2] {
-    let fds = [region.records_fd(), region.rings_fd()];
-    fds.map(|fd| fd.try_clone_to_owned().expect("a descriptor"))
+fn files(region: &Region) -> [OwnedFd; 3] {
+    region.files().map(own)
+}
+
+fn own(fd: BorrowedFd<'_>) -> OwnedFd {
+    fd.try_clone_to_owned().expect("a descriptor")
+}
+
+fn read_only(region: &Region) -> SendRegion {
+    let files = region.sending().files().map(own);
+    SendRegion::open_read_only(files).expect("the same region")
 }
 
 fn of_program(region: &Region) -> Region {
-    let [records, rings] = region.program_descriptors().expect("descriptors");
-    Region::open_for_program(records, rings).expect("the same region")
+    let files = region.program_files().expect("descriptors");
+    Region::open_for_program(files).expect("the same region")
 }
 
 #[test]
@@ -36,13 +45,11 @@ fn a_successor_and_tools_see_records_and_rings() {
     region.receive_ring(5).write(b"hello");
     region.send_ring(5).write(b"to whom it may concern");
 
-    let [records, rings] = both(&region);
-    let tool = Region::open_read_only(records, rings).expect("the same region");
-    assert_eq!(tool.receive_ring(5).len(), 5);
+    let tool = read_only(&region);
+    assert_eq!(tool.unread(5), 5);
     assert_eq!(tool.send_ring(5).len(), 22);
 
-    let [records, rings] = both(&region);
-    let other = Region::open(records, rings).expect("the same region");
+    let other = Region::open(files(&region)).expect("the same region");
     drop(region);
     assert_eq!(other.used(), 6);
     let record = other.find(id).expect("the record");
@@ -51,10 +58,7 @@ fn a_successor_and_tools_see_records_and_rings() {
     assert_eq!(other.receive_ring(5).read(&mut bytes), 5);
     assert_eq!(&bytes[..5], b"hello");
     other.send_ring(5).advance_head(3);
-    assert_eq!(
-        (tool.receive_ring(5).len(), tool.send_ring(5).head()),
-        (0, 3)
-    );
+    assert_eq!((tool.unread(5), tool.send_ring(5).head()), (0, 3));
 }
 
 #[test]
@@ -75,20 +79,25 @@ fn a_program_uses_the_rings_and_only_reads_the_records() {
     );
 
     // What it was handed can't be mapped for writing, nor opened so by another user.
-    let [records, rings] = region.program_descriptors().expect("descriptors");
-    let mode = rustix::fs::fstat(&records).expect("a file").st_mode & 0o777;
-    assert_eq!(mode, 0o600);
-    let flags = rustix::fs::fcntl_getfl(&records).expect("a file");
-    assert_eq!(flags & OFlags::RWMODE, OFlags::RDONLY);
+    let [records, send_rings, receive_rings] = region.program_files().expect("descriptors");
+    for file in [&records, &receive_rings] {
+        let mode = rustix::fs::fstat(file).expect("a file").st_mode & 0o777;
+        assert_eq!(mode, 0o600);
+        let flags = rustix::fs::fcntl_getfl(file).expect("a file");
+        assert_eq!(flags & OFlags::RWMODE, OFlags::RDONLY);
+    }
     // Nor can it take the rings from a successor.
-    let sealed = rustix::fs::fcntl_add_seals(&rings, SealFlags::FUTURE_WRITE);
+    let sealed = rustix::fs::fcntl_add_seals(&send_rings, SealFlags::FUTURE_WRITE);
     assert_eq!(sealed, Err(rustix::io::Errno::PERM));
-    let shrunk = rustix::fs::ftruncate(&rings, 0);
+    let shrunk = rustix::fs::ftruncate(&send_rings, 0);
     assert_eq!(shrunk, Err(rustix::io::Errno::PERM));
-    assert!(matches!(
-        Region::open(records, rings),
-        Err(TableError::Memory(_))
-    ));
+    let [whole, _, _] = files(&region);
+    for files in [
+        [records, own(send_rings.as_fd()), own(receive_rings.as_fd())],
+        [whole, send_rings, receive_rings],
+    ] {
+        assert!(matches!(Region::open(files), Err(TableError::Memory(_))));
+    }
 }
 
 #[test]
@@ -112,22 +121,31 @@ fn an_id_that_outlived_its_socket_finds_nothing() {
 
 #[test]
 fn memory_that_is_no_region_of_this_version_is_refused() {
-    let not_one = |records: OwnedFd, rings: OwnedFd| match Region::open(records, rings) {
+    let not_one = |files: [OwnedFd; 3]| match Region::open(files) {
         Err(TableError::NotATable) => true,
         Err(TableError::OtherVersion(version)) => version == LAYOUT_VERSION + 1,
         _ => false,
     };
     let other = || {
         let mapping = Mapping::create("test", 8192).expect("memory");
-        mapping.fd().try_clone_to_owned().expect("a descriptor")
+        own(mapping.fd())
     };
-    let [records, rings] = both(&region());
-    assert!(not_one(other(), rings));
-    assert!(not_one(records, other()), "rings of another size");
+    for (file, what) in [
+        "no records",
+        "send rings of another size",
+        "receive rings of another size",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let mut files = files(&region());
+        files[file] = other();
+        assert!(not_one(files), "{what}");
+    }
     // (which field, what it says)
     for (field, value) in [(1, LAYOUT_VERSION + 1), (2, 0), (2, u32::MAX), (3, 5000)] {
         let region = region();
-        let header = region.header();
+        let header = region.sending.header();
         let fields = [
             &header.magic,
             &header.version,
@@ -135,8 +153,7 @@ fn memory_that_is_no_region_of_this_version_is_refused() {
             &header.send_bytes,
         ];
         fields[field].store(value, Ordering::Relaxed);
-        let [records, rings] = both(&region);
-        assert!(not_one(records, rings), "field {field} says {value}");
+        assert!(not_one(files(&region)), "field {field} says {value}");
     }
 }
 
@@ -180,7 +197,7 @@ impl Random {
 /// often values at the edges.
 fn scribble(rings: &Mapping, random: &mut Random) {
     let words = rings.words();
-    let positions = 8 * size_of::<ProgramPositions>() / 8;
+    let positions = 8 * size_of::<crate::record::ProgramPositions>() / 8;
     let most = if random.next().is_multiple_of(4) {
         words.len()
     } else {
@@ -260,7 +277,7 @@ fn whatever_a_program_writes_the_owner_stays_within_the_rings() {
             region.open_slot(slot, SocketKind::Tcp);
         }
         for _ in 0..2_000 {
-            scribble(&program.rings, &mut random);
+            scribble(&program.sending.send_rings, &mut random);
             use_as_owner(&region, random.next() as u32 % 8, &mut random);
         }
         assert_eq!((region.used(), region.config().sockets), (8, 8));
@@ -279,7 +296,7 @@ fn a_program_may_write_while_the_owner_reads() {
         scope.spawn(|| {
             let mut random = Random(1);
             for _ in 0..200_000 {
-                scribble(&program.rings, &mut random);
+                scribble(&program.sending.send_rings, &mut random);
             }
         });
         let mut random = Random(2);
@@ -299,7 +316,10 @@ fn bytes_of_a_send_ring_are_found_by_name_until_they_are_dropped() {
     ring.advance_head(4000);
     let text: Vec<u8> = (0..200).collect();
     ring.write(&text);
-    let span = region.name_span(&ring.spans(20, 150)).expect("a name");
+    let span = region
+        .sending()
+        .name_span(&ring.spans(20, 150))
+        .expect("a name");
     let named = RingSpan {
         slot: 3,
         generation: id.generation,
@@ -308,8 +328,7 @@ fn bytes_of_a_send_ring_are_found_by_name_until_they_are_dropped() {
     };
     assert_eq!(span, named);
 
-    let [records, rings] = both(&region);
-    let other = Region::open_read_only(records, rings).expect("the same region");
+    let other = read_only(&region);
     let read = |span: RingSpan| {
         let [first, second] = other.find_span(span)?;
         let mut bytes = vec![0; first.len() + second.len()];
@@ -390,7 +409,7 @@ fn what_isnt_in_one_send_ring_has_no_name() {
         [a, Bytes::from(&outside[..])],
     ];
     for (index, payload) in none.iter().enumerate() {
-        assert_eq!(region.name_span(payload), None, "{index}");
+        assert_eq!(region.sending().name_span(payload), None, "{index}");
     }
 }
 
@@ -427,12 +446,8 @@ fn a_region_tells_that_its_program_is_gone() {
     let region = region();
     assert!(!region.is_abandoned());
     region.abandon();
-    let [records, rings] = both(&region);
-    assert!(
-        Region::open(records, rings)
-            .expect("a region")
-            .is_abandoned()
-    );
+    let successor = Region::open(files(&region)).expect("a region");
+    assert!(successor.is_abandoned());
 }
 
 /// A region that gets the index of another one: no name of a socket of that one leads anywhere in it.
@@ -461,8 +476,9 @@ fn generations_count_on_from_where_they_are_told() {
     old.send_ring(1).write(b"theirs");
     new.send_ring(1).write(b"others");
     let name = old
+        .sending()
         .name_span(&old.send_ring(1).spans(0, 6))
         .expect("a name");
-    assert!(old.find_span(name).is_some());
-    assert!(new.find_span(name).is_none());
+    assert!(old.sending().find_span(name).is_some());
+    assert!(new.sending().find_span(name).is_none());
 }

@@ -80,10 +80,8 @@ fn memory_of_many_sockets_is_given_back_in_several_turns() {
         receive_bytes: BYTES,
     };
     let region = Region::create("test", config).expect("a region");
-    let rings = region
-        .rings_fd()
-        .try_clone_to_owned()
-        .expect("a descriptor");
+    let [_, _, rings] = region.files();
+    let rings = rings.try_clone_to_owned().expect("a descriptor");
     let held = || rustix::fs::fstat(&rings).expect("its size").st_blocks as u64 * 512;
     let mut table = SocketTable::new(SOCKETS);
     table.insert(0, region).expect("room");

@@ -250,9 +250,8 @@ impl Split {
 
     fn descriptors(&self, place: usize) -> Vec<OwnedFd> {
         let (reading, writing) = self.life.as_ref().expect("a supervisor");
-        let capture = CaptureRing::create(4096).expect("memory");
         let (page, bell) = self.sleepers[place].sleeper().expect("descriptors");
-        let mut all = vec![clone(self.counters.fd()), clone(capture.fd()), page, bell];
+        let mut all = vec![clone(self.counters.fd()), page, bell];
         all.push(clone(reading));
         if self.front().contains(&place) {
             all.push(clone(writing));
@@ -273,7 +272,11 @@ impl Split {
                 Part::Tcp | Part::Udp => all.push(self.board.reader().expect("a board")),
                 Part::Store => all.push(clone(self.stored.fd())),
                 Part::Filter => all.push(clone(self.flows.fd())),
-                Part::Link | Part::Syscall => {}
+                Part::Link => {
+                    let capture = CaptureRing::create(4096).expect("memory");
+                    all.push(clone(capture.fd()));
+                }
+                Part::Syscall => {}
             }
         }
         all
@@ -353,8 +356,8 @@ impl Split {
         }
         let number = kept.attachment.program;
         let own = |region: &Region| {
-            let [records, rings] = region.program_descriptors().expect("descriptors");
-            let own = Region::open_for_program(records, rings).expect("a region");
+            let files = region.program_files().expect("descriptors");
+            let own = Region::open_for_program(files).expect("a region");
             let mut table = SocketTable::new(kept.attachment.tcp_stride);
             table.insert(number, own).expect("room");
             table

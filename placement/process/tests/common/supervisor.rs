@@ -171,7 +171,7 @@ impl World {
         let kept = &self.split.programs[at];
         let program = kept.attachment.program;
         let regions = [&kept.tcp, &kept.udp];
-        let files = regions.map(|it| [it.records_fd(), it.rings_fd()]);
+        let files = regions.map(|it| it.sending().files());
         let with: Vec<_> = files.into_iter().flatten().map(clone).collect();
         self.order_place(place, &Order::Map { program }, &with);
         let mapped = Report::Mapped { program };
@@ -187,8 +187,7 @@ impl World {
         let mut with = Vec::new();
         for (part, region) in [(Part::Tcp, &kept.tcp), (Part::Udp, &kept.udp)] {
             if self.split.place(part) == place {
-                with.push(clone(region.records_fd()));
-                with.push(clone(region.rings_fd()));
+                with.extend(region.files().map(clone));
             }
         }
         with.extend(kept.channel.for_stack(channel).expect("descriptors"));

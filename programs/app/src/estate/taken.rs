@@ -55,9 +55,9 @@ impl State {
         };
         let addresses = estate.addresses.iter();
         holdings.addresses = addresses.filter_map(|text| text.parse().ok()).collect();
-        for (program, secret, memory) in estate.regions {
-            let [a, b, c, d] = memory.map(own);
-            attach::add_regions(&mut holdings, program, secret, [a, b], [c, d])?;
+        for (program, secret, files) in estate.regions {
+            let [tcp, udp] = files.map(|files| files.map(own));
+            attach::add_regions(&mut holdings, program, secret, tcp, udp)?;
         }
         let token = attach::broker_named().map_or("", |(_, token)| token);
         let broker = Broker::resume(own(estate.broker), token);

@@ -16,7 +16,7 @@ fn what_is_written_down_is_read_again() {
         channel: (1..=14).collect(),
         addresses: vec!["10.0.0.2/24".to_owned()],
         gateways: vec!["fe80::1".parse().expect("an address")],
-        regions: vec![(2, u64::MAX, [1, 2, 3, 4])],
+        regions: vec![(2, u64::MAX, [[1, 2, 3], [4, 5, 6]])],
         sockets: vec![SocketEntry {
             fds: vec![0, 1],
             domain: libc::AF_INET6,

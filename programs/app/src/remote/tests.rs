@@ -21,8 +21,8 @@ fn region(receive_bytes: u32) -> (Region, Region) {
         receive_bytes,
     };
     let owner = Region::create("test", config).expect("memory");
-    let [records, rings] = owner.program_descriptors().expect("descriptors");
-    let program = Region::open_for_program(records, rings).expect("a region");
+    let files = owner.program_files().expect("descriptors");
+    let program = Region::open_for_program(files).expect("a region");
     (owner, program)
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use skink_memory::{FallbackReason, TableConfig};
+use skink_memory::{FallbackReason, Region, TableConfig};
 use skink_wire::{Endpoint, FourTuple};
 
 fn endpoint(text: &str) -> Endpoint {
@@ -12,7 +12,7 @@ fn process() -> ProcessInfo {
     crate::tools::tests::info().processes[0].clone()
 }
 
-fn table() -> Region {
+fn table() -> SendRegion {
     let config = TableConfig {
         sockets: 8,
         send_bytes: 4096,
@@ -56,7 +56,7 @@ fn table() -> Region {
     table.record(1).snd_wscale.store(200, Relaxed);
     table.receive_ring(1).write(b"abc");
     table.send_ring(1).write(b"abcd");
-    table
+    table.sending().clone()
 }
 
 fn sockets() -> Vec<Socket> {

@@ -13,7 +13,6 @@ use skink_channel::SleeperDescriptors;
 use skink_control::{
     ComponentProcess, Executable, FIRST_COMPONENT, LinkError, Order, Report, SignalDescriptor,
 };
-use skink_memory::CaptureRing;
 use skink_messages::Counters;
 use skink_topology::Process;
 use std::collections::VecDeque;
@@ -27,7 +26,6 @@ pub use upgrade::Upgraded;
 const START: Duration = Duration::from_secs(20);
 /// Orders that wait. Each program causes at most a few, so more are a process that has stopped.
 const MOST_ORDERS: usize = 16 * 1024;
-const CAPTURE_BYTES: usize = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
 enum State {
@@ -69,8 +67,6 @@ pub struct Component {
     owner: u16,
     #[serde(with = "super::memory")]
     counters: Counters,
-    #[serde(with = "super::memory")]
-    capture: CaptureRing,
     /// How programs and neighbours wake it, whichever process it is.
     pub sleeper: SleeperDescriptors,
     state: State,
@@ -126,7 +122,6 @@ impl Component {
             upgrade: None,
             owner: FIRST_COMPONENT.saturating_add(number),
             counters: Counters::create().map_err(memory)?,
-            capture: CaptureRing::create(CAPTURE_BYTES).map_err(memory)?,
             sleeper,
             state: State::Waiting(Instant::now()),
             process: None,
@@ -170,9 +165,9 @@ impl Component {
         all.map(|(process, waits)| (process.link.as_fd(), waits, process.ended.as_fd()))
     }
 
-    /// Its counters and capture ring, for tools.
-    pub fn memory(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
-        (self.counters.fd(), self.capture.fd())
+    /// Its counters, for tools.
+    pub fn counters(&self) -> BorrowedFd<'_> {
+        self.counters.fd()
     }
 
     /// How many processors it shares with all that it waits for: one, if it is pinned to one that another of `processes` is pinned to as
@@ -186,15 +181,10 @@ impl Component {
         }
     }
 
-    /// Descriptors of what each process is handed: counters, capture ring, sleeper.
+    /// Descriptors of what each process is handed: counters, sleeper.
     pub fn shared(&self) -> io::Result<Vec<OwnedFd>> {
         let (page, bell) = self.sleeper.sleeper()?;
-        Ok(vec![
-            self.counters.fd().try_clone_to_owned()?,
-            self.capture.fd().try_clone_to_owned()?,
-            page,
-            bell,
-        ])
+        Ok(vec![self.counters.fd().try_clone_to_owned()?, page, bell])
     }
 
     /// Whether it is time to start the process.

@@ -5,10 +5,11 @@ use super::split::{Outside, Split};
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use skink_control::{Order, Part, StackStart};
-use skink_memory::StoredTable;
+use skink_memory::{CaptureRing, StoredTable};
 use skink_nic::{Adaptation, Load, Opener};
+use std::fmt::Display;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// The stack's number among the owners of the NIC.
@@ -19,6 +20,9 @@ const STORED: u32 = 1 << 18;
 
 /// As many as the packet filter knows at the most, and two for changes.
 const FLOWS: u32 = (1 << 16) + 2;
+
+/// Of copies of frames, for tools.
+const CAPTURE_BYTES: usize = 1 << 20;
 
 /// How long a NIC that is to be opened anew is left alone: a standby of this process has it too, until the
 /// next one is made.
@@ -47,20 +51,25 @@ pub struct Plant {
     /// Flows of datagrams that the packet filter knows.
     #[serde(with = "super::memory")]
     flows: StoredTable,
+    /// Frames that `link` has seen, while a tool wants them.
+    #[serde(with = "super::memory")]
+    capture: CaptureRing,
 }
 
-fn table(name: &str, entries: u32) -> Result<StoredTable, Failure> {
-    StoredTable::create(name, entries).map_err(|error| {
-        Failure::own(format!(
-            "no shared memory can be made: {error}; is /proc mounted?"
-        ))
-    })
+fn no_memory(error: impl Display) -> Failure {
+    Failure::own(format!(
+        "no shared memory can be made: {error}; is /proc mounted?"
+    ))
 }
 
 pub type Prepared = Result<(Order, Vec<OwnedFd>), String>;
 
 pub fn handed(error: io::Error) -> String {
     format!("what it needs can't be handed over: {error}")
+}
+
+fn cloned(memory: BorrowedFd<'_>) -> Result<OwnedFd, String> {
+    memory.try_clone_to_owned().map_err(handed)
 }
 
 impl Plant {
@@ -78,8 +87,9 @@ impl Plant {
             start,
             layout,
             split,
-            stored: table("skink-stored", STORED)?,
-            flows: table("skink-flows", FLOWS)?,
+            stored: StoredTable::create("skink-stored", STORED).map_err(no_memory)?,
+            flows: StoredTable::create("skink-flows", FLOWS).map_err(no_memory)?,
+            capture: CaptureRing::create(CAPTURE_BYTES).map_err(no_memory)?,
         })
     }
 
@@ -105,8 +115,9 @@ impl Plant {
         let mut descriptors = self.nic(&mut start)?;
         descriptors.extend(self.port_map(&mut start)?);
         descriptors.extend(component.shared().map_err(handed)?);
-        descriptors.push(self.stored()?);
-        descriptors.push(self.flows()?);
+        for memory in [self.capture.fd(), self.stored.fd(), self.flows.fd()] {
+            descriptors.push(cloned(memory)?);
+        }
         // Whoever comes after the first takes over.
         self.start.successor = true;
         Ok((Order::Start(Box::new(start)), descriptors))
@@ -120,15 +131,16 @@ impl Plant {
         let mut outside = Outside::default();
         if self.layout.hosts(place, Part::Link) {
             outside.nic = self.nic(&mut start)?;
+            outside.capture = Some(cloned(self.capture.fd())?);
         }
         if self.layout.transports().contains(place) {
             outside.port_map = self.port_map(&mut start)?;
         }
         if self.layout.hosts(place, Part::Store) {
-            outside.stored = Some(self.stored()?);
+            outside.stored = Some(cloned(self.stored.fd())?);
         }
         if self.layout.hosts(place, Part::Filter) {
-            outside.flows = Some(self.flows()?);
+            outside.flows = Some(cloned(self.flows.fd())?);
         }
         let split = self.split.as_mut().ok_or("it has the whole stack")?;
         let mut descriptors = component.shared().map_err(handed)?;
@@ -138,12 +150,10 @@ impl Plant {
         Ok((Order::StartPart(Box::new(start)), descriptors))
     }
 
-    fn stored(&self) -> Result<OwnedFd, String> {
-        self.stored.fd().try_clone_to_owned().map_err(handed)
-    }
-
-    fn flows(&self) -> Result<OwnedFd, String> {
-        self.flows.fd().try_clone_to_owned().map_err(handed)
+    /// Where tools find the frames that the process at this place sends and receives.
+    pub fn capture(&self, place: usize) -> Option<BorrowedFd<'_>> {
+        let sees_frames = self.layout.hosts(place, Part::Link);
+        sees_frames.then(|| self.capture.fd())
     }
 
     fn nic(&mut self, start: &mut StackStart) -> Result<Vec<OwnedFd>, String> {

@@ -7,7 +7,7 @@ use skink_control::{Order, Part, Peer, ServedParts, TableSize, unguessable};
 use skink_memory::{Region, TableError};
 use skink_sockets::{Attachment, ChannelParts, NOTICES, REQUESTS, Routes};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How long after the end of its connection a process that lives on, and doesn't come again, keeps its sockets: it has
@@ -27,14 +27,9 @@ pub enum Stage {
     Ending,
 }
 
-/// A region's two memfds, readable and writable, as a successor of the stack needs them.
+/// A region's memfds as [`Region::files`] names them, readable and writable, as a successor of the stack needs them.
 #[derive(Serialize, Deserialize)]
-struct RegionFiles {
-    #[serde(with = "skink_inherit::descriptors")]
-    records: OwnedFd,
-    #[serde(with = "skink_inherit::descriptors")]
-    rings: OwnedFd,
-}
+struct RegionFiles(#[serde(with = "skink_inherit::descriptors")] [OwnedFd; 3]);
 
 /// Which processes of the stack have a program, and what they must still say of it.
 #[derive(Default, Serialize, Deserialize)]
@@ -139,11 +134,12 @@ impl Program {
         let mut orders = Vec::new();
         let channels = layout.channels().into_iter().enumerate();
         for (channel, place) in channels.filter(|(_, place)| to.contains(*place)) {
-            let mut descriptors = Vec::with_capacity(11);
+            let mut descriptors = Vec::with_capacity(13);
             for (part, files) in [(Part::Tcp, &self.tcp), (Part::Udp, &self.udp)] {
                 if layout.hosts(place, part) {
-                    descriptors.push(files.records.try_clone()?);
-                    descriptors.push(files.rings.try_clone()?);
+                    for file in &files.0 {
+                        descriptors.push(file.try_clone()?);
+                    }
                 }
             }
             descriptors.extend(self.channels.for_stack(channel)?);
@@ -224,34 +220,33 @@ impl Program {
     /// Its sockets, for the processes that only read what is sent.
     pub fn map(&self) -> io::Result<(Order, Vec<OwnedFd>)> {
         let regions = [&self.tcp, &self.udp];
-        let files = regions.into_iter().flat_map(|it| [&it.records, &it.rings]);
+        let files = regions
+            .into_iter()
+            .flat_map(|RegionFiles([records, send_rings, _])| [records, send_rings]);
         let files = files.map(read_only).collect::<io::Result<_>>()?;
         let program = self.attachment.program;
         Ok((Order::Map { program }, files))
     }
 
-    /// Its regions for another program, that says it knows the secret: records can't be written.
-    pub fn regions(&self, secret: u64) -> Result<[OwnedFd; 4], String> {
+    /// Its regions for another program, that says it knows the secret, as for the program itself.
+    pub fn regions(&self, secret: u64) -> Result<[[OwnedFd; 3]; 2], String> {
         // In constant time: the comparison looks at all bits whatever they are.
         if std::hint::black_box(self.attachment.secret ^ secret) != 0 {
             return Err("the secret of the socket that was handed over is wrong".to_owned());
         }
         let failed = |error: io::Error| format!("its sockets can't be handed over: {error}");
-        let handed =
-            |files: &RegionFiles| Ok((read_only(&files.records)?, files.rings.try_clone()?));
-        let (tcp_records, tcp_rings) = handed(&self.tcp).map_err(failed)?;
-        let (udp_records, udp_rings) = handed(&self.udp).map_err(failed)?;
-        Ok([tcp_records, tcp_rings, udp_records, udp_rings])
+        let handed = |RegionFiles([records, send_rings, receive_rings]): &RegionFiles| {
+            let (records, receive_rings) = (read_only(records)?, read_only(receive_rings)?);
+            Ok([records, send_rings.try_clone()?, receive_rings])
+        };
+        let tcp = handed(&self.tcp).map_err(failed)?;
+        let udp = handed(&self.udp).map_err(failed)?;
+        Ok([tcp, udp])
     }
 
-    /// TCP records, TCP rings, UDP records, UDP rings.
-    pub fn files(&self) -> [BorrowedFd<'_>; 4] {
-        [
-            self.tcp.records.as_fd(),
-            self.tcp.rings.as_fd(),
-            self.udp.records.as_fd(),
-            self.udp.rings.as_fd(),
-        ]
+    /// The files of its TCP region and of its UDP region.
+    pub fn files(&self) -> [&[OwnedFd; 3]; 2] {
+        [&self.tcp.0, &self.udp.0]
     }
 
     /// Whether it may still ask the stack for something.
@@ -265,18 +260,16 @@ impl Program {
 
 /// Makes a region; it isn't mapped here for longer than that takes. Answers its files, and what the
 /// program is handed.
-fn region(name: &str, size: TableSize, generation: u32) -> io::Result<(RegionFiles, [OwnedFd; 2])> {
+fn region(name: &str, size: TableSize, generation: u32) -> io::Result<(RegionFiles, [OwnedFd; 3])> {
     let region = Region::create(name, size.into()).map_err(|error| match error {
         TableError::Memory(error) => error,
         error => io::Error::other(error),
     })?;
     // A packet that was on its way when another program had this number mustn't find this one's bytes.
     region.count_generations_from(generation);
-    let files = RegionFiles {
-        records: region.records_fd().try_clone_to_owned()?,
-        rings: region.rings_fd().try_clone_to_owned()?,
-    };
-    Ok((files, region.program_descriptors()?))
+    let [records, send_rings, receive_rings] = region.files().map(|it| it.try_clone_to_owned());
+    let files = RegionFiles([records?, send_rings?, receive_rings?]);
+    Ok((files, region.program_files()?))
 }
 
 /// A descriptor that can't be mapped for writing.

@@ -69,6 +69,8 @@ pub type PlaceOrder = (usize, Order, Vec<OwnedFd>);
 pub struct Outside {
     /// For `link`.
     pub nic: Vec<OwnedFd>,
+    /// Likewise, for tools.
+    pub capture: Option<OwnedFd>,
     /// For the transports, if there is one.
     pub port_map: Option<OwnedFd>,
     /// For `store`.
@@ -183,7 +185,10 @@ impl Split {
                 all.extend(end.into_descriptors());
             }
             match part {
-                Part::Link => all.append(&mut outside.nic),
+                Part::Link => {
+                    all.append(&mut outside.nic);
+                    all.extend(outside.capture.take());
+                }
                 Part::Ip => all.push(self.board.writer()?),
                 Part::Udp | Part::Tcp => {
                     all.push(self.board.reader()?);

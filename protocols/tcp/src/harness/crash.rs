@@ -8,27 +8,24 @@ use skink_wire::tcp::Header;
 
 /// Copies one region again and again.
 pub(crate) struct Freezer {
-    records: Mapping,
-    rings: Mapping,
+    files: [Mapping; 3],
     region: Region,
     pub frozen: Vec<Frozen>,
 }
 
 /// The memory of a region at one moment.
 pub(crate) struct Frozen {
-    records: Vec<u64>,
-    rings: Vec<u64>,
+    files: [Vec<u64>; 3],
     region: Region,
     /// The last segment that had left.
     pub last: Option<(Header, u32)>,
 }
 
-fn map(region: &Region) -> (Mapping, Mapping) {
-    let [records, rings] = [region.records_fd(), region.rings_fd()].map(|fd| {
+fn map(region: &Region) -> [Mapping; 3] {
+    region.files().map(|fd| {
         let fd = fd.try_clone_to_owned().expect("a descriptor");
         Mapping::from_fd(fd).expect("the region's memory")
-    });
-    (records, rings)
+    })
 }
 
 fn copy(mapping: &Mapping) -> Vec<u64> {
@@ -46,17 +43,16 @@ fn paste(mapping: &Mapping, words: &[u64]) {
 
 impl Freezer {
     pub fn new(region: &Region) -> Freezer {
-        let (records, rings) = map(region);
         Freezer {
-            records,
-            rings,
+            files: map(region),
             region: region.clone(),
             frozen: Vec::new(),
         }
     }
 
     pub fn records(&self) -> &Mapping {
-        &self.records
+        let [records, _, _] = &self.files;
+        records
     }
 
     /// The region as it is now.
@@ -67,8 +63,7 @@ impl Freezer {
 
     pub fn freeze(&mut self, last: Option<&Sent>) {
         self.frozen.push(Frozen {
-            records: copy(&self.records),
-            rings: copy(&self.rings),
+            files: self.files.each_ref().map(copy),
             region: self.region.clone(),
             last: last.map(|sent| (sent.header, sent.payload.len() as u32)),
         });
@@ -80,9 +75,9 @@ impl Frozen {
     pub fn region(&self) -> Region {
         let config = self.region.config();
         let region = new_region(config.sockets, config.send_bytes, config.receive_bytes);
-        let (records, rings) = map(&region);
-        paste(&records, &self.records);
-        paste(&rings, &self.rings);
+        for (mapping, words) in map(&region).iter().zip(&self.files) {
+            paste(mapping, words);
+        }
         region
     }
 }

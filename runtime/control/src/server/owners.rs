@@ -46,12 +46,12 @@ impl NicGrant {
 pub struct ServedParts {
     /// What both are told.
     pub attachment: Attachment,
-    /// Its region of TCP sockets: records, rings.
+    /// Its region of TCP sockets: [`skink_memory::Region::program_files`].
     #[serde(with = "skink_inherit::descriptors")]
-    pub tcp_region: [OwnedFd; 2],
+    pub tcp_region: [OwnedFd; 3],
     /// Its region of UDP sockets.
     #[serde(with = "skink_inherit::descriptors")]
-    pub udp_region: [OwnedFd; 2],
+    pub udp_region: [OwnedFd; 3],
     /// `skink_sockets::ChannelParts::for_program`.
     #[serde(with = "skink_inherit::descriptors")]
     pub channel: Vec<OwnedFd>,
@@ -103,8 +103,8 @@ pub trait Owners {
         Ok(())
     }
     /// The memory of sockets of owner number `program`, for another owner who knows its `secret`:
-    /// TCP records, TCP rings, UDP records, UDP rings.
-    fn region(&self, _program: u32, _secret: u64) -> Result<[OwnedFd; 4], String> {
+    /// the files of its TCP region and of its UDP region.
+    fn region(&self, _program: u32, _secret: u64) -> Result<[[OwnedFd; 3]; 2], String> {
         Err("there are no sockets to share under `skink run`".to_owned())
     }
     /// Memory of an owner or component that isn't registered by its process.

@@ -234,7 +234,10 @@ impl<O: Owners> Server<O> {
 
     fn region(&self, key: u64, program: u32, secret: u64) -> Result<(), String> {
         match self.owners.region(program, secret) {
-            Ok(memory) => self.reply(key, &Reply::Region {}, &memory.each_ref().map(AsFd::as_fd)),
+            Ok(regions) => {
+                let files: Vec<_> = regions.iter().flatten().map(AsFd::as_fd).collect();
+                self.reply(key, &Reply::Region {}, &files)
+            }
             Err(reason) => self.refuse(key, reason),
         }
     }

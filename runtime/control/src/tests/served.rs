@@ -29,8 +29,8 @@ fn parts(owner: u16) -> ServedParts {
             secret: u64::MAX - u64::from(owner),
             routes,
         },
-        tcp_region: [pipe(b"tcp records"), pipe(b"tcp rings")],
-        udp_region: [pipe(b"udp records"), pipe(b"udp rings")],
+        tcp_region: [b"tcp records", b"tcp sending", b"tcp waiting"].map(|it| pipe(it)),
+        udp_region: [b"udp records", b"udp sending", b"udp waiting"].map(|it| pipe(it)),
         channel: (0..channel).map(|_| pipe(b"x")).collect(),
     }
 }
@@ -64,9 +64,9 @@ impl Owners for Stacks {
             false => Ok(()),
         }
     }
-    fn region(&self, program: u32, secret: u64) -> Result<[OwnedFd; 4], String> {
+    fn region(&self, program: u32, secret: u64) -> Result<[[OwnedFd; 3]; 2], String> {
         match (program, secret) {
-            (2, 7) => Ok([b"0", b"1", b"2", b"3"].map(|text| pipe(text))),
+            (2, 7) => Ok([[b"0", b"1", b"2"], [b"3", b"4", b"5"]].map(|it| it.map(|it| pipe(it)))),
             (_, _) => Err("the secret is wrong".to_owned()),
         }
     }
@@ -167,11 +167,11 @@ fn programs_are_served_at_once_or_later_by_name_or_path() {
         assert_eq!(grant.addresses, info.addresses);
         assert_eq!(
             grant.tcp_region.each_ref().map(read),
-            ["tcp records", "tcp rings"]
+            ["tcp records", "tcp sending", "tcp waiting"]
         );
         assert_eq!(
             grant.udp_region.each_ref().map(read),
-            ["udp records", "udp rings"]
+            ["udp records", "udp sending", "udp waiting"]
         );
         let channel = |grant: &ServedGrant| grant.channel.iter().map(read).collect::<String>();
         assert_eq!(channel(&grant), "x".repeat(8));
@@ -185,8 +185,8 @@ fn programs_are_served_at_once_or_later_by_name_or_path() {
         assert!(matches!(refused, Err(ControlError::Refused(why)) if why == "no memory for it"));
 
         let regions = third.region(2, 7).expect("the secret is right");
-        assert_eq!(regions.tcp.each_ref().map(read), ["0", "1"]);
-        assert_eq!(regions.udp.each_ref().map(read), ["2", "3"]);
+        assert_eq!(regions.tcp.each_ref().map(read), ["0", "1", "2"]);
+        assert_eq!(regions.udp.each_ref().map(read), ["3", "4", "5"]);
         let wrong = third.region(2, 8).map(drop);
         assert!(matches!(wrong, Err(ControlError::Refused(_))));
         // Who isn't served may not ask.

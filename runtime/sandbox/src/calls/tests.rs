@@ -1,9 +1,11 @@
 use super::*;
 use std::collections::BTreeSet;
 
-const LISTS: [(&str, &[Call]); 5] = [
+const LISTS: [(&str, &[Call]); 7] = [
     ("event loop", EVENT_LOOP),
-    ("shared memory", SHARED_MEMORY),
+    ("memory", MEMORY),
+    ("programs", PROGRAMS),
+    ("reclaim", RECLAIM),
     ("packet", NIC_PACKET),
     ("xdp", NIC_XDP),
     ("tap", NIC_TAP),
@@ -60,4 +62,52 @@ fn a_futex_rule_ignores_the_modifiers_only() {
     let modifiers = (libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as u64;
     assert_eq!(FUTEX_COMMAND & modifiers, 0);
     assert_eq!(FUTEX_COMMAND | modifiers, INT);
+}
+
+#[test]
+fn a_component_has_the_calls_of_its_tasks_alone() {
+    let filter = Tasks::default();
+    let ip = Tasks {
+        memory: true,
+        ..filter
+    };
+    let syscall = Tasks {
+        programs: true,
+        ..ip
+    };
+    let tcp = Tasks {
+        transports: true,
+        ..syscall
+    };
+    let link = |kind| Tasks {
+        nic: Some(kind),
+        ..ip
+    };
+    let (on_tap, on_packet, on_xdp) = (link("tap"), link("packet"), link("xdp"));
+    let all = [filter, ip, syscall, tcp, on_tap, on_packet, on_xdp];
+    // (call, who of these may make it)
+    let table = [
+        ("write", 0b111_1111),
+        ("mmap", 0b111_1111),
+        ("fstat", 0b111_1110),
+        ("getrandom", 0b000_1100),
+        ("fallocate", 0b000_1000),
+        ("read", 0b001_0000),
+        ("writev", 0b111_0000),
+        ("getsockopt", 0b110_0000),
+        ("memfd_create", 0),
+        ("mprotect", 0),
+    ];
+    for (name, expected) in table {
+        let mut may = 0;
+        for (bit, tasks) in all.iter().enumerate() {
+            let has = tasks
+                .lists()
+                .into_iter()
+                .flatten()
+                .any(|it| it.name == name);
+            may |= u32::from(has) << bit;
+        }
+        assert_eq!(may, expected, "{name}: {may:07b}");
+    }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::calls::{EVENT_LOOP, NIC_PACKET, NIC_TAP, NIC_XDP, SHARED_MEMORY};
+use crate::calls::{EVENT_LOOP, Tasks};
 
 const A: &[Condition] = &[crate::calls::condition(0, 1, 1)];
 const B: &[Condition] = &[crate::calls::condition(1, 1, 1)];
@@ -29,8 +29,14 @@ fn lists_add_up() {
 #[test]
 fn what_ships_compiles_for_both_ways_to_refuse() {
     for refusal in [Refusal::Kill, Refusal::Tell] {
-        for nic in [NIC_PACKET, NIC_XDP, NIC_TAP] {
-            let program = compile(&[EVENT_LOOP, SHARED_MEMORY, nic], refusal).expect("compiles");
+        for nic in ["packet", "xdp", "tap"] {
+            let all = Tasks {
+                memory: true,
+                programs: true,
+                transports: true,
+                nic: Some(nic),
+            };
+            let program = compile(&all.lists(), refusal).expect("compiles");
             // The kernel's own limit is 4,096 instructions.
             assert!(program.code.len() < 512, "{}", program.code.len());
             assert!(program.system_calls() >= EVENT_LOOP.len());

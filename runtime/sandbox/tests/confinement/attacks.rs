@@ -201,7 +201,13 @@ pub const ATTACKS: &[Attack] = &[
     ),
     closed_twice(
         "start a thread",
-        calls![SYS_clone, SYS_clone3, SYS_set_robust_list, SYS_rseq],
+        calls![
+            SYS_mprotect,
+            SYS_clone,
+            SYS_clone3,
+            SYS_set_robust_list,
+            SYS_rseq
+        ],
         &[libc::EAGAIN],
         0,
         |_| {

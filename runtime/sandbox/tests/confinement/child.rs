@@ -1,10 +1,10 @@
 //! The process that enters the sandbox.
 
 use super::attacks::ATTACKS;
-use super::needs::NEEDS;
+use super::needs::{Given, NEEDS};
 use super::raw;
-use rustix::fd::AsFd;
-use skink_sandbox::{Call, EVENT_LOOP, Refusal, SHARED_MEMORY, Sandbox, component_lists};
+use rustix::fd::{AsFd, BorrowedFd};
+use skink_sandbox::{Call, EVENT_LOOP, NIC_TAP, Refusal, Sandbox, Tasks};
 use std::io::{Read, Write};
 
 /// What the parent wants, and whom there is to attack.
@@ -27,15 +27,60 @@ pub struct Order {
     pub abstract_name: String,
 }
 
-/// Components whose calls differ: their names, whether they give memory of rings back, and the kind of their NIC.
-pub const COMPONENTS: [(&str, bool, Option<&str>); 6] = [
-    ("ip", false, None),
-    ("tcp", true, None),
-    ("link on AF_PACKET", false, Some("packet")),
-    ("link on AF_XDP", false, Some("xdp")),
-    ("single on AF_PACKET", true, Some("packet")),
-    ("single on AF_XDP", true, Some("xdp")),
+/// Components whose calls differ.
+pub const COMPONENTS: [(&str, Tasks<'static>); 8] = [
+    ("filter", FILTER),
+    ("ip", IP),
+    ("syscall", SYSCALL),
+    ("tcp", TCP),
+    (
+        "link on AF_PACKET",
+        Tasks {
+            nic: Some("packet"),
+            ..IP
+        },
+    ),
+    (
+        "link on AF_XDP",
+        Tasks {
+            nic: Some("xdp"),
+            ..IP
+        },
+    ),
+    (
+        "single on AF_PACKET",
+        Tasks {
+            nic: Some("packet"),
+            ..TCP
+        },
+    ),
+    (
+        "single on AF_XDP",
+        Tasks {
+            nic: Some("xdp"),
+            ..TCP
+        },
+    ),
 ];
+
+const FILTER: Tasks<'static> = Tasks {
+    memory: false,
+    programs: false,
+    transports: false,
+    nic: None,
+};
+const IP: Tasks<'static> = Tasks {
+    memory: true,
+    ..FILTER
+};
+const SYSCALL: Tasks<'static> = Tasks {
+    programs: true,
+    ..IP
+};
+const TCP: Tasks<'static> = Tasks {
+    transports: true,
+    ..SYSCALL
+};
 
 /// In the environment of a child.
 pub const ORDER: &str = "SKINK_SANDBOX_ORDER";
@@ -96,9 +141,11 @@ pub fn obey(order: &Order) -> ! {
     match order.kind.as_str() {
         "attack" | "below" => attack(order),
         "need" => {
-            enter(&[EVENT_LOOP, SHARED_MEMORY], Refusal::Kill);
+            let given = Given::new();
+            let waits_on = [given.bell.as_fd(), given.set.as_fd()];
+            enter_with(&TCP.lists(), Refusal::Kill, &waits_on);
             let need = NEEDS.iter().find(|need| need.name == order.name);
-            (need.expect("a known need").run)(std::io::stdin().as_fd());
+            (need.expect("a known need").run)(&given);
             std::process::exit(0);
         }
         "wait" => wait(),
@@ -146,9 +193,19 @@ pub fn obey(order: &Order) -> ! {
 }
 
 fn enter(lists: &[&[Call]], refusal: Refusal) -> skink_sandbox::Report {
+    enter_with(lists, refusal, &[])
+}
+
+fn enter_with(
+    lists: &[&[Call]],
+    refusal: Refusal,
+    keeps: &[BorrowedFd<'_>],
+) -> skink_sandbox::Report {
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
+    let mut descriptors_to_keep = vec![stdin.as_fd(), stdout.as_fd()];
+    descriptors_to_keep.extend(keeps);
     let sandbox = Sandbox {
-        descriptors_to_keep: vec![stdin.as_fd(), stdout.as_fd()],
+        descriptors_to_keep,
         refusal,
         descriptor_limit: 64,
         ..Sandbox::new(lists)
@@ -167,8 +224,8 @@ fn end_if_refused<T>(result: Result<T, skink_sandbox::SandboxError>) -> T {
 fn attack(order: &Order) -> ! {
     let attack = ATTACKS.iter().find(|attack| attack.name == order.name);
     let attack = attack.expect("a known attack");
-    let (_, reclaims, nic) = COMPONENTS[order.component];
-    let mut lists = component_lists(reclaims, nic);
+    let (_, tasks) = COMPONENTS[order.component];
+    let mut lists = tasks.lists();
     if order.kind == "below" {
         lists.push(attack.with);
     }
@@ -182,7 +239,8 @@ fn attack(order: &Order) -> ! {
 
 /// Says where its secret is and what confines it, and goes on until the parent closes the socket.
 fn wait() -> ! {
-    let report = enter(&[EVENT_LOOP], Refusal::Kill);
+    // With `read`.
+    let report = enter(&[EVENT_LOOP, NIC_TAP], Refusal::Kill);
     println!("{} {report}", raw::at(&SECRET));
     std::io::stdout().flush().expect("told");
     let _ = std::io::stdin().read(&mut [0]);

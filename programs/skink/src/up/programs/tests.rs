@@ -60,15 +60,14 @@ fn what_a_program_wrote_tells_whether_it_spoilt_a_channel() {
 }
 
 #[test]
-fn a_program_can_write_its_rings_only_and_the_stack_both() {
+fn a_program_can_write_its_send_rings_only_and_the_stack_all() {
     let (program, parts) = program(&whole());
     let attachment = parts.attachment;
     assert_eq!((attachment.program, attachment.tcp_stride), (3, 8));
     for region in [&parts.tcp_region, &parts.udp_region] {
-        assert_eq!(region.each_ref().map(writable), [false, true]);
+        assert_eq!(region.each_ref().map(writable), [false, true, false]);
     }
-    let [records, rings] = parts.tcp_region;
-    let region = Region::open_for_program(records, rings).expect("a region");
+    let region = Region::open_for_program(parts.tcp_region).expect("a region");
     assert_eq!(region.config().sockets, 5);
     let orders = program
         .attach(&whole(), whole().front())
@@ -84,22 +83,22 @@ fn a_program_can_write_its_rings_only_and_the_stack_both() {
             ..
         }
     ));
-    assert_eq!(descriptors.len(), 11);
-    assert!(descriptors.iter().take(4).all(writable));
+    assert_eq!(descriptors.len(), 13);
+    assert!(descriptors.iter().take(6).all(writable));
 }
 
 #[test]
 fn each_process_gets_the_regions_of_its_transports_and_a_channel() {
     use Part::{Filter, Ip, Link, Store, Syscall, Tcp, Udp};
     let cases: [(Layout, &[(usize, usize)]); 3] = [
-        (apart(), &[(5, 7), (4, 9), (3, 9)]),
+        (apart(), &[(5, 7), (4, 10), (3, 10)]),
         (
             Layout::new(vec![vec![Link, Ip, Filter, Tcp], vec![Udp, Syscall, Store]]),
-            &[(1, 9), (0, 9)],
+            &[(1, 10), (0, 10)],
         ),
         (
             Layout::new(vec![vec![Link, Ip, Filter, Syscall, Store], vec![Udp, Tcp]]),
-            &[(0, 7), (1, 11)],
+            &[(0, 7), (1, 13)],
         ),
     ];
     for (layout, expected) in cases {
@@ -120,7 +119,9 @@ fn regions_are_handed_on_to_who_knows_the_secret() {
     let (program, parts) = program(&whole());
     let secret = parts.attachment.secret;
     let regions = program.regions(secret).expect("the secret is right");
-    assert_eq!(regions.each_ref().map(writable), [false, true, false, true]);
+    for files in &regions {
+        assert_eq!(files.each_ref().map(writable), [false, true, false]);
+    }
     for wrong in [0, !secret, secret ^ 1, secret ^ (1 << 63)] {
         assert!(program.regions(wrong).is_err());
     }

@@ -5,7 +5,7 @@ use skink_control::{
     Answered, ComponentInfo, FIRST_COMPONENT, Grant, Order, Owners, Peer, Question, QueueInfo,
     RegionKind,
 };
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 impl Owners for Served {
@@ -82,7 +82,7 @@ impl Owners for Served {
         ))
     }
 
-    fn region(&self, program: u32, secret: u64) -> Result<[OwnedFd; 4], String> {
+    fn region(&self, program: u32, secret: u64) -> Result<[[OwnedFd; 3]; 2], String> {
         let number = u16::try_from(program).ok();
         let program = number.and_then(|number| self.programs.get(&number));
         let program =
@@ -92,23 +92,31 @@ impl Owners for Served {
 
     fn memory(&self, owner: u16, kind: RegionKind) -> Option<BorrowedFd<'_>> {
         if let Some(place) = owner.checked_sub(FIRST_COMPONENT) {
-            let (counters, capture) = self.stack.processes.get(usize::from(place))?.memory();
+            let place = usize::from(place);
+            let process = self.stack.processes.get(place)?;
             return match kind {
-                RegionKind::Counters => Some(counters),
-                RegionKind::Capture => Some(capture),
+                RegionKind::Counters => Some(process.counters()),
+                RegionKind::Capture => self.stack.plant.capture(place),
                 RegionKind::TcpTable
-                | RegionKind::TcpRings
+                | RegionKind::TcpSendRings
+                | RegionKind::TcpReceiveRings
                 | RegionKind::UdpTable
-                | RegionKind::UdpRings
+                | RegionKind::UdpSendRings
+                | RegionKind::UdpReceiveRings
                 | RegionKind::Fallbacks => None,
             };
         }
-        let [tcp_records, tcp_rings, udp_records, udp_rings] = self.programs.get(&owner)?.files();
+        let [
+            [tcp_records, tcp_send_rings, tcp_receive_rings],
+            [udp_records, udp_send_rings, udp_receive_rings],
+        ] = self.programs.get(&owner)?.files();
         match kind {
-            RegionKind::TcpTable => Some(tcp_records),
-            RegionKind::TcpRings => Some(tcp_rings),
-            RegionKind::UdpTable => Some(udp_records),
-            RegionKind::UdpRings => Some(udp_rings),
+            RegionKind::TcpTable => Some(tcp_records.as_fd()),
+            RegionKind::TcpSendRings => Some(tcp_send_rings.as_fd()),
+            RegionKind::TcpReceiveRings => Some(tcp_receive_rings.as_fd()),
+            RegionKind::UdpTable => Some(udp_records.as_fd()),
+            RegionKind::UdpSendRings => Some(udp_send_rings.as_fd()),
+            RegionKind::UdpReceiveRings => Some(udp_receive_rings.as_fd()),
             RegionKind::Counters | RegionKind::Fallbacks | RegionKind::Capture => None,
         }
     }

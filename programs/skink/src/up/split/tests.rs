@@ -192,6 +192,7 @@ fn the_ends_are_as_many_as_the_order_says() {
     let count = |split: &Split, place| {
         let outside = Outside {
             nic: vec![split.life.0.try_clone().expect("a descriptor")],
+            capture: Some(split.life.0.try_clone().expect("a descriptor")),
             port_map: Some(split.life.0.try_clone().expect("a descriptor")),
             stored: Some(split.life.0.try_clone().expect("a descriptor")),
             flows: Some(split.life.0.try_clone().expect("a descriptor")),
@@ -201,7 +202,7 @@ fn the_ends_are_as_many_as_the_order_says() {
     };
     // A lane has six.
     let expected = [
-        1 + 6 + 1,
+        1 + 6 + 2,
         1 + 24 + 1,
         1 + 6 + 1,
         2 + 14,
@@ -214,7 +215,7 @@ fn the_ends_are_as_many_as_the_order_says() {
         assert_eq!(count(&split, place), expected, "{place}");
     }
     let split = grouped();
-    for (place, expected) in [(0, 1 + 7 + 25), (1, 2 + 14 + 18 + 7), (2, 2 + 7 + 14)] {
+    for (place, expected) in [(0, 1 + 8 + 25), (1, 2 + 14 + 18 + 7), (2, 2 + 7 + 14)] {
         assert_eq!(count(&split, place), expected, "{place}");
     }
 }

@@ -209,7 +209,8 @@ fn memory_of_closed_sockets_is_given_back_by_a_successor() {
         assert!(region.close_slot(slot));
     }
     let held = || {
-        let fd = region.rings_fd().try_clone_to_owned();
+        let [_, _, receive_rings] = region.files();
+        let fd = receive_rings.try_clone_to_owned();
         let file = std::fs::File::from(fd.expect("a descriptor"));
         let metadata = file.metadata().expect("a memfd");
         std::os::unix::fs::MetadataExt::blocks(&metadata) * 512

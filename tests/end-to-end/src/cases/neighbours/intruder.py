@@ -107,7 +107,8 @@ def regions():
             attach(broker)
     for path in glob.glob("/run/skink*/*.sock") + glob.glob("/tmp/skink-*/*.sock"):
         for request in [
-            {"request": "open", "owner": 0, "kind": "tcp-rings"},
+            {"request": "open", "owner": 0, "kind": "tcp-send-rings"},
+            {"request": "open", "owner": 0, "kind": "tcp-receive-rings"},
             {"request": "list"},
             {"request": "load-filter"},
         ]:
@@ -281,7 +282,9 @@ def spoil():
     mine = [memory for memory in all if memory.writable]
     names = sorted(memory.name for memory in mine)
     print("writable:", names, flush=True)
-    assert {"requests", "notices", "sleep-program", "tcp-rings", "udp-rings"} <= set(names), names
+    expected = {"requests", "notices", "sleep-program", "tcp-send-rings", "udp-send-rings"}
+    assert expected <= set(names), names
+    assert not {"tcp-receive-rings", "udp-receive-rings", "tcp-records", "udp-records"} & set(names), names
     for memory in all:
         if not memory.writable:
             unwritable(memory)

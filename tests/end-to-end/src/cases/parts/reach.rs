@@ -19,7 +19,7 @@ use Had::{Alone, Together};
 const ALL: &[&str] = &["link", "ip", "filter", "udp", "tcp", "syscall", "store"];
 
 /// By its name in `/proc/PID/maps`, after "skink-".
-const SPLIT: [(&str, Had); 28] = [
+const SPLIT: [(&str, Had); 30] = [
     ("counters", Alone(ALL)),
     // Copies of frames, for tools.
     ("capture", Alone(&["link"])),
@@ -54,9 +54,11 @@ const SPLIT: [(&str, Had); 28] = [
     ("ip-packets", Together(&["link", "ip", "udp", "tcp"])),
     // Payload leaves from where it lies, and the record says whether it still lies there.
     ("tcp-records", Together(&["link", "ip", "tcp"])),
-    ("tcp-rings", Together(&["link", "ip", "tcp"])),
+    ("tcp-send-rings", Together(&["link", "ip", "tcp"])),
+    ("tcp-receive-rings", Alone(&["tcp"])),
     ("udp-records", Together(&["link", "ip", "udp"])),
-    ("udp-rings", Together(&["link", "ip", "udp"])),
+    ("udp-send-rings", Together(&["link", "ip", "udp"])),
+    ("udp-receive-rings", Alone(&["udp"])),
     // Which paths there are, for who connects.
     ("routes", Together(&["ip", "udp", "tcp"])),
     // What outlives its only reader.
@@ -66,7 +68,7 @@ const SPLIT: [(&str, Had); 28] = [
 
 const STACK: &[&str] = &["stack"];
 
-const SINGLE: [(&str, Had); 12] = [
+const SINGLE: [(&str, Had); 14] = [
     ("counters", Alone(STACK)),
     ("capture", Alone(STACK)),
     ("sleep-stack", Alone(STACK)),
@@ -74,9 +76,11 @@ const SINGLE: [(&str, Had); 12] = [
     ("requests", Alone(STACK)),
     ("notices", Alone(STACK)),
     ("tcp-records", Alone(STACK)),
-    ("tcp-rings", Alone(STACK)),
+    ("tcp-send-rings", Alone(STACK)),
+    ("tcp-receive-rings", Alone(STACK)),
     ("udp-records", Alone(STACK)),
-    ("udp-rings", Alone(STACK)),
+    ("udp-send-rings", Alone(STACK)),
+    ("udp-receive-rings", Alone(STACK)),
     ("stored", Alone(STACK)),
     ("flows", Alone(STACK)),
 ];
