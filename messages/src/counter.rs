@@ -122,7 +122,8 @@ counters! {
         TcpDropClosed "drop.closed" "Data for a connection whose program is gone; answered with a reset.";
         TcpDropBadFlags "drop.bad_flags" "Segments whose flags make no sense in the state.";
         TcpAdopted "adopted" "Sockets taken over from a predecessor.";
-        TcpMoved "moved" "Connections that nobody had accepted and another program's listener got, as theirs was closed.";
+        TcpMoved "moved" "Connections that nobody had accepted and another program's listener got, as theirs was closed or stalled.";
+        TcpStalled "stalled" "Listeners of several on one end whose program accepted nothing for a quarter of a second, though something waited.";
         TcpMended "mended" "Numbers on record that made no sense in an adoption, and that the rings and the peer were asked for instead.";
         TcpRecordKind "record.bad_kind" "Sockets given up in an adoption: the record isn't of a kind or state that there is.";
         TcpRecordChanged "record.changed" "Sockets given up in an adoption: what never changes had changed.";

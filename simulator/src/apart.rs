@@ -248,7 +248,8 @@ impl Apart {
     /// As [`skink_library::Stack::tcp_accept`].
     pub fn tcp_accept(&mut self, listener: SocketId) -> Option<SocketId> {
         let owner = self.machine.owner(Protocol::Tcp, listener);
-        let accepted = self.programs.get_mut(&owner)?.accept(listener)?;
+        let program = self.programs.get_mut(&owner)?;
+        let accepted = program.accept(listener, self.machine.table(Protocol::Tcp))?;
         self.own(accepted);
         Some(accepted)
     }

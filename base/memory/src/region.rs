@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+mod offer;
 mod sending;
 mod span;
 
@@ -24,7 +25,8 @@ pub use span::RingSpan;
 ///   Whatever an adopter reads is here, so no program can forge it.
 /// - *send rings*: for each slot the ends of its rings that the program moves, then for each slot a send
 ///   ring. The program and the owner write. Each word has one writer, but for the opening of a socket, which
-///   the program hasn't heard of yet: then the owner stores zeros.
+///   the program hasn't heard of yet: then the owner stores zeros; and for [the word](Region::take_offer) that says whose
+///   a connection is that waits to be accepted.
 /// - *receive rings*, one for each slot. The owner alone writes; of all others only the program has it.
 ///
 /// Pages are taken as they are touched. The owner gives slots out and takes them back; it must be

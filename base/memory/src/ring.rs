@@ -16,6 +16,9 @@ pub struct Position {
     /// The producer changes it while the ring is empty, before it moves the tail on. So who has seen the tail
     /// sees the origin of all bytes before it.
     origin: AtomicU64,
+    /// Of a receive ring's head: whose the connection is while it waits to be accepted, see
+    /// [`Region::take_offer`](crate::Region::take_offer).
+    pub(crate) offer: AtomicU64,
 }
 
 // SAFETY: atomics and padding.
@@ -39,6 +42,7 @@ impl Position {
     /// Puts the end of a ring that nobody uses at zero.
     pub(crate) fn reset(&self) {
         self.origin.store(0, Ordering::Relaxed);
+        self.offer.store(0, Ordering::Relaxed);
         self.store(0);
     }
 

@@ -333,6 +333,32 @@ impl SocketTable {
         Some(id)
     }
 
+    /// As [`Region::offer`].
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn offer(&self, id: SocketId) {
+        let (region, slot) = self.known(id.slot);
+        region.offer(SocketId { slot, ..id });
+    }
+
+    /// As [`Region::withdraw`].
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn withdraw(&self, id: SocketId) -> bool {
+        let (region, slot) = self.known(id.slot);
+        region.withdraw(SocketId { slot, ..id })
+    }
+
+    /// As [`Region::take_offer`]; `false` if the socket is gone.
+    pub fn take_offer(&self, id: SocketId) -> bool {
+        self.place(id.slot).is_some_and(|(region, slot)| {
+            let id = SocketId { slot, ..id };
+            region.find(id).is_some() && region.take_offer(id)
+        })
+    }
+
     /// Owner: ends the socket's life, and gives its slot, which is taken, back to `slots`: at once, unless many rings had grown whose memory is to
     /// be given back first ([`SocketTable::shrink`]).
     ///

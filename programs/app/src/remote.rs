@@ -249,7 +249,10 @@ impl Remote {
                 return None;
             }
             unsettle();
-            match self.client.accept(listener) {
+            // Of what is gone the stack hears as before: it counts what was offered.
+            let tcp = &self.holdings.tcp;
+            let is_ours = |id| tcp.find(id).is_none() || tcp.take_offer(id);
+            match self.client.accept(listener, is_ours) {
                 Ok(Some(id)) if self.holdings.tcp.find(id).is_none() => {}
                 Ok(taken) => return taken,
                 Err(error) => {

@@ -7,6 +7,7 @@ use crate::instance::{Fresh, Socket, Tcp};
 use crate::listener::Listener;
 use crate::saved::FIN_OVER;
 use crate::settings::Settings;
+use crate::stalled::Stall;
 use crate::state::State;
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -89,7 +90,7 @@ impl Tcp {
                 }
             }
         }
-        self.line_up(&found);
+        self.line_up(now, &found);
         if abandoned {
             self.abandon_region(now, index, out);
         }
@@ -229,6 +230,7 @@ impl Tcp {
             handshakes: VecDeque::new(),
             turned_away: VecDeque::new(),
             notify: false,
+            stall: Stall::default(),
             left,
         };
         self.take_port(local, id.slot, out);
@@ -340,7 +342,7 @@ impl Tcp {
     }
 
     /// Connections that weren't accepted wait again, in their order.
-    fn line_up(&mut self, found: &[(u32, Found)]) {
+    fn line_up(&mut self, now: Instant, found: &[(u32, Found)]) {
         let mut waiting: Vec<(u64, u32, u32)> = Vec::new();
         for (slot, _) in found {
             let Some(Socket::Connection(connection)) = self.sockets.get(*slot as usize) else {
@@ -357,7 +359,7 @@ impl Tcp {
         }
         waiting.sort_unstable();
         for (_, slot, parent) in waiting {
-            self.queue_ready(parent, slot);
+            self.queue_ready(now, parent, slot);
         }
     }
 }

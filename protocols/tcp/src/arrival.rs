@@ -93,7 +93,7 @@ impl Tcp {
     ) {
         match after {
             After::Goes => {}
-            After::Established => self.on_established(slot),
+            After::Established => self.on_established(now, slot),
             After::TimeWait => self.on_time_wait(now, slot, out),
             After::Closed => return self.end(now, slot, out),
             After::Reset => {
@@ -107,7 +107,7 @@ impl Tcp {
     }
 
     /// A handshake is complete: the connection waits to be accepted, if nobody has it yet.
-    fn on_established(&mut self, slot: u32) {
+    fn on_established(&mut self, now: Instant, slot: u32) {
         let Some(Socket::Connection(connection)) = self.sockets.get(slot as usize) else {
             return;
         };
@@ -117,7 +117,7 @@ impl Tcp {
         if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
             listener.half_open = listener.half_open.saturating_sub(1);
         }
-        self.queue_ready(parent, slot);
+        self.queue_ready(now, parent, slot);
     }
 
     /// A segment for a connection in TIME-WAIT (RFC 9293 3.10.7.4, RFC 1337, RFC 6191).
@@ -144,7 +144,13 @@ impl Tcp {
             _ => segment.header.seq.gt(entry.rcv_nxt),
         };
         let request = segment.has(Flags::SYN) && !segment.has(Flags::ACK);
-        if request && newer && self.demux.listener(&segment.tuple, |_| true).is_some() {
+        if request
+            && newer
+            && self
+                .demux
+                .listener(&segment.tuple, [&|_| true; 2])
+                .is_some()
+        {
             self.counters.count(Counter::TcpTimeWaitReused);
             self.end_time_wait(index, out);
             self.on_new_flow(now, segment, Some(entry.snd_nxt), out);
@@ -186,7 +192,7 @@ impl Tcp {
             // RFC 9293 3.9.2.3 (MUST-57): neither connections nor resets for groups.
             return self.counters.count(Counter::TcpDropMalformed);
         }
-        let parent = self.listener_for(&tuple);
+        let parent = self.listener_for(now, &tuple);
         let [acks, resets] = [Flags::ACK, Flags::RST].map(|flag| segment.has(flag));
         let request = segment.has(Flags::SYN) && !acks && !resets;
         if parent.is_none() && request {

@@ -77,8 +77,8 @@ impl Demux {
     }
 
     /// The listener for a new flow. Several on one end share by the flow's hash, as far as they are
-    /// `willing`; if none is, one that isn't.
-    pub fn listener(&self, tuple: &FourTuple, willing: impl Fn(u32) -> bool) -> Option<u32> {
+    /// `willing`, in the first sense or else in the second; if none is, one that isn't.
+    pub fn listener(&self, tuple: &FourTuple, willing: [&dyn Fn(u32) -> bool; 2]) -> Option<u32> {
         let Endpoint { addr, port } = tuple.local;
         let exact = self.listeners.get(&Listening { addr, port });
         let any = Listening {
@@ -90,7 +90,10 @@ impl Demux {
             [only] => Some(*only),
             slots => {
                 let hash = self.state.hash_one(tuple);
-                pick(slots, hash, willing).or_else(|| pick(slots, hash, |_| true))
+                let mut all = willing
+                    .into_iter()
+                    .chain([&(|_| true) as &dyn Fn(u32) -> bool]);
+                all.find_map(|willing| pick(slots, hash, willing))
             }
         }
     }
@@ -105,6 +108,13 @@ impl Demux {
         let Endpoint { addr, port } = local;
         let slots = self.listeners.get(&Listening { addr, port })?;
         pick(slots, self.state.hash_one(tuple), willing)
+    }
+
+    /// All that listen on exactly this end.
+    pub fn listeners_on(&self, local: Endpoint) -> &[u32] {
+        let Endpoint { addr, port } = local;
+        let slots = self.listeners.get(&Listening { addr, port });
+        slots.map_or(&[], Vec::as_slice)
     }
 
     /// Whether anybody listens on exactly this end.

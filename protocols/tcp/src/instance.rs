@@ -195,6 +195,7 @@ impl Tcp {
                 now,
             };
             let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) else {
+                self.look_after(now, slot, out);
                 continue;
             };
             connection.armed = None;

@@ -49,6 +49,7 @@ mod saved;
 mod segment;
 mod settings;
 mod sockets;
+mod stalled;
 mod state;
 mod strays;
 mod time_wait;

@@ -15,6 +15,7 @@ use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
 use crate::segment::Segment;
 use crate::settings::Settings;
+use crate::stalled::Stall;
 use crate::state::State;
 use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::{Holder, SocketId};
@@ -49,6 +50,8 @@ pub struct Listener {
     pub flooded_until: Option<Instant>,
     /// A READABLE event is due.
     pub notify: bool,
+    /// Whether its program accepts.
+    pub stall: Stall,
     /// Its program has closed it, and it gets no new flows. What waits there is whose who listens next ([`Tcp::settle_left`]).
     pub left: bool,
 }
@@ -80,8 +83,8 @@ const FLOOD: Duration = Duration::from_secs(60);
 /// Fewer handshakes than these are no flood, but there may be no room for more in the program's memory.
 const FEW: usize = 32;
 
-/// How many of those that wait at closed listeners go elsewhere in one turn: each may have a whole ring to be copied, 64 KiB as a rule.
-const LEFT_IN_A_TURN: usize = 32;
+/// How many of those that wait at closed or stalled listeners go elsewhere in one turn: each may have a whole ring to be copied, 64 KiB as a rule.
+pub(crate) const LEFT_IN_A_TURN: usize = 32;
 
 /// Handshakes that are looked at for one request.
 const LOOKED_AT: usize = 8;
@@ -283,9 +286,12 @@ impl Tcp {
                 && child.state() == State::SynReceived)
     }
 
-    /// The listener that gets a new flow. Of several on one end, those are asked that have room.
-    pub(crate) fn listener_for(&self, tuple: &FourTuple) -> Option<u32> {
-        self.demux.listener(tuple, |slot| self.has_room(slot))
+    /// The listener that gets a new flow. Of several on one end, those are asked that have room, first those whose program
+    /// accepts.
+    pub(crate) fn listener_for(&self, now: Instant, tuple: &FourTuple) -> Option<u32> {
+        let has_room = |slot: u32| self.has_room(slot);
+        let accepts = |slot: u32| self.has_room(slot) && self.accepts(now, slot);
+        self.demux.listener(tuple, [&accepts, &has_room])
     }
 
     fn has_room(&self, slot: u32) -> bool {
@@ -295,7 +301,7 @@ impl Tcp {
     }
 
     /// An established connection waits to be accepted.
-    pub(crate) fn queue_ready(&mut self, parent: u32, child: u32) {
+    pub(crate) fn queue_ready(&mut self, now: Instant, parent: u32, child: u32) {
         if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
             listener.ready.push_back(child);
             let order = &self.table.record(child).order;
@@ -306,6 +312,7 @@ impl Tcp {
                 self.notices.push_back(parent);
             }
         }
+        self.watch(now, parent);
     }
 
     /// Its program doesn't listen here any more. What nobody accepted goes to another listener on the same end, or else is
@@ -383,7 +390,7 @@ impl Tcp {
     }
 
     /// A connection that was offered, and that the program isn't known to have, waits again as the first one.
-    fn take_back(&mut self, now: Instant, parent: u32, id: SocketId) {
+    pub(crate) fn take_back(&mut self, now: Instant, parent: u32, id: SocketId) {
         let holder = self.table.find(id).map(|record| record.holder());
         if let None | Some(Some(Holder::Attached | Holder::Gone)) = holder {
             return;
@@ -394,8 +401,7 @@ impl Tcp {
         }
     }
 
-    /// The listener on `local` that a connection waited with was left. It goes to another one, of the same program if there is
-    /// one: then its bytes stay where they are.
+    /// The listener on `local` that a connection waited with was left: it goes to another one, or it is reset.
     fn leave_child<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
@@ -406,32 +412,8 @@ impl Tcp {
         let Some(Socket::Connection(connection)) = self.sockets.get(child as usize) else {
             return;
         };
-        let (id, tuple, state) = (connection.id, connection.tuple, connection.state());
-        let turned_away = connection.turned_away;
-        let half_open = state == State::SynReceived;
-        let region = self.table.region_of(child);
-        let takes = |slot: u32| {
-            !self.slots.is_abandoned(self.table.region_of(slot))
-                && matches!(self.sockets.get(slot as usize), Some(Socket::Listener(listener))
-                    if listener.has_room() && !(half_open && listener.is_crowded()))
-        };
-        let is_own = |slot: u32| self.table.region_of(slot) == region;
-        let own = |slot: u32| is_own(slot) && takes(slot);
-        let others = |slot: u32| !is_own(slot) && takes(slot);
-        if let Some(heir) = self.demux.listener_on(local, &tuple, own) {
-            self.set_program(now, child, Program::Awaited(heir));
-            match half_open {
-                true => self.note_half_open(heir, id),
-                false => self.queue_ready(heir, child),
-            }
-            if half_open && turned_away {
-                self.repeat_answer(child);
-            }
-            return;
-        }
-        if let Some(heir) = self.demux.listener_on(local, &tuple, others)
-            && self.move_child(now, child, heir, out)
-        {
+        let state = connection.state();
+        if self.pass_on(now, child, local, |_| true, out) {
             return;
         }
         let _ = self.reset_connection(now, child, out);
@@ -449,6 +431,46 @@ impl Tcp {
             | State::Closing
             | State::LastAck => self.end(now, child, out),
         }
+    }
+
+    /// A connection that waits goes to a listener on `local` that is `willing` and has room: of the same program if there is
+    /// one, as then its bytes stay where they are. Answers whether there was one.
+    pub(crate) fn pass_on<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        child: u32,
+        local: Endpoint,
+        willing: impl Fn(&Listener) -> bool,
+        out: &mut O,
+    ) -> bool {
+        let Some(Socket::Connection(connection)) = self.sockets.get(child as usize) else {
+            return false;
+        };
+        let (id, tuple) = (connection.id, connection.tuple);
+        let turned_away = connection.turned_away;
+        let half_open = connection.state() == State::SynReceived;
+        let region = self.table.region_of(child);
+        let takes = |slot: u32| {
+            !self.slots.is_abandoned(self.table.region_of(slot))
+                && matches!(self.sockets.get(slot as usize), Some(Socket::Listener(listener))
+                    if listener.has_room() && !(half_open && listener.is_crowded()) && willing(listener))
+        };
+        let is_own = |slot: u32| self.table.region_of(slot) == region;
+        let own = |slot: u32| is_own(slot) && takes(slot);
+        let others = |slot: u32| !is_own(slot) && takes(slot);
+        let Some(heir) = self.demux.listener_on(local, &tuple, own) else {
+            let heir = self.demux.listener_on(local, &tuple, others);
+            return heir.is_some_and(|heir| self.move_child(now, child, heir, out));
+        };
+        self.set_program(now, child, Program::Awaited(heir));
+        match half_open {
+            true => self.note_half_open(heir, id),
+            false => self.queue_ready(now, heir, child),
+        }
+        if half_open && turned_away {
+            self.repeat_answer(child);
+        }
+        true
     }
 
     fn set_program(&mut self, now: Instant, slot: u32, program: Program) {
@@ -493,7 +515,7 @@ impl Tcp {
             self.counters.count(reason);
             self.give_up(now, id, reason, out);
         } else if !half_open {
-            self.queue_ready(heir, slot);
+            self.queue_ready(now, heir, slot);
         }
         self.counters.count(Counter::TcpMoved);
         true

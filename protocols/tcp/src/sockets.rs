@@ -5,6 +5,7 @@ use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
 use crate::listener::Listener;
 use crate::saved::FIN_OURS;
+use crate::stalled::Stall;
 use crate::state::State;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use skink_memory::{Holder, SocketId, SocketKind};
@@ -102,9 +103,11 @@ impl Tcp {
             handshakes: VecDeque::new(),
             turned_away: VecDeque::new(),
             notify: false,
+            stall: Stall::default(),
             left: false,
         };
         self.put(id.slot, Socket::Listener(Box::new(listener)));
+        self.look_again(local);
         Ok(local)
     }
 
@@ -185,6 +188,7 @@ impl Tcp {
             if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
                 connection.offer();
                 let id = connection.id;
+                self.table.offer(id);
                 if let Some(Socket::Listener(listener)) = self.socket_mut(listener) {
                     listener.offered.push_back(id);
                 }
@@ -211,12 +215,14 @@ impl Tcp {
             self.ask_again(parent, 1);
         }
         if before != Program::Gone && established {
-            self.take_off_offered(id);
+            let parent = self.take_off_offered(id);
+            self.note_taken(parent);
             self.table.record(id.slot).set_holder(Holder::Attached);
         }
     }
 
-    fn take_off_offered(&mut self, id: SocketId) {
+    /// Answers the slot of the listener that it waited at.
+    pub(crate) fn take_off_offered(&mut self, id: SocketId) -> u32 {
         let parent = self.table.record(id.slot).listener.load(Relaxed);
         let parent = self.table.slot_of(self.table.region_of(id.slot), parent);
         if let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize) {
@@ -224,6 +230,7 @@ impl Tcp {
             let at = listener.offered.iter().position(|offered| *offered == id);
             at.map(|at| listener.offered.remove(at));
         }
+        parent
     }
 
     /// How many connections a program was offered and isn't known to have taken.

@@ -419,12 +419,17 @@ impl Client {
         self.events.pop_front()
     }
 
-    /// Takes the connection that was offered first on a listening socket.
+    /// Takes the connection that was offered first on a listening socket, of those that `is_ours` says the program has now: see
+    /// [`skink_memory::SocketTable::take_offer`].
     ///
     /// # Errors
     /// As [`Client::tell`].
-    pub fn accept(&mut self, listener: SocketId) -> Result<Option<SocketId>, ClientError> {
-        let Some(connection) = self.offers.take(listener) else {
+    pub fn accept(
+        &mut self,
+        listener: SocketId,
+        is_ours: impl Fn(SocketId) -> bool,
+    ) -> Result<Option<SocketId>, ClientError> {
+        let Some(connection) = self.offers.take(listener, is_ours) else {
             return Ok(None);
         };
         self.tell(RequestBody::Accepted {

@@ -3,7 +3,7 @@
 use super::{Opened, is_readable};
 use crate::place::{SocketPlan, Then};
 use skink_library::Protocol;
-use skink_memory::SocketId;
+use skink_memory::{SocketId, SocketTable};
 use skink_messages::{Answer, Events, SocketCall, SocketError, SocketEvent};
 use skink_sockets::{Client, PortOptions, RequestBody};
 use std::collections::VecDeque;
@@ -226,7 +226,7 @@ impl Program {
         self.client.forget_offers(socket);
     }
 
-    pub fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
+    pub fn accept(&mut self, listener: SocketId, table: &SocketTable) -> Option<SocketId> {
         let accepted = RequestBody::Accepted {
             listener,
             connection: listener,
@@ -237,7 +237,8 @@ impl Program {
             }
             return None;
         }
-        self.client.accept(listener).expect("room")
+        let accepted = self.client.accept(listener, |it| table.take_offer(it));
+        accepted.expect("room")
     }
 }
 

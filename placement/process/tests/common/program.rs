@@ -107,7 +107,8 @@ impl Program {
     /// Takes a connection, if one was offered.
     pub fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
         self.client.poll().expect("a good channel");
-        let accepted = self.client.accept(listener).expect("room");
+        let accepted = self.client.accept(listener, |it| self.tcp.take_offer(it));
+        let accepted = accepted.expect("room");
         self.client.flush();
         accepted
     }

@@ -65,6 +65,23 @@ fn pair_with(receive_bytes: u32) -> Pair {
 }
 
 impl Pair {
+    /// The stack offers connections on a listening socket.
+    fn offer(&mut self, listener: SocketId, connections: &[SocketId]) {
+        for connection in connections.iter().copied() {
+            if self.remote.holdings.tcp.find(connection).is_some() {
+                let slot = connection.slot - PROGRAM * 8;
+                self.tcp.offer(SocketId { slot, ..connection });
+            }
+            let notice = Notice::Offered {
+                listener,
+                connection,
+            };
+            self.servers[1].tell(&notice).expect("room");
+        }
+        self.servers[1].flush().expect("a good queue");
+        self.remote.poll();
+    }
+
     /// A socket, as the program knows it.
     fn open(&self, slot: u32) -> SocketId {
         let SocketId { generation, .. } = self.tcp.open_slot(slot, SocketKind::Tcp);
@@ -164,15 +181,7 @@ fn connections_that_nobody_took_are_left_to_the_stack() {
         slot: 5 * 8,
         generation: 1,
     };
-    for connection in [foreign, first, second] {
-        let notice = Notice::Offered {
-            listener,
-            connection,
-        };
-        pair.servers[1].tell(&notice).expect("room");
-    }
-    pair.servers[1].flush().expect("a good queue");
-    pair.remote.poll();
+    pair.offer(listener, &[foreign, first, second]);
     // One in a region that isn't there can't be used.
     assert_eq!(pair.remote.accept(listener), Some(first));
     assert_eq!(pair.heard().len(), 2, "two were taken from the list");
@@ -180,6 +189,19 @@ fn connections_that_nobody_took_are_left_to_the_stack() {
     let close = RequestBody::Call(SocketCall::Close(Protocol::Tcp, listener));
     assert_eq!(pair.heard(), [format!("{close:?}")]);
     assert_eq!(pair.remote.accept(listener), None);
+}
+
+#[test]
+fn what_the_stack_has_withdrawn_is_not_accepted() {
+    let mut pair = pair();
+    let [listener, first, second] = [0, 1, 2].map(|slot| pair.open(slot));
+    pair.offer(listener, &[first, second]);
+    assert!(pair.tcp.withdraw(SocketId { slot: 1, ..first }));
+    assert_eq!(pair.remote.accept(listener), Some(second));
+    assert_eq!(pair.heard().len(), 1, "nobody hears of the other one");
+    assert_eq!(pair.remote.accept(listener), None);
+    pair.offer(listener, &[first]);
+    assert_eq!(pair.remote.accept(listener), Some(first));
 }
 
 #[test]
@@ -311,18 +333,7 @@ fn what_was_sent_is_said_again_once_something_has_left() {
 fn a_connection_that_a_restarted_stack_offers_again_is_accepted_once() {
     let mut pair = pair();
     let [listener, open, closed] = [0, 1, 2].map(|slot| pair.open(slot));
-    let offer = |pair: &mut Pair| {
-        for connection in [open, closed] {
-            let notice = Notice::Offered {
-                listener,
-                connection,
-            };
-            pair.servers[1].tell(&notice).expect("room");
-        }
-        pair.servers[1].flush().expect("a good queue");
-        pair.remote.poll();
-    };
-    offer(&mut pair);
+    pair.offer(listener, &[open, closed]);
     let taken = [(); 3].map(|()| pair.remote.accept(listener));
     assert_eq!(taken, [Some(open), Some(closed), None]);
     pair.remote.tcp_request(TcpRequest::Close(closed));
@@ -330,7 +341,7 @@ fn a_connection_that_a_restarted_stack_offers_again_is_accepted_once() {
     while pair.remote.take_event().is_some() {}
     UNSETTLED.store(false, Ordering::Relaxed);
 
-    offer(&mut pair);
+    pair.offer(listener, &[open, closed]);
     assert_eq!(pair.remote.acceptable(listener), 0);
     assert!(pair.remote.take_event().is_none(), "nobody wakes for it");
     assert!(is_unsettled(), "it is told when the lock is released");

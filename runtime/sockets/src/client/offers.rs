@@ -68,12 +68,25 @@ impl Offers {
         }
     }
 
-    /// Takes the one that was offered first.
-    pub fn take(&mut self, listener: SocketId) -> Option<SocketId> {
-        let slot = self.slots.get_mut(&listener.slot);
-        let connection = slot.filter(|slot| slot.0 == listener)?.1.pop_front()?;
-        self.note(connection, Progress::Taken);
-        Some(connection)
+    /// Takes the one that was offered first, of those that are the program's by now. The others, which were withdrawn, are
+    /// forgotten; they may be offered once more.
+    pub fn take(
+        &mut self,
+        listener: SocketId,
+        is_ours: impl Fn(SocketId) -> bool,
+    ) -> Option<SocketId> {
+        loop {
+            let slot = self.slots.get_mut(&listener.slot);
+            let connection = slot.filter(|slot| slot.0 == listener)?.1.pop_front()?;
+            if is_ours(connection) {
+                self.note(connection, Progress::Taken);
+                return Some(connection);
+            }
+            let known = self.known.get(&connection.slot);
+            if known.is_some_and(|(generation, _)| *generation == connection.generation) {
+                self.known.remove(&connection.slot);
+            }
+        }
     }
 
     /// What was offered on a socket and not taken.

@@ -168,13 +168,13 @@ fn offered_connections_are_accepted_in_order_and_reported() {
     server.flush().expect("a good queue");
     client.poll().expect("a good queue");
     assert_eq!([1, 2, 3].map(|at| client.acceptable(id(at))), [2, 1, 0]);
-    let mut accept = |listener| client.accept(id(listener)).expect("room");
+    let mut accept = |listener| client.accept(id(listener), |_| true).expect("room");
     assert_eq!(
         [accept(1), accept(1), accept(1)],
         [Some(id(10)), Some(id(11)), None]
     );
     client.forget_offers(id(2));
-    assert_eq!(client.accept(id(2)), Ok(None));
+    assert_eq!(client.accept(id(2), |_| true), Ok(None));
     client.flush();
     let mut accepted = Vec::new();
     let each = |request: Request| {
@@ -210,11 +210,11 @@ fn what_was_offered_on_a_closed_socket_is_not_its_successors() {
         client.poll().expect("a good queue");
         if listener == old {
             assert_eq!(client.acceptable(new), 0);
-            assert_eq!(client.accept(new), Ok(None));
+            assert_eq!(client.accept(new, |_| true), Ok(None));
         }
     }
     client.forget_offers(old);
-    assert_eq!(client.accept(new), Ok(Some(id(11))));
+    assert_eq!(client.accept(new, |_| true), Ok(Some(id(11))));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Listening sockets that nobody waits on: who queues connections for them, and for whom.
 
-use super::{IN_PROGRAMS, cases_in, on_each_back_end};
+use super::{APART_ONCE, IN_PROGRAMS, cases_in, on_each_back_end};
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{Case, Failure, Outcome};
@@ -26,6 +26,8 @@ pub fn cases() -> Vec<Case> {
         "listening/told-after-a-program",
         run,
     ));
+    let run: fn(&Network) -> Outcome = for_who_accepts;
+    cases.extend(cases_in(&APART_ONCE, "listening/for-who-accepts", run));
     cases
 }
 
@@ -232,14 +234,64 @@ fn left_to_children(network: &Network) -> Outcome {
     fork_for(network, &["wait"])
 }
 
+/// Accepts one connection, leaves the others to its child, and sleeps.
+const RETIRED: &str = "
+import os, socket
+control = socket.create_connection(('10.9.0.1', 9401))
+listener = socket.create_server(('10.9.0.2', 9402))
+def answer():
+    c, _ = listener.accept()
+    c.sendall(c.recv(64))
+    c.close()
+control.sendall(b'listening')
+answer()
+child = os.fork()
+while child == 0:
+    answer()
+control.sendall(b'forked')
+try:
+    assert control.recv(1) == b'.'
+finally:
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+";
+
+/// Calls, one after the other, each of which must be answered.
+const CALLERS: &str = "
+import socket
+control = socket.create_server(('10.9.0.1', 9401))
+print('ready', flush=True)
+control, _ = control.accept()
+def call():
+    c = socket.create_connection(('10.9.0.2', 9402), 10)
+    c.sendall(b'word')
+    assert c.recv(64) == b'word'
+assert control.recv(9) == b'listening'
+call()
+assert control.recv(6) == b'forked'
+for _ in range(40):
+    call()
+control.sendall(b'.')
+print('done', flush=True)
+";
+
+/// A process that has accepted a connection, and then leaves that to its child, keeps none from it.
+fn for_who_accepts(network: &Network) -> Outcome {
+    call_and_serve(network, CALLERS, RETIRED, &[])
+}
+
 fn fork_for(network: &Network, how: &[&str]) -> Outcome {
     serve_clients(network, PARENT, how)
 }
 
 fn serve_clients(network: &Network, program: &str, how: &[&str]) -> Outcome {
-    let mut clients = network.kernel.command("python3");
-    clients.args(["-c", CLIENTS]).args(how);
-    let clients = Process::spawn(clients, "the clients")?;
+    call_and_serve(network, CLIENTS, program, how)
+}
+
+fn call_and_serve(network: &Network, clients: &str, program: &str, how: &[&str]) -> Outcome {
+    let mut command = network.kernel.command("python3");
+    command.args(["-c", clients]).args(how);
+    let clients = Process::spawn(command, "the clients")?;
     clients.wait_until("they are ready", || clients.log().contains("ready"))?;
     let arguments = [&["-c", program], how].concat();
     let parent = Process::spawn(network.skink_run("python3", arguments)?, "the parent")?;

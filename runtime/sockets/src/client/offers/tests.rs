@@ -59,7 +59,7 @@ fn what_is_offered_again_is_known() {
         for past in past {
             match *past {
                 Offered(id) => assert_eq!(offers.put(LISTENER, id), None),
-                Taken => assert!(offers.take(LISTENER).is_some()),
+                Taken => assert!(offers.take(LISTENER, |_| true).is_some()),
                 Closed(id) => offers.note(id, Progress::Closed),
                 Forgotten => offers.remove(LISTENER),
                 Restored(id) => offers.note(id, Progress::Taken),
@@ -73,6 +73,29 @@ fn what_is_offered_again_is_known() {
     }
 }
 
+/// The stack has given them to another program; one it offers again, since that had no room.
+#[test]
+fn what_was_withdrawn_is_forgotten() {
+    let mut offers = Offers::default();
+    let [first, second, third] = [5, 6, 7].map(|slot| id(slot, 5));
+    for it in [first, second, third] {
+        assert_eq!(offers.put(LISTENER, it), None);
+    }
+    assert_eq!(offers.take(LISTENER, |it| it == third), Some(third));
+    assert_eq!(offers.take(LISTENER, |_| true), None);
+    assert_eq!(offers.put(LISTENER, second), None);
+    assert_eq!(offers.take(LISTENER, |_| true), Some(second));
+    assert_eq!(offers.put(LISTENER, second), Some(Progress::Taken));
+    // What is known of the slot's next socket stays.
+    assert_eq!(offers.put(LISTENER, first), None);
+    offers.note(id(first.slot, 6), Progress::Taken);
+    assert_eq!(offers.take(LISTENER, |_| false), None);
+    assert_eq!(
+        offers.put(LISTENER, id(first.slot, 6)),
+        Some(Progress::Taken)
+    );
+}
+
 /// Its listening socket is closed, and the program has another one on the same end.
 #[test]
 fn what_was_left_is_taken_elsewhere() {
@@ -83,7 +106,10 @@ fn what_was_left_is_taken_elsewhere() {
     assert_eq!(offers.put(other, it), None);
     assert_eq!(offers.put(other, it), Some(Progress::Waits(other)));
     assert_eq!(
-        (offers.take(LISTENER), offers.take(other)),
+        (
+            offers.take(LISTENER, |_| true),
+            offers.take(other, |_| true)
+        ),
         (None, Some(it))
     );
     assert_eq!(offers.put(other, it), Some(Progress::Taken));

@@ -42,7 +42,7 @@ fn connections_that_are_offered_again_are_shown_once() {
     };
     offer(&mut servers[1], 1, &[10, 11, 12, 13]);
     client.poll().expect("a good queue");
-    let taken = [10, 11, 12].map(|_| client.accept(id(1)).expect("room"));
+    let taken = [10, 11, 12].map(|_| client.accept(id(1), |_| true).expect("room"));
     assert_eq!(taken, [10, 11, 12].map(|slot| Some(id(slot))));
     client.tell(close(11)).expect("room");
     client.tell(close(12)).expect("room");
@@ -60,9 +60,9 @@ fn connections_that_are_offered_again_are_shown_once() {
     offer(&mut servers[1], 1, &[10, 11, 12, 13, 14]);
     client.poll().expect("a good queue");
     let waiting = [
-        client.accept(id(1)),
-        client.accept(id(1)),
-        client.accept(id(1)),
+        client.accept(id(1), |_| true),
+        client.accept(id(1), |_| true),
+        client.accept(id(1), |_| true),
     ];
     assert_eq!(waiting, [Ok(Some(id(13))), Ok(Some(id(14))), Ok(None)]);
     let events: Vec<_> = std::iter::from_fn(|| client.take_event()).collect();
@@ -95,7 +95,7 @@ fn offers_repeated_while_an_answer_is_awaited_are_settled_afterwards() {
     let (mut client, mut server, _) = channel();
     offer(&mut server, 1, &[10]);
     client.poll().expect("a good queue");
-    client.accept(id(1)).expect("room");
+    client.accept(id(1), |_| true).expect("room");
     offer(&mut server, 1, &[10]);
     server.tell(&ok(2, 5)).expect("room");
     server.flush().expect("a good queue");

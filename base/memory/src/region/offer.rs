@@ -1,0 +1,64 @@
+//! Whose a connection is that was offered to its program, and not accepted yet.
+//!
+//! Both sides may want it at the same time: the program to accept it, the owner of the region to give it to another program. One
+//! word decides, which each changes by a compare-and-swap, so that just one of them is told that it has it.
+
+use super::Region;
+use crate::SocketId;
+use std::sync::atomic::Ordering;
+
+/// The lower half of the word; the upper one is the socket's generation.
+const OFFERED: u64 = 1;
+const TAKEN: u64 = 2;
+const WITHDRAWN: u64 = 3;
+
+fn word(id: SocketId, state: u64) -> u64 {
+    u64::from(id.generation) << 32 | state
+}
+
+impl Region {
+    /// Owner: the program may take it from now on, unless it has done so already.
+    ///
+    /// # Panics
+    /// As [`Region::record`].
+    pub fn offer(&self, id: SocketId) {
+        let place = &self.sending.program_positions(id.slot).receive_head.offer;
+        let before = place.load(Ordering::Relaxed);
+        if before != word(id, TAKEN) {
+            // Whatever the program does just now was done to an offer that stood before.
+            let _ = place.compare_exchange(
+                before,
+                word(id, OFFERED),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    /// Owner: the program may take it no more. Answers whether it hasn't taken it, nor can from now on. A program may
+    /// store anything there, which is its own harm: what it then has is a socket that is gone.
+    ///
+    /// # Panics
+    /// As [`Region::record`].
+    pub fn withdraw(&self, id: SocketId) -> bool {
+        self.exchange(id, WITHDRAWN)
+    }
+
+    /// Program: takes a connection that it was offered. Answers whether it has it: its owner may have withdrawn it.
+    ///
+    /// # Panics
+    /// As [`Region::record`].
+    pub fn take_offer(&self, id: SocketId) -> bool {
+        self.exchange(id, TAKEN)
+    }
+
+    fn exchange(&self, id: SocketId, to: u64) -> bool {
+        let place = &self.sending.program_positions(id.slot).receive_head.offer;
+        let (from, to) = (word(id, OFFERED), word(id, to));
+        let exchanged = place.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        exchanged.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;

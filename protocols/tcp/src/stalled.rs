@@ -1,0 +1,210 @@
+//! Listening sockets whose program doesn't accept, while others listen on the same end.
+//!
+//! The kernel has one queue for all processes that share a listening socket, and whoever is free takes the next connection. Here
+//! each program has a queue of its own (docs/decisions/0025), so one that is busy for long, or inherited the socket and never accepts, would keep its
+//! share of the connections. A listener that has taken nothing for [`PATIENCE`], though something waits, is
+//! *stalled*: what waits there goes to others, and so do new flows. After a pause it is given one connection, to see whether it
+//! accepts again; each time that it doesn't the pause doubles.
+
+use crate::instance::{Socket, Tcp};
+use crate::listener::{LEFT_IN_A_TURN, Listener};
+use skink_memory::SocketId;
+use skink_messages::{Counter, Network, Ports, SocketEvents};
+use skink_time::{Duration, Instant};
+use skink_wire::Endpoint;
+
+/// A program that accepts nothing for so long isn't just slow: most serve a request in less.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// The first pause before a stalled listener is given a connection again, and the longest.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(16);
+
+/// Between two turns that give away what waits: those who get it should have accepted some of it.
+const NEXT_TURN: Duration = Duration::from_millis(10);
+
+/// Whether a listener's program accepts.
+#[derive(Default)]
+pub struct Stall {
+    /// It has taken a connection since the timer was set.
+    takes: bool,
+    timer: Timer,
+    /// It is stalled, and gets nothing until then.
+    until: Option<Instant>,
+    pause: Option<Duration>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Timer {
+    #[default]
+    Off,
+    /// At the next poll it is to be set.
+    Due,
+    Set,
+}
+
+impl Listener {
+    fn has_waiting(&self) -> bool {
+        !self.ready.is_empty() || !self.offered.is_empty()
+    }
+
+    /// Whether it had better get no connection.
+    fn is_stalled(&self, now: Instant) -> bool {
+        let until = self.stall.until;
+        until.is_some_and(|until| now < until || self.has_waiting())
+    }
+
+    /// Whether it may be given what others didn't accept: it has accepted all that it had, or at least some lately.
+    fn keeps_up(&self, now: Instant) -> bool {
+        !self.is_stalled(now) && (self.stall.takes || !self.has_waiting())
+    }
+}
+
+impl Tcp {
+    /// Whether a listener's program is taken to accept what it gets.
+    pub(crate) fn accepts(&self, now: Instant, slot: u32) -> bool {
+        self.listener(slot)
+            .is_some_and(|listener| !listener.is_stalled(now))
+    }
+
+    /// Something waits at a listener: it is looked after if there are others that could take it.
+    pub(crate) fn watch(&mut self, now: Instant, slot: u32) {
+        if let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize)
+            && listener.stall.timer == Timer::Off
+            && !listener.left
+            && self.demux.listeners_on(listener.local).len() > 1
+        {
+            listener.stall.timer = Timer::Set;
+            listener.stall.takes = false;
+            self.wheel.set(slot, now + PATIENCE);
+        }
+    }
+
+    /// The program of the listener in `slot` has taken a connection.
+    pub(crate) fn note_taken(&mut self, slot: u32) {
+        let Some(listener) = self.listener_mut(slot) else {
+            return;
+        };
+        let stall = &mut listener.stall;
+        stall.takes = true;
+        stall.pause = None;
+        if stall.until.take().is_some() {
+            let local = listener.local;
+            self.look_again(local);
+        }
+    }
+
+    /// Somebody on this end accepts from now on: what waits at others may go there.
+    pub(crate) fn look_again(&mut self, local: Endpoint) {
+        for slot in self.demux.listeners_on(local) {
+            if let Some(Socket::Listener(listener)) = self.sockets.get_mut(*slot as usize)
+                && listener.has_waiting()
+            {
+                if listener.stall.timer == Timer::Off {
+                    listener.stall.timer = Timer::Due;
+                }
+                if listener.stall.timer == Timer::Due || listener.stall.until.is_some() {
+                    self.wheel.set(*slot, Instant::ZERO);
+                }
+            }
+        }
+    }
+
+    /// The timer of a listener ran out.
+    pub(crate) fn look_after<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        out: &mut O,
+    ) {
+        let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize) else {
+            return;
+        };
+        let timer = core::mem::take(&mut listener.stall.timer);
+        if listener.left || !listener.has_waiting() {
+            return;
+        }
+        if timer == Timer::Due || listener.stall.takes {
+            return self.watch(now, slot);
+        }
+        let stall = &mut listener.stall;
+        stall.timer = Timer::Set;
+        if stall.until.is_none_or(|until| until <= now) {
+            let pause = stall.pause.map_or(PAUSE, |last| last * 2);
+            let pause = pause.min(LONGEST_PAUSE);
+            stall.pause = Some(pause);
+            stall.until = Some(now + pause);
+            self.counters.count(Counter::TcpStalled);
+        }
+        let again = stall.until.unwrap_or(now);
+        let next = self.give_away(now, slot, out);
+        self.wheel.set(slot, next.map_or(again, |next| now + next));
+    }
+
+    /// What waits at a stalled listener goes to others on its end that accept, as far as they have room. Answers
+    /// when there may be more to give; `None` if not before the pause is over.
+    fn give_away<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        out: &mut O,
+    ) -> Option<Duration> {
+        let listener = self.listener(slot)?;
+        let (local, offered) = (listener.local, &listener.offered);
+        let others = self.demux.listeners_on(local).iter().copied();
+        let others = others.filter_map(|slot| Some((slot, self.listener(slot)?)));
+        let others: Vec<(u32, &Listener)> = others.filter(|(_, it)| it.keeps_up(now)).collect();
+        // As they are now: they don't accept what they get in this turn.
+        let proven = others.iter().filter(|(_, it)| it.stall.until.is_none());
+        let mut heirs: Vec<u32> = proven.map(|(slot, _)| *slot).collect();
+        let mut most = LEFT_IN_A_TURN;
+        if heirs.is_empty() {
+            // To see whether one of them accepts again.
+            heirs = others.iter().map(|(slot, _)| *slot).collect();
+            most = 1;
+        }
+        if heirs.is_empty() {
+            // They accept what they have, or turn out to be stalled too.
+            let mut others = self.demux.listeners_on(local).iter();
+            return others.any(|it| self.accepts(now, *it)).then_some(PATIENCE);
+        }
+        let offered: Vec<SocketId> = offered.iter().take(most).copied().collect();
+        for id in offered.into_iter().rev() {
+            // Unless the program is just taking it.
+            if self.table.withdraw(id) {
+                self.take_off_offered(id);
+                self.take_back(now, slot, id);
+            }
+        }
+        for _ in 0..most {
+            let child = self.listener_mut(slot)?.ready.pop_front()?;
+            if !self.pass_on(now, child, local, |it| heirs.contains(&it.id.slot), out) {
+                // It stays, and is offered again.
+                let listener = self.listener_mut(slot)?;
+                listener.ready.push_front(child);
+                if !core::mem::replace(&mut listener.notify, true) {
+                    self.notices.push_back(slot);
+                }
+                return None;
+            }
+        }
+        Some(NEXT_TURN)
+    }
+
+    fn listener(&self, slot: u32) -> Option<&Listener> {
+        match self.sockets.get(slot as usize) {
+            Some(Socket::Listener(listener)) => Some(listener),
+            _ => None,
+        }
+    }
+
+    fn listener_mut(&mut self, slot: u32) -> Option<&mut Listener> {
+        match self.sockets.get_mut(slot as usize) {
+            Some(Socket::Listener(listener)) => Some(listener),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+use crate::harness::{Net, SHARED};
+use crate::state::State;
+use skink_memory::SocketId;
+use skink_messages::{Counter, Events};
+
+/// A listener each in region 0 and in another one, on one end.
+fn two_listeners() -> (Net, SocketId, SocketId) {
+    let mut net = Net::new();
+    let region = net.add_region(64);
+    let idle = net.listen_in(region, 80, 100, SHARED);
+    let busy = net.listen_in(0, 80, 100, SHARED);
+    (net, idle, busy)
+}
+
+/// Peers connect from these ports, and send ten bytes each.
+fn connect(net: &mut Net, ports: core::ops::Range<u16>) {
+    net.local_port = 80;
+    for port in ports {
+        net.remote_port = port;
+        net.inject("S 0 win 60000 mss 1000");
+        net.inject(". 1 ack 1 win 60000");
+        net.inject(". 1:11 ack 1 win 60000");
+        net.drain();
+    }
+}
+
+fn take_all(net: &mut Net, listener: SocketId) -> Vec<SocketId> {
+    core::iter::from_fn(|| net.tcp.accept(listener)).collect()
+}
+
+/// Accepted connections end.
+fn finish(net: &mut Net, all: Vec<SocketId>) {
+    for id in all {
+        let tuple = net.tcp.table().record(id.slot).four_tuple();
+        net.remote_port = tuple.remote.port;
+        net.inject("R. 11 ack 1");
+        net.close(id);
+    }
+}
+
+fn waiting(net: &Net, listeners: [SocketId; 2]) -> [usize; 2] {
+    listeners.map(|it| net.tcp.acceptable(it) + net.tcp.offered(it))
+}
+
+#[test]
+fn what_a_program_does_not_accept_goes_to_one_that_does() {
+    let (mut net, idle, busy) = two_listeners();
+    connect(&mut net, 1..21);
+    let own = take_all(&mut net, busy).len();
+    let [left, _] = waiting(&net, [idle, busy]);
+    assert!(left > 3 && own > 3, "{left} {own}");
+    let offered = [0; 2].map(|_| net.tcp.offer(idle).expect("one waits"));
+    net.advance(249);
+    assert_eq!(waiting(&net, [idle, busy]), [left, 0]);
+    net.advance(2);
+    assert_eq!(waiting(&net, [idle, busy]), [0, left]);
+    assert_eq!(net.count(Counter::TcpStalled), 1);
+    for id in offered {
+        assert!(!net.tcp.table().take_offer(id), "it is another's");
+    }
+    let mut ports = Vec::new();
+    for id in take_all(&mut net, busy) {
+        let tuple = net.tcp.table().record(id.slot).four_tuple();
+        ports.push(tuple.remote.port);
+        net.remote_port = tuple.remote.port;
+        assert_eq!(net.state(id), State::Established);
+        assert_eq!(net.read(id, 100), 10);
+    }
+    assert!(ports.is_sorted(), "in their order: {ports:?}");
+    // So do new ones, at once.
+    connect(&mut net, 100..120);
+    assert_eq!(waiting(&net, [idle, busy]), [0, 20]);
+}
+
+#[test]
+fn a_stalled_listener_is_tried_again_less_and_less_often() {
+    let (mut net, idle, busy) = two_listeners();
+    let mut port = 1;
+    let mut more = |net: &mut Net| {
+        connect(net, port..port + 20);
+        port += 20;
+        let taken = take_all(net, busy);
+        finish(net, taken);
+        let [left, _] = waiting(net, [idle, busy]);
+        left
+    };
+    assert!(more(&mut net) > 1);
+    net.advance(251);
+    let taken = take_all(&mut net, busy);
+    finish(&mut net, taken);
+    for pause in [1_000, 2_000, 4_000, 8_000, 16_000, 16_000] {
+        assert_eq!(more(&mut net), 0, "after {pause}");
+        net.advance(pause - 2);
+        assert_eq!(more(&mut net), 0, "after {pause}");
+        net.advance(3);
+        assert_eq!(more(&mut net), 1, "just to see, after {pause}");
+        net.advance(251);
+        assert_eq!(waiting(&net, [idle, busy]), [0, 1]);
+        let taken = take_all(&mut net, busy);
+        finish(&mut net, taken);
+    }
+    // It accepts again, and has its share.
+    net.advance(17_000);
+    assert_eq!(more(&mut net), 1);
+    assert!(net.tcp.accept(idle).is_some());
+    assert!(more(&mut net) > 3);
+}
+
+#[test]
+fn what_the_program_is_taking_stays_with_it() {
+    let (mut net, idle, busy) = two_listeners();
+    connect(&mut net, 1..21);
+    take_all(&mut net, busy);
+    let [left, _] = waiting(&net, [idle, busy]);
+    let first = net.tcp.offer(idle).expect("one waits");
+    // It has taken it, and is stopped before it can say so.
+    assert!(net.tcp.table().take_offer(first));
+    net.advance(1_000);
+    assert_eq!(waiting(&net, [idle, busy]), [1, left - 1]);
+    net.tcp.accepted(first);
+    assert_eq!(net.tcp.offered(idle), 0);
+    assert_eq!(net.read(first, 100), 10);
+    let at = net.count(Counter::TcpStalled);
+    take_all(&mut net, busy);
+    connect(&mut net, 100..120);
+    let [left, _] = waiting(&net, [idle, busy]);
+    assert!(left > 3, "it accepts");
+    assert_eq!(net.count(Counter::TcpStalled), at);
+}
+
+/// Nobody accepts: nothing goes to and fro, until somebody does or begins to listen.
+#[test]
+fn if_all_are_stalled_what_waits_stays_where_it_is() {
+    let (mut net, one, other) = two_listeners();
+    connect(&mut net, 1..21);
+    let before = waiting(&net, [one, other]);
+    net.advance(60_000);
+    assert_eq!(waiting(&net, [one, other]), before);
+    assert!(net.tcp.accept(one).is_some());
+    net.advance(1);
+    assert_eq!(waiting(&net, [one, other]), [19, 0]);
+    net.advance(60_000);
+    assert_eq!(waiting(&net, [one, other]), [18, 1], "one, just to see");
+    let region = net.add_region(64);
+    let third = net.listen_in(region, 80, 100, SHARED);
+    net.advance(1);
+    // It is given more as it accepts.
+    let taken = take_all(&mut net, third);
+    assert!(!taken.is_empty());
+    net.advance(251);
+    let more = take_all(&mut net, third);
+    assert_eq!(taken.len() + more.len(), 19);
+    assert_eq!(waiting(&net, [one, other]), [0, 0]);
+}
+
+/// Who listened alone, and accepts nothing, shares from then on.
+#[test]
+fn what_waits_at_a_lone_listener_goes_to_who_listens_later() {
+    let mut net = Net::new();
+    let region = net.add_region(64);
+    let alone = net.listen_in(region, 80, 100, SHARED);
+    connect(&mut net, 1..4);
+    net.advance(10_000);
+    assert_eq!(net.count(Counter::TcpStalled), 0);
+    let later = net.listen_in(0, 80, 100, SHARED);
+    net.advance(1);
+    assert_eq!(waiting(&net, [alone, later]), [3, 0], "it may just be slow");
+    net.advance(251);
+    assert_eq!(waiting(&net, [alone, later]), [0, 3]);
+}
+
+/// In turns, so that nobody else waits for long, and as they are accepted.
+#[test]
+fn a_long_queue_goes_in_turns() {
+    let mut net = Net::new();
+    let region = net.add_region(64);
+    let idle = net.listen_in(region, 80, 100, SHARED);
+    connect(&mut net, 1..61);
+    let busy = net.listen_in(0, 80, 100, SHARED);
+    net.advance(1);
+    net.advance(251);
+    assert_eq!(waiting(&net, [idle, busy]), [28, 32]);
+    net.advance(100);
+    assert_eq!(waiting(&net, [idle, busy]), [28, 32], "it accepts none");
+    let taken = take_all(&mut net, busy);
+    finish(&mut net, taken);
+    net.advance(251);
+    assert_eq!(waiting(&net, [idle, busy]), [0, 28]);
+}
+
+#[test]
+fn what_finds_no_room_is_offered_to_its_program_again() {
+    let mut net = Net::new();
+    let region = net.add_region(64);
+    let idle = net.listen_in(region, 80, 100, SHARED);
+    connect(&mut net, 1..7);
+    let offered = [0; 4].map(|_| net.tcp.offer(idle).expect("one waits"));
+    let small = net.listen_in(0, 80, 1, SHARED);
+    net.advance(1);
+    net.events(idle);
+    net.advance(251);
+    assert_eq!(waiting(&net, [idle, small]), [4, 2]);
+    assert!(net.events(idle).contains(Events::READABLE));
+    let own = offered.map(|id| net.tcp.table().take_offer(id));
+    assert_eq!(own, [false; 4], "all were withdrawn");
+    let again = net.tcp.offer(idle).expect("one waits");
+    assert_eq!(again, offered[2]);
+    assert!(net.tcp.table().take_offer(again));
+    net.tcp.accepted(again);
+    assert_eq!(waiting(&net, [idle, small]), [3, 2]);
+}
