@@ -209,3 +209,25 @@ fn what_finds_no_room_is_offered_to_its_program_again() {
     net.tcp.accepted(again);
     assert_eq!(waiting(&net, [idle, small]), [3, 2]);
 }
+
+/// A predecessor died when it had withdrawn one, and before the program could say that it has taken another.
+#[test]
+fn a_successor_goes_by_what_the_program_has_taken() {
+    let (mut net, idle, busy) = two_listeners();
+    connect(&mut net, 1..21);
+    take_all(&mut net, busy);
+    let [left, _] = waiting(&net, [idle, busy]);
+    let [withdrawn, taken] = [0; 2].map(|_| net.tcp.offer(idle).expect("one waits"));
+    let table = net.tcp.table().clone();
+    assert!(table.withdraw(withdrawn) && table.take_offer(taken));
+    net.crash();
+    net.drain();
+    assert_eq!(waiting(&net, [idle, busy]), [left, 0]);
+    // It offers both again.
+    let again = [0; 2].map(|_| net.tcp.offer(idle).expect("one waits"));
+    assert_eq!(again, [withdrawn, taken]);
+    net.advance(1_000);
+    assert_eq!(waiting(&net, [idle, busy]), [1, left - 1]);
+    net.tcp.accepted(taken);
+    assert_eq!(net.read(taken, 100), 10);
+}

@@ -2,7 +2,7 @@
 
 use super::load::{idle_share, wait};
 use super::servers::no_wrk_errors;
-use super::{on_each_back_end, widely};
+use super::{APART_ONCE, cases_in, on_each_back_end, widely};
 use crate::network::Network;
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
@@ -14,6 +14,11 @@ use std::time::Duration;
 pub fn cases() -> Vec<Case> {
     let mut cases = widely("hostile/killed-workers", killed_workers);
     cases.extend(widely("hostile/reloads", reloads));
+    cases.extend(cases_in(
+        &APART_ONCE,
+        "hostile/reloads-while-killed",
+        reloads_while_killed,
+    ));
     cases.extend(on_each_back_end("hostile/link-flap", link_flap));
     cases.extend(widely("hostile/noise", noise));
     cases.extend(widely("hostile/flood-of-requests", flood));
@@ -123,6 +128,30 @@ fn reloads(network: &Network) -> Outcome {
     if reset > most {
         let text = format!("{reset} connections were reset during {RELOADS} reloads");
         return Err(Failure::Wrong(text));
+    }
+    all_is_well(network)?;
+    nginx.stop()
+}
+
+/// The same while the stack's processes are killed: each is, once, while old workers end and new ones begin. No connection is reset,
+/// and none refused.
+fn reloads_while_killed(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    let end = site.path("end");
+    let load = [(); 2].map(|()| start_fetches(network, &end));
+    for member in network.members()? {
+        let (master, old) = nginx.workers()?;
+        signal(master, Signal::HUP)?;
+        network.replace(&member.name, Signal::KILL)?;
+        replaced(&nginx, &old)?;
+    }
+    std::fs::write(end, "")?;
+    for process in load {
+        let reset = count_resets(process?)?;
+        if reset > 0 {
+            return Err(Failure::Wrong(format!("{reset} connections were reset")));
+        }
     }
     all_is_well(network)?;
     nginx.stop()

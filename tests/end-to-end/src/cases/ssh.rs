@@ -1,13 +1,14 @@
 //! OpenSSH on a stack of its own process: a server that forks, executes itself anew with the
 //! connection, and gives up its privileges.
 
+use super::users::Build;
 use super::{APART, APART_ONCE, cases_in};
 use crate::network::{Network, bracketed};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{Case, Failure, Outcome};
 use rustix::process::Signal;
 use skink_testbed::{Process, Scratch};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::Command;
 
 pub fn cases() -> Vec<Case> {
@@ -17,6 +18,11 @@ pub fn cases() -> Vec<Case> {
     cases.extend(cases_in(&APART, "ssh/listens-for-clients", listens));
     cases.extend(cases_in(&APART, "ssh/connects-for-clients", connects));
     cases.extend(cases_in(&APART, "ssh/another-user", another_user));
+    cases.extend(cases_in(
+        &APART_ONCE,
+        "ssh/of-another-user",
+        of_another_user,
+    ));
     cases
 }
 
@@ -37,6 +43,25 @@ impl Sshd {
         if !skink_testbed::is_root() {
             return Err(Failure::Skip("sshd needs root to log users in".to_owned()));
         }
+        // Where it leaves its privileges behind.
+        std::fs::create_dir_all("/run/sshd")?;
+        Sshd::start(network, 0, |words| {
+            // It executes itself anew by this path.
+            network.skink_run(words[0], &words[1..])
+        })
+    }
+
+    /// One that isn't root's: it logs in nobody but its own user.
+    fn of(network: &Network, user: u32) -> Result<Sshd, Failure> {
+        let build = Build::new()?;
+        Sshd::start(network, user, |words| Ok(build.run(network, user, words)))
+    }
+
+    fn start(
+        network: &Network,
+        user: u32,
+        run: impl FnOnce(&[&str]) -> Result<Command, Failure>,
+    ) -> Result<Sshd, Failure> {
         let files = Scratch::new("ssh")?;
         let at = |name: &str| files.path().join(name).display().to_string();
         for name in ["host", "user"] {
@@ -44,8 +69,6 @@ impl Sshd {
             keygen.args(["-q", "-t", "ed25519", "-N", "", "-f", &at(name)]);
             Network::finish(keygen, "ssh-keygen", PATIENCE)?;
         }
-        // Where it leaves its privileges behind.
-        std::fs::create_dir_all("/run/sshd")?;
         let configuration = format!(
             "Port {}
              HostKey {}
@@ -64,10 +87,11 @@ impl Sshd {
             at("user.pub"),
         );
         std::fs::write(files.path().join("sshd_config"), configuration)?;
-        // It executes itself anew by this path.
-        let arguments = ["-D", "-e", "-f", &at("sshd_config")];
-        let command = network.skink_run("/usr/sbin/sshd", arguments)?;
-        let process = Process::spawn(command, "sshd on Skink")?;
+        for file in ["", "host", "user.pub", "sshd_config"] {
+            chown(files.path().join(file), Some(user), Some(user))?;
+        }
+        let words = ["/usr/sbin/sshd", "-D", "-e", "-f", &at("sshd_config")];
+        let process = Process::spawn(run(&words)?, "sshd on Skink")?;
         network.wait_for(&process, Network::SKINK[0], Self::PORT)?;
         Ok(Sshd { process, files })
     }
@@ -218,7 +242,17 @@ fn connects(network: &Network) -> Outcome {
 
 /// Who isn't root logs in, and what he copies is his: what serves him has given up root's rights with the connection open.
 fn another_user(network: &Network) -> Outcome {
-    let sshd = Sshd::on_skink(network)?;
+    copies_as_www_data(network, &Sshd::on_skink(network)?)
+}
+
+/// An sshd without privileges, which is that user's.
+fn of_another_user(network: &Network) -> Outcome {
+    copies_as_www_data(network, &Sshd::of(network, WWW_DATA)?)
+}
+
+const WWW_DATA: u32 = 33;
+
+fn copies_as_www_data(network: &Network, sshd: &Sshd) -> Outcome {
     let site = Site::new()?;
     let original = site.path("larger");
     let everybodys = Scratch::new("everybodys")?;
