@@ -30,6 +30,8 @@ pub fn cases() -> Vec<Case> {
 pub struct Sshd {
     process: Process,
     files: Scratch,
+    /// What it is run by, again for each client, if that isn't the common one.
+    _build: Option<Build>,
 }
 
 impl Sshd {
@@ -54,7 +56,11 @@ impl Sshd {
     /// One that isn't root's: it logs in nobody but its own user.
     fn of(network: &Network, user: u32) -> Result<Sshd, Failure> {
         let build = Build::new()?;
-        Sshd::start(network, user, |words| Ok(build.run(network, user, words)))
+        let sshd = Sshd::start(network, user, |words| Ok(build.run(network, user, words)))?;
+        Ok(Sshd {
+            _build: Some(build),
+            ..sshd
+        })
     }
 
     fn start(
@@ -93,7 +99,11 @@ impl Sshd {
         let words = ["/usr/sbin/sshd", "-D", "-e", "-f", &at("sshd_config")];
         let process = Process::spawn(run(&words)?, "sshd on Skink")?;
         network.wait_for(&process, Network::SKINK[0], Self::PORT)?;
-        Ok(Sshd { process, files })
+        Ok(Sshd {
+            process,
+            files,
+            _build: None,
+        })
     }
 
     /// `ssh` or `scp` on the kernel's host, up to its own arguments.
