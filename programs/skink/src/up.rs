@@ -32,9 +32,9 @@ use skink_control::{
 use skink_filter::RuleSet;
 use skink_nic::{Sharing, interface};
 
-/// Descriptors that a program takes in the supervisor: its connection and its process, four of its
+/// Descriptors that a program takes in the supervisor: its connection and its process, six of its
 /// regions, four to wake it; and for each channel four of each queue, and a bell.
-const OF_A_PROGRAM: (u64, u64) = (10, 9);
+const OF_A_PROGRAM: (u64, u64) = (12, 9);
 /// What there is besides: the processes' own, the lanes between them, tools, and what is on its way to
 /// those that attach at the moment.
 const BESIDES: u64 = 640;
