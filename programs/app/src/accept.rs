@@ -27,16 +27,16 @@ impl State {
             self.sockets[index].told_down = true;
             return fail(libc::ENETDOWN);
         }
-        let waiting = halves
-            .into_iter()
-            .flatten()
-            .find(|id| engine.stack.tcp_acceptable(*id) > 0);
-        let Some(listener) = waiting else {
+        let mut halves = halves.into_iter().flatten();
+        let mut waiting = halves.clone();
+        if !waiting.any(|id| engine.stack.tcp_acceptable(id) > 0) {
             return Err(WOULD_BLOCK);
-        };
+        }
         let (domain, options) = (self.sockets[index].domain, self.sockets[index].options);
         let fd = self.make_descriptor(domain, flags & libc::SOCK_CLOEXEC != 0)?;
-        let Some(id) = self.engine()?.stack.tcp_accept(listener) else {
+        let stack = &mut self.engine()?.stack;
+        let Some(id) = halves.find_map(|id| stack.tcp_accept(id)) else {
+            // The stack has given it to another program.
             raw::close(fd);
             return Err(WOULD_BLOCK);
         };
