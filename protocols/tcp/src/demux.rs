@@ -110,11 +110,18 @@ impl Demux {
         pick(slots, self.state.hash_one(tuple), willing)
     }
 
-    /// All that listen on exactly this end.
-    pub fn listeners_on(&self, local: Endpoint) -> &[u32] {
+    /// Whether several listen on exactly this end.
+    pub fn is_shared(&self, local: Endpoint) -> bool {
         let Endpoint { addr, port } = local;
         let slots = self.listeners.get(&Listening { addr, port });
-        slots.map_or(&[], Vec::as_slice)
+        slots.is_some_and(|slots| slots.len() > 1)
+    }
+
+    /// Those who listen on exactly this end, some of them if they are many: for each `slot` others.
+    pub fn listeners_beside(&self, local: Endpoint, slot: u32) -> impl Iterator<Item = u32> {
+        let Endpoint { addr, port } = local;
+        let slots = self.listeners.get(&Listening { addr, port });
+        asked(slots.map_or(&[], Vec::as_slice), slot as usize)
     }
 
     /// Whether anybody listens on exactly this end.
@@ -193,12 +200,15 @@ impl Demux {
 /// One of the willing ones, by the hash of a flow. Of a longer list only so many are asked, from a
 /// place on that depends on the hash too: what a new flow costs has a bound.
 fn pick(slots: &[u32], hash: u64, willing: impl Fn(u32) -> bool) -> Option<u32> {
-    let start = hash as usize % slots.len().max(1);
-    let (before, after) = slots.split_at(start);
-    let asked = || after.iter().chain(before).copied().take(ASKED);
-    let count = asked().filter(|slot| willing(*slot)).count();
-    let index = (hash >> 32) as usize % count.max(1);
-    asked().filter(|slot| willing(*slot)).nth(index)
+    let asked = || asked(slots, hash as usize).filter(|slot| willing(*slot));
+    let index = (hash >> 32) as usize % asked().count().max(1);
+    asked().nth(index)
+}
+
+/// Up to [`ASKED`] of them.
+fn asked(slots: &[u32], start: usize) -> impl Iterator<Item = u32> {
+    let (before, after) = slots.split_at(start % slots.len().max(1));
+    after.iter().chain(before).copied().take(ASKED)
 }
 
 /// `0.0.0.0` or `::`, of the family of `addr`.

@@ -55,6 +55,8 @@ pub struct Tcp {
     pub(crate) bound: HashMap<u16, Vec<(IpAddr, u32)>>,
     pub(crate) ephemeral_counter: u16,
     pub(crate) time_waits: TimeWaits,
+    /// Connections of stalled listeners that went elsewhere in this turn.
+    pub(crate) given_away: usize,
     pub(crate) wheel: TimerWheel,
     /// Connections that may have something to send.
     pub(crate) queue: VecDeque<u32>,
@@ -86,6 +88,7 @@ impl Tcp {
             bound: HashMap::new(),
             ephemeral_counter: config.seed as u16,
             time_waits: TimeWaits::default(),
+            given_away: 0,
             wheel: TimerWheel::new(),
             queue: VecDeque::new(),
             notices: VecDeque::new(),
@@ -315,6 +318,7 @@ impl<Out: Network + SocketEvents + Ports> Component<Out> for Tcp {
     }
 
     fn poll(&mut self, now: Instant, out: &mut Out) -> Progress {
+        self.given_away = 0;
         self.expire(now, out);
         // Whatever waits, a poll at which nothing has changed doesn't look at it.
         if self.demux.take_changed() || self.left_due {

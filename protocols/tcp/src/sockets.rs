@@ -107,7 +107,7 @@ impl Tcp {
             left: false,
         };
         self.put(id.slot, Socket::Listener(Box::new(listener)));
-        self.look_again(local);
+        self.look_again(local, id.slot);
         Ok(local)
     }
 

@@ -72,7 +72,7 @@ impl Tcp {
         if let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize)
             && listener.stall.timer == Timer::Off
             && !listener.left
-            && self.demux.listeners_on(listener.local).len() > 1
+            && self.demux.is_shared(listener.local)
         {
             listener.stall.timer = Timer::Set;
             listener.stall.takes = false;
@@ -90,21 +90,21 @@ impl Tcp {
         stall.pause = None;
         if stall.until.take().is_some() {
             let local = listener.local;
-            self.look_again(local);
+            self.look_again(local, slot);
         }
     }
 
-    /// Somebody on this end accepts from now on: what waits at others may go there.
-    pub(crate) fn look_again(&mut self, local: Endpoint) {
-        for slot in self.demux.listeners_on(local) {
-            if let Some(Socket::Listener(listener)) = self.sockets.get_mut(*slot as usize)
+    /// The listener in this slot accepts from now on: what waits at others on its end may go there.
+    pub(crate) fn look_again(&mut self, local: Endpoint, slot: u32) {
+        for slot in self.demux.listeners_beside(local, slot) {
+            if let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize)
                 && listener.has_waiting()
             {
                 if listener.stall.timer == Timer::Off {
                     listener.stall.timer = Timer::Due;
                 }
                 if listener.stall.timer == Timer::Due || listener.stall.until.is_some() {
-                    self.wheel.set(*slot, Instant::ZERO);
+                    self.wheel.set(slot, Instant::ZERO);
                 }
             }
         }
@@ -149,15 +149,18 @@ impl Tcp {
         slot: u32,
         out: &mut O,
     ) -> Option<Duration> {
+        let mut most = LEFT_IN_A_TURN.saturating_sub(self.given_away);
+        if most == 0 {
+            return Some(PATIENCE);
+        }
         let listener = self.listener(slot)?;
         let (local, offered) = (listener.local, &listener.offered);
-        let others = self.demux.listeners_on(local).iter().copied();
+        let others = self.demux.listeners_beside(local, slot);
         let others = others.filter_map(|slot| Some((slot, self.listener(slot)?)));
         let others: Vec<(u32, &Listener)> = others.filter(|(_, it)| it.keeps_up(now)).collect();
         // As they are now: they don't accept what they get in this turn.
         let proven = others.iter().filter(|(_, it)| it.stall.until.is_none());
         let mut heirs: Vec<u32> = proven.map(|(slot, _)| *slot).collect();
-        let mut most = LEFT_IN_A_TURN;
         if heirs.is_empty() {
             // To see whether one of them accepts again.
             heirs = others.iter().map(|(slot, _)| *slot).collect();
@@ -165,8 +168,8 @@ impl Tcp {
         }
         if heirs.is_empty() {
             // They accept what they have, or turn out to be stalled too.
-            let mut others = self.demux.listeners_on(local).iter();
-            return others.any(|it| self.accepts(now, *it)).then_some(PATIENCE);
+            let mut others = self.demux.listeners_beside(local, slot);
+            return others.any(|it| self.accepts(now, it)).then_some(PATIENCE);
         }
         let offered: Vec<SocketId> = offered.iter().take(most).copied().collect();
         for id in offered.into_iter().rev() {
@@ -178,6 +181,7 @@ impl Tcp {
         }
         for _ in 0..most {
             let child = self.listener_mut(slot)?.ready.pop_front()?;
+            self.given_away += 1;
             if !self.pass_on(now, child, local, |it| heirs.contains(&it.id.slot), out) {
                 // It stays, and is offered again.
                 let listener = self.listener_mut(slot)?;

@@ -14,7 +14,11 @@ fn two_listeners() -> (Net, SocketId, SocketId) {
 
 /// Peers connect from these ports, and send ten bytes each.
 fn connect(net: &mut Net, ports: core::ops::Range<u16>) {
-    net.local_port = 80;
+    connect_to(net, 80, ports);
+}
+
+fn connect_to(net: &mut Net, local_port: u16, ports: core::ops::Range<u16>) {
+    net.local_port = local_port;
     for port in ports {
         net.remote_port = port;
         net.inject("S 0 win 60000 mss 1000");
@@ -230,4 +234,30 @@ fn a_successor_goes_by_what_the_program_has_taken() {
     assert_eq!(waiting(&net, [idle, busy]), [1, left - 1]);
     net.tcp.accepted(taken);
     assert_eq!(net.read(taken, 100), 10);
+}
+
+/// However many are stalled at the same time: others aren't held up for longer by that.
+#[test]
+fn several_queues_go_in_turns_as_one_does() {
+    let mut net = Net::new();
+    let region = net.add_region(64);
+    let ports = [80, 81];
+    let idle = ports.map(|port| net.listen_in(region, port, 100, SHARED));
+    for port in ports {
+        connect_to(&mut net, port, 1..21);
+    }
+    let busy = ports.map(|port| net.listen_in(0, port, 100, SHARED));
+    net.advance(1);
+    net.advance(251);
+    let given = busy.map(|it| net.tcp.acceptable(it));
+    assert_eq!(given.iter().sum::<usize>(), 32, "{given:?}");
+    for listener in busy {
+        take_all(&mut net, listener);
+    }
+    net.advance(300);
+    assert_eq!(
+        busy.map(|it| net.tcp.acceptable(it)).iter().sum::<usize>(),
+        8
+    );
+    assert_eq!(idle.map(|it| net.tcp.acceptable(it)), [0; 2]);
 }
