@@ -241,6 +241,10 @@ impl Tcp {
             out.listen(protocol::TCP, local.port);
         }
         self.put(id.slot, Socket::Listener(Box::new(listener)));
+        if !left {
+            // Of another program, adopted before, when it seemed to be alone.
+            self.look_again(local, id.slot);
+        }
         Ok(())
     }
 

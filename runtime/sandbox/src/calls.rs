@@ -97,6 +97,8 @@ pub const EVENT_LOOP: &[Call] = &[
     Call::any("write", libc::SYS_write),
     // With RWF_NOWAIT: from a doorbell, whatever a neighbour did to the flags that its holders share.
     Call::any("preadv2", libc::SYS_preadv2),
+    // Instead, before Linux 6.4, whose pipes know no RWF_NOWAIT.
+    Call::any("read", libc::SYS_read),
     Call::any("close", libc::SYS_close),
     // The standard library's debug build looks before it closes.
     Call::only("fcntl", libc::SYS_fcntl, &[&[is(1, libc::F_GETFD)]]),
@@ -203,10 +205,7 @@ pub const NIC_XDP: &[Call] = &[Call::only(
 )];
 
 /// `link` on a TAP queue, from the first frame on.
-pub const NIC_TAP: &[Call] = &[
-    Call::any("read", libc::SYS_read),
-    Call::any("writev", libc::SYS_writev),
-];
+pub const NIC_TAP: &[Call] = &[Call::any("writev", libc::SYS_writev)];
 
 /// What a component's process does, so far as that takes system calls that others don't make.
 #[derive(Clone, Copy, Default, Debug)]

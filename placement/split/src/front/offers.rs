@@ -41,7 +41,7 @@ impl Front {
                 return;
             }
             if !has_room {
-                attached.must_offer = transports.acceptable(listener.id) > 0;
+                attached.must_offer |= transports.acceptable(listener.id) > 0;
                 return;
             }
             let Some(connection) = transports.offer(listener.id) else {
