@@ -110,19 +110,17 @@ fn library(mut broker: Broker, mut grant: LibraryGrant) -> Result<Engine, String
         counters: counters.clone(),
     };
     let mut stack = Stack::new(config, nic, ports).map_err(|error| error.to_string())?;
-    let [tcp, udp] = [stack.tcp_table(), stack.udp_table()].map(|table| {
+    let tables = [
+        (RegionKind::TCP, stack.tcp_table()),
+        (RegionKind::UDP, stack.udp_table()),
+    ];
+    for (kinds, table) in tables {
         let files = table.region(0).map(Region::files);
-        files.map_or([None; 3], |files| files.map(Some))
-    });
-    let [tcp_records, tcp_send_rings, tcp_receive_rings] = tcp;
-    let [udp_records, udp_send_rings, udp_receive_rings] = udp;
+        for (kind, file) in kinds.into_iter().zip(files.into_iter().flatten()) {
+            register(&mut broker, kind, file, &mut descriptors);
+        }
+    }
     let regions = [
-        (RegionKind::TcpTable, tcp_records),
-        (RegionKind::TcpSendRings, tcp_send_rings),
-        (RegionKind::TcpReceiveRings, tcp_receive_rings),
-        (RegionKind::UdpTable, udp_records),
-        (RegionKind::UdpSendRings, udp_send_rings),
-        (RegionKind::UdpReceiveRings, udp_receive_rings),
         (RegionKind::Counters, Some(counters.fd())),
         (
             RegionKind::Fallbacks,

@@ -180,26 +180,14 @@ fn component(info: &ComponentInfo, activity: &Activity) -> ProcessReport {
 }
 
 fn program(found: &Found, process: &ProcessInfo, activity: &Activity) -> ProgramReport {
-    let [tcp, udp] = [
-        [
-            RegionKind::TcpTable,
-            RegionKind::TcpSendRings,
-            RegionKind::TcpReceiveRings,
-        ],
-        [
-            RegionKind::UdpTable,
-            RegionKind::UdpSendRings,
-            RegionKind::UdpReceiveRings,
-        ],
-    ];
     let region = |kinds: [RegionKind; 3]| match kinds.map(|kind| found.open(process, kind)) {
         [Some(records), Some(send_rings), Some(receive_rings)] => {
             measure(records, send_rings, &receive_rings)
         }
         _ => (0, 0),
     };
-    let (tcp_sockets, tcp_bytes) = region(tcp);
-    let (udp_sockets, udp_bytes) = region(udp);
+    let (tcp_sockets, tcp_bytes) = region(RegionKind::TCP);
+    let (udp_sockets, udp_bytes) = region(RegionKind::UDP);
     ProgramReport {
         name: process.program.clone(),
         pid: process.pid,

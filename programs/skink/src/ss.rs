@@ -76,10 +76,7 @@ pub fn ss(options: &SsOptions) -> Result<(), Failure> {
 }
 
 fn gather(found: &Found, process: &ProcessInfo, options: &SsOptions, report: &mut Report) {
-    for (records, send_rings) in [
-        (RegionKind::TcpTable, RegionKind::TcpSendRings),
-        (RegionKind::UdpTable, RegionKind::UdpSendRings),
-    ] {
+    for [records, send_rings, _] in [RegionKind::TCP, RegionKind::UDP] {
         let open = |kind| found.open(process, kind);
         let files = open(records).zip(open(send_rings));
         let table = files.and_then(|(records, send_rings)| {

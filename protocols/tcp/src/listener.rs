@@ -294,7 +294,7 @@ impl Tcp {
         self.demux.listener(tuple, [&accepts, &has_room])
     }
 
-    fn has_room(&self, slot: u32) -> bool {
+    pub(crate) fn has_room(&self, slot: u32) -> bool {
         let region = self.table.region_of(slot);
         matches!(self.sockets.get(slot as usize), Some(Socket::Listener(listener))
             if listener.has_room() && (listener.half_open > 0 || self.slots.has_free(region)))

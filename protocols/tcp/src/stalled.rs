@@ -139,6 +139,19 @@ impl Tcp {
         let again = stall.until.unwrap_or(now);
         let next = self.give_away(now, slot, out);
         self.wheel.set(slot, next.map_or(again, |next| now + next));
+        if next != Some(NEXT_TURN) {
+            self.offer_again(slot);
+        }
+    }
+
+    /// What stays at a stalled listener may have been withdrawn from its program: it is offered once more.
+    fn offer_again(&mut self, slot: u32) {
+        if let Some(listener) = self.listener_mut(slot)
+            && !listener.ready.is_empty()
+            && !core::mem::replace(&mut listener.notify, true)
+        {
+            self.notices.push_back(slot);
+        }
     }
 
     /// What waits at a stalled listener goes to others on its end that accept, as far as they have room. Answers
@@ -157,7 +170,13 @@ impl Tcp {
         let (local, offered) = (listener.local, &listener.offered);
         let others = self.demux.listeners_beside(local, slot);
         let others = others.filter_map(|slot| Some((slot, self.listener(slot)?)));
-        let others: Vec<(u32, &Listener)> = others.filter(|(_, it)| it.keeps_up(now)).collect();
+        let (mut others, mut may_keep_up) = (others.collect::<Vec<_>>(), false);
+        others.retain(|(slot, it)| {
+            // They accept what they have, or turn out to be stalled too.
+            may_keep_up |= !it.is_stalled(now) && it.has_waiting();
+            it.keeps_up(now) && self.has_room(*slot)
+        });
+        let later = may_keep_up.then_some(PATIENCE);
         // As they are now: they don't accept what they get in this turn.
         let proven = others.iter().filter(|(_, it)| it.stall.until.is_none());
         let mut heirs: Vec<u32> = proven.map(|(slot, _)| *slot).collect();
@@ -167,9 +186,7 @@ impl Tcp {
             most = 1;
         }
         if heirs.is_empty() {
-            // They accept what they have, or turn out to be stalled too.
-            let mut others = self.demux.listeners_beside(local, slot);
-            return others.any(|it| self.accepts(now, it)).then_some(PATIENCE);
+            return later;
         }
         let offered: Vec<SocketId> = offered.iter().take(most).copied().collect();
         for id in offered.into_iter().rev() {
@@ -179,20 +196,25 @@ impl Tcp {
                 self.take_back(now, slot, id);
             }
         }
+        let (mut given, mut kept) = (false, Vec::new());
         for _ in 0..most {
-            let child = self.listener_mut(slot)?.ready.pop_front()?;
+            let Some(child) = self.listener_mut(slot)?.ready.pop_front() else {
+                break;
+            };
             self.given_away += 1;
-            if !self.pass_on(now, child, local, |it| heirs.contains(&it.id.slot), out) {
-                // It stays, and is offered again.
-                let listener = self.listener_mut(slot)?;
-                listener.ready.push_front(child);
-                if !core::mem::replace(&mut listener.notify, true) {
-                    self.notices.push_back(slot);
-                }
-                return None;
+            match self.pass_on(now, child, local, |it| heirs.contains(&it.id.slot), out) {
+                true => given = true,
+                false => kept.push(child),
             }
         }
-        Some(NEXT_TURN)
+        let listener = self.listener_mut(slot)?;
+        for child in kept.into_iter().rev() {
+            listener.ready.push_front(child);
+        }
+        match given && !listener.ready.is_empty() {
+            true => Some(NEXT_TURN),
+            false => later,
+        }
     }
 
     fn listener(&self, slot: u32) -> Option<&Listener> {

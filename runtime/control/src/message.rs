@@ -38,6 +38,18 @@ pub enum RegionKind {
 }
 
 impl RegionKind {
+    /// The files of the TCP [`skink_memory::Region`], as [`skink_memory::Region::files`] has them.
+    pub const TCP: [RegionKind; 3] = [
+        RegionKind::TcpTable,
+        RegionKind::TcpSendRings,
+        RegionKind::TcpReceiveRings,
+    ];
+    /// Those of the UDP region.
+    pub const UDP: [RegionKind; 3] = [
+        RegionKind::UdpTable,
+        RegionKind::UdpSendRings,
+        RegionKind::UdpReceiveRings,
+    ];
     /// All of them.
     pub const ALL: [RegionKind; 9] = [
         RegionKind::TcpTable,

@@ -202,7 +202,8 @@ fn what_finds_no_room_is_offered_to_its_program_again() {
     let small = net.listen_in(0, 80, 1, SHARED);
     net.advance(1);
     net.events(idle);
-    net.advance(251);
+    // The next turn finds that there is no room.
+    net.advance(262);
     assert_eq!(waiting(&net, [idle, small]), [4, 2]);
     assert!(net.events(idle).contains(Events::READABLE));
     let own = offered.map(|id| net.tcp.table().take_offer(id));
@@ -212,6 +213,59 @@ fn what_finds_no_room_is_offered_to_its_program_again() {
     assert!(net.tcp.table().take_offer(again));
     net.tcp.accepted(again);
     assert_eq!(waiting(&net, [idle, small]), [3, 2]);
+}
+
+/// Who has room for few is given more as soon as it has accepted those.
+#[test]
+fn a_small_queue_is_filled_again_and_again() {
+    let mut net = Net::new();
+    let region = net.add_region(64);
+    let idle = net.listen_in(region, 80, 100, SHARED);
+    connect(&mut net, 1..41);
+    let small = net.listen_in(0, 80, 4, SHARED);
+    net.advance(252);
+    let mut taken = 0;
+    for _ in 0..8 {
+        let some = take_all(&mut net, small);
+        assert_eq!(some.len(), 5, "after {taken}");
+        taken += some.len();
+        net.advance(251);
+    }
+    assert_eq!((taken, waiting(&net, [idle, small])), (40, [0, 0]));
+}
+
+/// Both are of one program: what was withdrawn from the first, and not given away before the second is stalled too.
+#[test]
+fn what_stays_is_offered_to_its_program_again() {
+    let mut net = Net::new();
+    let region = net.add_region(64);
+    let one = net.listen_in(region, 80, 100, SHARED);
+    connect(&mut net, 1..51);
+    while net.tcp.offered(one) < 40 {
+        net.tcp.offer(one).expect("one waits");
+    }
+    let other = net.listen_in(region, 80, 100, SHARED);
+    net.advance(252);
+    assert_eq!(waiting(&net, [one, other]), [18, 32]);
+    net.events(one);
+    net.advance(1_000);
+    assert_eq!(waiting(&net, [one, other]), [18, 32]);
+    assert!(net.events(one).contains(Events::READABLE));
+}
+
+/// Its program's region is adopted first, when nobody else seems to listen.
+#[test]
+fn a_successor_looks_after_whom_it_adopts_first() {
+    let mut net = Net::new();
+    let idle = net.listen_in(0, 80, 100, SHARED);
+    connect(&mut net, 1..6);
+    let region = net.add_region(64);
+    let busy = net.listen_in(region, 80, 100, SHARED);
+    net.crash();
+    net.drain();
+    assert_eq!(waiting(&net, [idle, busy]), [5, 0]);
+    net.advance(252);
+    assert_eq!(waiting(&net, [idle, busy]), [0, 5]);
 }
 
 /// A predecessor died when it had withdrawn one, and before the program could say that it has taken another.

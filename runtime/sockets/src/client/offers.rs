@@ -32,12 +32,16 @@ fn is_newer(one: u32, other: u32) -> bool {
 
 impl Offers {
     /// A connection is offered. Answers how far it has come if it was offered before: then nothing changes, unless it waited on
-    /// another listening socket, which was closed.
+    /// another listening socket, which was closed, or whose connections the stack has withdrawn.
     pub fn put(&mut self, listener: SocketId, connection: SocketId) -> Option<Progress> {
         match self.known.get(&connection.slot) {
             Some((generation, progress)) if *generation == connection.generation => {
                 match progress {
-                    Progress::Waits(other) if *other != listener => {}
+                    Progress::Waits(other) if *other != listener => {
+                        if let Some((_, waiting)) = self.slots.get_mut(&other.slot) {
+                            waiting.retain(|it| *it != connection);
+                        }
+                    }
                     Progress::Waits(_) | Progress::Taken | Progress::Closed => {
                         return Some(*progress);
                     }
@@ -82,8 +86,8 @@ impl Offers {
                 self.note(connection, Progress::Taken);
                 return Some(connection);
             }
-            let known = self.known.get(&connection.slot);
-            if known.is_some_and(|(generation, _)| *generation == connection.generation) {
+            let withdrawn = (connection.generation, Progress::Waits(listener));
+            if self.known.get(&connection.slot) == Some(&withdrawn) {
                 self.known.remove(&connection.slot);
             }
         }

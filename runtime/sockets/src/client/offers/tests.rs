@@ -96,6 +96,17 @@ fn what_was_withdrawn_is_forgotten() {
     );
 }
 
+/// The program has two listening sockets on one end, and accepts at the other one.
+#[test]
+fn what_moved_waits_in_one_place() {
+    let (other, it) = (id(2, 1), id(7, 5));
+    let mut offers = Offers::default();
+    assert_eq!(offers.put(LISTENER, it), None);
+    assert_eq!(offers.put(other, it), None);
+    assert_eq!(offers.take(LISTENER, |_| true), None);
+    assert_eq!(offers.take(other, |_| true), Some(it));
+}
+
 /// Its listening socket is closed, and the program has another one on the same end.
 #[test]
 fn what_was_left_is_taken_elsewhere() {
