@@ -286,18 +286,23 @@ impl Region {
             .map(|ring| ring.tail().min(ring.capacity() as u64) as usize)
     }
 
-    /// Owner: gives back the memory of a closed slot's rings. It takes the system some time for each page.
+    /// Owner: gives back the memory of a closed slot's rings, and answers how many bytes that were. It takes the system some
+    /// time for each page.
     ///
     /// # Panics
     /// As [`Region::record`].
-    pub fn shrink(&self, slot: u32) {
+    pub fn shrink(&self, slot: u32) -> usize {
+        let mut given_back = 0;
         let rings = [&self.sending.send_rings, &self.receive_rings];
         let places = rings.into_iter().zip(self.ring_offsets(slot));
         for ((rings, offset), bytes) in places.zip(self.grown(slot)) {
             if bytes > KEEP_BYTES {
-                rings.discard(offset, bytes.next_multiple_of(PAGE));
+                let bytes = bytes.next_multiple_of(PAGE);
+                rings.discard(offset, bytes);
+                given_back += bytes;
             }
         }
+        given_back
     }
 }
 

@@ -14,13 +14,14 @@ pub struct RegionSlots {
     finished: VecDeque<u32>,
     /// Taken still, and closed: the memory of their rings is to be given back first.
     set_aside: VecDeque<u32>,
-    /// For how many slots that was done in this turn.
-    shrunk: u32,
+    /// Bytes that were given back in this turn.
+    shrunk: usize,
 }
 
-/// Slots whose rings' memory is given back in one turn, at most. A program that ends may have thousands, of a mebibyte and
-/// more each, which takes the system a tenth of a millisecond; and other programs wait meanwhile.
-const MOST_SHRUNK: u32 = 32;
+/// Once so many bytes of closed sockets' rings were given back in a turn, no further socket's are. A program that ends may have
+/// gigabytes, and others wait meanwhile: a mebibyte takes the system a tenth of a millisecond, and up to three of them where
+/// the processor and the memory are busy.
+const MOST_SHRUNK: usize = 1 << 20;
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -106,11 +107,14 @@ impl RegionSlots {
         }
     }
 
-    /// Whether one more slot's memory may be given back in this turn, which then counts.
-    pub(crate) fn may_shrink(&mut self) -> bool {
-        let may = self.shrunk < MOST_SHRUNK;
-        self.shrunk += u32::from(may);
-        may
+    /// Whether one more slot's memory may be given back in this turn.
+    pub(crate) fn may_shrink(&self) -> bool {
+        self.shrunk < MOST_SHRUNK
+    }
+
+    /// So many bytes more were given back.
+    pub(crate) fn note_shrunk(&mut self, bytes: usize) {
+        self.shrunk = self.shrunk.saturating_add(bytes);
     }
 
     /// Keeps a closed slot for later turns. It is taken still: who used it meanwhile would lose what is in its rings.
@@ -125,7 +129,7 @@ impl RegionSlots {
 
     /// A slot that was set aside, if its memory may be given back in this turn.
     pub(crate) fn take_set_aside(&mut self) -> Option<u32> {
-        (self.has_set_aside() && self.may_shrink()).then(|| self.set_aside.pop_front())?
+        self.may_shrink().then(|| self.set_aside.pop_front())?
     }
 
     pub(crate) fn has_set_aside(&self) -> bool {

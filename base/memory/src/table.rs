@@ -369,7 +369,7 @@ impl SocketTable {
         if !region.close_slot(local) {
             slots.give(slot);
         } else if slots.may_shrink() {
-            region.shrink(local);
+            slots.note_shrunk(region.shrink(local));
             slots.give(slot);
         } else {
             slots.set_aside(slot);
@@ -381,7 +381,7 @@ impl SocketTable {
         slots.begin_turn();
         while let Some(slot) = slots.take_set_aside() {
             let (region, local) = self.known(slot);
-            region.shrink(local);
+            slots.note_shrunk(region.shrink(local));
             slots.give(slot);
         }
         slots.has_set_aside()
