@@ -80,6 +80,8 @@ pub struct Stack {
     dropped_asked: Instant,
     /// Our addresses must still be announced on the link.
     announces: bool,
+    /// Whether `udp` sends before `tcp` the next time: the NIC may have no room for what comes second.
+    udp_first: bool,
 }
 
 /// Splits a stack into what is below `tcp` and `udp`, and these two themselves.
@@ -183,6 +185,7 @@ impl Stack {
             received: 0,
             dropped_asked: Instant::ZERO,
             announces: answers,
+            udp_first: false,
         }
     }
 
@@ -264,6 +267,8 @@ impl Stack {
     /// Packets that `ip` holds, and whatever is due in the components; then the doorbell.
     fn work(&mut self, now: Instant) -> Progress {
         self.requested = false;
+        self.udp_first = !self.udp_first;
+        let udp_first = self.udp_first;
         let progress = split!(self, now, |tcp, udp, below| {
             let mut up = Up {
                 now,
@@ -275,8 +280,13 @@ impl Stack {
             let Up {
                 tcp, udp, below, ..
             } = up;
-            let done = tcp.poll(now, below);
-            let udp = udp.poll(now, below);
+            let (done, udp) = if udp_first {
+                let sent = udp.poll(now, below);
+                (tcp.poll(now, below), sent)
+            } else {
+                let sent = tcp.poll(now, below);
+                (sent, udp.poll(now, below))
+            };
             // Last, since both may have left something in `ip`.
             let ip = below.ip.poll(now, &mut below.link);
             let guard = &mut below.link.guard;

@@ -33,7 +33,7 @@ const SENDERS: [&str; 6] = [
     "Stack::tcp_request",
     "Stack::udp_request",
     "Outgoing::send",
-    "Udp::send_from",
+    "Udp::send_now",
     "Ip::send_frame_slowly",
 ];
 

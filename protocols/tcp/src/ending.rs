@@ -4,6 +4,7 @@ use crate::connection::Context;
 use crate::connection::Program;
 use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
+use crate::output::BURST;
 use crate::segment::{Outgoing, Segment};
 use crate::state::State;
 use crate::time_wait::TimeWaits;
@@ -32,7 +33,7 @@ impl Tcp {
         // Nothing more is asked of the peer, which may be gone once it is acknowledged.
         connection.probe_due = false;
         // If it can't leave now, the peer's FIN comes again and is answered from TIME-WAIT.
-        let _ = connection.output(&context, out);
+        let _ = connection.output(&context, &mut { BURST }, out);
         connection.ack_due = false;
         connection.deadlines = Default::default();
         connection.tell(Events::READ_CLOSED | Events::CLOSED);

@@ -2,7 +2,7 @@ use crate::adopt::Predecessor;
 use crate::connection::{Connection, Context, Program};
 use crate::demux::{Demux, Place};
 use crate::listener::Listener;
-use crate::output::Left;
+use crate::output::{BURST, Left};
 use crate::receive::After;
 use crate::segment::Segment;
 use crate::settings::Settings;
@@ -10,7 +10,7 @@ use crate::state::State;
 use crate::strays::Strays;
 use crate::time_wait::TimeWaits;
 use core::net::IpAddr;
-use skink_memory::{RegionSlots, SocketId, SocketTable};
+use skink_memory::{FairQueue, RegionSlots, SocketId, SocketTable};
 use skink_messages::{
     BindOptions, Component, Counter, Counters, Events, Full, Network, Ports, Progress, SocketEvent,
     SocketEvents, TcpInput,
@@ -25,6 +25,12 @@ pub struct TcpConfig {
     /// Sequence numbers, timestamps, ports and hash keys are drawn from it.
     pub seed: u64,
 }
+
+/// What one poll sends, in bytes, so that what arrives meanwhile doesn't wait for long: others' requests are answered, and
+/// who has more to send goes on with the next one.
+const TURN: u64 = 64 * 1024;
+/// What it costs to look at a connection, in bytes sent.
+const VISIT: u64 = 1024;
 
 /// A socket that is neither listening nor connected.
 #[derive(Clone, Default)]
@@ -59,7 +65,7 @@ pub struct Tcp {
     pub(crate) given_away: usize,
     pub(crate) wheel: TimerWheel,
     /// Connections that may have something to send.
-    pub(crate) queue: VecDeque<u32>,
+    pub(crate) queue: FairQueue,
     /// Sockets that have something to tell their program.
     pub(crate) notices: VecDeque<u32>,
     /// Listeners that their programs have closed, and where connections wait for who listens next.
@@ -78,6 +84,7 @@ impl Tcp {
     /// An instance without sockets, on a table that nobody else gives slots of. [`Tcp::add_region`]
     /// makes the table larger.
     pub fn new(config: TcpConfig, table: SocketTable, counters: Counters) -> Tcp {
+        let queue = FairQueue::new(&table);
         Tcp {
             secret: config.seed,
             slots: RegionSlots::new(&table),
@@ -90,7 +97,7 @@ impl Tcp {
             time_waits: TimeWaits::default(),
             given_away: 0,
             wheel: TimerWheel::new(),
-            queue: VecDeque::new(),
+            queue,
             notices: VecDeque::new(),
             left: Vec::new(),
             left_due: false,
@@ -142,7 +149,7 @@ impl Tcp {
             && !connection.queued
         {
             connection.queued = true;
-            self.queue.push_back(slot);
+            self.queue.push(slot);
         }
     }
 
@@ -218,7 +225,7 @@ impl Tcp {
         }
     }
 
-    /// Lets queued connections send; `Full` if the network had no room.
+    /// Lets queued connections send, as much as is for one turn; `Full` if the network had no room.
     fn send_queued<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
@@ -229,8 +236,12 @@ impl Tcp {
             counters: &self.counters,
             now,
         };
+        let mut given = 0;
         for _ in 0..self.queue.len() {
-            let Some(slot) = self.queue.pop_front() else {
+            if given >= TURN {
+                break;
+            }
+            let Some(slot) = self.queue.take() else {
                 break;
             };
             let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) else {
@@ -238,7 +249,11 @@ impl Tcp {
             };
             connection.queued = false;
             connection.follow_raises(out);
-            let left = connection.output(&context, out);
+            let mut budget = BURST;
+            let left = connection.output(&context, &mut budget, out);
+            let cost = VISIT + u64::from(BURST - budget);
+            given += cost;
+            self.queue.charge(slot, cost);
             let first = connection.deadlines.first();
             if let Some(first) = first
                 && connection.armed.is_none_or(|armed| first < armed)
@@ -254,11 +269,11 @@ impl Tcp {
                 Ok(Left::Nothing) => {}
                 Ok(Left::More) => {
                     connection.queued = true;
-                    self.queue.push_back(slot);
+                    self.queue.push(slot);
                 }
                 Err(full) => {
                     connection.queued = true;
-                    self.queue.push_front(slot);
+                    self.queue.put_back(slot);
                     return Err(full);
                 }
             }

@@ -12,7 +12,7 @@ const CORK: Duration = Duration::from_millis(200);
 
 /// Bytes sent for one connection before others have their turn: those of one large packet. With more, connections that
 /// begin slowly wait behind the bursts of those that don't, each round trip anew.
-const BURST: u32 = 60 * 1024;
+pub const BURST: u32 = 60 * 1024;
 
 /// What a call to [`Connection::output`] left undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,10 +24,11 @@ pub enum Left {
 
 impl Connection {
     /// Sends what is due: first what was lost, then new data, then an acknowledgement if none of
-    /// these carried it. State moves only for what `out` took.
+    /// these carried it. State moves only for what `out` took. Bytes of payload are taken off `budget`; [`BURST`] is enough.
     pub fn output<O: Network + ?Sized>(
         &mut self,
         context: &Context<'_>,
+        budget: &mut u32,
         out: &mut O,
     ) -> Result<Left, Full> {
         match self.state() {
@@ -40,7 +41,6 @@ impl Connection {
             | State::CloseWait
             | State::Closing
             | State::LastAck => {
-                let mut budget = BURST;
                 while self.ack_due && !self.ahead.is_empty()
                     || !self.ahead_untold.is_empty()
                     || self.repeats_due > 0
@@ -53,10 +53,10 @@ impl Connection {
                     self.repeats_due = self.repeats_due.saturating_sub(1);
                 }
                 if self.state().sends_data() {
-                    self.output_lost(context, out, &mut budget)?;
-                    self.output_new(context, out, &mut budget)?;
+                    self.output_lost(context, out, budget)?;
+                    self.output_new(context, out, budget)?;
                 }
-                if budget == 0 {
+                if *budget == 0 {
                     return Ok(Left::More);
                 }
             }

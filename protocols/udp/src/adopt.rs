@@ -112,7 +112,7 @@ impl Udp {
         if let Some(socket) = self.socket(slot) {
             // Whatever is in the send ring goes out with the first poll.
             socket.sending = true;
-            self.sending.push_back(slot);
+            self.sending.push(slot);
         }
         true
     }

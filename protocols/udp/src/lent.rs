@@ -131,7 +131,7 @@ impl Udp {
             // All that is in the ring is to be sent, also where the socket is closed.
             socket.last_datagrams = most_datagrams(&self.table.send_ring(slot));
             if !std::mem::replace(&mut socket.sending, true) {
-                self.sending.push_back(slot);
+                self.sending.push(slot);
             }
         }
         if !self.sending.is_empty() {

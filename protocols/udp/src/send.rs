@@ -30,6 +30,40 @@ pub(crate) fn most_datagrams(ring: &Ring<'_>) -> usize {
     ring.capacity() / DatagramRing::bytes_for(0)
 }
 
+/// What may be sent from one socket before others have their turn: 64 KiB, of which each datagram takes its payload and
+/// [`Budget::DATAGRAM`].
+pub(crate) struct Budget {
+    spent: u64,
+    datagrams: usize,
+}
+
+impl Budget {
+    const ALL: u64 = 64 * 1024;
+    /// What a datagram costs besides its bytes, in bytes.
+    const DATAGRAM: u64 = 1024;
+
+    /// Looking costs as much as a datagram.
+    pub(crate) fn new() -> Budget {
+        Budget {
+            spent: Budget::DATAGRAM,
+            datagrams: 0,
+        }
+    }
+
+    fn spend(&mut self, payload_bytes: usize) {
+        self.spent += Budget::DATAGRAM + payload_bytes as u64;
+        self.datagrams += 1;
+    }
+
+    pub(crate) fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    pub(crate) fn datagrams(&self) -> usize {
+        self.datagrams
+    }
+}
+
 /// Why a datagram isn't sent.
 enum Unsent {
     /// Not now.
@@ -47,12 +81,12 @@ struct Route {
 }
 
 impl Udp {
-    /// Sends up to `budget` datagrams of a socket's send ring. [`Full`] if the output took no more.
+    /// Sends datagrams of a socket's send ring, as many as are in the budget. [`Full`] if the output took no more.
     pub(crate) fn drain<Out>(
         &mut self,
         now: Instant,
         slot: u32,
-        budget: usize,
+        budget: &mut Budget,
         out: &mut Out,
     ) -> Result<Progress, Full>
     where
@@ -60,7 +94,7 @@ impl Udp {
     {
         let mut had_little_room = false;
         let mut ended = Ok(Progress::More);
-        for _ in 0..budget {
+        while budget.spent <= Budget::ALL {
             if !self.has_address_to_send(slot, out) {
                 ended = Ok(Progress::Idle);
                 break;
@@ -89,6 +123,7 @@ impl Udp {
             };
             let is_lent = match self.send_one(now, lent, &datagram, out) {
                 Ok(sent) => {
+                    budget.spend(datagram.len());
                     self.counters.count(Counter::UdpOut);
                     sent == Sent::Lent
                 }
@@ -97,6 +132,7 @@ impl Udp {
                     break;
                 }
                 Err(Unsent::Dropped(counter)) => {
+                    budget.spend(0);
                     self.counters.count(counter);
                     false
                 }

@@ -1,7 +1,7 @@
 use crate::demux::Demux;
-use crate::send::most_datagrams;
+use crate::send::{Budget, most_datagrams};
 use crate::socket::{Address, Socket};
-use skink_memory::{Holder, RegionSlots, SocketId, SocketKind, SocketTable};
+use skink_memory::{FairQueue, Holder, RegionSlots, SocketId, SocketKind, SocketTable};
 use skink_messages::{
     Component, Counters, Events, Full, Network, Ports, Progress, SocketError, SocketEvent,
     SocketEvents, UdpInput, UdpRequest,
@@ -11,10 +11,9 @@ use skink_wire::protocol;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How many datagrams one call sends from one socket, so that others have their turn.
-const SEND_BUDGET: usize = 64;
-/// How many sockets one poll sends from.
-const SOCKET_BUDGET: usize = 64;
+/// What one poll sends, as [`Budget`] counts, so that what arrives meanwhile doesn't wait for long; and what requests send at
+/// once between two polls.
+const TURN: u64 = 64 * 1024;
 /// When to try again at the latest after the output was full.
 const RETRY: Duration = Duration::from_millis(1);
 
@@ -29,7 +28,9 @@ pub struct Udp {
     /// State of the generator that ephemeral ports are chosen with.
     pub(crate) random: u64,
     /// Slots with something in their send ring that didn't get out yet, each once.
-    pub(crate) sending: VecDeque<u32>,
+    pub(crate) sending: FairQueue,
+    /// What requests have sent since the last poll.
+    given: u64,
     /// Slots with events to deliver, each once.
     with_events: VecDeque<u32>,
     /// When to poll if nothing else happens.
@@ -43,13 +44,14 @@ impl Udp {
     /// that isn't). Ephemeral ports and the order of the hash tables depend on `seed`.
     pub fn new(seed: u64, table: SocketTable, counters: Counters) -> Udp {
         Udp {
+            sending: FairQueue::new(&table),
+            given: 0,
             slots: RegionSlots::new(&table),
             table,
             counters,
             sockets: Vec::new(),
             demux: Demux::new(seed),
             random: seed,
-            sending: VecDeque::new(),
             with_events: VecDeque::new(),
             wake_up: None,
             unreachable: false,
@@ -104,8 +106,7 @@ impl Udp {
         let index = id.slot as usize;
         if index >= self.sockets.len() {
             self.sockets.resize_with(index + 1, || None);
-            // Each socket is in each list once at most: they never grow on the data path.
-            self.sending.reserve(index + 1 - self.sending.len());
+            // Each socket is in it once at most: it never grows on the data path.
             self.with_events.reserve(index + 1 - self.with_events.len());
         }
         if let Some(place) = self.sockets.get_mut(index) {
@@ -165,42 +166,59 @@ impl Udp {
         match request {
             UdpRequest::Sent(id) => {
                 if self.find(id).is_some_and(|socket| !socket.sending) {
-                    self.send_from(now, id.slot, out);
+                    // Others may have waited for longer.
+                    match self.sending.is_empty() && self.given < TURN {
+                        true => drop(self.send_now(now, id.slot, out)),
+                        false => self.send_later(id.slot, Instant::ZERO),
+                    }
                 }
             }
             UdpRequest::Close(id) => self.close(now, id, out),
         }
     }
 
-    /// Sends what the socket has; what doesn't get out is left to [`Component::poll`]. Answers
-    /// whether the output has room for more.
+    /// Sends of what the socket has as much as it may before others have their turn; the rest is left to [`Component::poll`].
+    ///
+    /// # Errors
+    /// [`Full`] if the output has no room for more.
     #[inline(never)]
-    fn send_from<Out>(&mut self, now: Instant, slot: u32, out: &mut Out) -> bool
+    fn send_now<Out>(&mut self, now: Instant, slot: u32, out: &mut Out) -> Result<(), Full>
     where
         Out: Network + Ports + ?Sized,
     {
-        let sent = self.drain(now, slot, SEND_BUDGET, out);
+        let mut budget = Budget::new();
+        let sent = self.drain(now, slot, &mut budget, out);
+        self.given += budget.spent();
+        self.sending.charge(slot, budget.spent());
         let Some(socket) = self.socket(slot) else {
-            return true;
+            return Ok(());
         };
         let mut is_done = sent == Ok(Progress::Idle);
         if socket.closing && sent.is_ok() {
-            socket.last_datagrams = socket.last_datagrams.saturating_sub(SEND_BUDGET);
+            socket.last_datagrams = socket.last_datagrams.saturating_sub(budget.datagrams());
             is_done |= socket.last_datagrams == 0;
         }
         if is_done {
             if socket.closing && socket.on_their_way.lent() == 0 {
                 self.finish(slot, out);
             }
-            return true;
+            return Ok(());
         }
-        socket.sending = true;
-        self.sending.push_back(slot);
-        self.wake_at(match sent {
+        let again = match sent {
             Ok(_) => Instant::ZERO,
             Err(Full) => now + RETRY,
-        });
-        sent.is_ok()
+        };
+        self.send_later(slot, again);
+        sent.map(|_| ())
+    }
+
+    /// The socket, which isn't in the list, sends with a later poll.
+    fn send_later(&mut self, slot: u32, at: Instant) {
+        if let Some(socket) = self.socket(slot) {
+            socket.sending = true;
+            self.sending.push(slot);
+            self.wake_at(at);
+        }
     }
 
     /// Forgets the socket as soon as what it had to send has left.
@@ -218,8 +236,13 @@ impl Udp {
         let (address, waits) = (socket.address, socket.sending);
         // Nothing more is received.
         self.demux.remove(id.slot, &address);
-        if !waits {
-            self.send_from(now, id.slot, out);
+        if waits {
+            return;
+        }
+        // Its port is free at once, if it hasn't too much to send.
+        match self.given < TURN {
+            true => drop(self.send_now(now, id.slot, out)),
+            false => self.send_later(id.slot, Instant::ZERO),
         }
     }
 
@@ -272,18 +295,20 @@ impl<Out: Network + SocketEvents + Ports + ?Sized> Component<Out> for Udp {
 
     fn poll(&mut self, now: Instant, out: &mut Out) -> Progress {
         let mut is_full = false;
-        for _ in 0..self.sending.len().min(SOCKET_BUDGET) {
-            let Some(slot) = self.sending.pop_front() else {
+        self.given = 0;
+        for _ in 0..self.sending.len() {
+            if is_full || self.given >= TURN {
+                break;
+            }
+            let Some(slot) = self.sending.take() else {
                 break;
             };
             if let Some(socket) = self.socket(slot) {
                 socket.sending = false;
             }
-            is_full = !self.send_from(now, slot, out);
-            if is_full {
-                break;
-            }
+            is_full = self.send_now(now, slot, out).is_err();
         }
+        self.given = 0;
         is_full |= self.deliver_events(out).is_err();
         let has_closed = self.table.shrink(&mut self.slots);
         self.wake_up = if is_full {

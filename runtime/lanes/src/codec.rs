@@ -94,6 +94,11 @@ pub trait Coded: Sized {
     fn is_for(_wire: &Self::Wire, _receiver: Incarnation) -> bool {
         true
     }
+    /// Whether its sender is to be woken once it was taken, see [`crate::Exchange::note_bytes`].
+    #[inline]
+    fn is_pressing(_wire: &Self::Wire) -> bool {
+        false
+    }
 }
 
 /// The family of an address in a message.

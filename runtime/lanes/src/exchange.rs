@@ -5,6 +5,7 @@ use crate::codec::{Coded, Envelope};
 use crate::lane::AttachParts;
 use skink_channel::{AttachError, Consumer, Doorbell, Fenced, Producer, QueueError};
 use skink_messages::Full;
+use std::collections::VecDeque;
 
 /// What an end has dropped, and why. Plain numbers, for the component's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,6 +41,39 @@ impl EndCounters {
 /// three.
 pub const HELD_BACK: usize = 15;
 
+/// Bytes of payload in messages that the neighbour hasn't taken yet, after which it is given no more: a queue's slots are enough
+/// for 30 MiB, and whoever has little to say would wait behind that, for much longer than the neighbour needs to go on
+/// without a pause. As Linux's byte queue limits.
+const AHEAD: u64 = 256 * 1024;
+/// What a message with payload costs besides its bytes, in bytes.
+const MESSAGE: u32 = 1024;
+/// From here on one who sleeps is woken when the neighbour has got through them.
+const PRESSING: u64 = AHEAD / 2;
+
+/// What was sent, and not taken yet as far as is known.
+#[derive(Default)]
+struct Ahead {
+    /// The numbers of messages with payload, with what each counts.
+    messages: VecDeque<(u64, u32)>,
+    bytes: u64,
+    /// The last message that presses.
+    pressing: Option<u64>,
+}
+
+impl Ahead {
+    /// Messages before this one were taken.
+    fn settle(&mut self, first: u64) {
+        let is_taken = |number: u64| first.wrapping_sub(number) as i64 > 0;
+        while let Some((number, bytes)) = self.messages.front()
+            && is_taken(*number)
+        {
+            self.bytes = self.bytes.saturating_sub(u64::from(*bytes));
+            self.messages.pop_front();
+        }
+        self.pressing.take_if(|number| is_taken(*number));
+    }
+}
+
 /// Both directions between two neighbours.
 ///
 /// Messages are taken and given one by one; [`Exchange::flush`], once for each batch, shows them to the
@@ -50,8 +84,13 @@ pub struct Exchange<In: Coded, Out: Coded> {
     doorbell: Doorbell,
     own: Incarnation,
     neighbour: Incarnation,
-    /// There was no room for something that was kept.
+    /// There was no room for something that was kept: no slot,
     full: bool,
+    /// or too much was ahead of it.
+    behind: bool,
+    ahead: Ahead,
+    /// The neighbour is to be woken once what was taken is given back.
+    pressed: bool,
     broken: bool,
     released: bool,
     /// Something was sent in this batch.
@@ -73,6 +112,9 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
             own: parts.own,
             neighbour: parts.neighbour,
             full: false,
+            behind: false,
+            ahead: Ahead::default(),
+            pressed: false,
             broken: false,
             released: false,
             speaks: false,
@@ -85,6 +127,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         // At most a queue of nonsense, so that a neighbour can't hold us here.
         for _ in 0..self.incoming.capacity() {
             let wire = self.peek()?;
+            self.pressed |= In::is_pressing(&wire);
             match In::decode(&wire) {
                 Some(message)
                     if !In::is_for(&wire, self.own)
@@ -125,6 +168,49 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
     pub fn reserve(&mut self, count: u32) -> Result<(), Full> {
         let reserved = self.outgoing.reserve(count);
         self.note(reserved)
+    }
+
+    /// As [`Exchange::reserve`] of one message with payload, which is to be told of by [`Exchange::note_bytes`].
+    ///
+    /// # Errors
+    /// [`Full`] too if the neighbour has too many bytes before it.
+    pub fn reserve_payload(&mut self) -> Result<(), Full> {
+        self.reserve(1)?;
+        if self.ahead.bytes >= PRESSING {
+            self.settle();
+        }
+        self.behind |= self.ahead.bytes >= AHEAD;
+        match self.ahead.bytes < AHEAD {
+            true => Ok(()),
+            false => Err(Full),
+        }
+    }
+
+    fn settle(&mut self) {
+        match self.outgoing.first_unreleased() {
+            Ok(first) => self.ahead.settle(first),
+            Err(_) => self.broken = true,
+        }
+    }
+
+    /// The next message that is sent has so many bytes of payload. Answers whether it presses: the neighbour then wakes us once
+    /// it has taken it, as what is ahead of the neighbour may be all that there is room for.
+    pub fn note_bytes(&mut self, bytes: u32) -> bool {
+        if bytes == 0 {
+            return false;
+        }
+        if self.ahead.messages.len() as u64 >= self.outgoing.capacity() {
+            self.settle();
+        }
+        let number = self.outgoing.position();
+        let counted = bytes.saturating_add(MESSAGE);
+        self.ahead.messages.push_back((number, counted));
+        self.ahead.bytes += u64::from(counted);
+        let presses = self.ahead.bytes >= PRESSING && self.ahead.pressing.is_none();
+        if presses {
+            self.ahead.pressing = Some(number);
+        }
+        presses
     }
 
     /// How many messages can be sent now, at least one if there is any room, and `most` at the most.
@@ -175,6 +261,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
     /// Begins a batch: from now on it counts whether there is room.
     pub fn begin(&mut self) {
         self.full = false;
+        self.behind = false;
     }
 
     /// Ends a batch. Who dies in between has a successor that takes once more what was answered, and not one that never
@@ -186,7 +273,8 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         self.speaks = false;
         if published || released {
             let fenced = Fenced::now();
-            let made_room = released && self.incoming.made_room_after(&fenced);
+            let pressed = released && std::mem::take(&mut self.pressed);
+            let made_room = released && self.incoming.made_room_after(&fenced) | pressed;
             if published || made_room {
                 self.doorbell.ring_after(&fenced);
             }
@@ -195,7 +283,9 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
 
     /// Whether there is something to take, or room for what there was none for.
     pub fn is_ready(&self) -> bool {
-        self.incoming.is_ready() || (self.full && self.outgoing.has_room())
+        self.incoming.is_ready()
+            || (self.full && self.outgoing.has_room())
+            || (self.behind && self.outgoing.has_moved())
     }
 
     /// Whether something can be sent now, as far as can be seen without trying.
@@ -205,7 +295,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
 
     /// Whether there was no room for something since the batch began.
     pub fn was_full(&self) -> bool {
-        self.full
+        self.full || self.behind
     }
 
     /// The neighbour has spoilt its side. It must be restarted with a new lane.

@@ -294,7 +294,7 @@ impl IpLinkEnd {
             self.exhausted = true;
             return Err((Full, prepared));
         }
-        if self.exchange.reserve(1).is_err() {
+        if self.exchange.reserve_payload().is_err() {
             return Err((Full, prepared));
         }
         let Prepared { headers, payload } = prepared;
@@ -327,6 +327,7 @@ impl IpLinkEnd {
         let frame = FrameDown {
             id,
             awaited,
+            pressing: self.exchange.note_bytes(payload.bytes()),
             payload,
             headers,
         };
@@ -411,7 +412,7 @@ impl IpLinkEnd {
 impl FrameOutput for IpLinkEnd {
     fn send(&mut self, _now: Instant, packet: &mut TxPacket<'_>) -> Result<(), Full> {
         // Before anything is copied for nothing.
-        self.exchange.reserve(1)?;
+        self.exchange.reserve_payload()?;
         let prepared = self.prepare(packet)?;
         self.submit(prepared).map_err(|(full, prepared)| {
             if let Some(origin) = &mut self.origin {

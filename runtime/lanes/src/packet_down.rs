@@ -111,6 +111,8 @@ pub struct FrameDown {
     pub id: u64,
     /// That is to be said at once.
     pub awaited: bool,
+    /// `ip` is to be woken once it was taken.
+    pub pressing: bool,
     /// What is behind the headers.
     pub payload: Payload,
     /// From the Ethernet header on.
@@ -142,6 +144,12 @@ impl Beginning {
     fn is_for(wire: &LargeMessage, receiver: Incarnation) -> bool {
         let beginning: Option<Beginning> = wire.read();
         beginning.is_some_and(|it| it.payload.is_for(receiver))
+    }
+
+    #[inline]
+    fn is_pressing(wire: &LargeMessage) -> bool {
+        let beginning: Option<Beginning> = wire.read();
+        beginning.is_some_and(|it| it.payload.is_pressing())
     }
 }
 
@@ -177,7 +185,7 @@ impl Coded for ToLink {
     fn encode_for(&self, sender: Incarnation, receiver: Incarnation) -> LargeMessage {
         match self {
             ToLink::Frame(frame) => {
-                let terms = terms(frame.id, frame.awaited, receiver);
+                let terms = terms(frame.id, frame.awaited, frame.pressing, receiver);
                 let body = FrameBody {
                     id: frame.id,
                     payload: frame.payload.encode(terms),
@@ -205,6 +213,7 @@ impl Coded for ToLink {
                 Some(ToLink::Frame(FrameDown {
                     id: body.id,
                     awaited: body.payload.is_awaited(),
+                    pressing: body.payload.is_pressing(),
                     payload: body.payload.decode()?,
                     headers: Headers::decode(&body.lengths, body.headers)?,
                 }))
@@ -219,6 +228,10 @@ impl Coded for ToLink {
 
     fn is_for(wire: &LargeMessage, receiver: Incarnation) -> bool {
         wire.kind() != FRAME || Beginning::is_for(wire, receiver)
+    }
+
+    fn is_pressing(wire: &LargeMessage) -> bool {
+        wire.kind() == FRAME && Beginning::is_pressing(wire)
     }
 
     fn is_between(&self) -> bool {
@@ -236,6 +249,8 @@ pub struct PacketDown {
     pub id: u64,
     /// That is to be said at once.
     pub awaited: bool,
+    /// The transport is to be woken once it was taken.
+    pub pressing: bool,
     /// What is behind the transport header.
     pub payload: Payload,
     /// How to send it.
@@ -335,6 +350,10 @@ impl Coded for FromTransport {
         wire.kind() != PACKET || Beginning::is_for(wire, receiver)
     }
 
+    fn is_pressing(wire: &LargeMessage) -> bool {
+        wire.kind() == PACKET && Beginning::is_pressing(wire)
+    }
+
     fn is_between(&self) -> bool {
         match self {
             FromTransport::Packet(packet) => packet.id != 0,
@@ -343,10 +362,11 @@ impl Coded for FromTransport {
     }
 }
 
-fn terms(id: u64, awaited: bool, receiver: Incarnation) -> Terms {
+fn terms(id: u64, awaited: bool, pressing: bool, receiver: Incarnation) -> Terms {
     Terms {
         receiver: if id == 0 { 0 } else { receiver },
         awaited,
+        pressing,
     }
 }
 
@@ -364,7 +384,7 @@ fn encode_packet(packet: &PacketDown, receiver: Incarnation) -> PacketBody {
         id: packet.id,
         payload: packet
             .payload
-            .encode(terms(packet.id, packet.awaited, receiver)),
+            .encode(terms(packet.id, packet.awaited, packet.pressing, receiver)),
         source: put_address(source),
         destination: put_address(destination),
         family: family(source),
@@ -386,6 +406,7 @@ fn decode_packet(body: &PacketBody) -> Option<PacketDown> {
     Some(PacketDown {
         id: body.id,
         awaited: body.payload.is_awaited(),
+        pressing: body.payload.is_pressing(),
         payload: body.payload.decode()?,
         to: Outbound {
             source: get_address(body.source, body.family)?,

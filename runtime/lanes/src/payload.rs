@@ -30,9 +30,13 @@ impl Payload {
 
     #[inline]
     pub(crate) fn encode(&self, terms: Terms) -> PayloadBody {
-        let Terms { receiver, awaited } = terms;
+        let Terms {
+            receiver,
+            awaited,
+            pressing,
+        } = terms;
         let body = PayloadBody {
-            awaited: u8::from(awaited),
+            flags: if awaited { AWAITED } else { 0 } | if pressing { PRESSING } else { 0 },
             receiver: tag(receiver),
             ..PayloadBody::default()
         };
@@ -70,6 +74,9 @@ const TCP_RING: u8 = 2;
 const POOL: u8 = 3;
 const UDP_RING: u8 = 4;
 
+const AWAITED: u8 = 1;
+const PRESSING: u8 = 2;
+
 /// What goes with a payload, as to whom it is for and who waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Terms {
@@ -77,6 +84,8 @@ pub(crate) struct Terms {
     pub receiver: Incarnation,
     /// Its sender is to be told at once when it isn't needed any more.
     pub awaited: bool,
+    /// Its sender is to be woken once the message was taken.
+    pub pressing: bool,
 }
 
 /// An incarnation's lower bits, and one more, so that none is 0: no message lies in a queue for 32,768 restarts.
@@ -92,7 +101,7 @@ fn tag(incarnation: Incarnation) -> u16 {
 #[repr(C)]
 pub(crate) struct PayloadBody {
     kind: u8,
-    awaited: u8,
+    flags: u8,
     receiver: u16,
     owner: u32,
     slot: u32,
@@ -112,7 +121,12 @@ impl PayloadBody {
 
     /// As [`Terms::awaited`].
     pub(crate) fn is_awaited(&self) -> bool {
-        self.awaited != 0
+        self.flags & AWAITED != 0
+    }
+
+    /// As [`Terms::pressing`].
+    pub(crate) fn is_pressing(&self) -> bool {
+        self.flags & PRESSING != 0
     }
 
     #[inline]

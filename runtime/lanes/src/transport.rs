@@ -143,7 +143,7 @@ impl TransportEnd {
         packet: &TxPacket<'_>,
         lent: Option<Lent>,
     ) -> Result<Sent, Full> {
-        self.exchange.reserve(1)?;
+        self.exchange.reserve_payload()?;
         let lent = lent.filter(|_| packet.payload_bytes() > 0);
         if lent.is_some() && self.on_their_way.awaited() >= REQUESTS {
             // There will be room when `ip` says that something has left, or has a successor.
@@ -167,6 +167,7 @@ impl TransportEnd {
         let down = PacketDown {
             id,
             awaited: lent.is_some_and(|lent| lent.awaited),
+            pressing: self.exchange.note_bytes(payload.bytes()),
             payload,
             to: *to,
             refuses: self.refuses,

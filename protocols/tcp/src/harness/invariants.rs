@@ -71,7 +71,7 @@ impl Net {
         let record = self.tcp.table().record(slot);
         assert_eq!(record.state.load(Relaxed), state as u8);
         // At rest nothing waits that could go.
-        let queued = self.tcp.queue.contains(&slot);
+        let queued = self.tcp.queue.contains(slot);
         assert!(!queued && !connection.queued, "still queued");
         assert!(!connection.notified, "still to be told");
         assert_eq!(connection.events, Events::empty(), "events kept back");

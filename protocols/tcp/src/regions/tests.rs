@@ -1,7 +1,7 @@
 use crate::harness::{LOCAL, Net, REUSE, SHARED, new_region};
 use crate::state::State;
 use skink_memory::SocketId;
-use skink_messages::{Counter, Events, Progress, SocketError};
+use skink_messages::{Component, Counter, Events, Progress, SocketError};
 use skink_wire::Endpoint;
 
 const PLAIN: &str = "mss 1000 sackok";
@@ -706,4 +706,43 @@ fn to_connect_or_to_close_ends_the_rest() {
         net.inject(&format!("S 0 win 60000 {PLAIN}"));
         net.expect("R. 0 ack 1");
     }
+}
+
+/// A program that sends on many connections at once, and one that sends on a single one after that.
+#[test]
+fn a_program_with_many_connections_holds_up_no_other() {
+    const EACH: u32 = 8_000;
+    let mut net = Net::new();
+    let greedy = net.add_region(64);
+    let listener = net.listen_in(greedy, 90, 64, REUSE);
+    let many: Vec<SocketId> = (0..60)
+        .map(|number| {
+            handshake(&mut net, 7_000 + number);
+            net.tcp.accept(listener).expect("a connection waits")
+        })
+        .collect();
+    let one = accepted_in(&mut net, 0);
+    for id in many.iter().chain([&one]) {
+        net.fill(*id, EACH);
+        net.tcp.sent(net.now, *id);
+    }
+    let mut turns = Vec::new();
+    loop {
+        let progress = net.tcp.poll(net.now, &mut net.out);
+        let own = net.tcp.table().record(one.slot).four_tuple().local.port;
+        let (mut all, mut ours) = (0, 0);
+        for sent in std::mem::take(&mut net.out.sent) {
+            all += sent.payload.len() as u32;
+            ours += sent.payload.len() as u32 * u32::from(sent.header.source_port == own);
+        }
+        turns.push((all, ours));
+        if progress == Progress::Idle {
+            break;
+        }
+    }
+    // Each has its turn at once, and a turn isn't long.
+    assert_eq!(turns[0].1, EACH, "{turns:?}");
+    assert!(turns.iter().all(|(all, _)| *all <= 80_000), "{turns:?}");
+    let sum: u32 = turns.iter().map(|(all, _)| all).sum();
+    assert_eq!(sum, 61 * EACH, "{turns:?}");
 }

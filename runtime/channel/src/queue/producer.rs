@@ -162,8 +162,7 @@ impl<T: Message> Producer<T> {
     /// once more before it sleeps, if it keeps what it couldn't send and has published the rest.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.free() > 0
-            || (!self.broken && word(&self.theirs, HEAD).load(Ordering::Relaxed) != self.head)
+        self.free() > 0 || self.has_moved()
     }
 
     /// Slots that are free as far as is known without looking.
@@ -189,6 +188,20 @@ impl<T: Message> Producer<T> {
             Ok(()) | Err(QueueError::Full) => Ok(self.progress.published.wrapping_sub(self.head)),
             Err(error) => Err(error),
         }
+    }
+
+    /// The number of the first message that the consumer hasn't released, looked up now.
+    ///
+    /// # Errors
+    /// [`QueueError::Corrupt`].
+    pub fn first_unreleased(&mut self) -> Result<u64, QueueError> {
+        self.unreleased().map(|_| self.head)
+    }
+
+    /// Whether the consumer has released something since that was last looked up, or the queue is newly corrupt.
+    #[inline]
+    pub fn has_moved(&self) -> bool {
+        !self.broken && word(&self.theirs, HEAD).load(Ordering::Relaxed) != self.head
     }
 
     /// Looks how far the consumer is. Full if that made no room.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::judge::{Question, Verdicts};
-use crate::{Few, Lane, SmallMessage};
+use crate::{Few, FrameDown, FromLink, Headers, Lane, Payload, SmallMessage, ToLink};
 use skink_channel::{Producer, SleeperDescriptors};
 use skink_messages::{CallBody, CallOutcome, TransportCall};
 use std::collections::VecDeque;
@@ -181,4 +181,81 @@ fn a_successor_is_asked_anew_for_what_is_answered() {
     syscall.send(&open).expect("room");
     syscall.flush();
     assert_eq!(successor.take(), Some(open));
+}
+
+fn large_frame(pressing: bool) -> ToLink {
+    let packet = skink_messages::TxPacket::new([skink_memory::Bytes::EMPTY; 2]);
+    ToLink::Frame(FrameDown {
+        id: 0,
+        awaited: false,
+        pressing,
+        payload: Payload::Empty,
+        headers: Headers::of(&packet).expect("short"),
+    })
+}
+
+/// Bytes of payload of a large frame. They aren't looked at.
+const LARGE: u32 = 60_000;
+
+#[test]
+fn a_neighbour_has_so_many_bytes_before_it_and_no_more() {
+    let lane = Lane::create::<ToLink, FromLink>("test").expect("a lane");
+    let descriptors = SleeperDescriptors::create("test").expect("a sleeper");
+    let parts = descriptors.sleeper().expect("a sleeper");
+    let budget = skink_channel::SpinBudget::new(0);
+    let mut sleeper = skink_channel::Sleeper::attach(parts, budget).expect("a sleeper");
+    let bell = || descriptors.doorbell().expect("a bell");
+    let parts = lane.upper(1, 1, bell()).expect("parts");
+    let mut ip = Exchange::<FromLink, ToLink>::attach(parts).expect("a side");
+    let parts = lane.lower(1, 1, bell()).expect("parts");
+    let mut link = Exchange::<ToLink, FromLink>::attach(parts).expect("a side");
+    let fill = |ip: &mut Exchange<FromLink, ToLink>| {
+        ip.begin();
+        let mut sent = 0;
+        while ip.reserve_payload().is_ok() {
+            let pressing = ip.note_bytes(LARGE);
+            ip.send(&large_frame(pressing)).expect("room");
+            sent += 1;
+        }
+        assert!(ip.was_full());
+        ip.flush();
+        sent
+    };
+    let all = fill(&mut ip);
+    assert_eq!(all, AHEAD.div_ceil(u64::from(LARGE + MESSAGE)));
+    // Whatever it is given, and however little is taken at a time: who sleeps for want of room is woken when there is some.
+    for taken in [1, 2, 3, 5, all - 1, all].into_iter().cycle().take(50) {
+        let mut waiting = all;
+        while waiting > 0 {
+            let rung = link.rung();
+            assert!(!ip.is_ready(), "nothing was released since");
+            sleeper.announce();
+            while waiting > 0 && link.rung() == rung {
+                for _ in 0..taken.min(waiting) {
+                    assert!(link.take().is_some());
+                }
+                waiting -= taken.min(waiting);
+                link.flush();
+            }
+            assert_eq!(link.rung(), rung + 1, "nobody rang, and all was taken");
+            assert!(ip.is_ready());
+            sleeper.retract();
+            waiting += fill(&mut ip);
+            if waiting == all {
+                break;
+            }
+        }
+        assert_eq!(waiting, all);
+    }
+    // What has no payload counts as none, as far as there are slots.
+    let mut sent = 0;
+    while link.take().is_some() {}
+    link.flush();
+    ip.begin();
+    while ip.reserve_payload().is_ok() {
+        assert!(!ip.note_bytes(0));
+        ip.send(&large_frame(false)).expect("room");
+        sent += 1;
+    }
+    assert_eq!(sent, crate::CAPACITY);
 }

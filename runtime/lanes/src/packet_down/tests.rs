@@ -41,6 +41,7 @@ fn frames_are_decoded_as_they_were() {
             let frame = FrameDown {
                 id: 3,
                 awaited: header_bytes == 54,
+                pressing: header_bytes == 20,
                 payload,
                 headers: Headers::of(&original).expect("short enough"),
             };
@@ -77,6 +78,7 @@ fn packets_are_decoded_as_they_were() {
             let down = PacketDown {
                 id: 4,
                 awaited: refuses,
+                pressing: !refuses,
                 payload,
                 to,
                 refuses,
@@ -87,7 +89,8 @@ fn packets_are_decoded_as_they_were() {
                 panic!("a packet");
             };
             assert_eq!((decoded.payload, decoded.headers), (payload, down.headers));
-            assert_eq!(decoded.awaited, refuses);
+            assert_eq!((decoded.awaited, decoded.pressing), (refuses, !refuses));
+            assert_eq!(FromTransport::is_pressing(&wire), !refuses);
             assert_eq!(
                 (
                     decoded.to.source,
@@ -112,6 +115,7 @@ fn what_is_lent_is_for_one_neighbour() {
         let frame = FrameDown {
             id,
             awaited: false,
+            pressing: false,
             payload: Payload::Empty,
             headers,
         };

@@ -225,3 +225,48 @@ fn memory_of_closed_sockets_is_given_back_by_a_successor() {
     assert!(held() < 100_000, "{}", held());
     assert_eq!(std::iter::from_fn(|| udp.open().ok()).count(), 64);
 }
+
+/// A program that sends from many sockets at once, and one that sends a single datagram after that.
+#[test]
+fn a_program_with_many_datagrams_holds_up_no_other() {
+    const EACH: usize = 50;
+    let mut world = world(&[A]);
+    let mut udp = new_udp(1, 65_536);
+    let config = TableConfig {
+        sockets: 8,
+        send_bytes: 65_536,
+        receive_bytes: 4096,
+    };
+    let greedy = Region::create("test", config).expect("a region");
+    udp.add_region(1, greedy).expect("room");
+    let one = bound(&mut udp, &mut world, at(A, 53), ALONE);
+    for port in 100..108 {
+        let id = bound_in(&mut udp, &mut world, 1, at(A, port), ALONE);
+        for _ in 0..EACH {
+            send(&udp, id, at(B, 9), &[7; 1000]);
+        }
+        request(&mut udp, &mut world, UdpRequest::Sent(id));
+    }
+    let ahead = world.sent.len();
+    assert!(
+        ahead <= 2 * EACH,
+        "{ahead} are sent before anybody else is heard"
+    );
+    send(&udp, one, at(B, 9), b"y");
+    request(&mut udp, &mut world, UdpRequest::Sent(one));
+    let mut turns = 0;
+    while udp.poll(NOW, &mut world) == Progress::More {
+        turns += 1;
+        let sent = world.sent.len();
+        assert!(sent <= ahead + turns * 2 * EACH, "{sent} in {turns} turns");
+    }
+    assert_eq!(world.sent.len(), 8 * EACH + 1);
+    let first = world
+        .sent
+        .iter()
+        .position(|wire| wire.bytes.ends_with(b"y"));
+    assert!(
+        first.is_some_and(|first| first <= ahead + EACH),
+        "{first:?}"
+    );
+}
