@@ -1,23 +1,24 @@
 use crate::SocketTable;
 use std::cmp::Reverse;
-use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, VecDeque};
 
 /// Sockets of a [`SocketTable`] that have something to send, in an order that is fair to programs, whatever number of sockets
 /// each has: next is the first socket of the program that has been given least. Private to the owner of the table.
 ///
 /// This is start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996), with regions for flows and all weights equal: a program
-/// that sends seldom is next at once, and one that was idle has saved up nothing. Constant time for one program; for each of
-/// several the logarithm of their number.
+/// that sends seldom is next at once, and one that was idle has saved up nothing. Constant time while one program is served,
+/// and the logarithm of the number of programs that wait when it is another's turn.
 #[derive(Debug)]
 pub struct FairQueue {
     /// Logarithm of the table's stride.
     shift: u32,
     /// By the region's index.
     programs: Vec<Program>,
-    /// Regions whose sockets wait, with what they had been given when they were entered. One may be here that has none left.
+    /// The region that is served, if it is entered.
+    served: Option<u32>,
+    /// The others that are entered, with what they had been given when that was last looked at.
     order: BinaryHeap<Reverse<(u64, u32)>>,
-    /// What the program that is served had been given before.
+    /// What the program that was served last had been given before.
     now: u64,
     len: usize,
 }
@@ -26,6 +27,7 @@ pub struct FairQueue {
 struct Program {
     waiting: VecDeque<u32>,
     given: u64,
+    /// It is served, or in the order; it may have no socket left.
     is_entered: bool,
 }
 
@@ -35,6 +37,7 @@ impl FairQueue {
         FairQueue {
             shift: table.stride().trailing_zeros(),
             programs: Vec::new(),
+            served: None,
             order: BinaryHeap::new(),
             now: 0,
             len: 0,
@@ -70,46 +73,77 @@ impl FairQueue {
 
     fn enter(&mut self, slot: u32) -> &mut Program {
         let region = slot >> self.shift;
-        let index = region as usize;
+        self.len += 1;
+        let now = self.now;
+        let served = self.served.is_some();
+        let program = self.program(region as usize);
+        if program.waiting.is_empty() {
+            program.given = program.given.max(now);
+        }
+        let given = program.given;
+        if !std::mem::replace(&mut program.is_entered, true) {
+            match served {
+                true => self.order.push(Reverse((given, region))),
+                false => self.served = Some(region),
+            }
+        }
+        &mut self.programs[region as usize]
+    }
+
+    fn program(&mut self, index: usize) -> &mut Program {
         if index >= self.programs.len() {
             self.programs.resize_with(index + 1, Program::default);
         }
-        self.len += 1;
-        let program = &mut self.programs[index];
-        if !program.is_entered {
-            program.is_entered = true;
-            program.given = program.given.max(self.now);
-            self.order.push(Reverse((program.given, region)));
-        }
-        program
+        &mut self.programs[index]
     }
 
     /// Takes the next socket. What it then costs is to be told with [`FairQueue::charge`].
     #[inline]
     pub fn take(&mut self) -> Option<u32> {
         loop {
-            let mut first = self.order.peek_mut()?;
-            let Reverse((given, region)) = *first;
+            let region = self.served.or_else(|| self.next())?;
+            let next = self.order.peek();
             let program = self.programs.get_mut(region as usize)?;
-            if program.given > given {
-                // Its place is further behind by now.
-                *first = Reverse((program.given, region));
+            if next.is_some_and(|Reverse((given, _))| *given < program.given) {
+                // The other's is read anew there.
+                self.order.push(Reverse((program.given, region)));
+                self.served = self.next();
             } else if let Some(slot) = program.waiting.pop_front() {
-                self.now = given;
+                self.served = Some(region);
+                self.now = program.given;
                 self.len -= 1;
                 return Some(slot);
             } else {
                 program.is_entered = false;
-                PeekMut::pop(first);
+                self.served = None;
             }
         }
     }
 
-    /// Its program was given so much through this socket, in any unit that is the same for all.
+    /// Takes the first program out of the order.
+    fn next(&mut self) -> Option<u32> {
+        loop {
+            let Reverse((given, region)) = self.order.pop()?;
+            let program = self.programs.get(region as usize)?;
+            if program.given <= given {
+                return Some(region);
+            }
+            // Its place is further behind by now.
+            self.order.push(Reverse((program.given, region)));
+        }
+    }
+
+    /// Its program was given so much through this socket, which was taken, or served without having waited. The unit is any that
+    /// is the same for all.
     #[inline]
     pub fn charge(&mut self, slot: u32, cost: u64) {
-        if let Some(program) = self.programs.get_mut((slot >> self.shift) as usize) {
-            program.given = program.given.saturating_add(cost);
+        let now = self.now;
+        let program = self.program((slot >> self.shift) as usize);
+        let before = program.given.max(now);
+        program.given = before.saturating_add(cost);
+        if self.len == 0 {
+            // Time passes also while none waits, or who never does would have to pay for all that once another one does.
+            self.now = before;
         }
     }
 }

@@ -104,6 +104,8 @@ impl core::ops::Add for Adopted {
 #[derive(Clone)]
 pub struct SocketTable {
     regions: Vec<Option<Region>>,
+    /// How many there are.
+    count: usize,
     /// Logarithm of the stride.
     shift: u32,
 }
@@ -121,6 +123,7 @@ impl SocketTable {
         let stride = sockets_per_region.clamp(1, 1 << 31).next_power_of_two();
         SocketTable {
             regions: Vec::new(),
+            count: 0,
             shift: stride.trailing_zeros(),
         }
     }
@@ -148,6 +151,7 @@ impl SocketTable {
             Some(place @ None) => *place = Some(region),
             Some(Some(_)) | None => return Err(TableError::IndexTaken),
         }
+        self.count += 1;
         Ok(())
     }
 
@@ -171,7 +175,14 @@ impl SocketTable {
 
     /// Takes a region out. Its slots are gone, and its index will be given out again.
     pub fn remove(&mut self, index: u32) -> Option<Region> {
-        self.regions.get_mut(index as usize)?.take()
+        let region = self.regions.get_mut(index as usize)?.take()?;
+        self.count -= 1;
+        Some(region)
+    }
+
+    /// Whether there are several regions: several programs are served.
+    pub fn is_shared(&self) -> bool {
+        self.count > 1
     }
 
     /// A region by its index.
@@ -393,6 +404,7 @@ impl From<Region> for SocketTable {
     fn from(region: Region) -> SocketTable {
         let mut table = SocketTable::new(region.config().sockets);
         table.regions.push(Some(region));
+        table.count = 1;
         table
     }
 }

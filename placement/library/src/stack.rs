@@ -256,7 +256,7 @@ impl Stack {
         }
     }
 
-    /// Lets what was asked for since the last poll leave: everything that can be sent, in one batch.
+    /// Lets what was asked for since the last poll leave: what can be sent in one turn, in one batch.
     pub fn flush(&mut self) {
         if self.requested {
             let progress = self.work(self.now);
@@ -280,13 +280,16 @@ impl Stack {
             let Up {
                 tcp, udp, below, ..
             } = up;
-            let (done, udp) = if udp_first {
-                let sent = udp.poll(now, below);
-                (tcp.poll(now, below), sent)
-            } else {
-                let sent = tcp.poll(now, below);
-                (sent, udp.poll(now, below))
-            };
+            let mut sent = Progress::Idle;
+            for is_udp in [udp_first, !udp_first] {
+                let progress = match is_udp {
+                    true => udp.poll(now, below),
+                    false => tcp.poll(now, below),
+                };
+                if progress == Progress::More {
+                    sent = progress;
+                }
+            }
             // Last, since both may have left something in `ip`.
             let ip = below.ip.poll(now, &mut below.link);
             let guard = &mut below.link.guard;
@@ -296,7 +299,7 @@ impl Stack {
                 }),
                 false => Progress::Idle,
             };
-            if [done, udp, ip, filter] == [Progress::Idle; 4] {
+            if [sent, ip, filter] == [Progress::Idle; 3] {
                 Progress::Idle
             } else {
                 Progress::More

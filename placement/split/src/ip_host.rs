@@ -68,6 +68,8 @@ pub struct IpHost {
     board: BoardWriter,
     /// What was published last.
     published: Option<(u64, LinkLimits)>,
+    /// Whose packets are taken before the other's.
+    first: [Transport; 2],
     /// Packets that may leave, and that the link had no room for, or the filter for messages that go before
     /// them. Nothing is taken from transports meanwhile.
     blocked: VecDeque<(Lender, PacketDown)>,
@@ -108,6 +110,7 @@ impl IpHost {
             regions: Regions::new(),
             board: BoardWriter::attach(board)?,
             published: None,
+            first: Transport::ALL,
             blocked: VecDeque::new(),
             prohibited: VecDeque::new(),
             scratch: vec![0; FRAME_BYTES].into_boxed_slice(),
@@ -233,7 +236,11 @@ impl Host for IpHost {
         // What was blocked by want of a chunk, or of room at the filter, may go now.
         busy |= judged >= BUDGET || (judged > 0 && !self.blocked.is_empty());
         busy |= is_free && {
-            let sent = Transport::ALL.map(|transport| self.take_packets(now, transport));
+            // The link may have no room for what comes second.
+            self.first.rotate_left(1);
+            let sent = self
+                .first
+                .map(|transport| self.take_packets(now, transport));
             sent.into_iter().any(|taken| taken >= BUDGET)
         };
         self.take_returned(now);

@@ -11,8 +11,8 @@ use skink_wire::protocol;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What one poll sends, as [`Budget`] counts, so that what arrives meanwhile doesn't wait for long; and what requests send at
-/// once between two polls.
+/// What one poll sends where there are several programs, as [`Budget`] counts, so that what arrives meanwhile doesn't wait for
+/// long; and what requests send at once between two polls.
 const TURN: u64 = 64 * 1024;
 /// When to try again at the latest after the output was full.
 const RETRY: Duration = Duration::from_millis(1);
@@ -167,7 +167,7 @@ impl Udp {
             UdpRequest::Sent(id) => {
                 if self.find(id).is_some_and(|socket| !socket.sending) {
                     // Others may have waited for longer.
-                    match self.sending.is_empty() && self.given < TURN {
+                    match self.sending.is_empty() && self.given < self.turn() {
                         true => drop(self.send_now(now, id.slot, out)),
                         false => self.send_later(id.slot, Instant::ZERO),
                     }
@@ -212,6 +212,15 @@ impl Udp {
         sent.map(|_| ())
     }
 
+    /// A program alone holds up nobody else.
+    fn turn(&self) -> u64 {
+        if self.table.is_shared() {
+            TURN
+        } else {
+            u64::MAX
+        }
+    }
+
     /// The socket, which isn't in the list, sends with a later poll.
     fn send_later(&mut self, slot: u32, at: Instant) {
         if let Some(socket) = self.socket(slot) {
@@ -239,8 +248,9 @@ impl Udp {
         if waits {
             return;
         }
-        // Its port is free at once, if it hasn't too much to send.
-        match self.given < TURN {
+        // Its port is free at once, unless much was sent in this turn already, and it has something to send.
+        let has_nothing = self.table.send_ring(id.slot).is_empty();
+        match has_nothing || self.given < self.turn() {
             true => drop(self.send_now(now, id.slot, out)),
             false => self.send_later(id.slot, Instant::ZERO),
         }
@@ -297,7 +307,7 @@ impl<Out: Network + SocketEvents + Ports + ?Sized> Component<Out> for Udp {
         let mut is_full = false;
         self.given = 0;
         for _ in 0..self.sending.len() {
-            if is_full || self.given >= TURN {
+            if is_full || self.given >= self.turn() {
                 break;
             }
             let Some(slot) = self.sending.take() else {

@@ -206,7 +206,9 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         let counted = bytes.saturating_add(MESSAGE);
         self.ahead.messages.push_back((number, counted));
         self.ahead.bytes += u64::from(counted);
-        let presses = self.ahead.bytes >= PRESSING && self.ahead.pressing.is_none();
+        // The last one for which there is room does always: only the sizes of those behind it are unknown.
+        let is_last = self.ahead.bytes >= AHEAD;
+        let presses = is_last || self.ahead.bytes >= PRESSING && self.ahead.pressing.is_none();
         if presses {
             self.ahead.pressing = Some(number);
         }
@@ -285,7 +287,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
     pub fn is_ready(&self) -> bool {
         self.incoming.is_ready()
             || (self.full && self.outgoing.has_room())
-            || (self.behind && self.outgoing.has_moved())
+            || (self.behind && !self.is_held_up())
     }
 
     /// Whether something can be sent now, as far as can be seen without trying.
@@ -295,7 +297,12 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
 
     /// Whether there was no room for something since the batch began.
     pub fn was_full(&self) -> bool {
-        self.full || self.behind
+        self.full || self.is_held_up()
+    }
+
+    /// Too much was ahead, and still is as far as can be seen without a look at all of it.
+    fn is_held_up(&self) -> bool {
+        self.behind && self.ahead.bytes >= AHEAD && !self.outgoing.has_moved()
     }
 
     /// The neighbour has spoilt its side. It must be restarted with a new lane.

@@ -294,7 +294,12 @@ impl IpLinkEnd {
             self.exhausted = true;
             return Err((Full, prepared));
         }
-        if self.exchange.reserve_payload().is_err() {
+        // What `ip` has to say itself is little, and goes along.
+        let reserved = match &prepared.payload {
+            Prepare::Given(payload, _) if payload.bytes() > 0 => self.exchange.reserve_payload(),
+            Prepare::Given(..) | Prepare::Own(..) => self.exchange.reserve(1),
+        };
+        if reserved.is_err() {
             return Err((Full, prepared));
         }
         let Prepared { headers, payload } = prepared;
@@ -412,7 +417,7 @@ impl IpLinkEnd {
 impl FrameOutput for IpLinkEnd {
     fn send(&mut self, _now: Instant, packet: &mut TxPacket<'_>) -> Result<(), Full> {
         // Before anything is copied for nothing.
-        self.exchange.reserve_payload()?;
+        self.exchange.reserve(1)?;
         let prepared = self.prepare(packet)?;
         self.submit(prepared).map_err(|(full, prepared)| {
             if let Some(origin) = &mut self.origin {

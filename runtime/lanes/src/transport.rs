@@ -143,7 +143,10 @@ impl TransportEnd {
         packet: &TxPacket<'_>,
         lent: Option<Lent>,
     ) -> Result<Sent, Full> {
-        self.exchange.reserve_payload()?;
+        match packet.payload_bytes() {
+            0 => self.exchange.reserve(1)?,
+            _ => self.exchange.reserve_payload()?,
+        }
         let lent = lent.filter(|_| packet.payload_bytes() > 0);
         if lent.is_some() && self.on_their_way.awaited() >= REQUESTS {
             // There will be room when `ip` says that something has left, or has a successor.

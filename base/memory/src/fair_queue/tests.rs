@@ -77,6 +77,20 @@ fn who_asks_seldom_is_next_at_once_and_has_saved_up_nothing() {
 }
 
 #[test]
+fn who_never_waits_has_nothing_to_pay_for_later() {
+    let mut queue = queue();
+    queue.push(0);
+    serve(&mut queue, 10, |_| 64);
+    assert_eq!(queue.take(), Some(0));
+    // One is served at once whenever it has something, for long.
+    (0..1000).for_each(|_| queue.charge(STRIDE, 64));
+    queue.push(0);
+    queue.push(STRIDE);
+    let given = serve(&mut queue, 100, |_| 64);
+    assert!(given[0].abs_diff(given[1]) <= 128, "{given:?}");
+}
+
+#[test]
 fn what_is_put_in_is_taken_once() {
     let mut random = 0x2545_f491_4f6c_dd1du64;
     let mut draw = |below: u64| {

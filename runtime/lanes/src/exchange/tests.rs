@@ -194,9 +194,6 @@ fn large_frame(pressing: bool) -> ToLink {
     })
 }
 
-/// Bytes of payload of a large frame. They aren't looked at.
-const LARGE: u32 = 60_000;
-
 #[test]
 fn a_neighbour_has_so_many_bytes_before_it_and_no_more() {
     let lane = Lane::create::<ToLink, FromLink>("test").expect("a lane");
@@ -209,44 +206,63 @@ fn a_neighbour_has_so_many_bytes_before_it_and_no_more() {
     let mut ip = Exchange::<FromLink, ToLink>::attach(parts).expect("a side");
     let parts = lane.lower(1, 1, bell()).expect("parts");
     let mut link = Exchange::<ToLink, FromLink>::attach(parts).expect("a side");
-    let fill = |ip: &mut Exchange<FromLink, ToLink>| {
+    // Payloads aren't looked at; sizes are all the same at first.
+    let sizes = [60_000; 40]
+        .into_iter()
+        .chain([61_440, 61_440, 8_192, 61_440, 61_440, 61_440, 1, 30_000].repeat(40));
+    let mut sizes = sizes.cycle();
+    let mut fill = |ip: &mut Exchange<FromLink, ToLink>, most: usize| {
         ip.begin();
         let mut sent = 0;
-        while ip.reserve_payload().is_ok() {
-            let pressing = ip.note_bytes(LARGE);
+        while sent < most && ip.reserve_payload().is_ok() {
+            let pressing = ip.note_bytes(sizes.next().expect("a size"));
             ip.send(&large_frame(pressing)).expect("room");
             sent += 1;
         }
-        assert!(ip.was_full());
         ip.flush();
         sent
     };
-    let all = fill(&mut ip);
-    assert_eq!(all, AHEAD.div_ceil(u64::from(LARGE + MESSAGE)));
-    // Whatever it is given, and however little is taken at a time: who sleeps for want of room is woken when there is some.
-    for taken in [1, 2, 3, 5, all - 1, all].into_iter().cycle().take(50) {
-        let mut waiting = all;
-        while waiting > 0 {
-            let rung = link.rung();
-            assert!(!ip.is_ready(), "nothing was released since");
-            sleeper.announce();
-            while waiting > 0 && link.rung() == rung {
-                for _ in 0..taken.min(waiting) {
-                    assert!(link.take().is_some());
-                }
-                waiting -= taken.min(waiting);
-                link.flush();
-            }
-            assert_eq!(link.rung(), rung + 1, "nobody rang, and all was taken");
-            assert!(ip.is_ready());
-            sleeper.retract();
-            waiting += fill(&mut ip);
-            if waiting == all {
-                break;
-            }
+    let all = fill(&mut ip, usize::MAX);
+    assert_eq!(all as u64, AHEAD.div_ceil(60_000 + u64::from(MESSAGE)));
+    // However little is taken at a time, and whatever was sent between: who sleeps for want of room is woken when there is some.
+    let mut waiting = all;
+    for (taken, before) in [1, 2, 3, 5, 8, 100]
+        .into_iter()
+        .cycle()
+        .zip([0, 3, 1, 5, 2].into_iter().cycle())
+        .take(2000)
+    {
+        // While it was awake.
+        let some = (waiting / 2).min(before);
+        for _ in 0..some {
+            assert!(link.take().is_some());
         }
-        assert_eq!(waiting, all);
+        link.flush();
+        waiting = waiting - some + fill(&mut ip, usize::MAX);
+        assert!(
+            ip.was_full() && !ip.is_ready(),
+            "nothing was released since"
+        );
+        let rung = link.rung();
+        sleeper.announce();
+        while link.rung() == rung {
+            assert!(waiting > 0, "nobody rang, and all was taken");
+            for _ in 0..taken.min(waiting) {
+                assert!(link.take().is_some());
+            }
+            waiting -= taken.min(waiting);
+            link.flush();
+        }
+        assert!(ip.is_ready());
+        sleeper.retract();
+        waiting += fill(&mut ip, before);
     }
+    // There is room, also after somebody has looked.
+    fill(&mut ip, usize::MAX);
+    while link.take().is_some() {}
+    link.flush();
+    assert!(ip.was_full() || ip.reserve_payload().is_ok());
+    assert!(!ip.was_full() && ip.is_ready());
     // What has no payload counts as none, as far as there are slots.
     let mut sent = 0;
     while link.take().is_some() {}
