@@ -44,7 +44,7 @@ pub const HELD_BACK: usize = 15;
 /// Bytes of payload in messages that the neighbour hasn't taken yet, after which it is given no more: a queue's slots are enough
 /// for 30 MiB, and whoever has little to say would wait behind that, for much longer than the neighbour needs to go on
 /// without a pause. As Linux's byte queue limits.
-const AHEAD: u64 = 256 * 1024;
+const AHEAD: u64 = 512 * 1024;
 /// What a message with payload costs besides its bytes, in bytes.
 const MESSAGE: u32 = 1024;
 /// From here on one who sleeps is woken when the neighbour has got through them.

@@ -18,6 +18,8 @@
 //! | client, `store` | [`StoreRequest`](skink_messages::StoreRequest) | keep, forget, or show something | 512 of 128 | the client takes no more work |
 //! | `store`, client | [`StoreReply`](skink_messages::StoreReply) | what it keeps | 512 of 128 | the store shows the rest later |
 //!
+//! Of payload that is sent down at most 512 KiB wait in each lane, before that many slots are taken (docs/decisions/0026).
+//!
 //! What must not be lost (that a chunk is free again, an answer) is kept by its sender until there is
 //! room; who has too much of that takes no more work until then.
 //!
