@@ -87,9 +87,11 @@ def compare(skink, topology, kind, seconds, output):
     scene = Scene(skink, topology)
     try:
         alone = scene.measure(seconds)
-        scene.start(scene.program + ["iperf3", "-c", PEER, "-p", "5201", "-t", "3600", *GREEDY[kind]])
+        greedy = scene.start(scene.program + ["iperf3", "-c", PEER, "-p", "5201", "-t", "3600", *GREEDY[kind]])
         time.sleep(2)
         beside = scene.measure(seconds)
+        if greedy.poll() is not None:
+            sys.exit(f"{topology}: the greedy iperf3 ended with {greedy.returncode} before the measurement did")
     finally:
         scene.end()
     shares = [after / before for before, after in zip(alone, beside)]
