@@ -27,9 +27,10 @@ pub struct TcpConfig {
 }
 
 /// What one poll sends where there are several programs, in bytes, so that what arrives meanwhile doesn't wait for long: others'
-/// requests are answered, and who has more to send goes on with the next one. A program alone holds up nobody else: each of its
-/// connections has its turn.
+/// requests are answered, and who has more to send goes on with the next one.
 const TURN: u64 = 64 * 1024;
+/// The same for a program alone, which holds up nobody else: nearly always each of its connections has its turn.
+const LONG_TURN: u64 = 4 * 1024 * 1024;
 /// What it costs to look at a connection, in bytes sent.
 const VISIT: u64 = 1024;
 
@@ -240,7 +241,7 @@ impl Tcp {
         let turn = if self.table.is_shared() {
             TURN
         } else {
-            u64::MAX
+            LONG_TURN
         };
         let mut given = 0;
         for _ in 0..self.queue.len() {

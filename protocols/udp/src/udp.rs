@@ -14,6 +14,8 @@ use std::time::Duration;
 /// What one poll sends where there are several programs, as [`Budget`] counts, so that what arrives meanwhile doesn't wait for
 /// long; and what requests send at once between two polls.
 const TURN: u64 = 64 * 1024;
+/// The same for a program alone, which holds up nobody else.
+const LONG_TURN: u64 = 4 * 1024 * 1024;
 /// When to try again at the latest after the output was full.
 const RETRY: Duration = Duration::from_millis(1);
 
@@ -212,12 +214,11 @@ impl Udp {
         sent.map(|_| ())
     }
 
-    /// A program alone holds up nobody else.
     fn turn(&self) -> u64 {
         if self.table.is_shared() {
             TURN
         } else {
-            u64::MAX
+            LONG_TURN
         }
     }
 
