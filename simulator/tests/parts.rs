@@ -73,7 +73,7 @@ fn run_all(name: &str, whole: &Report, plans: &[Vec<PartDeath>]) -> (usize, u64)
 /// turn. `skink-simulator --short NAME --split --all` goes through all manners in all turns.
 fn step(name: &str) -> usize {
     match name {
-        "handshake" | "client-first" | "server-first" | "both-at-once" | "half-open" => 7,
+        "handshake" | "client-first" | "server-first" | "both-at-once" | "half-open" => 5,
         "datagrams" => 13,
         _ => 17,
     }

@@ -181,7 +181,7 @@ impl SocketTable {
     }
 
     /// Whether there are several regions: several programs are served.
-    pub fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.count > 1
     }
 

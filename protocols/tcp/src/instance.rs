@@ -26,11 +26,6 @@ pub struct TcpConfig {
     pub seed: u64,
 }
 
-/// What one poll sends where there are several programs, in bytes, so that what arrives meanwhile doesn't wait for long: others'
-/// requests are answered, and who has more to send goes on with the next one.
-const TURN: u64 = 64 * 1024;
-/// The same for a program alone, which holds up nobody else: nearly always each of its connections has its turn.
-const LONG_TURN: u64 = 4 * 1024 * 1024;
 /// What it costs to look at a connection, in bytes sent.
 const VISIT: u64 = 1024;
 
@@ -238,11 +233,7 @@ impl Tcp {
             counters: &self.counters,
             now,
         };
-        let turn = if self.table.is_shared() {
-            TURN
-        } else {
-            LONG_TURN
-        };
+        let turn = FairQueue::turn(&self.table);
         let mut given = 0;
         for _ in 0..self.queue.len() {
             if given >= turn {

@@ -11,11 +11,6 @@ use skink_wire::protocol;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What one poll sends where there are several programs, as [`Budget`] counts, so that what arrives meanwhile doesn't wait for
-/// long; and what requests send at once between two polls.
-const TURN: u64 = 64 * 1024;
-/// The same for a program alone, which holds up nobody else.
-const LONG_TURN: u64 = 4 * 1024 * 1024;
 /// When to try again at the latest after the output was full.
 const RETRY: Duration = Duration::from_millis(1);
 
@@ -31,7 +26,7 @@ pub struct Udp {
     pub(crate) random: u64,
     /// Slots with something in their send ring that didn't get out yet, each once.
     pub(crate) sending: FairQueue,
-    /// What requests have sent since the last poll.
+    /// What requests have sent at once since the last poll, as [`Budget`] counts; no more than one turn.
     given: u64,
     /// Slots with events to deliver, each once.
     with_events: VecDeque<u32>,
@@ -169,7 +164,7 @@ impl Udp {
             UdpRequest::Sent(id) => {
                 if self.find(id).is_some_and(|socket| !socket.sending) {
                     // Others may have waited for longer.
-                    match self.sending.is_empty() && self.given < self.turn() {
+                    match self.sending.is_empty() && self.has_turn() {
                         true => drop(self.send_now(now, id.slot, out)),
                         false => self.send_later(id.slot, Instant::ZERO),
                     }
@@ -214,12 +209,9 @@ impl Udp {
         sent.map(|_| ())
     }
 
-    fn turn(&self) -> u64 {
-        if self.table.is_shared() {
-            TURN
-        } else {
-            LONG_TURN
-        }
+    /// Whether something is left of the turn.
+    fn has_turn(&self) -> bool {
+        self.given < FairQueue::turn(&self.table)
     }
 
     /// The socket, which isn't in the list, sends with a later poll.
@@ -251,7 +243,7 @@ impl Udp {
         }
         // Its port is free at once, unless much was sent in this turn already, and it has something to send.
         let has_nothing = self.table.send_ring(id.slot).is_empty();
-        match has_nothing || self.given < self.turn() {
+        match has_nothing || self.has_turn() {
             true => drop(self.send_now(now, id.slot, out)),
             false => self.send_later(id.slot, Instant::ZERO),
         }
@@ -308,7 +300,7 @@ impl<Out: Network + SocketEvents + Ports + ?Sized> Component<Out> for Udp {
         let mut is_full = false;
         self.given = 0;
         for _ in 0..self.sending.len() {
-            if is_full || self.given >= self.turn() {
+            if is_full || !self.has_turn() {
                 break;
             }
             let Some(slot) = self.sending.take() else {

@@ -246,3 +246,6 @@ impl TransportEnd {
         self.exchange.counters
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -194,34 +194,73 @@ fn large_frame(pressing: bool) -> ToLink {
     })
 }
 
-#[test]
-fn a_neighbour_has_so_many_bytes_before_it_and_no_more() {
+type Ip = Exchange<FromLink, ToLink>;
+type Link = Exchange<ToLink, FromLink>;
+
+/// Both sides of a lane, and who sleeps on that of `ip`.
+fn ip_and_link() -> (Ip, Link, skink_channel::Sleeper) {
     let lane = Lane::create::<ToLink, FromLink>("test").expect("a lane");
     let descriptors = SleeperDescriptors::create("test").expect("a sleeper");
     let parts = descriptors.sleeper().expect("a sleeper");
     let budget = skink_channel::SpinBudget::new(0);
-    let mut sleeper = skink_channel::Sleeper::attach(parts, budget).expect("a sleeper");
+    let sleeper = skink_channel::Sleeper::attach(parts, budget).expect("a sleeper");
     let bell = || descriptors.doorbell().expect("a bell");
     let parts = lane.upper(1, 1, bell()).expect("parts");
-    let mut ip = Exchange::<FromLink, ToLink>::attach(parts).expect("a side");
+    let ip = Exchange::<FromLink, ToLink>::attach(parts).expect("a side");
     let parts = lane.lower(1, 1, bell()).expect("parts");
-    let mut link = Exchange::<ToLink, FromLink>::attach(parts).expect("a side");
+    let link = Exchange::<ToLink, FromLink>::attach(parts).expect("a side");
+    (ip, link, sleeper)
+}
+
+/// Sends frames with so many bytes of payload each, as long as there is room; answers how many.
+fn send_payloads(ip: &mut Ip, sizes: &mut dyn Iterator<Item = u32>) -> usize {
+    ip.begin();
+    let mut sent = 0;
+    while ip.reserve_payload().is_ok()
+        && let Some(bytes) = sizes.next()
+    {
+        let pressing = ip.note_bytes(bytes);
+        ip.send(&large_frame(pressing)).expect("room");
+        sent += 1;
+    }
+    ip.flush();
+    sent
+}
+
+fn take_frames(link: &mut Link, count: usize) {
+    for _ in 0..count {
+        assert!(link.take().is_some());
+    }
+    link.flush();
+}
+
+/// What pressed first is small: once it was taken, there is still no room.
+#[test]
+fn the_last_one_before_there_is_no_room_presses() {
+    let (mut ip, mut link, mut sleeper) = ip_and_link();
+    let first = [61_440, 61_440, 61_440, 61_440, 15_000];
+    assert_eq!(send_payloads(&mut ip, &mut first.into_iter()), 5);
+    take_frames(&mut link, 4);
+    let more = send_payloads(&mut ip, &mut std::iter::repeat(61_440));
+    sleeper.announce();
+    take_frames(&mut link, 1);
+    assert_eq!(link.rung(), 1);
+    sleeper.retract();
+    assert_eq!(send_payloads(&mut ip, &mut std::iter::repeat(61_440)), 0);
+    sleeper.announce();
+    (0..more).for_each(|_| take_frames(&mut link, 1));
+    assert_eq!(link.rung(), 2, "all was taken, and nobody was told");
+}
+
+#[test]
+fn a_neighbour_has_so_many_bytes_before_it_and_no_more() {
+    let (mut ip, mut link, mut sleeper) = ip_and_link();
     // Payloads aren't looked at; sizes are all the same at first.
     let sizes = [60_000; 40]
         .into_iter()
         .chain([61_440, 61_440, 8_192, 61_440, 61_440, 61_440, 1, 30_000].repeat(40));
     let mut sizes = sizes.cycle();
-    let mut fill = |ip: &mut Exchange<FromLink, ToLink>, most: usize| {
-        ip.begin();
-        let mut sent = 0;
-        while sent < most && ip.reserve_payload().is_ok() {
-            let pressing = ip.note_bytes(sizes.next().expect("a size"));
-            ip.send(&large_frame(pressing)).expect("room");
-            sent += 1;
-        }
-        ip.flush();
-        sent
-    };
+    let mut fill = |ip: &mut Ip, most| send_payloads(ip, &mut sizes.by_ref().take(most));
     let all = fill(&mut ip, usize::MAX);
     assert_eq!(all as u64, AHEAD.div_ceil(60_000 + u64::from(MESSAGE)));
     // However little is taken at a time, and whatever was sent between: who sleeps for want of room is woken when there is some.
@@ -234,10 +273,7 @@ fn a_neighbour_has_so_many_bytes_before_it_and_no_more() {
     {
         // While it was awake.
         let some = (waiting / 2).min(before);
-        for _ in 0..some {
-            assert!(link.take().is_some());
-        }
-        link.flush();
+        take_frames(&mut link, some);
         waiting = waiting - some + fill(&mut ip, usize::MAX);
         assert!(
             ip.was_full() && !ip.is_ready(),
@@ -247,11 +283,8 @@ fn a_neighbour_has_so_many_bytes_before_it_and_no_more() {
         sleeper.announce();
         while link.rung() == rung {
             assert!(waiting > 0, "nobody rang, and all was taken");
-            for _ in 0..taken.min(waiting) {
-                assert!(link.take().is_some());
-            }
+            take_frames(&mut link, taken.min(waiting));
             waiting -= taken.min(waiting);
-            link.flush();
         }
         assert!(ip.is_ready());
         sleeper.retract();

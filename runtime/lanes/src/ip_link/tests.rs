@@ -211,3 +211,41 @@ fn who_has_no_room_to_tell_sleeps() {
     link.flush(later);
     assert_eq!(told(&mut ip), [5]);
 }
+
+/// A transport's packets fill what `link` may have before it; what `ip` has to say itself leaves all the same.
+#[test]
+fn what_transports_send_holds_up_nothing_of_ips_own() {
+    let pair = Pair::new();
+    let mut ip = pair.ip(1, 1);
+    let bytes = vec![7; 60_000];
+    let payload = [Bytes::from(&bytes[..]), Bytes::EMPTY];
+    let name = |position| {
+        let span = RingSpan {
+            slot: 0,
+            generation: 1,
+            position,
+            bytes: 60_000,
+        };
+        Payload::Ring(Transport::Tcp, 0, span)
+    };
+    let mut sent = 0;
+    loop {
+        ip.begin_packet(name(sent * 60_000), &payload, None);
+        let mut packet = TxPacket::new(payload);
+        packet.prepend(54).fill(0);
+        let taken = ip.send(NOW, &mut packet);
+        ip.end_packet();
+        if taken.is_err() {
+            break;
+        }
+        sent += 1;
+    }
+    assert!((5..20).contains(&sent), "{sent}");
+    assert!(ip.was_full());
+    let own = [7; 100];
+    for payload in [&own[..], &[]] {
+        let mut packet = TxPacket::new([Bytes::from(payload), Bytes::EMPTY]);
+        packet.prepend(42).fill(0);
+        assert_eq!(ip.send(NOW, &mut packet), Ok(()), "{}", payload.len());
+    }
+}
