@@ -5,7 +5,7 @@ use crate::frame::{self, Frame};
 use crate::random::Random;
 use rustix::event::{EventfdFlags, eventfd};
 use skink_messages::{Capabilities, Full, NicOutput, RxChecksum, RxFrame, Steering, TxPacket};
-use skink_nic::{Nic, Receiver, Room, Sender};
+use skink_nic::{Budget, Nic, Receiver, Room, Sender};
 use skink_time::Instant;
 use skink_wire::MacAddr;
 use std::collections::VecDeque;
@@ -200,9 +200,14 @@ impl NicHandle {
 }
 
 impl Receiver for Half {
-    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: &mut Budget,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
         let mut count = 0;
-        while count < budget {
+        while !budget.is_spent() {
             let next = {
                 let mut queues = self.0.lock();
                 match queues.doom.is_dead() {
@@ -219,6 +224,7 @@ impl Receiver for Half {
                 checksum: frame.checksum,
                 segment_bytes: frame.segment_bytes,
             });
+            budget.spend(frame.bytes.len());
             count += 1;
         }
         count

@@ -10,7 +10,7 @@ use skink_memory::{CaptureRing, Region, SocketTable, StoredTable, TableConfig, T
 use skink_messages::{
     Component, Counter, Counters, NetworkError, Ports, Progress, Protocol, SocketEvent,
 };
-use skink_nic::{Doorbell, FlowRings, Nic, Receiver, Room, Sender};
+use skink_nic::{Budget, Doorbell, FlowRings, Nic, Receiver, Room, Sender};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::{Duration, Instant};
 use skink_udp::Udp;
@@ -20,6 +20,10 @@ use std::os::fd::BorrowedFd;
 
 /// Frames received in one poll, so that the way down has its turn.
 pub(crate) const RECEIVE_BUDGET: usize = 64;
+/// No frame is received in a poll after so many bytes: who waits behind them is heard in the next one.
+const RECEIVE_BYTES: usize = 256 * 1024;
+/// The same while something waits to be sent, which leaves in turns that are as long.
+const RECEIVE_TURN: usize = 64 * 1024;
 /// How often the NIC is asked what it dropped, which may take a system call.
 const DROPPED_EVERY: Duration = Duration::from_secs(1);
 
@@ -82,6 +86,8 @@ pub struct Stack {
     announces: bool,
     /// Whether `udp` sends before `tcp` the next time: the NIC may have no room for what comes second.
     udp_first: bool,
+    /// The last turn at sending left something to be sent.
+    sending: bool,
 }
 
 /// Splits a stack into what is below `tcp` and `udp`, and these two themselves.
@@ -186,6 +192,7 @@ impl Stack {
             dropped_asked: Instant::ZERO,
             announces: answers,
             udp_first: false,
+            sending: false,
         }
     }
 
@@ -238,6 +245,11 @@ impl Stack {
     /// [`Progress::More`] if there may be more to receive.
     pub fn receive(&mut self, now: Instant) -> Progress {
         self.now = self.now.max(now);
+        let bytes = match self.sending {
+            true => RECEIVE_TURN,
+            false => RECEIVE_BYTES,
+        };
+        let mut budget = Budget::new(RECEIVE_BUDGET, bytes);
         let receiver = &mut self.receiver;
         let received = split!(self, now, |tcp, udp, below| {
             let mut up = Up {
@@ -246,11 +258,11 @@ impl Stack {
                 udp,
                 below,
             };
-            receiver.receive(now, RECEIVE_BUDGET, &mut |frame| up.frame(&frame))
+            receiver.receive(now, &mut budget, &mut |frame| up.frame(&frame))
         });
         self.received = received;
         self.requested |= received > 0;
-        match received >= RECEIVE_BUDGET {
+        match budget.is_spent() {
             true => Progress::More,
             false => Progress::Idle,
         }
@@ -269,7 +281,7 @@ impl Stack {
         self.requested = false;
         self.udp_first = !self.udp_first;
         let udp_first = self.udp_first;
-        let progress = split!(self, now, |tcp, udp, below| {
+        let [sent, rest] = split!(self, now, |tcp, udp, below| {
             let mut up = Up {
                 now,
                 tcp,
@@ -299,14 +311,18 @@ impl Stack {
                 }),
                 false => Progress::Idle,
             };
-            if [sent, ip, filter] == [Progress::Idle; 3] {
-                Progress::Idle
-            } else {
-                Progress::More
-            }
+            let rest = match [ip, filter] {
+                [Progress::Idle, Progress::Idle] => Progress::Idle,
+                _ => Progress::More,
+            };
+            [sent, rest]
         });
         self.sender.flush();
-        progress
+        self.sending = sent == Progress::More;
+        match self.sending {
+            true => Progress::More,
+            false => rest,
+        }
     }
 
     /// Whether nothing is left to be done at once, as far as is known without a look at the NIC and the time.

@@ -5,7 +5,7 @@ use skink_memory::{CaptureDirection, CaptureReader, CaptureRing, TableConfig};
 use skink_messages::{
     Capabilities, Counters, Full, NicOutput, RxChecksum, RxFrame, SoleOwner, Steering, TxPacket,
 };
-use skink_nic::{Nic, Receiver, Sender};
+use skink_nic::{Budget, Nic, Receiver, Sender};
 use skink_time::Instant;
 use skink_wire::{MacAddr, arp, ethernet};
 use std::net::Ipv4Addr;
@@ -18,7 +18,12 @@ const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 struct Stub(Vec<Vec<u8>>);
 
 impl Receiver for Stub {
-    fn receive(&mut self, now: Instant, _: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    fn receive(
+        &mut self,
+        now: Instant,
+        _: &mut Budget,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
         let frames = std::mem::take(&mut self.0);
         for bytes in &frames {
             each(RxFrame {

@@ -3,7 +3,7 @@
 use skink_library::{Stack, StackConfig};
 use skink_memory::{Bytes, DatagramHeader, DatagramRing, SocketId, TableConfig};
 use skink_messages::{BindOptions, Counters, SoleOwner, TcpRequest, TxPacket, UdpRequest};
-use skink_nic::{MemoryConfig, Nic};
+use skink_nic::{Budget, MemoryConfig, Nic};
 use skink_time::Instant;
 use skink_wire::icmpv6::{self, RouterAdvertisement};
 use skink_wire::{Endpoint, MacAddr, ethernet, ipv6, protocol};
@@ -64,10 +64,11 @@ impl World {
             _ => (there, here),
         };
         let longest = &mut self.longest;
-        from.receiver.receive(self.now, 1000, &mut |frame| {
-            *longest = (*longest).max(frame.bytes.len() - ethernet::LEN);
-            give(to, frame.bytes);
-        });
+        from.receiver
+            .receive(self.now, &mut Budget::frames(1000), &mut |frame| {
+                *longest = (*longest).max(frame.bytes.len() - ethernet::LEN);
+                give(to, frame.bytes);
+            });
     }
 
     /// Lets so many milliseconds pass.

@@ -4,7 +4,7 @@ use skink_filter::RuleSet;
 use skink_library::{Stack, StackConfig};
 use skink_memory::{Bytes, TableConfig};
 use skink_messages::{Counters, SoleOwner, TxPacket};
-use skink_nic::MemoryConfig;
+use skink_nic::{Budget, MemoryConfig};
 use skink_time::Instant;
 use skink_wire::arp::{Operation, Packet};
 use skink_wire::icmpv6::{self, NeighbourSolicitation};
@@ -150,9 +150,10 @@ fn answer(rules: &str, is_v4: bool, bytes: usize) -> usize {
             now += Duration::from_millis(1);
         }
         let mut large = 0;
-        peer.receiver.receive(now, 100, &mut |frame| {
-            large += usize::from(frame.bytes.len() > 500);
-        });
+        peer.receiver
+            .receive(now, &mut Budget::frames(100), &mut |frame| {
+                large += usize::from(frame.bytes.len() > 500);
+            });
         large
     };
     give(&mut stack, &[question(to, is_v4)]);

@@ -11,10 +11,12 @@ use skink_memory::{Bytes, CaptureDirection, CaptureRing, SendRegion};
 use skink_messages::{
     Capabilities, Counter, Counters, Full, LinkLimits, NicOutput, Progress, RxFrame, TxPacket,
 };
-use skink_nic::{Nic, Receiver, Room, Sender};
+use skink_nic::{Budget, Nic, Receiver, Room, Sender};
 use skink_time::{Duration, Instant};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+/// No frame is received in a poll after so many bytes.
+const RECEIVE_BYTES: usize = 1 << 18;
 /// How often the NIC is asked what it dropped, which may take a system call.
 const DROPPED_EVERY: Duration = Duration::from_secs(1);
 /// Chunks for received frames: fewer than `ip` keeps of answers about them, and three times what each
@@ -251,19 +253,24 @@ impl LinkHost {
         }
     }
 
-    fn receive(&mut self, now: Instant) -> usize {
+    fn receive(&mut self, now: Instant) -> Progress {
         let room = self.end.room(BUDGET as u32) as usize;
+        let mut budget = Budget::new(room, RECEIVE_BYTES);
         self.starved = room == 0;
         let (link, end) = (&self.link, &mut self.end);
         let capture = self.capture.as_ref();
-        self.receiver.receive(now, room, &mut |frame| {
+        self.receiver.receive(now, &mut budget, &mut |frame| {
             if let Some(capture) = capture.filter(|capture| capture.wants()) {
                 capture_received(capture, &frame);
             }
             if link.receive(&frame) && !end.frame(&frame) {
                 self.counters.count(Counter::LinkDropNic);
             }
-        })
+        });
+        match room > 0 && budget.is_spent() {
+            true => Progress::More,
+            false => Progress::Idle,
+        }
     }
 
     fn ask_dropped(&mut self, now: Instant) {
@@ -288,7 +295,7 @@ impl Host for LinkHost {
         self.sender.flush();
         self.end.flush(now);
         self.ask_dropped(now);
-        match sent >= BUDGET || received >= BUDGET {
+        match sent >= BUDGET || received == Progress::More {
             true => Progress::More,
             false => Progress::Idle,
         }

@@ -6,7 +6,7 @@ use machine::programs::{World, udp_bind, udp_receive, udp_send};
 use machine::{Filtering, Shown, Who};
 use skink_filter::RuleSet;
 use skink_messages::{Full, NicOutput, RxFrame, TxPacket};
-use skink_nic::{MemoryConfig, Nic, Receiver, Room, Sender};
+use skink_nic::{Budget, MemoryConfig, Nic, Receiver, Room, Sender};
 use skink_time::Instant;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -171,7 +171,12 @@ fn burn(left: &AtomicU64) {
 }
 
 impl Receiver for Fuse<Box<dyn Receiver>> {
-    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: &mut Budget,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
         let left = &self.1;
         self.0.receive(now, budget, &mut |frame| {
             each(frame);

@@ -8,7 +8,7 @@ use skink_channel::Pool;
 use skink_filter::RuleSet;
 use skink_memory::{Bytes, DatagramRing, Mapping, SocketId};
 use skink_messages::{Component, Counter, TxPacket, UdpInput, UdpRequest};
-use skink_nic::MemoryConfig;
+use skink_nic::{Budget, MemoryConfig};
 use skink_split::Host;
 use skink_time::{Duration, Instant};
 use skink_wire::{MacAddr, arp, ethernet, icmpv4, ipv4, protocol};
@@ -465,9 +465,10 @@ fn echo_requests_are_answered_if_the_filter_agrees() {
             }
         }
         let mut received = Vec::new();
-        peer.receiver.receive(Instant::ZERO, 10, &mut |frame| {
-            received.push(frame.bytes.to_vec())
-        });
+        peer.receiver
+            .receive(Instant::ZERO, &mut Budget::frames(10), &mut |frame| {
+                received.push(frame.bytes.to_vec())
+            });
         let data = b"are you there?";
         let answered = received.iter().any(|frame| frame.ends_with(data));
         assert_eq!(answered, answers, "case {index}");

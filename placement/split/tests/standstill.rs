@@ -7,7 +7,7 @@ use machine::{Filtering, Machine, Who};
 use skink_filter::RuleSet;
 use skink_memory::{Bytes, SocketId};
 use skink_messages::{Full, NicOutput, TxPacket};
-use skink_nic::{MemoryConfig, Nic, Room, Sender, pair};
+use skink_nic::{Budget, MemoryConfig, Nic, Room, Sender, pair};
 use skink_split::Host;
 use skink_time::{Duration, Instant};
 use skink_wire::Endpoint;
@@ -170,13 +170,15 @@ impl Lab {
     /// What left: how many UDP datagrams to the station that is known, and ICMP messages to the other.
     fn left(&mut self) -> (usize, usize) {
         let (mut datagrams, mut messages) = (0, 0);
-        self.wire.receiver.receive(self.now, 1024, &mut |frame| {
-            let bytes = &frame.bytes;
-            if bytes[12..14] == [8, 0] {
-                datagrams += usize::from(bytes[23] == 17 && bytes[30..34] == KNOWN);
-                messages += usize::from(bytes[23] == 1 && bytes[30..34] == STRANGE);
-            }
-        });
+        self.wire
+            .receiver
+            .receive(self.now, &mut Budget::frames(1024), &mut |frame| {
+                let bytes = &frame.bytes;
+                if bytes[12..14] == [8, 0] {
+                    datagrams += usize::from(bytes[23] == 17 && bytes[30..34] == KNOWN);
+                    messages += usize::from(bytes[23] == 1 && bytes[30..34] == STRANGE);
+                }
+            });
         (datagrams, messages)
     }
 }

@@ -1,3 +1,4 @@
+use crate::crowding::Crowding;
 use crate::cubic::Cubic;
 use crate::ranges::Ranges;
 use crate::recovery::Recovery;
@@ -104,6 +105,8 @@ pub struct Connection {
     pub rcv_nxt: SeqNum,
     /// Saved: right edge of the window last offered.
     pub rcv_adv: SeqNum,
+    /// Bounds the window while data waits.
+    pub crowding: Crowding,
     /// `Last.ACK.sent` of RFC 7323 section 4.3.
     pub last_ack: SeqNum,
     /// Sequence number of the peer's FIN, once seen.
@@ -221,6 +224,7 @@ impl Connection {
             irs: SeqNum(0),
             rcv_nxt: SeqNum(0),
             rcv_adv: SeqNum(0),
+            crowding: Crowding::new(),
             last_ack: SeqNum(0),
             peer_fin: None,
             ahead: Ranges::default(),

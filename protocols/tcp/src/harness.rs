@@ -22,7 +22,7 @@ use skink_messages::{
     BindOptions, Component, ConnectionOption, Counters, ErrorKind, NetworkError, RxChecksum,
     RxPacket, Shutdown, TcpInput, TcpRequest,
 };
-use skink_time::Instant;
+use skink_time::{Duration, Instant};
 use skink_wire::tcp::{self, Flags, Header};
 use skink_wire::{Endpoint, FourTuple, SeqNum, protocol};
 use std::collections::HashMap;
@@ -84,6 +84,8 @@ pub(crate) struct Net {
     pub counters: Counters,
     /// Payload bytes of each of the segments that injected ones were joined from, or 0.
     pub joined: u16,
+    /// How long injected segments have waited since they arrived.
+    pub waited: Duration,
     /// A test has written nonsense to ring positions.
     pub spoilt: bool,
 }
@@ -109,6 +111,7 @@ impl Net {
             flows: HashMap::new(),
             counters,
             joined: 0,
+            waited: Duration::ZERO,
             spoilt: false,
         }
     }
@@ -360,7 +363,7 @@ impl Net {
 
     fn hand_in(&mut self, source: IpAddr, destination: IpAddr, payload: &[u8]) {
         let packet = RxPacket {
-            arrived: self.now,
+            arrived: self.now - self.waited,
             source,
             destination,
             traffic_class: 0,

@@ -27,6 +27,7 @@ mod arrival;
 mod bind;
 mod binding;
 mod connection;
+mod crowding;
 mod cubic;
 mod demux;
 mod ending;

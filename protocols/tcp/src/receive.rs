@@ -256,6 +256,12 @@ impl Connection {
             // Data beyond the FIN, or a FIN elsewhere, would be a peer gone mad: the first one counts.
             self.peer_fin.get_or_insert(segment.end() - 1);
         }
+        let waited = context.now.since(segment.arrived);
+        if self.crowding.is_changed_by(waited, self.rcv_nxt) {
+            let limit = self.receive_limit(&self.receive_ring(context));
+            let edge = self.rcv_adv.max(self.rcv_nxt);
+            self.crowding.change(waited, limit, edge);
+        }
         let (before, was_due) = (self.rcv_nxt, self.ack_due);
         self.place(segment, context);
         self.pull_ahead(context);
@@ -432,7 +438,7 @@ impl Connection {
         (1 << self.rcv_wscale) - 1
     }
 
-    /// Bytes of the receive ring that may be offered: as many as the program has set, or else [`unread_limit`]. A unit of the
+    /// Bytes of the receive ring that may be offered: as many as the program has set, or else [`unread_limit`], unless data waits. A unit of the
     /// window less one byte is kept back: what a window rounded up promised has room too.
     pub fn receive_limit(&self, ring: &Ring<'_>) -> usize {
         let capacity = ring.capacity().saturating_sub(self.window_slack() as usize);
@@ -440,6 +446,7 @@ impl Connection {
             Some(bytes) => bytes as usize,
             None => unread_limit(ring),
         };
+        let bytes = bytes.min(self.crowding.most());
         bytes.max(2 * self.mss as usize).min(capacity)
     }
 

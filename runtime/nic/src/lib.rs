@@ -26,6 +26,7 @@ mod interrupts;
 mod load;
 pub mod memory;
 mod opener;
+mod overtaking;
 mod packet;
 mod places;
 mod segmentation;
@@ -59,11 +60,47 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+/// How much may be received at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    frames: usize,
+    bytes: usize,
+}
+
+impl Budget {
+    /// So many frames, and none after so many bytes of them.
+    pub fn new(frames: usize, bytes: usize) -> Budget {
+        Budget { frames, bytes }
+    }
+
+    /// So many frames.
+    pub fn frames(frames: usize) -> Budget {
+        Budget::new(frames, usize::MAX)
+    }
+
+    /// Whether nothing is left: there may be more to receive.
+    pub fn is_spent(&self) -> bool {
+        self.frames == 0 || self.bytes == 0
+    }
+
+    /// A frame of so many bytes was received.
+    pub fn spend(&mut self, bytes: usize) {
+        self.frames = self.frames.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
 /// The receiving half.
 pub trait Receiver: Send {
-    /// Hands up to `budget` waiting frames to `each`, and gives their buffers back. Answers how many
-    /// there were; `now` is their time of arrival where the NIC doesn't know better.
-    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize;
+    /// Hands waiting frames to `each` until the budget is spent, and gives their buffers back; answers how many there were.
+    /// `now` is their time of arrival where the NIC doesn't know better. The frames of a flow come in their order; where many
+    /// wait, those of others may overtake them.
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: &mut Budget,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize;
 
     /// The descriptors that poll readable while frames wait. They don't change.
     fn descriptors(&self, each: &mut dyn FnMut(BorrowedFd<'_>));

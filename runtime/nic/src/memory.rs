@@ -3,7 +3,7 @@
 //! For tests, the simulator, and two stacks in one process. Frames are copied into bounded queues;
 //! allocation stops when the queues have seen their largest load.
 
-use crate::{Capabilities, Nic, Receiver, Room, Sender, Steering};
+use crate::{Budget, Capabilities, Nic, Receiver, Room, Sender, Steering};
 use rustix::event::{EventfdFlags, eventfd};
 use skink_messages::{Full, NicOutput, RxChecksum, RxFrame, TxPacket};
 use skink_time::Instant;
@@ -140,9 +140,14 @@ struct MemoryReceiver {
 }
 
 impl Receiver for MemoryReceiver {
-    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: &mut Budget,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
         let mut taken = 0;
-        while taken < budget {
+        while !budget.is_spent() {
             // Not held across `each`, which may send an answer.
             let Some(frame) = self.take() else { break };
             each(RxFrame {
@@ -151,6 +156,7 @@ impl Receiver for MemoryReceiver {
                 checksum: frame.checksum,
                 segment_bytes: frame.segment_bytes,
             });
+            budget.spend(frame.bytes.len());
             self.spare.push(frame.bytes);
             taken += 1;
         }

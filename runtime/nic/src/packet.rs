@@ -25,7 +25,7 @@ use crate::control;
 use crate::error::{Denial, OpenError};
 use crate::interface::Interface;
 use crate::opener::{Description, NicParts, Past, take_descriptors};
-use crate::{Capabilities, Nic, Receiver, interface, socket};
+use crate::{Budget, Capabilities, Nic, Receiver, interface, socket};
 use fanout::Group;
 use geometry::Direction;
 use serde::{Deserialize, Serialize};
@@ -258,16 +258,18 @@ struct PacketReceiver {
 }
 
 impl Receiver for PacketReceiver {
-    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: &mut Budget,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
         // Control frames are few, and a neighbour's answer may be what the flows wait for.
         let control = match &mut self.control {
             Some(ring) => ring.receive(now, budget, each),
             None => 0,
         };
-        control
-            + self
-                .flows
-                .receive(now, budget.saturating_sub(control), each)
+        control + self.flows.receive(now, budget, each)
     }
 
     fn descriptors(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {

@@ -1,6 +1,6 @@
 //! What the tests of several back ends share.
 
-use crate::{Nic, NicSpec, OpenError, Opener, Receiver, Sharing, open_sole};
+use crate::{Budget, Nic, NicSpec, OpenError, Opener, Receiver, Sharing, open_sole};
 use skink_memory::Bytes;
 use skink_messages::{RxChecksum, TxPacket};
 use skink_time::Instant;
@@ -145,7 +145,7 @@ pub(crate) fn receive_now(
     kept: &mut Vec<Kept>,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> usize {
-    receiver.receive(Instant::ZERO, 16, &mut |frame| {
+    receiver.receive(Instant::ZERO, &mut Budget::frames(16), &mut |frame| {
         if wanted(frame.bytes) {
             kept.push(Kept {
                 bytes: frame.bytes.to_vec(),

@@ -5,7 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::time::{ClockId, clock_gettime};
 use skink_memory::Bytes;
 use skink_messages::TxPacket;
-use skink_nic::{Nic, NicSpec, open_sole};
+use skink_nic::{Budget, Nic, NicSpec, open_sole};
 use skink_time::Instant;
 use skink_wire::{ChecksumPolicy, IpCidr, MacAddr, arp, ethernet, icmpv6, ipv6, protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -65,11 +65,12 @@ fn listen(nic: &mut Nic, addresses: &[IpCidr]) -> Option<(IpAddr, MacAddr)> {
         }
         wait(nic, left);
         let mut found = None;
-        nic.receiver.receive(time, 64, &mut |frame| {
-            let answer = answer(frame.bytes)
-                .filter(|(address, _)| addresses.iter().any(|cidr| cidr.addr == *address));
-            found = found.or(answer);
-        });
+        nic.receiver
+            .receive(time, &mut Budget::frames(64), &mut |frame| {
+                let answer = answer(frame.bytes)
+                    .filter(|(address, _)| addresses.iter().any(|cidr| cidr.addr == *address));
+                found = found.or(answer);
+            });
         if found.is_some() {
             return found;
         }

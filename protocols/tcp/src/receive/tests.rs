@@ -2,6 +2,7 @@ use crate::harness::{Net, OFFER};
 use crate::state::State;
 use skink_memory::SocketId;
 use skink_messages::{ConnectionOption, Counter, Events, SocketError};
+use skink_time::Duration;
 use skink_wire::SeqNum;
 use std::collections::BTreeSet;
 
@@ -726,4 +727,37 @@ fn the_window_grows_with_what_the_program_reads_to_all_of_the_ring() {
         largest = largest.max(offered);
     }
     assert!(largest > RING - 100, "{largest}");
+}
+
+#[test]
+fn a_peer_whose_data_waits_for_long_is_offered_less_until_it_no_longer_does() {
+    const RING: u32 = 1 << 20;
+    let mut net = Net::with_rings(4_096, RING);
+    let id = net.accepted("mss 1000 sackok ws 2", 60_000);
+    let scale = net.connection(id).rcv_wscale;
+    net.inject(". 1:1001 ack 1 win 60000");
+    let mut sent = fill(&mut net, scale, 1_001);
+    let mut offered = |net: &mut Net, rounds: usize| {
+        let offers = (0..rounds).map(|_| {
+            net.read(id, 2 * RING);
+            let before = sent;
+            sent = fill(net, scale, sent);
+            sent - before
+        });
+        offers.collect::<Vec<u32>>()
+    };
+    let before = offered(&mut net, 6)[5];
+    assert!(before > RING - 100, "{before}");
+    // Nearly all that was offered has arrived by then, so the edge didn't move left.
+    net.waited = Duration::from_millis(3);
+    let meanwhile = offered(&mut net, 5);
+    assert!(
+        meanwhile.is_sorted_by(|one, next| one >= next),
+        "{meanwhile:?}"
+    );
+    assert!((120_000..132_000).contains(&meanwhile[4]), "{meanwhile:?}");
+    net.waited = Duration::ZERO;
+    let after = offered(&mut net, 40);
+    assert!(after.is_sorted(), "{after:?}");
+    assert!(after[39] > RING - 100, "{after:?}");
 }

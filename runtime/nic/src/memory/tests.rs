@@ -1,8 +1,8 @@
 use super::{MemoryConfig, pair};
-use crate::Room;
 use crate::test_support::{
     Kept, MAC_A, MAC_B, becomes_readable, datagram, pattern, receive_now, stream,
 };
+use crate::{Budget, Room};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skink_messages::{Full, RxChecksum};
 use std::os::fd::BorrowedFd;
@@ -67,9 +67,11 @@ fn a_full_queue_refuses_until_a_frame_is_taken() {
     assert!(!is_writable(
         a.sender.blocked_on().and_then(Room::descriptor).unwrap()
     ));
-    let taken = b
-        .receiver
-        .receive(skink_time::Instant::ZERO, 1, &mut |_| {});
+    let taken = b.receiver.receive(
+        skink_time::Instant::ZERO,
+        &mut Budget::frames(1),
+        &mut |_| {},
+    );
     assert_eq!(taken, 1);
     assert!(is_writable(
         a.sender.blocked_on().and_then(Room::descriptor).unwrap()

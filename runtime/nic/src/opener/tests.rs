@@ -3,8 +3,8 @@
 mod heir;
 
 use super::*;
-use crate::Receiver;
 use crate::test_support::*;
+use crate::{Budget, Receiver};
 use skink_time::Instant;
 use skink_wire::MacAddr;
 use std::net::UdpSocket;
@@ -65,14 +65,18 @@ impl Peer for Kernel {
 fn numbers(receiver: &mut dyn Receiver, count: usize) -> Vec<u32> {
     let mut all = Vec::new();
     while all.len() < count {
-        let taken = receiver.receive(Instant::ZERO, count - all.len(), &mut |frame| {
-            // The kernel speaks IPv6 of its own accord.
-            if frame.bytes.get(12..14) == Some(&[8, 0])
-                && let Some(number) = frame.bytes.get(42..46)
-            {
-                all.push(u32::from_be_bytes(number.try_into().unwrap()));
-            }
-        });
+        let taken = receiver.receive(
+            Instant::ZERO,
+            &mut Budget::frames(count - all.len()),
+            &mut |frame| {
+                // The kernel speaks IPv6 of its own accord.
+                if frame.bytes.get(12..14) == Some(&[8, 0])
+                    && let Some(number) = frame.bytes.get(42..46)
+                {
+                    all.push(u32::from_be_bytes(number.try_into().unwrap()));
+                }
+            },
+        );
         if taken == 0 {
             let got = all.len();
             assert!(

@@ -1,7 +1,9 @@
 use super::Geometry;
 use super::position::{self, Seen};
 use super::queue::Queue;
+use crate::Budget;
 use crate::opener::Past;
+use crate::overtaking::{Bucket, Overtaking};
 use crate::socket;
 use crate::virtio;
 use crate::vlan;
@@ -17,6 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 mod queued;
 
@@ -26,6 +29,16 @@ const BAFFLED: u32 = 16;
 const PATIENCE: u32 = 1024;
 /// Searches in a row that must find one elsewhere: the kernel may just be filling the slot.
 const SEARCHES: u32 = 64;
+
+/// So many slots are filled where many frames wait.
+const BACKLOG: usize = 128;
+/// Frames behind the front that are looked at in a batch.
+const LOOKS: u32 = 256;
+/// No frame is said to have waited for longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// Beside the kernel's flags in a slot's status, which it asks only whether it is 0: the frame has overtaken others, and was
+/// seen. A successor finds it here.
+const OVERTOOK: u32 = 1 << 24;
 
 /// A socket's receive ring, mapped.
 pub(crate) struct Ring {
@@ -45,6 +58,8 @@ pub(crate) struct Ring {
     misses: u32,
     /// The kernel said that it dropped frames for want of room.
     losing: bool,
+    /// What may overtake others, once many frames wait.
+    overtaking: Overtaking,
     /// Frames that arrived but couldn't be used: cut short or tagged, or in the ring only or the queue only.
     unusable: u64,
 }
@@ -93,6 +108,7 @@ impl Ring {
             mark: 1,
             misses: 0,
             losing: false,
+            overtaking: Overtaking::new(),
             unusable: 0,
         })
     }
@@ -167,46 +183,146 @@ impl Ring {
         self.socket.as_fd()
     }
 
-    /// Hands up to `budget` frames to `each`; answers how many slots it emptied.
+    /// As [`crate::Receiver::receive`].
     pub(crate) fn receive(
         &mut self,
         now: Instant,
-        budget: usize,
+        budget: &mut Budget,
         each: &mut dyn FnMut(RxFrame<'_>),
     ) -> usize {
-        let mut emptied = 0;
-        if !self.placed && !self.find() {
+        if budget.is_spent() || !self.placed && !self.find() {
             return 0;
         }
-        while emptied < budget {
-            let slot = self.slot();
+        let for_others = budget.frames / 4;
+        budget.frames -= for_others;
+        let mut taken = self.take_front(now, budget, each);
+        let stopped = budget.is_spent();
+        budget.frames += for_others;
+        if stopped && (budget.bytes == 0 || self.is_filled_at(BACKLOG)) {
+            taken += self.take_behind(now, for_others, each);
+            *budget = Budget::frames(0);
+        } else if stopped {
+            taken += self.take_front(now, budget, each);
+        }
+        match taken {
+            0 => self.miss(),
+            _ => self.misses = 0,
+        }
+        taken
+    }
+
+    /// Takes what is at the front, until the budget is spent.
+    fn take_front(
+        &mut self,
+        now: Instant,
+        budget: &mut Budget,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
+        let mut taken = 0;
+        while !budget.is_spent() {
             // Acquire: what the kernel wrote before it handed over the slot is seen after this.
             let flags = self.status().load(Ordering::Acquire);
             if flags & TP_STATUS_USER == 0 {
                 break;
             }
-            self.losing |= flags & TP_STATUS_LOSING != 0;
-            let queued = flags & TP_STATUS_COPY != 0 && self.queue.is_some();
-            let fetched = queued && self.fetch();
-            let tagged = flags & TP_STATUS_VLAN_VALID != 0 && self.is_for_a_vlan(slot);
-            let frame = match &mut self.queue {
-                Some(queue) if fetched => queue.take(now),
-                _ if queued => None,
-                _ => self.frame_in(slot, now),
+            let bytes = match flags & OVERTOOK {
+                0 => self.take(flags, now, each),
+                _ => 0,
             };
-            match frame {
-                Some(frame) if !tagged => each(frame),
-                _ => self.unusable += 1,
+            self.leave(flags);
+            budget.spend(bytes);
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Hands over the frame of the current slot, whose status is `flags`. Answers its length in bytes.
+    fn take(&mut self, flags: u32, now: Instant, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let slot = self.slot();
+        self.losing |= flags & TP_STATUS_LOSING != 0;
+        let queued = flags & TP_STATUS_COPY != 0 && self.queue.is_some();
+        let fetched = queued && self.fetch();
+        let tagged = flags & TP_STATUS_VLAN_VALID != 0 && self.is_for_a_vlan(slot);
+        let arrived = match fetched {
+            true => self.arrival(slot, now),
+            false => now,
+        };
+        let frame = match &mut self.queue {
+            Some(queue) if fetched => queue.take(arrived),
+            _ if queued => None,
+            _ => self.frame_in(slot, now),
+        };
+        let Some(frame) = frame.filter(|_| !tagged) else {
+            self.unusable += 1;
+            return 0;
+        };
+        let bytes = frame.bytes.len();
+        each(frame);
+        bytes
+    }
+
+    /// The current slot, whose status is `flags`, is done with.
+    fn leave(&mut self, flags: u32) {
+        // Most rings never have much in them.
+        if self.overtaking.looked_at() > 0 {
+            let bucket = self.bucket();
+            self.overtaking.leaves(bucket, flags & OVERTOOK != 0);
+        }
+        self.give_back();
+    }
+
+    /// Of the current slot's frame.
+    fn bucket(&self) -> Bucket {
+        let beginning = self.beginning(self.slot());
+        Bucket::of(beginning.map_or(&[], |beginning| beginning.bytes))
+    }
+
+    /// Takes up to `most` frames from behind the front that may overtake others.
+    fn take_behind(
+        &mut self,
+        now: Instant,
+        most: usize,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
+        let front = (self.block, self.frame);
+        let all = self.geometry.frames();
+        self.go_to(self.number() + self.overtaking.looked_at() as usize);
+        let mut taken = 0;
+        for _ in 0..LOOKS {
+            let flags = self.status().load(Ordering::Acquire);
+            let end = flags & TP_STATUS_USER == 0 || self.overtaking.looked_at() == all;
+            if end || taken == most {
+                break;
             }
-            self.give_back();
-            emptied += 1;
+            let whole = flags & (TP_STATUS_COPY | TP_STATUS_VLAN_VALID) == 0;
+            let bucket = self.bucket();
+            if flags & OVERTOOK != 0 {
+                // By a predecessor.
+                self.overtaking.note(bucket, true);
+            } else if self.overtaking.look(bucket, whole) {
+                self.take(flags, now, each);
+                // Release: our reads are done before a successor sees that they are.
+                self.status().store(flags | OVERTOOK, Ordering::Release);
+                taken += 1;
+            }
+            self.advance();
         }
-        if emptied > 0 {
-            self.misses = 0;
-        } else if budget > 0 {
-            self.miss();
-        }
-        emptied
+        (self.block, self.frame) = front;
+        taken
+    }
+
+    /// The current slot, counted from the first.
+    fn number(&self) -> usize {
+        (self.block * self.geometry.frames_in_block() + self.frame) as usize
+    }
+
+    /// Whether the kernel has filled the slot that comes so many behind the current one.
+    fn is_filled_at(&mut self, behind: usize) -> bool {
+        let front = (self.block, self.frame);
+        self.go_to(self.number() + behind);
+        let filled = self.is_filled();
+        (self.block, self.frame) = front;
+        filled
     }
 
     /// The slot's frame has been seen.
@@ -222,6 +338,7 @@ impl Ring {
     /// There was nothing in the slot. If that goes on while there is something in others, a predecessor
     /// that wasn't in its right mind has spoilt the ring: goes where frames are.
     fn miss(&mut self) {
+        self.overtaking.forget();
         self.misses += 1;
         if self.misses.is_multiple_of(BAFFLED) {
             self.take_error();
@@ -341,6 +458,19 @@ impl Ring {
         let end = start.saturating_add(header.tp_snaplen as usize);
         let fits = start >= virtio::BYTES && end <= self.geometry.frame_bytes as usize;
         fits.then_some((header, start))
+    }
+
+    /// When the frame in a slot that the kernel has handed over arrived. Of large ones megabytes may wait, and who sends them
+    /// isn't told otherwise.
+    fn arrival(&self, slot: NonNull<u8>, now: Instant) -> Instant {
+        // SAFETY: the slot begins with this header, which the kernel no longer writes.
+        let header = unsafe { slot.cast::<tpacket2_hdr>().read() };
+        let arrived = Duration::new(header.tp_sec.into(), header.tp_nsec);
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+        let waited = Duration::new(seconds, time.tv_nsec as u32).saturating_sub(arrived);
+        // That clock may be set.
+        now - waited.min(LONGEST_WAIT)
     }
 
     /// Whether the tag that the kernel took off the frame names a VLAN.

@@ -173,7 +173,7 @@ fn truncated_and_tagged_frames_are_dropped_and_counted() {
 
         let mut kept: Vec<Vec<u8>> = Vec::new();
         while kept.is_empty() {
-            ring.receive(Instant::ZERO, 16, &mut |frame| {
+            ring.receive(Instant::ZERO, &mut Budget::frames(16), &mut |frame| {
                 if is_ours(frame.bytes) {
                     kept.push(frame.bytes[42..].to_vec());
                 }

@@ -2,7 +2,7 @@ use crate::control;
 use crate::packet::Ring;
 use crate::virtio;
 use crate::vlan;
-use crate::{Receiver, Room, Sender, socket};
+use crate::{Budget, Receiver, Room, Sender, socket};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use skink_messages::{Full, NicOutput, RxFrame, TxPacket};
@@ -55,12 +55,17 @@ impl TapReceiver {
 }
 
 impl Receiver for TapReceiver {
-    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: &mut Budget,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
         let mut taken = match &mut self.control {
             Some(ring) => ring.receive(now, budget, each),
             None => 0,
         };
-        while taken < budget {
+        while !budget.is_spent() {
             let bytes = match rustix::io::read(&self.queue, &mut self.buffer[..]) {
                 Ok(bytes) => bytes,
                 Err(Errno::BADFD) => {
@@ -71,6 +76,7 @@ impl Receiver for TapReceiver {
                 Err(_) => break,
             };
             taken += 1;
+            budget.spend(bytes);
             let read = self.buffer.get_mut(..bytes).unwrap_or_default();
             let Some((header, frame)) = read.split_first_chunk_mut() else {
                 continue;

@@ -5,7 +5,7 @@ use super::tests::{NEAR, frames, on_a_link, owner};
 use super::*;
 use crate::packet::usable_interface;
 use crate::test_support::{opener_that_steers, wait_until};
-use crate::{Description, NicParts, NicSpec, Opener, Receiver, Sharing};
+use crate::{Budget, Description, NicParts, NicSpec, Opener, Receiver, Sharing};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use skink_messages::Ports;
 use skink_steering::PortTable;
@@ -161,7 +161,7 @@ fn a_frame_wakes_the_thread_that_waits_for_its_flow_and_otherwise_whoever_looks(
             // It is left to the thread that was woken.
             let mut others = 0;
             nic.receiver
-                .receive(Instant::ZERO, 64, &mut |_| others += 1);
+                .receive(Instant::ZERO, &mut Budget::frames(64), &mut |_| others += 1);
             assert_eq!(others, 0);
             let rings = nic.receiver.flow_rings().expect("it has some");
             rings.release(ring);
@@ -182,7 +182,8 @@ fn a_frame_wakes_the_thread_that_waits_for_its_flow_and_otherwise_whoever_looks(
             while came == 0 {
                 looks += 1;
                 assert!(looks <= if all { 1 } else { 100 });
-                nic.receiver.receive(Instant::ZERO, 64, &mut |_| came += 1);
+                nic.receiver
+                    .receive(Instant::ZERO, &mut Budget::frames(64), &mut |_| came += 1);
             }
             let rings = nic.receiver.flow_rings().expect("it has some");
             rings.release(1);
@@ -212,9 +213,10 @@ fn no_frame_waits_behind_those_of_another_flow_for_ever() {
         far.send(1, 100..110);
         let mut came = Vec::new();
         for _ in 0..2 {
-            nic.receiver.receive(Instant::ZERO, 10, &mut |frame| {
-                came.push(frame.bytes.get(57).copied().unwrap_or_default());
-            });
+            nic.receiver
+                .receive(Instant::ZERO, &mut Budget::frames(10), &mut |frame| {
+                    came.push(frame.bytes.get(57).copied().unwrap_or_default());
+                });
         }
         assert!(came.iter().any(|number| *number >= 100), "{came:?}");
     });

@@ -2,7 +2,7 @@
 
 use super::queues::{Coming, Queues};
 use super::sender::XdpSender;
-use crate::{Doorbell, FlowRings, Receiver, Room, Sender};
+use crate::{Budget, Doorbell, FlowRings, Receiver, Room, Sender};
 use skink_messages::{Full, NicOutput, RxFrame, TxPacket};
 use skink_time::Instant;
 use std::os::fd::BorrowedFd;
@@ -30,17 +30,21 @@ impl Receiving {
 }
 
 impl Receiver for Receiving {
-    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: &mut Budget,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
         self.packet_first = !self.packet_first;
         let mut frames = 0;
         for from_packet in [self.packet_first, !self.packet_first] {
-            let left = budget.saturating_sub(frames);
             if from_packet {
-                let beside = self.packet.receive(now, left, each);
+                let beside = self.packet.receive(now, budget, each);
                 self.beside += beside as u64;
                 frames += beside;
             } else {
-                frames += self.queues.receive(now, left, each);
+                frames += self.queues.receive(now, budget, each);
             }
         }
         frames

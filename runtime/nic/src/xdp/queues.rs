@@ -5,7 +5,7 @@ use super::sender::XdpSender;
 use super::shares::Shares;
 use super::{QueueDescription, bell};
 use crate::opener::Past;
-use crate::{FlowRings, Receiver};
+use crate::{Budget, FlowRings, Receiver};
 use rustix::event::epoll;
 use skink_messages::RxFrame;
 use skink_steering::{Owner, QueueOwners};
@@ -273,13 +273,18 @@ impl Queues {
 }
 
 impl Receiver for Queues {
-    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: &mut Budget,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
         let changed = self.common.shares.changes() != self.seen;
         let mut frames = 0;
         let (later, sooner) = self.lines.split_at_mut(self.turn);
         for line in sooner.iter_mut().chain(later) {
             if let Some(receiver) = line.receiver() {
-                frames += receiver.receive(now, budget.saturating_sub(frames), each);
+                frames += receiver.receive(now, budget, each);
             }
         }
         self.turn = (self.turn + 1) % self.lines.len().max(1);

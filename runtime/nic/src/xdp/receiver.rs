@@ -1,6 +1,6 @@
 use super::ring::{Consumer, Producer};
 use super::{QueueDescription, Shared, frame};
-use crate::Receiver;
+use crate::{Budget, Receiver};
 use skink_messages::{RxChecksum, RxFrame};
 use skink_time::Instant;
 use std::io;
@@ -216,20 +216,23 @@ impl XdpReceiver {
         &mut self,
         at: usize,
         now: Instant,
-        budget: usize,
+        budget: &mut Budget,
         each: &mut dyn FnMut(RxFrame<'_>),
     ) -> usize {
         let mut frames = 0;
         let mut taken = 0;
         let waiting = self.rings.get(at).map_or(0, |ring| ring.rx.waiting());
-        while taken < waiting && frames < budget {
+        while taken < waiting && !budget.is_spent() {
             taken += 1;
             let descriptor = self.rings[at].rx.take();
             // There is a slot for every chunk, and this one's is free: the kernel had to take as many as
             // it handed over. One that isn't ours would be refused by the kernel.
             self.fill
                 .write(self.shared.memory.chunk_of(descriptor.addr));
-            frames += usize::from(self.accept(now, descriptor, each));
+            if self.accept(now, descriptor, each) {
+                frames += 1;
+                budget.spend(descriptor.len as usize);
+            }
             let more = descriptor.options & libc::XDP_PKT_CONTD != 0;
             self.unfinished = match more && !self.broken {
                 true => self.unfinished + 1,
@@ -246,7 +249,12 @@ impl XdpReceiver {
 }
 
 impl Receiver for XdpReceiver {
-    fn receive(&mut self, now: Instant, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: &mut Budget,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> usize {
         let mut frames = 0;
         let due = self.due();
         // The others first, if the last batch didn't get to them.
@@ -255,8 +263,8 @@ impl Receiver for XdpReceiver {
             while rings != 0 {
                 let ring = rings.trailing_zeros();
                 rings &= rings - 1;
-                frames += self.take_in(ring as usize, now, budget - frames, each);
-                if frames >= budget {
+                frames += self.take_in(ring as usize, now, budget, each);
+                if budget.is_spent() {
                     self.turn = ring + 1;
                     break 'batch;
                 }

@@ -4,7 +4,7 @@ use super::open::OpenError as QueueError;
 use super::*;
 use crate::packet::usable_interface;
 use crate::test_support::{comes_to_rest, in_namespace, ip, opener_that_steers};
-use crate::{NicSpec, Receiver, Room, Sender, Sharing};
+use crate::{Budget, NicSpec, Receiver, Room, Sender, Sharing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skink_memory::Bytes;
 use skink_messages::{NicOutput, Ports, RxChecksum, TxPacket};
@@ -98,7 +98,7 @@ pub(super) fn frames(receiver: &mut dyn Receiver, wanted: usize) -> Vec<(Vec<u8>
     let mut all = Vec::new();
     let deadline = time::Instant::now() + time::Duration::from_secs(2);
     while all.len() < wanted && time::Instant::now() < deadline {
-        receiver.receive(Instant::ZERO, 64, &mut |frame| {
+        receiver.receive(Instant::ZERO, &mut Budget::frames(64), &mut |frame| {
             // The kernel speaks IPv6 of its own accord.
             if frame.bytes.get(12..14) == Some(&[8, 0]) {
                 all.push((frame.bytes.to_vec(), frame.checksum));
@@ -481,9 +481,11 @@ fn owners(queues: u32) {
         }
         for (at, port) in live.iter().enumerate() {
             let mut more = 0;
-            nics[at].receiver.receive(Instant::ZERO, 64, &mut |frame| {
-                more += usize::from(frame.bytes.get(12..14) == Some(&[8, 0]));
-            });
+            nics[at]
+                .receiver
+                .receive(Instant::ZERO, &mut Budget::frames(64), &mut |frame| {
+                    more += usize::from(frame.bytes.get(12..14) == Some(&[8, 0]));
+                });
             assert_eq!(more, 0, "owner {port} has others' frames");
         }
     };
@@ -530,9 +532,10 @@ fn neighbours_questions_reach_every_owner() {
         for nic in &mut nics {
             let mut questions = 0;
             while questions == 0 {
-                nic.receiver.receive(Instant::ZERO, 64, &mut |frame| {
-                    questions += usize::from(frame.bytes.get(12..14) == Some(&[8, 6]));
-                });
+                nic.receiver
+                    .receive(Instant::ZERO, &mut Budget::frames(64), &mut |frame| {
+                        questions += usize::from(frame.bytes.get(12..14) == Some(&[8, 6]));
+                    });
                 if questions == 0 {
                     wait(nic.receiver.as_ref());
                 }

@@ -6,7 +6,7 @@ use super::{PORT, percentiles};
 use rustix::event::{PollFd, PollFlags, poll};
 use skink_memory::Bytes;
 use skink_messages::{NicOutput, RxFrame, TxPacket};
-use skink_nic::{Nic, NicSpec, Opener, Sender, Sharing};
+use skink_nic::{Budget, Nic, NicSpec, Opener, Sender, Sharing};
 use skink_testbed::Datagrams;
 use skink_time::Instant as Arrival;
 use skink_wire::IpCidr;
@@ -156,7 +156,7 @@ pub fn reflect(spec: &NicSpec, address: IpCidr, look: Duration) -> io::Result<()
         let mut idle: Option<Instant> = None;
         loop {
             let mut answer = |frame: RxFrame<'_>| send_back(&frame, sender.as_mut());
-            if receiver.receive(Arrival::ZERO, BATCH, &mut answer) > 0 {
+            if receiver.receive(Arrival::ZERO, &mut Budget::frames(BATCH), &mut answer) > 0 {
                 idle = None;
             } else {
                 sender.flush();

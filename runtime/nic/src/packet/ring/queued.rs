@@ -71,7 +71,7 @@ impl Ring {
     }
 
     /// What a slot that the kernel has handed over says of a frame that is in the queue.
-    fn beginning(&self, slot: NonNull<u8>) -> Option<Beginning<'_>> {
+    pub(super) fn beginning(&self, slot: NonNull<u8>) -> Option<Beginning<'_>> {
         let (header, start) = self.header(slot)?;
         let bytes = (header.tp_snaplen as usize).min(BEGINNING);
         Some(Beginning {

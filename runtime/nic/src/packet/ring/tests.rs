@@ -24,7 +24,7 @@ fn send_numbers(numbers: std::ops::Range<u8>) {
 /// What is in the ring now.
 fn receive_numbers(ring: &mut Ring, budget: usize) -> Vec<u8> {
     let mut all = Vec::new();
-    ring.receive(Instant::ZERO, budget, &mut |frame| {
+    ring.receive(Instant::ZERO, &mut Budget::frames(budget), &mut |frame| {
         if is_ours(frame.bytes) {
             all.push(frame.bytes[42]);
         }
@@ -104,9 +104,12 @@ fn a_slot_that_claims_to_be_filled_is_got_over() {
     });
 }
 
+/// Payload of a large frame in bytes.
+const LARGE: usize = 20_000;
+
 /// A stream's frame that is too large for a slot, with `number` in its payload.
 fn send_large(a: &mut crate::Nic, number: u8) {
-    let payload = vec![number; 20_000];
+    let payload = vec![number; LARGE];
     let mut packet = stream([&payload, &[]], 1448, false);
     // Its sequence number, as frames of a stream differ in it.
     packet.headers_mut()[41] = number;
@@ -115,16 +118,22 @@ fn send_large(a: &mut crate::Nic, number: u8) {
 
 /// The numbers of the frames that are in the ring now, small and large; all of a large one must be there.
 fn receive_mixed(ring: &mut Ring, budget: usize) -> Vec<u8> {
+    receive_within(ring, &mut Budget::frames(budget))
+}
+
+fn receive_within(ring: &mut Ring, budget: &mut Budget) -> Vec<u8> {
     let mut all = Vec::new();
     ring.receive(Instant::ZERO, budget, &mut |frame| {
         if !is_ours(frame.bytes) {
             return;
         }
-        let (_, payload) = frame.bytes.split_at(frame.bytes.len().min(54));
+        let headers = if frame.bytes[12] == 0x86 { 74 } else { 54 };
+        let (_, payload) = frame.bytes.split_at(frame.bytes.len().min(headers));
         match payload {
             [] => all.push(frame.bytes[42]),
             [number, ..] => {
-                assert_eq!(payload, [*number; 20_000]);
+                assert!([LARGE, 1].contains(&payload.len()), "a part");
+                assert!(payload.iter().all(|byte| byte == number));
                 all.push(*number);
             }
         }
@@ -144,7 +153,7 @@ fn quiet() -> (Ring, OwnedFd, crate::Nic) {
     make_veth();
     let (mut ring, socket) = ring();
     let a = open_packet("a0");
-    while ring.receive(Instant::ZERO, 100, &mut |_| {}) > 0 {}
+    while ring.receive(Instant::ZERO, &mut Budget::frames(100), &mut |_| {}) > 0 {}
     (ring, socket, a)
 }
 
@@ -211,5 +220,108 @@ fn another_owner_finds_no_large_frames_of_the_one_before() {
         send_large(&mut a, 2);
         assert_eq!(receive_mixed(&mut ring, 100), [2]);
         assert_eq!(ring.take_dropped(), 0);
+    });
+}
+
+/// A datagram from `port` with `number` in it.
+fn send_small(a: &mut crate::Nic, port: u16, number: u8) {
+    send(a, &datagram(&[number], (0x1234, port), (MAC_A, MAC_B), 0));
+}
+
+/// What is received within so many bytes, and then all that is left.
+fn in_two_batches(ring: &mut Ring, bytes: usize) -> [Vec<u8>; 2] {
+    let mut budget = Budget::new(64, bytes);
+    let first = receive_within(ring, &mut budget);
+    assert!(budget.is_spent(), "more waits");
+    [first, receive_mixed(ring, 64)]
+}
+
+#[test]
+fn who_says_little_overtakes_what_is_left_of_a_batch() {
+    in_namespace(|| {
+        let (mut ring, _socket, mut a) = quiet();
+        for number in 0..5 {
+            send_large(&mut a, number);
+        }
+        send_small(&mut a, 9, 5);
+        send_large(&mut a, 6);
+        send_small(&mut a, 10, 7);
+        let batches = in_two_batches(&mut ring, 2 * LARGE);
+        assert_eq!(batches, [vec![0, 1, 5, 7], vec![2, 3, 4, 6]]);
+        assert!(!is_readable(&ring));
+        // Nothing of that is remembered.
+        for number in 0..4 {
+            send_large(&mut a, number);
+            send_small(&mut a, 9, number + 10);
+        }
+        assert_eq!(receive_mixed(&mut ring, 64), [0, 10, 1, 11, 2, 12, 3, 13]);
+        assert_eq!(ring.take_dropped(), 0);
+    });
+}
+
+#[test]
+fn frames_of_a_flow_keep_their_order_where_others_overtake() {
+    in_namespace(|| {
+        let (mut ring, _socket, mut a) = quiet();
+        send_large(&mut a, 0);
+        send_large(&mut a, 1);
+        // The same stream's, without need to be cut.
+        send(&mut a, &stream([&[2], &[]], 0, false));
+        // Of another one by its address.
+        send(&mut a, &stream([&[3], &[]], 0, true));
+        let batches = in_two_batches(&mut ring, 1);
+        assert_eq!(batches[0], [0, 3]);
+        assert_eq!(batches[1], [1, 2]);
+    });
+}
+
+#[test]
+fn a_successor_does_not_see_again_what_had_overtaken_others() {
+    in_namespace(|| {
+        let (mut ring, socket, mut a) = quiet();
+        for number in 0..3 {
+            send_large(&mut a, number);
+        }
+        send_small(&mut a, 9, 3);
+        let mut budget = Budget::new(64, 1);
+        assert_eq!(receive_within(&mut ring, &mut budget), [0, 3]);
+        drop(ring);
+        let mut ring = Ring::map(socket, Geometry::FLOWS, Past::Own).unwrap();
+        send_small(&mut a, 9, 4);
+        let batches = in_two_batches(&mut ring, 1);
+        assert_eq!(batches, [vec![1, 4], vec![2]]);
+        assert!(!is_readable(&ring));
+        assert_eq!(ring.take_dropped(), 0);
+    });
+}
+
+#[test]
+fn many_small_frames_wait_for_their_turn_behind_a_few_of_others() {
+    in_namespace(|| {
+        let (mut ring, _socket, mut a) = quiet();
+        for _ in 0..200 {
+            send_small(&mut a, 9, 1);
+        }
+        send_small(&mut a, 10, 2);
+        let all = receive_mixed(&mut ring, 64);
+        // Three quarters of the batch, the first that may overtake, and who says little.
+        assert_eq!(all.len(), 48 + 8 + 1);
+        assert_eq!(all.last(), Some(&2));
+    });
+}
+
+#[test]
+fn a_large_frame_says_how_long_it_has_waited() {
+    in_namespace(|| {
+        let (mut ring, _socket, mut a) = quiet();
+        send_large(&mut a, 0);
+        let now = Instant::ZERO + Duration::from_secs(100);
+        let mut arrived = Vec::new();
+        let mut budget = Budget::frames(8);
+        ring.receive(now, &mut budget, &mut |frame| arrived.push(frame.arrived));
+        let [arrived] = arrived[..] else {
+            panic!("one frame");
+        };
+        assert!(arrived < now && now.since(arrived) <= LONGEST_WAIT);
     });
 }

@@ -31,10 +31,11 @@ fn until_beside(few: u64, port: u16, nics: &mut [&mut Nic]) {
             let now = Instant::ZERO + begun.elapsed();
             assert!(now < Instant::ZERO + Duration::from_secs(10));
             for (at, nic) in nics.iter_mut().enumerate() {
-                nic.receiver.receive(now, 64, &mut |frame| {
-                    let ours = frame.bytes.get(12..14) == Some(&[8, 0]);
-                    came += usize::from(at == 0 && ours);
-                });
+                nic.receiver
+                    .receive(now, &mut Budget::frames(64), &mut |frame| {
+                        let ours = frame.bytes.get(12..14) == Some(&[8, 0]);
+                        came += usize::from(at == 0 && ours);
+                    });
             }
         }
         if nics[0].receiver.take_beside() < few {
