@@ -93,8 +93,8 @@ impl Budget {
 /// The receiving half.
 pub trait Receiver: Send {
     /// Hands waiting frames to `each` until the budget is spent, and gives their buffers back; answers how many there were.
-    /// `now` is their time of arrival where the NIC doesn't know better. The frames of a flow come in their order; where many
-    /// wait, those of others may overtake them.
+    /// `now` is their time of arrival where the NIC doesn't know better. The frames of a flow come in their order, if all or none
+    /// of them are fragments; where many wait, those of others may overtake them.
     fn receive(
         &mut self,
         now: Instant,

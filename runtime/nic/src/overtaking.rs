@@ -1,41 +1,29 @@
 //! Which frames may overtake others that wait in the same queue of a NIC.
 //!
 //! A NIC's queue is one for all flows, in the order of arrival. Where peers send without end on some of them, megabytes wait in it,
-//! and whoever has little to say would wait behind all of that. So once a batch has been taken from the front and much is left, the
-//! frames behind are looked at, each once: one of a flow that has nothing waiting in front of it is taken at once. The frames of a
-//! flow keep their order, and the front of the queue goes on in each batch. Among flows that have much waiting the order stays as it
-//! is; so it is the first step of stochastic fairness queueing (McKenney 1990), by which Linux's `fq_codel` too favours new flows.
+//! and whoever has little to say would wait behind all of that. So once a batch has been taken from the front and more large frames are
+//! left, those behind are looked at, each once: a small one of a flow that has nothing waiting in front of it is taken at once. The
+//! frames of a flow keep their order, and the front of the queue goes on in each batch. So `fq_codel` favours flows without a
+//! backlog (RFC 8290 section 4.1). What waits at the front, and small frames among themselves, keep the order of arrival.
 
 use skink_wire::{ethernet, protocol};
 use std::hash::{DefaultHasher, Hasher};
 
 /// Flows are told apart by that many buckets.
 const BUCKETS: usize = 4096;
-/// So many frames of a flow may have overtaken others that still wait: whose are more isn't one that says little.
-const MOST: u16 = 8;
-
-/// What of a flow's frames was looked at and is still in the queue.
-#[derive(Clone, Copy, Default)]
-struct Flow {
-    /// Not taken yet.
-    waiting: u16,
-    /// Taken, before its turn.
-    overtook: u16,
-}
-
 /// What is known of the frames behind the front of a queue.
 pub(crate) struct Overtaking {
     /// How many behind the front have been looked at.
     looked_at: u32,
-    /// By bucket.
-    flows: Box<[Flow]>,
+    /// By bucket: how many of those wait.
+    waiting: Box<[u16]>,
 }
 
 impl Overtaking {
     pub(crate) fn new() -> Overtaking {
         Overtaking {
             looked_at: 0,
-            flows: vec![Flow::default(); BUCKETS].into(),
+            waiting: vec![0; BUCKETS].into(),
         }
     }
 
@@ -46,33 +34,33 @@ impl Overtaking {
 
     /// Looks at the next one behind those, of a flow in `bucket`; answers whether it is taken now. `whole` says whether it can be.
     pub(crate) fn look(&mut self, bucket: Bucket, whole: bool) -> bool {
-        let flow = self.flows[bucket.0];
-        let goes = whole && flow.waiting == 0 && flow.overtook < MOST;
-        self.note(bucket, goes);
+        self.looked_at += 1;
+        let waiting = &mut self.waiting[bucket.0];
+        let goes = whole && *waiting == 0;
+        *waiting += u16::from(!goes);
         goes
     }
 
-    /// Notes the next one behind those, which was taken if it `overtook` others.
-    pub(crate) fn note(&mut self, bucket: Bucket, overtook: bool) {
+    /// The next one behind those was taken by a predecessor.
+    pub(crate) fn skip(&mut self) {
         self.looked_at += 1;
-        let flow = &mut self.flows[bucket.0];
-        flow.waiting += u16::from(!overtook);
-        flow.overtook += u16::from(overtook);
     }
 
-    /// The frame at the front leaves the queue, which was looked at.
-    pub(crate) fn leaves(&mut self, bucket: Bucket, overtook: bool) {
+    /// The frame at the front leaves the queue, and was looked at. `bucket` is its flow's, unless it had overtaken others.
+    pub(crate) fn leaves(&mut self, bucket: Option<Bucket>) {
         self.looked_at = self.looked_at.saturating_sub(1);
-        let flow = &mut self.flows[bucket.0];
-        flow.waiting = flow.waiting.saturating_sub(u16::from(!overtook));
-        flow.overtook = flow.overtook.saturating_sub(u16::from(overtook));
+        if let Some(bucket) = bucket {
+            let waiting = &mut self.waiting[bucket.0];
+            *waiting = waiting.saturating_sub(1);
+        }
+        debug_assert!(self.looked_at > 0 || self.waiting.iter().all(|count| *count == 0));
     }
 
     /// The front is elsewhere now.
     pub(crate) fn forget(&mut self) {
         if self.looked_at > 0 {
             self.looked_at = 0;
-            self.flows.fill(Flow::default());
+            self.waiting.fill(0);
         }
     }
 }

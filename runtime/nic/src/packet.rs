@@ -10,6 +10,7 @@
 //! Frames leave through the interface's queueing discipline. Going round it (`PACKET_QDISC_BYPASS`)
 //! loses frames without a word when a card's queue is full.
 
+mod backlog;
 mod fanout;
 mod geometry;
 mod position;

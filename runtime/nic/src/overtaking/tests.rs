@@ -64,32 +64,12 @@ fn a_flow_goes_on_overtaking_until_something_of_it_waits() {
     assert!(overtaking.look(little, true));
     assert_eq!(overtaking.looked_at(), 4);
     // In the order of the queue: what waited, and what had overtaken it.
-    overtaking.leaves(much, false);
-    overtaking.leaves(little, true);
+    overtaking.leaves(Some(much));
+    overtaking.leaves(None);
     assert!(!overtaking.look(much, true));
-    overtaking.leaves(much, false);
-    overtaking.leaves(little, true);
-    overtaking.leaves(much, false);
+    overtaking.leaves(Some(much));
+    overtaking.leaves(None);
+    overtaking.leaves(Some(much));
     assert_eq!(overtaking.looked_at(), 0);
     assert!(overtaking.look(much, true));
-}
-
-#[test]
-fn who_has_overtaken_often_waits_like_others() {
-    let (many, other) = (of_ports(1, 80), of_ports(2, 80));
-    let mut overtaking = Overtaking::new();
-    for _ in 0..MOST {
-        assert!(overtaking.look(many, true));
-    }
-    assert!(!overtaking.look(many, true));
-    assert!(overtaking.look(other, true));
-    // Once all that had overtaken is passed, and what waited.
-    for _ in 0..MOST {
-        overtaking.leaves(many, true);
-    }
-    assert!(!overtaking.look(many, true));
-    overtaking.leaves(many, false);
-    overtaking.leaves(other, true);
-    overtaking.leaves(many, false);
-    assert!(overtaking.look(many, true));
 }

@@ -1,4 +1,5 @@
 use super::Geometry;
+use super::backlog::Backlog;
 use super::position::{self, Seen};
 use super::queue::Queue;
 use crate::Budget;
@@ -30,12 +31,10 @@ const PATIENCE: u32 = 1024;
 /// Searches in a row that must find one elsewhere: the kernel may just be filling the slot.
 const SEARCHES: u32 = 64;
 
-/// So many slots are filled where many frames wait.
-const BACKLOG: usize = 128;
+/// What a frame has at most, in bytes, that may overtake others.
+const SMALL: usize = 2048;
 /// Frames behind the front that are looked at in a batch.
 const LOOKS: u32 = 256;
-/// No frame is said to have waited for longer.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Beside the kernel's flags in a slot's status, which it asks only whether it is 0: the frame has overtaken others, and was
 /// seen. A successor finds it here.
 const OVERTOOK: u32 = 1 << 24;
@@ -58,7 +57,9 @@ pub(crate) struct Ring {
     misses: u32,
     /// The kernel said that it dropped frames for want of room.
     losing: bool,
-    /// What may overtake others, once many frames wait.
+    /// Since when frames wait.
+    backlog: Backlog,
+    /// What may overtake others, once many do.
     overtaking: Overtaking,
     /// Frames that arrived but couldn't be used: cut short or tagged, or in the ring only or the queue only.
     unusable: u64,
@@ -108,6 +109,7 @@ impl Ring {
             mark: 1,
             misses: 0,
             losing: false,
+            backlog: Backlog::default(),
             overtaking: Overtaking::new(),
             unusable: 0,
         })
@@ -193,17 +195,12 @@ impl Ring {
         if budget.is_spent() || !self.placed && !self.find() {
             return 0;
         }
-        let for_others = budget.frames / 4;
-        budget.frames -= for_others;
+        self.backlog.begin(now);
         let mut taken = self.take_front(now, budget, each);
-        let stopped = budget.is_spent();
-        budget.frames += for_others;
-        if stopped && (budget.bytes == 0 || self.is_filled_at(BACKLOG)) {
-            taken += self.take_behind(now, for_others, each);
-            *budget = Budget::frames(0);
-        } else if stopped {
-            taken += self.take_front(now, budget, each);
+        if budget.is_spent() {
+            taken += self.take_behind(now, budget, each);
         }
+        self.backlog.end(now, budget.is_spent());
         match taken {
             0 => self.miss(),
             _ => self.misses = 0,
@@ -225,13 +222,11 @@ impl Ring {
             if flags & TP_STATUS_USER == 0 {
                 break;
             }
-            let bytes = match flags & OVERTOOK {
-                0 => self.take(flags, now, each),
-                _ => 0,
-            };
+            if flags & OVERTOOK == 0 {
+                budget.spend(self.take(flags, now, each));
+                taken += 1;
+            }
             self.leave(flags);
-            budget.spend(bytes);
-            taken += 1;
         }
         taken
     }
@@ -243,14 +238,11 @@ impl Ring {
         let queued = flags & TP_STATUS_COPY != 0 && self.queue.is_some();
         let fetched = queued && self.fetch();
         let tagged = flags & TP_STATUS_VLAN_VALID != 0 && self.is_for_a_vlan(slot);
-        let arrived = match fetched {
-            true => self.arrival(slot, now),
-            false => now,
-        };
+        let arrived = self.arrival(slot, now);
         let frame = match &mut self.queue {
             Some(queue) if fetched => queue.take(arrived),
             _ if queued => None,
-            _ => self.frame_in(slot, now),
+            _ => self.frame_in(slot, arrived),
         };
         let Some(frame) = frame.filter(|_| !tagged) else {
             self.unusable += 1;
@@ -265,23 +257,26 @@ impl Ring {
     fn leave(&mut self, flags: u32) {
         // Most rings never have much in them.
         if self.overtaking.looked_at() > 0 {
-            let bucket = self.bucket();
-            self.overtaking.leaves(bucket, flags & OVERTOOK != 0);
+            let waited = flags & OVERTOOK == 0;
+            let bucket = waited.then(|| self.bucket().0);
+            self.overtaking.leaves(bucket);
         }
         self.give_back();
     }
 
-    /// Of the current slot's frame.
-    fn bucket(&self) -> Bucket {
+    /// Of the current slot's frame; and whether that is a small one.
+    fn bucket(&self) -> (Bucket, bool) {
         let beginning = self.beginning(self.slot());
-        Bucket::of(beginning.map_or(&[], |beginning| beginning.bytes))
+        let (bytes, frame) = beginning.map_or((0, &[][..]), |it| (it.frame_bytes, it.bytes));
+        (Bucket::of(frame), bytes <= SMALL)
     }
 
-    /// Takes up to `most` frames from behind the front that may overtake others.
+    /// Takes frames from behind the front that may overtake others: as many as are left of the budget, of which only the bytes
+    /// are spent.
     fn take_behind(
         &mut self,
         now: Instant,
-        most: usize,
+        budget: &mut Budget,
         each: &mut dyn FnMut(RxFrame<'_>),
     ) -> usize {
         let front = (self.block, self.frame);
@@ -290,17 +285,16 @@ impl Ring {
         let mut taken = 0;
         for _ in 0..LOOKS {
             let flags = self.status().load(Ordering::Acquire);
-            let end = flags & TP_STATUS_USER == 0 || self.overtaking.looked_at() == all;
-            if end || taken == most {
+            let filled = flags & TP_STATUS_USER != 0 && self.overtaking.looked_at() < all;
+            if !filled || budget.frames == 0 {
                 break;
             }
+            let (bucket, small) = self.bucket();
             let whole = flags & (TP_STATUS_COPY | TP_STATUS_VLAN_VALID) == 0;
-            let bucket = self.bucket();
             if flags & OVERTOOK != 0 {
-                // By a predecessor.
-                self.overtaking.note(bucket, true);
-            } else if self.overtaking.look(bucket, whole) {
-                self.take(flags, now, each);
+                self.overtaking.skip();
+            } else if self.overtaking.look(bucket, small && whole) {
+                budget.spend(self.take(flags, now, each));
                 // Release: our reads are done before a successor sees that they are.
                 self.status().store(flags | OVERTOOK, Ordering::Release);
                 taken += 1;
@@ -314,15 +308,6 @@ impl Ring {
     /// The current slot, counted from the first.
     fn number(&self) -> usize {
         (self.block * self.geometry.frames_in_block() + self.frame) as usize
-    }
-
-    /// Whether the kernel has filled the slot that comes so many behind the current one.
-    fn is_filled_at(&mut self, behind: usize) -> bool {
-        let front = (self.block, self.frame);
-        self.go_to(self.number() + behind);
-        let filled = self.is_filled();
-        (self.block, self.frame) = front;
-        filled
     }
 
     /// The slot's frame has been seen.
@@ -460,17 +445,13 @@ impl Ring {
         fits.then_some((header, start))
     }
 
-    /// When the frame in a slot that the kernel has handed over arrived. Of large ones megabytes may wait, and who sends them
-    /// isn't told otherwise.
+    /// When the frame in a slot that the kernel has handed over arrived.
     fn arrival(&self, slot: NonNull<u8>, now: Instant) -> Instant {
-        // SAFETY: the slot begins with this header, which the kernel no longer writes.
-        let header = unsafe { slot.cast::<tpacket2_hdr>().read() };
-        let arrived = Duration::new(header.tp_sec.into(), header.tp_nsec);
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-        let waited = Duration::new(seconds, time.tv_nsec as u32).saturating_sub(arrived);
-        // That clock may be set.
-        now - waited.min(LONGEST_WAIT)
+        self.backlog.arrival(now, || {
+            // SAFETY: the slot begins with this header, which the kernel no longer writes.
+            let header = unsafe { slot.cast::<tpacket2_hdr>().read() };
+            Duration::new(header.tp_sec.into(), header.tp_nsec)
+        })
     }
 
     /// Whether the tag that the kernel took off the frame names a VLAN.
@@ -482,7 +463,7 @@ impl Ring {
     }
 
     /// The frame in a slot that the kernel has handed over; `None` if it was cut short.
-    fn frame_in(&self, slot: NonNull<u8>, now: Instant) -> Option<RxFrame<'_>> {
+    fn frame_in(&self, slot: NonNull<u8>, arrived: Instant) -> Option<RxFrame<'_>> {
         let (header, start) = self.header(slot)?;
         if header.tp_snaplen != header.tp_len {
             return None;
@@ -500,7 +481,7 @@ impl Ring {
         };
         let (checksum, segment_bytes) = virtio::parse(virtio_header);
         Some(RxFrame {
-            arrived: now,
+            arrived,
             bytes,
             checksum,
             segment_bytes,

@@ -141,13 +141,13 @@ impl XdpReceiver {
         }
     }
 
-    /// Hands in the frame that `descriptor` ends, if it does end one.
+    /// Hands in the frame that `descriptor` ends, if it does end one; answers its length in bytes.
     fn accept(
         &mut self,
         now: Instant,
         descriptor: libc::xdp_desc,
         each: &mut dyn FnMut(RxFrame<'_>),
-    ) -> bool {
+    ) -> Option<usize> {
         let XdpReceiver {
             shared,
             local_partner,
@@ -176,7 +176,7 @@ impl XdpReceiver {
         match bytes {
             Some(bytes) if !more && chain.is_empty() && !*broken => {
                 hand_in(bytes);
-                return true;
+                return Some(bytes.len());
             }
             Some(bytes) if chain.len() + bytes.len() <= chain.capacity() => {
                 chain.extend_from_slice(bytes);
@@ -184,15 +184,16 @@ impl XdpReceiver {
             _ => *broken = true,
         }
         if more {
-            return false;
+            return None;
         }
         if *broken {
             *left_out += 1;
         } else {
             hand_in(chain);
         }
+        let bytes = chain.len();
         chain.clear();
-        !std::mem::take(broken)
+        (!std::mem::take(broken)).then_some(bytes)
     }
 }
 
@@ -229,9 +230,9 @@ impl XdpReceiver {
             // it handed over. One that isn't ours would be refused by the kernel.
             self.fill
                 .write(self.shared.memory.chunk_of(descriptor.addr));
-            if self.accept(now, descriptor, each) {
+            if let Some(bytes) = self.accept(now, descriptor, each) {
                 frames += 1;
-                budget.spend(descriptor.len as usize);
+                budget.spend(bytes);
             }
             let more = descriptor.options & libc::XDP_PKT_CONTD != 0;
             self.unfinished = match more && !self.broken {

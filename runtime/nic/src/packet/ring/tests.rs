@@ -296,32 +296,89 @@ fn a_successor_does_not_see_again_what_had_overtaken_others() {
 }
 
 #[test]
-fn many_small_frames_wait_for_their_turn_behind_a_few_of_others() {
+fn a_frame_that_a_batch_has_left_says_how_long_it_has_waited() {
     in_namespace(|| {
         let (mut ring, _socket, mut a) = quiet();
-        for _ in 0..200 {
-            send_small(&mut a, 9, 1);
+        let mut arrived = Vec::new();
+        let (first, second) = (at(1_000), at(1_900));
+        for number in 0..4 {
+            send_large(&mut a, number);
         }
-        send_small(&mut a, 10, 2);
-        let all = receive_mixed(&mut ring, 64);
-        // Three quarters of the batch, the first that may overtake, and who says little.
-        assert_eq!(all.len(), 48 + 8 + 1);
-        assert_eq!(all.last(), Some(&2));
+        for now in [first, second] {
+            let mut budget = Budget::new(64, 2 * LARGE);
+            ring.receive(now, &mut budget, &mut |frame| arrived.push(frame.arrived));
+        }
+        assert_eq!(arrived[..2], [first; 2]);
+        // It took less than the time between these batches to get here.
+        assert!(
+            arrived[2..].iter().all(|at| (first..second).contains(at)),
+            "{arrived:?}"
+        );
     });
 }
 
+fn at(microseconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_micros(microseconds)
+}
+
+/// Numbers without end, the same for the same seed (xorshift, Marsaglia 2003).
+fn numbers(mut seed: u32) -> impl FnMut(u32) -> u32 {
+    move |below| {
+        seed ^= seed << 13;
+        seed ^= seed >> 17;
+        seed ^= seed << 5;
+        seed % below
+    }
+}
+
 #[test]
-fn a_large_frame_says_how_long_it_has_waited() {
+fn whatever_waits_and_whoever_takes_over_each_frame_is_seen_once_and_those_of_a_flow_in_their_order()
+ {
+    const FLOWS: usize = 5;
     in_namespace(|| {
-        let (mut ring, _socket, mut a) = quiet();
-        send_large(&mut a, 0);
-        let now = Instant::ZERO + Duration::from_secs(100);
-        let mut arrived = Vec::new();
-        let mut budget = Budget::frames(8);
-        ring.receive(now, &mut budget, &mut |frame| arrived.push(frame.arrived));
-        let [arrived] = arrived[..] else {
-            panic!("one frame");
-        };
-        assert!(arrived < now && now.since(arrived) <= LONGEST_WAIT);
+        let (mut ring, socket, mut a) = quiet();
+        let mut random = numbers(20_261_127);
+        let (mut sent, mut seen) = ([0; FLOWS], [0; FLOWS]);
+        let (mut last, mut latest, mut overtook) = (0, 0, 0);
+        for turn in 0..4_000 {
+            // In the end nothing comes any more; and now and then nobody takes anything for a while.
+            for _ in 0..random(8) * u32::from(turn < 3_000) {
+                let flow = random(FLOWS as u32) as usize;
+                // Some flows have small frames only.
+                let bytes = [50, LARGE][usize::from(flow < 2 && random(2) == 0)];
+                let mut payload = vec![0; bytes];
+                last += 1;
+                payload[..4].copy_from_slice(&u32::to_be_bytes(sent[flow]));
+                payload[4..8].copy_from_slice(&u32::to_be_bytes(last));
+                let cut = if bytes == LARGE { 1_448 } else { 0 };
+                let mut packet = stream([&payload, &[]], cut, false);
+                packet.headers_mut()[37] = 80 + flow as u8;
+                send(&mut a, &packet);
+                sent[flow] += 1;
+            }
+            if turn % 400 < 40 {
+                continue;
+            }
+            let mut budget = Budget::new(1 + random(16) as usize, 1 + random(30_000) as usize);
+            ring.receive(Instant::ZERO, &mut budget, &mut |frame| {
+                if !is_ours(frame.bytes) {
+                    return;
+                }
+                let flow = usize::from(frame.bytes[37] - 80);
+                let number =
+                    |at: usize| u32::from_be_bytes(*frame.bytes[at..].first_chunk().unwrap());
+                assert_eq!(number(54), seen[flow], "flow {flow}, in turn {turn}");
+                seen[flow] += 1;
+                overtook += u32::from(number(58) < latest);
+                latest = latest.max(number(58));
+            });
+            if random(50) == 0 {
+                drop(ring);
+                let socket = socket.try_clone().unwrap();
+                ring = Ring::map(socket, Geometry::FLOWS, Past::Own).unwrap();
+            }
+        }
+        assert_eq!((seen, ring.take_dropped()), (sent, 0));
+        assert!(overtook > 1_000, "only {overtook} were overtaken");
     });
 }
