@@ -354,21 +354,24 @@ fn filter(kit: &mut Kit) -> Result<FilterHost, StartError> {
     Ok(host)
 }
 
-/// What a transport is given: its lanes, the board, and the port table.
+/// What a transport is given: its lanes, the board, and the table of its ports.
 fn below(kit: &mut Kit, own: Part, seed: u64) -> Result<(TransportParts, CallEnd), StartError> {
     let ip = kit.lane::<ToTransport, FromTransport>(own, Part::Ip)?;
     let calls = kit.exchange::<TransportCall, CallOutcome>(own, Part::Syscall)?;
     let [board] = take(&mut kit.rest)?;
     let owner = kit.start.stack.owner;
-    let map = match owner {
+    let [table] = match owner {
         Some(_) => take::<1>(&mut kit.rest)?.map(Some),
         None => [None],
     };
-    let [map] = map;
+    let tables = match own {
+        Part::Tcp => [table, None],
+        _ => [None, table],
+    };
     let parts = TransportParts {
         ip,
         board,
-        ports: ports(owner, map)?,
+        ports: ports(owner, tables)?,
         seed,
     };
     Ok((parts, CallEnd::new(calls)))

@@ -98,7 +98,7 @@ pub struct Parts {
     pub start: StackStart,
     /// The NIC.
     pub nic: Nic,
-    /// The port table that the NIC's owners share, if there are several.
+    /// The tables of ports that the NIC's owners share, if there are several.
     pub ports: Box<dyn Ports + Send>,
     /// Where to count.
     pub counters: Counters,
@@ -124,9 +124,9 @@ impl Parts {
             |what: &str, error: &dyn fmt::Display| StartError::Parts(format!("{what}: {error}"));
         let mut rest = descriptors.into_iter();
         let nic: Vec<OwnedFd> = rest.by_ref().take(start.nic_descriptors).collect();
-        let port_map = match start.owner {
-            Some(_) => rest.next(),
-            None => None,
+        let tables = match start.owner {
+            Some(_) => [rest.next(), rest.next()],
+            None => [None, None],
         };
         let (
             Some(counters),
@@ -158,7 +158,7 @@ impl Parts {
         nic.sender.name_no_address();
         Ok(Parts {
             nic,
-            ports: ports(start.owner, port_map)?,
+            ports: ports(start.owner, tables)?,
             counters: Counters::open(counters).map_err(|error| parts("the counters", &error))?,
             capture: CaptureRing::open(capture)
                 .map_err(|error| parts("the capture ring", &error))
@@ -172,17 +172,18 @@ impl Parts {
     }
 }
 
+/// What a process with the transports of these tables tells of its ports: TCP's and UDP's.
 pub(crate) fn ports(
     owner: Option<u16>,
-    map: Option<OwnedFd>,
+    [tcp, udp]: [Option<OwnedFd>; 2],
 ) -> Result<Box<dyn Ports + Send>, StartError> {
-    let (Some(owner), Some(map)) = (owner, map) else {
+    let Some(owner) = owner else {
         return Ok(Box::new(SoleOwner));
     };
     let owner = u8::try_from(owner).ok().and_then(Owner::new);
     let owner = owner.ok_or_else(|| StartError::Parts("an impossible owner number".into()))?;
-    let table = PortTable::map(map, owner)
-        .map_err(|error| StartError::Parts(format!("the port table: {error}")))?;
+    let table = PortTable::map(owner, tcp, udp)
+        .map_err(|error| StartError::Parts(format!("the table of ports: {error}")))?;
     Ok(Box::new(table))
 }
 

@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFla
 use skink_messages::{Ports, SoleOwner};
 use skink_nic::{Load, Nic, NicParts};
 use skink_sockets::Attachment;
-use skink_steering::{Owner, PortTable};
+use skink_steering::{Owner, PortMaps, PortTable};
 use skink_wire::IpCidr;
 use std::collections::VecDeque;
 use std::io;
@@ -75,8 +75,8 @@ pub struct LibraryGrant {
     pub nic: String,
     /// The NIC's descriptors, in the order that the description tells.
     pub nic_descriptors: Vec<OwnedFd>,
-    /// The port table that steers inbound packets, if there are several owners.
-    pub port_table: Option<OwnedFd>,
+    /// The tables of ports that steer inbound packets, if there are several owners.
+    pub ports: Option<PortMaps>,
     /// How large to make the table of TCP sockets.
     pub tcp_table: TableSize,
     /// How large to make the table of UDP sockets.
@@ -101,14 +101,15 @@ impl LibraryGrant {
         parts.attach().map_err(ControlError::Nic)
     }
 
-    /// This owner's view of the port table, or that of a sole owner if there is none. Works once.
+    /// This owner's view of the tables of ports, or that of a sole owner if there is none. Works once.
     pub fn take_ports(&mut self) -> Result<Box<dyn Ports + Send>, ControlError> {
-        let Some(map) = self.port_table.take() else {
+        let Some(maps) = self.ports.take() else {
             return Ok(Box::new(SoleOwner));
         };
         let owner = u8::try_from(self.owner).ok().and_then(Owner::new);
         let impossible = || ControlError::Malformed(format!("owner {}", self.owner));
-        let table = PortTable::map(map, owner.ok_or_else(impossible)?);
+        let owner = owner.ok_or_else(impossible)?;
+        let table = PortTable::map(owner, Some(maps.tcp), Some(maps.udp));
         Ok(Box::new(table.map_err(ControlError::Nic)?))
     }
 }
@@ -350,16 +351,15 @@ fn library(
     message: AttachedMessage,
     mut descriptors: Vec<OwnedFd>,
 ) -> Result<Attached, ControlError> {
-    let expected = message
-        .nic_descriptors
-        .saturating_add(usize::from(message.port_table));
+    let tables = if message.ports { 2 } else { 0 };
+    let expected = message.nic_descriptors.saturating_add(tables);
     if descriptors.len() != expected {
         return Err(other_count(descriptors.len(), expected));
     }
-    let port_table = if message.port_table {
-        descriptors.pop()
-    } else {
-        None
+    let mut tables = descriptors.split_off(message.nic_descriptors).into_iter();
+    let ports = match (tables.next(), tables.next()) {
+        (Some(tcp), Some(udp)) => Some(PortMaps { tcp, udp }),
+        _ => None,
     };
     Ok(Attached::Library(Box::new(LibraryGrant {
         owner: message.owner,
@@ -369,7 +369,7 @@ fn library(
         answers: message.answers,
         nic: message.nic,
         nic_descriptors: descriptors,
-        port_table,
+        ports,
         tcp_table: message.tcp_table,
         udp_table: message.udp_table,
         rules: message.rules,

@@ -14,8 +14,8 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What a stack needs to know. Beside it: the NIC's descriptors, the port table's if there is one, the
-/// memory of the counters, the two of the stack's sleeper (its page, to be written, and its pipe), the
+/// What a stack needs to know. Beside it: the NIC's descriptors, those of the tables of TCP's and of UDP's
+/// ports if there are any, the memory of the counters, the two of the stack's sleeper (its page, to be written, and its pipe), the
 /// memory of the capture ring, of what is stored, and of the packet filter's flows.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StackStart {

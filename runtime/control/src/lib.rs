@@ -52,6 +52,7 @@ pub use server::{
     Access, Answered, Grant, NicGrant, Owners, Peer, Question, ServedParts, Server, ServerConfig,
 };
 pub use signals::{Received, SignalDescriptor, spawn_with_signals};
+pub use skink_steering::PortMaps;
 pub use spawn::{COMPONENT_LINK, ComponentProcess, spawn_component, take_component_link};
 pub use standby::{Standby, Standing};
 pub use tool::Tool;

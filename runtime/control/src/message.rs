@@ -10,8 +10,8 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: ffdd1d39f9b4c335
-pub(crate) const PROTOCOL: u32 = 14;
+// Layout digest: eb5bcad82df6ac7c
+pub(crate) const PROTOCOL: u32 = 15;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -126,7 +126,7 @@ pub(crate) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
 pub(crate) enum Reply {
-    /// To [`Request::Attach`]. Beside it: the NIC's descriptors, then the port table's.
+    /// To [`Request::Attach`]. Beside it: the NIC's descriptors, then those of the tables of TCP's and of UDP's ports.
     Attached(Box<AttachedMessage>),
     /// To [`Request::Attach`], if the stack is another process's. Beside it: the region of TCP sockets
     /// (records, rings), that of UDP sockets, and the descriptors of the socket channels, of which the
@@ -163,7 +163,7 @@ pub(crate) struct AttachedMessage {
     pub answers: bool,
     pub nic: String,
     pub nic_descriptors: usize,
-    pub port_table: bool,
+    pub ports: bool,
     /// Of the packet filter; see [`crate::LibraryGrant::rules`].
     pub rules: String,
     pub interface: String,

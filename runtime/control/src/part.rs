@@ -70,8 +70,8 @@ impl Part {
 /// - `link`: its lane to `ip` (six descriptors each), then the NIC's;
 /// - `ip`: lanes to `link`, `tcp`, `udp` and `filter`, and the board to write;
 /// - `filter`: its lane to `ip`, and the memory of its flows of datagrams;
-/// - `tcp`, `udp`: the lane to `ip`, that to `syscall`, the board to read, and the port table's descriptor if
-///   there is one;
+/// - `tcp`, `udp`: the lane to `ip`, that to `syscall`, the board to read, and the descriptor of the table of
+///   its own ports if there is one;
 /// - `syscall`: lanes to `tcp`, `udp` and `store`;
 /// - `store`: its lane to `syscall`, and the memory of what is stored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

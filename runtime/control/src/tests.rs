@@ -31,7 +31,10 @@ impl Owners for Recorder {
         Ok(Grant::Nic(NicGrant {
             nic: format!("nic {owner}"),
             nic_descriptors: vec![pipe(b"first"), pipe(b"second")],
-            port_table: (owner == 1).then(|| pipe(b"ports")),
+            ports: (owner == 1).then(|| PortMaps {
+                tcp: pipe(b"of tcp"),
+                udp: pipe(b"of udp"),
+            }),
         }))
     }
     fn retire(&mut self, owner: u16) {
@@ -180,13 +183,11 @@ fn processes_get_slots_and_give_them_back_by_closing() {
             ("block in", "test0")
         );
         assert_ne!(first.seed, second.seed);
-        assert!(first.port_table.is_none());
+        assert!(first.ports.is_none());
         let texts: Vec<String> = second.nic_descriptors.iter().map(read).collect();
         assert_eq!(texts, ["first", "second"]);
-        assert_eq!(
-            read(second.port_table.as_ref().expect("a port table")),
-            "ports"
-        );
+        let ports = second.ports.as_ref().expect("tables of ports");
+        assert_eq!([read(&ports.tcp), read(&ports.udp)], ["of tcp", "of udp"]);
         let mut third = connect(&environment);
         let network = third.network().expect("the addresses");
         assert_eq!(network.addresses, first.addresses);

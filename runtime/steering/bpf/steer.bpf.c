@@ -43,14 +43,15 @@ struct port {
 	__u64 listeners; // owners that new flows may be given to
 };
 
-// Index: 0x10000 for UDP (0 for TCP) + port. Owners map it and change it with atomic operations.
+// By port. Owners map them and change them with atomic operations; two, so that who has one transport only needn't
+// reach the other's.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 2 * 65536);
+	__uint(max_entries, 65536);
 	__type(key, __u32);
 	__type(value, struct port);
-} ports SEC(".maps");
+} tcp_ports SEC(".maps"), udp_ports SEC(".maps");
 
 struct owners {
 	__u64 live;                  // bitmap
@@ -353,9 +354,16 @@ static __always_inline int by_ports(const struct owners *table, const struct par
 	const struct flow *flow = &parsed->flow;
 	__u32 index = bpf_ntohs(flow->local_port);
 
-	if (flow->protocol == IPPROTO_UDP)
-		index += 65536;
-	const struct port *port = bpf_map_lookup_elem(&ports, &index);
+	const struct port *port;
+
+	if (flow->protocol == IPPROTO_UDP) {
+		port = bpf_map_lookup_elem(&udp_ports, &index);
+		// Else the compiler makes one call of both, of a map that the verifier doesn't know, and
+		// it stays a call.
+		asm volatile("" : "+r"(port));
+	} else {
+		port = bpf_map_lookup_elem(&tcp_ports, &index);
+	}
 	if (!port)
 		return lowest(live);
 	__u64 users = port->users & live;

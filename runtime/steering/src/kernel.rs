@@ -37,7 +37,9 @@ pub(crate) struct InKernel {
     #[serde(with = "skink_inherit::descriptors")]
     pub(crate) owners: OwnedFd,
     #[serde(with = "skink_inherit::descriptors")]
-    pub(crate) ports: OwnedFd,
+    pub(crate) tcp_ports: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
+    pub(crate) udp_ports: OwnedFd,
     #[serde(with = "skink_inherit::descriptors")]
     pub(crate) addresses: OwnedFd,
     #[serde(with = "skink_inherit::descriptors")]
@@ -61,7 +63,8 @@ pub(crate) fn load(flows: u32) -> Result<InKernel, SteeringError> {
         control: socket_filter(&mut programs, "skink_control")?,
         xdp: xdp(&mut programs, "skink_xdp")?,
         owners: map(&programs, "owners")?,
-        ports: map(&programs, "ports")?,
+        tcp_ports: map(&programs, "tcp_ports")?,
+        udp_ports: map(&programs, "udp_ports")?,
         addresses: map(&programs, addresses::NAME)?,
         flow_rings: map(&programs, "flow_rings")?,
         sockets: map(&programs, "sockets")?,

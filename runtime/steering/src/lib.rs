@@ -45,5 +45,5 @@ pub use ingress::Ingress;
 pub use kernel::AttachMode;
 pub use owner::Owner;
 pub use owners::QueueOwners;
-pub use ports::PortTable;
+pub use ports::{PortMaps, PortTable};
 pub use program::Steering;

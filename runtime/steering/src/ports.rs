@@ -2,7 +2,7 @@ use crate::Owner;
 use crate::shared::{MappedArray, Shared};
 use skink_messages::Ports;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -11,8 +11,8 @@ mod tests;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// TCP's 65,536 ports, then UDP's.
-pub(crate) const ENTRIES: usize = 2 * 65536;
+/// Of a table: one for each port.
+const ENTRIES: usize = 65536;
 
 /// `struct port` of `bpf/steer.bpf.c`.
 #[repr(C)]
@@ -26,6 +26,20 @@ pub(crate) struct Port {
 // SAFETY: atomics only.
 unsafe impl Shared for Port {}
 const _: () = assert!(size_of::<Port>() == 16);
+
+/// The tables of ports as descriptors, one for each transport.
+#[derive(Debug)]
+pub struct PortMaps {
+    /// For whoever has TCP's sockets.
+    pub tcp: OwnedFd,
+    /// For whoever has UDP's.
+    pub udp: OwnedFd,
+}
+
+/// Maps the table of a transport.
+pub(crate) fn map(table: impl AsFd) -> io::Result<MappedArray<Port>> {
+    MappedArray::map(table, ENTRIES)
+}
 
 /// How often this owner uses a port, and listens on it.
 #[derive(Clone, Copy, Default)]
@@ -47,20 +61,35 @@ struct Count {
 /// doesn't mean to share (`SO_REUSEPORT`, or a listening socket that was inherited) asks for it
 /// exclusively, and answers `EADDRINUSE` if that fails.
 pub struct PortTable {
-    table: MappedArray<Port>,
+    tcp: Option<Table>,
+    udp: Option<Table>,
     owner: Owner,
+}
+
+/// Of one transport.
+struct Table {
+    shared: MappedArray<Port>,
     counts: Vec<Count>,
 }
 
-impl PortTable {
-    /// Maps the table behind `map` (see [`Steering::port_map`](crate::Steering::port_map)) for
-    /// `owner`. Needs no privileges. The map's 2 MiB are in memory already; the private counts take
-    /// pages only as ports are used.
-    pub fn map(map: impl AsFd, owner: Owner) -> io::Result<PortTable> {
-        Ok(PortTable {
-            table: MappedArray::map(map, ENTRIES)?,
-            owner,
+impl Table {
+    fn map(map: OwnedFd) -> io::Result<Table> {
+        Ok(Table {
+            shared: self::map(map)?,
             counts: vec![Count::default(); ENTRIES],
+        })
+    }
+}
+
+impl PortTable {
+    /// Maps the tables of the transports that `owner`, or its process, has; see
+    /// [`Steering::port_maps`](crate::Steering::port_maps). Of another one every port is free. Needs no privileges. A table's
+    /// 1 MiB is in memory already; the private counts take pages only as ports are used.
+    pub fn map(owner: Owner, tcp: Option<OwnedFd>, udp: Option<OwnedFd>) -> io::Result<PortTable> {
+        Ok(PortTable {
+            tcp: tcp.map(Table::map).transpose()?,
+            udp: udp.map(Table::map).transpose()?,
+            owner,
         })
     }
 
@@ -72,15 +101,15 @@ impl PortTable {
     /// The entries of the table and of the counts, or `None` for other protocols: those have no
     /// ports to steer by.
     fn entry(&mut self, protocol: u8, port: u16) -> Option<(&Port, &mut Count, u64)> {
-        let base = match protocol {
-            TCP => 0,
-            UDP => ENTRIES / 2,
+        let table = match protocol {
+            TCP => self.tcp.as_mut()?,
+            UDP => self.udp.as_mut()?,
             _ => return None,
         };
-        let index = base + usize::from(port);
+        let index = usize::from(port);
         Some((
-            self.table.entries().get(index)?,
-            self.counts.get_mut(index)?,
+            table.shared.entries().get(index)?,
+            table.counts.get_mut(index)?,
             self.owner.bit(),
         ))
     }

@@ -1,7 +1,7 @@
 use crate::flow_rings::{self, RINGS};
 use crate::kernel::{self, AttachMode, InKernel};
 use crate::owners::{Owners, QUEUES};
-use crate::ports::{self, Port};
+use crate::ports::{self, Port, PortMaps};
 use crate::shared::MappedArray;
 use crate::{Owner, SteeringError, addresses};
 use serde::{Deserialize, Serialize, Serializer};
@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 pub struct Steering {
     kernel: InKernel,
     owners: Owners,
-    ports: MappedArray<Port>,
+    ports: [MappedArray<Port>; 2],
     flow_rings: MappedArray<flow_rings::Table>,
 }
 
@@ -36,7 +36,10 @@ impl TryFrom<InKernel> for Steering {
         let memory = |map| move |source| SteeringError::Memory { map, source };
         Ok(Steering {
             owners: Owners::map(&kernel.owners).map_err(memory("owners"))?,
-            ports: MappedArray::map(&kernel.ports, ports::ENTRIES).map_err(memory("ports"))?,
+            ports: [
+                ports::map(&kernel.tcp_ports).map_err(memory("tcp_ports"))?,
+                ports::map(&kernel.udp_ports).map_err(memory("udp_ports"))?,
+            ],
             flow_rings: flow_rings::map(&kernel.flow_rings).map_err(memory("flow_rings"))?,
             kernel,
         })
@@ -95,7 +98,9 @@ impl Steering {
 
     /// What the owner itself has written.
     fn clear_tables(&self, owner: Owner) {
-        ports::clear(&self.ports, owner);
+        for table in &self.ports {
+            ports::clear(table, owner);
+        }
         self.owners.set_threaded(owner, false);
         flow_rings::clear(&self.flow_rings, owner);
     }
@@ -182,9 +187,12 @@ impl Steering {
         self.owners.set_fanout_index(owner, index);
     }
 
-    /// The port table, to be passed to owners for [`PortTable::map`](crate::PortTable::map).
-    pub fn port_map(&self) -> io::Result<OwnedFd> {
-        self.kernel.ports.try_clone()
+    /// The tables of ports, to be passed to owners for [`PortTable::map`](crate::PortTable::map).
+    pub fn port_maps(&self) -> io::Result<PortMaps> {
+        Ok(PortMaps {
+            tcp: self.kernel.tcp_ports.try_clone()?,
+            udp: self.kernel.udp_ports.try_clone()?,
+        })
     }
 
     /// The table of queues, to be passed to owners for [`QueueOwners::map`](crate::QueueOwners::map).

@@ -82,8 +82,8 @@ impl Bench {
     }
 
     fn ports(&self, number: u8) -> PortTable {
-        let map = self.steering.port_map().expect("the map");
-        PortTable::map(map, owner(number)).expect("a mapping")
+        let maps = self.steering.port_maps().expect("the maps");
+        PortTable::map(owner(number), Some(maps.tcp), Some(maps.udp)).expect("a mapping")
     }
 
     /// What the fan-out program answers, less 100: the owner. -100 where it answers 0: no owner.

@@ -51,7 +51,7 @@ impl Owners for NicOwners {
         let ports = self
             .opener
             .steering()
-            .map(|steering| steering.port_map())
+            .map(|steering| steering.port_maps())
             .transpose();
         let ports = ports.map_err(|error| format!("can't hand the port table over: {error}"))?;
         self.count += 1;

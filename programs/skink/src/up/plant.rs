@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::split::{Outside, Split};
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
-use skink_control::{Order, Part, StackStart};
+use skink_control::{Order, Part, PortMaps, StackStart};
 use skink_memory::{CaptureRing, StoredTable};
 use skink_nic::{Adaptation, Load, Opener};
 use std::fmt::Display;
@@ -113,7 +113,8 @@ impl Plant {
         start.process = component.name().to_owned();
         start.processors = component.processors(processes);
         let mut descriptors = self.nic(&mut start)?;
-        descriptors.extend(self.port_map(&mut start)?);
+        let ports = self.port_maps(&mut start)?;
+        descriptors.extend(ports.into_iter().flat_map(|maps| [maps.tcp, maps.udp]));
         descriptors.extend(component.shared().map_err(handed)?);
         for memory in [self.capture.fd(), self.stored.fd(), self.flows.fd()] {
             descriptors.push(cloned(memory)?);
@@ -134,7 +135,7 @@ impl Plant {
             outside.capture = Some(cloned(self.capture.fd())?);
         }
         if self.layout.transports().contains(place) {
-            outside.port_map = self.port_map(&mut start)?;
+            outside.ports = self.port_maps(&mut start)?;
         }
         if self.layout.hosts(place, Part::Store) {
             outside.stored = Some(cloned(self.stored.fd())?);
@@ -187,13 +188,13 @@ impl Plant {
         self.adaptation = self.opener.adaptation();
     }
 
-    fn port_map(&mut self, start: &mut StackStart) -> Result<Option<OwnedFd>, String> {
+    fn port_maps(&mut self, start: &mut StackStart) -> Result<Option<PortMaps>, String> {
         let Some(steering) = self.opener.steering() else {
             return Ok(None);
         };
         start.owner = Some(OWNER);
-        let map = steering.port_map().map_err(|error| error.to_string())?;
-        Ok(Some(map))
+        let maps = steering.port_maps().map_err(|error| error.to_string())?;
+        Ok(Some(maps))
     }
 
     /// Nobody has anything of what was given up any more.

@@ -10,7 +10,9 @@ use lanes::Lanes;
 use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
 use skink_channel::{Credentials, DoorbellDescriptors, Registry};
-use skink_control::{LinkSizes, Order, Part, PartStart, PoolSizes, QueueInfo, StackStart};
+use skink_control::{
+    LinkSizes, Order, Part, PartStart, PoolSizes, PortMaps, QueueInfo, StackStart,
+};
 use skink_lanes::board::BoardDescriptors;
 use standstill::Standstill;
 pub use standstill::Stuck;
@@ -72,7 +74,7 @@ pub struct Outside {
     /// Likewise, for tools.
     pub capture: Option<OwnedFd>,
     /// For the transports, if there is one.
-    pub port_map: Option<OwnedFd>,
+    pub ports: Option<PortMaps>,
     /// For `store`.
     pub stored: Option<OwnedFd>,
     /// For `filter`.
@@ -192,8 +194,14 @@ impl Split {
                 Part::Ip => all.push(self.board.writer()?),
                 Part::Udp | Part::Tcp => {
                     all.push(self.board.reader()?);
-                    if let Some(map) = &outside.port_map {
-                        all.push(map.try_clone()?);
+                    if let Some(maps) = &outside.ports {
+                        // Nobody reaches the other one's.
+                        let own = if *part == Part::Tcp {
+                            &maps.tcp
+                        } else {
+                            &maps.udp
+                        };
+                        all.push(own.try_clone()?);
                     }
                 }
                 Part::Store => all.extend(outside.stored.take()),

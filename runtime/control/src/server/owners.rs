@@ -3,6 +3,7 @@ use crate::message::{ComponentInfo, QueueInfo, RegionKind, TableSize};
 use serde::{Deserialize, Serialize};
 use skink_nic::{Load, NicParts};
 use skink_sockets::Attachment;
+use skink_steering::PortMaps;
 use skink_wire::IpCidr;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -25,18 +26,18 @@ pub struct NicGrant {
     pub nic: String,
     /// Its descriptors, in the order that the description tells.
     pub nic_descriptors: Vec<OwnedFd>,
-    /// The port table, if packets are steered by one.
-    pub port_table: Option<OwnedFd>,
+    /// The tables of ports, if packets are steered by them.
+    pub ports: Option<PortMaps>,
 }
 
 impl NicGrant {
-    /// A NIC in parts and the port table.
-    pub fn new(parts: NicParts, port_table: Option<OwnedFd>) -> NicGrant {
+    /// A NIC in parts and the tables of ports.
+    pub fn new(parts: NicParts, ports: Option<PortMaps>) -> NicGrant {
         NicGrant {
             // Plain data without maps that aren't text: it always has a text form.
             nic: serde_json::to_string(&parts.description).unwrap_or_default(),
             nic_descriptors: parts.descriptors,
-            port_table,
+            ports,
         }
     }
 }

@@ -221,13 +221,14 @@ impl<O: Owners> Server<O> {
             answers,
             nic: grant.nic.clone(),
             nic_descriptors: grant.nic_descriptors.len(),
-            port_table: grant.port_table.is_some(),
+            ports: grant.ports.is_some(),
             rules: self.config.rules.clone(),
             interface: self.config.interface.clone(),
             tcp_table: self.config.tcp_table,
             udp_table: self.config.udp_table,
         };
-        let all = grant.nic_descriptors.iter().chain(&grant.port_table);
+        let ports = grant.ports.iter().flat_map(|maps| [&maps.tcp, &maps.udp]);
+        let all = grant.nic_descriptors.iter().chain(ports);
         let all: Vec<BorrowedFd<'_>> = all.map(AsFd::as_fd).collect();
         self.reply(key, &Reply::Attached(Box::new(message)), &all)
     }

@@ -134,8 +134,8 @@ fn open(queues: u32, test: impl FnOnce(&mut Opener, NicParts, Far) + Send) {
         let steering = opener.steering().expect("steers");
         let address = "10.1.0.1/24".parse().expect("an address");
         steering.set_addresses(&[address]).expect("set");
-        let map = steering.port_map().expect("map");
-        let mut table = PortTable::map(map, owner(0)).expect("mapped");
+        let maps = steering.port_maps().expect("maps");
+        let mut table = PortTable::map(owner(0), Some(maps.tcp), Some(maps.udp)).expect("mapped");
         assert!(table.use_port(TCP, PORT, true));
         test(&mut opener, parts, Far::new());
     });
@@ -324,8 +324,8 @@ fn what_a_dead_owner_left_in_flow_rings_is_left_out_and_its_chunks_are_used() {
         opener.close(0);
         let mut nic = parts.attach().expect("attached");
         let steering = opener.steering().expect("steers");
-        let map = steering.port_map().expect("map");
-        let mut table = PortTable::map(map, owner(1)).expect("mapped");
+        let maps = steering.port_maps().expect("maps");
+        let mut table = PortTable::map(owner(1), Some(maps.tcp), Some(maps.udp)).expect("mapped");
         assert!(table.use_port(TCP, PORT, true));
         let chunks = Geometry::QUEUE.chunks;
         let mut rounds = 0;

@@ -452,8 +452,13 @@ fn owners(queues: u32) {
         let nic = parts.attach().expect("attached");
         assert_eq!(nic.capabilities.kind, "xdp");
         nics.push(nic);
-        let map = opener.steering().expect("steers").port_map().expect("map");
-        let mut table = PortTable::map(map, owner(number)).expect("mapped");
+        let maps = opener
+            .steering()
+            .expect("steers")
+            .port_maps()
+            .expect("maps");
+        let mut table =
+            PortTable::map(owner(number), Some(maps.tcp), Some(maps.udp)).expect("mapped");
         assert!(table.use_port(UDP, 6000 + u16::from(number), true));
         ports.push(table);
     }
@@ -499,8 +504,12 @@ fn owners(queues: u32) {
     nics.insert(0, parts.attach().expect("attached"));
     assert_eq!(nics[0].capabilities.kind, "xdp");
     assert!(ports[0].use_port(1, 0, false));
-    let map = opener.steering().expect("steers").port_map().expect("map");
-    let mut table = PortTable::map(map, owner(0)).expect("mapped");
+    let maps = opener
+        .steering()
+        .expect("steers")
+        .port_maps()
+        .expect("maps");
+    let mut table = PortTable::map(owner(0), Some(maps.tcp), Some(maps.udp)).expect("mapped");
     assert!(table.use_port(UDP, 6000, true), "the dead owner's is free");
     expect(&mut nics, &[0, 1, 2]);
 }
@@ -561,8 +570,9 @@ fn a_link_that_goes_down_and_comes_up_again_brings_each_owner_its_frames() {
         let address = "10.1.0.1/24".parse().expect("an address");
         steering.set_addresses(&[address]).expect("set");
         for number in 1..4u8 {
-            let map = steering.port_map().expect("map");
-            let mut table = PortTable::map(map, owner(number)).expect("mapped");
+            let maps = steering.port_maps().expect("maps");
+            let mut table =
+                PortTable::map(owner(number), Some(maps.tcp), Some(maps.udp)).expect("mapped");
             assert!(table.use_port(UDP, 6000 + u16::from(number), true));
         }
         ip("link set near down");

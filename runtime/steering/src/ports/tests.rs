@@ -1,23 +1,33 @@
 use super::*;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use std::os::fd::OwnedFd;
 
-/// A stand-in for the kernel's map, which maps alike.
-fn map() -> OwnedFd {
-    let fd = memfd_create("ports", MemfdFlags::CLOEXEC).expect("a memfd");
-    ftruncate(&fd, (ENTRIES * size_of::<Port>()) as u64).expect("room");
-    fd
+/// Stand-ins for the kernel's maps, which map alike.
+fn map() -> PortMaps {
+    let map = || {
+        let fd = memfd_create("ports", MemfdFlags::CLOEXEC).expect("a memfd");
+        ftruncate(&fd, (ENTRIES * size_of::<Port>()) as u64).expect("room");
+        fd
+    };
+    PortMaps {
+        tcp: map(),
+        udp: map(),
+    }
 }
 
-fn view(map: &OwnedFd, number: u8) -> PortTable {
+fn view(maps: &PortMaps, number: u8) -> PortTable {
     let owner = Owner::new(number).expect("less than 64");
-    PortTable::map(map, owner).expect("a mapping")
+    let [tcp, udp] = [&maps.tcp, &maps.udp].map(|map| map.try_clone().ok());
+    PortTable::map(owner, tcp, udp).expect("a mapping")
 }
 
 /// Users and listeners of a port.
 fn entry(table: &PortTable, protocol: u8, port: u16) -> (u64, u64) {
-    let base = if protocol == UDP { 65536 } else { 0 };
-    let port = &table.table.entries()[base + usize::from(port)];
+    let table = if protocol == UDP {
+        &table.udp
+    } else {
+        &table.tcp
+    };
+    let port = &table.as_ref().unwrap().shared.entries()[usize::from(port)];
     (port.users.load(Relaxed), port.listeners.load(Relaxed))
 }
 
@@ -100,9 +110,25 @@ fn a_dead_owners_ports_are_free() {
         (0x180, 0x180),
         "a drop changes nothing"
     );
-    clear(&other.table, Owner::new(7).expect("less than 64"));
+    for table in [&other.tcp, &other.udp] {
+        let owner = Owner::new(7).expect("less than 64");
+        clear(&table.as_ref().unwrap().shared, owner);
+    }
     for port in [0, 80, 65535] {
         assert_eq!(entry(&other, TCP, port), (0x100, 0x100));
         assert_eq!(entry(&other, UDP, port), (0x100, 0x100));
     }
+}
+
+#[test]
+fn of_a_transport_that_is_elsewhere_every_port_is_free() {
+    let maps = map();
+    let tcp = maps.tcp.try_clone().ok();
+    let mut table = PortTable::map(Owner::new(1).unwrap(), tcp, None).expect("a mapping");
+    let mut other = view(&maps, 2);
+    assert!(other.use_port(TCP, 80, true) && other.use_port(UDP, 80, true));
+    assert!(!table.use_port(TCP, 80, true));
+    assert!(table.use_port(UDP, 80, true));
+    table.listen(UDP, 80);
+    assert_eq!(entry(&other, UDP, 80), (1 << 2, 0));
 }

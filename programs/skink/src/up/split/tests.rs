@@ -193,7 +193,10 @@ fn the_ends_are_as_many_as_the_order_says() {
         let outside = Outside {
             nic: vec![split.life.0.try_clone().expect("a descriptor")],
             capture: Some(split.life.0.try_clone().expect("a descriptor")),
-            port_map: Some(split.life.0.try_clone().expect("a descriptor")),
+            ports: Some(PortMaps {
+                tcp: split.life.0.try_clone().expect("a descriptor"),
+                udp: split.life.0.try_clone().expect("a descriptor"),
+            }),
             stored: Some(split.life.0.try_clone().expect("a descriptor")),
             flows: Some(split.life.0.try_clone().expect("a descriptor")),
         };
@@ -369,4 +372,27 @@ fn what_syscall_asked_for_outlives_all_who_knew_of_it() {
     (0..3).for_each(|place| split.ended(place).expect("memory"));
     split.renew().expect("memory");
     assert_eq!(asked(&split), [1, 1]);
+}
+
+#[test]
+fn each_transport_is_handed_the_table_of_its_own_ports_alone() {
+    let bell = SleeperDescriptors::create("test").expect("memory");
+    let split = apart();
+    let memory = || rustix::fs::memfd_create("ports", rustix::fs::MemfdFlags::CLOEXEC);
+    let [tcp, udp] = [memory(), memory()].map(|memory| memory.expect("memory"));
+    let number = |memory: &OwnedFd| rustix::fs::fstat(memory).expect("a file").st_ino;
+    let numbers = [number(&tcp), number(&udp)];
+    for part in Part::ALL {
+        let outside = Outside {
+            ports: Some(PortMaps {
+                tcp: tcp.try_clone().expect("a descriptor"),
+                udp: udp.try_clone().expect("a descriptor"),
+            }),
+            ..Outside::default()
+        };
+        let ends = split.ends_with(part.index(), &|_| bell.doorbell(), outside);
+        let ends = ends.expect("descriptors");
+        let has = numbers.map(|table| ends.iter().any(|end| number(end) == table));
+        assert_eq!(has, [part == Part::Tcp, part == Part::Udp], "{part:?}");
+    }
 }

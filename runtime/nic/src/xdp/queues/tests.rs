@@ -10,8 +10,12 @@ use std::net::UdpSocket;
 fn open_owner(opener: &mut Opener, number: u8) -> (Nic, PortTable) {
     let parts = opener.open(u16::from(number)).expect("opened");
     let nic = parts.attach().expect("attached");
-    let map = opener.steering().expect("steers").port_map().expect("map");
-    let mut table = PortTable::map(map, owner(number)).expect("mapped");
+    let maps = opener
+        .steering()
+        .expect("steers")
+        .port_maps()
+        .expect("maps");
+    let mut table = PortTable::map(owner(number), Some(maps.tcp), Some(maps.udp)).expect("mapped");
     assert!(table.use_port(UDP, 6000 + u16::from(number), true));
     (nic, table)
 }
