@@ -2,9 +2,6 @@ use crate::SocketTable;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// What an owner sends in one poll where there are several programs, in bytes, so that what arrives meanwhile doesn't wait for
-/// long: others' requests are answered, and who has more to send goes on with the next one.
-const TURN: u64 = 64 * 1024;
 /// The same for a program alone, which holds up nobody else: nearly always each of its sockets has its turn.
 const LONG_TURN: u64 = 4 * 1024 * 1024;
 
@@ -50,11 +47,15 @@ impl FairQueue {
         }
     }
 
+    /// What an owner sends in one poll where there are several programs, in bytes, so that what arrives meanwhile doesn't wait for
+    /// long: others' requests are answered, and who has more to send goes on with the next one.
+    pub const TURN: u64 = 64 * 1024;
+
     /// How much the owner of `table` serves in one poll: once so much was charged, the rest waits for the next one.
     #[inline]
     pub fn turn(table: &SocketTable) -> u64 {
         match table.is_shared() {
-            true => TURN,
+            true => FairQueue::TURN,
             false => LONG_TURN,
         }
     }

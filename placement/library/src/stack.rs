@@ -6,11 +6,13 @@ use core::net::IpAddr;
 use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
 use skink_link::{Link, LinkConfig, LinkOutput};
-use skink_memory::{CaptureRing, Region, SocketTable, StoredTable, TableConfig, TableError};
+use skink_memory::{
+    CaptureRing, FairQueue, Region, SocketTable, StoredTable, TableConfig, TableError,
+};
 use skink_messages::{
     Component, Counter, Counters, NetworkError, Ports, Progress, Protocol, SocketEvent,
 };
-use skink_nic::{Budget, Doorbell, FlowRings, Nic, Receiver, Room, Sender};
+use skink_nic::{BATCH_BYTES, Budget, Doorbell, FlowRings, Nic, Receiver, Room, Sender};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::{Duration, Instant};
 use skink_udp::Udp;
@@ -20,10 +22,8 @@ use std::os::fd::BorrowedFd;
 
 /// Frames received in one poll, so that the way down has its turn.
 pub(crate) const RECEIVE_BUDGET: usize = 64;
-/// No frame is received in a poll after so many bytes: who waits behind them is heard in the next one.
-const RECEIVE_BYTES: usize = 256 * 1024;
-/// The same while something waits to be sent, which leaves in turns that are as long.
-const RECEIVE_TURN: usize = 64 * 1024;
+/// Bytes after which no more is received in a poll while something waits to be sent: as much as that has in its turn.
+const RECEIVE_TURN: usize = FairQueue::TURN as usize;
 /// How often the NIC is asked what it dropped, which may take a system call.
 const DROPPED_EVERY: Duration = Duration::from_secs(1);
 
@@ -247,7 +247,7 @@ impl Stack {
         self.now = self.now.max(now);
         let bytes = match self.sending {
             true => RECEIVE_TURN,
-            false => RECEIVE_BYTES,
+            false => BATCH_BYTES,
         };
         let mut budget = Budget::new(RECEIVE_BUDGET, bytes);
         let receiver = &mut self.receiver;

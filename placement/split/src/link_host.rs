@@ -11,12 +11,10 @@ use skink_memory::{Bytes, CaptureDirection, CaptureRing, SendRegion};
 use skink_messages::{
     Capabilities, Counter, Counters, Full, LinkLimits, NicOutput, Progress, RxFrame, TxPacket,
 };
-use skink_nic::{Budget, Nic, Receiver, Room, Sender};
+use skink_nic::{BATCH_BYTES, Budget, Nic, Receiver, Room, Sender};
 use skink_time::{Duration, Instant};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// No frame is received in a poll after so many bytes.
-const RECEIVE_BYTES: usize = 1 << 18;
 /// How often the NIC is asked what it dropped, which may take a system call.
 const DROPPED_EVERY: Duration = Duration::from_secs(1);
 /// Chunks for received frames: fewer than `ip` keeps of answers about them, and three times what each
@@ -255,7 +253,7 @@ impl LinkHost {
 
     fn receive(&mut self, now: Instant) -> Progress {
         let room = self.end.room(BUDGET as u32) as usize;
-        let mut budget = Budget::new(room, RECEIVE_BYTES);
+        let mut budget = Budget::new(room, BATCH_BYTES);
         self.starved = room == 0;
         let (link, end) = (&self.link, &mut self.end);
         let capture = self.capture.as_ref();

@@ -438,8 +438,9 @@ impl Connection {
         (1 << self.rcv_wscale) - 1
     }
 
-    /// Bytes of the receive ring that may be offered: as many as the program has set, or else [`unread_limit`], unless data waits. A unit of the
-    /// window less one byte is kept back: what a window rounded up promised has room too.
+    /// Bytes of the receive ring that may be offered: as many as the program has set, or else [`unread_limit`]; fewer while data
+    /// waits in front of the stack. A unit of the window less one byte is kept back: what a window rounded up promised has
+    /// room too.
     pub fn receive_limit(&self, ring: &Ring<'_>) -> usize {
         let capacity = ring.capacity().saturating_sub(self.window_slack() as usize);
         let bytes = match self.settings.receive_buffer {

@@ -60,6 +60,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+/// Bytes after which a batch ends, for who has others to hear: as much as costs a program alone no throughput. Who waits behind
+/// that overtakes it, or is heard in the next batch.
+pub const BATCH_BYTES: usize = 256 * 1024;
+
 /// How much may be received at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {

@@ -11,6 +11,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 /// Flows are told apart by that many buckets.
 const BUCKETS: usize = 4096;
+
 /// What is known of the frames behind the front of a queue.
 pub(crate) struct Overtaking {
     /// How many behind the front have been looked at.
