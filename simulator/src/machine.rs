@@ -16,7 +16,7 @@ use skink_filter::RuleSet;
 use skink_ip::IpConfig;
 use skink_lanes::board::BoardDescriptors;
 use skink_lanes::{
-    EndCounters, FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts,
+    EndCounters, FromFilter, FromLink, FromTransport, Lane, ToFilter, ToLink, ToTransport,
 };
 use skink_memory::{Region, StoredTable, TableConfig};
 use skink_messages::{
@@ -192,7 +192,7 @@ impl Machine {
     pub fn new(nic: Nic, config: MachineConfig, counters: Counters) -> Machine {
         let lanes = [
             Lane::create::<ToLink, FromLink>("link-ip").expect("a lane"),
-            Lane::create::<Question, Verdicts>("ip-filter").expect("a lane"),
+            Lane::create::<ToFilter, FromFilter>("ip-filter").expect("a lane"),
             Lane::create::<FromTransport, ToTransport>("ip-tcp").expect("a lane"),
             Lane::create::<FromTransport, ToTransport>("ip-udp").expect("a lane"),
             Lane::create::<TransportCall, CallOutcome>("tcp-syscall").expect("a lane"),
@@ -270,6 +270,11 @@ impl Machine {
             .iter_mut()
             .for_each(|link| link.remove_regions(program));
         self.ip.iter_mut().for_each(|ip| ip.remove_regions(program));
+    }
+
+    /// Rules for a filter in a process of its own that starts from now on.
+    pub fn set_rules(&mut self, rules: RuleSet) {
+        self.config.filtering = Filtering::Apart(rules);
     }
 
     /// Whether there is such a component, and it is dead.

@@ -9,8 +9,8 @@ use skink_control::{LinkSizes, Part, PartStart, PoolSizes, Report};
 use skink_filter::FilterConfig;
 use skink_ip::{Ip, IpConfig};
 use skink_lanes::{
-    AttachParts, Coded, Exchange, FromLink, FromTransport, Question, ToLink, ToTransport, Verdicts,
-    holder,
+    AttachParts, Coded, Exchange, FromFilter, FromLink, FromTransport, ToFilter, ToLink,
+    ToTransport, holder,
 };
 use skink_memory::{CaptureRing, StoredTable, TableConfig};
 use skink_messages::{
@@ -311,7 +311,7 @@ fn ip(kit: &mut Kit, here: Option<LinkLimits>) -> Result<IpHost, StartError> {
     let link = kit.lane::<FromLink, ToLink>(Part::Ip, Part::Link)?;
     let tcp = kit.lane::<FromTransport, ToTransport>(Part::Ip, Part::Tcp)?;
     let udp = kit.lane::<FromTransport, ToTransport>(Part::Ip, Part::Udp)?;
-    let judge = kit.lane::<Verdicts, Question>(Part::Ip, Part::Filter)?;
+    let judge = kit.lane::<FromFilter, ToFilter>(Part::Ip, Part::Filter)?;
     let [board] = take(&mut kit.rest)?;
     let limits = here.or(kit.start.link.map(limits));
     let limits = limits.ok_or_else(|| StartError::Parts("no word of the NIC".into()))?;
@@ -338,7 +338,7 @@ fn ip(kit: &mut Kit, here: Option<LinkLimits>) -> Result<IpHost, StartError> {
 }
 
 fn filter(kit: &mut Kit) -> Result<FilterHost, StartError> {
-    let lane = kit.lane::<Question, Verdicts>(Part::Filter, Part::Ip)?;
+    let lane = kit.lane::<ToFilter, FromFilter>(Part::Filter, Part::Ip)?;
     let stack = &kit.start.stack;
     let seed = stack.seed.wrapping_mul(0xd6e8_feb8_6659_fd93);
     let [memory] = take(&mut kit.rest)?;

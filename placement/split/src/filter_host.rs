@@ -2,7 +2,7 @@ use crate::host::{Host, Neighbour};
 use crate::{BUDGET, questions};
 use skink_channel::AttachError;
 use skink_filter::{Filter, FilterConfig, Flow, RuleSet, Verdict};
-use skink_lanes::{AttachParts, EndCounters, FilterEnd, Incarnation};
+use skink_lanes::{AttachParts, EndCounters, FilterEnd, Incarnation, Question, ToFilter};
 use skink_memory::StoredTable;
 use skink_messages::{Counters, Progress};
 use skink_time::Instant;
@@ -26,10 +26,9 @@ impl FilterHost {
     ) -> Result<FilterHost, AttachError> {
         let mut filter = Filter::new(config, counters);
         filter.load(rules);
-        Ok(FilterHost {
-            filter,
-            end: FilterEnd::attach(ip)?,
-        })
+        let mut end = FilterEnd::attach(ip)?;
+        end.set_asked(filter.is_active());
+        Ok(FilterHost { filter, end })
     }
 
     /// Keeps flows of datagrams in a table, where those of a predecessor are ([`Filter::keep_in`]).
@@ -45,6 +44,9 @@ impl FilterHost {
     /// Puts rules in force in place of those that were.
     pub fn load(&mut self, rules: RuleSet) {
         self.filter.load(rules);
+        // At once: the next poll may come late.
+        self.end.set_asked(self.filter.is_active());
+        self.end.flush();
     }
 
     /// Enters the flows that `tcp` and `udp` know, before the first poll.
@@ -62,6 +64,21 @@ impl FilterHost {
         self.end.ip_restarted(incarnation);
     }
 
+    fn judge(&mut self, now: Instant, question: &Question) {
+        let Some((direction, summary)) = questions::packet(question) else {
+            return self.end.answer(question.id, Verdict::Drop as u8);
+        };
+        let verdict = self.filter.check_parsed(now, direction, summary);
+        let offload = match (verdict, summary) {
+            (Verdict::Pass, Ok(summary)) => self.filter.offload(direction, &summary),
+            _ => None,
+        };
+        match offload {
+            Some(offload) => self.end.offload(question.id, offload.expected),
+            None => self.end.answer(question.id, verdict as u8),
+        }
+    }
+
     /// What was dropped at its end.
     pub fn end_counters(&self) -> EndCounters {
         self.end.counters()
@@ -73,14 +90,17 @@ impl Host for FilterHost {
         self.end.begin();
         let mut taken = 0;
         while taken < BUDGET
-            && let Some(question) = self.end.take_question()
+            && let Some(message) = self.end.take()
         {
             taken += 1;
-            let verdict = match questions::packet(&question) {
-                Some((direction, summary)) => self.filter.check_parsed(now, direction, summary),
-                None => Verdict::Drop,
-            };
-            self.end.answer(question.id, verdict as u8);
+            match message {
+                ToFilter::Question(question) => self.judge(now, &question),
+                ToFilter::Account(account) => {
+                    if let Some(account) = questions::passed(&account) {
+                        self.filter.settle(now, &account);
+                    }
+                }
+            }
         }
         let expiry = self.filter.poll(now);
         self.end.flush();

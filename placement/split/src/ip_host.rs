@@ -1,6 +1,7 @@
 //! `ip` and its ends. This file has what it is made of and its turn; `up` and `down` have the ways of
 //! packets, and `judge` where they meet the filter.
 
+mod asking;
 mod down;
 mod judge;
 mod up;
@@ -30,7 +31,8 @@ pub enum Judge {
     Nobody,
     /// A filter in this process.
     Inline(Box<Filter>),
-    /// A filter in another one, over this lane. While it is dead, what it would judge waits.
+    /// A filter in another one, over this lane. While it is dead, what it would judge waits; packets of flows that
+    /// it let pass go on.
     Asked(AttachParts),
 }
 
@@ -101,11 +103,12 @@ impl IpHost {
         let mut pools = PoolSet::new();
         // To quote from what was looped back, if nobody wants it.
         pools.insert(PoolReader::attach(pool.descriptors()?)?);
+        let seed = config.seed.wrapping_mul(0xa076_1d64_78bd_642f);
         Ok(IpHost {
             ip: Ip::new(config, counters),
             out: IpLinkEnd::attach(link, pool, limits)?,
             transports: [IpTransportEnd::attach(tcp)?, IpTransportEnd::attach(udp)?],
-            judging: Judging::new(judge)?,
+            judging: Judging::new(judge, seed.rotate_left(29))?,
             pools,
             regions: Regions::new(),
             board: BoardWriter::attach(board)?,
@@ -175,13 +178,13 @@ impl IpHost {
 
     /// Whether packets wait here to be judged, or for room.
     pub fn has_waiting(&self) -> bool {
-        self.judging.parked() > 0 || !self.blocked.is_empty()
+        self.judging.waiting() > 0 || !self.blocked.is_empty()
     }
 
     /// Packets that wait for the filter, and that `tcp` and `udp` have.
     pub fn outstanding(&self) -> (u32, [u32; 2]) {
         let [tcp, udp] = &self.transports;
-        (self.judging.parked(), [tcp.lent(), udp.lent()])
+        (self.judging.waiting(), [tcp.lent(), udp.lent()])
     }
 
     /// Things that others lent, and don't know yet that they aren't needed any more.

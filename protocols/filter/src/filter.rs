@@ -1,10 +1,11 @@
+use crate::flow_table::Account;
 use crate::index::{Decision, Index};
 use crate::kept::Kept;
 use crate::prepared::Prepared;
 use crate::records::{Flow, StateRecord};
 use crate::rules::{Action, Answer, Rule, RuleSet};
 use crate::states::{Entered, Entry, NO_RULE, States};
-use crate::summary::{Piece, Summary, address, is_icmp_error};
+use crate::summary::{Piece, Summary, is_icmp_error};
 use crate::timeouts::Timeouts;
 use crate::track::{Key, Step, Track};
 use crate::verdict::{Direction, Verdict};
@@ -12,7 +13,7 @@ use skink_memory::StoredTable;
 use skink_messages::{Counter, Counters, Progress};
 use skink_time::{Duration, Instant};
 use skink_wire::tcp::Flags;
-use skink_wire::{Endpoint, FourTuple, Malformed, protocol};
+use skink_wire::{FourTuple, Malformed, protocol};
 use std::mem;
 use std::sync::Arc;
 
@@ -255,25 +256,68 @@ impl Filter {
             }
             Step::Asks => return Step::Asks,
         };
-        let side = match direction {
-            Direction::In => 0,
-            Direction::Out => 1,
+        let by = (direction, 1, u64::from(packet.length));
+        self.note(now, at, track, packet.protocol, by);
+        Step::Goes(())
+    }
+
+    /// So many packets with so many bytes have passed by a state, and it has become this.
+    #[inline]
+    fn note(
+        &mut self,
+        now: Instant,
+        at: u32,
+        track: Track,
+        protocol: u8,
+        (direction, packets, bytes): (Direction, u64, u64),
+    ) {
+        let Some(entry) = self.states.get_mut(at) else {
+            return;
         };
-        let bytes = u64::from(packet.length);
-        entry.packets[side] = entry.packets[side].wrapping_add(1);
+        let side = direction.index();
+        entry.packets[side] = entry.packets[side].wrapping_add(packets);
         entry.bytes[side] = entry.bytes[side].wrapping_add(bytes);
         if entry.generation == self.generation
             && let Some(counters) = self.rule_counters.get_mut(entry.rule as usize)
         {
-            counters.packets = counters.packets.wrapping_add(1);
+            counters.packets = counters.packets.wrapping_add(packets);
             counters.bytes = counters.bytes.wrapping_add(bytes);
         }
-        let timeout = self.config.timeouts.of(packet.protocol, &track);
+        let timeout = self.config.timeouts.of(protocol, &track);
         self.states.update(at, now, track, timeout);
         if matches!(track, Track::Datagram { .. }) {
             self.keep(at, timeout);
         }
-        Step::Goes(())
+    }
+
+    /// What is remembered of the flow of a packet.
+    pub(crate) fn state(&self, direction: Direction, packet: &Summary) -> Option<Track> {
+        let at = self.states.find(&Key::of(direction, packet)?)?;
+        self.states.get(at).map(|entry| entry.track)
+    }
+
+    /// Takes note of packets that passed by their flow's state without being checked.
+    pub fn settle(&mut self, now: Instant, account: &Account) {
+        if !self.is_active {
+            return;
+        }
+        let all = account.packets[0].wrapping_add(account.packets[1]);
+        self.totals.passed = self.totals.passed.wrapping_add(all);
+        self.totals.passed_by_state = self.totals.passed_by_state.wrapping_add(all);
+        self.counters.add(Counter::FilterPassed, all);
+        let at = account.key().and_then(|key| self.states.find(&key));
+        let Some((at, entry)) = at.and_then(|at| Some((at, self.states.get(at)?))) else {
+            // Given up for another one meanwhile.
+            return;
+        };
+        let track = entry.track.with_expected(account.expected);
+        for direction in [Direction::In, Direction::Out] {
+            let side = direction.index();
+            if account.packets[side] > 0 {
+                let by = (direction, account.packets[side], account.bytes[side]);
+                self.note(now, at, track, account.protocol, by);
+            }
+        }
     }
 
     /// A packet of no flow that is known, or that asks for one in the place of one that is.
@@ -363,10 +407,7 @@ impl Filter {
         }
         let at = self.states.find(&key).unwrap_or(u32::MAX);
         if let Some(entry) = self.states.get_mut(at) {
-            let side = match direction {
-                Direction::In => 0,
-                Direction::Out => 1,
-            };
+            let side = direction.index();
             entry.packets[side] = 1;
             entry.bytes[side] = u64::from(packet.length);
         }
@@ -450,10 +491,7 @@ impl Filter {
             let expired = self.states.expire(now, |entry| {
                 let key = &entry.key;
                 let is_asked = matches!(key.protocol(), protocol::TCP | protocol::UDP);
-                let end = |addr, port| Endpoint::new(address(key.family(), addr), port);
-                let local = end(key.local, key.local_port());
-                let remote = end(key.remote, key.remote_port());
-                let keep = is_asked && lives(key.protocol(), &FourTuple::new(local, remote));
+                let keep = is_asked && lives(key.protocol(), &key.tuple());
                 keep.then(|| timeouts.of(key.protocol(), &entry.track))
             });
             if expired.is_none() {

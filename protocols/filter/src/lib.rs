@@ -6,7 +6,8 @@
 //!
 //! **Place on the data path.** In a T-junction off `ip` (NewtOS 2.5.1, figure 2.3): whoever moves
 //! packets between `ip` and its neighbours asks for each packet on its way up before `ip` gets it, and for
-//! each on its way down before it leaves. The filter sees a [`Summary`] of the packet, never the packet.
+//! each on its way down before it leaves. The filter sees a [`Summary`] of the packet, never the packet. Where it is in
+//! a process of its own, a [`FlowTable`] beside whoever asks spares the question for established flows.
 //!
 //! **What survives a restart.** The rules are given anew by whoever started it. Tracking is rebuilt
 //! from what `tcp` and `udp` know ([`Filter::rebuild`]), so that the filter is neither closed to
@@ -22,6 +23,7 @@
 
 mod address_table;
 mod filter;
+mod flow_table;
 mod index;
 mod kept;
 mod prepared;
@@ -35,6 +37,7 @@ mod track;
 mod verdict;
 
 pub use filter::{Filter, FilterConfig, RuleCounters, Totals};
+pub use flow_table::{Account, FlowTable, Offload, OffloadedFlow};
 pub use prepared::{Prepared, Snapshot};
 pub use records::{Flow, FlowPhase, StateRecord};
 pub use rules::{

@@ -1,11 +1,9 @@
 //! Flows as plain data: what `tcp` and `udp` tell after a crash, and what one filter hands to the next.
 
 use crate::states::{Entry, NO_RULE};
-use crate::summary::{Family, address, number};
 use crate::tcp::{Life, Phase, TcpState};
 use crate::track::{Key, Track};
 use crate::verdict::Side;
-use core::net::IpAddr;
 use skink_time::Instant;
 use skink_wire::{Endpoint, FourTuple, protocol};
 
@@ -42,11 +40,6 @@ pub enum FlowPhase {
 
 impl Flow {
     pub(crate) fn state(&self) -> Option<(Key, Track)> {
-        let FourTuple { local, remote } = self.tuple;
-        let family = Family::of(local.addr);
-        if family != Family::of(remote.addr) {
-            return None;
-        }
         let tcp = |phase, opener| Track::Tcp(TcpState::new(phase, opener));
         let track = match self.phase {
             FlowPhase::Asked => tcp(Phase::SynSent, Side::Local),
@@ -67,8 +60,7 @@ impl Flow {
             Track::Tcp(_) => protocol::TCP,
             Track::Datagram { .. } => protocol::UDP,
         };
-        let end = |end: Endpoint| (number(end.addr), end.port);
-        Some((Key::new(family, protocol, end(local), end(remote)), track))
+        Some((Key::between(protocol, &self.tuple)?, track))
     }
 }
 
@@ -103,7 +95,7 @@ pub struct StateRecord {
 impl StateRecord {
     pub(crate) fn new(entry: &Entry, generation: u32) -> StateRecord {
         let key = &entry.key;
-        let end = |addr, port| Endpoint::new(address(key.family(), addr), port);
+        let FourTuple { local, remote } = key.tuple();
         let (phase, life, opener, answer_seq) = match entry.track {
             Track::Tcp(state) => (
                 state.phase as u8,
@@ -115,8 +107,8 @@ impl StateRecord {
         };
         StateRecord {
             protocol: key.protocol(),
-            local: end(key.local, key.local_port()),
-            remote: end(key.remote, key.remote_port()),
+            local,
+            remote,
             phase,
             life,
             opener: opener as u8,
@@ -131,10 +123,6 @@ impl StateRecord {
 
     /// The flow, if the record makes sense.
     pub(crate) fn state(&self) -> Option<(Key, Track)> {
-        let family = Family::of(self.local.addr);
-        if family != Family::of(self.remote.addr) {
-            return None;
-        }
         let opener = match self.opener {
             1 => Side::Local,
             2 => Side::Remote,
@@ -155,9 +143,7 @@ impl StateRecord {
             },
             _ => return None,
         };
-        let end = |addr: IpAddr, port| (number(addr), port);
-        let local = end(self.local.addr, self.local.port);
-        let remote = end(self.remote.addr, self.remote.port);
-        Some((Key::new(family, self.protocol, local, remote), track))
+        let tuple = FourTuple::new(self.local, self.remote);
+        Some((Key::between(self.protocol, &tuple)?, track))
     }
 }

@@ -122,6 +122,21 @@ pub(crate) struct Expected {
     received: SeqNum,
 }
 
+impl Expected {
+    /// Acknowledged, received.
+    pub(crate) fn numbers(self) -> [u32; 2] {
+        [self.acknowledged.0, self.received.0]
+    }
+
+    /// As [`Expected::numbers`] has answered.
+    pub(crate) fn of_numbers([acknowledged, received]: [u32; 2]) -> Expected {
+        Expected {
+            acknowledged: SeqNum(acknowledged),
+            received: SeqNum(received),
+        }
+    }
+}
+
 impl TcpState {
     pub(crate) const fn new(phase: Phase, opener: Side) -> TcpState {
         TcpState {

@@ -1,9 +1,9 @@
 //! What names a flow, and what is remembered of it.
 
-use crate::summary::{Family, Summary, is_echo_reply, is_echo_request};
+use crate::summary::{Family, Summary, address, is_echo_reply, is_echo_request, number};
 use crate::tcp::TcpState;
 use crate::verdict::{Direction, Side};
-use skink_wire::protocol;
+use skink_wire::{Endpoint, FourTuple, protocol};
 
 /// What names a flow, the same for its packets in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -29,6 +29,24 @@ impl Key {
                 | (protocol as u64) << 16
                 | family as u64,
         }
+    }
+
+    /// The flow between two ends; `None` if they are of two families.
+    pub(crate) fn between(protocol: u8, tuple: &FourTuple) -> Option<Key> {
+        let FourTuple { local, remote } = tuple;
+        let family = Family::of(local.addr);
+        let end = |end: &Endpoint| (number(end.addr), end.port);
+        (family == Family::of(remote.addr))
+            .then(|| Key::new(family, protocol, end(local), end(remote)))
+    }
+
+    /// The ends of the flow.
+    pub(crate) fn tuple(&self) -> FourTuple {
+        let end = |addr, port| Endpoint::new(address(self.family(), addr), port);
+        FourTuple::new(
+            end(self.local, self.local_port()),
+            end(self.remote, self.remote_port()),
+        )
     }
 
     /// The flow of a packet that goes in `direction`; `None` if packets of its kind have none.

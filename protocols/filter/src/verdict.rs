@@ -17,6 +17,14 @@ impl Direction {
         }
     }
 
+    /// Its place in pairs of numbers: received, sent.
+    pub(crate) const fn index(self) -> usize {
+        match self {
+            Direction::In => 0,
+            Direction::Out => 1,
+        }
+    }
+
     /// Who sent a packet that goes this way.
     pub const fn sender(self) -> Side {
         match self {

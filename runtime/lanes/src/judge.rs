@@ -49,20 +49,61 @@ pub struct Question {
 
 const _: () = assert!(size_of::<Question>() == 112);
 
-const QUESTION: u32 = 1;
+/// What `ip` tells `filter` of packets that it passed without asking, as [`FromFilter::Offload`] allowed. Addresses and
+/// numbers are as in [`Question`]; first received and then sent, or first the local end and then the remote one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct FlowAccount {
+    /// The ends.
+    pub addresses: [[u8; 16]; 2],
+    /// How many packets went by.
+    pub packets: [u64; 2],
+    /// Their bytes.
+    pub bytes: [u64; 2],
+    /// TCP: up to where was acknowledged what the peer sent, and where that ends which came without a gap.
+    pub expected: [u32; 2],
+    /// Their ports.
+    pub ports: [u16; 2],
+    /// IP version: 4 or 6.
+    pub family: u8,
+    /// Number of the transport protocol.
+    pub protocol: u8,
+    /// 1 if `expected` counts.
+    pub expects: u8,
+    /// Not used.
+    pub reserved: u8,
+}
 
-impl Coded for Question {
+const _: () = assert!(size_of::<FlowAccount>() == 80);
+
+/// What `ip` says to `filter`.
+#[derive(Clone, Copy, Debug)]
+pub enum ToFilter {
+    /// It is to be answered.
+    Question(Question),
+    /// It is to be known before the questions that follow.
+    Account(FlowAccount),
+}
+
+const QUESTION: u32 = 1;
+const ACCOUNT: u32 = 2;
+
+impl Coded for ToFilter {
     type Wire = MiddleMessage;
 
     #[inline]
     fn encode(&self, incarnation: Incarnation) -> MiddleMessage {
-        MiddleMessage::new(QUESTION, incarnation, self)
+        match self {
+            ToFilter::Question(question) => MiddleMessage::new(QUESTION, incarnation, question),
+            ToFilter::Account(account) => MiddleMessage::new(ACCOUNT, incarnation, account),
+        }
     }
 
     #[inline]
-    fn decode(wire: &MiddleMessage) -> Option<Question> {
+    fn decode(wire: &MiddleMessage) -> Option<ToFilter> {
         match wire.kind() {
-            QUESTION => wire.read(),
+            QUESTION => wire.read().map(ToFilter::Question),
+            ACCOUNT => wire.read().map(ToFilter::Account),
             _ => None,
         }
     }
@@ -72,18 +113,25 @@ impl Coded for Question {
     }
 }
 
-/// What `filter` answers: for each question's id a number, which stands for a verdict and isn't 0.
+/// What `filter` says to `ip`.
 #[derive(Clone, Copy, Debug)]
-pub struct Verdicts(pub(crate) Few<(u64, u8), 5>);
-
-impl Verdicts {
-    /// The answers, oldest first.
-    pub fn as_slice(&self) -> &[(u64, u8)] {
-        self.0.as_slice()
-    }
+pub enum FromFilter {
+    /// For each question's id a number, which stands for a verdict and isn't 0. The oldest come first.
+    Verdicts(Few<(u64, u8), 5>),
+    /// The packet of the question with this id may pass, and more of its flow without being asked about.
+    Offload {
+        /// The question's.
+        id: u64,
+        /// TCP: as in [`FlowAccount`].
+        expected: Option<[u32; 2]>,
+    },
+    /// Whether packets are to be asked about at all. They are until it says otherwise.
+    Asked(bool),
 }
 
 const VERDICTS: u32 = 1;
+const OFFLOAD: u32 = 2;
+const ASKED: u32 = 3;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -94,33 +142,90 @@ struct VerdictsBody {
     _reserved: [u8; 2],
 }
 
-const _: () = assert!(size_of::<VerdictsBody>() == 48);
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct OffloadBody {
+    id: u64,
+    expected: [u32; 2],
+    expects: u32,
+    _reserved: u32,
+}
 
-impl Coded for Verdicts {
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct AskedBody {
+    asked: u32,
+}
+
+const _: () = assert!(size_of::<VerdictsBody>() == 48 && size_of::<OffloadBody>() == 24);
+
+impl Coded for FromFilter {
     type Wire = SmallMessage;
 
     #[inline]
     fn encode(&self, incarnation: Incarnation) -> SmallMessage {
-        let body = VerdictsBody {
-            ids: self.0.all.map(|(id, _)| id),
-            verdicts: self.0.all.map(|(_, verdict)| verdict),
-            count: self.0.count as u8,
-            _reserved: [0; 2],
-        };
-        SmallMessage::new(VERDICTS, incarnation, &body)
+        match self {
+            FromFilter::Verdicts(verdicts) => {
+                let body = VerdictsBody {
+                    ids: verdicts.all.map(|(id, _)| id),
+                    verdicts: verdicts.all.map(|(_, verdict)| verdict),
+                    count: verdicts.count as u8,
+                    _reserved: [0; 2],
+                };
+                SmallMessage::new(VERDICTS, incarnation, &body)
+            }
+            FromFilter::Offload { id, expected } => {
+                let body = OffloadBody {
+                    id: *id,
+                    expected: expected.unwrap_or_default(),
+                    expects: expected.is_some().into(),
+                    _reserved: 0,
+                };
+                SmallMessage::new(OFFLOAD, incarnation, &body)
+            }
+            FromFilter::Asked(asked) => {
+                let body = AskedBody {
+                    asked: (*asked).into(),
+                };
+                SmallMessage::new(ASKED, incarnation, &body)
+            }
+        }
     }
 
     #[inline]
-    fn decode(wire: &SmallMessage) -> Option<Verdicts> {
-        if wire.kind() != VERDICTS {
-            return None;
+    fn decode(wire: &SmallMessage) -> Option<FromFilter> {
+        match wire.kind() {
+            VERDICTS => {
+                let body: VerdictsBody = wire.read()?;
+                let mut all = [(0, 0); 5];
+                let pairs = body.ids.into_iter().zip(body.verdicts);
+                for (place, pair) in all.iter_mut().zip(pairs) {
+                    *place = pair;
+                }
+                counted(all, body.count.into()).map(FromFilter::Verdicts)
+            }
+            OFFLOAD => {
+                let body: OffloadBody = wire.read()?;
+                let expected = match body.expects {
+                    0 => None,
+                    1 => Some(body.expected),
+                    _ => return None,
+                };
+                Some(FromFilter::Offload {
+                    id: body.id,
+                    expected,
+                })
+            }
+            ASKED => {
+                let body: AskedBody = wire.read()?;
+                match body.asked {
+                    0 => Some(FromFilter::Asked(false)),
+                    1 => Some(FromFilter::Asked(true)),
+                    _ => None,
+                }
+            }
+            _ => None,
         }
-        let body: VerdictsBody = wire.read()?;
-        let mut all = [(0, 0); 5];
-        for (place, pair) in all.iter_mut().zip(body.ids.into_iter().zip(body.verdicts)) {
-            *place = pair;
-        }
-        counted(all, body.count.into()).map(Verdicts)
     }
 
     fn is_between(&self) -> bool {

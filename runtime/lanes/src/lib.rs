@@ -11,8 +11,8 @@
 //! | `ip`, `link` | [`ToLink`] | send a frame; received chunks aren't needed any more | 512 of 192 | `Full` goes up to the transport, which keeps its data |
 //! | `ip`, transport | [`ToTransport`] | a packet arrived; an error; packets have left | 512 of 128 | packets and errors are dropped and counted; what has left is told later |
 //! | transport, `ip` | [`FromTransport`] | send a packet; received ones aren't needed any more | 512 of 192 | `Full`: the transport keeps its data |
-//! | `ip`, `filter` | [`Question`] | may this packet pass? | 512 of 128 | `ip` takes no more packets meanwhile |
-//! | `filter`, `ip` | [`Verdicts`] | answers | 512 of 64 | the filter answers later |
+//! | `ip`, `filter` | [`ToFilter`] | may this packet pass? so much passed unasked | 512 of 128 | `ip` takes no more packets meanwhile |
+//! | `filter`, `ip` | [`FromFilter`] | answers, and whether it is to be asked at all | 512 of 64 | the filter answers later |
 //! | `syscall`, transport | [`TransportCall`](skink_messages::TransportCall) | do this for a program | 512 of 64 | `syscall` takes no more requests of programs |
 //! | transport, `syscall` | [`CallOutcome`](skink_messages::CallOutcome) | it came to this | 512 of 64 | the transport takes no more calls |
 //! | client, `store` | [`StoreRequest`](skink_messages::StoreRequest) | keep, forget, or show something | 512 of 128 | the client takes no more work |
@@ -46,7 +46,7 @@
 /// Version of the messages, and of the board. Raise it with every change of their form or meaning: a
 /// neighbour may be of another build.
 // Layout digest: da5d986bcc8da561
-pub const MESSAGES_VERSION: u32 = 4;
+pub const MESSAGES_VERSION: u32 = 5;
 
 pub mod board;
 mod calls;
@@ -69,10 +69,10 @@ mod transport;
 pub use codec::{Coded, Envelope, Few, LargeMessage, MiddleMessage, SmallMessage};
 pub use exchange::{EndCounters, Exchange, HELD_BACK};
 pub use filter::FilterEnd;
-pub use ip_filter::IpFilterEnd;
+pub use ip_filter::{Answer, IpFilterEnd};
 pub use ip_link::{IpLinkEnd, Lender, Prepared, holder};
 pub use ip_transport::IpTransportEnd;
-pub use judge::{Question, Verdicts};
+pub use judge::{FlowAccount, FromFilter, Question, ToFilter};
 pub use lane::{AttachParts, CAPACITY, Lane};
 pub use link::LinkEnd;
 pub use packet_down::{FrameDown, FromTransport, Headers, PacketDown, ToLink};

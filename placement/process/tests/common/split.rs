@@ -9,7 +9,7 @@ use skink_control::{
 };
 use skink_lanes::board::BoardDescriptors;
 use skink_lanes::{
-    Exchange, FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts,
+    Exchange, FromFilter, FromLink, FromTransport, Lane, ToFilter, ToLink, ToTransport,
 };
 use skink_memory::{CaptureRing, Region, SocketTable, StoredTable};
 use skink_messages::{CallOutcome, Counters, SoleOwner, StoreReply, StoreRequest, TransportCall};
@@ -71,7 +71,7 @@ fn lanes() -> Vec<Lane> {
     let call = |name| Lane::create::<TransportCall, CallOutcome>(name);
     let lanes = [
         Lane::create::<ToLink, FromLink>("link"),
-        Lane::create::<Question, Verdicts>("filter"),
+        Lane::create::<ToFilter, FromFilter>("filter"),
         transport("tcp"),
         transport("udp"),
         call("tcp-syscall"),

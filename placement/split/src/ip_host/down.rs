@@ -69,7 +69,7 @@ impl IpHost {
     /// its order.
     pub(super) fn take_verdicts(&mut self, now: Instant) -> usize {
         for taken in 0..BUDGET {
-            let Some((parked, verdict)) = self.judging.take_verdict() else {
+            let Some((parked, verdict)) = self.judging.take_verdict(now) else {
                 return taken;
             };
             self.judged(now, parked, verdict);

@@ -2,12 +2,12 @@
 //! (`placement/library/src/guard.rs` has the table), but that the filter may answer later.
 
 use super::Judge;
+use super::asking::Asking;
 use crate::questions;
 use skink_channel::{AttachError, Chunk};
 use skink_filter::{Direction, Filter, Summary, Verdict};
 use skink_lanes::{
-    EndCounters, FrameUp, Incarnation, IpFilterEnd, IpLinkEnd, Lender, PacketDown, PacketUp,
-    Prepared,
+    EndCounters, FrameUp, Incarnation, IpLinkEnd, Lender, PacketDown, PacketUp, Prepared,
 };
 use skink_messages::{FrameOutput, Full, LinkLimits, Progress, TxPacket};
 use skink_time::Instant;
@@ -26,11 +26,10 @@ pub(super) enum Parked {
 }
 
 /// Who judges, and what waits for a verdict.
-#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub(super) enum Judging {
     Nobody,
     Inline(Box<Filter>),
-    Asked(IpFilterEnd<Parked>),
+    Asked(Box<Asking>),
 }
 
 /// What is known of a packet that was to be judged.
@@ -44,11 +43,12 @@ pub(super) enum Judged {
 }
 
 impl Judging {
-    pub(super) fn new(judge: Judge) -> Result<Judging, AttachError> {
+    /// `seed` must be hard to guess from outside.
+    pub(super) fn new(judge: Judge, seed: u64) -> Result<Judging, AttachError> {
         Ok(match judge {
             Judge::Nobody => Judging::Nobody,
             Judge::Inline(filter) => Judging::Inline(filter),
-            Judge::Asked(parts) => Judging::Asked(IpFilterEnd::attach(parts)?),
+            Judge::Asked(parts) => Judging::Asked(Box::new(Asking::new(parts, seed)?)),
         })
     }
 
@@ -57,7 +57,7 @@ impl Judging {
         match self {
             Judging::Nobody => false,
             Judging::Inline(filter) => filter.is_active(),
-            Judging::Asked(_) => true,
+            Judging::Asked(asking) => asking.checks(),
         }
     }
 
@@ -65,7 +65,7 @@ impl Judging {
     pub(super) fn has_room(&mut self) -> bool {
         match self {
             Judging::Nobody | Judging::Inline(_) => true,
-            Judging::Asked(end) => end.has_room(),
+            Judging::Asked(asking) => asking.has_room(),
         }
     }
 
@@ -73,7 +73,7 @@ impl Judging {
     pub(super) fn takes(&self) -> bool {
         match self {
             Judging::Nobody | Judging::Inline(_) => true,
-            Judging::Asked(end) => !end.was_full() && end.parked() < IpFilterEnd::<Parked>::MOST,
+            Judging::Asked(asking) => asking.takes(),
         }
     }
 
@@ -89,83 +89,77 @@ impl Judging {
             Judging::Inline(filter) => {
                 Judged::Now(filter.check_parsed(now, direction, summary), packet)
             }
-            Judging::Asked(end) => {
-                match end.ask(questions::question(direction, &summary), packet) {
-                    Ok(()) => Judged::Later,
-                    Err(packet) => Judged::NoRoom(packet),
-                }
-            }
+            Judging::Asked(asking) => asking.judge(direction, &summary, packet),
         }
     }
 
     /// A packet whose verdict has come.
-    pub(super) fn take_verdict(&mut self) -> Option<(Parked, Verdict)> {
+    pub(super) fn take_verdict(&mut self, now: Instant) -> Option<(Parked, Verdict)> {
         match self {
             Judging::Nobody | Judging::Inline(_) => None,
-            Judging::Asked(end) => {
-                let (packet, number) = end.take_verdict()?;
-                Some((packet, questions::verdict(number)))
-            }
+            Judging::Asked(asking) => asking.take_answered(now),
         }
     }
 
     pub(super) fn poll(&mut self, now: Instant) -> Progress {
         match self {
             Judging::Inline(filter) => filter.poll(now),
-            Judging::Nobody | Judging::Asked(_) => Progress::Idle,
+            Judging::Asked(asking) => asking.poll(now),
+            Judging::Nobody => Progress::Idle,
         }
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         match self {
             Judging::Inline(filter) => filter.next_deadline(),
-            Judging::Nobody | Judging::Asked(_) => None,
+            Judging::Asked(asking) => asking.next_deadline(),
+            Judging::Nobody => None,
         }
     }
 
     pub(super) fn filter_restarted(&mut self, incarnation: Incarnation) {
-        if let Judging::Asked(end) = self {
-            end.filter_restarted(incarnation);
+        if let Judging::Asked(asking) = self {
+            asking.filter_restarted(incarnation);
         }
     }
 
     pub(super) fn begin(&mut self) {
-        if let Judging::Asked(end) = self {
-            end.begin();
+        if let Judging::Asked(asking) = self {
+            asking.begin();
         }
     }
 
     pub(super) fn flush(&mut self) {
-        if let Judging::Asked(end) = self {
-            end.flush();
+        if let Judging::Asked(asking) = self {
+            asking.flush();
         }
     }
 
     pub(super) fn is_ready(&self) -> bool {
         match self {
             Judging::Nobody | Judging::Inline(_) => false,
-            Judging::Asked(end) => end.is_ready(),
+            Judging::Asked(asking) => asking.is_ready(),
         }
     }
 
     pub(super) fn is_broken(&self) -> bool {
         match self {
             Judging::Nobody | Judging::Inline(_) => false,
-            Judging::Asked(end) => end.is_broken(),
+            Judging::Asked(asking) => asking.is_broken(),
         }
     }
 
-    pub(super) fn parked(&self) -> u32 {
+    pub(super) fn waiting(&self) -> u32 {
         match self {
             Judging::Nobody | Judging::Inline(_) => 0,
-            Judging::Asked(end) => end.parked(),
+            Judging::Asked(asking) => asking.waiting(),
         }
     }
 
     pub(super) fn counters(&mut self) -> EndCounters {
         match self {
             Judging::Nobody | Judging::Inline(_) => EndCounters::default(),
-            Judging::Asked(end) => *end.counters(),
+            Judging::Asked(asking) => asking.counters(),
         }
     }
 }

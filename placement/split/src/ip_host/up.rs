@@ -43,6 +43,7 @@ impl IpHost {
         };
         let parked = Parked::Frame(frame);
         match self.judging.judge(now, Direction::In, summary, parked) {
+            Judged::Now(Verdict::Pass, _) => self.receive_copied(now, &frame, bytes, Verdict::Pass),
             Judged::Now(verdict, _) => self.receive(now, &frame, verdict),
             Judged::Later => {}
             Judged::NoRoom(_) => {
@@ -77,6 +78,11 @@ impl IpHost {
         let Some(length) = self.copy(frame, verdict == Verdict::Return) else {
             return self.stale(frame.pointer);
         };
+        self.receive_copied(now, frame, length, verdict);
+    }
+
+    /// A frame of which `length` bytes are in the scratch: those that are looked at.
+    fn receive_copied(&mut self, now: Instant, frame: &FrameUp, length: usize, verdict: Verdict) {
         let IpHost {
             ip,
             out,

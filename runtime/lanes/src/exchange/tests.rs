@@ -1,15 +1,15 @@
 use super::*;
-use crate::judge::{Question, Verdicts};
+use crate::judge::{FromFilter, ToFilter};
 use crate::{Few, FrameDown, FromLink, Headers, Lane, Payload, SmallMessage, ToLink};
 use skink_channel::{Producer, SleeperDescriptors};
 use skink_messages::{CallBody, CallOutcome, TransportCall};
 use std::collections::VecDeque;
 
-type Upper = Exchange<Verdicts, Question>;
-type Lower = Exchange<Question, Verdicts>;
+type Upper = Exchange<FromFilter, ToFilter>;
+type Lower = Exchange<ToFilter, FromFilter>;
 
 fn lane() -> (Lane, SleeperDescriptors) {
-    let lane = Lane::create::<Question, Verdicts>("test").expect("a lane");
+    let lane = Lane::create::<ToFilter, FromFilter>("test").expect("a lane");
     (lane, SleeperDescriptors::create("test").expect("a sleeper"))
 }
 
@@ -23,18 +23,16 @@ fn lower((lane, sleeper): &(Lane, SleeperDescriptors), own: u32, neighbour: u32)
     Exchange::attach(lane.lower(own, neighbour, bell).expect("parts")).expect("a side")
 }
 
-fn verdicts(ids: &[u64]) -> Verdicts {
+fn verdicts(ids: &[u64]) -> FromFilter {
     let mut pairs: VecDeque<_> = ids.iter().map(|id| (*id, 1)).collect();
-    Verdicts(Few::take(&mut pairs, (0, 0)))
+    FromFilter::Verdicts(Few::take(&mut pairs, (0, 0)))
 }
 
-fn ids(message: Option<Verdicts>) -> Vec<u64> {
-    let pairs = message.map(|verdicts| verdicts.as_slice().to_vec());
-    pairs
-        .unwrap_or_default()
-        .iter()
-        .map(|(id, _)| *id)
-        .collect()
+fn ids(message: Option<FromFilter>) -> Vec<u64> {
+    match message {
+        Some(FromFilter::Verdicts(few)) => few.as_slice().iter().map(|(id, _)| *id).collect(),
+        other => panic!("{other:?} isn't a list of verdicts"),
+    }
 }
 
 #[test]
@@ -64,7 +62,7 @@ fn nonsense_is_counted_and_what_follows_is_heard() {
     let mut raw =
         Producer::<SmallMessage>::attach(queue.producer().expect("parts"), queue.geometry)
             .expect("a producer");
-    for kind in [0, 2, u32::MAX] {
+    for kind in [0, 4, u32::MAX] {
         raw.push(&SmallMessage::new(kind, 1, &[0u8; 48]))
             .expect("room");
     }

@@ -3,7 +3,7 @@ use crate::up::layout::{Layout, Places};
 use skink_channel::{DoorbellDescriptors, QueueDescriptors};
 use skink_control::{Part, QueueInfo};
 use skink_lanes::{
-    AttachParts, Coded, FromLink, FromTransport, Lane, Question, ToLink, ToTransport, Verdicts,
+    AttachParts, Coded, FromFilter, FromLink, FromTransport, Lane, ToFilter, ToLink, ToTransport,
 };
 use skink_messages::{CallOutcome, StoreReply, StoreRequest, TransportCall};
 use std::io;
@@ -17,7 +17,7 @@ const PAIRS: [(Part, Part, Make); 7] = [
         Lane::create::<ToLink, FromLink>("skink-link-ip")
     }),
     (Part::Filter, Part::Ip, |_| {
-        Lane::create::<Question, Verdicts>("skink-ip-filter")
+        Lane::create::<ToFilter, FromFilter>("skink-ip-filter")
     }),
     (Part::Ip, Part::Tcp, |_| {
         Lane::create::<FromTransport, ToTransport>("skink-ip-tcp")

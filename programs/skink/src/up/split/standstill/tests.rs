@@ -1,6 +1,6 @@
 use super::*;
 use skink_channel::{Consumer, Message, Producer};
-use skink_lanes::{Coded, FromTransport, Question, ToLink, ToTransport, Verdicts};
+use skink_lanes::{Coded, FromFilter, FromTransport, ToFilter, ToLink, ToTransport};
 
 /// Both ends of a queue.
 type Ends<M> = (Producer<<M as Coded>::Wire>, Consumer<<M as Coded>::Wire>);
@@ -40,7 +40,7 @@ fn watch(
 #[test]
 fn who_takes_nothing_that_waits_is_stuck() {
     let lanes = Lanes::create().expect("memory");
-    let (mut filter, _) = ends::<Verdicts>(&lanes, Part::Filter, Part::Ip);
+    let (mut filter, _) = ends::<FromFilter>(&lanes, Part::Filter, Part::Ip);
     let (mut link, mut ip) = ends::<skink_lanes::FromLink>(&lanes, Part::Link, Part::Ip);
     (0..3).for_each(|_| push(&mut filter));
     // It hears `link` meanwhile, and more comes from `filter`.
@@ -63,7 +63,7 @@ fn who_takes_nothing_that_waits_is_stuck() {
 #[test]
 fn who_is_slow_or_starves_or_was_stopped_is_well() {
     let lanes = Lanes::create().expect("memory");
-    let (mut ip, mut filter) = ends::<Question>(&lanes, Part::Ip, Part::Filter);
+    let (mut ip, mut filter) = ends::<ToFilter>(&lanes, Part::Ip, Part::Filter);
     (0..20).for_each(|_| push(&mut ip));
     let slow = watch(
         &lanes,

@@ -1,0 +1,179 @@
+//! A filter in another process: who is asked about what, and what passes unasked (docs/decisions/0028).
+
+use super::judge::{Judged, Parked};
+use crate::questions;
+use skink_channel::AttachError;
+use skink_filter::{Direction, FlowTable, Offload, Summary, Verdict};
+use skink_lanes::{Answer, AttachParts, EndCounters, FlowAccount, Incarnation, IpFilterEnd};
+use skink_messages::Progress;
+use skink_time::Instant;
+use skink_wire::Malformed;
+use std::collections::VecDeque;
+
+/// The end towards the filter, and the flows that it needn't be asked about.
+pub(super) struct Asking {
+    end: IpFilterEnd<Parked>,
+    known: FlowTable,
+    /// What the filter is to be told before it is asked anything more.
+    accounts: VecDeque<FlowAccount>,
+}
+
+impl Asking {
+    /// `seed` must be hard to guess from outside.
+    pub(super) fn new(parts: AttachParts, seed: u64) -> Result<Asking, AttachError> {
+        Ok(Asking {
+            end: IpFilterEnd::attach(parts)?,
+            known: FlowTable::new(seed),
+            accounts: VecDeque::new(),
+        })
+    }
+
+    /// Whether packets must come here.
+    pub(super) fn checks(&self) -> bool {
+        let free = self.end.passes_from();
+        !free.is_some_and(|from| self.end.is_open(from))
+    }
+
+    /// Whether one more packet can come here now.
+    pub(super) fn has_room(&mut self) -> bool {
+        !self.checks() || (self.tell() && self.end.has_room())
+    }
+
+    /// As [`Asking::has_room`], as far as that can be told without looking at the queue.
+    pub(super) fn takes(&self) -> bool {
+        !self.checks() || self.end.takes()
+    }
+
+    /// Tells the filter what went by; answers whether it knows all of that.
+    fn tell(&mut self) -> bool {
+        while let Some(account) = self.accounts.front().copied() {
+            if self.end.tell(account).is_err() {
+                return false;
+            }
+            self.accounts.pop_front();
+        }
+        true
+    }
+
+    pub(super) fn judge(
+        &mut self,
+        direction: Direction,
+        summary: &Result<Summary, Malformed>,
+        packet: Parked,
+    ) -> Judged {
+        let Asking { end, known, .. } = self;
+        let flow = summary.as_ref().ok().and_then(|summary| {
+            let flow = known.find(direction, summary)?;
+            Some((flow, summary))
+        });
+        let known_from = flow.as_ref().map(|(flow, _)| flow.mark());
+        if let Some(from) = end.passes_from().or(known_from) {
+            if !end.is_open(from) {
+                let question = questions::question(direction, summary);
+                let held = end.hold(from, question, packet);
+                return held.map_or_else(Judged::NoRoom, |()| Judged::Later);
+            }
+            if let Some((flow, summary)) = flow {
+                flow.pass(direction, summary);
+            }
+            return Judged::Now(Verdict::Pass, packet);
+        }
+        self.forget(direction, summary);
+        if !self.tell() {
+            return Judged::NoRoom(packet);
+        }
+        let question = questions::question(direction, summary);
+        let asked = self.end.ask(question, packet);
+        asked.map_or_else(Judged::NoRoom, |()| Judged::Later)
+    }
+
+    /// A packet that passes unasked has waited for that.
+    fn count(&mut self, direction: Direction, summary: &Result<Summary, Malformed>) {
+        if let Ok(summary) = summary
+            && let Some(flow) = self.known.find(direction, summary)
+        {
+            flow.pass(direction, summary);
+        }
+    }
+
+    /// The filter is asked about the flow from now on.
+    fn forget(&mut self, direction: Direction, summary: &Result<Summary, Malformed>) {
+        if let Ok(summary) = summary {
+            let account = self.known.remove(direction, summary);
+            self.accounts
+                .extend(account.as_ref().map(questions::account));
+        }
+    }
+
+    /// A packet whose turn has come.
+    pub(super) fn take_answered(&mut self, now: Instant) -> Option<(Parked, Verdict)> {
+        let (question, packet, answer) = self.end.take_answered()?;
+        let Some((direction, summary)) = questions::packet(&question) else {
+            // Not one that was made here.
+            return Some((packet, Verdict::Drop));
+        };
+        match (answer, summary) {
+            (Answer::Passed, summary) => self.count(direction, &summary),
+            (Answer::Offload(expected), Ok(summary)) => {
+                let offload = Offload { expected };
+                let mark = self.end.asked();
+                self.known.insert(now, direction, &summary, offload, mark);
+            }
+            // What the filter said last of a flow counts.
+            (Answer::Verdict(_) | Answer::Offload(_), summary) => self.forget(direction, &summary),
+        }
+        let verdict = match answer {
+            Answer::Verdict(number) => questions::verdict(number),
+            Answer::Offload(_) | Answer::Passed => Verdict::Pass,
+        };
+        Some((packet, verdict))
+    }
+
+    /// Tells the filter of flows whose time is over.
+    pub(super) fn poll(&mut self, now: Instant) -> Progress {
+        while self.tell()
+            && let Some(account) = self.known.expire(now)
+        {
+            self.accounts.push_back(questions::account(&account));
+        }
+        // Told once there is room: the end is ready then.
+        Progress::Idle
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.known
+            .next_deadline()
+            .filter(|_| self.accounts.is_empty())
+    }
+
+    /// Another filter asks for itself which flows there are, and has counted nothing yet.
+    pub(super) fn filter_restarted(&mut self, incarnation: Incarnation) {
+        self.end.filter_restarted(incarnation);
+        self.known.clear();
+        self.accounts.clear();
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.end.begin();
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.end.flush();
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.end.is_ready()
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.end.is_broken()
+    }
+
+    pub(super) fn waiting(&self) -> u32 {
+        self.end.waiting()
+    }
+
+    pub(super) fn counters(&mut self) -> EndCounters {
+        *self.end.counters()
+    }
+}

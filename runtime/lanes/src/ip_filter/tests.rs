@@ -1,0 +1,160 @@
+use super::*;
+use crate::{FilterEnd, Lane};
+use skink_channel::SleeperDescriptors;
+use zerocopy::FromZeros;
+
+type Asks = IpFilterEnd<&'static str>;
+
+fn ends() -> (Asks, FilterEnd, impl Fn(u32) -> FilterEnd) {
+    let lane = Lane::create::<ToFilter, FromFilter>("test").expect("a lane");
+    let sleeper = SleeperDescriptors::create("test").expect("a sleeper");
+    let bell = sleeper.doorbell().expect("a bell");
+    let ip = IpFilterEnd::attach(lane.upper(1, 1, bell).expect("parts")).expect("an end");
+    let filter = move |own| {
+        let bell = sleeper.doorbell().expect("a bell");
+        FilterEnd::attach(lane.lower(own, 1, bell).expect("parts")).expect("an end")
+    };
+    (ip, filter(1), filter)
+}
+
+fn ask(ip: &mut Asks, packet: &'static str) {
+    assert_eq!(ip.ask(Question::new_zeroed(), packet), Ok(()));
+    ip.flush();
+}
+
+/// The next question's id.
+fn asked(filter: &mut FilterEnd) -> u64 {
+    match filter.take() {
+        Some(ToFilter::Question(question)) => question.id,
+        other => panic!("{other:?} isn't a question"),
+    }
+}
+
+fn taken(ip: &mut Asks) -> Vec<(&'static str, Answer)> {
+    let all = std::iter::from_fn(|| ip.take_answered());
+    all.map(|(_, packet, answer)| (packet, answer)).collect()
+}
+
+#[test]
+fn what_passes_unasked_stays_behind_what_waits() {
+    let (mut ip, mut filter, _) = ends();
+    ask(&mut ip, "first");
+    ask(&mut ip, "second");
+    let ids = [asked(&mut filter), asked(&mut filter)];
+    filter.offload(ids[0], Some([1, 2]));
+    filter.flush();
+    assert_eq!(taken(&mut ip), [("first", Answer::Offload(Some([1, 2])))]);
+    // Its flow may pass, but a packet of it waits still.
+    let from = ip.asked();
+    assert!(!ip.is_open(from));
+    ip.hold(from, Question::new_zeroed(), "third")
+        .expect("room");
+    ask(&mut ip, "another flow's");
+    assert_eq!(taken(&mut ip), []);
+    filter.offload(ids[1], None);
+    filter.flush();
+    assert!(ip.is_ready());
+    // One by one: what comes meanwhile mustn't overtake the third.
+    let (_, packet, _) = ip.take_answered().expect("the second");
+    assert_eq!(packet, "second");
+    assert!(!ip.is_open(from) && ip.is_ready());
+    ip.hold(from, Question::new_zeroed(), "fourth")
+        .expect("room");
+    let passed = [("third", Answer::Passed), ("fourth", Answer::Passed)];
+    assert_eq!(taken(&mut ip), passed, "whatever later questions wait");
+    assert!(ip.is_open(from) && ip.waiting() == 1);
+}
+
+#[test]
+fn who_isnt_asked_says_so_and_takes_it_back() {
+    let (mut ip, mut filter, successor) = ends();
+    assert_eq!(ip.passes_from(), None);
+    ask(&mut ip, "before");
+    filter.set_asked(false);
+    filter.flush();
+    assert_eq!(taken(&mut ip), []);
+    let from = ip.passes_from().expect("all pass");
+    assert!(!ip.is_open(from), "one waits for its verdict");
+    let id = asked(&mut filter);
+    filter.answer(id, 3);
+    filter.flush();
+    assert_eq!(taken(&mut ip), [("before", Answer::Verdict(3))]);
+    assert!(ip.is_open(from));
+    filter.set_asked(true);
+    filter.flush();
+    assert_eq!((taken(&mut ip), ip.passes_from()), (vec![], None));
+    // A successor is asked until it says otherwise, and says so to each `ip` anew.
+    filter.set_asked(false);
+    filter.flush();
+    assert_eq!(taken(&mut ip), []);
+    assert!(ip.passes_from().is_some());
+    let mut filter = successor(2);
+    ip.filter_restarted(2);
+    assert_eq!(ip.passes_from(), None);
+    filter.set_asked(false);
+    filter.flush();
+    assert_eq!(taken(&mut ip), []);
+    assert!(ip.passes_from().is_some());
+    ip.filter_restarted(2);
+    filter.flush();
+    assert_eq!((taken(&mut ip), ip.passes_from()), (vec![], None));
+    filter.ip_restarted(1);
+    filter.flush();
+    assert_eq!(taken(&mut ip), []);
+    assert!(ip.passes_from().is_some());
+}
+
+#[test]
+fn what_was_held_outlives_the_filter_in_its_order() {
+    let (mut ip, mut filter, successor) = ends();
+    ask(&mut ip, "first");
+    let id = asked(&mut filter);
+    ip.hold(ip.asked(), Question::new_zeroed(), "second")
+        .expect("room");
+    filter.answer(id, 1);
+    filter.flush();
+    let mut second = successor(2);
+    ip.filter_restarted(2);
+    assert_eq!(taken(&mut ip), [], "that one is dead");
+    ip.begin();
+    ip.flush();
+    let id = asked(&mut second);
+    second.answer(id, 1);
+    second.flush();
+    let all = [("first", Answer::Verdict(1)), ("second", Answer::Passed)];
+    assert_eq!(taken(&mut ip), all);
+}
+
+#[test]
+fn answers_come_in_the_order_of_questions_whatever_they_are() {
+    let (mut ip, mut filter, _) = ends();
+    (0..12).for_each(|_| ask(&mut ip, "packet"));
+    for number in 0..12 {
+        let id = asked(&mut filter);
+        match number % 4 {
+            3 => filter.offload(id, Some([number, 0])),
+            _ => filter.answer(id, number as u8 + 1),
+        }
+    }
+    filter.flush();
+    let answers: Vec<Answer> = taken(&mut ip).into_iter().map(|(_, it)| it).collect();
+    let expected = (0..12).map(|number| match number % 4 {
+        3 => Answer::Offload(Some([number, 0])),
+        _ => Answer::Verdict(number as u8 + 1),
+    });
+    assert_eq!(answers, expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn no_more_wait_than_there_is_room_for() {
+    let (mut ip, _, _) = ends();
+    (0..PARKED / 2).for_each(|_| ask(&mut ip, "asked"));
+    for _ in 0..PARKED / 2 {
+        ip.hold(ip.asked(), Question::new_zeroed(), "held")
+            .expect("room");
+    }
+    assert!(!ip.has_room() && !ip.takes());
+    let refused = ip.hold(ip.asked(), Question::new_zeroed(), "one more");
+    assert_eq!(refused, Err("one more"));
+    assert_eq!(ip.ask(Question::new_zeroed(), "one more"), Err("one more"));
+}
