@@ -127,9 +127,7 @@ impl<T> IpFilterEnd<T> {
         if self.waiting() >= PARKED {
             return Err(packet);
         }
-        // What is behind another one needn't wait for later questions.
-        let ahead = self.held.back().map_or(0, |(from, ..)| *from);
-        self.held.push_back((from.max(ahead), question, packet));
+        self.held.push_back((from, question, packet));
         Ok(())
     }
 

@@ -177,3 +177,6 @@ impl Asking {
         *self.end.counters()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -199,9 +199,20 @@ fn only_what_changes_no_state_goes_unasked() {
     assert_eq!(asks(Out, tcp(US, PEER, "SA")), asked);
     assert_eq!(asks(In, tcp(PEER, US, "A")), asked);
     assert_eq!(asks(Out, tcp(US, PEER, "PA")), spared);
-    assert_eq!(asks(In, tcp("192.0.2.9:4001", US, "A")), blocked);
+    assert_eq!(asks(In, tcp("192.0.2.9:4002", US, "A")), blocked);
     assert_eq!(asks(Out, tcp(US, PEER, "FA")), asked);
     assert_eq!(asks(In, tcp(PEER, US, "A")), asked, "it is half closed");
+    // A FIN that is ahead of what was sent before it may have been one: the answer will tell.
+    let other = "192.0.2.9:4001";
+    assert_eq!(asks(In, tcp(other, US, "S")), asked);
+    assert_eq!(asks(Out, tcp(US, other, "SA")), asked);
+    assert_eq!(asks(In, tcp(other, US, "A")), asked);
+    let early = Summary {
+        seq: 2001,
+        ..tcp(other, US, "FA")
+    };
+    assert_eq!(asks(In, early), asked);
+    assert_eq!(asks(Out, tcp(US, other, "A")), asked);
     assert_eq!(asks(In, crate::test_support::later(udp(PEER, US))), blocked);
 }
 
@@ -231,4 +242,21 @@ fn a_table_is_bounded_and_needs_nobody_once_it_is_empty() {
     assert_eq!(apart.known.expire(at(1)), None, "nothing went by");
     assert_eq!(apart.known.next_deadline(), None);
     assert!(apart.known.flows.is_empty());
+}
+
+#[test]
+fn a_flow_that_is_entered_again_stays_for_longer_and_keeps_its_account() {
+    let (mut apart, packet) = (Apart::new(), udp(PEER, US));
+    let half = at(0) + TIME / 2;
+    let offload = Offload { expected: None };
+    for time in [at(0), half] {
+        apart.known.insert(time, In, &packet, offload, 0);
+        let flow = apart.known.find(In, &packet).expect("it was entered");
+        flow.pass(In, &packet);
+    }
+    assert_eq!(apart.known.expire(at(1)), None);
+    assert!(apart.known.find(In, &packet).is_some());
+    let account = apart.known.expire(half + TIME).expect("its time is over");
+    assert_eq!((account.packets, account.bytes), ([2, 0], [56, 0]));
+    assert!(apart.known.find(In, &packet).is_none());
 }

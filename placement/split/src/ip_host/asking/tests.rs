@@ -1,0 +1,102 @@
+use super::*;
+use skink_channel::{RichPointer, SleeperDescriptors};
+use skink_lanes::{FilterEnd, FrameUp, FromFilter, Lane, ToFilter};
+use skink_messages::RxChecksum;
+use skink_wire::protocol;
+
+const NOW: Instant = Instant::from_millis(1);
+const PASS: u8 = Verdict::Pass as u8;
+const ACK: u16 = 0x10;
+const FIN_ACK: u16 = 0x11;
+
+fn ends() -> (Asking, FilterEnd) {
+    let lane = Lane::create::<ToFilter, FromFilter>("test").expect("a lane");
+    let sleeper = SleeperDescriptors::create("test").expect("a sleeper");
+    let bell = || sleeper.doorbell().expect("a bell");
+    let asking = Asking::new(lane.upper(1, 1, bell()).expect("parts"), 7).expect("an end");
+    let filter = FilterEnd::attach(lane.lower(1, 1, bell()).expect("parts")).expect("an end");
+    (asking, filter)
+}
+
+fn segment(flags: u16) -> Result<Summary, Malformed> {
+    let mut header = [0; 20];
+    header[..4].copy_from_slice(&[0, 80, 0, 90]);
+    header[12..14].copy_from_slice(&(0x5000 | flags).to_be_bytes());
+    let [to, from] = [1, 2].map(|last| std::net::IpAddr::from([192, 0, 2, last]));
+    Summary::of_transport(from, to, protocol::TCP, &header, header.len())
+}
+
+/// Whether a segment passes at once.
+fn passes(asking: &mut Asking, flags: u16) -> bool {
+    let frame = FrameUp {
+        pointer: RichPointer::default(),
+        arrived: NOW,
+        segment_bytes: 0,
+        checksum: RxChecksum::Verified,
+    };
+    let judged = asking.judge(Direction::In, &segment(flags), Parked::Frame(frame));
+    asking.flush();
+    match judged {
+        Judged::Now(verdict, _) => verdict == Verdict::Pass,
+        Judged::Later => false,
+        Judged::NoRoom(_) => panic!("there is room"),
+    }
+}
+
+fn question(filter: &mut FilterEnd) -> u64 {
+    match filter.take() {
+        Some(ToFilter::Question(question)) => question.id,
+        other => panic!("{other:?} isn't a question"),
+    }
+}
+
+fn take_all(asking: &mut Asking) -> usize {
+    std::iter::from_fn(|| asking.take_answered(NOW)).count()
+}
+
+/// A flow that passes unasked.
+fn offloaded() -> (Asking, FilterEnd) {
+    let (mut asking, mut filter) = ends();
+    assert!(!passes(&mut asking, ACK));
+    let id = question(&mut filter);
+    filter.offload(id, None);
+    filter.flush();
+    assert_eq!(take_all(&mut asking), 1);
+    assert!(passes(&mut asking, ACK));
+    (asking, filter)
+}
+
+#[test]
+fn the_filter_hears_what_passed_before_it_is_asked_again() {
+    let (mut asking, mut filter) = offloaded();
+    assert!(!passes(&mut asking, FIN_ACK));
+    match filter.take() {
+        Some(ToFilter::Account(account)) => assert_eq!(account.packets, [1, 0]),
+        other => panic!("{other:?} isn't an account"),
+    }
+    question(&mut filter);
+    assert!(!passes(&mut asking, ACK), "the flow may be another now");
+    question(&mut filter);
+    assert!(filter.take().is_none(), "nothing passed since");
+}
+
+#[test]
+fn what_the_filter_said_last_of_a_flow_counts() {
+    let (mut asking, mut filter) = ends();
+    assert!(!passes(&mut asking, ACK));
+    assert!(!passes(&mut asking, FIN_ACK));
+    let id = question(&mut filter);
+    filter.offload(id, None);
+    let id = question(&mut filter);
+    filter.answer(id, PASS);
+    filter.flush();
+    assert_eq!(take_all(&mut asking), 2);
+    assert!(!passes(&mut asking, ACK));
+}
+
+#[test]
+fn another_filter_is_asked_anew() {
+    let (mut asking, _) = offloaded();
+    asking.filter_restarted(2);
+    assert!(!passes(&mut asking, ACK));
+}
