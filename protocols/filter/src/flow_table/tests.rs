@@ -212,7 +212,9 @@ fn only_what_changes_no_state_goes_unasked() {
         ..tcp(other, US, "FA")
     };
     assert_eq!(asks(In, early), asked);
-    assert_eq!(asks(Out, tcp(US, other, "A")), asked);
+    for _ in 0..2 {
+        assert_eq!(asks(Out, tcp(US, other, "A")), asked);
+    }
     assert_eq!(asks(In, crate::test_support::later(udp(PEER, US))), blocked);
 }
 
