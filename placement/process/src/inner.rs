@@ -211,6 +211,13 @@ impl Inner {
         Ok(true)
     }
 
+    /// There are new rules, of which the filter may not know yet.
+    pub fn ask_filter(&mut self) {
+        if let Some(ip) = &mut self.ip {
+            ip.ask_filter();
+        }
+    }
+
     /// Connections that there are. The filter enters them before it begins; later it only goes on to remember
     /// those that it knows.
     pub fn enter_flows(&mut self, now: Instant, flows: Vec<FlowSummary>) {

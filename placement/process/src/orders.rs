@@ -88,6 +88,10 @@ impl Host {
                 Ok(())
             }
             Order::Filter { rules } => self.load_rules(&rules),
+            Order::AskFilter {} => {
+                self.inner.ask_filter();
+                Ok(())
+            }
             Order::ShowFilter {} => {
                 let shown = self.show_filter();
                 self.reports.push_back(Report::Filter { shown });

@@ -44,9 +44,11 @@ impl FilterHost {
     /// Puts rules in force in place of those that were.
     pub fn load(&mut self, rules: RuleSet) {
         self.filter.load(rules);
-        // At once: the next poll may come late.
         self.end.set_asked(self.filter.is_active());
-        self.end.flush();
+        if self.filter.is_active() {
+            // At once: the next poll may come late.
+            self.end.flush();
+        }
     }
 
     /// Enters the flows that `tcp` and `udp` know, before the first poll.
@@ -96,9 +98,7 @@ impl Host for FilterHost {
             match message {
                 ToFilter::Question(question) => self.judge(now, &question),
                 ToFilter::Account(account) => {
-                    if let Some(account) = questions::passed(&account) {
-                        self.filter.settle(now, &account);
-                    }
+                    self.filter.settle(now, &questions::passed(&account));
                 }
             }
         }

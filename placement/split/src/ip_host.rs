@@ -171,6 +171,12 @@ impl IpHost {
         self.more = true;
     }
 
+    /// Packets are to be asked about, whatever the filter has said: there are rules that it may
+    /// not know yet.
+    pub fn ask_filter(&mut self) {
+        self.judging.ask_all();
+    }
+
     /// Takes a conflict: an address of ours that another station on the link claims to have.
     pub fn take_conflict(&mut self) -> Option<(IpAddr, MacAddr)> {
         self.ip.take_conflict()

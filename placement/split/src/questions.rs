@@ -1,11 +1,11 @@
 //! What `ip` asks `filter`, as it travels.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::IpAddr;
 use skink_filter::{Account, Direction, Family, Piece, Summary, Verdict};
 use skink_lanes::{FlowAccount, PacketDown, Question};
 use skink_messages::ErrorKind;
 use skink_messages::NetworkError;
-use skink_wire::{Endpoint, FourTuple, Malformed, ethernet, protocol};
+use skink_wire::{Endpoint, Malformed, ethernet, protocol};
 
 /// The question whether a packet may pass.
 pub(crate) fn question(direction: Direction, summary: &Result<Summary, Malformed>) -> Question {
@@ -138,46 +138,42 @@ pub(crate) fn packet(question: &Question) -> Option<(Direction, Result<Summary, 
 
 /// What passed unasked, as it travels.
 pub(crate) fn account(account: &Account) -> FlowAccount {
-    let FourTuple { local, remote } = account.tuple;
-    let octets = |address| match address {
-        IpAddr::V4(address) => Ipv4Addr::to_ipv6_mapped(&address).octets(),
-        IpAddr::V6(address) => address.octets(),
-    };
+    let Account {
+        protocol,
+        tuple,
+        packets,
+        bytes,
+        expected,
+        last,
+    } = *account;
     FlowAccount {
-        addresses: [local.addr, remote.addr].map(octets),
-        packets: account.packets,
-        bytes: account.bytes,
-        expected: account.expected.unwrap_or_default(),
-        ports: [local.port, remote.port],
-        family: match local.addr {
-            IpAddr::V4(_) => 4,
-            IpAddr::V6(_) => 6,
-        },
-        protocol: account.protocol,
-        expects: account.expected.is_some().into(),
-        reserved: 0,
+        protocol,
+        tuple,
+        packets,
+        bytes,
+        expected,
+        last,
     }
 }
 
-/// What passed unasked; `None` if that makes no sense.
-pub(crate) fn passed(account: &FlowAccount) -> Option<Account> {
-    let end = |octets: [u8; 16], port| {
-        let address = Ipv6Addr::from(octets);
-        let address = match account.family {
-            4 => address.to_ipv4_mapped()?.into(),
-            6 => address.into(),
-            _ => return None,
-        };
-        Some(Endpoint::new(address, port))
-    };
-    let ([local, remote], ports) = (account.addresses, account.ports);
-    Some(Account {
-        protocol: account.protocol,
-        tuple: FourTuple::new(end(local, ports[0])?, end(remote, ports[1])?),
-        packets: account.packets,
-        bytes: account.bytes,
-        expected: (account.expects == 1).then_some(account.expected),
-    })
+/// As [`account`], as it arrived.
+pub(crate) fn passed(account: &FlowAccount) -> Account {
+    let FlowAccount {
+        protocol,
+        tuple,
+        packets,
+        bytes,
+        expected,
+        last,
+    } = *account;
+    Account {
+        protocol,
+        tuple,
+        packets,
+        bytes,
+        expected,
+        last,
+    }
 }
 
 /// The verdict that a number stands for. One that stands for none blocks: a filter that fails must not

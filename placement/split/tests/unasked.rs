@@ -86,6 +86,29 @@ fn flows_go_on_while_the_filter_is_dead_and_others_wait_for_it() {
     world.assert_no_leak();
 }
 
+/// However many there are: some room is kept for what is sent.
+#[test]
+fn flows_go_on_beside_packets_that_wait() {
+    let mut world = world(5, RULES);
+    let known = Sockets::new(&mut world, [1000, 2000]);
+    known.talk(&mut world);
+    world.machines[1].kill(Who::Filter);
+    let stranger = world.end(0, 0, 3000);
+    let stranger = udp_bind(world.machines[0].udp(), stranger);
+    for port in 3000..3300 {
+        let (now, to) = (world.now, world.end(1, 0, port));
+        udp_send(world.machines[0].udp(), now, stranger, to, &[0; 4]);
+        world.settle();
+    }
+    let (waiting, _) = world.machines[1].ip.as_ref().expect("ip").outstanding();
+    assert!((100..256).contains(&waiting), "{waiting}");
+    known.talk(&mut world);
+    let now = world.now;
+    world.machines[1].restart(Who::Filter, now);
+    known.talk(&mut world);
+    world.assert_no_leak();
+}
+
 #[test]
 fn all_packets_are_counted_once_their_flow_is_asked_about_again() {
     let mut world = world(2, RULES);
@@ -128,12 +151,16 @@ fn no_rules_ask_nobody_and_new_ones_are_asked_for_the_next_packet() {
     let filter = world.machines[1].filter.as_mut().expect("a filter");
     filter.load(rules(""));
     flow.talk(&mut world);
-    // And by a successor with rules, if `ip` is of the same opinion still.
-    world.machines[1].set_rules(rules("block all\n"));
+    // And though it is dead when there are rules.
     world.machines[1].kill(Who::Filter);
+    flow.talk(&mut world);
+    world.machines[1].set_rules(rules("block all\n"));
+    world.machines[1].ip.as_mut().expect("ip").ask_filter();
+    flow.send(&mut world, 0, 1);
+    world.settle();
+    assert_eq!(flow.receive(&mut world, 1), None);
     let now = world.now;
     world.machines[1].restart(Who::Filter, now);
-    flow.send(&mut world, 0, 1);
     world.settle();
     assert_eq!(flow.receive(&mut world, 1), None);
     world.assert_no_leak();

@@ -296,7 +296,7 @@ impl Filter {
         self.states.get(at).map(|entry| entry.track)
     }
 
-    /// Takes note of packets that passed by their flow's state without being checked.
+    /// Takes note of packets that passed by their flow's state without being checked, the last of them before `now`.
     pub fn settle(&mut self, now: Instant, account: &Account) {
         if !self.is_active {
             return;
@@ -311,12 +311,17 @@ impl Filter {
             return;
         };
         let track = entry.track.with_expected(account.expected);
+        // Somebody may have said since that the flow is still there.
+        let (last, expires) = (account.last.min(now), entry.expires);
         for direction in [Direction::In, Direction::Out] {
             let side = direction.index();
             if account.packets[side] > 0 {
                 let by = (direction, account.packets[side], account.bytes[side]);
-                self.note(now, at, track, account.protocol, by);
+                self.note(last, at, track, account.protocol, by);
             }
+        }
+        if let Some(entry) = self.states.get_mut(at) {
+            entry.expires = entry.expires.max(expires);
         }
     }
 

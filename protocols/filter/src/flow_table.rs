@@ -44,6 +44,8 @@ pub struct Account {
     pub bytes: [u64; 2],
     /// As in [`Offload`], after them.
     pub expected: Option<[u32; 2]>,
+    /// When the last of them went by.
+    pub last: Instant,
 }
 
 /// A flow whose packets may pass.
@@ -53,12 +55,13 @@ pub struct OffloadedFlow {
     mark: u64,
     packets: [u64; 2],
     bytes: [u64; 2],
+    last: Instant,
 }
 
 /// The flows whose packets may pass. The filter is asked about all others.
 pub struct FlowTable {
     flows: HashMap<Key, OffloadedFlow, FixedState>,
-    /// When the time of each is over, the next first; and of some that were removed or prolonged since.
+    /// When the time of each is over, the next first; and of some that were removed since.
     ends: VecDeque<(Instant, Key)>,
 }
 
@@ -71,7 +74,8 @@ impl FlowTable {
         }
     }
 
-    /// Enters the flow of a packet of which the filter has said this. `mark` is for the caller.
+    /// Enters the flow of a packet of which the filter has said this, for [`TIME`] from when it said so first. `mark` is for
+    /// the caller.
     pub fn insert(
         &mut self,
         now: Instant,
@@ -83,27 +87,28 @@ impl FlowTable {
         let Some(key) = Key::of(direction, packet) else {
             return;
         };
-        let known = self.flows.remove(&key);
-        if self.flows.len() >= CAPACITY || self.ends.len() >= 2 * CAPACITY {
-            return;
+        let track = Track::offloaded(key.protocol(), offload);
+        if let Some(flow) = self.flows.get_mut(&key) {
+            (flow.track, flow.mark) = (track, mark);
+        } else if self.flows.len() < CAPACITY && self.ends.len() < 2 * CAPACITY {
+            let until = now + TIME;
+            let flow = OffloadedFlow {
+                track,
+                until,
+                mark,
+                packets: [0; 2],
+                bytes: [0; 2],
+                last: now,
+            };
+            self.flows.insert(key, flow);
+            self.ends.push_back((until, key));
         }
-        let until = now + TIME;
-        let (packets, bytes) = known.map_or_else(Default::default, |it| (it.packets, it.bytes));
-        let flow = OffloadedFlow {
-            track: Track::offloaded(key.protocol(), offload),
-            until,
-            mark,
-            packets,
-            bytes,
-        };
-        self.flows.insert(key, flow);
-        self.ends.push_back((until, key));
     }
 
     /// The flow of a packet that may pass without the filter.
     #[inline]
     pub fn find(&mut self, direction: Direction, packet: &Summary) -> Option<&mut OffloadedFlow> {
-        if self.flows.is_empty() || !is_plain(packet) {
+        if self.flows.is_empty() || !changes_nothing(packet) {
             return None;
         }
         self.flows.get_mut(&Key::of(direction, packet)?)
@@ -133,12 +138,6 @@ impl FlowTable {
     pub fn next_deadline(&self) -> Option<Instant> {
         self.ends.front().map(|(until, _)| *until)
     }
-
-    /// Removes all flows. What went by is told to nobody.
-    pub fn clear(&mut self) {
-        self.flows.clear();
-        self.ends.clear();
-    }
 }
 
 impl OffloadedFlow {
@@ -148,12 +147,19 @@ impl OffloadedFlow {
         self.mark
     }
 
+    /// As if it had been entered with this.
+    #[inline]
+    pub fn set_mark(&mut self, mark: u64) {
+        self.mark = mark;
+    }
+
     /// A packet of it passes.
     #[inline]
-    pub fn pass(&mut self, direction: Direction, packet: &Summary) {
+    pub fn pass(&mut self, now: Instant, direction: Direction, packet: &Summary) {
         if let Step::Goes(track) = self.track.step(direction.sender(), packet) {
             self.track = track;
         }
+        self.last = now;
         let side = direction.index();
         self.packets[side] = self.packets[side].wrapping_add(1);
         self.bytes[side] = self.bytes[side].wrapping_add(packet.length.into());
@@ -167,6 +173,7 @@ impl OffloadedFlow {
             packets: self.packets,
             bytes: self.bytes,
             expected: self.track.expected(),
+            last: self.last,
         })
     }
 }
@@ -175,7 +182,7 @@ impl Filter {
     /// Whether more packets of the flow of this one, which has just passed, may pass without being checked, all that
     /// [`FlowTable::find`] finds.
     pub fn offload(&self, direction: Direction, packet: &Summary) -> Option<Offload> {
-        if !self.is_active() || !is_plain(packet) {
+        if !self.is_active() || !changes_nothing(packet) {
             return None;
         }
         let track = self.state(direction, packet)?;
@@ -236,7 +243,7 @@ impl TcpState {
 
 /// Whether it is a whole packet of a kind that changes no state which lasts.
 #[inline]
-fn is_plain(packet: &Summary) -> bool {
+fn changes_nothing(packet: &Summary) -> bool {
     match (packet.piece, packet.protocol) {
         (Piece::Whole, protocol::TCP) => !packet
             .flags()

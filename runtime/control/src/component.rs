@@ -118,6 +118,8 @@ pub enum Order {
         /// Their text.
         rules: String,
     },
+    /// To `ip`: packets are to be asked about, whatever the filter said before. It has new rules, or will have.
+    AskFilter {},
     /// What the packet filter counted.
     ShowFilter {},
     /// End in good order.

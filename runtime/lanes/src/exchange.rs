@@ -84,8 +84,8 @@ pub struct Exchange<In: Coded, Out: Coded> {
     doorbell: Doorbell,
     own: Incarnation,
     neighbour: Incarnation,
-    /// There was no room for something that was kept: no slot,
-    full: bool,
+    /// There was no room for something that was kept: so many slots weren't free (0: they were),
+    full: u32,
     /// or too much was ahead of it.
     behind: bool,
     ahead: Ahead,
@@ -111,7 +111,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
             doorbell: Doorbell::attach(parts.doorbell)?,
             own: parts.own,
             neighbour: parts.neighbour,
-            full: false,
+            full: 0,
             behind: false,
             ahead: Ahead::default(),
             pressed: false,
@@ -167,7 +167,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
     /// [`Full`] if not. The end is awake again once there is room: see [`Exchange::is_ready`].
     pub fn reserve(&mut self, count: u32) -> Result<(), Full> {
         let reserved = self.outgoing.reserve(count);
-        self.note(reserved)
+        self.note(reserved, count)
     }
 
     /// As [`Exchange::reserve`] of one message with payload, which is to be told of by [`Exchange::note_bytes`].
@@ -221,7 +221,9 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         while count > 0 && self.outgoing.reserve(count).is_err() {
             count /= 2;
         }
-        self.full |= most > 0 && count == 0;
+        if most > 0 && count == 0 {
+            self.full = self.full.max(1);
+        }
         count
     }
 
@@ -233,7 +235,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         let wire = message.encode_for(self.own, self.neighbour);
         let written = self.outgoing.write(&wire);
         self.speaks |= written.is_ok();
-        self.note(written)
+        self.note(written, 1)
     }
 
     /// Whether to tell the neighbour now that `count` things of its own aren't needed any more.
@@ -246,11 +248,11 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         self.speaks
     }
 
-    fn note(&mut self, done: Result<(), QueueError>) -> Result<(), Full> {
+    fn note(&mut self, done: Result<(), QueueError>, count: u32) -> Result<(), Full> {
         match done {
             Ok(()) => Ok(()),
             Err(QueueError::Full) => {
-                self.full = true;
+                self.full = self.full.max(count);
                 Err(Full)
             }
             Err(QueueError::Corrupt) => {
@@ -262,7 +264,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
 
     /// Begins a batch: from now on it counts whether there is room.
     pub fn begin(&mut self) {
-        self.full = false;
+        self.full = 0;
         self.behind = false;
     }
 
@@ -286,7 +288,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
     /// Whether there is something to take, or room for what there was none for.
     pub fn is_ready(&self) -> bool {
         self.incoming.is_ready()
-            || (self.full && self.outgoing.has_room())
+            || (self.full > 0 && self.outgoing.has_room_for(self.full))
             || (self.behind && !self.is_held_up())
     }
 
@@ -297,7 +299,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
 
     /// Whether there was no room for something since the batch began.
     pub fn was_full(&self) -> bool {
-        self.full || self.is_held_up()
+        self.full > 0 || self.is_held_up()
     }
 
     /// Too much was ahead, and still is as far as can be seen without a look at all of it.

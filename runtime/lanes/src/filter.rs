@@ -61,10 +61,11 @@ impl FilterEnd {
         self.answers.push_back((id, Waiting::Offload(expected)));
     }
 
-    /// Whether `ip` is to ask about packets. It learns of that by the next [`FilterEnd::flush`], and until the first one
+    /// Whether `ip` is to ask about packets. It is told by the next [`FilterEnd::flush`], and until the first one
     /// it asks.
     pub fn set_asked(&mut self, asked: bool) {
         self.asked = asked;
+        self.told = None;
     }
 
     fn tell(&mut self) {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 const FILTER: NeighbourId = NeighbourId(0);
 /// Packets that may wait for their verdict: a third of what `link` can lend.
 const PARKED: u32 = 256;
-/// Messages for which there is room whenever there is room for a question: it, and what must be said before.
+/// A question, and what must be said before it.
 const MESSAGES: u32 = 2;
 
 /// What becomes of a packet that has waited.
@@ -23,24 +23,28 @@ pub enum Answer {
     Passed,
 }
 
+/// A packet that waits: the number of its question, that, and the packet.
+type Waiting<T> = (u64, Question, T);
+
 /// `ip`'s side towards `filter`. A packet, `T`, waits here until its verdict comes.
 ///
 /// Packets that pass unasked mustn't overtake those of their flow that wait for a verdict. So questions are
-/// counted, and whoever learns that a flow may pass notes how many there were ([`IpFilterEnd::asked`]): its packets
-/// pass once that many are answered, and wait behind them until then ([`IpFilterEnd::hold`]).
+/// numbered, and whoever learns that a flow may pass notes how many there were ([`IpFilterEnd::asked`]): its packets
+/// pass once that one is answered, and wait behind it until then ([`IpFilterEnd::hold`]). Answers come in the order of
+/// questions; one that never comes holds nobody up once a later one is there.
 pub struct IpFilterEnd<T> {
     exchange: Exchange<FromFilter, ToFilter>,
-    parked: RequestDatabase<(Question, T)>,
-    judged: VecDeque<(Question, T, Answer)>,
-    /// What passes unasked, after so many answers.
-    held: VecDeque<(u64, Question, T)>,
-    /// Packets that were asked about, and that were judged and taken.
+    parked: RequestDatabase<Waiting<T>>,
+    judged: VecDeque<(Waiting<T>, Answer)>,
+    /// What passes unasked once the question with this number is answered.
+    held: VecDeque<Waiting<T>>,
+    /// The numbers of the last question, and of the last one whose packet was judged and taken.
     asked: u64,
     answered: u64,
-    /// After how many answers all packets pass unasked; `None` if they don't.
+    /// After which answer all packets pass unasked; `None` if they don't.
     passes_from: Option<u64>,
-    /// Those of a filter that died are to be asked about again.
-    aborted: bool,
+    /// Packets about which a filter that died was asked, and which its successor is to be asked about.
+    aborted: u32,
 }
 
 impl<T> IpFilterEnd<T> {
@@ -58,18 +62,23 @@ impl<T> IpFilterEnd<T> {
             asked: 0,
             answered: 0,
             passes_from: None,
-            aborted: false,
+            aborted: 0,
         })
     }
 
-    /// Whether one more packet can be asked about now. If not, take no packet that would have to be.
+    /// Whether one more packet can be asked about now, and something be told before that. If not, take no packet that
+    /// would have to be.
     pub fn has_room(&mut self) -> bool {
-        !self.aborted && self.waiting() < PARKED && self.exchange.reserve(MESSAGES).is_ok()
+        self.takes_one() && self.exchange.reserve(MESSAGES).is_ok()
     }
 
     /// As [`IpFilterEnd::has_room`], as far as that can be told without looking at the queue.
     pub fn takes(&self) -> bool {
-        !self.exchange.was_full() && self.waiting() < PARKED
+        !self.exchange.was_full() && self.takes_one()
+    }
+
+    fn takes_one(&self) -> bool {
+        self.aborted == 0 && self.waiting() < PARKED
     }
 
     /// Asks about a packet. The question's id is filled in here.
@@ -77,18 +86,19 @@ impl<T> IpFilterEnd<T> {
     /// # Errors
     /// The packet, if there is no room.
     pub fn ask(&mut self, question: Question, packet: T) -> Result<(), T> {
-        if !self.has_room() {
+        if !self.takes_one() || self.exchange.reserve(1).is_err() {
             return Err(packet);
         }
-        self.issue(question, packet)?;
-        self.asked += 1;
+        let number = self.asked + 1;
+        self.issue((number, question, packet))?;
+        self.asked = number;
         Ok(())
     }
 
-    fn issue(&mut self, question: Question, packet: T) -> Result<(), T> {
-        let id = match self.parked.issue(FILTER, (question, packet)) {
+    fn issue(&mut self, (number, question, packet): Waiting<T>) -> Result<(), T> {
+        let id = match self.parked.issue(FILTER, (number, question, packet)) {
             Ok(id) => id.to_wire(),
-            Err(unsent) => return Err(unsent.0.1),
+            Err(unsent) => return Err(unsent.0.2),
         };
         // There is room: the caller has made sure.
         let question = ToFilter::Question(Question { id, ..question });
@@ -104,42 +114,61 @@ impl<T> IpFilterEnd<T> {
         self.exchange.send(&ToFilter::Account(account))
     }
 
-    /// How many packets were asked about.
+    /// The number of the last question.
     pub fn asked(&self) -> u64 {
         self.asked
     }
 
-    /// After how many answers all packets pass unasked, if they do.
+    /// After which question's answer all packets pass unasked, if they do.
     pub fn passes_from(&self) -> Option<u64> {
         self.passes_from
     }
 
-    /// Whether what passes unasked after so many answers passes now.
+    /// Whether what passes unasked after this question's answer passes now.
     pub fn is_open(&self, from: u64) -> bool {
-        self.answered >= from && self.held.is_empty()
+        let held = self.held.front();
+        self.answered >= from && held.is_none_or(|(front, ..)| *front > from)
     }
 
-    /// Lets a packet that passes unasked wait for its turn; `question` comes back with it.
+    /// Lets a packet that passes unasked wait for its turn; `question` comes back with it. Answers after which
+    /// question's answer more of the flow may pass.
     ///
     /// # Errors
     /// The packet, if too many wait.
-    pub fn hold(&mut self, from: u64, question: Question, packet: T) -> Result<(), T> {
+    pub fn hold(&mut self, from: u64, question: Question, packet: T) -> Result<u64, T> {
         if self.waiting() >= PARKED {
             return Err(packet);
         }
+        // They leave in their order.
+        let from = self.held.back().map_or(from, |(back, ..)| from.max(*back));
         self.held.push_back((from, question, packet));
-        Ok(())
+        if let Some(all) = &mut self.passes_from {
+            *all = from.max(*all);
+        }
+        Ok(from)
     }
 
     /// A packet that has waited, with what becomes of it.
     pub fn take_answered(&mut self) -> Option<(Question, T, Answer)> {
-        let next = self.held.front();
-        if next.is_some_and(|(from, ..)| *from <= self.answered) {
+        if self.is_due() {
             let (_, question, packet) = self.held.pop_front()?;
             return Some((question, packet, Answer::Passed));
         }
-        while self.judged.is_empty() {
-            match self.exchange.take()? {
+        let ((number, question, packet), answer) = self.judged.pop_front()?;
+        self.answered = self.answered.max(number);
+        Some((question, packet, answer))
+    }
+
+    /// Whether one that is held may go.
+    fn is_due(&self) -> bool {
+        let held = self.held.front();
+        held.is_some_and(|(from, ..)| *from <= self.answered)
+    }
+
+    /// Takes all that the filter has said.
+    fn hear(&mut self) {
+        while let Some(message) = self.exchange.take() {
+            match message {
                 FromFilter::Verdicts(verdicts) => {
                     for (id, verdict) in verdicts.as_slice() {
                         self.complete(*id, Answer::Verdict(*verdict));
@@ -153,13 +182,11 @@ impl<T> IpFilterEnd<T> {
                 }
             }
         }
-        self.answered += 1;
-        self.judged.pop_front()
     }
 
     fn complete(&mut self, id: u64, answer: Answer) {
         match self.parked.complete(RequestId::from_wire(id), FILTER) {
-            Some((question, packet)) => self.judged.push_back((question, packet, answer)),
+            Some(packet) => self.judged.push_back((packet, answer)),
             None => {
                 let unasked = &mut self.exchange.counters.unasked;
                 *unasked = unasked.wrapping_add(1);
@@ -169,29 +196,32 @@ impl<T> IpFilterEnd<T> {
 
     /// Packets that wait, for their verdict or their turn.
     pub fn waiting(&self) -> u32 {
-        // No more than `PARKED`.
-        self.parked.awaited() + self.held.len() as u32
+        // No more than a few hundred.
+        self.parked.awaited() + self.aborted + self.held.len() as u32
+    }
+
+    /// Packets are asked about, whatever the filter has said.
+    pub fn ask_all(&mut self) {
+        self.passes_from = None;
     }
 
     /// The filter was restarted: it is asked about all packets again that still wait, the oldest first, and about
     /// all others until it says otherwise.
     pub fn filter_restarted(&mut self, incarnation: Incarnation) {
         self.exchange.restarted(incarnation);
-        self.aborted = self.parked.abort_all(FILTER) > 0 || self.aborted;
-        self.passes_from = None;
+        self.aborted += self.parked.abort_all(FILTER);
+        self.ask_all();
     }
 
-    /// Begins a batch.
+    /// Begins a batch: hears what the filter has said, and asks its successor what it wasn't asked yet.
     pub fn begin(&mut self) {
         self.exchange.begin();
-        while self.aborted && self.exchange.reserve(1).is_ok() {
-            match self.parked.poll_aborted() {
-                // There is a free place: its own.
-                Some(aborted) => {
-                    let (question, packet) = aborted.abort;
-                    let _ = self.issue(question, packet);
-                }
-                None => self.aborted = false,
+        self.hear();
+        while self.aborted > 0 && self.exchange.reserve(1).is_ok() {
+            self.aborted -= 1;
+            // There is a free place: its own.
+            if let Some(aborted) = self.parked.poll_aborted() {
+                let _ = self.issue(aborted.abort);
             }
         }
     }
@@ -203,9 +233,7 @@ impl<T> IpFilterEnd<T> {
 
     /// Whether there is something to do.
     pub fn is_ready(&self) -> bool {
-        let held = self.held.front();
-        let is_due = held.is_some_and(|(from, ..)| *from <= self.answered);
-        self.exchange.is_ready() || !self.judged.is_empty() || is_due
+        self.exchange.is_ready() || !self.judged.is_empty() || self.is_due()
     }
 
     /// As [`Exchange::is_broken`].

@@ -1,7 +1,11 @@
 //! Messages between `ip` and `filter`.
 
 use crate::Incarnation;
-use crate::codec::{Coded, Envelope, Few, MiddleMessage, SmallMessage, counted};
+use crate::codec::{
+    Coded, Envelope, Few, MiddleMessage, SmallMessage, counted, family, get_address, put_address,
+};
+use skink_time::Instant;
+use skink_wire::{Endpoint, FourTuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// What `ip` asks `filter`: may this packet pass? It has what a filter looks at, as plain numbers in host
@@ -49,32 +53,86 @@ pub struct Question {
 
 const _: () = assert!(size_of::<Question>() == 112);
 
-/// What `ip` tells `filter` of packets that it passed without asking, as [`FromFilter::Offload`] allowed. Addresses and
-/// numbers are as in [`Question`]; first received and then sent, or first the local end and then the remote one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
+/// What `ip` tells `filter` of packets that it passed without asking, as [`FromFilter::Offload`] allowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowAccount {
+    /// Number of the transport protocol.
+    pub protocol: u8,
     /// The ends.
-    pub addresses: [[u8; 16]; 2],
-    /// How many packets went by.
+    pub tuple: FourTuple,
+    /// How many packets were received and sent.
     pub packets: [u64; 2],
     /// Their bytes.
     pub bytes: [u64; 2],
     /// TCP: up to where was acknowledged what the peer sent, and where that ends which came without a gap.
-    pub expected: [u32; 2],
-    /// Their ports.
-    pub ports: [u16; 2],
-    /// IP version: 4 or 6.
-    pub family: u8,
-    /// Number of the transport protocol.
-    pub protocol: u8,
-    /// 1 if `expected` counts.
-    pub expects: u8,
-    /// Not used.
-    pub reserved: u8,
+    pub expected: Option<[u32; 2]>,
+    /// When the last one went by.
+    pub last: Instant,
 }
 
-const _: () = assert!(size_of::<FlowAccount>() == 80);
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct AccountBody {
+    local: [u8; 16],
+    remote: [u8; 16],
+    packets: [u64; 2],
+    bytes: [u64; 2],
+    last_ns: u64,
+    expected: [u32; 2],
+    ports: [u16; 2],
+    family: u8,
+    protocol: u8,
+    expects: u8,
+    _reserved: u8,
+}
+
+const _: () = assert!(size_of::<AccountBody>() == 88);
+
+fn put_account(account: &FlowAccount) -> AccountBody {
+    let FourTuple { local, remote } = account.tuple;
+    AccountBody {
+        local: put_address(local.addr),
+        remote: put_address(remote.addr),
+        packets: account.packets,
+        bytes: account.bytes,
+        last_ns: account.last.as_nanos(),
+        expected: account.expected.unwrap_or_default(),
+        ports: [local.port, remote.port],
+        family: family(local.addr),
+        protocol: account.protocol,
+        expects: put_flag(account.expected.is_some()),
+        _reserved: 0,
+    }
+}
+
+fn get_account(body: &AccountBody) -> Option<FlowAccount> {
+    let end = |address, port| Some(Endpoint::new(get_address(address, body.family)?, port));
+    let [local, remote] = body.ports;
+    Some(FlowAccount {
+        protocol: body.protocol,
+        tuple: FourTuple::new(end(body.local, local)?, end(body.remote, remote)?),
+        packets: body.packets,
+        bytes: body.bytes,
+        expected: get_flag(body.expects)?.then_some(body.expected),
+        last: Instant::from_nanos(body.last_ns),
+    })
+}
+
+/// Not 0 for either: memory never written says nothing.
+fn put_flag(flag: bool) -> u8 {
+    match flag {
+        true => 1,
+        false => 2,
+    }
+}
+
+fn get_flag(number: u8) -> Option<bool> {
+    match number {
+        1 => Some(true),
+        2 => Some(false),
+        _ => None,
+    }
+}
 
 /// What `ip` says to `filter`.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +153,9 @@ impl Coded for ToFilter {
     fn encode(&self, incarnation: Incarnation) -> MiddleMessage {
         match self {
             ToFilter::Question(question) => MiddleMessage::new(QUESTION, incarnation, question),
-            ToFilter::Account(account) => MiddleMessage::new(ACCOUNT, incarnation, account),
+            ToFilter::Account(account) => {
+                MiddleMessage::new(ACCOUNT, incarnation, &put_account(account))
+            }
         }
     }
 
@@ -103,7 +163,10 @@ impl Coded for ToFilter {
     fn decode(wire: &MiddleMessage) -> Option<ToFilter> {
         match wire.kind() {
             QUESTION => wire.read().map(ToFilter::Question),
-            ACCOUNT => wire.read().map(ToFilter::Account),
+            ACCOUNT => {
+                let body: AccountBody = wire.read()?;
+                get_account(&body).map(ToFilter::Account)
+            }
             _ => None,
         }
     }
@@ -147,14 +210,14 @@ struct VerdictsBody {
 struct OffloadBody {
     id: u64,
     expected: [u32; 2],
-    expects: u32,
-    _reserved: u32,
+    expects: u8,
+    _reserved: [u8; 7],
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct AskedBody {
-    asked: u32,
+    asked: u8,
 }
 
 const _: () = assert!(size_of::<VerdictsBody>() == 48 && size_of::<OffloadBody>() == 24);
@@ -178,14 +241,14 @@ impl Coded for FromFilter {
                 let body = OffloadBody {
                     id: *id,
                     expected: expected.unwrap_or_default(),
-                    expects: expected.is_some().into(),
-                    _reserved: 0,
+                    expects: put_flag(expected.is_some()),
+                    _reserved: [0; 7],
                 };
                 SmallMessage::new(OFFLOAD, incarnation, &body)
             }
             FromFilter::Asked(asked) => {
                 let body = AskedBody {
-                    asked: (*asked).into(),
+                    asked: put_flag(*asked),
                 };
                 SmallMessage::new(ASKED, incarnation, &body)
             }
@@ -206,11 +269,7 @@ impl Coded for FromFilter {
             }
             OFFLOAD => {
                 let body: OffloadBody = wire.read()?;
-                let expected = match body.expects {
-                    0 => None,
-                    1 => Some(body.expected),
-                    _ => return None,
-                };
+                let expected = get_flag(body.expects)?.then_some(body.expected);
                 Some(FromFilter::Offload {
                     id: body.id,
                     expected,
@@ -218,11 +277,7 @@ impl Coded for FromFilter {
             }
             ASKED => {
                 let body: AskedBody = wire.read()?;
-                match body.asked {
-                    0 => Some(FromFilter::Asked(false)),
-                    1 => Some(FromFilter::Asked(true)),
-                    _ => None,
-                }
+                get_flag(body.asked).map(FromFilter::Asked)
             }
             _ => None,
         }
@@ -232,3 +287,6 @@ impl Coded for FromFilter {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

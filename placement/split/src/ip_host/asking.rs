@@ -5,10 +5,12 @@ use crate::questions;
 use skink_channel::AttachError;
 use skink_filter::{Direction, FlowTable, Offload, Summary, Verdict};
 use skink_lanes::{Answer, AttachParts, EndCounters, FlowAccount, Incarnation, IpFilterEnd};
-use skink_messages::Progress;
 use skink_time::Instant;
 use skink_wire::Malformed;
 use std::collections::VecDeque;
+
+/// Packets that may wait before one that came in is dropped: some room is kept for what transports send.
+const INBOUND: u32 = 192;
 
 /// The end towards the filter, and the flows that it needn't be asked about.
 pub(super) struct Asking {
@@ -57,6 +59,7 @@ impl Asking {
 
     pub(super) fn judge(
         &mut self,
+        now: Instant,
         direction: Direction,
         summary: &Result<Summary, Malformed>,
         packet: Parked,
@@ -68,15 +71,29 @@ impl Asking {
         });
         let known_from = flow.as_ref().map(|(flow, _)| flow.mark());
         if let Some(from) = end.passes_from().or(known_from) {
-            if !end.is_open(from) {
-                let question = questions::question(direction, summary);
-                let held = end.hold(from, question, packet);
-                return held.map_or_else(Judged::NoRoom, |()| Judged::Later);
+            if end.is_open(from) {
+                if let Some((flow, summary)) = flow {
+                    flow.pass(now, direction, summary);
+                }
+                return Judged::Now(Verdict::Pass, packet);
             }
-            if let Some((flow, summary)) = flow {
-                flow.pass(direction, summary);
-            }
-            return Judged::Now(Verdict::Pass, packet);
+            let question = questions::question(direction, summary);
+            return match end.hold(from, question, packet) {
+                Ok(from) => {
+                    if let Some((flow, _)) = flow {
+                        flow.set_mark(from);
+                    }
+                    Judged::Later
+                }
+                Err(packet) => Judged::NoRoom(packet),
+            };
+        }
+        let most = match direction {
+            Direction::In => INBOUND,
+            Direction::Out => u32::MAX,
+        };
+        if end.waiting() >= most || !self.has_room() {
+            return Judged::NoRoom(packet);
         }
         self.forget(direction, summary);
         if !self.tell() {
@@ -88,11 +105,11 @@ impl Asking {
     }
 
     /// A packet that passes unasked has waited for that.
-    fn count(&mut self, direction: Direction, summary: &Result<Summary, Malformed>) {
+    fn count(&mut self, now: Instant, direction: Direction, summary: &Result<Summary, Malformed>) {
         if let Ok(summary) = summary
             && let Some(flow) = self.known.find(direction, summary)
         {
-            flow.pass(direction, summary);
+            flow.pass(now, direction, summary);
         }
     }
 
@@ -113,7 +130,7 @@ impl Asking {
             return Some((packet, Verdict::Drop));
         };
         match (answer, summary) {
-            (Answer::Passed, summary) => self.count(direction, &summary),
+            (Answer::Passed, summary) => self.count(now, direction, &summary),
             (Answer::Offload(expected), Ok(summary)) => {
                 let offload = Offload { expected };
                 let mark = self.end.asked();
@@ -130,27 +147,25 @@ impl Asking {
     }
 
     /// Tells the filter of flows whose time is over.
-    pub(super) fn poll(&mut self, now: Instant) -> Progress {
-        while self.tell()
-            && let Some(account) = self.known.expire(now)
-        {
+    pub(super) fn poll(&mut self, now: Instant) {
+        while let Some(account) = self.known.expire(now) {
             self.accounts.push_back(questions::account(&account));
         }
-        // Told once there is room: the end is ready then.
-        Progress::Idle
+        self.tell();
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.known
-            .next_deadline()
-            .filter(|_| self.accounts.is_empty())
+        self.known.next_deadline()
     }
 
-    /// Another filter asks for itself which flows there are, and has counted nothing yet.
+    /// Flows that its predecessor let pass go on, until their time is over: it knows them too, and is told then.
     pub(super) fn filter_restarted(&mut self, incarnation: Incarnation) {
         self.end.filter_restarted(incarnation);
-        self.known.clear();
-        self.accounts.clear();
+    }
+
+    /// Packets are asked about, whatever the filter has said.
+    pub(super) fn ask_all(&mut self) {
+        self.end.ask_all();
     }
 
     pub(super) fn begin(&mut self) {

@@ -89,7 +89,7 @@ impl Judging {
             Judging::Inline(filter) => {
                 Judged::Now(filter.check_parsed(now, direction, summary), packet)
             }
-            Judging::Asked(asking) => asking.judge(direction, &summary, packet),
+            Judging::Asked(asking) => asking.judge(now, direction, &summary, packet),
         }
     }
 
@@ -104,7 +104,10 @@ impl Judging {
     pub(super) fn poll(&mut self, now: Instant) -> Progress {
         match self {
             Judging::Inline(filter) => filter.poll(now),
-            Judging::Asked(asking) => asking.poll(now),
+            Judging::Asked(asking) => {
+                asking.poll(now);
+                Progress::Idle
+            }
             Judging::Nobody => Progress::Idle,
         }
     }
@@ -120,6 +123,12 @@ impl Judging {
     pub(super) fn filter_restarted(&mut self, incarnation: Incarnation) {
         if let Judging::Asked(asking) = self {
             asking.filter_restarted(incarnation);
+        }
+    }
+
+    pub(super) fn ask_all(&mut self) {
+        if let Judging::Asked(asking) = self {
+            asking.ask_all();
         }
     }
 

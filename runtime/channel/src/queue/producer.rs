@@ -162,7 +162,13 @@ impl<T: Message> Producer<T> {
     /// once more before it sleeps, if it keeps what it couldn't send and has published the rest.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.free() > 0 || self.has_moved()
+        self.has_room_for(1)
+    }
+
+    /// As [`Producer::has_room`] for so many messages; or some room is newly there, and it takes a look to tell how much.
+    #[inline]
+    pub fn has_room_for(&self, count: u32) -> bool {
+        self.free() >= u64::from(count) || self.has_moved()
     }
 
     /// Slots that are free as far as is known without looking.

@@ -22,6 +22,10 @@ fn ask(ip: &mut Asks, packet: &'static str) {
     ip.flush();
 }
 
+fn hold(ip: &mut Asks, from: u64, packet: &'static str) -> Result<u64, &'static str> {
+    ip.hold(from, Question::new_zeroed(), packet)
+}
+
 /// The next question's id.
 fn asked(filter: &mut FilterEnd) -> u64 {
     match filter.take() {
@@ -31,6 +35,7 @@ fn asked(filter: &mut FilterEnd) -> u64 {
 }
 
 fn taken(ip: &mut Asks) -> Vec<(&'static str, Answer)> {
+    ip.begin();
     let all = std::iter::from_fn(|| ip.take_answered());
     all.map(|(_, packet, answer)| (packet, answer)).collect()
 }
@@ -47,19 +52,18 @@ fn what_passes_unasked_stays_behind_what_waits() {
     // Its flow may pass, but a packet of it waits still.
     let from = ip.asked();
     assert!(!ip.is_open(from));
-    ip.hold(from, Question::new_zeroed(), "third")
-        .expect("room");
+    assert_eq!(hold(&mut ip, from, "third"), Ok(from));
     ask(&mut ip, "another flow's");
     assert_eq!(taken(&mut ip), []);
     filter.offload(ids[1], None);
     filter.flush();
     assert!(ip.is_ready());
+    ip.begin();
     // One by one: what comes meanwhile mustn't overtake the third.
     let (_, packet, _) = ip.take_answered().expect("the second");
     assert_eq!(packet, "second");
     assert!(!ip.is_open(from) && ip.is_ready());
-    ip.hold(from, Question::new_zeroed(), "fourth")
-        .expect("room");
+    assert_eq!(hold(&mut ip, from, "fourth"), Ok(from));
     let passed = [("third", Answer::Passed), ("fourth", Answer::Passed)];
     assert_eq!(taken(&mut ip), passed, "whatever later questions wait");
     assert!(ip.is_open(from) && ip.waiting() == 1);
@@ -109,14 +113,12 @@ fn what_was_held_outlives_the_filter_in_its_order() {
     let (mut ip, mut filter, successor) = ends();
     ask(&mut ip, "first");
     let id = asked(&mut filter);
-    ip.hold(ip.asked(), Question::new_zeroed(), "second")
-        .expect("room");
+    assert_eq!(hold(&mut ip, 1, "second"), Ok(1));
     filter.answer(id, 1);
     filter.flush();
     let mut second = successor(2);
     ip.filter_restarted(2);
     assert_eq!(taken(&mut ip), [], "that one is dead");
-    ip.begin();
     ip.flush();
     let id = asked(&mut second);
     second.answer(id, 1);
@@ -150,11 +152,74 @@ fn no_more_wait_than_there_is_room_for() {
     let (mut ip, _, _) = ends();
     (0..PARKED / 2).for_each(|_| ask(&mut ip, "asked"));
     for _ in 0..PARKED / 2 {
-        ip.hold(ip.asked(), Question::new_zeroed(), "held")
-            .expect("room");
+        assert!(hold(&mut ip, u64::from(PARKED), "held").is_ok());
     }
     assert!(!ip.has_room() && !ip.takes());
-    let refused = ip.hold(ip.asked(), Question::new_zeroed(), "one more");
-    assert_eq!(refused, Err("one more"));
+    assert_eq!(hold(&mut ip, 0, "one more"), Err("one more"));
     assert_eq!(ip.ask(Question::new_zeroed(), "one more"), Err("one more"));
+}
+
+#[test]
+fn flows_dont_wait_for_each_other() {
+    let (mut ip, mut filter, _) = ends();
+    ask(&mut ip, "known since long");
+    let id = asked(&mut filter);
+    filter.offload(id, None);
+    filter.flush();
+    assert_eq!(taken(&mut ip).len(), 1);
+    let known = ip.asked();
+    ask(&mut ip, "another");
+    let other = ip.asked();
+    assert_eq!(hold(&mut ip, other, "the other's"), Ok(other));
+    assert!(ip.is_open(known) && !ip.is_open(other));
+    // One that has to wait behind the other's has a flow that waits with it.
+    assert_eq!(hold(&mut ip, known, "behind"), Ok(other));
+    assert!(ip.is_open(known) && !ip.is_open(other));
+}
+
+#[test]
+fn an_answer_that_never_comes_holds_nobody_up_for_ever() {
+    let (mut ip, mut filter, _) = ends();
+    ask(&mut ip, "lost");
+    asked(&mut filter);
+    assert_eq!(hold(&mut ip, 1, "held"), Ok(1));
+    ask(&mut ip, "later");
+    let id = asked(&mut filter);
+    filter.answer(id, 1);
+    filter.flush();
+    let all = [("later", Answer::Verdict(1)), ("held", Answer::Passed)];
+    assert_eq!(taken(&mut ip), all);
+}
+
+/// What must be said before a question has room beside it, and who waits for two slots isn't woken for one.
+#[test]
+fn there_is_room_for_an_account_and_a_question() {
+    let (mut ip, mut filter, _) = ends();
+    let account = FlowAccount {
+        protocol: 6,
+        tuple: skink_wire::FourTuple::new(
+            skink_wire::Endpoint::new([192, 0, 2, 1].into(), 80),
+            skink_wire::Endpoint::new([192, 0, 2, 2].into(), 90),
+        ),
+        packets: [1, 0],
+        bytes: [40, 0],
+        expected: None,
+        last: skink_time::Instant::ZERO,
+    };
+    for _ in 0..crate::CAPACITY - 2 {
+        ip.tell(account).expect("room");
+    }
+    assert!(ip.has_room());
+    ip.tell(account).expect("room");
+    ask(&mut ip, "the last");
+    ip.begin();
+    assert!(!ip.has_room() && !ip.is_ready());
+    assert!(filter.take().is_some());
+    filter.flush();
+    assert!(ip.is_ready(), "something has moved");
+    ip.begin();
+    assert!(!ip.has_room() && !ip.is_ready(), "one slot is too few");
+    assert!(filter.take().is_some());
+    filter.flush();
+    assert!(ip.is_ready() && ip.has_room());
 }

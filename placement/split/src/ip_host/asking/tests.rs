@@ -34,7 +34,7 @@ fn passes(asking: &mut Asking, flags: u16) -> bool {
         segment_bytes: 0,
         checksum: RxChecksum::Verified,
     };
-    let judged = asking.judge(Direction::In, &segment(flags), Parked::Frame(frame));
+    let judged = asking.judge(NOW, Direction::In, &segment(flags), Parked::Frame(frame));
     asking.flush();
     match judged {
         Judged::Now(verdict, _) => verdict == Verdict::Pass,
@@ -51,6 +51,7 @@ fn question(filter: &mut FilterEnd) -> u64 {
 }
 
 fn take_all(asking: &mut Asking) -> usize {
+    asking.begin();
     std::iter::from_fn(|| asking.take_answered(NOW)).count()
 }
 
@@ -95,8 +96,17 @@ fn what_the_filter_said_last_of_a_flow_counts() {
 }
 
 #[test]
-fn another_filter_is_asked_anew() {
-    let (mut asking, _) = offloaded();
+fn flows_go_on_for_their_time_whatever_happens_to_the_filter() {
+    let (mut asking, mut filter) = offloaded();
     asking.filter_restarted(2);
+    assert!(passes(&mut asking, ACK));
+    let end = asking.next_deadline().expect("a flow passes for a while");
+    asking.poll(end);
+    asking.flush();
+    match filter.take() {
+        Some(ToFilter::Account(account)) => assert_eq!(account.packets, [2, 0]),
+        other => panic!("{other:?} isn't an account"),
+    }
     assert!(!passes(&mut asking, ACK));
+    assert_eq!(asking.next_deadline(), None);
 }

@@ -2,8 +2,8 @@
 use super::{Served, Stack};
 use crate::up::programs::{Program, Stage};
 use skink_control::{
-    Answered, ComponentInfo, FIRST_COMPONENT, Grant, Order, Owners, Peer, Question, QueueInfo,
-    RegionKind,
+    Answered, ComponentInfo, FIRST_COMPONENT, Grant, Order, Owners, Part, Peer, Question,
+    QueueInfo, RegionKind,
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -142,6 +142,11 @@ impl Owners for Served {
         };
         rules.clone_into(&mut self.stack.plant.start.rules);
         self.unsaved = true;
+        // Whether the filter can hear of them or not, nothing passes from now on that it would let pass without rules.
+        if self.rules > 0 && self.stack.plant.split.is_some() {
+            self.process(Part::Ip)
+                .order(Order::AskFilter {}, Vec::new());
+        }
         self.filtering().order(order, Vec::new());
         self.on_new_rules();
         Ok(crate::filter::in_force(self.rules))
