@@ -39,6 +39,7 @@ counters! {
         LinkCut "segments_cut" "Frames made by cutting large segments in software.";
         LinkFull "output_full" "Times the NIC had no room for a frame; it was kept and sent later.";
         LinkBeside "frames_beside" "Frames that came by the packet socket beside AF_XDP queues: from another owner's queue, or for every owner (ARP and the like).";
+        LinkOvertook "frames_overtook" "Small frames that were taken before large ones of other flows which had come first.";
         LinkDropShort "drop.too_short" "Received frames shorter than an Ethernet header.";
         LinkDropForeign "drop.foreign" "Received frames addressed to another station.";
         LinkDropSpoofed "drop.spoofed_source" "Outbound frames with a source that isn't ours.";
@@ -100,6 +101,7 @@ counters! {
         TcpSpuriousTimeouts "spurious_timeouts" "Timeouts found to be needless.";
         TcpDuplicateAcks "duplicate_acks" "Duplicate acknowledgements received.";
         TcpOutOfOrder "out_of_order" "Segments received ahead of a gap and kept.";
+        TcpCrowded "crowded" "Times a connection was offered less since its data had waited for long in the NIC's queue.";
         TcpZeroWindowProbes "zero_window_probes" "Probes of a closed window.";
         TcpKeepAliveProbes "keepalive_probes" "Keepalive probes sent.";
         TcpDelayedAcks "delayed_acks" "Acknowledgements that the delay timer sent.";

@@ -228,6 +228,8 @@ impl Stack {
             self.counters.add(Counter::LinkDropNic, received);
             let beside = self.receiver.take_beside();
             self.counters.add(Counter::LinkBeside, beside);
+            let overtaken = self.receiver.take_overtaken();
+            self.counters.add(Counter::LinkOvertook, overtaken);
             let sent = self.sender.take_dropped();
             self.counters.add(Counter::LinkDropSend, sent);
         }

@@ -44,15 +44,17 @@ impl Crowding {
         }
     }
 
-    /// It does, while `limit` bytes are offered at most, and have been up to `edge`.
-    pub fn change(&mut self, waited: Duration, limit: usize, edge: SeqNum) {
-        if waited > LONG {
+    /// It does, while `limit` bytes are offered at most, and have been up to `edge`. Answers whether there is less now.
+    pub fn change(&mut self, waited: Duration, limit: usize, edge: SeqNum) -> bool {
+        let is_less = waited > LONG;
+        if is_less {
             let half = u32::try_from(limit / 2).unwrap_or(u32::MAX);
             self.most = half.max(LEAST);
         } else if waited <= LONG / 2 {
             self.most = self.most.saturating_add(self.most / 8);
         }
         self.until = edge;
+        is_less
     }
 }
 

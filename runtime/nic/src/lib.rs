@@ -119,6 +119,11 @@ pub trait Receiver: Send {
         0
     }
 
+    /// Frames since the last call that were taken before others which had come first.
+    fn take_overtaken(&mut self) -> u64 {
+        0
+    }
+
     /// What brings frames to the threads that wait for them, if the NIC has that.
     fn flow_rings(&mut self) -> Option<&mut dyn FlowRings> {
         None

@@ -284,6 +284,10 @@ impl Receiver for PacketReceiver {
         let control = self.control.as_mut().map_or(0, Ring::take_dropped);
         control + self.flows.take_dropped()
     }
+
+    fn take_overtaken(&mut self) -> u64 {
+        self.flows.take_overtaken()
+    }
 }
 
 #[cfg(test)]

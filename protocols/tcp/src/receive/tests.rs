@@ -761,8 +761,14 @@ fn a_peer_whose_data_waits_for_long_is_offered_less_until_it_no_longer_does() {
         "{meanwhile:?}"
     );
     assert!((120_000..132_000).contains(&meanwhile[4]), "{meanwhile:?}");
+    let crowded = net.count(Counter::TcpCrowded);
+    assert!(
+        (3..=5).contains(&crowded),
+        "once for each window: {crowded}"
+    );
     net.waited = Duration::ZERO;
     let after = offered(&mut net, 40);
     assert!(after.is_sorted(), "{after:?}");
     assert!(after[39] > MEBIBYTE - 100, "{after:?}");
+    assert_eq!(net.count(Counter::TcpCrowded), crowded);
 }

@@ -57,6 +57,8 @@ pub(crate) struct Ring {
     misses: u32,
     /// The kernel said that it dropped frames for want of room.
     losing: bool,
+    /// Frames that overtook others, since that was last asked.
+    overtaken: u64,
     /// Since when frames wait.
     backlog: Backlog,
     /// What may overtake others, once many do.
@@ -109,6 +111,7 @@ impl Ring {
             mark: 1,
             misses: 0,
             losing: false,
+            overtaken: 0,
             backlog: Backlog::default(),
             overtaking: Overtaking::new(),
             unusable: 0,
@@ -297,6 +300,7 @@ impl Ring {
                 budget.spend(self.take(flags, now, each));
                 // Release: our reads are done before a successor sees that they are.
                 self.status().store(flags | OVERTOOK, Ordering::Release);
+                self.overtaken += 1;
                 taken += 1;
             }
             self.advance();
@@ -359,6 +363,11 @@ impl Ring {
             dropped += statistics.map_or(0, |[_packets, drops]| u64::from(drops));
         }
         dropped
+    }
+
+    /// Frames since the last call that overtook others.
+    pub(crate) fn take_overtaken(&mut self) -> u64 {
+        std::mem::take(&mut self.overtaken)
     }
 
     /// Goes to the oldest frame, if there is any.

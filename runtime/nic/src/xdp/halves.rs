@@ -63,6 +63,10 @@ impl Receiver for Receiving {
         std::mem::take(&mut self.beside)
     }
 
+    fn take_overtaken(&mut self) -> u64 {
+        self.packet.take_overtaken()
+    }
+
     fn flow_rings(&mut self) -> Option<&mut dyn FlowRings> {
         Some(&mut self.queues)
     }

@@ -31,6 +31,14 @@ pub fn cases() -> Vec<Case> {
         cases.push(on(open, &name, loaded_under_load));
         let name = open.prefixed("filter/shown");
         cases.push(on(open, &name, shown));
+        if topology == Topology::Split {
+            let bare = Plan {
+                rules: None,
+                ..open
+            };
+            let name = bare.prefixed("filter/loaded-while-it-is-stopped");
+            cases.push(on(bare, &name, loaded_while_it_is_stopped));
+        }
         if topology == Topology::Library {
             let name = open.prefixed("filter/loaded-into-each-process");
             cases.push(on(open, &name, loaded_into_each_process));
@@ -117,6 +125,36 @@ fn loaded_under_load(network: &Network) -> Outcome {
     if !status.success() {
         return Err(Failure::Wrong(format!(
             "the download ended with {status}: {said}"
+        )));
+    }
+    load(network, &site, "pass all\n")?;
+    network.wait_for(&nginx.process, address, Nginx::PORT)?;
+    nginx.stop()
+}
+
+/// A filter without rules isn't asked, and one that is stopped hears of none: new ones hold all the same, at once.
+fn loaded_while_it_is_stopped(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let address = Network::SKINK[0];
+    let nginx = Nginx::on_skink(network, &site)?;
+    network.wait_for(&nginx.process, address, Nginx::PORT)?;
+    let filter = || -> Result<Option<u32>, Failure> {
+        let mut members = network.members()?.into_iter();
+        Ok(members.find(|it| it.name == "filter").and_then(|it| it.pid))
+    };
+    let stopped = filter()?;
+    let pid = stopped.ok_or_else(|| Failure::Wrong("no filter runs".to_owned()))?;
+    signal(pid, Signal::STOP)?;
+    load(network, &site, "block in proto tcp to port 80\n")?;
+    let url = format!("http://{address}:80/tiny");
+    let first = fetch(network, &url)?;
+    network.wait_until("the filter is replaced", || {
+        filter().is_ok_and(|now| now.is_some() && now != stopped)
+    })?;
+    let codes = [first, fetch(network, &url)?];
+    if codes != [28; 2] {
+        return Err(Failure::Wrong(format!(
+            "curl of a blocked port ended with {codes:?}"
         )));
     }
     load(network, &site, "pass all\n")?;

@@ -249,13 +249,14 @@ fn who_says_little_overtakes_what_is_left_of_a_batch() {
         let batches = in_two_batches(&mut ring, 2 * LARGE);
         assert_eq!(batches, [vec![0, 1, 5, 7], vec![2, 3, 4, 6]]);
         assert!(!is_readable(&ring));
+        assert_eq!([ring.take_overtaken(), ring.take_overtaken()], [2, 0]);
         // Nothing of that is remembered.
         for number in 0..4 {
             send_large(&mut a, number);
             send_small(&mut a, 9, number + 10);
         }
         assert_eq!(receive_mixed(&mut ring, 64), [0, 10, 1, 11, 2, 12, 3, 13]);
-        assert_eq!(ring.take_dropped(), 0);
+        assert_eq!((ring.take_dropped(), ring.take_overtaken()), (0, 0));
     });
 }
 
