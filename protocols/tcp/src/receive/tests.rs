@@ -762,10 +762,7 @@ fn a_peer_whose_data_waits_for_long_is_offered_less_until_it_no_longer_does() {
     );
     assert!((120_000..132_000).contains(&meanwhile[4]), "{meanwhile:?}");
     let crowded = net.count(Counter::TcpCrowded);
-    assert!(
-        (3..=5).contains(&crowded),
-        "once for each window: {crowded}"
-    );
+    assert!(crowded >= 3, "a mebibyte to an eighth: {crowded}");
     net.waited = Duration::ZERO;
     let after = offered(&mut net, 40);
     assert!(after.is_sorted(), "{after:?}");
