@@ -281,8 +281,8 @@ impl Stack {
     /// Packets that `ip` holds, and whatever is due in the components; then the doorbell.
     fn work(&mut self, now: Instant) -> Progress {
         self.requested = false;
-        self.udp_first = !self.udp_first;
-        let udp_first = self.udp_first;
+        let (udp_first, counters) = (self.udp_first, &self.counters);
+        let mut first_has_sent = false;
         let [sent, rest] = split!(self, now, |tcp, udp, below| {
             let mut up = Up {
                 now,
@@ -296,6 +296,7 @@ impl Stack {
             } = up;
             let mut sent = Progress::Idle;
             for is_udp in [udp_first, !udp_first] {
+                let before = counters.get(Counter::LinkFramesOut);
                 let progress = match is_udp {
                     true => udp.poll(now, below),
                     false => tcp.poll(now, below),
@@ -303,6 +304,8 @@ impl Stack {
                 if progress == Progress::More {
                     sent = progress;
                 }
+                let after = counters.get(Counter::LinkFramesOut);
+                first_has_sent |= is_udp == udp_first && before != after;
             }
             // Last, since both may have left something in `ip`.
             let ip = below.ip.poll(now, &mut below.link);
@@ -320,6 +323,8 @@ impl Stack {
             [sent, rest]
         });
         self.sender.flush();
+        // There may have been room for one of them only.
+        self.udp_first ^= first_has_sent;
         self.sending = sent == Progress::More;
         match self.sending {
             true => Progress::More,

@@ -2,12 +2,16 @@
 
 use skink_library::{Stack, StackConfig};
 use skink_memory::{Bytes, DatagramHeader, DatagramRing, SocketId, TableConfig};
-use skink_messages::{BindOptions, Counters, SoleOwner, TcpRequest, TxPacket, UdpRequest};
-use skink_nic::{Budget, MemoryConfig, Nic};
+use skink_messages::{
+    BindOptions, Counters, Full, NicOutput, SoleOwner, TcpRequest, TxPacket, UdpRequest,
+};
+use skink_nic::{Budget, MemoryConfig, Nic, Sender};
 use skink_time::Instant;
 use skink_wire::icmpv6::{self, RouterAdvertisement};
 use skink_wire::{Endpoint, MacAddr, ethernet, ipv6, protocol};
 use std::net::Ipv6Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn end(address: &str, port: u16) -> Endpoint {
@@ -46,11 +50,16 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::with_nic(|nic| nic)
+    }
+
+    /// With something around our NIC.
+    fn with_nic(around: impl FnOnce(Nic) -> Nic) -> World {
         let (near, here) = skink_nic::pair(MemoryConfig::default()).expect("a link");
         let (there, far) = skink_nic::pair(MemoryConfig::default()).expect("a link");
         World {
             now: Instant::from_millis(1000),
-            ours: stack(["192.0.2.1/24", "2001:db8::1/64"], 1, near),
+            ours: stack(["192.0.2.1/24", "2001:db8::1/64"], 1, around(near)),
             peer: stack(["192.0.2.2/24", "2001:db8::2/64"], 2, far),
             wire: [here, there],
             longest: 0,
@@ -169,6 +178,81 @@ fn a_connection_sends_segments_of_the_size_that_a_router_says_the_link_takes() {
         world
             .peer
             .tcp_request(world.now, TcpRequest::Received(theirs));
+    }
+}
+
+/// A NIC that has room for so many frames more.
+struct Narrow(Box<dyn Sender>, Arc<AtomicUsize>);
+
+impl NicOutput for Narrow {
+    fn room(&mut self) -> usize {
+        self.1.load(Ordering::Relaxed)
+    }
+    fn send(&mut self, packet: &TxPacket<'_>) -> Result<(), Full> {
+        let less = |room: usize| room.checked_sub(1);
+        let took = self
+            .1
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        took.map_err(|_| Full)?;
+        self.0.send(packet)
+    }
+}
+
+impl Sender for Narrow {
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+}
+
+/// However room and turns fall together.
+#[test]
+fn tcp_and_udp_share_a_nic_that_seldom_has_room() {
+    for every in 1..5 {
+        let room = Arc::new(AtomicUsize::new(usize::MAX));
+        let mut world = World::with_nic(|nic| Nic {
+            sender: Box::new(Narrow(nic.sender, room.clone())),
+            ..nic
+        });
+        let now = world.now;
+        let listener = world.peer.tcp_open().expect("a slot");
+        let bound = world
+            .peer
+            .tcp_bind(listener, end("0.0.0.0", 80), BindOptions::default());
+        bound.expect("free");
+        world.peer.tcp_listen(now, listener, 8).expect("listens");
+        let connection = world.ours.tcp_open().expect("a slot");
+        let to = end("192.0.2.2", 80);
+        world
+            .ours
+            .tcp_connect(now, connection, to)
+            .expect("a route");
+        world.run(20);
+        let ring = world.ours.tcp_table().send_ring(connection.slot);
+        ring.write(&[7; 128 * 1024]);
+        let now = world.now;
+        world.ours.tcp_request(now, TcpRequest::Sent(connection));
+        let socket = world.ours.udp_open().expect("a slot");
+        let header = DatagramHeader::new(end("192.0.2.2", 53), end("0.0.0.0", 0).addr);
+        let ring = DatagramRing::new(world.ours.udp_table().send_ring(socket.slot));
+        room.store(0, Ordering::Relaxed);
+        while ring.push_with(&header, &[&[7; 1000]]).is_ok() {}
+        world.ours.udp_request(now, UdpRequest::Sent(socket));
+        let mut left = [0; 2];
+        for turn in 0..every * 40 {
+            room.store(usize::from(turn % every == 0), Ordering::Relaxed);
+            world.ours.poll(world.now);
+            world.now += Duration::from_millis(1);
+            world.peer.poll(world.now);
+            let [here, there] = &mut world.wire;
+            let mut budget = Budget::frames(1000);
+            here.receiver.receive(world.now, &mut budget, &mut |frame| {
+                left[usize::from(frame.bytes[23] == protocol::UDP)] += 1;
+                give(there, frame.bytes);
+            });
+            world.peer.poll(world.now);
+            world.carry(1);
+        }
+        assert!(left[0] >= 15 && left[1] >= 15, "every {every}: {left:?}");
     }
 }
 

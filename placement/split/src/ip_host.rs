@@ -245,11 +245,13 @@ impl Host for IpHost {
         // What was blocked by want of a chunk, or of room at the filter, may go now.
         busy |= judged >= BUDGET || (judged > 0 && !self.blocked.is_empty());
         busy |= is_free && {
-            // The link may have no room for what comes second.
-            self.first.rotate_left(1);
             let sent = self
                 .first
                 .map(|transport| self.take_packets(now, transport));
+            if sent[0] > 0 {
+                // The link may have had no room for what came second.
+                self.first.rotate_left(1);
+            }
             sent.into_iter().any(|taken| taken >= BUDGET)
         };
         self.take_returned(now);
