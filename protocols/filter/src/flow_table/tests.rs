@@ -245,7 +245,7 @@ fn a_flow_that_comes_back_has_its_time_from_then_on() {
     let (mut apart, packet) = (Apart::new(), udp(PEER, US));
     let half = at(0) + TIME / 2;
     let offload = Offload { expected: None };
-    let mut enter = |known: &mut FlowTable, time| {
+    let enter = |known: &mut FlowTable, time| {
         known.insert(time, In, &packet, offload, 0);
         let flow = known.find(In, &packet).expect("it was entered");
         flow.pass(time, In, &packet);
