@@ -175,6 +175,37 @@ fn a_reset_counts_as_if_each_segment_before_it_had_been_seen() {
 }
 
 #[test]
+fn what_is_told_late_shortens_no_flows_time() {
+    let mut filter = filter(RULES);
+    for (direction, packet) in [(In, udp(PEER, US)), (Out, udp(US, PEER))] {
+        assert_eq!(filter.check(at(0), direction, &packet), Verdict::Pass);
+    }
+    let tuple = Key::of(In, &udp(PEER, US)).expect("a flow").tuple();
+    let phase = crate::records::FlowPhase::Datagrams;
+    let known = filter.confirm(at(100), [crate::records::Flow { tuple, phase }]);
+    assert_eq!(known, 1);
+    let expires = |filter: &Filter| states(filter)[0].expires;
+    let before = expires(&filter);
+    let account = Account {
+        protocol: protocol::UDP,
+        tuple,
+        packets: [1, 0],
+        bytes: [28, 0],
+        expected: None,
+        last: at(99),
+    };
+    filter.settle(at(100), &account);
+    assert_eq!(expires(&filter), before);
+    // Nor does a time that is still to come lengthen it.
+    let account = Account {
+        last: at(100_000),
+        ..account
+    };
+    filter.settle(at(100), &account);
+    assert_eq!(expires(&filter), before);
+}
+
+#[test]
 fn only_what_changes_no_state_goes_unasked() {
     let mut apart = Apart::new();
     let mut asks = |direction, packet: Summary| {

@@ -18,9 +18,9 @@ fn ends() -> (Asking, FilterEnd) {
     (asking, filter)
 }
 
-fn segment(flags: u16) -> Result<Summary, Malformed> {
+fn segment(from_port: u8, flags: u16) -> Result<Summary, Malformed> {
     let mut header = [0; 20];
-    header[..4].copy_from_slice(&[0, 80, 0, 90]);
+    header[..4].copy_from_slice(&[0, from_port, 0, 90]);
     header[12..14].copy_from_slice(&(0x5000 | flags).to_be_bytes());
     let [to, from] = [1, 2].map(|last| std::net::IpAddr::from([192, 0, 2, last]));
     Summary::of_transport(from, to, protocol::TCP, &header, header.len())
@@ -28,13 +28,23 @@ fn segment(flags: u16) -> Result<Summary, Malformed> {
 
 /// Whether a segment passes at once.
 fn passes(asking: &mut Asking, flags: u16) -> bool {
+    passes_from(asking, 80, flags)
+}
+
+/// Whether one of another flow does.
+fn passes_from(asking: &mut Asking, port: u8, flags: u16) -> bool {
     let frame = FrameUp {
         pointer: RichPointer::default(),
         arrived: NOW,
         segment_bytes: 0,
         checksum: RxChecksum::Verified,
     };
-    let judged = asking.judge(NOW, Direction::In, &segment(flags), Parked::Frame(frame));
+    let judged = asking.judge(
+        NOW,
+        Direction::In,
+        &segment(port, flags),
+        Parked::Frame(frame),
+    );
     asking.flush();
     match judged {
         Judged::Now(verdict, _) => verdict == Verdict::Pass,
@@ -109,4 +119,39 @@ fn flows_go_on_for_their_time_whatever_happens_to_the_filter() {
     }
     assert!(!passes(&mut asking, ACK));
     assert_eq!(asking.next_deadline(), None);
+}
+
+#[test]
+fn who_waits_behind_others_isnt_overtaken_by_its_own() {
+    let (mut asking, mut filter) = ends();
+    // Of the first flow one segment, of the second two, of the third one.
+    for port in [1, 2, 2, 3] {
+        assert!(!passes_from(&mut asking, port, ACK));
+        if port == 2 && asking.end.asked() == 3 {
+            let id = question(&mut filter);
+            filter.offload(id, None);
+            filter.flush();
+            assert_eq!(
+                take_all(&mut asking),
+                1,
+                "the first flow passes after three answers"
+            );
+        }
+    }
+    let mut answer = |asking: &mut Asking| {
+        let id = question(&mut filter);
+        filter.offload(id, None);
+        filter.flush();
+        take_all(asking)
+    };
+    assert_eq!(answer(&mut asking), 1, "the second after four");
+    assert!(!passes_from(&mut asking, 2, ACK));
+    assert!(!passes_from(&mut asking, 1, ACK), "it waits behind that");
+    assert_eq!(answer(&mut asking), 1, "three are answered");
+    assert!(
+        !passes_from(&mut asking, 1, ACK),
+        "one of its flow waits still"
+    );
+    assert_eq!(answer(&mut asking), 4, "the third's, and all that waited");
+    assert!(passes_from(&mut asking, 1, ACK));
 }
