@@ -27,8 +27,8 @@ pub use component::{Component, Full, Progress};
 pub use counter::{Counter, Counters};
 pub use nic::{Capabilities, NicOutput, Steering};
 pub use packet::{
-    ErrorKind, FrameOutput, Lent, LinkLimits, Network, NetworkError, NetworkView, Outbound, Path,
-    RxChecksum, RxFrame, RxPacket, Sent, TxPacket,
+    ErrorKind, FlowAccount, FrameOutput, Lent, LinkLimits, Network, NetworkError, NetworkView,
+    Outbound, Path, RxChecksum, RxFrame, RxPacket, Sent, TxPacket,
 };
 pub use ports::{Ports, SoleOwner};
 pub use socket::{

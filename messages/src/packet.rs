@@ -2,7 +2,7 @@ use crate::Full;
 use core::net::{IpAddr, Ipv4Addr};
 use skink_memory::{Bytes, SocketId};
 use skink_time::Instant;
-use skink_wire::{Endpoint, IpCidr, MacAddr};
+use skink_wire::{Endpoint, FourTuple, IpCidr, MacAddr};
 
 /// What is known of the checksums in a received frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -299,4 +299,21 @@ pub trait FrameOutput {
 
     /// What it takes.
     fn limits(&self) -> LinkLimits;
+}
+
+/// Packets of a flow that passed without being checked by the packet filter, which is told of them afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowAccount {
+    /// Number of the transport protocol.
+    pub protocol: u8,
+    /// The ends.
+    pub tuple: FourTuple,
+    /// Packets received and sent.
+    pub packets: [u64; 2],
+    /// Bytes received and sent, IP headers included.
+    pub bytes: [u64; 2],
+    /// TCP: up to where was acknowledged what the peer sent, and where that ends which came without a gap, after them.
+    pub expected: Option<[u32; 2]>,
+    /// When the last of them went by.
+    pub last: Instant,
 }

@@ -97,9 +97,7 @@ impl Host for FilterHost {
             taken += 1;
             match message {
                 ToFilter::Question(question) => self.judge(now, &question),
-                ToFilter::Account(account) => {
-                    self.filter.settle(now, &questions::passed(&account));
-                }
+                ToFilter::Account(account) => self.filter.settle(now, &account),
             }
         }
         let expiry = self.filter.poll(now);

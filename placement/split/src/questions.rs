@@ -1,8 +1,8 @@
 //! What `ip` asks `filter`, as it travels.
 
 use core::net::IpAddr;
-use skink_filter::{Account, Direction, Family, Piece, Summary, Verdict};
-use skink_lanes::{FlowAccount, PacketDown, Question};
+use skink_filter::{Direction, Family, Piece, Summary, Verdict};
+use skink_lanes::{PacketDown, Question};
 use skink_messages::ErrorKind;
 use skink_messages::NetworkError;
 use skink_wire::{Endpoint, Malformed, ethernet, protocol};
@@ -134,46 +134,6 @@ pub(crate) fn packet(question: &Question) -> Option<(Direction, Result<Summary, 
         reserved: 0,
     };
     Some((direction, Ok(summary)))
-}
-
-/// What passed unasked, as it travels.
-pub(crate) fn account(account: &Account) -> FlowAccount {
-    let Account {
-        protocol,
-        tuple,
-        packets,
-        bytes,
-        expected,
-        last,
-    } = *account;
-    FlowAccount {
-        protocol,
-        tuple,
-        packets,
-        bytes,
-        expected,
-        last,
-    }
-}
-
-/// As [`account`], as it arrived.
-pub(crate) fn passed(account: &FlowAccount) -> Account {
-    let FlowAccount {
-        protocol,
-        tuple,
-        packets,
-        bytes,
-        expected,
-        last,
-    } = *account;
-    Account {
-        protocol,
-        tuple,
-        packets,
-        bytes,
-        expected,
-        last,
-    }
 }
 
 /// The verdict that a number stands for. One that stands for none blocks: a filter that fails must not

@@ -1,4 +1,3 @@
-use crate::flow_table::Account;
 use crate::index::{Decision, Index};
 use crate::kept::Kept;
 use crate::prepared::Prepared;
@@ -10,7 +9,7 @@ use crate::timeouts::Timeouts;
 use crate::track::{Key, Step, Track};
 use crate::verdict::{Direction, Verdict};
 use skink_memory::StoredTable;
-use skink_messages::{Counter, Counters, Progress};
+use skink_messages::{Counter, Counters, FlowAccount, Progress};
 use skink_time::{Duration, Instant};
 use skink_wire::tcp::Flags;
 use skink_wire::{FourTuple, Malformed, protocol};
@@ -297,7 +296,7 @@ impl Filter {
     }
 
     /// Takes note of packets that passed by their flow's state without being checked, the last of them before `now`.
-    pub fn settle(&mut self, now: Instant, account: &Account) {
+    pub fn settle(&mut self, now: Instant, account: &FlowAccount) {
         if !self.is_active {
             return;
         }
@@ -305,7 +304,8 @@ impl Filter {
         self.totals.passed = self.totals.passed.wrapping_add(all);
         self.totals.passed_by_state = self.totals.passed_by_state.wrapping_add(all);
         self.counters.add(Counter::FilterPassed, all);
-        let at = account.key().and_then(|key| self.states.find(&key));
+        let key = Key::between(account.protocol, &account.tuple);
+        let at = key.and_then(|key| self.states.find(&key));
         let Some((at, entry)) = at.and_then(|at| Some((at, self.states.get(at)?))) else {
             // Given up for another one meanwhile.
             return;

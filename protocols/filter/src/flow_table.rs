@@ -13,9 +13,10 @@ use crate::tcp::{Expected, Life, Phase, TcpState};
 use crate::track::{Key, Step, Track};
 use crate::verdict::{Direction, Side};
 use foldhash::fast::FixedState;
+use skink_messages::FlowAccount;
 use skink_time::{Duration, Instant};
+use skink_wire::protocol;
 use skink_wire::tcp::Flags;
-use skink_wire::{FourTuple, protocol};
 use std::collections::{HashMap, VecDeque};
 
 /// For how long a flow's packets pass before the filter is asked about one again.
@@ -29,23 +30,6 @@ const CAPACITY: usize = 16_384;
 pub struct Offload {
     /// TCP: up to where we have acknowledged what the peer sent, and where that ends which came without a gap.
     pub expected: Option<[u32; 2]>,
-}
-
-/// What went by without the filter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Account {
-    /// Number of the flow's transport protocol.
-    pub protocol: u8,
-    /// Its ends.
-    pub tuple: FourTuple,
-    /// Packets received and sent.
-    pub packets: [u64; 2],
-    /// Bytes received and sent, IP headers included.
-    pub bytes: [u64; 2],
-    /// As in [`Offload`], after them.
-    pub expected: Option<[u32; 2]>,
-    /// When the last of them went by.
-    pub last: Instant,
 }
 
 /// A flow whose packets may pass.
@@ -115,13 +99,13 @@ impl FlowTable {
     }
 
     /// The filter is to be asked about the flow of this packet from now on. Answers what it is to be told before.
-    pub fn remove(&mut self, direction: Direction, packet: &Summary) -> Option<Account> {
+    pub fn remove(&mut self, direction: Direction, packet: &Summary) -> Option<FlowAccount> {
         let key = Key::of(direction, packet)?;
         self.flows.remove(&key)?.account(&key)
     }
 
     /// Removes flows whose time is over, until there is something to tell the filter of one.
-    pub fn expire(&mut self, now: Instant) -> Option<Account> {
+    pub fn expire(&mut self, now: Instant) -> Option<FlowAccount> {
         while let Some((until, key)) = self.ends.front().copied().filter(|(end, _)| *end <= now) {
             self.ends.pop_front();
             let is_over = |flow: &OffloadedFlow| flow.until == until;
@@ -166,8 +150,8 @@ impl OffloadedFlow {
     }
 
     /// `None` if nothing went by.
-    fn account(&self, key: &Key) -> Option<Account> {
-        (self.packets != [0; 2]).then(|| Account {
+    fn account(&self, key: &Key) -> Option<FlowAccount> {
+        (self.packets != [0; 2]).then(|| FlowAccount {
             protocol: key.protocol(),
             tuple: key.tuple(),
             packets: self.packets,
@@ -193,13 +177,6 @@ impl Filter {
         lasts.then(|| Offload {
             expected: track.expected(),
         })
-    }
-}
-
-impl Account {
-    /// `None` if its addresses are of two families.
-    pub(crate) fn key(&self) -> Option<Key> {
-        Key::between(self.protocol, &self.tuple)
     }
 }
 

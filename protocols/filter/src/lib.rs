@@ -37,7 +37,7 @@ mod track;
 mod verdict;
 
 pub use filter::{Filter, FilterConfig, RuleCounters, Totals};
-pub use flow_table::{Account, FlowTable, Offload, OffloadedFlow};
+pub use flow_table::{FlowTable, Offload, OffloadedFlow};
 pub use prepared::{Prepared, Snapshot};
 pub use records::{Flow, FlowPhase, StateRecord};
 pub use rules::{

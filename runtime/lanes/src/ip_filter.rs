@@ -1,9 +1,9 @@
 use crate::Incarnation;
 use crate::exchange::{EndCounters, Exchange};
-use crate::judge::{FlowAccount, FromFilter, Question, ToFilter};
+use crate::judge::{FromFilter, Question, ToFilter};
 use crate::lane::AttachParts;
 use skink_channel::{AttachError, NeighbourId, RequestDatabase, RequestId};
-use skink_messages::Full;
+use skink_messages::{FlowAccount, Full};
 use std::collections::VecDeque;
 
 const FILTER: NeighbourId = NeighbourId(0);
@@ -200,8 +200,10 @@ impl<T> IpFilterEnd<T> {
         self.parked.awaited() + self.aborted + self.held.len() as u32
     }
 
-    /// Packets are asked about, whatever the filter has said.
+    /// Packets are asked about, whatever the filter has said until now.
     pub fn ask_all(&mut self) {
+        // Or what it has said would be heard after this.
+        self.hear();
         self.passes_from = None;
     }
 
@@ -210,7 +212,7 @@ impl<T> IpFilterEnd<T> {
     pub fn filter_restarted(&mut self, incarnation: Incarnation) {
         self.exchange.restarted(incarnation);
         self.aborted += self.parked.abort_all(FILTER);
-        self.ask_all();
+        self.passes_from = None;
     }
 
     /// Begins a batch: hears what the filter has said, and asks its successor what it wasn't asked yet.

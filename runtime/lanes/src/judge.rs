@@ -4,6 +4,7 @@ use crate::Incarnation;
 use crate::codec::{
     Coded, Envelope, Few, MiddleMessage, SmallMessage, counted, family, get_address, put_address,
 };
+use skink_messages::FlowAccount;
 use skink_time::Instant;
 use skink_wire::{Endpoint, FourTuple};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -52,23 +53,6 @@ pub struct Question {
 }
 
 const _: () = assert!(size_of::<Question>() == 112);
-
-/// What `ip` tells `filter` of packets that it passed without asking, as [`FromFilter::Offload`] allowed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FlowAccount {
-    /// Number of the transport protocol.
-    pub protocol: u8,
-    /// The ends.
-    pub tuple: FourTuple,
-    /// How many packets were received and sent.
-    pub packets: [u64; 2],
-    /// Their bytes.
-    pub bytes: [u64; 2],
-    /// TCP: up to where was acknowledged what the peer sent, and where that ends which came without a gap.
-    pub expected: Option<[u32; 2]>,
-    /// When the last one went by.
-    pub last: Instant,
-}
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -185,7 +169,7 @@ pub enum FromFilter {
     Offload {
         /// The question's.
         id: u64,
-        /// TCP: as in [`FlowAccount`].
+        /// TCP: as in [`FlowAccount::expected`].
         expected: Option<[u32; 2]>,
     },
     /// Whether packets are to be asked about at all. They are until it says otherwise.

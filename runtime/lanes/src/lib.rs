@@ -45,7 +45,7 @@
 
 /// Version of the messages, and of the board. Raise it with every change of their form or meaning: a
 /// neighbour may be of another build.
-// Layout digest: 501063ad60b3b4ff
+// Layout digest: 5238f5a8367d09a1
 pub const MESSAGES_VERSION: u32 = 5;
 
 pub mod board;
@@ -72,7 +72,7 @@ pub use filter::FilterEnd;
 pub use ip_filter::{Answer, IpFilterEnd};
 pub use ip_link::{IpLinkEnd, Lender, Prepared, holder};
 pub use ip_transport::IpTransportEnd;
-pub use judge::{FlowAccount, FromFilter, Question, ToFilter};
+pub use judge::{FromFilter, Question, ToFilter};
 pub use lane::{AttachParts, CAPACITY, Lane};
 pub use link::LinkEnd;
 pub use packet_down::{FrameDown, FromTransport, Headers, PacketDown, ToLink};

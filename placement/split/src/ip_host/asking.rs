@@ -4,7 +4,8 @@ use super::judge::{Judged, Parked};
 use crate::questions;
 use skink_channel::AttachError;
 use skink_filter::{Direction, FlowTable, Offload, Summary, Verdict};
-use skink_lanes::{Answer, AttachParts, EndCounters, FlowAccount, Incarnation, IpFilterEnd};
+use skink_lanes::{Answer, AttachParts, EndCounters, Incarnation, IpFilterEnd};
+use skink_messages::FlowAccount;
 use skink_time::Instant;
 use skink_wire::Malformed;
 use std::collections::VecDeque;
@@ -116,9 +117,7 @@ impl Asking {
     /// The filter is asked about the flow from now on.
     fn forget(&mut self, direction: Direction, summary: &Result<Summary, Malformed>) {
         if let Ok(summary) = summary {
-            let account = self.known.remove(direction, summary);
-            self.accounts
-                .extend(account.as_ref().map(questions::account));
+            self.accounts.extend(self.known.remove(direction, summary));
         }
     }
 
@@ -149,7 +148,7 @@ impl Asking {
     /// Tells the filter of flows whose time is over.
     pub(super) fn poll(&mut self, now: Instant) {
         while let Some(account) = self.known.expire(now) {
-            self.accounts.push_back(questions::account(&account));
+            self.accounts.push_back(account);
         }
         self.tell();
     }

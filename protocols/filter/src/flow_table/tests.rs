@@ -186,7 +186,7 @@ fn what_is_told_late_shortens_no_flows_time() {
     assert_eq!(known, 1);
     let expires = |filter: &Filter| states(filter)[0].expires;
     let before = expires(&filter);
-    let account = Account {
+    let account = FlowAccount {
         protocol: protocol::UDP,
         tuple,
         packets: [1, 0],
@@ -197,7 +197,7 @@ fn what_is_told_late_shortens_no_flows_time() {
     filter.settle(at(100), &account);
     assert_eq!(expires(&filter), before);
     // Nor does a time that is still to come lengthen it.
-    let account = Account {
+    let account = FlowAccount {
         last: at(100_000),
         ..account
     };

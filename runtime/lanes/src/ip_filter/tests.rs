@@ -109,6 +109,16 @@ fn who_isnt_asked_says_so_and_takes_it_back() {
 }
 
 #[test]
+fn what_a_filter_said_before_new_rules_is_heard_before_them() {
+    let (mut ip, mut filter, _) = ends();
+    filter.set_asked(false);
+    filter.flush();
+    // It dies now, or is stopped, and nobody has heard of that yet.
+    ip.ask_all();
+    assert_eq!((taken(&mut ip), ip.passes_from()), (vec![], None));
+}
+
+#[test]
 fn what_was_held_outlives_the_filter_in_its_order() {
     let (mut ip, mut filter, successor) = ends();
     ask(&mut ip, "first");
