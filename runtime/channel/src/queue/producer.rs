@@ -83,6 +83,7 @@ impl<T: Message> Producer<T> {
     #[inline]
     pub fn write(&mut self, message: &T) -> Result<(), QueueError> {
         self.find_slot()?;
+        self.slots.fetch_ahead::<T>(&self.own, self.progress.at);
         self.slots.slot(&self.own, self.progress.at).write(message);
         self.progress.at = self.slots.after(self.progress.at);
         self.progress.written += 1;
@@ -129,6 +130,7 @@ impl<T: Message> Producer<T> {
             self.publish_earlier();
         }
         self.find_slot()?;
+        self.slots.fetch_ahead::<T>(&self.own, self.progress.at);
         let slot = self.slots.slot(&self.own, self.progress.at);
         let published = stamp_after(self.progress.published);
         slot.write(message);

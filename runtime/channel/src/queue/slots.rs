@@ -1,6 +1,6 @@
 //! Copying messages into slots and out of them, and the stamps that say what is in a slot.
 use super::{Message, QueueGeometry, SLOTS};
-use crate::memory::{AtomicU64, Memory, Ordering, load_acquire, word};
+use crate::memory::{AtomicU64, Memory, Ordering, fetch_for_writing, load_acquire, word};
 use std::marker::PhantomData;
 
 /// Where the slots of a queue are.
@@ -47,6 +47,21 @@ impl Slots {
         word(memory, self.start(position))
     }
 
+    /// Asks the processor to take the lines of a message [`AHEAD`] of the slot that begins at `start` for writing, if the
+    /// consumer's has a copy. Stores leave in order, so each of them would wait for its line by itself otherwise.
+    #[inline(always)]
+    pub(super) fn fetch_ahead<T: Message>(self, memory: &Memory, start: usize) {
+        let later = start + AHEAD * self.slot_words;
+        let later = match later < self.end {
+            true => later,
+            false => later - (self.end - SLOTS),
+        };
+        // (With fewer slots than that it is none of them.)
+        if let Some(words) = memory.words().get(later..later + Slot::<T>::WORDS) {
+            words.iter().step_by(LINE_WORDS).for_each(fetch_for_writing);
+        }
+    }
+
     /// What the stamp is before the message of index `position` is published.
     #[inline]
     pub(super) fn stamp_before(self, position: u64) -> u64 {
@@ -79,6 +94,12 @@ impl Slots {
         }
     }
 }
+
+/// How many slots ahead of the message that is written the processor is asked to take back from the consumer's: in the time
+/// that so many messages take a cache line crosses over.
+const AHEAD: usize = 6;
+/// Words of 8 bytes in a cache line.
+const LINE_WORDS: usize = 8;
 
 /// One slot. It is found before it is known whether there is something in it, so that a message that was waited for needs
 /// no more than to be copied.
