@@ -3,7 +3,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 /// The same for a program alone, which holds up nobody else: nearly always each of its sockets has its turn.
-const LONG_TURN: u64 = 4 * 1024 * 1024;
+const LONG_TURN: u64 = 8 * 1024 * 1024;
 
 /// Sockets of a [`SocketTable`] that have something to send, in an order that is fair to programs, whatever number of sockets
 /// each has: next is the first socket of the program that has been given least. Private to the owner of the table.
@@ -48,8 +48,16 @@ impl FairQueue {
     }
 
     /// What an owner sends in one poll where there are several programs, in bytes, so that what arrives meanwhile doesn't wait for
-    /// long: others' requests are answered, and who has more to send goes on with the next one.
-    pub const TURN: u64 = 64 * 1024;
+    /// long: others' requests are answered, and who has more to send goes on with the next one. Two large packets of a connection, or a dozen
+    /// datagrams.
+    pub const TURN: u64 = 72 * 1024;
+
+    /// What a packet costs besides its bytes, in bytes: on a virtual link the kernel passes it on while it is sent, which takes as long as
+    /// copying twice as much (docs/decisions/0026).
+    pub const PACKET: u64 = 4 * 1024;
+
+    /// What it costs to look at a socket, in bytes.
+    pub const VISIT: u64 = 1024;
 
     /// How much the owner of `table` serves in one poll: once so much was charged, the rest waits for the next one.
     #[inline]

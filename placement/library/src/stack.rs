@@ -12,7 +12,7 @@ use skink_memory::{
 use skink_messages::{
     Component, Counter, Counters, NetworkError, Ports, Progress, Protocol, SocketEvent,
 };
-use skink_nic::{BATCH_BYTES, Budget, Doorbell, FlowRings, Nic, Receiver, Room, Sender};
+use skink_nic::{BatchBytes, Budget, Doorbell, FlowRings, Nic, Receiver, Room, Sender};
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::{Duration, Instant};
 use skink_udp::Udp;
@@ -88,6 +88,7 @@ pub struct Stack {
     udp_first: bool,
     /// The last turn at sending left something to be sent.
     sending: bool,
+    batch_bytes: BatchBytes,
 }
 
 /// Splits a stack into what is below `tcp` and `udp`, and these two themselves.
@@ -193,6 +194,7 @@ impl Stack {
             announces: answers,
             udp_first: false,
             sending: false,
+            batch_bytes: BatchBytes::default(),
         }
     }
 
@@ -228,8 +230,6 @@ impl Stack {
             self.counters.add(Counter::LinkDropNic, received);
             let beside = self.receiver.take_beside();
             self.counters.add(Counter::LinkBeside, beside);
-            let overtaken = self.receiver.take_overtaken();
-            self.counters.add(Counter::LinkOvertook, overtaken);
             let sent = self.sender.take_dropped();
             self.counters.add(Counter::LinkDropSend, sent);
         }
@@ -247,9 +247,12 @@ impl Stack {
     /// [`Progress::More`] if there may be more to receive.
     pub fn receive(&mut self, now: Instant) -> Progress {
         self.now = self.now.max(now);
+        let overtaken = self.receiver.take_overtaken();
+        self.counters.add(Counter::LinkOvertook, overtaken);
+        let bytes = self.batch_bytes.next(now, overtaken);
         let bytes = match self.sending {
-            true => RECEIVE_TURN,
-            false => BATCH_BYTES,
+            true => bytes.min(RECEIVE_TURN),
+            false => bytes,
         };
         let mut budget = Budget::new(RECEIVE_BUDGET, bytes);
         let receiver = &mut self.receiver;

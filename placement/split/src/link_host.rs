@@ -11,7 +11,7 @@ use skink_memory::{Bytes, CaptureDirection, CaptureRing, SendRegion};
 use skink_messages::{
     Capabilities, Counter, Counters, Full, LinkLimits, NicOutput, Progress, RxFrame, TxPacket,
 };
-use skink_nic::{BATCH_BYTES, Budget, Nic, Receiver, Room, Sender};
+use skink_nic::{BatchBytes, Budget, Nic, Receiver, Room, Sender};
 use skink_time::{Duration, Instant};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -68,6 +68,7 @@ pub struct LinkHost {
     starved: bool,
     now: Instant,
     dropped_asked: Instant,
+    batch_bytes: BatchBytes,
     counters: Counters,
     capture: Option<CaptureRing>,
 }
@@ -140,6 +141,7 @@ impl LinkHost {
             starved: false,
             now: Instant::ZERO,
             dropped_asked: Instant::ZERO,
+            batch_bytes: BatchBytes::default(),
             counters,
             capture: None,
         })
@@ -253,7 +255,9 @@ impl LinkHost {
 
     fn receive(&mut self, now: Instant) -> Progress {
         let room = self.end.room(BUDGET as u32) as usize;
-        let mut budget = Budget::new(room, BATCH_BYTES);
+        let overtaken = self.receiver.take_overtaken();
+        self.counters.add(Counter::LinkOvertook, overtaken);
+        let mut budget = Budget::new(room, self.batch_bytes.next(now, overtaken));
         self.starved = room == 0;
         let (link, end) = (&self.link, &mut self.end);
         let capture = self.capture.as_ref();
@@ -278,8 +282,6 @@ impl LinkHost {
             self.counters.add(Counter::LinkDropNic, received);
             let beside = self.receiver.take_beside();
             self.counters.add(Counter::LinkBeside, beside);
-            let overtaken = self.receiver.take_overtaken();
-            self.counters.add(Counter::LinkOvertook, overtaken);
             let sent = self.sender.take_dropped();
             self.counters.add(Counter::LinkDropSend, sent);
         }

@@ -26,9 +26,6 @@ pub struct TcpConfig {
     pub seed: u64,
 }
 
-/// What it costs to look at a connection, in bytes sent.
-const VISIT: u64 = 1024;
-
 /// A socket that is neither listening nor connected.
 #[derive(Clone, Default)]
 pub(crate) struct Fresh {
@@ -248,8 +245,13 @@ impl Tcp {
             connection.queued = false;
             connection.follow_raises(out);
             let mut budget = BURST;
+            let before = self.counters.get(Counter::TcpSegmentsOut);
             let left = connection.output(&context, &mut budget, out);
-            let cost = VISIT + u64::from(BURST - budget);
+            let segments = self
+                .counters
+                .get(Counter::TcpSegmentsOut)
+                .wrapping_sub(before);
+            let cost = FairQueue::VISIT + u64::from(BURST - budget) + segments * FairQueue::PACKET;
             given += cost;
             self.queue.charge(slot, cost);
             let first = connection.deadlines.first();

@@ -2,7 +2,7 @@
 
 use crate::Udp;
 use crate::socket::{Address, is_for_many, unspecified};
-use skink_memory::{Datagram, DatagramRing, Ring, SocketId};
+use skink_memory::{Datagram, DatagramRing, FairQueue, Ring, SocketId};
 use skink_messages::{
     BindOptions, Counter, Events, Full, Lent, Network, Outbound, Ports, Progress, Sent,
     SocketError, TxPacket,
@@ -30,28 +30,33 @@ pub(crate) fn most_datagrams(ring: &Ring<'_>) -> usize {
     ring.capacity() / DatagramRing::bytes_for(0)
 }
 
-/// What may be sent from one socket before others have their turn: 64 KiB, of which each datagram takes its payload and
-/// [`Budget::DATAGRAM`].
+/// What may be sent from one socket before others have their turn, of which each datagram takes its payload and
+/// [`FairQueue::PACKET`].
 pub(crate) struct Budget {
+    all: u64,
     spent: u64,
     datagrams: usize,
 }
 
 impl Budget {
-    const ALL: u64 = 64 * 1024;
-    /// What a datagram costs besides its bytes, in bytes.
-    const DATAGRAM: u64 = 1024;
+    /// Where no other program waits.
+    const MOST: u64 = 256 * 1024;
 
-    /// Looking costs as much as a datagram.
-    pub(crate) fn new() -> Budget {
+    /// For a socket of an owner that has such a turn.
+    pub(crate) fn of(turn: u64) -> Budget {
         Budget {
-            spent: Budget::DATAGRAM,
+            all: turn.min(Budget::MOST),
+            spent: FairQueue::VISIT,
             datagrams: 0,
         }
     }
 
+    fn is_spent(&self) -> bool {
+        self.spent > self.all
+    }
+
     fn spend(&mut self, payload_bytes: usize) {
-        self.spent += Budget::DATAGRAM + payload_bytes as u64;
+        self.spent += FairQueue::PACKET + payload_bytes as u64;
         self.datagrams += 1;
     }
 
@@ -94,7 +99,7 @@ impl Udp {
     {
         let mut had_little_room = false;
         let mut ended = Ok(Progress::More);
-        while budget.spent <= Budget::ALL {
+        while !budget.is_spent() {
             if !self.has_address_to_send(slot, out) {
                 ended = Ok(Progress::Idle);
                 break;

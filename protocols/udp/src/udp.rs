@@ -183,7 +183,7 @@ impl Udp {
     where
         Out: Network + Ports + ?Sized,
     {
-        let mut budget = Budget::new();
+        let mut budget = Budget::of(FairQueue::turn(&self.table));
         let sent = self.drain(now, slot, &mut budget, out);
         self.given += budget.spent();
         self.sending.charge(slot, budget.spent());

@@ -19,6 +19,7 @@
 //! while it is open.
 
 mod adaptation;
+mod batch;
 mod control;
 mod error;
 pub mod interface;
@@ -41,6 +42,7 @@ mod vlan;
 mod xdp;
 
 pub use adaptation::Adaptation;
+pub use batch::BatchBytes;
 pub use error::{Denial, OpenError};
 pub use load::{Judge, Load, Traffic};
 pub use memory::{MemoryConfig, pair};
@@ -59,10 +61,6 @@ use skink_wire::FourTuple;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-
-/// Bytes after which a batch ends, for who has others to hear: as much as costs a program alone no throughput. Who waits behind
-/// that overtakes it, or is heard in the next batch.
-pub const BATCH_BYTES: usize = 256 * 1024;
 
 /// How much may be received at a time.
 #[derive(Clone, Copy, Debug)]

@@ -9,22 +9,23 @@
 use skink_wire::{ethernet, protocol};
 use std::hash::{DefaultHasher, Hasher};
 
-/// Flows are told apart by that many buckets.
-const BUCKETS: usize = 4096;
+/// Flows are told apart by that many buckets, twice: two that share one of them hardly ever share the other, too. (A flow that
+/// shares both with one that waits has to wait with it, for as long as both last.)
+const BUCKETS: usize = 16_384;
 
 /// What is known of the frames behind the front of a queue.
 pub(crate) struct Overtaking {
     /// How many behind the front have been looked at.
     looked_at: u32,
-    /// By bucket: how many of those wait.
-    waiting: Box<[u16]>,
+    /// By bucket, of the first and of the second kind: how many of those wait.
+    waiting: [Box<[u16]>; 2],
 }
 
 impl Overtaking {
     pub(crate) fn new() -> Overtaking {
         Overtaking {
             looked_at: 0,
-            waiting: vec![0; BUCKETS].into(),
+            waiting: [vec![0; BUCKETS].into(), vec![0; BUCKETS].into()],
         }
     }
 
@@ -36,9 +37,10 @@ impl Overtaking {
     /// Looks at the next one behind those, of a flow in `bucket`; answers whether it is taken now. `whole` says whether it can be.
     pub(crate) fn look(&mut self, bucket: Bucket, whole: bool) -> bool {
         self.looked_at += 1;
-        let waiting = &mut self.waiting[bucket.0];
-        let goes = whole && *waiting == 0;
-        *waiting += u16::from(!goes);
+        let [first, second] = self.waiting(bucket);
+        let goes = whole && (*first == 0 || *second == 0);
+        *first += u16::from(!goes);
+        *second += u16::from(!goes);
         goes
     }
 
@@ -51,24 +53,30 @@ impl Overtaking {
     pub(crate) fn leaves(&mut self, bucket: Option<Bucket>) {
         self.looked_at = self.looked_at.saturating_sub(1);
         if let Some(bucket) = bucket {
-            let waiting = &mut self.waiting[bucket.0];
-            *waiting = waiting.saturating_sub(1);
+            for waiting in self.waiting(bucket) {
+                *waiting = waiting.saturating_sub(1);
+            }
         }
-        debug_assert!(self.looked_at > 0 || self.waiting.iter().all(|count| *count == 0));
+        debug_assert!(self.looked_at > 0 || self.waiting.iter().flatten().all(|count| *count == 0));
     }
 
     /// The front is elsewhere now.
     pub(crate) fn forget(&mut self) {
         if self.looked_at > 0 {
             self.looked_at = 0;
-            self.waiting.fill(0);
+            self.waiting.iter_mut().for_each(|counts| counts.fill(0));
         }
+    }
+
+    fn waiting(&mut self, bucket: Bucket) -> [&mut u16; 2] {
+        let [first, second] = &mut self.waiting;
+        [&mut first[bucket.0[0]], &mut second[bucket.0[1]]]
     }
 }
 
 /// The same for all frames of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Bucket(usize);
+pub(crate) struct Bucket([usize; 2]);
 
 impl Bucket {
     /// Of a frame, of which the beginning up to the ports is enough.
@@ -78,7 +86,8 @@ impl Bucket {
         let mut hash = DefaultHasher::new();
         hash.write(addresses);
         hash.write(ports);
-        Bucket(hash.finish() as usize % BUCKETS)
+        let hash = hash.finish() as usize;
+        Bucket([hash % BUCKETS, hash / BUCKETS % BUCKETS])
     }
 }
 

@@ -73,3 +73,17 @@ fn a_flow_goes_on_overtaking_until_something_of_it_waits() {
     assert_eq!(overtaking.looked_at(), 0);
     assert!(overtaking.look(much, true));
 }
+
+#[test]
+fn a_flow_that_shares_one_bucket_with_one_that_waits_overtakes_it() {
+    let much = of_ports(1, 80);
+    let flows = || (2..u16::MAX).map(|port| of_ports(port, 80));
+    for kind in 0..2 {
+        let shares = |flow: &Bucket| flow.0[kind] == much.0[kind] && *flow != much;
+        let little = flows().find(shares).expect("one in some thousands");
+        let mut overtaking = Overtaking::new();
+        assert!(!overtaking.look(much, false));
+        assert!(overtaking.look(little, true));
+        assert!(!overtaking.look(much, true));
+    }
+}

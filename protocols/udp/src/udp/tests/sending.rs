@@ -183,7 +183,7 @@ fn a_full_output_loses_nothing_and_room_is_announced() {
     while udp.poll(NOW, &mut world) == Progress::More {
         polls += 1;
     }
-    assert_eq!(polls, 190 / 63, "in turns");
+    assert_eq!(polls, 190 / 64, "in turns");
     let order: Vec<u8> = world.sent.iter().map(|wire| wire.bytes[8]).collect();
     assert_eq!(order, (0..200).collect::<Vec<u8>>());
     assert_eq!(Component::<World>::next_deadline(&udp), None);
