@@ -2,18 +2,19 @@
 
 mod machine;
 
-use machine::programs::{World, udp_bind, udp_receive, udp_send};
+use machine::programs::{Talker, World, connect, listen, udp_bind, udp_receive, udp_send};
 use machine::{Filtering, Machine};
 use skink_channel::Pool;
 use skink_filter::RuleSet;
 use skink_memory::{Bytes, DatagramRing, Mapping, SocketId};
-use skink_messages::{Component, Counter, TxPacket, UdpInput, UdpRequest};
-use skink_nic::{Budget, MemoryConfig};
+use skink_messages::{Component, Counter, Full, NicOutput, TxPacket, UdpInput, UdpRequest};
+use skink_nic::{Budget, MemoryConfig, Nic, Room, Sender};
 use skink_split::Host;
 use skink_time::{Duration, Instant};
 use skink_wire::{MacAddr, arp, ethernet, icmpv4, ipv4, protocol};
 use std::net::Ipv4Addr;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const NONE: [Filtering; 2] = [Filtering::None, Filtering::None];
 
@@ -474,4 +475,101 @@ fn echo_requests_are_answered_if_the_filter_agrees() {
         assert_eq!(answered, answers, "case {index}");
         machine.assert_no_leak();
     }
+}
+
+/// A NIC that has room for so many frames more, and counts what left: TCP's, and UDP's.
+struct Narrow {
+    nic: Box<dyn Sender>,
+    room: Arc<AtomicUsize>,
+    left: Arc<[AtomicUsize; 2]>,
+}
+
+impl NicOutput for Narrow {
+    fn room(&mut self) -> usize {
+        self.room.load(Ordering::Relaxed)
+    }
+
+    fn send(&mut self, packet: &TxPacket<'_>) -> Result<(), Full> {
+        let room = self.room.load(Ordering::Relaxed);
+        let less = room.checked_sub(1).ok_or(Full)?;
+        self.room.store(less, Ordering::Relaxed);
+        let is_udp = packet.headers().get(23) == Some(&protocol::UDP);
+        self.left[usize::from(is_udp)].fetch_add(1, Ordering::Relaxed);
+        self.nic.send(packet)
+    }
+}
+
+impl Sender for Narrow {
+    fn flush(&mut self) {
+        self.nic.flush();
+    }
+
+    fn blocked_on(&self) -> Option<Room<'_>> {
+        let is_full = self.room.load(Ordering::Relaxed) == 0;
+        is_full.then_some(Room::Untold(Duration::ZERO))
+    }
+}
+
+/// Fourteen connections and a socket for datagrams, all with more to send than leaves, which is a frame for each turn.
+#[test]
+fn tcp_and_udp_share_a_link_that_has_room_for_one_of_them() {
+    const CONNECTIONS: usize = 14;
+    let room = Arc::new(AtomicUsize::new(usize::MAX));
+    let left = Arc::<[AtomicUsize; 2]>::default();
+    let mut world = World::with_nics(15, nics()[0], NONE, |machine, nic| {
+        if machine == 1 {
+            return nic;
+        }
+        let sender = Narrow {
+            nic: nic.sender,
+            room: room.clone(),
+            left: left.clone(),
+        };
+        Nic {
+            sender: Box::new(sender),
+            ..nic
+        }
+    });
+    let (from, to, server) = (
+        world.end(0, 0, 1000),
+        world.end(1, 0, 2000),
+        world.end(1, 0, 80),
+    );
+    let listener = listen(world.machines[1].tcp(), server);
+    let mut talkers = [0; CONNECTIONS].map(|_| {
+        let client = connect(world.machines[0].tcp(), world.now, server);
+        world.pass(Duration::from_millis(20));
+        let accepted = world.machines[1].tcp().call(|tcp, _| tcp.accept(listener));
+        let accepted = accepted.expect("a connection");
+        [Talker::new(client, 1, 2), Talker::new(accepted, 2, 1)]
+    });
+    let sender = udp_bind(world.machines[0].udp(), from);
+    // So that congestion windows are large.
+    for talkers in &mut talkers {
+        world.exchange(talkers, 300_000, |_, _| {});
+    }
+    let mut counted = [0; 2];
+    for round in 0..3_000 {
+        room.store(1, Ordering::Relaxed);
+        for [client, server] in &mut talkers {
+            client.talk_blindly(world.machines[0].tcp(), world.now);
+            server.talk_blindly(world.machines[1].tcp(), world.now);
+        }
+        let now = world.now;
+        while has_room(&mut world.machines[0], sender) {
+            udp_send(world.machines[0].udp(), now, sender, to, &[1; 1000]);
+        }
+        world.round();
+        if round == 2_000 {
+            counted = left.each_ref().map(|left| left.load(Ordering::Relaxed));
+        }
+    }
+    let all = left.each_ref().map(|left| left.load(Ordering::Relaxed));
+    let lately = [all[0] - counted[0], all[1] - counted[1]];
+    assert!(lately.iter().all(|frames| *frames > 300), "{lately:?}");
+}
+
+fn has_room(machine: &mut Machine, socket: SocketId) -> bool {
+    let ring = DatagramRing::new(machine.udp().udp().table().send_ring(socket.slot));
+    ring.room() > Some(2_000)
 }
