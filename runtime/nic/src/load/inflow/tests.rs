@@ -8,6 +8,7 @@ const FRAMES: Millisecond = (200, 200 * 1_514, 50 * 66);
 const LARGE_ONES: Millisecond = (20, 20 * 60_000, 20 * 66);
 const REQUESTS: Millisecond = (60, 60 * 100, 60 * 300);
 const PROXY: Millisecond = (200, 200 * 1_514, 200 * 1_514);
+const SENDER: Millisecond = (200, 200 * 1_200, 60 * 65_000);
 const TRICKLE: Millisecond = (10, 10 * 1_514, 66);
 const NOTHING: Millisecond = (0, 0, 0);
 
@@ -35,8 +36,8 @@ fn go_on(inflow: &mut Inflow, count: u64, each: Millisecond) -> (bool, bool) {
 }
 
 #[test]
-fn who_receives_much_receives_in_bulk_whatever_the_frames_size() {
-    for bulk in [FRAMES, LARGE_ONES] {
+fn who_receives_much_receives_in_bulk_whatever_the_frames_size_and_sends_much_or_not() {
+    for bulk in [FRAMES, LARGE_ONES, PROXY] {
         let mut inflow = Inflow::new();
         assert_eq!(go_on(&mut inflow, BEGINS - 1, bulk), (false, false));
         assert_eq!(go_on(&mut inflow, 1, bulk), (true, true));
@@ -45,8 +46,8 @@ fn who_receives_much_receives_in_bulk_whatever_the_frames_size() {
 }
 
 #[test]
-fn who_answers_or_passes_on_or_has_time_doesnt() {
-    for other in [REQUESTS, PROXY, TRICKLE, NOTHING] {
+fn who_answers_or_has_time_doesnt() {
+    for other in [REQUESTS, SENDER, TRICKLE, NOTHING] {
         assert_eq!(go_on(&mut Inflow::new(), 10_000, other), (false, false));
     }
 }
