@@ -52,8 +52,8 @@ impl FairQueue {
     /// datagrams.
     pub const TURN: u64 = 72 * 1024;
 
-    /// What a packet costs besides its bytes, in bytes: on a virtual link the kernel passes it on while it is sent, which takes as long as
-    /// copying twice as much (docs/decisions/0026).
+    /// What a packet costs besides its bytes, in bytes of a large packet: less than where the kernel passes it on while it is sent (11 KiB on
+    /// a virtual link), and more than where it is put into a queue (docs/decisions/0026).
     pub const PACKET: u64 = 4 * 1024;
 
     /// What it costs to look at a socket, in bytes.

@@ -6,9 +6,7 @@ use core::net::IpAddr;
 use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
 use skink_link::{Link, LinkConfig, LinkOutput};
-use skink_memory::{
-    CaptureRing, FairQueue, Region, SocketTable, StoredTable, TableConfig, TableError,
-};
+use skink_memory::{CaptureRing, Region, SocketTable, StoredTable, TableConfig, TableError};
 use skink_messages::{
     Component, Counter, Counters, NetworkError, Ports, Progress, Protocol, SocketEvent,
 };
@@ -22,8 +20,6 @@ use std::os::fd::BorrowedFd;
 
 /// Frames received in one poll, so that the way down has its turn.
 pub(crate) const RECEIVE_BUDGET: usize = 64;
-/// Bytes after which no more is received in a poll while something waits to be sent: as much as that has in its turn.
-const RECEIVE_TURN: usize = FairQueue::TURN as usize;
 /// How often the NIC is asked what it dropped, which may take a system call.
 const DROPPED_EVERY: Duration = Duration::from_secs(1);
 
@@ -251,7 +247,8 @@ impl Stack {
         self.counters.add(Counter::LinkOvertook, overtaken);
         let bytes = self.batch_bytes.next(now, overtaken);
         let bytes = match self.sending {
-            true => bytes.min(RECEIVE_TURN),
+            // About as much as that has in its turn.
+            true => bytes.min(BatchBytes::IN_COMPANY),
             false => bytes,
         };
         let mut budget = Budget::new(RECEIVE_BUDGET, bytes);

@@ -8,6 +8,8 @@ const FRAMES: Millisecond = (200, 200 * 1_514, 50 * 66);
 const LARGE_ONES: Millisecond = (20, 20 * 60_000, 20 * 66);
 const REQUESTS: Millisecond = (60, 60 * 100, 60 * 300);
 const PROXY: Millisecond = (200, 200 * 1_514, 200 * 1_514);
+/// Of two that send to each other without end, the one that sends most.
+const BOTH_WAYS: Millisecond = (200, 200 * 1_514, 50 * 60_000);
 const SENDER: Millisecond = (200, 200 * 1_200, 60 * 65_000);
 const TRICKLE: Millisecond = (10, 10 * 1_514, 66);
 const NOTHING: Millisecond = (0, 0, 0);
@@ -37,7 +39,7 @@ fn go_on(inflow: &mut Inflow, count: u64, each: Millisecond) -> (bool, bool) {
 
 #[test]
 fn who_receives_much_receives_in_bulk_whatever_the_frames_size_and_sends_much_or_not() {
-    for bulk in [FRAMES, LARGE_ONES, PROXY] {
+    for bulk in [FRAMES, LARGE_ONES, PROXY, BOTH_WAYS] {
         let mut inflow = Inflow::new();
         assert_eq!(go_on(&mut inflow, BEGINS - 1, bulk), (false, false));
         assert_eq!(go_on(&mut inflow, 1, bulk), (true, true));
