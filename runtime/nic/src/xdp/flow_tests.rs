@@ -11,6 +11,7 @@ use skink_messages::Ports;
 use skink_steering::PortTable;
 use skink_time::Instant;
 use skink_wire::{Endpoint, FourTuple};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
@@ -219,6 +220,49 @@ fn no_frame_waits_behind_those_of_another_flow_for_ever() {
                 });
         }
         assert!(came.iter().any(|number| *number >= 100), "{came:?}");
+    });
+}
+
+/// Looks `looks` times, each second time with no budget, since others have used it up; answers the ports that frames came from.
+fn seen_by_looks(nic: &mut Nic, looks: usize) -> BTreeSet<u8> {
+    let mut ports = BTreeSet::new();
+    for look in 0..looks {
+        let mut budget = Budget::frames([10, 0][look % 2]);
+        nic.receiver
+            .receive(Instant::ZERO, &mut budget, &mut |frame| {
+                if let Some(&[0, port]) = frame.bytes.get(34..36) {
+                    ports.insert(port);
+                }
+            });
+    }
+    ports
+}
+
+#[test]
+fn no_ring_loses_its_turn_to_a_batch_that_others_have_used_up() {
+    open(1, |_, parts, far| {
+        let mut nic = parts.attach().expect("attached");
+        begin(&mut nic);
+        for port in [1, 2] {
+            steer(&mut nic, port, port as u8);
+            far.send(port, 0..100);
+        }
+        assert_eq!(seen_by_looks(&mut nic, 8), BTreeSet::from([1, 2]));
+    });
+}
+
+#[test]
+fn no_queue_loses_its_turn_to_a_batch_that_others_have_used_up() {
+    open(2, |_, parts, far| {
+        let mut nic = parts.attach().expect("attached");
+        // The kernel chooses the queue by the flow.
+        let ports = 1..=20;
+        for number in 0..30 {
+            for port in ports.clone() {
+                far.send(port.into(), number..number + 1);
+            }
+        }
+        assert_eq!(seen_by_looks(&mut nic, 40), ports.collect());
     });
 }
 

@@ -281,13 +281,17 @@ impl Receiver for Queues {
     ) -> usize {
         let changed = self.common.shares.changes() != self.seen;
         let mut frames = 0;
+        // A batch that has nothing left for the queues is nobody's turn.
+        let is_turn = !budget.is_spent();
         let (later, sooner) = self.lines.split_at_mut(self.turn);
         for line in sooner.iter_mut().chain(later) {
             if let Some(receiver) = line.receiver() {
                 frames += receiver.receive(now, budget, each);
             }
         }
-        self.turn = (self.turn + 1) % self.lines.len().max(1);
+        if is_turn {
+            self.turn = (self.turn + 1) % self.lines.len().max(1);
+        }
         // After what has come was taken in: a queue is left empty.
         if changed || self.due.is_some_and(|due| now >= due) {
             self.settle(now);

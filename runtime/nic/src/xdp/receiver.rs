@@ -257,9 +257,13 @@ impl Receiver for XdpReceiver {
         each: &mut dyn FnMut(RxFrame<'_>),
     ) -> usize {
         let mut frames = 0;
-        let due = self.due();
+        // A batch that has nothing left for the rings is nobody's turn.
+        let due = match budget.is_spent() {
+            true => 0,
+            false => self.due(),
+        };
         // The others first, if the last batch didn't get to them.
-        let before = bits(std::mem::take(&mut self.turn) as usize);
+        let before = bits(self.turn as usize);
         'batch: for mut rings in [due & !before, due & before] {
             while rings != 0 {
                 let ring = rings.trailing_zeros();
