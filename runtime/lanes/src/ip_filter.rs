@@ -4,7 +4,7 @@ use crate::judge::{FromFilter, Question, ToFilter};
 use crate::lane::AttachParts;
 use skink_channel::{AttachError, NeighbourId, RequestDatabase, RequestId};
 use skink_messages::{FlowAccount, Full};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 const FILTER: NeighbourId = NeighbourId(0);
 /// Packets that may wait for their verdict: a third of what `link` can lend.
@@ -36,8 +36,9 @@ pub struct IpFilterEnd<T> {
     exchange: Exchange<FromFilter, ToFilter>,
     parked: RequestDatabase<Waiting<T>>,
     judged: VecDeque<(Waiting<T>, Answer)>,
-    /// What passes unasked once the question with this number is answered.
-    held: VecDeque<Waiting<T>>,
+    /// What passes unasked, by the question whose answer it waits for, and how many packets that is.
+    held: BTreeMap<u64, VecDeque<(Question, T)>>,
+    held_packets: u32,
     /// The numbers of the last question, and of the last one whose packet was judged and taken.
     asked: u64,
     answered: u64,
@@ -58,7 +59,8 @@ impl<T> IpFilterEnd<T> {
             parked: RequestDatabase::new(PARKED, 1, exchange.request_incarnation()),
             exchange,
             judged: VecDeque::with_capacity(PARKED as usize),
-            held: VecDeque::new(),
+            held: BTreeMap::new(),
+            held_packets: 0,
             asked: 0,
             answered: 0,
             passes_from: None,
@@ -126,32 +128,27 @@ impl<T> IpFilterEnd<T> {
 
     /// Whether what passes unasked after this question's answer passes now.
     pub fn is_open(&self, from: u64) -> bool {
-        let held = self.held.front();
-        self.answered >= from && held.is_none_or(|(front, ..)| *front > from)
+        let held = self.held.first_key_value();
+        self.answered >= from && held.is_none_or(|(first, _)| *first > from)
     }
 
-    /// Lets a packet that passes unasked wait for its turn; `question` comes back with it. Answers after which
-    /// question's answer more of the flow may pass.
+    /// Lets a packet that passes unasked after this question's answer wait for that; `question` comes back with it.
     ///
     /// # Errors
     /// The packet, if too many wait.
-    pub fn hold(&mut self, from: u64, question: Question, packet: T) -> Result<u64, T> {
+    pub fn hold(&mut self, from: u64, question: Question, packet: T) -> Result<(), T> {
         if self.waiting() >= PARKED {
             return Err(packet);
         }
-        // They leave in their order.
-        let from = self.held.back().map_or(from, |(back, ..)| from.max(*back));
-        self.held.push_back((from, question, packet));
-        if let Some(all) = &mut self.passes_from {
-            *all = from.max(*all);
-        }
-        Ok(from)
+        let held = self.held.entry(from).or_default();
+        held.push_back((question, packet));
+        self.held_packets += 1;
+        Ok(())
     }
 
     /// A packet that has waited, with what becomes of it.
     pub fn take_answered(&mut self) -> Option<(Question, T, Answer)> {
-        if self.is_due() {
-            let (_, question, packet) = self.held.pop_front()?;
+        if let Some((question, packet)) = self.take_held() {
             return Some((question, packet, Answer::Passed));
         }
         let ((number, question, packet), answer) = self.judged.pop_front()?;
@@ -159,10 +156,23 @@ impl<T> IpFilterEnd<T> {
         Some((question, packet, answer))
     }
 
+    fn take_held(&mut self) -> Option<(Question, T)> {
+        let mut first = self.held.first_entry()?;
+        if *first.key() > self.answered {
+            return None;
+        }
+        let packet = first.get_mut().pop_front();
+        if first.get().is_empty() {
+            first.remove();
+        }
+        self.held_packets -= u32::from(packet.is_some());
+        packet
+    }
+
     /// Whether one that is held may go.
     fn is_due(&self) -> bool {
-        let held = self.held.front();
-        held.is_some_and(|(from, ..)| *from <= self.answered)
+        let held = self.held.first_key_value();
+        held.is_some_and(|(first, _)| *first <= self.answered)
     }
 
     /// Takes all that the filter has said.
@@ -196,8 +206,7 @@ impl<T> IpFilterEnd<T> {
 
     /// Packets that wait, for their verdict or their turn.
     pub fn waiting(&self) -> u32 {
-        // No more than a few hundred.
-        self.parked.awaited() + self.aborted + self.held.len() as u32
+        self.parked.awaited() + self.aborted + self.held_packets
     }
 
     /// Packets are asked about, whatever the filter has said until now.

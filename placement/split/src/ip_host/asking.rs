@@ -10,7 +10,8 @@ use skink_time::Instant;
 use skink_wire::Malformed;
 use std::collections::VecDeque;
 
-/// Packets that may wait before one that came in is dropped: some room is kept for what transports send.
+/// Packets that may wait, for their verdict or their turn, before one that came in is dropped: some room is kept for what
+/// transports send.
 const INBOUND: u32 = 192;
 
 /// The end towards the filter, and the flows that it needn't be asked about.
@@ -66,6 +67,11 @@ impl Asking {
         packet: Parked,
     ) -> Judged {
         let Asking { end, known, .. } = self;
+        let most = match direction {
+            Direction::In => INBOUND,
+            Direction::Out => u32::MAX,
+        };
+        let is_full = end.waiting() >= most;
         let flow = summary.as_ref().ok().and_then(|summary| {
             let flow = known.find(direction, summary)?;
             Some((flow, summary))
@@ -78,22 +84,18 @@ impl Asking {
                 }
                 return Judged::Now(Verdict::Pass, packet);
             }
+            if is_full {
+                return Judged::NoRoom(packet);
+            }
+            if let Some((flow, _)) = flow {
+                // It may be asked about again before that one is answered.
+                flow.set_mark(from);
+            }
             let question = questions::question(direction, summary);
-            return match end.hold(from, question, packet) {
-                Ok(from) => {
-                    if let Some((flow, _)) = flow {
-                        flow.set_mark(from);
-                    }
-                    Judged::Later
-                }
-                Err(packet) => Judged::NoRoom(packet),
-            };
+            let held = end.hold(from, question, packet);
+            return held.map_or_else(Judged::NoRoom, |()| Judged::Later);
         }
-        let most = match direction {
-            Direction::In => INBOUND,
-            Direction::Out => u32::MAX,
-        };
-        if end.waiting() >= most || !self.has_room() {
+        if is_full || !self.has_room() {
             return Judged::NoRoom(packet);
         }
         self.forget(direction, summary);

@@ -22,7 +22,7 @@ fn ask(ip: &mut Asks, packet: &'static str) {
     ip.flush();
 }
 
-fn hold(ip: &mut Asks, from: u64, packet: &'static str) -> Result<u64, &'static str> {
+fn hold(ip: &mut Asks, from: u64, packet: &'static str) -> Result<(), &'static str> {
     ip.hold(from, Question::new_zeroed(), packet)
 }
 
@@ -52,7 +52,7 @@ fn what_passes_unasked_stays_behind_what_waits() {
     // Its flow may pass, but a packet of it waits still.
     let from = ip.asked();
     assert!(!ip.is_open(from));
-    assert_eq!(hold(&mut ip, from, "third"), Ok(from));
+    assert_eq!(hold(&mut ip, from, "third"), Ok(()));
     ask(&mut ip, "another flow's");
     assert_eq!(taken(&mut ip), []);
     filter.offload(ids[1], None);
@@ -63,7 +63,7 @@ fn what_passes_unasked_stays_behind_what_waits() {
     let (_, packet, _) = ip.take_answered().expect("the second");
     assert_eq!(packet, "second");
     assert!(!ip.is_open(from) && ip.is_ready());
-    assert_eq!(hold(&mut ip, from, "fourth"), Ok(from));
+    assert_eq!(hold(&mut ip, from, "fourth"), Ok(()));
     let passed = [("third", Answer::Passed), ("fourth", Answer::Passed)];
     assert_eq!(taken(&mut ip), passed, "whatever later questions wait");
     assert!(ip.is_open(from) && ip.waiting() == 1);
@@ -123,7 +123,7 @@ fn what_was_held_outlives_the_filter_in_its_order() {
     let (mut ip, mut filter, successor) = ends();
     ask(&mut ip, "first");
     let id = asked(&mut filter);
-    assert_eq!(hold(&mut ip, 1, "second"), Ok(1));
+    assert_eq!(hold(&mut ip, 1, "second"), Ok(()));
     filter.answer(id, 1);
     filter.flush();
     let mut second = successor(2);
@@ -181,11 +181,24 @@ fn flows_dont_wait_for_each_other() {
     let known = ip.asked();
     ask(&mut ip, "another");
     let other = ip.asked();
-    assert_eq!(hold(&mut ip, other, "the other's"), Ok(other));
+    assert_eq!(hold(&mut ip, other, "the other's"), Ok(()));
     assert!(ip.is_open(known) && !ip.is_open(other));
-    // One that has to wait behind the other's has a flow that waits with it.
-    assert_eq!(hold(&mut ip, known, "behind"), Ok(other));
-    assert!(ip.is_open(known) && !ip.is_open(other));
+    // A third one needn't wait for the newest question since others do.
+    ask(&mut ip, "a third");
+    let third = ip.asked();
+    assert_eq!(hold(&mut ip, third, "the third's"), Ok(()));
+    assert_eq!(hold(&mut ip, other, "the other's again"), Ok(()));
+    let id = asked(&mut filter);
+    filter.answer(id, 1);
+    filter.flush();
+    let all = [
+        ("another", Answer::Verdict(1)),
+        ("the other's", Answer::Passed),
+        ("the other's again", Answer::Passed),
+    ];
+    assert_eq!(taken(&mut ip), all);
+    assert!(ip.is_open(other) && !ip.is_open(third));
+    assert_eq!(ip.waiting(), 2);
 }
 
 #[test]
@@ -195,7 +208,7 @@ fn an_answer_that_never_comes_holds_nobody_up_for_ever() {
         ask(&mut ip, "lost");
         asked(&mut filter);
     }
-    assert_eq!(hold(&mut ip, 2, "held"), Ok(2));
+    assert_eq!(hold(&mut ip, 2, "held"), Ok(()));
     ask(&mut ip, "later");
     let id = asked(&mut filter);
     filter.answer(id, 1);
