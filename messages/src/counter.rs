@@ -101,7 +101,7 @@ counters! {
         TcpSpuriousTimeouts "spurious_timeouts" "Timeouts found to be needless.";
         TcpDuplicateAcks "duplicate_acks" "Duplicate acknowledgements received.";
         TcpOutOfOrder "out_of_order" "Segments received ahead of a gap and kept.";
-        TcpCrowded "crowded" "Times a connection was offered less since its data had waited for long in the NIC's queue.";
+        TcpCrowded "crowded" "Times a connection was offered less since its data had waited for long before `tcp` got to it.";
         TcpZeroWindowProbes "zero_window_probes" "Probes of a closed window.";
         TcpKeepAliveProbes "keepalive_probes" "Keepalive probes sent.";
         TcpDelayedAcks "delayed_acks" "Acknowledgements that the delay timer sent.";

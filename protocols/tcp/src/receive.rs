@@ -260,7 +260,8 @@ impl Connection {
         if self.crowding.is_changed_by(waited, self.rcv_nxt) {
             let limit = self.receive_limit(&self.receive_ring(context));
             let edge = self.rcv_adv.max(self.rcv_nxt);
-            let is_less = self.crowding.change(waited, limit, edge);
+            let rtt = self.rtt.smoothed().unwrap_or_default();
+            let is_less = self.crowding.change(waited, rtt, limit, edge);
             context.counters.add(Counter::TcpCrowded, is_less.into());
         }
         let (before, was_due) = (self.rcv_nxt, self.ack_due);
