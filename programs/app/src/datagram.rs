@@ -117,7 +117,7 @@ pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
         let Role::Datagram(halves) = socket.role else {
             return fail(libc::EBADF);
         };
-        let to = match sending.to {
+        let to = match sending.to? {
             Some(Name::Inet(to)) => Some(sockaddr::canonical(to)),
             Some(Name::Unspecified) | None => socket.peer,
         };

@@ -8,6 +8,7 @@ use crate::errno::{Answer, Stop, set};
 pub mod data;
 pub mod exec;
 pub mod files;
+pub mod names;
 pub mod process;
 pub mod sockets;
 pub mod spawn;

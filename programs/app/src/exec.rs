@@ -139,6 +139,15 @@ impl State {
         if staying.is_empty() {
             return None;
         }
+        let is_standard = |(fd, index): &(c_int, u32)| {
+            let role = self.sockets[*index].role;
+            *fd <= libc::STDERR_FILENO && matches!(role, Role::Stream(_) | Role::Lost)
+        };
+        if staying.iter().any(is_standard) && !self.is_served() {
+            self.tell_of_sharing(
+                "a program is started whose standard input or output is a connection",
+            );
+        }
         let left = if heir {
             self.bequeath_heir(staying, process)
         } else {

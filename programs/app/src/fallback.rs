@@ -17,6 +17,9 @@ use std::time::Duration;
 /// Whether a process without a stack ends.
 static REQUIRED: AtomicBool = AtomicBool::new(false);
 
+/// Whether [`State::tell_of_sharing`] has said what it has to.
+static SAID: AtomicBool = AtomicBool::new(false);
+
 /// Notes what the environment says.
 pub fn start() {
     REQUIRED.store(
@@ -45,12 +48,30 @@ impl Interfaces {
 
     /// Whether an interface of the kernel has `address`.
     pub fn have(&mut self, address: IpAddr) -> bool {
+        self.refresh();
+        self.addresses.contains(&address)
+    }
+
+    /// Whether there is an address of IPv4, and of IPv6, that others can reach.
+    fn have_families(&self) -> [bool; 2] {
+        let reachable = self
+            .addresses
+            .iter()
+            .filter(|address| !address.is_loopback());
+        let [mut v4, mut v6] = [false; 2];
+        for address in reachable {
+            v4 |= address.is_ipv4();
+            v6 |= address.is_ipv6();
+        }
+        [v4, v6]
+    }
+
+    fn refresh(&mut self) {
         let now = raw::now();
         if self.read.is_none_or(|read| now.since(read) > FRESH) {
             self.read = Some(now);
             self.addresses = read_interfaces();
         }
-        self.addresses.contains(&address)
     }
 }
 
@@ -124,6 +145,16 @@ impl State {
         self.network.as_ref().filter(|_| !self.refused)
     }
 
+    /// Whether Skink or the kernel has an address of IPv4, and of IPv6; `None` if there is no stack to ask.
+    pub fn has_families(&mut self) -> Option<[bool; 2]> {
+        let own = &self.network()?.addresses;
+        let has = |v6: bool| own.iter().any(|own| own.addr.is_ipv6() == v6);
+        let own = [has(false), has(true)];
+        self.interfaces.refresh();
+        let kernels = self.interfaces.have_families();
+        Some([own[0] || kernels[0], own[1] || kernels[1]])
+    }
+
     /// Whether there is a broker to come by a stack, so far.
     pub fn has_prospects(&mut self) -> bool {
         !self.refused && (self.engine.is_some() || self.network().is_some())
@@ -138,6 +169,28 @@ impl State {
                 network.is_some_and(|network| network.topology.is_some())
             }
         }
+    }
+
+    /// A program shares connections between processes, which it can't where each has a stack of its own. Said once.
+    #[cold]
+    pub fn tell_of_sharing(&mut self, what: &str) {
+        if SAID.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (mut nic, mut addresses) = ("INTERFACE", String::new());
+        if let Some(network) = self
+            .network
+            .as_ref()
+            .filter(|network| !network.nic.is_empty())
+        {
+            nic = &network.nic;
+            for address in &network.addresses {
+                addresses.push_str(&format!(" --addr {address}"));
+            }
+        }
+        crate::log::write(format_args!(
+            "{what}, which works under `skink up` only, where processes share one stack. Start it by `skink up --nic {nic}{addresses} --name main`, and then the program by `skink run --name main -- PROGRAM`"
+        ));
     }
 
     fn give_up(&mut self, reason: &str) {

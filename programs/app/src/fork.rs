@@ -9,6 +9,7 @@
 //! stack knows that somebody else goes on.
 use crate::attach;
 use crate::engine::Engine;
+use crate::errno::{Answer, fail};
 use crate::fd_table::{self, Entry};
 use crate::holdings::Holdings;
 use crate::lock::{Guard, lock};
@@ -194,6 +195,15 @@ impl State {
         }
     }
 
+    /// A call on a connection that stayed with the parent.
+    #[cold]
+    pub fn lost<T>(&mut self) -> Answer<T> {
+        if !self.is_served() {
+            self.tell_of_sharing("this process uses a connection of its parent's");
+        }
+        fail(libc::ENOTCONN)
+    }
+
     /// The parent was served by a stack in another process: so is this one, which goes on with its
     /// sockets.
     fn inherit(&mut self, mut heritage: Heritage, claims: bool) {
@@ -218,10 +228,9 @@ impl State {
             }
             Ok(_) => self.leave_connections(),
             Err(reason) => {
-                log!(
-                    Error,
+                crate::log::write(format_args!(
                     "this process can't go on with its parent's sockets: {reason}"
-                );
+                ));
                 self.leave_connections();
             }
         }

@@ -2,10 +2,12 @@
 use crate::errno::{Answer, Stop, fail};
 use crate::lock::lock;
 use crate::socket::Role;
+use crate::sockopt::CONGESTION;
 use crate::state::State;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
 use libc::socklen_t;
+use skink_memory::Record;
 use skink_tcp::State as TcpState;
 
 /// # Safety
@@ -36,6 +38,10 @@ pub unsafe fn get(
             bytes[..4].copy_from_slice(&c_int::from(linger.is_some()).to_ne_bytes());
             bytes[4..8].copy_from_slice(&linger.unwrap_or(0).to_ne_bytes());
             8
+        }
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if !state.sockets[index].datagram => {
+            bytes[..CONGESTION.len()].copy_from_slice(CONGESTION);
+            16
         }
         // Bound to none.
         (libc::SOL_SOCKET, libc::SO_BINDTODEVICE) => 0,
@@ -84,11 +90,13 @@ impl State {
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => c_int::from(options.reuse_address),
             (libc::SOL_SOCKET, libc::SO_REUSEPORT) => c_int::from(options.reuse_port),
             (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => c_int::from(options.keep_alive),
+            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => c_int::from(options.urgent_inline),
+            (libc::SOL_SOCKET, libc::SO_PRIORITY) => options.priority.cast_signed(),
             (libc::SOL_SOCKET, libc::SO_BROADCAST) => c_int::from(options.broadcast),
             (libc::SOL_SOCKET, libc::SO_SNDBUF) => sizes.0,
             (libc::SOL_SOCKET, libc::SO_RCVBUF) => sizes.1,
             (libc::SOL_SOCKET, libc::SO_RCVLOWAT | libc::SO_SNDLOWAT) => 1,
-            (libc::SOL_SOCKET, libc::SO_PRIORITY | libc::SO_OOBINLINE | libc::SO_DONTROUTE) => 0,
+            (libc::SOL_SOCKET, libc::SO_DONTROUTE | libc::SO_BUSY_POLL) => 0,
             (libc::SOL_SOCKET, libc::SO_INCOMING_CPU) => return fail(libc::ENOPROTOOPT),
             (libc::IPPROTO_TCP, libc::TCP_NODELAY) => c_int::from(options.no_delay),
             (libc::IPPROTO_TCP, libc::TCP_CORK) => c_int::from(options.cork),
@@ -136,12 +144,9 @@ impl State {
 
     fn segment_size(&self, index: u32) -> c_int {
         let set = c_int::from(self.sockets[index].options.maximum_segment);
-        let known = self.stream(index).ok().and_then(|(table, id)| {
-            table
-                .find(id)
-                .map(|record| c_int::from(record.mss.load(Ordering::Relaxed)))
-        });
-        match known {
+        let stream = self.stream(index).ok();
+        let record = stream.and_then(|(table, id)| table.find(id));
+        match record.map(|record| payload_of(record).cast_signed()) {
             Some(known @ 1..) => known,
             _ if set > 0 => set,
             _ => 536,
@@ -164,21 +169,23 @@ impl State {
             // TCPI_OPT_TIMESTAMPS 1, TCPI_OPT_SACK 2, TCPI_OPT_WSCALE 4.
             info.tcpi_options = info.tcpi_options >> 1 | (info.tcpi_options & 1) << 1;
             info.tcpi_options |= u8::from(windows_scaled) << 2;
-            let (mss, cwnd) = (
-                u32::from(record.mss.load(Ordering::Relaxed)),
-                record.cwnd.load(Ordering::Relaxed),
-            );
+            let (mss, cwnd) = (payload_of(record), record.cwnd.load(Ordering::Relaxed));
             info.tcpi_snd_mss = mss;
             info.tcpi_rcv_mss = mss;
             info.tcpi_advmss = mss;
             info.tcpi_snd_cwnd = cwnd.checked_div(mss).unwrap_or(0);
             info.tcpi_rtt = record.rtt_us.load(Ordering::Relaxed);
             info.tcpi_total_retrans = record.retransmits.load(Ordering::Relaxed);
-            let flight = record.snd_max.load(Ordering::Relaxed);
-            let flight = flight.wrapping_sub(record.snd_una.load(Ordering::Relaxed));
-            info.tcpi_unacked = flight.checked_div(mss).unwrap_or(0);
             info.tcpi_rcv_space = table.receive_ring(id.slot).capacity() as u32;
-            info.tcpi_pmtu = mss + 40;
+            info.tcpi_pmtu = u32::from(record.mss.load(Ordering::Relaxed)) + 40;
+            // Between two segments that leave the ring's head is ahead of the record's `snd_una`.
+            let ring = table.send_ring(id.slot);
+            let sent = record.snd_max.load(Ordering::Relaxed);
+            let begin = record.iss.load(Ordering::Relaxed).wrapping_add(1);
+            let flight = sent.wrapping_sub(begin.wrapping_add(ring.head() as u32));
+            let segments = (flight.min(ring.len() as u32)).div_ceil(mss.max(1));
+            // What the stack hasn't come to send yet is under way for the program, as with the kernel.
+            info.tcpi_unacked = segments.max(u32::from(!ring.is_empty()));
         }
         let size = size_of::<libc::tcp_info>().min(bytes.len());
         // SAFETY: the structure is at least that long.
@@ -186,6 +193,14 @@ impl State {
         bytes[..size].copy_from_slice(source);
         Ok(size)
     }
+}
+
+/// The largest payload of a segment in bytes, or 0 if that isn't known yet: what the peer takes, less the options that
+/// each segment has.
+fn payload_of(record: &Record) -> u32 {
+    let timestamps = record.options.load(Ordering::Relaxed) & 2 != 0;
+    let mss = u32::from(record.mss.load(Ordering::Relaxed));
+    mss.saturating_sub(if timestamps { 12 } else { 0 })
 }
 
 /// Linux's number for a state (`include/net/tcp_states.h`).

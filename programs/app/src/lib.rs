@@ -69,6 +69,7 @@ mod listen;
 mod lock;
 mod log;
 mod message;
+mod names;
 mod next;
 mod options;
 mod pace;

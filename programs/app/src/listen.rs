@@ -31,15 +31,17 @@ use skink_memory::{DatagramRing, FallbackReason, SocketId};
 use skink_messages::{Counter, TcpRequest};
 use skink_wire::Endpoint;
 
+/// The largest backlog.
+const MOST_WAITING: u32 = 4096;
+
 /// `listen`
 pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     let mut state = lock()?;
     let index = state.socket_asked(fd)?;
     // The kernel takes a negative backlog for the largest.
-    let backlog = if backlog < 0 {
-        4096
-    } else {
-        (backlog as u32).min(4096)
+    let backlog = match u32::try_from(backlog) {
+        Ok(backlog) => backlog.min(MOST_WAITING),
+        Err(_) => MOST_WAITING,
     };
     let socket = &state.sockets[index];
     if socket.datagram {
@@ -48,6 +50,13 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     match socket.role {
         Role::Undecided => {}
         Role::Dormant => {
+            let socket = &state.sockets[index];
+            let anywhere = socket
+                .bound
+                .is_some_and(|local| local.addr.is_unspecified());
+            if anywhere && !socket.kernel_listens {
+                state.listen_on_kernel(fd, index, backlog)?;
+            }
             state.sockets[index].backlog = backlog;
             return Ok(0);
         }
@@ -79,16 +88,13 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     if state.is_served() && state.need_engine() {
         state.rest(index)?;
     }
-    if local.addr.is_unspecified() {
-        if let Err(stop) = kernel_listen(fd, backlog) {
-            state.sockets[index].role = Role::Dormant;
-            state.release(index);
-            state.sockets[index].role = Role::Undecided;
-            return Err(stop);
-        }
-        let blocking = raw::fcntl(fd, libc::F_GETFL, 0)?;
-        raw::fcntl(fd, libc::F_SETFL, blocking | libc::O_NONBLOCK as usize)?;
-        state.sockets[index].kernel_listens = true;
+    if local.addr.is_unspecified()
+        && let Err(stop) = state.listen_on_kernel(fd, index, backlog)
+    {
+        state.sockets[index].role = Role::Dormant;
+        state.release(index);
+        state.sockets[index].role = Role::Undecided;
+        return Err(stop);
     }
     state.sockets[index].role = Role::Dormant;
     state.sockets[index].backlog = backlog;
@@ -335,6 +341,27 @@ impl State {
                 Err(stop)
             }
             _ => Ok(halves),
+        }
+    }
+
+    /// The kernel's socket behind a descriptor listens too: on loopback, for one that listens on all addresses.
+    fn listen_on_kernel(&mut self, fd: c_int, index: u32, backlog: u32) -> Answer<()> {
+        kernel_listen(fd, backlog)?;
+        let blocking = raw::fcntl(fd, libc::F_GETFL, 0)?;
+        raw::fcntl(fd, libc::F_SETFL, blocking | libc::O_NONBLOCK as usize)?;
+        self.sockets[index].kernel_listens = true;
+        Ok(())
+    }
+
+    /// A TCP socket that is bound is about to be passed to another process: it is for one that listens there, and perhaps
+    /// here too. If it can't be bound on the stack, it stays the kernel's.
+    pub fn rest_for_receiver(&mut self, index: u32) {
+        let socket = &self.sockets[index];
+        let is_bound = socket.role == Role::Undecided && !socket.datagram && socket.bound.is_some();
+        if is_bound && self.is_served() && self.need_engine() && self.rest(index).is_ok() {
+            let socket = &mut self.sockets[index];
+            (socket.role, socket.backlog) = (Role::Dormant, MOST_WAITING);
+            socket.taker = Taker::Others;
         }
     }
 

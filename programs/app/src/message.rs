@@ -89,12 +89,8 @@ pub unsafe fn send(fd: c_int, message: *const msghdr, flags: c_int) -> Answer {
     };
     // SAFETY: as above.
     let buffers = unsafe { Buffers::from_raw(message.msg_iov, message.msg_iovlen) }?;
-    let to = if message.msg_name.is_null() || message.msg_namelen == 0 {
-        None
-    } else {
-        // SAFETY: as above.
-        Some(unsafe { sockaddr::read(message.msg_name.cast(), message.msg_namelen) }?)
-    };
+    // SAFETY: as above.
+    let to = unsafe { sockaddr::read_optional(message.msg_name.cast(), message.msg_namelen) };
     // SAFETY: as above.
     let from = unsafe { read_control(message) }?;
     transfer::send(

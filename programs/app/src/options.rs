@@ -44,6 +44,10 @@ pub struct Options {
     pub only_v6: bool,
     /// `SO_BROADCAST`
     pub broadcast: bool,
+    /// `SO_OOBINLINE`. Urgent data is inline always, as RFC 6093 advises.
+    pub urgent_inline: bool,
+    /// `SO_PRIORITY`, of which nothing comes: a NIC's queue has no classes here.
+    pub priority: u32,
     /// `IP_PKTINFO`
     pub packet_info_v4: bool,
     /// `IPV6_RECVPKTINFO`
@@ -77,6 +81,8 @@ impl Options {
             reuse_port: false,
             only_v6: false,
             broadcast: false,
+            urgent_inline: false,
+            priority: 0,
             packet_info_v4: false,
             packet_info_v6: false,
             receive_timeout: None,

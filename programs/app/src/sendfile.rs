@@ -37,7 +37,7 @@ fn send(fd: c_int, bytes: &mut [u8], flags: c_int) -> Answer {
         Sending {
             buffers,
             flags,
-            to: None,
+            to: Ok(None),
             from: None,
         },
     )

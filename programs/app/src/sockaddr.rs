@@ -56,6 +56,18 @@ pub unsafe fn read(address: *const sockaddr, length: socklen_t) -> Answer<Name> 
     }
 }
 
+/// As [`read`], for a call that may go without an address.
+///
+/// # Safety
+/// As for [`read`].
+pub unsafe fn read_optional(address: *const sockaddr, length: socklen_t) -> Answer<Option<Name>> {
+    if address.is_null() || length == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { read(address, length) }.map(Some)
+}
+
 /// Writes `endpoint` as a socket of `domain` shows it (IPv4 mapped on an IPv6 socket), cut to the
 /// room there is; `length` then says how long it would have been.
 ///

@@ -10,6 +10,9 @@ use libc::socklen_t;
 use skink_messages::ConnectionOption;
 use std::time::Duration;
 
+/// The one algorithm of congestion control that there is (`TCP_CONGESTION`).
+pub const CONGESTION: &[u8] = b"cubic";
+
 /// The value of an option, as far as it is a number.
 struct Value {
     number: Option<c_int>,
@@ -45,6 +48,12 @@ impl Value {
 
     fn number(&self) -> Answer<c_int> {
         self.number.ok_or(Stop::Errno(libc::EINVAL))
+    }
+
+    /// Whether it is this text, with or without a null byte at its end.
+    fn is_text(&self, text: &[u8]) -> bool {
+        let mut words = self.bytes[..self.length].split(|byte| *byte == 0);
+        words.next() == Some(text)
     }
 
     fn flag(&self) -> Answer<bool> {
@@ -185,10 +194,13 @@ fn set_socket_option(
             options.linger = value.flag()?.then_some(seconds);
             return Ok(Some(ResetOnClose(options.linger == Some(0))));
         }
+        libc::SO_OOBINLINE => options.urgent_inline = value.flag()?,
+        libc::SO_PRIORITY => options.priority = value.number()?.cast_unsigned(),
         // What Skink does anyway, or what changes nothing that a program could see.
-        libc::SO_OOBINLINE | libc::SO_DONTROUTE if !value.flag()? => {}
+        libc::SO_DONTROUTE if !value.flag()? => {}
+        libc::SO_BUSY_POLL | libc::SO_PREFER_BUSY_POLL | libc::SO_BUSY_POLL_BUDGET => {}
         libc::SO_RCVLOWAT if value.number()? <= 1 => {}
-        libc::SO_PRIORITY | libc::SO_NO_CHECK if value.number()? == 0 => {}
+        libc::SO_NO_CHECK if value.number()? == 0 => {}
         libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS if !value.flag()? => {}
         _ => return fail(libc::ENOPROTOOPT),
     }
@@ -242,6 +254,7 @@ fn set_tcp_option(
             options.defer_accept = value.number()?.max(0) as u32;
             return Ok(None);
         }
+        libc::TCP_CONGESTION if value.is_text(CONGESTION) => return Ok(None),
         _ => return fail(libc::ENOPROTOOPT),
     }))
 }

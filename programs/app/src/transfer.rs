@@ -67,7 +67,8 @@ pub fn receive(fd: c_int, buffers: Buffers<'_>, flags: c_int) -> Answer<Received
             receive_datagram(state, (fd, index), buffers, flags)
         }
         Role::Undecided => Err(Stop::Kernel),
-        Role::Dormant | Role::Listener(_) | Role::Lost => fail(libc::ENOTCONN),
+        Role::Lost => state.lost(),
+        Role::Dormant | Role::Listener(_) => fail(libc::ENOTCONN),
     }
 }
 
@@ -170,8 +171,9 @@ pub struct Sending<'a> {
     pub buffers: Buffers<'a>,
     /// `MSG_…`
     pub flags: c_int,
-    /// UDP: where to, if the call says so.
-    pub to: Option<Name>,
+    /// UDP: where to, if the call says so, or what is wrong with that. TCP doesn't look at it: programs leave there what
+    /// a receiving call has not filled in.
+    pub to: Answer<Option<Name>>,
     /// UDP: the address to send from, if the call says so.
     pub from: Option<IpAddr>,
 }
@@ -187,7 +189,7 @@ pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
         Role::Stream(_) => send_stream(state, index, sending),
         Role::Datagram(_) => send_datagram(state, index, sending),
         Role::Undecided if state.sockets[index].datagram => {
-            let Some(Name::Inet(to)) = sending.to else {
+            let Some(Name::Inet(to)) = sending.to? else {
                 return Err(Stop::Kernel);
             };
             let to = sockaddr::canonical(to);
@@ -199,7 +201,7 @@ pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
         }
         Role::Undecided if sending.flags & libc::MSG_FASTOPEN != 0 => fail(libc::EOPNOTSUPP),
         Role::Undecided => Err(Stop::Kernel),
-        Role::Lost => fail(libc::ENOTCONN),
+        Role::Lost => state.lost(),
         Role::Dormant | Role::Listener(_) => fail(libc::EPIPE),
     };
     if answer == fail(libc::EPIPE) && sending.flags & libc::MSG_NOSIGNAL == 0 {

@@ -41,7 +41,7 @@ struct TcpDetail {
     retransmits: u32,
     mss: u16,
     /// The peer's window in bytes.
-    peer_window: u64,
+    peer_window: u32,
 }
 
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -177,13 +177,12 @@ fn name(state: State) -> &'static str {
 }
 
 fn detail(record: &Record) -> TcpDetail {
-    let window = u64::from(record.snd_wnd.load(Relaxed));
     TcpDetail {
         rtt_us: record.rtt_us.load(Relaxed),
         cwnd_bytes: record.cwnd.load(Relaxed),
         retransmits: record.retransmits.load(Relaxed),
         mss: record.mss.load(Relaxed),
-        peer_window: window << record.snd_wscale.load(Relaxed).min(14),
+        peer_window: record.snd_wnd.load(Relaxed),
     }
 }
 

@@ -56,12 +56,8 @@ unsafe fn send_bytes(
     }];
     // SAFETY: the caller's promise.
     let buffers = unsafe { Buffers::new(&list) }?;
-    let to = if address.is_null() || length == 0 {
-        None
-    } else {
-        // SAFETY: the caller's promise.
-        Some(unsafe { sockaddr::read(address, length) }?)
-    };
+    // SAFETY: the caller's promise.
+    let to = unsafe { sockaddr::read_optional(address, length) };
     transfer::send(
         fd,
         Sending {
@@ -110,7 +106,7 @@ entry! {
     if is_ours(fd) => writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: as above.
         unsafe { Buffers::from_raw(list, count as usize) }.and_then(|buffers| {
-            transfer::send(fd, Sending { buffers, flags: 0, to: None, from: None })
+            transfer::send(fd, Sending { buffers, flags: 0, to: Ok(None), from: None })
         })
     }
     // SAFETY: as above.

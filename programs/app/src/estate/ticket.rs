@@ -39,6 +39,9 @@ impl State {
         let served = self.engine.as_deref();
         let served = served.is_some_and(|engine| engine.stack.is_served() && !engine.is_down());
         if passed.is_empty() || !served {
+            if !passed.is_empty() && !self.is_served() {
+                self.tell_of_sharing("a socket is passed to another process");
+            }
             return Ok(Vec::new());
         }
         let tickets = passed.iter().map(|(_, fd, index)| {
@@ -72,8 +75,11 @@ impl State {
             // If that fails, it is the kernel's.
             let _ = self.make_datagram(index);
         }
+        self.rest_for_receiver(index);
         match self.sockets[index].role {
-            Role::Undecided | Role::Lost => false,
+            // (Nothing is passed then, but it is said why.)
+            Role::Undecided => self.sockets[index].bound.is_some() && !self.is_served(),
+            Role::Lost => false,
             Role::Dormant => self.sockets[index].tickets != [0; 2],
             Role::Listener(_) | Role::Stream(_) | Role::Datagram(_) => true,
         }

@@ -23,6 +23,7 @@ mod neighbours;
 mod parts;
 mod passing;
 mod python;
+mod seldom;
 mod sendfile;
 mod servers;
 mod ssh;
@@ -50,6 +51,7 @@ pub fn all() -> Vec<Case> {
         exec::cases(),
         clients::cases(),
         datagrams::cases(),
+        seldom::cases(),
         sendfile::cases(),
         streams::cases(),
         threads::cases(),

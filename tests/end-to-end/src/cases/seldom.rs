@@ -1,0 +1,159 @@
+//! What few programs do, and some do: each was found with one that didn't work.
+
+use super::{APART_ONCE, cases_in, in_each_topology, python};
+use crate::network::Network;
+use crate::{BackEnd, Case, Failure, Outcome, Topology};
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = in_each_topology("seldom/calls", calls);
+    cases.extend(cases_in(&APART_ONCE, "seldom/processes", processes));
+    let library = [(Topology::Library, BackEnd::Packet)];
+    cases.extend(cases_in(&library, "seldom/shared", shared));
+    cases
+}
+
+/// Asks and answers until the other end has closed.
+const CLIENT: &str = "
+import socket, sys
+for port in sys.argv[2:]:
+    with socket.create_connection((sys.argv[1], int(port)), 20) as s:
+        s.sendall(b'?')
+        got = 0
+        while part := s.recv(65536):
+            got += len(part)
+        print(port, got)
+";
+
+/// - nuttcp waits by `TCP_INFO` until all that it has sent is acknowledged, and calls nothing else meanwhile.
+/// - sockperf sends on TCP to the address that `recvfrom` hasn't filled in.
+/// - vsftpd wants urgent data inline, on a connection that it has accepted.
+/// - nghttpd looks for addresses of the families that the machine has.
+const CALLS: &str = "
+import ctypes, select, socket, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+address = sys.argv[1]
+found = socket.getaddrinfo(address, 7000, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+assert [name for *_, name in found] == [(address, 7000)], found
+listener = socket.create_server((address, 7000))
+print('listening', flush=True)
+s, _ = listener.accept()
+garbage = ctypes.create_string_buffer(b'tU' * 8)
+assert libc.recvfrom(s.fileno(), ctypes.create_string_buffer(1), 1, 0, garbage, ctypes.byref(ctypes.c_uint(16))) == 1
+assert libc.sendto(s.fileno(), b'!', 1, 0, garbage, 16) == 1, ctypes.get_errno()
+for level, option, value in [
+    (socket.SOL_SOCKET, socket.SO_OOBINLINE, 1),
+    (socket.SOL_SOCKET, socket.SO_PRIORITY, 6),
+]:
+    s.setsockopt(level, option, value)
+    assert s.getsockopt(level, option) == value, option
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')
+assert s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b'\\0') == b'cubic'
+s.sendall(bytes(200_000))
+def info(offset):
+    return struct.unpack_from('I', s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), offset)[0]
+for attempt in range(20_000):
+    if info(24) == 0:
+        break
+    select.select([], [], [], 0.001)
+assert info(24) == 0, 'not all is acknowledged'
+# 1500 bytes less the headers, and timestamps.
+assert info(16) == 1448 == s.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG), info(16)
+s.close()
+print('done', flush=True)
+";
+
+fn calls(network: &Network) -> Outcome {
+    let address = Network::SKINK[0];
+    let server = python::start(network, "the server", CALLS, &[address], "listening")?;
+    let arguments = [address, "7000"];
+    let answer = python::finish_on_kernel(network, "the client", CLIENT, &arguments)?;
+    server.wait_until("it has seen all acknowledged", || {
+        server.log().contains("done")
+    })?;
+    match answer.contains("7000 200001") {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!("the client got {answer}"))),
+    }
+}
+
+/// - vsftpd forks by the system call `clone`, and its child answers.
+/// - Node's `cluster` binds in one process, and listens in others that it passes the socket to.
+const PROCESSES: &str = "
+import ctypes, os, platform, signal, socket, sys
+libc = ctypes.CDLL(None)
+listener = socket.create_server((sys.argv[1], 7000))
+bound = socket.socket()
+bound.bind((sys.argv[1], 7001))
+near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+workers = []
+for _ in range(2):
+    if not (worker := os.fork()):
+        bound.close()
+        _, [fd], _, _ = socket.recv_fds(far, 1, 1)
+        with socket.socket(fileno=fd) as own:
+            own.listen()
+            far.send(b'!')
+            c, _ = own.accept()
+        with c:
+            assert c.recv(1) == b'?'
+            c.sendall(b'worker')
+        os._exit(0)
+    workers.append(worker)
+    socket.send_fds(near, [b'.'], [bound.fileno()])
+bound.close()
+for worker in workers:
+    assert near.recv(1) == b'!'
+print('listening', flush=True)
+c, _ = listener.accept()
+clone = {'x86_64': 56, 'aarch64': 220}[platform.machine()]
+child = libc.syscall(clone, signal.SIGCHLD, 0, 0, 0, 0)
+if child == 0:
+    assert c.recv(1) == b'?'
+    c.sendall(b'the child')
+    os._exit(0)
+c.close()
+for one in [child, *workers]:
+    assert os.waitpid(one, 0)[1] == 0, one
+print('done', flush=True)
+";
+
+fn processes(network: &Network) -> Outcome {
+    let address = Network::SKINK[0];
+    let server = python::start(network, "the server", PROCESSES, &[address], "listening")?;
+    let arguments = [address, "7000", "7001", "7001"];
+    let answer = python::finish_on_kernel(network, "the client", CLIENT, &arguments)?;
+    server.wait_until("its processes have ended well", || {
+        server.log().contains("done")
+    })?;
+    match answer.as_str() {
+        "7000 9\n7001 6\n7001 6\n" => Ok(()),
+        _ => Err(Failure::Wrong(format!("the client got {answer}"))),
+    }
+}
+
+/// A process for each connection.
+const SHARED: &str = "
+import os, socket, sys
+listener = socket.create_server((sys.argv[1], 7000))
+print('listening', flush=True)
+c, _ = listener.accept()
+if not os.fork():
+    try:
+        c.recv(1)
+    except OSError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+assert c.recv(1) == b'?'
+";
+
+/// With a stack in each process that can't be, and the program says only that it isn't connected: what it takes is said.
+fn shared(network: &Network) -> Outcome {
+    let address = Network::SKINK[0];
+    let server = python::start(network, "the server", SHARED, &[address], "listening")?;
+    python::finish_on_kernel(network, "the client", CLIENT, &[address, "7000"])?;
+    server.wait_until("it says what would work", || {
+        server.log().contains("`skink run --name main -- PROGRAM`")
+    })?;
+    Ok(())
+}
