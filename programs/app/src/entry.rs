@@ -8,6 +8,8 @@ use crate::errno::{Answer, Stop, set};
 pub mod data;
 pub mod exec;
 pub mod files;
+pub mod interfaces;
+pub mod limits;
 pub mod names;
 pub mod process;
 pub mod sockets;

@@ -85,7 +85,7 @@ impl State {
     pub fn add_nic(&mut self, index: u32) {
         let Some(engine) = &self.engine else { return };
         let epoll = &mut self.epolls.list[index as usize];
-        if epoll.nic || epoll.doorbell < 0 {
+        if epoll.nic || epoll.inherited || epoll.doorbell < 0 {
             return;
         }
         let Some(epfd) = epoll.fds.first().copied() else {
@@ -144,8 +144,20 @@ impl State {
         }
     }
 
-    /// A descriptor of the set was closed.
+    /// A thread of this process is about to wait on a set.
+    #[inline]
+    pub fn begin_wait(&mut self, index: u32) {
+        if core::mem::take(&mut self.epolls[index].inherited) {
+            self.add_nic(index);
+        }
+    }
+
+    /// A descriptor of the set was closed, or is about to be.
     pub fn epoll_descriptor_closed(&mut self, index: u32, fd: c_int) {
+        if self.epolls[index].fds == [fd] && crate::fork::has_forked() {
+            // The kernel's set may go on to be another process's, and would wake that for this one's NIC.
+            self.leave_nic(index);
+        }
         let fds = &mut self.epolls[index].fds;
         fds.retain(|other| *other != fd);
         if fds.is_empty() {

@@ -34,6 +34,9 @@ pub struct Epoll {
     pub sleepers: u32,
     /// The NIC's descriptors are members.
     pub nic: bool,
+    /// It was made by a parent, and this process hasn't waited on it: who wakes up for the NIC of this process would be the
+    /// parent.
+    pub inherited: bool,
     /// Ordinary descriptors that were added.
     pub ordinary: u32,
     /// When the kernel's set was last asked.
@@ -124,6 +127,7 @@ impl Epolls {
             self.end_inner(index);
             self[index].sleepers = 0;
             self[index].nic = false;
+            self[index].inherited = true;
         }
     }
 
@@ -161,6 +165,7 @@ impl Epoll {
             rung: false,
             sleepers: 0,
             nic: false,
+            inherited: false,
             ordinary: 0,
             kernel_asked: Instant::ZERO,
             served: Instant::ZERO,

@@ -62,6 +62,7 @@ pub unsafe fn wait(
     // SAFETY: the caller's promise; an event is plain numbers.
     let events = unsafe { core::slice::from_raw_parts_mut(events, room.min(4096)) };
     let deadline = timeout.map(|timeout| raw::now() + timeout);
+    state.begin_wait(index);
     loop {
         state.glance();
         let mut count = take(&mut state, epfd, index, events);

@@ -3,6 +3,7 @@
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
 use crate::log::log;
+use crate::next;
 use crate::raw;
 use crate::state::State;
 use core::net::IpAddr;
@@ -11,7 +12,7 @@ use skink_control::NetworkInfo;
 use skink_memory::{Fallback, FallbackReason};
 use skink_messages::Counter;
 use skink_time::Instant;
-use skink_wire::Endpoint;
+use skink_wire::{Endpoint, IpCidr};
 use std::time::Duration;
 
 /// Whether a process without a stack ends.
@@ -80,7 +81,7 @@ fn read_interfaces() -> Vec<IpAddr> {
     let mut found = Vec::new();
     // SAFETY: libc fills in the pointer; its list is read until it is freed.
     unsafe {
-        if libc::getifaddrs(&mut list) != 0 {
+        if next::getifaddrs(&mut list) != 0 {
             return found;
         }
         let mut entry = list;
@@ -95,7 +96,7 @@ fn read_interfaces() -> Vec<IpAddr> {
             }
             entry = interface.ifa_next;
         }
-        libc::freeifaddrs(list);
+        next::freeifaddrs(list);
     }
     found
 }
@@ -153,6 +154,13 @@ impl State {
         self.interfaces.refresh();
         let kernels = self.interfaces.have_families();
         Some([own[0] || kernels[0], own[1] || kernels[1]])
+    }
+
+    /// The interface that Skink uses, and the addresses that it has on it.
+    pub fn own_interface(&mut self) -> Option<(String, Vec<IpCidr>)> {
+        let network = self.network()?;
+        let (_, name) = network.nic.rsplit_once(':').unwrap_or(("", &network.nic));
+        (!name.is_empty()).then(|| (name.to_owned(), network.addresses.clone()))
     }
 
     /// Whether there is a broker to come by a stack, so far.

@@ -65,6 +65,8 @@ mod fork;
 mod getsockopt;
 mod helper;
 mod holdings;
+mod interfaces;
+mod limits;
 mod listen;
 mod lock;
 mod log;

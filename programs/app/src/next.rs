@@ -6,8 +6,8 @@ use crate::{errno, raw, threads};
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
-    addrinfo, epoll_event, fd_set, iovec, loff_t, mmsghdr, mode_t, msghdr, nfds_t, off_t, pollfd,
-    sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
+    addrinfo, epoll_event, fd_set, ifaddrs, iovec, loff_t, mmsghdr, mode_t, msghdr, nfds_t, off_t,
+    pid_t, pollfd, rlimit, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 
 /// Finds the next function called `name`.
@@ -62,6 +62,9 @@ next! {
     c"getsockopt" getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int;
     c"setsockopt" setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int;
     c"getaddrinfo" getaddrinfo(node: *const c_char, service: *const c_char, hints: *const addrinfo, found: *mut *mut addrinfo) -> c_int;
+    c"getifaddrs" getifaddrs(list: *mut *mut ifaddrs) -> c_int;
+    c"freeifaddrs" freeifaddrs(list: *mut ifaddrs) -> ();
+    c"prlimit64" prlimit(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int;
     c"fclose" fclose(file: *mut libc::FILE) -> c_int;
     c"fdopen" fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE;
     c"freopen" freopen(path: *const c_char, mode: *const c_char, file: *mut libc::FILE) -> *mut libc::FILE;

@@ -27,13 +27,32 @@ for port in sys.argv[2:]:
 /// - nuttcp waits by `TCP_INFO` until all that it has sent is acknowledged, and calls nothing else meanwhile.
 /// - sockperf sends on TCP to the address that `recvfrom` hasn't filled in.
 /// - vsftpd wants urgent data inline, on a connection that it has accepted.
-/// - nghttpd looks for addresses of the families that the machine has.
+/// - nghttpd looks for addresses of the families that the machine has, and named for its address among the interfaces'.
+/// - dovecot's processes bound their address space.
 const CALLS: &str = "
-import ctypes, select, socket, struct, sys
+import ctypes, resource, select, socket, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 address = sys.argv[1]
+bound = (512 << 20, 1 << 30)
+resource.setrlimit(resource.RLIMIT_AS, bound)
+assert resource.getrlimit(resource.RLIMIT_AS) == bound
+try:
+    bytes(600 << 20)
+    sys.exit('more memory than was allowed')
+except MemoryError:
+    pass
 found = socket.getaddrinfo(address, 7000, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
 assert [name for *_, name in found] == [(address, 7000)], found
+def addresses():
+    first = ctypes.c_void_p()
+    assert libc.getifaddrs(ctypes.byref(first)) == 0
+    at = first.value
+    while at:
+        at, _, _, name = struct.unpack('PPQP', ctypes.string_at(at, 32))
+        if name and ctypes.string_at(name, 2) == struct.pack('H', socket.AF_INET):
+            yield socket.inet_ntoa(ctypes.string_at(name + 4, 4))
+    libc.freeifaddrs(first)
+assert address in addresses()
 listener = socket.create_server((address, 7000))
 print('listening', flush=True)
 s, _ = listener.accept()
@@ -76,12 +95,37 @@ fn calls(network: &Network) -> Outcome {
     }
 }
 
+/// - smbd's children leave its epoll set alone, which mustn't wake it for what comes for them.
 /// - vsftpd forks by the system call `clone`, and its child answers.
 /// - Node's `cluster` binds in one process, and listens in others that it passes the socket to.
 const PROCESSES: &str = "
-import ctypes, os, platform, signal, socket, sys
+import ctypes, os, platform, select, signal, socket, sys
 libc = ctypes.CDLL(None)
 listener = socket.create_server((sys.argv[1], 7000))
+epoll = select.epoll()
+epoll.register(listener, select.EPOLLIN)
+epoll.poll(0)
+def members():
+    with open(f'/proc/self/fdinfo/{epoll.fileno()}') as info:
+        return info.read().count('tfd')
+before = members()
+near, far = socket.socketpair()
+if not os.fork():
+    near.close()
+    for step in lambda: None, lambda: epoll.poll(0), epoll.close:
+        step()
+        far.send(b'.')
+        far.recv(1)
+    os._exit(0)
+far.close()
+assert near.recv(1) == b'.' and members() == before, 'the child has members in the set of its parent'
+near.send(b'.')
+assert near.recv(1) == b'.'
+near.send(b'.')
+assert near.recv(1) == b'.' and members() == before, 'the child has left some there'
+near.send(b'.')
+os.wait()
+epoll.close()
 bound = socket.socket()
 bound.bind((sys.argv[1], 7001))
 near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -1,0 +1,35 @@
+//! Entry points that tell which addresses interfaces have.
+use crate::lock::lock;
+use crate::{entry, interfaces, next};
+use core::ffi::c_int;
+use libc::ifaddrs;
+
+/// `getifaddrs`
+///
+/// # Safety
+/// As the function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
+    // SAFETY: the program's own, here and below.
+    let answer = unsafe { next::getifaddrs(list) };
+    if answer == 0 && crate::is_on() {
+        let _ = entry::guarded(|| {
+            if let Some((name, addresses)) = lock()?.own_interface() {
+                // SAFETY: as above.
+                unsafe { interfaces::append(list, &name, &addresses) };
+            }
+            Ok(())
+        });
+    }
+    answer
+}
+
+/// `freeifaddrs`
+///
+/// # Safety
+/// As the function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn freeifaddrs(list: *mut ifaddrs) {
+    // SAFETY: the program's own.
+    unsafe { next::freeifaddrs(interfaces::remove(list)) };
+}
