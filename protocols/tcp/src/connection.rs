@@ -146,6 +146,8 @@ pub struct Connection {
     pub raises: u32,
 
     pub rtt: RttEstimator,
+    /// Segments that have left, modulo 2^32: what a turn at sending costs goes by it.
+    pub emitted: u32,
     /// A sequence number whose acknowledgement gives a round-trip time, and when it was sent.
     pub timed: Option<(SeqNum, Instant)>,
     pub congestion: Cubic,
@@ -248,6 +250,7 @@ impl Connection {
             path_cut_bytes: 576,
             raises: 0,
             rtt: RttEstimator::new(),
+            emitted: 0,
             timed: None,
             congestion: Cubic::new(536),
             recovery: Recovery::default(),

@@ -245,13 +245,10 @@ impl Tcp {
             connection.queued = false;
             connection.follow_raises(out);
             let mut budget = BURST;
-            let before = self.counters.get(Counter::TcpSegmentsOut);
+            let before = connection.emitted;
             let left = connection.output(&context, &mut budget, out);
-            let segments = self
-                .counters
-                .get(Counter::TcpSegmentsOut)
-                .wrapping_sub(before);
-            let cost = FairQueue::VISIT + u64::from(BURST - budget) + segments * FairQueue::PACKET;
+            let packets = u64::from(connection.emitted.wrapping_sub(before)) * FairQueue::PACKET;
+            let cost = FairQueue::VISIT + u64::from(BURST - budget) + packets;
             given += cost;
             self.queue.charge(slot, cost);
             let first = connection.deadlines.first();

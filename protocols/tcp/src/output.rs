@@ -345,6 +345,7 @@ impl Connection {
             self.rcv_adv = adv;
             return Err(full);
         }
+        self.emitted = self.emitted.wrapping_add(1);
         self.last_ack = self.rcv_nxt;
         for (start, end) in options.sack.iter() {
             self.ahead_untold.remove_within(start, end);

@@ -39,7 +39,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Where no other program waits.
+    /// Where there is no other program.
     const MOST: u64 = 256 * 1024;
 
     /// For a socket of an owner that has such a turn.

@@ -25,7 +25,7 @@ pub struct Load {
     pub busy: bool,
     /// It sends many packets, most of which nobody has to segment.
     pub small: bool,
-    /// It receives much, and sends little.
+    /// It receives much, in bulk, and doesn't send many times as much.
     pub bulk: bool,
 }
 
