@@ -112,6 +112,7 @@ pub unsafe fn accept(
     }
     match state.sockets[index].role {
         Role::Undecided => return Err(Stop::Kernel),
+        Role::Dormant if state.sockets[index].is_bound_only() => return fail(libc::EINVAL),
         Role::Dormant | Role::Listener(_) => state.activate(index)?,
         Role::Datagram(_) => return fail(libc::EOPNOTSUPP),
         Role::Stream(_) | Role::Lost => return fail(libc::EINVAL),

@@ -1,4 +1,5 @@
 //! How sockets begin and end: `socket`, `bind`, `shutdown` and their names.
+use crate::descriptor::is_guest;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table;
 use crate::lock::lock;
@@ -128,6 +129,11 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
     // as any process holds the socket.
     kernel_bind(fd, local, domain)?;
     state.sockets[index].bound = Some(kernel_name(fd)?);
+    if !state.sockets[index].datagram && !is_guest() && state.is_served() {
+        // It may be for a program that is started with it, when it is too late to ask for a stack. If there is none, it is
+        // said when the socket is used.
+        let _ = state.need_engine();
+    }
     let socket = &mut state.sockets[index];
     if socket.datagram {
         socket.taker = Taker::Unknown;

@@ -44,7 +44,8 @@ pub unsafe fn connect(fd: c_int, address: *const Address, length: socklen_t) -> 
     if socket.datagram {
         return state.connect_datagram(index, remote);
     }
-    match socket.role {
+    state.forget_receiver(index);
+    match state.sockets[index].role {
         Role::Dormant | Role::Listener(_) | Role::Datagram(_) | Role::Lost => {
             return fail(libc::EISCONN);
         }
@@ -99,7 +100,10 @@ impl State {
             self.activate_port(false, remote.port)?;
         }
         let now = raw::now();
-        let (options, bound) = (self.sockets[index].options, self.sockets[index].bound);
+        let socket = &mut self.sockets[index];
+        let (options, bound) = (socket.options, socket.bound);
+        // Others may have what it is bound to, if it was left to them; what is connected is this process's alone.
+        let tickets = core::mem::take(&mut socket.tickets);
         let engine = self.engine()?;
         engine.count(Counter::AppSockets);
         let id = match engine.stack.tcp_open() {
@@ -116,9 +120,10 @@ impl State {
         let bound = match bound {
             Some(local) => {
                 let local = local_for(local, remote);
+                let ticket = tickets[usize::from(local.addr.is_ipv6())];
                 engine
                     .stack
-                    .tcp_bind(id, local, options.for_bind(0))
+                    .tcp_bind(id, local, options.for_bind(ticket))
                     .map(drop)
             }
             None => Ok(()),

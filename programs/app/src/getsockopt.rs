@@ -80,6 +80,7 @@ impl State {
         let socket = &mut self.sockets[index];
         let options = &socket.options;
         let listens = matches!(socket.role, Role::Dormant | Role::Listener(_));
+        let listens = listens && !socket.is_bound_only();
         Ok(match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => socket.take_error().unwrap_or(0),
             (libc::SOL_SOCKET, libc::SO_TYPE) if socket.datagram => libc::SOCK_DGRAM,

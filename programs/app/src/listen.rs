@@ -22,13 +22,14 @@ use crate::errno::{Answer, fail};
 use crate::lock::lock;
 use crate::log::log;
 use crate::raw;
+use crate::remote::Remote;
 use crate::sockaddr;
 use crate::socket::{Halves, Role, Socket, Taker};
 use crate::state::State;
 use core::ffi::c_int;
 use core::net::IpAddr;
 use skink_memory::{DatagramRing, FallbackReason, SocketId};
-use skink_messages::{Counter, TcpRequest};
+use skink_messages::{Counter, Protocol, TcpRequest};
 use skink_wire::Endpoint;
 
 /// The largest backlog.
@@ -40,7 +41,7 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     let index = state.socket_asked(fd)?;
     // The kernel takes a negative backlog for the largest.
     let backlog = match u32::try_from(backlog) {
-        Ok(backlog) => backlog.min(MOST_WAITING),
+        Ok(backlog) => backlog.clamp(1, MOST_WAITING),
         Err(_) => MOST_WAITING,
     };
     let socket = &state.sockets[index];
@@ -49,14 +50,8 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     }
     match socket.role {
         Role::Undecided => {}
+        Role::Dormant if socket.is_bound_only() => {}
         Role::Dormant => {
-            let socket = &state.sockets[index];
-            let anywhere = socket
-                .bound
-                .is_some_and(|local| local.addr.is_unspecified());
-            if anywhere && !socket.kernel_listens {
-                state.listen_on_kernel(fd, index, backlog)?;
-            }
             state.sockets[index].backlog = backlog;
             return Ok(0);
         }
@@ -85,7 +80,7 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     if !state.has_prospects() {
         return state.fall_back(index, FallbackReason::NotAttached, local);
     }
-    if state.is_served() && state.need_engine() {
+    if state.is_served() && state.need_engine() && state.sockets[index].resting == [None; 2] {
         state.rest(index)?;
     }
     if local.addr.is_unspecified()
@@ -133,6 +128,9 @@ impl State {
 
     /// Somebody waits for connections: a listening socket that rests is put on the stack.
     pub fn activate(&mut self, index: u32) -> Answer<()> {
+        if self.sockets[index].is_bound_only() {
+            return Ok(());
+        }
         self.sockets[index].taker = Taker::Own;
         if self.sockets[index].role != Role::Dormant {
             return Ok(());
@@ -231,8 +229,11 @@ impl State {
 
     /// Another process is about to get all sockets ([`State::leave_to_others`]).
     pub fn leave_all(&mut self) {
-        let all = self.sockets.iter().map(|(index, _)| index);
-        self.leave_to_others(all.collect());
+        let all: Vec<u32> = self.sockets.iter().map(|(index, _)| index).collect();
+        for index in &all {
+            self.rest_for_receiver(*index);
+        }
+        self.leave_to_others(all);
     }
 
     /// Another process is about to get these sockets, too: connections that nobody has waited for here are perhaps for that one, and
@@ -353,15 +354,49 @@ impl State {
         Ok(())
     }
 
-    /// A TCP socket that is bound is about to be passed to another process: it is for one that listens there, and perhaps
-    /// here too. If it can't be bound on the stack, it stays the kernel's.
+    /// Another process is about to get a TCP socket that is bound: it may listen there, here, or in both. So it is bound on
+    /// the stack, with a ticket by which all of them are the same ([`Socket::is_bound_only`]). If that fails, it stays the
+    /// kernel's.
     pub fn rest_for_receiver(&mut self, index: u32) {
-        let socket = &self.sockets[index];
-        let is_bound = socket.role == Role::Undecided && !socket.datagram && socket.bound.is_some();
-        if is_bound && self.is_served() && self.need_engine() && self.rest(index).is_ok() {
-            let socket = &mut self.sockets[index];
-            (socket.role, socket.backlog) = (Role::Dormant, MOST_WAITING);
-            socket.taker = Taker::Others;
+        let engine = self.engine.as_deref();
+        let served = engine.is_some_and(|engine| engine.stack.is_served() && engine.is_reachable());
+        if served && self.sockets[index].may_listen() && self.rest(index).is_ok() {
+            self.sockets[index].share_unheard();
+        }
+    }
+
+    /// As [`State::rest_for_receiver`], for a program that is started, in whose name the socket is bound: who starts it may be
+    /// in another's memory, without what leads to the stack.
+    pub fn rest_with_heir(&mut self, index: u32, heir: &mut Remote) {
+        if !self.sockets[index].may_listen() {
+            return;
+        }
+        let mut tickets = self.sockets[index].tickets;
+        let addresses = self.half_addresses(index);
+        for (address, ticket) in addresses.into_iter().zip(&mut tickets) {
+            let options = self.sockets[index].options.for_bind(*ticket);
+            let Some(address) = address else { continue };
+            let bound = heir.open(Protocol::Tcp).and_then(|id| {
+                let (_, ticket) = heir.bind(Protocol::Tcp, id, address, options)?;
+                heir.rest(id)?;
+                Ok(ticket)
+            });
+            match bound {
+                Ok(bound) => *ticket = bound,
+                Err(stop) => log!(Warn, "{address} can't be held for a program: {stop:?}"),
+            }
+        }
+        if tickets != [0; 2] {
+            self.sockets[index].tickets = tickets;
+            self.sockets[index].share_unheard();
+        }
+    }
+
+    /// A socket that is bound only is to be connected.
+    pub fn forget_receiver(&mut self, index: u32) {
+        if self.sockets[index].is_bound_only() {
+            self.release(index);
+            self.sockets[index].role = Role::Undecided;
         }
     }
 

@@ -8,8 +8,7 @@
 //! socket where the ticket was, and lets the holder go.
 //!
 //! It costs the sender a channel for each socket, about what a process costs that begins. A socket that is
-//! neither bound nor connected is passed as the kernel's; one of TCP's that is bound only, as one that will listen (Node's
-//! `cluster` binds in one process and listens in others).
+//! neither bound nor connected is passed as the kernel's.
 use crate::descriptor::is_guest;
 use crate::errno::{Answer, Stop};
 use crate::estate;

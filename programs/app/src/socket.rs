@@ -67,7 +67,7 @@ pub struct Socket {
     pub role: Role,
     /// Who takes what comes to it, if it listens.
     pub taker: Taker,
-    /// How many connections may wait to be accepted, if it listens.
+    /// How many connections may wait to be accepted, if it listens; else 0.
     pub backlog: u32,
     /// What `bind` was told, with the port that was chosen.
     pub bound: Option<Endpoint>,
@@ -146,6 +146,23 @@ impl Socket {
     /// Whether the socket is Skink's for good.
     pub fn is_decided(&self) -> bool {
         self.role != Role::Undecided
+    }
+
+    /// Whether it is bound, and other processes may have it, but nobody has called `listen` or `connect` here. (What
+    /// listens has room for one connection at least.)
+    pub fn is_bound_only(&self) -> bool {
+        self.role == Role::Dormant && self.backlog == 0
+    }
+
+    /// Whether it is bound and may still listen, or connect, in this process or in another one that gets it.
+    pub fn may_listen(&self) -> bool {
+        self.role == Role::Undecided && !self.datagram && self.bound.is_some()
+    }
+
+    /// Other processes get it, and show by its tickets that it is theirs too.
+    pub fn share_unheard(&mut self) {
+        (self.role, self.backlog) = (Role::Dormant, 0);
+        self.taker = Taker::Others;
     }
 
     /// Its IP protocol number.

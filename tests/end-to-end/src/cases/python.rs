@@ -20,6 +20,22 @@ pub fn start(
     Ok(process)
 }
 
+/// Starts one on the kernel's host, and waits until it has printed `word`.
+pub fn start_on_kernel(
+    network: &Network,
+    name: &str,
+    script: &str,
+    arguments: &[&str],
+    word: &str,
+) -> Result<Process, Failure> {
+    let mut command = network.kernel.command("python3");
+    command.args(["-c", script]).args(arguments);
+    let process = Process::spawn(command, name)?;
+    let what = format!("it has printed {word:?}");
+    process.wait_until(&what, || process.log().contains(word))?;
+    Ok(process)
+}
+
 /// Runs one on the kernel's host to its end; answers what it printed.
 pub fn finish_on_kernel(
     network: &Network,

@@ -97,10 +97,36 @@ fn calls(network: &Network) -> Outcome {
 
 /// - smbd's children leave its epoll set alone, which mustn't wake it for what comes for them.
 /// - vsftpd forks by the system call `clone`, and its child answers.
-/// - Node's `cluster` binds in one process, and listens in others that it passes the socket to.
+/// - Node's `cluster` binds in one process, and listens in others that it passes the socket to; uvicorn does so in programs that it
+///   starts with the socket. A process that is bound and has forked may still connect.
 const PROCESSES: &str = "
-import ctypes, os, platform, select, signal, socket, sys
+import ctypes, os, platform, select, signal, socket, subprocess, sys
 libc = ctypes.CDLL(None)
+WORKER = '''
+import socket, sys
+with socket.socket(fileno=int(sys.argv[1])) as own:
+    own.listen()
+    print('listening', flush=True)
+    c, _ = own.accept()
+with c:
+    assert c.recv(1) == b'?'
+    c.sendall(b'program')
+'''
+with socket.socket() as bound:
+    bound.bind((sys.argv[1], 7002))
+    fd = bound.fileno()
+    command = [sys.executable, '-c', WORKER, str(fd)]
+    programs = [subprocess.Popen(command, pass_fds=[fd], stdout=subprocess.PIPE) for _ in range(2)]
+for program in programs:
+    assert program.stdout.readline() == b'listening\\n'
+out = socket.socket()
+out.bind((sys.argv[1], 7003))
+if not os.fork():
+    os._exit(0)
+os.wait()
+out.connect((sys.argv[2], 7004))
+assert out.recv(1) == b'.'
+out.close()
 listener = socket.create_server((sys.argv[1], 7000))
 epoll = select.epoll()
 epoll.register(listener, select.EPOLLIN)
@@ -158,19 +184,41 @@ if child == 0:
 c.close()
 for one in [child, *workers]:
     assert os.waitpid(one, 0)[1] == 0, one
+for program in programs:
+    assert program.wait() == 0
 print('done', flush=True)
+";
+
+/// Takes one connection.
+const PEER: &str = "
+import socket, sys
+listener = socket.create_server((sys.argv[1], 7004))
+print('listening', flush=True)
+c, (_, port) = listener.accept()
+assert port == 7003, port
+c.sendall(b'.')
+c.recv(1)
 ";
 
 fn processes(network: &Network) -> Outcome {
     let address = Network::SKINK[0];
-    let server = python::start(network, "the server", PROCESSES, &[address], "listening")?;
-    let arguments = [address, "7000", "7001", "7001"];
+    let peer = python::start_on_kernel(
+        network,
+        "the peer",
+        PEER,
+        &[Network::KERNEL[0]],
+        "listening",
+    )?;
+    let arguments = [address, Network::KERNEL[0]];
+    let server = python::start(network, "the server", PROCESSES, &arguments, "listening")?;
+    drop(peer);
+    let arguments = [address, "7000", "7001", "7001", "7002", "7002"];
     let answer = python::finish_on_kernel(network, "the client", CLIENT, &arguments)?;
     server.wait_until("its processes have ended well", || {
         server.log().contains("done")
     })?;
     match answer.as_str() {
-        "7000 9\n7001 6\n7001 6\n" => Ok(()),
+        "7000 9\n7001 6\n7001 6\n7002 7\n7002 7\n" => Ok(()),
         _ => Err(Failure::Wrong(format!("the client got {answer}"))),
     }
 }
