@@ -45,8 +45,10 @@ pub struct Options {
     /// `SO_BROADCAST`
     pub broadcast: bool,
     /// `SO_OOBINLINE`. Urgent data is inline always, as RFC 6093 advises.
+    #[serde(default)]
     pub urgent_inline: bool,
     /// `SO_PRIORITY`, of which nothing comes: a NIC's queue has no classes here.
+    #[serde(default)]
     pub priority: u32,
     /// `IP_PKTINFO`
     pub packet_info_v4: bool,

@@ -1,0 +1,1343 @@
+"""What each program is for, and how that is seen. A case has the scene, `s`: a server is started on Skink, and clients at the other
+end of the cable ask it."""
+
+import os, shutil, subprocess, time
+from scene import OURS, PEER
+
+CASES = {}
+
+
+def case(run):
+    CASES[run.__name__] = run
+    return run
+
+
+def files(s):
+    d = s.dir + "/www"
+    os.makedirs(d, exist_ok=True)
+    open(d + "/small", "w").write("x" * 20)
+    open(d + "/22k", "w").write("y" * 22000)
+    if not os.path.exists(d + "/big"):
+        subprocess.run(f"head -c 20000000 /dev/urandom > {d}/big; chmod -R a+rX {s.dir}", shell=True)
+    return d
+
+
+def back(s, d):
+    open(s.dir + "/back.conf", "w").write(
+        f'server.document-root="{d}"\nserver.bind="{PEER}"\nserver.port=8081\nserver.max-keep-alive-requests=100000\n'
+    )
+    s.server(["lighttpd", "-D", "-f", s.dir + "/back.conf"], outside=True)
+    s.wait(8081, PEER)
+
+
+def web(s, port, scheme="http", k=""):
+    d = s.dir + "/www"
+    s.wait(port)
+    s.client(f"curl -sS {k} -m 20 {scheme}://{OURS}:{port}/big | cmp - {d}/big")
+    o = s.client(f"ab -q -n 2000 -c 20 -k {scheme}://{OURS}:{port}/small")
+    s.check("Failed requests:        0" in o and "Complete requests:      2000" in o, o[-800:])
+    o = s.client(f"ab -q -n 500 -c 10 {scheme}://{OURS}:{port}/22k")
+    s.check("Failed requests:        0" in o and "Complete requests:      500" in o, o[-800:])
+
+
+@case
+def haproxy(s):
+    d = files(s)
+    open(s.dir + "/h.cfg", "w").write(f"""global
+ nbthread 2
+ maxconn 500
+defaults
+ mode http
+ timeout connect 5s
+ timeout client 10s
+ timeout server 10s
+frontend f
+ bind {OURS}:8080
+ default_backend b
+backend b
+ option splice-auto
+ server a {PEER}:8081
+listen t
+ mode tcp
+ bind {OURS}:8082
+ server a {PEER}:8081
+""")
+    back(s, d)
+    s.wait(8081, PEER)
+    s.server(["haproxy", "-W", "-db", "-f", s.dir + "/h.cfg"])
+    web(s, 8080)
+    web(s, 8082)
+
+
+def apache(s, mpm):
+    d = files(s)
+    open(s.dir + "/a.conf", "w").write(f"""
+ServerRoot {s.dir}
+ServerName x
+LoadModule mpm_{mpm}_module /usr/lib/apache2/modules/mod_mpm_{mpm}.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+PidFile {s.dir}/pid
+ErrorLog {s.dir}/err.log
+Listen {OURS}:8080
+DocumentRoot {d}
+StartServers {30 if mpm=="prefork" else 3}
+User www-data
+Group www-data
+""")
+    s.server(["apache2", "-DFOREGROUND", "-f", s.dir + "/a.conf"])
+    web(s, 8080)
+    s.client(f"kill -USR1 $(cat {s.dir}/pid); sleep 1")
+    web(s, 8080)
+
+
+@case
+def apache_event(s):
+    apache(s, "event")
+
+
+@case
+def apache_worker(s):
+    apache(s, "worker")
+
+
+@case
+def apache_prefork(s):
+    apache(s, "prefork")
+
+
+@case
+def lighttpd(s):
+    d = files(s)
+    open(s.dir + "/l.conf", "w").write(f'server.document-root="{d}"\nserver.bind="{OURS}"\nserver.port=8080\nserver.max-worker=2\n')
+    s.server(["lighttpd", "-D", "-f", s.dir + "/l.conf"])
+    web(s, 8080)
+
+
+@case
+def postgres(s):
+    b = "/usr/lib/postgresql/15/bin"
+    pg = s.dir + "/pg"
+    os.makedirs(pg)
+    shutil.chown(pg, "postgres")
+    subprocess.run(["runuser", "-u", "postgres", "--", b + "/initdb", "-D", pg, "-A", "trust", "-N"], check=True, capture_output=True)
+    open(pg + "/pg_hba.conf", "a").write("host all all 10.77.0.0/24 trust\n")
+    s.server(
+        [b + "/postgres", "-D", pg, "-c", f"listen_addresses={OURS}", "-c", "unix_socket_directories=" + pg, "-c", "fsync=off"],
+        user="postgres",
+    )
+    s.wait(5432)
+    P = f"-h {OURS} -U postgres"
+    time.sleep(1)
+    s.client(f"{b}/pgbench {P} -i -s 2 postgres")
+    o = s.client(f"{b}/pgbench {P} -c 8 -j 2 -T 3 postgres")
+    s.check("number of failed transactions: 0" in o, o)
+    o = s.client(f"{b}/pgbench {P} -c 4 -T 2 -C -S postgres")
+    s.check("number of failed transactions: 0" in o, o)
+    o = s.client(f"{b}/psql {P} postgres -c 'copy pgbench_accounts to stdout' | wc -l")
+    s.check("200000" in o, o)
+    s.client(
+        f"{b}/psql {P} postgres -c 'create table t(x text)'; {b}/psql {P} postgres -c 'copy pgbench_accounts to stdout' > {s.dir}/d; {b}/psql {P} postgres -c 'create table u as table pgbench_accounts with no data' && {b}/psql {P} postgres -c '\\copy u from {s.dir}/d'"
+    )
+    o = s.client(f"{b}/psql {P} postgres -tc 'select count(*) from u'")
+    s.check("200000" in o, o)
+    o = s.client(f"timeout -s INT 1 {b}/psql {P} postgres -c 'select pg_sleep(20)'", ok=False)
+    s.check("cancel" in o.lower(), o)
+    o = s.client(f"({b}/psql {P} postgres -c 'listen a' -c 'select pg_sleep(0.5)' -c 'select 1'); {b}/psql {P} postgres -c 'notify a'")
+
+
+@case
+def mariadb(s):
+    m = s.dir + "/my"
+    os.makedirs(m)
+    shutil.chown(m, "mysql")
+    subprocess.run(
+        f"mariadb-install-db --user=mysql --datadir={m} --auth-root-authentication-method=normal --skip-test-db",
+        shell=True,
+        check=True,
+        capture_output=True,
+    )
+    open(s.dir + "/init.sql", "w").write("create user 'u'@'%';\ngrant all on *.* to 'u'@'%';\ncreate database d;\n")
+    s.server(
+        [
+            "mariadbd",
+            "--no-defaults",
+            "--datadir=" + m,
+            "--bind-address=" + OURS,
+            "--port=3306",
+            "--socket=" + m + "/s",
+            "--skip-name-resolve",
+            "--skip-grant-tables",
+        ],
+        user="mysql",
+    )
+    s.wait(3306)
+    time.sleep(1)
+    o = s.client(f"mariadb-slap -h {OURS} -u root --concurrency=10 --iterations=2 --auto-generate-sql --number-of-queries=500")
+    s.check("Average" in o, o)
+    o = s.client(
+        f"mariadb -h {OURS} -u root -e \"create database d; use d; create table t(x longblob); insert into t values(repeat('a',10000000)); select length(x), md5(x) from t; select md5(x) from t\""
+    )
+    s.check("10000000" in o, o)
+    o = s.client(f"mariadb -h {OURS} -u root d -Ne 'select x from t' | wc -c")
+    s.check("10000001" in o, o)
+
+
+@case
+def node_http(s):
+    d = files(s)
+    open(s.dir + "/n.js", "w").write("""const http=require('http'),fs=require('fs');
+http.createServer((q,r)=>{fs.createReadStream(process.argv[2]+q.url).on('error',()=>{r.statusCode=404;r.end()}).pipe(r)}).listen(8080,process.argv[3]);
+const net=require('net');net.createServer(c=>c.pipe(c)).listen(8090,process.argv[3]);""")
+    s.server(["node", s.dir + "/n.js", d, OURS])
+    web(s, 8080)
+    o = s.client(f"head -c 5000000 {d}/big | timeout 20 ncat {OURS} 8090 | head -c 5000000 | cmp - <(head -c 5000000 {d}/big)")
+
+
+@case
+def node_cluster(s):
+    d = files(s)
+    for policy in "rr", "none":
+        open(s.dir + "/n.js", "w").write(
+            """const http=require('http'),fs=require('fs'),cluster=require('cluster');
+if(cluster.isPrimary){cluster.fork();cluster.fork();cluster.on('exit',()=>cluster.fork())}else
+http.createServer((q,r)=>{fs.createReadStream(process.argv[2]+q.url).on('error',()=>{r.statusCode=404;r.end()}).pipe(r)}).listen(+process.argv[4],process.argv[3]);"""
+        )
+        port = 8080 if policy == "rr" else 8081
+        s.server(["node", s.dir + "/n.js", d, OURS, str(port)], env={"NODE_CLUSTER_SCHED_POLICY": policy})
+        web(s, port)
+        if s.topology == "library":
+            break
+
+
+@case
+def node_client(s):
+    d = files(s)
+    back(s, d)
+    s.wait(8081, PEER)
+    open(s.dir + "/c.js", "w").write(
+        """(async()=>{const a=await Promise.all([...Array(50)].map(async(_,i)=>{const r=await new Promise((y,n)=>require('http').get('http://'+process.argv[2]+':8081/22k',y).on('error',n));let k=0;for await(const c of r)k+=c.length;return k}));console.log(a.every(x=>x===22000)?'good':'bad '+a)})()"""
+    )
+    o = s.client(["node", s.dir + "/c.js", PEER], inside=True)
+    s.check("good" in o, o)
+
+
+@case
+def mosquitto(s):
+    open(s.dir + "/m.conf", "w").write(f"listener 1883 {OURS}\nallow_anonymous true\n")
+    s.server(["mosquitto", "-c", s.dir + "/m.conf"])
+    s.wait(1883)
+    o = s.client(
+        f"timeout 10 mosquitto_sub -h {OURS} -t a/b -C 100 -q 1 > {s.dir}/got & sleep 1; seq 100 | mosquitto_pub -h {OURS} -t a/b -l -q 1; wait; wc -l < {s.dir}/got"
+    )
+    s.check("100" in o, o)
+
+
+@case
+def dnsmasq(s):
+    (
+        s.server(
+            [
+                "dnsmasq",
+                "-k",
+                "-C",
+                "/dev/null",
+                "--no-resolv",
+                "--no-hosts",
+                f"--listen-address={OURS}",
+                "--bind-interfaces",
+                "--address=/foo.test/1.2.3.4",
+                "-u",
+                "nobody",
+                "--port=53",
+            ]
+        )
+        if s.topology != "kernel"
+        else s.server(["dnsmasq", "-k", "-C", "/dev/null", "--no-resolv", "--no-hosts", "--address=/foo.test/1.2.3.4", "-u", "nobody"])
+    )
+    time.sleep(1)
+    o = s.client(f"dig +time=2 +tries=2 @{OURS} foo.test +short; dig +tcp +time=2 @{OURS} foo.test +short")
+    s.check(o.count("1.2.3.4") == 2, o)
+
+
+@case
+def unbound(s):
+    open(s.dir + "/u.conf", "w").write(
+        f'server:\n interface: {OURS}\n access-control: 10.0.0.0/8 allow\n chroot: ""\n username: ""\n use-syslog: no\n pidfile: {s.dir}/up\n num-threads: 2\n local-zone: "test." static\n local-data: "foo.test. A 1.2.3.4"\nremote-control:\n control-enable: no\n'
+    )
+    s.server(["unbound", "-d", "-c", s.dir + "/u.conf"])
+    time.sleep(2)
+    for _ in range(5):
+        o = s.client(f"dig +time=2 +tries=2 @{OURS} foo.test +short; dig +tcp +time=2 @{OURS} foo.test +short")
+        s.check(o.count("1.2.3.4") == 2, o)
+
+
+@case
+def openssl(s):
+    d = files(s)
+    subprocess.run(
+        f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {s.dir}/k.pem -out {s.dir}/c.pem -days 2 -subj /CN=x",
+        shell=True,
+        check=True,
+        capture_output=True,
+    )
+    s.server(["openssl", "s_server", "-accept", f"{OURS}:8443", "-key", s.dir + "/k.pem", "-cert", s.dir + "/c.pem", "-WWW"], cwd=d)
+    s.wait(8443)
+    s.client(f"curl -ksS -m 20 https://{OURS}:8443/big | cmp - {d}/big")
+    o = s.client(f"openssl s_time -connect {OURS}:8443 -time 2 -new")
+    s.check("connections" in o, o)
+
+
+@case
+def nghttpd(s):
+    d = files(s)
+    subprocess.run(
+        f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {s.dir}/k.pem -out {s.dir}/c.pem -days 2 -subj /CN=x",
+        shell=True,
+        check=True,
+        capture_output=True,
+    )
+    s.server(["nghttpd", "-a", OURS, "-n", "2", "-d", d, "8443", s.dir + "/k.pem", s.dir + "/c.pem"])
+    s.wait(8443)
+    s.client(f"curl --http2 -ksS -m 20 https://{OURS}:8443/big | cmp - {d}/big")
+    o = s.client(f"h2load -n 2000 -c 10 -m 10 https://{OURS}:8443/22k")
+    s.check("2000 succeeded" in o, o)
+
+
+@case
+def stunnel(s):
+    d = files(s)
+    subprocess.run(
+        f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {s.dir}/k.pem -out {s.dir}/c.pem -days 2 -subj /CN=x",
+        shell=True,
+        check=True,
+        capture_output=True,
+    )
+    back(s, d)
+    open(s.dir + "/s.conf", "w").write(
+        f"foreground=yes\npid=\ncert={s.dir}/c.pem\nkey={s.dir}/k.pem\n[a]\naccept={OURS}:8443\nconnect={PEER}:8081\n"
+    )
+    s.server(["stunnel", s.dir + "/s.conf"])
+    web(s, 8443, "https", "-k")
+
+
+@case
+def socat_exec(s):
+    s.server(["socat", f"TCP-LISTEN:7001,bind={OURS},fork,reuseaddr", "EXEC:cat"])
+    s.wait(7001)
+    o = s.client(f"echo hello | socat -t2 - TCP:{OURS}:7001")
+    s.check("hello" in o, o)
+    s.server(["socat", f"TCP-LISTEN:7002,bind={OURS},fork,reuseaddr", "EXEC:cat,nofork"])
+    s.wait(7002)
+    o = s.client(f"echo hello | socat -t2 - TCP:{OURS}:7002")
+    s.check("hello" in o, o)
+
+
+@case
+def socat_udp(s):
+    s.server(["socat", f"UDP-LISTEN:7001,bind={OURS},fork,reuseaddr", "PIPE"])
+    time.sleep(0.5)
+    for i in range(3):
+        o = s.client(f"echo hello{i} | socat -t1 - UDP:{OURS}:7001")
+        s.check(f"hello{i}" in o, o)
+
+
+@case
+def rsyncd(s):
+    d = s.dir + "/tree"
+    os.makedirs(d + "/in")
+    os.makedirs(d + "/out")
+    subprocess.run(f"for i in $(seq 200); do head -c $((i*2000)) /dev/urandom > {d}/out/f$i; done; chmod -R a+rwX {s.dir}", shell=True)
+    open(s.dir + "/r.conf", "w").write(f"port=8730\naddress={OURS}\nuse chroot=no\n[d]\npath={d}\nread only=no\nuid=root\ngid=root\n")
+    s.server(["rsync", "--daemon", "--no-detach", "--config=" + s.dir + "/r.conf"])
+    s.wait(8730)
+    s.client(
+        f"rsync -a rsync://{OURS}:8730/d/out/ {s.dir}/copy/ && diff -r {d}/out {s.dir}/copy && rsync -a {s.dir}/copy/ rsync://{OURS}:8730/d/in/ && diff -r {d}/out {d}/in && rsync -ac rsync://{OURS}:8730/d/out/ {s.dir}/copy/"
+    )
+
+
+@case
+def squid(s):
+    d = files(s)
+    back(s, d)
+    open(s.dir + "/q.conf", "w").write(
+        f"http_port {OURS}:3128\nhttp_access allow all\npid_filename {s.dir}/qp\ncache_log {s.dir}/cache.log\naccess_log none\nvisible_hostname x\ncache_mem 8 MB\nshutdown_lifetime 1 seconds\ncoredump_dir {s.dir}\npinger_enable off\nlogfile_rotate 0\ndns_nameservers 10.77.0.1\n"
+    )
+    os.chmod(s.dir, 0o777)
+    s.server(["squid", "-N", "-f", s.dir + "/q.conf"])
+    s.wait(3128)
+    s.client(f"curl -sS -m 20 -x http://{OURS}:3128 http://{PEER}:8081/big | cmp - {d}/big")
+    o = s.client(f"ab -q -n 1000 -c 10 -X {OURS}:3128 http://{PEER}:8081/22k")
+    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+
+
+@case
+def gunicorn(s):
+    open(s.dir + "/app.py", "w").write("def app(e,r):\n r('200 OK',[('Content-Length','22000')]);return [b'y'*22000]\n")
+    for i, k in enumerate(["sync", "gthread", "gevent"]):
+        port = 8080 + i
+        (
+            s.server(["gunicorn", "-w", "2", "-k", k, "--threads", "4", "-b", f"{OURS}:{port}", "app:app"], cwd=s.dir)
+            if k != "sync"
+            else s.server(["gunicorn", "-w", "2", "-b", f"{OURS}:{port}", "app:app"], cwd=s.dir)
+        )
+        s.wait(port)
+        o = s.client(f"ab -q -n 1000 -c 10 http://{OURS}:{port}/")
+        s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, (k, o))
+        if s.topology == "library":
+            break
+
+
+@case
+def uvloop(s):
+    open(s.dir + "/u.py", "w").write("""import asyncio,uvloop,sys
+from aiohttp import web
+async def h(q): return web.Response(body=b'y'*22000)
+a=web.Application(); a.router.add_get('/',h)
+uvloop.install(); web.run_app(a,host=sys.argv[1],port=8080)""")
+    s.server(["/usr/bin/python3", s.dir + "/u.py", OURS])
+    s.wait(8080)
+    o = s.client(f"ab -q -n 1000 -c 10 -k http://{OURS}:8080/")
+    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+
+
+@case
+def pyservers(s):
+    d = files(s)
+    s.server(["/usr/bin/python3", "-m", "http.server", "--bind", OURS, "8080"], cwd=d)
+    s.wait(8080)
+    s.client(f"curl -sS -m 20 http://{OURS}:8080/big | cmp - {d}/big")
+    o = s.client(f"ab -q -n 500 -c 5 http://{OURS}:8080/22k")
+    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+
+
+@case
+def php_cli(s):
+    d = files(s)
+    s.server(["php", "-S", f"{OURS}:8080", "-t", d])
+    s.wait(8080)
+    o = s.client(f"ab -q -n 500 -c 5 http://{OURS}:8080/22k")
+    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+
+
+@case
+def ruby(s):
+    open(s.dir + "/r.rb", "w").write("""require 'socket'
+s=TCPServer.new(ARGV[0],8080)
+loop{c=s.accept;Thread.new{while l=c.gets;c.write(l);end;c.close}}""")
+    s.server(["ruby", s.dir + "/r.rb", OURS])
+    s.wait(8080)
+    o = s.client(f"seq 20000 > {s.dir}/q; for i in 1 2 3; do ncat {OURS} 8080 < {s.dir}/q | head -20000 | cmp - {s.dir}/q; done")
+
+
+@case
+def perl_fork(s):
+    open(s.dir + "/p.pl", "w").write("""use IO::Socket::INET;$SIG{CHLD}='IGNORE';
+my $s=IO::Socket::INET->new(LocalAddr=>$ARGV[0],LocalPort=>8080,Listen=>10,ReuseAddr=>1) or die;
+while(my $c=$s->accept){ if(!fork){ close $s; while(<$c>){print $c $_} exit } close $c }""")
+    s.server(["perl", s.dir + "/p.pl", OURS])
+    s.wait(8080)
+    o = s.client(f"seq 20000 > {s.dir}/q; for i in 1 2 3; do ncat {OURS} 8080 < {s.dir}/q | head -20000 | cmp - {s.dir}/q; done")
+
+
+@case
+def perl_prefork(s):
+    open(s.dir + "/p.pl", "w").write("""use IO::Socket::INET;
+my $s=IO::Socket::INET->new(LocalAddr=>$ARGV[0],LocalPort=>8080,Listen=>10,ReuseAddr=>1) or die;
+for(1..3){ fork or last }
+while(my $c=$s->accept){ while(<$c>){print $c $_} close $c }""")
+    s.server(["perl", s.dir + "/p.pl", OURS])
+    s.wait(8080)
+    o = s.client(f"seq 20000 > {s.dir}/q; for i in 1 2 3 4 5 6 7 8; do ncat {OURS} 8080 < {s.dir}/q | head -20000 | cmp - {s.dir}/q; done")
+
+
+@case
+def ncat_exec(s):
+    s.server(["ncat", "-l", "-k", OURS, "7000", "--sh-exec", "cat"])
+    s.wait(7000)
+    o = s.client(f"(echo hello; sleep 0.5) | ncat {OURS} 7000")
+    s.check("hello" in o, o)
+
+
+@case
+def bash_tcp(s):
+    d = files(s)
+    back(s, d)
+    s.wait(8081, PEER)
+    o = s.client(["bash", "-c", f"exec 3<>/dev/tcp/{PEER}/8081; printf 'GET /small HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"], inside=True)
+    s.check("x" * 20 in o, o)
+
+
+@case
+def clients(s):
+    d = files(s)
+    back(s, d)
+    s.wait(8081, PEER)
+    s.client(["wget", "-q", "-O", s.dir + "/w", f"http://{PEER}:8081/big"], inside=True)
+    s.client(f"cmp {s.dir}/w {d}/big")
+    s.client(
+        ["curl", "-sS", "-Z", "-o", s.dir + "/c1", f"http://{PEER}:8081/big", "-o", s.dir + "/c2", f"http://{PEER}:8081/big"], inside=True
+    )
+    s.client(f"cmp {s.dir}/c1 {d}/big; cmp {s.dir}/c2 {d}/big")
+    s.client(["aria2c", "-q", "-x4", "-s4", "-k1M", "-d", s.dir, "-o", "ar", f"http://{PEER}:8081/big"], inside=True)
+    s.client(f"cmp {s.dir}/ar {d}/big")
+    o = s.client(["ab", "-q", "-n", "1000", "-c", "10", "-k", f"http://{PEER}:8081/22k"], inside=True)
+    s.check("Failed requests:        0" in o, o)
+    o = s.client(["wrk", "-t2", "-c20", "-d2", f"http://{PEER}:8081/22k"], inside=True)
+    s.check("Requests/sec" in o and "Socket errors" not in o, o)
+
+
+@case
+def git_daemon(s):
+    d = s.dir + "/g"
+    subprocess.run(
+        f"git init -q --bare {d}/r.git; git clone -q {d}/r.git {s.dir}/w 2>/dev/null; cd {s.dir}/w; head -c 3000000 /dev/urandom>f; git add f; git -c user.name=a -c user.email=b commit -qm x; git push -q origin HEAD",
+        shell=True,
+    )
+    s.server(
+        ["git", "daemon", "--export-all", "--base-path=" + d, "--listen=" + OURS, "--port=9418", "--reuseaddr"],
+        env={"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"},
+    )
+    s.wait(9418)
+    s.client(f"git clone -q git://{OURS}/r.git {s.dir}/cl && cmp {s.dir}/cl/f {s.dir}/w/f")
+
+
+@case
+def beanstalkd(s):
+    s.server(["beanstalkd", "-l", OURS, "-p", "11300"])
+    s.wait(11300)
+    o = s.client(f"printf 'put 0 0 10 5\\r\\nhello\\r\\nreserve\\r\\nquit\\r\\n' | ncat {OURS} 11300")
+    s.check("hello" in o, o)
+
+
+@case
+def uwsgi(s):
+    d = files(s)
+    s.server(
+        [
+            "uwsgi_core" if shutil.which("uwsgi_core") else "uwsgi-core",
+            "--http-socket",
+            f"{OURS}:8080",
+            "--processes",
+            "2",
+            "--static-map",
+            f"/={d}",
+        ]
+    )
+    s.wait(8080)
+    o = s.client(f"ab -q -n 500 -c 5 http://{OURS}:8080/22k")
+    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+
+
+@case
+def iperf2(s):
+    s.server(["iperf", "-s", "-B", OURS])
+    s.wait(5001)
+    o = s.client(f"iperf -c {OURS} -t 2 -P 4")
+    s.check("SUM" in o, o)
+    o = s.client(f"iperf -c {OURS} -t 2 -d")
+    s.check("bits/sec" in o, o)
+
+
+@case
+def nuttcp(s):
+    s.server(["nuttcp", "-S", "--nofork"])
+    s.wait(5000)
+    o = s.client(f"nuttcp -T2 {OURS}")
+    s.check("bps" in o, o)
+    o = s.client(f"nuttcp -r -T2 {OURS}")
+    s.check("bps" in o, o)
+    o = s.client(f"nuttcp -u -T2 -Ri50m {OURS}")
+    s.check("bps" in o, o)
+
+
+@case
+def sockperf(s):
+    s.server(["sockperf", "server", "-i", OURS, "-p", "11111"])
+    time.sleep(0.5)
+    o = s.client(f"sockperf ping-pong -i {OURS} -p 11111 -t 2")
+    s.check("avg-latency" in o or "Summary" in o, o)
+    s.server(["sockperf", "server", "--tcp", "-i", OURS, "-p", "11112"]) if s.topology != "library" else None
+    if s.topology != "library":
+        s.wait(11112)
+        o = s.client(f"sockperf ping-pong --tcp -i {OURS} -p 11112 -t 2")
+        s.check("avg-latency" in o or "Summary" in o, o)
+
+
+@case
+def varnish(s):
+    d = files(s)
+    back(s, d)
+    s.wait(8081, PEER)
+    s.server(["varnishd", "-F", "-a", f"{OURS}:8080", "-b", f"{PEER}:8081", "-n", s.dir + "/varnish", "-T", "none", "-j", "none"])
+    web(s, 8080)
+
+
+@case
+def php_fpm(s):
+    d = files(s)
+    open(d + "/i.php", "w").write("<?php echo str_repeat('z',22000);")
+    open(s.dir + "/f.conf", "w").write(
+        f"[global]\nerror_log={s.dir}/fpm.log\n[w]\nuser=www-data\ngroup=www-data\nlisten={OURS}:9000\npm=static\npm.max_children=3\n"
+    )
+    fpm = [p for p in os.listdir("/usr/sbin") if p.startswith("php-fpm")][0]
+    s.server([fpm, "-F", "-y", s.dir + "/f.conf"])
+    s.wait(9000)
+    open(s.dir + "/n.conf", "w").write(
+        f"daemon off;error_log {s.dir}/ne.log;pid {s.dir}/np;events{{}}\nhttp{{access_log off;server{{listen {PEER}:8080;location /{{fastcgi_pass {OURS}:9000;fastcgi_param SCRIPT_FILENAME {d}/i.php;fastcgi_param REQUEST_METHOD GET;}}}}}}"
+    )
+    s.server(["nginx", "-c", s.dir + "/n.conf"], outside=True)
+    s.wait(8080, PEER)
+    o = s.client(f"ab -q -n 500 -c 3 http://{PEER}:8080/")
+    s.check("Complete requests:      500" in o and "Failed requests:        0" in o and "Non-2xx" not in o, o)
+
+
+@case
+def exim(s):
+    open(s.dir + "/e.conf", "w").write(f"""daemon_smtp_ports=2525
+local_interfaces={OURS}
+primary_hostname=x
+spool_directory={s.dir}/spool
+log_file_path={s.dir}/%slog
+host_lookup=
+rfc1413_hosts=
+acl_smtp_rcpt=ok
+begin acl
+ok:
+ accept
+begin routers
+r:
+ driver=accept
+ transport=t
+begin transports
+t:
+ driver=appendfile
+ file={s.dir}/mail
+ user=root
+""")
+    os.makedirs(s.dir + "/spool", exist_ok=True)
+    subprocess.run(f"chown -R Debian-exim {s.dir}/spool; chmod 777 {s.dir}", shell=True)
+    s.server(["exim4", "-bdf", "-q1h", "-C", s.dir + "/e.conf"])
+    s.wait(2525)
+    o = s.client(f"curl -sS -m 15 smtp://{OURS}:2525 --mail-from a@x --mail-rcpt b@x -T <(seq 1000) -v", ok=False)
+    s.check("250 OK id=" in o, o[-900:])
+
+
+def cert(s):
+    subprocess.run(
+        f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {s.dir}/k.pem -out {s.dir}/c.pem -days 2 -subj /CN=x 2>/dev/null; cat {s.dir}/k.pem {s.dir}/c.pem > {s.dir}/both.pem; chmod a+r {s.dir}/*.pem",
+        shell=True,
+        check=True,
+    )
+
+
+@case
+def java(s):
+    d = files(s)
+    open(s.dir + "/W.java", "w").write(
+        """import com.sun.net.httpserver.*;import java.io.*;import java.net.*;import java.nio.file.*;import java.util.concurrent.*;
+public class W{public static void main(String[] a)throws Exception{HttpServer h=HttpServer.create(new InetSocketAddress(a[0],8080),100);h.setExecutor(Executors.newFixedThreadPool(4));
+h.createContext("/",x->{byte[] b=Files.readAllBytes(Path.of(a[1]+x.getRequestURI().getPath()));x.sendResponseHeaders(200,b.length);x.getResponseBody().write(b);x.close();});h.start();
+ServerSocket s=new ServerSocket(8090,50,InetAddress.getByName(a[0]));for(;;){Socket c=s.accept();new Thread(()->{try(c){c.getInputStream().transferTo(c.getOutputStream());}catch(IOException e){e.printStackTrace();}}).start();}}}"""
+    )
+    subprocess.run(["javac", "-d", s.dir, s.dir + "/W.java"], check=True)
+    s.server(["java", "-cp", s.dir, "W", OURS, d])
+    web(s, 8080)
+    s.client(f"head -c 5000000 {d}/big | timeout 20 ncat {OURS} 8090 | cmp - <(head -c 5000000 {d}/big)")
+
+
+@case
+def java_client(s):
+    d = files(s)
+    back(s, d)
+    open(s.dir + "/Q.java", "w").write(
+        """import java.net.*;import java.net.http.*;import java.util.*;import java.util.stream.*;
+public class Q{public static void main(String[] a)throws Exception{var c=HttpClient.newHttpClient();var l=IntStream.range(0,50).mapToObj(i->c.sendAsync(HttpRequest.newBuilder(URI.create("http://"+a[0]+":8081/22k")).build(),HttpResponse.BodyHandlers.ofString())).toList();for(var f:l)if(f.get().body().length()!=22000)throw new Error();
+try(var u=new java.io.BufferedInputStream(new URL("http://"+a[0]+":8081/big").openStream())){System.out.println("good "+u.readAllBytes().length);}
+Socket s=new Socket();s.connect(new InetSocketAddress(a[0],8081),1000);s.setSoTimeout(200);try{s.getInputStream().read();}catch(SocketTimeoutException e){System.out.println("timed out");}
+Thread t=new Thread(()->{try{Thread.sleep(300);s.close();}catch(Exception e){}});t.start();try{s.setSoTimeout(0);s.getInputStream().read();}catch(SocketException e){System.out.println("closed: "+e.getMessage());}System.exit(0);}}"""
+    )
+    subprocess.run(["javac", "-d", s.dir, s.dir + "/Q.java"], check=True)
+    o = s.client(["java", "-cp", s.dir, "Q", PEER], inside=True, timeout=60)
+    s.check("good 20000000" in o and "timed out" in o and "closed: " in o, o)
+
+
+@case
+def h2o(s):
+    d = files(s)
+    cert(s)
+    open(s.dir + "/h.conf", "w").write(
+        f"user: root\nnum-threads: 2\npid-file: {s.dir}/p\nlisten:\n  host: {OURS}\n  port: 8080\nlisten: &ssl\n  host: {OURS}\n  port: 8443\n  ssl:\n    certificate-file: {s.dir}/c.pem\n    key-file: {s.dir}/k.pem\nhosts:\n  default:\n    paths:\n      /:\n        file.dir: {d}\n"
+    )
+    s.server(["h2o", "-c", s.dir + "/h.conf"])
+    web(s, 8080)
+    web(s, 8443, "https", "-k")
+    o = s.client(f"h2load -n 2000 -c 10 -m 10 https://{OURS}:8443/22k")
+    s.check("2000 succeeded" in o, o)
+
+
+@case
+def nginx_tls(s):
+    d = files(s)
+    cert(s)
+    open(s.dir + "/n.conf", "w").write(
+        f"worker_processes 2;daemon off;error_log {s.dir}/err.log;pid {s.dir}/np;events{{}}\nhttp{{access_log off;sendfile on;keepalive_requests 100000;server{{listen {OURS}:8443 ssl http2;listen {OURS}:8080;ssl_certificate {s.dir}/c.pem;ssl_certificate_key {s.dir}/k.pem;root {d};}}}}\nstream{{server{{listen {OURS}:9000;proxy_pass {PEER}:8081;}} server{{listen {OURS}:5353 udp;proxy_pass {PEER}:5354;}}}}"
+    )
+    c = open(s.dir + "/n.conf").read()
+    if not os.path.exists("/usr/lib/nginx/modules/ngx_stream_module.so"):
+        c = c[: c.index("stream{")]
+    else:
+        c = "load_module /usr/lib/nginx/modules/ngx_stream_module.so;\n" + c
+    open(s.dir + "/n.conf", "w").write(c)
+    back(s, d)
+    s.server(["nginx", "-c", s.dir + "/n.conf"])
+    web(s, 8080)
+    web(s, 8443, "https", "-k")
+    if "stream" in c:
+        web(s, 9000)
+
+
+@case
+def puma(s):
+    open(s.dir + "/config.ru", "w").write("run ->(e){[200,{'Content-Type'=>'text/plain'},['y'*22000]]}")
+    s.server(["puma", "-w", "2", "-t", "2:4", "-b", f"tcp://{OURS}:8080", s.dir + "/config.ru"], cwd=s.dir)
+    s.wait(8080)
+    o = s.client(f"ab -q -n 1000 -c 10 http://{OURS}:8080/")
+    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+
+
+@case
+def webrick(s):
+    d = files(s)
+    s.server(["ruby", "-run", "-e", "httpd", d, "--bind-address=" + OURS, "--port=8080"])
+    s.wait(8080)
+    o = s.client(f"ab -q -n 500 -c 5 http://{OURS}:8080/22k")
+    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+
+
+@case
+def twisted(s):
+    d = files(s)
+    s.server(
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"""
+from twisted.internet import reactor, epollreactor
+from twisted.web import server, static
+reactor.listenTCP(8080, server.Site(static.File('{d}')), interface='{OURS}')
+reactor.run()""",
+        ]
+    )
+    web(s, 8080)
+
+
+@case
+def tornado(s):
+    s.server(
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"""
+import tornado.web,tornado.httpserver,tornado.netutil,tornado.process,asyncio
+class H(tornado.web.RequestHandler):
+    def get(self): self.write('y'*22000)
+socks=tornado.netutil.bind_sockets(8080,'{OURS}')
+tornado.process.fork_processes(2)
+async def main():
+    tornado.httpserver.HTTPServer(tornado.web.Application([('/',H)])).add_sockets(socks)
+    await asyncio.Event().wait()
+asyncio.run(main())""",
+        ]
+    )
+    s.wait(8080)
+    o = s.client(f"ab -q -n 1000 -c 10 -k http://{OURS}:8080/")
+    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+
+
+@case
+def trio(s):
+    s.server(
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"""
+import trio
+async def h(st):
+    async for d in st: await st.send_all(d)
+async def main(): await trio.serve_tcp(h,7000,host='{OURS}')
+trio.run(main)""",
+        ]
+    )
+    s.wait(7000)
+    d = files(s)
+    s.client(f"head -c 5000000 {d}/big | timeout 20 ncat {OURS} 7000 | cmp - <(head -c 5000000 {d}/big)")
+
+
+@case
+def asyncio_many(s):
+    s.server(
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"""
+import asyncio
+async def h(r,w):
+    while d:=await r.read(65536):
+        w.write(d); await w.drain()
+    w.close()
+async def main():
+    s=await asyncio.start_server(h,'{OURS}',7000,backlog=1000)
+    await s.serve_forever()
+asyncio.run(main())""",
+        ]
+    )
+    s.wait(7000)
+    o = s.client(
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"""
+import asyncio,os
+data=os.urandom(300000)
+async def one():
+    r,w=await asyncio.open_connection('{OURS}',7000)
+    async def send():
+        w.write(data); await w.drain(); w.write_eof()
+    t=asyncio.create_task(send()); got=b''
+    while p:=await r.read(65536): got+=p
+    await t; w.close(); assert got==data
+async def main(): await asyncio.gather(*[one() for _ in range(100)])
+asyncio.run(main()); print('good')""",
+        ]
+    )
+    s.check("good" in o, o)
+
+
+@case
+def erlang(s):
+    open(s.dir + "/e.erl", "w").write("""-module(e).
+-export([main/1]).
+main([A])->{ok,I}=inet:parse_address(A),{ok,L}=gen_tcp:listen(7000,[binary,{ip,I},{active,true},{reuseaddr,true},{backlog,100}]),acc(L).
+acc(L)->{ok,S}=gen_tcp:accept(L),P=spawn(fun()->receive go->ok end,loop(S) end),gen_tcp:controlling_process(S,P),P!go,acc(L).
+loop(S)->receive {tcp,S,D}->gen_tcp:send(S,D),loop(S);{tcp_closed,S}->ok end.
+""")
+    subprocess.run(["erlc", "-o", s.dir, s.dir + "/e.erl"], check=True)
+    s.server(["erl", "-noshell", "-pa", s.dir, "-eval", f'e:main(["{OURS}"]).'])
+    s.wait(7000)
+    d = files(s)
+    s.client(f"head -c 2000000 {d}/big | timeout 20 ncat -i 5 {OURS} 7000 | head -c 2000000 | cmp - <(head -c 2000000 {d}/big)")
+
+
+@case
+def samba(s):
+    d = s.dir + "/share"
+    os.makedirs(d)
+    os.chmod(d, 0o777)
+    subprocess.run(f"head -c 8000000 /dev/urandom > {d}/big; chmod a+r {d}/big", shell=True)
+    open(s.dir + "/smb.conf", "w").write(
+        f"[global]\nbind interfaces only=no\ninterfaces={OURS}/24\nsmb ports=4450\nmap to guest=Bad User\nserver role=standalone\nlock directory={s.dir}/l\nstate directory={s.dir}/st\ncache directory={s.dir}/ca\npid directory={s.dir}/pi\nprivate dir={s.dir}/pr\nncalrpc dir={s.dir}/nc\nlog file={s.dir}/smb.log\ndisable spoolss=yes\nload printers=no\n[s]\npath={d}\nguest ok=yes\nread only=no\nforce user=root\n"
+    )
+    for x in "l st ca pi pr nc".split():
+        os.makedirs(f"{s.dir}/{x}", exist_ok=True)
+    s.server(["smbd", "-F", "--no-process-group", "-s", s.dir + "/smb.conf"])
+    s.wait(4450)
+    s.client(f"cd {s.dir}; smbclient -N -p 4450 //{OURS}/s -c 'get big got; put got up' && cmp got {d}/big && cmp {d}/up {d}/big")
+
+
+@case
+def tftp(s):
+    d = s.dir + "/t"
+    os.makedirs(d)
+    subprocess.run(f"head -c 300000 /dev/urandom > {d}/f; chmod -R a+rX {s.dir}", shell=True)
+    s.server(["in.tftpd", "-L", "-a", f"{OURS}:6969", "-u", "root", "-s", d])
+    time.sleep(0.7)
+    s.client(f"cd {s.dir}; tftp -m binary {OURS} 6969 -c get f && cmp f t/f")
+
+
+@case
+def inetd(s):
+    open(s.dir + "/i.conf", "w").write(f"{OURS}:7070 stream tcp nowait root /bin/cat cat\n")
+    s.server(["inetd", "-i", s.dir + "/i.conf"])
+    s.wait(7070)
+    for i in range(3):
+        o = s.client(f"(echo hello{i}; sleep 0.3) | ncat {OURS} 7070")
+        s.check(f"hello{i}" in o, o)
+
+
+@case
+def tinyproxy(s):
+    d = files(s)
+    back(s, d)
+    open(s.dir + "/t.conf", "w").write(f'Port 8888\nListen {OURS}\nTimeout 20\nMaxClients 50\nLogLevel Error\nLogFile "{s.dir}/tp.log"\n')
+    os.chmod(s.dir, 0o777)
+    s.server(["tinyproxy", "-d", "-c", s.dir + "/t.conf"])
+    s.wait(8888)
+    s.client(f"curl -sS -m 20 -x http://{OURS}:8888 http://{PEER}:8081/big | cmp - {d}/big")
+
+
+@case
+def hitch(s):
+    d = files(s)
+    back(s, d)
+    cert(s)
+    open(s.dir + "/hi.conf", "w").write(
+        f'frontend = "[{OURS}]:8443"\nbackend = "[{PEER}]:8081"\npem-file = "{s.dir}/both.pem"\nuser="nobody"\nworkers=2\n'
+    )
+    s.server(["hitch", "--config=" + s.dir + "/hi.conf"])
+    web(s, 8443, "https", "-k")
+
+
+@case
+def slapd(s):
+    os.makedirs(s.dir + "/db")
+    open(s.dir + "/sl.conf", "w").write(
+        f'include /etc/ldap/schema/core.schema\npidfile {s.dir}/sp\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\ndatabase mdb\nsuffix "dc=x"\nrootdn "cn=a,dc=x"\nrootpw s\ndirectory {s.dir}/db\n'
+    )
+    s.server(["slapd", "-d", "0", "-h", f"ldap://{OURS}:3890", "-f", s.dir + "/sl.conf"])
+    s.wait(3890)
+    o = s.client(
+        f"printf 'dn: dc=x\\nobjectClass: dcObject\\nobjectClass: organization\\no: x\\ndc: x\\n' | ldapadd -x -H ldap://{OURS}:3890 -D cn=a,dc=x -w s && for i in $(seq 50); do ldapsearch -x -H ldap://{OURS}:3890 -b dc=x -LLL >/dev/null || exit 1; done; ldapsearch -x -H ldap://{OURS}:3890 -b dc=x -LLL"
+    )
+    s.check("organization" in o, o)
+
+
+def zone(s):
+    open(s.dir + "/z", "w").write(
+        '$TTL 60\n@ IN SOA a. b. 1 2 3 4 5\n@ IN NS ns.foo.test.\nns IN A 1.2.3.4\n@ IN A 1.2.3.4\nbig IN TXT "'
+        + "a" * 250
+        + '" "'
+        + "b" * 250
+        + '" "'
+        + "c" * 250
+        + '" "'
+        + "d" * 250
+        + '" "'
+        + "e" * 250
+        + '" "'
+        + "f" * 250
+        + '"\n'
+    )
+    os.chmod(s.dir, 0o777)
+
+
+def ask(s, port):
+    time.sleep(1.5)
+    for _ in range(5):
+        o = s.client(f"dig -p {port} +time=2 +tries=2 @{OURS} foo.test +short; dig -p {port} +tcp +time=2 @{OURS} foo.test +short")
+        s.check(o.count("1.2.3.4") == 2, o)
+    o = s.client(f"dig -p {port} +time=2 +tries=2 @{OURS} big.foo.test TXT +bufsize=4096")
+    s.check("ffff" in o, o)
+
+
+@case
+def bind9(s):
+    zone(s)
+    open(s.dir + "/n.conf", "w").write(
+        f'options {{ listen-on port 5353 {{ {OURS}; }}; listen-on-v6 {{ none; }}; directory "{s.dir}"; pid-file none; recursion no; interface-interval 0; }};\ncontrols {{}};\nzone "foo.test" {{ type primary; file "{s.dir}/z"; }};\n'
+    )
+    s.server(["named", "-g", "-c", s.dir + "/n.conf"])
+    ask(s, 5353)
+
+
+@case
+def nsd(s):
+    zone(s)
+    open(s.dir + "/nsd.conf", "w").write(
+        f'server:\n ip-address: {OURS}@5353\n server-count: 2\n username: ""\n zonesdir: "{s.dir}"\n pidfile: "{s.dir}/np"\n xfrdfile: "{s.dir}/xf"\n zonelistfile: "{s.dir}/zl"\n xfrdir: "{s.dir}"\nremote-control:\n control-enable: no\nzone:\n name: foo.test\n zonefile: z\n'
+    )
+    s.server(["nsd", "-d", "-c", s.dir + "/nsd.conf"])
+    ask(s, 5353)
+
+
+@case
+def knot(s):
+    zone(s)
+    open(s.dir + "/k.conf", "w").write(
+        f"server:\n  listen: {OURS}@5353\n  rundir: {s.dir}\n  udp-workers: 2\ndatabase:\n  storage: {s.dir}/kdb\nzone:\n  - domain: foo.test\n    file: {s.dir}/z\n    zonefile-sync: -1\n"
+    )
+    os.makedirs(s.dir + "/kdb")
+    s.server(["knotd", "-c", s.dir + "/k.conf"])
+    ask(s, 5353)
+
+
+@case
+def ngircd(s):
+    open(s.dir + "/ng.conf", "w").write(
+        f"[Global]\nName=irc.x.y\nInfo=x\nListen={OURS}\nPorts=6667\nServerUID=root\nServerGID=root\n[Options]\nDNS=no\nIdent=no\nPAM=no\n"
+    )
+    s.server(["ngircd", "-n", "-f", s.dir + "/ng.conf"])
+    s.wait(6667)
+    o = s.client(f"(printf 'NICK a\\r\\nUSER a 0 * :a\\r\\n'; sleep 0.7; printf 'QUIT\\r\\n'; sleep 0.3) | timeout 5 ncat {OURS} 6667")
+    s.check(" 001 a" in o, o)
+
+
+@case
+def dovecot(s):
+    open(s.dir + "/d.conf", "w").write(
+        f"protocols=imap\nimport_environment=TZ LD_PRELOAD SKINK_CONTROL SKINK_TOKEN SKINK_LIBRARY\nlisten={OURS}\nbase_dir={s.dir}/run\nstate_dir={s.dir}/state\nlog_path={s.dir}/dv.log\nssl=no\ndisable_plaintext_auth=no\nmail_location=maildir:{s.dir}/mail\ndefault_internal_user=dovecot\ndefault_login_user=dovenull\nservice imap-login {{\n inet_listener imap {{\n  port=1430\n }}\n}}\npassdb {{\n driver=static\n args=password=p\n}}\nuserdb {{\n driver=static\n args=uid=mail gid=mail home={s.dir}\n}}\nfirst_valid_uid=1\nmail_uid=mail\nmail_gid=mail\n"
+    )
+    os.chmod(s.dir, 0o777)
+    subprocess.run(f"mkdir {s.dir}/mail; chown mail {s.dir}/mail", shell=True)
+    s.server(["dovecot", "-F", "-c", s.dir + "/d.conf"])
+    s.wait(1430)
+    o = s.client(f"curl -sS -m 15 imap://{OURS}:1430 -u u:p -X 'LIST \"\" *' -v", ok=False)
+    s.check("INBOX" in o, o[-800:])
+
+
+def echo3(s, port):
+    for i in range(3):
+        o = s.client(f"(echo hello{i}; sleep 0.3) | timeout 5 ncat {OURS} {port}")
+        s.check(f"hello{i}" in o, o)
+
+
+@case
+def tcpserver(s):
+    s.server(["tcpserver", "-H", "-R", "-l0", OURS, "7070", "cat"])
+    s.wait(7070)
+    echo3(s, 7070)
+
+
+@case
+def socket_activate(s):
+    open(s.dir + "/a.py", "w").write("""import socket,os
+s=socket.socket(fileno=3)
+while 1:
+    c,_=s.accept()
+    while d:=c.recv(100): c.sendall(d)
+    c.close()""")
+    s.server(["systemd-socket-activate", "-l", f"{OURS}:7070", "/usr/bin/python3", s.dir + "/a.py"])
+    time.sleep(0.5)
+    echo3(s, 7070)
+
+
+@case
+def socket_activate_accept(s):
+    s.server(["systemd-socket-activate", "--accept", "--inetd", "-l", f"{OURS}:7070", "/bin/cat"])
+    time.sleep(0.5)
+    echo3(s, 7070)
+
+
+@case
+def zmq(s):
+    s.server(
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"""
+import zmq
+c=zmq.Context(2); r=c.socket(zmq.ROUTER); r.bind('tcp://{OURS}:5555'); p=c.socket(zmq.PUB); p.bind('tcp://{OURS}:5556')
+while 1:
+    m=r.recv_multipart(); r.send_multipart(m); p.send(m[-1])""",
+        ]
+    )
+    s.wait(5555)
+    o = s.client(
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"""
+import zmq,os
+c=zmq.Context(); q=c.socket(zmq.REQ); q.connect('tcp://{OURS}:5555'); u=c.socket(zmq.SUB); u.connect('tcp://{OURS}:5556'); u.subscribe(b'')
+import time; time.sleep(0.5)
+for i in range(2000):
+    q.send(b'x%d'%i); assert q.recv()==b'x%d'%i
+    assert u.recv()==b'x%d'%i
+b=os.urandom(5000000); q.send(b); assert q.recv()==b; assert u.recv()==b
+print('good')""",
+        ]
+    )
+    s.check("good" in o, o)
+
+
+@case
+def grpc(s):
+    s.server(
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"""
+import grpc
+from concurrent import futures
+class H(grpc.GenericRpcHandler):
+    def service(self,d): return grpc.unary_unary_rpc_method_handler(lambda q,c:q)
+s=grpc.server(futures.ThreadPoolExecutor(4),options=[('grpc.max_receive_message_length',-1)]); s.add_generic_rpc_handlers((H(),)); assert s.add_insecure_port('{OURS}:50051'); s.start(); s.wait_for_termination()""",
+        ]
+    )
+    s.wait(50051)
+    o = s.client(
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"""
+import grpc,os
+c=grpc.insecure_channel('{OURS}:50051',options=[('grpc.max_receive_message_length',-1)]); m=c.unary_unary('/a/b')
+for i in range(500): assert m(b'%d'%i,timeout=10)==b'%d'%i
+b=os.urandom(3000000); assert m(b,timeout=10)==b
+fs=[m.future(b'%d'%i,timeout=10) for i in range(500)]; assert all(f.result()==b'%d'%i for i,f in enumerate(fs)); print('good')""",
+        ]
+    )
+    s.check("good" in o, o)
+
+
+@case
+def snmpd(s):
+    open(s.dir + "/s.conf", "w").write(f"agentAddress udp:{OURS}:1610,tcp:{OURS}:1610\nrocommunity public\n")
+    s.server(["snmpd", "-f", "-C", "-c", s.dir + "/s.conf", "-p", s.dir + "/sp"])
+    time.sleep(1)
+    o = s.client(
+        f"snmpget -v2c -c public udp:{OURS}:1610 1.3.6.1.2.1.1.1.0; snmpwalk -v2c -c public udp:{OURS}:1610 1.3.6.1.2.1.1 | wc -l; snmpget -v2c -c public tcp:{OURS}:1610 1.3.6.1.2.1.1.1.0"
+    )
+    s.check(o.count("STRING") == 2, o)
+
+
+@case
+def chrony(s):
+    open(s.dir + "/c.conf", "w").write(f"local stratum 5\nallow all\nbindaddress {OURS}\ncmdport 0\n")
+    s.server(["chronyd", "-x", "-d", "-u", "root", "-f", s.dir + "/c.conf"])
+    time.sleep(1.5)
+    o = s.client(
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"""
+import socket
+u=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); u.settimeout(3); u.connect(('{OURS}',123)); u.send(b'\\x23'+bytes(47)); d=u.recv(100); assert len(d)==48 and d[0]&7==4,d; print('good')""",
+        ]
+    )
+    s.check("good" in o, o)
+
+
+@case
+def rsyslog(s):
+    open(s.dir + "/r.conf", "w").write(
+        f'module(load="imtcp")\nmodule(load="imudp")\ninput(type="imtcp" port="5140" address="{OURS}")\ninput(type="imudp" port="5140" address="{OURS}")\n*.* action(type="omfile" file="{s.dir}/out")\n'
+    )
+    s.server(["rsyslogd", "-n", "-f", s.dir + "/r.conf", "-i", s.dir + "/rp"])
+    s.wait(5140)
+    s.client(
+        f'for i in $(seq 200); do echo "<13>test: t$i"; done | timeout 3 ncat --send-only {OURS} 5140; for i in $(seq 50); do echo "<13>test: u$i" | ncat -u --send-only {OURS} 5140; done; sleep 1'
+    )
+    o = open(s.dir + "/out").read()
+    s.check(
+        o.count(" t") >= 200 and o.count(": u") >= 50 or (o.count("t") >= 200 and o.count("u5") > 0),
+        (o.count(": t"), o.count(": u"), o[-300:]),
+    )
+
+
+@case
+def icecast(s):
+    open(s.dir + "/i.xml", "w").write(
+        f"<icecast><limits><sources>2</sources></limits><authentication><source-password>h</source-password><admin-user>a</admin-user><admin-password>h</admin-password></authentication><hostname>x</hostname><listen-socket><port>8000</port><bind-address>{OURS}</bind-address></listen-socket><paths><logdir>{s.dir}</logdir><webroot>/usr/share/icecast2/web</webroot><adminroot>/usr/share/icecast2/admin</adminroot></paths><security><chroot>0</chroot><changeowner><user>nobody</user><group>nogroup</group></changeowner></security></icecast>"
+    )
+    os.chmod(s.dir, 0o777)
+    s.server(["icecast2", "-c", s.dir + "/i.xml"])
+    s.wait(8000)
+    o = s.client(
+        f"(head -c 3000000 /dev/zero | curl -sS --limit-rate 1M -u source:h -X PUT -H 'Content-Type: audio/mpeg' -H 'Expect:' -T - http://{OURS}:8000/m >/dev/null &) ; sleep 1; curl -sS -m 3 http://{OURS}:8000/m | wc -c; curl -sS http://{OURS}:8000/status-json.xsl | head -c 200",
+        ok=False,
+    )
+    s.check(int([l for l in o.splitlines() if l.strip().isdigit()][0]) > 100000, o)
+
+
+@case
+def zookeeper(s):
+    os.makedirs(s.dir + "/zk")
+    open(s.dir + "/z.cfg", "w").write(
+        f"tickTime=2000\ndataDir={s.dir}/zk\nclientPort=2181\nclientPortAddress={OURS}\n4lw.commands.whitelist=*\nadmin.enableServer=false\n"
+    )
+    cp = ":".join(["/etc/zookeeper/conf"] + [f"/usr/share/java/{j}" for j in os.listdir("/usr/share/java") if j.endswith(".jar")])
+    s.server(["java", "-cp", cp, "org.apache.zookeeper.server.quorum.QuorumPeerMain", s.dir + "/z.cfg"])
+    s.wait(2181)
+    o = s.client(f"for i in 1 2 3; do echo ruok | timeout 3 ncat {OURS} 2181; done; echo srvr | timeout 3 ncat {OURS} 2181")
+    s.check(o.count("imok") == 3 and "Mode" in o, o)
+
+
+@case
+def prosody(s):
+    open(s.dir + "/p.lua", "w").write(
+        f'interfaces={{"{OURS}"}}\ndata_path="{s.dir}"\npidfile="{s.dir}/pp"\nrun_as_root=true\ns2s_ports={{}}\nmodules_disabled={{"s2s"}}\nallow_unencrypted_plain_auth=true\nc2s_require_encryption=false\nVirtualHost "x"\n'
+    )
+    os.chmod(s.dir, 0o777)
+    s.server(["prosody", "--config", s.dir + "/p.lua", "-F"])
+    s.wait(5222)
+    o = s.client(
+        f"(printf \"<?xml version='1.0'?><stream:stream to='x' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>\"; sleep 0.7) | timeout 5 ncat {OURS} 5222"
+    )
+    s.check("from='x'" in o, o)
+
+
+@case
+def sslh_fork(s):
+    d = files(s)
+    back(s, d)
+    s.server(["sslh", "-f", "-u", "nobody", "-p", f"{OURS}:8080", "--http", f"{PEER}:8081", "-P", s.dir + "/sp"])
+    web(s, 8080)
+
+
+@case
+def rinetd(s):
+    d = files(s)
+    back(s, d)
+    open(s.dir + "/r.conf", "w").write(f"{OURS} 8080 {PEER} 8081\n")
+    s.server(["rinetd", "-f", "-c", s.dir + "/r.conf"])
+    web(s, 8080)
+
+
+@case
+def unicorn(s):
+    open(s.dir + "/config.ru", "w").write("run ->(e){[200,{'Content-Type'=>'text/plain'},['y'*22000]]}")
+    open(s.dir + "/u.rb", "w").write(f"worker_processes 3\nlisten '{OURS}:8080'\n")
+    s.server(["unicorn", "-c", s.dir + "/u.rb", s.dir + "/config.ru"], cwd=s.dir)
+    s.wait(8080)
+    o = s.client(f"ab -q -n 1000 -c 10 http://{OURS}:8080/")
+    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+
+
+@case
+def thin(s):
+    open(s.dir + "/config.ru", "w").write("run ->(e){[200,{'Content-Type'=>'text/plain'},['y'*22000]]}")
+    s.server(["thin", "-a", OURS, "-p", "8080", "-R", s.dir + "/config.ru", "start"], cwd=s.dir)
+    s.wait(8080)
+    o = s.client(f"ab -q -n 1000 -c 10 -k http://{OURS}:8080/")
+    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+
+
+@case
+def uvicorn(s):
+    open(s.dir + "/a.py", "w").write(
+        "async def app(scope,receive,send):\n    if scope['type']!='http': return\n    await send({'type':'http.response.start','status':200,'headers':[(b'content-length',b'22000')]})\n    await send({'type':'http.response.body','body':b'y'*22000})\n"
+    )
+    s.server(["uvicorn", "--host", OURS, "--port", "8080", "--workers", "2", "a:app"], cwd=s.dir)
+    s.wait(8080)
+    o = s.client(f"ab -q -n 1000 -c 10 http://{OURS}:8080/")
+    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+
+
+@case
+def hypercorn(s):
+    open(s.dir + "/a.py", "w").write(
+        "async def app(scope,receive,send):\n    if scope['type']!='http': return\n    await send({'type':'http.response.start','status':200,'headers':[(b'content-length',b'22000')]})\n    await send({'type':'http.response.body','body':b'y'*22000})\n"
+    )
+    s.server(["hypercorn", "-b", f"{OURS}:8080", "-w", "2", "a:app"], cwd=s.dir)
+    s.wait(8080)
+    o = s.client(f"ab -q -n 500 -c 10 http://{OURS}:8080/")
+    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+
+
+@case
+def gearman(s):
+    s.server(["gearmand", "-L", OURS, "-p", "4730", "-l", s.dir + "/g.log"])
+    s.wait(4730)
+    o = s.client(
+        f"(gearman -h {OURS} -w -c 20 -f wc -- wc -l &) ; sleep 0.5; for i in $(seq 20); do printf 'a\\nb\\n' | gearman -h {OURS} -f wc; done"
+    )
+    s.check(o.count("2") >= 20, o)
+
+
+@case
+def busybox(s):
+    d = files(s)
+    s.server(["busybox", "httpd", "-f", "-p", f"{OURS}:8080", "-h", d])
+    s.wait(8080)
+    o = s.client(f"ab -q -n 500 -c 5 http://{OURS}:8080/22k")
+    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+    s.client(f"curl -sS -m 20 http://{OURS}:8080/big | cmp - {d}/big")
+
+
+@case
+def mini_httpd(s):
+    d = files(s)
+    s.server(["mini_httpd", "-D", "-h", OURS, "-p", "8080", "-d", d, "-u", "nobody", "-i", s.dir + "/mp"])
+    s.wait(8080)
+    o = s.client(f"ab -q -n 500 -c 5 http://{OURS}:8080/22k")
+    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+
+
+@case
+def webfsd(s):
+    d = files(s)
+    s.server(["webfsd", "-F", "-i", OURS, "-p", "8080", "-r", d])
+    web(s, 8080)
+
+
+@case
+def turn(s):
+    s.server(
+        [
+            "turnserver",
+            "-L",
+            OURS,
+            "-p",
+            "3478",
+            "--no-tls",
+            "--no-dtls",
+            "-a",
+            "-u",
+            "u:p",
+            "-r",
+            "x",
+            "--no-cli",
+            "--log-file",
+            "stdout",
+            "--pidfile",
+            s.dir + "/tp",
+            "--allow-loopback-peers",
+            "--relay-ip",
+            OURS,
+        ]
+    )
+    time.sleep(2)
+    o = s.client(f"timeout 20 turnutils_stunclient {OURS}")
+    s.check("UDP reflexive addr" in o, o)
+    o = s.client(
+        f"timeout 30 turnutils_uclient -y -u u -w p -n 50 -m 2 {OURS} 2>&1 | tail -20; timeout 30 turnutils_uclient -t -T -y -u u -w p -n 20 -m 1 {OURS} 2>&1 | tail -3",
+        ok=False,
+        timeout=60,
+    )
+    s.check("Total lost packets 0" in o, o)
+
+
+@case
+def websockets(s):
+    s.server(
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"""
+import asyncio,websockets
+async def h(w,*a):
+    async for m in w: await w.send(m)
+async def main():
+    async with websockets.serve(h,'{OURS}',8765,max_size=None): await asyncio.Future()
+asyncio.run(main())""",
+        ]
+    )
+    s.wait(8765)
+    o = s.client(
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"""
+import asyncio,websockets,os
+async def main():
+    async with websockets.connect('ws://{OURS}:8765',max_size=None) as w:
+        for i in range(500):
+            await w.send(str(i)); assert await w.recv()==str(i)
+        b=os.urandom(3000000); await w.send(b); assert await w.recv()==b
+    print('good')
+asyncio.run(main())""",
+        ]
+    )
+    s.check("good" in o, o)
+
+
+@case
+def mosh(s):
+    o = s.client(["mosh-server", "new", "-i", OURS, "-p", "60001", "--", "/bin/cat"], inside=True, ok=False)
+    s.check("MOSH CONNECT" in o, o)
+    key = o.split("MOSH CONNECT ")[1].split()[1]
+    o = s.client(
+        f"(sleep 1; echo hello; sleep 1) | MOSH_KEY={key} TERM=xterm LC_ALL=C.UTF-8 timeout 6 script -qec 'stty rows 24 cols 80; mosh-client {OURS} 60001' /dev/null",
+        ok=False,
+    )
+    s.check(o.count("hello") >= 1, o[-600:])
