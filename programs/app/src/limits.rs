@@ -1,6 +1,7 @@
 //! `RLIMIT_AS`. Mail and FTP servers bound their address space, to bound their memory. Skink's shared memory takes 17 GiB of
 //! addresses for each program, and hardly any memory. So what a program sets becomes a bound of its data (`RLIMIT_DATA`, which
 //! counts all private memory since Linux 4.7), and the address space stays as large as it is.
+use crate::descriptor::is_guest;
 use crate::errno::{Answer, fail};
 use crate::raw;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,16 +33,20 @@ pub fn set(limits: &rlimit) -> Answer<()> {
     if limits.rlim_cur > limits.rlim_max {
         return fail(libc::EINVAL);
     }
-    if !HAS_SET.load(Ordering::Relaxed) {
-        store(&BEFORE, &exchange(None)?);
-    }
-    let before = load(&BEFORE);
+    let before = match HAS_SET.load(Ordering::Relaxed) {
+        true => load(&BEFORE),
+        false => exchange(None)?,
+    };
     exchange(Some(&rlimit {
         rlim_cur: limits.rlim_cur.min(before.rlim_cur),
         rlim_max: limits.rlim_max.min(before.rlim_max),
     }))?;
-    store(&SET, limits);
-    HAS_SET.store(true, Ordering::Relaxed);
+    // A guest's limits are its own, and this memory is its host's.
+    if !is_guest() {
+        store(&BEFORE, &before);
+        store(&SET, limits);
+        HAS_SET.store(true, Ordering::Relaxed);
+    }
     Ok(())
 }
 

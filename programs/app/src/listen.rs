@@ -358,9 +358,12 @@ impl State {
     /// the stack, with a ticket by which all of them are the same ([`Socket::is_bound_only`]). If that fails, it stays the
     /// kernel's.
     pub fn rest_for_receiver(&mut self, index: u32) {
+        if !self.sockets[index].may_listen() {
+            return;
+        }
         let engine = self.engine.as_deref();
         let served = engine.is_some_and(|engine| engine.stack.is_served() && engine.is_reachable());
-        if served && self.sockets[index].may_listen() && self.rest(index).is_ok() {
+        if served && self.rest(index).is_ok() {
             self.sockets[index].share_unheard();
         }
     }
