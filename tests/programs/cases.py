@@ -30,14 +30,27 @@ def back(s, d):
     s.wait(8081, PEER)
 
 
+def cert(s):
+    subprocess.run(
+        f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {s.dir}/k.pem -out {s.dir}/c.pem -days 2 -subj /CN=x 2>/dev/null; cat {s.dir}/k.pem {s.dir}/c.pem > {s.dir}/both.pem; chmod a+r {s.dir}/*.pem",
+        shell=True,
+        check=True,
+    )
+
+
+def ask(s, url, requests, clients, options=""):
+    """Asks so often, so many clients at a time, each answer of which must come and be a good one."""
+    said = s.client(f"ab -q -n {requests} -c {clients} {options} {url}")
+    complete = f"Complete requests:      {requests}\n" in said and "Failed requests:        0\n" in said
+    s.check(complete and "Non-2xx" not in said, said[-800:])
+
+
 def web(s, port, scheme="http", k=""):
     d = s.dir + "/www"
     s.wait(port)
     s.client(f"curl -sS {k} -m 20 {scheme}://{OURS}:{port}/big | cmp - {d}/big")
-    o = s.client(f"ab -q -n 2000 -c 20 -k {scheme}://{OURS}:{port}/small")
-    s.check("Failed requests:        0" in o and "Complete requests:      2000" in o, o[-800:])
-    o = s.client(f"ab -q -n 500 -c 10 {scheme}://{OURS}:{port}/22k")
-    s.check("Failed requests:        0" in o and "Complete requests:      500" in o, o[-800:])
+    ask(s, f"{scheme}://{OURS}:{port}/small", 2000, 20, "-k")
+    ask(s, f"{scheme}://{OURS}:{port}/22k", 500, 10)
 
 
 @case
@@ -63,7 +76,6 @@ listen t
  server a {PEER}:8081
 """)
     back(s, d)
-    s.wait(8081, PEER)
     s.server(["haproxy", "-W", "-db", "-f", s.dir + "/h.cfg"])
     web(s, 8080)
     web(s, 8082)
@@ -213,7 +225,6 @@ http.createServer((q,r)=>{fs.createReadStream(process.argv[2]+q.url).on('error',
 def node_client(s):
     d = files(s)
     back(s, d)
-    s.wait(8081, PEER)
     open(s.dir + "/c.js", "w").write(
         """(async()=>{const a=await Promise.all([...Array(50)].map(async(_,i)=>{const r=await new Promise((y,n)=>require('http').get('http://'+process.argv[2]+':8081/22k',y).on('error',n));let k=0;for await(const c of r)k+=c.length;return k}));console.log(a.every(x=>x===22000)?'good':'bad '+a)})()"""
     )
@@ -274,12 +285,7 @@ def unbound(s):
 @case
 def openssl(s):
     d = files(s)
-    subprocess.run(
-        f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {s.dir}/k.pem -out {s.dir}/c.pem -days 2 -subj /CN=x",
-        shell=True,
-        check=True,
-        capture_output=True,
-    )
+    cert(s)
     s.server(["openssl", "s_server", "-accept", f"{OURS}:8443", "-key", s.dir + "/k.pem", "-cert", s.dir + "/c.pem", "-WWW"], cwd=d)
     s.wait(8443)
     s.client(f"curl -ksS -m 20 https://{OURS}:8443/big | cmp - {d}/big")
@@ -290,12 +296,7 @@ def openssl(s):
 @case
 def nghttpd(s):
     d = files(s)
-    subprocess.run(
-        f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {s.dir}/k.pem -out {s.dir}/c.pem -days 2 -subj /CN=x",
-        shell=True,
-        check=True,
-        capture_output=True,
-    )
+    cert(s)
     s.server(["nghttpd", "-a", OURS, "-n", "2", "-d", d, "8443", s.dir + "/k.pem", s.dir + "/c.pem"])
     s.wait(8443)
     s.client(f"curl --http2 -ksS -m 20 https://{OURS}:8443/big | cmp - {d}/big")
@@ -306,12 +307,7 @@ def nghttpd(s):
 @case
 def stunnel(s):
     d = files(s)
-    subprocess.run(
-        f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {s.dir}/k.pem -out {s.dir}/c.pem -days 2 -subj /CN=x",
-        shell=True,
-        check=True,
-        capture_output=True,
-    )
+    cert(s)
     back(s, d)
     open(s.dir + "/s.conf", "w").write(
         f"foreground=yes\npid=\ncert={s.dir}/c.pem\nkey={s.dir}/k.pem\n[a]\naccept={OURS}:8443\nconnect={PEER}:8081\n"
@@ -366,8 +362,7 @@ def squid(s):
     s.server(["squid", "-N", "-f", s.dir + "/q.conf"])
     s.wait(3128)
     s.client(f"curl -sS -m 20 -x http://{OURS}:3128 http://{PEER}:8081/big | cmp - {d}/big")
-    o = s.client(f"ab -q -n 1000 -c 10 -X {OURS}:3128 http://{PEER}:8081/22k")
-    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{PEER}:8081/22k", 1000, 10, f"-X {OURS}:3128")
 
 
 @case
@@ -381,8 +376,7 @@ def gunicorn(s):
             else s.server(["gunicorn", "-w", "2", "-b", f"{OURS}:{port}", "app:app"], cwd=s.dir)
         )
         s.wait(port)
-        o = s.client(f"ab -q -n 1000 -c 10 http://{OURS}:{port}/")
-        s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, (k, o))
+        ask(s, f"http://{OURS}:{port}/", 1000, 10)
         if s.topology == "library":
             break
 
@@ -396,8 +390,7 @@ a=web.Application(); a.router.add_get('/',h)
 uvloop.install(); web.run_app(a,host=sys.argv[1],port=8080)""")
     s.server(["/usr/bin/python3", s.dir + "/u.py", OURS])
     s.wait(8080)
-    o = s.client(f"ab -q -n 1000 -c 10 -k http://{OURS}:8080/")
-    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{OURS}:8080/", 1000, 10, "-k")
 
 
 @case
@@ -406,8 +399,7 @@ def pyservers(s):
     s.server(["/usr/bin/python3", "-m", "http.server", "--bind", OURS, "8080"], cwd=d)
     s.wait(8080)
     s.client(f"curl -sS -m 20 http://{OURS}:8080/big | cmp - {d}/big")
-    o = s.client(f"ab -q -n 500 -c 5 http://{OURS}:8080/22k")
-    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{OURS}:8080/22k", 500, 5)
 
 
 @case
@@ -415,8 +407,7 @@ def php_cli(s):
     d = files(s)
     s.server(["php", "-S", f"{OURS}:8080", "-t", d])
     s.wait(8080)
-    o = s.client(f"ab -q -n 500 -c 5 http://{OURS}:8080/22k")
-    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{OURS}:8080/22k", 500, 5)
 
 
 @case
@@ -462,7 +453,6 @@ def ncat_exec(s):
 def bash_tcp(s):
     d = files(s)
     back(s, d)
-    s.wait(8081, PEER)
     o = s.client(["bash", "-c", f"exec 3<>/dev/tcp/{PEER}/8081; printf 'GET /small HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"], inside=True)
     s.check("x" * 20 in o, o)
 
@@ -471,7 +461,6 @@ def bash_tcp(s):
 def clients(s):
     d = files(s)
     back(s, d)
-    s.wait(8081, PEER)
     s.client(["wget", "-q", "-O", s.dir + "/w", f"http://{PEER}:8081/big"], inside=True)
     s.client(f"cmp {s.dir}/w {d}/big")
     s.client(
@@ -524,8 +513,7 @@ def uwsgi(s):
         ]
     )
     s.wait(8080)
-    o = s.client(f"ab -q -n 500 -c 5 http://{OURS}:8080/22k")
-    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{OURS}:8080/22k", 500, 5)
 
 
 @case
@@ -567,7 +555,6 @@ def sockperf(s):
 def varnish(s):
     d = files(s)
     back(s, d)
-    s.wait(8081, PEER)
     s.server(["varnishd", "-F", "-a", f"{OURS}:8080", "-b", f"{PEER}:8081", "-n", s.dir + "/varnish", "-T", "none", "-j", "none"])
     web(s, 8080)
 
@@ -587,8 +574,7 @@ def php_fpm(s):
     )
     s.server(["nginx", "-c", s.dir + "/n.conf"], outside=True)
     s.wait(8080, PEER)
-    o = s.client(f"ab -q -n 500 -c 3 http://{PEER}:8080/")
-    s.check("Complete requests:      500" in o and "Failed requests:        0" in o and "Non-2xx" not in o, o)
+    ask(s, f"http://{PEER}:8080/", 500, 3)
 
 
 @case
@@ -620,14 +606,6 @@ t:
     s.wait(2525)
     o = s.client(f"curl -sS -m 15 smtp://{OURS}:2525 --mail-from a@x --mail-rcpt b@x -T <(seq 1000) -v", ok=False)
     s.check("250 OK id=" in o, o[-900:])
-
-
-def cert(s):
-    subprocess.run(
-        f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {s.dir}/k.pem -out {s.dir}/c.pem -days 2 -subj /CN=x 2>/dev/null; cat {s.dir}/k.pem {s.dir}/c.pem > {s.dir}/both.pem; chmod a+r {s.dir}/*.pem",
-        shell=True,
-        check=True,
-    )
 
 
 @case
@@ -701,8 +679,7 @@ def puma(s):
     open(s.dir + "/config.ru", "w").write("run ->(e){[200,{'Content-Type'=>'text/plain'},['y'*22000]]}")
     s.server(["puma", "-w", "2", "-t", "2:4", "-b", f"tcp://{OURS}:8080", s.dir + "/config.ru"], cwd=s.dir)
     s.wait(8080)
-    o = s.client(f"ab -q -n 1000 -c 10 http://{OURS}:8080/")
-    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{OURS}:8080/", 1000, 10)
 
 
 @case
@@ -710,8 +687,7 @@ def webrick(s):
     d = files(s)
     s.server(["ruby", "-run", "-e", "httpd", d, "--bind-address=" + OURS, "--port=8080"])
     s.wait(8080)
-    o = s.client(f"ab -q -n 500 -c 5 http://{OURS}:8080/22k")
-    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{OURS}:8080/22k", 500, 5)
 
 
 @case
@@ -750,8 +726,7 @@ asyncio.run(main())""",
         ]
     )
     s.wait(8080)
-    o = s.client(f"ab -q -n 1000 -c 10 -k http://{OURS}:8080/")
-    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{OURS}:8080/", 1000, 10, "-k")
 
 
 @case
@@ -920,7 +895,7 @@ def zone(s):
     os.chmod(s.dir, 0o777)
 
 
-def ask(s, port):
+def look_up(s, port):
     time.sleep(1.5)
     for _ in range(5):
         o = s.client(f"dig -p {port} +time=2 +tries=2 @{OURS} foo.test +short; dig -p {port} +tcp +time=2 @{OURS} foo.test +short")
@@ -936,7 +911,7 @@ def bind9(s):
         f'options {{ listen-on port 5353 {{ {OURS}; }}; listen-on-v6 {{ none; }}; directory "{s.dir}"; pid-file none; recursion no; interface-interval 0; }};\ncontrols {{}};\nzone "foo.test" {{ type primary; file "{s.dir}/z"; }};\n'
     )
     s.server(["named", "-g", "-c", s.dir + "/n.conf"])
-    ask(s, 5353)
+    look_up(s, 5353)
 
 
 @case
@@ -946,7 +921,7 @@ def nsd(s):
         f'server:\n ip-address: {OURS}@5353\n server-count: 2\n username: ""\n zonesdir: "{s.dir}"\n pidfile: "{s.dir}/np"\n xfrdfile: "{s.dir}/xf"\n zonelistfile: "{s.dir}/zl"\n xfrdir: "{s.dir}"\nremote-control:\n control-enable: no\nzone:\n name: foo.test\n zonefile: z\n'
     )
     s.server(["nsd", "-d", "-c", s.dir + "/nsd.conf"])
-    ask(s, 5353)
+    look_up(s, 5353)
 
 
 @case
@@ -957,7 +932,7 @@ def knot(s):
     )
     os.makedirs(s.dir + "/kdb")
     s.server(["knotd", "-c", s.dir + "/k.conf"])
-    ask(s, 5353)
+    look_up(s, 5353)
 
 
 @case
@@ -1189,8 +1164,7 @@ def unicorn(s):
     open(s.dir + "/u.rb", "w").write(f"worker_processes 3\nlisten '{OURS}:8080'\n")
     s.server(["unicorn", "-c", s.dir + "/u.rb", s.dir + "/config.ru"], cwd=s.dir)
     s.wait(8080)
-    o = s.client(f"ab -q -n 1000 -c 10 http://{OURS}:8080/")
-    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{OURS}:8080/", 1000, 10)
 
 
 @case
@@ -1198,8 +1172,7 @@ def thin(s):
     open(s.dir + "/config.ru", "w").write("run ->(e){[200,{'Content-Type'=>'text/plain'},['y'*22000]]}")
     s.server(["thin", "-a", OURS, "-p", "8080", "-R", s.dir + "/config.ru", "start"], cwd=s.dir)
     s.wait(8080)
-    o = s.client(f"ab -q -n 1000 -c 10 -k http://{OURS}:8080/")
-    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{OURS}:8080/", 1000, 10, "-k")
 
 
 @case
@@ -1209,8 +1182,7 @@ def uvicorn(s):
     )
     s.server(["uvicorn", "--host", OURS, "--port", "8080", "--workers", "2", "a:app"], cwd=s.dir)
     s.wait(8080)
-    o = s.client(f"ab -q -n 1000 -c 10 http://{OURS}:8080/")
-    s.check("Complete requests:      1000" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{OURS}:8080/", 1000, 10)
 
 
 @case
@@ -1220,8 +1192,7 @@ def hypercorn(s):
     )
     s.server(["hypercorn", "-b", f"{OURS}:8080", "-w", "2", "a:app"], cwd=s.dir)
     s.wait(8080)
-    o = s.client(f"ab -q -n 500 -c 10 http://{OURS}:8080/")
-    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{OURS}:8080/", 500, 10)
 
 
 @case
@@ -1239,8 +1210,7 @@ def busybox(s):
     d = files(s)
     s.server(["busybox", "httpd", "-f", "-p", f"{OURS}:8080", "-h", d])
     s.wait(8080)
-    o = s.client(f"ab -q -n 500 -c 5 http://{OURS}:8080/22k")
-    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{OURS}:8080/22k", 500, 5)
     s.client(f"curl -sS -m 20 http://{OURS}:8080/big | cmp - {d}/big")
 
 
@@ -1249,8 +1219,7 @@ def mini_httpd(s):
     d = files(s)
     s.server(["mini_httpd", "-D", "-h", OURS, "-p", "8080", "-d", d, "-u", "nobody", "-i", s.dir + "/mp"])
     s.wait(8080)
-    o = s.client(f"ab -q -n 500 -c 5 http://{OURS}:8080/22k")
-    s.check("Complete requests:      500" in o and "Failed requests:        0" in o, o)
+    ask(s, f"http://{OURS}:8080/22k", 500, 5)
 
 
 @case

@@ -2,7 +2,8 @@ use crate::SocketTable;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// What a program that is alone is given in its turn, in bytes: it holds up nobody else: nearly always each of its sockets has its turn.
+/// What a program that is alone is given in its turn, in bytes: so much that nearly always each of its sockets has its turn, since it
+/// holds up nobody else.
 const LONG_TURN: u64 = 8 * 1024 * 1024;
 
 /// Sockets of a [`SocketTable`] that have something to send, in an order that is fair to programs, whatever number of sockets

@@ -374,14 +374,30 @@ impl State {
         if !self.sockets[index].may_listen() {
             return;
         }
-        let mut tickets = self.sockets[index].tickets;
-        let addresses = self.half_addresses(index);
-        for (address, ticket) in addresses.into_iter().zip(&mut tickets) {
-            let options = self.sockets[index].options.for_bind(*ticket);
-            let Some(address) = address else { continue };
-            let bound = heir.open(Protocol::Tcp).and_then(|id| {
-                let (_, ticket) = heir.bind(Protocol::Tcp, id, address, options)?;
-                heir.rest(id)?;
+        let (_, tickets) = self.bind_in_name_of(heir, index);
+        if tickets != [0; 2] {
+            self.sockets[index].tickets = tickets;
+            self.sockets[index].share_unheard();
+        }
+    }
+
+    /// Binds what a socket is bound to in the name of another program, and lets it rest there. Answers that program's sockets,
+    /// and the tickets of the halves.
+    pub fn bind_in_name_of(&self, program: &mut Remote, index: u32) -> (Vec<SocketId>, [u64; 2]) {
+        let socket = &self.sockets[index];
+        let mut tickets = socket.tickets;
+        // A half without one couldn't be bound, unless neither was tried.
+        let is_first = tickets == [0; 2];
+        let mut opened = Vec::new();
+        for (address, ticket) in self.half_addresses(index).into_iter().zip(&mut tickets) {
+            let Some(address) = address.filter(|_| is_first || *ticket != 0) else {
+                continue;
+            };
+            let options = socket.options.for_bind(*ticket);
+            let bound = program.open(Protocol::Tcp).and_then(|id| {
+                opened.push(id);
+                let (_, ticket) = program.bind(Protocol::Tcp, id, address, options)?;
+                program.rest(id)?;
                 Ok(ticket)
             });
             match bound {
@@ -389,10 +405,7 @@ impl State {
                 Err(stop) => log!(Warn, "{address} can't be held for a program: {stop:?}"),
             }
         }
-        if tickets != [0; 2] {
-            self.sockets[index].tickets = tickets;
-            self.sockets[index].share_unheard();
-        }
+        (opened, tickets)
     }
 
     /// A socket that is bound only is to be connected.

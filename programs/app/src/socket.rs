@@ -67,7 +67,7 @@ pub struct Socket {
     pub role: Role,
     /// Who takes what comes to it, if it listens.
     pub taker: Taker,
-    /// How many connections may wait to be accepted, if it listens; else 0.
+    /// How many connections may wait to be accepted, if it listens; 0 for one that is bound only.
     pub backlog: u32,
     /// What `bind` was told, with the port that was chosen.
     pub bound: Option<Endpoint>,

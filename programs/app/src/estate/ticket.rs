@@ -99,34 +99,15 @@ impl State {
                     remote.share(Protocol::Udp, id);
                 }
             }
-            Role::Dormant | Role::Listener(_) => bound = self.hold_port(remote, index),
+            Role::Dormant | Role::Listener(_) => {
+                let (opened, _) = self.bind_in_name_of(remote, index);
+                bound.extend(opened.into_iter().map(plain));
+            }
             Role::Undecided | Role::Lost => {}
         }
         let known = remote.synchronize();
         known.map_err(|stop| format!("the stack doesn't answer ({stop:?})"))?;
         Ok((engine, bound))
-    }
-
-    /// Binds what a listening socket is bound to, and lets it rest.
-    fn hold_port(&self, remote: &mut Remote, index: u32) -> Vec<Id> {
-        let socket = &self.sockets[index];
-        let addresses = self.half_addresses(index).into_iter();
-        let mut bound = Vec::new();
-        for (address, ticket) in addresses.zip(socket.tickets) {
-            let Some(address) = address.filter(|_| ticket != 0) else {
-                continue;
-            };
-            let options = socket.options.for_bind(ticket);
-            let held = remote.open(Protocol::Tcp).and_then(|id| {
-                bound.push(plain(id));
-                remote.bind(Protocol::Tcp, id, address, options)?;
-                remote.rest(id)
-            });
-            if let Err(stop) = held {
-                log!(Warn, "{address} can't be held for a receiver: {stop:?}");
-            }
-        }
-        bound
     }
 
     fn write_ticket(&self, fd: BorrowedFd<'_>, index: u32) -> Result<OwnedFd, String> {

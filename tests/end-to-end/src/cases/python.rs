@@ -4,6 +4,7 @@ use crate::Failure;
 use crate::network::Network;
 use crate::site::PATIENCE;
 use skink_testbed::Process;
+use std::process::Command;
 
 /// Starts one on Skink, and waits until it has printed `word`.
 pub fn start(
@@ -14,10 +15,20 @@ pub fn start(
     word: &str,
 ) -> Result<Process, Failure> {
     let arguments = ["-c", script].into_iter().chain(arguments.iter().copied());
-    let process = Process::spawn(network.skink_run("python3", arguments)?, name)?;
+    spawn(network.skink_run("python3", arguments)?, name, word)
+}
+
+fn spawn(command: Command, name: &str, word: &str) -> Result<Process, Failure> {
+    let process = Process::spawn(command, name)?;
     let what = format!("it has printed {word:?}");
     process.wait_until(&what, || process.log().contains(word))?;
     Ok(process)
+}
+
+fn on_kernel(network: &Network, script: &str, arguments: &[&str]) -> Command {
+    let mut command = network.kernel.command("python3");
+    command.args(["-c", script]).args(arguments);
+    command
 }
 
 /// Starts one on the kernel's host, and waits until it has printed `word`.
@@ -28,12 +39,7 @@ pub fn start_on_kernel(
     arguments: &[&str],
     word: &str,
 ) -> Result<Process, Failure> {
-    let mut command = network.kernel.command("python3");
-    command.args(["-c", script]).args(arguments);
-    let process = Process::spawn(command, name)?;
-    let what = format!("it has printed {word:?}");
-    process.wait_until(&what, || process.log().contains(word))?;
-    Ok(process)
+    spawn(on_kernel(network, script, arguments), name, word)
 }
 
 /// Runs one on the kernel's host to its end; answers what it printed.
@@ -43,7 +49,5 @@ pub fn finish_on_kernel(
     script: &str,
     arguments: &[&str],
 ) -> Result<String, Failure> {
-    let mut command = network.kernel.command("python3");
-    command.args(["-c", script]).args(arguments);
-    Network::finish(command, name, PATIENCE)
+    Network::finish(on_kernel(network, script, arguments), name, PATIENCE)
 }
