@@ -687,8 +687,18 @@ const MEBIBYTE: u32 = 1 << 20;
 /// A connection with that much receive buffer to a peer that scales windows, and has sent one segment: it shows what a scaled
 /// window is. Answers how they are scaled, and up to where was sent.
 fn open_wide() -> (Net, SocketId, u8, u32) {
+    open_wide_from(0)
+}
+
+/// As [`open_wide`], a round trip of so many milliseconds away.
+fn open_wide_from(milliseconds: u64) -> (Net, SocketId, u8, u32) {
     let mut net = Net::with_rings(4_096, MEBIBYTE);
-    let id = net.accepted("mss 1000 sackok ws 2", 60_000);
+    let listener = net.listen(80, 10);
+    net.inject("S 0 win 60000 mss 1000 sackok ws 2");
+    net.expect("S. 0 ack 1");
+    net.advance(milliseconds);
+    net.inject(". 1 ack 1 win 60000");
+    let id = net.tcp.accept(listener).expect("a connection waits");
     let scale = net.connection(id).rcv_wscale;
     net.inject(". 1:1001 ack 1 win 60000");
     (net, id, scale, 1_001)
@@ -768,4 +778,20 @@ fn a_peer_whose_data_waits_for_long_is_offered_less_until_it_no_longer_does() {
     assert!(after.is_sorted(), "{after:?}");
     assert!(after[39] > MEBIBYTE - 100, "{after:?}");
     assert_eq!(net.count(Counter::TcpCrowded), crowded);
+}
+
+#[test]
+fn a_peer_far_away_is_offered_as_much_while_others_fill_the_queue() {
+    let (mut net, id, scale, sent) = open_wide_from(50);
+    net.waited = Duration::from_millis(10);
+    let mut sent = fill(&mut net, scale, sent);
+    for _ in 0..6 {
+        net.read(id, 2 * MEBIBYTE);
+        sent = fill(&mut net, scale, sent);
+    }
+    assert_eq!(net.count(Counter::TcpCrowded), 0);
+    net.waited = Duration::from_millis(20);
+    net.read(id, 2 * MEBIBYTE);
+    fill(&mut net, scale, sent);
+    assert!(net.count(Counter::TcpCrowded) > 0);
 }
