@@ -98,7 +98,7 @@ fn calls(network: &Network) -> Outcome {
 /// - smbd's children leave its epoll set alone, which mustn't wake it for what comes for them.
 /// - vsftpd forks by the system call `clone`, and its child answers.
 /// - Node's `cluster` binds in one process, and listens in others that it passes the socket to; uvicorn does so in programs that it
-///   starts with the socket. A process that is bound and has forked may still connect.
+///   starts with the socket, and servers that fork, in their children. A process that is bound and has forked may still connect.
 const PROCESSES: &str = "
 import ctypes, os, platform, select, signal, socket, subprocess, sys
 libc = ctypes.CDLL(None)
@@ -127,6 +127,23 @@ os.wait()
 out.connect((sys.argv[2], 7004))
 assert out.recv(1) == b'.'
 out.close()
+bound = socket.socket()
+bound.bind((sys.argv[1], 7005))
+ready, tell = os.pipe()
+children = []
+for _ in range(2):
+    if not (child := os.fork()):
+        bound.listen()
+        os.write(tell, b'.')
+        c, _ = bound.accept()
+        bound.close()
+        assert c.recv(1) == b'?'
+        c.sendall(b'forked')
+        c.close()
+        os._exit(0)
+    children.append(child)
+bound.close()
+assert [os.read(ready, 1) for _ in children] == [b'.', b'.']
 listener = socket.create_server((sys.argv[1], 7000))
 epoll = select.epoll()
 epoll.register(listener, select.EPOLLIN)
@@ -182,7 +199,7 @@ if child == 0:
     c.sendall(b'the child')
     os._exit(0)
 c.close()
-for one in [child, *workers]:
+for one in [child, *children, *workers]:
     assert os.waitpid(one, 0)[1] == 0, one
 for program in programs:
     assert program.wait() == 0
@@ -212,13 +229,15 @@ fn processes(network: &Network) -> Outcome {
     let arguments = [address, Network::KERNEL[0]];
     let server = python::start(network, "the server", PROCESSES, &arguments, "listening")?;
     drop(peer);
-    let arguments = [address, "7000", "7001", "7001", "7002", "7002"];
+    let arguments = [
+        address, "7000", "7001", "7001", "7002", "7002", "7005", "7005",
+    ];
     let answer = python::finish_on_kernel(network, "the client", CLIENT, &arguments)?;
     server.wait_until("its processes have ended well", || {
         server.log().contains("done")
     })?;
     match answer.as_str() {
-        "7000 9\n7001 6\n7001 6\n7002 7\n7002 7\n" => Ok(()),
+        "7000 9\n7001 6\n7001 6\n7002 7\n7002 7\n7005 6\n7005 6\n" => Ok(()),
         _ => Err(Failure::Wrong(format!("the client got {answer}"))),
     }
 }
