@@ -1310,3 +1310,65 @@ def mosh(s):
         ok=False,
     )
     s.check(o.count("hello") >= 1, o[-600:])
+
+
+def ftp(s, port, big, login=""):
+    """Downloads, passive and active, and uploads."""
+    s.wait(port)
+    url = f"ftp://{login}{OURS}:{port}"
+    for how in "", "--disable-epsv", "-P -":
+        s.client(f"curl -sS -m 20 {how} {url}/big | cmp - {big}")
+    listed = s.client(f"curl -sS -m 20 {url}/")
+    s.check("22k" in listed, listed)
+    s.client(f"for _ in 1 2 3; do curl -sS -m 20 {url}/small & curl -sS -m 20 {url}/22k & done | wc -c | grep -qx 66060")
+
+
+@case
+def vsftpd(s):
+    d = files(s)
+    os.makedirs(s.dir + "/empty")
+    open(s.dir + "/v.conf", "w").write(f"""listen=YES
+listen_address={OURS}
+listen_port=2121
+background=NO
+anonymous_enable=YES
+no_anon_password=YES
+anon_root={d}
+secure_chroot_dir={s.dir}/empty
+isolate_network=NO
+connect_from_port_20=NO
+""")
+    s.server(["vsftpd", s.dir + "/v.conf"])
+    ftp(s, 2121, d + "/big")
+
+
+@case
+def proftpd(s):
+    d = files(s)
+    open(s.dir + "/p.conf", "w").write(f"""ServerName x
+ServerType standalone
+DefaultAddress {OURS}
+SocketBindTight on
+Port 2121
+PidFile {s.dir}/p.pid
+ScoreboardFile {s.dir}/p.score
+DelayTable none
+User nobody
+Group nogroup
+WtmpLog off
+RequireValidShell off
+<Anonymous {d}>
+ User www-data
+ Group www-data
+ UserAlias anonymous www-data
+</Anonymous>
+""")
+    s.server(["proftpd", "-n", "-c", s.dir + "/p.conf"])
+    ftp(s, 2121, d + "/big")
+
+
+@case
+def pureftpd(s):
+    d = files(s)
+    s.server(["pure-ftpd", "-S", f"{OURS},2121", "-e", "-H", "-4"], env={"FTP_ANON_DIR": d})
+    ftp(s, 2121, d + "/big")

@@ -91,10 +91,6 @@ pub unsafe fn wait(
             Look::Interrupted => return Err(spin::INTERRUPTED),
             Look::Nothing => {}
         }
-        if state.listens_late && waits {
-            state.listen_late();
-            continue;
-        }
         let now = raw::now();
         let (guard, answer) = sleep_on(state, epfd, index, events, now, deadline, mask);
         state = guard?;

@@ -1,17 +1,16 @@
 //! `listen`: which sockets wait for connections, and from when on.
 //!
-//! A process that listens just for its children needs no stack of its own, and would keep connections from them if it had one.
-//! So a listening socket rests (it is *dormant*) until this process waits for a connection, or has a stack of its own for something
-//! else: then connections are queued from `listen` on, as in the kernel, for a program that tells its port to a peer and
-//! reads from that first. When another process gets the socket, by `fork` or otherwise, it may be for that one after all: what
+//! Connections are queued from `listen` on, as in the kernel, for a program that tells its port to a peer and waits for
+//! something else first. Only where each process has a stack of its own, one that listens just for its children needs none, and would
+//! keep connections from them if it had one: there a listening socket rests (it is *dormant*) until this process waits for a
+//! connection, or has a stack for something else. When another process gets the socket, by `fork` or otherwise, it may be for that one after all: what
 //! nobody has waited for here rests again, until somebody does. Only if a connection is in its queue already the socket stays,
 //! since that would be reset; when one more comes and still nobody has waited, that is given up.
 //!
-//! A stack in another process is told of a listening socket at once, so that the port is taken, and answers a ticket with
-//! which children show that it is theirs too. There connections are queued once a thread of this process sleeps in a call on any
-//! socket of ours; until then they are left unanswered, and asked for again by the peer. When another process gets the socket, it
-//! rests again in any case, and what was queued is reset: a parent that sleeps, and has nobody who drives
-//! its side of that stack, would never find out that it keeps connections from its children.
+//! A stack in another process answers a ticket for a listening socket, with which children show that it is theirs too. When
+//! another process gets it, it rests again in any case, and what was queued waits for whoever listens there first
+//! (docs/decisions/0024): a parent that sleeps, and has nobody who drives its side of that stack, would never find out that
+//! it keeps connections from its children.
 //!
 //! A UDP socket that is bound isn't decided before its first use (it may send to the kernel's addresses), but it is bound on the
 //! stack too, if there is one, and what comes waits there. When another process gets it, it isn't any more, unless something has
@@ -94,14 +93,9 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     state.sockets[index].role = Role::Dormant;
     state.sockets[index].backlog = backlog;
     state.sockets[index].taker = Taker::Unknown;
-    state.listens_late = state.is_served();
     if !state.sockets[index].watchers.is_empty() {
         state.watch_kernel_half(index);
         state.activate(index)?;
-    }
-    if state.listens_late && state.parking.on_nic > 0 {
-        // A thread sleeps already.
-        state.listen_late();
     }
     state.listen_beside();
     log!(Info, "descriptor {fd} will listen on {local}");
@@ -166,13 +160,16 @@ impl State {
         engine.is_some_and(|engine| !engine.stack.is_served())
     }
 
-    /// If the process has a stack of its own, nothing rests on which it has listened and that no other process has, and it
-    /// hears what comes for UDP sockets that it has bound.
+    /// If there is a stack, nothing rests on which the process has listened and that no other process has. If it is the process's
+    /// own, it hears what comes for UDP sockets that were bound before (others hear it from `bind` on).
     pub fn listen_beside(&mut self) {
-        if !self.has_own_stack() {
+        if self.engine.is_none() {
             return;
         }
         self.put_all_on_stack();
+        if self.is_served() {
+            return;
+        }
         let bound = self.sockets.iter().filter_map(|(index, socket)| {
             let hears = socket.datagram && socket.bound.is_some() && socket.taker == Taker::Unknown;
             hears.then_some(index)
@@ -194,16 +191,6 @@ impl State {
         {
             // (If that fails, so it will for who receives, and he is told.)
             self.sockets[index].resting = halves;
-        }
-    }
-
-    /// The calling thread is about to sleep: so it is where the stack is in another process.
-    #[cold]
-    pub fn listen_late(&mut self) {
-        self.listens_late = false;
-        if self.engine.is_some() {
-            self.put_all_on_stack();
-            self.pump();
         }
     }
 

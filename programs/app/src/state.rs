@@ -29,8 +29,6 @@ pub struct State {
     pub refused: bool,
     /// What the broker says of the network, once it was asked.
     pub network: Option<NetworkInfo>,
-    /// A listening socket rests on a stack in another process, until a thread of this one sleeps (see [`crate::listen`]).
-    pub listens_late: bool,
     /// Threads that wait.
     pub parking: Parking,
     /// What is held back until the program waits.
@@ -60,7 +58,6 @@ impl State {
             engine: None,
             refused: false,
             network: None,
-            listens_late: false,
             parking: Parking::new(),
             pace: Pace::new(),
             judge: Judge::new(),

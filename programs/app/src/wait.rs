@@ -195,11 +195,6 @@ pub fn park(
     if deadline.is_some_and(|deadline| deadline <= now) {
         return (Ok(state), Outcome::TimedOut);
     }
-    if state.listens_late {
-        state.listen_late();
-        // What was heard meanwhile woke nobody.
-        return (Ok(state), Outcome::Woken);
-    }
     let id = state.parking.enter();
     for index in sockets {
         state.sockets[*index].waiters.push(id);

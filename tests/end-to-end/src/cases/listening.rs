@@ -4,7 +4,7 @@ use super::{APART_ONCE, IN_PROGRAMS, cases_in, on_each_back_end};
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{Case, Failure, Outcome};
-use skink_testbed::Process;
+use skink_testbed::{Process, Scratch};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -12,6 +12,7 @@ pub fn cases() -> Vec<Case> {
         ("told-to-a-peer", told_to_a_peer as fn(&Network) -> Outcome),
         ("told-before-a-fork", told_before_a_fork),
         ("told-by-another-thread", told_by_another_thread),
+        ("told-through-a-file", told_through_a_file),
         ("beside-a-helper", beside_a_helper),
         ("for-children", for_children),
         ("left-to-children", left_to_children),
@@ -31,9 +32,15 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// Each time it is told a port, connects to it, sends, and says so; it doesn't end before it is answered.
+/// Each time it is told a port, connects to it, sends, and says so, in the named file if there is one; it doesn't end before it
+/// is answered.
 const PEER: &str = "
 import socket, sys
+def say():
+    if len(sys.argv) == 1:
+        return control.sendall(b'.')
+    with open(sys.argv[1], 'wb') as file:
+        file.write(b'.')
 control = socket.create_server(('10.9.0.1', 9400))
 print('ready', flush=True)
 control, _ = control.accept()
@@ -41,7 +48,7 @@ for line in control.makefile('r'):
     address, port = line.split()
     data = socket.create_connection((address, int(port)), 10)
     data.sendall(b'before it was accepted')
-    control.sendall(b'.')
+    say()
     assert data.recv(64) == b'then'
 print('done', flush=True)
 ";
@@ -49,11 +56,14 @@ print('done', flush=True)
 /// Tells a peer each port that it listens on, and waits for the peer's word before anything else. The first socket
 /// listens before the program has said anything to anybody. With `fork` a child comes and goes before a connection is accepted,
 /// with `spawn` another program that inherits the socket, before anybody is told; with `thread` another thread waits for the word,
-/// and does so already when the socket listens.
+/// and does so already when the socket listens; with `file` it waits for nothing but the file whose name comes next.
 const PROGRAM: &str = "
 import os, socket, sys, threading
 def hear():
-    assert control.recv(1) == b'.'
+    if 'file' not in sys.argv:
+        return control.recv(1)
+    with open(sys.argv[-1], 'rb') as file:
+        return file.read()
 def sleeps(thread):
     return open('/proc/self/task/%d/stat' % thread.native_id).read().rsplit(') ')[1][0] == 'S'
 def serve(data, address):
@@ -67,7 +77,10 @@ def serve(data, address):
         data.set_inheritable(True)
         os.waitpid(os.posix_spawn('/bin/true', ['true'], os.environ), 0)
     control.sendall(b'%s %d\\n' % (address, data.getsockname()[1]))
-    thread.join() if 'thread' in sys.argv else hear()
+    if 'thread' in sys.argv:
+        thread.join()
+    else:
+        assert hear() == b'.'
     if 'fork' in sys.argv:
         child = os.fork()
         if child == 0:
@@ -105,14 +118,27 @@ fn told_by_another_thread(network: &Network) -> Outcome {
     tell(network, &["thread"])
 }
 
-fn tell(network: &Network, how: &[&str]) -> Outcome {
-    tell_of(network, PROGRAM, how, PEER)
+/// So it does if the program makes no call on a socket before it is connected to.
+fn told_through_a_file(network: &Network) -> Outcome {
+    let scratch = Scratch::new("told")?;
+    let file = scratch.path().join("told");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &file, rustix::fs::Mode::RWXU)?;
+    let file = file.to_string_lossy();
+    tell_of(network, (PROGRAM, &["file", &file]), (PEER, &[&file]))
 }
 
-/// Runs a program with these arguments, and the peer that it tells what it is bound to.
-fn tell_of(network: &Network, program: &str, how: &[&str], peer: &str) -> Outcome {
+fn tell(network: &Network, how: &[&str]) -> Outcome {
+    tell_of(network, (PROGRAM, how), (PEER, &[]))
+}
+
+/// Runs a program with its arguments, and the peer that it tells what it is bound to.
+fn tell_of(
+    network: &Network,
+    (program, how): (&str, &[&str]),
+    (peer, peers): (&str, &[&str]),
+) -> Outcome {
     let mut command = network.kernel.command("python3");
-    command.args(["-c", peer]);
+    command.args(["-c", peer]).args(peers);
     let peer = Process::spawn(command, "the peer")?;
     peer.wait_until("it is ready", || peer.log().contains("ready"))?;
     let arguments = [&["-c", program], how].concat();
@@ -384,10 +410,10 @@ receive(data)
 
 /// What comes for a UDP socket before anybody receives waits for that, as long as it isn't the kernel's.
 fn datagrams(network: &Network) -> Outcome {
-    tell_of(network, RECEIVER, &[], SENDER)
+    tell_of(network, (RECEIVER, &[]), (SENDER, &[]))
 }
 
 /// A child receives by a socket that its parent has bound, and which the parent does nothing with.
 fn datagrams_for_children(network: &Network) -> Outcome {
-    tell_of(network, RECEIVER, &["fork"], SENDER)
+    tell_of(network, (RECEIVER, &["fork"]), (SENDER, &[]))
 }
