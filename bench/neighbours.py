@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """What a program is left with while another one on the same stack takes all that it can get.
 
-    sudo bench/neighbours.py [--skink SKINK] [--seconds N] [--greedy send,receive,datagrams] [--output FILE]
+    sudo bench/neighbours.py [--skink SKINK] [--seconds N] [--greedy send,receive,datagrams] [--nic packet|xdp]
+                             [--topologies kernel,single,split] [--output FILE]
 
 On a veth pair between two namespaces that it makes: a program that sends on one connection, and a redis that one client asks, alone
 first, and then beside an iperf3 that sends (or receives) on 100 connections, or sends datagrams from 20 sockets, without end. So with the
-kernel's stack, `single` and `split`, all on AF_PACKET with segmentation. Shown are the shares of what each had alone, and what that was.
+kernel's stack, `single` and `split`, on AF_PACKET with segmentation, or on AF_XDP without (the kernel's too then). Shown are the shares of what each had alone, and what that was.
 One run of each; repeat it, since the machine's noise is in them. --skink takes another build, beside which its libskink.so lies.
 
-Needs root, iperf3 and redis; leave the machine alone meanwhile.
+Needs root, iperf3 and redis, for AF_XDP ethtool too; leave the machine alone meanwhile.
 """
 
 import argparse, json, os, signal, subprocess, sys, time
@@ -28,7 +29,7 @@ def run(*words):
 class Scene:
     """Both ends, and all that runs there."""
 
-    def __init__(self, skink, topology):
+    def __init__(self, skink, topology, nic="packet"):
         self.started, self.skink = [], skink
         self.within = ["ip", "netns", "exec", SERVER]
         self.outside = ["ip", "netns", "exec", CLIENT]
@@ -38,12 +39,14 @@ class Scene:
         run("ip", "-n", SERVER, "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", CLIENT)
         for name in SERVER, CLIENT:
             run("ip", "-n", name, "link", "set", "wire", "up")
+            if nic == "xdp":
+                run("ip", "netns", "exec", name, "ethtool", "-K", "wire", "tso", "off", "gso", "off", "gro", "on")
         run("ip", "-n", CLIENT, "addr", "add", f"{PEER}/24", "dev", "wire")
         if topology == "kernel":
             run("ip", "-n", SERVER, "addr", "add", f"{OURS}/24", "dev", "wire")
             self.program = self.within
         else:
-            up = [skink, "up", "--topology", topology, "--nic", "packet:wire", "--addr", f"{OURS}/24", "--name", NAME]
+            up = [skink, "up", "--topology", topology, "--nic", f"{nic}:wire", "--addr", f"{OURS}/24", "--name", NAME]
             log = self.start(self.within + up, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
             if not any(": ready (" in line for line in log):
                 sys.exit(f"skink up --topology {topology} ended without being ready")
@@ -83,8 +86,8 @@ class Scene:
             subprocess.run(["ip", "netns", "del", name], check=False)
 
 
-def compare(skink, topology, kind, seconds, output):
-    scene = Scene(skink, topology)
+def compare(skink, topology, nic, kind, seconds, output):
+    scene = Scene(skink, topology, nic)
     try:
         alone = scene.measure(seconds)
         greedy = scene.start(scene.program + ["iperf3", "-c", PEER, "-p", "5201", "-t", "3600", *GREEDY[kind]])
@@ -95,7 +98,7 @@ def compare(skink, topology, kind, seconds, output):
     finally:
         scene.end()
     shares = [after / before for before, after in zip(alone, beside)]
-    line = (f"{topology:8} {kind:10} sending {shares[0]:6.3f} of {alone[0] / 1e9:5.1f} Gbit/s   requests {shares[1]:6.3f} of "
+    line = (f"{topology:8} {nic:6} {kind:10} sending {shares[0]:6.3f} of {alone[0] / 1e9:5.1f} Gbit/s   requests {shares[1]:6.3f} of "
             f"{alone[1]:6.0f}/s   their median {beside[2]:7.3f} ms, was {alone[2]:.3f}")
     print(line, flush=True)
     print(line, file=output, flush=True)
@@ -106,12 +109,14 @@ def main():
     parser.add_argument("--skink", default=str(ROOT / "target/release/skink"))
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--greedy", default=",".join(GREEDY))
+    parser.add_argument("--nic", default="packet", choices=["packet", "xdp"])
+    parser.add_argument("--topologies", default="kernel,single,split")
     parser.add_argument("--output", default=os.devnull)
     arguments = parser.parse_args()
     with open(arguments.output, "a") as output:
         for kind in arguments.greedy.split(","):
-            for topology in "kernel", "single", "split":
-                compare(arguments.skink, topology, kind, arguments.seconds, output)
+            for topology in arguments.topologies.split(","):
+                compare(arguments.skink, topology, arguments.nic, kind, arguments.seconds, output)
 
 
 if __name__ == "__main__":
