@@ -1372,3 +1372,415 @@ def pureftpd(s):
     d = files(s)
     s.server(["pure-ftpd", "-S", f"{OURS},2121", "-e", "-H", "-4"], env={"FTP_ANON_DIR": d})
     ftp(s, 2121, d + "/big")
+
+
+@case
+def pgbouncer(s):
+    b = "/usr/lib/postgresql/15/bin"
+    pg = s.dir + "/pg"
+    os.makedirs(pg)
+    shutil.chown(pg, "postgres")
+    os.chmod(s.dir, 0o777)
+    subprocess.run(["runuser", "-u", "postgres", "--", b + "/initdb", "-D", pg, "-A", "trust", "-N"], check=True, capture_output=True)
+    open(pg + "/pg_hba.conf", "a").write("host all all 10.77.0.0/24 trust\n")
+    listen = ["-c", f"listen_addresses={PEER}", "-c", "unix_socket_directories=" + pg, "-c", "fsync=off"]
+    s.server(["runuser", "-u", "postgres", "--", b + "/postgres", "-D", pg, *listen], outside=True)
+    s.wait(5432, PEER)
+    open(s.dir + "/users", "w").write('"postgres" ""\n')
+    open(s.dir + "/b.ini", "w").write(f"""[databases]
+postgres = host={PEER} port=5432
+[pgbouncer]
+listen_addr = {OURS}
+listen_port = 6432
+unix_socket_dir =
+auth_type = trust
+auth_file = {s.dir}/users
+pool_mode = transaction
+logfile = {s.dir}/bouncer.log
+""")
+    s.server(["pgbouncer", s.dir + "/b.ini"], user="postgres")
+    s.wait(6432)
+    s.client(f"{b}/pgbench -q -i -s 2 -h {OURS} -p 6432 -U postgres postgres")
+    said = s.client(f"{b}/pgbench -n -c 8 -j 2 -t 200 -h {OURS} -p 6432 -U postgres postgres")
+    s.check("1600/1600" in said, said)
+
+
+@case
+def distcc(s):
+    s.server(["distccd", "--no-detach", "--daemon", "--allow", "10.77.0.0/24", "--listen", OURS, "--jobs", "4", "--log-stderr"], user="nobody", env={"DISTCC_CMDLIST": ""})
+    s.wait(3632)
+    open(s.dir + "/p.c", "w").write("int main(void) { return 0; }\n")
+    make = f"cd {s.dir}; for i in 1 2 3 4 5 6; do HOME={s.dir} DISTCC_HOSTS={OURS} DISTCC_FALLBACK=0 distcc gcc -c p.c -o p$i.o & done; wait; ls p?.o | wc -l"
+    s.check("6" in s.client(make), "objects")
+
+
+@case
+def freeradius(s):
+    shutil.copytree("/etc/freeradius/3.0", s.dir + "/raddb", symlinks=True)
+    subprocess.run(f"rm -f {s.dir}/raddb/sites-enabled/* {s.dir}/raddb/mods-enabled/eap", shell=True)
+    open(s.dir + "/raddb/sites-enabled/one", "w").write(f"""server one {{
+ listen {{
+  type = auth
+  ipaddr = {OURS}
+  port = 1812
+ }}
+ authorize {{ files
+ pap }}
+ authenticate {{ Auth-Type PAP {{ pap }} }}
+}}
+""")
+    open(s.dir + "/raddb/clients.conf", "w").write("client all { ipaddr = 10.77.0.0/24\n secret = s }\n")
+    open(s.dir + "/raddb/mods-config/files/authorize", "w").write('bob Cleartext-Password := "hello"\n')
+    s.server(["freeradius", "-f", "-l", s.dir + "/radius.log", "-d", s.dir + "/raddb"])
+    time.sleep(2)
+    said = s.client(f"for i in $(seq 30); do radtest bob hello {OURS} 0 s; done")
+    s.check(said.count("Access-Accept") >= 30, said[-600:])
+
+
+@case
+def nbd(s):
+    d = files(s)
+    open(s.dir + "/n.conf", "w").write(f"[generic]\nlistenaddr = {OURS}\nport = 10809\n[e]\nexportname = {d}/big\nreadonly = true\n")
+    s.server(["nbd-server", "-d", "-C", s.dir + "/n.conf"])
+    s.wait(10809)
+    s.client(f"qemu-img convert -O raw nbd://{OURS}:10809/e {s.dir}/got && cmp -n 20000000 {s.dir}/got {d}/big")
+
+
+@case
+def qemu_nbd(s):
+    d = files(s)
+    s.server(["qemu-nbd", "-r", "-f", "raw", "-b", OURS, "-p", "10810", "-e", "4", "-t", d + "/big"])
+    s.wait(10810)
+    s.client(f"for i in 1 2 3; do qemu-img convert -O raw nbd://{OURS}:10810 {s.dir}/got$i & done; wait; for i in 1 2 3; do cmp -n 20000000 {s.dir}/got$i {d}/big || exit 1; done")
+
+
+@case
+def xinetd(s):
+    entry = "service s%d\n{\n type = UNLISTED\n port = %d\n bind = " + OURS + "\n socket_type = %s\n protocol = %s\n wait = %s\n user = root\n server = %s\n server_args = %s\n}\n"
+    program = s.dir + "/answer.py"
+    open(program, "w").write("import socket\ns = socket.socket(fileno=0)\nfor _ in range(5):\n    d, a = s.recvfrom(99)\n    s.sendto(d, a)\n")
+    open(s.dir + "/x.conf", "w").write(
+        "defaults\n{\n instances = 60\n}\n"
+        + entry % (1, 7071, "stream", "tcp", "no", "/bin/cat", "-u")
+        + entry % (2, 7072, "dgram", "udp", "yes", "/usr/bin/python3", program)
+        + entry % (3, 2323, "stream", "tcp", "no", "/usr/sbin/in.telnetd", "-L /bin/cat")
+    )
+    s.server(["xinetd", "-dontfork", "-f", s.dir + "/x.conf"])
+    s.wait(7071)
+    for i in range(3):
+        said = s.client(f"(echo hello{i}; sleep 0.3) | ncat {OURS} 7071")
+        s.check(f"hello{i}" in said, said)
+    ask = f"import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.settimeout(8)\nfor i in range(10):\n    s.sendto(b'x%d' % i, ('{OURS}', 7072))\n    assert s.recv(9) == b'x%d' % i\n"
+    s.client(["python3", "-c", ask])
+
+
+@case
+def gdb(s):
+    open(s.dir + "/p.c", "w").write("int main(void) { int i = 0; while (i < 1000) i++; return 0; }\n")
+    subprocess.run(["gcc", "-g", "-o", s.dir + "/p", s.dir + "/p.c"], check=True)
+    s.server(["gdbserver", "--once", f"{OURS}:2345", s.dir + "/p"])
+    time.sleep(1)
+    said = s.client(f"gdb -batch -ex 'target remote {OURS}:2345' -ex 'break main' -ex continue -ex next -ex 'info locals' -ex 'info sharedlibrary' {s.dir}/p")
+    s.check("i = 0" in said, said[-600:])
+
+
+PSGI = """my $app = sub { my $env = shift; open my $f, '<', "%s" . $env->{PATH_INFO} or return [404, [], []]; local $/; [200, ['Content-Type' => 'text/plain'], [<$f>]] };\n"""
+
+
+@case
+def starman(s):
+    d = files(s)
+    open(s.dir + "/a.psgi", "w").write(PSGI % d)
+    s.server(["starman", "--listen", f"{OURS}:8080", "--workers", "3", s.dir + "/a.psgi"])
+    web(s, 8080)
+
+
+@case
+def mojolicious(s):
+    d = files(s)
+    open(s.dir + "/a.pl", "w").write(f"use Mojolicious::Lite; app->static->paths->[0] = '{d}'; app->log->level('fatal'); app->start;\n")
+    s.server(["perl", s.dir + "/a.pl", "prefork", "-w", "3", "-l", f"http://{OURS}:8080"], cwd=s.dir)
+    web(s, 8080)
+
+
+@case
+def radicale(s):
+    s.server(["radicale", "-H", f"{OURS}:5232", "--auth-type", "none", "--storage-filesystem-folder", s.dir + "/cal"])
+    s.wait(5232)
+    s.client(f"curl -sSf -m 10 -u a: -X MKCOL http://{OURS}:5232/a/c/ && for i in 1 2 3 4 5; do curl -sSf -m 10 -u a: http://{OURS}:5232/a/ >/dev/null || exit 1; done")
+
+
+@case
+def pdns_recursor(s):
+    os.makedirs(s.dir + "/run")
+    open(s.dir + "/zone", "w").write("$ORIGIN x.\n@ IN SOA a b 1 1 1 1 1\n@ IN NS a\na IN A 10.1.2.3\n")
+    os.chmod(s.dir, 0o777)
+    s.server(["pdns_recursor", f"--local-address={OURS}", "--local-port=5353", f"--socket-dir={s.dir}/run", "--auth-zones=x=" + s.dir + "/zone", "--threads=2", "--daemon=no", "--allow-from=10.77.0.0/24", "--reuseport=yes", "--config-dir=" + s.dir])
+    time.sleep(2)
+    said = s.client(f"for i in $(seq 20); do dig +short +time=2 @{OURS} -p 5353 a.x; dig +tcp +short @{OURS} -p 5353 a.x; done")
+    s.check(said.count("10.1.2.3") == 40, said[-400:])
+
+
+@case
+def dnsdist(s):
+    zone_of = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.bind(('%s', 5300))\nwhile True:\n    d, a = s.recvfrom(512)\n    s.sendto(d[:2] + b'\\x81\\x80\\x00\\x01\\x00\\x01\\x00\\x00\\x00\\x00' + d[12:d.index(b'\\x00', 12) + 5] + b'\\xc0\\x0c\\x00\\x01\\x00\\x01\\x00\\x00\\x00\\x01\\x00\\x04\\x0a\\x01\\x02\\x03', a)\n" % PEER
+    s.server(["python3", "-c", zone_of], outside=True)
+    open(s.dir + "/d.conf", "w").write(f"setLocal('{OURS}:5353', {{reusePort=true}})\naddLocal('{OURS}:5353', {{reusePort=true}})\nnewServer({{address='{PEER}:5300', healthCheckMode='up'}})\nsetACL('10.77.0.0/24')\n")
+    s.server(["dnsdist", "-C", s.dir + "/d.conf", "--supervised"])
+    time.sleep(1.5)
+    said = s.client(f"for i in $(seq 20); do dig +noedns +short +time=2 @{OURS} -p 5353 a$i.x; done")
+    s.check(said.count("10.1.2.3") == 20, said[-400:])
+
+
+@case
+def kamailio(s):
+    open(s.dir + "/k.cfg", "w").write(f"""#!KAMAILIO
+debug=1
+log_stderror=yes
+children=3
+listen=udp:{OURS}:5060
+listen=tcp:{OURS}:5060
+loadmodule "sl.so"
+request_route {{ sl_send_reply("200", "fine"); }}
+""")
+    s.server(["kamailio", "-DD", "-f", s.dir + "/k.cfg", "-P", s.dir + "/k.pid", "-Y", s.dir])
+    s.wait(5060)
+    ask = f"""import socket
+def options(kind, i):
+    return (f'OPTIONS sip:x@{OURS} SIP/2.0\\r\\nVia: SIP/2.0/{{kind}} {PEER}:5999;branch=z9hG4bK{{i}}\\r\\nFrom: <sip:a@x>;tag=1\\r\\nTo: <sip:x@x>\\r\\nCall-ID: {{i}}\\r\\nCSeq: 1 OPTIONS\\r\\nMax-Forwards: 9\\r\\nContent-Length: 0\\r\\n\\r\\n').encode()
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+u.bind(('{PEER}', 5999))
+u.settimeout(5)
+for i in range(50):
+    u.sendto(options('UDP', i), ('{OURS}', 5060))
+    assert b'200 fine' in u.recv(2000)
+for i in range(10):
+    t = socket.create_connection(('{OURS}', 5060), 5)
+    for j in range(3):
+        t.sendall(options('TCP', i * 10 + j))
+        assert b'200 fine' in t.recv(2000)
+"""
+    s.client(["python3", "-c", ask])
+
+
+@case
+def openvpn(s):
+    key = s.dir + "/key"
+    subprocess.run(["openvpn", "--genkey", "secret", key], check=True)
+    d = files(s)
+    for proto, port in ("udp", 1194), ("tcp", 1195):
+        common = f"--dev tun{port} --dev-type tun --secret {key} --cipher AES-256-CBC --allow-deprecated-insecure-static-crypto --port {port} --verb 1"
+        name = proto if proto == "udp" else "tcp-server"
+        s.server(f"openvpn {common} --proto {name} --local {OURS} --ifconfig 10.78.{port - 1190}.1 10.78.{port - 1190}.2")
+        name = proto if proto == "udp" else "tcp-client"
+        s.server(f"openvpn {common} --proto {name} --remote {OURS} --nobind --ifconfig 10.78.{port - 1190}.2 10.78.{port - 1190}.1", outside=True)
+        s.client(f"for i in $(seq 50); do ping -c 1 -W 1 10.78.{port - 1190}.1 >/dev/null && break; sleep 0.1; done; ping -q -c 20 -i 0.02 -s 1300 10.78.{port - 1190}.1 | grep ' 0% packet loss'")
+        # Both ends of the tunnel are the kernel's, so is what is fetched through it.
+        s.spawn(s.at_server + ["busybox", "httpd", "-f", "-p", f"10.78.{port - 1190}.1:80", "-h", d], f"httpd{port}.log")
+        time.sleep(0.3)
+        s.client(f"curl -sS -m 30 http://10.78.{port - 1190}.1/big | cmp - {d}/big")
+
+
+@case
+def danted(s):
+    d = files(s)
+    back(s, d)
+    open(s.dir + "/s.conf", "w").write(f"""logoutput: stderr
+internal: {OURS} port = 1080
+external: {OURS}
+clientmethod: none
+socksmethod: none
+user.privileged: root
+user.unprivileged: nobody
+client pass {{ from: 0.0.0.0/0 to: 0.0.0.0/0 }}
+socks pass {{ from: 0.0.0.0/0 to: 0.0.0.0/0 }}
+""")
+    s.server(["danted", "-f", s.dir + "/s.conf", "-p", s.dir + "/s.pid"])
+    s.wait(1080)
+    s.client(f"curl -sS -m 20 -x socks5://{OURS}:1080 http://{PEER}:8081/big | cmp - {d}/big")
+    s.client(f"for i in $(seq 20); do curl -sS -m 20 -x socks5://{OURS}:1080 http://{PEER}:8081/22k & done | wc -c | grep -qx 440000")
+
+
+@case
+def microsocks(s):
+    d = files(s)
+    back(s, d)
+    s.server(["microsocks", "-i", OURS, "-p", "1080"])
+    s.wait(1080)
+    s.client(f"curl -sS -m 20 -x socks5://{OURS}:1080 http://{PEER}:8081/big | cmp - {d}/big")
+    s.client(f"for i in $(seq 20); do curl -sS -m 20 -x socks5://{OURS}:1080 http://{PEER}:8081/22k & done | wc -c | grep -qx 440000")
+
+
+@case
+def shadowsocks(s):
+    d = files(s)
+    back(s, d)
+    keys = ["-k", "secret", "-m", "aes-256-gcm"]
+    s.server(["ss-server", "-s", OURS, "-p", "8388", "-u", *keys])
+    s.wait(8388)
+    s.server(["ss-local", "-s", OURS, "-p", "8388", "-l", "1080", "-b", PEER, *keys], outside=True)
+    s.wait(1080, PEER)
+    s.client(f"curl -sS -m 20 -x socks5://{PEER}:1080 http://{PEER}:8081/big | cmp - {d}/big")
+
+
+@case
+def privoxy(s):
+    d = files(s)
+    back(s, d)
+    open(s.dir + "/p.conf", "w").write(f"listen-address {OURS}:8118\nconfdir {s.dir}\nlogdir {s.dir}\n")
+    s.server(["privoxy", "--no-daemon", s.dir + "/p.conf"])
+    s.wait(8118)
+    s.client(f"curl -sS -m 20 -x http://{OURS}:8118 http://{PEER}:8081/big | cmp - {d}/big")
+    s.client(f"for i in $(seq 20); do curl -sS -m 20 -x http://{OURS}:8118 http://{PEER}:8081/22k & done | wc -c | grep -qx 440000")
+
+
+@case
+def syslog_ng(s):
+    open(s.dir + "/l.conf", "w").write(f"""@version: 3.38
+source n {{ network(ip("{OURS}") port(5514) transport("tcp") max-connections(50)); network(ip("{OURS}") port(5514) transport("udp")); }};
+destination f {{ file("{s.dir}/got.log"); }};
+log {{ source(n); destination(f); }};
+""")
+    s.server(["syslog-ng", "-F", "--no-caps", "-f", s.dir + "/l.conf", "-R", s.dir + "/persist", "-c", s.dir + "/ctl", "-p", s.dir + "/pid"])
+    s.wait(5514)
+    s.client(f"for i in $(seq 10); do logger -n {OURS} -P 5514 -T said-by-tcp & logger -n {OURS} -P 5514 -d said-by-udp & done; wait; sleep 1")
+    got = open(s.dir + "/got.log").read()
+    s.check(got.count("said-by-tcp") == 10 and got.count("said-by-udp") == 10, got[-500:])
+
+
+@case
+def nrpe(s):
+    open(s.dir + "/n.cfg", "w").write(f"server_address={OURS}\nserver_port=5666\nnrpe_user=nobody\nnrpe_group=nogroup\nallowed_hosts=10.77.0.0/24\ncommand[hi]=/bin/echo hello\npid_file={s.dir}/n.pid\n")
+    s.server(["nrpe", "-c", s.dir + "/n.cfg", "-f"])
+    s.wait(5666)
+    said = s.client(f"for i in $(seq 10); do /usr/lib/nagios/plugins/check_nrpe -H {OURS} -c hi; done")
+    s.check(said.count("hello") == 10, said)
+
+
+@case
+def zabbix(s):
+    os.chmod(s.dir, 0o777)
+    open(s.dir + "/z.conf", "w").write(f"Server={PEER}\nListenIP={OURS}\nLogType=console\nPidFile={s.dir}/z.pid\nStartAgents=3\nHostname=x\nAllowRoot=1\n")
+    s.server(["zabbix_agentd", "-f", "-c", s.dir + "/z.conf"])
+    s.wait(10050)
+    ask = f"import socket\nfor _ in range(30):\n    s = socket.create_connection(('{OURS}', 10050), 5)\n    s.sendall(b'ZBXD\\x01' + (10).to_bytes(8, 'little') + b'agent.ping')\n    s.shutdown(1)\n    d = b''\n    while True:\n        p = s.recv(99)\n        if not p: break\n        d += p\n    assert d[13:] == b'1', d\n"
+    s.client(["python3", "-c", ask])
+
+
+@case
+def bird(s):
+    for side, own, other, routes in (False, OURS, PEER, 5), (True, PEER, OURS, 7):
+        routed = "\n".join(f" route 10.{100 + routes}.{i}.0/24 blackhole;" for i in range(routes))
+        conf = f"{s.dir}/bird{routes}.conf"
+        open(conf, "w").write(f"""router id {own};
+protocol device {{ }}
+protocol static {{ ipv4;
+{routed}
+}}
+protocol bgp b {{ local {own} port 1179 as {65000 + routes}; neighbor {other} port 1179 as {65000 + 12 - routes}; multihop; connect delay time 1; ipv4 {{ import all; export all; }}; }}
+""")
+        s.server(["bird", "-f", "-c", conf, "-s", f"{s.dir}/ctl{routes}", "-P", f"{s.dir}/pid{routes}"], outside=side)
+    def routes():
+        said = subprocess.run(["birdc", "-s", s.dir + "/ctl7", "show", "route", "count"], capture_output=True, text=True).stdout
+        return "12 of 12" in said
+    s.until(routes, "12 routes")
+
+
+@case
+def krb5(s):
+    open(s.dir + "/krb5.conf", "w").write(f"[libdefaults]\ndefault_realm = X\ndns_lookup_kdc = false\n[realms]\nX = {{ kdc = {OURS}:8800 }}\n")
+    open(s.dir + "/kdc.conf", "w").write(f"[realms]\nX = {{ database_name = {s.dir}/db\n key_stash_file = {s.dir}/stash\n kdc_listen = {OURS}:8800\n kdc_tcp_listen = {OURS}:8800\n}}\n")
+    env = {"KRB5_CONFIG": s.dir + "/krb5.conf", "KRB5_KDC_PROFILE": s.dir + "/kdc.conf"}
+    subprocess.run(["kdb5_util", "create", "-s", "-r", "X", "-P", "m"], env={**os.environ, **env}, check=True, capture_output=True)
+    subprocess.run(["kadmin.local", "-q", "addprinc -pw pass bob"], env={**os.environ, **env}, check=True, capture_output=True)
+    s.server(["krb5kdc", "-n"], env=env)
+    s.wait(8800)
+    told = " ".join(f"{key}={value}" for key, value in env.items())
+    s.client(f"export {told} KRB5CCNAME={s.dir}/cc; for i in 1 2 3 4 5; do echo pass | kinit bob >/dev/null || exit 1; done; klist | grep krbtgt")
+
+
+@case
+def redis_replica(s):
+    s.server(["redis-server", "--bind", PEER, "--port", "6390", "--save", "", "--protected-mode", "no", "--repl-diskless-sync-delay", "0"], outside=True)
+    s.wait(6390, PEER)
+    s.client(f"redis-cli -h {PEER} -p 6390 debug populate 100000 k 200 || redis-benchmark -h {PEER} -p 6390 -q -n 100000 -r 100000 -d 200 -t set -P 32")
+    s.server(["redis-server", "--bind", OURS, "--port", "6391", "--save", "", "--protected-mode", "no", "--replicaof", PEER, "6390", "--repl-diskless-sync-delay", "0"])
+    s.server(["redis-server", "--bind", PEER, "--port", "6392", "--save", "", "--protected-mode", "no", "--replicaof", OURS, "6391"], outside=True)
+    size = lambda host, port: s.client(f"redis-cli -h {host} -p {port} dbsize", ok=False).strip()
+    s.wait(6391)
+    s.until(lambda: size(PEER, 6390) == size(OURS, 6391) == size(PEER, 6392) != "0", "the replicas have all")
+    s.client(f"redis-benchmark -h {PEER} -p 6390 -q -n 50000 -r 100000 -d 100 -t set,lpush -P 16")
+    digest = lambda host, port: s.client(f"redis-cli -h {host} -p {port} dbsize; redis-cli -h {host} -p {port} info replication | grep -o 'offset:.*' | head -1")
+    s.until(lambda: size(PEER, 6390) == size(OURS, 6391) == size(PEER, 6392), "the replicas follow")
+
+
+@case
+def redis_sentinel(s):
+    s.server(["redis-server", "--bind", OURS, "--port", "6390", "--save", "", "--protected-mode", "no"])
+    s.server(["redis-server", "--bind", PEER, "--port", "6391", "--save", "", "--protected-mode", "no", "--replicaof", OURS, "6390"], outside=True)
+    s.wait(6390)
+    open(s.dir + "/se.conf", "w").write(f"bind {OURS}\nport 26379\nprotected-mode no\nsentinel monitor m {OURS} 6390 1\nsentinel down-after-milliseconds m 1000\nsentinel failover-timeout m 2000\n")
+    s.server(["redis-sentinel", s.dir + "/se.conf"])
+    s.wait(26379)
+    s.until(lambda: "6391" in s.client(f"redis-cli -h {OURS} -p 26379 sentinel replicas m", ok=False), "the sentinel knows the replica")
+    s.client(f"redis-cli -h {OURS} -p 6390 shutdown nosave", ok=False)
+    s.until(lambda: "6391" in s.client(f"redis-cli -h {OURS} -p 26379 sentinel get-master-addr-by-name m", ok=False), "the sentinel fails over")
+
+
+@case
+def inspircd(s):
+    os.chmod(s.dir, 0o777)
+    open(s.dir + "/i.conf", "w").write(f"""<server name="i.x" description="x" network="x">
+<admin name="x" nick="x" email="x">
+<bind address="{OURS}" port="6667" type="clients">
+<connect name="all" allow="*" localmax="100" globalmax="100" resolvehostnames="no" useident="no">
+<log method="file" type="*" level="default" target="{s.dir}/i.log">
+<pid file="{s.dir}/i.pid">
+""")
+    s.server(["inspircd", "--nofork", "--runasroot", "--config", s.dir + "/i.conf"])
+    s.wait(6667)
+    talk = f"""import socket
+def join(n):
+    s = socket.create_connection(('{OURS}', 6667), 10)
+    f = s.makefile('rw', newline='\\r\\n')
+    f.write(f'NICK n{{n}}\\nUSER n{{n}} 0 * :x\\n'); f.flush()
+    for line in f:
+        if line.startswith('PING'):
+            f.write('PONG ' + line[5:].strip() + '\\n'); f.flush()
+        if ' 376 ' in line or ' 422 ' in line: break
+    f.write('JOIN #c\\n'); f.flush()
+    for line in f:
+        if ' 366 ' in line: break
+    return f
+all = [join(n) for n in range(20)]
+all[0].write('PRIVMSG #c :hello\\n'); all[0].flush()
+for f in all[1:]:
+    for line in f:
+        if 'PRIVMSG #c :hello' in line: break
+    else: raise SystemExit('not heard')
+"""
+    s.client(["python3", "-c", talk])
+
+
+@case
+def gstreamer(s):
+    s.server(f"gst-launch-1.0 -q audiotestsrc num-buffers=3000 samplesperbuffer=1024 ! audio/x-raw,rate=48000 ! tcpserversink host={OURS} port=3000 sync-method=latest recover-policy=none buffers-max=-1 sync=false async=false")
+    s.wait(3000)
+
+
+@case
+def cups(s):
+    os.makedirs(s.dir + "/c")
+    open(s.dir + "/c/cupsd.conf", "w").write(f"Listen {OURS}:631\nWebInterface Yes\n<Location />\nAllow from all\n</Location>\nMaxClients 50\n")
+    open(s.dir + "/c/cups-files.conf", "w").write(f"ServerRoot {s.dir}/c\nStateDir {s.dir}/c\nCacheDir {s.dir}/c\nRequestRoot {s.dir}/c\nTempDir {s.dir}/c\nErrorLog {s.dir}/c.log\nAccessLog {s.dir}/a.log\nPageLog {s.dir}/p.log\n")
+    s.server(["cupsd", "-f", "-c", s.dir + "/c/cupsd.conf", "-s", s.dir + "/c/cups-files.conf"])
+    s.wait(631)
+    s.client(f"for i in 1 2 3 4 5 6; do curl -sSf -m 10 http://{OURS}:631/robots.txt >/dev/null & done; wait; curl -sS -m 10 -o /dev/null -w '%{{http_code}}' http://{OURS}:631/ | grep -E '200|404|403'")
+
+
+@case
+def jemalloc(s):
+    s.server(["env", "LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2:" + os.environ.get("LD_PRELOAD", ""), "true"])
+    s.server(["redis-server", "--bind", OURS, "--port", "6391", "--save", "", "--protected-mode", "no"], env={"LD_PRELOAD": "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"})
+    s.wait(6391)
+    s.client(f"redis-benchmark -h {OURS} -p 6391 -q -n 20000 -t set,get -P 8")

@@ -288,17 +288,12 @@ impl State {
             }
         }
         self.bind_resting();
-        let Some(engine) = self.engine.as_deref_mut() else {
-            return;
-        };
-        if let Some(remote) = engine.stack.remote() {
+        let engine = self.engine.as_deref_mut();
+        if let Some(remote) = engine.and_then(|engine| engine.stack.remote()) {
             let _ = remote.synchronize();
         }
-        // What happened before the stack knew of this process was told to others.
         for index in held {
-            if let Role::Stream(id) = self.sockets[index].role {
-                engine.own_tcp(id, index);
-            }
+            self.catch_up(index);
         }
         self.pump();
     }

@@ -243,6 +243,23 @@ impl State {
         }
     }
 
+    /// This process has got a connection that is another one's, too: what happened before the stack knew of that was told to others,
+    /// also what became of a handshake.
+    pub fn catch_up(&mut self, index: u32) {
+        let (Role::Stream(id), Some(engine)) =
+            (self.sockets[index].role, self.engine.as_deref_mut())
+        else {
+            return;
+        };
+        let mut events = engine.own_tcp(id, index);
+        if self.is_connected(index) {
+            events |= Events::WRITABLE;
+        }
+        if self.sockets[index].connecting && !events.is_empty() {
+            self.socket_event(index, events);
+        }
+    }
+
     fn socket_event(&mut self, index: u32, events: Events) {
         let socket = &mut self.sockets[index];
         if matches!(socket.role, Role::Listener(_)) && socket.taker == Taker::Others {

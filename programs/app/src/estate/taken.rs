@@ -179,6 +179,7 @@ impl State {
             }
             Role::Undecided | Role::Dormant | Role::Lost => {}
         }
+        self.catch_up(index);
     }
 
     fn finish_estate(&mut self, offers: &[(Id, Id)], [tcp, udp]: &[Vec<Id>; 2]) {

@@ -99,8 +99,10 @@ fn calls(network: &Network) -> Outcome {
 /// - vsftpd forks by the system call `clone`, and its child answers.
 /// - Node's `cluster` binds in one process, and listens in others that it passes the socket to; uvicorn does so in programs that it
 ///   starts with the socket, and servers that fork, in their children. A process that is bound and has forked may still connect.
+/// - Dante begins to connect in one process, and passes the socket on to another one, which waits until it is connected (the
+///   attempt may fail as well, and the process have been forked).
 const PROCESSES: &str = "
-import ctypes, os, platform, select, signal, socket, subprocess, sys
+import ctypes, errno, os, platform, select, signal, socket, subprocess, sys
 libc = ctypes.CDLL(None)
 WORKER = '''
 import socket, sys
@@ -127,6 +129,40 @@ os.wait()
 out.connect((sys.argv[2], 7004))
 assert out.recv(1) == b'.'
 out.close()
+def attempt(port):
+    while True:
+        s = socket.socket()
+        s.setblocking(False)
+        # (The answer may be there at once.)
+        if s.connect_ex((sys.argv[2], port)) == errno.EINPROGRESS:
+            return s
+        s.close()
+def decided(s):
+    poll = select.poll()
+    poll.register(s, select.POLLOUT)
+    assert poll.poll(10_000), 'nothing is known of an attempt to connect'
+def outcome(s):
+    decided(s)
+    return s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+for port, expected in (7004, 0), (7006, errno.ECONNREFUSED):
+    near, far = socket.socketpair()
+    s = attempt(port)
+    socket.send_fds(near, [b'.'], [s.fileno()])
+    if not os.fork():
+        decided(s)
+        os._exit(0)
+    decided(s)
+    assert os.wait()[1] == 0
+    s.close()
+    _, [fd], _, _ = socket.recv_fds(far, 1, 1)
+    with socket.socket(fileno=fd) as s:
+        assert outcome(s) == expected, 'passed'
+    s = attempt(port)
+    if not os.fork():
+        assert outcome(s) == expected, 'forked'
+        os._exit(0)
+    assert os.wait()[1] == 0
+    s.close()
 bound = socket.socket()
 bound.bind((sys.argv[1], 7005))
 ready, tell = os.pipe()
@@ -206,7 +242,7 @@ for program in programs:
 print('done', flush=True)
 ";
 
-/// Takes one connection.
+/// Takes connections.
 const PEER: &str = "
 import socket, sys
 listener = socket.create_server((sys.argv[1], 7004))
@@ -214,7 +250,8 @@ print('listening', flush=True)
 c, (_, port) = listener.accept()
 assert port == 7003, port
 c.sendall(b'.')
-c.recv(1)
+while True:
+    listener.accept()
 ";
 
 fn processes(network: &Network) -> Outcome {
