@@ -169,6 +169,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Answer {
     match state.sockets[index].role {
         Role::Undecided => return Err(Stop::Kernel),
         Role::Lost => return fail(libc::ENOTCONN),
+        Role::Dormant if state.sockets[index].is_bound_only() => return fail(libc::ENOTCONN),
         Role::Dormant | Role::Listener(_) => {
             // It stops listening; threads in `accept` find out.
             if which != Shutdown::Write {

@@ -100,10 +100,10 @@ impl State {
             self.activate_port(false, remote.port)?;
         }
         let now = raw::now();
-        let socket = &mut self.sockets[index];
+        let socket = &self.sockets[index];
         let (options, bound) = (socket.options, socket.bound);
-        // Others may have what it is bound to, if it was left to them; what is connected is this process's alone.
-        let tickets = core::mem::take(&mut socket.tickets);
+        // Others may have what it is bound to, if it was left to them.
+        let tickets = socket.tickets;
         let engine = self.engine()?;
         engine.count(Counter::AppSockets);
         let id = match engine.stack.tcp_open() {

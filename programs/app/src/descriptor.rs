@@ -56,6 +56,7 @@ pub fn close(fd: c_int) -> Answer {
     let mut state = lock_for(fd)?;
     let _ = state.socket_asked(fd);
     // Before the kernel gives the number to somebody else.
+    state.leave_set(fd);
     state.forget_descriptor(fd);
     // SAFETY: only a number.
     let answer = unsafe { raw::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
@@ -146,6 +147,9 @@ pub fn replace(old: c_int, new: c_int, flags: c_int) -> Answer {
         streams::stand_in(new);
     }
     let mut state = lock_for(old)?;
+    if !is_guest() {
+        state.leave_set(new);
+    }
     let arguments = [old as usize, new as usize, flags as usize, 0, 0, 0];
     // SAFETY: only numbers.
     let answer = unsafe { raw::call(libc::SYS_dup3, arguments) }?;
@@ -169,6 +173,10 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Answer {
     let guest = is_guest();
     let mut state = lock()?;
     let ours: Vec<(c_int, Entry)> = fd_table::in_range(first, last).collect();
+    let closes = !guest && flags & CLOSE_ON_EXEC == 0;
+    if closes {
+        ours.iter().for_each(|(fd, _)| state.leave_set(*fd));
+    }
     let mut from = first;
     let mut range = |to: c_uint| -> Answer<()> {
         if from < to {
@@ -189,7 +197,7 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Answer {
     } else {
         range(last + 1)?;
     }
-    if !guest && flags & CLOSE_ON_EXEC == 0 {
+    if closes {
         for (fd, entry) in ours {
             if entry != Entry::Internal {
                 state.forget_descriptor(fd);

@@ -152,12 +152,21 @@ impl State {
         }
     }
 
+    /// `fd` is about to be closed. If it is the last one of a set, the kernel's may go on to be another process's, and would wake
+    /// that for this one's NIC.
+    pub fn leave_set(&mut self, fd: c_int) {
+        if let Entry::Epoll(index) | Entry::Plain(index) = fd_table::get(fd)
+            && self.epolls[index].fds == [fd]
+            && crate::fork::has_forked()
+        {
+            self.leave_nic(index);
+            // If it isn't closed after all.
+            self.epolls[index].inherited = true;
+        }
+    }
+
     /// A descriptor of the set was closed, or is about to be.
     pub fn epoll_descriptor_closed(&mut self, index: u32, fd: c_int) {
-        if self.epolls[index].fds == [fd] && crate::fork::has_forked() {
-            // The kernel's set may go on to be another process's, and would wake that for this one's NIC.
-            self.leave_nic(index);
-        }
         let fds = &mut self.epolls[index].fds;
         fds.retain(|other| *other != fd);
         if fds.is_empty() {

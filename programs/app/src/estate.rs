@@ -59,6 +59,7 @@ pub struct SocketEntry {
     kernel_listens: bool,
     nonblocking: bool,
     role: RoleEntry,
+    backlog: u32,
     /// [`Events`] of a connection that last.
     lasting: u8,
     bound: Option<End>,
@@ -77,7 +78,7 @@ pub struct SocketEntry {
 #[derive(Serialize, Deserialize)]
 enum RoleEntry {
     Undecided,
-    Dormant(u32),
+    Dormant,
     Listener([Option<Id>; 2]),
     Stream(Id),
     Datagram([Option<Id>; 2]),
@@ -112,7 +113,7 @@ impl SocketEntry {
     fn of(socket: &Socket, fds: Vec<c_int>, engine: &Engine) -> SocketEntry {
         let (role, lasting) = match socket.role {
             Role::Undecided => (RoleEntry::Undecided, Events::empty()),
-            Role::Dormant => (RoleEntry::Dormant(socket.backlog), Events::empty()),
+            Role::Dormant => (RoleEntry::Dormant, Events::empty()),
             Role::Listener(halves) => (RoleEntry::Listener(plain_halves(halves)), Events::empty()),
             Role::Stream(id) => (RoleEntry::Stream(plain(id)), engine.lasting(id)),
             Role::Datagram(halves) => (RoleEntry::Datagram(plain_halves(halves)), Events::empty()),
@@ -126,6 +127,7 @@ impl SocketEntry {
             kernel_listens: socket.kernel_listens,
             nonblocking: socket.nonblocking,
             role,
+            backlog: socket.backlog,
             lasting: lasting.bits(),
             bound: plain_end(socket.bound),
             resting: plain_halves(socket.resting),
@@ -208,7 +210,7 @@ impl Estate {
         for entry in &mut self.sockets {
             entry.resting = [None; 2];
             if let RoleEntry::Listener(_) = entry.role {
-                entry.role = RoleEntry::Dormant(4096);
+                entry.role = RoleEntry::Dormant;
             }
         }
     }

@@ -21,7 +21,8 @@ pub unsafe fn get(
 ) -> Answer {
     let mut state = lock()?;
     let index = state.socket_asked(fd)?;
-    if !state.sockets[index].is_decided() {
+    let socket = &state.sockets[index];
+    if !socket.is_decided() || socket.is_bound_only() {
         return Err(Stop::Kernel);
     }
     if value.is_null() || length.is_null() {

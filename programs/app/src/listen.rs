@@ -79,7 +79,9 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     if !state.has_prospects() {
         return state.fall_back(index, FallbackReason::NotAttached, local);
     }
-    if state.is_served() && state.need_engine() && state.sockets[index].resting == [None; 2] {
+    let served = state.is_served() && state.need_engine();
+    let shared = state.sockets[index].is_bound_only();
+    if served && state.sockets[index].resting == [None; 2] {
         state.rest(index)?;
     }
     if local.addr.is_unspecified()
@@ -96,6 +98,17 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     if !state.sockets[index].watchers.is_empty() {
         state.watch_kernel_half(index);
         state.activate(index)?;
+    }
+    if served
+        && state.sockets[index].role == Role::Dormant
+        && let Err(stop) = state.put_on_stack(index)
+    {
+        state.release(index);
+        state.sockets[index].role = Role::Undecided;
+        if shared {
+            state.rest_for_receiver(index);
+        }
+        return Err(stop);
     }
     state.listen_beside();
     log!(Info, "descriptor {fd} will listen on {local}");

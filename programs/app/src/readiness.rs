@@ -19,13 +19,14 @@ impl State {
         let Some(engine) = self.engine.as_deref() else {
             return match socket.role {
                 Role::Undecided if socket.datagram => OUT,
-                Role::Dormant => 0,
+                Role::Dormant if !socket.is_bound_only() => 0,
                 _ => OUT | HUP,
             };
         };
         match socket.role {
             Role::Undecided if socket.datagram => OUT,
             Role::Undecided => OUT | HUP,
+            Role::Dormant if socket.is_bound_only() => OUT | HUP,
             Role::Dormant => 0,
             Role::Lost => IN | OUT | HUP | ERR,
             Role::Listener(halves) => {

@@ -99,7 +99,7 @@ pub unsafe fn set(
 ) -> Answer {
     let mut state = lock()?;
     let index = state.socket_asked(fd)?;
-    let decided = state.sockets[index].is_decided();
+    let decided = state.sockets[index].is_decided() && !state.sockets[index].is_bound_only();
     if !decided {
         if (level, name) == (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) {
             return fail(libc::ENOPROTOOPT);

@@ -11,8 +11,10 @@ use skink_wire::SeqNum;
 
 /// Data that has waited for longer is too late.
 const LONG: Duration = Duration::from_millis(2);
-/// As long as it isn't more than this part of the round trip, one in so many.
+/// As long as it isn't more than this part of the round trip, one in so many,
 const PART: u32 = 4;
+/// or this: the round trip may have been measured once, and be what a peer wants it to be.
+const LONGEST: Duration = Duration::from_millis(15);
 /// The least window in bytes: one large frame, since each costs a visit, and what is being sent meanwhile.
 const LEAST: u32 = 128 * 1024;
 
@@ -51,7 +53,7 @@ impl Crowding {
     /// whether there is less now.
     pub fn change(&mut self, waited: Duration, rtt: Duration, limit: usize, edge: SeqNum) -> bool {
         let mut is_less = false;
-        if waited > LONG.max(rtt / PART) {
+        if waited > (rtt / PART).clamp(LONG, LONGEST) {
             let half = u32::try_from(limit / 2).unwrap_or(u32::MAX);
             self.most = half.max(LEAST);
             is_less = self.most() < limit;
@@ -103,6 +105,10 @@ mod tests {
         let bounds = receive_from(far, &mut crowding, &mut 0, MEBIBYTE, &[12_000; 9]);
         assert_eq!(bounds, [u32::MAX; 9]);
         let bounds = receive_from(far, &mut crowding, &mut 0, MEBIBYTE, &[13_000]);
+        assert_eq!(bounds, [MEBIBYTE / 2]);
+        // However far he claims to be.
+        let mut crowding = Crowding::new();
+        let bounds = receive_from(far * 20, &mut crowding, &mut 0, MEBIBYTE, &[16_000]);
         assert_eq!(bounds, [MEBIBYTE / 2]);
     }
 

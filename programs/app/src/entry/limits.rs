@@ -14,26 +14,24 @@ fn is_ours(process: pid_t, resource: c_uint) -> bool {
 ///
 /// # Safety
 /// `old` must be null or writable.
-unsafe fn exchange(new: Option<&rlimit>, old: *mut rlimit) -> c_int {
+unsafe fn exchange(new: Option<rlimit>, old: *mut rlimit) -> c_int {
     let known = limits::get();
+    let done = new.map_or(Ok(()), |new| entry::guarded(|| limits::set(&new)));
+    if let Err(crate::errno::Stop::Errno(errno)) = done {
+        set(errno);
+        return -1;
+    }
     if let Some(old) = core::ptr::NonNull::new(old) {
         match known {
             // SAFETY: the caller's promise, here and below.
             Some(known) => unsafe { old.write(known) },
-            // SAFETY: as above.
+            // SAFETY: as above. (The kernel's is left as it was.)
             None => unsafe {
                 next::prlimit(0, libc::RLIMIT_AS, core::ptr::null(), old.as_ptr());
             },
         }
     }
-    let done = new.map_or(Ok(()), |new| entry::guarded(|| limits::set(new)));
-    match done {
-        Err(crate::errno::Stop::Errno(errno)) => {
-            set(errno);
-            -1
-        }
-        _ => 0,
-    }
+    0
 }
 
 macro_rules! limit_calls {
@@ -45,7 +43,7 @@ macro_rules! limit_calls {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $set(resource: c_uint, new: *const rlimit) -> c_int {
             // SAFETY: the program's own, here and below.
-            match unsafe { new.as_ref() } {
+            match unsafe { new.as_ref() }.copied() {
                 // SAFETY: as above.
                 Some(new) if is_ours(0, resource) => unsafe { exchange(Some(new), core::ptr::null_mut()) },
                 // SAFETY: as above.
@@ -80,7 +78,7 @@ macro_rules! limit_calls {
         ) -> c_int {
             match is_ours(process, resource) {
                 // SAFETY: the program's own, here and below.
-                true => unsafe { exchange(new.as_ref(), old) },
+                true => unsafe { exchange(new.as_ref().copied(), old) },
                 // SAFETY: as above.
                 false => unsafe { next::prlimit(process, resource, new, old) },
             }

@@ -66,7 +66,7 @@ impl SocketEntry {
     /// Finds fault with what no ticket of ours says.
     pub fn check(&self) -> Result<(), String> {
         let role = match self.role {
-            RoleEntry::Stream(_) | RoleEntry::Dormant(_) => !self.datagram,
+            RoleEntry::Stream(_) | RoleEntry::Dormant => !self.datagram,
             RoleEntry::Datagram(ids) => self.datagram && ids != [None; 2],
             RoleEntry::Undecided | RoleEntry::Listener(_) | RoleEntry::Lost => false,
         };

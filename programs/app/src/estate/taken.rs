@@ -120,9 +120,9 @@ impl State {
         socket.nonblocking = entry.nonblocking;
         socket.role = match entry.role {
             RoleEntry::Undecided => Role::Undecided,
-            RoleEntry::Dormant(backlog) => {
+            RoleEntry::Dormant => {
                 // Whoever had it may go on to use it: only waiting for connections shows that it is for this process.
-                (socket.taker, socket.backlog) = (Taker::Others, backlog);
+                socket.taker = Taker::Others;
                 Role::Dormant
             }
             RoleEntry::Listener(ids) => {
@@ -134,6 +134,7 @@ impl State {
             RoleEntry::Datagram(ids) => Role::Datagram(halves(ids)),
             RoleEntry::Lost => Role::Lost,
         };
+        socket.backlog = entry.backlog;
         socket.bound = end(entry.bound);
         socket.resting = halves(entry.resting);
         socket.tickets = entry.tickets;

@@ -25,6 +25,7 @@ fn what_is_written_down_is_read_again() {
             kernel_listens: false,
             nonblocking: true,
             role: RoleEntry::Stream((33, 4)),
+            backlog: 5,
             lasting: Events::READ_CLOSED.bits(),
             bound: Some((core::net::Ipv6Addr::LOCALHOST.into(), 80)),
             resting: [None, Some((1, 2))],

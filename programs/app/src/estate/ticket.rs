@@ -118,7 +118,7 @@ impl State {
         let mut socket = SocketEntry::of(&self.sockets[index], Vec::new(), own);
         socket.resting = [None; 2];
         if let RoleEntry::Listener(_) = socket.role {
-            socket.role = RoleEntry::Dormant(4096);
+            socket.role = RoleEntry::Dormant;
         }
         let region = socket.ids().next().and_then(|(protocol, id)| {
             let program = remote.table(protocol).region_of(id.slot);
@@ -250,7 +250,7 @@ impl State {
         let same = |role: Role, tickets: [u64; 2]| match (&entry.role, role) {
             (RoleEntry::Stream(other), Role::Stream(own)) => id(*other) == own,
             (RoleEntry::Datagram(others), Role::Datagram(own)) => halves(*others) == own,
-            (RoleEntry::Dormant(_), Role::Dormant | Role::Listener(_)) => {
+            (RoleEntry::Dormant, Role::Dormant | Role::Listener(_)) => {
                 tickets == entry.tickets && tickets != [0; 2]
             }
             _ => false,

@@ -28,13 +28,14 @@ for port in sys.argv[2:]:
 /// - sockperf sends on TCP to the address that `recvfrom` hasn't filled in.
 /// - vsftpd wants urgent data inline, on a connection that it has accepted.
 /// - nghttpd looks for addresses of the families that the machine has, and named for its address among the interfaces'.
-/// - dovecot's processes bound their address space.
+/// - dovecot's processes bound their address space. (`prlimit` may be told to put the old bound where the new one is.)
 const CALLS: &str = "
 import ctypes, resource, select, socket, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 address = sys.argv[1]
 bound = (512 << 20, 1 << 30)
-resource.setrlimit(resource.RLIMIT_AS, bound)
+both = (ctypes.c_ulong * 2)(*bound)
+assert libc.prlimit(0, resource.RLIMIT_AS, both, both) == 0 and tuple(both) != bound
 assert resource.getrlimit(resource.RLIMIT_AS) == bound
 try:
     bytes(600 << 20)
@@ -95,10 +96,13 @@ fn calls(network: &Network) -> Outcome {
     }
 }
 
-/// - smbd's children leave its epoll set alone, which mustn't wake it for what comes for them.
+/// - smbd's children leave its epoll set alone, which mustn't wake it for what comes for them; nor is a set left that the other
+///   one takes the number of.
 /// - vsftpd forks by the system call `clone`, and its child answers.
 /// - Node's `cluster` binds in one process, and listens in others that it passes the socket to; uvicorn does so in programs that it
-///   starts with the socket, and servers that fork, in their children. A process that is bound and has forked may still connect.
+///   starts with the socket, and servers that fork, in their children. A process that is bound and has forked may still connect,
+///   and try again, and is told what a socket answers that does neither yet.
+/// - Puma starts itself again by `exec`, with a socket that it has accepted on, and leaves that to its children then.
 /// - Dante begins to connect in one process, and passes the socket on to another one, which waits until it is connected (the
 ///   attempt may fail as well, and the process have been forked).
 const PROCESSES: &str = "
@@ -119,12 +123,58 @@ with socket.socket() as bound:
     fd = bound.fileno()
     command = [sys.executable, '-c', WORKER, str(fd)]
     programs = [subprocess.Popen(command, pass_fds=[fd], stdout=subprocess.PIPE) for _ in range(2)]
+AGAIN = '''
+import os, socket, sys
+def answer():
+    c, _ = listener.accept()
+    assert c.recv(1) == b'?'
+    c.sendall(b'again')
+    c.close()
+if len(sys.argv) == 3:
+    listener = socket.create_server((sys.argv[2], 7008))
+    print('listening', flush=True)
+    answer()
+    os.set_inheritable(listener.fileno(), True)
+    os.execv(sys.executable, [sys.executable, '-c', sys.argv[1], sys.argv[1], sys.argv[2], str(listener.fileno())])
+listener = socket.socket(fileno=int(sys.argv[3]))
+if not os.fork():
+    answer()
+    os._exit(0)
+assert os.wait()[1] == 0
+'''
+command = [sys.executable, '-c', AGAIN, AGAIN, sys.argv[1]]
+programs.append(subprocess.Popen(command, stdout=subprocess.PIPE))
 for program in programs:
     assert program.stdout.readline() == b'listening\\n'
 out = socket.socket()
 out.bind((sys.argv[1], 7003))
+twice = [socket.socket() for _ in range(2)]
+for s in twice:
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((sys.argv[1], 7007))
+near, far = socket.socketpair()
 if not os.fork():
+    near.close()
+    far.recv(1)
     os._exit(0)
+far.close()
+def fails(error, call, *arguments):
+    try:
+        call(*arguments)
+    except OSError as raised:
+        assert raised.errno == error, raised
+    else:
+        raise AssertionError(f'{call} succeeded')
+poll = select.poll()
+poll.register(out, select.POLLIN | select.POLLOUT)
+assert poll.poll(0) == [(out.fileno(), select.POLLOUT | select.POLLHUP)]
+fails(errno.ENOTCONN, out.shutdown, socket.SHUT_RDWR)
+fails(errno.ECONNREFUSED, out.connect, (sys.argv[2], 7006))
+twice[0].listen()
+fails(errno.EADDRINUSE, twice[1].listen)
+twice[0].close()
+twice[1].setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'reno')
+near.close()
 os.wait()
 out.connect((sys.argv[2], 7004))
 assert out.recv(1) == b'.'
@@ -204,7 +254,21 @@ near.send(b'.')
 assert near.recv(1) == b'.' and members() == before, 'the child has left some there'
 near.send(b'.')
 os.wait()
-epoll.close()
+old = select.epoll()
+old.register(listener, select.EPOLLIN)
+old.poll(0)
+os.dup2(epoll.fileno(), old.fileno())
+assert members() == before, 'the set that stays has lost some'
+old.close()
+near, far = socket.socketpair()
+if not os.fork():
+    near.close()
+    far.recv(1)
+    os._exit(0 if members() == before - 1 else 1)
+os.closerange(epoll.fileno(), epoll.fileno() + 1)
+far.close()
+near.close()
+assert os.wait()[1] == 0, 'the parent has left some there'
 bound = socket.socket()
 bound.bind((sys.argv[1], 7001))
 near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -267,14 +331,14 @@ fn processes(network: &Network) -> Outcome {
     let server = python::start(network, "the server", PROCESSES, &arguments, "listening")?;
     drop(peer);
     let arguments = [
-        address, "7000", "7001", "7001", "7002", "7002", "7005", "7005",
+        address, "7000", "7001", "7001", "7002", "7002", "7005", "7005", "7008", "7008",
     ];
     let answer = python::finish_on_kernel(network, "the client", CLIENT, &arguments)?;
     server.wait_until("its processes have ended well", || {
         server.log().contains("done")
     })?;
     match answer.as_str() {
-        "7000 9\n7001 6\n7001 6\n7002 7\n7002 7\n7005 6\n7005 6\n" => Ok(()),
+        "7000 9\n7001 6\n7001 6\n7002 7\n7002 7\n7005 6\n7005 6\n7008 5\n7008 5\n" => Ok(()),
         _ => Err(Failure::Wrong(format!("the client got {answer}"))),
     }
 }

@@ -15,6 +15,7 @@ fn message(role: RoleEntry, datagram: bool) -> Message {
             kernel_listens: false,
             nonblocking: true,
             role,
+            backlog: 0,
             lasting: 0,
             bound: Some((core::net::Ipv4Addr::LOCALHOST.into(), 80)),
             resting: [None; 2],
@@ -151,8 +152,8 @@ fn only_what_can_be_is_believed() {
     let table = [
         (RoleEntry::Stream((1, 1)), false, true),
         (RoleEntry::Stream((1, 1)), true, false),
-        (RoleEntry::Dormant(5), false, true),
-        (RoleEntry::Dormant(5), true, false),
+        (RoleEntry::Dormant, false, true),
+        (RoleEntry::Dormant, true, false),
         (RoleEntry::Datagram(one), true, true),
         (RoleEntry::Datagram(one), false, false),
         (RoleEntry::Datagram([None; 2]), true, false),
