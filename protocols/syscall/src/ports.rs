@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 const RETIRED: usize = 1024;
 /// Sockets that may be bound at a time, all programs' together: `store` has room for them.
 const BOUND: usize = 1 << 18;
+/// Sockets that may be bound to one port: each `bind`, and the end of each, looks at all of them, and a datagram to a group goes to all.
+const BOUND_TO_A_PORT: usize = 1024;
 
 /// A bound socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +71,9 @@ impl PortRegister {
     ///
     /// # Errors
     /// [`SocketError::Prohibited`]: the port is privileged. [`SocketError::NoBuffers`]: too many sockets
-    /// are bound.
+    /// are bound, or bound to the port. [`SocketError::AddressInUse`]: another user has the end of a TCP socket. (With `SO_REUSEADDR`
+    /// Linux lets him bind, and not listen as long as one of the others does; here the others' sockets may be about to, and
+    /// who listens next is given what waits.)
     pub fn permission(
         &self,
         protocol: Protocol,
@@ -84,6 +88,9 @@ impl PortRegister {
         }
         let again = own.filter(|own| own.local == local);
         let port = self.ports.get(&(protocol, local.port));
+        if own.is_none() && port.is_some_and(|port| port.len() >= BOUND_TO_A_PORT) {
+            return Err(SocketError::NoBuffers);
+        }
         let shown = self.origin(protocol, local.port, options.ticket);
         let known = again.map(|own| own.uid).or(shown);
         let privileged = local.port != 0 && local.port < self.first_unprivileged;
@@ -98,6 +105,9 @@ impl PortRegister {
         let others = port.into_iter().flat_map(BTreeMap::values);
         let others = others.filter(|other| other.socket != socket);
         for other in others.filter(|other| overlap(other.local, local)) {
+            if protocol == Protocol::Tcp && other.uid != uid {
+                return Err(SocketError::AddressInUse);
+            }
             let group = other.reuse_port && options.reuse_port && other.uid == uid;
             if ticket.is_none() && group {
                 ticket = Some(other.ticket);

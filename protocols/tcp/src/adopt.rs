@@ -232,6 +232,7 @@ impl Tcp {
             notify: false,
             stall: Stall::default(),
             left,
+            orphaned: false,
         };
         self.take_port(local, id.slot, out);
         if left {

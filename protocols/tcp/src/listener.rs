@@ -54,6 +54,8 @@ pub struct Listener {
     pub stall: Stall,
     /// Its program has closed it, and it gets no new flows. What waits there is whose who listens next ([`Tcp::settle_left`]).
     pub left: bool,
+    /// Nobody listened there or was about to: whoever does later is somebody else.
+    pub orphaned: bool,
 }
 
 /// Handshakes that may be under way at once, at least.
@@ -334,10 +336,20 @@ impl Tcp {
         self.table.record(id.slot).set_holder(Holder::Gone);
         self.demux.remove_listener(now, local, id.slot);
         out.unlisten(protocol::TCP, local.port);
+        if !self.is_awaited(local)
+            && let Some(Socket::Listener(listener)) = self.socket_mut(id)
+        {
+            listener.orphaned = true;
+        }
         for child in offered.into_iter().rev() {
             self.take_back(now, id.slot, child);
         }
         self.leave(id);
+    }
+
+    /// Whether somebody listens on an end, or is about to.
+    fn is_awaited(&self, local: Endpoint) -> bool {
+        self.demux.has_listener(local) || self.demux.rests_on(local)
     }
 
     /// At the next poll it is looked where goes what waits there: a successor has adopted the others by then.
@@ -361,15 +373,21 @@ impl Tcp {
             };
             let local = listener.local;
             let has_some = !listener.ready.is_empty() || listener.half_open > 0;
-            if has_some && self.demux.rests_on(local) && !self.demux.has_listener(local) {
+            let orphaned = listener.orphaned || !self.is_awaited(local);
+            if has_some && !orphaned && !self.demux.has_listener(local) {
                 self.left.push(id);
                 continue;
+            }
+            if let Some(Socket::Listener(listener)) = self.socket_mut(id) {
+                listener.orphaned = orphaned;
             }
             while budget > 0
                 && let Some(child) = self.next_left(id.slot)
             {
                 budget -= 1;
-                self.leave_child(now, child, local, out);
+                if orphaned || !self.pass_on(now, child, local, |_| true, out) {
+                    self.reset_child(now, child, out);
+                }
             }
             if budget > 0 {
                 self.free(id.slot, out);
@@ -401,21 +419,17 @@ impl Tcp {
         }
     }
 
-    /// The listener on `local` that a connection waited with was left: it goes to another one, or it is reset.
-    fn leave_child<O: Network + SocketEvents + Ports>(
+    /// Nobody is going to accept a connection that waited at a listener that was left.
+    fn reset_child<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         child: u32,
-        local: Endpoint,
         out: &mut O,
     ) {
         let Some(Socket::Connection(connection)) = self.sockets.get(child as usize) else {
             return;
         };
         let state = connection.state();
-        if self.pass_on(now, child, local, |_| true, out) {
-            return;
-        }
         let _ = self.reset_connection(now, child, out);
         self.set_program(now, child, Program::Gone);
         match state {

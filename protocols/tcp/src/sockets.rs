@@ -105,6 +105,7 @@ impl Tcp {
             notify: false,
             stall: Stall::default(),
             left: false,
+            orphaned: false,
         };
         self.put(id.slot, Socket::Listener(Box::new(listener)));
         self.look_again(local, id.slot);

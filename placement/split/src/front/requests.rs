@@ -6,6 +6,9 @@ use skink_messages::{Counter, Protocol, SocketCall, TcpRequest, UdpRequest};
 use skink_sockets::{REQUESTS, Request, RequestBody, ServerError};
 use skink_time::Instant;
 
+/// Requests that are served before anything else has its turn. (One program's batch may be more, if it makes no sense.)
+const REQUESTS_AT_ONCE: u64 = 1024;
+
 /// What became of the request that is first in a program's queue.
 enum Taken {
     /// It is dealt with.
@@ -15,27 +18,34 @@ enum Taken {
 }
 
 impl Front {
-    /// Serves a batch of requests of each program that has any. Answers whether there were some.
+    /// Serves a batch of requests of each program that has any, up to so many of all. Answers whether there were some.
     pub(crate) fn serve_requests(&mut self, now: Instant) -> bool {
         let count = self.programs.numbers.len();
         // Somebody else is first each time.
-        self.first = self.first.wrapping_add(1);
-        let mut any = false;
+        let first = self.first.wrapping_add(1);
+        self.first = first;
+        let mut served = 0;
         for step in 0..count {
-            let at = self.first.wrapping_add(step) % count;
+            let at = first.wrapping_add(step) % count;
             // One that is detached meanwhile makes the list shorter.
             let Some(program) = self.programs.numbers.get(at).copied() else {
                 continue;
             };
             // Answers must find room first; events can be merged, they can't.
             if self.programs.get(program).is_some_and(|it| it.asks()) {
-                any |= self.serve_program(now, program);
+                served += self.serve_program(now, program);
+            }
+            if served >= REQUESTS_AT_ONCE {
+                // The next ones are first.
+                self.first = at;
+                break;
             }
         }
-        any
+        served > 0
     }
 
-    fn serve_program(&mut self, now: Instant, program: u32) -> bool {
+    /// Answers how many requests there were, those included that made no sense.
+    fn serve_program(&mut self, now: Instant, program: u32) -> u64 {
         let mut taken = 0;
         for _ in 0..REQUEST_BUDGET {
             match self.next_request(program) {
@@ -48,12 +58,11 @@ impl Front {
                 Ok(None) => break,
                 Err(ServerError) => {
                     self.spoilt(now, program);
-                    return true;
+                    return taken + 1;
                 }
             }
         }
-        self.end_batch(program);
-        taken > 0
+        taken + self.end_batch(program)
     }
 
     /// Takes in what a program has said to the transports here, as far as no call comes before it.
@@ -98,15 +107,17 @@ impl Front {
         }
     }
 
-    fn end_batch(&mut self, program: u32) {
+    /// Answers how many requests made no sense.
+    fn end_batch(&mut self, program: u32) -> u64 {
         let Some(attached) = self.programs.get_mut(program) else {
-            return;
+            return 0;
         };
         let malformed = attached.server.malformed();
         let nonsense = malformed.wrapping_sub(attached.malformed);
         attached.malformed = malformed;
         self.counters.add(Counter::SocketsDropMalformed, nonsense);
         self.make_due(program);
+        nonsense
     }
 
     fn request(&mut self, now: Instant, program: u32, request: Request) -> Taken {

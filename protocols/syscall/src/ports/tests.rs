@@ -78,30 +78,54 @@ fn who_may_share() {
     type Row = (
         (&'static str, u32, PortOptions),
         (&'static str, u32, PortOptions),
-        bool,
+        Result<bool, SocketError>,
     );
-    let table: [Row; 8] = [
-        (("0.0.0.0", 1, PLAIN), ("0.0.0.0", 1, PLAIN), false),
-        (("0.0.0.0", 1, REUSE), ("0.0.0.0", 1, PLAIN), false),
-        (("0.0.0.0", 1, PLAIN), ("0.0.0.0", 1, REUSE), false),
-        (("0.0.0.0", 1, REUSE), ("0.0.0.0", 1, REUSE), true),
-        (("0.0.0.0", 1, REUSE), ("0.0.0.0", 2, REUSE), false),
-        (("0.0.0.0", 1, REUSE), ("10.0.0.1", 1, REUSE), true),
-        (("10.0.0.2", 1, PLAIN), ("10.0.0.1", 2, PLAIN), true),
-        (("::", 1, PLAIN), ("10.0.0.1", 2, PLAIN), true),
+    const ANOTHERS: PortOptions = PortOptions {
+        reuse_address: true,
+        ..PLAIN
+    };
+    let taken = Err(SocketError::AddressInUse);
+    let table: [Row; 10] = [
+        (("0.0.0.0", 1, PLAIN), ("0.0.0.0", 1, PLAIN), Ok(false)),
+        (("0.0.0.0", 1, REUSE), ("0.0.0.0", 1, PLAIN), Ok(false)),
+        (("0.0.0.0", 1, PLAIN), ("0.0.0.0", 1, REUSE), Ok(false)),
+        (("0.0.0.0", 1, REUSE), ("0.0.0.0", 1, REUSE), Ok(true)),
+        (("0.0.0.0", 1, REUSE), ("0.0.0.0", 2, REUSE), taken),
+        (("0.0.0.0", 1, ANOTHERS), ("10.0.0.1", 2, ANOTHERS), taken),
+        (("0.0.0.0", 1, ANOTHERS), ("0.0.0.0", 0, ANOTHERS), taken),
+        (("0.0.0.0", 1, REUSE), ("10.0.0.1", 1, REUSE), Ok(true)),
+        (("10.0.0.2", 1, PLAIN), ("10.0.0.1", 2, PLAIN), Ok(true)),
+        (("::", 1, PLAIN), ("10.0.0.1", 2, PLAIN), Ok(true)),
     ];
     for (first, second, expected) in table {
-        let mut register = Register::new();
-        let tcp = Protocol::Tcp;
-        let (_, shared) = register.bind(tcp, id(1), end(first.0, 5000), first.1, first.2);
-        assert!(shared, "nobody is there");
-        let asked = register.ask(tcp, end(second.0, 5000), second.1, second.2);
-        assert_eq!(
-            asked.map(|it| it.shared),
-            Ok(expected),
-            "{first:?} {second:?}"
-        );
+        for protocol in [Protocol::Tcp, Protocol::Udp] {
+            let mut register = Register::new();
+            let (_, shared) = register.bind(protocol, id(1), end(first.0, 5000), first.1, first.2);
+            assert!(shared, "nobody is there");
+            let asked = register.ask(protocol, end(second.0, 5000), second.1, second.2);
+            // With UDP several users may hear one group.
+            let expected = match protocol {
+                Protocol::Tcp => expected,
+                Protocol::Udp => Ok(expected.unwrap_or(false)),
+            };
+            let asked = asked.map(|it| it.shared);
+            assert_eq!(asked, expected, "{protocol:?} {first:?} {second:?}");
+        }
     }
+}
+
+#[test]
+fn sockets_of_one_port_are_bounded() {
+    let mut register = Register::new();
+    let (udp, local) = (Protocol::Udp, end("0.0.0.0", 5000));
+    for slot in 0..BOUND_TO_A_PORT as u32 {
+        register.bind(udp, id(slot), local, 1, REUSE);
+    }
+    let one_more = register.ask(udp, local, 1, REUSE);
+    assert_eq!(one_more, Err(SocketError::NoBuffers));
+    assert!(register.ask(udp, end("0.0.0.0", 5001), 1, REUSE).is_ok());
+    register.release(udp, id(7));
+    assert!(register.ask(udp, local, 1, REUSE).is_ok());
 }
 
 #[test]

@@ -267,10 +267,10 @@ fn what_may_not_be_is_refused_at_once() {
 #[test]
 fn ports_are_taken_one_after_the_other() {
     let mut bench = Bench::new();
-    // Each is another user's than the next; the last one's is of the other transport.
+    // The last one's is of the other transport.
     bench.ask(1, 1, bind(id(1, 0), 5000, REUSE));
-    bench.ask(2, 2, bind(id(2, 0), 5000, REUSE));
-    bench.ask(3, 3, SocketCall::Listen(id(3, 0), 5));
+    bench.ask(3, 2, bind(id(3, 0), 5000, PLAIN));
+    bench.ask(2, 3, SocketCall::Listen(id(2, 0), 5));
     let (udp, options) = (
         SocketId {
             slot: 33,
@@ -293,30 +293,23 @@ fn ports_are_taken_one_after_the_other() {
     assert_eq!(bench.calls(TCP), [(1, 1, body(id(1, 0), true))]);
     assert_eq!(bench.calls(UDP), [(4, 4, body(udp, true))]);
     // An outcome for who waits is nothing yet.
-    bench.outcome(2, 2, Ok((id(2, 0), Some(end(5000)))));
+    bench.outcome(3, 2, Ok((id(3, 0), Some(end(5000)))));
     assert_eq!((bench.answers().len(), bench.syscall.ignored()), (0, 1));
     bench.outcome(1, 1, Ok((id(1, 0), Some(end(5000)))));
     assert!(bench.answer(1, 1).is_ok());
-    assert_eq!(bench.calls(TCP), [(2, 2, body(id(2, 0), false))]);
-    bench.outcome(2, 2, Err(SocketError::AddressInUse));
-    assert_eq!(bench.answer(2, 2), Err(SocketError::AddressInUse));
-    assert_eq!(bench.calls(TCP), [(3, 3, CallBody::Listen(id(3, 0), 5))]);
-    bench.outcome(3, 3, Ok((id(3, 0), Some(end(40000)))));
+    assert_eq!(bench.calls(TCP), [(3, 2, body(id(3, 0), false))]);
+    bench.outcome(3, 2, Err(SocketError::AddressInUse));
+    assert_eq!(bench.answer(3, 2), Err(SocketError::AddressInUse));
+    assert_eq!(bench.calls(TCP), [(2, 3, CallBody::Listen(id(2, 0), 5))]);
+    bench.outcome(2, 3, Ok((id(2, 0), Some(end(40000)))));
     assert_eq!(
-        bench.answer(3, 3),
-        socket_answer(id(3, 0), Some(end(40000)))
+        bench.answer(2, 3),
+        socket_answer(id(2, 0), Some(end(40000)))
     );
     // The port that it was given is its own.
-    bench.ask(2, 5, bind(id(2, 0), 40000, REUSE));
-    let reuse_address = false;
-    let options = BindOptions {
-        reuse_address,
-        shared: false,
-    };
-    assert_eq!(
-        bench.calls(TCP),
-        [(2, 5, CallBody::Bind(id(2, 0), end(40000), options))]
-    );
+    bench.ask(3, 5, bind(id(3, 0), 40000, REUSE));
+    assert_eq!(bench.answer(3, 5), Err(SocketError::AddressInUse));
+    assert!(bench.calls(TCP).is_empty());
 }
 
 #[test]
@@ -460,12 +453,12 @@ fn who_ends_while_binding_lets_the_next_bind() {
     let socket = id(0, 3);
     bench.shared(1, socket);
     bench.ask(1, 1, bind(socket, 5000, REUSE));
-    bench.ask(2, 2, bind(id(2, 0), 5000, REUSE));
-    bench.ask(3, 3, bind(id(3, 0), 5001, REUSE));
+    bench.ask(3, 2, bind(id(3, 0), 5000, PLAIN));
+    bench.ask(2, 3, bind(id(2, 0), 5001, REUSE));
     bench.detach(1);
-    bench.detach(3);
+    bench.detach(2);
     assert_eq!(bench.calls(TCP).len(), 4, "one bind, one release, two ends");
-    // The socket is its owner's still, and bound: by a program of another user.
+    // The socket is its owner's still, and bound.
     bench.outcome(1, 1, Ok((socket, Some(end(5000)))));
     assert!(bench.answers().is_empty());
     let reuse_address = false;
@@ -475,10 +468,10 @@ fn who_ends_while_binding_lets_the_next_bind() {
     };
     assert_eq!(
         bench.calls(TCP),
-        [(2, 2, CallBody::Bind(id(2, 0), end(5000), options))]
+        [(3, 2, CallBody::Bind(id(3, 0), end(5000), options))]
     );
-    bench.outcome(2, 2, Ok((id(2, 0), Some(end(5000)))));
-    assert!(bench.answer(2, 2).is_ok() && bench.calls(TCP).is_empty());
+    bench.outcome(3, 2, Ok((id(3, 0), Some(end(5000)))));
+    assert!(bench.answer(3, 2).is_ok() && bench.calls(TCP).is_empty());
 }
 
 #[test]
@@ -542,7 +535,7 @@ fn a_bind_is_taken_up_by_a_successor() {
     // It may have been carried out. Nobody else may bind before that is known.
     bench.restart();
     bench.attach_all();
-    bench.ask(2, 2, bind(id(2, 0), 5000, REUSE));
+    bench.ask(3, 2, bind(id(3, 0), 5000, PLAIN));
     let reuse_address = false;
     let options = |shared| BindOptions {
         reuse_address,
@@ -553,10 +546,10 @@ fn a_bind_is_taken_up_by_a_successor() {
     // The program's request is still in its queue.
     bench.ask(1, 1, bind(id(1, 0), 5000, REUSE));
     bench.outcome(1, 1, Ok((id(1, 0), Some(end(5000)))));
-    let next = (2, 2, CallBody::Bind(id(2, 0), end(5000), options(false)));
+    let next = (3, 2, CallBody::Bind(id(3, 0), end(5000), options(false)));
     assert_eq!(bench.calls(TCP), [next]);
-    bench.outcome(2, 2, Err(SocketError::AddressInUse));
-    assert!(bench.answer(2, 2).is_err());
+    bench.outcome(3, 2, Err(SocketError::AddressInUse));
+    assert!(bench.answer(3, 2).is_err());
     assert_eq!(bench.calls(TCP), [again]);
     bench.outcome(1, 1, Ok((id(1, 0), Some(end(5000)))));
     let ticket = bench.answer(1, 1).expect("bound").value;

@@ -490,6 +490,23 @@ fn a_long_queue_goes_to_another_program_in_turns() {
     assert_eq!(net.count(Counter::TcpResetsOut), 0);
 }
 
+/// Whoever begins to listen before it is reset is a stranger, as he would be on Linux, where all of it is reset at once.
+#[test]
+fn nobody_gets_what_nobody_was_there_for() {
+    let mut net = Net::on(new_region(256, 4096, 4096));
+    let region = new_region(256, 4096, 4096);
+    net.tcp.add_region(1, region).expect("room");
+    let first = net.listen_in(1, 80, 100, SHARED);
+    (1..=100).for_each(|port| waits(&mut net, port, 10));
+    let close = skink_messages::TcpInput::Request(skink_messages::TcpRequest::Close(first));
+    let taken = skink_messages::Component::handle(&mut net.tcp, net.now, close, &mut net.out);
+    assert!(taken.is_ok());
+    let stranger = net.listen_in(0, 80, 100, SHARED);
+    net.run();
+    assert_eq!(net.tcp.acceptable(stranger), 0);
+    assert_eq!(net.count(Counter::TcpResetsOut), 100);
+}
+
 #[test]
 fn what_finds_no_room_elsewhere_is_reset() {
     // (the heir's slots besides its listener, its backlog, how many find room)

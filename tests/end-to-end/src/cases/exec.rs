@@ -188,6 +188,8 @@ fn nginx_replaced(network: &Network) -> Outcome {
     };
     let [address, other_address] = Network::SKINK;
     network.wait_for(stays, address, Nginx::PORT)?;
+    // It listens before it goes into the background.
+    stays.wait_until("its id is in a file", || master().is_some())?;
     let old = master().ok_or_else(|| Failure::Wrong(run.log()))?;
     let old_workers = children(old)?;
 
