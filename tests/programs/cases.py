@@ -1688,11 +1688,11 @@ def krb5(s):
 
 @case
 def redis_replica(s):
-    s.server(["redis-server", "--bind", PEER, "--port", "6390", "--save", "", "--protected-mode", "no", "--repl-diskless-sync-delay", "0"], outside=True)
+    s.server(["redis-server", "--bind", PEER, "--port", "6390", "--save", "", "--dir", s.dir, "--protected-mode", "no", "--repl-diskless-sync-delay", "0"], outside=True)
     s.wait(6390, PEER)
     s.client(f"redis-benchmark -h {PEER} -p 6390 -q -n 100000 -r 100000 -d 200 -t set -P 32")
-    s.server(["redis-server", "--bind", OURS, "--port", "6391", "--save", "", "--protected-mode", "no", "--replicaof", PEER, "6390", "--repl-diskless-sync-delay", "0"])
-    s.server(["redis-server", "--bind", PEER, "--port", "6392", "--save", "", "--protected-mode", "no", "--replicaof", OURS, "6391"], outside=True)
+    s.server(["redis-server", "--bind", OURS, "--port", "6391", "--save", "", "--dir", s.dir, "--protected-mode", "no", "--replicaof", PEER, "6390", "--repl-diskless-sync-delay", "0"])
+    s.server(["redis-server", "--bind", PEER, "--port", "6392", "--save", "", "--dir", s.dir, "--protected-mode", "no", "--replicaof", OURS, "6391"], outside=True)
     size = lambda host, port: s.client(f"redis-cli -h {host} -p {port} dbsize", ok=False).strip()
     s.wait(6391)
     s.until(lambda: size(PEER, 6390) == size(OURS, 6391) == size(PEER, 6392) != "0", "the replicas have all")
@@ -1703,8 +1703,8 @@ def redis_replica(s):
 
 @case
 def redis_sentinel(s):
-    s.server(["redis-server", "--bind", OURS, "--port", "6390", "--save", "", "--protected-mode", "no"])
-    s.server(["redis-server", "--bind", PEER, "--port", "6391", "--save", "", "--protected-mode", "no", "--replicaof", OURS, "6390"], outside=True)
+    s.server(["redis-server", "--bind", OURS, "--port", "6390", "--save", "", "--dir", s.dir, "--protected-mode", "no"])
+    s.server(["redis-server", "--bind", PEER, "--port", "6391", "--save", "", "--dir", s.dir, "--protected-mode", "no", "--replicaof", OURS, "6390"], outside=True)
     s.wait(6390)
     open(s.dir + "/se.conf", "w").write(f"bind {OURS}\nport 26379\nprotected-mode no\nsentinel monitor m {OURS} 6390 1\nsentinel down-after-milliseconds m 1000\nsentinel failover-timeout m 2000\n")
     s.server(["redis-sentinel", s.dir + "/se.conf"])
