@@ -290,6 +290,8 @@ pub struct LinkLimits {
     pub mtu: u32,
     /// Largest IP packet in bytes if it may be cut (TSO, or `link`'s own cutting).
     pub cut_bytes: u32,
+    /// The NIC cuts them. Else `link` does, which takes as long as so many packets do.
+    pub cuts: bool,
 }
 
 /// The link as `ip` sees it: `link`, or a channel that leads to it.

@@ -12,8 +12,8 @@ pub struct RegionSlots {
     shift: u32,
     regions: Vec<Option<Entry>>,
     finished: VecDeque<u32>,
-    /// Taken still, and closed: the memory of their rings is to be given back first.
-    set_aside: VecDeque<u32>,
+    /// Regions that have slots set aside, one of which is next by turns: who has closed many holds up no other.
+    aside: VecDeque<u32>,
     /// Bytes that were given back in this turn.
     shrunk: usize,
 }
@@ -30,6 +30,8 @@ struct Entry {
     count: u32,
     taken: u32,
     abandoned: bool,
+    /// Taken still, and closed: the memory of their rings is to be given back first.
+    aside: VecDeque<u32>,
 }
 
 impl RegionSlots {
@@ -39,7 +41,7 @@ impl RegionSlots {
             shift: table.stride().trailing_zeros(),
             regions: Vec::new(),
             finished: VecDeque::new(),
-            set_aside: VecDeque::new(),
+            aside: VecDeque::new(),
             shrunk: 0,
         };
         for (index, region) in table.regions() {
@@ -60,6 +62,7 @@ impl RegionSlots {
                 count,
                 taken: 0,
                 abandoned: false,
+                aside: VecDeque::new(),
             });
         }
     }
@@ -120,7 +123,14 @@ impl RegionSlots {
     /// Keeps a closed slot for later turns. It is taken still: who used it meanwhile would lose what is in its rings.
     pub(crate) fn set_aside(&mut self, slot: u32) {
         debug_assert!(self.is_taken(slot));
-        self.set_aside.push_back(slot);
+        let (region, _) = self.split(slot);
+        let Some(entry) = self.entry_mut(region) else {
+            return;
+        };
+        entry.aside.push_back(slot);
+        if entry.aside.len() == 1 {
+            self.aside.push_back(region);
+        }
     }
 
     pub(crate) fn begin_turn(&mut self) {
@@ -129,11 +139,20 @@ impl RegionSlots {
 
     /// A slot that was set aside, if its memory may be given back in this turn.
     pub(crate) fn take_set_aside(&mut self) -> Option<u32> {
-        self.may_shrink().then(|| self.set_aside.pop_front())?
+        if !self.may_shrink() {
+            return None;
+        }
+        let region = self.aside.pop_front()?;
+        let entry = self.entry_mut(region)?;
+        let slot = entry.aside.pop_front();
+        if !entry.aside.is_empty() {
+            self.aside.push_back(region);
+        }
+        slot
     }
 
     pub(crate) fn has_set_aside(&self) -> bool {
-        !self.set_aside.is_empty()
+        !self.aside.is_empty()
     }
 
     /// Takes this very slot, when a table is adopted; `false` if it is taken already or doesn't

@@ -256,6 +256,7 @@ fn sizes(limits: LinkLimits) -> LinkSizes {
         mac: limits.mac.0,
         mtu: limits.mtu,
         cut_bytes: limits.cut_bytes,
+        cuts: limits.cuts,
     }
 }
 
@@ -264,6 +265,7 @@ fn limits(sizes: LinkSizes) -> LinkLimits {
         mac: MacAddr(sizes.mac),
         mtu: sizes.mtu,
         cut_bytes: sizes.cut_bytes,
+        cuts: sizes.cuts,
     }
 }
 

@@ -55,6 +55,7 @@ impl TransportBelow {
                 mac: MacAddr::UNSPECIFIED,
                 mtu: 0,
                 cut_bytes: 0,
+                cuts: true,
             },
             ports: parts.ports,
             events: VecDeque::with_capacity(EVENTS),
@@ -70,6 +71,7 @@ impl TransportBelow {
         if let Some((view, limits)) = self.board.changed().and_then(board::decode) {
             self.replica = Some(Replica::new(view, self.replica.as_ref(), self.seed));
             self.limits = limits;
+            self.end.set_cuts(limits.cuts);
         }
     }
 

@@ -56,6 +56,7 @@ impl FrameOutput for Wire {
             mac: MAC,
             mtu: MTU,
             cut_bytes: 65_535,
+            cuts: true,
         }
     }
 }

@@ -59,6 +59,7 @@ impl Link {
             mac: self.capabilities.mac,
             mtu: self.capabilities.mtu,
             cut_bytes: CUT_BYTES.max(self.capabilities.mtu),
+            cuts: self.capabilities.cut_bytes > 0,
         }
     }
 

@@ -4,7 +4,7 @@ use crate::stored::{Item, forget, keep};
 use skink_memory::SocketId;
 use skink_messages::{PortOptions, Protocol, SocketError};
 use skink_wire::Endpoint;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Tickets of ports that nobody has any more and that still admit who shows them: a parent may be gone
 /// before the child that inherited its socket binds.
@@ -50,8 +50,10 @@ pub(crate) struct Permission {
 pub(crate) struct PortRegister {
     ports: BTreeMap<(Protocol, u16), BTreeMap<SocketId, Bound>>,
     by_socket: BTreeMap<(Protocol, SocketId), u16>,
-    /// By the order in which they retired.
+    /// By the order in which they retired,
     retired: BTreeMap<u64, Retired>,
+    /// and those of each user.
+    retired_of: BTreeMap<u32, BTreeSet<u64>>,
     first_unprivileged: u16,
 }
 
@@ -61,6 +63,7 @@ impl PortRegister {
             ports: BTreeMap::new(),
             by_socket: BTreeMap::new(),
             retired: BTreeMap::new(),
+            retired_of: BTreeMap::new(),
             first_unprivileged,
         }
     }
@@ -205,16 +208,32 @@ impl PortRegister {
     }
 
     fn retire(&mut self, retired: Retired, out: &mut impl SyscallOutput) {
-        while self.retired.len() >= RETIRED {
-            let Some((number, oldest)) = self.retired.pop_first() else {
-                break;
-            };
+        while self.retired.len() >= RETIRED
+            && let Some((number, oldest)) = self.pop_retired()
+        {
             forget(out, &Item::Retired(number, oldest));
         }
         let last = self.retired.last_key_value();
         let number = last.map_or(0, |(number, _)| number.saturating_add(1));
-        self.retired.insert(number, retired);
+        self.insert_retired(number, retired);
         keep(out, &Item::Retired(number, retired));
+    }
+
+    fn insert_retired(&mut self, number: u64, retired: Retired) {
+        self.retired.insert(number, retired);
+        let own = self.retired_of.entry(retired.uid).or_default();
+        own.insert(number);
+    }
+
+    /// Forgets the oldest ticket of the user that has the most.
+    fn pop_retired(&mut self) -> Option<(u64, Retired)> {
+        let users = self.retired_of.iter_mut();
+        let (uid, most) = users.max_by_key(|(_, own)| own.len())?;
+        let (uid, number) = (*uid, most.pop_first()?);
+        if most.is_empty() {
+            self.retired_of.remove(&uid);
+        }
+        Some((number, self.retired.remove(&number)?))
     }
 
     /// The sockets in these slots, both included, that `is_gone` are closed.
@@ -252,7 +271,7 @@ impl PortRegister {
             && self.retired.len() < RETIRED
             && !self.retired.contains_key(&number);
         if sound {
-            self.retired.insert(number, retired);
+            self.insert_retired(number, retired);
         }
         sound
     }

@@ -95,8 +95,10 @@ pub struct LinkSizes {
     pub mac: [u8; 6],
     /// Largest packet in bytes.
     pub mtu: u32,
-    /// Largest packet in bytes that the NIC cuts to segments; 0 if it cuts none.
+    /// Largest packet in bytes that may be cut to segments.
     pub cut_bytes: u32,
+    /// The NIC cuts them, and not `link`.
+    pub cuts: bool,
 }
 
 /// A pool, as one part made it for others to read. Its memory travels beside it.

@@ -189,7 +189,7 @@ pub fn encode(view: &NetworkView, limits: &LinkLimits) -> Vec<u64> {
     let [a, b, c, d, e, f] = limits.mac.0;
     let mut words = vec![
         u64::from(limits.mtu) << 32 | u64::from(limits.cut_bytes),
-        u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
+        u64::from_be_bytes([0, u8::from(limits.cuts), a, b, c, d, e, f]),
         (addresses.len() as u64) << 32 | gateways.len() as u64,
         path_mtus.len() as u64,
     ];
@@ -202,11 +202,12 @@ pub fn encode(view: &NetworkView, limits: &LinkLimits) -> Vec<u64> {
 /// What [`encode`] was told; `None` if it makes no sense.
 pub fn decode(words: &[u64]) -> Option<(NetworkView, LinkLimits)> {
     let (&[sizes, mac, counts, path_mtus], entries) = words.split_first_chunk::<HEADER_WORDS>()?;
-    let [_, _, a, b, c, d, e, f] = mac.to_be_bytes();
+    let [_, cuts, a, b, c, d, e, f] = mac.to_be_bytes();
     let limits = LinkLimits {
         mac: MacAddr([a, b, c, d, e, f]),
         mtu: (sizes >> 32) as u32,
         cut_bytes: sizes as u32,
+        cuts: cuts != 0,
     };
     let addresses = (counts >> 32) as usize;
     let gateways = counts as u32 as usize;

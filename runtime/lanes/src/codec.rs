@@ -94,7 +94,7 @@ pub trait Coded: Sized {
     fn is_for(_wire: &Self::Wire, _receiver: Incarnation) -> bool {
         true
     }
-    /// Whether its sender is to be woken once it was taken, see [`crate::Exchange::note_bytes`].
+    /// Whether its sender is to be woken once it was taken, see [`crate::Exchange::note_payload`].
     #[inline]
     fn is_pressing(_wire: &Self::Wire) -> bool {
         false

@@ -4,6 +4,7 @@ use crate::Incarnation;
 use crate::codec::{Coded, Envelope};
 use crate::lane::AttachParts;
 use skink_channel::{AttachError, Consumer, Doorbell, Fenced, Producer, QueueError};
+use skink_memory::FairQueue;
 use skink_messages::Full;
 use std::collections::VecDeque;
 
@@ -43,10 +44,8 @@ pub const HELD_BACK: usize = 15;
 
 /// Bytes of payload in messages that the neighbour hasn't taken yet, after which it is given no more: a queue's slots are enough
 /// for 30 MiB, and whoever has little to say would wait behind that, for much longer than the neighbour needs to go on
-/// without a pause. As Linux's byte queue limits.
+/// without a pause. As Linux's byte queue limits. Each packet counts as [`FairQueue::PACKET`] more, as in turns.
 const AHEAD: u64 = 512 * 1024;
-/// What a message with payload costs besides its bytes, in bytes.
-const MESSAGE: u32 = 1024;
 /// From here on one who sleeps is woken when the neighbour has got through them.
 const PRESSING: u64 = AHEAD / 2;
 
@@ -54,7 +53,7 @@ const PRESSING: u64 = AHEAD / 2;
 #[derive(Default)]
 struct Ahead {
     /// The numbers of messages with payload, with what each counts.
-    messages: VecDeque<(u64, u32)>,
+    messages: VecDeque<(u64, u64)>,
     bytes: u64,
     /// The last message that presses.
     pressing: Option<u64>,
@@ -67,7 +66,7 @@ impl Ahead {
         while let Some((number, bytes)) = self.messages.front()
             && is_taken(*number)
         {
-            self.bytes = self.bytes.saturating_sub(u64::from(*bytes));
+            self.bytes = self.bytes.saturating_sub(*bytes);
             self.messages.pop_front();
         }
         self.pressing.take_if(|number| is_taken(*number));
@@ -170,7 +169,7 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         self.note(reserved, count)
     }
 
-    /// As [`Exchange::reserve`] of one message with payload, which is to be told of by [`Exchange::note_bytes`].
+    /// As [`Exchange::reserve`] of one message with payload, which is to be told of by [`Exchange::note_payload`].
     ///
     /// # Errors
     /// [`Full`] too if the neighbour has too many bytes before it.
@@ -193,9 +192,9 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         }
     }
 
-    /// The next message that is sent has so many bytes of payload. Answers whether it presses: the neighbour then wakes us once
-    /// it has taken it, as what is ahead of the neighbour may be all that there is room for.
-    pub fn note_bytes(&mut self, bytes: u32) -> bool {
+    /// The next message that is sent has so many bytes of payload, in so many packets. Answers whether it presses: the
+    /// neighbour then wakes us once it has taken it, as what is ahead of the neighbour may be all that there is room for.
+    pub fn note_payload(&mut self, bytes: u32, packets: u32) -> bool {
         if bytes == 0 {
             return false;
         }
@@ -203,9 +202,9 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
             self.settle();
         }
         let number = self.outgoing.position();
-        let counted = bytes.saturating_add(MESSAGE);
+        let counted = u64::from(bytes) + u64::from(packets) * FairQueue::PACKET;
         self.ahead.messages.push_back((number, counted));
-        self.ahead.bytes += u64::from(counted);
+        self.ahead.bytes += counted;
         // The last one for which there is room does always: only the sizes of those behind it are unknown.
         let is_last = self.ahead.bytes >= AHEAD;
         let presses = is_last || self.ahead.bytes >= PRESSING && self.ahead.pressing.is_none();

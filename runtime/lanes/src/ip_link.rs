@@ -329,10 +329,12 @@ impl IpLinkEnd {
                 return Ok(());
             }
         };
+        let bytes = payload.bytes();
+        let packets = headers.packets(bytes, self.limits.cuts);
         let frame = FrameDown {
             id,
             awaited,
-            pressing: self.exchange.note_bytes(payload.bytes()),
+            pressing: self.exchange.note_payload(bytes, packets),
             payload,
             headers,
         };

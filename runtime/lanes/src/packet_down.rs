@@ -39,6 +39,15 @@ impl<const N: usize> Headers<N> {
         })
     }
 
+    /// How many packets are made of so many bytes of payload, if one: the NIC `cuts` them in no time.
+    pub fn packets(&self, bytes: u32, cuts: bool) -> u32 {
+        match self.segment_bytes {
+            0 => 1,
+            _ if cuts => 1,
+            size => bytes.div_ceil(u32::from(size)),
+        }
+    }
+
     /// The headers, outermost first.
     pub fn as_slice(&self) -> &[u8] {
         let length = usize::from(self.header_bytes);

@@ -63,7 +63,8 @@ struct LimitsBody {
     mtu: u32,
     cut_bytes: u32,
     mac: [u8; 6],
-    _reserved: [u8; 2],
+    cuts: u8,
+    _reserved: u8,
 }
 
 const _: () = assert!(
@@ -120,7 +121,8 @@ impl Coded for FromLink {
                     mtu: limits.mtu,
                     cut_bytes: limits.cut_bytes,
                     mac: limits.mac.0,
-                    _reserved: [0; 2],
+                    cuts: u8::from(limits.cuts),
+                    _reserved: 0,
                 };
                 SmallMessage::new(LIMITS, incarnation, &body)
             }
@@ -151,6 +153,7 @@ impl Coded for FromLink {
                     mac: MacAddr(body.mac),
                     mtu: body.mtu,
                     cut_bytes: body.cut_bytes,
+                    cuts: body.cuts != 0,
                 }))
             }
             _ => None,

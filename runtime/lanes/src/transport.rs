@@ -31,6 +31,8 @@ pub struct TransportEnd {
     /// What packets point into: pools of `link` and `ip`.
     pools: PoolSet,
     refuses: bool,
+    /// See [`TransportEnd::set_cuts`].
+    cuts: bool,
     /// There was no room for another request since the batch began.
     exhausted: bool,
 }
@@ -60,6 +62,7 @@ impl TransportEnd {
             done: VecDeque::with_capacity(WAITING + 1),
             pools: PoolSet::new(),
             refuses: false,
+            cuts: true,
             exhausted: false,
         })
     }
@@ -72,6 +75,11 @@ impl TransportEnd {
     /// Unmaps the pool of one that died. Packets in it are dropped from now on.
     pub fn remove_pool(&mut self, id: u32) {
         self.pools.remove(id);
+    }
+
+    /// Whether the NIC cuts large packets, as [`skink_messages::LinkLimits::cuts`] says.
+    pub fn set_cuts(&mut self, cuts: bool) {
+        self.cuts = cuts;
     }
 
     /// From now on rings of this region are sent from.
@@ -162,6 +170,7 @@ impl TransportEnd {
             self.exchange.counters.malformed = self.exchange.counters.malformed.wrapping_add(1);
             return Ok(Sent::Done);
         };
+        let bytes = payload.bytes();
         let id = match lent.map(|lent| self.on_their_way.issue(IP, lent)) {
             None => 0,
             Some(Ok(request)) => request.to_wire(),
@@ -170,7 +179,9 @@ impl TransportEnd {
         let down = PacketDown {
             id,
             awaited: lent.is_some_and(|lent| lent.awaited),
-            pressing: self.exchange.note_bytes(payload.bytes()),
+            pressing: self
+                .exchange
+                .note_payload(bytes, headers.packets(bytes, self.cuts)),
             payload,
             to: *to,
             refuses: self.refuses,

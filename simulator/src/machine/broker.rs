@@ -107,6 +107,7 @@ impl Broker<'_> {
                 mac: self.capabilities.mac,
                 mtu: self.capabilities.mtu,
                 cut_bytes: 65_535,
+                cuts: true,
             },
             config: ip_config(self.capabilities, self.config, seed),
             announces: false,

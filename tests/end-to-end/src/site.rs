@@ -98,11 +98,16 @@ impl Nginx {
         for address in Network::SKINK {
             network.wait_for(&process, address, Self::PORT)?;
         }
-        Ok(Nginx {
+        let nginx = Nginx {
             process,
             has_parent: network.plan.topology == Topology::Library,
             _files: files,
-        })
+        };
+        // It listens before they begin.
+        nginx.process.wait_until("it has its workers", || {
+            nginx.workers().is_ok_and(|(_, all)| all.len() == workers)
+        })?;
+        Ok(nginx)
     }
 
     /// nginx's master process and its workers.

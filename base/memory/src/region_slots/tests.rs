@@ -122,3 +122,22 @@ fn memory_of_many_sockets_is_given_back_in_several_turns() {
     assert!(held() - before < u64::from(BYTES), "{} are left", held());
     assert_eq!(slots.take_finished(), Some(0));
 }
+
+#[test]
+fn who_has_closed_many_holds_up_no_other() {
+    let mut slots = RegionSlots::new(&table(3));
+    let many: Vec<u32> = std::iter::from_fn(|| slots.take(2)).collect();
+    let other = slots.take(1).expect("a slot");
+    many.iter().for_each(|slot| slots.set_aside(*slot));
+    slots.set_aside(other);
+    let turns = std::iter::from_fn(|| {
+        slots.begin_turn();
+        let slot = slots.take_set_aside()?;
+        slots.note_shrunk(MOST_SHRUNK);
+        assert_eq!(slots.take_set_aside(), None, "not in this turn");
+        Some(slot)
+    });
+    let turns: Vec<u32> = turns.collect();
+    assert_eq!(turns, [many[0], other, many[1], many[2]]);
+    assert!(!slots.has_set_aside());
+}

@@ -6,6 +6,7 @@ fn limits() -> LinkLimits {
         mac: MAC,
         mtu: MTU,
         cut_bytes: 65_535,
+        cuts: true,
     }
 }
 

@@ -189,6 +189,22 @@ fn a_slot_that_was_given_out_anew_has_one_port() {
     );
 }
 
+/// A child may show the ticket of a parent that is gone, whatever other users do meanwhile.
+#[test]
+fn nobody_ends_the_tickets_of_others() {
+    let mut register = Register::new();
+    let local = end("0.0.0.0", 80);
+    let (ticket, _) = register.bind(Protocol::Tcp, id(0), local, 0, PLAIN);
+    register.release(Protocol::Tcp, id(0));
+    for slot in 0..3 * RETIRED as u32 {
+        register.bind(Protocol::Udp, id(slot), end("0.0.0.0", 5000), 1, PLAIN);
+        register.release(Protocol::Udp, id(slot));
+    }
+    let shown = PortOptions { ticket, ..PLAIN };
+    let asked = register.ask(Protocol::Tcp, local, 5, shown);
+    assert_eq!(asked.map(|it| it.uid), Ok(0));
+}
+
 #[test]
 fn retired_tickets_are_bounded() {
     let mut register = Register::new();

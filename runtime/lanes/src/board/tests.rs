@@ -13,6 +13,7 @@ const LIMITS: LinkLimits = LinkLimits {
     mac: MacAddr([2, 3, 4, 5, 6, 7]),
     mtu: 1500,
     cut_bytes: 65_535,
+    cuts: true,
 };
 
 #[test]

@@ -217,7 +217,7 @@ fn send_payloads(ip: &mut Ip, sizes: &mut dyn Iterator<Item = u32>) -> usize {
     while ip.reserve_payload().is_ok()
         && let Some(bytes) = sizes.next()
     {
-        let pressing = ip.note_bytes(bytes);
+        let pressing = ip.note_payload(bytes, 1);
         ip.send(&large_frame(pressing)).expect("room");
         sent += 1;
     }
@@ -236,7 +236,7 @@ fn take_frames(link: &mut Link, count: usize) {
 #[test]
 fn the_last_one_before_there_is_no_room_presses() {
     let (mut ip, mut link, mut sleeper) = ip_and_link();
-    let first = [61_440, 61_440, 61_440, 61_440, 15_000];
+    let first = [57_344, 57_344, 57_344, 57_344, 15_000];
     assert_eq!(send_payloads(&mut ip, &mut first.into_iter()), 5);
     take_frames(&mut link, 4);
     let more = send_payloads(&mut ip, &mut std::iter::repeat(61_440));
@@ -250,6 +250,25 @@ fn the_last_one_before_there_is_no_room_presses() {
     assert_eq!(link.rung(), 2, "all was taken, and nobody was told");
 }
 
+/// Small packets take longer than as many bytes in large ones; so do those that `link` must cut.
+#[test]
+fn packets_count_besides_their_bytes() {
+    let most = |bytes, packets| {
+        let (mut ip, _link, _) = ip_and_link();
+        let mut sent = 0;
+        while ip.reserve_payload().is_ok() {
+            let pressing = ip.note_payload(bytes, packets);
+            ip.send(&large_frame(pressing)).expect("room");
+            sent += 1;
+        }
+        sent
+    };
+    assert_eq!(
+        [most(60_000, 1), most(60_000, 42), most(1_400, 1)],
+        [9, 3, 96]
+    );
+}
+
 #[test]
 fn a_neighbour_has_so_many_bytes_before_it_and_no_more() {
     let (mut ip, mut link, mut sleeper) = ip_and_link();
@@ -260,7 +279,7 @@ fn a_neighbour_has_so_many_bytes_before_it_and_no_more() {
     let mut sizes = sizes.cycle();
     let mut fill = |ip: &mut Ip, most| send_payloads(ip, &mut sizes.by_ref().take(most));
     let all = fill(&mut ip, usize::MAX);
-    assert_eq!(all as u64, AHEAD.div_ceil(60_000 + u64::from(MESSAGE)));
+    assert_eq!(all as u64, AHEAD.div_ceil(60_000 + FairQueue::PACKET));
     // However little is taken at a time, and whatever was sent between: who sleeps for want of room is woken when there is some.
     let mut waiting = all;
     for (taken, before) in [1, 2, 3, 5, 8, 100]
@@ -300,7 +319,7 @@ fn a_neighbour_has_so_many_bytes_before_it_and_no_more() {
     link.flush();
     ip.begin();
     while ip.reserve_payload().is_ok() {
-        assert!(!ip.note_bytes(0));
+        assert!(!ip.note_payload(0, 1));
         ip.send(&large_frame(false)).expect("room");
         sent += 1;
     }

@@ -12,6 +12,7 @@ const LIMITS: LinkLimits = LinkLimits {
     mac: MacAddr::UNSPECIFIED,
     mtu: 1500,
     cut_bytes: 65_535,
+    cuts: true,
 };
 
 const NOTHING: [u64; 0] = [];

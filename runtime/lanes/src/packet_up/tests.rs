@@ -93,6 +93,7 @@ fn link_may_not_take_less_than_a_header_or_more_than_a_packet() {
             mac: MacAddr([2; 6]),
             mtu,
             cut_bytes,
+            cuts: false,
         };
         let decoded = FromLink::decode(&FromLink::Limits(limits).encode(FROM));
         assert_eq!(decoded.is_some(), good, "{mtu}, {cut_bytes}");

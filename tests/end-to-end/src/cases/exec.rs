@@ -189,7 +189,8 @@ fn nginx_replaced(network: &Network) -> Outcome {
     let [address, other_address] = Network::SKINK;
     network.wait_for(stays, address, Nginx::PORT)?;
     // It listens before it goes into the background.
-    stays.wait_until("its id is in a file", || master().is_some())?;
+    let has_workers = |master| children(master).is_ok_and(|workers| workers.len() == 2);
+    stays.wait_until("it has workers", || master().is_some_and(has_workers))?;
     let old = master().ok_or_else(|| Failure::Wrong(run.log()))?;
     let old_workers = children(old)?;
 
@@ -213,7 +214,7 @@ fn nginx_replaced(network: &Network) -> Outcome {
     let mut new = old;
     stays.wait_until("another master has workers", || {
         new = master().unwrap_or(old);
-        new != old && children(new).is_ok_and(|workers| workers.len() == 2)
+        new != old && has_workers(new)
     })?;
     signal(old, Signal::WINCH)?;
     stays.wait_until("an old worker has ended", || {

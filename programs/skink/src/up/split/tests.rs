@@ -50,6 +50,7 @@ fn sizes() -> LinkSizes {
         mac: [2; 6],
         mtu: 1500,
         cut_bytes: 0,
+        cuts: false,
     }
 }
 

@@ -151,7 +151,8 @@ def exhaust():
             try:
                 seat = socket.socket(socket.AF_INET, kind)
                 seat.bind((OWN, 0))
-                if kind == socket.SOCK_STREAM:
+                # (At each fork what listens is bound anew, one after the other.)
+                if kind == socket.SOCK_STREAM and count < 1000:
                     seat.listen(4096)
                 taken.append(seat)
             except OSError as error:
