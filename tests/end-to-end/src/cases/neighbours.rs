@@ -216,6 +216,12 @@ fn exhaustion(network: &Network) -> Outcome {
             intruder.log().matches("sockets: ").count() >= kinds
         })?;
     }
+    // What listens, and nobody has waited on, is bound anew at each fork.
+    for forks in 1..=2 {
+        intruder.wait_until("it has forked", || {
+            intruder.log().matches("forked").count() >= forks
+        })?;
+    }
     intruder.wait_until("it holds all", || intruder.log().contains("holding"))?;
     scene.goes_on(5)?;
     // Also who comes only now.

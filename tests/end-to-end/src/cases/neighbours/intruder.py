@@ -151,8 +151,7 @@ def exhaust():
             try:
                 seat = socket.socket(socket.AF_INET, kind)
                 seat.bind((OWN, 0))
-                # (At each fork what listens is bound anew, one after the other.)
-                if kind == socket.SOCK_STREAM and count < 1000:
+                if kind == socket.SOCK_STREAM:
                     seat.listen(4096)
                 taken.append(seat)
             except OSError as error:
@@ -163,6 +162,7 @@ def exhaust():
     for child in range(2):
         if os.fork() == 0:
             flood()
+        print("forked", flush=True)
     places = []
     for count in range(400):
         try:
