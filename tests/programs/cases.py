@@ -125,14 +125,20 @@ def lighttpd(s):
     web(s, 8080)
 
 
-@case
-def postgres(s):
+def database(s):
+    """An empty one of PostgreSQL's, and where its programs are."""
     b = "/usr/lib/postgresql/15/bin"
     pg = s.dir + "/pg"
     os.makedirs(pg)
     shutil.chown(pg, "postgres")
     subprocess.run(["runuser", "-u", "postgres", "--", b + "/initdb", "-D", pg, "-A", "trust", "-N"], check=True, capture_output=True)
     open(pg + "/pg_hba.conf", "a").write("host all all 10.77.0.0/24 trust\n")
+    return b, pg
+
+
+@case
+def postgres(s):
+    b, pg = database(s)
     s.server(
         [b + "/postgres", "-D", pg, "-c", f"listen_addresses={OURS}", "-c", "unix_socket_directories=" + pg, "-c", "fsync=off"],
         user="postgres",
@@ -1373,15 +1379,16 @@ RequireValidShell off
     ftp(s, 2121, d + "/big")
 
 
+def through(s, proxy, d):
+    """Asks the server behind a proxy, once for much, and many times at a time."""
+    s.client(f"curl -sS -m 20 -x {proxy} http://{PEER}:8081/big | cmp - {d}/big")
+    s.client(f"for i in $(seq 20); do curl -sS -m 20 -x {proxy} http://{PEER}:8081/22k & done | wc -c | grep -qx 440000")
+
+
 @case
 def pgbouncer(s):
-    b = "/usr/lib/postgresql/15/bin"
-    pg = s.dir + "/pg"
-    os.makedirs(pg)
-    shutil.chown(pg, "postgres")
+    b, pg = database(s)
     os.chmod(s.dir, 0o777)
-    subprocess.run(["runuser", "-u", "postgres", "--", b + "/initdb", "-D", pg, "-A", "trust", "-N"], check=True, capture_output=True)
-    open(pg + "/pg_hba.conf", "a").write("host all all 10.77.0.0/24 trust\n")
     listen = ["-c", f"listen_addresses={PEER}", "-c", "unix_socket_directories=" + pg, "-c", "fsync=off"]
     s.server(["runuser", "-u", "postgres", "--", b + "/postgres", "-D", pg, *listen], outside=True)
     s.wait(5432, PEER)
@@ -1584,8 +1591,7 @@ socks pass {{ from: 0.0.0.0/0 to: 0.0.0.0/0 }}
 """)
     s.server(["danted", "-f", s.dir + "/s.conf", "-p", s.dir + "/s.pid"])
     s.wait(1080)
-    s.client(f"curl -sS -m 20 -x socks5://{OURS}:1080 http://{PEER}:8081/big | cmp - {d}/big")
-    s.client(f"for i in $(seq 20); do curl -sS -m 20 -x socks5://{OURS}:1080 http://{PEER}:8081/22k & done | wc -c | grep -qx 440000")
+    through(s, f"socks5://{OURS}:1080", d)
 
 
 @case
@@ -1594,8 +1600,7 @@ def microsocks(s):
     back(s, d)
     s.server(["microsocks", "-i", OURS, "-p", "1080"])
     s.wait(1080)
-    s.client(f"curl -sS -m 20 -x socks5://{OURS}:1080 http://{PEER}:8081/big | cmp - {d}/big")
-    s.client(f"for i in $(seq 20); do curl -sS -m 20 -x socks5://{OURS}:1080 http://{PEER}:8081/22k & done | wc -c | grep -qx 440000")
+    through(s, f"socks5://{OURS}:1080", d)
 
 
 @case
@@ -1617,8 +1622,7 @@ def privoxy(s):
     open(s.dir + "/p.conf", "w").write(f"listen-address {OURS}:8118\nconfdir {s.dir}\nlogdir {s.dir}\n")
     s.server(["privoxy", "--no-daemon", s.dir + "/p.conf"])
     s.wait(8118)
-    s.client(f"curl -sS -m 20 -x http://{OURS}:8118 http://{PEER}:8081/big | cmp - {d}/big")
-    s.client(f"for i in $(seq 20); do curl -sS -m 20 -x http://{OURS}:8118 http://{PEER}:8081/22k & done | wc -c | grep -qx 440000")
+    through(s, f"http://{OURS}:8118", d)
 
 
 @case

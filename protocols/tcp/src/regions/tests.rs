@@ -457,21 +457,32 @@ fn what_waits_for_who_rests_is_looked_at_when_somebody_listens() {
     assert_eq!((net.tcp.acceptable(heir), net.tcp.left.len()), (1, 0));
 }
 
-/// Each turn takes some, as many bytes may have to be copied; those that wait longest first.
-#[test]
-fn a_long_queue_goes_to_another_program_in_turns() {
+/// A hundred connections wait at a listener in region 1.
+fn a_long_queue() -> (Net, SocketId) {
     let mut net = Net::on(new_region(256, 4096, 4096));
     let region = new_region(256, 4096, 4096);
     net.tcp.add_region(1, region).expect("room");
     let first = net.listen_in(1, 80, 100, SHARED);
     (1..=100).for_each(|port| waits(&mut net, port, 10));
+    (net, first)
+}
+
+/// As [`Net::close`], without a poll.
+fn close_unpolled(net: &mut Net, id: SocketId) {
+    let close = skink_messages::TcpInput::Request(skink_messages::TcpRequest::Close(id));
+    let taken = skink_messages::Component::handle(&mut net.tcp, net.now, close, &mut net.out);
+    assert!(taken.is_ok());
+}
+
+/// Each turn takes some, as many bytes may have to be copied; those that wait longest first.
+#[test]
+fn a_long_queue_goes_to_another_program_in_turns() {
+    let (mut net, first) = a_long_queue();
     let heir = net.listen_in(0, 80, 100, SHARED);
     for _ in 0..30 {
         net.tcp.offer(first).expect("one waits");
     }
-    let close = skink_messages::TcpInput::Request(skink_messages::TcpRequest::Close(first));
-    let taken = skink_messages::Component::handle(&mut net.tcp, net.now, close, &mut net.out);
-    assert!(taken.is_ok());
+    close_unpolled(&mut net, first);
     let mut moved = Vec::new();
     while moved.last() != Some(&100) {
         let _ = skink_messages::Component::poll(&mut net.tcp, net.now, &mut net.out);
@@ -493,14 +504,8 @@ fn a_long_queue_goes_to_another_program_in_turns() {
 /// Whoever begins to listen before it is reset is a stranger, as he would be on Linux, where all of it is reset at once.
 #[test]
 fn nobody_gets_what_nobody_was_there_for() {
-    let mut net = Net::on(new_region(256, 4096, 4096));
-    let region = new_region(256, 4096, 4096);
-    net.tcp.add_region(1, region).expect("room");
-    let first = net.listen_in(1, 80, 100, SHARED);
-    (1..=100).for_each(|port| waits(&mut net, port, 10));
-    let close = skink_messages::TcpInput::Request(skink_messages::TcpRequest::Close(first));
-    let taken = skink_messages::Component::handle(&mut net.tcp, net.now, close, &mut net.out);
-    assert!(taken.is_ok());
+    let (mut net, first) = a_long_queue();
+    close_unpolled(&mut net, first);
     let stranger = net.listen_in(0, 80, 100, SHARED);
     net.run();
     assert_eq!(net.tcp.acceptable(stranger), 0);
