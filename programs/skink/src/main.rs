@@ -24,6 +24,7 @@ mod ps;
 mod run;
 mod ss;
 mod stat;
+mod stderr;
 mod tools;
 mod up;
 mod upgrade;
@@ -85,7 +86,7 @@ fn start_log() {
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| stderr::AtOnce)
         .with_target(false)
         .try_init();
 }

@@ -18,6 +18,7 @@ use crate::interfaces::HANDED_VERSION;
 use crate::run::choice::{self, Use};
 use crate::run::network::{self, Plan};
 use crate::run::{kernel, neighbours, opening};
+use crate::stderr::say;
 use component::Component;
 use deputy::{Deputy, Kept};
 use plant::Plant;
@@ -33,8 +34,9 @@ use skink_filter::RuleSet;
 use skink_nic::{Sharing, interface};
 
 /// Descriptors that a program takes in the supervisor: its connection and its process, six of its
-/// regions, four to wake it; and for each channel four of each queue, and a bell.
-const OF_A_PROGRAM: (u64, u64) = (12, 9);
+/// regions, four to wake it; and for each channel four of each queue, and a bell. While processes that have died are told of all
+/// programs, its regions once more for those that serve them, eight for those that read what is sent, and seven for each channel.
+const OF_A_PROGRAM: (u64, u64) = (12 + 6 + 8, 9 + 7);
 /// What there is besides: the processes' own, the lanes between them, tools, and what is on its way to
 /// those that attach at the moment.
 const BESIDES: u64 = 640;
@@ -57,9 +59,9 @@ pub fn up(options: &UpOptions) -> Result<u8, Failure> {
     let layout = settings::layout_of(&settings.topology)?;
     let room = raise_descriptor_limit(layout.routes().channels());
     if u64::from(settings.programs) > room {
-        eprintln!(
-            "skink: there is room for {room} programs only, since the limit of open files is low (ulimit -n)"
-        );
+        say(format_args!(
+            "there is room for {room} programs only, since the limit of open files is low (ulimit -n)"
+        ));
         settings.programs = u16::try_from(room).unwrap_or(1).max(1);
     }
     let signals = SignalDescriptor::new(&supervise::SIGNALS)
@@ -100,10 +102,10 @@ fn go_on(inherited: Result<Estate, String>, notifier: Option<&Notifier>) -> Resu
     let mut deputy = Deputy::inherited(kept).map_err(|error| failed(&error))?;
     server.inherit().map_err(|error| failed(&error))?;
     server.owners_mut().inherit();
-    eprintln!(
-        "skink: the supervisor is of release {} now",
+    say(format_args!(
+        "the supervisor is of release {} now",
         env!("CARGO_PKG_VERSION")
-    );
+    ));
     supervise::go_on(&mut server, &signals, notifier, &mut deputy, None)
 }
 

@@ -89,7 +89,7 @@ impl Notifier {
     }
 
     /// The service does its work from now on. Waits until the manager has room for the message, as
-    /// [`stopping`](Notifier::stopping) and [`main_process`](Notifier::main_process) do.
+    /// [`stopping`](Notifier::stopping) does.
     pub fn ready(&self) -> Result<(), NotifyError> {
         self.send("READY=1", SendFlags::empty())
     }
@@ -99,9 +99,9 @@ impl Notifier {
         self.send("STOPPING=1", SendFlags::empty())
     }
 
-    /// Another process is the service from now on.
+    /// Another process is the service from now on. Never waits: one that isn't taken is to be said again.
     pub fn main_process(&self, process: u32) -> Result<(), NotifyError> {
-        self.send(&format!("MAINPID={process}"), SendFlags::empty())
+        self.send(&format!("MAINPID={process}"), SendFlags::DONTWAIT)
     }
 
     /// How the service is, in a line for a person. Never waits: an event loop may call it.

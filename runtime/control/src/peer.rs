@@ -40,3 +40,13 @@ fn supplementary(socket: BorrowedFd<'_>) -> Vec<u32> {
     groups.truncate(bytes as usize / size_of::<u32>());
     groups
 }
+
+/// Whether a process is stopped: by a signal, or by one that traces it (proc_pid_stat(5)).
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    let state = stat.ok().and_then(|stat| {
+        let (_, rest) = stat.rsplit_once(") ")?;
+        rest.chars().next()
+    });
+    matches!(state, Some('T' | 't'))
+}

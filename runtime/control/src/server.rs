@@ -8,7 +8,7 @@ mod tools;
 
 use crate::instance;
 use crate::message::{RegionKind, Reply, Request};
-use crate::peer;
+use crate::peer::{self, is_stopped};
 use crate::transport::{self, MAXIMUM_REQUEST, ReceiveError};
 use crate::{CONTROL_VARIABLE, TOKEN_VARIABLE};
 use departing::Departing;
@@ -17,7 +17,8 @@ use listening::Listening;
 pub use owners::{
     Access, Answered, Grant, NicGrant, Owners, Peer, Question, ServedParts, ServerConfig,
 };
-use rustix::event::{Timespec, epoll};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketFlags};
 use serde::{Deserialize, Serialize};
 use skink_messages::{Counter, Counters};
@@ -91,6 +92,9 @@ pub struct Server<O: Owners> {
     /// Something has happened, other than that tools looked.
     #[serde(skip)]
     has_changed: bool,
+    /// Given back for a moment when there are no descriptors left.
+    #[serde(skip)]
+    spare: Option<OwnedFd>,
 }
 
 impl<O: Owners> Server<O> {
@@ -130,6 +134,7 @@ impl<O: Owners> Server<O> {
             finished: vec![0; Counter::ALL.len()],
             questions: Questions::default(),
             has_changed: false,
+            spare: None,
         })
     }
 
@@ -288,8 +293,7 @@ impl<O: Owners> Server<O> {
             PATH_KEY => self.listening.by_path.as_ref(),
             _ => Some(&self.listening.control),
         };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let Some(Ok(socket)) = socket.map(|socket| rustix::net::accept_with(socket, flags)) else {
+        let Some(socket) = socket.and_then(|socket| accept_from(socket, &mut self.spare)) else {
             return;
         };
         let Ok(peer) = peer::of(socket.as_fd()) else {
@@ -426,14 +430,24 @@ impl<O: Owners> AsFd for Server<O> {
     }
 }
 
-/// Whether a process is stopped: by a signal, or by one that traces it (proc_pid_stat(5)).
-fn is_stopped(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    let state = stat.ok().and_then(|stat| {
-        let (_, rest) = stat.rsplit_once(") ")?;
-        rest.chars().next()
-    });
-    matches!(state, Some('T' | 't'))
+/// Accepts a connection. If there are no descriptors left it is closed at once: one that waits to be accepted would keep the
+/// event loop from sleeping.
+fn accept_from(listener: &OwnedFd, spare: &mut Option<OwnedFd>) -> Option<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let accept = || rustix::net::accept_with(listener, flags);
+    if spare.is_none() {
+        *spare = eventfd(0, EventfdFlags::CLOEXEC).ok();
+    }
+    match accept() {
+        Ok(socket) => Some(socket),
+        Err(Errno::MFILE | Errno::NFILE) => {
+            *spare = None;
+            drop(accept());
+            tracing::warn!("a connection was refused: there are no descriptors left (ulimit -n)");
+            None
+        }
+        Err(_) => None,
+    }
 }
 
 /// What tells of everything that comes.

@@ -3,6 +3,7 @@
 //! The copy (`fork(2)`) has the same memory and descriptors as the supervisor had when it was made. A
 //! supervisor that makes a new one whenever something has changed can be killed at any time. The copy also
 //! looks at times whether the supervisor still goes on, and ends one that hangs.
+use crate::peer::is_stopped;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, retry_on_intr};
 use rustix::process::{
@@ -79,6 +80,11 @@ impl Standby {
         ended.is_some_and(|ended| poll(&mut [ended], Some(&now)) == Ok(1))
     }
 
+    /// Whether the copy is stopped, by a signal or a debugger, and wouldn't go on. Make a new one then.
+    pub fn is_stopped(&self) -> bool {
+        self.pid().is_some_and(is_stopped)
+    }
+
     /// Makes a copy of this process as it is now, in place of the one before. Returns at once to the
     /// caller. In the copy it returns too, once the caller's process is dead, however that came.
     ///
@@ -112,7 +118,10 @@ impl Standby {
             child => {
                 let pid = Pid::from_raw(child).ok_or(Errno::SRCH)?;
                 // It can't be another's id: nobody has waited for it.
-                let ended = pidfd_open(pid, PidfdFlags::empty())?;
+                let ended = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
+                    let _ = kill_process(pid, Signal::KILL);
+                    let _ = retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()));
+                })?;
                 self.dismiss();
                 self.copy = Some(Copy { pid: child, ended });
                 Ok(Standing::Original)

@@ -67,6 +67,14 @@ impl Network {
     /// # Errors
     /// As [`Network::new`].
     pub fn with(plan: Plan, arguments: &[&str]) -> Result<Network, Failure> {
+        Network::behind(&[], plan, arguments)
+    }
+
+    /// The same, with `skink up` executed by this command, which becomes it.
+    ///
+    /// # Errors
+    /// As [`Network::new`].
+    pub fn behind(command: &[&str], plan: Plan, arguments: &[&str]) -> Result<Network, Failure> {
         if plan.back_end == BackEnd::Xdp && !skink_testbed::is_root() {
             return Err(Failure::Skip(
                 "loading an XDP program needs root".to_owned(),
@@ -130,7 +138,7 @@ impl Network {
             network.rules = Some(scratch);
         }
         if plan.topology != Topology::Library {
-            network.up = Some(network.start_stack(arguments)?);
+            network.up = Some(network.start_stack(command, arguments)?);
         }
         Ok(network)
     }
@@ -140,8 +148,12 @@ impl Network {
         format!("end-to-end-{}", std::process::id())
     }
 
-    fn start_stack(&self, arguments: &[&str]) -> Result<Process, Failure> {
-        let mut command = self.skink.command(&Self::tool()?.to_string_lossy());
+    fn start_stack(&self, before: &[&str], arguments: &[&str]) -> Result<Process, Failure> {
+        let tool = Self::tool()?;
+        let tool = tool.to_string_lossy();
+        let mut words = before.iter().copied().chain([&*tool]);
+        let mut command = self.skink.command(words.next().unwrap_or_default());
+        command.args(words);
         let topology = self.plan.topology.to_string();
         command.args(["up", "--name", &Self::name(), "--topology", &topology]);
         command.args(self.network_arguments()).args(arguments);

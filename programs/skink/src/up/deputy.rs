@@ -3,6 +3,8 @@ use super::heart::{self, Heart};
 use super::served::Served;
 use super::supervise::Life;
 use crate::interfaces::HANDED_VERSION;
+use crate::stderr::say;
+use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 use skink_channel::{Sleeper, SleeperDescriptors, SpinBudget};
 use skink_control::{Executable, Notifier, Server, Standby, Standing};
@@ -21,6 +23,10 @@ const LATE: Duration = Duration::from_secs(1);
 
 /// How long a build that was executed may take until it has served long enough, and has a standby of its own.
 const PROOF: Duration = Duration::from_secs(3);
+/// How often it is looked whether the standby is stopped.
+const LOOK: Duration = Duration::from_secs(2);
+/// When it is tried again to make one, if the system had no room.
+const AGAIN: Duration = Duration::from_secs(1);
 const HANGS: &str = "it hung: it was executed, and hasn't served for long enough since";
 
 /// The supervisor's standby, and how it sees that the supervisor goes on.
@@ -31,6 +37,8 @@ pub struct Deputy {
     made: Option<Instant>,
     /// Something has happened since.
     pub is_old: bool,
+    /// The last one couldn't be made, and this was said.
+    refused: bool,
 }
 
 /// What another build that this process executes goes on with.
@@ -118,15 +126,18 @@ impl Deputy {
             inner,
             made: None,
             is_old: false,
+            refused: false,
         }
     }
 
     /// That of the build before, whose place this program has taken.
     pub fn inherited(kept: Kept) -> io::Result<Deputy> {
+        die_of_panics();
         Ok(Deputy {
             inner: Some(Inner::with(kept)?),
             made: None,
             is_old: true,
+            refused: false,
         })
     }
 
@@ -160,7 +171,7 @@ impl Deputy {
         &mut self,
         now: Instant,
         server: &mut Server<Served>,
-        life: &Life<'_>,
+        life: &mut Life<'_>,
     ) -> Option<Instant> {
         let inner = self.inner.as_mut()?;
         // Until then the standby is of the build before.
@@ -168,32 +179,43 @@ impl Deputy {
             return None;
         }
         let is_awaited = server.owners().awaits_standby();
-        if self.made.is_some() && !self.is_old && !is_awaited {
-            return None;
+        if self.made.is_none() {
+            die_of_panics();
         }
-        let due = self.made.map(|made| made + FRESH);
+        self.is_old |= self.made.is_some() && inner.kept.standby.is_stopped();
+        if self.made.is_some() && !self.is_old && !is_awaited {
+            return Some(now + LOOK);
+        }
+        let pause = if self.refused { AGAIN } else { FRESH };
+        let due = self.made.map(|made| made + pause);
         if let Some(due) = due.filter(|due| *due > now && !is_awaited) {
             return Some(due);
         }
         self.made = Some(now);
         self.is_old = false;
         match inner.renew(None) {
-            Ok(Standing::Original) => {}
+            Ok(Standing::Original) => {
+                self.refused = false;
+                Some(now + LOOK)
+            }
             Ok(Standing::Successor { verdict }) => {
                 self.take_over(server, life, verdict);
-                return Some(now);
+                Some(now)
             }
             Err(error) => {
-                self.inner = None;
-                say_refused(&error);
+                if !std::mem::replace(&mut self.refused, true) {
+                    say_refused(&error);
+                }
+                // What the system has no room for now, it may have later; and there may still be the one before.
+                self.is_old = error.raw_os_error().is_some();
+                self.is_old.then(|| now + AGAIN)
             }
         }
-        None
     }
 
     /// Executes another build in the place of this one, with a standby that knows of it. Returns if that fails, and in
     /// the standby when the other build has ended.
-    pub fn hand_over(&mut self, now: Instant, server: &mut Server<Served>, life: &Life<'_>) {
+    pub fn hand_over(&mut self, now: Instant, server: &mut Server<Served>, life: &mut Life<'_>) {
         let Some(executable) = server.owners().heir().cloned() else {
             return;
         };
@@ -213,23 +235,43 @@ impl Deputy {
         (self.made, self.is_old) = (None, true);
     }
 
-    fn take_over(&mut self, server: &mut Server<Served>, life: &Life<'_>, verdict: Option<String>) {
+    fn take_over(
+        &mut self,
+        server: &mut Server<Served>,
+        life: &mut Life<'_>,
+        verdict: Option<String>,
+    ) {
         let pid = std::process::id();
         let what = verdict.as_deref().map_or_else(
             || "has died".to_owned(),
             |why| format!("has been killed: {why}"),
         );
-        eprintln!("skink: the supervisor {what}; process {pid} goes on in its place");
+        say(format_args!(
+            "the supervisor {what}; process {pid} goes on in its place"
+        ));
         if let Err(error) = server.take_over() {
-            eprintln!("skink: nobody can attach or ask any more: {error}");
+            say(format_args!("nobody can attach or ask any more: {error}"));
         }
         server.owners_mut().take_over(verdict.as_deref());
-        life.tell(|notifier| notifier.main_process(pid));
+        life.is_another = true;
         // It wants one of its own, at once.
         (self.made, self.is_old) = (None, true);
     }
 }
 
+/// A supervisor that panics ends at once, as if somebody had killed it: its standby goes on, and nothing is dropped on the way,
+/// which would end the stack.
+fn die_of_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        say(format_args!("{panic}"));
+        loop {
+            let _ = kill_process(getpid(), Signal::KILL);
+        }
+    }));
+}
+
 fn say_refused(error: &io::Error) {
-    eprintln!("skink: this process can have no standby, so nobody takes over if it dies: {error}");
+    say(format_args!(
+        "this process can have no standby, so nobody takes over if it dies: {error}"
+    ));
 }

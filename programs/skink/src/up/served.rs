@@ -145,6 +145,8 @@ impl Served {
             let link = processes.get(plant.layout.place(Part::Link));
             plant.adapt(link.map(Component::load).unwrap_or_default());
             self.check_queues(now);
+            // If that couldn't be done before.
+            self.go_on_anew();
         }
         next = Some(next.map_or(self.next_look, |next| next.min(self.next_look)));
         let mut due = Vec::new();

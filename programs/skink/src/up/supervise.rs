@@ -4,8 +4,10 @@ use super::component::{Component, News};
 use super::deputy::Deputy;
 use super::served::{End, Served, run_errands};
 use crate::failure::Failure;
+use crate::stderr::say;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use skink_control::{Notifier, NotifyError, Server, SignalDescriptor};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -44,6 +46,7 @@ pub fn go_on(
         interval,
         next_sign: Instant::now(),
         status: String::new(),
+        is_another: false,
     };
     loop {
         let now = Instant::now();
@@ -55,19 +58,19 @@ pub fn go_on(
             && let Some(announce) = announce.take()
         {
             for line in announce(served.front().pid()) {
-                eprintln!("skink: {line}");
+                say(format_args!("{line}"));
             }
             life.tell(Notifier::ready);
         }
         next = earlier(next, life.live(now, served));
         if announce.is_none() {
-            next = earlier(next, deputy.renew(now, server, &life));
+            next = earlier(next, deputy.renew(now, server, &mut life));
             server.owners_mut().standby = deputy.standby();
         }
         if server.owners_mut().go_ahead() {
             run_errands(server);
         }
-        deputy.hand_over(now, server, &life);
+        deputy.hand_over(now, server, &mut life);
         deputy.is_old |= wait(server, signals, deputy.ended(), next);
         if signals.take().is_some() {
             deputy.dismiss();
@@ -100,7 +103,7 @@ fn round(
     next = earlier(next, due);
     if let Some((name, why)) = failure {
         match announced {
-            true => eprintln!("skink: {name} can't be started: {why}"),
+            true => say(format_args!("{name} can't be started: {why}")),
             false => return Err(Failure::own(format!("{name} can't be started: {why}"))),
         }
     }
@@ -116,13 +119,13 @@ fn round(
 fn say_news(process: &Component, news: News) {
     let name = process.name();
     match news {
-        News::Failing => eprintln!(
-            "skink: {name} can't stay up: it has ended again and again soon after its start, the last time: \
+        News::Failing => say(format_args!(
+            "{name} can't stay up: it has ended again and again soon after its start, the last time: \
              {}; the rest goes on, and {name} is tried again every few seconds. Look above for what it said \
              itself; if that can't be mended, end this `skink up` and start it anew, which ends its connections",
             process.last_end().unwrap_or("for no known reason")
-        ),
-        News::Steady => eprintln!("skink: {name} stays up again"),
+        )),
+        News::Steady => say(format_args!("{name} stays up again")),
     }
 }
 
@@ -136,7 +139,9 @@ fn say_end(served: &Served, end: &End, now: Instant) {
         None => String::new(),
     };
     let (name, why) = (process.name(), &end.why);
-    eprintln!("skink: {name} has died: {why}; connections go on when it is back{again}");
+    say(format_args!(
+        "{name} has died: {why}; connections go on when it is back{again}"
+    ));
 }
 
 /// Signs of life for the service manager.
@@ -145,10 +150,15 @@ pub struct Life<'a> {
     interval: Option<Duration>,
     next_sign: Instant,
     status: String,
+    /// This process isn't the one that the manager knows, and the manager had no room to be told so.
+    pub is_another: bool,
 }
 
+/// How long a manager has to make room for a message.
+const NO_ROOM: Duration = Duration::from_millis(100);
+
 impl Life<'_> {
-    pub fn tell(&self, what: impl Fn(&Notifier) -> Result<(), NotifyError>) {
+    pub fn tell(&self, what: impl FnOnce(&Notifier) -> Result<(), NotifyError>) {
         if let Some(Err(error)) = self.notifier.map(what) {
             tracing::warn!("{error}");
         }
@@ -161,7 +171,15 @@ impl Life<'_> {
 
     /// Answers when the next sign is due.
     fn live(&mut self, now: Instant, served: &Served) -> Option<Instant> {
-        self.notifier?;
+        let notifier = self.notifier?;
+        if self.is_another {
+            let told = notifier.main_process(std::process::id());
+            let has_no_room = |error: &std::io::Error| error.kind() == ErrorKind::WouldBlock;
+            self.is_another = matches!(&told, Err(NotifyError::Send(error)) if has_no_room(error));
+            if !self.is_another {
+                self.tell(|_| told);
+            }
+        }
         let programs = match served.live() {
             1 => "1 program".to_owned(),
             count => format!("{count} programs"),
@@ -171,12 +189,15 @@ impl Life<'_> {
             self.tell(|notifier| notifier.status(&status));
             self.status = status;
         }
-        let interval = self.interval?;
+        let again = self.is_another.then(|| now + NO_ROOM);
+        let Some(interval) = self.interval else {
+            return again;
+        };
         if now >= self.next_sign {
             self.tell(Notifier::watchdog);
             self.next_sign = now + interval;
         }
-        Some(self.next_sign)
+        earlier(again, Some(self.next_sign))
     }
 }
 
@@ -255,7 +276,9 @@ fn stop(server: &mut Server<Served>, signals: &SignalDescriptor) {
         while group.iter().any(|place| lives(server, place)) {
             let now = Instant::now();
             if !killed && (now >= limit || signals.take().is_some()) {
-                eprintln!("skink: the stack doesn't end by itself, and is killed");
+                say(format_args!(
+                    "the stack doesn't end by itself, and is killed"
+                ));
                 killed = true;
             }
             if killed {

@@ -12,6 +12,7 @@ mod stateless;
 mod steered;
 mod supervisor;
 mod taken_over;
+mod unheard;
 mod upgrade;
 
 use super::on;
@@ -71,6 +72,7 @@ pub fn cases() -> Vec<Case> {
     let topologies = [Topology::Split, Topology::Single];
     cases.extend(topologies.map(|topology| stateless::case(plan(topology, None))));
     cases.extend(spoilt::cases());
+    cases.extend(unheard::cases(open));
     cases
 }
 
