@@ -109,8 +109,9 @@ pub enum ConnectionOption {
     TrafficClass(u8),
     /// `IP_TTL`, `IPV6_UNICAST_HOPS`
     HopLimit(u8),
-    /// `SO_REUSEPORT`. Permission to share comes with [`BindOptions`]; `tcp` doesn't need to know more.
-    ReusePort(bool),
+    /// Of a listening socket: its program isn't known to wait for connections, and others have the socket, perhaps for
+    /// that. It gets what nobody else on the same end would get.
+    Reserve(bool),
 }
 
 /// What a program asks of `tcp`. Data doesn't travel here: it is in the socket's rings already.

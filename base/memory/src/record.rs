@@ -72,7 +72,7 @@ impl Holder {
 /// | a request arrives | ends, `iss`, what is negotiated, numbers, window, settings, `listener`, `state` SYN-RECEIVED -> `holder` awaited -> the SYN-ACK | no holder: it frees the slot, and the peer asks again |
 /// | the handshake ends | what is negotiated, `seal`, numbers, window -> `state` -> `order` -> what tells the peer | an earlier state; the peer's segment, or our own, comes again. Without `order`: the last to be accepted |
 /// | `accept` | `holder` attached (when the program is known to have it) | it waits still, and is offered again |
-/// | one that waits goes to another program's listener | there: all fields, bytes in the ring -> `receive_tail` -> `holder` awaited -> here: the slot is freed | it waits here; then in both places, of which the adopter keeps one |
+/// | one that waits goes to another program's listener | there: all other fields, bytes in the ring -> `receive_tail` -> `holder` awaited -> `fin` -> `state` -> here: `state` CLOSED -> `fin` 0 -> the slot is freed | there a slot that nobody knows of, and it waits here; then it waits in both places, of which the adopter keeps one; then there |
 /// | data is acknowledged | `send_head` -> (next segment) `snd_una` | `snd_una` is behind: the head of the ring counts |
 /// | data arrives | bytes in the ring -> `receive_tail` -> (next segment) `rcv_nxt` | `rcv_nxt` is behind: the tail of the ring counts; the peer sends it again |
 /// | a segment leaves | `snd_una`, `snd_max`, `rcv_nxt`, `rcv_adv`, `snd_wnd`, `ts_recent` -> the segment | `snd_max` and `rcv_adv` may be ahead of what left: bytes count as lost, and a window was never offered |
@@ -277,7 +277,8 @@ impl Record {
         self.receive_tail.reset();
     }
 
-    /// Stores what another record has of its connection; not which socket that is, who holds it, and where its bytes are.
+    /// Stores what another record has of its connection; not which socket that is, who holds it, where its bytes are, and in
+    /// which state it is.
     pub(crate) fn copy_connection(&self, other: &Record) {
         macro_rules! copy {
             ($($field:ident)*) => {
@@ -285,7 +286,7 @@ impl Record {
             };
         }
         copy!(
-            state fin family snd_wscale rcv_wscale options switches traffic_class local_port remote_port
+            family snd_wscale rcv_wscale options switches traffic_class local_port remote_port
             mss maximum_segment hop_limit error iss irs snd_una snd_max rcv_nxt snd_wnd rcv_adv ts_recent
             ts_offset rtt_us cwnd retransmits fin_number keep_alive_idle keep_alive_interval
             keep_alive_probes user_timeout receive_buffer

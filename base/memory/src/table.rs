@@ -1,9 +1,10 @@
-use crate::record::{LAYOUT_VERSION, Record, SocketKind};
+use crate::record::{Holder, LAYOUT_VERSION, Record, SocketKind};
 use crate::region::Region;
 use crate::region_slots::RegionSlots;
 use crate::ring::Ring;
 use std::fmt;
 use std::io;
+use std::sync::atomic::Ordering;
 
 /// Names one socket of one component: a slot of its table, and how often that had been given out.
 /// An id that outlived its socket is noticed by its generation.
@@ -317,8 +318,8 @@ impl SocketTable {
     }
 
     /// Owner: begins a socket's life in `to`, a free slot, with the connection of `from` and what it has received. As with
-    /// [`SocketTable::open_slot`] it has no holder yet. `None`, and nothing happens, if a program has read or written anything
-    /// there, or the rings differ in size.
+    /// [`SocketTable::open_slot`] it has no holder yet, and no state: [`SocketTable::finish_copy`] follows. `None`, and nothing
+    /// happens, if a program has read or written anything there, or the rings differ in size.
     ///
     /// # Panics
     /// As [`SocketTable::record`].
@@ -344,6 +345,23 @@ impl SocketTable {
         Some(id)
     }
 
+    /// Owner: the connection that was copied to `to` waits to be accepted there, at the listener in the slot `listener` of that
+    /// region, and no longer in `from`.
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn finish_copy(&self, from: u32, to: u32, listener: u32) {
+        let [from, to] = [from, to].map(|slot| self.record(slot));
+        to.listener.store(listener, Ordering::Relaxed);
+        to.set_holder(Holder::Awaited);
+        to.fin
+            .store(from.fin.load(Ordering::Relaxed), Ordering::Release);
+        to.state
+            .store(from.state.load(Ordering::Relaxed), Ordering::Release);
+        from.state.store(0, Ordering::Release);
+        from.fin.store(0, Ordering::Release);
+    }
+
     /// As [`Region::offer`].
     ///
     /// # Panics
@@ -351,6 +369,15 @@ impl SocketTable {
     pub fn offer(&self, id: SocketId) {
         let (region, slot) = self.known(id.slot);
         region.offer(SocketId { slot, ..id });
+    }
+
+    /// As [`Region::is_taken`].
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn is_taken(&self, id: SocketId) -> bool {
+        let (region, slot) = self.known(id.slot);
+        region.is_taken(SocketId { slot, ..id })
     }
 
     /// As [`Region::withdraw`].

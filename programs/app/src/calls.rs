@@ -174,14 +174,8 @@ pub fn shutdown(fd: c_int, how: c_int) -> Answer {
             // It stops listening; threads in `accept` find out.
             if which != Shutdown::Write {
                 state.release(index);
-                let socket = &mut state.sockets[index];
-                socket.role = Role::Undecided;
-                if core::mem::take(&mut socket.kernel_listens) {
-                    let _ = restore_mode(fd, socket.nonblocking);
-                    let arguments = [fd as usize, how as usize, 0, 0, 0, 0];
-                    // SAFETY: only numbers.
-                    let _ = unsafe { raw::syscall(libc::SYS_shutdown, arguments) };
-                }
+                state.sockets[index].role = Role::Undecided;
+                state.unlisten_on_kernel(fd, index);
                 state.mark_ready(index);
                 state.wake_waiters(index);
             }

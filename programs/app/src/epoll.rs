@@ -9,7 +9,7 @@ use crate::epoll_set::Item;
 use crate::errno::{Answer, fail};
 use crate::fd_table::{self, Entry};
 use crate::raw;
-use crate::socket::Watch;
+use crate::socket::{Taker, Watch};
 use crate::state::State;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -148,7 +148,21 @@ impl State {
     #[inline]
     pub fn begin_wait(&mut self, index: u32) {
         if core::mem::take(&mut self.epolls[index].inherited) {
-            self.add_nic(index);
+            self.begin_inherited(index);
+        }
+    }
+
+    #[cold]
+    fn begin_inherited(&mut self, index: u32) {
+        self.add_nic(index);
+        // The process waits for connections, too, if its parent had put listening sockets in.
+        let items = self.epolls[index].items.iter();
+        let items = items.filter(|item| item.events != 0);
+        for socket in items.map(|item| item.socket).collect::<Vec<u32>>() {
+            if self.sockets[socket].taker == Taker::Others {
+                // If that fails, who accepts is told.
+                let _ = self.activate(socket);
+            }
         }
     }
 

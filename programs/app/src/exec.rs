@@ -189,7 +189,7 @@ impl State {
             return Ok(None);
         };
         for (_, index) in staying {
-            self.rest_with_heir(*index, remote);
+            self.bind_for_heir(*index, remote);
             let (protocol, halves) = match self.sockets[*index].role {
                 Role::Stream(id) => (Protocol::Tcp, [Some(id), None]),
                 Role::Datagram(halves) => (Protocol::Udp, halves),

@@ -17,7 +17,7 @@ use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
 use crate::slots::Slots;
-use crate::socket::{Role, Socket, Taker};
+use crate::socket::{Role, Taker};
 use crate::state::State;
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -112,9 +112,7 @@ fn begin(state: &mut State) {
     state.epolls.leave_to_parent();
     for (_, socket) in state.sockets.iter_mut() {
         socket.waiters.clear();
-        if socket.taker == Taker::Unknown {
-            socket.taker = Taker::Others;
-        }
+        socket.taker = Taker::Others;
     }
     let claims = state.would_claim();
     let Some(mut engine) = state.engine.take() else {
@@ -251,25 +249,6 @@ impl State {
         used
     }
 
-    /// Binds sockets that the process has inherited and that will listen.
-    pub fn bind_resting(&mut self) {
-        let rests = |socket: &Socket| {
-            matches!(socket.role, Role::Dormant)
-                && socket.tickets != [0; 2]
-                && socket.resting == [None; 2]
-        };
-        let sockets = self.sockets.iter();
-        let rest = sockets.filter_map(|(index, socket)| rests(socket).then_some(index));
-        for index in rest.collect::<Vec<u32>>() {
-            if let Err(stop) = self.rest(index) {
-                log!(
-                    Warn,
-                    "an inherited listening socket couldn't be bound: {stop:?}"
-                );
-            }
-        }
-    }
-
     /// Tells the stack which sockets this process has inherited.
     pub fn claim(&mut self) {
         use skink_messages::Protocol::{Tcp, Udp};
@@ -287,7 +266,7 @@ impl State {
                 }
             }
         }
-        self.bind_resting();
+        self.listen_in_reserve();
         let engine = self.engine.as_deref_mut();
         if let Some(remote) = engine.and_then(|engine| engine.stack.remote()) {
             let _ = remote.synchronize();

@@ -8,14 +8,13 @@
 //! since that would be reset; when one more comes and still nobody has waited, that is given up.
 //!
 //! A stack in another process answers a ticket for a listening socket, with which children show that it is theirs too. When
-//! another process gets it, it rests again in any case, and what was queued waits for whoever listens there first
-//! (docs/decisions/0024): a parent that sleeps, and has nobody who drives its side of that stack, would never find out that
-//! it keeps connections from its children.
+//! another process gets it, each of them listens *in reserve* until it waits for a connection: the stack queues
+//! connections there if nobody else listens, and gives them to whoever waits first (docs/decisions/0025).
 //!
 //! A UDP socket that is bound isn't decided before its first use (it may send to the kernel's addresses), but it is bound on the
 //! stack too, if there is one, and what comes waits there. When another process gets it, it isn't any more, unless something has
 //! come that both can take.
-use crate::calls::{any, kernel_bind, kernel_listen, kernel_name};
+use crate::calls::{any, kernel_bind, kernel_listen, kernel_name, restore_mode};
 use crate::engine::Engine;
 use crate::errno::{Answer, fail};
 use crate::lock::lock;
@@ -28,7 +27,7 @@ use crate::state::State;
 use core::ffi::c_int;
 use core::net::IpAddr;
 use skink_memory::{DatagramRing, FallbackReason, SocketId};
-use skink_messages::{Counter, Protocol, TcpRequest};
+use skink_messages::{ConnectionOption, Counter, Protocol, TcpRequest};
 use skink_wire::Endpoint;
 
 /// The largest backlog.
@@ -105,6 +104,7 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     {
         state.release(index);
         state.sockets[index].role = Role::Undecided;
+        state.unlisten_on_kernel(fd, index);
         if shared {
             state.rest_for_receiver(index);
         }
@@ -138,8 +138,11 @@ impl State {
         if self.sockets[index].is_bound_only() {
             return Ok(());
         }
-        self.sockets[index].taker = Taker::Own;
+        let before = core::mem::replace(&mut self.sockets[index].taker, Taker::Own);
         if self.sockets[index].role != Role::Dormant {
+            if before == Taker::Others && is_listening(&self.sockets[index]) {
+                self.pass_option(index, ConnectionOption::Reserve(false));
+            }
             return Ok(());
         }
         let local = self.sockets[index].bound.unwrap_or(any(libc::AF_INET, 0));
@@ -153,7 +156,7 @@ impl State {
         Ok(())
     }
 
-    /// Puts a listening socket that rests on the stack, which there is.
+    /// Puts a listening socket that rests on the stack, which there is; in reserve, if others have it, too.
     fn put_on_stack(&mut self, index: u32) -> Answer<()> {
         let backlog = self.sockets[index].backlog;
         let resting = core::mem::take(&mut self.sockets[index].resting);
@@ -168,7 +171,7 @@ impl State {
     }
 
     /// Whether the process has a stack of its own.
-    fn has_own_stack(&self) -> bool {
+    pub fn has_own_stack(&self) -> bool {
         let engine = self.engine.as_deref();
         engine.is_some_and(|engine| !engine.stack.is_served())
     }
@@ -256,7 +259,9 @@ impl State {
             self.sockets[index].taker = Taker::Others;
             if self.sockets[index].datagram {
                 self.stop_hearing(index);
-            } else if !own || !self.is_acceptable(index) {
+            } else if !own {
+                self.pass_option(index, ConnectionOption::Reserve(true));
+            } else if !self.is_acceptable(index) {
                 self.rest_again(index);
             }
         }
@@ -277,20 +282,31 @@ impl State {
         }
     }
 
-    /// Takes a listening socket off the stack, until somebody waits for connections.
+    /// Takes a listening socket off this process's own stack, until somebody waits for connections.
     #[cold]
     pub fn rest_again(&mut self, index: u32) {
-        let Role::Listener(_) = self.sockets[index].role else {
-            return;
+        if let Role::Listener(_) = self.sockets[index].role {
+            self.release(index);
+            self.sockets[index].role = Role::Dormant;
+        }
+    }
+
+    /// Binds sockets that the process has got from another one: those on which that one listens, it listens on in reserve.
+    pub fn listen_in_reserve(&mut self) {
+        let is_new = |socket: &Socket| {
+            socket.role == Role::Dormant && socket.tickets != [0; 2] && socket.resting == [None; 2]
         };
-        if self.is_served() {
-            // Before the port is let go: who asks then is left unanswered, and not refused.
-            if let Err(stop) = self.rest(index) {
-                log!(Warn, "a listening socket couldn't be bound again: {stop:?}");
+        let sockets = self.sockets.iter();
+        let new = sockets.filter_map(|(index, socket)| is_new(socket).then_some(index));
+        for index in new.collect::<Vec<u32>>() {
+            let result = match self.sockets[index].is_bound_only() {
+                true => self.rest(index),
+                false => self.put_on_stack(index),
+            };
+            if let Err(stop) = result {
+                log!(Warn, "an inherited socket couldn't be bound: {stop:?}");
             }
         }
-        self.release(index);
-        self.sockets[index].role = Role::Dormant;
     }
 
     /// Whether a connection waits to be accepted.
@@ -354,6 +370,17 @@ impl State {
         Ok(())
     }
 
+    /// The kernel's socket doesn't listen any more, if it did; it stays bound.
+    pub fn unlisten_on_kernel(&mut self, fd: c_int, index: u32) {
+        let socket = &mut self.sockets[index];
+        if core::mem::take(&mut socket.kernel_listens) {
+            let _ = restore_mode(fd, socket.nonblocking);
+            let arguments = [fd as usize, libc::SHUT_RD as usize, 0, 0, 0, 0];
+            // SAFETY: only numbers.
+            let _ = unsafe { raw::syscall(libc::SYS_shutdown, arguments) };
+        }
+    }
+
     /// Another process is about to get a TCP socket that is bound: it may listen there, here, or in both. So it is bound on
     /// the stack, with a ticket by which all of them are the same ([`Socket::is_bound_only`]). If that fails, it stays the
     /// kernel's.
@@ -369,20 +396,24 @@ impl State {
     }
 
     /// As [`State::rest_for_receiver`], for a program that is started, in whose name the socket is bound: who starts it may be
-    /// in another's memory, without what leads to the stack.
-    pub fn rest_with_heir(&mut self, index: u32, heir: &mut Remote) {
-        if !self.sockets[index].may_listen() {
+    /// in another's memory, without what leads to the stack. So are those that listen: who starts it may close them before it
+    /// begins.
+    pub fn bind_for_heir(&mut self, index: u32, heir: &mut Remote) {
+        let socket = &self.sockets[index];
+        let may_listen = socket.may_listen();
+        let listens = is_listening(socket) && socket.tickets != [0; 2];
+        if !(may_listen || listens) {
             return;
         }
         let (_, tickets) = self.bind_in_name_of(heir, index);
-        if tickets != [0; 2] {
+        if may_listen && tickets != [0; 2] {
             self.sockets[index].tickets = tickets;
             self.sockets[index].share_unheard();
         }
     }
 
-    /// Binds what a socket is bound to in the name of another program, and lets it rest there. Answers that program's sockets,
-    /// and the tickets of the halves.
+    /// Binds what a socket is bound to in the name of another program, and lets it rest there, or listen in reserve. Answers
+    /// that program's sockets, and the tickets of the halves.
     pub fn bind_in_name_of(&self, program: &mut Remote, index: u32) -> (Vec<SocketId>, [u64; 2]) {
         let socket = &self.sockets[index];
         let mut tickets = socket.tickets;
@@ -397,7 +428,14 @@ impl State {
             let bound = program.open(Protocol::Tcp).and_then(|id| {
                 opened.push(id);
                 let (_, ticket) = program.bind(Protocol::Tcp, id, address, options)?;
-                program.rest(id)?;
+                match socket.is_bound_only() || socket.may_listen() {
+                    true => program.rest(id)?,
+                    false => {
+                        let option = ConnectionOption::Reserve(true);
+                        program.tcp_request(TcpRequest::SetOption(id, option));
+                        program.listen(id, socket.backlog)?;
+                    }
+                }
                 Ok(ticket)
             });
             match bound {
@@ -465,8 +503,9 @@ impl State {
         };
         let now = raw::now();
         let options = self.sockets[index].options;
+        let reserve = ConnectionOption::Reserve(self.sockets[index].taker == Taker::Others);
         let engine = self.engine()?;
-        for option in options.for_connection() {
+        for option in options.for_connection().chain([reserve]) {
             engine
                 .stack
                 .tcp_request(now, TcpRequest::SetOption(id, option));

@@ -123,7 +123,6 @@ impl Options {
             differs(self.receive_buffer != 0, ReceiveBuffer(self.receive_buffer)),
             differs(self.traffic_class != 0, TrafficClass(self.traffic_class)),
             differs(self.hop_limit != 0, HopLimit(self.hop_limit)),
-            differs(self.reuse_port, ReusePort(true)),
         ]
         .into_iter()
         .flatten()

@@ -161,10 +161,7 @@ fn set_socket_option(
     let options = &mut socket.options;
     match name {
         libc::SO_REUSEADDR => options.reuse_address = value.flag()?,
-        libc::SO_REUSEPORT => {
-            options.reuse_port = value.flag()?;
-            return Ok(Some(ReusePort(options.reuse_port)));
-        }
+        libc::SO_REUSEPORT => options.reuse_port = value.flag()?,
         libc::SO_KEEPALIVE => {
             options.keep_alive = value.flag()?;
             return Ok(Some(KeepAlive(options.keep_alive)));

@@ -262,9 +262,11 @@ impl State {
 
     fn socket_event(&mut self, index: u32, events: Events) {
         let socket = &mut self.sockets[index];
-        if matches!(socket.role, Role::Listener(_)) && socket.taker == Taker::Others {
+        let is_listener = matches!(socket.role, Role::Listener(_));
+        if is_listener && socket.taker == Taker::Others && self.has_own_stack() {
             return self.rest_again(index);
         }
+        let socket = &mut self.sockets[index];
         if events.intersects(Events::ERROR | Events::CLOSED)
             && let Some(engine) = self.engine.as_deref()
         {

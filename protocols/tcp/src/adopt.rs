@@ -32,6 +32,8 @@ pub(crate) struct Predecessor {
     until: Instant,
     /// Connections that are reset since their records made no sense.
     given_up: HashSet<FourTuple, FixedState>,
+    /// Connections that are over, and wait to be accepted: ends and initial number.
+    over: HashSet<(FourTuple, u32), FixedState>,
 }
 
 /// What a slot holds, at first sight.
@@ -69,9 +71,11 @@ impl Tcp {
         // A program that is new has no connections that anybody could have forgotten.
         if used > 0 {
             let before = self.predecessor.take().filter(|it| now < it.until);
+            let (given_up, over) = before.map(|it| (it.given_up, it.over)).unwrap_or_default();
             self.predecessor = Some(Predecessor {
                 until: now + REMEMBERED,
-                given_up: before.map_or_else(HashSet::default, |it| it.given_up),
+                given_up,
+                over,
             });
         }
         let slots = (0..used).map(|slot| self.table.slot_of(index, slot));
@@ -112,6 +116,9 @@ impl Tcp {
         let state = State::from_number(record.state.load(Relaxed));
         let result = match (found, state) {
             (Found::Free | Found::Unknown, _) => return self.forget(slot),
+            (Found::Other, Some(State::Closed)) if over && self.is_copy(slot) => {
+                return self.forget(slot);
+            }
             (Found::Flawed, _) | (_, None) => Err(Counter::TcpRecordKind),
             (Found::Listener, Some(_)) => self.adopt_listener(id, out),
             // (A bound socket that was about to listen.)
@@ -133,6 +140,18 @@ impl Tcp {
                 self.give_up(now, id, reason, out);
             }
         }
+    }
+
+    /// Whether a connection that is over, and waits to be accepted, was found before: the predecessor died while it moved it. (Of
+    /// others the demultiplexer knows.)
+    fn is_copy(&mut self, slot: u32) -> bool {
+        let record = self.table.record(slot);
+        let key = (record.four_tuple(), record.iss.load(Relaxed));
+        record.holder() == Some(Holder::Awaited)
+            && self
+                .predecessor
+                .as_mut()
+                .is_some_and(|it| !it.over.insert(key))
     }
 
     /// A slot that no program knows of.
@@ -178,7 +197,7 @@ impl Tcp {
         if let Some(local) = local {
             self.take_port(local, id.slot, out);
             if resting {
-                self.demux.rest(local, true);
+                self.demux.rest_on(local);
             }
         }
         self.put(id.slot, Socket::Fresh(Box::new(fresh)));

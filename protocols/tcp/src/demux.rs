@@ -22,8 +22,8 @@ pub enum Place {
 pub struct Demux {
     flows: HashMap<FourTuple, Place, FixedState>,
     listeners: HashMap<Listening, Vec<u32>, FixedState>,
-    /// How many sockets rest on an end.
-    resting: HashMap<Listening, u32, FixedState>,
+    /// Sockets that rest on an end.
+    resting: HashMap<Listening, Resting, FixedState>,
     /// Ends on which the last listener was closed a moment ago, and when.
     left: Vec<(Listening, Instant)>,
     /// See [`Demux::take_changed`].
@@ -45,6 +45,14 @@ struct Listening {
     /// An unspecified address stands for all of ours of its family.
     addr: IpAddr,
     port: u16,
+}
+
+/// Sockets that rest on one end.
+#[derive(Clone, Copy, Default)]
+struct Resting {
+    sockets: u32,
+    /// Somebody has listened there since the first of them began.
+    heard: bool,
 }
 
 impl Demux {
@@ -77,8 +85,8 @@ impl Demux {
     }
 
     /// The listener for a new flow. Several on one end share by the flow's hash, as far as they are
-    /// `willing`, in the first sense or else in the second; if none is, one that isn't.
-    pub fn listener(&self, tuple: &FourTuple, willing: [&dyn Fn(u32) -> bool; 2]) -> Option<u32> {
+    /// `willing`, in the first sense or else in the second, and so on; if none is, one that isn't.
+    pub fn listener(&self, tuple: &FourTuple, willing: &[&dyn Fn(u32) -> bool]) -> Option<u32> {
         let Endpoint { addr, port } = tuple.local;
         let exact = self.listeners.get(&Listening { addr, port });
         let any = Listening {
@@ -90,10 +98,9 @@ impl Demux {
             [only] => Some(*only),
             slots => {
                 let hash = self.state.hash_one(tuple);
-                let mut all = willing
-                    .into_iter()
-                    .chain([&(|_| true) as &dyn Fn(u32) -> bool]);
-                all.find_map(|willing| pick(slots, hash, willing))
+                let mut senses = willing.iter();
+                let found = senses.find_map(|willing| pick(slots, hash, willing));
+                found.or_else(|| pick(slots, hash, |_| true))
             }
         }
     }
@@ -132,9 +139,12 @@ impl Demux {
 
     pub fn add_listener(&mut self, local: Endpoint, slot: u32) {
         let Endpoint { addr, port } = local;
+        let key = Listening { addr, port };
         self.changed = true;
-        let slots = self.listeners.entry(Listening { addr, port });
-        slots.or_default().push(slot);
+        self.listeners.entry(key).or_default().push(slot);
+        if let Some(resting) = self.resting.get_mut(&key) {
+            resting.heard = true;
+        }
     }
 
     pub fn remove_listener(&mut self, now: Instant, local: Endpoint, slot: u32) {
@@ -167,14 +177,24 @@ impl Demux {
         let Endpoint { addr, port } = local;
         let key = Listening { addr, port };
         self.changed = true;
-        let count = self.resting.get(&key).copied().unwrap_or(0);
-        match if resting {
-            count + 1
-        } else {
-            count.saturating_sub(1)
-        } {
-            0 => drop(self.resting.remove(&key)),
-            count => drop(self.resting.insert(key, count)),
+        let heard = self.listeners.contains_key(&key);
+        let ends = self.resting.entry(key).or_default();
+        ends.heard |= heard;
+        ends.sockets = match resting {
+            true => ends.sockets + 1,
+            false => ends.sockets.saturating_sub(1),
+        };
+        if ends.sockets == 0 {
+            self.resting.remove(&key);
+        }
+    }
+
+    /// Sockets rest on this end since before a predecessor's death: somebody may have listened there.
+    pub fn rest_on(&mut self, local: Endpoint) {
+        self.rest(local, true);
+        let Endpoint { addr, port } = local;
+        if let Some(resting) = self.resting.get_mut(&Listening { addr, port }) {
+            resting.heard = true;
         }
     }
 
@@ -189,11 +209,12 @@ impl Demux {
         self.resting.contains_key(&Listening { addr, port })
     }
 
-    /// Whether a socket rests that would get what comes to this end, if it listened.
+    /// Whether a socket rests that would get what comes to this end, if it listened, as somebody has.
     pub fn is_resting(&self, local: Endpoint) -> bool {
         let Endpoint { addr, port } = local;
         let ends = [addr, unspecified_like(addr)].map(|addr| Listening { addr, port });
-        !self.resting.is_empty() && ends.iter().any(|end| self.resting.contains_key(end))
+        let mut resting = ends.iter().filter_map(|end| self.resting.get(end));
+        resting.any(|resting| resting.heard)
     }
 }
 

@@ -317,7 +317,7 @@ impl Fuzz {
             12 => TcpRequest::SetOption(id, ConnectionOption::MaximumSegment(value as u16)),
             13 => TcpRequest::SetOption(id, ConnectionOption::ReceiveBuffer(value)),
             14 => TcpRequest::SetOption(id, ConnectionOption::ResetOnClose(on)),
-            _ => TcpRequest::SetOption(id, ConnectionOption::ReusePort(on)),
+            _ => TcpRequest::SetOption(id, ConnectionOption::Reserve(on)),
         };
         self.net.request(request);
     }

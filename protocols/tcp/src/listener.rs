@@ -289,11 +289,14 @@ impl Tcp {
     }
 
     /// The listener that gets a new flow. Of several on one end, those are asked that have room, first those whose program
-    /// accepts.
+    /// accepts; those in reserve if there are no others.
     pub(crate) fn listener_for(&self, now: Instant, tuple: &FourTuple) -> Option<u32> {
-        let has_room = |slot: u32| self.has_room(slot);
+        let in_use = |slot: u32| !self.is_reserve(slot);
+        let has_room = |slot: u32| in_use(slot) && self.has_room(slot);
         let accepts = |slot: u32| self.has_room(slot) && self.accepts(now, slot);
-        self.demux.listener(tuple, [&accepts, &has_room])
+        let reserve_has_room = |slot: u32| self.has_room(slot);
+        let senses: [&dyn Fn(u32) -> bool; 4] = [&accepts, &has_room, &in_use, &reserve_has_room];
+        self.demux.listener(tuple, &senses)
     }
 
     pub(crate) fn has_room(&self, slot: u32) -> bool {
@@ -309,7 +312,7 @@ impl Tcp {
             let order = &self.table.record(child).order;
             order.store(listener.next_order, Relaxed);
             listener.next_order = listener.next_order.wrapping_add(1).max(1);
-            if !listener.notify && !listener.left {
+            if !listener.notify && !listener.left && !listener.settings.reserve {
                 listener.notify = true;
                 self.notices.push_back(parent);
             }
@@ -385,7 +388,13 @@ impl Tcp {
                 && let Some(child) = self.next_left(id.slot)
             {
                 budget -= 1;
-                if orphaned || !self.pass_on(now, child, local, |_| true, out) {
+                if self.take_as_accepted(child) {
+                    continue;
+                }
+                if orphaned
+                    || !self.pass_on(now, child, local, |it| !it.is_stalled(now), out)
+                        && !self.pass_on(now, child, local, |_| true, out)
+                {
                     self.reset_child(now, child, out);
                 }
             }
@@ -405,6 +414,21 @@ impl Tcp {
             }
             _ => self.pop_oldest(parent).map(|id| id.slot),
         }
+    }
+
+    /// Whether the program of a listener that was left has taken this connection before: what it said of that may come later,
+    /// from a queue of its own.
+    fn take_as_accepted(&mut self, child: u32) -> bool {
+        let Some(Socket::Connection(connection)) = self.sockets.get(child as usize) else {
+            return false;
+        };
+        let id = connection.id;
+        let lives = !self.slots.is_abandoned(self.table.region_of(child));
+        let taken = lives && self.table.is_taken(id);
+        if taken {
+            self.accepted(id);
+        }
+        taken
     }
 
     /// A connection that was offered, and that the program isn't known to have, waits again as the first one.
@@ -519,10 +543,8 @@ impl Tcp {
             self.slots.give(slot);
             return false;
         };
-        let record = self.table.record(slot);
         let listener = heir & (self.table.stride() - 1);
-        record.listener.store(listener, Relaxed);
-        record.set_holder(Holder::Awaited);
+        self.table.finish_copy(child, slot, listener);
         self.demux.remove(&tuple, Place::Connection(child));
         self.free(child, out);
         if let Err(reason) = self.adopt_connection(now, id, out) {

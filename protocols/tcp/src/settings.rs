@@ -21,6 +21,8 @@ pub struct Settings {
     pub receive_buffer: Option<u32>,
     pub traffic_class: u8,
     pub hop_limit: Option<u8>,
+    /// Of a listener: see [`ConnectionOption::Reserve`].
+    pub reserve: bool,
 }
 
 /// `R2` of RFC 9293 3.8.3 as a number of timeouts in a row: about 15 minutes, as in Linux.
@@ -36,6 +38,7 @@ const CORK: u8 = 2;
 const QUICK_ACK: u8 = 4;
 const KEEP_ALIVE: u8 = 8;
 const RESET_ON_CLOSE: u8 = 16;
+const RESERVE: u8 = 32;
 
 impl Default for Settings {
     fn default() -> Settings {
@@ -54,6 +57,7 @@ impl Default for Settings {
             receive_buffer: None,
             traffic_class: 0,
             hop_limit: None,
+            reserve: false,
         }
     }
 }
@@ -79,8 +83,7 @@ impl Settings {
             ConnectionOption::ReceiveBuffer(bytes) => self.receive_buffer = Some(bytes),
             ConnectionOption::TrafficClass(value) => self.traffic_class = value,
             ConnectionOption::HopLimit(value) => self.hop_limit = Some(value),
-            // Permission to share was given, or not, when the socket was bound.
-            ConnectionOption::ReusePort(_) => {}
+            ConnectionOption::Reserve(on) => self.reserve = on,
         }
     }
 
@@ -101,6 +104,7 @@ impl Settings {
             (self.quick_ack, QUICK_ACK),
             (self.keep_alive, KEEP_ALIVE),
             (self.reset_on_close, RESET_ON_CLOSE),
+            (self.reserve, RESERVE),
         ];
         let switches = switches
             .into_iter()
@@ -161,6 +165,7 @@ impl Settings {
             receive_buffer: record.receive_buffer.load(Relaxed).checked_sub(1),
             traffic_class: record.traffic_class.load(Relaxed),
             hop_limit: hops.and_then(|hops| u8::try_from(hops).ok()),
+            reserve: on(RESERVE),
         }
     }
 }

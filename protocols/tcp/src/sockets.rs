@@ -302,9 +302,13 @@ impl Tcp {
                 settings.save(self.table.record(id.slot));
             }
             Some(Socket::Listener(listener)) => {
+                let before = listener.settings;
                 listener.settings.set(option);
                 let settings = listener.settings;
                 settings.save(self.table.record(id.slot));
+                if settings.reserve != before.reserve {
+                    self.note_reserve(now, id.slot);
+                }
             }
             Some(Socket::Connection(_)) => {
                 self.with_connection(now, id, |connection, context| {

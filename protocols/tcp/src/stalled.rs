@@ -5,6 +5,9 @@
 //! share of the connections. A listener that has taken nothing for [`PATIENCE`], though something waits, is
 //! *stalled*: what waits there goes to others, and so do new flows. After a pause it is given one connection, to see whether it
 //! accepts again; each time that it doesn't the pause doubles.
+//!
+//! A listener *in reserve*, whose program says that it doesn't wait for connections
+//! ([`ConnectionOption::Reserve`](skink_messages::ConnectionOption)), is stalled from the start, and is never tried.
 
 use crate::instance::{Socket, Tcp};
 use crate::listener::{LEFT_IN_A_TURN, Listener};
@@ -49,9 +52,9 @@ impl Listener {
     }
 
     /// Whether it had better get no connection.
-    fn is_stalled(&self, now: Instant) -> bool {
+    pub(crate) fn is_stalled(&self, now: Instant) -> bool {
         let until = self.stall.until;
-        until.is_some_and(|until| now < until || self.has_waiting())
+        self.settings.reserve || until.is_some_and(|until| now < until || self.has_waiting())
     }
 
     /// Whether it may be given what others didn't accept: it has accepted all that it had, or at least some lately.
@@ -65,6 +68,12 @@ impl Tcp {
     pub(crate) fn accepts(&self, now: Instant, slot: u32) -> bool {
         self.listener(slot)
             .is_some_and(|listener| !listener.is_stalled(now))
+    }
+
+    /// Whether a listener is in reserve.
+    pub(crate) fn is_reserve(&self, slot: u32) -> bool {
+        self.listener(slot)
+            .is_some_and(|listener| listener.settings.reserve)
     }
 
     /// Something waits at a listener: it is looked after if there are others that could take it.
@@ -103,9 +112,32 @@ impl Tcp {
                 if listener.stall.timer == Timer::Off {
                     listener.stall.timer = Timer::Due;
                 }
-                if listener.stall.timer == Timer::Due || listener.stall.until.is_some() {
+                let stalled = listener.settings.reserve || listener.stall.until.is_some();
+                if stalled || listener.stall.timer == Timer::Due {
                     self.wheel.set(slot, Instant::ZERO);
                 }
+            }
+        }
+    }
+
+    /// The program of the listener in `slot` has said whether it waits for connections.
+    pub(crate) fn note_reserve(&mut self, now: Instant, slot: u32) {
+        let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize) else {
+            return;
+        };
+        if listener.left {
+            return;
+        }
+        listener.stall = Stall::default();
+        if listener.settings.reserve {
+            // What waits there may go at once.
+            self.wheel.set(slot, Instant::ZERO);
+        } else {
+            let (local, waits) = (listener.local, listener.has_waiting());
+            self.offer_again(slot);
+            self.look_again(local, slot);
+            if waits {
+                self.watch(now, slot);
             }
         }
     }
@@ -120,23 +152,25 @@ impl Tcp {
         let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize) else {
             return;
         };
+        let reserve = listener.settings.reserve;
         let timer = core::mem::take(&mut listener.stall.timer);
         if listener.left || !listener.has_waiting() {
             return;
         }
-        if timer == Timer::Due || listener.stall.takes {
+        let stall = &mut listener.stall;
+        if !reserve && (timer != Timer::Set || stall.takes) {
             return self.watch(now, slot);
         }
-        let stall = &mut listener.stall;
         stall.timer = Timer::Set;
-        if stall.until.is_none_or(|until| until <= now) {
+        let due = stall.until.is_none_or(|until| until <= now);
+        if due && !reserve {
             let pause = stall.pause.map_or(PAUSE, |last| last * 2);
             let pause = pause.min(LONGEST_PAUSE);
             stall.pause = Some(pause);
             stall.until = Some(now + pause);
             self.counters.count(Counter::TcpStalled);
         }
-        let again = stall.until.unwrap_or(now);
+        let again = stall.until.unwrap_or(now + LONGEST_PAUSE);
         let next = self.give_away(now, slot, out);
         self.wheel.set(slot, next.map_or(again, |next| now + next));
         if next != Some(NEXT_TURN) {
@@ -148,6 +182,7 @@ impl Tcp {
     fn offer_again(&mut self, slot: u32) {
         if let Some(listener) = self.listener_mut(slot)
             && !listener.ready.is_empty()
+            && !listener.settings.reserve
             && !core::mem::replace(&mut listener.notify, true)
         {
             self.notices.push_back(slot);

@@ -14,6 +14,8 @@ mod offers;
 
 /// How long a program waits for a stack that doesn't move: one that was restarted goes on well before.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Who looks later than this after the time before was stopped meanwhile, as the stack may have been (a container that is paused).
+const LATE: Duration = Duration::from_secs(1);
 
 /// Why the stack didn't do what was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -373,6 +375,7 @@ impl Client {
         mut done: impl FnMut(&mut Client) -> Option<T>,
     ) -> Result<T, ClientError> {
         let (mut moved, mut heard) = (Instant::now(), self.heard(channel));
+        let mut looked = moved;
         loop {
             self.poll()?;
             if let Some(answer) = done(self) {
@@ -380,6 +383,10 @@ impl Client {
             }
             if heard != self.heard(channel) {
                 (moved, heard) = (Instant::now(), self.heard(channel));
+            }
+            let before = core::mem::replace(&mut looked, Instant::now());
+            if looked - before > LATE {
+                moved = looked;
             }
             let left = PATIENCE.checked_sub(moved.elapsed());
             let left = left.ok_or(ClientError::Silent)?;

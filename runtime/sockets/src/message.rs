@@ -243,7 +243,7 @@ fn option_code(option: ConnectionOption) -> (u32, u32) {
         ReceiveBuffer(bytes) => (12, bytes),
         TrafficClass(class) => (13, class.into()),
         HopLimit(limit) => (14, limit.into()),
-        ReusePort(on) => (15, on.into()),
+        Reserve(on) => (15, on.into()),
     }
 }
 
@@ -265,7 +265,7 @@ fn option(code: u32, value: u32) -> Option<ConnectionOption> {
         12 => ReceiveBuffer(value),
         13 => TrafficClass(u8::try_from(value).ok()?),
         14 => HopLimit(u8::try_from(value).ok()?),
-        15 => ReusePort(on),
+        15 => Reserve(on),
         _ => return None,
     })
 }

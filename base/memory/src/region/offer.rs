@@ -52,6 +52,15 @@ impl Region {
         self.exchange(id, TAKEN)
     }
 
+    /// Owner: whether the program has taken it, though it may not have said so yet.
+    ///
+    /// # Panics
+    /// As [`Region::record`].
+    pub fn is_taken(&self, id: SocketId) -> bool {
+        let place = &self.sending.program_positions(id.slot).receive_head.offer;
+        place.load(Ordering::Acquire) == word(id, TAKEN)
+    }
+
     fn exchange(&self, id: SocketId, to: u64) -> bool {
         let place = &self.sending.program_positions(id.slot).receive_head.offer;
         let (from, to) = (word(id, OFFERED), word(id, to));

@@ -148,6 +148,29 @@ fn a_connection_is_copied_with_what_it_has_received() {
     assert_eq!(copied[..8192], bytes);
 }
 
+/// Whoever finds both slots after a death finds the connection in one of them at least, and never one that is half there.
+#[test]
+fn a_copy_counts_once_it_is_complete() {
+    let mut table = SocketTable::new(6);
+    table.insert(0, region(6)).expect("room");
+    table.open_slot(2, SocketKind::Tcp);
+    let [from, to] = [2, 3].map(|slot| table.record(slot));
+    from.state.store(4, Relaxed);
+    from.fin.store(3, Relaxed);
+    from.set_holder(Holder::Awaited);
+    let said = |record: &Record| {
+        let [state, fin] = [&record.state, &record.fin].map(|it| it.load(Relaxed));
+        (state, fin, record.holder())
+    };
+    table.copy_slot(2, 3).expect("nobody has touched it");
+    assert_eq!(said(to), (0, 0, None));
+    assert_eq!(said(from), (4, 3, Some(Holder::Awaited)));
+    table.finish_copy(2, 3, 5);
+    assert_eq!(said(to), (4, 3, Some(Holder::Awaited)));
+    assert_eq!(to.listener.load(Relaxed), 5);
+    assert_eq!(said(from), (0, 0, Some(Holder::Awaited)));
+}
+
 #[test]
 fn what_a_program_has_touched_is_not_copied() {
     for touched in ["read", "written", "spoilt"] {

@@ -12,7 +12,7 @@ use crate::state::{State, lift};
 use core::ffi::c_int;
 use skink_control::Broker;
 use skink_memory::SocketTable;
-use skink_messages::{Events, TcpRequest, UdpRequest};
+use skink_messages::{ConnectionOption, Events, TcpRequest, UdpRequest};
 use std::os::fd::{FromRawFd, OwnedFd};
 
 /// Takes over what a predecessor left, if the environment names something.
@@ -88,7 +88,7 @@ impl State {
                 self.claim();
                 self.dismiss(executor);
             }
-            None => self.bind_resting(),
+            None => self.listen_in_reserve(),
         }
         Ok(())
     }
@@ -118,18 +118,14 @@ impl State {
         socket.own_kernel_socket = entry.own_kernel_socket;
         socket.kernel_listens = entry.kernel_listens;
         socket.nonblocking = entry.nonblocking;
+        if let RoleEntry::Dormant | RoleEntry::Listener(_) = entry.role {
+            // Whoever had it may go on to use it: only waiting for connections shows that it is for this process.
+            socket.taker = Taker::Others;
+        }
         socket.role = match entry.role {
             RoleEntry::Undecided => Role::Undecided,
-            RoleEntry::Dormant => {
-                // Whoever had it may go on to use it: only waiting for connections shows that it is for this process.
-                socket.taker = Taker::Others;
-                Role::Dormant
-            }
-            RoleEntry::Listener(ids) => {
-                // What nobody had waited for rests since before the estate was written.
-                socket.taker = Taker::Own;
-                Role::Listener(halves(ids))
-            }
+            RoleEntry::Dormant => Role::Dormant,
+            RoleEntry::Listener(ids) => Role::Listener(halves(ids)),
             RoleEntry::Stream(stream) => Role::Stream(id(stream)),
             RoleEntry::Datagram(ids) => Role::Datagram(halves(ids)),
             RoleEntry::Lost => Role::Lost,
@@ -172,6 +168,7 @@ impl State {
                 for id in halves.into_iter().flatten() {
                     engine.own_tcp(id, index);
                 }
+                self.pass_option(index, ConnectionOption::Reserve(true));
             }
             Role::Datagram(halves) => {
                 for id in halves.into_iter().flatten() {

@@ -188,7 +188,7 @@ impl State {
             None => {
                 entry.fds = vec![fd];
                 self.take_socket(entry);
-                self.bind_resting();
+                self.listen_in_reserve();
             }
         }
         if !peeked {

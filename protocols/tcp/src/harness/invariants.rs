@@ -20,7 +20,7 @@ impl Net {
                 Socket::Free => {}
                 Socket::Fresh(fresh) => {
                     if let Some(local) = fresh.local {
-                        assert!(!fresh.resting || self.tcp.demux.is_resting(local));
+                        assert!(!fresh.resting || self.tcp.demux.rests_on(local));
                         *uses.entry(local.port).or_default() += 1;
                     }
                 }

@@ -3,6 +3,7 @@ use crate::state::State;
 use skink_memory::SocketId;
 use skink_messages::{Component, Counter, Events, Progress, SocketError};
 use skink_wire::Endpoint;
+use std::sync::atomic::Ordering::Relaxed;
 
 const PLAIN: &str = "mss 1000 sackok";
 
@@ -622,6 +623,11 @@ fn while_a_socket_rests_requests_wait_for_its_program() {
     for _ in 0..2 {
         net.tcp.rest(id, true).expect("bound");
     }
+    // Nobody has listened yet.
+    net.inject(&request);
+    net.expect("R. 0 ack 1");
+    let worker = net.listen_in(0, 80, 5, SHARED);
+    net.close(worker);
     net.inject(&request);
     net.expect_nothing();
     assert_eq!(net.count(Counter::TcpDropMoved), 1);
@@ -632,6 +638,11 @@ fn while_a_socket_rests_requests_wait_for_its_program() {
     net.inject(&request);
     net.expect("R. 0 ack 1");
     net.local_port = 80;
+    // A successor doesn't know, and refuses nobody.
+    net.crash();
+    net.drain();
+    net.inject(&request);
+    net.expect_nothing();
     net.tcp.rest(id, false).expect("bound");
     net.inject(&request);
     net.expect("R. 0 ack 1");
@@ -716,6 +727,12 @@ fn to_connect_or_to_close_ends_the_rest() {
         let id = net.tcp.open().expect("a slot");
         net.tcp.bind(id, own, REUSE, &mut net.out).expect("free");
         net.tcp.rest(id, true).expect("bound");
+        let worker = net.tcp.open().expect("a slot");
+        net.tcp
+            .bind(worker, own, REUSE, &mut net.out)
+            .expect("free");
+        net.tcp.listen(worker, 5, &mut net.out).expect("bound");
+        net.close(worker);
         net.inject(&format!("S 0 win 60000 {PLAIN}"));
         net.expect_nothing();
         if connects {
@@ -774,4 +791,95 @@ fn many_connections_and_one(each: u32, in_a_turn: u32) {
     assert_eq!(longest, Some(&(in_a_turn * each)), "{turns:?}");
     let sum: u32 = turns.iter().map(|(all, _)| all).sum();
     assert_eq!(sum, 61 * each, "{turns:?}");
+}
+
+/// `tcp` dies while it gives a connection that waits at one program's listener to another one's: somewhere in between, and
+/// whichever program its successor hears of first. The connection may be over by then.
+#[test]
+fn a_death_on_the_way_to_another_program_leaves_the_connection_in_one_of_them() {
+    let cases = [false, true].into_iter().flat_map(|over| {
+        let orders = [false, true].into_iter();
+        orders.flat_map(move |heir_first| (0..4).map(move |stage| (over, heir_first, stage)))
+    });
+    for (over, heir_first, stage) in cases {
+        let what = format!("over: {over}, heir first: {heir_first}, stage {stage}");
+        let mut net = Net::new();
+        let region = net.add_region(8);
+        let first = net.listen_in(region, 80, 5, SHARED);
+        waits(&mut net, 1, 100);
+        if over {
+            net.inject("R. 101 ack 1");
+            net.drain();
+        }
+        let heir = net.listen_in(0, 80, 5, SHARED);
+        let table = net.tcp.table().clone();
+        let child = net.tcp.offer(first).expect("it waits");
+        let copy = net.tcp.slots.take(0).expect("a slot");
+        table.copy_slot(child.slot, copy).expect("untouched");
+        let original = table.record(child.slot);
+        let [state, fin] = [&original.state, &original.fin].map(|it| it.load(Relaxed));
+        if stage > 0 {
+            table.finish_copy(child.slot, copy, heir.slot);
+        }
+        match stage {
+            // Both count.
+            1 => {
+                original.state.store(state, Relaxed);
+                original.fin.store(fin, Relaxed);
+            }
+            // The slot is about to be free.
+            3 => original.holder.store(0, Relaxed),
+            _ => {}
+        }
+        let mut regions: Vec<_> = table
+            .regions()
+            .map(|(index, region)| (index, region.clone()))
+            .collect();
+        if !heir_first {
+            regions.reverse();
+        }
+        let adopted = net.crash_with(&regions);
+        net.run();
+        assert_eq!(adopted.given_up, u32::from(stage == 1 && !over), "{what}");
+        while let Some(sent) = net.next() {
+            assert!(!sent.to_string().starts_with('R'), "{what}: {sent}");
+        }
+        let listeners = [first, heir];
+        let found: Vec<SocketId> = listeners
+            .into_iter()
+            .filter_map(|listener| net.tcp.accept(listener))
+            .collect();
+        assert_eq!(found.len(), 1, "{what}");
+        assert_eq!(net.read(found[0], 200), 100, "{what}");
+        let stride = net.tcp.table().stride();
+        let used = (0..2 * stride).filter(|slot| net.tcp.slots.is_taken(*slot));
+        assert_eq!(used.count(), 3, "{what}: no slot is lost");
+    }
+}
+
+/// A program takes a connection and closes the listener; what it says of the first comes after the second, or never.
+#[test]
+fn what_a_program_has_taken_stays_with_it_when_the_listener_goes_first() {
+    for crashes in [false, true] {
+        let mut net = Net::new();
+        let region = net.add_region(8);
+        let first = net.listen_in(region, 80, 5, SHARED);
+        waits(&mut net, 1, 100);
+        let _other = net.listen_in(0, 80, 5, SHARED);
+        let child = net.tcp.offer(first).expect("it waits");
+        assert!(net.tcp.table().take_offer(child));
+        if crashes {
+            net.crash();
+            net.drain();
+        }
+        net.close(first);
+        net.run();
+        net.expect_nothing();
+        net.tcp.accepted(child);
+        assert_eq!(net.state(child), State::Established);
+        assert_eq!(net.read(child, 1_000), 100);
+        // It is closed as any other.
+        net.close(child);
+        net.expect("F. 1 ack 101");
+    }
 }

@@ -1,7 +1,7 @@
 use crate::harness::{Net, SHARED};
 use crate::state::State;
 use skink_memory::SocketId;
-use skink_messages::{Counter, Events};
+use skink_messages::{ConnectionOption, Counter, Events};
 
 /// A listener each in region 0 and in another one, on one end.
 fn two_listeners() -> (Net, SocketId, SocketId) {
@@ -314,4 +314,73 @@ fn several_queues_go_in_turns_as_one_does() {
         8
     );
     assert_eq!(idle.map(|it| net.tcp.acceptable(it)), [0; 2]);
+}
+
+/// A process has forked, and hasn't waited for connections before: its listener keeps what nobody else would get.
+#[test]
+fn a_listener_in_reserve_gets_what_nobody_else_accepts() {
+    let mut net = Net::new();
+    let region = net.add_region(64);
+    let parent = net.listen_in(region, 80, 100, SHARED);
+    let reserve = |net: &mut Net, id, on| net.set(id, ConnectionOption::Reserve(on));
+    reserve(&mut net, parent, true);
+    connect(&mut net, 1..4);
+    assert_eq!(net.tcp.acceptable(parent), 3, "there is nobody else");
+    let notified = |net: &mut Net, id| {
+        let events = core::mem::take(&mut net.out.events);
+        let mut events = events.into_iter().filter(|event| event.socket == id);
+        events.any(|event| event.events.contains(Events::READABLE))
+    };
+    assert!(!notified(&mut net, parent), "its program doesn't wait");
+    // A child of its does, after the parent's `tcp` was replaced.
+    net.crash();
+    let child = net.listen_in(0, 80, 100, SHARED);
+    net.advance(1);
+    assert_eq!(waiting(&net, [parent, child]), [0, 3], "at once");
+    connect(&mut net, 4..20);
+    assert_eq!(waiting(&net, [parent, child]), [0, 19]);
+    // As it is alone, all stays with it though it is busy for long, and comes though it has no room.
+    net.advance(100_000);
+    net.tcp.listen(child, 5, &mut net.out).expect("it listens");
+    connect(&mut net, 20..30);
+    assert_eq!(waiting(&net, [parent, child]), [0, 19]);
+    assert!(net.count(Counter::TcpDropListenOverflow) > 0);
+    // It has taken all, and neither waits for more; then it does.
+    assert_eq!(take_all(&mut net, child).len(), 19);
+    reserve(&mut net, child, true);
+    net.tcp
+        .listen(child, 100, &mut net.out)
+        .expect("it listens");
+    connect(&mut net, 30..50);
+    let [left, _] = waiting(&net, [parent, child]);
+    assert!((1..20).contains(&left), "{left}");
+    net.advance(1_000);
+    assert!(net.tcp.accept(child).is_some());
+    take_all(&mut net, child);
+    reserve(&mut net, child, false);
+    net.advance(1);
+    assert_eq!(waiting(&net, [parent, child]), [0, left], "at once");
+    // It goes: what it had is the parent's again, who waits for it at last.
+    net.close(child);
+    net.run();
+    assert_eq!(net.tcp.acceptable(parent), left);
+    assert!(!notified(&mut net, parent));
+    reserve(&mut net, parent, false);
+    net.run();
+    assert!(notified(&mut net, parent), "it is told what waits");
+    assert_eq!(take_all(&mut net, parent).len(), left);
+}
+
+/// What waits at a listener that is closed goes to one that accepts, though one in reserve would be nearer.
+#[test]
+fn what_a_closed_listener_leaves_goes_past_one_in_reserve() {
+    let mut net = Net::new();
+    let region = net.add_region(64);
+    let [closed, near] = [0; 2].map(|_| net.listen_in(region, 80, 100, SHARED));
+    net.set(near, ConnectionOption::Reserve(true));
+    connect(&mut net, 1..11);
+    let far = net.listen_in(0, 80, 100, SHARED);
+    net.close(closed);
+    net.run();
+    assert_eq!(waiting(&net, [near, far]), [0, 10]);
 }

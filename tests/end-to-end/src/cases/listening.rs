@@ -1,6 +1,6 @@
 //! Listening sockets that nobody waits on: who queues connections for them, and for whom.
 
-use super::{APART_ONCE, IN_PROGRAMS, cases_in, on_each_back_end};
+use super::{APART_ONCE, cases_in, on_each_back_end};
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{Case, Failure, Outcome};
@@ -13,6 +13,7 @@ pub fn cases() -> Vec<Case> {
         ("told-before-a-fork", told_before_a_fork),
         ("told-by-another-thread", told_by_another_thread),
         ("told-through-a-file", told_through_a_file),
+        ("told-after-a-program", told_after_a_program),
         ("beside-a-helper", beside_a_helper),
         ("for-children", for_children),
         ("left-to-children", left_to_children),
@@ -21,14 +22,17 @@ pub fn cases() -> Vec<Case> {
     ] {
         cases.extend(on_each_back_end(&format!("listening/{name}"), run));
     }
-    let run: fn(&Network) -> Outcome = told_after_a_program;
-    cases.extend(cases_in(
-        &IN_PROGRAMS,
-        "listening/told-after-a-program",
-        run,
-    ));
-    let run: fn(&Network) -> Outcome = for_who_accepts;
-    cases.extend(cases_in(&APART_ONCE, "listening/for-who-accepts", run));
+    for (name, run) in [
+        (
+            "for-who-accepts",
+            for_who_accepts as fn(&Network) -> Outcome,
+        ),
+        ("told-after-a-fork", told_after_a_fork),
+        ("told-by-a-child", told_by_a_child),
+    ] {
+        cases.extend(cases_in(&APART_ONCE, &format!("listening/{name}"), run));
+    }
+    cases.extend(on_each_back_end("listening/in-a-set", in_a_set));
     cases
 }
 
@@ -55,6 +59,7 @@ print('done', flush=True)
 
 /// Tells a peer each port that it listens on, and waits for the peer's word before anything else. The first socket
 /// listens before the program has said anything to anybody. With `fork` a child comes and goes before a connection is accepted,
+/// with `child` one comes before anybody is told, and accepts it, and with `orphan` the parent has closed the socket by then;
 /// with `spawn` another program that inherits the socket, before anybody is told; with `thread` another thread waits for the word,
 /// and does so already when the socket listens; with `file` it waits for nothing but the file whose name comes next.
 const PROGRAM: &str = "
@@ -76,7 +81,19 @@ def serve(data, address):
     if 'spawn' in sys.argv:
         data.set_inheritable(True)
         os.waitpid(os.posix_spawn('/bin/true', ['true'], os.environ), 0)
-    control.sendall(b'%s %d\\n' % (address, data.getsockname()[1]))
+    if 'child' in sys.argv:
+        ready, told = os.pipe(), os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(ready[1], b'.')
+            os.read(told[0], 1)
+            accept(data)
+            os._exit(0)
+        os.read(ready[0], 1)
+    name = data.getsockname()
+    if 'orphan' in sys.argv:
+        data.close()
+    control.sendall(b'%s %d\\n' % (address, name[1]))
     if 'thread' in sys.argv:
         thread.join()
     else:
@@ -86,6 +103,12 @@ def serve(data, address):
         if child == 0:
             os._exit(0)
         os.waitpid(child, 0)
+    if 'child' in sys.argv:
+        os.write(told[1], b'.')
+        assert os.waitpid(child, 0)[1] == 0
+    else:
+        accept(data)
+def accept(data):
     data, _ = data.accept()
     assert data.recv(64) == b'before it was accepted'
     data.sendall(b'then')
@@ -108,9 +131,20 @@ fn told_before_a_fork(network: &Network) -> Outcome {
     tell(network, &["fork"])
 }
 
-/// So it does though a program that can't take connections from here has inherited the socket: where the stack is its own.
+/// So it does though a program has inherited the socket that doesn't wait for connections.
 fn told_after_a_program(network: &Network) -> Outcome {
     tell(network, &["spawn"])
+}
+
+/// So it does though a child has the socket too, and hasn't waited for connections either, and the child may be the one who
+/// accepts it.
+fn told_after_a_fork(network: &Network) -> Outcome {
+    tell(network, &["child"])
+}
+
+/// So it does if only the child has it any more.
+fn told_by_a_child(network: &Network) -> Outcome {
+    tell(network, &["child", "orphan"])
 }
 
 /// So it does if the thread that sleeps isn't the one that listens.
@@ -146,6 +180,32 @@ fn tell_of(
     Network::finish(program, "the program", PATIENCE)?;
     peer.wait_until("all is done", || peer.log().contains("done"))?;
     Ok(())
+}
+
+/// Puts a listening socket in a set, goes on in a child, as a daemon does, and waits on the set there.
+const DAEMON: &str = "
+import os, select, socket
+listener = socket.create_server(('10.9.0.2', 0))
+set = select.epoll()
+set.register(listener, select.EPOLLIN)
+child = os.fork()
+if child:
+    listener.close()
+    assert os.waitpid(child, 0)[1] == 0
+    raise SystemExit
+assert set.poll(0) == []
+control = socket.create_connection(('10.9.0.1', 9400))
+control.sendall(b'10.9.0.2 %d\\n' % listener.getsockname()[1])
+assert control.recv(1) == b'.'
+assert set.poll(10) == [(listener.fileno(), select.EPOLLIN)]
+data, _ = listener.accept()
+assert data.recv(64) == b'before it was accepted'
+data.sendall(b'then')
+";
+
+/// Who waits on a set that its parent has made waits on the listening sockets that are in it.
+fn in_a_set(network: &Network) -> Outcome {
+    tell_of(network, (DAEMON, &[]), (PEER, &[]))
 }
 
 /// Has a connection of its own, listens, and leaves the rest to its children. `wait` has it do so when the first connection is
