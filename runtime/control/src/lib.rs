@@ -22,6 +22,7 @@
 
 mod build;
 mod client;
+mod closer;
 mod component;
 mod error;
 mod instance;

@@ -6,8 +6,9 @@ mod owners;
 mod requests;
 mod tools;
 
+use crate::closer::Closer;
 use crate::instance;
-use crate::message::{RegionKind, Reply, Request};
+use crate::message::{RegionKind, Reply};
 use crate::peer::{self, is_stopped};
 use crate::transport::{self, MAXIMUM_REQUEST, ReceiveError};
 use crate::{CONTROL_VARIABLE, TOKEN_VARIABLE};
@@ -95,6 +96,9 @@ pub struct Server<O: Owners> {
     /// Given back for a moment when there are no descriptors left.
     #[serde(skip)]
     spare: Option<OwnedFd>,
+    /// Closes what came from others.
+    #[serde(skip)]
+    closer: Closer,
 }
 
 impl<O: Owners> Server<O> {
@@ -135,6 +139,7 @@ impl<O: Owners> Server<O> {
             questions: Questions::default(),
             has_changed: false,
             spare: None,
+            closer: Closer::default(),
         })
     }
 
@@ -154,7 +159,14 @@ impl<O: Owners> Server<O> {
             epoll::add(&poll, descriptor, data, epoll::EventFlags::IN)?;
         }
         self.poll = poll;
+        // What the original's were to close has other numbers here, if any.
+        self.closer = Closer::default();
         Ok(())
+    }
+
+    /// This process is about to become another program, which inherits the server.
+    pub fn prepare_to_execute(&mut self) {
+        self.closer.end();
     }
 
     /// This program has inherited the server (`skink_inherit`), and can go on with it: only then dropping it
@@ -234,7 +246,8 @@ impl<O: Owners> Server<O> {
         let stopped = self.replace_stopped();
         let unanswered = self.give_up_waiting(now);
         let unruly = self.tell_rules();
-        [silent, stopped, unanswered, unruly]
+        let unclosed = self.closer.look(now);
+        [silent, stopped, unanswered, unruly, unclosed]
             .into_iter()
             .flatten()
             .min()
@@ -293,8 +306,11 @@ impl<O: Owners> Server<O> {
             PATH_KEY => self.listening.by_path.as_ref(),
             _ => Some(&self.listening.control),
         };
-        let Some(socket) = socket.and_then(|socket| accept_from(socket, &mut self.spare)) else {
-            return;
+        let accepted = socket.map(|socket| accept_from(socket, &mut self.spare));
+        let socket = match accepted {
+            Some(Ok(socket)) => socket,
+            Some(Err(refused)) => return self.closer.close(refused),
+            None => return,
         };
         let Ok(peer) = peer::of(socket.as_fd()) else {
             return;
@@ -340,10 +356,10 @@ impl<O: Owners> Server<O> {
             return;
         };
         let socket = connection.socket.as_fd();
-        match transport::receive::<Request>(socket, MAXIMUM_REQUEST, RecvFlags::DONTWAIT) {
-            Ok((request, descriptors)) => {
-                let handled = self.handle(key, request, descriptors);
-                if let Err(why) = handled {
+        let (flags, mut beside) = (RecvFlags::DONTWAIT, Vec::new());
+        match transport::receive_beside(socket, MAXIMUM_REQUEST, flags, &mut beside) {
+            Ok(request) => {
+                if let Err(why) = self.handle(key, request, &mut beside) {
                     self.close(key, &why);
                 }
             }
@@ -352,6 +368,7 @@ impl<O: Owners> Server<O> {
             Err(ReceiveError::Failed(error)) => self.close(key, &error.to_string()),
             Err(ReceiveError::Malformed(what)) => self.close(key, &what),
         }
+        self.closer.close(beside);
     }
 
     /// Closes a connection; if it was an owner's, its process is gone. `why` is empty if the other
@@ -363,18 +380,29 @@ impl<O: Owners> Server<O> {
         // Also where a standby still has it.
         let _ = epoll::delete(&self.poll, &connection.socket);
         let _ = rustix::net::shutdown(&connection.socket, rustix::net::Shutdown::Both);
-        let (pid, uid) = (connection.peer.pid, connection.peer.uid);
+        let Connection {
+            socket,
+            role,
+            peer,
+            regions,
+            ..
+        } = connection;
+        // Messages that nobody has taken may have descriptors beside them. No more come.
+        if has_some(&socket) {
+            self.closer.close([socket]);
+        }
+        let (pid, uid) = (peer.pid, peer.uid);
         if why.is_empty() {
             tracing::debug!(pid, uid, "disconnected");
         } else {
             tracing::warn!(pid, uid, why, "connection closed");
         }
-        let (Role::Owner(owner) | Role::Waiting(owner)) = connection.role else {
+        let (Role::Owner(owner) | Role::Waiting(owner)) = role else {
             return;
         };
         // A program of any user could make the sums say anything.
         if self.config.access == Access::Token
-            && let Some(memory) = connection.regions.get(&RegionKind::Counters)
+            && let Some(memory) = regions.get(&RegionKind::Counters)
         {
             self.keep_counters(memory);
         }
@@ -430,23 +458,31 @@ impl<O: Owners> AsFd for Server<O> {
     }
 }
 
-/// Accepts a connection. If there are no descriptors left it is closed at once: one that waits to be accepted would keep the
-/// event loop from sleeping.
-fn accept_from(listener: &OwnedFd, spare: &mut Option<OwnedFd>) -> Option<OwnedFd> {
+/// Whether messages wait in a socket.
+fn has_some(socket: &OwnedFd) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT;
+    matches!(rustix::net::recv(socket, &mut [0; 0], flags), Ok((_, 1..)))
+}
+
+/// Accepts a connection. If there are no descriptors left it is to be closed at once: one that waits to be accepted would keep
+/// the event loop from sleeping.
+fn accept_from(
+    listener: &OwnedFd,
+    spare: &mut Option<OwnedFd>,
+) -> Result<OwnedFd, Option<OwnedFd>> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let accept = || rustix::net::accept_with(listener, flags);
     if spare.is_none() {
         *spare = eventfd(0, EventfdFlags::CLOEXEC).ok();
     }
     match accept() {
-        Ok(socket) => Some(socket),
+        Ok(socket) => Ok(socket),
         Err(Errno::MFILE | Errno::NFILE) => {
             *spare = None;
-            drop(accept());
             tracing::warn!("a connection was refused: there are no descriptors left (ulimit -n)");
-            None
+            Err(accept().ok())
         }
-        Err(_) => None,
+        Err(_) => Err(None),
     }
 }
 

@@ -19,6 +19,12 @@ use std::time::{Duration, Instant};
 const SLEEPS: &std::ffi::CStr = c"skink-standby";
 const AWAKE: &std::ffi::CStr = c"skink";
 
+/// How long a copy that was killed is waited for.
+const END: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
 /// Who goes on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Standing {
@@ -46,6 +52,9 @@ pub struct Standby {
     /// An eventfd of this process and all copies of it. Who takes its one token goes on.
     #[serde(with = "skink_inherit::descriptors")]
     token: Option<OwnedFd>,
+    /// Copies that were ended, and whose end nobody has seen yet.
+    #[serde(default)]
+    dead: Vec<i32>,
 }
 
 impl Standby {
@@ -144,14 +153,22 @@ impl Standby {
         let _ = rustix::thread::set_name(AWAKE);
         // What sleeps, or slept, is the original's.
         self.copy = None;
+        self.dead.clear();
     }
 
-    /// Ends the copy.
+    /// Ends the copy. If it takes long to end, nobody waits for that: it has to close what strangers have sent.
     pub fn dismiss(&mut self) {
         if let Some(copy) = self.copy.take() {
             let _ = pidfd_send_signal(&copy.ended, Signal::KILL);
-            let _ = retry_on_intr(|| waitpid(Pid::from_raw(copy.pid), WaitOptions::empty()));
+            let mut ended = [PollFd::new(&copy.ended, PollFlags::IN)];
+            let _ = retry_on_intr(|| poll(&mut ended, Some(&END)));
+            self.dead.push(copy.pid);
         }
+        let has_ended = |pid: i32| {
+            let waited = retry_on_intr(|| waitpid(Pid::from_raw(pid), WaitOptions::NOHANG));
+            !matches!(waited, Ok(None))
+        };
+        self.dead.retain(|pid| !has_ended(*pid));
     }
 }
 

@@ -1,5 +1,6 @@
 mod filtering;
 mod served;
+mod strangers;
 
 use super::*;
 use crate::transport::MAXIMUM_REQUEST;

@@ -13,9 +13,8 @@ pub(crate) const MAXIMUM_REQUEST: usize = 4096;
 /// Largest reply in bytes: a description of 256 processes fits, or a file of rules. The kernel takes no
 /// packet larger than a socket's send buffer, which is 208 KiB.
 pub(crate) const MAXIMUM_REPLY: usize = 192 * 1024;
-/// Most descriptors beside one message: all lanes of a process with six parts and a NIC, and to spare. The
-/// kernel takes up to 253.
-pub(crate) const MAXIMUM_DESCRIPTORS: usize = 128;
+/// Most descriptors beside one message (unix(7)). All lanes of a process with six parts and a NIC are half of that.
+pub(crate) const MAXIMUM_DESCRIPTORS: usize = 253;
 
 /// Why no message came out of a socket.
 #[derive(Debug)]
@@ -68,6 +67,18 @@ pub(crate) fn receive<T: DeserializeOwned>(
     maximum: usize,
     flags: RecvFlags,
 ) -> Result<(T, Vec<OwnedFd>), ReceiveError> {
+    let mut descriptors = Vec::new();
+    let message = receive_beside(socket, maximum, flags, &mut descriptors)?;
+    Ok((message, descriptors))
+}
+
+/// As [`receive`]; what came beside the message is put in `descriptors`, also if that isn't one.
+pub(crate) fn receive_beside<T: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+    maximum: usize,
+    flags: RecvFlags,
+    descriptors: &mut Vec<OwnedFd>,
+) -> Result<T, ReceiveError> {
     // Mostly there is nothing, and whoever asks asks often: no room for the largest is made each time.
     let peek = RecvFlags::PEEK | RecvFlags::TRUNC | flags;
     let length = rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut [0; 0], peek));
@@ -86,7 +97,6 @@ pub(crate) fn receive<T: DeserializeOwned>(
         Ok(received) => received,
         Err(error) => return Err(refusal(error)),
     };
-    let mut descriptors = Vec::new();
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {
             descriptors.extend(rights);
@@ -106,7 +116,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
     }
     let text = bytes.get(..received.bytes).unwrap_or_default();
     match serde_json::from_slice(text) {
-        Ok(message) => Ok((message, descriptors)),
+        Ok(message) => Ok(message),
         Err(error) => Err(ReceiveError::Malformed(error.to_string())),
     }
 }

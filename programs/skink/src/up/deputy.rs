@@ -220,6 +220,7 @@ impl Deputy {
             return;
         };
         server.owners_mut().executing(now);
+        server.prepare_to_execute();
         let why = match &mut self.inner {
             None => io::Error::other("the supervisor can have no standby"),
             Some(inner) => match inner.renew(Some(PROOF)) {

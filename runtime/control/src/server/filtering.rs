@@ -1,6 +1,7 @@
 //! The packet filters of owners that have a stack of their own each: they are told of new rules, and asked what their
 //! filters do. The rules reach them in order, so that an answer is by the rules that were loaded before the question.
-use super::tools::{only_file, text_of};
+use super::requests::only_memory;
+use super::tools::text_of;
 use super::{Access, Owners, Question, Role, Server};
 use crate::message::Reply;
 use std::collections::BTreeMap;
@@ -95,14 +96,13 @@ impl<O: Owners> Server<O> {
         &mut self,
         owner: u16,
         question: u64,
-        descriptors: Vec<OwnedFd>,
+        descriptors: &mut Vec<OwnedFd>,
     ) -> Result<(), String> {
         let asked = self.questions.open.get(&question);
         if asked.is_none_or(|asked| asked.owner != owner) {
             return Ok(());
         }
-        let shown = only_file(descriptors, "what its filter does")?;
-        super::requests::check_memory(&shown)?;
+        let shown = only_memory(descriptors, "what its filter does")?;
         let shown = text_of(shown, LONGEST_ANSWER, "what its filter does")?;
         if let Some(asked) = self.questions.open.remove(&question) {
             self.answer(asked.tool, Ok(shown));

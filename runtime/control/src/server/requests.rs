@@ -1,4 +1,5 @@
 //! What the broker answers to each request.
+use super::tools::only_file;
 use super::{Access, Grant, NicGrant, Owners, Peer, Role, ServedParts, Server, random};
 use crate::FIRST_COMPONENT;
 use crate::message::{
@@ -14,12 +15,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 impl<O: Owners> Server<O> {
-    /// Answers one request. An error closes the connection: the other end doesn't play by the rules.
+    /// Answers one request. What is wanted of the descriptors that came beside it is taken out. An error closes the connection:
+    /// the other end doesn't play by the rules.
     pub(super) fn handle(
         &mut self,
         key: u64,
         request: Request,
-        descriptors: Vec<OwnedFd>,
+        descriptors: &mut Vec<OwnedFd>,
     ) -> Result<(), String> {
         let role = self
             .connections
@@ -247,13 +249,9 @@ impl<O: Owners> Server<O> {
         &mut self,
         key: u64,
         kind: RegionKind,
-        mut descriptors: Vec<OwnedFd>,
+        descriptors: &mut Vec<OwnedFd>,
     ) -> Result<(), String> {
-        let memory = match (descriptors.pop(), descriptors.is_empty()) {
-            (Some(memory), true) => memory,
-            _ => return Err("it registered memory without exactly one descriptor".to_owned()),
-        };
-        check_memory(&memory)?;
+        let memory = only_memory(descriptors, "memory that it registers")?;
         // What the stack writes, the supervisor shows to tools; a program is believed what it says of
         // itself only.
         let own = matches!(kind, RegionKind::Counters | RegionKind::Fallbacks);
@@ -290,8 +288,16 @@ impl<O: Owners> Server<O> {
     }
 }
 
+/// Takes the one descriptor beside a request, if it is one of memory that may be looked into, and closed.
+pub(super) fn only_memory(descriptors: &mut Vec<OwnedFd>, what: &str) -> Result<OwnedFd, String> {
+    if let [memory] = descriptors.as_slice() {
+        check_memory(memory)?;
+    }
+    only_file(descriptors, what)
+}
+
 /// Whether memory that was handed in may be looked into.
-pub(super) fn check_memory(memory: &OwnedFd) -> Result<(), String> {
+fn check_memory(memory: &OwnedFd) -> Result<(), String> {
     // What could shrink under a tool would kill it.
     let seals = rustix::fs::fcntl_get_seals(memory).unwrap_or(SealFlags::empty());
     if !seals.contains(SealFlags::SHRINK) {

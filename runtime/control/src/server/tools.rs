@@ -14,7 +14,7 @@ impl<O: Owners> Server<O> {
         &mut self,
         key: u64,
         request: Request,
-        descriptors: Vec<OwnedFd>,
+        descriptors: &mut Vec<OwnedFd>,
     ) -> Result<(), String> {
         self.has_changed |= !matches!(request, Request::List { .. } | Request::Open { .. });
         match request {
@@ -103,15 +103,18 @@ fn reopen(memory: BorrowedFd<'_>, writable: bool) -> io::Result<OwnedFd> {
 }
 
 /// The one file beside a request.
-pub(super) fn only_file(mut descriptors: Vec<OwnedFd>, what: &str) -> Result<OwnedFd, String> {
-    match (descriptors.pop(), descriptors.is_empty()) {
-        (Some(file), true) => Ok(file),
-        _ => Err(format!("{what} came without exactly one file")),
+pub(super) fn only_file(descriptors: &mut Vec<OwnedFd>, what: &str) -> Result<OwnedFd, String> {
+    match (descriptors.len(), descriptors.pop()) {
+        (1, Some(file)) => Ok(file),
+        (_, other) => {
+            descriptors.extend(other);
+            Err(format!("{what} came without exactly one file"))
+        }
     }
 }
 
 /// The text of the file of rules beside a request.
-fn rules_of(descriptors: Vec<OwnedFd>) -> Result<String, String> {
+fn rules_of(descriptors: &mut Vec<OwnedFd>) -> Result<String, String> {
     let file = only_file(descriptors, "the rules")?;
     // What isn't a file could make us wait.
     let is_file = |file: &OwnedFd| {

@@ -66,6 +66,7 @@ pub fn cases() -> Vec<Case> {
         supervisor::killed_at_work,
     );
     add(open, "killed-with-standby", supervisor::killed_with_standby);
+    add(open, "stopped-standby", supervisor::stopped_standby);
     add(open, "failing", failing::failing);
     let filtered = plan(Topology::Split, Some(flows::RULES));
     add(filtered, "datagrams-under-way", flows::datagrams);

@@ -79,10 +79,7 @@ pub fn killed_with_standby(network: &Network) -> Outcome {
     let download = Download::start(network, &site.path("copy"), &site.path("larger"))?;
     network.up_is_dead.set(true);
     let supervisor = network.supervisor()?.unwrap_or(0);
-    let standby = children(supervisor)?
-        .into_iter()
-        .find(|pid| !all.contains(pid));
-    let standby = standby.ok_or_else(|| Failure::Wrong("there is no standby".to_owned()))?;
+    let standby = standby_of(supervisor, &all)?;
     // The standby first: else it would go on.
     signal(standby, Signal::STOP)?;
     signal(supervisor, Signal::KILL)?;
@@ -90,6 +87,34 @@ pub fn killed_with_standby(network: &Network) -> Outcome {
     download.finish()?;
     nginx.stop()?;
     Ok(wait_until_ended(&all, Duration::from_secs(10))?)
+}
+
+/// The child of a supervisor that is none of the stack's processes.
+fn standby_of(supervisor: u32, members: &[u32]) -> Result<u32, Failure> {
+    let mut others = children(supervisor)?.into_iter();
+    let standby = others.find(|pid| !members.contains(pid));
+    standby.ok_or_else(|| Failure::Wrong("there is no standby".to_owned()))
+}
+
+/// A standby that is stopped would take nothing over: there is another one soon, and that does.
+pub fn stopped_standby(network: &Network) -> Outcome {
+    let site = Site::new()?;
+    let nginx = Nginx::on_skink(network, &site)?;
+    names(network)?;
+    let members = network.members()?;
+    let all: Vec<u32> = members.into_iter().filter_map(|it| it.pid).collect();
+    let before = supervisor(network)?;
+    let stopped = standby_of(before, &all)?;
+    signal(stopped, Signal::STOP)?;
+    nginx.process.wait_until("there is another standby", || {
+        standby_of(before, &all).is_ok_and(|now| now != stopped)
+    })?;
+    let download = Download::start(network, &site.path("copy"), &site.path("larger"))?;
+    network.up_is_dead.set(true);
+    signal(before, Signal::KILL)?;
+    succeeded(network, &nginx, before)?;
+    download.finish()?;
+    nginx.stop()
 }
 
 /// A program that is served as soon as it says so.

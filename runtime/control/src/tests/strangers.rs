@@ -1,0 +1,82 @@
+//! Who sends descriptors whose closing takes as long as he likes.
+use super::*;
+use crate::message::Request;
+use crate::transport;
+use rustix::event::PollFlags;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+
+/// A connection to whom nobody reads, of which the last one to close it waits for that.
+fn stuck(listener: &TcpListener) -> OwnedFd {
+    let address = listener.local_addr().expect("an address");
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    let linger = Some(Duration::from_secs(600));
+    rustix::net::sockopt::set_socket_linger(&stream, linger).expect("an option");
+    stream.set_nonblocking(true).expect("a mode");
+    while stream.write(&[0; 1 << 16]).is_ok() {}
+    stream.into()
+}
+
+/// Sends a message with so many of them, and a pipe's end behind them.
+fn send(
+    socket: &OwnedFd,
+    listener: &TcpListener,
+    message: &impl serde::Serialize,
+    (count, last): (usize, Option<OwnedFd>),
+) {
+    let stuck = (0..count).map(|_| stuck(listener));
+    let all: Vec<OwnedFd> = stuck.chain(last).collect();
+    let all: Vec<BorrowedFd<'_>> = all.iter().map(AsFd::as_fd).collect();
+    transport::send(socket.as_fd(), message, &all, SendFlags::empty()).expect("sent");
+}
+
+#[test]
+fn what_takes_long_to_close_holds_nobody_up() {
+    for round in ["in a message", "in the queue", "registered", "in a crowd"] {
+        let directory = Directory::new("stuck");
+        let (mut server, _) = server(&directory);
+        let environment = server.environment();
+        // If the server hangs the program gives up, and this ends what it hangs by.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let socket = raw(&environment[0].1);
+        let nonsense = "nonsense";
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let last = Some(writer);
+        // Nobody hears it yet, so the last ones to close them aren't we.
+        match round {
+            "in a message" => send(&socket, &listener, &nonsense, (3, last)),
+            "in the queue" => {
+                send(&socket, &listener, &nonsense, (0, None));
+                send(&socket, &listener, &nonsense, (2, last));
+            }
+            "in a crowd" => send(&socket, &listener, &nonsense, (50, last)),
+            _ => {
+                let attach = Request::Attach {
+                    protocol: crate::message::PROTOCOL,
+                    token: environment[1].1.clone(),
+                };
+                send(&socket, &listener, &attach, (0, None));
+                let register = Request::Register {
+                    kind: RegionKind::Counters,
+                };
+                send(&socket, &listener, &register, (1, last));
+            }
+        }
+        drop(socket);
+        serve(&mut server, |environment, _| {
+            let _ends_later = listener;
+            let mut broker = connect(&environment);
+            assert!(broker.attach().is_ok(), "{round}");
+            if round == "in a message" {
+                // Nor does one that is stuck hold up the others.
+                let mut end = [rustix::event::PollFd::new(&reader, PollFlags::empty())];
+                let limit = rustix::event::Timespec {
+                    tv_sec: 10,
+                    tv_nsec: 0,
+                };
+                let closed = rustix::event::poll(&mut end, Some(&limit));
+                assert_eq!(closed, Ok(1), "the pipe isn't closed");
+            }
+        });
+    }
+}
