@@ -257,7 +257,8 @@ impl Tcp {
         if left {
             self.leave(id);
         } else {
-            self.demux.add_listener(local, id.slot);
+            self.demux
+                .add_listener(local, id.slot, listener.settings.reserve);
             out.listen(protocol::TCP, local.port);
         }
         self.put(id.slot, Socket::Listener(Box::new(listener)));

@@ -144,7 +144,13 @@ impl Tcp {
             _ => segment.header.seq.gt(entry.rcv_nxt),
         };
         let request = segment.has(Flags::SYN) && !segment.has(Flags::ACK);
-        if request && newer && self.demux.listener(&segment.tuple, &[]).is_some() {
+        if request
+            && newer
+            && self
+                .demux
+                .listener(&segment.tuple, [&|_| true; 2])
+                .is_some()
+        {
             self.counters.count(Counter::TcpTimeWaitReused);
             self.end_time_wait(index, out);
             self.on_new_flow(now, segment, Some(entry.snd_nxt), out);

@@ -21,7 +21,7 @@ pub enum Place {
 /// The hash is keyed, so that a peer can't choose ports that collide.
 pub struct Demux {
     flows: HashMap<FourTuple, Place, FixedState>,
-    listeners: HashMap<Listening, Vec<u32>, FixedState>,
+    listeners: HashMap<Listening, Listeners, FixedState>,
     /// Sockets that rest on an end.
     resting: HashMap<Listening, Resting, FixedState>,
     /// Ends on which the last listener was closed a moment ago, and when.
@@ -45,6 +45,39 @@ struct Listening {
     /// An unspecified address stands for all of ours of its family.
     addr: IpAddr,
     port: u16,
+}
+
+/// Those who listen on one end.
+#[derive(Default)]
+struct Listeners {
+    in_use: Vec<u32>,
+    /// Who gets what comes if there are no others ([`ConnectionOption::Reserve`](skink_messages::ConnectionOption)). A server may
+    /// have thousands, one in each child.
+    reserve: Vec<u32>,
+}
+
+impl Listeners {
+    fn count(&self) -> usize {
+        self.in_use.len() + self.reserve.len()
+    }
+
+    fn add(&mut self, slot: u32, reserve: bool) {
+        match reserve {
+            true => self.reserve.push(slot),
+            false => self.in_use.push(slot),
+        }
+    }
+
+    fn remove(&mut self, slot: u32) {
+        for slots in [&mut self.in_use, &mut self.reserve] {
+            slots.retain(|other| *other != slot);
+        }
+    }
+
+    /// Some of those in reserve: always the same, so that what waits there is found.
+    fn some_in_reserve(&self) -> impl Iterator<Item = u32> {
+        self.reserve.iter().copied().take(ASKED)
+    }
 }
 
 /// Sockets that rest on one end.
@@ -85,27 +118,35 @@ impl Demux {
     }
 
     /// The listener for a new flow. Several on one end share by the flow's hash, as far as they are
-    /// `willing`, in the first sense or else in the second, and so on; if none is, one that isn't.
-    pub fn listener(&self, tuple: &FourTuple, willing: &[&dyn Fn(u32) -> bool]) -> Option<u32> {
+    /// `willing`, in the first sense or else in the second; if none is, one that isn't. If all are in reserve, one that is willing
+    /// in the second sense has all flows.
+    pub fn listener(&self, tuple: &FourTuple, willing: [&dyn Fn(u32) -> bool; 2]) -> Option<u32> {
         let Endpoint { addr, port } = tuple.local;
         let exact = self.listeners.get(&Listening { addr, port });
         let any = Listening {
             addr: unspecified_like(addr),
             port,
         };
-        match exact.or_else(|| self.listeners.get(&any))?.as_slice() {
-            [] => None,
+        let listeners = exact.or_else(|| self.listeners.get(&any))?;
+        match listeners.in_use.as_slice() {
+            [] => {
+                let [_, has_room] = willing;
+                let mut reserve = listeners.some_in_reserve();
+                let found = reserve.find(|slot| has_room(*slot));
+                found.or_else(|| listeners.some_in_reserve().next())
+            }
             [only] => Some(*only),
             slots => {
                 let hash = self.state.hash_one(tuple);
-                let mut senses = willing.iter();
-                let found = senses.find_map(|willing| pick(slots, hash, willing));
-                found.or_else(|| pick(slots, hash, |_| true))
+                let mut all = willing
+                    .into_iter()
+                    .chain([&(|_| true) as &dyn Fn(u32) -> bool]);
+                all.find_map(|willing| pick(slots, hash, willing))
             }
         }
     }
 
-    /// A willing listener among those on exactly this end.
+    /// A willing listener among those on exactly this end, one in reserve if there is no other.
     pub fn listener_on(
         &self,
         local: Endpoint,
@@ -113,22 +154,26 @@ impl Demux {
         willing: impl Fn(u32) -> bool,
     ) -> Option<u32> {
         let Endpoint { addr, port } = local;
-        let slots = self.listeners.get(&Listening { addr, port })?;
-        pick(slots, self.state.hash_one(tuple), willing)
+        let listeners = self.listeners.get(&Listening { addr, port })?;
+        let found = pick(&listeners.in_use, self.state.hash_one(tuple), &willing);
+        found.or_else(|| listeners.some_in_reserve().find(|slot| willing(*slot)))
     }
 
-    /// Whether several listen on exactly this end.
-    pub fn is_shared(&self, local: Endpoint) -> bool {
+    /// Whether others than this listener, which may be in `reserve`, are in use on exactly its end.
+    pub fn is_shared(&self, local: Endpoint, reserve: bool) -> bool {
         let Endpoint { addr, port } = local;
-        let slots = self.listeners.get(&Listening { addr, port });
-        slots.is_some_and(|slots| slots.len() > 1)
+        let listeners = self.listeners.get(&Listening { addr, port });
+        let in_use = listeners.map_or(0, |listeners| listeners.in_use.len());
+        in_use > usize::from(!reserve)
     }
 
     /// Those who listen on exactly this end, some of them if they are many: for each `slot` others.
     pub fn listeners_beside(&self, local: Endpoint, slot: u32) -> impl Iterator<Item = u32> {
         let Endpoint { addr, port } = local;
-        let slots = self.listeners.get(&Listening { addr, port });
-        asked(slots.map_or(&[], Vec::as_slice), slot as usize)
+        let listeners = self.listeners.get(&Listening { addr, port }).into_iter();
+        listeners.flat_map(move |listeners| {
+            asked(&listeners.in_use, slot as usize).chain(listeners.some_in_reserve())
+        })
     }
 
     /// Whether anybody listens on exactly this end.
@@ -137,22 +182,31 @@ impl Demux {
         self.listeners.contains_key(&Listening { addr, port })
     }
 
-    pub fn add_listener(&mut self, local: Endpoint, slot: u32) {
+    pub fn add_listener(&mut self, local: Endpoint, slot: u32, reserve: bool) {
         let Endpoint { addr, port } = local;
         let key = Listening { addr, port };
         self.changed = true;
-        self.listeners.entry(key).or_default().push(slot);
+        self.listeners.entry(key).or_default().add(slot, reserve);
         if let Some(resting) = self.resting.get_mut(&key) {
             resting.heard = true;
+        }
+    }
+
+    /// A listener comes into use, or goes out of it.
+    pub fn set_reserve(&mut self, local: Endpoint, slot: u32, reserve: bool) {
+        let Endpoint { addr, port } = local;
+        if let Some(listeners) = self.listeners.get_mut(&Listening { addr, port }) {
+            listeners.remove(slot);
+            listeners.add(slot, reserve);
         }
     }
 
     pub fn remove_listener(&mut self, now: Instant, local: Endpoint, slot: u32) {
         let Endpoint { addr, port } = local;
         let key = Listening { addr, port };
-        if let Some(slots) = self.listeners.get_mut(&key) {
-            slots.retain(|other| *other != slot);
-            if slots.is_empty() {
+        if let Some(listeners) = self.listeners.get_mut(&key) {
+            listeners.remove(slot);
+            if listeners.count() == 0 {
                 self.listeners.remove(&key);
                 let lately = |at| now.since(at) < LEFT_FOR;
                 self.left.retain(|(end, at)| *end != key && lately(*at));

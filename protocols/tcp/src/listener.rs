@@ -289,14 +289,11 @@ impl Tcp {
     }
 
     /// The listener that gets a new flow. Of several on one end, those are asked that have room, first those whose program
-    /// accepts; those in reserve if there are no others.
+    /// accepts.
     pub(crate) fn listener_for(&self, now: Instant, tuple: &FourTuple) -> Option<u32> {
-        let in_use = |slot: u32| !self.is_reserve(slot);
-        let has_room = |slot: u32| in_use(slot) && self.has_room(slot);
+        let has_room = |slot: u32| self.has_room(slot);
         let accepts = |slot: u32| self.has_room(slot) && self.accepts(now, slot);
-        let reserve_has_room = |slot: u32| self.has_room(slot);
-        let senses: [&dyn Fn(u32) -> bool; 4] = [&accepts, &has_room, &in_use, &reserve_has_room];
-        self.demux.listener(tuple, &senses)
+        self.demux.listener(tuple, [&accepts, &has_room])
     }
 
     pub(crate) fn has_room(&self, slot: u32) -> bool {

@@ -81,7 +81,7 @@ impl Tcp {
             return Err(SocketError::AddressInUse);
         }
         self.rest(id, false)?;
-        self.demux.add_listener(local, id.slot);
+        self.demux.add_listener(local, id.slot, settings.reserve);
         out.listen(protocol::TCP, local.port);
         let record = self.table.record(id.slot);
         record.backlog.store(backlog, Relaxed);

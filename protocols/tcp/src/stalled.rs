@@ -70,18 +70,14 @@ impl Tcp {
             .is_some_and(|listener| !listener.is_stalled(now))
     }
 
-    /// Whether a listener is in reserve.
-    pub(crate) fn is_reserve(&self, slot: u32) -> bool {
-        self.listener(slot)
-            .is_some_and(|listener| listener.settings.reserve)
-    }
-
     /// Something waits at a listener: it is looked after if there are others that could take it.
     pub(crate) fn watch(&mut self, now: Instant, slot: u32) {
         if let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize)
             && listener.stall.timer == Timer::Off
             && !listener.left
-            && self.demux.is_shared(listener.local)
+            && self
+                .demux
+                .is_shared(listener.local, listener.settings.reserve)
         {
             listener.stall.timer = Timer::Set;
             listener.stall.takes = false;
@@ -129,11 +125,13 @@ impl Tcp {
             return;
         }
         listener.stall = Stall::default();
-        if listener.settings.reserve {
+        let (local, waits) = (listener.local, listener.has_waiting());
+        let reserve = listener.settings.reserve;
+        self.demux.set_reserve(local, slot, reserve);
+        if reserve {
             // What waits there may go at once.
             self.wheel.set(slot, Instant::ZERO);
         } else {
-            let (local, waits) = (listener.local, listener.has_waiting());
             self.offer_again(slot);
             self.look_again(local, slot);
             if waits {

@@ -353,13 +353,12 @@ fn a_listener_in_reserve_gets_what_nobody_else_accepts() {
         .expect("it listens");
     connect(&mut net, 30..50);
     let [left, _] = waiting(&net, [parent, child]);
-    assert!((1..20).contains(&left), "{left}");
+    assert_eq!(left, 20, "all with one of them");
     net.advance(1_000);
-    assert!(net.tcp.accept(child).is_some());
-    take_all(&mut net, child);
     reserve(&mut net, child, false);
     net.advance(1);
     assert_eq!(waiting(&net, [parent, child]), [0, left], "at once");
+    assert_eq!(net.count(Counter::TcpStalled), 0);
     // It goes: what it had is the parent's again, who waits for it at last.
     net.close(child);
     net.run();
@@ -383,4 +382,33 @@ fn what_a_closed_listener_leaves_goes_past_one_in_reserve() {
     net.close(closed);
     net.run();
     assert_eq!(waiting(&net, [near, far]), [0, 10]);
+}
+
+/// A server forks for each connection, and its children keep the listening socket.
+#[test]
+fn thousands_in_reserve_keep_nothing_from_the_one_that_accepts() {
+    let mut net = Net::new();
+    let in_reserve = |net: &mut Net| {
+        let region = net.add_region(64);
+        let ids = [0; 40].map(|_| net.listen_in(region, 80, 100, SHARED));
+        for id in ids {
+            net.set(id, ConnectionOption::Reserve(true));
+        }
+        ids
+    };
+    in_reserve(&mut net);
+    in_reserve(&mut net);
+    let parent = net.listen_in(0, 80, 50, SHARED);
+    let children = [0; 4].map(|_| in_reserve(&mut net));
+    connect(&mut net, 1..31);
+    assert_eq!(net.tcp.acceptable(parent), 30);
+    assert_eq!(take_all(&mut net, parent).len(), 30);
+    // It goes as well: whoever comes next gets what has come meanwhile, and what has come already.
+    connect(&mut net, 31..41);
+    net.close(parent);
+    connect(&mut net, 41..51);
+    let last = children[3][39];
+    net.set(last, ConnectionOption::Reserve(false));
+    net.advance(1);
+    assert_eq!(net.tcp.acceptable(last), 20);
 }
