@@ -32,6 +32,8 @@ pub enum SocketError {
     MessageSize = 12,
     /// A filter forbids it.
     Prohibited = 13,
+    /// The peer reset a connection whose other direction it had closed in order.
+    BrokenPipe = 14,
 }
 
 impl SocketError {
@@ -52,6 +54,7 @@ impl SocketError {
             NotConnected,
             MessageSize,
             Prohibited,
+            BrokenPipe,
         ];
         all.into_iter().find(|error| *error as u32 == number)
     }

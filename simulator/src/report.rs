@@ -150,7 +150,10 @@ fn judge_connection(board: &Board, plan: usize) -> Option<String> {
         && matches!(
             client,
             Some(Outcome::Failed(
-                SocketError::TimedOut | SocketError::Reset | SocketError::HostUnreachable
+                SocketError::TimedOut
+                    | SocketError::Reset
+                    | SocketError::BrokenPipe
+                    | SocketError::HostUnreachable
             ))
         );
     // A flow between the same ends may be in use, or in TIME-WAIT.

@@ -6,6 +6,7 @@ use crate::lock::lock;
 use crate::raw;
 use crate::sockaddr::{self, Name};
 use crate::socket::{Role, Taker};
+use crate::state::State;
 use core::ffi::c_int;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use libc::{sockaddr as Address, socklen_t};
@@ -86,12 +87,12 @@ pub fn kernel_listen(fd: c_int, backlog: u32) -> Answer {
 }
 
 /// Lets the kernel socket hold an address that the kernel doesn't have.
-fn allow_foreign_address(fd: c_int, domain: c_int) {
+fn allow_foreign_address(fd: c_int, domain: c_int, allowed: bool) {
     let (level, option) = match domain {
         libc::AF_INET6 => (libc::IPPROTO_IPV6, 78), // IPV6_FREEBIND
         _ => (libc::IPPROTO_IP, libc::IP_FREEBIND),
     };
-    let on: c_int = 1;
+    let on = c_int::from(allowed);
     let value = &raw const on as usize;
     let arguments = [fd as usize, level as usize, option as usize, value, 4, 0];
     // SAFETY: the value is ours. If it fails, so does `bind`.
@@ -123,11 +124,16 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
             let reason = FallbackReason::KernelAddress;
             return state.fall_back(index, reason, local);
         }
-        allow_foreign_address(fd, domain);
+        allow_foreign_address(fd, domain, true);
     }
     // The kernel keeps the port for us: against other programs, without privileges, and for as long
     // as any process holds the socket.
-    kernel_bind(fd, local, domain)?;
+    if let Err(stop) = kernel_bind(fd, local, domain) {
+        if !own.is_unspecified() {
+            allow_foreign_address(fd, domain, false);
+        }
+        return Err(stop);
+    }
     state.sockets[index].bound = Some(kernel_name(fd)?);
     if !state.sockets[index].datagram && !is_guest() && state.is_served() {
         // It may be for a program that is started with it, when it is too late to ask for a stack. If there is none, it is
@@ -167,6 +173,10 @@ pub fn shutdown(fd: c_int, how: c_int) -> Answer {
         _ => return fail(libc::EINVAL),
     };
     match state.sockets[index].role {
+        Role::Undecided if state.sockets[index].datagram => {
+            state.close_directions(index, which);
+            return Err(Stop::Kernel);
+        }
         Role::Undecided => return Err(Stop::Kernel),
         Role::Lost => return fail(libc::ENOTCONN),
         Role::Dormant if state.sockets[index].is_bound_only() => return fail(libc::ENOTCONN),
@@ -181,8 +191,24 @@ pub fn shutdown(fd: c_int, how: c_int) -> Answer {
             }
             return Ok(0);
         }
-        Role::Datagram(_) if state.sockets[index].peer.is_none() => return fail(libc::ENOTCONN),
+        Role::Datagram(_) if state.sockets[index].peer.is_none() => {
+            // As Linux, and programs go by it: who waits for datagrams is woken all the same.
+            state.close_directions(index, which);
+            return fail(libc::ENOTCONN);
+        }
         Role::Datagram(_) => {}
+        Role::Stream(_) if state.sockets[index].connecting => {
+            // The attempt is over, and who waits for it is told.
+            state.release(index);
+            let socket = &mut state.sockets[index];
+            socket.role = Role::Undecided;
+            socket.connecting = false;
+            socket.error = libc::ECONNRESET;
+            state.mark_ready(index);
+            state.wake_waiters(index);
+            state.pump();
+            return Ok(0);
+        }
         Role::Stream(id) => {
             if !state.is_connected(index) {
                 return fail(libc::ENOTCONN);
@@ -194,14 +220,21 @@ pub fn shutdown(fd: c_int, how: c_int) -> Answer {
                 .tcp_request(now, TcpRequest::Shutdown(id, which));
         }
     }
-    let socket = &mut state.sockets[index];
-    socket.shut_read |= which != Shutdown::Write;
-    socket.shut_write |= which != Shutdown::Read;
+    state.close_directions(index, which);
     state.note_work();
     state.pump();
-    state.mark_ready(index);
-    state.wake_waiters(index);
     Ok(0)
+}
+
+impl State {
+    /// Nothing is received, or sent, any more. Who waits for that finds out.
+    fn close_directions(&mut self, index: u32, which: Shutdown) {
+        let socket = &mut self.sockets[index];
+        socket.shut_read |= which != Shutdown::Write;
+        socket.shut_write |= which != Shutdown::Read;
+        self.mark_ready(index);
+        self.wake_waiters(index);
+    }
 }
 
 /// # Safety
@@ -234,6 +267,9 @@ pub unsafe fn name(
         (Role::Datagram(_), _) if of_peer => socket.peer.ok_or(Stop::Errno(libc::ENOTCONN))?,
         (Role::Datagram(halves), Some(engine)) => {
             let table = engine.stack.udp_table();
+            let is_v6 = socket.peer.is_some_and(|peer| peer.addr.is_ipv6());
+            // One that is connected has the end of that half.
+            let halves = if is_v6 { [halves[1], None] } else { halves };
             let mut records = halves.into_iter().flatten().filter_map(|id| table.find(id));
             let local = records.next().map(|record| record.four_tuple().local);
             match local {

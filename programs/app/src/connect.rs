@@ -45,6 +45,10 @@ pub unsafe fn connect(fd: c_int, address: *const Address, length: socklen_t) -> 
         return state.connect_datagram(index, remote);
     }
     state.forget_receiver(index);
+    if state.sockets[index].connecting {
+        state.pump();
+    }
+    let again = state.sockets[index].connecting;
     match state.sockets[index].role {
         Role::Dormant | Role::Listener(_) | Role::Datagram(_) | Role::Lost => {
             return fail(libc::EISCONN);
@@ -59,6 +63,8 @@ pub unsafe fn connect(fd: c_int, address: *const Address, length: socklen_t) -> 
                 }
             } else if let Some(error) = socket.take_error() {
                 return fail(error);
+            } else if core::mem::take(&mut socket.unanswered) && !lasting.contains(Events::CLOSED) {
+                return Ok(0);
             } else if lasting.intersects(Events::CLOSED | Events::ERROR) {
                 // The attempt failed, and the program knows: it may try again.
                 state.release(index);
@@ -69,22 +75,27 @@ pub unsafe fn connect(fd: c_int, address: *const Address, length: socklen_t) -> 
             }
         }
     }
-    finish(state, index)
+    finish(state, index, again)
 }
 
-/// Waits for the handshake's end, on a blocking socket.
-fn finish(state: Guard, index: u32) -> Answer {
-    let socket = &state.sockets[index];
+/// Waits for the handshake's end, on a blocking socket; `again` if an earlier call has begun it.
+fn finish(mut state: Guard, index: u32, again: bool) -> Answer {
+    let socket = &mut state.sockets[index];
+    socket.unanswered = true;
     let patience = Patience::of(socket.nonblocking, socket.options.send_timeout);
     let answer = wait::until(state, index, patience, |state, index| {
         let socket = &mut state.sockets[index];
         match socket.take_error() {
             Some(error) => fail(error),
             None if socket.connecting => Err(WOULD_BLOCK),
-            None => Ok(0),
+            None => {
+                socket.unanswered = false;
+                Ok(0)
+            }
         }
     });
     match answer {
+        Err(WOULD_BLOCK) if again => fail(libc::EALREADY),
         Err(WOULD_BLOCK) => fail(libc::EINPROGRESS),
         other => other,
     }

@@ -37,6 +37,12 @@ pub fn receive_datagram(
         let halves = match state.sockets[index].role {
             Role::Datagram(halves) => halves,
             Role::Undecided if readable && kernel_has_some(fd) => return Err(Stop::Kernel),
+            Role::Undecided if state.sockets[index].shut_read => {
+                return Ok(Received {
+                    domain: state.sockets[index].domain,
+                    ..Received::default()
+                });
+            }
             Role::Undecided => return Err(WOULD_BLOCK),
             Role::Stream(_) | Role::Dormant | Role::Listener(_) | Role::Lost => {
                 return fail(libc::EBADF);
@@ -101,12 +107,17 @@ fn copy(from: &mut [skink_memory::Bytes<'_>; 2], to: &mut [u8]) -> usize {
 /// Sends one datagram.
 pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
     state.count_call();
+    if sending.flags & libc::MSG_MORE != 0 {
+        // To send several where one is meant would be worse.
+        return fail(libc::EOPNOTSUPP);
+    }
     let total = sending.buffers.total();
     if total > MAXIMUM_DATAGRAM {
         return fail(libc::EMSGSIZE);
     }
     let patience = patience(&state, index, sending.flags, true);
     wait::until(state, index, patience, |state, index| {
+        state.catch_news();
         let socket = &mut state.sockets[index];
         if let Some(error) = socket.take_error() {
             return fail(error);
@@ -127,7 +138,10 @@ pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
         if to.port == 0 {
             return fail(libc::EINVAL);
         }
-        let traffic_class = socket.options.traffic_class;
+        let control = sending.control?;
+        let traffic_class = control
+            .traffic_class
+            .unwrap_or(socket.options.traffic_class);
         if state.is_own_address(to.addr) {
             state.activate_port(true, to.port)?;
         }
@@ -142,9 +156,12 @@ pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
             },
             0,
         );
-        let from = sending
+        let from = control
             .from
             .filter(|from| from.is_ipv4() == to.addr.is_ipv4());
+        if from.is_some_and(|from| !state.is_own_address(from)) {
+            return fail(libc::ENETUNREACH);
+        }
         let from = from.unwrap_or(any.addr);
         let engine = state.engine()?;
         if to.addr.is_loopback() || !engine.stack.has_route(to.addr) {

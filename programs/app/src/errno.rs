@@ -38,6 +38,7 @@ pub fn of(error: SocketError) -> c_int {
         SocketError::NotConnected => libc::ENOTCONN,
         SocketError::MessageSize => libc::EMSGSIZE,
         SocketError::Prohibited => libc::EACCES,
+        SocketError::BrokenPipe => libc::EPIPE,
     }
 }
 

@@ -1,6 +1,7 @@
 //! `getsockopt`, `TCP_INFO` among it.
 use crate::errno::{Answer, Stop, fail};
 use crate::lock::lock;
+use crate::options::send_limit;
 use crate::socket::Role;
 use crate::sockopt::CONGESTION;
 use crate::state::State;
@@ -139,8 +140,13 @@ impl State {
         };
         // All regions of one stack's table are alike.
         let config = table.regions().next().map(|(_, region)| region.config());
+        let options = &self.sockets[index].options;
         config.map_or((0, 0), |config| {
-            (config.send_bytes as c_int, config.receive_bytes as c_int)
+            let send = match datagram {
+                true => config.send_bytes as usize,
+                false => send_limit(options.send_buffer, config.send_bytes as usize),
+            };
+            (send as c_int, config.receive_bytes as c_int)
         })
     }
 

@@ -1,11 +1,14 @@
 //! `sendmsg` and `recvmsg`: headers and control messages.
 use crate::buffers::Buffers;
 use crate::errno::{Answer, fail};
+use crate::lock::lock;
 use crate::sockaddr;
-use crate::transfer::{self, Received, Sending};
+use crate::transfer::{self, Control, Received, Sending};
 use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{cmsghdr, msghdr};
+use std::ffi::CString;
 
 /// # Safety
 /// As for `recvmsg`.
@@ -35,15 +38,32 @@ pub unsafe fn receive(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer {
     Ok(received.bytes)
 }
 
+/// The number of the interface that Skink uses, 0 if nobody knows it.
+fn own_index() -> u32 {
+    static KNOWN: AtomicU32 = AtomicU32::new(0);
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let own = lock().ok().and_then(|mut state| state.own_interface());
+    let name = own.and_then(|(name, _)| CString::new(name).ok());
+    // SAFETY: a C string.
+    let index = name.map_or(0, |name| unsafe { libc::if_nametoindex(name.as_ptr()) });
+    KNOWN.store(index, Ordering::Relaxed);
+    index
+}
+
 /// # Safety
 /// `message` must describe its control buffer truly.
 unsafe fn write_control(message: &mut msghdr, received: &Received) {
     let room = message.msg_controllen;
     message.msg_controllen = 0;
     let Some(to) = received.to else { return };
+    let interface = own_index().to_ne_bytes();
     let (level, kind, data, length) = match (to.to_canonical(), received.wants_to) {
         (IpAddr::V4(v4), [true, _]) => {
             let mut data = [0u8; 20];
+            data[..4].copy_from_slice(&interface);
             data[4..8].copy_from_slice(&v4.octets());
             data[8..12].copy_from_slice(&v4.octets());
             (libc::IPPROTO_IP, libc::IP_PKTINFO, data, 12)
@@ -55,6 +75,7 @@ unsafe fn write_control(message: &mut msghdr, received: &Received) {
                 IpAddr::V6(v6) => v6,
             };
             data[..16].copy_from_slice(&v6.octets());
+            data[16..].copy_from_slice(&interface);
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, data, 20)
         }
         _ => return,
@@ -92,26 +113,39 @@ pub unsafe fn send(fd: c_int, message: *const msghdr, flags: c_int) -> Answer {
     // SAFETY: as above.
     let to = unsafe { sockaddr::read_optional(message.msg_name.cast(), message.msg_namelen) };
     // SAFETY: as above.
-    let from = unsafe { read_control(message) }?;
+    let control = unsafe { read_control(message) };
     transfer::send(
         fd,
         Sending {
             buffers,
             flags,
             to,
-            from,
+            control,
         },
     )
 }
 
-/// The source address that a control message asks for.
+/// The number of up to four bytes in a control message: a byte, or an `int`.
+///
+/// # Safety
+/// So many bytes must be readable.
+unsafe fn small_number(data: *const u8, length: usize) -> u8 {
+    match length {
+        // SAFETY: the caller's promise.
+        4.. => unsafe { data.cast::<c_int>().read_unaligned() as u8 },
+        // SAFETY: as above.
+        _ => unsafe { data.read() },
+    }
+}
+
+/// What control messages ask for.
 ///
 /// # Safety
 /// `message` must describe its control buffer truly.
-unsafe fn read_control(message: &msghdr) -> Answer<Option<IpAddr>> {
-    let mut from = None;
+unsafe fn read_control(message: &msghdr) -> Answer<Control> {
+    let mut control = Control::default();
     if message.msg_control.is_null() || message.msg_controllen == 0 {
-        return Ok(from);
+        return Ok(control);
     }
     // SAFETY: the macros stay inside the control buffer.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
@@ -124,17 +158,38 @@ unsafe fn read_control(message: &msghdr) -> Answer<Option<IpAddr>> {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) if length >= 12 => {
                 // SAFETY: `ipi_spec_dst` lies at 4, inside the message.
                 let octets = unsafe { data.add(4).cast::<[u8; 4]>().read() };
-                from = Some(IpAddr::V4(Ipv4Addr::from(octets)));
+                control.from = Some(IpAddr::V4(Ipv4Addr::from(octets)));
             }
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if length >= 20 => {
                 // SAFETY: as above.
                 let octets = unsafe { data.cast::<[u8; 16]>().read() };
-                from = Some(IpAddr::V6(Ipv6Addr::from(octets)).to_canonical());
+                control.from = Some(IpAddr::V6(Ipv6Addr::from(octets)).to_canonical());
             }
-            _ => return fail(libc::EINVAL),
+            (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)
+                if length >= 1 =>
+            {
+                // SAFETY: a byte, or a number that begins with it or ends: as long as is said.
+                control.traffic_class = Some(unsafe { small_number(data, length) });
+            }
+            // Each packet has the socket's.
+            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {}
+            // These are of no use here, and the kernel takes them.
+            (
+                libc::SOL_SOCKET,
+                libc::SCM_RIGHTS
+                | libc::SCM_CREDENTIALS
+                | libc::SO_TIMESTAMPING
+                | libc::SO_PRIORITY,
+            ) => {}
+            (libc::SOL_SOCKET | libc::IPPROTO_IP | libc::IPPROTO_IPV6 | libc::IPPROTO_UDP, _) => {
+                return fail(libc::EINVAL);
+            }
+            // What isn't for the layers below is none of their business.
+            _ => {}
         }
         // SAFETY: as above.
         next = unsafe { libc::CMSG_NXTHDR(message, next) };
     }
-    Ok(from.filter(|from| !from.is_unspecified()))
+    control.from = control.from.filter(|from| !from.is_unspecified());
+    Ok(control)
 }

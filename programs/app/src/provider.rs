@@ -44,6 +44,16 @@ impl Provider {
         matches!(self, Provider::Served(_))
     }
 
+    /// Whether a stack in another process has said something that this one hasn't heard.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        match self {
+            // A helper drives it, and tells what happens.
+            Provider::Library(_) => false,
+            Provider::Served(remote) => remote.has_news(),
+        }
+    }
+
     /// TCP sockets: records and rings.
     #[inline]
     pub fn tcp_table(&self) -> &SocketTable {

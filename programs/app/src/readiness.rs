@@ -1,4 +1,5 @@
 //! What `poll` says of a socket: always worked out from the rings and the record, never remembered.
+use crate::options::send_limit;
 use crate::socket::Role;
 use crate::state::State;
 use core::sync::atomic::Ordering;
@@ -61,7 +62,10 @@ impl State {
                 {
                     bits |= HUP;
                 }
-                let roomy = rings.is_some_and(|[send, _]| send.is_roomy());
+                let roomy = rings.is_some_and(|[send, _]| {
+                    let limit = send_limit(socket.options.send_buffer, send.capacity());
+                    send.is_roomy() && send.len() <= limit - limit / 4
+                });
                 if over || socket.shut_write || roomy {
                     bits |= OUT;
                 }

@@ -320,6 +320,12 @@ impl Remote {
         }
     }
 
+    /// Whether the stack has said something that wasn't taken in.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.down && self.client.has_news()
+    }
+
     /// Takes in what the stack has said.
     pub fn poll(&mut self) {
         if !self.down

@@ -4,7 +4,7 @@ use crate::buffers::Buffers;
 use crate::errno::{Answer, WOULD_BLOCK, fail};
 use crate::fd_table::{self, Entry};
 use crate::raw;
-use crate::transfer::{self, Sending};
+use crate::transfer::{self, Control, Sending};
 use core::ffi::c_int;
 use libc::{c_uint, iovec, loff_t};
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn send(fd: c_int, bytes: &mut [u8], flags: c_int) -> Answer {
             buffers,
             flags,
             to: Ok(None),
-            from: None,
+            control: Ok(Control::default()),
         },
     )
 }

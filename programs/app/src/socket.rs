@@ -82,6 +82,8 @@ pub struct Socket {
     pub error: c_int,
     /// The handshake goes on.
     pub connecting: bool,
+    /// No `connect` has answered how the handshake ended.
+    pub unanswered: bool,
     /// `shutdown` of the reading side.
     pub shut_read: bool,
     /// `shutdown` of the writing side.
@@ -120,6 +122,7 @@ impl Socket {
             peer: None,
             error: 0,
             connecting: false,
+            unanswered: false,
             shut_read: false,
             shut_write: false,
             more: false,

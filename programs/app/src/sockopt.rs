@@ -82,11 +82,24 @@ impl Value {
         if !(0..1_000_000).contains(&micros) {
             return fail(libc::EDOM);
         }
-        let time =
-            Duration::from_micros(micros as u64) + Duration::from_secs(seconds.max(0) as u64);
+        let Ok(seconds) = u64::try_from(seconds) else {
+            // As Linux: it doesn't wait at all.
+            return Ok(Some(Duration::ZERO));
+        };
+        let time = Duration::from_micros(micros as u64) + Duration::from_secs(seconds);
         Ok((!time.is_zero()).then_some(time))
     }
 }
+
+/// Options that make things faster where there are: programs go on without them. Were they set, the socket would have to be the
+/// kernel's.
+const OPTIONAL: [(c_int, c_int); 5] = [
+    (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+    (libc::IPPROTO_TCP, libc::TCP_FASTOPEN),
+    (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT),
+    (libc::IPPROTO_UDP, libc::UDP_SEGMENT),
+    (libc::IPPROTO_UDP, libc::UDP_GRO),
+];
 
 /// # Safety
 /// As for `setsockopt`.
@@ -101,7 +114,7 @@ pub unsafe fn set(
     let index = state.socket_asked(fd)?;
     let decided = state.sockets[index].is_decided() && !state.sockets[index].is_bound_only();
     if !decided {
-        if (level, name) == (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) {
+        if OPTIONAL.contains(&(level, name)) {
             return fail(libc::ENOPROTOOPT);
         }
         // The kernel checks the value, and has it if it must take over.
@@ -142,6 +155,15 @@ impl State {
         name: c_int,
         value: &Value,
     ) -> Answer<Option<ConnectionOption>> {
+        if (level, name) == (libc::SOL_SOCKET, libc::SO_BINDTODEVICE) {
+            let own = self.own_interface().map(|(name, _)| name);
+            let is_own = own.is_some_and(|own| value.is_text(own.as_bytes())) || value.is_text(b"");
+            return if is_own {
+                Ok(None)
+            } else {
+                fail(libc::ENOPROTOOPT)
+            };
+        }
         let socket = &mut self.sockets[index];
         match level {
             libc::SOL_SOCKET => set_socket_option(socket, name, value),
@@ -196,6 +218,7 @@ fn set_socket_option(
         // What Skink does anyway, or what changes nothing that a program could see.
         libc::SO_DONTROUTE if !value.flag()? => {}
         libc::SO_BUSY_POLL | libc::SO_PREFER_BUSY_POLL | libc::SO_BUSY_POLL_BUDGET => {}
+        libc::SO_INCOMING_CPU | libc::SO_MAX_PACING_RATE => {}
         libc::SO_RCVLOWAT if value.number()? <= 1 => {}
         libc::SO_NO_CHECK if value.number()? == 0 => {}
         libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS if !value.flag()? => {}
@@ -251,6 +274,13 @@ fn set_tcp_option(
             options.defer_accept = value.number()?.max(0) as u32;
             return Ok(None);
         }
+        // How long to try and to wait, and how much to hold back: Skink does as it does by default.
+        libc::TCP_SYNCNT
+        | libc::TCP_LINGER2
+        | libc::TCP_NOTSENT_LOWAT
+        | libc::TCP_WINDOW_CLAMP
+        | libc::TCP_THIN_LINEAR_TIMEOUTS
+        | libc::TCP_THIN_DUPACK => return Ok(None),
         libc::TCP_CONGESTION if value.is_text(CONGESTION) => return Ok(None),
         _ => return fail(libc::ENOPROTOOPT),
     }))

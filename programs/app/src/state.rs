@@ -221,6 +221,16 @@ impl State {
         }
     }
 
+    /// Hears what a stack in another process has said. A call that doesn't wait would else never learn what became of its
+    /// connection.
+    #[inline]
+    pub fn catch_news(&mut self) {
+        let engine = self.engine.as_deref();
+        if engine.is_some_and(|engine| engine.stack.has_news()) {
+            self.pump();
+        }
+    }
+
     /// As [`State::pump`], but what is held waits on, for as long as it may: for a program that is going to
     /// look at its sockets, not to sleep.
     pub fn glance(&mut self) {

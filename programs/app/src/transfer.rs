@@ -3,6 +3,7 @@ use crate::buffers::Buffers;
 use crate::datagram::{receive_datagram, send_datagram};
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
 use crate::lock::{Guard, lock};
+use crate::options::send_limit;
 use crate::raw;
 use crate::sockaddr::{self, Name};
 use crate::socket::Role;
@@ -154,7 +155,13 @@ impl State {
             }
             return Ok(false);
         }
-        let lasting = self.engine()?.lasting(id);
+        let engine = self.engine()?;
+        let lasting = engine.lasting(id);
+        let record = engine.stack.tcp_table().find(id);
+        if record.is_some_and(skink_tcp::has_peer_finished) {
+            // Whatever came after that is for who sends.
+            return Ok(true);
+        }
         let socket = &mut self.sockets[index];
         if let Some(error) = socket.take_error() {
             return fail(error);
@@ -174,8 +181,17 @@ pub struct Sending<'a> {
     /// UDP: where to, if the call says so, or what is wrong with that. TCP doesn't look at it: programs leave there what
     /// a receiving call has not filled in.
     pub to: Answer<Option<Name>>,
-    /// UDP: the address to send from, if the call says so.
+    /// UDP: what its control messages say, or what is wrong with them. TCP doesn't look at them either.
+    pub control: Answer<Control>,
+}
+
+/// What control messages ask for, of one datagram.
+#[derive(Clone, Copy, Default)]
+pub struct Control {
+    /// The address to send from.
     pub from: Option<IpAddr>,
+    /// `IP_TOS`, `IPV6_TCLASS`
+    pub traffic_class: Option<u8>,
 }
 
 /// Every sending call.
@@ -275,9 +291,14 @@ impl State {
 
     /// Puts in what there is room for.
     fn put_stream(&mut self, index: u32, buffers: Buffers<'_>, done: &mut usize) -> Answer<()> {
+        let send_buffer = self.sockets[index].options.send_buffer;
         let (ring, id) = self.sending_end(index)?;
         ring.restart();
-        let count = buffers.drain(*done, |piece| ring.write(piece));
+        let limit = send_limit(send_buffer, ring.capacity());
+        let count = buffers.drain(*done, |piece| {
+            let room = limit.saturating_sub(ring.len());
+            ring.write(&piece[..piece.len().min(room)])
+        });
         *done += count;
         self.has_put(id, count)
     }
@@ -290,8 +311,11 @@ impl State {
         offset: i64,
         count: usize,
     ) -> Answer<Option<usize>> {
+        let send_buffer = self.sockets[index].options.send_buffer;
         let (ring, id) = self.sending_end(index)?;
         ring.restart();
+        let limit = send_limit(send_buffer, ring.capacity());
+        let count = count.min(limit.saturating_sub(ring.len()));
         let room = ring.room(count).map(|(at, bytes)| iovec {
             iov_base: at.cast(),
             iov_len: bytes,
@@ -310,6 +334,7 @@ impl State {
 
     /// The send ring of a connection that can still send.
     fn sending_end(&mut self, index: u32) -> Answer<(Ring<'_>, SocketId)> {
+        self.catch_news();
         let socket = &mut self.sockets[index];
         if let Some(error) = socket.take_error() {
             return fail(error);

@@ -323,8 +323,12 @@ const FAULTS: [u32; 4] = [
 
 /// Whether a signal that has just been handled makes a blocking call on a socket fail: `ppoll` can't
 /// tell which handler ran, so a call goes on only if all handlers were installed with `SA_RESTART`.
-/// (`poll` and its like fail whatever the flag says: signal(7).) `epoll_wait` can't even tell a handler from a stop.
-fn interrupts() -> bool {
+/// (`poll` and its like fail whatever the flag says, and so does a call with a timeout, `SO_RCVTIMEO` or `SO_SNDTIMEO`: signal(7).)
+/// `epoll_wait` can't even tell a handler from a stop.
+fn interrupts(patience: Patience) -> bool {
+    if let Patience::Until(_) = patience {
+        return true;
+    }
     let mut signals = (1..=64).filter(|signal| !FAULTS.contains(signal));
     signals.any(|signal| raw::handler(signal) == Some(false))
 }
@@ -406,7 +410,7 @@ pub fn until_either<T>(
                         state.parking.hand_over();
                         return answer;
                     }
-                    Look::Interrupted if interrupts() => return Err(spin::INTERRUPTED),
+                    Look::Interrupted if interrupts(patience) => return Err(spin::INTERRUPTED),
                     Look::Interrupted | Look::Nothing => {}
                 }
                 let mut list = [UNUSED; 1 + RESERVED];
@@ -423,7 +427,9 @@ pub fn until_either<T>(
                 let stop = match outcome {
                     Outcome::Woken => None,
                     Outcome::TimedOut => Some(WOULD_BLOCK),
-                    Outcome::Interrupted => interrupts().then_some(Stop::Errno(libc::EINTR)),
+                    Outcome::Interrupted => {
+                        interrupts(patience).then_some(Stop::Errno(libc::EINTR))
+                    }
                 };
                 let gone = state.sockets[index].cookie != cookie;
                 if let Some(stop) = if gone {

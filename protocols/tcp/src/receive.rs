@@ -204,6 +204,8 @@ impl Connection {
         context.counters.count(Counter::TcpResetsIn);
         match self.state() {
             State::TimeWait | State::Closing | State::LastAck => {}
+            // As Linux: what it had to say is complete.
+            State::CloseWait => self.fail(SocketError::BrokenPipe, context),
             _ => self.fail(SocketError::Reset, context),
         }
         After::Closed

@@ -3,9 +3,7 @@
 use crate::connection::{Connection, Context, Program};
 use crate::state::State;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use skink_memory::Holder;
-#[cfg(doc)]
-use skink_memory::Record;
+use skink_memory::{Holder, Record};
 use skink_wire::SeqNum;
 
 /// Bits of [`Record::options`].
@@ -17,6 +15,11 @@ pub const FIN_OURS: u8 = 1;
 const FIN_PEERS: u8 = 2;
 /// There was a connection, and it has ended: what tells CLOSED from a socket never connected.
 pub const FIN_OVER: u8 = 4;
+
+/// Whether the peer has said all that it had to say (its FIN has come), as the record of its connection has it.
+pub fn has_peer_finished(record: &Record) -> bool {
+    record.fin.load(Relaxed) & FIN_PEERS != 0
+}
 
 /// Whether records are left as they are, but for what programs read in them. Never so in a build that is
 /// used: nothing could be adopted. `bench/records.py` measures with it what records cost.

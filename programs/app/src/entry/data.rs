@@ -3,7 +3,7 @@ use super::{entry, finish, guarded};
 use crate::buffers::Buffers;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::is_ours;
-use crate::transfer::{self, Sending};
+use crate::transfer::{self, Control, Sending};
 use crate::{message, next, passing, raw, sendfile, sockaddr};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{
@@ -64,7 +64,7 @@ unsafe fn send_bytes(
             buffers,
             flags,
             to,
-            from: None,
+            control: Ok(Control::default()),
         },
     )
 }
@@ -74,8 +74,12 @@ const NO_LENGTH: *mut socklen_t = core::ptr::null_mut();
 
 entry! {
     if is_ours(fd) => read(fd: c_int, at: *mut c_void, count: size_t) -> ssize_t {
-        // SAFETY: the program's own arguments, here and below.
-        unsafe { receive(fd, at, count, 0, NOWHERE, NO_LENGTH) }
+        match count {
+            // As Linux, not even a datagram is taken; but `recv` takes one.
+            0 => Ok(0),
+            // SAFETY: the program's own arguments, here and below.
+            _ => unsafe { receive(fd, at, count, 0, NOWHERE, NO_LENGTH) },
+        }
     }
     if is_ours(fd) => recv(fd: c_int, at: *mut c_void, count: size_t, flags: c_int) -> ssize_t {
         // SAFETY: as above.
@@ -106,7 +110,7 @@ entry! {
     if is_ours(fd) => writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: as above.
         unsafe { Buffers::from_raw(list, count as usize) }.and_then(|buffers| {
-            transfer::send(fd, Sending { buffers, flags: 0, to: Ok(None), from: None })
+            transfer::send(fd, Sending { buffers, flags: 0, to: Ok(None), control: Ok(Control::default()) })
         })
     }
     // SAFETY: as above.

@@ -1,5 +1,6 @@
 //! What must hold.
 
+mod alike;
 mod aside;
 mod bench;
 mod beside;
@@ -62,6 +63,7 @@ pub fn all() -> Vec<Case> {
         held::cases(),
         listening::cases(),
         interrupts::cases(),
+        alike::cases(),
         aside::cases(),
         filter::cases(),
         forwarding::cases(),

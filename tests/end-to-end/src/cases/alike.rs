@@ -1,0 +1,205 @@
+//! Calls whose outcome on the kernel's stack and on Skink was compared, by programs that made the same ones on both
+//! (2026-11-28): what was different.
+
+use super::{in_each_topology, python};
+use crate::network::Network;
+use crate::site::PATIENCE;
+use crate::{Case, Outcome};
+
+pub fn cases() -> Vec<Case> {
+    in_each_topology("alike", alike)
+}
+
+/// Does for the other end what each line on the first connection says, with a new connection or a datagram, and then says so.
+const PEER: &str = "
+import socket, struct, sys
+own, other = sys.argv[1:]
+listener = socket.create_server((own, 9500))
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.bind((own, 9500))
+print('ready', flush=True)
+control, _ = listener.accept()
+def reset(s):
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    s.close()
+for line in control.makefile('r'):
+    word, *rest = line.split()
+    if word == 'reset':
+        reset(listener.accept()[0])
+    elif word == 'answer':
+        s, _ = listener.accept()
+        s.sendall(b'the whole answer')
+        s.shutdown(socket.SHUT_WR)
+        s.recv(1)
+        reset(s)
+    elif word == 'accept':
+        s, _ = listener.accept()
+    elif word == 'read':
+        control.sendall(b'%d\\n' % len(s.recv(1 << 24, socket.MSG_WAITALL)))
+        continue
+    elif word == 'datagram':
+        datagrams.sendto(b'datagram', (other, int(rest[0])))
+    control.sendall(b'.\\n')
+";
+
+const PROGRAM: &str = "
+import ctypes, errno, fcntl, os, select, signal, socket, struct, sys, threading, time
+own, peer, own6, peer6 = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+IP_PKTINFO = 8
+control = socket.create_connection((peer, 9500))
+words = control.makefile('r')
+def tell(word):
+    control.sendall(word.encode() + b'\\n')
+    return words.readline()
+def connect():
+    return socket.create_connection((peer, 9500))
+def udp(*where):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    if where:
+        s.bind(where)
+    return s
+def error_of(call, *arguments):
+    try:
+        return 0 * bool(call(*arguments))
+    except OSError as error:
+        return error.errno
+def sleeps(thread):
+    return open('/proc/self/task/%d/stat' % thread.native_id).read().rsplit(') ')[1][0] == 'S'
+def until(condition):
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+def in_thread(call):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(call()))
+    thread.start()
+    until(lambda: sleeps(thread))
+    return thread, found
+
+# Who only sends learns that the peer is gone, and on UDP that nobody is there.
+s = connect()
+tell('reset')
+found = []
+until(lambda: found.append(error_of(s.send, b'x')) or found[-1])
+assert found[-1] in (errno.ECONNRESET, errno.EPIPE), found
+assert error_of(s.send, b'x') == errno.EPIPE
+s = udp()
+s.connect((peer, 9501))
+until(lambda: error_of(s.send, b'x') == errno.ECONNREFUSED)
+
+# Who connects again until it has an answer gets one.
+for port, end in (9500, 0), (9501, errno.ECONNREFUSED):
+    s = socket.socket()
+    s.setblocking(False)
+    found = [s.connect_ex((peer, port))]
+    assert found[-1] in (errno.EINPROGRESS, end), found
+    until(lambda: found[-1] not in (errno.EINPROGRESS, errno.EALREADY) or found.append(s.connect_ex((peer, port))))
+    assert found[-1] == end, (port, found[-1])
+    if end == 0:
+        assert s.connect_ex((peer, port)) == errno.EISCONN
+        tell('reset')
+
+# A reset that comes after the end of all that the peer had to say isn't the reader's business.
+s = connect()
+control.sendall(b'answer\\n')
+assert s.recv(16, socket.MSG_WAITALL) == b'the whole answer'
+s.send(b'x')
+words.readline()
+until(lambda: select.select([], [], [s], 0)[2] or s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == bytes([7]))
+assert s.recv(16) == b''
+assert s.recv(16) == b''
+assert error_of(s.send, b'x') == errno.EPIPE
+
+# To close directions wakes who waits, though there is no connection.
+s = udp(own, 0)
+thread, found = in_thread(lambda: s.recv(16))
+assert error_of(s.shutdown, socket.SHUT_RDWR) == errno.ENOTCONN
+thread.join(10)
+assert found == [b''], found
+s = socket.socket()
+thread, found = in_thread(lambda: s.connect_ex((peer.rsplit('.', 1)[0] + '.77', 9500)))
+s.shutdown(socket.SHUT_RDWR)
+thread.join(10)
+assert found == [errno.ECONNRESET], found
+
+# Ends, and what control messages say.
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+s.connect((peer6, 9500))
+assert s.getsockname()[0] == own6, s.getsockname()
+s = udp(own, 0)
+s.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
+s.settimeout(10)
+port = s.getsockname()[1]
+tell('datagram %d' % port)
+assert os.read(s.fileno(), 0) == b''
+data, ancillary, _, _ = s.recvmsg(64, 64)
+index, destination = struct.unpack('I4x4s', ancillary[0][2])
+assert (data, socket.inet_ntoa(destination)) == (b'datagram', own)
+assert socket.if_indextoname(index) in [name for _, name in socket.if_nameindex() if name != 'lo']
+low_delay = [(socket.IPPROTO_IP, socket.IP_TOS, struct.pack('i', 16))]
+assert s.sendmsg([b'x'], low_delay, 0, (peer, 9500)) == 1
+foreign = [(socket.IPPROTO_IP, IP_PKTINFO, struct.pack('I4s4x', 0, socket.inet_aton('192.0.2.1')))]
+assert error_of(s.sendmsg, [b'x'], foreign, 0, (peer, 9500)) == errno.ENETUNREACH
+assert control.sendmsg([b'nothing\\n'], low_delay + foreign) == 8
+words.readline()
+
+# What may wait to be sent.
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+assert s.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 32768
+s.connect((peer, 9500))
+tell('accept')
+s.setblocking(False)
+sent = 0
+def fill():
+    global sent
+    while select.select([], [s], [], 0)[1]:
+        sent += s.send(bytes(1 << 16))
+idle = lambda: struct.unpack('i', fcntl.ioctl(s, 0x5411, bytes(4)))[0]
+fill()
+last = [0]
+while last[-1] != sent:
+    last.append(sent)
+    select.select([], [s], [], 0.05)
+    fill()
+assert idle() <= 65536, idle()
+control.sendall(b'read\\n')
+while sent < 4 << 20:
+    assert select.select([], [s], [], 10)[1]
+    fill()
+s.close()
+assert int(words.readline()) == sent
+
+# How long to wait.
+s = udp(own, 0)
+forbidden = struct.pack('qq', -1, 0)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, forbidden)
+assert error_of(s.recv, 1) == errno.EAGAIN
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('qq', 60, 0))
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.siginterrupt(signal.SIGALRM, False)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+assert libc.recv(s.fileno(), ctypes.create_string_buffer(1), 1, 0) == -1
+assert ctypes.get_errno() == errno.EINTR
+
+# What could be had from the kernel only is refused, and what needn't be heeded is taken.
+s = socket.socket()
+for option in 7, 10, 18, 25:
+    s.setsockopt(socket.IPPROTO_TCP, option, 4096 if option in (10, 25) else 1)
+names = [name for _, name in socket.if_nameindex() if name != 'lo']
+s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, names[0].encode())
+s.connect((peer, 9500))
+tell('reset')
+print('done', flush=True)
+";
+
+/// (`TCP_INFO` begins with the state, 7 for a connection that is over; options of TCP by their numbers are `TCP_SYNCNT`, `TCP_WINDOW_CLAMP`,
+/// `TCP_USER_TIMEOUT` and `TCP_NOTSENT_LOWAT`; 0x5411 is `SIOCOUTQ`.)
+fn alike(network: &Network) -> Outcome {
+    let ([own, own6], [peer, peer6]) = (Network::SKINK, Network::KERNEL);
+    let _other = python::start_on_kernel(network, "the peer", PEER, &[peer, own], "ready")?;
+    let arguments = ["-c", PROGRAM, own, peer, own6, peer6];
+    let program = network.skink_run("python3", arguments)?;
+    Network::finish(program, "the program", PATIENCE).map(drop)
+}
