@@ -174,7 +174,10 @@ fn judge_connection(board: &Board, plan: usize) -> Option<String> {
                     Some(Outcome::Failed(error)) => {
                         // Who was to answer is dead.
                         let late = connection.ends[1].mortal && error == SocketError::Refused;
-                        late || matches!(error, SocketError::Reset | SocketError::TimedOut)
+                        late || matches!(
+                            error,
+                            SocketError::Reset | SocketError::BrokenPipe | SocketError::TimedOut
+                        )
                     }
                     // A server that never learnt whom it serves.
                     None => side == Side::Server,
