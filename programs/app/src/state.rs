@@ -227,7 +227,7 @@ impl State {
     pub fn catch_news(&mut self) {
         let engine = self.engine.as_deref();
         if engine.is_some_and(|engine| engine.stack.has_news()) {
-            self.pump();
+            self.glance();
         }
     }
 

@@ -60,8 +60,7 @@ impl Connection {
     /// would go on with what the peer has given up.
     pub fn save_over(&self, context: &Context<'_>) {
         let record = self.record(context);
-        let fin = record.fin.load(Relaxed) | FIN_OVER;
-        record.fin.store(fin, Relaxed);
+        record.fin.store(self.fin_bits() | FIN_OVER, Relaxed);
         record.state.store(State::Closed as u8, Release);
     }
 
@@ -79,11 +78,15 @@ impl Connection {
         record.snd_max.store(snd_max.0, Relaxed);
         record.snd_wnd.store(self.snd_wnd, Relaxed);
         record.ts_recent.store(self.ts_recent, Relaxed);
-        let fin = (u8::from(self.fin.is_some()) * FIN_OURS)
-            | (u8::from(self.peer_fin.is_some_and(|fin| self.rcv_nxt.gt(fin))) * FIN_PEERS);
-        record.fin.store(fin, Relaxed);
+        record.fin.store(self.fin_bits(), Relaxed);
         record.cwnd.store(self.congestion.window(), Relaxed);
         record.rtt_us.store(self.rtt.smoothed_us(), Relaxed);
+    }
+
+    /// Which FINs there were.
+    fn fin_bits(&self) -> u8 {
+        let has_come = self.peer_fin.is_some_and(|fin| self.rcv_nxt.gt(fin));
+        u8::from(self.fin.is_some()) * FIN_OURS | u8::from(has_come) * FIN_PEERS
     }
 
     /// Stores what never changes once the handshake is over.

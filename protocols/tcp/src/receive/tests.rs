@@ -799,12 +799,17 @@ fn a_peer_far_away_is_offered_as_much_while_others_fill_the_queue() {
 /// A peer that has said all it had to say, and then resets, has only broken the way there.
 #[test]
 fn a_reset_after_the_end_is_for_who_sends() {
-    let (mut net, id) = open(64 * 1024);
-    net.inject("F. 1:11 ack 1 win 60000");
-    net.drain();
-    net.inject("R. 12 ack 1");
-    assert_eq!(net.error(id), SocketError::BrokenPipe as u32);
-    let table = net.tcp.table().clone();
-    assert!(crate::has_peer_finished(table.record(id.slot)));
-    assert_eq!(net.read(id, 100), 10);
+    for at_once in [false, true] {
+        let (mut net, id) = open(64 * 1024);
+        net.inject_without_run("F. 1:11 ack 1 win 60000");
+        if !at_once {
+            net.run();
+            net.drain();
+        }
+        net.inject("R. 12 ack 1");
+        assert_eq!(net.error(id), SocketError::BrokenPipe as u32);
+        let table = net.tcp.table().clone();
+        assert!(crate::has_peer_finished(table.record(id.slot)));
+        assert_eq!(net.read(id, 100), 10);
+    }
 }
