@@ -86,7 +86,7 @@ impl Connection {
     /// Which FINs there were.
     fn fin_bits(&self) -> u8 {
         let has_come = self.peer_fin.is_some_and(|fin| self.rcv_nxt.gt(fin));
-        u8::from(self.fin.is_some()) * FIN_OURS | u8::from(has_come) * FIN_PEERS
+        (u8::from(self.fin.is_some()) * FIN_OURS) | (u8::from(has_come) * FIN_PEERS)
     }
 
     /// Stores what never changes once the handshake is over.
