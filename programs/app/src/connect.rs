@@ -147,6 +147,8 @@ impl State {
         let socket = &mut self.sockets[index];
         socket.role = Role::Stream(id);
         socket.connecting = true;
+        // Of an attempt that was given up.
+        socket.error = 0;
         log!(Info, "descriptor {:?} connects to {remote}", socket.fds);
         self.note_work();
         self.pump();

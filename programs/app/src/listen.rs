@@ -431,8 +431,10 @@ impl State {
                 match socket.is_bound_only() || socket.may_listen() {
                     true => program.rest(id)?,
                     false => {
-                        let option = ConnectionOption::Reserve(true);
-                        program.tcp_request(TcpRequest::SetOption(id, option));
+                        let reserve = ConnectionOption::Reserve(true);
+                        for option in socket.options.for_connection().chain([reserve]) {
+                            program.tcp_request(TcpRequest::SetOption(id, option));
+                        }
                         program.listen(id, socket.backlog)?;
                     }
                 }

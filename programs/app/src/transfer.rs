@@ -155,11 +155,13 @@ impl State {
             }
             return Ok(false);
         }
+        let error = self.sockets[index].error;
         let engine = self.engine()?;
         let lasting = engine.lasting(id);
         let record = engine.stack.tcp_table().find(id);
-        if record.is_some_and(skink_tcp::has_peer_finished) {
-            // Whatever came after that is for who sends.
+        // What failed after all had come is for who sends. (That it has was heard before the ring was looked at; the record alone may
+        // say so just after that.)
+        if error != 0 && record.is_some_and(skink_tcp::has_peer_finished) {
             return Ok(true);
         }
         let socket = &mut self.sockets[index];
@@ -377,8 +379,10 @@ pub fn room(fd: c_int, flags: c_int) -> Answer {
     let index = state.socket_of(fd)?;
     let patience = patience(&state, index, flags, true);
     wait::until(state, index, patience, |state, index| {
+        let send_buffer = state.sockets[index].options.send_buffer;
         let (table, id) = state.stream(index)?;
-        let free = table.send_ring(id.slot).free();
+        let ring = table.send_ring(id.slot);
+        let free = send_limit(send_buffer, ring.capacity()).saturating_sub(ring.len());
         let over = state
             .engine()?
             .lasting(id)

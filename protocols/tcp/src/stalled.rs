@@ -155,24 +155,43 @@ impl Tcp {
         if listener.left || !listener.has_waiting() {
             return;
         }
+        if reserve {
+            return self.look_after_reserve(now, slot, out);
+        }
         let stall = &mut listener.stall;
-        if !reserve && (timer != Timer::Set || stall.takes) {
+        if timer != Timer::Set || stall.takes {
             return self.watch(now, slot);
         }
         stall.timer = Timer::Set;
-        let due = stall.until.is_none_or(|until| until <= now);
-        if due && !reserve {
+        if stall.until.is_none_or(|until| until <= now) {
             let pause = stall.pause.map_or(PAUSE, |last| last * 2);
             let pause = pause.min(LONGEST_PAUSE);
             stall.pause = Some(pause);
             stall.until = Some(now + pause);
             self.counters.count(Counter::TcpStalled);
         }
-        let again = stall.until.unwrap_or(now + LONGEST_PAUSE);
+        let again = stall.until.unwrap_or(now);
         let next = self.give_away(now, slot, out);
         self.wheel.set(slot, next.map_or(again, |next| now + next));
         if next != Some(NEXT_TURN) {
             self.offer_again(slot);
+        }
+    }
+
+    /// What waits at a listener in reserve goes to others on its end, as long as some are in use.
+    fn look_after_reserve<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        out: &mut O,
+    ) {
+        let next = self.give_away(now, slot, out).unwrap_or(PATIENCE);
+        let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize) else {
+            return;
+        };
+        if listener.has_waiting() && self.demux.is_shared(listener.local, true) {
+            listener.stall.timer = Timer::Set;
+            self.wheel.set(slot, now + next);
         }
     }
 

@@ -20,7 +20,7 @@ pub use owners::{
 };
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SocketFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SocketFlags};
 use serde::{Deserialize, Serialize};
 use skink_messages::{Counter, Counters};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// How often it is looked whether the process that answers for the addresses is stopped, while another one could.
 const LOOK: Duration = Duration::from_secs(2);
 /// Connections of one user that haven't attached beyond this many are closed at once.
-const STRANGERS_PER_USER: usize = 128;
+pub(crate) const STRANGERS_PER_USER: usize = 128;
 /// Connections beyond this many more than there can be owners are closed at once.
 const SPARE_CONNECTIONS: usize = 192;
 const CONTROL_KEY: u64 = 0;
@@ -312,8 +312,9 @@ impl<O: Owners> Server<O> {
             Some(Err(refused)) => return self.closer.close(refused),
             None => return,
         };
+        // Whatever is closed here may have messages in its queue already.
         let Ok(peer) = peer::of(socket.as_fd()) else {
-            return;
+            return self.closer.close([socket]);
         };
         let (pid, uid) = (peer.pid, peer.uid);
         let most = usize::from(self.owners.capacity()) + SPARE_CONNECTIONS;
@@ -324,7 +325,7 @@ impl<O: Owners> Server<O> {
         let strangers = self.connections.values().filter(strange).count();
         if self.connections.len() >= most || strangers >= STRANGERS_PER_USER {
             tracing::warn!(pid, uid, "too many connections: one more was refused");
-            return;
+            return self.closer.close([socket]);
         }
         let own_uid = rustix::process::geteuid().as_raw();
         let role = match listener {
@@ -336,7 +337,7 @@ impl<O: Owners> Server<O> {
         self.next_key += 1;
         let data = epoll::EventData::new_u64(key);
         if epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).is_err() {
-            return;
+            return self.closer.close([socket]);
         }
         tracing::debug!(pid, uid, tool = role == Role::Tool, "connected");
         let connection = Connection {
@@ -458,10 +459,14 @@ impl<O: Owners> AsFd for Server<O> {
     }
 }
 
-/// Whether messages wait in a socket.
+/// Whether messages wait in a socket. An empty one can be told from the end by its credentials, for which there is no room here.
 fn has_some(socket: &OwnedFd) -> bool {
-    let flags = RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT;
-    matches!(rustix::net::recv(socket, &mut [0; 0], flags), Ok((_, 1..)))
+    let _ = rustix::net::sockopt::set_socket_passcred(socket, true);
+    let mut nothing = RecvAncillaryBuffer::default();
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let mut pieces = [std::io::IoSliceMut::new(&mut [])];
+    let first = rustix::net::recvmsg(socket, &mut pieces, &mut nothing, flags);
+    first.is_ok_and(|first| first.flags.contains(ReturnFlags::CTRUNC))
 }
 
 /// Accepts a connection. If there are no descriptors left it is to be closed at once: one that waits to be accepted would keep

@@ -206,7 +206,8 @@ impl Deputy {
                 if !std::mem::replace(&mut self.refused, true) {
                     say_refused(&error);
                 }
-                // What the system has no room for now, it may have later; and there may still be the one before.
+                // One that doesn't know all would do harm. What the system has no room for now, it may have later.
+                inner.kept.standby.dismiss();
                 self.is_old = error.raw_os_error().is_some();
                 self.is_old.then(|| now + AGAIN)
             }

@@ -412,3 +412,25 @@ fn thousands_in_reserve_keep_nothing_from_the_one_that_accepts() {
     net.advance(1);
     assert_eq!(net.tcp.acceptable(last), 20);
 }
+
+/// Somebody begins to accept between two steps of a handshake with a listener in reserve.
+#[test]
+fn a_handshake_that_ends_at_a_listener_in_reserve_goes_to_who_accepts() {
+    let mut net = Net::new();
+    let region = net.add_region(64);
+    let [parent, child] = [region, 0].map(|region| net.listen_in(region, 80, 100, SHARED));
+    for id in [parent, child] {
+        net.set(id, ConnectionOption::Reserve(true));
+    }
+    connect(&mut net, 1..2);
+    net.remote_port = 2;
+    net.inject("S 0 win 60000 mss 1000");
+    net.drain();
+    net.set(child, ConnectionOption::Reserve(false));
+    net.advance(1);
+    assert_eq!(waiting(&net, [parent, child]), [0, 1]);
+    assert!(net.tcp.accept(child).is_some());
+    net.inject(". 1 ack 1 win 60000");
+    net.advance(251);
+    assert_eq!(waiting(&net, [parent, child]), [0, 1]);
+}

@@ -1,9 +1,10 @@
 //! Who sends descriptors whose closing takes as long as he likes.
 use super::*;
 use crate::message::Request;
-use crate::transport;
 use rustix::event::PollFlags;
-use std::io::Write;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage};
+use std::io::{IoSlice, Write};
+use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
 
 /// A connection to whom nobody reads, of which the last one to close it waits for that.
@@ -24,15 +25,38 @@ fn send(
     message: &impl serde::Serialize,
     (count, last): (usize, Option<OwnedFd>),
 ) {
+    let bytes = serde_json::to_vec(message).expect("a message");
+    send_bytes(socket, listener, &bytes, (count, last));
+}
+
+fn send_bytes(
+    socket: &OwnedFd,
+    listener: &TcpListener,
+    bytes: &[u8],
+    (count, last): (usize, Option<OwnedFd>),
+) {
     let stuck = (0..count).map(|_| stuck(listener));
     let all: Vec<OwnedFd> = stuck.chain(last).collect();
     let all: Vec<BorrowedFd<'_>> = all.iter().map(AsFd::as_fd).collect();
-    transport::send(socket.as_fd(), message, &all, SendFlags::empty()).expect("sent");
+    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(128))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !all.is_empty() {
+        assert!(beside.push(SendAncillaryMessage::ScmRights(&all)));
+    }
+    let bytes = [IoSlice::new(bytes)];
+    rustix::net::sendmsg(socket, &bytes, &mut beside, SendFlags::empty()).expect("sent");
 }
 
 #[test]
 fn what_takes_long_to_close_holds_nobody_up() {
-    for round in ["in a message", "in the queue", "registered", "in a crowd"] {
+    for round in [
+        "in a message",
+        "in the queue",
+        "registered",
+        "in a crowd",
+        "beside nothing",
+        "one too many",
+    ] {
         let directory = Directory::new("stuck");
         let (mut server, _) = server(&directory);
         let environment = server.environment();
@@ -43,7 +67,20 @@ fn what_takes_long_to_close_holds_nobody_up() {
         let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
         let last = Some(writer);
         // Nobody hears it yet, so the last ones to close them aren't we.
+        let (mut others, mut late) = (Vec::new(), None);
         match round {
+            "beside nothing" => {
+                for _ in 0..2 {
+                    send_bytes(&socket, &listener, b"", (2, None));
+                }
+            }
+            "one too many" => {
+                others
+                    .extend((0..crate::server::STRANGERS_PER_USER).map(|_| raw(&environment[0].1)));
+                let last = raw(&environment[0].1);
+                send(&last, &listener, &nonsense, (2, None));
+                late = Some(last);
+            }
             "in a message" => send(&socket, &listener, &nonsense, (3, last)),
             "in the queue" => {
                 send(&socket, &listener, &nonsense, (0, None));
@@ -65,8 +102,17 @@ fn what_takes_long_to_close_holds_nobody_up() {
         drop(socket);
         serve(&mut server, |environment, _| {
             let _ends_later = listener;
-            let mut broker = connect(&environment);
-            assert!(broker.attach().is_ok(), "{round}");
+            if let Some(late) = late {
+                // It has been refused.
+                let end = rustix::net::recv(&late, &mut [0; 1], RecvFlags::empty());
+                assert_eq!(end, Err(rustix::io::Errno::CONNRESET));
+            }
+            drop(others);
+            // It takes a while until the server has heard that they are gone.
+            let until = Instant::now() + Duration::from_secs(10);
+            while connect(&environment).attach().is_err() {
+                assert!(Instant::now() < until, "{round}");
+            }
             if round == "in a message" {
                 // Nor does one that is stuck hold up the others.
                 let mut end = [rustix::event::PollFd::new(&reader, PollFlags::empty())];

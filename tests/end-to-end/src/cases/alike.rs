@@ -122,6 +122,14 @@ thread, found = in_thread(lambda: s.connect_ex((peer.rsplit('.', 1)[0] + '.77', 
 s.shutdown(socket.SHUT_RDWR)
 thread.join(10)
 assert found == [errno.ECONNRESET], found
+s = socket.socket()
+s.setblocking(False)
+assert s.connect_ex((peer.rsplit('.', 1)[0] + '.77', 9500)) == errno.EINPROGRESS
+s.shutdown(socket.SHUT_RDWR)
+found = [s.connect_ex((peer, 9500))]
+until(lambda: found[-1] not in (errno.EINPROGRESS, errno.EALREADY) or found.append(s.connect_ex((peer, 9500))))
+assert found[-1] == 0, found
+tell('reset')
 
 # Ends, and what control messages say.
 s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -170,6 +178,28 @@ while sent < 4 << 20:
     fill()
 s.close()
 assert int(words.readline()) == sent
+
+# What is taken from a pipe goes there though there is little room.
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+s.connect((peer, 9500))
+tell('accept')
+s.setblocking(False)
+source, sink = os.pipe()
+sent = full = 0
+while sent < 4 << 20:
+    left = os.write(sink, bytes(60000))
+    while left:
+        try:
+            count = os.splice(source, s.fileno(), left)
+            left, sent = left - count, sent + count
+        except BlockingIOError:
+            if not full:
+                control.sendall(b'read\\n')
+            full += 1
+            assert select.select([], [s], [], 10)[1]
+s.close()
+assert full and int(words.readline()) == sent
 
 # How long to wait.
 s = udp(own, 0)
