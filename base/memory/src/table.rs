@@ -358,6 +358,7 @@ impl SocketTable {
             .store(from.fin.load(Ordering::Relaxed), Ordering::Release);
         to.state
             .store(from.state.load(Ordering::Relaxed), Ordering::Release);
+        // CLOSED, and never anything else: whoever finds it forgets it.
         from.state.store(0, Ordering::Release);
         from.fin.store(0, Ordering::Release);
     }

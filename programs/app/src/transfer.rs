@@ -155,13 +155,16 @@ impl State {
             }
             return Ok(false);
         }
-        let error = self.sockets[index].error;
+        let has_failed = self.sockets[index].error != 0;
         let engine = self.engine()?;
         let lasting = engine.lasting(id);
-        let record = engine.stack.tcp_table().find(id);
-        // What failed after all had come is for who sends. (That it has was heard before the ring was looked at; the record alone may
-        // say so just after that.)
-        if error != 0 && record.is_some_and(skink_tcp::has_peer_finished) {
+        let has_finished = || {
+            let record = engine.stack.tcp_table().find(id);
+            record.is_some_and(skink_tcp::has_peer_finished)
+        };
+        // What failed after all had come is for who sends. (That it failed was heard before the ring was looked at; the record alone
+        // may say that all has come just after that.)
+        if has_failed && has_finished() {
             return Ok(true);
         }
         let socket = &mut self.sockets[index];

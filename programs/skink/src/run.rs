@@ -14,6 +14,7 @@ pub mod user;
 
 use crate::cli::RunOptions;
 use crate::failure::{CANNOT_RUN, Failure, NOT_FOUND};
+use crate::stderr::say;
 use choice::Use;
 use network::Plan;
 use owners::NicOwners;
@@ -75,7 +76,7 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     let owners = NicOwners::new(opener);
     let mut server = serve(&plan, options, name, owners)?;
     for line in plan.describe(&shown(name)) {
-        eprintln!("skink: {line}");
+        say(format_args!("{line}"));
     }
     let mut command = command(options, &path, &library, user.as_ref());
     command.envs(server.environment());

@@ -1,6 +1,7 @@
 //! Programs on a stack that `skink up` runs: nothing is opened here, so no privileges are needed.
 use crate::cli::RunOptions;
 use crate::failure::Failure;
+use crate::stderr::say;
 use skink_control::{
     CONTROL_VARIABLE, ControlError, NetworkInfo, TOKEN_VARIABLE, check_name, named, names,
 };
@@ -26,7 +27,7 @@ pub fn become_program(mut command: Command, name: &str, program: &str, path: &Pa
         Ok(found) => found,
         Err(failure) => return failure,
     };
-    eprintln!("skink: {}", describe(program, name, &info));
+    say(format_args!("{}", describe(program, name, &info)));
     command.env(CONTROL_VARIABLE, place).env(TOKEN_VARIABLE, "");
     let error = command.exec();
     super::cannot_run(path, &error)

@@ -69,13 +69,19 @@ fn replaced(network: &Network, by: Signal) -> Outcome {
     nginx.stop()
 }
 
-/// Programs are served on without anybody who supervises; once they have ended nothing is left.
-pub fn killed_with_standby(network: &Network) -> Outcome {
+/// An nginx on a stack of which all processes run, and these.
+fn served(network: &Network) -> Result<(Site, Nginx, Vec<u32>), Failure> {
     let site = Site::new()?;
     let nginx = Nginx::on_skink(network, &site)?;
     names(network)?;
     let members = network.members()?;
-    let all: Vec<u32> = members.into_iter().filter_map(|it| it.pid).collect();
+    let all = members.into_iter().filter_map(|it| it.pid).collect();
+    Ok((site, nginx, all))
+}
+
+/// Programs are served on without anybody who supervises; once they have ended nothing is left.
+pub fn killed_with_standby(network: &Network) -> Outcome {
+    let (site, nginx, all) = served(network)?;
     let download = Download::start(network, &site.path("copy"), &site.path("larger"))?;
     network.up_is_dead.set(true);
     let supervisor = network.supervisor()?.unwrap_or(0);
@@ -98,11 +104,7 @@ fn standby_of(supervisor: u32, members: &[u32]) -> Result<u32, Failure> {
 
 /// A standby that is stopped would take nothing over: there is another one soon, and that does.
 pub fn stopped_standby(network: &Network) -> Outcome {
-    let site = Site::new()?;
-    let nginx = Nginx::on_skink(network, &site)?;
-    names(network)?;
-    let members = network.members()?;
-    let all: Vec<u32> = members.into_iter().filter_map(|it| it.pid).collect();
+    let (site, nginx, all) = served(network)?;
     let before = supervisor(network)?;
     let stopped = standby_of(before, &all)?;
     signal(stopped, Signal::STOP)?;
