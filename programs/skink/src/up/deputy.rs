@@ -39,6 +39,8 @@ pub struct Deputy {
     pub is_old: bool,
     /// The last one couldn't be made, and this was said.
     refused: bool,
+    /// When it was last looked whether the standby is stopped. (The supervisor comes by many times a second.)
+    looked: Option<Instant>,
 }
 
 /// What another build that this process executes goes on with.
@@ -127,6 +129,7 @@ impl Deputy {
             made: None,
             is_old: false,
             refused: false,
+            looked: None,
         }
     }
 
@@ -138,6 +141,7 @@ impl Deputy {
             made: None,
             is_old: true,
             refused: false,
+            looked: None,
         })
     }
 
@@ -182,7 +186,10 @@ impl Deputy {
         if self.made.is_none() {
             die_of_panics();
         }
-        self.is_old |= self.made.is_some() && inner.kept.standby.is_stopped();
+        if self.looked.is_none_or(|looked| now >= looked + LOOK) {
+            self.looked = Some(now);
+            self.is_old |= inner.kept.standby.is_stopped();
+        }
         if self.made.is_some() && !self.is_old && !is_awaited {
             return Some(now + LOOK);
         }
