@@ -28,7 +28,7 @@ impl Connection {
         let advances = ack.gt(self.snd_una);
         if advances {
             self.advance(ack, segment, context);
-        } else if self.is_duplicate(segment, window, ack) {
+        } else if ack == self.snd_una && self.is_duplicate(segment, window, sacked_more) {
             context.counters.count(Counter::TcpDuplicateAcks);
             self.recovery.duplicates = self.recovery.duplicates.saturating_add(1);
         }
@@ -45,13 +45,14 @@ impl Connection {
         Ok(())
     }
 
-    /// RFC 5681 section 2: data is in flight, and the segment has no data, no FIN, the same
-    /// acknowledgement and the same window.
-    fn is_duplicate(&self, segment: &Segment<'_>, window: u32, ack: SeqNum) -> bool {
-        ack == self.snd_una
-            && self.flight() > 0
-            && segment.sequence_len() == 0
-            && window == self.snd_wnd
+    /// Whether an acknowledgement that moves nothing shows that something arrived behind a hole. With selective acknowledgements
+    /// it says what (RFC 6675 section 2, `DupAck`). Without, data is in flight, and the segment has no data, no FIN and the same
+    /// window (RFC 5681 section 2).
+    fn is_duplicate(&self, segment: &Segment<'_>, window: u32, sacked_more: bool) -> bool {
+        match self.sack {
+            true => sacked_more,
+            false => self.flight() > 0 && segment.sequence_len() == 0 && window == self.snd_wnd,
+        }
     }
 
     /// New data (or our FIN) is acknowledged.

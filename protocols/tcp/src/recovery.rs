@@ -13,7 +13,7 @@ pub struct Recovery {
     pub phase: Phase,
     /// What the peer has selectively acknowledged (RFC 2018): the scoreboard of RFC 6675.
     pub sacked: Ranges,
-    /// Acknowledgements in a row that acknowledged nothing new.
+    /// Acknowledgements in a row that moved nothing, though something arrived (`DupAcks`).
     pub duplicates: u32,
     /// What isn't acknowledged below this counts as lost. Only meaningful ahead of `snd_una`.
     pub lost_below: SeqNum,
@@ -109,7 +109,13 @@ impl Connection {
             Phase::Open => {}
             Phase::Fast { until } if self.snd_una.ge(until) => self.end_recovery(),
             Phase::Fast { .. } => {
-                if !self.sack {
+                if self.sack {
+                    // What was sent again has arrived, so what was sent before that, and hasn't, is late by a round trip: it
+                    // counts as lost (RFC 8985 section 3.1) though less than three segments may have arrived behind it.
+                    if let Some((newest, _)) = self.recovery.sacked.iter().next_back() {
+                        self.recovery.lost_below = self.recovery.lost_below.max(newest);
+                    }
+                } else {
                     // NewReno (RFC 6582): a partial acknowledgement shows the next hole.
                     self.recovery.resent_below = self.snd_una;
                     self.recovery.lost_below = self.snd_una + self.mss.min(self.flight());
@@ -148,13 +154,9 @@ impl Connection {
     /// Decides from duplicate and selective acknowledgements what is lost (RFC 6675 section 4,
     /// `IsLost`), and begins a recovery.
     pub fn find_losses(&mut self, context: &Context<'_>) {
-        let lost_below = if self.sack {
-            self.lost_by_sack()
-        } else if self.recovery.duplicates >= DUPLICATES {
-            Some(self.snd_una + self.mss.min(self.flight()))
-        } else {
-            None
-        };
+        let by_duplicates = self.recovery.duplicates >= DUPLICATES;
+        let first = by_duplicates.then(|| self.first_missing());
+        let lost_below = self.lost_by_sack().or(first);
         let Some(lost_below) = lost_below.filter(|bound| bound.gt(self.snd_una)) else {
             return;
         };
@@ -179,6 +181,13 @@ impl Connection {
         }
     }
 
+    /// The end of the first segment that isn't acknowledged.
+    fn first_missing(&self) -> SeqNum {
+        let end = self.snd_una + self.mss.min(self.flight());
+        let arrived = self.recovery.sacked.iter().next();
+        arrived.map_or(end, |(start, _)| end.min(start))
+    }
+
     /// Below which number a hole has three segments' worth, or three separate stretches, behind it.
     fn lost_by_sack(&self) -> Option<SeqNum> {
         let mut bytes = 0u32;
@@ -197,20 +206,19 @@ impl Connection {
     /// acknowledgements included, since the peer may take them back (RFC 2018 section 8).
     pub fn recovery_on_timeout(&mut self, context: &Context<'_>) {
         let flight = self.flight();
-        let phase = &mut self.recovery.phase;
-        *phase = match *phase {
-            Phase::Timeout { until, .. } => {
-                self.congestion.on_repeated_timeout();
-                Phase::Timeout { until, undo: None }
-            }
-            Phase::Open | Phase::Fast { .. } => {
-                let undo = self.congestion.on_timeout(flight);
-                let stamp = self.ts_offset.wrapping_add(context.now.as_millis() as u32);
-                Phase::Timeout {
-                    until: self.snd_nxt,
-                    undo: self.timestamps.then_some((stamp, undo)),
-                }
-            }
+        let is_new = !matches!(self.recovery.phase, Phase::Timeout { .. });
+        let undo = if self.retries > 1 {
+            self.congestion.on_repeated_timeout();
+            None
+        } else {
+            let undo = self.congestion.on_timeout(flight);
+            let stamp = self.ts_offset.wrapping_add(context.now.as_millis() as u32);
+            // One that comes while another one's losses are being repaired isn't taken for needless.
+            (is_new && self.timestamps).then_some((stamp, undo))
+        };
+        self.recovery.phase = Phase::Timeout {
+            until: self.snd_nxt,
+            undo,
         };
         self.recovery.sacked.clear();
         self.recovery.duplicates = 0;

@@ -1,7 +1,7 @@
 use crate::harness::{Net, OFFER};
 use crate::recovery::Phase;
 use skink_memory::SocketId;
-use skink_messages::{Counter, ErrorKind};
+use skink_messages::{ConnectionOption, Counter, ErrorKind};
 
 /// Ten segments of 1,000 bytes are in flight.
 fn ten_in_flight(options: &str) -> (Net, SocketId) {
@@ -41,6 +41,80 @@ fn selective_acknowledgements_repair_two_holes_in_one_round_trip() {
     assert!(matches!(net.connection(id).recovery.phase, Phase::Open));
     assert_eq!(net.count(Counter::TcpFastRecoveries), 1);
     assert_eq!(net.count(Counter::TcpRetransmitTimeouts), 0);
+}
+
+/// Eight segments of ten bytes are in flight, as of a program that sends small messages and has turned Nagle's algorithm off.
+fn eight_small_in_flight() -> (Net, SocketId) {
+    let mut net = Net::new();
+    let id = net.accepted("mss 1000 sackok", 60_000);
+    net.set(id, ConnectionOption::NoDelay(true));
+    for _ in 0..8 {
+        net.write(id, 10);
+        assert_eq!(net.drain(), 10);
+    }
+    (net, id)
+}
+
+/// RFC 6675 section 5, step (1).
+#[test]
+fn a_small_segment_that_was_lost_does_not_wait_for_the_timer() {
+    let (mut net, _) = eight_small_in_flight();
+    net.inject(". 1 ack 1 win 60000 sack 11-21");
+    // The same again, which says nothing new, is none of the three.
+    net.inject(". 1 ack 1 win 60000 sack 11-21");
+    net.inject(". 1 ack 1 win 60000 sack 11-31");
+    net.expect_nothing();
+    // With data, and another window: selective acknowledgements count all the same.
+    net.inject(". 1:2 ack 1 win 50000 sack 11-41");
+    net.expect(". 1:11 ack 2");
+    net.expect_nothing();
+    assert_eq!(net.count(Counter::TcpDuplicateAcks), 3);
+    assert_eq!(net.count(Counter::TcpFastRecoveries), 1);
+}
+
+#[test]
+fn a_second_hole_with_little_behind_it_is_repaired_when_the_first_one_is() {
+    let (mut net, id) = eight_small_in_flight();
+    // The first, the fifth and the seventh are lost. Two behind the fifth, and one behind the seventh, are no sign yet.
+    net.inject(". 1 ack 1 win 60000 sack 11-21");
+    net.inject(". 1 ack 1 win 60000 sack 11-31");
+    net.inject(". 1 ack 1 win 60000 sack 11-41");
+    net.expect(". 1:11 ack 1");
+    net.inject(". 1 ack 1 win 60000 sack 51-61 sack 11-41");
+    net.expect_nothing();
+    // They are since the first has been sent again, and has arrived.
+    net.inject(". 1 ack 41 win 60000 sack 51-61");
+    net.expect(". 41:51 ack 1");
+    // What nothing has arrived behind is left alone.
+    net.expect_nothing();
+    net.inject(". 1 ack 61 win 60000");
+    net.expect_nothing();
+    assert!(matches!(
+        net.connection(id).recovery.phase,
+        Phase::Fast { .. }
+    ));
+    net.inject(". 1 ack 81 win 60000");
+    assert!(matches!(net.connection(id).recovery.phase, Phase::Open));
+}
+
+#[test]
+fn a_second_timeout_repairs_what_was_sent_since_the_first_one() {
+    let (mut net, id) = ten_in_flight("mss 1000 sackok");
+    net.advance(210);
+    net.expect(". 1:1001 ack 1");
+    // What was sent again arrives, and new data is sent, all of which is lost.
+    net.inject(". 1 ack 9001 win 60000");
+    net.expect(". 9001:10001 ack 1");
+    assert_eq!(net.drain(), 6_000);
+    net.advance(410);
+    net.expect(". 9001:10001 ack 1");
+    net.inject(". 1 ack 10001 win 60000");
+    // Not after another timeout.
+    net.expect(". 10001:11001 ack 1");
+    assert_eq!(net.count(Counter::TcpRetransmitTimeouts), 2);
+    // Slow start ends at seven tenths of the 7,000 bytes that were on their way this time (RFC 5681 section 3.1).
+    net.inject(". 1 ack 13001 win 60000");
+    assert_eq!(net.connection(id).congestion.window(), 4_900);
 }
 
 /// Karn's rule (RFC 6298 section 3).
