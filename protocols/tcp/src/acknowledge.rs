@@ -138,6 +138,7 @@ impl Connection {
             // The peer lives and takes data again: probes are over, and what it didn't take when it was sent isn't kept
             // from it by a timeout that was doubled meanwhile.
             (self.backoff, self.retries) = (0, 0);
+            self.stalled_since = None;
             if self.flight() > 0 {
                 self.deadlines.retransmit = Some(context.now + self.timeout());
             }

@@ -99,6 +99,10 @@ impl Connection {
         let Some(stamp) = segment.options.timestamps else {
             if !self.doubts_stamps {
                 context.counters.count(Counter::TcpDropPaws);
+                if segment.has(Flags::SYN) {
+                    // A peer that has begun anew, or another one behind the same address, finds out (RFC 5961 section 4.2).
+                    self.challenge(context);
+                }
             }
             return self.doubts_stamps;
         };

@@ -108,12 +108,13 @@ impl Connection {
         match self.recovery.phase {
             Phase::Open => {}
             Phase::Fast { until } if self.snd_una.ge(until) => self.end_recovery(),
-            Phase::Fast { .. } => {
+            Phase::Fast { until } => {
                 if self.sack {
                     // What was sent again has arrived, so what was sent before that, and hasn't, is late by a round trip: it
                     // counts as lost (RFC 8985 section 3.1) though less than three segments may have arrived behind it.
                     if let Some((newest, _)) = self.recovery.sacked.iter().next_back() {
-                        self.recovery.lost_below = self.recovery.lost_below.max(newest);
+                        let lost_below = self.recovery.lost_below.max(newest.min(until));
+                        self.recovery.lost_below = lost_below;
                     }
                 } else {
                     // NewReno (RFC 6582): a partial acknowledgement shows the next hole.

@@ -91,8 +91,17 @@ impl Connection {
         } else {
             self.recovery_on_timeout(context);
         }
-        self.deadlines.retransmit = Some(context.now + self.timeout());
+        self.deadlines.retransmit = Some(self.due_after(self.timeout(), context));
         After::Goes
+    }
+
+    /// When something is due that would be in `wait`, but for the end of `TCP_USER_TIMEOUT`, which is met to the moment.
+    fn due_after(&self, wait: Duration, context: &Context<'_>) -> Instant {
+        let due = context.now + wait;
+        match (self.settings.user_timeout, self.stalled_since) {
+            (Some(limit), Some(since)) => due.min(since + limit),
+            _ => due,
+        }
     }
 
     /// What was sent last may have been lost together with who should have put it on the wire, and what the
@@ -188,7 +197,8 @@ impl Connection {
             self.deadlines.probe = None;
         } else if self.deadlines.probe.is_none() {
             self.stalled_since.get_or_insert(context.now);
-            self.deadlines.probe = Some(context.now + self.timeout().min(LONGEST_PROBE));
+            let wait = self.timeout().min(LONGEST_PROBE);
+            self.deadlines.probe = Some(self.due_after(wait, context));
         }
     }
 

@@ -198,7 +198,9 @@ fn the_user_timeout_bounds_an_attempt() {
     let id = net.tcp.open().expect("a slot");
     net.set(id, ConnectionOption::UserTimeout(2_500));
     net.connect_from(id, 80);
-    net.advance(3_100);
+    net.advance(2_450);
+    assert_eq!(net.state(id), State::SynSent);
+    net.advance(100);
     assert_eq!(net.state(id), State::Closed);
     assert_eq!(net.error(id), SocketError::TimedOut as u32);
 }

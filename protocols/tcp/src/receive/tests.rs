@@ -534,6 +534,19 @@ fn only_an_exact_reset_counts() {
     }
 }
 
+/// Another client that got the port of one that is gone (behind one address), and has no timestamps, must learn of the connection to
+/// reset it.
+#[test]
+fn a_request_without_timestamps_is_answered_on_a_connection_that_has_them() {
+    let mut net = Net::new();
+    net.accepted_with_stamps(OFFER);
+    net.drain();
+    net.inject("S 500 win 1000 mss 1000");
+    net.expect(". 1 ack 1");
+    net.inject("S 500 win 1000 mss 1000");
+    net.expect_nothing();
+}
+
 #[test]
 fn senseless_segments_are_answered_but_not_for_ever() {
     // (segment, whether the answers are limited)

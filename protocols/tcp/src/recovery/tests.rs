@@ -98,6 +98,27 @@ fn a_second_hole_with_little_behind_it_is_repaired_when_the_first_one_is() {
 }
 
 #[test]
+fn what_was_sent_during_a_recovery_is_not_lost_because_the_first_hole_is_repaired() {
+    let (mut net, _) = ten_in_flight("mss 1000 sackok");
+    net.inject(". 1 ack 1 win 60000 sack 1001-4001");
+    net.expect(". 1:1001 ack 1");
+    net.drain();
+    net.inject(". 1 ack 1 win 60000 sack 1001-5001 sack 6001-10001");
+    net.expect_all(&[
+        ". 5001:6001 ack 1",
+        ". 10001:11001 ack 1",
+        ". 11001:12001 ack 1",
+    ]);
+    // Of the new segments the second one arrives first.
+    net.inject(". 1 ack 1 win 60000 sack 11001-12001 sack 6001-10001 sack 1001-5001");
+    net.drain();
+    net.inject(". 1 ack 5001 win 60000 sack 11001-12001 sack 6001-10001");
+    net.drain();
+    // The first one and that at 5001 were sent again.
+    assert_eq!(net.count(Counter::TcpRetransmits), 2);
+}
+
+#[test]
 fn a_second_timeout_repairs_what_was_sent_since_the_first_one() {
     let (mut net, id) = ten_in_flight("mss 1000 sackok");
     net.advance(210);
