@@ -24,6 +24,12 @@ const ROUTER_SOLICITATION: u8 = 133;
 const ROUTER_ADVERTISEMENT: u8 = 134;
 const NEIGHBOUR_SOLICITATION: u8 = 135;
 const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+const REDIRECT: u8 = 137;
+
+/// Whether a message is one of neighbour discovery, by its type alone (RFC 4861 section 4).
+pub fn is_neighbour_discovery(message: &[u8]) -> bool {
+    matches!(message, [ROUTER_SOLICITATION..=REDIRECT, ..])
+}
 
 /// Codes of "destination unreachable" (RFC 4443 section 3.1).
 pub mod unreachable {

@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use skink_messages::{Counter, FrameOutput, RxChecksum, RxFrame, RxPacket};
 use skink_time::Instant;
 use skink_wire::icmpv6::parameter_problem;
-use skink_wire::{ChecksumPolicy, Malformed, ethernet, ipv4, ipv6, protocol};
+use skink_wire::{ChecksumPolicy, Malformed, ethernet, icmpv6, ipv4, ipv6, protocol};
 
 /// Where the next-header field of the fixed IPv6 header is, and its payload length.
 const NEXT_HEADER_AT: u32 = 6;
@@ -142,7 +142,10 @@ impl Ip {
         }
         if upper.protocol == protocol::ICMPV6 {
             packet.payload = rest;
-            self.on_icmp(now, &packet, out);
+            match upper.fragment {
+                Some(_) => self.on_fragmented_icmpv6(now, &packet, out),
+                None => self.on_icmp(now, &packet, out),
+            }
         } else {
             let at = upper.next_header_at;
             self.on_unknown_protocol(now, header.next_header, &packet, at, out);
@@ -222,6 +225,20 @@ impl Ip {
                 self.on_icmp(now, packet, out);
             }
             _ => self.on_unknown_protocol(now, protocol, packet, pointer, out),
+        }
+    }
+
+    /// Neighbour discovery isn't believed if it came in fragments, be it a single one (RFC 6980 section 5): switches that keep
+    /// forged messages away may not find it there.
+    fn on_fragmented_icmpv6<O: FrameOutput + ?Sized>(
+        &mut self,
+        now: Instant,
+        packet: &RxPacket<'_>,
+        out: &mut O,
+    ) {
+        match icmpv6::is_neighbour_discovery(packet.payload) {
+            true => self.counters.count(Counter::IpDropNdp),
+            false => self.on_icmp(now, packet, out),
         }
     }
 
@@ -328,6 +345,9 @@ impl Ip {
                 self.whole.push(packet);
             }
             protocol::TCP | protocol::UDP => self.counters.count(Counter::IpDropReassemblyFull),
+            protocol::ICMPV6 if packet.source.is_ipv6() => {
+                self.on_fragmented_icmpv6(now, &packet.as_packet(), out);
+            }
             protocol => self.on_other(now, protocol, &packet.as_packet(), pointer, out),
         }
     }

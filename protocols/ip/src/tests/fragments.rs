@@ -108,6 +108,60 @@ fn fragment(offset: u16, more: bool, data: &[u8]) -> Vec<u8> {
     v4_frame(&header, data)
 }
 
+/// `frame`, an IPv6 packet, in pieces whose payloads begin at these places.
+fn fragments_v6(frame: &[u8], starts: &[usize]) -> Vec<Vec<u8>> {
+    let (header, payload) = ipv6::Header::parse(&frame[14..]).expect("a packet");
+    let ends = starts.iter().skip(1).copied().chain([payload.len()]);
+    let pieces = starts.iter().zip(ends).map(|(start, end)| {
+        let part = ipv6::FragmentHeader {
+            next_header: header.next_header,
+            offset: *start as u16,
+            more: end < payload.len(),
+            identification: 7,
+        };
+        let mut bytes = vec![0; ipv6::FRAGMENT_LEN];
+        let _ = part.emit(&mut bytes);
+        bytes.extend_from_slice(&payload[*start..end]);
+        let header = ipv6::Header {
+            next_header: protocol::FRAGMENT,
+            payload_len: bytes.len() as u16,
+            ..header
+        };
+        v6_frame(&header, &bytes)
+    });
+    pieces.collect()
+}
+
+/// RFC 6980 section 5: a switch that keeps forged messages away sees whole ones only.
+#[test]
+fn neighbours_that_come_in_fragments_are_not_believed() {
+    let forged = NeighbourAdvertisement {
+        router: false,
+        solicited: true,
+        replace: true,
+        target: PEER6,
+        target_link_layer: Some(OTHER_MAC),
+    };
+    let echo = icmpv6::Message::EchoRequest {
+        ident: 1,
+        seq: 2,
+        data: b"12345678",
+    };
+    for starts in [&[0][..], &[0, 8]] {
+        let mut host = Host::acquainted();
+        for frame in fragments_v6(&advertisement(PEER6, US6, &forged), starts) {
+            host.receive(&frame);
+        }
+        assert_eq!(host.count(Counter::IpDropNdp), 1, "{starts:?}");
+        // Others of that protocol are answered.
+        for frame in fragments_v6(&icmpv6_frame(PEER6, US6, &echo), starts) {
+            host.receive(&frame);
+        }
+        assert_eq!(host.sent_to(PEER_MAC).len(), 1, "{starts:?}");
+        assert_eq!(host.sent_to(OTHER_MAC).len(), 0, "{starts:?}");
+    }
+}
+
 #[test]
 fn overlapping_fragments_spoil_the_packet() {
     let mut host = Host::new();
