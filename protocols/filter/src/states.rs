@@ -12,6 +12,8 @@ pub(crate) const NO_RULE: u32 = u32::MAX;
 /// Datagram flows of which the one silent for longest is given up. They are in the order of their
 /// first answer, so the first are likely enough.
 const CANDIDATES: usize = 8;
+/// What part of a full table flows that begin may take before they make room for each other: one in so many.
+const HALF_OPEN_PART: usize = 4;
 
 /// One flow.
 #[derive(Clone, Copy)]
@@ -40,6 +42,15 @@ pub(crate) struct Entry {
 struct List {
     first: u32,
     last: u32,
+    len: usize,
+}
+
+impl List {
+    const EMPTY: List = List {
+        first: NIL,
+        last: NIL,
+        len: 0,
+    };
 }
 
 /// All flows that are known. Where it is full, a new one takes the place of one that is less worth.
@@ -71,10 +82,7 @@ impl States {
             entries: Vec::new(),
             buckets: vec![0; capacity.next_power_of_two()],
             free: Vec::new(),
-            lists: [List {
-                first: NIL,
-                last: NIL,
-            }; 4],
+            lists: [List::EMPTY; 4],
             wheel: TimerWheel::new(),
             hash: FixedState::with_seed(seed),
             capacity,
@@ -243,17 +251,22 @@ impl States {
         self.wheel.next_deadline()
     }
 
-    /// The flow to give up for a new one.
+    /// The flow to give up for a new one. Handshakes have a part of the table to themselves: a flood of them has no more, and
+    /// flows that last keep none from beginning.
     fn victim(&self) -> Option<u32> {
         let [half_open, closing, datagram, _] = self.lists;
-        if half_open.first != NIL {
+        if half_open.len >= (self.capacity / HALF_OPEN_PART).max(1) {
             return Some(half_open.first);
         }
-        if closing.first != NIL {
-            return Some(closing.first);
-        }
+        let lasting = Some(closing.first).filter(|first| *first != NIL);
+        let lasting = lasting.or_else(|| self.most_silent(datagram));
+        lasting.or(Some(half_open.first).filter(|first| *first != NIL))
+    }
+
+    /// Of the first flows of a list the one that is silent for longest.
+    fn most_silent(&self, list: List) -> Option<u32> {
         let mut best: Option<(Instant, u32)> = None;
-        let mut at = datagram.first;
+        let mut at = list.first;
         for _ in 0..CANDIDATES {
             let Some(entry) = self.get(at) else {
                 break;
@@ -309,7 +322,9 @@ impl States {
             Some(entry) => entry.next = at,
             None => self.list(class).first = at,
         }
-        self.list(class).last = at;
+        let list = self.list(class);
+        list.last = at;
+        list.len += 1;
     }
 
     fn unlist(&mut self, at: u32) {
@@ -327,5 +342,6 @@ impl States {
             Some(entry) => entry.previous = previous,
             None => self.list(class).last = previous,
         }
+        self.list(class).len -= 1;
     }
 }

@@ -442,6 +442,27 @@ fn a_full_table_gives_up_what_is_worth_least() {
     assert!(passes(&mut filter, 5, In, &tcp(&peer(2), US, "PA")));
 }
 
+/// As of a busy name server.
+#[test]
+fn connections_begin_though_datagram_flows_fill_the_table() {
+    let rules = "block all\npass in proto tcp to port 80 flags S/SA\npass in proto udp to port 80";
+    let mut filter = filter_of(rules, 16);
+    let mut clients = (0..).map(|n| format!("192.0.2.1:{}", 1_000 + n));
+    let mut ask = |filter: &mut Filter, many| {
+        for client in clients.by_ref().take(many) {
+            assert!(passes(filter, 1, In, &udp(&client, US)));
+            assert!(passes(filter, 1, Out, &udp(US, &client)));
+        }
+    };
+    ask(&mut filter, 20);
+    assert!(passes(&mut filter, 1, In, &tcp(PEER, US, "S")));
+    ask(&mut filter, 20);
+    assert!(passes(&mut filter, 1, Out, &tcp(US, PEER, "SA")));
+    ask(&mut filter, 20);
+    assert!(passes(&mut filter, 1, In, &tcp(PEER, US, "A")));
+    assert_eq!(filter.states(), 16);
+}
+
 #[test]
 fn tracking_is_rebuilt_from_what_tcp_and_udp_know() {
     let flow = |local, remote, phase| Flow {
