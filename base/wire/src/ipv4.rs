@@ -8,6 +8,8 @@ use crate::{ChecksumPolicy, Malformed, Sum, bytes};
 pub const LEN: usize = 20;
 /// The smallest MTU that every IPv4 link has (RFC 791 section 3.2).
 pub const MINIMUM_MTU: usize = 68;
+/// Less than this, in bytes, is not believed of a path: a forged error must not make us send crumbs. Linux' `min_pmtu` is the same.
+pub const MINIMUM_PATH_MTU: u32 = 552;
 
 /// The fields of a header. Options are skipped on the way in and not written on the way out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

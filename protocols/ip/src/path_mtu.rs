@@ -3,15 +3,14 @@
 use core::net::{IpAddr, Ipv6Addr};
 use foldhash::fast::FixedState;
 use skink_time::{Duration, Instant};
+use skink_wire::{ipv4, ipv6};
 use std::collections::HashMap;
 
 /// After this a larger size is tried again (RFC 1191 section 6.3, RFC 8201 section 4).
 const LIFETIME: Duration = Duration::from_secs(600);
 const CAPACITY: usize = 1024;
-/// Less than this is not believed of an IPv4 path: a forged error must not make us send crumbs.
-/// RFC 791 would allow 68; Linux' `min_pmtu` is the same as this.
-const MINIMUM_V4: u32 = 552;
-const MINIMUM_V6: u32 = 1280;
+const MINIMUM_V4: u32 = ipv4::MINIMUM_PATH_MTU;
+const MINIMUM_V6: u32 = ipv6::MINIMUM_MTU as u32;
 /// Stands for all destinations of IPv6 where path MTUs are told to others.
 pub(crate) const ALL_V6: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 /// Sizes to try where a router doesn't tell its MTU (RFC 1191 section 7.1).

@@ -4,9 +4,10 @@ use crate::connection::{Connection, Context};
 use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
 use crate::state::State;
+use core::net::IpAddr;
 use skink_messages::{Counter, ErrorKind, Network, NetworkError, Ports, SocketError, SocketEvents};
 use skink_time::Instant;
-use skink_wire::{FourTuple, SeqNum};
+use skink_wire::{FourTuple, SeqNum, ipv4, ipv6};
 
 impl Tcp {
     /// An ICMP error about a segment of ours (RFC 5461, RFC 5927, RFC 8201).
@@ -58,11 +59,9 @@ impl Tcp {
 impl Connection {
     /// The path takes smaller packets than was thought: cut again what is in flight.
     fn shrink_path(&mut self, mtu: u32) {
-        // RFC 8201: never below 1280; RFC 1191: 68, but no sane path is below 576.
-        let least = if self.tuple.local.addr.is_ipv4() {
-            576
-        } else {
-            1_280
+        let least = match self.tuple.local.addr {
+            IpAddr::V4(_) => ipv4::MINIMUM_PATH_MTU,
+            IpAddr::V6(_) => ipv6::MINIMUM_MTU as u32,
         };
         let mtu = mtu.max(least);
         if mtu < self.path_mtu {

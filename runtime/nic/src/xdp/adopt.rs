@@ -48,10 +48,18 @@ pub(super) fn complete_fill(
     if missing > geometry.chunks || waiting > geometry.chunks {
         return Err(spoilt("more frames arrived than there is room for"));
     }
-    // The kernel has taken at least as many out as it has handed over, so these alone may be there.
+    let pending = fill.pending();
+    if pending > geometry.chunks - missing {
+        return Err(spoilt(
+            "more memory waits to be received into than there is",
+        ));
+    }
+    // What the kernel has taken says nothing: a card that receives into this memory by itself keeps chunks whose frames were
+    // passed to the kernel, and hands over others sooner.
+    let taken = fill.next().wrapping_sub(pending);
     let mut there = vec![false; geometry.chunks as usize];
-    for at in 0..end.wrapping_sub(produced) {
-        let chunk = fill.written(produced.wrapping_add(at));
+    for at in 0..pending + missing {
+        let chunk = fill.written(taken.wrapping_add(at));
         let before = there.get_mut(memory.number_of(chunk));
         let twice = before.is_none_or(|before| std::mem::replace(before, true));
         if twice || !memory.is_receive_chunk(chunk) {
@@ -82,8 +90,9 @@ impl Inherited {
         refused: u64,
     ) -> io::Result<Inherited> {
         let left = tx.next().wrapping_sub(completion.next());
-        let pending = tx.pending();
+        // In this order: a card that takes frames by itself goes on meanwhile, and has taken what it has sent.
         let sent = completion.produced().wrapping_sub(completion.next());
+        let pending = tx.pending();
         if left > geometry.chunks || pending > left || sent > left - pending || refused > 0 {
             return Err(spoilt("other frames were sent than were to be"));
         }
