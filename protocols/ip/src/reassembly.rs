@@ -5,9 +5,10 @@
 
 use core::net::IpAddr;
 use skink_time::{Duration, Instant};
+use std::collections::VecDeque;
 
-/// Most datagrams being put together, and most bytes set aside for them.
-const DATAGRAMS: usize = 64;
+/// Most datagrams being put together, and most bytes of them that have come.
+const DATAGRAMS: usize = 512;
 const BYTES: usize = 1024 * 1024;
 /// Most stretches of one datagram with gaps between them.
 const STRETCHES: usize = 64;
@@ -43,15 +44,27 @@ pub(crate) struct Fragment<'a> {
     pub(crate) data: &'a [u8],
 }
 
+/// Bytes without a gap.
+struct Stretch {
+    start: usize,
+    bytes: Vec<u8>,
+}
+
+impl Stretch {
+    fn end(&self) -> usize {
+        self.start + self.bytes.len()
+    }
+}
+
 /// A datagram, whole or as far as it came.
 pub(crate) struct Datagram {
     pub(crate) key: Key,
     pub(crate) next_header: u8,
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
-    pub(crate) payload: Vec<u8>,
-    /// What has come, in order, neither overlapping nor touching.
-    stretches: Vec<(usize, usize)>,
+    /// What has come, in order, neither overlapping nor touching. Nothing is set aside for what hasn't: where a fragment says it
+    /// belongs is anybody's word.
+    stretches: Vec<Stretch>,
     /// The whole length, once the last fragment has come.
     total: Option<usize>,
     /// Fragments overlapped: what else comes is dropped, until time runs out.
@@ -63,9 +76,20 @@ impl Datagram {
     /// The bytes that came from the start on without a gap.
     pub(crate) fn beginning(&self) -> &[u8] {
         match self.stretches.first() {
-            Some((0, end)) => self.payload.get(..*end).unwrap_or_default(),
+            Some(Stretch { start: 0, bytes }) => bytes,
             Some(_) | None => &[],
         }
+    }
+
+    /// The payload of a whole one.
+    pub(crate) fn into_payload(self) -> Vec<u8> {
+        let first = self.stretches.into_iter().next();
+        first.map_or_else(Vec::new, |stretch| stretch.bytes)
+    }
+
+    /// How many bytes have come.
+    fn len(&self) -> usize {
+        self.stretches.iter().map(|known| known.bytes.len()).sum()
     }
 
     pub(crate) fn is_spoilt(&self) -> bool {
@@ -75,7 +99,7 @@ impl Datagram {
     /// Adds a fragment; `false` if it contradicts what has come.
     fn add(&mut self, fragment: &Fragment<'_>) -> bool {
         let (start, end) = (fragment.offset, fragment.offset + fragment.data.len());
-        let seen = self.stretches.last().map_or(0, |(_, end)| *end);
+        let seen = self.stretches.last().map_or(0, Stretch::end);
         let fits = match (self.total, fragment.more) {
             (Some(total), true) => end <= total,
             (Some(total), false) => end == total,
@@ -85,22 +109,17 @@ impl Datagram {
         if !fits {
             return false;
         }
-        let at = self.stretches.partition_point(|(_, until)| *until <= start);
-        if let Some(stretch) = self.stretches.get(at).filter(|stretch| stretch.0 < end) {
-            let inside = stretch.0 <= start && end <= stretch.1;
-            return inside && self.payload.get(start..end) == Some(fragment.data);
-        }
-        if self.payload.len() < end {
-            self.payload.resize(end, 0);
-        }
-        if let Some(place) = self.payload.get_mut(start..end) {
-            place.copy_from_slice(fragment.data);
+        let at = self.stretches.partition_point(|known| known.end() <= start);
+        if let Some(known) = self.stretches.get(at).filter(|known| known.start < end) {
+            let same = start.checked_sub(known.start);
+            let same = same.and_then(|from| known.bytes.get(from..from + fragment.data.len()));
+            return same == Some(fragment.data);
         }
         if !fragment.more {
             self.total = Some(end);
         }
         self.note_header(fragment);
-        self.insert_stretch(at, start, end);
+        self.insert(at, start, fragment.data);
         self.stretches.len() <= STRETCHES
     }
 
@@ -121,27 +140,35 @@ impl Datagram {
         }
     }
 
-    /// Inserts a stretch that overlaps none at index `at`, joined with those that it touches.
-    fn insert_stretch(&mut self, at: usize, start: usize, end: usize) {
-        let mut joined = (start, end);
-        if let Some(next) = self.stretches.get(at).filter(|next| next.0 == end) {
-            joined.1 = next.1;
-            self.stretches.remove(at);
+    /// Inserts bytes that overlap nothing in front of the stretch at index `at`, joined with those that they touch.
+    fn insert(&mut self, at: usize, start: usize, bytes: &[u8]) {
+        let previous = at.checked_sub(1).filter(|before| {
+            let known = self.stretches.get(*before);
+            known.is_some_and(|known| known.end() == start)
+        });
+        let at = previous.unwrap_or(at);
+        if previous.is_none() {
+            let bytes = Vec::new();
+            self.stretches.insert(at, Stretch { start, bytes });
         }
-        let previous = at.checked_sub(1).and_then(|at| self.stretches.get_mut(at));
-        match previous.filter(|previous| previous.1 == start) {
-            Some(previous) => previous.1 = joined.1,
-            None => self.stretches.insert(at, joined),
+        let touches = |next: &Stretch| next.start == start + bytes.len();
+        let next = self.stretches.get(at + 1).is_some_and(touches);
+        let mut next = match next {
+            true => self.stretches.remove(at + 1).bytes,
+            false => Vec::new(),
+        };
+        if let Some(stretch) = self.stretches.get_mut(at) {
+            stretch.bytes.extend_from_slice(bytes);
+            stretch.bytes.append(&mut next);
         }
     }
 
     fn is_whole(&self) -> bool {
-        matches!(self.stretches.as_slice(), [(0, end)] if Some(*end) == self.total)
+        matches!(self.stretches.as_slice(), [all] if all.start == 0 && Some(all.end()) == self.total)
     }
 
     fn spoil(&mut self) {
         self.spoilt = true;
-        self.payload = Vec::new();
         self.stretches = Vec::new();
     }
 }
@@ -159,7 +186,7 @@ pub(crate) enum Added {
 /// Datagrams being put together, oldest first.
 #[derive(Default)]
 pub(crate) struct Reassembly {
-    datagrams: Vec<Datagram>,
+    datagrams: VecDeque<Datagram>,
     bytes: usize,
 }
 
@@ -176,7 +203,7 @@ impl Reassembly {
         if len == 0 || (fragment.more && !len.is_multiple_of(8)) || end > MAXIMUM {
             return Added::Refused;
         }
-        while !self.has_room(&fragment.key, end) {
+        while !self.has_room(&fragment.key, len) {
             if self.take(0).is_none() {
                 return Added::Refused;
             }
@@ -189,12 +216,12 @@ impl Reassembly {
         let Some(datagram) = self.datagrams.get_mut(index).filter(|known| !known.spoilt) else {
             return Added::Refused;
         };
-        let before = datagram.payload.len();
+        let before = datagram.len();
         let good = datagram.add(fragment);
         if !good {
             datagram.spoil();
         }
-        self.bytes = self.bytes + datagram.payload.len() - before;
+        self.bytes = self.bytes + datagram.len() - before;
         match (good, datagram.is_whole()) {
             (false, _) => Added::Refused,
             (true, false) => Added::Kept,
@@ -202,16 +229,14 @@ impl Reassembly {
         }
     }
 
-    /// Whether the datagram of `key` may reach up to `end`.
-    fn has_room(&self, key: &Key, end: usize) -> bool {
+    /// Whether the datagram of `key` may have so many bytes more.
+    fn has_room(&self, key: &Key, bytes: usize) -> bool {
         let known = self.position(key).and_then(|at| self.datagrams.get(at));
-        let grown = match known {
-            Some(known) if known.spoilt => 0,
-            Some(known) => end.saturating_sub(known.payload.len()),
-            None if self.datagrams.len() >= DATAGRAMS => return false,
-            None => end,
-        };
-        self.bytes + grown <= BYTES
+        match known {
+            Some(known) if known.spoilt => true,
+            None if self.datagrams.len() >= DATAGRAMS => false,
+            Some(_) | None => self.bytes + bytes <= BYTES,
+        }
     }
 
     fn position(&self, key: &Key) -> Option<usize> {
@@ -223,12 +248,11 @@ impl Reassembly {
             IpAddr::V4(_) => TIMEOUT_V4,
             IpAddr::V6(_) => TIMEOUT_V6,
         };
-        self.datagrams.push(Datagram {
+        self.datagrams.push_back(Datagram {
             key: fragment.key,
             next_header: fragment.next_header,
             traffic_class: 0,
             hop_limit: fragment.hop_limit,
-            payload: Vec::new(),
             stretches: Vec::new(),
             total: None,
             spoilt: false,
@@ -238,11 +262,8 @@ impl Reassembly {
     }
 
     fn take(&mut self, index: usize) -> Option<Datagram> {
-        if index >= self.datagrams.len() {
-            return None;
-        }
-        let datagram = self.datagrams.remove(index);
-        self.bytes -= datagram.payload.len();
+        let datagram = self.datagrams.remove(index)?;
+        self.bytes -= datagram.len();
         Some(datagram)
     }
 

@@ -320,7 +320,7 @@ impl Ip {
             // No NIC sums what comes in pieces.
             checksum: RxChecksum::Unverified,
             segment_bytes: 0,
-            payload: datagram.payload,
+            payload: datagram.into_payload(),
             offset: 0,
         };
         let mut pointer = 0;

@@ -70,17 +70,30 @@ fn what_contradicts_is_refused() {
 
 #[test]
 fn memory_is_bounded() {
-    let mut reassembly = Reassembly::default();
-    let mut evicted = 0;
-    for identification in 0..1000 {
-        let far = fragment(identification, 60_000, true, &[0; 8]);
-        let _ = reassembly.add(Instant::ZERO, &far, || evicted += 1);
-        let (datagrams, bytes) = reassembly.size();
-        assert!(datagrams <= DATAGRAMS && bytes <= BYTES);
+    for data in [&[0; 8][..], &[0; 8192]] {
+        let mut reassembly = Reassembly::default();
+        let mut evicted = 0;
+        for identification in 0..1000 {
+            let far = fragment(identification, 56_000, true, data);
+            let _ = reassembly.add(Instant::ZERO, &far, || evicted += 1);
+            let (datagrams, bytes) = reassembly.size();
+            assert!(datagrams <= DATAGRAMS && bytes <= BYTES);
+        }
+        let (left, bytes) = reassembly.size();
+        assert_eq!(left + evicted, 1000);
+        assert_eq!(bytes, left * data.len());
     }
-    let (left, bytes) = reassembly.size();
-    assert_eq!(left + evicted, 1000);
-    assert_eq!(bytes, left * 60_008);
+    // A datagram outlives some hundred that say much of themselves.
+    let mut reassembly = Reassembly::default();
+    add(&mut reassembly, &fragment(1000, 0, true, &[0; 8]));
+    for identification in 0..500 {
+        add(
+            &mut reassembly,
+            &fragment(identification, 65_520, true, &[0; 8]),
+        );
+    }
+    let last = fragment(1000, 8, false, &[0; 8]);
+    assert_eq!(add(&mut reassembly, &last), "whole");
     // Very many gaps spoil a datagram.
     let mut reassembly = Reassembly::default();
     let spoilt = (0..1000).position(|index| {
