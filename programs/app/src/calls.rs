@@ -120,7 +120,8 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
         if own.is_loopback() {
             return state.fall_back(index, FallbackReason::Loopback, local);
         }
-        if !state.is_own_address(own) {
+        let datagram = state.sockets[index].datagram;
+        if !state.is_own_address(own) && !(datagram && state.is_own_broadcast(own)) {
             let reason = FallbackReason::KernelAddress;
             return state.fall_back(index, reason, local);
         }

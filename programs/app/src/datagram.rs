@@ -8,13 +8,19 @@ use crate::raw;
 use crate::sockaddr::{self, Name};
 use crate::socket::Role;
 use crate::transfer::{Received, Sending, patience};
-use crate::wait;
+use crate::wait::{self, Patience};
 use core::ffi::c_int;
-use skink_memory::{DatagramRing, PushError};
+use core::net::IpAddr;
+use skink_memory::{DatagramHeader, DatagramRing, PushError};
 use skink_messages::UdpRequest;
 
-/// Largest UDP payload over IPv4 and IPv6 in bytes.
-const MAXIMUM_DATAGRAM: usize = 65507;
+/// The largest payload of a datagram to `address`, in bytes.
+fn most_bytes(address: IpAddr) -> usize {
+    match address {
+        IpAddr::V4(_) => 65_507,
+        IpAddr::V6(_) => 65_527,
+    }
+}
 
 /// Takes one datagram. As long as nobody has bound the socket or sent on it, it isn't decided whose it is: the kernel has
 /// what has come, and another thread that sends may make it Skink's meanwhile, or leave it to the kernel.
@@ -29,6 +35,8 @@ pub fn receive_datagram(
         state.count_call();
     }
     let patience = patience(&state, index, flags, false);
+    // After `shutdown` who would wait is told that it is over, and who wouldn't only that there is nothing, as in Linux.
+    let waits = patience != Patience::None;
     let other = undecided.then_some(fd);
     let answer = wait::until_either(state, index, other, patience, |state, index, readable| {
         if let Some(error) = state.sockets[index].take_error() {
@@ -37,7 +45,7 @@ pub fn receive_datagram(
         let halves = match state.sockets[index].role {
             Role::Datagram(halves) => halves,
             Role::Undecided if readable && kernel_has_some(fd) => return Err(Stop::Kernel),
-            Role::Undecided if state.sockets[index].shut_read => {
+            Role::Undecided if waits && state.sockets[index].shut_read => {
                 return Ok(Received {
                     domain: state.sockets[index].domain,
                     ..Received::default()
@@ -50,7 +58,7 @@ pub fn receive_datagram(
         };
         let socket = &state.sockets[index];
         let options = &socket.options;
-        let (domain, over) = (socket.domain, socket.shut_read);
+        let (domain, over) = (socket.domain, waits && socket.shut_read);
         let wants_to = [options.packet_info_v4, options.packet_info_v6];
         let engine = state.engine()?;
         for id in halves.into_iter().flatten() {
@@ -112,9 +120,6 @@ pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
         return fail(libc::EOPNOTSUPP);
     }
     let total = sending.buffers.total();
-    if total > MAXIMUM_DATAGRAM {
-        return fail(libc::EMSGSIZE);
-    }
     let patience = patience(&state, index, sending.flags, true);
     wait::until(state, index, patience, |state, index| {
         state.catch_news();
@@ -138,10 +143,19 @@ pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
         if to.port == 0 {
             return fail(libc::EINVAL);
         }
+        if total > most_bytes(to.addr) {
+            return fail(libc::EMSGSIZE);
+        }
         let control = sending.control?;
-        let traffic_class = control
-            .traffic_class
-            .unwrap_or(socket.options.traffic_class);
+        let options = &socket.options;
+        let traffic_class = control.traffic_class.unwrap_or(options.traffic_class);
+        // For groups there is another option.
+        let usual = if to.addr.is_multicast() {
+            0
+        } else {
+            options.hop_limit
+        };
+        let hop_limit = control.hop_limit.unwrap_or(usual);
         if state.is_own_address(to.addr) {
             state.activate_port(true, to.port)?;
         }
@@ -168,9 +182,13 @@ pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
             return fail(libc::ENETUNREACH);
         }
         let ring = DatagramRing::new(engine.stack.udp_table().send_ring(id.slot));
-        let pushed = sending
-            .buffers
-            .with_slices(|slices| ring.push(to, from, traffic_class, slices));
+        let header = DatagramHeader {
+            traffic_class,
+            hop_limit,
+            ..DatagramHeader::new(to, from)
+        };
+        let buffers = &sending.buffers;
+        let pushed = buffers.with_slices(|slices| ring.push_with(&header, slices));
         match pushed {
             Ok(()) => {}
             Err(PushError::Full) => return Err(WOULD_BLOCK),

@@ -281,6 +281,12 @@ pub unsafe fn device_control(fd: c_int, request: libc::c_ulong, argument: usize)
         (libc::TIOCOUTQ, Role::Stream(id)) => {
             state.engine()?.stack.tcp_table().send_ring(id.slot).len()
         }
+        (libc::TIOCOUTQ, Role::Datagram(halves)) => {
+            state.pump();
+            let table = state.engine()?.stack.udp_table();
+            let halves = halves.into_iter().flatten();
+            halves.map(|id| table.send_ring(id.slot).len()).sum()
+        }
         (libc::FIONREAD | libc::TIOCOUTQ, _) => return fail(libc::EINVAL),
         // Interfaces and the like: any kernel socket will do.
         _ => return Err(Stop::Kernel),

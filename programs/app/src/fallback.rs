@@ -222,6 +222,15 @@ impl State {
         network.is_some_and(|network| network.addresses.iter().any(|own| own.addr == address))
     }
 
+    /// Whether it is the broadcast address of a network of Skink's: sockets for datagrams may have it.
+    pub fn is_own_broadcast(&mut self, address: IpAddr) -> bool {
+        let network = self.network();
+        network.is_some_and(|network| {
+            let mut broadcasts = network.addresses.iter().filter_map(IpCidr::broadcast);
+            broadcasts.any(|broadcast| broadcast == address)
+        })
+    }
+
     /// Why a flow to `address` is the kernel's, or `None` if it is Skink's. Makes the stack, if
     /// nothing speaks against Skink.
     pub fn reason_against(&mut self, index: u32, address: IpAddr) -> Option<FallbackReason> {

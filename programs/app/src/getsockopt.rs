@@ -1,7 +1,7 @@
 //! `getsockopt`, `TCP_INFO` among it.
 use crate::errno::{Answer, Stop, fail};
 use crate::lock::lock;
-use crate::options::send_limit;
+use crate::options::buffer_limit;
 use crate::socket::Role;
 use crate::sockopt::CONGESTION;
 use crate::state::State;
@@ -127,7 +127,19 @@ impl State {
         })
     }
 
-    /// Sizes of the rings, to send and to receive.
+    /// Connections that wait in a listening socket's queue.
+    fn acceptable(&self, index: u32) -> u32 {
+        let (Role::Listener(halves), Some(engine)) = (self.sockets[index].role, &self.engine)
+        else {
+            return 0;
+        };
+        let halves = halves.into_iter().flatten();
+        halves
+            .map(|id| engine.stack.tcp_acceptable(id) as u32)
+            .sum()
+    }
+
+    /// What `SO_SNDBUF` and `SO_RCVBUF` are: as large as the rings, or as the program has set them.
     fn buffer_sizes(&self, index: u32) -> (c_int, c_int) {
         let Some(engine) = &self.engine else {
             return (0, 0);
@@ -142,11 +154,10 @@ impl State {
         let config = table.regions().next().map(|(_, region)| region.config());
         let options = &self.sockets[index].options;
         config.map_or((0, 0), |config| {
-            let send = match datagram {
-                true => config.send_bytes as usize,
-                false => send_limit(options.send_buffer, config.send_bytes as usize),
-            };
-            (send as c_int, config.receive_bytes as c_int)
+            // Programs ask whether they were given what they wanted.
+            let send = buffer_limit(options.send_buffer, config.send_bytes as usize);
+            let receive = buffer_limit(options.receive_buffer, config.receive_bytes as usize);
+            (send as c_int, receive as c_int)
         })
     }
 
@@ -167,6 +178,11 @@ impl State {
         let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
         let listens = matches!(self.sockets[index].role, Role::Dormant | Role::Listener(_));
         info.tcpi_state = if listens { 10 } else { 7 };
+        if listens {
+            // How many connections wait, and how many may.
+            info.tcpi_unacked = self.acceptable(index);
+            info.tcpi_sacked = self.sockets[index].backlog;
+        }
         if let Ok((table, id)) = self.stream(index)
             && let Some(record) = table.find(id)
         {

@@ -95,7 +95,9 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     state.sockets[index].backlog = backlog;
     state.sockets[index].taker = Taker::Unknown;
     if !state.sockets[index].watchers.is_empty() {
-        state.watch_kernel_half(index);
+        if state.sockets[index].kernel_listens {
+            state.watch_kernel_half(index);
+        }
         state.activate(index)?;
     }
     if served

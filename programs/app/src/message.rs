@@ -171,8 +171,17 @@ unsafe fn read_control(message: &msghdr) -> Answer<Control> {
                 // SAFETY: a byte, or a number that begins with it or ends: as long as is said.
                 control.traffic_class = Some(unsafe { small_number(data, length) });
             }
-            // Each packet has the socket's.
-            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {}
+            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT)
+                if length >= 4 =>
+            {
+                // SAFETY: the number is as long as that.
+                let number = unsafe { data.cast::<c_int>().read_unaligned() };
+                control.hop_limit = match (header.cmsg_level, number) {
+                    (libc::IPPROTO_IPV6, -1) => None,
+                    (_, 1..=255) => Some(number as u8),
+                    _ => return fail(libc::EINVAL),
+                };
+            }
             // These are of no use here, and the kernel takes them.
             (
                 libc::SOL_SOCKET,

@@ -60,11 +60,11 @@ pub struct Options {
     pub send_timeout: Option<Duration>,
 }
 
-/// How much of a stream may wait to be sent in a ring of `capacity` bytes, if `SO_SNDBUF` says this (0 if it wasn't set). Linux
-/// takes twice what it is told, and no less than 4,608.
+/// How much may wait in a ring of `capacity` bytes, if `SO_SNDBUF` or `SO_RCVBUF` says this (0 if it wasn't set). Linux takes twice
+/// what it is told, and to send no less than 4,608.
 #[inline]
-pub fn send_limit(send_buffer: u32, capacity: usize) -> usize {
-    match send_buffer as usize {
+pub fn buffer_limit(set: u32, capacity: usize) -> usize {
+    match set as usize {
         0 => capacity,
         bytes => bytes.saturating_mul(2).max(4608).min(capacity),
     }

@@ -208,7 +208,9 @@ fn poll_as_it_is(
         state.pump();
         let mut count = state.look(list, &subjects);
         if count > 0 || !waits {
-            if has_ordinary {
+            // A signal that only the mask lets through comes now, or never; but not if something is ready.
+            let mask = if count > 0 { core::ptr::null() } else { mask };
+            if has_ordinary || !mask.is_null() {
                 state.settle_bells();
                 let part = &mut kernel[..list.len()];
                 raw::ppoll(part, Some(Duration::ZERO), mask)?;

@@ -1,5 +1,5 @@
 //! What `poll` says of a socket: always worked out from the rings and the record, never remembered.
-use crate::options::send_limit;
+use crate::options::buffer_limit;
 use crate::socket::Role;
 use crate::state::State;
 use core::sync::atomic::Ordering;
@@ -63,7 +63,7 @@ impl State {
                     bits |= HUP;
                 }
                 let roomy = rings.is_some_and(|[send, _]| {
-                    let limit = send_limit(socket.options.send_buffer, send.capacity());
+                    let limit = buffer_limit(socket.options.send_buffer, send.capacity());
                     send.is_roomy() && send.len() <= limit - limit / 4
                 });
                 if over || socket.shut_write || roomy {
@@ -75,12 +75,16 @@ impl State {
                 let table = engine.stack.udp_table();
                 let mut bits = pending;
                 let mut halves = halves.into_iter().flatten();
-                if socket.shut_read
-                    || halves
-                        .clone()
-                        .any(|id| !table.receive_ring(id.slot).is_empty())
+                if socket.shut_read {
+                    bits |= IN | RDHUP;
+                } else if halves
+                    .clone()
+                    .any(|id| !table.receive_ring(id.slot).is_empty())
                 {
                     bits |= IN;
+                }
+                if socket.shut_read && socket.shut_write {
+                    bits |= HUP;
                 }
                 let roomy = halves.all(|id| table.send_ring(id.slot).is_roomy());
                 if roomy { bits | OUT } else { bits }

@@ -103,14 +103,6 @@ pub unsafe fn send_file(to: c_int, from: c_int, offset: *mut i64, count: usize) 
     Ok(done)
 }
 
-fn splice_flags(flags: c_uint) -> c_int {
-    if flags & libc::SPLICE_F_NONBLOCK != 0 {
-        libc::MSG_DONTWAIT
-    } else {
-        0
-    }
-}
-
 /// # Safety
 /// The offsets must be null or readable.
 pub unsafe fn splice(
@@ -121,14 +113,15 @@ pub unsafe fn splice(
     count: usize,
     flags: c_uint,
 ) -> Answer {
-    let wait = splice_flags(flags);
+    // That is about the pipe; the socket has a mode of its own.
+    let waits = flags & libc::SPLICE_F_NONBLOCK == 0;
     let mut chunk = vec![0u8; CHUNK.min(count.max(1))];
     if matches!(fd_table::get(from), Entry::Socket(_)) {
         if !from_offset.is_null() {
             return fail(libc::ESPIPE);
         }
         let room = pipe_room(to)?;
-        if wait != 0 && !is_ready(to, libc::POLLOUT)? {
+        if !waits && !is_ready(to, libc::POLLOUT)? {
             return Err(WOULD_BLOCK);
         }
         let list = [iovec {
@@ -137,7 +130,7 @@ pub unsafe fn splice(
         }];
         // SAFETY: the chunk is ours.
         let buffers = unsafe { Buffers::new(&list) }?;
-        let got = transfer::receive(from, buffers, wait | libc::MSG_PEEK)?.bytes;
+        let got = transfer::receive(from, buffers, libc::MSG_PEEK)?.bytes;
         let arguments = [to as usize, chunk.as_ptr() as usize, got, 0, 0, 0];
         // SAFETY: the chunk is ours.
         let written = unsafe { raw::call(libc::SYS_write, arguments) }?;
@@ -152,12 +145,12 @@ pub unsafe fn splice(
     if !to_offset.is_null() {
         return fail(libc::ESPIPE);
     }
-    // What is taken from a pipe can't be put back: no more than there is room for at once.
-    let room = transfer::room(to, wait)?.min(chunk.len());
-    let arguments = [from as usize, chunk.as_mut_ptr() as usize, room, 0, 0, 0];
-    if wait != 0 && !is_ready(from, libc::POLLIN)? {
+    if !waits && !is_ready(from, libc::POLLIN)? {
         return Err(WOULD_BLOCK);
     }
+    // What is taken from a pipe can't be put back: no more than there is room for at once.
+    let room = transfer::room(to, 0)?.min(chunk.len());
+    let arguments = [from as usize, chunk.as_mut_ptr() as usize, room, 0, 0, 0];
     // SAFETY: the chunk is ours.
     let got = unsafe { raw::call(libc::SYS_read, arguments) }?;
     let more = if flags & libc::SPLICE_F_MORE != 0 {
@@ -187,6 +180,9 @@ fn pipe_room(pipe: c_int) -> Answer {
     let arguments = [pipe as usize, libc::FIONREAD as usize, at, 0, 0, 0];
     // SAFETY: the number is ours.
     unsafe { raw::call(libc::SYS_ioctl, arguments) }?;
+    if filled == 0 {
+        return Ok(capacity);
+    }
     // A page may be filled in part.
     let page = rustix::param::page_size();
     let room = (capacity / page).saturating_sub((filled as usize).div_ceil(page) + 1) * page;

@@ -3,7 +3,7 @@ use crate::buffers::Buffers;
 use crate::datagram::{receive_datagram, send_datagram};
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
 use crate::lock::{Guard, lock};
-use crate::options::send_limit;
+use crate::options::buffer_limit;
 use crate::raw;
 use crate::sockaddr::{self, Name};
 use crate::socket::Role;
@@ -197,6 +197,8 @@ pub struct Control {
     pub from: Option<IpAddr>,
     /// `IP_TOS`, `IPV6_TCLASS`
     pub traffic_class: Option<u8>,
+    /// `IP_TTL`, `IPV6_HOPLIMIT`
+    pub hop_limit: Option<u8>,
 }
 
 /// Every sending call.
@@ -299,7 +301,7 @@ impl State {
         let send_buffer = self.sockets[index].options.send_buffer;
         let (ring, id) = self.sending_end(index)?;
         ring.restart();
-        let limit = send_limit(send_buffer, ring.capacity());
+        let limit = buffer_limit(send_buffer, ring.capacity());
         let count = buffers.drain(*done, |piece| {
             let room = limit.saturating_sub(ring.len());
             ring.write(&piece[..piece.len().min(room)])
@@ -319,7 +321,7 @@ impl State {
         let send_buffer = self.sockets[index].options.send_buffer;
         let (ring, id) = self.sending_end(index)?;
         ring.restart();
-        let limit = send_limit(send_buffer, ring.capacity());
+        let limit = buffer_limit(send_buffer, ring.capacity());
         let count = count.min(limit.saturating_sub(ring.len()));
         let room = ring.room(count).map(|(at, bytes)| iovec {
             iov_base: at.cast(),
@@ -385,7 +387,7 @@ pub fn room(fd: c_int, flags: c_int) -> Answer {
         let send_buffer = state.sockets[index].options.send_buffer;
         let (table, id) = state.stream(index)?;
         let ring = table.send_ring(id.slot);
-        let free = send_limit(send_buffer, ring.capacity()).saturating_sub(ring.len());
+        let free = buffer_limit(send_buffer, ring.capacity()).saturating_sub(ring.len());
         let over = state
             .engine()?
             .lasting(id)

@@ -409,7 +409,10 @@ impl<O: Owners> Server<O> {
         }
         self.owners.retire(owner);
         self.dismiss_questions(owner);
-        self.depart(key, owner, pid);
+        match self.owners.is_waited_for() {
+            true => self.depart(key, owner, pid),
+            false => self.owners.release(owner),
+        }
         if self.answering == Some(owner) {
             self.answering = None;
             self.hand_answering_over();

@@ -21,7 +21,7 @@ fn milliseconds(timeout: c_int) -> Option<Duration> {
 
 /// # Safety
 /// `time` must be null or readable.
-unsafe fn from_timespec(time: *const timespec) -> Answer<Option<Duration>> {
+pub unsafe fn from_timespec(time: *const timespec) -> Answer<Option<Duration>> {
     // SAFETY: the caller's promise.
     match unsafe { time.as_ref() } {
         Some(time) if time.tv_sec < 0 || !(0..1_000_000_000).contains(&time.tv_nsec) => {

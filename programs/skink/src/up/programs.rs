@@ -8,11 +8,6 @@ use skink_memory::{Region, TableError};
 use skink_sockets::{Attachment, ChannelParts, NOTICES, REQUESTS, Routes};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::{Duration, Instant};
-
-/// How long after the end of its connection a process that lives on, and doesn't come again, keeps its sockets: it has
-/// become a program that isn't on Skink, or closed all its descriptors.
-pub const GRACE: Duration = Duration::from_secs(2);
 
 /// Where a program is on its way.
 #[derive(Serialize, Deserialize)]
@@ -21,8 +16,6 @@ pub enum Stage {
     Attaching(Box<ServedParts>),
     /// It is served.
     Served,
-    /// Its connection is closed; when its process lives on, it counts as ended then.
-    HungUp(#[serde(with = "skink_inherit::moments")] Instant),
     /// The stack knows that it has ended, and ends its connections.
     Ending,
 }
@@ -185,7 +178,7 @@ impl Program {
                 None if holders.mapping.is_empty() => Step::Grant,
                 None => Step::Wait,
             },
-            Stage::Served | Stage::HungUp(_) => match holders.refused.take() {
+            Stage::Served => match holders.refused.take() {
                 Some(why) => Step::Lose(why),
                 None => Step::Wait,
             },
@@ -253,7 +246,7 @@ impl Program {
     pub fn lives(&self) -> bool {
         match self.stage {
             Stage::Attaching(_) | Stage::Served => true,
-            Stage::HungUp(_) | Stage::Ending => false,
+            Stage::Ending => false,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::component::{Component, Event};
 use super::config::Allow;
 use super::heart;
 use super::plant::Plant;
-use super::programs::{GRACE, Program, Stage, Step};
+use super::programs::{Program, Stage, Step};
 use serde::{Deserialize, Serialize};
 use skink_control::{Grant, Order, Part, Question, Report, Server, SignalDescriptor, TableSize};
 use std::collections::{BTreeMap, VecDeque};
@@ -36,7 +36,6 @@ enum Errand {
     Grant(u16, Result<Grant, String>),
     Answer(Question, Result<String, String>),
     Dismiss(u16, String),
-    Release(u16),
 }
 
 /// The end of a process of the stack.
@@ -149,18 +148,6 @@ impl Served {
             self.go_on_anew();
         }
         next = Some(next.map_or(self.next_look, |next| next.min(self.next_look)));
-        let mut due = Vec::new();
-        for (number, program) in &self.programs {
-            match program.stage {
-                Stage::HungUp(since) if since + GRACE <= now => due.push(*number),
-                Stage::HungUp(since) => {
-                    let end = since + GRACE;
-                    next = Some(next.map_or(end, |next| next.min(end)));
-                }
-                Stage::Attaching(_) | Stage::Served | Stage::Ending => {}
-            }
-        }
-        self.errands.extend(due.into_iter().map(Errand::Release));
         (next, failure)
     }
 
@@ -269,7 +256,6 @@ impl Served {
                 Step::Lose(why) => {
                     program.stage = Stage::Ending;
                     self.errands.push(Errand::Dismiss(number, why));
-                    self.errands.push(Errand::Release(number));
                 }
                 Step::Detach => {
                     let program = number.into();
@@ -331,7 +317,6 @@ pub fn run_errands(server: &mut Server<Served>) {
                 Errand::Grant(number, grant) => server.grant(number, grant),
                 Errand::Answer(question, answer) => server.answer(question, answer),
                 Errand::Dismiss(number, why) => server.dismiss(number, &why),
-                Errand::Release(number) => server.release_owner(number),
             }
         }
     }

@@ -61,17 +61,6 @@ impl<O: Owners> Server<O> {
         }
     }
 
-    /// Doesn't wait for the end of an owner's process any longer.
-    pub fn release_owner(&mut self, owner: u16) {
-        let mut departing = self.departing.iter();
-        if let Some((key, _)) = departing.find(|(_, departing)| departing.owner == owner) {
-            let key = *key;
-            self.release(key);
-        } else if self.lost.remove(&owner) {
-            self.owners.release(owner);
-        }
-    }
-
     /// A process that comes again has become another program by `exec`, which closed what it had: a program that
     /// inherits something goes on with its predecessor's connection.
     pub(super) fn release_predecessors(&mut self, key: u64) {

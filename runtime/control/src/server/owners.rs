@@ -86,6 +86,10 @@ pub trait Owners {
     fn retire(&mut self, owner: u16);
     /// The owner's process has closed all descriptors: its part of the NIC may be given to another.
     fn release(&mut self, owner: u16);
+    /// Whether an owner whose connection is closed is released only when its process has ended, or comes again, and not at once.
+    fn is_waited_for(&self) -> bool {
+        true
+    }
     /// From now on `owner` answers ARP, NDP and echo requests; its NIC must get them.
     fn answering(&mut self, owner: u16);
     /// How the owner's process uses its part of the NIC from now on; of who is retired nothing is known any more.

@@ -17,6 +17,7 @@ own, other = sys.argv[1:]
 listener = socket.create_server((own, 9500))
 datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 datagrams.bind((own, 9500))
+datagrams.setsockopt(socket.IPPROTO_IP, 12, 1)
 print('ready', flush=True)
 control, _ = listener.accept()
 def reset(s):
@@ -39,6 +40,18 @@ for line in control.makefile('r'):
         continue
     elif word == 'datagram':
         datagrams.sendto(b'datagram', (other, int(rest[0])))
+    elif word == 'hops':
+        data = b''
+        while data != b'hops':
+            data, ancillary, _, _ = datagrams.recvmsg(64, 64)
+        control.sendall(b'%d\\n' % struct.unpack('i', ancillary[0][2]))
+        continue
+    elif word == 'say':
+        s, _ = listener.accept()
+        s.sendall(bytes(1000))
+    elif word == 'ends':
+        s, _ = listener.accept()
+        assert s.recv(1) == b''
     control.sendall(b'.\\n')
 ";
 
@@ -221,11 +234,82 @@ names = [name for _, name in socket.if_nameindex() if name != 'lo']
 s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, names[0].encode())
 s.connect((peer, 9500))
 tell('reset')
+
+# A set that has a socket before that listens.
+s = socket.socket()
+watch = select.epoll()
+watch.register(s, select.EPOLLIN)
+s.bind((own, 0))
+s.listen(7)
+assert watch.poll(0) == []
+info = s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+assert struct.unpack('II', info[24:32]) == (0, 7), info
+
+# A signal that only a mask lets through comes though nobody waits.
+caught = []
+signal.signal(signal.SIGUSR1, lambda *_: caught.append(1))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+os.kill(os.getpid(), signal.SIGUSR1)
+listed = struct.pack('ihh', s.fileno(), select.POLLIN, 0)
+no_time = struct.pack('qq', 0, 0)
+assert libc.ppoll(listed, 1, no_time, bytes(8)) == -1 and ctypes.get_errno() == errno.EINTR
+assert caught
+
+# Datagrams: hops, sizes, directions and addresses.
+s = udp()
+s.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 9)
+s.sendto(b'hops', (peer, 9500))
+assert tell('hops') == '9\\n'
+s.sendmsg([b'hops'], [(socket.IPPROTO_IP, socket.IP_TTL, struct.pack('i', 7))], 0, (peer, 9500))
+assert tell('hops') == '7\\n'
+no_hops = [(socket.IPPROTO_IP, socket.IP_TTL, struct.pack('i', 0))]
+assert error_of(s.sendmsg, [b'x'], no_hops, 0, (peer, 9500)) == errno.EINVAL
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 30000)
+assert s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 60000
+assert struct.unpack('i', fcntl.ioctl(s, 0x5411, bytes(4)))[0] >= 0
+bad_time = struct.pack('qq', 0, 2 * 10**9)
+assert libc.recvmmsg(s.fileno(), bytes(64), 1, 0, bad_time) == -1 and ctypes.get_errno() == errno.EINVAL
+s.connect((peer, 9500))
+s.shutdown(socket.SHUT_RD)
+watch = select.poll()
+watch.register(s, select.POLLIN | select.POLLRDHUP)
+assert watch.poll(0) == [(s.fileno(), select.POLLIN | select.POLLRDHUP)]
+assert error_of(s.recv, 1, socket.MSG_DONTWAIT) == errno.EAGAIN
+assert s.recv(1) == b''
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+assert s.sendto(bytes(65527), (peer6, 9500)) == 65527
+assert error_of(s.sendto, bytes(65528), (peer6, 9500)) == errno.EMSGSIZE
+udp(own.rsplit('.', 1)[0] + '.255', 0)
+
+# What `splice` is told of waiting is about the pipe.
+s = connect()
+source, sink = os.pipe()
+fcntl.fcntl(sink, 1031, 4096)
+thread, found = in_thread(lambda: os.splice(s.fileno(), sink, 4096, flags=2))
+tell('say')
+thread.join(10)
+assert found == [1000], found
+
+# A program that a child has become keeps nothing that is to be closed then.
+s = connect()
+(input_end, to_child), (from_child, output_end) = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    os.dup2(input_end, 0)
+    os.dup2(output_end, 1)
+    os.execvp('cat', ['cat'])
+os.write(to_child, b'x')
+assert os.read(from_child, 1) == b'x'
+s.close()
+tell('ends')
+os.close(to_child)
+os.waitpid(child, 0)
 print('done', flush=True)
 ";
 
 /// (`TCP_INFO` begins with the state, 7 for a connection that is over; options of TCP by their numbers are `TCP_SYNCNT`, `TCP_WINDOW_CLAMP`,
-/// `TCP_USER_TIMEOUT` and `TCP_NOTSENT_LOWAT`; 0x5411 is `SIOCOUTQ`.)
+/// `TCP_USER_TIMEOUT` and `TCP_NOTSENT_LOWAT`; 0x5411 is `SIOCOUTQ`, 12 `IP_RECVTTL`, 1031 `F_SETPIPE_SZ`, 2 `SPLICE_F_NONBLOCK`. The limit of the queue of a socket that listens is in
+/// `TCP_INFO` at 28.)
 fn alike(network: &Network) -> Outcome {
     let ([own, own6], [peer, peer6]) = (Network::SKINK, Network::KERNEL);
     let _other = python::start_on_kernel(network, "the peer", PEER, &[peer, own], "ready")?;

@@ -19,7 +19,7 @@ fn program(layout: &Layout) -> (Program, ServedParts) {
     let mut program = Program::make(3, &peer, (size, size), routes, &stack).expect("memory");
     match std::mem::replace(&mut program.stage, Stage::Served) {
         Stage::Attaching(parts) => (program, *parts),
-        Stage::Served | Stage::HungUp(_) | Stage::Ending => panic!("it is new"),
+        Stage::Served | Stage::Ending => panic!("it is new"),
     }
 }
 

@@ -6,7 +6,6 @@ use skink_control::{
     QueueInfo, RegionKind,
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
 
 impl Owners for Served {
     fn grant(&mut self, owner: u16, peer: &Peer) -> Result<Grant, String> {
@@ -32,12 +31,11 @@ impl Owners for Served {
         Ok(Grant::Later)
     }
 
-    fn retire(&mut self, owner: u16) {
-        if let Some(program) = self.programs.get_mut(&owner)
-            && program.lives()
-        {
-            program.stage = Stage::HungUp(Instant::now());
-        }
+    fn retire(&mut self, _owner: u16) {}
+
+    /// It has no part of the NIC. Its process may live on as another program, by `exec`: its sockets are closed as the kernel's would be.
+    fn is_waited_for(&self) -> bool {
+        false
     }
 
     fn release(&mut self, owner: u16) {

@@ -35,7 +35,7 @@ impl Served {
         let Some((number, entry)) = find(&mut self.programs, program) else {
             return;
         };
-        if !matches!(entry.stage, Stage::Served | Stage::HungUp(_)) {
+        if !matches!(entry.stage, Stage::Served) {
             return;
         }
         let process = processes
@@ -54,7 +54,6 @@ impl Served {
         entry.stage = Stage::Ending;
         let why = "it spoilt its channel to the stack, and lost its sockets".to_owned();
         self.errands.push(Errand::Dismiss(number, why));
-        self.errands.push(Errand::Release(number));
         self.advance(number);
     }
 }
