@@ -113,6 +113,8 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
         return Err(stop);
     }
     state.listen_beside();
+    // If there is no room for it now, there may be when a connection comes.
+    let _ = state.template(domain);
     log!(Info, "descriptor {fd} will listen on {local}");
     Ok(0)
 }

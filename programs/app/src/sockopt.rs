@@ -141,6 +141,10 @@ pub unsafe fn set(
         Ok(None) => Ok(0),
         Ok(Some(option)) => {
             state.pass_option(index, option);
+            if let ConnectionOption::NoDelay(true) = option {
+                // What `MSG_MORE` holds back leaves, as on Linux.
+                state.expect_more(index, false);
+            }
             Ok(0)
         }
     }

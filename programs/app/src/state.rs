@@ -104,9 +104,9 @@ impl State {
         }
     }
 
-    /// A new descriptor for an accepted connection: a duplicate of one that is never connected,
-    /// which costs a tenth of a new socket (docs/decisions/0001-descriptors.md).
-    pub fn make_descriptor(&mut self, domain: c_int, close_on_exec: bool) -> Answer<c_int> {
+    /// The socket, never connected, of which descriptors of accepted connections are duplicates. It is made when a socket begins
+    /// to listen: a program that has run out of descriptors closes a spare one to accept, and has just that.
+    pub fn template(&mut self, domain: c_int) -> Answer<c_int> {
         let which = usize::from(domain == libc::AF_INET6);
         if self.templates[which] < 0 {
             let kind = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as usize;
@@ -115,12 +115,18 @@ impl State {
             let fd = unsafe { raw::call(libc::SYS_socket, arguments) }? as c_int;
             self.templates[which] = internal(fd);
         }
+        Ok(self.templates[which])
+    }
+
+    /// A new descriptor for an accepted connection: a duplicate of one that is never connected,
+    /// which costs a tenth of a new socket (docs/decisions/0001-descriptors.md).
+    pub fn make_descriptor(&mut self, domain: c_int, close_on_exec: bool) -> Answer<c_int> {
         let command = if close_on_exec {
             libc::F_DUPFD_CLOEXEC
         } else {
             libc::F_DUPFD
         };
-        raw::fcntl(self.templates[which], command, 0).map(|fd| fd as c_int)
+        raw::fcntl(self.template(domain)?, command, 0).map(|fd| fd as c_int)
     }
 
     /// Makes `fd` stand for a new socket.

@@ -84,20 +84,28 @@ fn receive_stream(
     }
     state.count_call();
     let total = buffers.total();
-    let wanted = if flags & libc::MSG_WAITALL != 0 {
-        total
-    } else {
-        total.min(1)
+    let wanted = match flags & (libc::MSG_WAITALL | libc::MSG_PEEK) {
+        libc::MSG_WAITALL => total,
+        // What stays in the ring can't be more than that.
+        flags if flags & libc::MSG_WAITALL != 0 => {
+            let (table, id) = state.stream(index)?;
+            total.min(table.receive_ring(id.slot).capacity())
+        }
+        _ => total.min(1),
     };
-    let peek = flags & libc::MSG_PEEK != 0;
     let patience = patience(&state, index, flags, false);
     let mut done = 0;
     let answer = wait::until(state, index, patience, |state, index| {
-        let over = state.take_stream(index, buffers, &mut done, flags)?;
-        if done >= wanted || over || (peek && done > 0) {
-            Ok(())
-        } else {
-            Err(WOULD_BLOCK)
+        loop {
+            let before = done;
+            let over = state.take_stream(index, buffers, &mut done, flags)?;
+            if done >= wanted || over {
+                return Ok(());
+            }
+            if done == before {
+                return Err(WOULD_BLOCK);
+            }
+            // Who wants more may have been told already that nothing else comes.
         }
     });
     match answer {
@@ -168,6 +176,10 @@ impl State {
             return Ok(true);
         }
         let socket = &mut self.sockets[index];
+        if *done > 0 && has_failed {
+            // For the next call, or what has come would be taken for all that there is.
+            return Ok(true);
+        }
         if let Some(error) = socket.take_error() {
             return fail(error);
         }
@@ -251,6 +263,13 @@ fn send_stream(mut state: Guard, index: u32, sending: Sending<'_>) -> Answer {
     state.expect_more(index, sending.flags & libc::MSG_MORE != 0);
     let mut done = 0;
     let answer = wait::until(state, index, patience, |state, index| {
+        if done > 0 {
+            state.catch_news();
+            if state.sockets[index].error != 0 {
+                // For the next call.
+                return Ok(());
+            }
+        }
         state.put_stream(index, sending.buffers, &mut done)?;
         // A non-blocking call is content with a part.
         if done == total || (done > 0 && patience == Patience::None) {
@@ -288,7 +307,7 @@ pub fn send_file(fd: c_int, file: c_int, offset: i64, count: usize) -> Answer<Op
 
 impl State {
     /// `MSG_MORE`, which lasts until the next sending call.
-    fn expect_more(&mut self, index: u32, more: bool) {
+    pub fn expect_more(&mut self, index: u32, more: bool) {
         if more != self.sockets[index].more {
             self.sockets[index].more = more;
             let cork = more || self.sockets[index].options.cork;
@@ -358,6 +377,10 @@ impl State {
             .engine
             .as_ref()
             .map_or(Events::CLOSED, |engine| engine.lasting(id));
+        if table.find(id).is_some_and(skink_tcp::has_finished) {
+            // Another program that has the socket has closed this direction.
+            return fail(libc::EPIPE);
+        }
         match table.find_rings(id) {
             Some([ring, _]) if !lasting.intersects(Events::CLOSED | Events::ERROR) => {
                 Ok((ring, id))

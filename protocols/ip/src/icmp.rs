@@ -192,8 +192,7 @@ fn meaning_v4(message: icmpv4::Message<'_>) -> Meaning<'_> {
                 unreachable::FRAGMENTATION_NEEDED => ErrorKind::PacketTooBig {
                     mtu: u32::from(next_hop_mtu),
                 },
-                // Network and host, too, may be prohibited (RFC 1122 section 3.2.2.1).
-                9 | 10 | unreachable::ADMINISTRATIVELY_PROHIBITED => ErrorKind::Prohibited,
+                // What is prohibited, too: programs are told so by IPv6 alone, as on Linux.
                 _ => ErrorKind::HostUnreachable,
             };
             Meaning::Error { kind, quoted }

@@ -194,7 +194,7 @@ pub struct Connection {
     pub cork_over: bool,
     /// Bytes received and not yet acknowledged.
     pub unacknowledged: u32,
-    /// Full segments that are still acknowledged at once, for the peer's slow start.
+    /// Segments that are still acknowledged soon: full ones at once, for the peer's slow start.
     pub quick_acks: u8,
     /// In the queue of connections that have something to send.
     pub queued: bool,

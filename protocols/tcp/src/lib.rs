@@ -58,6 +58,6 @@ mod timers;
 
 pub use instance::{Tcp, TcpConfig};
 pub use receive::unread_limit;
-pub use saved::has_peer_finished;
+pub use saved::{has_finished, has_peer_finished};
 pub use skink_memory::Adopted;
 pub use state::State;

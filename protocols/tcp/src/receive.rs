@@ -12,6 +12,9 @@ const STALE_TIMESTAMP: Duration = Duration::from_secs(24 * 24 * 3_600);
 
 /// How long a delayed acknowledgement waits. RFC 9293 allows 500 ms; Linux begins with 40.
 const ACK_DELAY: Duration = Duration::from_millis(40);
+/// At the beginning of a connection it is delayed for no longer than this: a peer that wrote twice sends the second part only then
+/// (RFC 9293 3.7.4). Linux acknowledges at once there; a program that answers within this time costs no segment more.
+const QUICK_DELAY: Duration = Duration::from_millis(1);
 
 /// The least time between two answers to senseless segments, as in Linux.
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
@@ -381,15 +384,18 @@ impl Connection {
     fn schedule_ack(&mut self, bytes: u32, context: &Context<'_>) {
         self.unacknowledged = self.unacknowledged.saturating_add(bytes);
         let full = bytes >= self.receive_mss;
+        let is_new = self.quick_acks > 0;
         // RFC 9293 3.8.6.3: at least every second full segment; and while the peer's window is
         // still small, each.
-        if self.unacknowledged >= 2 * self.receive_mss || full && self.quick_acks > 0 {
+        if self.unacknowledged >= 2 * self.receive_mss || full && is_new {
             self.ack_due = true;
             self.quick_acks = self.quick_acks.saturating_sub(u8::from(full));
         } else if self.settings.quick_ack {
             self.ack_due = true;
         } else if self.deadlines.acknowledge.is_none() {
-            self.deadlines.acknowledge = Some(context.now + ACK_DELAY);
+            let delay = if is_new { QUICK_DELAY } else { ACK_DELAY };
+            self.quick_acks = self.quick_acks.saturating_sub(1);
+            self.deadlines.acknowledge = Some(context.now + delay);
         }
     }
 

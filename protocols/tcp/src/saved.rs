@@ -21,6 +21,12 @@ pub fn has_peer_finished(record: &Record) -> bool {
     record.fin.load(Relaxed) & FIN_PEERS != 0
 }
 
+/// Whether a connection's record says that nothing more is sent: some program that has it has closed that direction.
+#[inline]
+pub fn has_finished(record: &Record) -> bool {
+    record.fin.load(Relaxed) & FIN_OURS != 0
+}
+
 /// Whether records are left as they are, but for what programs read in them. Never so in a build that is
 /// used: nothing could be adopted. `bench/records.py` measures with it what records cost.
 pub const UNRECORDED: bool = cfg!(skink_unrecorded);

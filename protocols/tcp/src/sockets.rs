@@ -4,6 +4,7 @@ use crate::connection::{Connection, Context, Program};
 use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
 use crate::listener::Listener;
+use crate::output::BURST;
 use crate::saved::FIN_OURS;
 use crate::stalled::Stall;
 use crate::state::State;
@@ -282,10 +283,15 @@ impl Tcp {
             TcpRequest::Received(id) => {
                 self.received(now, id);
             }
-            TcpRequest::Shutdown(_, Shutdown::Read) => {}
-            TcpRequest::Shutdown(id, Shutdown::Write | Shutdown::Both) => {
+            TcpRequest::Shutdown(id, how) => {
                 self.with_connection(now, id, |connection, context| {
-                    connection.finish_sending(context);
+                    if how != Shutdown::Write {
+                        // Other programs that have the socket may wait to receive.
+                        connection.tell(Events::READABLE | Events::READ_CLOSED);
+                    }
+                    if how != Shutdown::Read {
+                        connection.finish_sending(context);
+                    }
                     true
                 });
             }
@@ -362,6 +368,18 @@ impl Tcp {
             State::SynSent => self.end(now, id.slot, out),
             // RFC 2525 2.17: unread data is lost, and the peer must not believe otherwise.
             _ if resets || !self.table.receive_ring(id.slot).is_empty() => {
+                // What may leave does before: had each call sent what it was given, it would have left already. (What a server has to
+                // say to a request that it doesn't read to its end.)
+                if let Some(Socket::Connection(connection)) = self.sockets.get_mut(id.slot as usize)
+                    && state.sends_data()
+                {
+                    let context = Context {
+                        table: &self.table,
+                        counters: &self.counters,
+                        now,
+                    };
+                    let _ = connection.output(&context, &mut { BURST }, out);
+                }
                 let _ = self.reset_connection(now, id.slot, out);
                 self.end(now, id.slot, out);
             }

@@ -171,7 +171,11 @@ fn errors_reach_the_transport() {
             (v4(1, 0), v6(3), HostUnreachable),
             (v4(2, 0), protocol6, ProtocolUnreachable),
             (v4(3, 0), v6(4), PortUnreachable),
-            (v4(13, 0), v6(1), Prohibited),
+            (
+                v4(13, 0),
+                v6(1),
+                if is_v4 { HostUnreachable } else { Prohibited },
+            ),
             (time, time6, TimeExceeded),
             (
                 v4(4, 1400),

@@ -59,6 +59,26 @@ fn acknowledgements_wait_for_a_second_segment_or_a_while() {
     net.expect(". 11 ack 18301");
 }
 
+/// A request that a peer writes in two parts, the second of which waits for an acknowledgement of the first (Nagle's algorithm).
+#[test]
+fn at_the_beginning_a_peer_that_wrote_twice_waits_for_no_second() {
+    let (mut net, id) = open(64 * 1024);
+    let mut next = 1;
+    for round in 0..20 {
+        net.inject(&format!(". {next}:{} ack 1 win 60000", next + 100));
+        next += 100;
+        net.expect_nothing();
+        net.expect_after(if round < 16 { 1 } else { 40 }, &format!(". 1 ack {next}"));
+    }
+    // An answer in time takes it along.
+    let (mut net, id) = open(64 * 1024);
+    net.inject(". 1:101 ack 1 win 60000");
+    net.write(id, 10);
+    net.expect(". 1:11 ack 101");
+    net.advance(30);
+    net.expect_nothing();
+}
+
 /// Our segments grow when the link takes more; those of a peer that was told less don't.
 #[test]
 fn a_larger_link_makes_no_acknowledgements_rarer() {

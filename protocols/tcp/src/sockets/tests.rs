@@ -308,6 +308,25 @@ fn closing_with_unread_data_or_by_option_resets() {
     assert!(!net.exists(id));
 }
 
+/// A server says that a request is too large, and closes without having read it to its end.
+#[test]
+fn what_was_written_leaves_before_the_reset_that_closing_makes() {
+    let mut net = Net::new();
+    let id = net.accepted(PLAIN, 60_000);
+    net.inject(". 1:1001 ack 1 win 60000");
+    net.drain();
+    // The socket is closed before `tcp` has its turn.
+    net.fill(id, 1_500);
+    net.close(id);
+    net.expect_all(&[
+        ". 1:1001 ack 1001",
+        ". 1001:1501 ack 1001",
+        "R. 1501 ack 1001",
+    ]);
+    net.expect_nothing();
+    assert!(!net.exists(id));
+}
+
 #[test]
 fn a_closed_socket_still_delivers_what_was_written() {
     for refuse in [0, 2, 3] {

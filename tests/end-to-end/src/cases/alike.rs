@@ -49,6 +49,10 @@ for line in control.makefile('r'):
     elif word == 'say':
         s, _ = listener.accept()
         s.sendall(bytes(1000))
+    elif word == 'break':
+        s, _ = listener.accept()
+        s.sendall(b'part')
+        reset(s)
     elif word == 'ends':
         s, _ = listener.accept()
         assert s.recv(1) == b''
@@ -57,7 +61,7 @@ for line in control.makefile('r'):
 
 const PROGRAM: &str = "
 import ctypes, errno, fcntl, os, select, signal, socket, struct, sys, threading, time
-own, peer, own6, peer6 = sys.argv[1:]
+own, peer, own6, peer6, topology = sys.argv[1:]
 libc = ctypes.CDLL(None, use_errno=True)
 IP_PKTINFO = 8
 control = socket.create_connection((peer, 9500))
@@ -281,6 +285,24 @@ assert s.sendto(bytes(65527), (peer6, 9500)) == 65527
 assert error_of(s.sendto, bytes(65528), (peer6, 9500)) == errno.EMSGSIZE
 udp(own.rsplit('.', 1)[0] + '.255', 0)
 
+# What is cut off by a reset isn't taken for whole.
+s = connect()
+thread, found = in_thread(lambda: s.recv(16, socket.MSG_WAITALL))
+tell('break')
+thread.join(10)
+# (The reset may take away what hasn't been read, as on the kernel's stack.)
+assert found in ([b'part'], []), found
+if found:
+    assert error_of(s.recv, 16, socket.MSG_WAITALL) == errno.ECONNRESET
+signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+s = connect()
+thread, found = in_thread(lambda: s.send(bytes(1 << 26)))
+tell('break')
+thread.join(10)
+assert 0 < found[0] < 1 << 26, found
+assert error_of(s.send, b'x') == errno.ECONNRESET
+assert error_of(s.send, b'x') == errno.EPIPE
+
 # What `splice` is told of waiting is about the pipe.
 s = connect()
 source, sink = os.pipe()
@@ -304,6 +326,20 @@ s.close()
 tell('ends')
 os.close(to_child)
 os.waitpid(child, 0)
+
+# Directions that a child closes are closed for its parent, too.
+if topology != 'library':
+    s = connect()
+    tell('accept')
+    thread, found = in_thread(lambda: s.recv(16))
+    child = os.fork()
+    if child == 0:
+        s.shutdown(socket.SHUT_RDWR)
+        os._exit(0)
+    thread.join(10)
+    assert found == [b''], found
+    os.waitpid(child, 0)
+    assert error_of(s.send, b'x') == errno.EPIPE
 print('done', flush=True)
 ";
 
@@ -313,7 +349,8 @@ print('done', flush=True)
 fn alike(network: &Network) -> Outcome {
     let ([own, own6], [peer, peer6]) = (Network::SKINK, Network::KERNEL);
     let _other = python::start_on_kernel(network, "the peer", PEER, &[peer, own], "ready")?;
-    let arguments = ["-c", PROGRAM, own, peer, own6, peer6];
+    let topology = network.plan.topology.to_string();
+    let arguments = ["-c", PROGRAM, own, peer, own6, peer6, &topology];
     let program = network.skink_run("python3", arguments)?;
     Network::finish(program, "the program", PATIENCE).map(drop)
 }
