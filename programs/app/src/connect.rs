@@ -84,6 +84,10 @@ fn finish(mut state: Guard, index: u32, again: bool) -> Answer {
     socket.unanswered = true;
     let patience = Patience::of(socket.nonblocking, socket.options.send_timeout);
     let answer = wait::until(state, index, patience, |state, index| {
+        if patience == Patience::None {
+            // Linux never says at once what has become of it, which may be known (it may lead to this very stack).
+            return Err(WOULD_BLOCK);
+        }
         let socket = &mut state.sockets[index];
         match socket.take_error() {
             Some(error) => fail(error),

@@ -74,6 +74,74 @@ pub unsafe extern "C-unwind" fn posix_spawnp(
     unsafe { next::posix_spawnp(process, file, actions, attributes, arguments, with) }
 }
 
+unsafe extern "C" {
+    static mut environ: Environment;
+}
+
+/// Calls a function of libc's that begins a program by itself, in an environment that it isn't told: the process's own. `taken` is
+/// the descriptor that it gives the program for something else.
+///
+/// # Safety
+/// The environment must be a list of strings, as libc has it.
+unsafe fn begins<T>(taken: Option<c_int>, call: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller's promise. (Who changes the environment in another thread meanwhile breaks libc's own reading, too.)
+    let before = unsafe { environ };
+    // SAFETY: as above.
+    let legacy = unsafe {
+        leave_to_child(before, |state| {
+            let mut staying = state.staying_in_child(0);
+            staying.retain(|(fd, _)| Some(*fd) != taken);
+            staying
+        })
+    };
+    let Some(legacy) = legacy else { return call() };
+    // SAFETY: as above; the list is there until the end.
+    unsafe { environ = legacy.environment() };
+    let answer = call();
+    // SAFETY: as above. If it is another one now, that is a copy, with what was added.
+    unsafe {
+        if environ == legacy.environment() {
+            environ = before;
+        }
+    }
+    answer
+}
+
+/// `system`
+///
+/// # Safety
+/// As the function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
+    // SAFETY: the program's own argument.
+    let call = || unsafe { next::system(command) };
+    match command.is_null() {
+        true => call(),
+        // SAFETY: the environment is libc's.
+        false => unsafe { begins(None, call) },
+    }
+}
+
+/// `popen`
+///
+/// # Safety
+/// As the function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn popen(
+    command: *const c_char,
+    mode: *const c_char,
+) -> *mut libc::FILE {
+    // SAFETY: the program's own arguments: a mode is a string.
+    let writes = !mode.is_null() && unsafe { mode.cast::<u8>().read() } == b'w';
+    let taken = if writes {
+        libc::STDIN_FILENO
+    } else {
+        libc::STDOUT_FILENO
+    };
+    // SAFETY: as above, and the environment is libc's.
+    unsafe { begins(Some(taken), || next::popen(command, mode)) }
+}
+
 /// Declares functions that change a list of actions: libc's is called, and what it accepted is noted.
 macro_rules! actions {
     ($($symbol:ident $name:ident($($argument:ident: $type:ty),*) $action:expr;)*) => {$(

@@ -340,6 +340,18 @@ if topology != 'library':
     assert found == [b''], found
     os.waitpid(child, 0)
     assert error_of(s.send, b'x') == errno.EPIPE
+
+    # Programs that the C library begins by itself have what isn't to be closed.
+    s = connect()
+    tell('accept')
+    os.set_inheritable(s.fileno(), True)
+    assert libc.system(b'bash -c \"echo one >&%d\"' % s.fileno()) == 0
+    libc.popen.restype = ctypes.c_void_p
+    pipe = ctypes.c_void_p(libc.popen(b'bash -c \"cat >&%d\"' % s.fileno(), b'w'))
+    assert libc.fputs(b'more', pipe) >= 0
+    assert libc.pclose(pipe) == 0
+    s.close()
+    assert tell('read') == '8\\n'
 print('done', flush=True)
 ";
 
