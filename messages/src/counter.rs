@@ -99,6 +99,7 @@ counters! {
         TcpRetransmitTimeouts "retransmit_timeouts" "Retransmission timeouts (RFC 6298).";
         TcpFastRecoveries "fast_recoveries" "Fast recoveries entered (RFC 6675).";
         TcpSpuriousTimeouts "spurious_timeouts" "Timeouts found to be needless.";
+        TcpSpuriousRecoveries "spurious_recoveries" "Fast recoveries found to be needless: segments came in another order.";
         TcpDuplicateAcks "duplicate_acks" "Duplicate acknowledgements received.";
         TcpOutOfOrder "out_of_order" "Segments received ahead of a gap and kept.";
         TcpCrowded "crowded" "Times a connection was offered less since its data had waited for long before `tcp` got to it.";

@@ -28,7 +28,7 @@ struct Epoch {
     w_est: u64,
 }
 
-/// What a timeout changed, to be undone if it was needless (RFC 4015).
+/// What a loss changed, to be undone if there was none (RFC 4015).
 #[derive(Clone, Copy, Debug)]
 pub struct Undo {
     cwnd: u64,
@@ -104,20 +104,16 @@ impl Cubic {
         self.cwnd = (cwnd + grown).min(MAXIMUM_BYTES);
     }
 
-    /// Loss was found by acknowledgements: RFC 9438 4.6 and 4.7. `flight` is what was in flight.
-    pub fn on_loss(&mut self, flight: u32) {
-        self.reduce(flight);
+    /// Loss was found by acknowledgements: RFC 9438 4.6 and 4.7. `flight` is what was in flight. Answers what to undo.
+    pub fn on_loss(&mut self, flight: u32) -> Undo {
+        let undo = self.reduce(flight);
         self.cwnd = self.ssthresh;
+        undo
     }
 
     /// The retransmission timer ran out: RFC 9438 4.8, RFC 5681 section 3.1. Answers what to undo.
     pub fn on_timeout(&mut self, flight: u32) -> Undo {
-        let undo = Undo {
-            cwnd: self.cwnd,
-            ssthresh: self.ssthresh,
-            w_max: self.w_max,
-        };
-        self.reduce(flight);
+        let undo = self.reduce(flight);
         self.cwnd = self.mss;
         undo
     }
@@ -127,7 +123,7 @@ impl Cubic {
         self.cwnd = self.mss;
     }
 
-    /// The timeout was needless.
+    /// Nothing was lost.
     pub fn undo(&mut self, undo: Undo) {
         self.cwnd = self.cwnd.max(undo.cwnd);
         self.ssthresh = undo.ssthresh;
@@ -141,7 +137,12 @@ impl Cubic {
         self.epoch = None;
     }
 
-    fn reduce(&mut self, flight: u32) {
+    fn reduce(&mut self, flight: u32) -> Undo {
+        let undo = Undo {
+            cwnd: self.cwnd,
+            ssthresh: self.ssthresh,
+            w_max: self.w_max,
+        };
         // Fast convergence (4.7): give way if the window hasn't come back to where it was.
         self.w_max = if self.cwnd < self.w_max {
             self.cwnd * 17 / 20
@@ -152,6 +153,7 @@ impl Cubic {
         let used = self.cwnd.min(u64::from(flight)).max(2 * self.mss);
         self.ssthresh = (used * 7 / 10).max(2 * self.mss);
         self.epoch = None;
+        undo
     }
 }
 

@@ -6,6 +6,8 @@ use skink_wire::SeqNum;
 
 /// Segments that must arrive behind a hole before it counts as lost (RFC 6675 section 2).
 const DUPLICATES: u32 = 3;
+/// More segments than that aren't waited for, however many came before one that was late.
+const MOST_LATE: u32 = 127;
 
 /// What is known of losses among `snd_una..snd_nxt`.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +23,8 @@ pub struct Recovery {
     pub resent_below: SeqNum,
     /// The first retransmission of a recovery needs no room in the window.
     pub first_due: bool,
+    /// Segments that must arrive behind a hole beyond [`DUPLICATES`], on a path that changes their order.
+    pub patience: u32,
 }
 
 /// Whether losses are being repaired.
@@ -33,14 +37,28 @@ pub enum Phase {
     Fast {
         /// `RecoveryPoint` of RFC 6675.
         until: SeqNum,
+        needless: Option<Needless>,
     },
     /// After a retransmission timeout.
     Timeout {
         until: SeqNum,
-        /// What to undo if the acknowledgement of the original arrives after all: the timestamp of the
-        /// first retransmission (Eifel detection, RFC 3522), and the window before.
-        undo: Option<(u32, Undo)>,
+        needless: Option<Needless>,
     },
+}
+
+/// What to undo if the acknowledgement of the original arrives after all: the timestamp of the first retransmission (Eifel
+/// detection, RFC 3522), and the window before.
+#[derive(Clone, Copy, Debug)]
+pub struct Needless {
+    stamp: u32,
+    undo: Undo,
+}
+
+impl Needless {
+    /// Whether an acknowledgement with this echo is for what was sent before the retransmission.
+    fn is_shown_by(&self, echo: u32) -> bool {
+        (echo.wrapping_sub(self.stamp) as i32) < 0
+    }
 }
 
 impl Connection {
@@ -105,10 +123,35 @@ impl Connection {
         self.recovery.resent_below = self.recovery.resent_below.max(self.snd_una);
         self.recovery.lost_below = self.recovery.lost_below.max(self.snd_una);
         let duplicates = core::mem::take(&mut self.recovery.duplicates);
-        match self.recovery.phase {
+        let (until, needless) = match self.recovery.phase {
+            Phase::Open => return,
+            Phase::Fast { until, needless } | Phase::Timeout { until, needless } => {
+                (until, needless)
+            }
+        };
+        let shown = echo.and_then(|echo| needless.filter(|it| it.is_shown_by(echo)));
+        match &mut self.recovery.phase {
             Phase::Open => {}
-            Phase::Fast { until } if self.snd_una.ge(until) => self.end_recovery(),
-            Phase::Fast { until } => {
+            phase if shown.is_some() => {
+                let counter = match phase {
+                    Phase::Fast { .. } => Counter::TcpSpuriousRecoveries,
+                    _ => Counter::TcpSpuriousTimeouts,
+                };
+                if let Phase::Fast { .. } = phase {
+                    // So many came before one that was only late.
+                    let late = (duplicates + 1).min(MOST_LATE).saturating_sub(DUPLICATES);
+                    self.recovery.patience = self.recovery.patience.max(late);
+                }
+                context.counters.count(counter);
+                if let Some(Needless { undo, .. }) = shown {
+                    self.congestion.undo(undo);
+                }
+                self.end_recovery();
+            }
+            _ if self.snd_una.ge(until) => self.end_recovery(),
+            Phase::Timeout { needless, .. } => *needless = None,
+            Phase::Fast { needless, .. } => {
+                *needless = None;
                 if self.sack {
                     // What was sent again has arrived, so what was sent before that, and hasn't, is late by a round trip: it
                     // counts as lost (RFC 8985 section 3.1) though less than three segments may have arrived behind it.
@@ -128,20 +171,6 @@ impl Connection {
                     self.recovery.duplicates = duplicates.saturating_sub(counted);
                 }
             }
-            Phase::Timeout { until, undo } => {
-                let original = undo
-                    .zip(echo)
-                    .filter(|((stamp, _), echo)| (echo.wrapping_sub(*stamp) as i32) < 0);
-                if let Some(((_, undo), _)) = original {
-                    context.counters.count(Counter::TcpSpuriousTimeouts);
-                    self.congestion.undo(undo);
-                    self.end_recovery();
-                } else if self.snd_una.ge(until) {
-                    self.end_recovery();
-                } else {
-                    self.recovery.phase = Phase::Timeout { until, undo: None };
-                }
-            }
         }
     }
 
@@ -155,18 +184,20 @@ impl Connection {
     /// Decides from duplicate and selective acknowledgements what is lost (RFC 6675 section 4,
     /// `IsLost`), and begins a recovery.
     pub fn find_losses(&mut self, context: &Context<'_>) {
-        let by_duplicates = self.recovery.duplicates >= DUPLICATES;
+        let enough = self.enough();
+        let by_duplicates = self.recovery.duplicates >= enough;
         let first = by_duplicates.then(|| self.first_missing());
-        let lost_below = self.lost_by_sack().or(first);
+        let lost_below = self.lost_by_sack(enough).or(first);
         let Some(lost_below) = lost_below.filter(|bound| bound.gt(self.snd_una)) else {
             return;
         };
         match self.recovery.phase {
             Phase::Open => {
                 context.counters.count(Counter::TcpFastRecoveries);
-                self.congestion.on_loss(self.flight());
+                let undo = self.congestion.on_loss(self.flight());
                 self.recovery.phase = Phase::Fast {
                     until: self.snd_nxt,
+                    needless: self.needless(undo, context),
                 };
                 self.recovery.resent_below = self.snd_una;
                 self.recovery.lost_below = lost_below;
@@ -189,14 +220,29 @@ impl Connection {
         arrived.map_or(end, |(start, _)| end.min(start))
     }
 
-    /// Below which number a hole has three segments' worth, or three separate stretches, behind it.
-    fn lost_by_sack(&self) -> Option<SeqNum> {
+    /// So many segments that arrived behind a hole say that it is lost: three, or as many as have been seen to come before one that
+    /// was late, if so many can come at all.
+    fn enough(&self) -> u32 {
+        let others = (self.flight() / self.mss).saturating_sub(1);
+        (DUPLICATES + self.recovery.patience)
+            .min(others)
+            .max(DUPLICATES)
+    }
+
+    /// What would be undone of a reduction of the window at this moment.
+    fn needless(&self, undo: Undo, context: &Context<'_>) -> Option<Needless> {
+        let stamp = self.timestamp(context.now);
+        self.timestamps.then_some(Needless { stamp, undo })
+    }
+
+    /// Below which number a hole has so many segments' worth, or separate stretches, behind it.
+    fn lost_by_sack(&self, enough: u32) -> Option<SeqNum> {
         let mut bytes = 0u32;
         let mut stretches = 0u32;
         for (start, end) in self.recovery.sacked.iter().rev() {
             bytes = bytes.saturating_add(start.distance_to(end));
             stretches += 1;
-            if bytes > (DUPLICATES - 1) * self.mss || stretches >= DUPLICATES {
+            if bytes > (enough - 1) * self.mss || stretches >= enough {
                 return Some(start);
             }
         }
@@ -208,19 +254,19 @@ impl Connection {
     pub fn recovery_on_timeout(&mut self, context: &Context<'_>) {
         let flight = self.flight();
         let is_new = !matches!(self.recovery.phase, Phase::Timeout { .. });
-        let undo = if self.retries > 1 {
+        let needless = if self.retries > 1 {
             self.congestion.on_repeated_timeout();
             None
         } else {
             let undo = self.congestion.on_timeout(flight);
-            let stamp = self.ts_offset.wrapping_add(context.now.as_millis() as u32);
             // One that comes while another one's losses are being repaired isn't taken for needless.
-            (is_new && self.timestamps).then_some((stamp, undo))
+            self.needless(undo, context).filter(|_| is_new)
         };
         self.recovery.phase = Phase::Timeout {
             until: self.snd_nxt,
-            undo,
+            needless,
         };
+        self.recovery.patience = 0;
         self.recovery.sacked.clear();
         self.recovery.duplicates = 0;
         self.recovery.lost_below = self.snd_nxt;

@@ -264,7 +264,7 @@ impl Connection {
             // As after a timeout: duplicate acknowledgements begin no fast recovery.
             self.recovery.phase = Phase::Timeout {
                 until: self.snd_nxt,
-                undo: None,
+                needless: None,
             };
             self.stalled_since = Some(context.now);
             self.resend_all();

@@ -383,6 +383,48 @@ fn a_timeout_that_was_needless_is_undone() {
     net.expect(". 1449:2897 ack 1");
 }
 
+/// A path that changes the order of segments: what was late comes, and its acknowledgement echoes the original's time.
+#[test]
+fn a_fast_recovery_that_was_needless_is_undone_and_the_next_one_waits_for_more() {
+    let mut net = Net::new();
+    let id = net.accepted_with_stamps(OFFER);
+    net.write(id, 40_000);
+    let stamp = |net: &mut Net| {
+        let stamps = core::iter::from_fn(|| net.next()).filter_map(|sent| sent.options.timestamps);
+        stamps.last().map_or(0, |stamp| stamp.value)
+    };
+    let first = stamp(&mut net);
+    let window = net.connection(id).congestion.window();
+    net.advance(20);
+    let behind = |una: u32, segments: u32, echo: u32| {
+        let at = una + 1448;
+        let end = at + segments * 1448;
+        format!(". 1 ack {una} win 500 ts 1500 {echo} sack {at}-{end}")
+    };
+    for segments in 1..=5 {
+        net.inject(&behind(1, segments, first));
+    }
+    assert_eq!(net.count(Counter::TcpFastRecoveries), 1);
+    let resent = stamp(&mut net);
+    assert!(net.connection(id).congestion.window() < window);
+    net.inject(&format!(". 1 ack 8689 win 500 ts 1500 {first}"));
+    assert_eq!(net.count(Counter::TcpSpuriousRecoveries), 1);
+    assert!(net.connection(id).congestion.window() >= window);
+    // Five came before one that was late: five say nothing any more, a sixth does.
+    net.drain();
+    for segments in 1..=5 {
+        net.inject(&behind(8_689, segments, resent));
+    }
+    assert_eq!(net.count(Counter::TcpFastRecoveries), 1);
+    net.inject(&behind(8_689, 6, resent));
+    assert_eq!(net.count(Counter::TcpFastRecoveries), 2);
+    net.drain();
+    // That one was lost: the retransmission's time comes back.
+    net.advance(20);
+    net.inject(". 1 ack 18825 win 500 ts 1500 *");
+    assert_eq!(net.count(Counter::TcpSpuriousRecoveries), 1);
+}
+
 #[test]
 fn a_path_that_became_slower_than_the_timeout_is_measured() {
     for options in ["mss 1000 sackok", OFFER] {
