@@ -121,7 +121,8 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
             return state.fall_back(index, FallbackReason::Loopback, local);
         }
         let datagram = state.sockets[index].datagram;
-        if !state.is_own_address(own) && !(datagram && state.is_own_broadcast(own)) {
+        let is_skinks = state.is_own_address(own) || datagram && state.is_own_broadcast(own);
+        if !is_skinks {
             let reason = FallbackReason::KernelAddress;
             return state.fall_back(index, reason, local);
         }

@@ -54,6 +54,9 @@ pub unsafe fn send_file(to: c_int, from: c_int, offset: *mut i64, count: usize) 
         Some(offset) => *offset,
         None => seek(from, 0, libc::SEEK_CUR).or(fail(libc::EINVAL))?,
     };
+    if start < 0 {
+        return fail(libc::EINVAL);
+    }
     let mut chunk = Vec::new();
     let mut done = 0;
     let mut answer = Ok(0);

@@ -62,7 +62,7 @@ fn acknowledgements_wait_for_a_second_segment_or_a_while() {
 /// A request that a peer writes in two parts, the second of which waits for an acknowledgement of the first (Nagle's algorithm).
 #[test]
 fn at_the_beginning_a_peer_that_wrote_twice_waits_for_no_second() {
-    let (mut net, id) = open(64 * 1024);
+    let (mut net, _) = open(64 * 1024);
     let mut next = 1;
     for round in 0..20 {
         net.inject(&format!(". {next}:{} ack 1 win 60000", next + 100));
