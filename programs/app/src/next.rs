@@ -108,7 +108,6 @@ next! {
     c"fexecve" fexecve(fd: c_int, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     c"execveat" execveat(directory: c_int, path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char, flags: c_int) -> c_int;
     c"system" system(command: *const c_char) -> c_int;
-    c"popen" popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE;
     c"posix_spawn" posix_spawn(process: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     c"posix_spawnp" posix_spawnp(process: *mut libc::pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     c"posix_spawn_file_actions_init" actions_init(actions: *mut c_void) -> c_int;

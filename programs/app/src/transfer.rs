@@ -18,6 +18,10 @@ use skink_wire::Endpoint;
 
 /// Bytes that wait to be read, from which on the program receives much: several full frames at once.
 const MUCH: usize = 16 * 1024;
+/// After these nothing comes any more but what is in the ring.
+const NO_MORE: Events = Events::READ_CLOSED
+    .union(Events::CLOSED)
+    .union(Events::ERROR);
 
 /// What a receiving call got besides the bytes.
 #[derive(Clone, Copy, Default)]
@@ -153,13 +157,16 @@ impl State {
             Some(ring) => buffers.fill(*done, |_, piece| ring.read(piece)),
         };
         *done += count;
+        if count > 0 && peek {
+            // No more than this may ever come.
+            let lasting = self.engine()?.lasting(id);
+            return Ok(self.sockets[index].shut_read || lasting.intersects(NO_MORE));
+        }
         if count > 0 {
-            if !peek {
-                self.engine()?.stack.tcp_received(id, held);
-                if held >= MUCH {
-                    // Who receives much, and calls for nothing else, is looked at too.
-                    self.note_work();
-                }
+            self.engine()?.stack.tcp_received(id, held);
+            if held >= MUCH {
+                // Who receives much, and calls for nothing else, is looked at too.
+                self.note_work();
             }
             return Ok(false);
         }
@@ -183,7 +190,7 @@ impl State {
         if let Some(error) = socket.take_error() {
             return fail(error);
         }
-        let over = lasting.intersects(Events::READ_CLOSED | Events::CLOSED | Events::ERROR);
+        let over = lasting.intersects(NO_MORE);
         Ok(!socket.connecting && (over || socket.shut_read))
     }
 }

@@ -1,10 +1,12 @@
 //! `posix_spawn`. What a program wants done with descriptors in the child is noted as it says so, since
 //! libc's own list of it is opaque.
+use crate::errno::{self, Answer, Stop};
 use crate::exec::{Environment, Legacy, leave_to_child};
 use crate::lock::lock;
-use crate::next;
 use crate::spawn::Action;
+use crate::{next, raw};
 use core::ffi::{c_char, c_int, c_void};
+use std::sync::{Mutex, PoisonError};
 
 type Strings = *const *const c_char;
 type Actions = *const c_void;
@@ -75,71 +77,124 @@ pub unsafe extern "C-unwind" fn posix_spawnp(
 }
 
 unsafe extern "C" {
-    static mut environ: Environment;
+    static environ: Environment;
 }
 
-/// Calls a function of libc's that begins a program by itself, in an environment that it isn't told: the process's own. `taken` is
-/// the descriptor that it gives the program for something else.
-///
-/// # Safety
-/// The environment must be a list of strings, as libc has it.
-unsafe fn begins<T>(taken: Option<c_int>, call: impl FnOnce() -> T) -> T {
-    // SAFETY: the caller's promise. (Who changes the environment in another thread meanwhile breaks libc's own reading, too.)
-    let before = unsafe { environ };
-    // SAFETY: as above.
-    let legacy = unsafe {
-        leave_to_child(before, |state| {
-            let mut staying = state.staying_in_child(0);
-            staying.retain(|(fd, _)| Some(*fd) != taken);
-            staying
-        })
-    };
-    let Some(legacy) = legacy else { return call() };
-    // SAFETY: as above; the list is there until the end.
-    unsafe { environ = legacy.environment() };
-    let answer = call();
-    // SAFETY: as above. If it is another one now, that is a copy, with what was added.
-    unsafe {
-        if environ == legacy.environment() {
-            environ = before;
-        }
-    }
-    answer
-}
-
-/// `system`
+/// `system`: libc's begins the shell by itself, in a way that nobody sees. Only if it inherits something of Skink's it is begun here.
 ///
 /// # Safety
 /// As the function's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
-    // SAFETY: the program's own argument.
-    let call = || unsafe { next::system(command) };
-    match command.is_null() {
-        true => call(),
-        // SAFETY: the environment is libc's.
-        false => unsafe { begins(None, call) },
+    let inherits =
+        || lock().is_ok_and(|mut it| it.is_served() && !it.staying_in_child(0).is_empty());
+    match !command.is_null() && crate::is_on() && inherits() {
+        // SAFETY: the program's own argument.
+        true => unsafe { run_shell(command) },
+        // SAFETY: as above.
+        false => unsafe { next::system(command) },
     }
 }
 
-/// `popen`
-///
+/// What `system` does with signals in the calling process (POSIX, `system`): how many calls ignore these two, and what was to become of
+/// them before.
+static IGNORED: Mutex<(u32, [Option<libc::sigaction>; 2])> = Mutex::new((0, [None; 2]));
+const KEYBOARD: [c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
+
 /// # Safety
-/// As the function's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn popen(
-    command: *const c_char,
-    mode: *const c_char,
-) -> *mut libc::FILE {
-    // SAFETY: the program's own arguments: a mode is a string.
-    let writes = !mode.is_null() && unsafe { mode.cast::<u8>().read() } == b'w';
-    let taken = if writes {
-        libc::STDIN_FILENO
-    } else {
-        libc::STDOUT_FILENO
-    };
-    // SAFETY: as above, and the environment is libc's.
-    unsafe { begins(Some(taken), || next::popen(command, mode)) }
+/// As for `system`, with a command.
+unsafe fn run_shell(command: *const c_char) -> c_int {
+    // SAFETY: plain structures, which libc's functions fill in; the shell's arguments are strings and end with null.
+    unsafe {
+        let mut defaults: libc::sigset_t = core::mem::zeroed();
+        let (mut children, mut mask) = (defaults, defaults);
+        libc::sigemptyset(&raw mut defaults);
+        ignore_keyboard(&mut defaults);
+        libc::sigemptyset(&raw mut children);
+        libc::sigaddset(&raw mut children, libc::SIGCHLD);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const children, &raw mut mask);
+
+        let mut attributes: libc::posix_spawnattr_t = core::mem::zeroed();
+        libc::posix_spawnattr_init(&raw mut attributes);
+        libc::posix_spawnattr_setsigmask(&raw mut attributes, &raw const mask);
+        libc::posix_spawnattr_setsigdefault(&raw mut attributes, &raw const defaults);
+        let flags = libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF;
+        libc::posix_spawnattr_setflags(&raw mut attributes, flags as _);
+        let arguments = [c"sh".as_ptr(), c"-c".as_ptr(), command, core::ptr::null()];
+        let mut process = 0;
+        let failed = posix_spawn(
+            &raw mut process,
+            c"/bin/sh".as_ptr(),
+            core::ptr::null(),
+            (&raw const attributes).cast(),
+            arguments.as_ptr(),
+            environ,
+        );
+        libc::posix_spawnattr_destroy(&raw mut attributes);
+        // A shell that can't be begun counts as one that ends so.
+        let ended = match failed {
+            0 => wait_for(process),
+            _ => Ok(127 << 8),
+        };
+        heed_keyboard();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, core::ptr::null_mut());
+        match ended {
+            Ok(status) => status,
+            Err(Stop::Errno(number)) => {
+                errno::set(number);
+                -1
+            }
+            Err(_) => -1,
+        }
+    }
+}
+
+/// Waits for the end of a child, and answers how it ended.
+fn wait_for(process: libc::pid_t) -> Answer<c_int> {
+    let mut status: c_int = 0;
+    let arguments = [process as usize, &raw mut status as usize, 0, 0, 0, 0];
+    loop {
+        // SAFETY: the number is ours.
+        match unsafe { raw::call(libc::SYS_wait4, arguments) } {
+            Err(Stop::Errno(libc::EINTR)) => {}
+            answer => return answer.map(|_| status),
+        }
+    }
+}
+
+/// The two signals are ignored until [`heed_keyboard`]; those that were not are put into `defaults`.
+fn ignore_keyboard(defaults: &mut libc::sigset_t) {
+    let mut ignored = IGNORED.lock().unwrap_or_else(PoisonError::into_inner);
+    for (signal, before) in KEYBOARD.into_iter().zip(&mut ignored.1) {
+        // SAFETY: plain structures, for which zero is a value.
+        unsafe {
+            if before.is_none() {
+                let mut ignore: libc::sigaction = core::mem::zeroed();
+                ignore.sa_sigaction = libc::SIG_IGN;
+                let mut old: libc::sigaction = core::mem::zeroed();
+                if libc::sigaction(signal, &raw const ignore, &raw mut old) == 0 {
+                    *before = Some(old);
+                }
+            }
+            if before.is_some_and(|before| before.sa_sigaction != libc::SIG_IGN) {
+                libc::sigaddset(&raw mut *defaults, signal);
+            }
+        }
+    }
+    ignored.0 += 1;
+}
+
+fn heed_keyboard() {
+    let mut ignored = IGNORED.lock().unwrap_or_else(PoisonError::into_inner);
+    ignored.0 -= 1;
+    if ignored.0 == 0 {
+        for (signal, before) in KEYBOARD.into_iter().zip(&mut ignored.1) {
+            if let Some(before) = before.take() {
+                // SAFETY: as it was.
+                unsafe { libc::sigaction(signal, &raw const before, core::ptr::null_mut()) };
+            }
+        }
+    }
 }
 
 /// Declares functions that change a list of actions: libc's is called, and what it accepted is noted.
