@@ -31,7 +31,8 @@ impl Ip {
     ) -> Result<(), Full> {
         let (headers, counted) = match (to.source, to.destination) {
             (IpAddr::V4(_), IpAddr::V4(_)) => (ipv4::LEN, ipv4::LEN),
-            (IpAddr::V6(_), IpAddr::V6(_)) => (ipv6::LEN + ipv6::FRAGMENT_LEN, ipv6::FRAGMENT_LEN),
+            // What is put together again has no fragment header.
+            (IpAddr::V6(_), IpAddr::V6(_)) => (ipv6::LEN + ipv6::FRAGMENT_LEN, 0),
             (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {
                 self.counters.count(Counter::IpDropNoRoute);
                 return Ok(());

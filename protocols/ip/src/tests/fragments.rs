@@ -19,7 +19,8 @@ fn peer() -> Host {
 fn fragments_of_any_order_make_the_packet_again() {
     for (us, them) in FAMILIES {
         let mut seed = 0x1234_5678;
-        for bytes in [1473, 1481, 2952, 20_000, 65_507] {
+        let most = if us.is_ipv4() { 65_507 } else { 65_527 };
+        for bytes in [1473, 1481, 2952, 20_000, most] {
             let mut host = Host::acquainted();
             let payload: Vec<u8> = (0..bytes).map(|_| random(&mut seed) as u8).collect();
             let header = udp::Header::new(1, 2, payload.len()).expect("a datagram");
