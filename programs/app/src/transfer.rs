@@ -18,6 +18,8 @@ use skink_wire::Endpoint;
 
 /// Bytes that wait to be read, from which on the program receives much: several full frames at once.
 const MUCH: usize = 16 * 1024;
+/// Who wants to see all of more than that sees what there is, in bytes.
+const MOST_PEEKED: usize = 1024;
 /// After these nothing comes any more but what is in the ring.
 const NO_MORE: Events = Events::READ_CLOSED
     .union(Events::CLOSED)
@@ -90,11 +92,8 @@ fn receive_stream(
     let total = buffers.total();
     let wanted = match flags & (libc::MSG_WAITALL | libc::MSG_PEEK) {
         libc::MSG_WAITALL => total,
-        // What stays in the ring can't be more than that.
-        flags if flags & libc::MSG_WAITALL != 0 => {
-            let (table, id) = state.stream(index)?;
-            total.min(table.receive_ring(id.slot).capacity())
-        }
+        // What isn't taken out must fit into what the peer is offered, however little that is.
+        flags if flags & libc::MSG_WAITALL != 0 => total.min(MOST_PEEKED),
         _ => total.min(1),
     };
     let patience = patience(&state, index, flags, false);
@@ -413,19 +412,16 @@ pub fn room(fd: c_int, flags: c_int) -> Answer {
     let state = lock()?;
     let index = state.socket_of(fd)?;
     let patience = patience(&state, index, flags, true);
-    wait::until(state, index, patience, |state, index| {
+    let answer = wait::until(state, index, patience, |state, index| {
         let send_buffer = state.sockets[index].options.send_buffer;
-        let (table, id) = state.stream(index)?;
-        let ring = table.send_ring(id.slot);
-        let free = buffer_limit(send_buffer, ring.capacity()).saturating_sub(ring.len());
-        let over = state
-            .engine()?
-            .lasting(id)
-            .intersects(Events::CLOSED | Events::ERROR);
-        match free {
-            _ if over => Ok(1),
+        let (ring, _) = state.sending_end(index)?;
+        match buffer_limit(send_buffer, ring.capacity()).saturating_sub(ring.len()) {
             0 => Err(WOULD_BLOCK),
             free => Ok(free),
         }
-    })
+    });
+    if answer == fail(libc::EPIPE) {
+        break_pipe();
+    }
+    answer
 }

@@ -44,7 +44,7 @@ pub struct Deadlines {
     pub keep_alive: Option<Instant>,
     /// A corked segment leaves.
     pub cork: Option<Instant>,
-    /// FIN-WAIT-2 without a program is given up.
+    /// FIN-WAIT-2 without a program is given up, or a connection that is to be reset.
     pub linger: Option<Instant>,
 }
 

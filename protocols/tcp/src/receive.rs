@@ -80,6 +80,9 @@ impl Connection {
         if self.on_ack(segment, context).is_err() {
             return After::Goes;
         }
+        if self.is_to_be_reset() && self.send_ring(context).is_empty() {
+            return After::Reset;
+        }
         // Only now, as in Linux: who guesses a sequence number in the window, but no acknowledgement (RFC 5961
         // section 5), could otherwise have all that the peer sends taken for old.
         self.settle_doubts(segment, context);
@@ -257,9 +260,12 @@ impl Connection {
         }
         let payload_end = segment.payload_seq() + segment.payload.len() as u32;
         if self.program() == Program::Gone && payload_end.gt(self.rcv_nxt) {
-            // Nobody can read it any more (RFC 9293 3.6.1 and RFC 2525 2.17).
+            // Nobody can read it any more (RFC 9293 3.6.1 and RFC 2525 2.17). But what was written may still be under way.
             context.counters.count(Counter::TcpDropClosed);
-            return After::Reset;
+            return match self.is_to_be_reset() {
+                true => After::Goes,
+                false => After::Reset,
+            };
         }
         if segment.has(Flags::FIN) {
             // Data beyond the FIN, or a FIN elsewhere, would be a peer gone mad: the first one counts.

@@ -118,6 +118,8 @@ impl Connection {
 
     /// An acknowledgement of `acked` bytes moved `snd_una`.
     pub fn recovery_on_progress(&mut self, acked: u32, context: &Context<'_>, echo: Option<u32>) {
+        let before = self.snd_una - acked;
+        let arrived = self.recovery.sacked.bytes_between(before, self.snd_nxt) / self.mss;
         self.recovery.sacked.remove_below(self.snd_una);
         // Comparisons hold for half of the number circle only: old marks must not fall behind.
         self.recovery.resent_below = self.recovery.resent_below.max(self.snd_una);
@@ -139,7 +141,8 @@ impl Connection {
                 };
                 if let Phase::Fast { .. } = phase {
                     // So many came before one that was only late.
-                    let late = (duplicates + 1).min(MOST_LATE).saturating_sub(DUPLICATES);
+                    let ahead = duplicates.max(arrived).min(MOST_LATE);
+                    let late = (ahead + 1).saturating_sub(DUPLICATES);
                     self.recovery.patience = self.recovery.patience.max(late);
                 }
                 context.counters.count(counter);

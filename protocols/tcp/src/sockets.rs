@@ -4,7 +4,6 @@ use crate::connection::{Connection, Context, Program};
 use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
 use crate::listener::Listener;
-use crate::output::BURST;
 use crate::saved::FIN_OURS;
 use crate::stalled::Stall;
 use crate::state::State;
@@ -368,17 +367,12 @@ impl Tcp {
             State::SynSent => self.end(now, id.slot, out),
             // RFC 2525 2.17: unread data is lost, and the peer must not believe otherwise.
             _ if resets || !self.table.receive_ring(id.slot).is_empty() => {
-                // What may leave does before: had each call sent what it was given, it would have left already. (What a server has to
-                // say to a request that it doesn't read to its end.)
-                if let Some(Socket::Connection(connection)) = self.sockets.get_mut(id.slot as usize)
-                    && state.sends_data()
-                {
-                    let context = Context {
-                        table: &self.table,
-                        counters: &self.counters,
-                        now,
-                    };
-                    let _ = connection.output(&context, &mut { BURST }, out);
+                if state.sends_data() && !self.table.send_ring(id.slot).is_empty() {
+                    self.with_connection(now, id, |connection, context| {
+                        connection.deliver(context);
+                        true
+                    });
+                    return;
                 }
                 let _ = self.reset_connection(now, id.slot, out);
                 self.end(now, id.slot, out);
@@ -401,6 +395,21 @@ impl Tcp {
 }
 
 impl Connection {
+    /// What was written is to arrive before the reset that follows: what a server has to say to a request that it doesn't read to
+    /// its end. On Linux it has left by now, and a reset overtakes nothing there. (A FIN that is under way already arrives as well.)
+    fn deliver(&mut self, context: &Context<'_>) {
+        if self.is_to_be_reset() {
+            // Time enough to send again once.
+            self.deadlines.linger = Some(context.now + self.rtt.timeout(1));
+        }
+    }
+
+    /// Whether nobody has the connection any more, and it is reset once what was written has arrived, or in a while.
+    pub fn is_to_be_reset(&self) -> bool {
+        let open = matches!(self.state(), State::Established | State::CloseWait);
+        open && self.program() == Program::Gone
+    }
+
     /// The program sends no more: a FIN follows what is in the send ring.
     pub fn finish_sending(&mut self, context: &Context<'_>) {
         let next = match self.state() {

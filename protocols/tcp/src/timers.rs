@@ -58,6 +58,9 @@ impl Connection {
             return After::Closed;
         }
         if due(self.deadlines.linger) {
+            if self.is_to_be_reset() {
+                self.fail(SocketError::Reset, context);
+            }
             return After::Closed;
         }
         After::Goes

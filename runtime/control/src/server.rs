@@ -372,7 +372,7 @@ impl<O: Owners> Server<O> {
         self.closer.close(beside);
     }
 
-    /// Closes a connection; if it was an owner's, its process is gone. `why` is empty if the other
+    /// Closes a connection; if it was an owner's, its process is gone, or has become another program. `why` is empty if the other
     /// end closed it.
     pub(super) fn close(&mut self, key: u64, why: &str) {
         let Some(connection) = self.connections.remove(&key) else {

@@ -80,15 +80,13 @@ unsafe extern "C" {
     static environ: Environment;
 }
 
-/// `system`: libc's begins the shell by itself, in a way that nobody sees. Only if it inherits something of Skink's it is begun here.
+/// `system`: libc's begins the shell by itself, in a way that nobody sees, and that inherits nothing of Skink's.
 ///
 /// # Safety
 /// As the function's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
-    let inherits =
-        || lock().is_ok_and(|mut it| it.is_served() && !it.staying_in_child(0).is_empty());
-    match !command.is_null() && crate::is_on() && inherits() {
+    match !command.is_null() && crate::is_on() {
         // SAFETY: the program's own argument.
         true => unsafe { run_shell(command) },
         // SAFETY: as above.

@@ -302,6 +302,7 @@ fn closing_with_unread_data_or_by_option_resets() {
     net.set(id, ConnectionOption::ResetOnClose(true));
     net.write(id, 100);
     net.expect(". 1:101 ack 1");
+    net.inject(". 1 ack 101 win 60000");
     net.close(id);
     net.expect("R. 101 ack 1");
     net.expect_nothing();
@@ -310,20 +311,46 @@ fn closing_with_unread_data_or_by_option_resets() {
 
 /// A server says that a request is too large, and closes without having read it to its end.
 #[test]
-fn what_was_written_leaves_before_the_reset_that_closing_makes() {
+fn what_was_written_arrives_before_the_reset_that_closing_makes() {
+    for resets in [false, true] {
+        let mut net = Net::new();
+        let id = net.accepted(PLAIN, 60_000);
+        net.inject(". 1:1001 ack 1 win 60000");
+        net.drain();
+        if resets {
+            net.read(id, 1_000);
+            net.set(id, ConnectionOption::ResetOnClose(true));
+        }
+        net.write(id, 1_500);
+        net.close(id);
+        net.expect_all(&[". 1:1001 ack 1001", ". 1001:1501 ack 1001"]);
+        net.expect_nothing();
+        // More of the request, from before the answer came.
+        net.inject(". 1001:2001 ack 1 win 60000");
+        net.inject(". 2001 ack 1001 win 60000");
+        net.expect_nothing();
+        net.inject(". 2001 ack 1501 win 60000");
+        net.expect("R 1501");
+        net.expect_nothing();
+        assert!(!net.exists(id));
+    }
+    // A peer that says nothing isn't waited for.
     let mut net = Net::new();
     let id = net.accepted(PLAIN, 60_000);
-    net.inject(". 1:1001 ack 1 win 60000");
-    net.drain();
-    // The socket is closed before `tcp` has its turn.
-    net.fill(id, 1_500);
+    net.set(id, ConnectionOption::ResetOnClose(true));
+    net.write(id, 500);
     net.close(id);
-    net.expect_all(&[
-        ". 1:1001 ack 1001",
-        ". 1001:1501 ack 1001",
-        "R. 1501 ack 1001",
-    ]);
-    net.expect_nothing();
+    net.expect(". 1:501 ack 1");
+    net.expect_after(200, ". 1:501 ack 1");
+    net.advance(210);
+    let rest: Vec<String> = core::iter::from_fn(|| net.next())
+        .map(|sent| sent.to_string())
+        .collect();
+    assert_eq!(
+        rest.last().map(String::as_str),
+        Some("R. 501 ack 1 win 0"),
+        "{rest:?}"
+    );
     assert!(!net.exists(id));
 }
 

@@ -84,7 +84,7 @@ pub trait Owners {
     /// The owner's process is about to end, or has left its stack by `exec`: no packet goes to it any
     /// more, but its descriptors may still be open.
     fn retire(&mut self, owner: u16);
-    /// The owner's process has closed all descriptors: its part of the NIC may be given to another.
+    /// The owner's process has closed all descriptors, if it [is waited for](Owners::is_waited_for): its part of the NIC may be given to another.
     fn release(&mut self, owner: u16);
     /// Whether an owner whose connection is closed is released only when its process has ended, or comes again, and not at once.
     fn is_waited_for(&self) -> bool {

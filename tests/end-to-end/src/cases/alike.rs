@@ -49,6 +49,18 @@ for line in control.makefile('r'):
     elif word == 'say':
         s, _ = listener.accept()
         s.sendall(bytes(1000))
+    elif word == 'ask':
+        s, _ = listener.accept()
+        s.sendall(bytes(7000))
+    elif word == 'hear':
+        heard = 0
+        try:
+            while data := s.recv(1 << 16):
+                heard += len(data)
+        except ConnectionResetError:
+            pass
+        control.sendall(b'%d\\n' % heard)
+        continue
     elif word == 'break':
         s, _ = listener.accept()
         s.sendall(b'part')
@@ -292,6 +304,17 @@ tell('say')
 s.shutdown(socket.SHUT_RD)
 thread.join(10)
 assert found == [bytes(1000)], found
+
+# An answer to a request that isn't read arrives, though closing resets the connection.
+for linger in range(6):
+    s = connect()
+    tell('ask')
+    assert select.select([s], [], [], 10)[0]
+    if linger % 2:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    s.sendall(bytes(20000))
+    s.close()
+    assert tell('hear') == '20000\\n'
 
 # What is cut off by a reset isn't taken for whole.
 s = connect()
