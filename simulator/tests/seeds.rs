@@ -51,7 +51,7 @@ fn no_named_scenario_fails() {
 #[test]
 fn programs_go_on_when_another_one_is_killed() {
     let (mut killed, mut complete) = (0, 0);
-    for seed in 0..40 {
+    for seed in 0..60 {
         let scenario = Scenario::named("programs", seed).expect("a scenario");
         let report = run(scenario, false);
         check(&report, " --name programs");

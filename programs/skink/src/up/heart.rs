@@ -4,10 +4,13 @@
 //! that is awake and doesn't count, or sleeps on though it was rung, hangs, unless it just gets no processor.
 use serde::{Deserialize, Serialize};
 use skink_channel::{Beat, Pulse};
+use std::io::Read as _;
 use std::time::{Duration, Instant};
 
 /// How often processes are looked at.
 pub const INTERVAL: Duration = Duration::from_millis(50);
+/// How often, if all have slept on since they were looked at last: most of what an idle stack costs is to look.
+pub const QUIET_INTERVAL: Duration = Duration::from_millis(100);
 /// Of a process that sleeps well the kernel is asked only each so many times: it may be stopped, but nobody
 /// misses it.
 const SELDOM: u32 = 10;
@@ -61,6 +64,8 @@ pub struct Heart {
     shown: Option<Beat>,
     #[serde(skip)]
     goes_on: bool,
+    #[serde(skip)]
+    is_quiet: bool,
 }
 
 /// When it was first seen awake without having gone on since.
@@ -87,7 +92,7 @@ impl Heart {
         Heart::with(pulse, Patience::COMPONENT)
     }
 
-    /// Of a supervisor, which never says that it sleeps: it wakes every [`INTERVAL`].
+    /// Of a supervisor, which never says that it sleeps: it wakes every [`QUIET_INTERVAL`] at least.
     pub fn of_supervisor(pulse: Pulse) -> Heart {
         Heart::with(pulse, Patience::SUPERVISOR)
     }
@@ -100,6 +105,7 @@ impl Heart {
             naps: 0,
             shown: None,
             goes_on: false,
+            is_quiet: false,
         }
     }
 
@@ -108,11 +114,17 @@ impl Heart {
         self.last = None;
         self.shown = None;
         self.goes_on = false;
+        self.is_quiet = false;
     }
 
     /// Whether it had gone on when it was looked at last, or slept and nobody had rung.
     pub fn goes_on(&self) -> bool {
         self.goes_on
+    }
+
+    /// Whether it had slept on since the time before, and nobody had rung, when it was looked at last.
+    pub fn is_quiet(&self) -> bool {
+        self.is_quiet
     }
 
     /// What the process tells whoever watches it.
@@ -131,6 +143,8 @@ impl Heart {
         let sleeps = beat.asleep && !self.pulse.is_rung();
         let shown = self.shown.replace(beat);
         self.goes_on = sleeps || shown.is_some_and(|shown| shown.count != beat.count);
+        let is_still = shown.is_some_and(|shown| shown.count == beat.count);
+        self.is_quiet = sleeps && is_still && self.last.is_none();
         self.naps = self.naps.wrapping_add(1);
         if sleeps && self.last.is_none() && !self.naps.is_multiple_of(SELDOM) {
             return None;
@@ -186,7 +200,11 @@ impl Heart {
 
 /// What the kernel says of a process; None if it has ended.
 pub fn condition(pid: u32) -> Option<Condition> {
-    parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    // It is one line. To ask for its length first, and for its end, takes as long as the rest.
+    let mut line = [0; 1024];
+    let mut file = std::fs::File::open(format!("/proc/{pid}/stat")).ok()?;
+    let length = file.read(&mut line).ok()?;
+    parse(core::str::from_utf8(line.get(..length)?).ok()?)
 }
 
 /// See proc_pid_stat(5).

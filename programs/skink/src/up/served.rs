@@ -133,7 +133,6 @@ impl Served {
             next = [next, again].into_iter().flatten().min();
         }
         if now >= self.next_look {
-            self.next_look = now + heart::INTERVAL;
             for (place, process) in processes.iter_mut().enumerate() {
                 let mut holders = self.programs.values().map(|program| &program.holders);
                 process.check_heart(
@@ -141,6 +140,12 @@ impl Served {
                     holders.any(|holders| holders.attaching.contains(place)),
                 );
             }
+            let is_quiet = processes.iter().all(Component::is_quiet);
+            self.next_look = now
+                + match is_quiet {
+                    true => heart::QUIET_INTERVAL,
+                    false => heart::INTERVAL,
+                };
             let link = processes.get(plant.layout.place(Part::Link));
             plant.adapt(link.map(Component::load).unwrap_or_default());
             self.check_queues(now);

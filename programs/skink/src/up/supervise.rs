@@ -48,10 +48,11 @@ pub fn go_on(
         status: String::new(),
         is_another: false,
     };
+    let mut called = true;
     loop {
         let now = Instant::now();
         deputy.beat();
-        let mut next = round(server, signals, now, announce.is_none())?;
+        let mut next = round(server, signals, now, announce.is_none(), called)?;
         deputy.is_old |= server.take_changed();
         let served = server.owners();
         if served.ready
@@ -71,7 +72,8 @@ pub fn go_on(
             run_errands(server);
         }
         deputy.hand_over(now, server, &mut life);
-        deputy.is_old |= wait(server, signals, deputy.ended(), next);
+        called = wait(server, signals, deputy.ended(), next);
+        deputy.is_old |= called;
         if signals.take().is_some() {
             deputy.dismiss();
             life.tell(Notifier::stopping);
@@ -81,17 +83,22 @@ pub fn go_on(
     }
 }
 
-/// Does what there is to do. Answers when to come again at the latest; fails if the stack can't be
-/// started for the first time.
+/// Does what there is to do; `called` if a process may have said something, or ended: to ask each in each round is most of what an
+/// idle stack costs. Answers when to come again at the latest; fails if the stack can't be started for the first time.
 fn round(
     server: &mut Server<Served>,
     signals: &SignalDescriptor,
     now: Instant,
     announced: bool,
+    called: bool,
 ) -> Result<Option<Instant>, Failure> {
     let left = server.serve(now);
     let mut next = left.map(|left| now + left);
-    for end in server.owners_mut().hear(now) {
+    let ended = match called {
+        true => server.owners_mut().hear(now),
+        false => Vec::new(),
+    };
+    for end in ended {
         say_end(server.owners(), &end, now);
         if !announced {
             return Err(Failure::own(

@@ -104,6 +104,11 @@ impl Component {
         self.serves() && self.heart.goes_on()
     }
 
+    /// Whether its process has slept on since it was looked at before.
+    pub fn is_quiet(&self) -> bool {
+        self.serves() && self.heart.is_quiet()
+    }
+
     /// How it uses the NIC, if it has it.
     pub fn load(&self) -> Load {
         match self.serves() && !self.is_condemned() {
