@@ -195,8 +195,8 @@ unsafe fn receive_many(
     timeout: *mut timespec,
 ) -> Answer {
     // SAFETY: the caller's promise.
-    let deadline =
-        unsafe { super::waiting::from_timespec(timeout) }?.map(|timeout| raw::now() + timeout);
+    let timeout = unsafe { super::waiting::from_timespec(timeout) }?;
+    let deadline = timeout.map(|timeout| raw::now() + timeout);
     let mut done = 0;
     let mut flags = flags;
     while done < count as usize {

@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 /// Who has a kind of memory.
+#[derive(Clone, Copy)]
 enum Had {
     /// Each of these has its own, and none of another process of the stack.
     Alone(&'static [&'static str]),
@@ -94,6 +95,19 @@ fn nic(topology: Topology) -> [(&'static str, Had); 2] {
     [("frames", Alone(who)), ("shares", Alone(who))]
 }
 
+/// Who has which kinds of memory where the parts are placed so.
+fn known(plan: &Plan) -> Vec<(&'static str, Had)> {
+    let table: &[(&str, Had)] = match plan.topology {
+        Topology::Split => &SPLIT,
+        Topology::Library | Topology::Single => &SINGLE,
+    };
+    let mut known = table.to_vec();
+    if let BackEnd::Xdp = plan.back_end {
+        known.extend(nic(plan.topology));
+    }
+    known
+}
+
 /// A piece of memory: its name, and its inode.
 pub type Memory = (String, u64);
 
@@ -109,18 +123,25 @@ impl Reach {
         }
     }
 
+    /// Whether anybody reaches what it shouldn't.
+    pub fn exceeds(&self, plan: &Plan) -> bool {
+        let known = known(plan);
+        let is_allowed = |name: &str, holders: &BTreeSet<String>| {
+            known.iter().any(|(known, had)| {
+                let (Alone(expected) | Together(expected)) = had;
+                let alone = matches!(had, Alone(_));
+                let within = holders.iter().all(|it| expected.contains(&it.as_str()));
+                *known == name && within && !(alone && holders.len() > 1)
+            })
+        };
+        let mut all = self.0.iter();
+        !all.all(|((name, _), holders)| is_allowed(name, holders))
+    }
+
     /// Where this isn't what it should be.
     pub fn faults(&self, plan: &Plan) -> Vec<String> {
-        let table: &[(&str, Had)] = match plan.topology {
-            Topology::Split => &SPLIT,
-            Topology::Library | Topology::Single => &SINGLE,
-        };
-        let nic = nic(plan.topology);
-        let nic: &[(&str, Had)] = match plan.back_end {
-            BackEnd::Xdp => &nic,
-            _ => &[],
-        };
-        let known = || table.iter().chain(nic);
+        let known = known(plan);
+        let known = || known.iter();
         let mut faults = Vec::new();
         for ((name, inode), holders) in &self.0 {
             if known().all(|(known, _)| known != name) {
