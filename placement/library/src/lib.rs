@@ -17,12 +17,14 @@
 
 mod below;
 mod events;
+mod farewell;
 mod guard;
 mod shown;
 mod stack;
 mod up;
 
 pub use events::EventQueues;
+pub use farewell::{Farewell, Left};
 pub use shown::filter_shown;
 pub use skink_messages::Protocol;
 pub use skink_nic::{Doorbell, FlowRings, Room};

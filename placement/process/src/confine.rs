@@ -25,8 +25,21 @@ pub fn confine(
         programs: true,
         transports: true,
         nic: Some(nic),
+        shares_nic: false,
     };
     enter(&tasks, user, refusal)
+}
+
+/// As [`confine`], for a process that ends connections.
+pub(crate) fn confine_orphans(nic: &str, refusal: Refusal) -> Result<Report, SandboxError> {
+    let tasks = Tasks {
+        memory: true,
+        programs: false,
+        transports: true,
+        nic: Some(nic),
+        shares_nic: true,
+    };
+    enter(&tasks, None, refusal)
 }
 
 /// As [`confine`], for parts of a stack: with what an event loop needs, and of the rest just what its components do.
@@ -46,6 +59,7 @@ pub fn confine_parts(
         programs,
         transports: Protocol::ALL.iter().any(has),
         nic: host.inner.nic,
+        shares_nic: false,
     };
     enter(&tasks, user, refusal)
 }

@@ -44,6 +44,7 @@ mod lasting;
 mod neighbours;
 mod nic_use;
 mod orders;
+mod orphans;
 mod part;
 mod random;
 mod serve;
@@ -55,5 +56,6 @@ mod common;
 
 pub use confine::{confine, confine_parts};
 pub use host::Host;
+pub use orphans::Orphans;
 pub use serve::{Ended, serve};
 pub use start::{First, Parts, StartError, receive_start};

@@ -28,7 +28,7 @@ impl Host {
     /// Carries an order out; `false` if it was to stop.
     pub(crate) fn order(&mut self, now: Instant, order: Order, descriptors: Vec<OwnedFd>) -> bool {
         let done = match order {
-            Order::Start(_) | Order::StartPart(_) => {
+            Order::Start(_) | Order::StartPart(_) | Order::EndOrphans(_) => {
                 Err("this process has started already".to_owned())
             }
             Order::Neighbour {

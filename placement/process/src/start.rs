@@ -49,6 +49,11 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 impl StartError {
+    /// Something that was handed over.
+    pub(crate) fn of_part(what: &str, error: &dyn fmt::Display) -> StartError {
+        StartError::Parts(format!("{what}: {error}"))
+    }
+
     pub(crate) fn doing<E: Into<std::io::Error>>(doing: &'static str) -> impl Fn(E) -> StartError {
         move |error| StartError::System {
             doing,
@@ -63,6 +68,8 @@ pub enum First {
     Stack(Box<StackStart>),
     /// A part of one.
     Part(Box<PartStart>),
+    /// What ends a program's connections.
+    Orphans(Box<StackStart>),
 }
 
 /// Waits for the supervisor's first order.
@@ -77,6 +84,9 @@ pub fn receive_start(link: &ComponentLink) -> Result<(First, Vec<OwnedFd>), Star
             }
             Ok(Some((Order::StartPart(start), descriptors))) => {
                 return Ok((First::Part(start), descriptors));
+            }
+            Ok(Some((Order::EndOrphans(start), descriptors))) => {
+                return Ok((First::Orphans(start), descriptors));
             }
             Ok(Some(_)) => return Err(StartError::OtherOrder),
             Ok(None) => {
@@ -120,14 +130,9 @@ impl Parts {
     /// # Errors
     /// [`StartError::Parts`].
     pub fn new(start: StackStart, descriptors: Vec<OwnedFd>) -> Result<Parts, StartError> {
-        let parts =
-            |what: &str, error: &dyn fmt::Display| StartError::Parts(format!("{what}: {error}"));
+        let parts = StartError::of_part;
         let mut rest = descriptors.into_iter();
-        let nic: Vec<OwnedFd> = rest.by_ref().take(start.nic_descriptors).collect();
-        let tables = match start.owner {
-            Some(_) => [rest.next(), rest.next()],
-            None => [None, None],
-        };
+        let (nic, ports) = network(&start, &mut rest)?;
         let (
             Some(counters),
             Some(page),
@@ -148,17 +153,9 @@ impl Parts {
         else {
             return Err(StartError::Parts("other descriptors than announced".into()));
         };
-        let description = serde_json::from_str(&start.nic)
-            .map_err(|error| parts("the NIC's description", &error))?;
-        let nic = NicParts {
-            description,
-            descriptors: nic,
-        };
-        let mut nic = nic.attach().map_err(|error| parts("the NIC", &error))?;
-        nic.sender.name_no_address();
         Ok(Parts {
             nic,
-            ports: ports(start.owner, tables)?,
+            ports,
             counters: Counters::open(counters).map_err(|error| parts("the counters", &error))?,
             capture: CaptureRing::open(capture)
                 .map_err(|error| parts("the capture ring", &error))
@@ -170,6 +167,28 @@ impl Parts {
             start,
         })
     }
+}
+
+/// The NIC, and the tables of ports, whose descriptors come first beside an order.
+pub(crate) fn network(
+    start: &StackStart,
+    descriptors: &mut impl Iterator<Item = OwnedFd>,
+) -> Result<(Nic, Box<dyn Ports + Send>), StartError> {
+    let nic = descriptors.by_ref().take(start.nic_descriptors).collect();
+    let tables = match start.owner {
+        Some(_) => [descriptors.next(), descriptors.next()],
+        None => [None, None],
+    };
+    let description = serde_json::from_str(&start.nic);
+    let nic = NicParts {
+        description: description
+            .map_err(|error| StartError::of_part("the NIC's description", &error))?,
+        descriptors: nic,
+    };
+    let nic = nic.attach();
+    let mut nic = nic.map_err(|error| StartError::of_part("the NIC", &error))?;
+    nic.sender.name_no_address();
+    Ok((nic, ports(start.owner, tables)?))
 }
 
 /// What a process with the transports of these tables tells of its ports: TCP's and UDP's.

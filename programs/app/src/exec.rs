@@ -1,13 +1,12 @@
 //! `exec` and `posix_spawn`: what must be done before another program begins.
 //!
-//! If this process has a stack of its own, what was written leaves first. If a stack in another process
+//! If this process has a stack of its own, `skink run` ends its connections, once what was written has left. If a stack in another process
 //! serves it and sockets stay open, they are left to the new program as an `estate`. A process
 //! that goes on in the new program leaves its channel as well; a child (of `posix_spawn`, or one after
 //! `vfork`, which is a guest in its parent's memory until it executes a program) gets one of its own.
 use crate::attach;
 use crate::descriptor::is_guest;
 use crate::estate::{self, Estate};
-use crate::exit;
 use crate::lock::{Guard, lock};
 use crate::log::log;
 use crate::provider::Provider;
@@ -70,10 +69,13 @@ pub unsafe fn leave(environment: Environment) -> Option<Legacy> {
         return None;
     }
     let answer = std::panic::catch_unwind(|| {
-        exit::settle();
         let mut state = lock().ok()?;
         let staying = state.staying();
         let guest = is_guest();
+        if !guest {
+            // What is held.
+            state.flush();
+        }
         state.leave_to_program(staying.iter().map(|(_, index)| *index));
         let left = state.bequeath(&staying, guest, raw::process_id())?;
         // A guest's lock would be its host's for ever.

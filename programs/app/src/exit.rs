@@ -1,21 +1,14 @@
 //! The end of the process: whatever was written must still arrive.
 use crate::engine::Engine;
-use crate::errno::Stop;
 use crate::lock::{Guard, lock};
 use crate::log::log;
 use crate::raw;
 use crate::socket::Role;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
+use skink_library::{Farewell, Left};
 use skink_memory::SocketId;
 use skink_messages::TcpRequest;
-use skink_tcp::State as TcpState;
-use std::time::Duration;
-
-/// How long a peer may be silent.
-const SILENCE: Duration = Duration::from_secs(5);
-/// How long it may take in all.
-const IN_ALL: Duration = Duration::from_secs(60);
 
 static DONE: AtomicBool = AtomicBool::new(false);
 
@@ -71,69 +64,33 @@ pub fn linger() {
     drain(state);
 }
 
-/// How much peers still have to acknowledge: connections, and bytes.
-fn left(state: &Guard) -> (usize, usize) {
-    let Some(engine) = state.engine.as_deref() else {
-        return (0, 0);
-    };
-    let table = engine.stack.tcp_table();
-    let (mut connections, mut bytes) = (0, 0);
-    for slot in 0..table.used() {
-        let record = table.record(slot);
-        if record.kind() != skink_memory::SocketKind::Tcp {
-            continue;
-        }
-        let unsent = table.send_ring(slot).len();
-        let number = record.state.load(Ordering::Relaxed);
-        let closing = match TcpState::from_number(number) {
-            Some(TcpState::FinWait1 | TcpState::Closing | TcpState::LastAck) => true,
-            Some(TcpState::Established | TcpState::CloseWait) => unsent > 0,
-            _ => false,
-        };
-        if closing {
-            connections += 1;
-            bytes += unsent;
-        }
-    }
-    (connections, bytes)
-}
-
 fn drain(mut state: Guard) {
     state.stop_flow_rings();
-    let begin = raw::now();
-    let mut progress = begin;
-    let mut before = (usize::MAX, usize::MAX);
+    let mut farewell = Farewell::new(raw::now());
     loop {
         state.pump();
         let now = raw::now();
-        let rest = left(&state);
-        if rest.0 == 0 {
+        let Some(engine) = state.engine.as_deref() else {
             return;
-        }
-        if rest != before {
-            (before, progress) = (rest, now);
-        }
-        if now.since(progress) > SILENCE || now.since(begin) > IN_ALL {
-            log!(
-                Warn,
-                "exit: {} connections had {} bytes left",
-                rest.0,
-                rest.1
-            );
-            return;
-        }
-        let deadline = state.engine.as_ref().and_then(|engine| engine.deadline());
-        let wait = deadline.map_or(SILENCE, |at| at.since(now)).min(SILENCE);
-        let mut list = [raw::to_poll(-1, libc::POLLIN); 7];
-        if let Some(engine) = &state.engine {
-            for (entry, fd) in list.iter_mut().zip(&engine.receive_fds) {
-                entry.fd = *fd;
+        };
+        let (left, longest) = farewell.look(now, engine.stack.tcp_table());
+        let Some(longest) = longest else {
+            if left.connections > 0 {
+                let Left { connections, bytes } = left;
+                log!(
+                    Warn,
+                    "exit: {connections} connections had {bytes} bytes left"
+                );
             }
+            return;
+        };
+        let wait = engine.deadline().map_or(longest, |at| at.since(now));
+        let mut list = [raw::to_poll(-1, libc::POLLIN); 7];
+        for (entry, fd) in list.iter_mut().zip(&engine.receive_fds) {
+            entry.fd = *fd;
         }
-        if let Err(Stop::Errno(libc::EINTR)) = raw::ppoll(&mut list, Some(wait), core::ptr::null())
-        {
-            continue;
-        }
+        // If a signal comes: once more.
+        let _ = raw::ppoll(&mut list, Some(wait.min(longest)), core::ptr::null());
     }
 }
 
@@ -143,21 +100,5 @@ pub fn leave(status: c_int) -> ! {
     loop {
         // SAFETY: ends the process.
         unsafe { raw::syscall(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };
-    }
-}
-
-/// Before `execve`: what was written leaves first, as far as peers take it soon. Sockets stay as they
-/// are, since the call may fail.
-pub fn settle() {
-    if crate::descriptor::is_guest() {
-        return;
-    }
-    let Ok(state) = lock() else { return };
-    if state
-        .engine
-        .as_deref()
-        .is_some_and(|engine| !engine.stack.is_served())
-    {
-        drain(state);
     }
 }

@@ -4,7 +4,7 @@ use crate::interfaces;
 use clap::Args;
 use skink_control::{ComponentLink, PartStart, Report, StackStart, take_component_link};
 use skink_process::{
-    Ended, First, Host, Parts, StartError, confine, confine_parts, receive_start, serve,
+    Ended, First, Host, Orphans, Parts, StartError, confine, confine_parts, receive_start, serve,
 };
 use skink_sandbox::{Refusal, keep_only};
 use std::os::fd::{AsFd, OwnedFd};
@@ -40,6 +40,7 @@ pub fn component(options: &ComponentOptions) -> Result<(), Failure> {
     let ended = match first {
         First::Stack(start) => stack(*start, descriptors, link, refusal, &failed)?,
         First::Part(start) => parts(*start, descriptors, link, refusal, &failed)?,
+        First::Orphans(start) => return orphans(*start, descriptors, refusal, &failed),
     };
     match ended {
         Ended::Stopped => tracing::info!("stopped, as ordered"),
@@ -94,6 +95,20 @@ fn parts(
     let sandbox = confine_parts(&host, user, refusal).map_err(|error| failed(&error))?;
     started(&link, &sandbox).map_err(|error| failed(&error))?;
     Ok(serve(host, link))
+}
+
+/// The one who ordered it hears of its end.
+fn orphans(
+    start: StackStart,
+    descriptors: Vec<OwnedFd>,
+    refusal: Refusal,
+    failed: Failed<'_>,
+) -> Result<(), Failure> {
+    let orphans = Orphans::adopt(start, descriptors).map_err(|error| failed(&error))?;
+    let sandbox = orphans.confine(refusal).map_err(|error| failed(&error))?;
+    tracing::debug!("{sandbox}");
+    orphans.end();
+    Ok(())
 }
 
 fn started(link: &ComponentLink, sandbox: &skink_sandbox::Report) -> std::io::Result<()> {

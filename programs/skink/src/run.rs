@@ -5,6 +5,7 @@ pub mod neighbours;
 mod netlink;
 pub mod network;
 pub mod opening;
+mod orphans;
 mod owners;
 mod probe;
 mod program;
@@ -19,9 +20,9 @@ use choice::Use;
 use network::Plan;
 use owners::NicOwners;
 use skink_control::{
-    Access, Server, ServerConfig, SignalDescriptor, TableSize, spawn_with_signals,
+    Access, Server, ServerConfig, SignalDescriptor, StackStart, TableSize, spawn_with_signals,
 };
-use skink_nic::{Sharing, interface};
+use skink_nic::{Opener, Sharing, interface};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -73,8 +74,7 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     let signals = SignalDescriptor::new(&supervise::SIGNALS)
         .map_err(|error| Failure::own(format!("can't take signals over: {error}")))?;
     let opener = opening::open(&mut plan, &options.network, Sharing::Several)?;
-    let owners = NicOwners::new(opener);
-    let mut server = serve(&plan, options, name, owners)?;
+    let mut server = serve(&plan, options, name, opener)?;
     for line in plan.describe(&shown(name)) {
         say(format_args!("{line}"));
     }
@@ -88,7 +88,7 @@ fn serve(
     plan: &Plan,
     options: &RunOptions,
     name: &OsString,
-    owners: NicOwners,
+    opener: Opener,
 ) -> Result<Server<NicOwners>, Failure> {
     let words = options
         .command
@@ -111,8 +111,30 @@ fn serve(
         rules,
         interface: plan.nic.interface().to_owned(),
     };
+    let owners = NicOwners::new(opener, start_like(&config));
     Server::new(config, owners)
         .map_err(|error| Failure::own(format!("can't listen for the program's processes: {error}")))
+}
+
+/// What a stack that ends the connections of one of the program's processes has in common with that one's.
+fn start_like(config: &ServerConfig) -> StackStart {
+    StackStart {
+        process: "orphans".to_owned(),
+        user: None,
+        addresses: config.addresses.clone(),
+        gateways: config.gateways.clone(),
+        seed: 0,
+        nic: String::new(),
+        nic_descriptors: 0,
+        owner: None,
+        tcp_table: config.tcp_table,
+        udp_table: config.udp_table,
+        processors: 0,
+        interface: config.interface.clone(),
+        rules: config.rules.clone(),
+        successor: true,
+        stateless: false,
+    }
 }
 
 /// A program's name without its directory.

@@ -407,7 +407,7 @@ impl<O: Owners> Server<O> {
         {
             self.keep_counters(memory);
         }
-        self.owners.retire(owner);
+        self.owners.retire(owner, regions);
         self.dismiss_questions(owner);
         match self.owners.is_waited_for() {
             true => self.depart(key, owner, pid),

@@ -8,6 +8,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketTyp
 use skink_memory::{CaptureReader, CaptureRing};
 use skink_messages::{Counter, Counters};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -38,7 +39,7 @@ impl Owners for Recorder {
             }),
         }))
     }
-    fn retire(&mut self, owner: u16) {
+    fn retire(&mut self, owner: u16, _memory: BTreeMap<RegionKind, OwnedFd>) {
         self.0.borrow_mut().push(format!("retire {owner}"));
     }
     fn release(&mut self, owner: u16) {

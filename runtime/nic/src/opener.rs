@@ -319,6 +319,22 @@ impl Opener {
         kept.is_some_and(|kept| !kept.is_outdated(&self.name))
     }
 
+    /// The owner's process has ended, and another one is to end its connections: answers what that needs. Frames of these go on
+    /// coming, those that wait too, until [`Opener::retire`]; no others do.
+    pub fn succeed(&mut self, owner: u16) -> Result<NicParts, OpenError> {
+        let owner = owner_number(owner)?;
+        let mut steering = self.steering.as_mut();
+        if let Some(steering) = &mut steering {
+            steering.orphan_owner(owner);
+        }
+        let parts = match &mut self.back_end {
+            BackEnd::Packet(opener) => opener.succeed(owner)?,
+            BackEnd::Tap(opener) => opener.succeed(owner)?,
+            BackEnd::Xdp(opener) => opener.succeed(owner, steering)?,
+        };
+        self.complete(parts)
+    }
+
     /// No frame goes to the owner any more, though its process may not have ended yet.
     pub fn retire(&mut self, owner: u16) {
         if let (Some(steering), Ok(owner)) = (&mut self.steering, owner_number(owner)) {

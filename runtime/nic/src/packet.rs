@@ -86,7 +86,7 @@ impl PacketOpener {
         owner: Owner,
         steering: Option<&mut Steering>,
     ) -> Result<NicParts, OpenError> {
-        let (interface, mac) = usable_interface(&self.name)?;
+        let (interface, _) = usable_interface(&self.name)?;
         let fails = OpenError::doing("setting up a packet socket on", &self.name);
         let mut past = Past::Unused;
         let descriptors = match steering {
@@ -103,6 +103,12 @@ impl PacketOpener {
                 None => self.join(owner, &interface, steering)?.into(),
             },
         };
+        self.parts(descriptors, past)
+    }
+
+    /// Sockets of one owner, with their rings.
+    fn parts(&self, descriptors: Vec<OwnedFd>, past: Past) -> Result<NicParts, OpenError> {
+        let (interface, mac) = usable_interface(&self.name)?;
         Ok(NicParts {
             description: Description::Packet(PacketDescription {
                 mac: mac.0,
@@ -113,6 +119,16 @@ impl PacketOpener {
             }),
             descriptors,
         })
+    }
+
+    /// What the owner has, for who goes on in place of its process; opened anew if it was the only one.
+    pub(crate) fn succeed(&mut self, owner: Owner) -> Result<NicParts, OpenError> {
+        let again = self.group.again(owner);
+        let again = again.map_err(OpenError::doing("keeping the sockets of", &self.name))?;
+        match again {
+            Some(sockets) => self.parts(sockets, Past::Own),
+            None => self.open(owner, None),
+        }
     }
 
     /// The owner's process is gone.

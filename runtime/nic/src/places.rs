@@ -46,6 +46,14 @@ impl Places {
         Ok(Some((descriptors, index)))
     }
 
+    /// What `owner` has, once more: for who goes on in place of its process.
+    pub(crate) fn again(&self, owner: Owner) -> io::Result<Option<Vec<OwnedFd>>> {
+        let place = self.0.iter().find(|place| place.owner == Some(owner));
+        place
+            .map(|place| duplicates(&place.descriptors))
+            .transpose()
+    }
+
     /// What `owner` has is nobody's now. Its process must have closed its descriptors.
     pub(crate) fn leave(&mut self, owner: Owner) {
         for place in &mut self.0 {

@@ -87,6 +87,26 @@ impl TapOpener {
             Some(steering) => self.steered(owner, steering)?,
             None => (self.unsteered()?, Past::Unused),
         };
+        self.parts(descriptors, steered, past)
+    }
+
+    /// What the owner has, for who goes on in place of its process; opened anew if the kernel doesn't steer.
+    pub(crate) fn succeed(&mut self, owner: Owner) -> Result<NicParts, OpenError> {
+        let again = self.places.again(owner);
+        let again = again.map_err(OpenError::doing("keeping the queue of", &self.name))?;
+        match again {
+            Some(descriptors) => self.parts(descriptors, true, Past::Own),
+            None => self.parts(self.unsteered()?, false, Past::Unused),
+        }
+    }
+
+    /// A queue of one owner, and what else it has.
+    fn parts(
+        &self,
+        descriptors: Vec<OwnedFd>,
+        steered: bool,
+        past: Past,
+    ) -> Result<NicParts, OpenError> {
         let interface = self.interface()?;
         Ok(NicParts {
             description: Description::Tap(TapDescription {

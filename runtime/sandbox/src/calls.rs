@@ -204,6 +204,16 @@ pub const NIC_XDP: &[Call] = &[Call::only(
     ],
 )];
 
+/// Whoever has queues of an `AF_XDP` NIC in turn with others, when one comes to it: its rings' places, and the bell.
+pub const NIC_SHARED: &[Call] = &[
+    Call::only(
+        "getsockopt",
+        libc::SYS_getsockopt,
+        &[&[is(1, libc::SOL_XDP), is(2, libc::XDP_MMAP_OFFSETS)]],
+    ),
+    Call::any("timerfd_settime", libc::SYS_timerfd_settime),
+];
+
 /// `link` on a TAP queue, from the first frame on.
 pub const NIC_TAP: &[Call] = &[Call::any("writev", libc::SYS_writev)];
 
@@ -218,6 +228,8 @@ pub struct Tasks<'a> {
     pub transports: bool,
     /// It has a NIC of this kind (as in `skink_nic::Capabilities::kind`).
     pub nic: Option<&'a str>,
+    /// Others have parts of that: there is a packet socket for what all see, and queues go from one to the other.
+    pub shares_nic: bool,
 }
 
 impl Tasks<'_> {
@@ -234,10 +246,13 @@ impl Tasks<'_> {
             }
         }
         match self.nic {
-            Some("xdp") => lists.extend([NIC_XDP, NIC_PACKET]),
+            Some("xdp" | "xdp-generic") => lists.extend([NIC_XDP, NIC_PACKET]),
             Some("packet") => lists.push(NIC_PACKET),
             Some(_) => lists.push(NIC_TAP),
             None => {}
+        }
+        if self.shares_nic {
+            lists.extend([NIC_PACKET, NIC_SHARED]);
         }
         lists
     }

@@ -118,12 +118,22 @@ impl PortTable {
 /// Takes `owner` out of every entry of the table.
 pub(crate) fn clear(table: &MappedArray<Port>, owner: Owner) {
     for port in table.entries() {
-        for set in [&port.listeners, &port.users] {
-            // Most entries don't have it: those stay clean in everybody's cache.
-            if set.load(Relaxed) & owner.bit() != 0 {
-                set.fetch_and(!owner.bit(), AcqRel);
-            }
-        }
+        take_out(&port.listeners, owner);
+        take_out(&port.users, owner);
+    }
+}
+
+/// `owner` listens on no port any more.
+pub(crate) fn unlisten(table: &MappedArray<Port>, owner: Owner) {
+    for port in table.entries() {
+        take_out(&port.listeners, owner);
+    }
+}
+
+fn take_out(owners: &AtomicU64, owner: Owner) {
+    // Most don't have it: those stay clean in everybody's cache.
+    if owners.load(Relaxed) & owner.bit() != 0 {
+        owners.fetch_and(!owner.bit(), AcqRel);
     }
 }
 

@@ -96,11 +96,24 @@ impl Steering {
         self.clear_tables(owner);
     }
 
+    /// `owner`'s process is gone, and another one ends its connections: the packets of these go on coming to it. It is given
+    /// no new flow, and its ports are anybody's.
+    pub fn orphan_owner(&mut self, owner: Owner) {
+        let [tcp, udp] = &self.ports;
+        ports::unlisten(tcp, owner);
+        ports::clear(udp, owner);
+        self.clear_flow_rings(owner);
+    }
+
     /// What the owner itself has written.
     fn clear_tables(&self, owner: Owner) {
         for table in &self.ports {
             ports::clear(table, owner);
         }
+        self.clear_flow_rings(owner);
+    }
+
+    fn clear_flow_rings(&self, owner: Owner) {
         self.owners.set_threaded(owner, false);
         flow_rings::clear(&self.flow_rings, owner);
     }

@@ -253,6 +253,35 @@ fn new_flows_spread_over_listeners_and_stay() {
 }
 
 #[test]
+fn an_owner_whose_process_is_gone_keeps_its_flows_and_gets_no_others() {
+    let Some(mut bench) = Bench::new(&[1, 2]) else {
+        return;
+    };
+    let mut views = [1, 2].map(|number| bench.ports(number));
+    for ports in &mut views {
+        open(ports, TCP, 80, true);
+    }
+    open(&mut views[0], UDP, 53, true);
+    let first: Vec<i64> = (1..=200)
+        .map(|port| bench.owner_of(&tcp(port, 80, SYN)))
+        .collect();
+    assert!(first.contains(&1) && first.contains(&2));
+    bench.steering.orphan_owner(owner(1));
+    for (port, chosen) in (1..).zip(first) {
+        assert_eq!(bench.owner_of(&tcp(port, 80, ACK)), chosen, "port {port}");
+        assert_eq!(bench.owner_of(&tcp(port + 1000, 80, SYN)), 2);
+    }
+    assert!(
+        views[1].use_port(UDP, 53, true),
+        "another program's, if it wants it"
+    );
+    // The one alone that listened: who calls is told so.
+    views[1].unlisten(TCP, 80);
+    views[1].release_port(TCP, 80);
+    assert_eq!(bench.owner_of(&tcp(5000, 80, SYN)), 1);
+}
+
+#[test]
 fn flows_that_began_with_one_owner_stay_when_others_join_it() {
     let Some(bench) = Bench::new(&[1, 2]) else {
         return;

@@ -1,10 +1,17 @@
-use skink_control::{Grant, NicGrant, Owners, Peer};
-use skink_nic::{Adaptation, Load, Opener};
+use super::orphans::{self, Gone, Orphanage};
+use skink_control::{
+    Grant, NicGrant, Owners, Peer, RegionKind, SignalDescriptor, StackStart, unguessable,
+};
+use skink_nic::{Adaptation, Load, NicParts, Opener};
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 
 /// Opens the NIC for each process of the program.
 pub struct NicOwners {
     opener: Opener,
+    /// What a stack is to know that ends the connections of a process.
+    start: StackStart,
+    orphanage: Orphanage,
     /// How many processes have it.
     count: usize,
     /// How those use it that have said so.
@@ -13,14 +20,71 @@ pub struct NicOwners {
 }
 
 impl NicOwners {
-    /// Nobody has it yet.
-    pub fn new(opener: Opener) -> NicOwners {
+    /// Nobody has it yet. A stack that ends the connections of a process is told what `start` says.
+    pub fn new(opener: Opener, start: StackStart) -> NicOwners {
         NicOwners {
             adaptation: opener.adaptation(),
             opener,
+            start,
+            orphanage: Orphanage::default(),
             count: 0,
             loads: BTreeMap::new(),
         }
+    }
+
+    /// Sees to connections of processes that have ended: to be called after [`skink_control::Server::serve`]. Answers whether
+    /// there are some whose peers are being told.
+    pub fn tend(&mut self, signals: &SignalDescriptor) -> bool {
+        for gone in self.orphanage.tend(signals) {
+            self.forget(&gone);
+        }
+        !self.orphanage.is_empty()
+    }
+
+    /// A child has ended.
+    pub fn ended(&mut self, pid: u32) {
+        if let Some(gone) = self.orphanage.ended(pid) {
+            self.forget(&gone);
+        }
+    }
+
+    fn forget(&mut self, gone: &Gone) {
+        self.opener.retire(gone.owner);
+        if gone.is_released {
+            self.opener.close(gone.owner);
+        }
+    }
+
+    /// A process has ended: answers whether the peers of its connections will be told.
+    fn take_in(
+        &mut self,
+        owner: u16,
+        memory: BTreeMap<RegionKind, OwnedFd>,
+    ) -> Result<bool, String> {
+        let Some(files) = orphans::left(memory) else {
+            return Ok(false);
+        };
+        if !self.orphanage.has_room() {
+            return Err("too many others have ended as well".to_owned());
+        }
+        let parts = self.opener.succeed(owner);
+        let NicParts {
+            description,
+            mut descriptors,
+        } = parts.map_err(|error| error.to_string())?;
+        let mut start = self.start.clone();
+        start.nic = serde_json::to_string(&description).map_err(|error| error.to_string())?;
+        start.nic_descriptors = descriptors.len();
+        start.seed = unguessable().map_err(|error| error.to_string())?;
+        let steering = self.opener.steering();
+        let ports = steering.map(|steering| steering.port_maps()).transpose();
+        if let Some(ports) = ports.map_err(|error| error.to_string())? {
+            start.owner = Some(owner);
+            descriptors.extend([ports.tcp, ports.udp]);
+        }
+        descriptors.extend(files);
+        self.orphanage.take_in(owner, start, descriptors);
+        Ok(true)
     }
 
     /// Adapts the NIC to all loads: interrupts are put off if anybody is busy; segmentation, if somebody's packets are
@@ -40,6 +104,11 @@ impl NicOwners {
 impl Owners for NicOwners {
     fn grant(&mut self, owner: u16, _peer: &Peer) -> Result<Grant, String> {
         // Without a program that knows who listens, inbound flows would reach any of them.
+        if self.opener.steering().is_none() {
+            for gone in self.orphanage.close() {
+                self.forget(&gone);
+            }
+        }
         if self.count > 0 && self.opener.steering().is_none() {
             return Err(
                 "only one process at a time can have a stack on this NIC, since the steering program \
@@ -63,20 +132,37 @@ impl Owners for NicOwners {
         self.adapt();
     }
 
-    fn retire(&mut self, owner: u16) {
+    fn retire(&mut self, owner: u16, memory: BTreeMap<RegionKind, OwnedFd>) {
         self.loads.remove(&owner);
         self.adapt();
         self.count = self.count.saturating_sub(1);
-        self.opener.retire(owner);
+        let told = self.take_in(owner, memory).unwrap_or_else(|why| {
+            tracing::warn!(
+                owner,
+                "a process of the program has ended, and its peers aren't told: {why}"
+            );
+            false
+        });
+        if !told {
+            self.opener.retire(owner);
+        }
     }
 
     fn release(&mut self, owner: u16) {
-        self.opener.close(owner);
+        if !self.orphanage.release(owner) {
+            self.opener.close(owner);
+        }
+    }
+
+    fn is_free(&self, owner: u16) -> bool {
+        !self.orphanage.has(owner)
     }
 
     /// The broker tells the processes.
     fn load_filter(&mut self, rules: &str) -> Result<String, String> {
-        crate::filter::accept(rules).map(crate::filter::in_force)
+        let count = crate::filter::accept(rules)?;
+        rules.clone_into(&mut self.start.rules);
+        Ok(crate::filter::in_force(count))
     }
 
     fn answering(&mut self, owner: u16) {

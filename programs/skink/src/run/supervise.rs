@@ -1,8 +1,9 @@
 //! The life of a run after the program was started: one thread that waits for signals, for the
 //! program's processes and for tools, and uses no CPU while nothing happens.
+use super::owners::NicOwners;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
-use skink_control::{Owners, Received, Server, SignalDescriptor};
+use skink_control::{Received, Server, SignalDescriptor};
 use std::os::fd::AsFd;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -30,32 +31,32 @@ pub const SIGNALS: [i32; 8] = [
     FORWARDED[6],
 ];
 
-/// Serves until the program and all that it started have ended; answers the program's exit code.
-pub fn supervise<O: Owners>(
-    child: &Child,
-    server: &mut Server<O>,
-    signals: &SignalDescriptor,
-) -> u8 {
+/// Serves until the program and all that it started have ended, and what they had written has arrived; answers the program's
+/// exit code.
+pub fn supervise(child: &Child, server: &mut Server<NicOwners>, signals: &SignalDescriptor) -> u8 {
     let main = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let mut code = None;
     loop {
         let limit = server.serve(Instant::now());
+        server.owners_mut().tend(signals);
         wait(server, signals, limit);
         while let Some(signal) = signals.take() {
             if signal.signal != libc::SIGCHLD {
                 forward(signal, main.filter(|_| code.is_none()));
             }
         }
-        let left = reap(main, &mut code);
-        if !left {
-            // The last words of processes that have just ended.
-            server.serve(Instant::now());
+        if reap(main, &mut code, server.owners_mut()) {
+            continue;
+        }
+        // The last words of processes that have just ended.
+        server.serve(Instant::now());
+        if !server.owners_mut().tend(signals) {
             return code.unwrap_or(0);
         }
     }
 }
 
-fn wait<O: Owners>(server: &Server<O>, signals: &SignalDescriptor, limit: Option<Duration>) {
+fn wait(server: &Server<NicOwners>, signals: &SignalDescriptor, limit: Option<Duration>) {
     let mut descriptors = [
         PollFd::from_borrowed_fd(server.as_fd(), PollFlags::IN),
         PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
@@ -69,14 +70,17 @@ fn wait<O: Owners>(server: &Server<O>, signals: &SignalDescriptor, limit: Option
 }
 
 /// Takes the status of every child that has ended. Answers whether any is left.
-fn reap(main: Option<Pid>, code: &mut Option<u8>) -> bool {
+fn reap(main: Option<Pid>, code: &mut Option<u8>, owners: &mut NicOwners) -> bool {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) if Some(pid) == main => {
                 *code = Some(exit_code(status));
                 tracing::debug!(?status, "the program has ended");
             }
-            Ok(Some((pid, status))) => tracing::debug!(?pid, ?status, "a process has ended"),
+            Ok(Some((pid, status))) => {
+                owners.ended(pid.as_raw_nonzero().get().unsigned_abs());
+                tracing::debug!(?pid, ?status, "a process has ended");
+            }
             Ok(None) => return true,
             Err(rustix::io::Errno::INTR) => {}
             Err(_) => return false,

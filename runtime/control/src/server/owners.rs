@@ -5,6 +5,7 @@ use skink_nic::{Load, NicParts};
 use skink_sockets::Attachment;
 use skink_steering::PortMaps;
 use skink_wire::IpCidr;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -82,8 +83,8 @@ pub trait Owners {
     /// What the new owner in slot `owner` is handed. An error is a sentence for the program's user.
     fn grant(&mut self, owner: u16, peer: &Peer) -> Result<Grant, String>;
     /// The owner's process is about to end, or has left its stack by `exec`: no packet goes to it any
-    /// more, but its descriptors may still be open.
-    fn retire(&mut self, owner: u16);
+    /// more, but its descriptors may still be open. `memory` is what it had registered.
+    fn retire(&mut self, owner: u16, memory: BTreeMap<RegionKind, OwnedFd>);
     /// The owner's process has closed all descriptors, if it [is waited for](Owners::is_waited_for): its part of the NIC may be given to another.
     fn release(&mut self, owner: u16);
     /// Whether an owner whose connection is closed is released only when its process has ended, or comes again, and not at once.

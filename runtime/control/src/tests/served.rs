@@ -1,6 +1,7 @@
 //! A broker whose owners are served by a stack in another process, and found by name.
 use super::*;
 use skink_sockets::{Attachment, Routes};
+use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Grants at once, or (odd slots) when told to.
@@ -48,7 +49,7 @@ impl Owners for Stacks {
             }
         }
     }
-    fn retire(&mut self, owner: u16) {
+    fn retire(&mut self, owner: u16, _memory: BTreeMap<RegionKind, OwnedFd>) {
         self.log.push(format!("retire {owner}"));
     }
     fn release(&mut self, owner: u16) {

@@ -26,6 +26,11 @@ impl Group {
         Ok(Some(sockets))
     }
 
+    /// What the owner has, for who goes on in place of its process.
+    pub(super) fn again(&self, owner: Owner) -> io::Result<Option<Vec<OwnedFd>>> {
+        self.places.again(owner)
+    }
+
     /// Adds the first of an owner's sockets, which is bound.
     pub(super) fn join(
         &mut self,

@@ -83,37 +83,66 @@ impl XdpOpener {
         owner: Owner,
         steering: Option<&mut Steering>,
     ) -> Result<NicParts, OpenError> {
-        let name = self.name.clone();
-        let missing = || OpenError::Unavailable {
-            what: format!("a part of xdp:{name}"),
-            advice: format!("this is a fault in Skink; use packet:{name}"),
-        };
-        let steering = steering.ok_or_else(missing)?;
-        let open = match self.queues.take() {
-            Some(open) => open,
-            None => self.open_queues(steering)?,
-        };
-        let open = self.queues.insert(open);
-        let NicParts {
-            description,
-            mut descriptors,
-        } = match self.sharing {
+        let steering = steering.ok_or_else(|| self.missing())?;
+        if self.queues.is_none() {
+            self.queues = Some(self.open_queues(steering)?);
+        }
+        let packet = match self.sharing {
             Sharing::Sole => self.packet.open(owner, None)?,
             Sharing::Several => self.packet.open(owner, Some(steering))?,
         };
-        let Description::Packet(packet) = description else {
-            return Err(missing());
+        self.parts(owner, packet, Past::Unused, steering)
+    }
+
+    /// What the owner has, for who goes on in place of its process.
+    pub(crate) fn succeed(
+        &mut self,
+        owner: Owner,
+        steering: Option<&mut Steering>,
+    ) -> Result<NicParts, OpenError> {
+        let steering = steering.ok_or_else(|| self.missing())?;
+        let packet = self.packet.succeed(owner)?;
+        self.parts(owner, packet, Past::Own, steering)
+    }
+
+    fn missing(&self) -> OpenError {
+        let name = &self.name;
+        OpenError::Unavailable {
+            what: format!("a part of xdp:{name}"),
+            advice: format!("this is a fault in Skink; use packet:{name}"),
+        }
+    }
+
+    /// The owner's packet sockets, and its share of the queues, which are open.
+    fn parts(
+        &mut self,
+        owner: Owner,
+        packet: NicParts,
+        past: Past,
+        steering: &Steering,
+    ) -> Result<NicParts, OpenError> {
+        let missing = self.missing();
+        let NicParts {
+            description: Description::Packet(packet),
+            mut descriptors,
+        } = packet
+        else {
+            return Err(missing);
+        };
+        let Some(open) = &mut self.queues else {
+            return Err(missing);
         };
         if !open.lines.is_empty() {
             let opened = open.add(owner, steering);
-            descriptors.extend(opened.map_err(OpenError::doing("sharing the queues of", &name))?);
+            let failed = OpenError::doing("sharing the queues of", &self.name);
+            descriptors.extend(opened.map_err(failed)?);
         }
         let queues = open.lines.iter().map(|line| line.description.clone());
         Ok(NicParts {
             description: Description::Xdp(XdpDescription {
                 packet,
                 owner,
-                past: Past::Unused,
+                past,
                 queues: queues.collect(),
             }),
             descriptors,

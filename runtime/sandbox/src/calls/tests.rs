@@ -1,13 +1,14 @@
 use super::*;
 use std::collections::BTreeSet;
 
-const LISTS: [(&str, &[Call]); 7] = [
+const LISTS: [(&str, &[Call]); 8] = [
     ("event loop", EVENT_LOOP),
     ("memory", MEMORY),
     ("programs", PROGRAMS),
     ("reclaim", RECLAIM),
     ("packet", NIC_PACKET),
     ("xdp", NIC_XDP),
+    ("shared", NIC_SHARED),
     ("tap", NIC_TAP),
 ];
 
@@ -110,4 +111,17 @@ fn a_component_has_the_calls_of_its_tasks_alone() {
         }
         assert_eq!(may, expected, "{name}: {may:07b}");
     }
+}
+
+#[test]
+fn an_xdp_program_behind_the_driver_takes_no_other_calls() {
+    let lists = |nic| {
+        let tasks = Tasks {
+            nic: Some(nic),
+            ..Tasks::default()
+        };
+        let calls = tasks.lists().into_iter().flatten();
+        calls.map(|call| call.name).collect::<Vec<_>>()
+    };
+    assert_eq!(lists("xdp-generic"), lists("xdp"));
 }

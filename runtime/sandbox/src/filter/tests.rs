@@ -35,6 +35,7 @@ fn what_ships_compiles_for_both_ways_to_refuse() {
                 programs: true,
                 transports: true,
                 nic: Some(nic),
+                shares_nic: true,
             };
             let program = compile(&all.lists(), refusal).expect("compiles");
             // The kernel's own limit is 4,096 instructions.

@@ -68,6 +68,7 @@ const FILTER: Tasks<'static> = Tasks {
     programs: false,
     transports: false,
     nic: None,
+    shares_nic: false,
 };
 const IP: Tasks<'static> = Tasks {
     memory: true,

@@ -9,6 +9,7 @@ mod calls;
 mod choice;
 mod clients;
 mod datagrams;
+mod ended;
 mod epoll;
 mod exec;
 mod filter;
@@ -50,6 +51,7 @@ pub fn all() -> Vec<Case> {
         servers::cases(),
         passing::cases(),
         exec::cases(),
+        ended::cases(),
         clients::cases(),
         datagrams::cases(),
         seldom::cases(),

@@ -5,6 +5,7 @@ use skink_control::{
     Answered, ComponentInfo, FIRST_COMPONENT, Grant, Order, Owners, Part, Peer, Question,
     QueueInfo, RegionKind,
 };
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 impl Owners for Served {
@@ -31,7 +32,7 @@ impl Owners for Served {
         Ok(Grant::Later)
     }
 
-    fn retire(&mut self, _owner: u16) {}
+    fn retire(&mut self, _owner: u16, _memory: BTreeMap<RegionKind, OwnedFd>) {}
 
     /// It has no part of the NIC. Its process may live on as another program, by `exec`: its sockets are closed as the kernel's would be.
     fn is_waited_for(&self) -> bool {

@@ -1,0 +1,168 @@
+//! Ends the connections of a program that had a stack of its own and was killed, or has become another program: as the kernel
+//! does for its sockets, a FIN follows what was written, or a reset if something wasn't read.
+
+use crate::clock;
+use crate::confine::confine_orphans;
+use crate::filter::parse;
+use crate::start::{StartError, network};
+use core::mem::MaybeUninit;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use skink_control::StackStart;
+use skink_library::{Farewell, Stack, StackConfig};
+use skink_memory::{Region, TableConfig};
+use skink_messages::{Counters, Ports, Progress, Protocol};
+use skink_nic::Room;
+use skink_sandbox::{Refusal, Report, SandboxError};
+use skink_time::Duration;
+use std::os::fd::OwnedFd;
+
+/// Of the one program here.
+const PROGRAM: u32 = 0;
+/// While nobody tells when there is room to send.
+const RETRY: Duration = Duration::from_millis(10);
+/// Its sockets of UDP, of which nothing is left to be done.
+const NO_DATAGRAMS: TableConfig = TableConfig {
+    sockets: 1,
+    send_bytes: 4096,
+    receive_bytes: 4096,
+};
+
+/// A stack that has the connections.
+pub struct Orphans {
+    stack: Stack,
+    nic: &'static str,
+    /// Tells of frames.
+    arrivals: OwnedFd,
+}
+
+impl Orphans {
+    /// Adopts them, with what came beside [`Order::EndOrphans`](skink_control::Order::EndOrphans).
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn adopt(start: StackStart, descriptors: Vec<OwnedFd>) -> Result<Orphans, StartError> {
+        let mut rest = descriptors.into_iter();
+        let (nic, ports) = network(&start, &mut rest)?;
+        let files: Result<[OwnedFd; 3], _> = rest.collect::<Vec<_>>().try_into();
+        let files =
+            files.map_err(|_| StartError::Parts("other descriptors than announced".to_owned()))?;
+        let failed = |error| StartError::of_part("the program's sockets", &error);
+        let tcp = Region::open(files).map_err(failed)?;
+        let udp = Region::create("skink-udp", NO_DATAGRAMS).map_err(failed)?;
+        let counters = Counters::create();
+        let counters = counters.map_err(StartError::doing("making counters"))?;
+        let kind = nic.capabilities.kind;
+        let config = StackConfig {
+            addresses: start.addresses,
+            gateways: start.gateways,
+            seed: start.seed,
+            answers: true,
+            tcp_table: start.tcp_table.into(),
+            udp_table: NO_DATAGRAMS,
+            counters,
+        };
+        let mut stack = Stack::for_programs(config, nic, Box::new(Unheard(ports)));
+        let now = clock::now();
+        let adopted = stack.adopt_program(now, PROGRAM, tcp, udp);
+        let adopted = adopted.map_err(failed)?;
+        tracing::debug!(sockets = adopted.sockets, given_up = adopted.given_up);
+        if !start.rules.is_empty() {
+            let rules = parse(&start.rules).map_err(StartError::Parts)?;
+            // Connections that there are pass.
+            stack.set_rules(now, &start.interface, rules);
+        }
+        for protocol in Protocol::ALL {
+            stack.abandon(now, protocol, PROGRAM);
+        }
+        let arrivals = epoll::create(CreateFlags::CLOEXEC);
+        let arrivals = arrivals.map_err(StartError::doing("making an epoll set"))?;
+        let mut watched = Ok(());
+        stack.receive_descriptors(&mut |fd| {
+            let added = epoll::add(&arrivals, fd, EventData::new_u64(0), EventFlags::IN);
+            watched = watched.and(added);
+        });
+        watched.map_err(StartError::doing("watching the NIC"))?;
+        Ok(Orphans {
+            stack,
+            nic: kind,
+            arrivals,
+        })
+    }
+
+    /// As [`confine`](crate::confine()), before [`Orphans::end`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn confine(&self, refusal: Refusal) -> Result<Report, SandboxError> {
+        confine_orphans(self.nic, refusal)
+    }
+
+    /// Returns once peers have acknowledged everything, or have taken too long ([`Farewell`]) and are reset.
+    pub fn end(mut self) {
+        let mut farewell = Farewell::new(clock::now());
+        loop {
+            let now = clock::now();
+            let progress = self.stack.poll(now);
+            let blocked = self.stack.send_blocked_on().is_some();
+            if progress == Progress::More && !blocked {
+                continue;
+            }
+            let (left, longest) = farewell.look(now, self.stack.tcp_table());
+            match longest {
+                Some(longest) => self.wait(longest),
+                // The last acknowledgement, or reset, is among what waits for room.
+                None if left.connections == 0 && blocked => self.wait(RETRY),
+                None => {
+                    tracing::info!(left.connections, left.bytes, "done");
+                    break;
+                }
+            }
+        }
+        let _ = self.stack.tcp_reset_unfinished(clock::now());
+        self.stack.flush();
+    }
+
+    /// Until a frame comes or something is due, but no longer than this.
+    fn wait(&self, longest: Duration) {
+        let limit = match self.stack.send_blocked_on() {
+            Some(Room::Untold(again)) => longest.min(again),
+            Some(Room::At(_)) => longest.min(RETRY),
+            None => {
+                let due = self.stack.next_deadline();
+                due.map_or(longest, |due| longest.min(due.since(clock::now())))
+            }
+        };
+        let limit = Timespec {
+            tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        let mut events = [const { MaybeUninit::uninit() }; 4];
+        let _ = epoll::wait(&self.arrivals, &mut events, Some(&limit));
+    }
+}
+
+/// Nobody hears that a port is listened on: whoever begins to listen there meanwhile may.
+struct Unheard(Box<dyn Ports + Send>);
+
+impl Ports for Unheard {
+    fn use_port(&mut self, protocol: u8, port: u16, exclusive: bool) -> bool {
+        self.0.use_port(protocol, port, exclusive)
+    }
+
+    fn release_port(&mut self, protocol: u8, port: u16) {
+        self.0.release_port(protocol, port);
+    }
+
+    fn listen(&mut self, _protocol: u8, _port: u16) {}
+
+    fn unlisten(&mut self, _protocol: u8, _port: u16) {}
+
+    fn moved(&mut self, protocol: u8, port: u16) -> bool {
+        self.0.moved(protocol, port)
+    }
+
+    fn others_listen(&mut self, protocol: u8, port: u16) -> bool {
+        self.0.others_listen(protocol, port)
+    }
+}

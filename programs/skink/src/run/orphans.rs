@@ -1,0 +1,154 @@
+//! Processes of the program that ended with connections: a process of Skink's takes each one's place, and tells its peers.
+use skink_control::{
+    ComponentProcess, Executable, Order, RegionKind, SignalDescriptor, StackStart, spawn_component,
+};
+use skink_memory::{SendRegion, SocketKind};
+use skink_tcp::State;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// So many at a time: beyond that, peers of a process that was killed learn of it when they send.
+const MOST: usize = 8;
+
+/// What is to be ended in place of one owner's process.
+struct Orphans {
+    /// Until there is a process for it.
+    order: Option<(Order, Vec<OwnedFd>)>,
+    process: Option<ComponentProcess>,
+    /// The owner's own process has closed all descriptors.
+    is_released: bool,
+}
+
+/// By owner.
+#[derive(Default)]
+pub struct Orphanage(BTreeMap<u16, Orphans>);
+
+impl Orphanage {
+    /// Whether there is room for one more.
+    pub fn has_room(&self) -> bool {
+        self.0.len() < MOST
+    }
+
+    /// Whether nobody is here.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the owner's connections are being ended.
+    pub fn has(&self, owner: u16) -> bool {
+        self.0.contains_key(&owner)
+    }
+
+    /// The owner's connections are to be ended, with what `start` says, and beside it the NIC's descriptors, those of the
+    /// tables of ports, and the files of its sockets. [`Orphanage::tend`] begins.
+    pub fn take_in(&mut self, owner: u16, start: StackStart, descriptors: Vec<OwnedFd>) {
+        let orphans = Orphans {
+            order: Some((Order::EndOrphans(Box::new(start)), descriptors)),
+            process: None,
+            is_released: false,
+        };
+        self.0.insert(owner, orphans);
+    }
+
+    /// The owner's own process has closed all descriptors. Answers whether its connections are being ended, so that its part
+    /// of the NIC is used on.
+    pub fn release(&mut self, owner: u16) -> bool {
+        let orphans = self.0.get_mut(&owner);
+        orphans.map(|orphans| orphans.is_released = true).is_some()
+    }
+
+    /// Starts a process for each that has none. Answers the owners for whom that failed, which are forgotten.
+    pub fn tend(&mut self, signals: &SignalDescriptor) -> Vec<Gone> {
+        let mut failed = Vec::new();
+        for (owner, orphans) in &mut self.0 {
+            let Some((order, descriptors)) = orphans.order.take() else {
+                continue;
+            };
+            match start(&order, &descriptors, signals) {
+                Ok(process) => orphans.process = Some(process),
+                Err(error) => {
+                    tracing::warn!(
+                        owner,
+                        "a process of the program has ended, and its peers aren't told: {error}"
+                    );
+                    failed.push(*owner);
+                }
+            }
+        }
+        failed
+            .into_iter()
+            .filter_map(|it| self.forget(it))
+            .collect()
+    }
+
+    /// A child has ended. Answers whose connections it was to end.
+    pub fn ended(&mut self, pid: u32) -> Option<Gone> {
+        let mut all = self.0.iter();
+        let (owner, _) =
+            all.find(|(_, it)| it.process.as_ref().map(ComponentProcess::id) == Some(pid))?;
+        self.forget(*owner)
+    }
+
+    /// Ends all processes, since the NIC is needed.
+    pub fn close(&mut self) -> Vec<Gone> {
+        for process in self.0.values_mut().filter_map(|it| it.process.as_mut()) {
+            process.kill();
+            process.wait();
+        }
+        let owners: Vec<u16> = self.0.keys().copied().collect();
+        owners
+            .into_iter()
+            .filter_map(|it| self.forget(it))
+            .collect()
+    }
+
+    fn forget(&mut self, owner: u16) -> Option<Gone> {
+        let Orphans { is_released, .. } = self.0.remove(&owner)?;
+        Some(Gone { owner, is_released })
+    }
+}
+
+/// An owner whose connections are ended.
+pub struct Gone {
+    pub owner: u16,
+    /// Nobody has its part of the NIC any more.
+    pub is_released: bool,
+}
+
+fn start(
+    order: &Order,
+    descriptors: &[OwnedFd],
+    signals: &SignalDescriptor,
+) -> std::io::Result<ComponentProcess> {
+    let arguments = ["component", "orphans"];
+    let process = spawn_component(&Executable::own()?, &arguments, &[], signals)?;
+    let all: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+    process.link.send(order, &all)?;
+    Ok(process)
+}
+
+/// The files of the sockets of a process that has ended, if peers of its connections are to be told.
+pub fn left(mut memory: BTreeMap<RegionKind, OwnedFd>) -> Option<[OwnedFd; 3]> {
+    let [records, send_rings, receive_rings] = RegionKind::TCP.map(|kind| memory.remove(&kind));
+    let files = [records?, send_rings?, receive_rings?];
+    let [records, send_rings, _] = &files;
+    let table = [records.try_clone().ok()?, send_rings.try_clone().ok()?];
+    let table = SendRegion::open_read_only(table).ok()?;
+    let has_peer = |slot: u32| {
+        let record = table.record(slot);
+        let state = State::from_number(record.state.load(Relaxed));
+        let is_open = matches!(
+            state,
+            Some(
+                State::Established
+                    | State::CloseWait
+                    | State::FinWait1
+                    | State::Closing
+                    | State::LastAck
+            )
+        );
+        record.kind() == SocketKind::Tcp && is_open
+    };
+    (0..table.used()).any(has_peer).then_some(files)
+}
