@@ -17,6 +17,7 @@ use crate::cli::RunOptions;
 use crate::failure::{CANNOT_RUN, Failure, NOT_FOUND};
 use crate::stderr::say;
 use choice::Use;
+use neighbours::Turn;
 use network::Plan;
 use owners::NicOwners;
 use skink_control::{
@@ -69,12 +70,14 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     let ipv6 = network::kernel_has_ipv6();
     let mut plan = network::plan(&options.network, candidates, &interfaces, ipv6)?;
 
+    let turn = Turn::take();
     neighbours::check(&plan)?;
     // Before anything is made: a signal from now on ends in an orderly way.
     let signals = SignalDescriptor::new(&supervise::SIGNALS)
         .map_err(|error| Failure::own(format!("can't take signals over: {error}")))?;
     let opener = opening::open(&mut plan, &options.network, Sharing::Several)?;
     let mut server = serve(&plan, options, name, opener)?;
+    drop(turn);
     for line in plan.describe(&shown(name)) {
         say(format_args!("{line}"));
     }

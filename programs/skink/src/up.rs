@@ -16,8 +16,9 @@ use crate::cli::{Recovery, UpOptions};
 use crate::failure::Failure;
 use crate::interfaces::HANDED_VERSION;
 use crate::run::choice::{self, Use};
+use crate::run::neighbours::{self, Turn};
 use crate::run::network::{self, Plan};
-use crate::run::{kernel, neighbours, opening};
+use crate::run::{kernel, opening};
 use crate::stderr::say;
 use component::Component;
 use deputy::{Deputy, Kept};
@@ -55,6 +56,7 @@ pub fn up(options: &UpOptions) -> Result<u8, Failure> {
     let candidates = choice::candidates(settings.network.nic.as_ref(), &interfaces, Use::Apart)?;
     let ipv6 = network::kernel_has_ipv6();
     let mut plan = network::plan(&settings.network, candidates, &interfaces, ipv6)?;
+    let turn = Turn::take();
     neighbours::check(&plan)?;
     let layout = settings::layout_of(&settings.topology)?;
     let room = raise_descriptor_limit(layout.routes().channels());
@@ -75,6 +77,7 @@ pub fn up(options: &UpOptions) -> Result<u8, Failure> {
     let processes = places.map(|(number, place)| Component::new(place, number, &executable));
     let processes = processes.collect::<Result<Vec<_>, _>>()?;
     let mut server = serve(&plan, &settings, Stack { plant, processes })?;
+    drop(turn);
     supervise::supervise(&mut server, &signals, notifier.as_ref(), |pid| {
         let mut lines = plan.describe(&settings.name);
         lines.push(ready(&settings, pid));

@@ -1,9 +1,77 @@
 //! Other runs in the same network namespace: the kernel knows nothing of their addresses.
 use super::network::Plan;
 use crate::failure::Failure;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use skink_control::{InstanceInfo, instances};
 use skink_nic::NicSpec;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+/// An abstract name: each network namespace has its own.
+const TURN: &[u8] = b"skink-begins";
+/// Who takes longer than this to begin, or has taken the name for another end, isn't waited for.
+const LONGEST_TURN: Duration = Duration::from_secs(10);
+
+/// The right to begin: one at a time in a network namespace, so that who comes next sees this one's addresses. To be had before
+/// [`check`], and kept until others can see this run.
+pub struct Turn {
+    _listener: Option<OwnedFd>,
+}
+
+impl Turn {
+    /// Waits for who begins just now.
+    pub fn take() -> Turn {
+        let until = Instant::now() + LONGEST_TURN;
+        loop {
+            match try_take() {
+                Ok(listener) => {
+                    return Turn {
+                        _listener: Some(listener),
+                    };
+                }
+                Err(rustix::io::Errno::ADDRINUSE) if Instant::now() < until => wait_for_turn(until),
+                Err(error) => {
+                    tracing::warn!(%error, "others that begin at this moment aren't seen");
+                    return Turn { _listener: None };
+                }
+            }
+        }
+    }
+}
+
+fn socket() -> rustix::io::Result<(OwnedFd, SocketAddrUnix)> {
+    let kind = SocketType::SEQPACKET;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    Ok((socket, SocketAddrUnix::new_abstract_name(TURN)?))
+}
+
+fn try_take() -> rustix::io::Result<OwnedFd> {
+    let (socket, name) = socket()?;
+    rustix::net::bind(&socket, &name)?;
+    rustix::net::listen(&socket, 64)?;
+    Ok(socket)
+}
+
+/// Until whoever has it lets go of it: then what waits at its socket is reset.
+fn wait_for_turn(until: Instant) {
+    let connected = socket().and_then(|(socket, name)| {
+        rustix::net::connect(&socket, &name)?;
+        Ok(socket)
+    });
+    let Ok(socket) = connected else {
+        // It has gone already, or hasn't begun to listen.
+        std::thread::sleep(Duration::from_millis(1));
+        return;
+    };
+    let left = until.saturating_duration_since(Instant::now());
+    let limit = Timespec {
+        tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    };
+    let _ = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&limit));
+}
 
 /// Fails if another `skink run` has one of the addresses, or the TAP.
 pub fn check(plan: &Plan) -> Result<(), Failure> {

@@ -17,6 +17,11 @@ pub fn cases() -> Vec<Case> {
         unprivileged,
     ));
     cases.extend(cases_in(&single, "choice/apart", apart));
+    cases.extend(cases_in(
+        &library,
+        "choice/at-the-same-moment",
+        at_the_same_moment,
+    ));
     cases
 }
 
@@ -49,6 +54,41 @@ fn one_after_the_other(network: &Network) -> Outcome {
         "packet:wire chosen: another XDP program is in front of wire",
     )?;
     nginx.stop()
+}
+
+/// Of several with one address that start at the same moment one runs, and the others are told of it.
+fn at_the_same_moment(network: &Network) -> Outcome {
+    const RUNS: usize = 4;
+    let mut runs = Vec::new();
+    for number in 0..RUNS {
+        let address = format!("{}/24", Network::SKINK[0]);
+        let mut run = network.skink.command(&Network::tool()?.to_string_lossy());
+        run.args([
+            "run",
+            "--no-probe",
+            "--nic",
+            "packet:wire",
+            "--addr",
+            &address,
+        ]);
+        run.args(["--", "sleep", "1000"]);
+        runs.push(Process::spawn(run, &format!("run {number}"))?);
+    }
+    let refused = "is in use by `skink run` of sleep";
+    let runs_here = "sleep has 10.9.0.2/24 on packet:wire";
+    for run in &runs {
+        run.wait_until("it runs, or is refused", || {
+            let log = run.log();
+            log.contains(runs_here) || log.contains(refused)
+        })?;
+    }
+    let count = |word: &str| runs.iter().filter(|run| run.log().contains(word)).count();
+    match (count(runs_here), count(refused)) {
+        (1, others) if others == RUNS - 1 => Ok(()),
+        (all, others) => Err(Failure::Wrong(format!(
+            "{all} run, and {others} were refused"
+        ))),
+    }
 }
 
 /// Who may open packet sockets, and load no programs, gets AF_PACKET.
