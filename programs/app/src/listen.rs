@@ -246,6 +246,9 @@ impl State {
     /// Another process is about to get these sockets, too: connections that nobody has waited for here are perhaps for that one, and
     /// so are datagrams.
     pub fn leave_to_others(&mut self, mut sockets: Vec<u32>) {
+        for index in &sockets {
+            self.sockets[*index].lent = true;
+        }
         sockets.retain(|index| {
             let socket = &self.sockets[*index];
             let hears = !socket.is_decided() && socket.resting != [None; 2];

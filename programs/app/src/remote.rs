@@ -14,9 +14,11 @@ use core::net::IpAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{
-    Counter, Counters, PortOptions, Protocol, SocketCall, SocketEvent, TcpRequest, UdpRequest,
+    Counter, Counters, PortOptions, Protocol, Shutdown, SocketCall, SocketEvent, TcpRequest,
+    UdpRequest,
 };
-use skink_sockets::{self as sockets, Attachment, Client, ClientError, RequestBody};
+use skink_sockets::{self as sockets, Attachment, Client, ClientError, RequestBody, ServedBy};
+use skink_tcp::State as TcpState;
 use skink_wire::{Endpoint, IpCidr};
 use std::os::fd::AsRawFd;
 
@@ -291,6 +293,27 @@ impl Remote {
             TcpRequest::Received(_) | TcpRequest::Shutdown(..) | TcpRequest::SetOption(..) => {}
         }
         self.tell(RequestBody::Tcp(request));
+    }
+
+    /// A connection that nobody else has is about to be closed: its FIN follows at once what was written. Where `syscall` is in a
+    /// process of its own closing takes a detour, and a peer that has all it waited for would often be the first to close
+    /// meanwhile, so that TIME-WAIT, and with it the port, is on its side.
+    pub fn finish(&mut self, id: SocketId) {
+        let routes = &self.attachment.routes;
+        let together = routes.channel(ServedBy::Syscall) == routes.channel(ServedBy::Tcp);
+        let table = &self.holdings.tcp;
+        if together || table.region_of(id.slot) != self.attachment.program {
+            return;
+        }
+        let state = table.find(id).map(|it| it.state.load(Ordering::Relaxed));
+        let is_open = matches!(
+            state.and_then(TcpState::from_number),
+            Some(TcpState::Established | TcpState::CloseWait)
+        );
+        // If something is unread, closing resets it.
+        if is_open && table.receive_ring(id.slot).is_empty() {
+            self.tell(RequestBody::Tcp(TcpRequest::Shutdown(id, Shutdown::Write)));
+        }
     }
 
     /// Asks something of `udp`; closing is a call.

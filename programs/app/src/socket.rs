@@ -67,6 +67,8 @@ pub struct Socket {
     pub role: Role,
     /// Who takes what comes to it, if it listens.
     pub taker: Taker,
+    /// Another process has, or had, it as well.
+    pub lent: bool,
     /// How many connections may wait to be accepted, if it listens; 0 for one that is bound only.
     pub backlog: u32,
     /// What `bind` was told, with the port that was chosen.
@@ -115,6 +117,7 @@ impl Socket {
             nonblocking: false,
             role: Role::Undecided,
             taker: Taker::Unknown,
+            lent: false,
             backlog: 4096,
             bound: None,
             resting: [None; 2],

@@ -183,6 +183,13 @@ impl State {
         match self.sockets[index].role {
             Role::Stream(id) => {
                 engine.disown_tcp(id);
+                let socket = &self.sockets[index];
+                if let Some(remote) = engine.stack.remote()
+                    && !socket.lent
+                    && socket.options.linger != Some(0)
+                {
+                    remote.finish(id);
+                }
                 engine.stack.tcp_request(now, TcpRequest::Close(id));
             }
             Role::Listener(halves) => {

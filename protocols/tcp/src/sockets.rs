@@ -284,6 +284,10 @@ impl Tcp {
             }
             TcpRequest::Shutdown(id, how) => {
                 self.with_connection(now, id, |connection, context| {
+                    if connection.program() == Program::Gone {
+                        // Closed by now, perhaps to be reset.
+                        return false;
+                    }
                     if how != Shutdown::Write {
                         // Other programs that have the socket may wait to receive.
                         connection.tell(Events::READABLE | Events::READ_CLOSED);

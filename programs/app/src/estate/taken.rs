@@ -118,6 +118,7 @@ impl State {
         socket.own_kernel_socket = entry.own_kernel_socket;
         socket.kernel_listens = entry.kernel_listens;
         socket.nonblocking = entry.nonblocking;
+        socket.lent = true;
         if let RoleEntry::Dormant | RoleEntry::Listener(_) = entry.role {
             // Whoever had it may go on to use it: only waiting for connections shows that it is for this process.
             socket.taker = Taker::Others;

@@ -174,6 +174,40 @@ fn what_was_sent_is_said_once_in_a_batch() {
 }
 
 #[test]
+fn the_end_of_a_connection_follows_what_was_written_unless_it_is_another_s_or_to_be_reset() {
+    for (state, unread, ends) in [
+        (TcpState::Established, 0, true),
+        (TcpState::CloseWait, 0, true),
+        (TcpState::Established, 1, false),
+        (TcpState::FinWait1, 0, false),
+        (TcpState::Closed, 0, false),
+    ] {
+        let mut pair = pair();
+        let id = pair.open(2);
+        pair.tcp
+            .record(2)
+            .state
+            .store(state as u8, Ordering::Relaxed);
+        pair.tcp.receive_ring(2).write(&vec![0; unread]);
+        pair.remote.finish(id);
+        let told = pair.heard().iter().any(|it| it.contains("Shutdown"));
+        assert_eq!(told, ends, "{state:?} with {unread} unread");
+    }
+    // In the region of another program.
+    let mut pair = pair();
+    let (other, mapped) = region(8192);
+    pair.remote.holdings.tcp.insert(9, mapped).expect("room");
+    let SocketId { generation, .. } = other.open_slot(0, SocketKind::Tcp);
+    other
+        .record(0)
+        .state
+        .store(TcpState::Established as u8, Ordering::Relaxed);
+    let slot = 9 * 8;
+    pair.remote.finish(SocketId { slot, generation });
+    assert_eq!(pair.heard(), [""; 0]);
+}
+
+#[test]
 fn connections_that_nobody_took_are_left_to_the_stack() {
     let mut pair = pair();
     let [listener, first, second] = [0, 1, 2].map(|slot| pair.open(slot));
