@@ -270,7 +270,7 @@ pub(crate) fn done_by_tcp(tcp: &Tcp, call: &TransportCall) -> Option<CallDone> {
     let noted = |id| tcp.was_called(id, call.serial);
     match call.body {
         CallBody::Open => Some((tcp.opened(call.program, call.serial)?, None)),
-        CallBody::Bind(id, ..) if noted(id) => Some((id, Some(tcp.bound_to(id)?))),
+        CallBody::Bind(id, wanted, _) if noted(id) => bound(id, wanted, tcp.bound_to(id)?),
         CallBody::Connect(id, _) if noted(id) => Some((id, Some(tcp.connected_to(id)?.0))),
         _ => None,
     }
@@ -281,10 +281,20 @@ pub(crate) fn done_by_udp(udp: &Udp, call: &TransportCall) -> Option<CallDone> {
     let noted = |id| udp.was_called(id, call.serial);
     match call.body {
         CallBody::Open => Some((udp.opened(call.program, call.serial)?, None)),
-        CallBody::Bind(id, ..) if noted(id) => Some((id, Some(udp.bound_to(id)?))),
-        CallBody::Connect(id, Some(_)) if noted(id) => Some((id, Some(udp.connected_to(id)?.0))),
+        CallBody::Bind(id, wanted, _) if noted(id) => bound(id, wanted, udp.bound_to(id)?),
+        CallBody::Connect(id, Some(wanted)) if noted(id) => {
+            // It may have been connected to another one before.
+            let (local, remote) = udp.connected_to(id)?;
+            (remote == wanted).then_some((id, Some(local)))
+        }
         _ => None,
     }
+}
+
+/// A socket that is bound to `to`, which it may have been before the call.
+fn bound(id: SocketId, wanted: Endpoint, to: Endpoint) -> Option<CallDone> {
+    let same = wanted.addr == to.addr && (wanted.port == 0 || wanted.port == to.port);
+    same.then_some((id, Some(to)))
 }
 
 /// What works on sockets in this process.

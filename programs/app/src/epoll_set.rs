@@ -32,6 +32,8 @@ pub struct Epoll {
     pub rung: bool,
     /// Threads that sleep on it.
     pub sleepers: u32,
+    /// No other set has, or had, this number.
+    number: u64,
     /// The NIC's descriptors are members.
     pub nic: bool,
     /// It was made by a parent, and this process hasn't waited on it: who wakes up for the NIC of this process would be the
@@ -59,6 +61,8 @@ pub struct Epoll {
 pub struct Epolls {
     pub list: Vec<Epoll>,
     pub free: Vec<u32>,
+    /// How many there ever were.
+    made: u64,
     /// Threads that sleep on a set which has left the NIC to others.
     pub resting: u32,
     /// Inner sets that have, or had, sockets of Skink's.
@@ -73,6 +77,7 @@ impl Epolls {
         Epolls {
             list: Vec::new(),
             free: Vec::new(),
+            made: 0,
             resting: 0,
             inner: 0,
             noted: Vec::new(),
@@ -85,8 +90,27 @@ impl Epolls {
             self.list.push(Epoll::new(-1));
             self.list.len() as u32 - 1
         });
-        self[index] = Epoll::new(fd);
+        self.made += 1;
+        self[index] = Epoll {
+            number: self.made,
+            ..Epoll::new(fd)
+        };
         index
+    }
+
+    /// A thread begins to sleep on a set; answers its number.
+    pub fn begin_sleep(&mut self, index: u32) -> u64 {
+        let set = &mut self[index];
+        set.sleepers += 1;
+        set.number
+    }
+
+    /// A thread has slept on the set of this number. Answers whether that is there still.
+    pub fn end_sleep(&mut self, index: u32, number: u64) -> bool {
+        let set = &mut self[index];
+        let same = set.number == number;
+        set.sleepers = set.sleepers.saturating_sub(u32::from(same));
+        same
     }
 
     /// The bell of an inner set must be looked after.
@@ -164,6 +188,7 @@ impl Epoll {
             doorbell: -1,
             rung: false,
             sleepers: 0,
+            number: 0,
             nic: false,
             inherited: false,
             ordinary: 0,

@@ -3,6 +3,7 @@ use crate::epoll::filter;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
 use crate::lock::{Guard, lock};
+use crate::parking::Sleep;
 use crate::raw;
 use crate::spin::{self, Look};
 use crate::state::State;
@@ -200,6 +201,7 @@ fn sleep_on(
     deadline: Option<Instant>,
     mask: *const c_void,
 ) -> (Answer<Guard>, Answer) {
+    state.end_interrupted();
     let rests = state.rests(index, now);
     let mut wake_at = deadline;
     if rests {
@@ -211,23 +213,22 @@ fn sleep_on(
     if let Some(engine) = state.engine.as_ref().filter(|_| on_nic) {
         wake_at = [deadline, engine.deadline()].into_iter().flatten().min();
     }
-    state.epolls[index].sleepers += 1;
+    let number = state.epolls.begin_sleep(index);
     if on_nic {
         state.sleeps(now, wake_at);
     }
+    let nap = state.parking.falls_asleep(Sleep::OnSet {
+        index,
+        number,
+        rests,
+        on_nic,
+    });
     drop(state);
     let sleep = wake_at.map(|at| at.since(now));
     let answer = kernel_wait(epfd, events, sleep, mask);
     let guard = lock().map(|mut state| {
-        state.epolls[index].sleepers = state.epolls[index].sleepers.saturating_sub(1);
-        if rests {
-            state.epolls.resting -= 1;
-            if fd_table::get(epfd) == Entry::Epoll(index) {
-                state.add_nic(index);
-            }
-        }
-        if on_nic {
-            state.woke();
+        if let Some(sleep) = state.parking.rises(nap) {
+            state.wakes_up(sleep, false);
         }
         if state.parking.on_nic == 0 {
             crate::helper::take_over();

@@ -4,10 +4,10 @@ use crate::lock::{Guard, lock};
 use crate::log::log;
 use crate::raw;
 use crate::socket::Role;
+use crate::state::State;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
 use skink_library::{Farewell, Left};
-use skink_memory::SocketId;
 use skink_messages::TcpRequest;
 
 static DONE: AtomicBool = AtomicBool::new(false);
@@ -23,31 +23,29 @@ extern "C" fn at_exit() {
         if !crate::descriptor::is_guest() {
             crate::streams::flush();
         }
-        linger();
+        drop(linger());
     });
 }
 
-/// Closes all sockets and drives the stack until peers have acknowledged everything.
-pub fn linger() {
-    if crate::descriptor::is_guest() || DONE.load(Ordering::Relaxed) {
-        return;
+/// Closes all sockets and drives the stack until peers have acknowledged everything. Other threads that call meanwhile wait, for
+/// as long as what this answers is kept.
+#[must_use]
+fn linger() -> Option<Guard> {
+    if crate::descriptor::is_guest() {
+        return None;
     }
-    let Ok(mut state) = lock() else { return };
+    let mut state = lock().ok()?;
     // A stack in another process sends what is in the rings, whatever becomes of this one.
     let lingers = |engine: &Engine| !engine.stack.is_served();
-    if !state.engine.as_deref().is_some_and(lingers) {
-        return;
+    if !state.engine.as_deref().is_some_and(lingers) || DONE.swap(true, Ordering::Relaxed) {
+        return Some(state);
     }
-    DONE.store(true, Ordering::Relaxed);
-    let mut open: Vec<SocketId> = Vec::new();
     let now = raw::now();
     let mut roles = Vec::new();
     for (_, socket) in state.sockets.iter_mut() {
         roles.push(core::mem::replace(&mut socket.role, Role::Lost));
     }
-    let Some(engine) = state.engine.as_deref_mut() else {
-        return;
-    };
+    let engine = state.engine.as_deref_mut()?;
     for role in roles {
         let halves = match role {
             Role::Stream(id) => [Some(id), None],
@@ -57,14 +55,13 @@ pub fn linger() {
         for id in halves.into_iter().flatten() {
             engine.disown_tcp(id);
             engine.stack.tcp_request(now, TcpRequest::Close(id));
-            open.push(id);
         }
     }
-    drop(open);
-    drain(state);
+    drain(&mut state);
+    Some(state)
 }
 
-fn drain(mut state: Guard) {
+fn drain(state: &mut State) {
     state.stop_flow_rings();
     let mut farewell = Farewell::new(raw::now());
     loop {
@@ -96,7 +93,8 @@ fn drain(mut state: Guard) {
 
 /// `_exit`: lingers, then ends the process.
 pub fn leave(status: c_int) -> ! {
-    let _ = std::panic::catch_unwind(linger);
+    // The others aren't to see that their sockets are gone.
+    let _guard = std::panic::catch_unwind(linger);
     loop {
         // SAFETY: ends the process.
         unsafe { raw::syscall(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };

@@ -23,7 +23,9 @@ pub unsafe fn get(
     let mut state = lock()?;
     let index = state.socket_asked(fd)?;
     let socket = &state.sockets[index];
-    if !socket.is_decided() || socket.is_bound_only() {
+    // A connection attempt that was shut down has left its error.
+    let has_error = (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR) && socket.error != 0;
+    if (!socket.is_decided() || socket.is_bound_only()) && !has_error {
         return Err(Stop::Kernel);
     }
     if value.is_null() || length.is_null() {

@@ -58,7 +58,7 @@ impl Station {
             return;
         }
         match self.phase.swap(LOOKING, Ordering::AcqRel) {
-            NAPPING => raw::futex_wake(&self.phase, 1),
+            NAPPING => raw::futex_wake(self.phase.as_ptr(), 1),
             ASLEEP | DRIVING => raw::ring(self.bell),
             _ => {}
         }
@@ -288,7 +288,7 @@ impl Looker {
                 let phase = if time > TICK { NAPPING } else { LOOKING };
                 self.station.phase.store(phase, Ordering::Release);
                 drop(state);
-                let _ = raw::futex_wait(&self.station.phase, phase, Some(time));
+                let _ = raw::futex_wait(self.station.phase.as_ptr(), phase, Some(time));
                 if self.station.phase.swap(LOOKING, Ordering::AcqRel) != phase {
                     self.due = Instant::ZERO;
                 }

@@ -5,18 +5,18 @@ use crate::remote;
 use crate::state::State;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::os::fd::{AsFd, AsRawFd};
 
-const FREE: u32 = 0;
-const TAKEN: u32 = 1;
-/// Taken, and somebody may be waiting.
-const CONTENDED: u32 = 2;
+/// Nobody holds it.
+const FREE: usize = 0;
+/// Beside who holds it: somebody may be waiting.
+const CONTENDED: usize = 1;
 
 struct Shared {
-    word: AtomicU32,
-    /// Which thread holds it, see [`this_thread`]; 0 for none.
-    owner: AtomicUsize,
+    /// Which thread holds it, see [`this_thread`]: one word, since a signal handler may look at any instruction whether that is
+    /// the thread that it has interrupted.
+    word: AtomicUsize,
     state: UnsafeCell<State>,
 }
 
@@ -24,12 +24,47 @@ struct Shared {
 unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared {
-    word: AtomicU32::new(FREE),
-    owner: AtomicUsize::new(0),
+    word: AtomicUsize::new(FREE),
     state: UnsafeCell::new(State::new()),
 };
 
-/// Names the calling thread: by its thread pointer, which no other has, and which is never null. A
+impl Shared {
+    /// What waiters sleep on: the lower half of the word.
+    fn futex(&self) -> *mut u32 {
+        const { assert!(cfg!(target_endian = "little")) };
+        self.word.as_ptr().cast()
+    }
+
+    /// Waits until it is free, and takes it for `me`. `false` if the calling thread has it already.
+    #[cold]
+    #[inline(never)]
+    fn take_when_free(&self, me: usize) -> bool {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            if seen & !CONTENDED == me {
+                return false;
+            }
+            // Who has waited can't know whether it was the only one.
+            let wanted = match seen {
+                FREE => me | CONTENDED,
+                _ => seen | CONTENDED,
+            };
+            let changed =
+                self.word
+                    .compare_exchange(seen, wanted, Ordering::Acquire, Ordering::Relaxed);
+            match changed {
+                Ok(FREE) => return true,
+                Ok(_) => {
+                    let _ = raw::futex_wait(self.futex(), wanted as u32, None);
+                    seen = self.word.load(Ordering::Relaxed);
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+}
+
+/// Names the calling thread: by its thread pointer, which no other has, and which is even and never null. A
 /// variable of the thread's would do, but a library that is loaded early has to call a function for its
 /// address, and every call on a socket needs it.
 #[inline]
@@ -59,17 +94,12 @@ pub struct Guard {
 #[inline]
 pub fn lock() -> Answer<Guard> {
     let me = this_thread();
-    let word = &SHARED.word;
-    let free = word.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
-    if free.is_err() {
-        if SHARED.owner.load(Ordering::Relaxed) == me {
-            return Err(WOULD_BLOCK);
-        }
-        while word.swap(CONTENDED, Ordering::Acquire) != FREE {
-            let _ = raw::futex_wait(word, CONTENDED, None);
-        }
+    let free = SHARED
+        .word
+        .compare_exchange(FREE, me, Ordering::Acquire, Ordering::Relaxed);
+    if free.is_err() && !SHARED.take_when_free(me) {
+        return Err(WOULD_BLOCK);
     }
-    SHARED.owner.store(me, Ordering::Relaxed);
     Ok(Guard {
         _not_send: core::marker::PhantomData,
     })
@@ -77,14 +107,13 @@ pub fn lock() -> Answer<Guard> {
 
 /// Whether the calling thread holds the lock: then a call of libc's is the library's own.
 pub fn is_held_here() -> bool {
-    SHARED.owner.load(Ordering::Relaxed) == this_thread()
+    SHARED.word.load(Ordering::Relaxed) & !CONTENDED == this_thread()
 }
 
 impl Guard {
     /// After `fork`, in the child: the thread that took the lock is this one.
     pub fn take_over() -> Guard {
-        SHARED.word.store(TAKEN, Ordering::Relaxed);
-        SHARED.owner.store(this_thread(), Ordering::Relaxed);
+        SHARED.word.store(this_thread(), Ordering::Relaxed);
         Guard {
             _not_send: core::marker::PhantomData,
         }
@@ -99,9 +128,8 @@ impl Drop for Guard {
         }
         let woken = self.parking.take_woken();
         let doorbell = self.take_doorbell();
-        SHARED.owner.store(0, Ordering::Relaxed);
-        if SHARED.word.swap(FREE, Ordering::Release) == CONTENDED {
-            raw::futex_wake(&SHARED.word, 1);
+        if SHARED.word.swap(FREE, Ordering::Release) & CONTENDED != 0 {
+            raw::futex_wake(SHARED.futex(), 1);
         }
         for call in woken {
             call.make();

@@ -3,6 +3,7 @@ use crate::errno::{Answer, Stop};
 use crate::flow_rings::FlowRings;
 use crate::raw;
 use crate::state::internal;
+use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 use skink_time::Instant;
@@ -34,7 +35,7 @@ impl Call {
     /// Wakes it.
     pub fn make(self) {
         match self {
-            Call::Futex(word) => raw::futex_wake(&word, 1),
+            Call::Futex(word) => raw::futex_wake(word.as_ptr(), 1),
             Call::Ring(fd) => raw::ring(fd),
         }
     }
@@ -45,10 +46,54 @@ struct Waiter {
     bell: Bell,
 }
 
+/// What is to be undone when a thread wakes up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sleep {
+    /// It waits for sockets.
+    Parked {
+        /// Its number.
+        id: u32,
+        /// It sleeps on the NIC's descriptors, or on the bell of a stack in another process.
+        drives: bool,
+        /// The flow ring that it sleeps on.
+        ring: Option<u8>,
+    },
+    /// It waits on an epoll set.
+    OnSet {
+        /// The set.
+        index: u32,
+        /// Which of those that have this index one after the other.
+        number: u64,
+        /// It has left the NIC to others.
+        rests: bool,
+        /// A frame, or a stack in another process, wakes it.
+        on_nic: bool,
+    },
+}
+
+/// One sleep of one thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Nap {
+    place: u32,
+    /// No other one has, or had, it.
+    number: u64,
+}
+
+thread_local! {
+    /// The calling thread's sleep. It isn't asleep: so a signal handler has interrupted that, and either calls now or has left
+    /// the call for good (`siglongjmp`).
+    static INTERRUPTED: Cell<Option<Nap>> = const { Cell::new(None) };
+}
+
 /// The threads that wait.
 pub struct Parking {
     waiters: Vec<Waiter>,
     free: Vec<u32>,
+    /// By their places: their numbers, 0 for none, and what is to be undone.
+    asleep: Vec<(u64, Sleep)>,
+    free_places: Vec<u32>,
+    /// How many there ever were.
+    slept: u64,
     /// Eventfds not in use.
     events: Vec<c_int>,
     /// Threads to be woken when the lock is let go: who is woken before may take the processor from the one that holds
@@ -76,6 +121,9 @@ impl Parking {
         Parking {
             waiters: Vec::new(),
             free: Vec::new(),
+            asleep: Vec::new(),
+            free_places: Vec::new(),
+            slept: 0,
             events: Vec::new(),
             woken: Vec::new(),
             driver: None,
@@ -99,7 +147,11 @@ impl Parking {
             crate::fd_table::set(fd, crate::fd_table::Entry::Ordinary);
             raw::close(fd);
         }
-        *self = Parking::new();
+        let slept = self.slept;
+        *self = Parking {
+            slept,
+            ..Parking::new()
+        };
     }
 
     /// A thread is about to sleep: its number.
@@ -114,6 +166,59 @@ impl Parking {
         });
         self.waiters[id as usize].word.store(0, Ordering::Relaxed);
         id
+    }
+
+    /// The calling thread goes to sleep. What this answers is for [`Parking::rises`].
+    pub fn falls_asleep(&mut self, sleep: Sleep) -> Nap {
+        self.slept += 1;
+        let number = self.slept;
+        let place = match self.free_places.pop() {
+            Some(place) => {
+                self.asleep[place as usize] = (number, sleep);
+                place
+            }
+            None => {
+                self.asleep.push((number, sleep));
+                self.asleep.len() as u32 - 1
+            }
+        };
+        let nap = Nap { place, number };
+        INTERRUPTED.set(Some(nap));
+        nap
+    }
+
+    /// It sleeps on this flow ring.
+    pub fn sleeps_beside(&mut self, nap: Nap, on: u8) {
+        if let Some((number, Sleep::Parked { ring, .. })) = self.asleep.get_mut(nap.place as usize)
+            && *number == nap.number
+        {
+            *ring = Some(on);
+        }
+    }
+
+    /// It is awake: what is to be undone. `None` if that was done already, by a signal handler which slept, too.
+    pub fn rises(&mut self, nap: Nap) -> Option<Sleep> {
+        let (number, sleep) = self.asleep.get_mut(nap.place as usize)?;
+        if *number != nap.number {
+            return None;
+        }
+        let sleep = *sleep;
+        *number = 0;
+        self.free_places.push(nap.place);
+        INTERRUPTED.set(None);
+        Some(sleep)
+    }
+
+    /// The sleep of the calling thread, if a signal handler has interrupted that.
+    pub fn take_interrupted(&mut self) -> Option<Sleep> {
+        let sleep = self.rises(INTERRUPTED.take()?)?;
+        if let Sleep::Parked { id, .. } = sleep {
+            // The kernel may begin the wait on its futex anew once the handler returns.
+            let word = &mut self.waiters[id as usize].word;
+            word.store(1, Ordering::Relaxed);
+            *word = Arc::new(AtomicU32::new(0));
+        }
+        Some(sleep)
     }
 
     /// It is awake.

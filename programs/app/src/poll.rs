@@ -210,14 +210,19 @@ fn poll_as_it_is(
         if count > 0 || !waits {
             // A signal that only the mask lets through comes now, or never; but not if something is ready.
             let mask = if count > 0 { core::ptr::null() } else { mask };
+            state.parking.hand_over();
             if has_ordinary || !mask.is_null() {
                 state.settle_bells();
                 let part = &mut kernel[..list.len()];
-                raw::ppoll(part, Some(Duration::ZERO), mask)?;
+                match raw::ppoll(part, Some(Duration::ZERO), mask) {
+                    Ok(_) => {}
+                    Err(stop) if count == 0 => return Err(stop),
+                    // What is ready counts.
+                    Err(_) => return Ok(Some(count)),
+                }
                 count += merge(list, &subjects, part);
                 count += state.settle_epolls(list, &subjects, part);
             }
-            state.parking.hand_over();
             return Ok(Some(count));
         }
         let one = state.pace.sleeps();
@@ -230,20 +235,25 @@ fn poll_as_it_is(
         state = guard;
         match look {
             Look::Found(()) => continue,
-            Look::Interrupted => return Err(spin::INTERRUPTED),
+            Look::Interrupted => {
+                state.parking.hand_over();
+                return Err(spin::INTERRUPTED);
+            }
             Look::Nothing => {}
         }
         if state.has_decided(list, &subjects) {
             return Ok(None);
         }
-        sleepers(&mut state, &subjects, 1);
+        let sets = begin_sleeps(&mut state, &subjects);
         let others = (has_ordinary || !mask.is_null()).then_some(Others {
             list: &mut kernel,
             mask,
         });
         let (guard, outcome) = wait::park(state, &sockets, deadline, others);
         state = guard?;
-        sleepers(&mut state, &subjects, -1);
+        for (index, number) in sets {
+            state.epolls.end_sleep(index, number);
+        }
         state.pump();
         let mut count = state.look(list, &subjects);
         count += merge(list, &subjects, &kernel);
@@ -260,14 +270,14 @@ fn poll_as_it_is(
     }
 }
 
-/// A thread begins or ends to sleep on the epoll sets in the list.
-fn sleepers(state: &mut State, subjects: &[Subject], change: i32) {
-    for subject in subjects {
-        if let Subject::Epoll(index) = subject {
-            let set = &mut state.epolls[*index];
-            set.sleepers = set.sleepers.saturating_add_signed(change);
-        }
-    }
+/// A thread begins to sleep on the epoll sets in the list: their indices and numbers.
+fn begin_sleeps(state: &mut State, subjects: &[Subject]) -> Vec<(u32, u64)> {
+    let sets = subjects.iter().filter_map(|subject| match subject {
+        Subject::Epoll(index) => Some(*index),
+        _ => None,
+    });
+    sets.map(|index| (index, state.epolls.begin_sleep(index)))
+        .collect()
 }
 
 fn has(set: *const fd_set, fd: c_int) -> bool {

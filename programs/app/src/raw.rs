@@ -230,32 +230,21 @@ pub fn ppoll(
     unsafe { call(libc::SYS_ppoll, arguments) }
 }
 
-/// Waits until `*word` isn't `expected` any more and somebody wakes us.
-pub fn futex_wait(
-    word: &core::sync::atomic::AtomicU32,
-    expected: u32,
-    timeout: Option<Duration>,
-) -> Answer<usize> {
+/// Waits until what `word` leads to isn't `expected` any more and somebody wakes us. Only the kernel follows the pointer.
+pub fn futex_wait(word: *mut u32, expected: u32, timeout: Option<Duration>) -> Answer<usize> {
     let spec = timeout.map(timespec);
     let at = spec.as_ref().map_or(0, |spec| &raw const *spec as usize);
     let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
-    let arguments = [
-        word.as_ptr() as usize,
-        operation,
-        expected as usize,
-        at,
-        0,
-        0,
-    ];
-    // SAFETY: the word and the time are borrowed.
+    let arguments = [word as usize, operation, expected as usize, at, 0, 0];
+    // SAFETY: the time is borrowed, and the word is read only, if it is there.
     unsafe { call(libc::SYS_futex, arguments) }
 }
 
 /// Wakes up to `count` waiters.
-pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32) {
+pub fn futex_wake(word: *mut u32, count: u32) {
     let operation = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as usize;
-    let arguments = [word.as_ptr() as usize, operation, count as usize, 0, 0, 0];
-    // SAFETY: the word is borrowed.
+    let arguments = [word as usize, operation, count as usize, 0, 0, 0];
+    // SAFETY: the word's address is all that counts.
     let _ = unsafe { syscall(libc::SYS_futex, arguments) };
 }
 

@@ -26,7 +26,7 @@ impl State {
         };
         match socket.role {
             Role::Undecided if socket.datagram => OUT,
-            Role::Undecided => OUT | HUP,
+            Role::Undecided => OUT | HUP | pending,
             Role::Dormant if socket.is_bound_only() => OUT | HUP,
             Role::Dormant => 0,
             Role::Lost => IN | OUT | HUP | ERR,

@@ -79,6 +79,17 @@ pub fn receive(fd: c_int, buffers: Buffers<'_>, flags: c_int) -> Answer<Received
     }
 }
 
+/// What stopped a call that has received something is for the next one to tell.
+pub fn keep_error(fd: c_int, stop: Stop) {
+    if let Stop::Errno(number) = stop
+        && !matches!(number, libc::EAGAIN | libc::EINTR)
+        && let Ok(mut state) = lock()
+        && let Ok(index) = state.socket_of(fd)
+    {
+        state.sockets[index].error = number;
+    }
+}
+
 fn receive_stream(
     state: Guard,
     index: u32,

@@ -8,6 +8,7 @@
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
 use crate::flow_rings::BELL;
 use crate::lock::{Guard, lock};
+use crate::parking::Sleep;
 use crate::raw;
 use crate::socket::Role;
 use crate::spin::{self, Look};
@@ -117,6 +118,54 @@ impl State {
         Some(ring)
     }
 
+    /// Undoes what was done when the calling thread went to sleep, but for the sockets' lists of waiters; `by_frame` says
+    /// whether a frame on its flow ring has woken it.
+    pub fn wakes_up(&mut self, sleep: Sleep, by_frame: bool) {
+        match sleep {
+            Sleep::Parked { id, drives, ring } => {
+                if let Some(ring) = ring {
+                    self.left_ring(ring, by_frame);
+                }
+                if drives {
+                    self.parking.driver = None;
+                    self.woke();
+                }
+                self.parking.leave(id);
+            }
+            Sleep::OnSet {
+                index,
+                number,
+                rests,
+                on_nic,
+            } => {
+                let is_there = self.epolls.end_sleep(index, number);
+                if rests {
+                    self.epolls.resting -= 1;
+                    if is_there {
+                        self.add_nic(index);
+                    }
+                }
+                if on_nic {
+                    self.woke();
+                }
+            }
+        }
+    }
+
+    /// The calling thread is about to sleep. If it does already, a signal handler has interrupted that: either it calls now, or it
+    /// has left the call for good (`siglongjmp`). The one that was interrupted looks again if it ever goes on; until then
+    /// nobody may count on it, above all not to drive the stack.
+    pub fn end_interrupted(&mut self) {
+        while let Some(sleep) = self.parking.take_interrupted() {
+            if let Sleep::Parked { id, .. } = sleep {
+                for (_, socket) in self.sockets.iter_mut() {
+                    socket.waiters.retain(|waiter| *waiter != id);
+                }
+            }
+            self.wakes_up(sleep, false);
+        }
+    }
+
     /// A thread has slept on `ring`; whether it was woken by a frame there.
     fn left_ring(&mut self, ring: u8, by_frame: bool) {
         let engine = self.engine.as_deref_mut();
@@ -195,6 +244,7 @@ pub fn park(
     if deadline.is_some_and(|deadline| deadline <= now) {
         return (Ok(state), Outcome::TimedOut);
     }
+    state.end_interrupted();
     let id = state.parking.enter();
     for index in sockets {
         state.sockets[*index].waiters.push(id);
@@ -211,14 +261,19 @@ pub fn park(
         engine.count(Counter::AppBlocked);
     }
     let timeout = wake_at.map(|at| at.since(now));
+    let ring = None;
+    let nap = state
+        .parking
+        .falls_asleep(Sleep::Parked { id, drives, ring });
+    let mut by_frame = false;
     let (guard, answer) = if drives || others.is_some() {
         sleep_on_descriptors(state, id, drives, timeout, others)
     } else if let Some((ring, came)) = state.take_ring(sockets, now) {
-        if came {
-            state.left_ring(ring, true);
-            (Ok(state), Ok(0))
-        } else {
-            sleep_on_ring(state, id, ring, timeout)
+        state.parking.sleeps_beside(nap, ring);
+        by_frame = came;
+        match came {
+            true => (Ok(state), Ok(0)),
+            false => sleep_on_ring(state, id, ring, timeout, &mut by_frame),
         }
     } else {
         sleep_on_futex(state, id, timeout)
@@ -227,15 +282,15 @@ pub fn park(
         Ok(state) => state,
         Err(stop) => return (Err(stop), Outcome::Interrupted),
     };
-    for index in sockets {
-        state.sockets[*index].waiters.retain(|waiter| *waiter != id);
+    if let Some(sleep) = state.parking.rises(nap) {
+        for index in sockets {
+            state.sockets[*index].waiters.retain(|waiter| *waiter != id);
+        }
+        state.wakes_up(sleep, by_frame);
     }
     if drives {
-        state.parking.driver = None;
-        state.woke();
         state.spin.slept(now, raw::now());
     }
-    state.parking.leave(id);
     let outcome = match answer {
         Err(Stop::Errno(libc::EINTR)) => Outcome::Interrupted,
         _ if deadline.is_some_and(|deadline| deadline <= raw::now()) => Outcome::TimedOut,
@@ -247,7 +302,7 @@ pub fn park(
 fn sleep_on_futex(mut state: Guard, id: u32, timeout: Option<Duration>) -> (Answer<Guard>, Answer) {
     let word = state.parking.sleeps_on_futex(id);
     drop(state);
-    let answer = raw::futex_wait(&word, 0, timeout);
+    let answer = raw::futex_wait(word.as_ptr(), 0, timeout);
     (lock(), answer)
 }
 
@@ -256,6 +311,7 @@ fn sleep_on_ring(
     id: u32,
     ring: u8,
     timeout: Option<Duration>,
+    by_frame: &mut bool,
 ) -> (Answer<Guard>, Answer) {
     let Some((set, bell)) = state.parking.flow_rings.descriptors(ring) else {
         return (Ok(state), fail(libc::EINVAL));
@@ -268,12 +324,8 @@ fn sleep_on_ring(
     if came.iter().any(|event| event.u64 == BELL) {
         raw::hush(bell);
     }
-    let by_frame = came.iter().any(|event| event.u64 != BELL);
-    let guard = lock().map(|mut state| {
-        state.left_ring(ring, by_frame);
-        state
-    });
-    (guard, answer)
+    *by_frame = came.iter().any(|event| event.u64 != BELL);
+    (lock(), answer)
 }
 
 fn sleep_on_descriptors(

@@ -12,6 +12,9 @@ use skink_time::{Duration, Instant};
 use skink_wire::tcp::{Options, Timestamps};
 use skink_wire::{FourTuple, SeqNum, protocol};
 
+/// Segments in a large one at most: a peer that asks for tiny ones doesn't make thousands of frames of it.
+const MOST_SEGMENTS: u32 = 64;
+
 /// What every part of a connection's work may look at besides the connection.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
@@ -387,7 +390,7 @@ impl Connection {
             .path_cut_bytes
             .min(65_535)
             .saturating_sub(header + options);
-        self.cut_bytes = (large / self.mss * self.mss).max(self.mss);
+        self.cut_bytes = (large / self.mss).clamp(1, MOST_SEGMENTS) * self.mss;
         self.congestion.set_mss(self.mss);
     }
 

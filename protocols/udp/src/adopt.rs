@@ -2,7 +2,8 @@
 
 use crate::Udp;
 use crate::socket::{
-    Address, CLOSING, REUSE, SHARED, Socket, WAS_BOUND, WAS_WILDCARD, is_for_many, unspecified,
+    Address, CLOSING, FAILED, REUSE, SHARED, Socket, WAS_BOUND, WAS_WILDCARD, is_for_many,
+    unspecified,
 };
 use core::net::IpAddr;
 use core::sync::atomic::Ordering;
@@ -84,7 +85,7 @@ impl Udp {
                 out.listen(protocol::UDP, local.port);
             }
         }
-        let failed = record.error.load(Ordering::Relaxed) != 0;
+        let failed = state & FAILED != 0;
         self.slots.claim(slot);
         let id = SocketId { slot, generation };
         let socket = Socket {
@@ -173,7 +174,11 @@ fn address_in(record: &Record, may_have: impl Fn(IpAddr) -> bool) -> Option<Addr
         return Some(Address::Bound(local));
     }
     if local.addr.is_unspecified() {
-        return None;
+        // The connection was about to be dissolved.
+        return match state & WAS_BOUND {
+            0 => Some(Address::Unbound),
+            _ => Some(Address::Bound(local)),
+        };
     }
     let bound = (state & WAS_BOUND != 0).then(|| {
         let all = state & WAS_WILDCARD != 0;

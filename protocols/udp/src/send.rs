@@ -13,6 +13,9 @@ use skink_wire::{Endpoint, protocol, udp};
 /// The largest payload of one datagram in bytes: what IPv4's total length leaves (RFC 768, RFC 791).
 pub const MAXIMUM_PAYLOAD: usize = 65_535 - 20 - udp::LEN;
 
+/// Most pieces that one datagram is cut into, as Linux's `UDP_MAX_SEGMENTS` before 6.9.
+const MOST_PIECES: usize = 64;
+
 /// Where the checksum is in the header.
 const CHECKSUM_OFFSET: u8 = udp::CHECKSUM_OFFSET as u8;
 
@@ -30,8 +33,8 @@ pub(crate) fn most_datagrams(ring: &Ring<'_>) -> usize {
     ring.capacity() / DatagramRing::bytes_for(0)
 }
 
-/// What may be sent from one socket before others have their turn, of which each datagram takes its payload and
-/// [`FairQueue::PACKET`].
+/// What may be sent from one socket before others have their turn, of which each datagram takes its payload, and each piece
+/// that it is cut into [`FairQueue::PACKET`].
 pub(crate) struct Budget {
     all: u64,
     spent: u64,
@@ -55,8 +58,8 @@ impl Budget {
         self.spent > self.all
     }
 
-    fn spend(&mut self, payload_bytes: usize) {
-        self.spent += FairQueue::PACKET + payload_bytes as u64;
+    fn spend(&mut self, payload_bytes: usize, pieces: usize) {
+        self.spent += FairQueue::PACKET * pieces as u64 + payload_bytes as u64;
         self.datagrams += 1;
     }
 
@@ -128,7 +131,7 @@ impl Udp {
             };
             let is_lent = match self.send_one(now, lent, &datagram, out) {
                 Ok(sent) => {
-                    budget.spend(datagram.len());
+                    budget.spend(datagram.len(), pieces(&datagram));
                     self.counters.count(Counter::UdpOut);
                     sent == Sent::Lent
                 }
@@ -137,7 +140,7 @@ impl Udp {
                     break;
                 }
                 Err(Unsent::Dropped(counter)) => {
-                    budget.spend(0);
+                    budget.spend(0, 1);
                     self.counters.count(counter);
                     false
                 }
@@ -281,6 +284,14 @@ impl Udp {
     }
 }
 
+/// How many pieces the datagram is to be cut into.
+fn pieces(datagram: &Datagram<'_>) -> usize {
+    match datagram.header.segment_bytes {
+        0 => 1,
+        each => datagram.len().div_ceil(usize::from(each)).max(1),
+    }
+}
+
 /// How large the pieces are that the datagram is to be cut into, 0 if it isn't; `None` if the pieces
 /// wouldn't fit the path, since they must not be fragmented as well.
 fn segment_bytes(
@@ -289,8 +300,10 @@ fn segment_bytes(
     out: &(impl Network + ?Sized),
 ) -> Option<u16> {
     let segment_bytes = datagram.header.segment_bytes;
-    if segment_bytes == 0 || datagram.len() <= usize::from(segment_bytes) {
-        return Some(0);
+    match pieces(datagram) {
+        0 | 1 => return Some(0),
+        2..=MOST_PIECES => {}
+        _ => return None,
     }
     let (mtu, cut_bytes) = match route.limits {
         Some(limits) => limits,

@@ -52,6 +52,8 @@ pub(crate) const WAS_WILDCARD: u8 = 4;
 pub(crate) const CLOSING: u8 = 8;
 /// May share its address with others that may.
 pub(crate) const SHARED: u8 = 16;
+/// The program hasn't been told of the error in its record.
+pub(crate) const FAILED: u8 = 32;
 
 impl Socket {
     pub(crate) fn new(id: SocketId) -> Socket {
@@ -78,6 +80,9 @@ impl Socket {
         }
         if self.closing {
             state |= CLOSING;
+        }
+        if self.events.contains(Events::ERROR) {
+            state |= FAILED;
         }
         let (local, remote) = match self.address {
             Address::Unbound => (Endpoint::new(Ipv4Addr::UNSPECIFIED.into(), 0), None),

@@ -1,6 +1,7 @@
 use crate::demux::Demux;
 use crate::send::{Budget, most_datagrams};
-use crate::socket::{Address, Socket};
+use crate::socket::{Address, FAILED, Socket};
+use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::{FairQueue, Holder, RegionSlots, SocketId, SocketKind, SocketTable};
 use skink_messages::{
     Component, Counters, Events, Full, Network, Ports, Progress, SocketError, SocketEvent,
@@ -133,6 +134,10 @@ impl Udp {
             self.with_events.push_back(slot);
         }
         socket.events |= events;
+        if events.contains(Events::ERROR) {
+            let state = &self.table.record(slot).state;
+            state.store(state.load(Relaxed) | FAILED, Relaxed);
+        }
         self.wake_at(Instant::ZERO);
     }
 
@@ -148,7 +153,12 @@ impl Udp {
                     socket: SocketId { slot, generation },
                     events: socket.events,
                 })?;
-                socket.events = Events::empty();
+                let told = core::mem::replace(&mut socket.events, Events::empty());
+                if told.contains(Events::ERROR) {
+                    // A successor mustn't tell it once more, long after.
+                    let state = &self.table.record(slot).state;
+                    state.store(state.load(Relaxed) & !FAILED, Relaxed);
+                }
             }
             self.with_events.pop_front();
         }

@@ -221,6 +221,12 @@ impl Client {
         self.put(channel, Request { serial: 0, body })
     }
 
+    /// Whether one more call can be told without waiting.
+    pub fn has_room_for_calls(&mut self) -> bool {
+        let channel = self.channel(self.syscall());
+        channel.is_ok_and(|channel| channel.requests.reserve(1).is_ok())
+    }
+
     fn put(&mut self, channel: usize, request: Request) -> Result<(), ClientError> {
         let message = RequestMessage::from(&request);
         loop {

@@ -207,7 +207,10 @@ unsafe fn receive_many(
             Ok(bytes) => entry.msg_len = bytes as c_uint,
             Err(Stop::Kernel) => return Err(Stop::Kernel),
             Err(stop) if done == 0 => return Err(stop),
-            Err(_) => break,
+            Err(stop) => {
+                transfer::keep_error(fd, stop);
+                break;
+            }
         }
         done += 1;
         if flags & libc::MSG_WAITFORONE != 0 {

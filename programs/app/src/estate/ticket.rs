@@ -283,10 +283,14 @@ impl State {
     }
 }
 
+/// A holder has bound a socket for each of two families at most.
+const MOST_BOUND: usize = 2;
+
 /// The holder lets go of what the receiver holds now. It ends with its connection to the broker, but that
 /// takes a while to be believed.
 fn dismiss(channel: [OwnedFd; 8], held: &[(Protocol, SocketId)], bound: &[Id]) {
-    let bound = bound.iter().map(|plain| (Protocol::Tcp, id(*plain)));
+    let bound = bound.iter().take(MOST_BOUND);
+    let bound = bound.map(|plain| (Protocol::Tcp, id(*plain)));
     let calls = held.iter().copied().chain(bound);
     let calls = calls.map(|(protocol, id)| SocketCall::Close(protocol, id));
     let Ok(mut client) = Client::attach(channel.into(), Routes::SINGLE) else {
@@ -297,11 +301,14 @@ fn dismiss(channel: [OwnedFd; 8], held: &[(Protocol, SocketId)], bound: &[Id]) {
         return;
     };
     for call in calls {
-        if let Err(error) = client.tell(RequestBody::Call(call)) {
-            log!(
-                Debug,
-                "a passed socket's holder holds it for a while: {error}"
-            );
+        // Whoever made the ticket may never make room.
+        let told = match client.has_room_for_calls() {
+            true => client.tell(RequestBody::Call(call)).is_ok(),
+            false => false,
+        };
+        if !told {
+            log!(Debug, "a passed socket's holder holds it for a while");
+            break;
         }
     }
     client.flush();

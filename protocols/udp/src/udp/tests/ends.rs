@@ -142,3 +142,51 @@ fn a_successor_finds_calls_and_changes_that_were_under_way() {
     assert_eq!((adopted.sockets, adopted.given_up), (2, 0));
     assert_eq!(next.bound_to(bound), Some(at(ANY6, 55)));
 }
+
+#[test]
+fn an_error_that_was_told_is_not_told_again_by_a_successor() {
+    for told in [true, false] {
+        let mut world = world(&[A]);
+        let mut udp = new_udp(1, 4096);
+        let id = bound(&mut udp, &mut world, at(ANY, 53), ALONE);
+        udp.connect(id, Some(at(B, 9)), &mut world)
+            .expect("a route");
+        let report = NetworkError {
+            kind: ErrorKind::PortUnreachable,
+            protocol: 17,
+            local: at(A, 53),
+            remote: at(B, 9),
+            sequence: 0,
+        };
+        handle(&mut udp, &mut world, UdpInput::Error(report));
+        if told {
+            udp.poll(NOW, &mut world);
+            assert_eq!(world.take_events(), [(id.slot, Events::ERROR)]);
+        }
+        let (table, counters) = (udp.table().clone(), udp.counters.clone());
+        drop(udp);
+        let (mut next, _) = adopt(&table, counters, &mut world);
+        while next.poll(NOW, &mut world) == Progress::More {}
+        let events = world.take_events();
+        let again = events.iter().any(|(_, it)| it.contains(Events::ERROR));
+        assert_eq!(again, !told);
+    }
+}
+
+/// What the predecessor stores first when a connection is dissolved is our end.
+#[test]
+fn a_connection_that_was_being_dissolved_is_dissolved() {
+    let mut world = world(&[A]);
+    let mut udp = new_udp(1, 4096);
+    let id = bound(&mut udp, &mut world, at(ANY, 53), ALONE);
+    udp.connect(id, Some(at(B, 9)), &mut world)
+        .expect("a route");
+    for word in &udp.table().record(id.slot).local_address {
+        word.store(0, Relaxed);
+    }
+    let (table, counters) = (udp.table().clone(), udp.counters.clone());
+    drop(udp);
+    let (next, adopted) = adopt(&table, counters, &mut world);
+    assert_eq!((adopted.sockets, adopted.given_up), (1, 0));
+    assert_eq!(next.bound_to(id), Some(at(ANY, 53)));
+}

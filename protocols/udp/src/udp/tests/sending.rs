@@ -49,6 +49,8 @@ fn outgoing() -> Vec<Outgoing> {
             Err(Counter::UdpDropNoRoute),
         ),
         row("other family", 0, to(B6, 9), 10, bad),
+        row("in 64 pieces", 0, cut(100), 6_400, ok),
+        row("in 65 pieces", 0, cut(100), 6_401, bad),
         row(
             "from the second",
             0,
