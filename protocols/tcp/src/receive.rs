@@ -15,6 +15,10 @@ const ACK_DELAY: Duration = Duration::from_millis(40);
 /// At the beginning of a connection it is delayed for no longer than this: a peer that wrote twice sends the second part only then
 /// (RFC 9293 3.7.4). Linux acknowledges at once there; a program that answers within this time costs no segment more.
 const QUICK_DELAY: Duration = Duration::from_millis(1);
+/// The largest segments on any wire, in bytes, and some.
+const JUMBO: u32 = 16 * 1024;
+/// What counts as a full segment where they may be larger: whoever has filled a small send buffer waits for an acknowledgement.
+const LITTLE: u32 = 1024;
 
 /// The least time between two answers to senseless segments, as in Linux.
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
@@ -389,11 +393,16 @@ impl Connection {
     /// Postpones the acknowledgement of `bytes` in-order bytes as long as is allowed.
     fn schedule_ack(&mut self, bytes: u32, context: &Context<'_>) {
         self.unacknowledged = self.unacknowledged.saturating_add(bytes);
-        let full = bytes >= self.receive_mss;
+        let segment = match self.receive_mss {
+            mss @ ..=JUMBO => mss,
+            // On the way to ourselves a segment holds more than some send buffers.
+            _ => LITTLE,
+        };
+        let full = bytes >= segment;
         let is_new = self.quick_acks > 0;
         // RFC 9293 3.8.6.3: at least every second full segment; and while the peer's window is
         // still small, each.
-        if self.unacknowledged >= 2 * self.receive_mss || full && is_new {
+        if self.unacknowledged >= 2 * segment || full && is_new {
             self.ack_due = true;
             self.quick_acks = self.quick_acks.saturating_sub(u8::from(full));
         } else if self.settings.quick_ack {

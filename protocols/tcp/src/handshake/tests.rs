@@ -669,6 +669,10 @@ fn a_request_for_others_that_listen_is_not_reset() {
     }
     net.inject("RS 5");
     net.expect_nothing();
+    // They don't hear what comes from ourselves.
+    net.out.ours.push(REMOTE);
+    net.inject("S 0 win 10");
+    net.expect("R. 0 ack 1");
 }
 
 /// So is one that comes after we stopped to listen on one address, while we go on with another on the same port.

@@ -80,6 +80,8 @@ pub(crate) struct Out {
     pub foreign: Vec<u16>,
     /// Ports that others listen on.
     pub moved: Vec<u16>,
+    /// Our addresses.
+    pub ours: Vec<IpAddr>,
     /// Ports that others listen on, too.
     pub others: Vec<u16>,
     /// Segments may go to anybody.
@@ -107,6 +109,7 @@ impl Out {
             listened: HashMap::new(),
             foreign: Vec::new(),
             moved: Vec::new(),
+            ours: vec![LOCAL],
             others: Vec::new(),
             strangers: false,
             freezer: None,
@@ -174,7 +177,7 @@ impl Network for Out {
     }
 
     fn is_local(&self, address: IpAddr) -> bool {
-        address == LOCAL
+        self.ours.contains(&address)
     }
 
     fn is_broadcast(&self, _: Ipv4Addr) -> bool {

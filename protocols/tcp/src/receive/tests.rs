@@ -100,6 +100,20 @@ fn a_larger_link_makes_no_acknowledgements_rarer() {
     net.expect(". 2001 ack 18001");
 }
 
+/// Who has filled a send buffer that holds less than a segment to ourselves can send no more.
+#[test]
+fn what_comes_from_ourselves_is_acknowledged_though_a_segment_could_hold_more() {
+    let mut net = Net::new();
+    (net.out.path.mtu, net.out.path.cut_bytes) = (65_535, 65_535);
+    let id = net.accepted("mss 65495 sackok", 60_000);
+    for at in (1..80_001).step_by(4_000) {
+        net.inject(&format!(". {at}:{} ack 1 win 60000", at + 4_000));
+        net.expect(&format!(". 1 ack {}", at + 4_000));
+        assert_eq!(net.read(id, 4_000), 4_000);
+        net.drain();
+    }
+}
+
 #[test]
 fn a_peer_in_slow_start_gets_an_acknowledgement_for_each_full_segment() {
     let (mut net, _) = open(64 * 1024);
