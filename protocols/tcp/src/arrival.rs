@@ -199,8 +199,8 @@ impl Tcp {
             // Refused, the peer would give up, although somebody is about to listen.
             let (local, port) = (tuple.local, tuple.local.port);
             let left = self.demux.has_left(now, local);
-            let elsewhere = out.moved(protocol::TCP, port)
-                || left && out.others_listen(protocol::TCP, port);
+            let elsewhere =
+                out.moved(protocol::TCP, port) || left && out.others_listen(protocol::TCP, port);
             // What we send to ourselves reaches nobody else.
             if self.demux.is_resting(local) || elsewhere && !out.is_local(tuple.remote.addr) {
                 return self.counters.count(Counter::TcpDropMoved);
