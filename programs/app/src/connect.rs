@@ -109,7 +109,7 @@ impl State {
     /// Begins a handshake, or leaves the socket to the kernel.
     fn begin(&mut self, index: u32, remote: Endpoint) -> Answer<()> {
         if let Some(reason) = self.reason_against(index, remote.addr) {
-            return self.fall_back(index, reason, remote);
+            return self.leave_unless_unreachable(index, reason, remote);
         }
         if self.is_own_address(remote.addr) {
             self.activate_port(false, remote.port)?;
@@ -233,7 +233,7 @@ impl State {
     fn connect_datagram(&mut self, index: u32, remote: Endpoint) -> Answer {
         if !self.sockets[index].is_decided() {
             if let Some(reason) = self.reason_against(index, remote.addr) {
-                return self.fall_back(index, reason, remote);
+                return self.leave_unless_unreachable(index, reason, remote);
             }
             self.make_datagram(index)?;
         }

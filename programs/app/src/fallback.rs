@@ -6,6 +6,7 @@ use crate::log::log;
 use crate::next;
 use crate::raw;
 use crate::state::State;
+use core::ffi::c_int;
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use skink_control::NetworkInfo;
@@ -99,6 +100,23 @@ fn read_interfaces() -> Vec<IpAddr> {
         next::freeifaddrs(list);
     }
     found
+}
+
+/// Whether the kernel has a way to an address. Nothing is sent.
+fn kernel_reaches(to: Endpoint) -> Answer<()> {
+    let domain = match to.addr {
+        IpAddr::V4(_) => libc::AF_INET,
+        IpAddr::V6(_) => libc::AF_INET6,
+    };
+    let kind = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as usize;
+    // SAFETY: only numbers.
+    let fd = unsafe { raw::call(libc::SYS_socket, [domain as usize, kind, 0, 0, 0, 0]) }?;
+    let (name, length) = crate::sockaddr::encode(to, domain);
+    let arguments = [fd, name.as_ptr() as usize, length, 0, 0, 0];
+    // SAFETY: the name is borrowed, and so long.
+    let reached = unsafe { raw::call(libc::SYS_connect, arguments) };
+    raw::close(fd as c_int);
+    reached.map(drop)
 }
 
 impl State {
@@ -254,6 +272,23 @@ impl State {
             .as_ref()
             .is_some_and(|engine| engine.stack.has_route(address));
         (!routed).then_some(FallbackReason::NoRoute)
+    }
+
+    /// As [`State::fall_back`], for a call to an address that isn't Skink's. If the kernel doesn't reach it either, the call
+    /// fails, and the socket may still go elsewhere.
+    pub fn leave_unless_unreachable<T>(
+        &mut self,
+        index: u32,
+        reason: FallbackReason,
+        to: Endpoint,
+    ) -> Answer<T> {
+        if reason == FallbackReason::NoRoute
+            && let Err(Stop::Errno(error @ (libc::ENETUNREACH | libc::EHOSTUNREACH))) =
+                kernel_reaches(to)
+        {
+            return fail(error);
+        }
+        self.fall_back(index, reason, to)
     }
 
     /// Leaves the socket to the kernel: its descriptors are ordinary from now on.

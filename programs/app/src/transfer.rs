@@ -234,11 +234,10 @@ pub struct Control {
 pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
     let mut state = lock()?;
     let index = state.socket_of(fd)?;
-    if sending.flags & libc::MSG_OOB != 0 {
-        return fail(libc::EOPNOTSUPP);
-    }
     let answer = match state.sockets[index].role {
+        // Urgent data goes with the rest, of a stream.
         Role::Stream(_) => send_stream(state, index, sending),
+        _ if sending.flags & libc::MSG_OOB != 0 => fail(libc::EOPNOTSUPP),
         Role::Datagram(_) => send_datagram(state, index, sending),
         Role::Undecided if state.sockets[index].datagram => {
             let Some(Name::Inet(to)) = sending.to? else {
@@ -246,7 +245,7 @@ pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
             };
             let to = sockaddr::canonical(to);
             if let Some(reason) = state.reason_against(index, to.addr) {
-                return state.fall_back(index, reason, to);
+                return state.leave_unless_unreachable(index, reason, to);
             }
             state.make_datagram(index)?;
             send_datagram(state, index, sending)

@@ -197,6 +197,10 @@ pub struct Connection {
     pub cork_over: bool,
     /// Bytes received and not yet acknowledged.
     pub unacknowledged: u32,
+    /// When data came last that was next in order.
+    pub data_at: Instant,
+    /// Our program answers what comes: an acknowledgement that waits for that goes with the answer.
+    pub interactive: bool,
     /// Segments that are still acknowledged soon: full ones at once, for the peer's slow start.
     pub quick_acks: u8,
     /// In the queue of connections that have something to send.
@@ -278,6 +282,8 @@ impl Connection {
             override_due: false,
             cork_over: false,
             unacknowledged: 0,
+            data_at: now,
+            interactive: false,
             quick_acks: 16,
             queued: false,
             events: Events::empty(),

@@ -1,4 +1,5 @@
 use crate::connection::{Connection, Context};
+use crate::receive::ACK_DELAY;
 use crate::segment::Outgoing;
 use crate::state::State;
 use skink_memory::{Bytes, Ring};
@@ -351,6 +352,7 @@ impl Connection {
             self.ahead_untold.remove_within(start, end);
             self.ahead_told = start;
         }
+        self.interactive |= bytes > 0 && context.now.since(self.data_at) < ACK_DELAY;
         self.ack_due = false;
         self.unacknowledged = 0;
         self.deadlines.acknowledge = None;

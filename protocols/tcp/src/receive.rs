@@ -11,7 +11,7 @@ use skink_wire::tcp::Flags;
 const STALE_TIMESTAMP: Duration = Duration::from_secs(24 * 24 * 3_600);
 
 /// How long a delayed acknowledgement waits. RFC 9293 allows 500 ms; Linux begins with 40.
-const ACK_DELAY: Duration = Duration::from_millis(40);
+pub(crate) const ACK_DELAY: Duration = Duration::from_millis(40);
 /// At the beginning of a connection it is delayed for no longer than this: a peer that wrote twice sends the second part only then
 /// (RFC 9293 3.7.4). Linux acknowledges at once there; a program that answers within this time costs no segment more.
 const QUICK_DELAY: Duration = Duration::from_millis(1);
@@ -349,7 +349,7 @@ impl Connection {
             }
             self.rcv_nxt += taken as u32;
             context.counters.add(Counter::TcpBytesIn, taken as u64);
-            self.schedule_ack(taken as u32, context);
+            self.schedule_ack(taken as u32, segment.has(Flags::PSH), context);
             if taken > 0 {
                 self.tell(Events::READABLE);
             }
@@ -390,8 +390,10 @@ impl Connection {
         self.ack_due = true;
     }
 
-    /// Postpones the acknowledgement of `bytes` in-order bytes as long as is allowed.
-    fn schedule_ack(&mut self, bytes: u32, context: &Context<'_>) {
+    /// Postpones the acknowledgement of `bytes` in-order bytes as long as is allowed; not for who says nothing itself, if this
+    /// is all for now (`pushed`): a peer that writes little at a time may send the next only then (Nagle's algorithm).
+    fn schedule_ack(&mut self, bytes: u32, pushed: bool, context: &Context<'_>) {
+        self.data_at = context.now;
         self.unacknowledged = self.unacknowledged.saturating_add(bytes);
         let segment = match self.receive_mss {
             mss @ ..=JUMBO => mss,
@@ -405,7 +407,7 @@ impl Connection {
         if self.unacknowledged >= 2 * segment || full && is_new {
             self.ack_due = true;
             self.quick_acks = self.quick_acks.saturating_sub(u8::from(full));
-        } else if self.settings.quick_ack {
+        } else if self.settings.quick_ack || pushed && !self.interactive && !is_new {
             self.ack_due = true;
         } else if self.deadlines.acknowledge.is_none() {
             let delay = if is_new { QUICK_DELAY } else { ACK_DELAY };

@@ -27,6 +27,7 @@ impl Connection {
         if due(self.deadlines.acknowledge) {
             self.deadlines.acknowledge = None;
             self.ack_due = true;
+            self.interactive = false;
             context.counters.count(Counter::TcpDelayedAcks);
         }
         if due(self.deadlines.probe) {

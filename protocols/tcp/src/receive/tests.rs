@@ -59,6 +59,30 @@ fn acknowledgements_wait_for_a_second_segment_or_a_while() {
     net.expect(". 11 ack 18301");
 }
 
+/// A peer that writes little at a time sends the next when the last was acknowledged (Nagle's algorithm).
+#[test]
+fn who_says_nothing_itself_acknowledges_what_is_all_for_now() {
+    let (mut net, id) = open_warm();
+    net.inject("P. 16001:16101 ack 1 win 60000");
+    net.expect(". 1 ack 16101");
+    // There is more to come.
+    net.inject(". 16101:16201 ack 1 win 60000");
+    net.expect_nothing();
+    // Who answers takes the acknowledgement along, from then on.
+    net.write(id, 10);
+    net.expect(". 1:11 ack 16201");
+    net.inject("P. 16201:16301 ack 11 win 60000");
+    net.expect_nothing();
+    net.advance(10);
+    net.write(id, 10);
+    net.expect(". 11:21 ack 16301");
+    // Until it doesn't.
+    net.inject("P. 16301:16401 ack 21 win 60000");
+    net.expect_after(40, ". 21 ack 16401");
+    net.inject("P. 16401:16501 ack 21 win 60000");
+    net.expect(". 21 ack 16501");
+}
+
 /// A request that a peer writes in two parts, the second of which waits for an acknowledgement of the first (Nagle's algorithm).
 #[test]
 fn at_the_beginning_a_peer_that_wrote_twice_waits_for_no_second() {

@@ -106,6 +106,17 @@ def in_thread(call):
     until(lambda: sleeps(thread))
     return thread, found
 
+# Where nobody has a way to is no reason not to go elsewhere.
+nowhere = ('203.0.113.9', 9500)
+for s in udp(), udp(), socket.socket():
+    assert error_of(s.connect, nowhere) == errno.ENETUNREACH
+    if s.type == socket.SOCK_DGRAM:
+        assert error_of(s.sendto, b'x', nowhere) == errno.ENETUNREACH
+        assert s.sendto(b'x', (peer, 9500)) == 1
+    s.connect((peer, 9500))
+    s.close()
+tell('accept')
+
 # Who only sends learns that the peer is gone, and on UDP that nobody is there.
 s = connect()
 tell('reset')
