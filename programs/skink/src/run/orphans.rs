@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// So many at a time: beyond that, peers of a process that was killed learn of it when they send.
+/// So many processes at a time: others wait for their turn.
 const MOST: usize = 8;
 
 /// What is to be ended in place of one owner's process.
@@ -25,11 +25,6 @@ struct Orphans {
 pub struct Orphanage(BTreeMap<u16, Orphans>);
 
 impl Orphanage {
-    /// Whether there is room for one more.
-    pub fn has_room(&self) -> bool {
-        self.0.len() < MOST
-    }
-
     /// Whether nobody is here.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -61,7 +56,9 @@ impl Orphanage {
     /// Starts a process for each that has none. Answers the owners for whom that failed, which are forgotten.
     pub fn tend(&mut self, signals: &SignalDescriptor) -> Vec<Gone> {
         let mut failed = Vec::new();
-        for (owner, orphans) in &mut self.0 {
+        let running = self.0.values().filter(|it| it.process.is_some()).count();
+        let waiting = self.0.iter_mut().filter(|(_, it)| it.order.is_some());
+        for (owner, orphans) in waiting.take(MOST.saturating_sub(running)) {
             let Some((order, descriptors)) = orphans.order.take() else {
                 continue;
             };
@@ -90,21 +87,24 @@ impl Orphanage {
         self.forget(*owner)
     }
 
-    /// Ends all processes, since the NIC is needed.
-    pub fn close(&mut self) -> Vec<Gone> {
-        for process in self.0.values_mut().filter_map(|it| it.process.as_mut()) {
-            process.kill();
-            process.wait();
-        }
-        let owners: Vec<u16> = self.0.keys().copied().collect();
-        owners
-            .into_iter()
-            .filter_map(|it| self.forget(it))
-            .collect()
+    /// Gives up the connections of one owner, since its place is needed.
+    pub fn give_up_one(&mut self) -> Option<Gone> {
+        let owner = *self.0.keys().next()?;
+        tracing::warn!(
+            owner,
+            "the peers of a process that has ended aren't told: its place is needed"
+        );
+        self.forget(owner)
     }
 
     fn forget(&mut self, owner: u16) -> Option<Gone> {
-        let Orphans { is_released, .. } = self.0.remove(&owner)?;
+        let mut orphans = self.0.remove(&owner)?;
+        if let Some(process) = &mut orphans.process {
+            // Unless it has ended.
+            process.kill();
+            process.wait();
+        }
+        let Orphans { is_released, .. } = orphans;
         Some(Gone { owner, is_released })
     }
 }

@@ -64,9 +64,6 @@ impl NicOwners {
         let Some(files) = orphans::left(memory) else {
             return Ok(false);
         };
-        if !self.orphanage.has_room() {
-            return Err("too many others have ended as well".to_owned());
-        }
         let parts = self.opener.succeed(owner);
         let NicParts {
             description,
@@ -105,7 +102,7 @@ impl Owners for NicOwners {
     fn grant(&mut self, owner: u16, _peer: &Peer) -> Result<Grant, String> {
         // Without a program that knows who listens, inbound flows would reach any of them.
         if self.opener.steering().is_none() {
-            for gone in self.orphanage.close() {
+            while let Some(gone) = self.orphanage.give_up_one() {
                 self.forget(&gone);
             }
         }
@@ -151,6 +148,12 @@ impl Owners for NicOwners {
     fn release(&mut self, owner: u16) {
         if !self.orphanage.release(owner) {
             self.opener.close(owner);
+        }
+    }
+
+    fn make_room(&mut self) {
+        if let Some(gone) = self.orphanage.give_up_one() {
+            self.forget(&gone);
         }
     }
 

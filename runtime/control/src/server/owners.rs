@@ -104,6 +104,8 @@ pub trait Owners {
     fn is_free(&self, _owner: u16) -> bool {
         true
     }
+    /// There is no free slot left for one more process: gives one up that isn't needed as much, if there is such a one.
+    fn make_room(&mut self) {}
     /// Who may attach where no token is asked for. An error is a sentence for the program's user.
     fn admit(&self, _peer: &Peer) -> Result<(), String> {
         Ok(())

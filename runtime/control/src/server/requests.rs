@@ -105,7 +105,11 @@ impl<O: Owners> Server<O> {
             return self.refuse(key, reason);
         }
         self.release_predecessors(key);
-        let Some(owner) = self.free_slot() else {
+        let slot = self.free_slot().or_else(|| {
+            self.owners.make_room();
+            self.free_slot()
+        });
+        let Some(owner) = slot else {
             let most = self.owners.capacity();
             return self.refuse(key, match self.config.access {
                 Access::Token => format!("{most} processes have a stack of their own already, and there can't be more under one `skink run`"),

@@ -16,6 +16,7 @@ pub fn cases() -> Vec<Case> {
         "ended/one-of-several",
         one_of_several,
     ));
+    cases.extend(cases_in(&IN_PROGRAMS, "ended/many-at-once", many_at_once));
     cases
 }
 
@@ -149,5 +150,53 @@ fn one_of_several(network: &Network) -> Outcome {
     signal(pid_in(&caller.log())?, Signal::KILL)?;
     caller.wait_until("the others go on", || caller.log().contains("done"))?;
     server.stop()?;
+    Ok(())
+}
+
+/// A process for each of some ports; all of them are killed at once.
+const MANY: &str = "
+import os, signal, socket
+workers = []
+here, there = os.pipe()
+for port in range(9100, 9112):
+    if not (worker := os.fork()):
+        listener = socket.create_server(('10.9.0.2', port))
+        os.write(there, b'.')
+        c, _ = listener.accept()
+        c.sendall(b'accepted')
+        signal.pause()
+    workers.append(worker)
+def end(*_):
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+for _ in workers:
+    os.read(here, 1)
+print('listens', flush=True)
+while True:
+    signal.pause()
+";
+
+/// A peer for each of them.
+const PEERS: &str = "
+import socket
+calls = []
+for port in range(9100, 9112):
+    c = socket.create_connection(('10.9.0.2', port))
+    assert c.recv(64) == b'accepted'
+    calls.append(c)
+print('called', flush=True)
+for c in calls:
+    assert c.recv(64) == b''
+print('heard', flush=True)
+";
+
+/// More than there are processes for that at a time.
+fn many_at_once(network: &Network) -> Outcome {
+    let server = python::start(network, "server", MANY, &[], "listens")?;
+    let peers = python::start_on_kernel(network, "peers", PEERS, &[], "called")?;
+    server.stop()?;
+    peers.wait_until("all have heard", || peers.log().contains("heard"))?;
     Ok(())
 }
