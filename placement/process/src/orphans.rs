@@ -10,7 +10,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use skink_control::StackStart;
 use skink_library::{Farewell, Stack, StackConfig};
-use skink_memory::{Region, TableConfig};
+use skink_memory::{Region, TableConfig, TableError};
 use skink_messages::{Counters, Ports, Progress, Protocol};
 use skink_nic::Room;
 use skink_sandbox::{Refusal, Report, SandboxError};
@@ -21,6 +21,8 @@ use std::os::fd::OwnedFd;
 const PROGRAM: u32 = 0;
 /// While nobody tells when there is room to send.
 const RETRY: Duration = Duration::from_millis(10);
+/// So often, for the last words.
+const PATIENCE: u32 = 100;
 /// Its sockets of UDP, of which nothing is left to be done.
 const NO_DATAGRAMS: TableConfig = TableConfig {
     sockets: 1,
@@ -28,28 +30,32 @@ const NO_DATAGRAMS: TableConfig = TableConfig {
     receive_bytes: 4096,
 };
 
-/// A stack that has the connections.
+/// A stack for the connections, and what they are in.
 pub struct Orphans {
     stack: Stack,
     nic: &'static str,
     /// Tells of frames.
     arrivals: OwnedFd,
+    tcp: Region,
+    udp: Region,
+    /// The packet filter's rules as text, and what `on` in them means.
+    rules: (String, String),
 }
 
 impl Orphans {
-    /// Adopts them, with what came beside [`Order::EndOrphans`](skink_control::Order::EndOrphans).
+    /// With what came beside [`Order::EndOrphans`](skink_control::Order::EndOrphans). What the program left in its memory isn't
+    /// looked at yet: [`Orphans::confine`] comes first.
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn adopt(start: StackStart, descriptors: Vec<OwnedFd>) -> Result<Orphans, StartError> {
+    pub fn new(start: StackStart, descriptors: Vec<OwnedFd>) -> Result<Orphans, StartError> {
         let mut rest = descriptors.into_iter();
         let (nic, ports) = network(&start, &mut rest)?;
         let files: Result<[OwnedFd; 3], _> = rest.collect::<Vec<_>>().try_into();
         let files =
             files.map_err(|_| StartError::Parts("other descriptors than announced".to_owned()))?;
-        let failed = |error| StartError::of_part("the program's sockets", &error);
-        let tcp = Region::open(files).map_err(failed)?;
-        let udp = Region::create("skink-udp", NO_DATAGRAMS).map_err(failed)?;
+        let tcp = Region::open(files).map_err(spoilt)?;
+        let udp = Region::create("skink-udp", NO_DATAGRAMS).map_err(spoilt)?;
         let counters = Counters::create();
         let counters = counters.map_err(StartError::doing("making counters"))?;
         let kind = nic.capabilities.kind;
@@ -62,19 +68,7 @@ impl Orphans {
             udp_table: NO_DATAGRAMS,
             counters,
         };
-        let mut stack = Stack::for_programs(config, nic, Box::new(Unheard(ports)));
-        let now = clock::now();
-        let adopted = stack.adopt_program(now, PROGRAM, tcp, udp);
-        let adopted = adopted.map_err(failed)?;
-        tracing::debug!(sockets = adopted.sockets, given_up = adopted.given_up);
-        if !start.rules.is_empty() {
-            let rules = parse(&start.rules).map_err(StartError::Parts)?;
-            // Connections that there are pass.
-            stack.set_rules(now, &start.interface, rules);
-        }
-        for protocol in Protocol::ALL {
-            stack.abandon(now, protocol, PROGRAM);
-        }
+        let stack = Stack::for_programs(config, nic, Box::new(Unheard(ports)));
         let arrivals = epoll::create(CreateFlags::CLOEXEC);
         let arrivals = arrivals.map_err(StartError::doing("making an epoll set"))?;
         let mut watched = Ok(());
@@ -87,6 +81,9 @@ impl Orphans {
             stack,
             nic: kind,
             arrivals,
+            tcp,
+            udp,
+            rules: (start.rules, start.interface),
         })
     }
 
@@ -98,21 +95,45 @@ impl Orphans {
         confine_orphans(self.nic, refusal)
     }
 
-    /// Returns once peers have acknowledged everything, or have taken too long ([`Farewell`]) and are reset.
-    pub fn end(mut self) {
-        let mut farewell = Farewell::new(clock::now());
+    /// Adopts the connections, and treats their program as gone. Returns once peers have acknowledged everything, or have taken
+    /// too long ([`Farewell`]) and are reset.
+    ///
+    /// # Errors
+    /// [`StartError::Parts`].
+    pub fn end(mut self) -> Result<(), StartError> {
+        let now = clock::now();
+        let (tcp, udp) = (self.tcp.clone(), self.udp.clone());
+        let adopted = self.stack.adopt_program(now, PROGRAM, tcp, udp);
+        let adopted = adopted.map_err(spoilt)?;
+        tracing::debug!(sockets = adopted.sockets, given_up = adopted.given_up);
+        let (rules, interface) = &self.rules;
+        if !rules.is_empty() {
+            let rules = parse(rules).map_err(StartError::Parts)?;
+            // Connections that there are pass.
+            self.stack.set_rules(now, interface, rules);
+        }
+        for protocol in Protocol::ALL {
+            self.stack.abandon(now, protocol, PROGRAM);
+        }
+        let mut farewell = Farewell::new(now);
+        let (mut looks_at, mut patience) = (now, PATIENCE);
         loop {
             let now = clock::now();
             let progress = self.stack.poll(now);
             let blocked = self.stack.send_blocked_on().is_some();
-            if progress == Progress::More && !blocked {
+            if progress == Progress::More && !blocked && now < looks_at {
                 continue;
             }
+            looks_at = now + RETRY;
             let (left, longest) = farewell.look(now, self.stack.tcp_table());
             match longest {
+                Some(_) if progress == Progress::More && !blocked => {}
                 Some(longest) => self.wait(longest),
                 // The last acknowledgement, or reset, is among what waits for room.
-                None if left.connections == 0 && blocked => self.wait(RETRY),
+                None if left.connections == 0 && blocked && patience > 0 => {
+                    patience -= 1;
+                    self.wait(RETRY);
+                }
                 None => {
                     tracing::info!(left.connections, left.bytes, "done");
                     break;
@@ -121,6 +142,7 @@ impl Orphans {
         }
         let _ = self.stack.tcp_reset_unfinished(clock::now());
         self.stack.flush();
+        Ok(())
     }
 
     /// Until a frame comes or something is due, but no longer than this.
@@ -140,6 +162,10 @@ impl Orphans {
         let mut events = [const { MaybeUninit::uninit() }; 4];
         let _ = epoll::wait(&self.arrivals, &mut events, Some(&limit));
     }
+}
+
+fn spoilt(error: TableError) -> StartError {
+    StartError::of_part("the program's sockets", &error)
 }
 
 /// Nobody hears that a port is listened on: whoever begins to listen there meanwhile may.

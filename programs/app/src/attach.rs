@@ -95,6 +95,7 @@ fn library(mut broker: Broker, mut grant: LibraryGrant) -> Result<Engine, String
     grant.nic_descriptors = nic_descriptors
         .map(|fd| adopt(fd, &mut descriptors))
         .collect();
+    let is_sole = grant.is_sole();
     let nic = grant.take_nic().map_err(|error| error.to_string())?;
     let ports = grant.take_ports().map_err(|error| error.to_string())?;
     let counters = Counters::create().map_err(|error| format!("no memory: {error}"))?;
@@ -154,6 +155,7 @@ fn library(mut broker: Broker, mut grant: LibraryGrant) -> Result<Engine, String
         receive_fds,
         descriptors,
         interface: grant.interface,
+        is_sole,
         ..engine(stack, broker, counters, strides)
     })
 }
@@ -170,6 +172,7 @@ fn engine(stack: Provider, broker: Broker, counters: Counters, [tcp, udp]: [u32;
         broker,
         deserted: false,
         interface: String::new(),
+        is_sole: false,
         descriptors: Vec::new(),
         tcp: Slots::new(tcp),
         udp: Slots::new(udp),

@@ -37,6 +37,8 @@ pub struct Engine {
     pub deserted: bool,
     /// Name of the interface in the packet filter's rules, if the stack is in this process.
     pub interface: String,
+    /// No other process can have a stack of its own beside this one's.
+    pub is_sole: bool,
     /// All descriptors of the stack: a child after `fork` closes its copies.
     pub descriptors: Vec<c_int>,
     /// Whose TCP sockets are.

@@ -7,6 +7,7 @@
 use crate::attach;
 use crate::descriptor::is_guest;
 use crate::estate::{self, Estate};
+use crate::exit;
 use crate::lock::{Guard, lock};
 use crate::log::log;
 use crate::provider::Provider;
@@ -73,8 +74,7 @@ pub unsafe fn leave(environment: Environment) -> Option<Legacy> {
         let staying = state.staying();
         let guest = is_guest();
         if !guest {
-            // What is held.
-            state.flush();
+            exit::before_exec(&mut state);
         }
         state.leave_to_program(staying.iter().map(|(_, index)| *index));
         let left = state.bequeath(&staying, guest, raw::process_id())?;

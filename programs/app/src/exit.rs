@@ -58,6 +58,10 @@ fn linger() -> Option<Guard> {
         }
     }
     drain(&mut state);
+    if let Some(engine) = state.engine.as_deref_mut() {
+        // Who takes nothing has been waited for.
+        engine.stack.reset_unfinished(raw::now());
+    }
     Some(state)
 }
 
@@ -98,5 +102,15 @@ pub fn leave(status: c_int) -> ! {
     loop {
         // SAFETY: ends the process.
         unsafe { raw::syscall(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// Before `execve`: what is held leaves. `skink run` ends the connections, unless the NIC has one owner at a time, which the new
+/// program may be about to become: then what was written leaves first, as far as peers take it soon. Sockets stay as they
+/// are, since the call may fail.
+pub fn before_exec(state: &mut State) {
+    state.flush();
+    if state.engine.as_deref().is_some_and(|engine| engine.is_sole) {
+        drain(state);
     }
 }

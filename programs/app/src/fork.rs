@@ -54,11 +54,22 @@ pub fn has_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
+/// A child may have sockets that aren't marked as lent.
+static UNMARKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether other processes may have any of this one's sockets, whatever is said of each.
+pub fn has_lent_unmarked() -> bool {
+    UNMARKED.load(Ordering::Relaxed)
+}
+
 /// Before `fork`: nobody is in the middle of a change.
 pub extern "C" fn prepare() {
     FORKED.store(true, Ordering::Relaxed);
     // In a signal handler that interrupted a call of ours the lock is this thread's already.
     let mut guard = lock().ok();
+    if guard.is_none() {
+        UNMARKED.store(true, Ordering::Relaxed);
+    }
     if let Some(state) = guard.as_deref_mut() {
         let _ = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| state.leave_all()));
     }

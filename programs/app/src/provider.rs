@@ -206,6 +206,14 @@ impl Provider {
         }
     }
 
+    /// Resets the connections of a stack in this process that have something to deliver.
+    pub fn reset_unfinished(&mut self, now: Instant) {
+        if let Provider::Library(stack) = self {
+            let _ = stack.tcp_reset_unfinished(now);
+            stack.flush();
+        }
+    }
+
     /// Lets what was asked for leave.
     #[inline]
     pub fn flush(&mut self) {

@@ -186,6 +186,7 @@ impl State {
                 let socket = &self.sockets[index];
                 if let Some(remote) = engine.stack.remote()
                     && !socket.lent
+                    && !crate::fork::has_lent_unmarked()
                     && socket.options.linger != Some(0)
                 {
                     remote.finish(id);

@@ -104,11 +104,10 @@ fn orphans(
     refusal: Refusal,
     failed: Failed<'_>,
 ) -> Result<(), Failure> {
-    let orphans = Orphans::adopt(start, descriptors).map_err(|error| failed(&error))?;
+    let orphans = Orphans::new(start, descriptors).map_err(|error| failed(&error))?;
     let sandbox = orphans.confine(refusal).map_err(|error| failed(&error))?;
     tracing::debug!("{sandbox}");
-    orphans.end();
-    Ok(())
+    orphans.end().map_err(|error| failed(&error))
 }
 
 fn started(link: &ComponentLink, sandbox: &skink_sandbox::Report) -> std::io::Result<()> {

@@ -101,6 +101,11 @@ impl LibraryGrant {
         parts.attach().map_err(ControlError::Nic)
     }
 
+    /// Whether nothing tells the packets of several owners apart, so that there can be one only.
+    pub fn is_sole(&self) -> bool {
+        self.ports.is_none()
+    }
+
     /// This owner's view of the tables of ports, or that of a sole owner if there is none. Works once.
     pub fn take_ports(&mut self) -> Result<Box<dyn Ports + Send>, ControlError> {
         let Some(maps) = self.ports.take() else {

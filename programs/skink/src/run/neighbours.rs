@@ -43,7 +43,9 @@ impl Turn {
 
 fn socket() -> rustix::io::Result<(OwnedFd, SocketAddrUnix)> {
     let kind = SocketType::SEQPACKET;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    // To connect mustn't wait for room in a stranger's queue either.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
     Ok((socket, SocketAddrUnix::new_abstract_name(TURN)?))
 }
 
@@ -61,7 +63,7 @@ fn wait_for_turn(until: Instant) {
         Ok(socket)
     });
     let Ok(socket) = connected else {
-        // It has gone already, or hasn't begun to listen.
+        // It has gone already, hasn't begun to listen, or has no room.
         std::thread::sleep(Duration::from_millis(1));
         return;
     };

@@ -79,12 +79,21 @@ impl Orphanage {
             .collect()
     }
 
+    /// Whether it is a process of ours.
+    pub fn has_process(&self, pid: u32) -> bool {
+        self.owner_of(pid).is_some()
+    }
+
+    fn owner_of(&self, pid: u32) -> Option<u16> {
+        let is_it = |it: &Orphans| it.process.as_ref().map(ComponentProcess::id) == Some(pid);
+        let mut all = self.0.iter();
+        all.find(|(_, it)| is_it(it)).map(|(owner, _)| *owner)
+    }
+
     /// A child has ended. Answers whose connections it was to end.
     pub fn ended(&mut self, pid: u32) -> Option<Gone> {
-        let mut all = self.0.iter();
-        let (owner, _) =
-            all.find(|(_, it)| it.process.as_ref().map(ComponentProcess::id) == Some(pid))?;
-        self.forget(*owner)
+        let owner = self.owner_of(pid)?;
+        self.forget(owner)
     }
 
     /// Gives up the connections of one owner, since its place is needed.

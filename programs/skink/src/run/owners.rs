@@ -1,4 +1,5 @@
 use super::orphans::{self, Gone, Orphanage};
+use rustix::process::Pid;
 use skink_control::{
     Grant, NicGrant, Owners, Peer, RegionKind, SignalDescriptor, StackStart, unguessable,
 };
@@ -46,6 +47,12 @@ impl NicOwners {
         if let Some(gone) = self.orphanage.ended(pid) {
             self.forget(&gone);
         }
+    }
+
+    /// Whether a process ends connections.
+    pub fn is_ours(&self, pid: Pid) -> bool {
+        self.orphanage
+            .has_process(pid.as_raw_nonzero().get().unsigned_abs())
     }
 
     fn forget(&mut self, gone: &Gone) {

@@ -42,7 +42,8 @@ pub fn supervise(child: &Child, server: &mut Server<NicOwners>, signals: &Signal
         wait(server, signals, limit);
         while let Some(signal) = signals.take() {
             if signal.signal != libc::SIGCHLD {
-                forward(signal, main.filter(|_| code.is_none()));
+                let is_ours = |pid| server.owners().is_ours(pid);
+                forward(signal, main.filter(|_| code.is_none()), is_ours);
             }
         }
         if reap(main, &mut code, server.owners_mut()) {
@@ -96,15 +97,24 @@ fn exit_code(status: WaitStatus) -> u8 {
 }
 
 /// Passes a signal on to the program, or to what it has left behind if it has ended. What a terminal
-/// sends, it sends to the whole process group, so the program has it already.
-fn forward(received: Received, main: Option<Pid>) {
+/// sends, it sends to the whole process group, so the program has it already. Processes of our own get none, unless they are all
+/// that is left and are to end.
+fn forward(received: Received, main: Option<Pid>, is_ours: impl Fn(Pid) -> bool) {
     let Some(signal) = Signal::from_named_raw(received.signal) else {
         return;
     };
+    let ends = matches!(signal, Signal::TERM | Signal::INT | Signal::QUIT);
     let own_group = group(std::process::id());
     let targets = match main {
         Some(main) => vec![main],
-        None => children(),
+        None => {
+            let (ours, others): (Vec<_>, Vec<_>) =
+                children().into_iter().partition(|pid| is_ours(*pid));
+            match others.is_empty() && ends {
+                true => ours,
+                false => others,
+            }
+        }
     };
     for target in targets {
         let same_group = group(target.as_raw_nonzero().get().unsigned_abs()) == own_group;

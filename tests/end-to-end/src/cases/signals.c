@@ -112,7 +112,7 @@ static void left(void) {
     for (volatile int round = 0; round < 6; round++) {
         char byte;
         if (sigsetjmp(before, 1) == 0) {
-            ring(30000, 0);
+            ring(100000, 0);
             if (round % 2)
                 epoll_wait(set, &event, 1, -1);
             else
