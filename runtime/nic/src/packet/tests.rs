@@ -528,6 +528,8 @@ fn a_dead_socket_drops_and_counts() {
     use crate::Sender;
     use skink_messages::NicOutput;
     let (mut sender, peer) = to_unix();
+    // Also for a process that another test has forked off meanwhile, and that has a copy of it.
+    peer.shutdown(std::net::Shutdown::Both).unwrap();
     drop(peer);
     let large = vec![0; 5000];
     for payload in [&[1u8][..], &large, &[2]] {
