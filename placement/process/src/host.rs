@@ -4,13 +4,13 @@ use crate::lasting::Lasting;
 use crate::neighbours::Neighbours;
 use crate::nic_use::NicUse;
 use crate::random::random;
-use crate::start::{Parts, StartError};
+use crate::start::{Parts, StartError, config};
 use rustix::event::PollFlags;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use skink_channel::{Sleeper, SpinBudget};
 use skink_control::Report;
 use skink_lanes::EndCounters;
-use skink_library::{Stack, StackConfig};
+use skink_library::Stack;
 use skink_messages::{Counter, Counters};
 use skink_nic::Room;
 use skink_split::{Front, Host as _, Serving, StoreWay, SyscallHost, TransportWay};
@@ -107,16 +107,7 @@ impl Host {
             flows,
             first_unprivileged_port,
         } = parts;
-        let config = StackConfig {
-            addresses: start.addresses,
-            gateways: start.gateways,
-            seed: start.seed,
-            answers: true,
-            tcp_table: start.tcp_table.into(),
-            udp_table: start.udp_table.into(),
-            counters: counters.clone(),
-        };
-        let mut stack = Stack::for_programs(config, nic, ports);
+        let mut stack = Stack::for_programs(config(&start, counters.clone()), nic, ports);
         stack.set_capture(capture);
         stack.set_stateless(start.stateless);
         stack.keep_flows(flows);

@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::confine::confine_orphans;
 use crate::filter::parse;
-use crate::start::{StartError, network};
+use crate::start::{StartError, config, network};
 use core::mem::MaybeUninit;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -60,13 +60,8 @@ impl Orphans {
         let counters = counters.map_err(StartError::doing("making counters"))?;
         let kind = nic.capabilities.kind;
         let config = StackConfig {
-            addresses: start.addresses,
-            gateways: start.gateways,
-            seed: start.seed,
-            answers: true,
-            tcp_table: start.tcp_table.into(),
             udp_table: NO_DATAGRAMS,
-            counters,
+            ..config(&start, counters)
         };
         let stack = Stack::for_programs(config, nic, Box::new(Unheard(ports)));
         let arrivals = epoll::create(CreateFlags::CLOEXEC);
@@ -125,8 +120,8 @@ impl Orphans {
                 continue;
             }
             looks_at = now + RETRY;
-            let (left, longest) = farewell.look(now, self.stack.tcp_table());
-            match longest {
+            let left = self.stack.tcp_left();
+            match farewell.look(now, left) {
                 Some(_) if progress == Progress::More && !blocked => {}
                 Some(longest) => self.wait(longest),
                 // The last acknowledgement, or reset, is among what waits for room.

@@ -1,6 +1,7 @@
 //! The first order: what a stack is made of.
 use rustix::event::{PollFd, PollFlags};
 use skink_control::{ComponentLink, LinkError, Order, PartStart, StackStart};
+use skink_library::StackConfig;
 use skink_memory::{CaptureRing, StoredTable};
 use skink_messages::{Counters, Ports, SoleOwner};
 use skink_nic::{Nic, NicParts};
@@ -189,6 +190,19 @@ pub(crate) fn network(
     let mut nic = nic.map_err(|error| StartError::of_part("the NIC", &error))?;
     nic.sender.name_no_address();
     Ok((nic, ports(start.owner, tables)?))
+}
+
+/// What a whole stack needs to know of it.
+pub(crate) fn config(start: &StackStart, counters: Counters) -> StackConfig {
+    StackConfig {
+        addresses: start.addresses.clone(),
+        gateways: start.gateways.clone(),
+        seed: start.seed,
+        answers: true,
+        tcp_table: start.tcp_table.into(),
+        udp_table: start.udp_table.into(),
+        counters,
+    }
 }
 
 /// What a process with the transports of these tables tells of its ports: TCP's and UDP's.

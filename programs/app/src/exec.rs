@@ -1,7 +1,7 @@
 //! `exec` and `posix_spawn`: what must be done before another program begins.
 //!
-//! If this process has a stack of its own, `skink run` ends its connections, once what was written has left. If a stack in another process
-//! serves it and sockets stay open, they are left to the new program as an `estate`. A process
+//! If this process has a stack of its own, `skink run` ends its connections, once what was written has left. If a
+//! stack in another process serves it and sockets stay open, they are left to the new program as an `estate`. A process
 //! that goes on in the new program leaves its channel as well; a child (of `posix_spawn`, or one after
 //! `vfork`, which is a guest in its parent's memory until it executes a program) gets one of its own.
 use crate::attach;

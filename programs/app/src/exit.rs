@@ -74,8 +74,8 @@ fn drain(state: &mut State) {
         let Some(engine) = state.engine.as_deref() else {
             return;
         };
-        let (left, longest) = farewell.look(now, engine.stack.tcp_table());
-        let Some(longest) = longest else {
+        let left = engine.stack.tcp_left();
+        let Some(longest) = farewell.look(now, left) else {
             if left.connections > 0 {
                 let Left { connections, bytes } = left;
                 log!(

@@ -3,7 +3,7 @@
 use crate::errno::Answer;
 use crate::remote::Remote;
 use core::net::IpAddr;
-use skink_library::{Doorbell, FlowRings, Room, Stack};
+use skink_library::{Doorbell, FlowRings, Left, Room, Stack};
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{
     BindOptions, PortOptions, Progress, Protocol, SocketEvent, TcpRequest, UdpRequest,
@@ -203,6 +203,14 @@ impl Provider {
                 remote.poll();
                 Progress::Idle
             }
+        }
+    }
+
+    /// What peers still have to acknowledge of a stack in this process.
+    pub fn tcp_left(&self) -> Left {
+        match self {
+            Provider::Library(stack) => stack.tcp_left(),
+            Provider::Served(_) => Left::default(),
         }
     }
 

@@ -256,6 +256,17 @@ impl Tcp {
         sockets.filter(|socket| self.is_unfinished(socket)).count()
     }
 
+    /// Bytes that they still have to deliver.
+    pub fn undelivered(&self) -> usize {
+        let connections = self.sockets.iter().filter_map(|socket| match socket {
+            Socket::Connection(connection) if self.is_unfinished(socket) => Some(connection),
+            _ => None,
+        });
+        connections
+            .map(|connection| self.table.send_ring(connection.id.slot).len())
+            .sum()
+    }
+
     pub(crate) fn is_unfinished(&self, socket: &Socket) -> bool {
         match socket {
             Socket::Free | Socket::Fresh(_) | Socket::Listener(_) => false,

@@ -1,6 +1,7 @@
 //! What the socket library asks of a stack.
 use super::Stack;
 use crate::below::{Below, Tap};
+use crate::farewell::Left;
 use crate::guard::{Guard, Guarded};
 use skink_link::LinkOutput;
 use skink_memory::{SocketId, SocketTable};
@@ -158,6 +159,14 @@ impl Stack {
     /// Connections and handshakes that `tcp` still works on, TIME-WAIT not counted.
     pub fn tcp_unfinished(&self) -> usize {
         self.tcp.unfinished()
+    }
+
+    /// What peers still have to acknowledge.
+    pub fn tcp_left(&self) -> Left {
+        Left {
+            connections: self.tcp.unfinished(),
+            bytes: self.tcp.undelivered(),
+        }
     }
 
     /// As [`skink_tcp::Tcp::reset_unfinished`].

@@ -82,7 +82,7 @@ pub type Answered = Result<Option<String>, String>;
 pub trait Owners {
     /// What the new owner in slot `owner` is handed. An error is a sentence for the program's user.
     fn grant(&mut self, owner: u16, peer: &Peer) -> Result<Grant, String>;
-    /// The owner's process is about to end, or has left its stack by `exec`: no packet goes to it any
+    /// The owner's process is about to end, or has left its stack by `exec`: no new flow goes to it any
     /// more, but its descriptors may still be open. `memory` is what it had registered.
     fn retire(&mut self, owner: u16, memory: BTreeMap<RegionKind, OwnedFd>);
     /// The owner's process has closed all descriptors, if it [is waited for](Owners::is_waited_for): its part of the NIC may be given to another.
