@@ -39,6 +39,11 @@ impl<'a> Buffers<'a> {
         unsafe { Buffers::new(core::slice::from_raw_parts(list, count)) }
     }
 
+    /// The list, as the program has given it.
+    pub fn list(&self) -> &'a [iovec] {
+        self.0
+    }
+
     /// Bytes in all.
     pub fn total(&self) -> usize {
         self.1

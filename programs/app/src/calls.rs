@@ -136,6 +136,10 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
         }
         return Err(stop);
     }
+    if !own.is_unspecified() {
+        // It is reached at Skink's address alone.
+        state.unwatch_kernel_half(index);
+    }
     state.sockets[index].bound = Some(kernel_name(fd)?);
     if !state.sockets[index].datagram && !is_guest() && state.is_served() {
         // It may be for a program that is started with it, when it is too late to ask for a stack. If there is none, it is

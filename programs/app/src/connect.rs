@@ -6,6 +6,7 @@ use crate::raw;
 use crate::sockaddr::{self, Name};
 use crate::socket::{Halves, Role};
 use crate::state::State;
+use crate::transfer::Control;
 use crate::wait::{self, Patience};
 use core::ffi::c_int;
 use libc::{sockaddr as Address, socklen_t};
@@ -170,6 +171,7 @@ impl State {
         }
         let resting = core::mem::take(&mut self.sockets[index].resting);
         let halves = match resting {
+            [None, None] if self.sockets[index].bound.is_none() => self.open_beside(index)?,
             [None, None] => self.open_datagram(index)?,
             resting => resting,
         };
@@ -236,6 +238,10 @@ impl State {
                 return self.leave_unless_unreachable(index, reason, remote);
             }
             self.make_datagram(index)?;
+        } else if let Some(reason) = self.reason_for_half(index, remote, &Control::default()) {
+            // It is connected to one of the kernel's alone.
+            let _ = self.leave_to_half::<()>(index, reason, remote);
+            return self.leave_unless_unreachable(index, reason, remote);
         }
         let Role::Datagram(halves) = self.sockets[index].role else {
             return fail(libc::EINVAL);
@@ -245,6 +251,7 @@ impl State {
             return fail(libc::ENETUNREACH);
         };
         self.engine()?.stack.udp_connect(id, Some(remote))?;
+        self.unwatch_kernel_half(index);
         self.sockets[index].peer = Some(remote);
         Ok(0)
     }
@@ -259,7 +266,10 @@ impl State {
                 Err(error) => return Err(error),
             }
         }
-        self.sockets[index].peer = None;
+        if self.sockets[index].peer.take().is_some() {
+            self.empty_half(index);
+            self.watch_kernel_half(index);
+        }
         Ok(0)
     }
 }

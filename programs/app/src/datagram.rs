@@ -37,7 +37,7 @@ pub fn receive_datagram(
     let patience = patience(&state, index, flags, false);
     // After `shutdown` who would wait is told that it is over, and who wouldn't only that there is nothing, as in Linux.
     let waits = patience != Patience::None;
-    let other = undecided.then_some(fd);
+    let other = (undecided || state.sockets[index].hears_in_kernel()).then_some(fd);
     let answer = wait::until_either(state, index, other, patience, |state, index, readable| {
         if let Some(error) = state.sockets[index].take_error() {
             return fail(error);
@@ -56,6 +56,16 @@ pub fn receive_datagram(
                 return fail(libc::EBADF);
             }
         };
+        let socket = &mut state.sockets[index];
+        let hears = socket.hears_in_kernel();
+        let mut asks = hears && readable;
+        if hears && socket.is_kernels_turn() {
+            asks = false;
+            match state.receive_in_kernel((fd, index), &buffers, flags) {
+                Err(WOULD_BLOCK) => {}
+                answer => return answer,
+            }
+        }
         let socket = &state.sockets[index];
         let options = &socket.options;
         let (domain, over) = (socket.domain, waits && socket.shut_read);
@@ -83,7 +93,11 @@ pub fn receive_datagram(
                 truncated: copied < length,
                 domain,
                 wants_to,
+                ..Received::default()
             });
+        }
+        if asks && !over {
+            return state.receive_in_kernel((fd, index), &buffers, flags);
         }
         if over {
             Ok(Received {
@@ -147,6 +161,10 @@ pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
             return fail(libc::EMSGSIZE);
         }
         let control = sending.control?;
+        if let Some(reason) = state.reason_for_half(index, to, &control) {
+            return state.leave_to_half(index, reason, to);
+        }
+        let socket = &state.sockets[index];
         let options = &socket.options;
         let traffic_class = control.traffic_class.unwrap_or(options.traffic_class);
         // For groups there is another option.

@@ -276,7 +276,11 @@ pub unsafe fn device_control(fd: c_int, request: libc::c_ulong, argument: usize)
                 let ring = skink_memory::DatagramRing::new(table.receive_ring(id.slot));
                 ring.peek().map(|datagram| datagram.len())
             });
-            lengths.next().unwrap_or(0)
+            match lengths.next() {
+                Some(length) => length,
+                None if state.sockets[index].hears_in_kernel() => return Err(Stop::Kernel),
+                None => 0,
+            }
         }
         (libc::TIOCOUTQ, Role::Stream(id)) => {
             state.engine()?.stack.tcp_table().send_ring(id.slot).len()

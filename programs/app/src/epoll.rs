@@ -8,6 +8,7 @@
 use crate::epoll_set::Item;
 use crate::errno::{Answer, fail};
 use crate::fd_table::{self, Entry};
+use crate::kernel_half::events_for_half;
 use crate::raw;
 use crate::socket::{Taker, Watch};
 use crate::state::State;
@@ -211,16 +212,30 @@ impl State {
         }
     }
 
-    /// The kernel socket behind a listening one has begun to listen as well: sets watch it too.
+    /// The kernel socket behind this one is listened to as well, from now on: sets watch it too.
     pub fn watch_kernel_half(&mut self, index: u32) {
-        for Watch { epoll, item } in &self.sockets[index].watchers {
-            let set = &self.epolls.list[*epoll as usize];
+        self.control_kernel_half(index, libc::EPOLL_CTL_ADD);
+    }
+
+    /// What comes to the kernel's half isn't received any more.
+    pub fn unwatch_kernel_half(&mut self, index: u32) {
+        self.control_kernel_half(index, libc::EPOLL_CTL_DEL);
+    }
+
+    fn control_kernel_half(&mut self, index: u32, operation: c_int) {
+        let socket = &self.sockets[index];
+        if !socket.kernel_listens && !socket.hears_in_kernel() {
+            return;
+        }
+        for Watch { epoll, item } in &socket.watchers {
+            let set = &mut self.epolls.list[*epoll as usize];
             let Item {
                 fd, events, data, ..
             } = set.items[*item as usize];
             if let Some(epfd) = set.fds.first() {
-                let _ = kernel_ctl(*epfd, libc::EPOLL_CTL_ADD, fd, events, data);
+                let _ = kernel_ctl(*epfd, operation, fd, events_for_half(events), data);
             }
+            set.ordinary += u32::from(operation == libc::EPOLL_CTL_ADD);
         }
     }
 
@@ -241,10 +256,13 @@ impl State {
             }
         }
         let index = self.epoll_of(epfd)?;
-        if self.sockets[socket].kernel_listens {
+        let half = &self.sockets[socket];
+        if half.kernel_listens || half.hears_in_kernel() {
             // The kernel's half says what is ready by itself.
             let asked = event.unwrap_or(epoll_event { events: 0, u64: 0 });
-            kernel_ctl(epfd, operation, fd, asked.events, asked.u64)?;
+            let events = events_for_half(asked.events);
+            kernel_ctl(epfd, operation, fd, events, asked.u64)?;
+            self.epolls[index].ordinary += u32::from(operation == libc::EPOLL_CTL_ADD);
         }
         let known = self.epolls[index].item_of(fd, socket);
         match (operation, known, event) {
@@ -347,7 +365,11 @@ impl State {
             set.remove(item);
             set.ordinary += 1;
             if let Some(epfd) = set.fds.first() {
-                let _ = kernel_ctl(*epfd, libc::EPOLL_CTL_ADD, fd, events, data);
+                let added = kernel_ctl(*epfd, libc::EPOLL_CTL_ADD, fd, events, data);
+                if added == fail(libc::EEXIST) {
+                    // The kernel's half was a member.
+                    let _ = kernel_ctl(*epfd, libc::EPOLL_CTL_MOD, fd, events, data);
+                }
             }
         }
     }

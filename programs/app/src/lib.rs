@@ -66,6 +66,7 @@ mod getsockopt;
 mod helper;
 mod holdings;
 mod interfaces;
+mod kernel_half;
 mod limits;
 mod listen;
 mod lock;

@@ -25,14 +25,9 @@ pub unsafe fn receive(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer {
     } else {
         0
     };
-    match received.from {
-        Some(from) => {
-            let length = &raw mut message.msg_namelen;
-            // SAFETY: as above.
-            unsafe { sockaddr::write(from, received.domain, message.msg_name.cast(), length) };
-        }
-        None => message.msg_namelen = 0,
-    }
+    let length = &raw mut message.msg_namelen;
+    // SAFETY: as above.
+    unsafe { received.write_name(message.msg_name.cast(), length) };
     // SAFETY: as above.
     unsafe { write_control(message, &received) };
     Ok(received.bytes)
@@ -59,7 +54,7 @@ unsafe fn write_control(message: &mut msghdr, received: &Received) {
     let room = message.msg_controllen;
     message.msg_controllen = 0;
     let Some(to) = received.to else { return };
-    let interface = own_index().to_ne_bytes();
+    let interface = received.interface.unwrap_or_else(own_index).to_ne_bytes();
     let (level, kind, data, length) = match (to.to_canonical(), received.wants_to) {
         (IpAddr::V4(v4), [true, _]) => {
             let mut data = [0u8; 20];

@@ -1,6 +1,7 @@
 //! `poll` and `select`.
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
+use crate::kernel_half::events_for_half;
 use crate::lock::lock;
 use crate::raw;
 use crate::socket::Role;
@@ -23,7 +24,7 @@ enum Subject {
     Undecided(u32),
     /// A socket of Skink's.
     Socket(u32),
-    /// A listening socket with a half in the kernel.
+    /// A socket with a half in the kernel that is listened to.
     Both(u32),
     /// A set with Skink's sockets in it: the kernel answers as well.
     Epoll(u32),
@@ -50,11 +51,12 @@ impl State {
                 if self.sockets[index].datagram && self.sockets[index].bound.is_some() =>
             {
                 match self.make_datagram(index) {
-                    Ok(()) => Ok(Subject::Socket(index)),
+                    Ok(()) => Ok(self.datagram_subject(index)),
                     Err(Stop::Kernel) => Ok(Subject::Kernel),
                     Err(stop) => Err(stop),
                 }
             }
+            Role::Datagram(_) => Ok(self.datagram_subject(index)),
             Role::Undecided if self.sockets[index].datagram => Ok(Subject::Undecided(index)),
             Role::Undecided => Ok(Subject::Kernel),
             Role::Dormant | Role::Listener(_) => match self.activate(index) {
@@ -64,6 +66,14 @@ impl State {
                 Err(stop) => Err(stop),
             },
             _ => Ok(Subject::Socket(index)),
+        }
+    }
+
+    fn datagram_subject(&self, index: u32) -> Subject {
+        if self.sockets[index].hears_in_kernel() {
+            Subject::Both(index)
+        } else {
+            Subject::Socket(index)
         }
     }
 
@@ -103,12 +113,13 @@ fn for_kernel(list: &[pollfd], subjects: &[Subject]) -> Vec<pollfd> {
             .zip(subjects)
             .map(|(entry, subject)| match subject {
                 Subject::Socket(_) => unused,
-                Subject::Kernel | Subject::Undecided(_) | Subject::Epoll(_) | Subject::Both(_) => {
-                    pollfd {
-                        revents: 0,
-                        ..*entry
-                    }
+                Subject::Both(_) => {
+                    raw::to_poll(entry.fd, events_for_half(entry.events as u32) as i16)
                 }
+                Subject::Kernel | Subject::Undecided(_) | Subject::Epoll(_) => pollfd {
+                    revents: 0,
+                    ..*entry
+                },
             }),
     );
     kernel.resize(list.len() + RESERVED, unused);

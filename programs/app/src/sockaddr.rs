@@ -79,12 +79,28 @@ pub unsafe fn write(
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) {
+    // SAFETY: the caller's promise.
+    unsafe { write_scoped(endpoint, 0, domain, address, length) }
+}
+
+/// As [`write`], with a scope (`sin6_scope_id`, RFC 3493 section 3.3).
+///
+/// # Safety
+/// As for [`write`].
+pub unsafe fn write_scoped(
+    endpoint: Endpoint,
+    scope: u32,
+    domain: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) {
     if address.is_null() || length.is_null() {
         return;
     }
     // SAFETY: the caller's promise.
     let room = unsafe { length.read() } as usize;
-    let (bytes, count) = encode(endpoint, domain);
+    let (mut bytes, count) = encode(endpoint, domain);
+    bytes[24..28].copy_from_slice(&scope.to_ne_bytes());
     // SAFETY: no more than there is room for.
     unsafe {
         core::ptr::copy_nonoverlapping(bytes.as_ptr(), address.cast(), count.min(room));

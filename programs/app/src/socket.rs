@@ -1,5 +1,6 @@
 //! What Skink knows about one socket: what the program's descriptors (it may have several, by `dup`)
 //! stand for.
+use crate::kernel_half::Heard;
 use crate::options::Options;
 use core::ffi::c_int;
 use skink_memory::SocketId;
@@ -80,6 +81,12 @@ pub struct Socket {
     pub tickets: [u64; 2],
     /// Whom a UDP socket is connected to.
     pub peer: Option<Endpoint>,
+    /// Who has sent to the kernel's half of a UDP socket.
+    pub heard: Heard,
+    /// Datagrams received, as far as [`Socket::is_kernels_turn`] counts.
+    pub received: u8,
+    /// It was said that the kernel's half sends.
+    pub told_half: bool,
     /// `SO_ERROR`
     pub error: c_int,
     /// The handshake goes on.
@@ -123,6 +130,9 @@ impl Socket {
             resting: [None; 2],
             tickets: [0; 2],
             peer: None,
+            heard: Heard::new(),
+            received: 0,
+            told_half: false,
             error: 0,
             connecting: false,
             unanswered: false,

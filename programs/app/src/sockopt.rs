@@ -112,12 +112,13 @@ pub unsafe fn set(
 ) -> Answer {
     let mut state = lock()?;
     let index = state.socket_asked(fd)?;
-    let decided = state.sockets[index].is_decided() && !state.sockets[index].is_bound_only();
-    if !decided {
+    let socket = &state.sockets[index];
+    let decided = socket.is_decided() && !socket.is_bound_only();
+    if !decided || socket.has_kernel_half() {
         if OPTIONAL.contains(&(level, name)) {
             return fail(libc::ENOPROTOOPT);
         }
-        // The kernel checks the value, and has it if it must take over.
+        // The kernel checks the value, and has it for its half, or if it must take over.
         let arguments = [
             fd as usize,
             level as usize,

@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::wait::{self, Patience};
 use core::ffi::c_int;
 use core::net::IpAddr;
-use libc::iovec;
+use libc::{iovec, sockaddr as Address, socklen_t};
 use skink_memory::{Ring, SocketId};
 use skink_messages::{ConnectionOption, Counter, Events};
 use skink_wire::Endpoint;
@@ -32,14 +32,38 @@ pub struct Received {
     pub bytes: usize,
     /// UDP: who sent it.
     pub from: Option<Endpoint>,
+    /// UDP: `sin6_scope_id` of that.
+    pub scope: u32,
     /// UDP: which of our addresses it was sent to.
     pub to: Option<IpAddr>,
+    /// UDP: by which of the kernel's interfaces it came, if it didn't come by Skink's.
+    pub interface: Option<u32>,
     /// UDP: its end didn't fit and is lost.
     pub truncated: bool,
     /// `AF_INET` or `AF_INET6`.
     pub domain: c_int,
     /// The socket wants [`Received::to`] told: as `IP_PKTINFO`, as `IPV6_PKTINFO`.
     pub wants_to: [bool; 2],
+}
+
+impl Received {
+    /// Writes who sent it, as a socket of the domain shows it.
+    ///
+    /// # Safety
+    /// As for [`sockaddr::write`].
+    pub unsafe fn write_name(&self, address: *mut Address, length: *mut socklen_t) {
+        match self.from {
+            // SAFETY: the caller's promise.
+            Some(from) => unsafe {
+                sockaddr::write_scoped(from, self.scope, self.domain, address, length);
+            },
+            None if !length.is_null() => {
+                // SAFETY: the caller's promise.
+                unsafe { length.write(0) };
+            }
+            None => {}
+        }
+    }
 }
 
 /// How long a call waits.
@@ -244,8 +268,13 @@ pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
                 return Err(Stop::Kernel);
             };
             let to = sockaddr::canonical(to);
-            if let Some(reason) = state.reason_against(index, to.addr) {
-                return state.leave_unless_unreachable(index, reason, to);
+            match state.reason_against(index, to.addr) {
+                // Only these are the kernel's.
+                Some(reason) if state.is_half_enough(index, reason) => {
+                    return state.leave_to_half(index, reason, to);
+                }
+                Some(reason) => return state.fall_back(index, reason, to),
+                None => {}
             }
             state.make_datagram(index)?;
             send_datagram(state, index, sending)

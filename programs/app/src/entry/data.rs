@@ -4,7 +4,7 @@ use crate::buffers::Buffers;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::is_ours;
 use crate::transfer::{self, Control, Sending};
-use crate::{message, next, passing, raw, sendfile, sockaddr};
+use crate::{kernel_half, message, next, passing, raw, sendfile, sockaddr};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{
     iovec, loff_t, mmsghdr, msghdr, off_t, size_t, sockaddr as Address, socklen_t, ssize_t,
@@ -28,15 +28,8 @@ unsafe fn receive(
     // SAFETY: the caller's promise.
     let buffers = unsafe { Buffers::new(&list) }?;
     let received = transfer::receive(fd, buffers, flags)?;
-    match received.from {
-        // SAFETY: the caller's promise.
-        Some(from) => unsafe { sockaddr::write(from, received.domain, address, length) },
-        None if !length.is_null() => {
-            // SAFETY: the caller's promise.
-            unsafe { length.write(0) };
-        }
-        None => {}
-    }
+    // SAFETY: the caller's promise.
+    unsafe { received.write_name(address, length) };
     Ok(received.bytes)
 }
 
@@ -247,6 +240,14 @@ unsafe fn send_many(fd: c_int, list: *mut mmsghdr, count: c_uint, flags: c_int) 
         // SAFETY: the caller's promise.
         match unsafe { send_one(fd, &entry.msg_hdr, flags) } {
             Ok(bytes) => entry.msg_len = bytes as c_uint,
+            Err(Stop::Kernel) if is_ours(fd) => {
+                // SAFETY: the caller's promise.
+                match unsafe { kernel_half::send(fd, &entry.msg_hdr, flags) } {
+                    Ok(bytes) => entry.msg_len = bytes as c_uint,
+                    Err(stop) if done == 0 => return Err(stop),
+                    Err(_) => return Ok(done),
+                }
+            }
             Err(stop) if done == 0 => return Err(stop),
             Err(_) => return Ok(done),
         }

@@ -1,0 +1,297 @@
+//! The half of a UDP socket that is in the kernel.
+//!
+//! A socket that is bound to every address, or to none, is reached at the kernel's addresses (loopback first of all) as well as at
+//! Skink's, and it may send to where either leads: resolvers and forwarders use one socket for both. The kernel's socket behind
+//! the descriptor has the same port, and what comes there is received too.
+use crate::buffers::Buffers;
+use crate::calls::{any, kernel_bind, kernel_name};
+use crate::errno::{Answer, Stop, fail};
+use crate::log::log;
+use crate::raw;
+use crate::sockaddr::{self, Name};
+use crate::socket::{Halves, Role, Socket};
+use crate::state::State;
+use crate::transfer::{Control, Received};
+use core::ffi::c_int;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use libc::{cmsghdr, msghdr};
+use skink_memory::FallbackReason;
+use skink_wire::Endpoint;
+
+/// Of so many who sent to the kernel's half it is remembered that answers go there. More than a batch of `recvmmsg` usually has.
+const REMEMBERED: usize = 64;
+
+/// As often as this the kernel's half is asked first, or it might never be while there is always something in Skink's.
+const KERNEL_TURN: u8 = 32;
+
+/// Bytes of control messages that the kernel may have for us.
+const CONTROL: usize = 256;
+
+/// What `poll` and `epoll` say of whether there is room, which only Skink's half decides.
+const ROOM: u32 = (libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND) as u32;
+
+/// `events` of `poll` or `epoll`, as the kernel is asked about its half of a socket.
+pub fn events_for_half(events: u32) -> u32 {
+    events & !ROOM
+}
+
+/// Who has sent to the kernel's half of a socket, the latest of them.
+pub struct Heard {
+    list: Vec<Endpoint>,
+    next: usize,
+}
+
+impl Heard {
+    /// Nobody.
+    pub const fn new() -> Heard {
+        Heard {
+            list: Vec::new(),
+            next: 0,
+        }
+    }
+
+    fn note(&mut self, from: Endpoint) {
+        if self.has(from) {
+            return;
+        }
+        if self.list.len() < REMEMBERED {
+            self.list.push(from);
+        } else {
+            self.list[self.next] = from;
+            self.next = (self.next + 1) % REMEMBERED;
+        }
+    }
+
+    fn has(&self, from: Endpoint) -> bool {
+        self.list.contains(&from)
+    }
+}
+
+impl Socket {
+    /// Whether what is sent to the kernel's addresses leaves by the kernel's socket.
+    pub fn has_kernel_half(&self) -> bool {
+        let everywhere = |bound: Endpoint| sockaddr::canonical(bound).addr.is_unspecified();
+        self.datagram && self.own_kernel_socket && self.bound.is_none_or(everywhere)
+    }
+
+    /// Whether what comes to the kernel's socket is received.
+    pub fn hears_in_kernel(&self) -> bool {
+        self.has_kernel_half() && self.peer.is_none()
+    }
+
+    /// Whether the kernel's half is asked first this time.
+    pub fn is_kernels_turn(&mut self) -> bool {
+        self.received = (self.received + 1) % KERNEL_TURN;
+        self.received == 0
+    }
+}
+
+impl State {
+    /// Why a datagram of a socket of Skink's leaves by the kernel's half, or `None` if it doesn't. An answer goes the way that
+    /// the question came.
+    pub fn reason_for_half(
+        &mut self,
+        index: u32,
+        to: Endpoint,
+        control: &Control,
+    ) -> Option<FallbackReason> {
+        let socket = &self.sockets[index];
+        if !socket.has_kernel_half() || socket.peer == Some(to) {
+            return None;
+        }
+        if to.addr.is_loopback() || to.addr.is_unspecified() {
+            return Some(FallbackReason::Loopback);
+        }
+        if self.is_own_address(to.addr) {
+            return None;
+        }
+        let is_answer = self.sockets[index].heard.has(to);
+        if is_answer
+            || control.from.is_some_and(|from| self.interfaces.have(from))
+            || self.interfaces.have(to.addr)
+        {
+            return Some(FallbackReason::KernelAddress);
+        }
+        let engine = self.engine.as_deref()?;
+        (!engine.stack.has_route(to.addr)).then_some(FallbackReason::NoRoute)
+    }
+
+    /// Whether the socket needn't be the kernel's for good because this datagram is, for `reason`.
+    pub fn is_half_enough(&self, index: u32, reason: FallbackReason) -> bool {
+        use FallbackReason::*;
+        let where_to = matches!(reason, Loopback | KernelAddress | NoRoute | UnsupportedType);
+        where_to && self.sockets[index].has_kernel_half()
+    }
+
+    /// The kernel's half sends: it gets the port of Skink's, if it has none and that one is free.
+    pub fn leave_to_half<T>(
+        &mut self,
+        index: u32,
+        reason: FallbackReason,
+        to: Endpoint,
+    ) -> Answer<T> {
+        let local = self.datagram_port(index);
+        let socket = &mut self.sockets[index];
+        let Some(fd) = socket.fds.first() else {
+            return fail(libc::EBADF);
+        };
+        if socket.bound.is_none()
+            && let Some(port) = local
+        {
+            let local = any(socket.domain, port);
+            // Else it sends from another one.
+            let _ = kernel_bind(*fd, local, socket.domain);
+            socket.bound = Some(local);
+        }
+        if !core::mem::replace(&mut socket.told_half, true) {
+            log!(
+                Info,
+                "descriptor {:?}: datagrams for {to} and the like go by the kernel ({})",
+                socket.fds,
+                reason.label()
+            );
+        }
+        Err(Stop::Kernel)
+    }
+
+    /// The port of a UDP socket on Skink.
+    fn datagram_port(&self, index: u32) -> Option<u16> {
+        let (Role::Datagram(halves), Some(engine)) = (self.sockets[index].role, &self.engine)
+        else {
+            return None;
+        };
+        let table = engine.stack.udp_table();
+        let mut records = halves.into_iter().flatten().filter_map(|id| table.find(id));
+        records.next().map(|record| record.four_tuple().local.port)
+    }
+
+    /// Opens Skink's half of a socket that nobody has bound: with the port that the kernel has given it, if it has sent there
+    /// already and that one is free.
+    pub fn open_beside(&mut self, index: u32) -> Answer<Halves> {
+        let socket = &mut self.sockets[index];
+        let name = socket.fds.first().map(|fd| kernel_name(*fd));
+        if let Some(Ok(Endpoint {
+            port: port @ 1.., ..
+        })) = name
+        {
+            socket.bound = Some(any(socket.domain, port));
+            if let Ok(halves) = self.open_datagram(index) {
+                return Ok(halves);
+            }
+            self.sockets[index].bound = None;
+        }
+        self.open_datagram(index)
+    }
+
+    /// Takes a datagram that has come to the kernel's half.
+    pub fn receive_in_kernel(
+        &mut self,
+        (fd, index): (c_int, u32),
+        buffers: &Buffers<'_>,
+        flags: c_int,
+    ) -> Answer<Received> {
+        let received = receive(fd, buffers, flags)?;
+        let socket = &mut self.sockets[index];
+        if let Some(from) = received.from {
+            socket.heard.note(sockaddr::canonical(from));
+        }
+        Ok(Received {
+            domain: socket.domain,
+            wants_to: [socket.options.packet_info_v4, socket.options.packet_info_v6],
+            ..received
+        })
+    }
+
+    /// What came to the kernel's half while the socket was connected wasn't meant for it.
+    pub fn empty_half(&self, index: u32) {
+        let socket = &self.sockets[index];
+        if socket.hears_in_kernel()
+            && let Some(fd) = socket.fds.first()
+        {
+            let arguments = [*fd as usize, 0, 0, libc::MSG_DONTWAIT as usize, 0, 0];
+            // SAFETY: only numbers.
+            while unsafe { raw::call(libc::SYS_recvfrom, arguments) }.is_ok() {}
+        }
+    }
+}
+
+/// Receives from the kernel without waiting.
+fn receive(fd: c_int, buffers: &Buffers<'_>, flags: c_int) -> Answer<Received> {
+    let mut name = [0u64; 4];
+    let mut control = [0u64; CONTROL / 8];
+    let list = buffers.list();
+    // SAFETY: a header of zeros names nothing.
+    let mut message: msghdr = unsafe { core::mem::zeroed() };
+    message.msg_name = name.as_mut_ptr().cast();
+    message.msg_namelen = size_of_val(&name) as u32;
+    message.msg_iov = list.as_ptr().cast_mut();
+    message.msg_iovlen = list.len() as _;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL as _;
+    let flags = flags | libc::MSG_DONTWAIT;
+    let arguments = [
+        fd as usize,
+        &raw mut message as usize,
+        flags as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the header names our own memory, and the buffers of the call.
+    let bytes = unsafe { raw::call(libc::SYS_recvmsg, arguments) }?;
+    // SAFETY: the kernel has filled in the name.
+    let from = match unsafe { sockaddr::read(name.as_ptr().cast(), message.msg_namelen) } {
+        Ok(Name::Inet(from)) => Some(from),
+        _ => None,
+    };
+    let mut received = Received {
+        bytes,
+        from,
+        // `sin6_scope_id`
+        scope: (name[3] & 0xffff_ffff) as u32,
+        truncated: message.msg_flags & libc::MSG_TRUNC != 0,
+        ..Received::default()
+    };
+    // SAFETY: the macros stay inside the control messages that the kernel has written.
+    unsafe {
+        let mut next = libc::CMSG_FIRSTHDR(&message);
+        while let Some(header) = next.as_ref() {
+            let data = libc::CMSG_DATA(next);
+            let length = header.cmsg_len - size_of::<cmsghdr>();
+            match (header.cmsg_level, header.cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) if length >= 12 => {
+                    let octets = data.add(8).cast::<[u8; 4]>().read();
+                    received.to = Some(IpAddr::V4(Ipv4Addr::from(octets)));
+                    received.interface = Some(data.cast::<u32>().read_unaligned());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if length >= 20 => {
+                    let octets = data.cast::<[u8; 16]>().read();
+                    let to = IpAddr::V6(Ipv6Addr::from(octets));
+                    received.to = Some(to.to_canonical());
+                    received.interface = Some(data.add(16).cast::<u32>().read_unaligned());
+                }
+                _ => {}
+            }
+            next = libc::CMSG_NXTHDR(&message, next);
+        }
+    }
+    Ok(received)
+}
+
+/// `sendmsg` of the kernel's socket behind a descriptor.
+///
+/// # Safety
+/// As for `sendmsg`.
+pub unsafe fn send(fd: c_int, message: &msghdr, flags: c_int) -> Answer {
+    let message = core::ptr::from_ref(message) as usize;
+    // SAFETY: the caller's promise.
+    unsafe {
+        raw::call(
+            libc::SYS_sendmsg,
+            [fd as usize, message, flags as usize, 0, 0, 0],
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;
