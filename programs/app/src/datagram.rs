@@ -69,7 +69,7 @@ pub fn receive_datagram(
         let socket = &state.sockets[index];
         let options = &socket.options;
         let (domain, over) = (socket.domain, waits && socket.shut_read);
-        let wants_to = [options.packet_info_v4, options.packet_info_v6];
+        let told = options.told;
         let engine = state.engine()?;
         for id in halves.into_iter().flatten() {
             let ring = DatagramRing::new(engine.stack.udp_table().receive_ring(id.slot));
@@ -91,8 +91,10 @@ pub fn receive_datagram(
                 from: Some(datagram.header.remote),
                 to: Some(datagram.header.local),
                 truncated: copied < length,
+                hop_limit: datagram.header.hop_limit,
+                traffic_class: datagram.header.traffic_class,
                 domain,
-                wants_to,
+                told,
                 ..Received::default()
             });
         }

@@ -1,7 +1,7 @@
 //! `getsockopt`, `TCP_INFO` among it.
 use crate::errno::{Answer, Stop, fail};
 use crate::lock::lock;
-use crate::options::buffer_limit;
+use crate::options::{TimeUnit, buffer_limit};
 use crate::socket::Role;
 use crate::sockopt::CONGESTION;
 use crate::state::State;
@@ -123,8 +123,18 @@ impl State {
                 }
             }
             (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => c_int::from(options.only_v6),
-            (libc::IPPROTO_IP, libc::IP_PKTINFO) => c_int::from(options.packet_info_v4),
-            (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => c_int::from(options.packet_info_v6),
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMP) => {
+                c_int::from(options.told.time == Some(TimeUnit::Micros))
+            }
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => {
+                c_int::from(options.told.time == Some(TimeUnit::Nanos))
+            }
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => c_int::from(options.told.info_v4),
+            (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => c_int::from(options.told.info_v6),
+            (libc::IPPROTO_IP, libc::IP_RECVTTL) => c_int::from(options.told.ttl),
+            (libc::IPPROTO_IP, libc::IP_RECVTOS) => c_int::from(options.told.tos),
+            (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT) => c_int::from(options.told.hop_limit),
+            (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => c_int::from(options.told.traffic_class),
             _ => return fail(libc::ENOPROTOOPT),
         })
     }

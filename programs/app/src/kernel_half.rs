@@ -17,6 +17,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use libc::{cmsghdr, msghdr};
 use skink_memory::FallbackReason;
 use skink_wire::Endpoint;
+use std::time::Duration;
 
 /// Of so many who sent to the kernel's half it is remembered that answers go there. More than a batch of `recvmmsg` usually has.
 const REMEMBERED: usize = 64;
@@ -197,7 +198,7 @@ impl State {
         }
         Ok(Received {
             domain: socket.domain,
-            wants_to: [socket.options.packet_info_v4, socket.options.packet_info_v6],
+            told: socket.options.told,
             ..received
         })
     }
@@ -269,6 +270,24 @@ fn receive(fd: c_int, buffers: &Buffers<'_>, flags: c_int) -> Answer<Received> {
                     let to = IpAddr::V6(Ipv6Addr::from(octets));
                     received.to = Some(to.to_canonical());
                     received.interface = Some(data.add(16).cast::<u32>().read_unaligned());
+                }
+                (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT)
+                    if length >= 4 =>
+                {
+                    received.hop_limit = data.cast::<c_int>().read_unaligned() as u8;
+                }
+                (libc::IPPROTO_IP, libc::IP_TOS) if length >= 1 => {
+                    received.traffic_class = data.read();
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) if length >= 4 => {
+                    received.traffic_class = data.cast::<c_int>().read_unaligned() as u8;
+                }
+                (libc::SOL_SOCKET, kind @ (libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS))
+                    if length >= 16 =>
+                {
+                    let [seconds, rest] = data.cast::<[i64; 2]>().read_unaligned();
+                    let nanos = rest as u32 * if kind == libc::SO_TIMESTAMP { 1000 } else { 1 };
+                    received.time = Some(Duration::new(seconds as u64, nanos));
                 }
                 _ => {}
             }

@@ -2,6 +2,7 @@
 use crate::buffers::Buffers;
 use crate::errno::{Answer, fail};
 use crate::lock::lock;
+use crate::options::TimeUnit;
 use crate::sockaddr;
 use crate::transfer::{self, Control, Received, Sending};
 use core::ffi::c_int;
@@ -9,6 +10,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{cmsghdr, msghdr};
 use std::ffi::CString;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// # Safety
 /// As for `recvmsg`.
@@ -53,31 +55,81 @@ fn own_index() -> u32 {
 unsafe fn write_control(message: &mut msghdr, received: &Received) {
     let room = message.msg_controllen;
     message.msg_controllen = 0;
-    let Some(to) = received.to else { return };
-    let interface = received.interface.unwrap_or_else(own_index).to_ne_bytes();
-    let (level, kind, data, length) = match (to.to_canonical(), received.wants_to) {
-        (IpAddr::V4(v4), [true, _]) => {
-            let mut data = [0u8; 20];
-            data[..4].copy_from_slice(&interface);
-            data[4..8].copy_from_slice(&v4.octets());
-            data[8..12].copy_from_slice(&v4.octets());
-            (libc::IPPROTO_IP, libc::IP_PKTINFO, data, 12)
-        }
-        (address, [_, true]) => {
-            let mut data = [0u8; 20];
-            let v6 = match address {
-                IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-                IpAddr::V6(v6) => v6,
-            };
-            data[..16].copy_from_slice(&v6.octets());
-            data[16..].copy_from_slice(&interface);
-            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, data, 20)
-        }
-        _ => return,
+    let (Some(to), told) = (received.to, received.told) else {
+        return;
     };
+    let mut put = |level: c_int, kind: c_int, data: &[u8]| {
+        // SAFETY: the caller's promise.
+        unsafe { append(message, room, (level, kind), data) }
+    };
+    if let Some(unit) = told.time {
+        let time = received.time.unwrap_or_else(time_of_day);
+        let (kind, rest) = match unit {
+            TimeUnit::Micros => (libc::SO_TIMESTAMP, time.subsec_micros()),
+            TimeUnit::Nanos => (libc::SO_TIMESTAMPNS, time.subsec_nanos()),
+        };
+        let mut data = [0; 16];
+        data[..8].copy_from_slice(&time.as_secs().to_ne_bytes());
+        data[8..].copy_from_slice(&u64::from(rest).to_ne_bytes());
+        put(libc::SOL_SOCKET, kind, &data);
+    }
+    let interface = || received.interface.unwrap_or_else(own_index).to_ne_bytes();
+    let as_v6 = match to.to_canonical() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    if told.info_v6 {
+        let mut data = [0; 20];
+        data[..16].copy_from_slice(&as_v6.octets());
+        data[16..].copy_from_slice(&interface());
+        put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
+    }
+    let hop_limit = c_int::from(received.hop_limit).to_ne_bytes();
+    match to.to_canonical() {
+        IpAddr::V4(v4) => {
+            if told.info_v4 {
+                let mut data = [0; 12];
+                data[..4].copy_from_slice(&interface());
+                data[4..8].copy_from_slice(&v4.octets());
+                data[8..].copy_from_slice(&v4.octets());
+                put(libc::IPPROTO_IP, libc::IP_PKTINFO, &data);
+            }
+            if told.ttl {
+                put(libc::IPPROTO_IP, libc::IP_TTL, &hop_limit);
+            }
+            if told.tos {
+                put(libc::IPPROTO_IP, libc::IP_TOS, &[received.traffic_class]);
+            }
+        }
+        IpAddr::V6(_) => {
+            if told.hop_limit {
+                put(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &hop_limit);
+            }
+            if told.traffic_class {
+                let class = c_int::from(received.traffic_class).to_ne_bytes();
+                put(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class);
+            }
+        }
+    }
+}
+
+/// The time since 1970.
+fn time_of_day() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+/// Appends a control message to those that there are, or says that there is no room (of `room` bytes in all).
+///
+/// # Safety
+/// `message` must describe its control buffer truly, which has `room` bytes.
+unsafe fn append(message: &mut msghdr, room: usize, (level, kind): (c_int, c_int), data: &[u8]) {
+    let length = data.len() as u32;
     // SAFETY: `CMSG_SPACE` and `CMSG_LEN` only compute.
     let (space, exact) = unsafe { (libc::CMSG_SPACE(length) as usize, libc::CMSG_LEN(length)) };
-    if message.msg_control.is_null() || room < exact as usize {
+    let begin = message.msg_controllen;
+    if message.msg_control.is_null() || room.saturating_sub(begin) < exact as usize {
         message.msg_flags |= libc::MSG_CTRUNC;
         return;
     }
@@ -86,14 +138,14 @@ unsafe fn write_control(message: &mut msghdr, received: &Received) {
         cmsg_level: level,
         cmsg_type: kind,
     };
-    let at = message.msg_control.cast::<u8>();
-    // SAFETY: `exact` bytes fit into the program's buffer.
+    // SAFETY: `exact` bytes fit into the program's buffer, after what is there.
     unsafe {
+        let at = message.msg_control.cast::<u8>().add(begin);
         at.cast::<cmsghdr>().write_unaligned(header);
         let to = at.add(size_of::<cmsghdr>());
-        core::ptr::copy_nonoverlapping(data.as_ptr(), to, length as usize);
+        core::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len());
     }
-    message.msg_controllen = space.min(room) as _;
+    message.msg_controllen = (begin + space).min(room);
 }
 
 /// # Safety
@@ -197,3 +249,6 @@ unsafe fn read_control(message: &msghdr) -> Answer<Control> {
     control.from = control.from.filter(|from| !from.is_unspecified());
     Ok(control)
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,14 +50,56 @@ pub struct Options {
     /// `SO_PRIORITY`, of which nothing comes: a NIC's queue has no classes here.
     #[serde(default)]
     pub priority: u32,
-    /// `IP_PKTINFO`
-    pub packet_info_v4: bool,
-    /// `IPV6_RECVPKTINFO`
-    pub packet_info_v6: bool,
+    /// What control messages tell of each datagram.
+    #[serde(default)]
+    pub told: Told,
     /// `SO_RCVTIMEO`
     pub receive_timeout: Option<Duration>,
     /// `SO_SNDTIMEO`
     pub send_timeout: Option<Duration>,
+}
+
+/// What a program wants to be told of each datagram that it receives, in control messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Told {
+    /// `IP_PKTINFO`
+    pub info_v4: bool,
+    /// `IPV6_RECVPKTINFO`
+    pub info_v6: bool,
+    /// `IP_RECVTTL`
+    pub ttl: bool,
+    /// `IPV6_RECVHOPLIMIT`
+    pub hop_limit: bool,
+    /// `IP_RECVTOS`
+    pub tos: bool,
+    /// `IPV6_RECVTCLASS`
+    pub traffic_class: bool,
+    /// `SO_TIMESTAMP`, `SO_TIMESTAMPNS`
+    pub time: Option<TimeUnit>,
+}
+
+/// In what a time is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum TimeUnit {
+    /// A `timeval`: `SO_TIMESTAMP`.
+    Micros,
+    /// A `timespec`: `SO_TIMESTAMPNS`.
+    Nanos,
+}
+
+impl Told {
+    /// As the kernel begins.
+    pub const fn nothing() -> Told {
+        Told {
+            info_v4: false,
+            info_v6: false,
+            ttl: false,
+            hop_limit: false,
+            tos: false,
+            traffic_class: false,
+            time: None,
+        }
+    }
 }
 
 /// How much may wait in a ring of `capacity` bytes, if `SO_SNDBUF` or `SO_RCVBUF` says this (0 if it wasn't set). Linux takes twice
@@ -95,8 +137,7 @@ impl Options {
             broadcast: false,
             urgent_inline: false,
             priority: 0,
-            packet_info_v4: false,
-            packet_info_v6: false,
+            told: Told::nothing(),
             receive_timeout: None,
             send_timeout: None,
         }

@@ -2,6 +2,7 @@
 //! known whose the socket is, it makes the socket the kernel's.
 use crate::errno::{Answer, Stop, fail};
 use crate::lock::lock;
+use crate::options::TimeUnit;
 use crate::raw;
 use crate::socket::{Role, Socket};
 use crate::state::State;
@@ -226,6 +227,13 @@ fn set_socket_option(
         libc::SO_INCOMING_CPU | libc::SO_MAX_PACING_RATE => {}
         libc::SO_RCVLOWAT if value.number()? <= 1 => {}
         libc::SO_NO_CHECK if value.number()? == 0 => {}
+        libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS if socket.datagram => {
+            let unit = match name {
+                libc::SO_TIMESTAMP => TimeUnit::Micros,
+                _ => TimeUnit::Nanos,
+            };
+            options.told.time = value.flag()?.then_some(unit);
+        }
         libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS if !value.flag()? => {}
         _ => return fail(libc::ENOPROTOOPT),
     }
@@ -324,14 +332,16 @@ fn set_ip_option(
             }
             socket.options.only_v6 = value.flag()?;
         }
-        (libc::IPPROTO_IP, libc::IP_PKTINFO) => options.packet_info_v4 = value.flag()?,
-        (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => options.packet_info_v6 = value.flag()?,
+        // Of a datagram; a stream has none of that.
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => options.told.info_v4 = value.flag()?,
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => options.told.info_v6 = value.flag()?,
+        (libc::IPPROTO_IP, libc::IP_RECVTTL) => options.told.ttl = value.flag()?,
+        (libc::IPPROTO_IP, libc::IP_RECVTOS) => options.told.tos = value.flag()?,
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT) => options.told.hop_limit = value.flag()?,
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => options.told.traffic_class = value.flag()?,
         // Errors arrive on connected sockets; there is no queue of them.
-        (libc::IPPROTO_IP, libc::IP_RECVERR | libc::IP_RECVTOS | libc::IP_RECVTTL)
-        | (
-            libc::IPPROTO_IPV6,
-            libc::IPV6_RECVERR | libc::IPV6_RECVTCLASS | libc::IPV6_RECVHOPLIMIT,
-        ) if !value.flag()? => {}
+        (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+            if !value.flag()? => {}
         (libc::IPPROTO_IP, libc::IP_FREEBIND | libc::IP_BIND_ADDRESS_NO_PORT) => {}
         (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER)
         | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)

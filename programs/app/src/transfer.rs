@@ -3,7 +3,7 @@ use crate::buffers::Buffers;
 use crate::datagram::{receive_datagram, send_datagram};
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
 use crate::lock::{Guard, lock};
-use crate::options::buffer_limit;
+use crate::options::{Told, buffer_limit};
 use crate::raw;
 use crate::sockaddr::{self, Name};
 use crate::socket::Role;
@@ -15,6 +15,7 @@ use libc::{iovec, sockaddr as Address, socklen_t};
 use skink_memory::{Ring, SocketId};
 use skink_messages::{ConnectionOption, Counter, Events};
 use skink_wire::Endpoint;
+use std::time::Duration;
 
 /// Bytes that wait to be read, from which on the program receives much: several full frames at once.
 const MUCH: usize = 16 * 1024;
@@ -42,8 +43,14 @@ pub struct Received {
     pub truncated: bool,
     /// `AF_INET` or `AF_INET6`.
     pub domain: c_int,
-    /// The socket wants [`Received::to`] told: as `IP_PKTINFO`, as `IPV6_PKTINFO`.
-    pub wants_to: [bool; 2],
+    /// UDP: TTL or hop limit.
+    pub hop_limit: u8,
+    /// UDP: DSCP and ECN bits.
+    pub traffic_class: u8,
+    /// UDP: when it came, since 1970, if the kernel's half has it.
+    pub time: Option<Duration>,
+    /// UDP: what of all that control messages tell.
+    pub told: Told,
 }
 
 impl Received {

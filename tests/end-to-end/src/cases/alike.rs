@@ -40,6 +40,9 @@ for line in control.makefile('r'):
         continue
     elif word == 'datagram':
         datagrams.sendto(b'datagram', (other, int(rest[0])))
+    elif word == 'marked':
+        marks = [(socket.IPPROTO_IP, kind, struct.pack('i', mark)) for kind, mark in [(socket.IP_TTL, 33), (socket.IP_TOS, 0x2a)]]
+        datagrams.sendmsg([b'marked'], marks, 0, (other, int(rest[0])))
     elif word == 'hops':
         data = b''
         while data != b'hops':
@@ -191,6 +194,30 @@ foreign = [(socket.IPPROTO_IP, IP_PKTINFO, struct.pack('I4s4x', 0, socket.inet_a
 assert error_of(s.sendmsg, [b'x'], foreign, 0, (peer, 9500)) == errno.ENETUNREACH
 assert control.sendmsg([b'nothing\\n'], low_delay + foreign) == 8
 words.readline()
+
+# All that control messages may tell, and how they are cut off.
+s = udp(own, 0)
+s.settimeout(10)
+SO_TIMESTAMP, SO_TIMESTAMPNS, IP_RECVTTL, IP_RECVTOS = 29, 35, 12, 13
+before = time.time()
+for level, option in (socket.SOL_SOCKET, SO_TIMESTAMPNS), (0, IP_PKTINFO), (0, IP_RECVTTL), (0, IP_RECVTOS):
+    s.setsockopt(level, option, 1)
+    assert s.getsockopt(level, option) == 1
+tell('marked %d' % s.getsockname()[1])
+s.recv(1, socket.MSG_PEEK)
+def told(room):
+    data, ancillary, flags, _ = s.recvmsg(64, room, socket.MSG_PEEK)
+    return flags & socket.MSG_CTRUNC, {(level, kind): data for level, kind, data in ancillary}
+cut, messages = told(256)
+assert cut == 0 and list(messages) == [(1, SO_TIMESTAMPNS), (0, IP_PKTINFO), (0, socket.IP_TTL), (0, socket.IP_TOS)], messages
+assert before - 1 < struct.unpack('qq', messages[1, SO_TIMESTAMPNS])[0] <= time.time()
+assert messages[0, socket.IP_TTL] == struct.pack('i', 33) and messages[0, socket.IP_TOS] == b'\x2a', messages
+cut, messages = told(socket.CMSG_SPACE(16) + socket.CMSG_SPACE(12))
+assert cut and list(messages) == [(1, SO_TIMESTAMPNS), (0, IP_PKTINFO)], (cut, messages)
+s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMP, 1)
+assert (1, SO_TIMESTAMP) in told(256)[1]
+s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMP, 0)
+assert (1, SO_TIMESTAMP) not in told(256)[1]
 
 # What may wait to be sent.
 s = socket.socket()
