@@ -63,7 +63,12 @@ pub unsafe fn get(
             16
         }
         _ => {
-            let number = state.number_option(index, level, name)?;
+            let number = match state.number_option(index, level, name) {
+                Err(Stop::Errno(libc::ENOPROTOOPT)) if state.sockets[index].has_kernel_half() => {
+                    return Err(Stop::Kernel);
+                }
+                number => number?,
+            };
             bytes[..4].copy_from_slice(&number.to_ne_bytes());
             4
         }

@@ -103,6 +103,12 @@ impl State {
         if to.addr.is_loopback() || to.addr.is_unspecified() {
             return Some(FallbackReason::Loopback);
         }
+        if to.addr.is_multicast() {
+            return socket
+                .options
+                .groups
+                .then_some(FallbackReason::UnsupportedType);
+        }
         if self.is_own_address(to.addr) {
             return None;
         }

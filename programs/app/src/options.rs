@@ -50,6 +50,9 @@ pub struct Options {
     /// `SO_PRIORITY`, of which nothing comes: a NIC's queue has no classes here.
     #[serde(default)]
     pub priority: u32,
+    /// What is sent to groups leaves by the kernel's half: it was told by which interface, or has joined one.
+    #[serde(default)]
+    pub groups: bool,
     /// What control messages tell of each datagram.
     #[serde(default)]
     pub told: Told,
@@ -137,6 +140,7 @@ impl Options {
             broadcast: false,
             urgent_inline: false,
             priority: 0,
+            groups: false,
             told: Told::nothing(),
             receive_timeout: None,
             send_timeout: None,

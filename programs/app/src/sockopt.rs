@@ -102,6 +102,34 @@ const OPTIONAL: [(c_int, c_int); 5] = [
     (libc::IPPROTO_UDP, libc::UDP_GRO),
 ];
 
+/// How datagrams are sent to groups.
+const GROUP_SENDING: [(c_int, c_int); 8] = [
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_IF),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL),
+];
+
+/// To which groups a socket belongs (RFC 3493 section 5.2, RFC 3678).
+const GROUP_MEMBERSHIP: [(c_int, c_int); 10] = [
+    (libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP),
+    (libc::IPPROTO_IP, libc::IP_DROP_MEMBERSHIP),
+    (libc::IPPROTO_IP, libc::IP_ADD_SOURCE_MEMBERSHIP),
+    (libc::IPPROTO_IP, libc::IP_DROP_SOURCE_MEMBERSHIP),
+    (libc::IPPROTO_IP, MCAST_JOIN_GROUP),
+    (libc::IPPROTO_IP, MCAST_LEAVE_GROUP),
+    (libc::IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP),
+    (libc::IPPROTO_IPV6, libc::IPV6_DROP_MEMBERSHIP),
+    (libc::IPPROTO_IPV6, MCAST_JOIN_GROUP),
+    (libc::IPPROTO_IPV6, MCAST_LEAVE_GROUP),
+];
+const MCAST_JOIN_GROUP: c_int = 42;
+const MCAST_LEAVE_GROUP: c_int = 45;
+
 /// # Safety
 /// As for `setsockopt`.
 pub unsafe fn set(
@@ -343,6 +371,14 @@ fn set_ip_option(
         (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
             if !value.flag()? => {}
         (libc::IPPROTO_IP, libc::IP_FREEBIND | libc::IP_BIND_ADDRESS_NO_PORT) => {}
+        // The kernel's half has them: what isn't sent to groups is as before. (The JDK sets the hops of each socket.)
+        _ if GROUP_SENDING.contains(&(level, name)) && socket.datagram => {
+            socket.options.groups |=
+                matches!(name, libc::IP_MULTICAST_IF | libc::IPV6_MULTICAST_IF);
+        }
+        _ if GROUP_MEMBERSHIP.contains(&(level, name)) && socket.has_kernel_half() => {
+            socket.options.groups = true;
+        }
         (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER)
         | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)
             if matches!(

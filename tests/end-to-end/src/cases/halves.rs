@@ -146,6 +146,23 @@ ask_local(s)
 assert epoll.poll(10)
 assert s.recv(99) == b'from here'
 
+# The JDK sets this on each socket; and what comes to a group comes by the kernel.
+group = ('239.9.9.9', 5300)
+loopback = socket.inet_aton('127.0.0.1')
+java = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+java.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+java.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 1)
+java.bind(('::', 5300))
+java.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group[0]) + loopback)
+java.settimeout(10)
+local.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, loopback)
+for _ in range(2):
+    java.sendto(b'from there', ('::ffff:' + there[0], there[1]))
+    assert java.recv(99) == b'from there'
+    local.sendto(b'to all', group)
+    assert java.recv(99) == b'to all'
+assert java.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS) == 1
+
 # The kernel's, at last.
 s.connect(local.getsockname())
 assert s.getsockname()[1] == here[1]
