@@ -83,9 +83,7 @@ pub fn listen(fd: c_int, backlog: c_int) -> Answer {
     if served && state.sockets[index].resting == [None; 2] {
         state.rest(index)?;
     }
-    if local.addr.is_unspecified()
-        && let Err(stop) = state.listen_on_kernel(fd, index, backlog)
-    {
+    if let Err(stop) = state.listen_on_kernel(fd, index, backlog) {
         state.sockets[index].role = Role::Dormant;
         state.release(index);
         state.sockets[index].role = Role::Undecided;
@@ -368,9 +366,15 @@ impl State {
         }
     }
 
-    /// The kernel's socket behind a descriptor listens too: on loopback, for one that listens on all addresses.
+    /// The kernel's socket behind a descriptor listens too: for one that listens on all addresses, to what comes on loopback. No
+    /// connection ever comes to an address of Skink's there, but nobody else can bind it now, whatever both have said of
+    /// `SO_REUSEADDR`, and who looks for listening sockets finds it.
     fn listen_on_kernel(&mut self, fd: c_int, index: u32, backlog: u32) -> Answer<()> {
         kernel_listen(fd, backlog)?;
+        let bound = self.sockets[index].bound;
+        if bound.is_some_and(|local| !local.addr.is_unspecified()) {
+            return Ok(());
+        }
         let blocking = raw::fcntl(fd, libc::F_GETFL, 0)?;
         raw::fcntl(fd, libc::F_SETFL, blocking | libc::O_NONBLOCK as usize)?;
         self.sockets[index].kernel_listens = true;
@@ -382,10 +386,10 @@ impl State {
         let socket = &mut self.sockets[index];
         if core::mem::take(&mut socket.kernel_listens) {
             let _ = restore_mode(fd, socket.nonblocking);
-            let arguments = [fd as usize, libc::SHUT_RD as usize, 0, 0, 0, 0];
-            // SAFETY: only numbers.
-            let _ = unsafe { raw::syscall(libc::SYS_shutdown, arguments) };
         }
+        let arguments = [fd as usize, libc::SHUT_RD as usize, 0, 0, 0, 0];
+        // SAFETY: only numbers.
+        let _ = unsafe { raw::syscall(libc::SYS_shutdown, arguments) };
     }
 
     /// Another process is about to get a TCP socket that is bound: it may listen there, here, or in both. So it is bound on

@@ -299,6 +299,29 @@ assert watch.poll(0) == []
 info = s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
 assert struct.unpack('II', info[24:32]) == (0, 7), info
 
+# Where somebody listens nobody else binds, in this process or another one.
+def bound(port):
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((own, port))
+    return s
+def is_refused(port):
+    return error_of(bound, port) == errno.EADDRINUSE
+first = bound(0)
+port = first.getsockname()[1]
+second = bound(port)
+first.listen()
+assert is_refused(port)
+child = os.fork()
+if child == 0:
+    os._exit(not is_refused(port))
+assert os.waitpid(child, 0)[1] == 0
+assert error_of(second.listen) == errno.EADDRINUSE
+first.shutdown(socket.SHUT_RD)
+second.listen()
+second.close()
+bound(port)
+
 # A signal that only a mask lets through comes though nobody waits.
 caught = []
 signal.signal(signal.SIGUSR1, lambda *_: caught.append(1))
