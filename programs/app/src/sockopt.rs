@@ -383,7 +383,11 @@ fn set_ip_option(
         | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)
             if matches!(
                 value.number()?,
-                libc::IP_PMTUDISC_DONT | libc::IP_PMTUDISC_WANT
+                // All but those that forbid fragments.
+                libc::IP_PMTUDISC_DONT
+                    | libc::IP_PMTUDISC_WANT
+                    | libc::IP_PMTUDISC_INTERFACE
+                    | libc::IP_PMTUDISC_OMIT
             ) => {}
         _ => return fail(libc::ENOPROTOOPT),
     }

@@ -152,6 +152,7 @@ loopback = socket.inet_aton('127.0.0.1')
 java = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 java.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
 java.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 1)
+java.setsockopt(socket.IPPROTO_IP, 10, 5) # As name servers do: IP_MTU_DISCOVER, IP_PMTUDISC_OMIT.
 java.bind(('::', 5300))
 java.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group[0]) + loopback)
 java.settimeout(10)
