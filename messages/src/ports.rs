@@ -19,6 +19,10 @@ pub trait Ports {
     fn moved(&mut self, _protocol: u8, _port: u16) -> bool {
         false
     }
+    /// Whether other owners have sockets on `port`: a flow that nobody knows here may be one of theirs.
+    fn others_use(&mut self, _protocol: u8, _port: u16) -> bool {
+        false
+    }
     /// Whether other owners listen on `port`, whatever this one does: new flows come here as long as it listens there with any
     /// address, though it has closed the listener that they are for.
     fn others_listen(&mut self, _protocol: u8, _port: u16) -> bool {

@@ -14,7 +14,7 @@ use skink_nic::{BatchBytes, Budget, Doorbell, FlowRings, Nic, Receiver, Room, Se
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::{Duration, Instant};
 use skink_udp::Udp;
-use skink_wire::{IpCidr, MacAddr, protocol};
+use skink_wire::{FourTuple, IpCidr, MacAddr, protocol};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
@@ -391,6 +391,11 @@ impl Stack {
     /// Takes a conflict: an address of ours that another station on the link claims to have.
     pub fn take_conflict(&mut self) -> Option<(IpAddr, MacAddr)> {
         self.ip.take_conflict()
+    }
+
+    /// Takes a flow that came here and that another process of the program may have.
+    pub fn take_misled(&mut self) -> Option<FourTuple> {
+        self.tcp.take_misled()
     }
 
     /// Whether a packet to `destination` can be sent: a connected network or a default route.

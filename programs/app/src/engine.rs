@@ -69,6 +69,13 @@ impl Engine {
                 "{mac} on the link has {address} too: give one of the two another address"
             );
         }
+        while let Some(flow) = stack.take_misled() {
+            log!(
+                Info,
+                "a segment of {flow} came here, which is another process's"
+            );
+            self.broker.tell_misled(&flow);
+        }
     }
 
     /// Takes in what has come, without letting anything leave, if the stack is in this process.

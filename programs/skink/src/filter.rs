@@ -7,6 +7,7 @@ use crate::tools;
 use serde::Serialize;
 use skink_filter::{ParseError, RuleSet};
 use std::fmt::Write;
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -118,14 +119,17 @@ pub fn in_force(count: usize) -> String {
 
 /// The text of a file, or of standard input for `-`.
 fn read(file: &Path) -> Result<String, Failure> {
-    let read = if file == Path::new("-") {
-        let mut text = Vec::new();
-        std::io::stdin().read_to_end(&mut text).map(|_| text)
-    } else {
-        std::fs::read(file)
+    let mut bytes = Vec::new();
+    // A little more than what is too long, so that it is told as such.
+    let most = LONGEST as u64 + 1;
+    let read = match file == Path::new("-") {
+        true => std::io::stdin().take(most).read_to_end(&mut bytes),
+        false => File::open(file).and_then(|file| file.take(most).read_to_end(&mut bytes)),
     };
-    let bytes =
-        read.map_err(|error| Failure::tool(format!("can't read {}: {error}", file.display())))?;
+    read.map_err(|error| Failure::tool(format!("can't read {}: {error}", file.display())))?;
+    if bytes.len() > LONGEST {
+        return Err(Failure::tool(format!("{}: {TOO_LONG}", file.display())));
+    }
     String::from_utf8(bytes).map_err(|error| {
         let good = error.as_bytes().get(..error.utf8_error().valid_up_to());
         let before = good.unwrap_or_default().iter();

@@ -30,6 +30,7 @@ impl Found {
     /// Asks again who is there.
     pub fn refresh(&mut self) -> Result<(), ControlError> {
         self.info = self.tool.list()?;
+        clean(&mut self.info);
         Ok(())
     }
 }
@@ -42,6 +43,7 @@ pub fn find(selector: Option<&str>) -> Result<Vec<Found>, Failure> {
         let answer = instance.connect().and_then(|tool| Ok((tool.list()?, tool)));
         match answer {
             Ok((mut info, tool)) => {
+                clean(&mut info);
                 if select(&mut info, selector) {
                     found.push(Found { info, tool });
                 }
@@ -60,6 +62,16 @@ pub fn find(selector: Option<&str>) -> Result<Vec<Found>, Failure> {
             "nothing called or numbered {selector} runs here: see `skink ps` for what does"
         ))),
         (_, _, _) => Ok(found),
+    }
+}
+
+/// What programs call themselves may hold anything, escape sequences for the reader's terminal too.
+fn clean(info: &mut InstanceInfo) {
+    let programs = info.processes.iter_mut().map(|it| &mut it.program);
+    for name in programs.chain([&mut info.name]) {
+        if name.contains(char::is_control) {
+            *name = name.replace(char::is_control, "?");
+        }
     }
 }
 

@@ -213,6 +213,13 @@ impl Tcp {
             if self.is_of_a_lost_flow(now, segment) {
                 return self.counters.count(Counter::TcpDropLost);
             }
+            if !request
+                && out.others_use(protocol::TCP, tuple.local.port)
+                && !out.is_local(tuple.remote.addr)
+                && self.misled.may_be(now, &tuple)
+            {
+                return self.counters.count(Counter::TcpDropMisled);
+            }
             self.counters.count(Counter::TcpDropNoSocket);
             return self.refuse(now, segment, out);
         };

@@ -2,6 +2,7 @@ use crate::adopt::Predecessor;
 use crate::connection::{Connection, Context, Program};
 use crate::demux::{Demux, Place};
 use crate::listener::Listener;
+use crate::misled::Misled;
 use crate::output::{BURST, Left};
 use crate::receive::After;
 use crate::segment::Segment;
@@ -70,6 +71,8 @@ pub struct Tcp {
     pub(crate) predecessor: Option<Predecessor>,
     /// How much is looked for what strays.
     pub(crate) strays: Strays,
+    /// Flows that may be other owners'.
+    pub(crate) misled: Misled,
     /// Connections of predecessors aren't taken over.
     pub(crate) stateless: bool,
 }
@@ -97,6 +100,7 @@ impl Tcp {
             left_due: false,
             predecessor: None,
             strays: Strays::default(),
+            misled: Misled::default(),
             stateless: false,
         }
     }

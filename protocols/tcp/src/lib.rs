@@ -40,6 +40,7 @@ mod handshake;
 mod harness;
 mod instance;
 mod listener;
+mod misled;
 mod output;
 mod ranges;
 mod receive;

@@ -256,6 +256,11 @@ impl Tcp {
         sockets.filter(|socket| self.is_unfinished(socket)).count()
     }
 
+    /// Takes a flow that nobody knows here and that may be another owner's of the NIC: who has it is to get its segments.
+    pub fn take_misled(&mut self) -> Option<FourTuple> {
+        self.misled.take()
+    }
+
     /// Bytes that they still have to deliver.
     pub fn undelivered(&self) -> usize {
         let connections = self.sockets.iter().filter_map(|socket| match socket {

@@ -10,7 +10,7 @@ use skink_messages::{Ports, SoleOwner};
 use skink_nic::{Load, Nic, NicParts};
 use skink_sockets::Attachment;
 use skink_steering::{Owner, PortMaps, PortTable};
-use skink_wire::IpCidr;
+use skink_wire::{FourTuple, IpCidr};
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
@@ -249,6 +249,14 @@ impl Broker {
     /// on as before.
     pub fn tell_load(&self, load: Load) {
         let request = Request::Load(load);
+        let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
+    }
+
+    /// Asks that the segments of `flow`, of which one came here, go to the process that has it, if there is one. If the broker
+    /// doesn't hear, they don't.
+    pub fn tell_misled(&self, flow: &FourTuple) {
+        let [local, remote] = [flow.local, flow.remote].map(|end| (end.addr, end.port));
+        let request = Request::Misled { local, remote };
         let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
     }
 

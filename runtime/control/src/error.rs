@@ -12,6 +12,8 @@ pub enum ControlError {
     Connection(io::Error),
     /// The broker closed the connection.
     Closed,
+    /// The broker's process is stopped.
+    Stopped,
     /// The broker refused, and said why.
     Refused(String),
     /// What was handed over can't be put to use: a NIC or the port table can't be mapped.
@@ -35,6 +37,12 @@ impl fmt::Display for ControlError {
                 write!(f, "the connection to Skink's supervisor failed: {error}")
             }
             ControlError::Closed => write!(f, "Skink's supervisor closed the connection"),
+            ControlError::Stopped => {
+                write!(
+                    f,
+                    "it is stopped (Ctrl-Z, SIGSTOP) and answers nobody until it goes on (`fg`, SIGCONT)"
+                )
+            }
             ControlError::Refused(reason) => f.write_str(reason),
             ControlError::Nic(error) => {
                 write!(

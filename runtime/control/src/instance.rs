@@ -1,5 +1,6 @@
 use crate::client::{self, Broker};
 use crate::error::ControlError;
+use crate::peer::is_stopped;
 use crate::tool::Tool;
 use rustix::net::SocketAddrUnix;
 use std::io;
@@ -16,8 +17,11 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Connects to it. If nobody listens any more, the left-over file is removed.
+    /// Connects to it, unless it is stopped. If nobody listens any more, the left-over file is removed.
     pub fn connect(&self) -> Result<Tool, ControlError> {
+        if is_stopped(self.pid) {
+            return Err(ControlError::Stopped);
+        }
         let address = SocketAddrUnix::new(&self.socket)
             .map_err(|error| ControlError::Connection(error.into()))?;
         match client::connect(&address) {

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
 // Layout digest: e45eb292395a26e4
-pub(crate) const PROTOCOL: u32 = 18;
+pub(crate) const PROTOCOL: u32 = 19;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -100,6 +100,11 @@ pub(crate) enum Request {
     Region { program: u32, secret: u64 },
     /// How a process with a part of the NIC uses it from now on. There is no answer.
     Load(Load),
+    /// A process has got a segment of a connection that it doesn't have: another one's is it, perhaps. There is no answer.
+    Misled {
+        local: (IpAddr, u16),
+        remote: (IpAddr, u16),
+    },
     /// A tool asks for an [`InstanceInfo`], whose processes come in parts: those after `after`.
     List {
         #[serde(default)]

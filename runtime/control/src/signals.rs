@@ -24,7 +24,8 @@ pub struct SignalDescriptor {
 }
 
 impl SignalDescriptor {
-    /// Takes over the given signals, by number.
+    /// Takes over the given signals, by number; but what the starter has us ignore (`nohup`, a shell's `&` in a script) goes
+    /// on to be ignored, which a descriptor wouldn't do.
     pub fn new(signals: &[i32]) -> io::Result<SignalDescriptor> {
         let mut set = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
@@ -32,7 +33,7 @@ impl SignalDescriptor {
         // `sigprocmask` initialises `before` if it succeeds, which is checked before it is used.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            for signal in signals {
+            for signal in signals.iter().filter(|signal| !is_ignored(**signal)) {
                 libc::sigaddset(set.as_mut_ptr(), *signal);
             }
             if libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) != 0 {
@@ -80,6 +81,17 @@ impl SignalDescriptor {
     }
 }
 
+fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is changed, and the kernel fills in what it is; zeros are a valid value too.
+    let action = unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    // Ended children are to be waited for all the same.
+    signal != libc::SIGCHLD && action.sa_sigaction == libc::SIG_IGN
+}
+
 impl AsFd for SignalDescriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
@@ -102,3 +114,6 @@ pub fn spawn_with_signals(command: &mut Command, signals: &SignalDescriptor) -> 
     unsafe { command.pre_exec(restore) };
     command.spawn()
 }
+
+#[cfg(test)]
+mod tests;

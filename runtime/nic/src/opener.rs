@@ -9,7 +9,7 @@ use crate::tap::{self, TapDescription, TapOpener};
 use crate::xdp::{XdpDescription, XdpOpener};
 use serde::{Deserialize, Serialize};
 use skink_steering::{Ingress, Owner, Steering, SteeringError};
-use skink_wire::IpCidr;
+use skink_wire::{FourTuple, IpCidr};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -333,6 +333,13 @@ impl Opener {
             BackEnd::Xdp(opener) => opener.succeed(owner, steering)?,
         };
         self.complete(parts)
+    }
+
+    /// The segments of a TCP connection go to the owner from now on.
+    pub fn bind_flow(&self, flow: &FourTuple, owner: u16) -> Result<(), OpenError> {
+        let owner = owner_number(owner)?;
+        let bound = self.steering.as_ref().map(|it| it.bind_flow(flow, owner));
+        Ok(bound.transpose().map(drop)?)
     }
 
     /// No frame goes to the owner any more, though its process may not have ended yet.

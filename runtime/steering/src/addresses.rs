@@ -28,7 +28,7 @@ pub(crate) fn set(map: BorrowedFd<'_>, addresses: &[IpCidr]) -> Result<(), Steer
 }
 
 /// An address as the programs look it up: IPv4 as `::ffff:a.b.c.d`.
-fn key(address: IpAddr) -> [u8; 16] {
+pub(crate) fn key(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),

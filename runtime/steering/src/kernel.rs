@@ -1,7 +1,7 @@
 //! What is in the kernel, as descriptors: they can be handed on, which a library's objects can't.
 
 use crate::link::{self, Place};
-use crate::{SteeringError, addresses};
+use crate::{SteeringError, addresses, flows};
 use aya::maps::{Map, MapData, XskMap};
 use aya::programs::{ProgramError, SocketFilter, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader};
@@ -22,8 +22,7 @@ pub enum AttachMode {
     Generic,
 }
 
-/// The programs, those of their maps that are changed from outside, and what holds the XDP program in its place. The
-/// table of flows is the programs' own, and lives with them.
+/// The programs, their maps, and what holds the XDP program in its place.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct InKernel {
     #[serde(with = "skink_inherit::descriptors")]
@@ -46,6 +45,9 @@ pub(crate) struct InKernel {
     pub(crate) flow_rings: OwnedFd,
     #[serde(with = "skink_inherit::descriptors")]
     sockets: OwnedFd,
+    /// A predecessor may not have handed it on.
+    #[serde(with = "skink_inherit::descriptors", default)]
+    pub(crate) flows: Option<OwnedFd>,
     /// The XDP program is in front of an interface until the last descriptor of it is closed.
     #[serde(with = "skink_inherit::descriptors")]
     pub(crate) link: Option<OwnedFd>,
@@ -54,7 +56,7 @@ pub(crate) struct InKernel {
 /// Loads the programs and makes their maps, with room for so many flows.
 pub(crate) fn load(flows: u32) -> Result<InKernel, SteeringError> {
     let mut programs = EbpfLoader::new()
-        .set_max_entries("flows", flows)
+        .set_max_entries(flows::NAME, flows)
         .load(OBJECT)
         .map_err(load_error)?;
     Ok(InKernel {
@@ -68,6 +70,7 @@ pub(crate) fn load(flows: u32) -> Result<InKernel, SteeringError> {
         addresses: map(&programs, addresses::NAME)?,
         flow_rings: map(&programs, "flow_rings")?,
         sockets: map(&programs, "sockets")?,
+        flows: Some(map(&programs, flows::NAME)?),
         link: None,
     })
 }
@@ -138,7 +141,7 @@ fn xdp(programs: &mut Ebpf, name: &'static str) -> Result<OwnedFd, SteeringError
 fn map(programs: &Ebpf, name: &'static str) -> Result<OwnedFd, SteeringError> {
     let map = programs.map(name).ok_or_else(|| missing(name))?;
     let data = match map {
-        Map::Array(data) | Map::HashMap(data) | Map::XskMap(data) => data,
+        Map::Array(data) | Map::HashMap(data) | Map::LruHashMap(data) | Map::XskMap(data) => data,
         other => return Err(map_error(name, format!("it is {other:?}"))),
     };
     own(name, data.fd())

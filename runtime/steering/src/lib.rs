@@ -30,6 +30,7 @@
 mod addresses;
 mod error;
 mod flow_rings;
+mod flows;
 mod ingress;
 mod kernel;
 mod link;

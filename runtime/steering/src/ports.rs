@@ -197,6 +197,13 @@ impl Ports for PortTable {
         listeners != 0 && listeners & bit == 0
     }
 
+    fn others_use(&mut self, protocol: u8, port: u16) -> bool {
+        let Some((shared, _, bit)) = self.entry(protocol, port) else {
+            return false;
+        };
+        shared.users.load(Relaxed) & !bit != 0
+    }
+
     fn others_listen(&mut self, protocol: u8, port: u16) -> bool {
         let Some((shared, _, bit)) = self.entry(protocol, port) else {
             return false;

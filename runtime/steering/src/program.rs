@@ -3,9 +3,9 @@ use crate::kernel::{self, AttachMode, InKernel};
 use crate::owners::{Owners, QUEUES};
 use crate::ports::{self, Port, PortMaps};
 use crate::shared::MappedArray;
-use crate::{Owner, SteeringError, addresses};
+use crate::{Owner, SteeringError, addresses, flows};
 use serde::{Deserialize, Serialize, Serializer};
-use skink_wire::IpCidr;
+use skink_wire::{FourTuple, IpCidr};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -87,6 +87,14 @@ impl Steering {
         if !self.owners.is_live(owner) {
             self.clear_tables(owner);
             self.owners.set_live(owner, true);
+        }
+    }
+
+    /// The TCP connection `flow` is `owner`'s, as if it had begun there. For one that was pushed out of the table and goes astray.
+    pub fn bind_flow(&self, flow: &FourTuple, owner: Owner) -> Result<(), SteeringError> {
+        match &self.kernel.flows {
+            Some(map) => flows::bind(map.as_fd(), flow, owner),
+            None => Ok(()),
         }
     }
 

@@ -3,7 +3,7 @@ use super::network::Plan;
 use crate::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use skink_control::{InstanceInfo, instances};
+use skink_control::{ControlError, InstanceInfo, instances};
 use skink_nic::NicSpec;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -82,11 +82,18 @@ pub fn check(plan: &Plan) -> Result<(), Failure> {
         if own.is_none() || namespace(&instance.pid.to_string()) != own {
             continue;
         }
-        let info = instance.connect().and_then(|tool| tool.list());
-        if let Ok(info) = info
-            && let Some(why) = conflict(plan, &info)
-        {
-            return Err(Failure::own(why));
+        match instance.connect().and_then(|tool| tool.list()) {
+            Ok(info) => {
+                if let Some(why) = conflict(plan, &info) {
+                    return Err(Failure::own(why));
+                }
+            }
+            Err(error @ ControlError::Stopped) => tracing::warn!(
+                "whether skink with process id {} has an address of this one's can't be told: {error}",
+                instance.pid
+            ),
+            // It has ended, or begins.
+            Err(_) => {}
         }
     }
     Ok(())

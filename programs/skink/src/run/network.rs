@@ -115,7 +115,8 @@ fn can_be_a_hosts(cidr: &IpCidr) -> bool {
                 || (cidr.prefix < 31 && cidr.network().addr == address)
                 || cidr.broadcast() == Some(address)
         }
-        IpAddr::V6(_) => false,
+        // That would be an IPv4 address, which may be the kernel's.
+        IpAddr::V6(address) => address.to_ipv4_mapped().is_some(),
     };
     general && !special
 }

@@ -2,7 +2,7 @@
 use skink_control::{
     ComponentProcess, Executable, Order, RegionKind, SignalDescriptor, StackStart, spawn_component,
 };
-use skink_memory::{SendRegion, SocketKind};
+use skink_memory::{Record, SendRegion, SocketKind};
 use skink_tcp::State;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -143,21 +143,27 @@ pub fn left(mut memory: BTreeMap<RegionKind, OwnedFd>) -> Option<[OwnedFd; 3]> {
     let files = [records?, send_rings?, receive_rings?];
     let [records, send_rings, _] = &files;
     let table = [records.try_clone().ok()?, send_rings.try_clone().ok()?];
-    let table = SendRegion::open_read_only(table).ok()?;
-    let has_peer = |slot: u32| {
+    let has_peer = |state, _: &Record| {
+        matches!(
+            state,
+            State::Established
+                | State::CloseWait
+                | State::FinWait1
+                | State::Closing
+                | State::LastAck
+        )
+    };
+    has_connection(table, has_peer).then_some(files)
+}
+
+/// Whether a table, as the files of its records and of its send rings, has such a connection.
+pub fn has_connection(table: [OwnedFd; 2], is_such: impl Fn(State, &Record) -> bool) -> bool {
+    let Ok(table) = SendRegion::open_read_only(table) else {
+        return false;
+    };
+    (0..table.used()).any(|slot| {
         let record = table.record(slot);
         let state = State::from_number(record.state.load(Relaxed));
-        let is_open = matches!(
-            state,
-            Some(
-                State::Established
-                    | State::CloseWait
-                    | State::FinWait1
-                    | State::Closing
-                    | State::LastAck
-            )
-        );
-        record.kind() == SocketKind::Tcp && is_open
-    };
-    (0..table.used()).any(has_peer).then_some(files)
+        record.kind() == SocketKind::Tcp && state.is_some_and(|state| is_such(state, record))
+    })
 }

@@ -4,6 +4,7 @@ use skink_control::{
     Grant, NicGrant, Owners, Peer, RegionKind, SignalDescriptor, StackStart, unguessable,
 };
 use skink_nic::{Adaptation, Load, NicParts, Opener};
+use skink_wire::FourTuple;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
@@ -134,6 +135,24 @@ impl Owners for NicOwners {
     fn load(&mut self, owner: u16, load: Load) {
         self.loads.insert(owner, load);
         self.adapt();
+    }
+
+    fn lead_back(&mut self, flow: &FourTuple, others: Vec<(u16, [OwnedFd; 2])>) {
+        let has_it = |table| {
+            orphans::has_connection(table, |state, record| {
+                state.is_synchronized() && record.four_tuple() == *flow
+            })
+        };
+        let mut others = others.into_iter();
+        let owner = others.find_map(|(owner, table)| has_it(table).then_some(owner));
+        let Some(owner) = owner else {
+            tracing::debug!(%flow, "nobody has it");
+            return;
+        };
+        match self.opener.bind_flow(flow, owner) {
+            Ok(()) => tracing::debug!(%flow, owner, "goes to its process again"),
+            Err(error) => tracing::warn!(%flow, owner, "doesn't go to its process: {error}"),
+        }
     }
 
     fn retire(&mut self, owner: u16, memory: BTreeMap<RegionKind, OwnedFd>) {

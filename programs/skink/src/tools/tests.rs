@@ -52,3 +52,13 @@ fn columns_are_as_wide_as_their_widest_cell() {
     let rows: Vec<Vec<String>> = vec![row(&["name", "n", "x"]), row(&["a", "100"])];
     assert_eq!(table(&rows, &[1]), "name    n  x\na     100\n");
 }
+
+/// A program names itself, and may write to the terminal of who looks at it otherwise.
+#[test]
+fn names_hold_no_escape_sequences() {
+    let mut info = info();
+    info.processes[1].program = "\x1b[31mX\n\u{9b}2J".to_owned();
+    clean(&mut info);
+    let names = info.processes.iter().map(|it| it.program.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["nginx", "?[31mX??2J"]);
+}

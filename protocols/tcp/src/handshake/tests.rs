@@ -675,6 +675,27 @@ fn a_request_for_others_that_listen_is_not_reset() {
     net.expect("R. 0 ack 1");
 }
 
+/// What the steering program has sent astray isn't reset before its owner had time to be found.
+#[test]
+fn a_segment_that_may_be_another_owners_is_left_unanswered() {
+    let mut net = Net::new();
+    net.listen(net.local_port, 5);
+    net.out.users.push(net.local_port);
+    for segment in [". 5 ack 7", "P 5-9 ack 7", "R 5", "F. 5 ack 7"] {
+        net.inject(segment);
+        net.expect_nothing();
+    }
+    assert_eq!(net.counters.get(Counter::TcpDropMisled), 4);
+    assert!(net.tcp.take_misled().is_some());
+    assert!(net.tcp.take_misled().is_none());
+    net.advance(1_000);
+    net.inject(". 5 ack 7");
+    net.expect("R 7");
+    // New flows are as welcome as ever.
+    net.inject("S 0 win 10");
+    net.expect("S. 0 ack 1");
+}
+
 /// So is one that comes after we stopped to listen on one address, while we go on with another on the same port.
 #[test]
 fn a_request_for_an_end_that_was_left_is_not_reset() {

@@ -78,6 +78,8 @@ pub(crate) struct Out {
     pub listened: HashMap<u16, i32>,
     /// Ports that another owner has.
     pub foreign: Vec<u16>,
+    /// Ports that others use, too.
+    pub users: Vec<u16>,
     /// Ports that others listen on.
     pub moved: Vec<u16>,
     /// Our addresses.
@@ -108,6 +110,7 @@ impl Out {
             uses: HashMap::new(),
             listened: HashMap::new(),
             foreign: Vec::new(),
+            users: Vec::new(),
             moved: Vec::new(),
             ours: vec![LOCAL],
             others: Vec::new(),
@@ -251,6 +254,10 @@ impl Ports for Out {
 
     fn moved(&mut self, _: u8, port: u16) -> bool {
         self.moved.contains(&port)
+    }
+
+    fn others_use(&mut self, _: u8, port: u16) -> bool {
+        self.users.contains(&port)
     }
 
     fn others_listen(&mut self, _: u8, port: u16) -> bool {

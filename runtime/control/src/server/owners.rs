@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use skink_nic::{Load, NicParts};
 use skink_sockets::Attachment;
 use skink_steering::PortMaps;
-use skink_wire::IpCidr;
+use skink_wire::{FourTuple, IpCidr};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -95,6 +95,9 @@ pub trait Owners {
     fn answering(&mut self, owner: u16);
     /// How the owner's process uses its part of the NIC from now on; of who is retired nothing is known any more.
     fn load(&mut self, _owner: u16, _load: Load) {}
+    /// A segment of `flow` came to an owner that doesn't have it: the next ones are to go to whose it is, if it is one of these. Each
+    /// has the records of its TCP sockets and its send rings beside it ([`skink_memory::SendRegion`]).
+    fn lead_back(&mut self, _flow: &FourTuple, _others: Vec<(u16, [OwnedFd; 2])>) {}
 
     /// How many owners there can be; at most [`crate::FIRST_COMPONENT`].
     fn capacity(&self) -> u16 {

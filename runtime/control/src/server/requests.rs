@@ -8,6 +8,7 @@ use crate::message::{
 use crate::transport;
 use rustix::fs::SealFlags;
 use rustix::net::SendFlags;
+use skink_wire::{Endpoint, FourTuple};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -40,6 +41,11 @@ impl<O: Owners> Server<O> {
             }
             (Role::Owner(owner), Request::Load(load)) => {
                 self.owners.load(owner, load);
+                Ok(())
+            }
+            (Role::Owner(owner), Request::Misled { local, remote }) => {
+                let [local, remote] = [local, remote].map(|(addr, port)| Endpoint::new(addr, port));
+                self.lead_back(owner, &FourTuple::new(local, remote));
                 Ok(())
             }
             (Role::Owner(owner), Request::FilterShown { question }) => {
@@ -289,6 +295,27 @@ impl<O: Owners> Server<O> {
             SendFlags::DONTWAIT,
         )
         .map_err(|error| format!("it doesn't take its answer: {error}"))
+    }
+}
+
+impl<O: Owners> Server<O> {
+    /// A segment of `flow` came to owner `misled`, who doesn't have it.
+    fn lead_back(&mut self, misled: u16, flow: &FourTuple) {
+        let tables = self.connections.values().filter_map(|connection| {
+            let (Role::Owner(owner) | Role::Waiting(owner)) = connection.role else {
+                return None;
+            };
+            let table = [RegionKind::TcpTable, RegionKind::TcpSendRings]
+                .map(|kind| connection.regions.get(&kind)?.try_clone().ok());
+            match table {
+                [Some(records), Some(send_rings)] if owner != misled => {
+                    Some((owner, [records, send_rings]))
+                }
+                _ => None,
+            }
+        });
+        let tables: Vec<_> = tables.collect();
+        self.owners.lead_back(flow, tables);
     }
 }
 

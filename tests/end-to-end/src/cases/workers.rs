@@ -1,7 +1,7 @@
 //! Several processes of a program on the queues of one NIC: each flow comes by a queue of the process that serves it.
 
-use super::on;
 use super::servers::{children, no_wrk_errors};
+use super::{on, python};
 use crate::network::{Network, Plan};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
@@ -36,7 +36,16 @@ pub fn cases() -> Vec<Case> {
             network.stop()
         })
     };
+    let forgotten = |back_end| {
+        let plan = Plan {
+            back_end,
+            ..plan(1)
+        };
+        on(plan, &plan.prefixed("workers/forgotten-flow"), forgotten)
+    };
     vec![
+        forgotten(BackEnd::Packet),
+        forgotten(BackEnd::Xdp),
         case(plan(2), 2, INHERITED),
         case(plan(2), 2, OWN),
         case(plan(4), 4, INHERITED),
@@ -134,14 +143,84 @@ fn ask(network: &Network) -> Result<(u64, u64), Failure> {
 
 /// Frames received, and those that came beside the queues.
 fn counted(network: &Network) -> Result<(u64, u64), Failure> {
+    let [received, beside] = counters(network, ["link.frames_in", "link.frames_beside"])?;
+    Ok((received, beside))
+}
+
+/// What these count.
+fn counters<const N: usize>(network: &Network, labels: [&str; N]) -> Result<[u64; N], Failure> {
     let mut command = network.skink.command(&Network::tool()?.to_string_lossy());
     command.args(["stat", "--all", "--json"]);
     let text = Network::finish(command, "skink stat", PATIENCE)?;
     let report: Value = serde_json::from_str(&text)?;
     let counters = &report["instances"][0]["counters"];
-    let count = |label| {
-        let count = counters[label].as_u64();
-        count.ok_or_else(|| Failure::Wrong(text.clone()))
-    };
-    Ok((count("link.frames_in")?, count("link.frames_beside")?))
+    let counts = labels.map(|label| counters[label].as_u64());
+    if counts.contains(&None) {
+        return Err(Failure::Wrong(text));
+    }
+    Ok(counts.map(Option::unwrap_or_default))
+}
+
+/// One worker has a connection and doesn't listen any more, as after a reload; another one does.
+const WORKERS: &str = "
+import os, socket
+def listener():
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    s.bind(('10.9.0.2', 7300))
+    s.listen()
+    return s
+begun, begin = os.pipe()
+if os.fork() == 0:
+    first = listener()
+    print('listens', flush=True)
+    connection, _ = first.accept()
+    first.close()
+    os.write(begin, b'x')
+    while data := connection.recv(64):
+        connection.sendall(data)
+    os._exit(0)
+os.read(begun, 1)
+second = listener()
+while True:
+    second.accept()[0].sendall(b'second')
+";
+
+/// Has that connection, lets more flows begin than the steering program has room for, and goes on with it. (Their checksums are
+/// wrong, so that nobody answers.)
+const CLIENT: &str = "
+import socket, struct
+first = socket.create_connection(('10.9.0.2', 7300), 10)
+first.settimeout(60)
+first.sendall(b'before')
+assert first.recv(64) == b'before'
+while True:
+    with socket.create_connection(('10.9.0.2', 7300), 10) as other:
+        if other.recv(64) == b'second':
+            break
+mac = next(line.split()[3] for line in open('/proc/net/arp') if line.startswith('10.9.0.2 '))
+name = next(name for _, name in socket.if_nameindex() if name != 'lo')
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+wire.bind((name, 0))
+ethernet = bytes.fromhex(mac.replace(':', '')) + wire.getsockname()[4] + b'\\x08\\x00'
+for flow in range(160000):
+    port, host = flow % 50000 + 1024, 100 + flow // 50000
+    ip = struct.pack('!BBHHHBBH4s4s', 0x45, 0, 40, 0, 0, 64, 6, 0, bytes([10, 9, 0, host]), bytes([10, 9, 0, 2]))
+    total = sum(struct.unpack('!10H', ip))
+    total = (total & 0xffff) + (total >> 16)
+    ip = ip[:10] + struct.pack('!H', ~(total + (total >> 16)) & 0xffff) + ip[12:]
+    wire.send(ethernet + ip + struct.pack('!HHIIBBHHH', port, 7300, 1, 0, 0x50, 2, 1000, 0, 0))
+first.sendall(b'after')
+assert first.recv(64) == b'after'
+";
+
+/// What the steering program has forgotten is found again.
+fn forgotten(network: &Network) -> Outcome {
+    let _server = python::start(network, "the workers", WORKERS, &[], "listens")?;
+    python::finish_on_kernel(network, "the client", CLIENT, &[])?;
+    let [misled] = counters(network, ["tcp.drop.misled"])?;
+    if misled == 0 {
+        return Err(Failure::Wrong("no segment went astray".to_owned()));
+    }
+    Ok(())
 }

@@ -180,6 +180,7 @@ fn what_cannot_be_is_refused_with_what_to_do() {
         (options(eth, &["224.0.0.1/24"], &[]), "no host"),
         (options(eth, &["127.0.0.2/8"], &[]), "no host"),
         (options(eth, &["::/64"], &[]), "no host"),
+        (options(eth, &["::ffff:10.0.0.7/120"], &[]), "no host"),
         (options(eth, &["10.0.0.2/24", "10.0.0.2/16"], &[]), "twice"),
         (
             options(eth, &["10.0.0.2/24"], &["10.0.1.1"]),
