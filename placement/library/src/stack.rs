@@ -398,6 +398,11 @@ impl Stack {
         self.tcp.take_misled()
     }
 
+    /// The NIC takes packets of so many bytes from now on, as far as it could at the beginning.
+    pub fn set_mtu(&mut self, mtu: u32) {
+        self.link.set_mtu(mtu);
+    }
+
     /// Whether a packet to `destination` can be sent: a connected network or a default route.
     pub fn has_route(&self, destination: IpAddr) -> bool {
         self.ip.has_route(destination)

@@ -237,6 +237,10 @@ impl Engine {
             };
             match notice {
                 Notice::Answer => stack.set_answers(true),
+                Notice::Mtu(mtu) => {
+                    log!(Info, "the interface takes packets of {mtu} bytes now");
+                    stack.set_mtu(mtu);
+                }
                 Notice::LoadFilter(rules) => return Some(Errand::Load(rules)),
                 Notice::ShowFilter(question) => return Some(Errand::Show(question)),
             }

@@ -22,6 +22,8 @@ pub struct LinkConfig {
 /// The link component; see the crate's description.
 pub struct Link {
     capabilities: Capabilities,
+    /// Largest packet that isn't cut, in bytes: never more than the capabilities say.
+    mtu: u32,
     sources: Sources,
     counters: Counters,
     /// Payload of the segment whose checksum is being completed. Empty if the NIC does that.
@@ -40,6 +42,7 @@ impl Link {
         };
         Link {
             capabilities,
+            mtu: capabilities.mtu,
             sources: Sources::new(capabilities.mac, config.addresses),
             counters,
             scratch: vec![0; scratch_bytes as usize].into_boxed_slice(),
@@ -52,13 +55,18 @@ impl Link {
         self.sources = Sources::new(self.capabilities.mac, addresses);
     }
 
+    /// The NIC takes packets of so many bytes from now on, as far as it could at the beginning.
+    pub fn set_mtu(&mut self, mtu: u32) {
+        self.mtu = mtu.min(self.capabilities.mtu);
+    }
+
     /// What frames it takes.
     #[inline(always)]
     pub fn limits(&self) -> LinkLimits {
         LinkLimits {
             mac: self.capabilities.mac,
-            mtu: self.capabilities.mtu,
-            cut_bytes: CUT_BYTES.max(self.capabilities.mtu),
+            mtu: self.mtu,
+            cut_bytes: CUT_BYTES.max(self.mtu),
             cuts: self.capabilities.cut_bytes > 0,
         }
     }

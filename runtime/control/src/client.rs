@@ -126,6 +126,8 @@ pub enum Notice {
     Answer,
     /// These rules of the packet filter are in force from now on, as text; they were checked.
     LoadFilter(String),
+    /// The interface takes packets of so many bytes from now on.
+    Mtu(u32),
     /// Say by [`Broker::tell_filter`] what the packet filter does; the question's number.
     ShowFilter(u64),
 }
@@ -136,6 +138,7 @@ impl Notice {
         match reply {
             Reply::Answer {} => Ok(Notice::Answer),
             Reply::LoadFilter { rules } => Ok(Notice::LoadFilter(rules)),
+            Reply::Mtu { bytes } => Ok(Notice::Mtu(bytes)),
             Reply::ShowFilter { question } => Ok(Notice::ShowFilter(question)),
             other => Err(other),
         }

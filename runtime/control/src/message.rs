@@ -156,6 +156,8 @@ pub(crate) enum Reply {
     ShowFilter { question: u64 },
     /// Unasked: the process answers ARP, NDP and echo requests from now on.
     Answer {},
+    /// Unasked: the interface of a process that has a stack of its own takes packets of so many bytes from now on.
+    Mtu { bytes: u32 },
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -119,12 +119,27 @@ fn facts(interface: &Interface) -> Facts {
     (interface.index, mac, interface.mtu)
 }
 
+/// What has become of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Became {
+    /// It is as it was, but for its name perhaps.
+    Same,
+    /// It has other properties, or another one has its name.
+    Another,
+    /// It isn't there.
+    Gone,
+}
+
 impl Kept {
-    /// Whether the interface is another one by now, or has other properties.
-    fn is_outdated(&self, name: &str) -> bool {
-        let now = interface::find(name);
-        let Ok(Some(now)) = now else { return true };
-        facts(&now) != self.facts
+    /// What has become of the interface that had this name.
+    fn interface_became(&self, name: &str) -> Became {
+        let all = interface::list().unwrap_or_default();
+        let itself = all.iter().find(|it| it.index == self.facts.0);
+        match itself.or_else(|| all.iter().find(|it| it.name == name)) {
+            Some(now) if facts(now) == self.facts => Became::Same,
+            Some(_) => Became::Another,
+            None => Became::Gone,
+        }
     }
 }
 
@@ -276,7 +291,7 @@ impl Opener {
         if let Some(kept) = self
             .kept
             .get(&number)
-            .filter(|kept| !kept.is_outdated(&self.name))
+            .filter(|kept| kept.interface_became(&self.name) == Became::Same)
         {
             let mut description = kept.description.clone();
             description.pass_on();
@@ -314,9 +329,18 @@ impl Opener {
 
     /// Whether the owner's process can have a successor with the same NIC ([`Opener::open_again`]).
     pub fn can_go_on(&self, owner: u16) -> bool {
-        let kept = owner_number(owner).ok();
-        let kept = kept.and_then(|owner| self.kept.get(&owner));
-        kept.is_some_and(|kept| !kept.is_outdated(&self.name))
+        self.interface_became(owner) == Some(Became::Same)
+    }
+
+    /// Whether the interface has another MTU or address than when the owner's process got it, or is another one of that
+    /// name: then this process goes on with what isn't so any more, and a successor wouldn't.
+    pub fn has_changed(&self, owner: u16) -> bool {
+        self.interface_became(owner) == Some(Became::Another)
+    }
+
+    fn interface_became(&self, owner: u16) -> Option<Became> {
+        let kept = self.kept.get(&owner_number(owner).ok()?)?;
+        Some(kept.interface_became(&self.name))
     }
 
     /// The owner's process has ended, and another one is to end its connections: answers what that needs. Frames of these go on
@@ -333,6 +357,12 @@ impl Opener {
             BackEnd::Xdp(opener) => opener.succeed(owner, steering)?,
         };
         self.complete(parts)
+    }
+
+    /// The interface's MTU at this moment, if it is there.
+    pub fn mtu(&self) -> Option<u32> {
+        let interface = interface::find(&self.name).ok().flatten();
+        interface.map(|interface| interface.mtu)
     }
 
     /// The segments of a TCP connection go to the owner from now on.

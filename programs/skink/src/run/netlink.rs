@@ -1,8 +1,10 @@
-//! The one thing that is asked of the kernel's routing socket: an address for a TAP interface.
+//! What is asked of the kernel's routing socket: an address for a TAP interface, and to be told when interfaces change.
+use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use skink_wire::IpCidr;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 const HEADER_BYTES: usize = 16;
 const REQUEST_ACKNOWLEDGED: u16 = 1 | 4;
@@ -12,6 +14,41 @@ const ERROR: u16 = 2;
 const NO_DUPLICATE_DETECTION: u8 = 2;
 const LOCAL: u16 = 2;
 const ADDRESS: u16 = 1;
+
+/// `RTMGRP_LINK`
+const LINKS: u32 = 1;
+
+/// Readable when something has happened to an interface of this network namespace.
+pub struct LinkEvents(OwnedFd);
+
+impl LinkEvents {
+    pub fn listen() -> io::Result<LinkEvents> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket =
+            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, LINKS))?;
+        Ok(LinkEvents(socket))
+    }
+
+    /// Whether something has happened since the last call; what, is for the caller to look at.
+    pub fn take(&self) -> bool {
+        let mut has = false;
+        // ENOBUFS says that more has happened than there was room for.
+        while matches!(
+            rustix::net::recv(&self.0, &mut [0; 64], RecvFlags::empty()),
+            Ok(_) | Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::INTR)
+        ) {
+            has = true;
+        }
+        has
+    }
+}
+
+impl AsFd for LinkEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 /// Gives `interface` an address. That it has it already is no error.
 pub fn add_address(interface: &str, address: &IpCidr) -> io::Result<()> {

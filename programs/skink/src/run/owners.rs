@@ -19,6 +19,8 @@ pub struct NicOwners {
     /// How those use it that have said so.
     loads: BTreeMap<u16, Load>,
     adaptation: Adaptation,
+    /// The interface's MTU, as all have been told.
+    mtu: Option<u32>,
 }
 
 impl NicOwners {
@@ -26,6 +28,7 @@ impl NicOwners {
     pub fn new(opener: Opener, start: StackStart) -> NicOwners {
         NicOwners {
             adaptation: opener.adaptation(),
+            mtu: opener.mtu(),
             opener,
             start,
             orphanage: Orphanage::default(),
@@ -41,6 +44,12 @@ impl NicOwners {
             self.forget(&gone);
         }
         !self.orphanage.is_empty()
+    }
+
+    /// Something has happened to an interface: answers the new MTU, if it is ours that has one.
+    pub fn changed_mtu(&mut self) -> Option<u32> {
+        let now = self.opener.mtu()?;
+        (self.mtu.replace(now) != Some(now)).then_some(now)
     }
 
     /// A child has ended.

@@ -1,5 +1,6 @@
 //! The life of a run after the program was started: one thread that waits for signals, for the
 //! program's processes and for tools, and uses no CPU while nothing happens.
+use super::netlink;
 use super::owners::NicOwners;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
@@ -36,10 +37,21 @@ pub const SIGNALS: [i32; 8] = [
 pub fn supervise(child: &Child, server: &mut Server<NicOwners>, signals: &SignalDescriptor) -> u8 {
     let main = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let mut code = None;
+    let links = netlink::LinkEvents::listen()
+        .inspect_err(|error| {
+            tracing::warn!("a change of the interface's MTU isn't noticed: {error}")
+        })
+        .ok();
     loop {
         let limit = server.serve(Instant::now());
         server.owners_mut().tend(signals);
-        wait(server, signals, limit);
+        wait(server, signals, links.as_ref(), limit);
+        if links.as_ref().is_some_and(netlink::LinkEvents::take)
+            && let Some(mtu) = server.owners_mut().changed_mtu()
+        {
+            tracing::info!(mtu, "the interface has another MTU");
+            server.tell_mtu(mtu);
+        }
         while let Some(signal) = signals.take() {
             if signal.signal != libc::SIGCHLD {
                 let is_ours = |pid| server.owners().is_ours(pid);
@@ -57,11 +69,17 @@ pub fn supervise(child: &Child, server: &mut Server<NicOwners>, signals: &Signal
     }
 }
 
-fn wait(server: &Server<NicOwners>, signals: &SignalDescriptor, limit: Option<Duration>) {
-    let mut descriptors = [
-        PollFd::from_borrowed_fd(server.as_fd(), PollFlags::IN),
-        PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-    ];
+fn wait(
+    server: &Server<NicOwners>,
+    signals: &SignalDescriptor,
+    links: Option<&netlink::LinkEvents>,
+    limit: Option<Duration>,
+) {
+    let watched = [server.as_fd(), signals.as_fd()];
+    let watched = watched.into_iter().chain(links.map(AsFd::as_fd));
+    let mut descriptors: Vec<PollFd<'_>> = watched
+        .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
+        .collect();
     // Rounded up, so as not to come too early again and again.
     let limit = limit.map(|limit| Timespec {
         tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),

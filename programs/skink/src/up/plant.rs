@@ -197,6 +197,11 @@ impl Plant {
         Ok(Some(maps))
     }
 
+    /// Whether the interface isn't any more what whoever has the NIC takes it for.
+    pub fn has_nic_changed(&self) -> bool {
+        self.opener.has_changed(OWNER)
+    }
+
     /// Nobody has anything of what was given up any more.
     pub fn renew(&mut self) -> Result<(), Failure> {
         if let Some(split) = &mut self.split

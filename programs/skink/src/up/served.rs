@@ -18,6 +18,9 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use upgrading::Upgrading;
 
+/// How often it is looked whether the interface has changed.
+const NIC_INTERVAL: Duration = Duration::from_secs(2);
+
 /// Who may have how much.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Limits {
@@ -69,6 +72,9 @@ pub struct Served {
     /// When to look whether the processes go on.
     #[serde(with = "skink_inherit::moments")]
     next_look: Instant,
+    /// When the interface was last looked at.
+    #[serde(skip)]
+    nic_look: Option<Instant>,
     /// Something has happened that the supervisor's standby must know of before it has consequences.
     unsaved: bool,
     /// The stack has served before.
@@ -91,6 +97,7 @@ impl Served {
             trusted: spoilt::Trusted::default(),
             upgrading: None,
             next_look: Instant::now(),
+            nic_look: None,
             unsaved: false,
             ready: false,
             standby: None,
@@ -148,12 +155,30 @@ impl Served {
                 };
             let link = processes.get(plant.layout.place(Part::Link));
             plant.adapt(link.map(Component::load).unwrap_or_default());
+            self.follow_interface(now);
             self.check_queues(now);
             // If that couldn't be done before.
             self.go_on_anew();
         }
         next = Some(next.map_or(self.next_look, |next| next.min(self.next_look)));
         (next, failure)
+    }
+
+    /// If the interface has changed, who has it is replaced: its successor sees the interface as it is.
+    fn follow_interface(&mut self, now: Instant) {
+        let is_due = self.nic_look.is_none_or(|last| now >= last + NIC_INTERVAL);
+        if !is_due || self.upgrading.is_some() {
+            return;
+        }
+        self.nic_look = Some(now);
+        let Stack { plant, processes } = &mut self.stack;
+        if plant.has_nic_changed()
+            && let Some(process) = processes.get_mut(plant.layout.place(Part::Link))
+        {
+            process.give_up(
+                "the interface has another MTU or address now, or is another one of that name",
+            );
+        }
     }
 
     /// Hears the processes. Answers which ended.

@@ -299,6 +299,17 @@ impl<O: Owners> Server<O> {
 }
 
 impl<O: Owners> Server<O> {
+    /// Tells owners that have a stack of their own that their interface takes packets of `bytes` bytes from now on.
+    pub fn tell_mtu(&mut self, bytes: u32) {
+        let has_stack = |role| matches!(role, Role::Owner(_));
+        let owners = self.connections.iter().filter(|(_, it)| has_stack(it.role));
+        for key in owners.map(|(key, _)| *key).collect::<Vec<_>>() {
+            if self.reply(key, &Reply::Mtu { bytes }, &[]).is_err() {
+                tracing::warn!("a process doesn't hear that the interface's MTU has changed");
+            }
+        }
+    }
+
     /// A segment of `flow` came to owner `misled`, who doesn't have it.
     fn lead_back(&mut self, misled: u16, flow: &FourTuple) {
         let tables = self.connections.values().filter_map(|connection| {

@@ -223,6 +223,10 @@ fn what_may_be_spoilt_or_has_changed_is_opened_anew() {
         assert!(!opener.can_go_on(0), "nothing is open");
         let (nic, _) = open_again(&mut opener);
         assert!(opener.can_go_on(0));
+        // A name is but a name.
+        ip("link set b0 name c0");
+        assert!(opener.can_go_on(0) && !opener.has_changed(0));
+        ip("link set c0 name b0");
         far.send(1);
         drop(nic);
         opener.close(0);
@@ -233,14 +237,14 @@ fn what_may_be_spoilt_or_has_changed_is_opened_anew() {
         assert_eq!(numbers(&mut *nic.receiver, 1), [2]);
         drop(nic);
         ip("link set b0 mtu 1400");
-        assert!(!opener.can_go_on(0));
+        assert!(!opener.can_go_on(0) && opener.has_changed(0));
         let (nic, again) = open_again(&mut opener);
         assert_eq!((nic.capabilities.mtu, again), (1400, false));
         // A cable that was pulled doesn't matter.
         ip("link set b0 down");
         assert!(opener.can_go_on(0));
         ip("link del b0");
-        assert!(!opener.can_go_on(0));
+        assert!(!opener.can_go_on(0) && !opener.has_changed(0));
         assert!(matches!(
             opener.open_again(0),
             Err(OpenError::NoInterface { .. })

@@ -1,14 +1,19 @@
 //! What few programs do, and some do: each was found with one that didn't work.
 
-use super::{APART_ONCE, cases_in, in_each_topology, python};
+use super::{APART, APART_ONCE, IN_PROGRAMS, cases_in, in_each_topology, python};
 use crate::network::Network;
+use crate::site::PATIENCE;
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
+use rustix::process::Signal;
+use skink_testbed::signal;
 
 pub fn cases() -> Vec<Case> {
     let mut cases = in_each_topology("seldom/calls", calls);
     cases.extend(cases_in(&APART_ONCE, "seldom/processes", processes));
     let library = [(Topology::Library, BackEnd::Packet)];
     cases.extend(cases_in(&library, "seldom/shared", shared));
+    let on_interfaces = [&IN_PROGRAMS[..2], &APART].concat();
+    cases.extend(cases_in(&on_interfaces, "seldom/smaller-mtu", smaller_mtu));
     cases
 }
 
@@ -369,4 +374,71 @@ fn shared(network: &Network) -> Outcome {
         server.log().contains("`skink run --name main -- PROGRAM`")
     })?;
     Ok(())
+}
+
+/// Answers a byte with many, and a datagram with the same.
+const ANSWERING: &str = "
+import select, socket, sys
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.bind((sys.argv[1], 7400))
+listener = socket.create_server((sys.argv[1], 7400))
+print('listens', flush=True)
+connection, _ = listener.accept()
+while True:
+    ready, _, _ = select.select([datagrams, connection], [], [])
+    if datagrams in ready:
+        datagrams.sendto(*datagrams.recvfrom(9000))
+    elif connection.recv(1):
+        connection.sendall(bytes(1 << 20))
+    else:
+        break
+";
+
+/// Asks before and after a signal.
+const ASKING: &str = "
+import signal, socket, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+connection = socket.create_connection((sys.argv[1], 7400), 10)
+connection.settimeout(60)
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.connect((sys.argv[1], 7400))
+datagrams.settimeout(0.5)
+def ask():
+    connection.sendall(b'?')
+    left = 1 << 20
+    while left:
+        part = connection.recv(left)
+        assert part == bytes(len(part)) != b''
+        left -= len(part)
+    for attempt in range(40):
+        try:
+            datagrams.send(bytes(1200))
+            assert datagrams.recv(9000) == bytes(1200)
+            return
+        except TimeoutError:
+            pass
+    sys.exit('no datagram came back')
+ask()
+print('asked', flush=True)
+signal.sigwait([signal.SIGUSR1])
+ask()
+";
+
+/// The interface's MTU is lowered on both ends, as that of a tunnel: what has begun goes on.
+fn smaller_mtu(network: &Network) -> Outcome {
+    let address = Network::SKINK[0];
+    let server = python::start(network, "the server", ANSWERING, &[address], "listens")?;
+    let client = python::start_on_kernel(network, "the client", ASKING, &[address], "asked")?;
+    for host in [&network.skink, &network.kernel] {
+        host.ip("link set wire mtu 1000")?;
+    }
+    signal(client.id(), Signal::USR1)?;
+    let (status, said) = client.wait(PATIENCE)?;
+    if status.success() {
+        return Ok(());
+    }
+    let server = server.log();
+    Err(Failure::Wrong(format!(
+        "the client said {said:?}, the server {server:?}"
+    )))
 }
