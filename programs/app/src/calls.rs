@@ -117,14 +117,21 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
         return Err(Stop::Kernel);
     }
     if !own.is_unspecified() {
-        if own.is_loopback() {
-            return state.fall_back(index, FallbackReason::Loopback, local);
-        }
         let datagram = state.sockets[index].datagram;
         let is_skinks = state.is_own_address(own) || datagram && state.is_own_broadcast(own);
         if !is_skinks {
-            let reason = FallbackReason::KernelAddress;
-            return state.fall_back(index, reason, local);
+            let reason = match own.is_loopback() {
+                true => FallbackReason::Loopback,
+                false => FallbackReason::KernelAddress,
+            };
+            let arguments = [fd as usize, address as usize, length as usize, 0, 0, 0];
+            // If that fails, the socket may still be bound to something else.
+            // SAFETY: the caller's promise.
+            let bound = unsafe { raw::call(libc::SYS_bind, arguments) }?;
+            return match state.fall_back(index, reason, local) {
+                Err(Stop::Kernel) => Ok(bound),
+                answer => answer,
+            };
         }
         allow_foreign_address(fd, domain, true);
     }
@@ -178,6 +185,10 @@ pub fn shutdown(fd: c_int, how: c_int) -> Answer {
         libc::SHUT_RDWR => Shutdown::Both,
         _ => return fail(libc::EINVAL),
     };
+    if state.sockets[index].connecting {
+        // What has become of it may not have been heard yet.
+        state.pump();
+    }
     match state.sockets[index].role {
         Role::Undecided if state.sockets[index].datagram => {
             state.close_directions(index, which);

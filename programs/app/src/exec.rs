@@ -14,7 +14,9 @@ use crate::provider::Provider;
 use crate::raw;
 use crate::socket::Role;
 use crate::state::{State, floor};
+use crate::threads;
 use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::{AtomicU32, Ordering};
 use skink_control::{CONTROL_VARIABLE, TOKEN_VARIABLE};
 use skink_messages::Protocol;
 use std::ffi::CString;
@@ -305,6 +307,26 @@ unsafe fn legacy(
     }
 }
 
+/// The last guest that has made a descriptor stand for a socket, by its process id; 0 if there was none.
+static GUEST: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the caller is a guest that has made descriptors stand for sockets: the table of descriptors, which is its host's,
+/// doesn't know of them.
+#[inline]
+pub fn is_guest_with_sockets() -> bool {
+    GUEST.load(Ordering::Relaxed) != 0 && is_last_guest()
+}
+
+#[cold]
+fn is_last_guest() -> bool {
+    let is_it = raw::process_id() == GUEST.load(Ordering::Relaxed);
+    // A host waits for its guest, but for its other threads.
+    if !is_it && threads::is_one() {
+        GUEST.store(0, Ordering::Relaxed);
+    }
+    is_it
+}
+
 /// What a guest has done with descriptors: a child after `vfork` has a table of its own, but writes to
 /// its parent's memory.
 pub struct Guest {
@@ -324,6 +346,9 @@ impl Guest {
     /// The calling guest made `fd` stand for a socket, or for none.
     pub fn note(&mut self, fd: c_int, socket: Option<u32>) {
         let process = raw::process_id();
+        if socket.is_some() {
+            GUEST.store(process, Ordering::Relaxed);
+        }
         if self.process != process {
             self.process = process;
             self.changes.clear();

@@ -427,11 +427,11 @@ impl Client {
         poll(&mut bell, Some(&now)).is_ok() && bell[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Whether the stack has said something that wasn't taken in.
+    /// Whether the stack has said something that wasn't taken in, or of which nobody was told yet.
     #[inline]
     pub fn has_news(&self) -> bool {
         let mut channels = self.ends.channels.iter();
-        channels.any(|channel| channel.notices.is_ready())
+        !self.events.is_empty() || channels.any(|channel| channel.notices.is_ready())
     }
 
     /// Takes the next event. A listening socket has one for each connection that was offered on it.

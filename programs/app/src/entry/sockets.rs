@@ -1,5 +1,6 @@
 //! Entry points that make, name and set sockets and descriptors.
 use super::{entry, finish, guarded};
+use crate::exec::is_guest_with_sockets;
 use crate::fd_table::{is_known, is_listed, is_ours};
 use crate::{accept, calls, connect, descriptor, getsockopt, listen as listening, next, sockopt};
 use core::ffi::{c_int, c_uint, c_void};
@@ -61,23 +62,23 @@ entry! {
         // SAFETY: as above.
         unsafe { sockopt::set(fd, level, name, value, length) }
     }
-    if is_listed(fd) => close(fd: c_int) -> c_int {
+    if is_listed(fd) || is_guest_with_sockets() => close(fd: c_int) -> c_int {
         descriptor::close(fd)
     }
-    if is_known(fd) => dup(fd: c_int) -> c_int {
+    if is_known(fd) || is_guest_with_sockets() => dup(fd: c_int) -> c_int {
         descriptor::duplicate(fd, libc::F_DUPFD, 0)
     }
-    if is_known(old) || is_listed(new) => dup2(old: c_int, new: c_int) -> c_int {
+    if is_known(old) || is_listed(new) || is_guest_with_sockets() => dup2(old: c_int, new: c_int) -> c_int {
         descriptor::replace(old, new, 0)
     }
-    if is_known(old) || is_listed(new) => dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    if is_known(old) || is_listed(new) || is_guest_with_sockets() => dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
         descriptor::replace(old, new, flags)
     }
     // The argument is variadic in C; all that there are fit a register.
-    if is_known(fd) => fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    if is_known(fd) || is_guest_with_sockets() => fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
         descriptor::control(fd, command, argument)
     }
-    if is_known(fd) => fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    if is_known(fd) || is_guest_with_sockets() => fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
         descriptor::control(fd, command, argument)
     }
     if is_ours(fd) => ioctl(fd: c_int, request: libc::c_ulong, argument: usize) -> c_int {

@@ -299,6 +299,24 @@ assert watch.poll(0) == []
 info = s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
 assert struct.unpack('II', info[24:32]) == (0, 7), info
 
+# What is called first after a connect that doesn't wait finds the connection.
+for _ in range(5):
+    s = socket.socket()
+    s.setblocking(False)
+    s.connect_ex((peer, 9500))
+    tell('say')
+    s.shutdown(socket.SHUT_WR)
+    s.setblocking(True)
+    assert s.recv(1000, socket.MSG_WAITALL) == bytes(1000)
+    s.close()
+
+# A bind that fails leaves the socket as it was.
+for s in socket.socket(), udp():
+    assert error_of(s.bind, ('203.0.113.9', 0)) == errno.EADDRNOTAVAIL
+    s.bind((own, 0))
+    s.connect((peer, 9500))
+tell('accept')
+
 # Where somebody listens nobody else binds, in this process or another one.
 def bound(port):
     s = socket.socket()
