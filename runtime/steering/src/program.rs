@@ -92,10 +92,7 @@ impl Steering {
 
     /// The TCP connection `flow` is `owner`'s, as if it had begun there. For one that was pushed out of the table and goes astray.
     pub fn bind_flow(&self, flow: &FourTuple, owner: Owner) -> Result<(), SteeringError> {
-        match &self.kernel.flows {
-            Some(map) => flows::bind(map.as_fd(), flow, owner),
-            None => Ok(()),
-        }
+        flows::bind(self.kernel.flows.as_fd(), flow, owner)
     }
 
     /// `owner`'s process has a successor, which will say anew which ports it uses. Packets go on
