@@ -85,8 +85,10 @@ entry! {
     if is_ours(fd) => readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: as above.
         unsafe { Buffers::from_raw(list, count as usize) }
-            .and_then(|buffers| transfer::receive(fd, buffers, 0))
-            .map(|received| received.bytes)
+            .and_then(|buffers| match buffers.total() {
+                0 => Ok(0),
+                _ => transfer::receive(fd, buffers, 0).map(|received| received.bytes),
+            })
     }
     if is_ours(fd) => write(fd: c_int, at: *const c_void, count: size_t) -> ssize_t {
         // SAFETY: as above.
@@ -102,8 +104,10 @@ entry! {
     }
     if is_ours(fd) => writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: as above.
-        unsafe { Buffers::from_raw(list, count as usize) }.and_then(|buffers| {
-            transfer::send(fd, Sending { buffers, flags: 0, to: Ok(None), control: Ok(Control::default()) })
+        unsafe { Buffers::from_raw(list, count as usize) }.and_then(|buffers| match buffers.total() {
+            // As Linux, no empty datagram; but `write` sends one.
+            0 => Ok(0),
+            _ => transfer::send(fd, Sending { buffers, flags: 0, to: Ok(None), control: Ok(Control::default()) }),
         })
     }
     // SAFETY: as above.

@@ -219,6 +219,11 @@ assert (1, SO_TIMESTAMP) in told(256)[1]
 s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMP, 0)
 assert (1, SO_TIMESTAMP) not in told(256)[1]
 
+# Nothing is neither sent nor awaited by `writev` and `readv`.
+s.recv(64)
+s.sendto(b'x', (peer, 9500))
+assert os.writev(s.fileno(), [b'']) == 0 and os.readv(s.fileno(), [bytearray()]) == 0
+
 # What may wait to be sent.
 s = socket.socket()
 s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
