@@ -171,10 +171,17 @@ impl State {
         }
         let resting = core::mem::take(&mut self.sockets[index].resting);
         let halves = match resting {
-            [None, None] if self.sockets[index].bound.is_none() => self.open_beside(index)?,
-            [None, None] => self.open_datagram(index)?,
-            resting => resting,
+            [None, None] if self.sockets[index].bound.is_none() => self.open_beside(index),
+            [None, None] => self.open_datagram(index),
+            resting => Ok(resting),
         };
+        let socket = &self.sockets[index];
+        if halves == fail(libc::EADDRINUSE) && socket.told_half && socket.has_kernel_half() {
+            // Another process has Skink's half, as after a `fork` where each has a stack of its own.
+            let local = crate::calls::any(socket.domain, 0);
+            return self.fall_back(index, FallbackReason::KernelAddress, local);
+        }
+        let halves = halves?;
         let engine = self.engine()?;
         if engine.is_down() {
             // What was bound before is of no use.
@@ -185,6 +192,9 @@ impl State {
         }
         engine.count(Counter::AppSockets);
         self.sockets[index].role = Role::Datagram(halves);
+        if self.sockets[index].has_kernel_half() && self.is_served() {
+            self.ask_where_to(index, true);
+        }
         // Something may have come that nobody was told of.
         self.mark_ready(index);
         self.wake_waiters(index);

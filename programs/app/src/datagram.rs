@@ -82,17 +82,19 @@ pub fn receive_datagram(
             if flags & libc::MSG_PEEK == 0 {
                 ring.pop(&datagram);
             }
+            let header = datagram.header;
+            state.sockets[index].heard.forget(header.remote);
             return Ok(Received {
                 bytes: if flags & libc::MSG_TRUNC != 0 {
                     length
                 } else {
                     copied
                 },
-                from: Some(datagram.header.remote),
-                to: Some(datagram.header.local),
+                from: Some(header.remote),
+                to: Some(header.local),
                 truncated: copied < length,
-                hop_limit: datagram.header.hop_limit,
-                traffic_class: datagram.header.traffic_class,
+                hop_limit: header.hop_limit,
+                traffic_class: header.traffic_class,
                 domain,
                 told,
                 ..Received::default()

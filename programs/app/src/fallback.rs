@@ -297,6 +297,9 @@ impl State {
             return fail(libc::EINVAL);
         }
         self.release(index);
+        if self.is_served() {
+            self.ask_where_to(index, false);
+        }
         let socket = &mut self.sockets[index];
         log!(
             Info,

@@ -16,14 +16,22 @@ use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use libc::{cmsghdr, msghdr};
 use skink_memory::FallbackReason;
+use skink_time::Instant;
 use skink_wire::Endpoint;
+use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::time::Duration;
 
-/// Of so many who sent to the kernel's half it is remembered that answers go there. More than a batch of `recvmmsg` usually has.
-const REMEMBERED: usize = 64;
+/// Of so many who sent to the kernel's half it is remembered that answers go there,
+const REMEMBERED: usize = 4096;
+/// for so long: a resolver may take its time.
+const FORGOTTEN: Duration = Duration::from_secs(30);
 
 /// As often as this the kernel's half is asked first, or it might never be while there is always something in Skink's.
 const KERNEL_TURN: u8 = 32;
+
+/// So many datagrams that came while a socket was connected elsewhere are thrown away when that ends.
+const MOST_STALE: usize = 4096;
 
 /// Bytes of control messages that the kernel may have for us.
 const CONTROL: usize = 256;
@@ -36,35 +44,34 @@ pub fn events_for_half(events: u32) -> u32 {
     events & !ROOM
 }
 
-/// Who has sent to the kernel's half of a socket, the latest of them.
-pub struct Heard {
-    list: Vec<Endpoint>,
-    next: usize,
-}
+/// Who has sent to the kernel's half of a socket lately.
+pub struct Heard(BTreeMap<Endpoint, Instant>);
 
 impl Heard {
     /// Nobody.
     pub const fn new() -> Heard {
-        Heard {
-            list: Vec::new(),
-            next: 0,
+        Heard(BTreeMap::new())
+    }
+
+    fn note(&mut self, now: Instant, from: Endpoint) {
+        if self.0.len() >= REMEMBERED {
+            self.0.retain(|_, since| now.since(*since) < FORGOTTEN);
+        }
+        if self.0.len() < REMEMBERED || self.0.contains_key(&from) {
+            self.0.insert(from, now);
         }
     }
 
-    fn note(&mut self, from: Endpoint) {
-        if self.has(from) {
-            return;
-        }
-        if self.list.len() < REMEMBERED {
-            self.list.push(from);
-        } else {
-            self.list[self.next] = from;
-            self.next = (self.next + 1) % REMEMBERED;
-        }
+    fn has(&self, now: Instant, from: Endpoint) -> bool {
+        let since = self.0.get(&from);
+        since.is_some_and(|since| now.since(*since) < FORGOTTEN)
     }
 
-    fn has(&self, from: Endpoint) -> bool {
-        self.list.contains(&from)
+    /// It has sent to Skink's half since.
+    pub fn forget(&mut self, from: Endpoint) {
+        if !self.0.is_empty() {
+            self.0.remove(&from);
+        }
     }
 }
 
@@ -112,7 +119,7 @@ impl State {
         if self.is_own_address(to.addr) {
             return None;
         }
-        let is_answer = self.sockets[index].heard.has(to);
+        let is_answer = self.sockets[index].heard.has(raw::now(), to);
         if is_answer
             || control.from.is_some_and(|from| self.interfaces.have(from))
             || self.interfaces.have(to.addr)
@@ -197,16 +204,54 @@ impl State {
         buffers: &Buffers<'_>,
         flags: c_int,
     ) -> Answer<Received> {
-        let received = receive(fd, buffers, flags)?;
+        let mut received = receive(fd, buffers, flags)?;
+        while self.has_come_twice(&received) {
+            if flags & libc::MSG_PEEK != 0 {
+                let _ = receive(fd, buffers, flags & !libc::MSG_PEEK);
+            }
+            received = receive(fd, buffers, flags)?;
+        }
         let socket = &mut self.sockets[index];
         if let Some(from) = received.from {
-            socket.heard.note(sockaddr::canonical(from));
+            socket.heard.note(raw::now(), sockaddr::canonical(from));
         }
         Ok(Received {
             domain: socket.domain,
             told: socket.options.told,
             ..received
         })
+    }
+
+    /// A stack that is apart from its programs hears what is for all on its interface, and so does the kernel.
+    fn has_come_twice(&mut self, received: &Received) -> bool {
+        let (Some(to), Some(interface)) = (received.to, received.interface) else {
+            return false;
+        };
+        (to == IpAddr::V4(Ipv4Addr::BROADCAST) || self.is_own_broadcast(to))
+            && self.is_served()
+            && self.own_interface_index() == Some(interface)
+    }
+
+    /// The number of the interface that Skink uses.
+    fn own_interface_index(&mut self) -> Option<u32> {
+        let (name, _) = self.own_interface()?;
+        let name = CString::new(name).ok()?;
+        // SAFETY: a C string.
+        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        (index != 0).then_some(index)
+    }
+
+    /// Whether the kernel tells where a datagram to its half was sent: while it does, not if the socket is the kernel's.
+    pub fn ask_where_to(&self, index: u32, asks: bool) {
+        let socket = &self.sockets[index];
+        let on = c_int::from(asks || socket.options.told.info_v4);
+        let Some(fd) = socket.fds.first().filter(|_| socket.datagram) else {
+            return;
+        };
+        let (level, name) = (libc::IPPROTO_IP as usize, libc::IP_PKTINFO as usize);
+        let arguments = [*fd as usize, level, name, &raw const on as usize, 4, 0];
+        // SAFETY: the value is ours. If it fails, broadcasts come twice.
+        let _ = unsafe { raw::syscall(libc::SYS_setsockopt, arguments) };
     }
 
     /// What came to the kernel's half while the socket was connected wasn't meant for it.
@@ -216,8 +261,13 @@ impl State {
             && let Some(fd) = socket.fds.first()
         {
             let arguments = [*fd as usize, 0, 0, libc::MSG_DONTWAIT as usize, 0, 0];
-            // SAFETY: only numbers.
-            while unsafe { raw::call(libc::SYS_recvfrom, arguments) }.is_ok() {}
+            // More come as fast, perhaps.
+            for _ in 0..MOST_STALE {
+                // SAFETY: only numbers.
+                if unsafe { raw::call(libc::SYS_recvfrom, arguments) }.is_err() {
+                    break;
+                }
+            }
         }
     }
 }

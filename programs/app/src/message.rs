@@ -55,7 +55,7 @@ fn own_index() -> u32 {
 unsafe fn write_control(message: &mut msghdr, received: &Received) {
     let room = message.msg_controllen;
     message.msg_controllen = 0;
-    let (Some(to), told) = (received.to, received.told) else {
+    let (Some(from), told) = (received.from, received.told) else {
         return;
     };
     let mut put = |level: c_int, kind: c_int, data: &[u8]| {
@@ -74,20 +74,21 @@ unsafe fn write_control(message: &mut msghdr, received: &Received) {
         put(libc::SOL_SOCKET, kind, &data);
     }
     let interface = || received.interface.unwrap_or_else(own_index).to_ne_bytes();
-    let as_v6 = match to.to_canonical() {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    };
-    if told.info_v6 {
+    let to = received.to.map(|to| to.to_canonical());
+    if let (true, Some(to)) = (told.info_v6, to) {
+        let as_v6 = match to {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
         let mut data = [0; 20];
         data[..16].copy_from_slice(&as_v6.octets());
         data[16..].copy_from_slice(&interface());
         put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
     }
     let hop_limit = c_int::from(received.hop_limit).to_ne_bytes();
-    match to.to_canonical() {
-        IpAddr::V4(v4) => {
-            if told.info_v4 {
+    match from.addr.to_canonical() {
+        IpAddr::V4(_) => {
+            if let (true, Some(IpAddr::V4(v4))) = (told.info_v4, to) {
                 let mut data = [0; 12];
                 data[..4].copy_from_slice(&interface());
                 data[4..8].copy_from_slice(&v4.octets());

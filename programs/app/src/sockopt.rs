@@ -143,25 +143,31 @@ pub unsafe fn set(
     let index = state.socket_asked(fd)?;
     let socket = &state.sockets[index];
     let decided = socket.is_decided() && !socket.is_bound_only();
-    if !decided || socket.has_kernel_half() {
-        if OPTIONAL.contains(&(level, name)) {
-            return fail(libc::ENOPROTOOPT);
-        }
-        // The kernel checks the value, and has it for its half, or if it must take over.
-        let arguments = [
-            fd as usize,
-            level as usize,
-            name as usize,
-            value as usize,
-            length as usize,
-            0,
-        ];
-        // SAFETY: the caller's promise.
-        unsafe { raw::call(libc::SYS_setsockopt, arguments) }?;
+    let has_half = socket.has_kernel_half();
+    if (!decided || has_half) && OPTIONAL.contains(&(level, name)) {
+        return fail(libc::ENOPROTOOPT);
+    }
+    let arguments = [
+        fd as usize,
+        level as usize,
+        name as usize,
+        value as usize,
+        length as usize,
+        0,
+    ];
+    // SAFETY: the caller's promise.
+    let tell_kernel = || unsafe { raw::call(libc::SYS_setsockopt, arguments) };
+    if !decided {
+        // The kernel checks the value, and has it if it must take over.
+        tell_kernel()?;
     }
     // SAFETY: the caller's promise.
     let value = unsafe { Value::read(value, length) }?;
     let answer = state.set_option(index, level, name, &value);
+    if decided && has_half && answer.is_ok() {
+        // What is refused isn't in force on a half either.
+        tell_kernel()?;
+    }
     match answer {
         Err(Stop::Errno(libc::ENOPROTOOPT)) if !decided => {
             state.sockets[index].unsupported.get_or_insert(name);

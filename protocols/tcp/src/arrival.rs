@@ -214,6 +214,7 @@ impl Tcp {
                 return self.counters.count(Counter::TcpDropLost);
             }
             if !request
+                && !resets
                 && out.others_use(protocol::TCP, tuple.local.port)
                 && !out.is_local(tuple.remote.addr)
                 && self.misled.may_be(now, &tuple)

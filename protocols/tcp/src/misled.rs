@@ -10,9 +10,9 @@ use skink_wire::FourTuple;
 use std::collections::VecDeque;
 
 /// Of so many flows it is remembered that others were asked.
-const MOST: usize = 64;
+const MOST: usize = 256;
 /// In this time somebody who has a flow has been found.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(500);
 /// After this time others may be asked anew.
 const FORGOTTEN: Duration = Duration::from_secs(4);
 
@@ -26,7 +26,7 @@ pub(crate) struct Misled {
 
 impl Misled {
     /// A segment of `flow` has come: whether it may be another owner's, so that it is left unanswered. While more flows come
-    /// than others can be asked about, any may be.
+    /// than others can be asked about, as when a program has begun anew, the rest are taken for nobody's.
     pub(crate) fn may_be(&mut self, now: Instant, flow: &FourTuple) -> bool {
         let is_old = |(_, since): &(FourTuple, Instant)| now.since(*since) >= FORGOTTEN;
         while self.list.front().is_some_and(is_old) {
@@ -35,11 +35,12 @@ impl Misled {
         if let Some((_, since)) = self.list.iter().find(|(known, _)| known == flow) {
             return now.since(*since) < PATIENCE;
         }
-        if self.list.len() < MOST {
+        let may_ask = self.list.len() < MOST;
+        if may_ask {
             self.list.push_back((*flow, now));
             self.unasked.push_back(*flow);
         }
-        true
+        may_ask
     }
 
     /// The next flow that others are to be asked about.

@@ -122,7 +122,7 @@ fn facts(interface: &Interface) -> Facts {
 /// What has become of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Became {
-    /// It is as it was, but for its name perhaps.
+    /// It is as it was, or has another name.
     Same,
     /// It has other properties, or another one has its name.
     Another,
@@ -136,7 +136,8 @@ impl Kept {
         let all = interface::list().unwrap_or_default();
         let itself = all.iter().find(|it| it.index == self.facts.0);
         match itself.or_else(|| all.iter().find(|it| it.name == name)) {
-            Some(now) if facts(now) == self.facts => Became::Same,
+            // Under another name it couldn't be opened anew.
+            Some(now) if facts(now) == self.facts || now.name != name => Became::Same,
             Some(_) => Became::Another,
             None => Became::Gone,
         }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::options::Told;
+use skink_wire::Endpoint;
 
 /// The control messages that a program would read: level, type, data.
 fn written(received: &Received, room: usize) -> (Vec<(c_int, c_int, Vec<u8>)>, c_int) {
@@ -35,6 +36,7 @@ const ALL: Told = Told {
 
 fn received(to: IpAddr) -> Received {
     Received {
+        from: Some(Endpoint::new(to, 7)),
         to: Some(to),
         interface: Some(5),
         hop_limit: 33,
