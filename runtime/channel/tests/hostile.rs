@@ -82,6 +82,12 @@ impl Weapons {
         }
     }
 
+    /// Without waiting for room: once the others are done nobody makes any.
+    fn write(&self, value: u64) {
+        let _ = rustix::io::ioctl_fionbio(&self.bell, true);
+        let _ = rustix::io::write(&self.bell, &value.to_ne_bytes());
+    }
+
     fn use_them(&self, stop: &AtomicBool, mut random: Random) {
         while !stop.load(Ordering::Relaxed) {
             for memory in &self.memory {
@@ -89,11 +95,8 @@ impl Weapons {
             }
             self.bait(&mut random);
             match random.below(40) {
-                0 => drop(rustix::io::write(
-                    &self.bell,
-                    &nasty(&mut random).to_ne_bytes(),
-                )),
-                1 => drop(rustix::io::write(&self.bell, &1_u64.to_ne_bytes())),
+                0 => self.write(nasty(&mut random)),
+                1 => self.write(1),
                 2 => {
                     // Only while there is something, lest this side of it hang.
                     let _ = rustix::io::ioctl_fionbio(&self.bell, true);
