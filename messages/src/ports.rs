@@ -19,7 +19,7 @@ pub trait Ports {
     fn moved(&mut self, _protocol: u8, _port: u16) -> bool {
         false
     }
-    /// Whether other owners have sockets on `port`: a flow that nobody knows here may be one of theirs.
+    /// Whether other owners have sockets on `port`, and can be asked: a flow that nobody knows here may be one of theirs.
     fn others_use(&mut self, _protocol: u8, _port: u16) -> bool {
         false
     }

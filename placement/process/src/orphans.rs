@@ -183,9 +183,6 @@ impl Ports for Unheard {
         self.0.moved(protocol, port)
     }
 
-    fn others_use(&mut self, protocol: u8, port: u16) -> bool {
-        self.0.others_use(protocol, port)
-    }
     fn others_listen(&mut self, protocol: u8, port: u16) -> bool {
         self.0.others_listen(protocol, port)
     }

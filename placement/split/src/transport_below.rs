@@ -154,9 +154,6 @@ impl Ports for TransportBelow {
     fn moved(&mut self, protocol: u8, port: u16) -> bool {
         self.ports.moved(protocol, port)
     }
-    fn others_use(&mut self, protocol: u8, port: u16) -> bool {
-        self.ports.others_use(protocol, port)
-    }
     fn others_listen(&mut self, protocol: u8, port: u16) -> bool {
         self.ports.others_listen(protocol, port)
     }

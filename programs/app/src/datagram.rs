@@ -70,6 +70,7 @@ pub fn receive_datagram(
         let options = &socket.options;
         let (domain, over) = (socket.domain, waits && socket.shut_read);
         let told = options.told;
+        let interface = (told.info_v4 || told.info_v6).then(|| state.own_interface_index());
         let engine = state.engine()?;
         for id in halves.into_iter().flatten() {
             let ring = DatagramRing::new(engine.stack.udp_table().receive_ring(id.slot));
@@ -95,6 +96,7 @@ pub fn receive_datagram(
                 truncated: copied < length,
                 hop_limit: header.hop_limit,
                 traffic_class: header.traffic_class,
+                interface,
                 domain,
                 told,
                 ..Received::default()

@@ -14,6 +14,7 @@ use skink_memory::{Fallback, FallbackReason};
 use skink_messages::Counter;
 use skink_time::Instant;
 use skink_wire::{Endpoint, IpCidr};
+use std::ffi::CString;
 use std::time::Duration;
 
 /// Whether a process without a stack ends.
@@ -179,6 +180,18 @@ impl State {
         let network = self.network()?;
         let (_, name) = network.nic.rsplit_once(':').unwrap_or(("", &network.nic));
         (!name.is_empty()).then(|| (name.to_owned(), network.addresses.clone()))
+    }
+
+    /// The number of that interface, 0 if nobody knows it.
+    pub fn own_interface_index(&mut self) -> u32 {
+        if self.interface_index == 0
+            && let Some((name, _)) = self.own_interface()
+            && let Ok(name) = CString::new(name)
+        {
+            // SAFETY: a C string.
+            self.interface_index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        }
+        self.interface_index
     }
 
     /// Whether there is a broker to come by a stack, so far.

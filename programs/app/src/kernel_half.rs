@@ -19,7 +19,6 @@ use skink_memory::FallbackReason;
 use skink_time::Instant;
 use skink_wire::Endpoint;
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::time::Duration;
 
 /// Of so many who sent to the kernel's half it is remembered that answers go there,
@@ -229,19 +228,11 @@ impl State {
         };
         (to == IpAddr::V4(Ipv4Addr::BROADCAST) || self.is_own_broadcast(to))
             && self.is_served()
-            && self.own_interface_index() == Some(interface)
+            && self.own_interface_index() == interface
     }
 
-    /// The number of the interface that Skink uses.
-    fn own_interface_index(&mut self) -> Option<u32> {
-        let (name, _) = self.own_interface()?;
-        let name = CString::new(name).ok()?;
-        // SAFETY: a C string.
-        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-        (index != 0).then_some(index)
-    }
-
-    /// Whether the kernel tells where a datagram to its half was sent: while it does, not if the socket is the kernel's.
+    /// Has the kernel tell where a datagram to its half was sent; or, when the socket is the kernel's alone, only if the program
+    /// has asked for it.
     pub fn ask_where_to(&self, index: u32, asks: bool) {
         let socket = &self.sockets[index];
         let on = c_int::from(asks || socket.options.told.info_v4);

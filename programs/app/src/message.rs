@@ -1,15 +1,12 @@
 //! `sendmsg` and `recvmsg`: headers and control messages.
 use crate::buffers::Buffers;
 use crate::errno::{Answer, fail};
-use crate::lock::lock;
 use crate::options::TimeUnit;
 use crate::sockaddr;
 use crate::transfer::{self, Control, Received, Sending};
 use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{cmsghdr, msghdr};
-use std::ffi::CString;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// # Safety
@@ -35,21 +32,6 @@ pub unsafe fn receive(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer {
     Ok(received.bytes)
 }
 
-/// The number of the interface that Skink uses, 0 if nobody knows it.
-fn own_index() -> u32 {
-    static KNOWN: AtomicU32 = AtomicU32::new(0);
-    let known = KNOWN.load(Ordering::Relaxed);
-    if known != 0 {
-        return known;
-    }
-    let own = lock().ok().and_then(|mut state| state.own_interface());
-    let name = own.and_then(|(name, _)| CString::new(name).ok());
-    // SAFETY: a C string.
-    let index = name.map_or(0, |name| unsafe { libc::if_nametoindex(name.as_ptr()) });
-    KNOWN.store(index, Ordering::Relaxed);
-    index
-}
-
 /// # Safety
 /// `message` must describe its control buffer truly.
 unsafe fn write_control(message: &mut msghdr, received: &Received) {
@@ -73,7 +55,7 @@ unsafe fn write_control(message: &mut msghdr, received: &Received) {
         data[8..].copy_from_slice(&u64::from(rest).to_ne_bytes());
         put(libc::SOL_SOCKET, kind, &data);
     }
-    let interface = || received.interface.unwrap_or_else(own_index).to_ne_bytes();
+    let interface = received.interface.unwrap_or(0).to_ne_bytes();
     let to = received.to.map(|to| to.to_canonical());
     if let (true, Some(to)) = (told.info_v6, to) {
         let as_v6 = match to {
@@ -82,7 +64,7 @@ unsafe fn write_control(message: &mut msghdr, received: &Received) {
         };
         let mut data = [0; 20];
         data[..16].copy_from_slice(&as_v6.octets());
-        data[16..].copy_from_slice(&interface());
+        data[16..].copy_from_slice(&interface);
         put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
     }
     let hop_limit = c_int::from(received.hop_limit).to_ne_bytes();
@@ -90,7 +72,7 @@ unsafe fn write_control(message: &mut msghdr, received: &Received) {
         IpAddr::V4(_) => {
             if let (true, Some(IpAddr::V4(v4))) = (told.info_v4, to) {
                 let mut data = [0; 12];
-                data[..4].copy_from_slice(&interface());
+                data[..4].copy_from_slice(&interface);
                 data[4..8].copy_from_slice(&v4.octets());
                 data[8..].copy_from_slice(&v4.octets());
                 put(libc::IPPROTO_IP, libc::IP_PKTINFO, &data);

@@ -45,6 +45,8 @@ pub struct State {
     pub guest: Guest,
     /// Addresses of libc's streams that were opened on sockets.
     pub streams: Vec<usize>,
+    /// The number of the interface that Skink uses, once it is known.
+    pub interface_index: u32,
     /// Addresses of the kernel's interfaces, see [`crate::fallback`].
     pub interfaces: crate::fallback::Interfaces,
 }
@@ -66,6 +68,7 @@ impl State {
             spawning: Spawning::new(),
             guest: Guest::new(),
             streams: Vec::new(),
+            interface_index: 0,
             interfaces: crate::fallback::Interfaces::new(),
         }
     }

@@ -37,7 +37,7 @@ pub struct Received {
     pub scope: u32,
     /// UDP: which of our addresses it was sent to.
     pub to: Option<IpAddr>,
-    /// UDP: by which of the kernel's interfaces it came, if it didn't come by Skink's.
+    /// UDP: the number of the interface by which it came, if the program wants to know.
     pub interface: Option<u32>,
     /// UDP: its end didn't fit and is lost.
     pub truncated: bool,

@@ -30,7 +30,11 @@ impl Misled {
     pub(crate) fn may_be(&mut self, now: Instant, flow: &FourTuple) -> bool {
         let is_old = |(_, since): &(FourTuple, Instant)| now.since(*since) >= FORGOTTEN;
         while self.list.front().is_some_and(is_old) {
-            self.list.pop_front();
+            let (old, _) = self.list.pop_front().unzip();
+            // Nobody asks in every process that has a stack.
+            if self.unasked.front() == old.as_ref() {
+                self.unasked.pop_front();
+            }
         }
         if let Some((_, since)) = self.list.iter().find(|(known, _)| known == flow) {
             return now.since(*since) < PATIENCE;

@@ -36,3 +36,15 @@ fn a_flood_keeps_nobody_waiting() {
     assert!(misled.may_be(at(4_001), &flow(999)));
     assert_eq!(misled.take(), Some(flow(999)));
 }
+
+/// Where nobody asks, what is to be asked about goes with what is remembered.
+#[test]
+fn nothing_piles_up() {
+    let mut misled = Misled::default();
+    for round in 0..10 {
+        for port in 0..MOST as u16 {
+            misled.may_be(at(round * 5_000), &flow(port));
+        }
+    }
+    assert_eq!(misled.unasked.len(), MOST);
+}
