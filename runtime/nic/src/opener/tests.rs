@@ -226,6 +226,10 @@ fn what_may_be_spoilt_or_has_changed_is_opened_anew() {
         // A name is but a name.
         ip("link set b0 name c0");
         assert!(opener.can_go_on(0) && !opener.has_changed(0));
+        // Under another one it couldn't be opened anew, so it is left as it is.
+        ip("link set c0 mtu 1400");
+        assert!(opener.can_go_on(0) && !opener.has_changed(0));
+        ip("link set c0 mtu 1500");
         ip("link set c0 name b0");
         far.send(1);
         drop(nic);
