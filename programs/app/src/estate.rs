@@ -1,14 +1,15 @@
 //! The estate: what a process leaves to the program that it becomes by `exec`, or begins by
-//! `posix_spawn`, if a stack in another process serves it and sockets stay open.
+//! `posix_spawn`, if sockets stay open.
 //!
-//! It is written to a memfd that stays open as well, and that a variable of the environment names. With
-//! it go the descriptors of the channel and of the regions. The library in the new program takes all
-//! that over before the program begins.
+//! It is written to a memfd that stays open as well, and that a variable of the environment names. If a stack in another
+//! process serves it, the descriptors of the channel and of the regions go with it. Otherwise the new program gets what a
+//! child after `fork` has: sockets that listen or are bound, for a stack of its own. The library in the new program takes
+//! all that over before the program begins.
 use crate::engine::Engine;
 use crate::holdings::Holdings;
 use crate::options::Options;
 use crate::remote::Remote;
-use crate::socket::{Halves, Role, Socket};
+use crate::socket::{Halves, Role, Socket, Taker};
 use crate::state::State;
 use core::ffi::c_int;
 use core::net::IpAddr;
@@ -22,7 +23,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// The variable that names the estate's descriptor.
 pub const VARIABLE: &str = "SKINK_ESTATE";
 /// Versions that can't read each other's leave each other nothing.
-const VERSION: &str = concat!("skink-estate-3-", env!("CARGO_PKG_VERSION"));
+const VERSION: &str = concat!("skink-estate-4-", env!("CARGO_PKG_VERSION"));
 /// No estate is larger.
 const MAXIMUM_BYTES: usize = 64 << 20;
 
@@ -35,6 +36,14 @@ pub struct Estate {
     version: String,
     /// The process that may take it over; 0 for one that isn't known yet.
     process: u32,
+    sockets: Vec<SocketEntry>,
+    /// None if no stack in another process has them.
+    stack: Option<StackEntry>,
+}
+
+/// The stack in another process, and what the successor goes on with there.
+#[derive(Serialize, Deserialize)]
+struct StackEntry {
     broker: c_int,
     attachment: Attachment,
     channel: Vec<c_int>,
@@ -42,7 +51,6 @@ pub struct Estate {
     gateways: Vec<IpAddr>,
     /// Number, secret and files of each program whose regions are in use.
     regions: Vec<(u32, u64, [[c_int; 3]; 2])>,
-    sockets: Vec<SocketEntry>,
     /// Connections that were offered and not taken, with their listening sockets.
     offers: Vec<(Id, Id)>,
     /// Sockets that are closed with the old program: TCP, UDP.
@@ -79,6 +87,8 @@ pub struct SocketEntry {
 enum RoleEntry {
     Undecided,
     Dormant,
+    /// The process has listened on a stack that ends with it, and the new program does from its beginning on.
+    Listening,
     Listener([Option<Id>; 2]),
     Stream(Id),
     Datagram([Option<Id>; 2]),
@@ -119,6 +129,30 @@ impl SocketEntry {
             Role::Datagram(halves) => (RoleEntry::Datagram(plain_halves(halves)), Events::empty()),
             Role::Lost => (RoleEntry::Lost, Events::empty()),
         };
+        SocketEntry::with_role(socket, fds, role, lasting)
+    }
+
+    /// As it is without the stack on which it was, if that was the process's own. `goes_on` says that the new program takes
+    /// the place of who has it.
+    fn without_stack(socket: &Socket, fds: Vec<c_int>, goes_on: bool) -> SocketEntry {
+        let listens = goes_on && socket.taker != Taker::Others && !socket.is_bound_only();
+        let role = match socket.without_stack() {
+            Role::Dormant if listens => RoleEntry::Listening,
+            Role::Dormant => RoleEntry::Dormant,
+            Role::Undecided => RoleEntry::Undecided,
+            _ => RoleEntry::Lost,
+        };
+        let mut entry = SocketEntry::with_role(socket, fds, role, Events::empty());
+        entry.resting = [None; 2];
+        entry
+    }
+
+    fn with_role(
+        socket: &Socket,
+        fds: Vec<c_int>,
+        role: RoleEntry,
+        lasting: Events,
+    ) -> SocketEntry {
         SocketEntry {
             fds,
             domain: socket.domain,
@@ -154,59 +188,67 @@ impl Estate {
         staying: &[(c_int, u32)],
         process: u32,
     ) -> Estate {
-        let mut estate = Estate {
-            version: VERSION.to_owned(),
-            process,
+        let addresses = remote.holdings.addresses.iter();
+        let mut stack = StackEntry {
             broker: engine.broker_fd(),
             attachment: remote.attachment,
             channel: remote.channel.clone(),
-            addresses: Vec::new(),
+            addresses: addresses.map(ToString::to_string).collect(),
             gateways: remote.holdings.gateways.clone(),
             regions: regions(&remote.holdings),
-            sockets: Vec::new(),
             offers: Vec::new(),
             closed: [Vec::new(), Vec::new()],
         };
-        let addresses = remote.holdings.addresses.iter();
-        estate.addresses = addresses.map(ToString::to_string).collect();
+        let mut sockets = Vec::new();
         for (index, socket) in state.sockets.iter() {
-            let fds = staying.iter().filter(|(_, other)| *other == index);
-            let fds: Vec<c_int> = fds.map(|(fd, _)| *fd).collect();
+            let fds = descriptors(staying, index);
             if fds.is_empty() {
-                estate.close(socket);
+                stack.close(socket);
                 continue;
             }
             if let Role::Listener(halves) = socket.role {
                 for listener in halves.into_iter().flatten() {
                     let offers = remote.offers(listener).into_iter();
                     let offers = offers.map(|offer| (plain(listener), plain(offer)));
-                    estate.offers.extend(offers);
+                    stack.offers.extend(offers);
                 }
             }
-            estate.sockets.push(SocketEntry::of(socket, fds, engine));
+            sockets.push(SocketEntry::of(socket, fds, engine));
         }
-        estate
+        Estate {
+            version: VERSION.to_owned(),
+            process,
+            sockets,
+            stack: Some(stack),
+        }
     }
 
-    /// The socket ends with the old program.
-    fn close(&mut self, socket: &Socket) {
-        let (protocol, halves) = match socket.role {
-            Role::Stream(id) => (0, [Some(id), None]),
-            Role::Listener(halves) => (0, halves),
-            Role::Dormant => (0, socket.resting),
-            Role::Datagram(halves) => (1, halves),
-            Role::Undecided => (1, socket.resting),
-            Role::Lost => return,
-        };
-        let ids = halves.into_iter().flatten().map(plain);
-        self.closed[protocol].extend(ids);
+    /// The same of a process that no stack in another one serves. `goes_on` says that it becomes the new program itself.
+    pub fn without_stack(
+        state: &State,
+        staying: &[(c_int, u32)],
+        process: u32,
+        goes_on: bool,
+    ) -> Estate {
+        let entries = state.sockets.iter().filter_map(|(index, socket)| {
+            let fds = descriptors(staying, index);
+            (!fds.is_empty()).then(|| SocketEntry::without_stack(socket, fds, goes_on))
+        });
+        Estate {
+            version: VERSION.to_owned(),
+            process,
+            sockets: entries.collect(),
+            stack: None,
+        }
     }
 
     /// The successor isn't this process: it shares sockets, and binds those that listen for itself.
     pub fn for_heir(&mut self, broker: c_int) {
-        self.broker = broker;
-        self.offers.clear();
-        self.closed = [Vec::new(), Vec::new()];
+        if let Some(stack) = &mut self.stack {
+            stack.broker = broker;
+            stack.offers.clear();
+            stack.closed = [Vec::new(), Vec::new()];
+        }
         for entry in &mut self.sockets {
             entry.resting = [None; 2];
             if let RoleEntry::Listener(_) = entry.role {
@@ -217,13 +259,15 @@ impl Estate {
 
     /// The descriptors that must stay open besides the sockets'.
     pub fn each_descriptor(&mut self, mut each: impl FnMut(&mut c_int)) {
-        each(&mut self.broker);
-        self.channel.iter_mut().for_each(&mut each);
-        let regions = self.regions.iter_mut();
+        let Some(stack) = &mut self.stack else {
+            return;
+        };
+        each(&mut stack.broker);
+        stack.channel.iter_mut().for_each(&mut each);
+        let regions = stack.regions.iter_mut();
         let files = regions.flat_map(|(_, _, files)| files.as_flattened_mut());
         files.for_each(each);
     }
-
     /// Writes it down, in a memfd that stays open.
     pub fn write(&self) -> std::io::Result<OwnedFd> {
         let text = serde_json::to_vec(self)?;
@@ -257,6 +301,28 @@ impl Estate {
         }
         Ok(estate)
     }
+}
+
+impl StackEntry {
+    /// The socket ends with the old program.
+    fn close(&mut self, socket: &Socket) {
+        let (protocol, halves) = match socket.role {
+            Role::Stream(id) => (0, [Some(id), None]),
+            Role::Listener(halves) => (0, halves),
+            Role::Dormant => (0, socket.resting),
+            Role::Datagram(halves) => (1, halves),
+            Role::Undecided => (1, socket.resting),
+            Role::Lost => return,
+        };
+        let ids = halves.into_iter().flatten().map(plain);
+        self.closed[protocol].extend(ids);
+    }
+}
+
+/// Those of `staying` that stand for the socket.
+fn descriptors(staying: &[(c_int, u32)], index: u32) -> Vec<c_int> {
+    let fds = staying.iter().filter(|(_, other)| *other == index);
+    fds.map(|(fd, _)| *fd).collect()
 }
 
 /// Number, secret and files of each program whose regions are held.

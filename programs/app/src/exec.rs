@@ -1,9 +1,10 @@
 //! `exec` and `posix_spawn`: what must be done before another program begins.
 //!
-//! If this process has a stack of its own, `skink run` ends its connections, once what was written has left. If a
-//! stack in another process serves it and sockets stay open, they are left to the new program as an `estate`. A process
-//! that goes on in the new program leaves its channel as well; a child (of `posix_spawn`, or one after
-//! `vfork`, which is a guest in its parent's memory until it executes a program) gets one of its own.
+//! Sockets that stay open are left to the new program as an `estate`. If a stack in another process serves this one, so
+//! it does the new program. A process that goes on in that leaves its channel as well; a child (of `posix_spawn`, or one
+//! after `vfork`, which is a guest in its parent's memory until it executes a program) gets one of its own. If this
+//! process has a stack of its own, `skink run` ends its connections, once what was written has left; the new program gets
+//! what listens or is bound, for a stack of its own.
 use crate::attach;
 use crate::descriptor::is_guest;
 use crate::estate::{self, Estate};
@@ -152,19 +153,24 @@ impl State {
                 "a program is started whose standard input or output is a connection",
             );
         }
-        let left = if heir {
-            self.bequeath_heir(staying, process)
-        } else {
-            // What a restarted stack offers again is for this program to answer: the new one doesn't know what
-            // was closed.
-            self.pump();
-            self.flush();
-            let engine = self.engine.as_deref()?;
-            let Provider::Served(remote) = &engine.stack else {
-                return None;
-            };
-            let estate = Estate::of(self, engine, remote, staying, process);
-            write_down(estate)
+        let engine = self.engine.as_deref();
+        let left = match engine.map(|engine| &engine.stack) {
+            Some(Provider::Served(remote)) if heir && remote.is_down() => Ok(None),
+            Some(Provider::Served(_)) if heir => self.bequeath_heir(staying, process),
+            Some(Provider::Served(_)) => {
+                // What a restarted stack offers again is for this program to answer: the new one doesn't know what
+                // was closed.
+                self.pump();
+                self.flush();
+                let engine = self.engine.as_deref()?;
+                let Provider::Served(remote) = &engine.stack else {
+                    return None;
+                };
+                write_down(Estate::of(self, engine, remote, staying, process))
+            }
+            Some(Provider::Library(_)) | None => {
+                write_down(Estate::without_stack(self, staying, process, !heir))
+            }
         };
         match left {
             Ok(left) => left,
@@ -184,9 +190,6 @@ impl State {
         let Some(Provider::Served(remote)) = engine.map(|engine| &engine.stack) else {
             return Ok(None);
         };
-        if remote.is_down() {
-            return Ok(None);
-        }
         // A guest's descriptors mean nothing to its host: none of these is marked.
         let mut engine = attach::start_for_heir(remote.holdings.clone())?;
         let Provider::Served(remote) = &mut engine.stack else {

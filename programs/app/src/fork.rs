@@ -183,18 +183,11 @@ impl State {
         let mut lost = 0;
         for (_, socket) in self.sockets.iter_mut() {
             socket.resting = [None; 2];
-            socket.role = match socket.role {
-                Role::Undecided => Role::Undecided,
-                Role::Dormant | Role::Listener(_) => Role::Dormant,
-                Role::Datagram(_) if socket.own_kernel_socket && socket.peer.is_none() => {
-                    Role::Undecided
-                }
-                Role::Datagram(_) | Role::Stream(_) | Role::Lost => {
-                    lost += 1;
-                    socket.connecting = false;
-                    Role::Lost
-                }
-            };
+            socket.role = socket.without_stack();
+            if socket.role == Role::Lost {
+                lost += 1;
+                socket.connecting = false;
+            }
         }
         if lost > 0 {
             log!(

@@ -225,7 +225,8 @@ impl State {
         }
     }
 
-    /// Another program is about to get these sockets. Where the stack is in this process, it can't take connections there.
+    /// Another program is about to get these sockets. Where the stack is in this process, it goes on to listen: most programs
+    /// that inherit a listening socket don't mean to.
     pub fn leave_to_program(&mut self, sockets: impl Iterator<Item = u32>) {
         if !self.has_own_stack() {
             self.leave_to_others(sockets.collect());

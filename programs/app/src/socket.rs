@@ -175,6 +175,16 @@ impl Socket {
         self.role == Role::Undecided && !self.datagram && self.bound.is_some()
     }
 
+    /// What it is in a process that gets it without the stack on which it was: a child after `fork`, or another program.
+    pub fn without_stack(&self) -> Role {
+        match self.role {
+            Role::Undecided => Role::Undecided,
+            Role::Dormant | Role::Listener(_) => Role::Dormant,
+            Role::Datagram(_) if self.own_kernel_socket && self.peer.is_none() => Role::Undecided,
+            Role::Datagram(_) | Role::Stream(_) | Role::Lost => Role::Lost,
+        }
+    }
+
     /// Other processes get it, and show by its tickets that it is theirs too.
     pub fn share_unheard(&mut self) {
         (self.role, self.backlog) = (Role::Dormant, 0);

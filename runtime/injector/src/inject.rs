@@ -176,10 +176,14 @@ impl Session<'_> {
     fn put_in(&mut self, plan: &Plan) -> Result<Option<End>, InjectError> {
         let drawn = match plan.class.means() {
             Means::Memory => None,
-            Means::Code | Means::Process => {
-                let drawn = self.draw(plan.class);
-                Some(drawn.ok_or(InjectError::Idle(self.subject.id(), plan.class))?)
-            }
+            Means::Code | Means::Process => match self.draw(plan.class) {
+                None if self.injections.is_empty() => {
+                    return Err(InjectError::Idle(self.subject.id(), plan.class));
+                }
+                // Each place that fits has its fault already.
+                None => return Ok(None),
+                drawn => drawn,
+            },
         };
         let stop = self.subject.stop()?;
         if let Stop::Ended(ending) = stop {

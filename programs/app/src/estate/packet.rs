@@ -68,7 +68,10 @@ impl SocketEntry {
         let role = match self.role {
             RoleEntry::Stream(_) | RoleEntry::Dormant => !self.datagram,
             RoleEntry::Datagram(ids) => self.datagram && ids != [None; 2],
-            RoleEntry::Undecided | RoleEntry::Listener(_) | RoleEntry::Lost => false,
+            RoleEntry::Undecided
+            | RoleEntry::Listening
+            | RoleEntry::Listener(_)
+            | RoleEntry::Lost => false,
         };
         let domain = [libc::AF_INET, libc::AF_INET6].contains(&self.domain);
         if role && domain && self.resting == [None; 2] {

@@ -1,5 +1,5 @@
 //! Taking over what a predecessor left.
-use super::{Estate, Id, RoleEntry, SocketEntry, VARIABLE, end, halves, id};
+use super::{Estate, Id, RoleEntry, SocketEntry, StackEntry, VARIABLE, end, halves, id};
 use crate::attach;
 use crate::engine::Engine;
 use crate::fd_table::{self, Entry};
@@ -44,28 +44,57 @@ impl State {
         if estate.process != 0 && estate.process != raw::process_id() {
             return Err("it is another process's".to_owned());
         }
+        match estate.stack {
+            Some(stack) => self.take_with_stack(estate.process == 0, stack, estate.sockets),
+            None => {
+                self.take_without_stack(estate.sockets);
+                Ok(())
+            }
+        }
+    }
+
+    /// The sockets have no stack yet. The process that has become this one listened on some.
+    fn take_without_stack(&mut self, sockets: Vec<SocketEntry>) {
+        for entry in sockets {
+            let listens = matches!(entry.role, RoleEntry::Listening);
+            if let Some(index) = self.take_socket(entry)
+                && listens
+                && let Err(stop) = self.activate(index)
+            {
+                log!(Warn, "nothing listens on an inherited socket: {stop:?}");
+            }
+        }
+        self.listen_beside();
+    }
+
+    fn take_with_stack(
+        &mut self,
+        is_heir: bool,
+        stack: StackEntry,
+        sockets: Vec<SocketEntry>,
+    ) -> Result<(), String> {
         // SAFETY: they were left to us, each once.
         let own = |fd: c_int| unsafe { OwnedFd::from_raw_fd(lift(fd)) };
         let mut holdings = Holdings {
-            tcp: SocketTable::new(estate.attachment.tcp_stride),
-            udp: SocketTable::new(estate.attachment.udp_stride),
+            tcp: SocketTable::new(stack.attachment.tcp_stride),
+            udp: SocketTable::new(stack.attachment.udp_stride),
             secrets: Vec::new(),
             addresses: Vec::new(),
-            gateways: estate.gateways,
+            gateways: stack.gateways,
         };
-        let addresses = estate.addresses.iter();
+        let addresses = stack.addresses.iter();
         holdings.addresses = addresses.filter_map(|text| text.parse().ok()).collect();
-        for (program, secret, files) in estate.regions {
+        for (program, secret, files) in stack.regions {
             let [tcp, udp] = files.map(|files| files.map(own));
             attach::add_regions(&mut holdings, program, secret, tcp, udp)?;
         }
         let token = attach::broker_named().map_or("", |(_, token)| token);
-        let broker = Broker::resume(own(estate.broker), token);
-        let channel = estate.channel.into_iter().map(own).collect();
-        let mut engine = attach::resume(broker, estate.attachment, channel, holdings)?;
+        let broker = Broker::resume(own(stack.broker), token);
+        let channel = stack.channel.into_iter().map(own).collect();
+        let mut engine = attach::resume(broker, stack.attachment, channel, holdings)?;
         let executor = match &engine.stack {
             // A channel that the parent got is the parent's to the broker, for as long as that lives.
-            Provider::Served(remote) if estate.process == 0 => {
+            Provider::Served(remote) if is_heir => {
                 let executor = remote.attachment.program;
                 let mut holdings = remote.holdings.clone();
                 holdings.retain(|program| program != executor);
@@ -79,10 +108,10 @@ impl State {
             }
         };
         self.adopt_engine(engine);
-        for entry in estate.sockets {
+        for entry in sockets {
             self.take_socket(entry);
         }
-        self.finish_estate(&estate.offers, &estate.closed);
+        self.finish_estate(&stack.offers, &stack.closed);
         match executor {
             Some(executor) => {
                 self.claim();
@@ -110,7 +139,8 @@ impl State {
         executor.stack.flush();
     }
 
-    pub(super) fn take_socket(&mut self, entry: SocketEntry) {
+    /// Its place, unless all of its descriptors have been closed meanwhile.
+    pub(super) fn take_socket(&mut self, entry: SocketEntry) -> Option<u32> {
         let index = self.sockets.add(entry.domain, entry.datagram);
         let socket = &mut self.sockets[index];
         let open = |fd: &c_int| raw::fcntl(*fd, libc::F_GETFD, 0).is_ok();
@@ -125,7 +155,7 @@ impl State {
         }
         socket.role = match entry.role {
             RoleEntry::Undecided => Role::Undecided,
-            RoleEntry::Dormant => Role::Dormant,
+            RoleEntry::Dormant | RoleEntry::Listening => Role::Dormant,
             RoleEntry::Listener(ids) => Role::Listener(halves(ids)),
             RoleEntry::Stream(stream) => Role::Stream(id(stream)),
             RoleEntry::Datagram(ids) => Role::Datagram(halves(ids)),
@@ -147,14 +177,14 @@ impl State {
         if fds.is_empty() {
             self.release(index);
             self.sockets.remove(index);
-            return;
+            return None;
         }
         log!(Info, "descriptors {fds:?} are inherited");
         for fd in fds {
             fd_table::set(fd, Entry::Socket(index));
         }
         let Some(engine) = self.engine.as_deref_mut() else {
-            return;
+            return Some(index);
         };
         let lasting = Events::from_bits_truncate(entry.lasting);
         match role {
@@ -179,6 +209,7 @@ impl State {
             Role::Undecided | Role::Dormant | Role::Lost => {}
         }
         self.catch_up(index);
+        Some(index)
     }
 
     fn finish_estate(&mut self, offers: &[(Id, Id)], [tcp, udp]: &[Vec<Id>; 2]) {
