@@ -1,4 +1,4 @@
-//! Sockets that are passed over Unix sockets (`SCM_RIGHTS`), where a stack in another process serves.
+//! Sockets that are passed over Unix sockets (`SCM_RIGHTS`).
 //!
 //! What the kernel would pass is the socket that stands behind the descriptor, which isn't connected. In
 //! its place goes a *ticket* ([`crate::estate`]): a Unix socket in whose queue lies what the receiver must
@@ -8,7 +8,8 @@
 //! socket where the ticket was, and lets the holder go.
 //!
 //! It costs the sender a channel for each socket, about what a process costs that begins. A socket that is
-//! neither bound nor connected is passed as the kernel's.
+//! neither bound nor connected is passed as the kernel's. Where each process has a stack of its own, sockets that listen or are
+//! bound are passed alone, without a holder: the receiver puts them on its stack.
 use crate::descriptor::is_guest;
 use crate::errno::{Answer, Stop};
 use crate::estate;

@@ -1,8 +1,8 @@
 //! The packet of a ticket.
 //!
 //! A ticket is one end of a pair of Unix sockets whose other end is closed. In its queue lies one packet:
-//! JSON, and descriptors: the kernel's socket behind the program's, the holder's connection to the broker and
-//! what of its channels it needs to let go of the socket. The packet is looked at, never taken out, so that a message that was peeked at can be received
+//! JSON, and descriptors: the kernel's socket behind the program's, and if a stack in another process has the socket, its holder's
+//! connection to the broker and what of its channels it needs to let go of it. The packet is looked at, never taken out, so that a message that was peeked at can be received
 //! again. It all goes when the last descriptor of the ticket is closed.
 use super::{Id, RoleEntry, SocketEntry, id};
 use core::ffi::c_int;
@@ -20,10 +20,10 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// How the packet begins.
 const MAGIC: &[u8] = b"{\"version\":\"skink-ticket-";
 /// Versions that can't read each other's pass each other nothing.
-pub const VERSION: &str = concat!("skink-ticket-1-", env!("CARGO_PKG_VERSION"));
+pub const VERSION: &str = concat!("skink-ticket-2-", env!("CARGO_PKG_VERSION"));
 /// No packet is larger.
 const MAXIMUM_BYTES: usize = 8192;
-/// Descriptors beside it: the socket, the holder's connection to the broker, its channel for calls.
+/// Descriptors beside it, at most: the socket, the holder's connection to the broker, its channel for calls.
 const DESCRIPTORS: usize = 10;
 
 /// What is in the packet.
@@ -31,12 +31,27 @@ const DESCRIPTORS: usize = 10;
 pub struct Message {
     /// [`VERSION`]
     pub version: String,
-    /// The program in whose region the socket is, and its secret; none for a socket that listens.
-    pub region: Option<(u32, u64)>,
     /// The socket, without descriptors.
     pub socket: SocketEntry,
-    /// TCP sockets that the holder has bound.
-    pub bound: Vec<Id>,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// The stack that has a passed socket.
+#[derive(Serialize, Deserialize)]
+pub enum Place {
+    /// One in another process.
+    Shared {
+        /// The program in whose region the socket is, and its secret; none for a socket that listens.
+        region: Option<(u32, u64)>,
+        /// TCP sockets that the holder has bound.
+        bound: Vec<Id>,
+    },
+    /// None that the receiver can go on with: the socket listens or is bound, and the receiver is to put it on its own.
+    Own {
+        /// The name of the sender's broker, which is to be the receiver's.
+        broker: String,
+    },
 }
 
 /// What a ticket says, and what came with it.
@@ -45,9 +60,15 @@ pub struct Ticket {
     pub message: Message,
     /// The kernel's socket behind the program's.
     pub socket: OwnedFd,
-    /// The holder's connection to the broker.
-    pub holder: OwnedFd,
-    /// The holder's channel to who serves its calls ([`skink_sockets::for_calls`]).
+    /// Who holds it on a stack in another process.
+    pub holder: Option<Holder>,
+}
+
+/// Who holds a passed socket until the receiver does.
+pub struct Holder {
+    /// Its connection to the broker.
+    pub broker: OwnedFd,
+    /// Its channel to who serves its calls ([`skink_sockets::for_calls`]).
     pub channel: [OwnedFd; 8],
 }
 
@@ -63,15 +84,14 @@ impl SocketEntry {
         ids.map(move |plain| (protocol, id(plain)))
     }
 
-    /// Finds fault with what no ticket of ours says.
-    pub fn check(&self) -> Result<(), String> {
+    /// Finds fault with what no ticket of ours says. `is_shared` tells of a stack in another process.
+    pub fn check(&self, is_shared: bool) -> Result<(), String> {
         let role = match self.role {
-            RoleEntry::Stream(_) | RoleEntry::Dormant => !self.datagram,
-            RoleEntry::Datagram(ids) => self.datagram && ids != [None; 2],
-            RoleEntry::Undecided
-            | RoleEntry::Listening
-            | RoleEntry::Listener(_)
-            | RoleEntry::Lost => false,
+            RoleEntry::Stream(_) => is_shared && !self.datagram,
+            RoleEntry::Dormant => !self.datagram,
+            RoleEntry::Datagram(ids) => is_shared && self.datagram && ids != [None; 2],
+            RoleEntry::Undecided => !is_shared && self.bound.is_some(),
+            RoleEntry::Listening | RoleEntry::Listener(_) | RoleEntry::Lost => false,
         };
         let domain = [libc::AF_INET, libc::AF_INET6].contains(&self.domain);
         if role && domain && self.resting == [None; 2] {
@@ -83,13 +103,13 @@ impl SocketEntry {
 
 impl Message {
     /// Makes a ticket.
-    pub fn pack(&self, descriptors: [BorrowedFd<'_>; DESCRIPTORS]) -> std::io::Result<OwnedFd> {
+    pub fn pack(&self, descriptors: &[BorrowedFd<'_>]) -> std::io::Result<OwnedFd> {
         let text = serde_json::to_vec(self)?;
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let (ticket, end) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        if !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(rustix::io::Errno::NOBUFS.into());
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -133,14 +153,22 @@ fn unpack(fd: BorrowedFd<'_>, flags: RecvFlags) -> Result<Ticket, String> {
     if message.version != VERSION {
         return Err(format!("it is of {}, not of {VERSION}", message.version));
     }
-    let given: Result<[OwnedFd; DESCRIPTORS], _> = descriptors.try_into();
-    let [socket, holder, channel @ ..] =
-        given.map_err(|_| "there are no free descriptors".to_owned())?;
+    let few = || "there are no free descriptors".to_owned();
+    let mut descriptors = descriptors.into_iter();
+    let socket = descriptors.next().ok_or_else(few)?;
+    let rest: Vec<OwnedFd> = descriptors.collect();
+    let holder = match message.place {
+        Place::Own { .. } => None,
+        Place::Shared { .. } => {
+            let rest: Result<[OwnedFd; DESCRIPTORS - 1], _> = rest.try_into();
+            let [broker, channel @ ..] = rest.map_err(|_| few())?;
+            Some(Holder { broker, channel })
+        }
+    };
     Ok(Ticket {
         message,
         socket,
         holder,
-        channel,
     })
 }
 

@@ -1,8 +1,9 @@
 //! Tickets: what is left to whoever receives a socket over a Unix socket (see [`crate::passing`]); the
 //! sender's part and the receiver's.
-use super::packet::{Message, Ticket, VERSION};
-use super::{Id, RoleEntry, SocketEntry, halves, id, plain};
+use super::packet::{Holder, Message, Place, Ticket, VERSION};
+use super::{Id, RoleEntry, SocketEntry, end, halves, id, plain};
 use crate::attach;
+use crate::calls::kernel_name;
 use crate::engine::Engine;
 use crate::errno::{Answer, fail};
 use crate::fd_table::{self, Entry};
@@ -21,8 +22,8 @@ use skink_sockets::{Client, RequestBody, Routes};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 impl State {
-    /// Puts tickets in the places of the sockets in these control messages that are on a stack in another
-    /// process. They are to be closed after the message was sent.
+    /// Puts tickets in the places of the sockets of Skink's in these control messages. They are to be closed after the message
+    /// was sent.
     pub fn write_tickets(&mut self, control: &mut [u8]) -> Answer<Vec<OwnedFd>> {
         let mut passed = Vec::new();
         for place in places(control) {
@@ -36,12 +37,7 @@ impl State {
                 }
             }
         }
-        let served = self.engine.as_deref();
-        let served = served.is_some_and(|engine| engine.stack.is_served() && !engine.is_down());
-        if passed.is_empty() || !served {
-            if !passed.is_empty() && !self.is_served() {
-                self.tell_of_sharing("a socket is passed to another process");
-            }
+        if passed.is_empty() || self.is_served() && !self.is_reachable() {
             return Ok(Vec::new());
         }
         let tickets = passed.iter().map(|(_, fd, index)| {
@@ -64,22 +60,32 @@ impl State {
         }
     }
 
+    /// Whether there is a stack in another process that does what it is told.
+    fn is_reachable(&self) -> bool {
+        let engine = self.engine.as_deref();
+        engine.is_some_and(|engine| engine.stack.is_served() && !engine.is_down())
+    }
+
     /// Whether a socket is passed as Skink's.
     fn passes(&mut self, index: u32) -> bool {
+        if !self.is_served() {
+            return match self.sockets[index].without_stack() {
+                Role::Undecided => self.sockets[index].bound.is_some(),
+                Role::Lost => {
+                    self.tell_of_sharing("a connection is passed to another process");
+                    false
+                }
+                _ => true,
+            };
+        }
         let socket = &self.sockets[index];
-        if socket.role == Role::Undecided
-            && socket.datagram
-            && socket.bound.is_some()
-            && self.is_served()
-        {
+        if socket.role == Role::Undecided && socket.datagram && socket.bound.is_some() {
             // If that fails, it is the kernel's.
             let _ = self.make_datagram(index);
         }
         self.rest_for_receiver(index);
         match self.sockets[index].role {
-            // (Nothing is passed then, but it is said why.)
-            Role::Undecided => self.sockets[index].bound.is_some() && !self.is_served(),
-            Role::Lost => false,
+            Role::Undecided | Role::Lost => false,
             Role::Dormant => self.sockets[index].tickets != [0; 2],
             Role::Listener(_) | Role::Stream(_) | Role::Datagram(_) => true,
         }
@@ -111,9 +117,17 @@ impl State {
     }
 
     fn write_ticket(&self, fd: BorrowedFd<'_>, index: u32) -> Result<OwnedFd, String> {
-        let own = self.engine.as_deref().ok_or("there is no stack")?;
-        let Provider::Served(remote) = &own.stack else {
-            return Err("the stack is in this process".to_owned());
+        let engine = self.engine.as_deref();
+        let Some((own, Provider::Served(remote))) = engine.map(|own| (own, &own.stack)) else {
+            let (broker, _) = attach::broker_named().ok_or("there is no stack")?;
+            let message = Message {
+                version: VERSION.to_owned(),
+                socket: SocketEntry::without_stack(&self.sockets[index], Vec::new(), false),
+                place: Place::Own {
+                    broker: broker.clone(),
+                },
+            };
+            return message.pack(&[fd]).map_err(|error| error.to_string());
         };
         let mut socket = SocketEntry::of(&self.sockets[index], Vec::new(), own);
         socket.resting = [None; 2];
@@ -136,11 +150,10 @@ impl State {
         let descriptors = [fd, holder.broker.as_fd(), a, b, c, d, e, f, g, h];
         let message = Message {
             version: VERSION.to_owned(),
-            region,
             socket,
-            bound,
+            place: Place::Shared { region, bound },
         };
-        let packed = message.pack(descriptors);
+        let packed = message.pack(&descriptors);
         packed.map_err(|error| error.to_string())
     }
 
@@ -154,19 +167,18 @@ impl State {
         peeked: bool,
     ) -> Result<(), String> {
         let mut entry = ticket.message.socket;
-        entry.check()?;
-        if !self.need_engine() {
-            return Err("no stack serves this process".to_owned());
-        }
-        self.check_stack(ticket.holder.as_fd())?;
-        if let Some((program, secret)) = ticket.message.region {
-            self.take_region(program, secret)?;
-        }
-        let same = self.same_socket(&entry);
+        entry.check(ticket.holder.is_some())?;
         let held: Vec<(Protocol, SocketId)> = entry.ids().collect();
-        if same.is_none() {
-            self.hold(&entry, ticket.message.region)?;
-        }
+        let same = match &ticket.message.place {
+            Place::Own { broker } => {
+                self.check_own(broker, &entry, ticket.socket.as_fd())?;
+                self.with_kernel_socket(ticket.socket.as_fd())
+            }
+            Place::Shared { region, .. } => {
+                let holder = ticket.holder.as_ref().ok_or("nobody holds it")?;
+                self.take_hold(&entry, *region, holder)?
+            }
+        };
         let flags = if close_on_exec { libc::O_CLOEXEC } else { 0 };
         let arguments = [
             ticket.socket.as_raw_fd() as usize,
@@ -191,11 +203,69 @@ impl State {
                 self.listen_in_reserve();
             }
         }
-        if !peeked {
-            dismiss(ticket.channel, &held, &ticket.message.bound);
+        if let (false, Some(holder), Place::Shared { bound, .. }) =
+            (peeked, ticket.holder, &ticket.message.place)
+        {
+            dismiss(holder.channel, &held, bound);
         }
         self.pump();
         Ok(())
+    }
+
+    /// Whether a socket that was on a stack of the sender's own can be put on this process's. What its sender says of the port
+    /// must be true of the kernel's socket, which the sender was allowed to bind.
+    fn check_own(
+        &mut self,
+        broker: &str,
+        entry: &SocketEntry,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), String> {
+        if attach::broker_named().is_none_or(|(name, _)| name != broker) || self.is_served() {
+            return Err("it is from another `skink run` than this process".to_owned());
+        }
+        let bound = end(entry.bound).map(|bound| bound.port);
+        match kernel_name(socket.as_raw_fd()) {
+            Ok(name) if Some(name.port) == bound => Ok(()),
+            _ => Err("it says what can't be".to_owned()),
+        }
+    }
+
+    /// The socket of this process behind which this one of the kernel's is.
+    fn with_kernel_socket(&self, socket: BorrowedFd<'_>) -> Option<u32> {
+        let identity = |fd: BorrowedFd<'_>| {
+            let stat = rustix::fs::fstat(fd).ok()?;
+            Some((stat.st_dev, stat.st_ino))
+        };
+        let wanted = identity(socket)?;
+        let mut sockets = self.sockets.iter();
+        let found = sockets.find(|(_, socket)| {
+            let fd = socket.fds.first().filter(|_| socket.own_kernel_socket);
+            // SAFETY: it is open as long as it stands for a socket.
+            let fd = fd.map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
+            fd.and_then(identity) == Some(wanted)
+        });
+        found.map(|(index, _)| index)
+    }
+
+    /// Holds a socket on a stack in another process, unless this process has it: answers the one that is the same.
+    fn take_hold(
+        &mut self,
+        entry: &SocketEntry,
+        region: Option<(u32, u64)>,
+        holder: &Holder,
+    ) -> Result<Option<u32>, String> {
+        if !self.need_engine() {
+            return Err("no stack serves this process".to_owned());
+        }
+        self.check_stack(holder.broker.as_fd())?;
+        if let Some((program, secret)) = region {
+            self.take_region(program, secret)?;
+        }
+        let same = self.same_socket(entry);
+        if same.is_none() {
+            self.hold(entry, region)?;
+        }
+        Ok(same)
     }
 
     /// Whether the ticket is from the stack that serves this process.

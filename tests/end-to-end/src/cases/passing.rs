@@ -1,13 +1,91 @@
 //! Sockets passed over Unix sockets, from one program on Skink to another.
 
-use super::{APART, cases_in, python};
+use super::{APART, cases_in, python, widely};
 use crate::network::Network;
 use crate::site::PATIENCE;
-use crate::{Case, Outcome};
+use crate::{Case, Failure, Outcome};
 use skink_testbed::Scratch;
 
 pub fn cases() -> Vec<Case> {
-    cases_in(&APART, "passing/front-and-back", front_and_back)
+    let mut cases = cases_in(&APART, "passing/front-and-back", front_and_back);
+    cases.extend(widely("passing/listeners", listeners));
+    cases
+}
+
+/// Binds for its child, which hasn't inherited that, and passes it; the second listening socket twice, of which the child closes
+/// one. Then it ends with nothing of its own left.
+const BINDER: &str = "
+import os, select, socket
+near, far = socket.socketpair()
+def receive():
+    _, fds, _, _ = socket.recv_fds(far, 1, 4)
+    return [socket.socket(fileno=fd) for fd in fds]
+if not os.fork():
+    near.close()
+    first, second, again, udp = receive()
+    second.close()
+    listeners = [first, again]
+    for it in listeners:
+        assert it.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+    far.send(b'.')
+    left = 41
+    while left:
+        for it in select.select(listeners + [udp], [], [])[0]:
+            left -= 1
+            if it is udp:
+                data, client = udp.recvfrom(64)
+                udp.sendto(data[::-1], client)
+            else:
+                c, _ = it.accept()
+                c.sendall(c.recv(64)[::-1])
+                c.close()
+    os._exit(0)
+far.close()
+listeners = [socket.create_server(('10.9.0.2', 9100)), socket.create_server(('', 9101))]
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.bind(('10.9.0.2', 9102))
+first, second = [it.fileno() for it in listeners]
+socket.send_fds(near, [b'.'], [first, second, second, udp.fileno()])
+for it in listeners + [udp]:
+    it.close()
+assert near.recv(1) == b'.'
+print('passed', flush=True)
+assert os.wait()[1] == 0
+";
+
+/// Asks all three. Its datagram is said again until it is answered: in `library` the socket hears from when on it is waited on.
+const ASKER: &str = "
+import socket
+for round in range(20):
+    for port in 9100, 9101:
+        with socket.create_connection(('10.9.0.2', port), 20) as c:
+            c.settimeout(20)
+            c.sendall(b'abc')
+            assert c.recv(64) == b'cba', port
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.settimeout(0.2)
+udp.connect(('10.9.0.2', 9102))
+for _ in range(100):
+    try:
+        udp.send(b'abc')
+        assert udp.recv(64) == b'cba'
+        break
+    except (TimeoutError, ConnectionRefusedError):
+        pass
+else:
+    raise AssertionError('nobody answers datagrams')
+";
+
+/// Listening and bound sockets are passed in every topology.
+fn listeners(network: &Network) -> Outcome {
+    let server = python::start(network, "server", BINDER, &[], "passed")?;
+    let asked = python::finish_on_kernel(network, "asker", ASKER, &[]);
+    asked.map_err(|failure| Failure::Wrong(format!("{failure:?}\n{}", server.log())))?;
+    let (status, said) = server.wait(PATIENCE)?;
+    match status.success() && !said.contains("skink[") {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!("it ended with {status}:\n{said}"))),
+    }
 }
 
 /// Accepts connections and passes them on. What the client sent says what comes next.
@@ -133,13 +211,13 @@ fn front_and_back(network: &Network) -> Outcome {
             front.log(),
             back.log()
         );
-        return Err(crate::Failure::Wrong(logs));
+        return Err(Failure::Wrong(logs));
     }
     for (process, name) in [(front, "front"), (back, "back")] {
         let (status, said) = process.wait(PATIENCE)?;
         if !status.success() || said.contains("skink[") {
             let text = format!("{name} ended with {status}; it printed:\n{said}");
-            return Err(crate::Failure::Wrong(text));
+            return Err(Failure::Wrong(text));
         }
     }
     Ok(())

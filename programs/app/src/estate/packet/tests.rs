@@ -6,7 +6,10 @@ fn message(role: RoleEntry, datagram: bool) -> Message {
     let options = crate::options::Options::new();
     Message {
         version: VERSION.to_owned(),
-        region: Some((3, 17)),
+        place: Place::Shared {
+            region: Some((3, 17)),
+            bound: vec![(2, 9)],
+        },
         socket: SocketEntry {
             fds: Vec::new(),
             domain: libc::AF_INET,
@@ -29,7 +32,6 @@ fn message(role: RoleEntry, datagram: bool) -> Message {
             unsupported: None,
             options,
         },
-        bound: vec![(2, 9)],
     }
 }
 
@@ -55,18 +57,22 @@ fn a_ticket_can_be_looked_at_twice_and_goes_with_its_last_descriptor() {
     let pipe = || rustix::pipe::pipe().expect("a pipe");
     let ((socket, _end), (holder, watch)) = (pipe(), pipe());
     let packed = message(RoleEntry::Stream((7, 2)), false);
-    let ticket = packed.pack(ten(&socket, &holder)).expect("a ticket");
+    let ticket = packed.pack(&ten(&socket, &holder)).expect("a ticket");
     for _ in 0..2 {
         let seen = look_at(ticket.as_raw_fd())
             .expect("a ticket")
             .expect("a good one");
-        assert_eq!(seen.message.region, Some((3, 17)));
+        let Place::Shared { region, .. } = seen.message.place else {
+            panic!("it is on a shared stack");
+        };
+        assert_eq!(region, Some((3, 17)));
         assert!(matches!(
             seen.message.socket.role,
             RoleEntry::Stream((7, 2))
         ));
         assert_eq!(identity(&seen.socket), identity(&socket));
-        let rest = seen.channel.iter().chain([&seen.holder]);
+        let seen = seen.holder.expect("somebody holds it");
+        let rest = seen.channel.iter().chain([&seen.broker]);
         for fd in rest {
             assert_eq!(identity(fd), identity(&holder));
         }
@@ -139,7 +145,7 @@ fn spoilt_tickets_are_refused() {
         version: "skink-ticket-0".to_owned(),
         ..message(RoleEntry::Lost, false)
     };
-    let ticket = other.pack(ten(&pipe, &pipe)).expect("a ticket");
+    let ticket = other.pack(&ten(&pipe, &pipe)).expect("a ticket");
     assert!(
         look_at(ticket.as_raw_fd()).expect("one").is_err(),
         "another version's"
@@ -149,22 +155,49 @@ fn spoilt_tickets_are_refused() {
 #[test]
 fn only_what_can_be_is_believed() {
     let one = [Some((1, 1)), None];
+    // Role, whether it is one of UDP; whether it can be on a stack in another process, and on none.
     let table = [
-        (RoleEntry::Stream((1, 1)), false, true),
-        (RoleEntry::Stream((1, 1)), true, false),
-        (RoleEntry::Dormant, false, true),
-        (RoleEntry::Dormant, true, false),
-        (RoleEntry::Datagram(one), true, true),
-        (RoleEntry::Datagram(one), false, false),
-        (RoleEntry::Datagram([None; 2]), true, false),
-        (RoleEntry::Listener(one), false, false),
-        (RoleEntry::Undecided, false, false),
-        (RoleEntry::Lost, false, false),
+        (RoleEntry::Stream((1, 1)), false, true, false),
+        (RoleEntry::Stream((1, 1)), true, false, false),
+        (RoleEntry::Dormant, false, true, true),
+        (RoleEntry::Dormant, true, false, false),
+        (RoleEntry::Datagram(one), true, true, false),
+        (RoleEntry::Datagram(one), false, false, false),
+        (RoleEntry::Datagram([None; 2]), true, false, false),
+        (RoleEntry::Listener(one), false, false, false),
+        (RoleEntry::Listening, false, false, false),
+        (RoleEntry::Undecided, false, false, true),
+        (RoleEntry::Undecided, true, false, true),
+        (RoleEntry::Lost, false, false, false),
     ];
-    for (number, (role, datagram, good)) in table.into_iter().enumerate() {
+    for (number, (role, datagram, shared, alone)) in table.into_iter().enumerate() {
         let mut message = message(role, datagram);
-        assert_eq!(message.socket.check().is_ok(), good, "row {number}");
+        assert_eq!(message.socket.check(true).is_ok(), shared, "row {number}");
+        assert_eq!(message.socket.check(false).is_ok(), alone, "row {number}");
         message.socket.domain = libc::AF_UNIX;
-        assert!(message.socket.check().is_err(), "row {number}");
+        for is_shared in [true, false] {
+            assert!(message.socket.check(is_shared).is_err(), "row {number}");
+        }
     }
+}
+
+#[test]
+fn a_ticket_without_a_holder_has_the_socket_alone() {
+    let (socket, _end) = rustix::pipe::pipe().expect("a pipe");
+    let place = Place::Own {
+        broker: "skink-5".to_owned(),
+    };
+    let packed = Message {
+        place,
+        ..message(RoleEntry::Dormant, false)
+    };
+    let ticket = packed.pack(&[socket.as_fd()]).expect("a ticket");
+    let seen = look_at(ticket.as_raw_fd()).expect("a ticket");
+    let seen = seen.expect("a good one");
+    assert_eq!(identity(&seen.socket), identity(&socket));
+    assert!(seen.holder.is_none());
+    // Nor is one believed that says to have a holder, and hasn't.
+    let packed = message(RoleEntry::Dormant, false);
+    let ticket = packed.pack(&[socket.as_fd()]).expect("a ticket");
+    assert!(look_at(ticket.as_raw_fd()).expect("a ticket").is_err());
 }
