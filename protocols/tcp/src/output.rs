@@ -276,6 +276,12 @@ impl Connection {
         if leaves { length } else { 0 }
     }
 
+    /// Whether the program has written what was never sent.
+    pub(crate) fn has_unsent(&self, context: &Context<'_>) -> bool {
+        let ring = self.send_ring(context);
+        self.snd_nxt.lt(self.data_end(&ring))
+    }
+
     /// Whether a segment that is less than full may leave although more may come.
     fn small_may_leave(&mut self, fin_pending: bool, context: &Context<'_>) -> bool {
         if fin_pending {

@@ -339,9 +339,17 @@ impl Tcp {
                 self.with_connection(now, id, |connection, context| {
                     connection.settings.set(option);
                     connection.settings.save(connection.record(context));
-                    if let ConnectionOption::Cork(_) = option {
-                        connection.deadlines.cork = None;
-                        connection.cork_over = false;
+                    match option {
+                        ConnectionOption::Cork(_) => {
+                            connection.deadlines.cork = None;
+                            connection.cork_over = false;
+                        }
+                        // What a cork holds leaves, as on Linux (tcp(7)); what comes after that is held again.
+                        ConnectionOption::NoDelay(true) if connection.has_unsent(context) => {
+                            connection.deadlines.cork = None;
+                            connection.cork_over = true;
+                        }
+                        _ => {}
                     }
                     connection.arm_keep_alive(now);
                     true

@@ -239,6 +239,15 @@ fn a_cork_holds_back_small_segments_for_a_fifth_of_a_second() {
     net.drain();
     net.inject(". 1 ack 2031 win 500");
     net.expect(". 2031:2041 ack 1");
+    net.inject(". 1 ack 2041 win 60000");
+    // To ask for no delay lets out what is held, and nothing that comes later.
+    net.set(id, ConnectionOption::NoDelay(true));
+    net.write(id, 5);
+    net.expect_nothing();
+    net.set(id, ConnectionOption::NoDelay(true));
+    net.expect(". 2041:2046 ack 1");
+    net.write(id, 5);
+    net.expect_nothing();
 }
 
 #[test]
