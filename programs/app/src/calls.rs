@@ -200,11 +200,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Answer {
         Role::Dormant | Role::Listener(_) => {
             // It stops listening; threads in `accept` find out.
             if which != Shutdown::Write {
-                state.release(index);
-                state.sockets[index].role = Role::Undecided;
-                state.unlisten_on_kernel(fd, index);
-                state.mark_ready(index);
-                state.wake_waiters(index);
+                state.stop_listening(fd, index);
             }
             return Ok(0);
         }

@@ -11,7 +11,7 @@ use crate::wait::{self, Patience};
 use core::ffi::c_int;
 use libc::{sockaddr as Address, socklen_t};
 use skink_memory::FallbackReason;
-use skink_messages::{Counter, Events, TcpRequest, UdpRequest};
+use skink_messages::{ConnectionOption, Counter, Events, TcpRequest, UdpRequest};
 use skink_wire::Endpoint;
 
 /// # Safety
@@ -26,7 +26,7 @@ pub unsafe fn connect(fd: c_int, address: *const Address, length: socklen_t) -> 
         (Ok(Name::Inet(remote)), _) => remote,
         (Ok(Name::Unspecified), Role::Datagram(_)) => return state.disconnect_datagram(index),
         (_, Role::Undecided) => return Err(Stop::Kernel),
-        (Ok(Name::Unspecified), _) => return fail(libc::EOPNOTSUPP),
+        (Ok(Name::Unspecified), _) => return state.disconnect_stream(fd, index),
         (Err(stop), _) => return Err(stop),
     };
     let remote = sockaddr::canonical(remote);
@@ -264,6 +264,38 @@ impl State {
         self.unwatch_kernel_half(index);
         self.sockets[index].peer = Some(remote);
         Ok(0)
+    }
+
+    /// `connect` to nobody: the connection is reset, and the socket can connect or listen again, where it was bound. One that listens
+    /// stops that.
+    fn disconnect_stream(&mut self, fd: c_int, index: u32) -> Answer {
+        let socket = &self.sockets[index];
+        match socket.role {
+            Role::Dormant if socket.is_bound_only() => {}
+            Role::Dormant | Role::Listener(_) => self.stop_listening(fd, index),
+            // What is to be another socket here would be one in other processes too, and one that was accepted has no
+            // socket of the kernel's that could be another one.
+            Role::Stream(_) if socket.own_kernel_socket && !socket.lent => self.reset(index),
+            _ => return fail(libc::EOPNOTSUPP),
+        }
+        Ok(0)
+    }
+
+    /// Ends the connection of a socket by a reset; the socket goes on as one that has none.
+    fn reset(&mut self, index: u32) {
+        let was_alive = self.sockets[index].connecting || self.is_connected(index);
+        let linger = self.sockets[index].options.linger.replace(0);
+        self.pass_option(index, ConnectionOption::ResetOnClose(true));
+        self.release(index);
+        let socket = &mut self.sockets[index];
+        socket.options.linger = linger;
+        socket.role = Role::Undecided;
+        (socket.connecting, socket.unanswered) = (false, false);
+        (socket.shut_read, socket.shut_write, socket.more) = (false, false, false);
+        socket.error = if was_alive { libc::ECONNRESET } else { 0 };
+        self.mark_ready(index);
+        self.wake_waiters(index);
+        self.pump();
     }
 
     fn disconnect_datagram(&mut self, index: u32) -> Answer {

@@ -1,6 +1,7 @@
 //! What can be done with any descriptor: `close`, `dup`, `fcntl`, `ioctl`.
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
+use crate::linger;
 use crate::lock::{Guard, is_held_here, lock, this_thread};
 use crate::raw;
 use crate::socket::Role;
@@ -54,7 +55,11 @@ pub fn close(fd: c_int) -> Answer {
         return Err(Stop::Kernel);
     }
     let mut state = lock_for(fd)?;
-    let _ = state.socket_asked(fd);
+    if let Ok(index) = state.socket_asked(fd)
+        && let Some(time) = state.lingers(index)
+    {
+        state = linger::wait(state, index, time)?;
+    }
     // Before the kernel gives the number to somebody else.
     state.leave_set(fd);
     state.forget_descriptor(fd);

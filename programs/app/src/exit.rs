@@ -1,5 +1,4 @@
 //! The end of the process: whatever was written must still arrive.
-use crate::engine::Engine;
 use crate::lock::{Guard, lock};
 use crate::log::log;
 use crate::raw;
@@ -27,7 +26,7 @@ extern "C" fn at_exit() {
     });
 }
 
-/// Closes all sockets and drives the stack until peers have acknowledged everything. Other threads that call meanwhile wait, for
+/// Closes all sockets and drives the stack, if it is this process's, until peers have acknowledged everything. Other threads that call meanwhile wait, for
 /// as long as what this answers is kept.
 #[must_use]
 fn linger() -> Option<Guard> {
@@ -35,9 +34,12 @@ fn linger() -> Option<Guard> {
         return None;
     }
     let mut state = lock().ok()?;
-    // A stack in another process sends what is in the rings, whatever becomes of this one.
-    let lingers = |engine: &Engine| !engine.stack.is_served();
-    if !state.engine.as_deref().is_some_and(lingers) || DONE.swap(true, Ordering::Relaxed) {
+    if state.engine.is_none() || DONE.swap(true, Ordering::Relaxed) {
+        return Some(state);
+    }
+    if !state.has_own_stack() {
+        // A stack in another process sends what is in the rings, whatever becomes of this one.
+        state.stop_listening_for_all();
         return Some(state);
     }
     let now = raw::now();
@@ -63,6 +65,28 @@ fn linger() -> Option<Guard> {
         engine.stack.reset_unfinished(raw::now());
     }
     Some(state)
+}
+
+impl State {
+    /// Lets go of all sockets that listen, or are bound for that, and waits until the stack has heard of it: who waits for the end of
+    /// this process may be about to listen in its place.
+    fn stop_listening_for_all(&mut self) {
+        let all = self.sockets.iter();
+        let listening = all.filter(|(_, socket)| match socket.role {
+            Role::Listener(_) => true,
+            Role::Dormant => socket.resting != [None; 2],
+            _ => false,
+        });
+        let listening: Vec<u32> = listening.map(|(index, _)| index).collect();
+        for index in &listening {
+            self.release(*index);
+            self.sockets[*index].role = Role::Lost;
+        }
+        if let Some(engine) = self.engine.as_deref_mut().filter(|_| !listening.is_empty()) {
+            // What is answered was asked for after that; the socket goes with the process.
+            let _ = engine.stack.tcp_open();
+        }
+    }
 }
 
 fn drain(state: &mut State) {

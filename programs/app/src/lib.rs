@@ -68,6 +68,7 @@ mod holdings;
 mod interfaces;
 mod kernel_half;
 mod limits;
+mod linger;
 mod listen;
 mod lock;
 mod log;

@@ -382,6 +382,15 @@ impl State {
         Ok(())
     }
 
+    /// A listening socket is one that is bound. Threads in `accept` find out.
+    pub fn stop_listening(&mut self, fd: c_int, index: u32) {
+        self.release(index);
+        self.sockets[index].role = Role::Undecided;
+        self.unlisten_on_kernel(fd, index);
+        self.mark_ready(index);
+        self.wake_waiters(index);
+    }
+
     /// The kernel's socket doesn't listen any more, if it did; it stays bound.
     pub fn unlisten_on_kernel(&mut self, fd: c_int, index: u32) {
         let socket = &mut self.sockets[index];

@@ -32,6 +32,9 @@ pub struct Options {
     pub send_buffer: u32,
     /// `SO_RCVBUF` as it was set, or 0.
     pub receive_buffer: u32,
+    /// `SO_RCVLOWAT` as it was set, or 0.
+    #[serde(default)]
+    pub receive_low: u32,
     /// `IP_TOS`, `IPV6_TCLASS`
     pub traffic_class: u8,
     /// `IP_TTL`, `IPV6_UNICAST_HOPS`; 0 for the default.
@@ -132,6 +135,7 @@ impl Options {
             linger: None,
             send_buffer: 0,
             receive_buffer: 0,
+            receive_low: 0,
             traffic_class: 0,
             hop_limit: 0,
             reuse_address: false,

@@ -2,6 +2,7 @@
 use crate::options::buffer_limit;
 use crate::socket::Role;
 use crate::state::State;
+use crate::transfer::MOST_UNREAD;
 use core::sync::atomic::Ordering;
 use skink_messages::Events;
 use skink_tcp::State as TcpState;
@@ -53,8 +54,11 @@ impl State {
                 let read_over = over || lasting.contains(Events::READ_CLOSED);
                 if read_over || socket.shut_read {
                     bits |= IN | RDHUP;
-                } else if rings.is_some_and(|[_, receive]| !receive.is_empty()) {
-                    bits |= IN;
+                } else if let Some([_, receive]) = rings {
+                    let low = (socket.options.receive_low.max(1) as usize).min(MOST_UNREAD);
+                    if receive.len() >= low {
+                        bits |= IN;
+                    }
                 }
                 if over
                     || (read_over && socket.shut_write)

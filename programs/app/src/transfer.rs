@@ -19,8 +19,9 @@ use std::time::Duration;
 
 /// Bytes that wait to be read, from which on the program receives much: several full frames at once.
 const MUCH: usize = 16 * 1024;
-/// Who wants to see all of more than that sees what there is, in bytes.
-const MOST_PEEKED: usize = 1024;
+/// Who wants to see all of more than that sees what there is, in bytes: what isn't taken out must fit into what the peer is
+/// offered, however little that is.
+pub const MOST_UNREAD: usize = 1024;
 /// After these nothing comes any more but what is in the ring.
 const NO_MORE: Events = Events::READ_CLOSED
     .union(Events::CLOSED)
@@ -132,11 +133,13 @@ fn receive_stream(
     }
     state.count_call();
     let total = buffers.total();
-    let wanted = match flags & (libc::MSG_WAITALL | libc::MSG_PEEK) {
-        libc::MSG_WAITALL => total,
-        // What isn't taken out must fit into what the peer is offered, however little that is.
-        flags if flags & libc::MSG_WAITALL != 0 => total.min(MOST_PEEKED),
-        _ => total.min(1),
+    let low = match flags & libc::MSG_WAITALL {
+        0 => state.sockets[index].options.receive_low.max(1) as usize,
+        _ => usize::MAX,
+    };
+    let wanted = match flags & libc::MSG_PEEK {
+        0 => total.min(low),
+        _ => total.min(low).min(MOST_UNREAD),
     };
     let patience = patience(&state, index, flags, false);
     let mut done = 0;

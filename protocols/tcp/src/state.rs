@@ -58,6 +58,15 @@ impl State {
         }
     }
 
+    /// Whether the peer may not have acknowledged all that was, or will be, sent, our FIN among it.
+    pub fn is_unacknowledged(self) -> bool {
+        use State::*;
+        match self {
+            SynSent | SynReceived | Established | CloseWait | FinWait1 | Closing | LastAck => true,
+            Closed | Listen | FinWait2 | TimeWait => false,
+        }
+    }
+
     /// Whether the peer may still send data.
     pub fn receives_data(self) -> bool {
         use State::*;

@@ -49,6 +49,8 @@ for line in control.makefile('r'):
             data, ancillary, _, _ = datagrams.recvmsg(64, 64)
         control.sendall(b'%d\\n' % struct.unpack('i', ancillary[0][2]))
         continue
+    elif word == 'send':
+        s.sendall(bytes(int(rest[0])))
     elif word == 'say':
         s, _ = listener.accept()
         s.sendall(bytes(1000))
@@ -426,6 +428,64 @@ thread, found = in_thread(lambda: os.splice(s.fileno(), sink, 4096, flags=2))
 tell('say')
 thread.join(10)
 assert found == [1000], found
+
+# Little isn't told of, if that is asked for; what comes then is.
+for wait, told in (lambda: s.recv(100), bytes(100)), (lambda: bool(select.select([s], [], [], 10)[0]), True):
+    s = connect()
+    tell('accept')
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 100)
+    assert s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 100
+    thread, found = in_thread(wait)
+    tell('send 40')
+    until(lambda: sleeps(thread))
+    tell('send 60')
+    thread.join(10)
+    assert found == [told], found
+
+# Who lingers waits until the peer has all.
+s = connect()
+tell('accept')
+s.setblocking(False)
+sent = 0
+try:
+    while True:
+        sent += s.send(bytes(1 << 16))
+except BlockingIOError:
+    pass
+s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 60))
+thread, found = in_thread(lambda: s.close())
+assert tell('hear') == '%d\\n' % sent
+thread.join(10)
+assert found == [None], found
+
+# To connect to nobody resets a connection, and ends listening; the socket can be used again.
+def disconnect(s):
+    assert libc.connect(s.fileno(), struct.pack('H14x', 0), 16) == 0
+s = connect()
+tell('accept')
+for _ in range(2):
+    disconnect(s)
+    assert error_of(s.getpeername) == errno.ENOTCONN
+    assert tell('hear') == '0\\n'
+    s.connect((peer, 9500))
+    tell('accept')
+s.close()
+s = socket.create_server((own, 9511))
+thread, found = in_thread(lambda: error_of(s.accept))
+disconnect(s)
+thread.join(10)
+assert found == [errno.EINVAL], found
+s.listen()
+s.close()
+
+# A port is free once a child that had it too has ended.
+for _ in range(50):
+    s = socket.create_server((own, 9512))
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    s.close()
 
 # A program that a child has become keeps nothing that is to be closed then.
 s = connect()
