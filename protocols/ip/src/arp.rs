@@ -29,7 +29,7 @@ impl Ip {
         let (sender, target) = (packet.sender_ip.into(), packet.target_ip.into());
         if self.addresses.is_own(sender) {
             self.counters.count(Counter::IpDropArp);
-            return self.conflict(sender, packet.sender_mac);
+            return self.conflict(now, sender, packet.sender_mac);
         }
         // Who probes for an address has none yet (RFC 5227 section 2.1.1).
         let probes = packet.sender_ip.is_unspecified();

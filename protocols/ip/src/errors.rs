@@ -118,7 +118,7 @@ impl Ip {
             traffic_class: 0,
             dont_fragment: false,
         };
-        if self.send_message(now, &to, &message, out) {
+        if self.send_message(now, &to, &message, None, out) {
             self.counters.count(Counter::IpIcmpOut);
         }
         self.message = message;

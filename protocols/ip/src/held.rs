@@ -31,6 +31,11 @@ impl Held {
         }
     }
 
+    /// What it is counted for: its bytes, and the memory that it takes besides.
+    pub(crate) fn cost(&self) -> usize {
+        self.bytes.len() + 2 * size_of::<Held>()
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

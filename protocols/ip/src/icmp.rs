@@ -120,7 +120,7 @@ impl Ip {
             traffic_class: packet.traffic_class & !3,
             dont_fragment: false,
         };
-        if self.send_message(now, &to, &message, out) {
+        if self.send_message(now, &to, &message, None, out) {
             self.counters.count(Counter::IpEchoAnswered);
             self.counters.count(Counter::IpIcmpOut);
         }

@@ -1,6 +1,7 @@
 use crate::addresses::Addresses;
 use crate::announcements::Announcements;
 use crate::claims::Claims;
+use crate::conflicts::Conflicts;
 use crate::errors::Limiter;
 use crate::held::Outbox;
 use crate::identification::Identifications;
@@ -23,7 +24,7 @@ use skink_time::Instant;
 use skink_wire::{IpCidr, MacAddr};
 use std::collections::VecDeque;
 
-/// Most errors and conflicts that wait to be taken; more are counted and forgotten.
+/// Most errors that wait to be taken; more are counted and forgotten.
 const REPORTS: usize = 64;
 
 /// The IP component; see the crate's description.
@@ -53,7 +54,7 @@ pub struct Ip {
     /// Packets on their way up.
     pub(crate) whole: WholeQueue,
     errors: VecDeque<NetworkError>,
-    conflicts: VecDeque<(IpAddr, MacAddr)>,
+    conflicts: Conflicts,
     /// Where the last packet went: the next one probably goes there too.
     pub(crate) last: Option<LastHop>,
     /// How often the default router changed.
@@ -104,7 +105,7 @@ impl Ip {
             outbox: Outbox::default(),
             whole: WholeQueue::default(),
             errors: VecDeque::new(),
-            conflicts: VecDeque::new(),
+            conflicts: Conflicts::new(),
             last: None,
             learned: 0,
             message: Vec::new(),
@@ -193,9 +194,10 @@ impl Ip {
         self.errors.pop_front()
     }
 
-    /// Takes a conflict: an address that is ours, and the station that claims it too.
+    /// Takes a conflict: an address that is ours, and the station that claims it too. There is one a minute for each address at
+    /// most; [`Counter::IpConflicts`] counts all.
     pub fn take_conflict(&mut self) -> Option<(IpAddr, MacAddr)> {
-        self.conflicts.pop_front()
+        self.conflicts.take()
     }
 
     /// From now on ARP, neighbour discovery and echo requests are answered here, or not any more; see
@@ -226,12 +228,9 @@ impl Ip {
         }
     }
 
-    pub(crate) fn conflict(&mut self, address: IpAddr, mac: MacAddr) {
+    pub(crate) fn conflict(&mut self, now: Instant, address: IpAddr, mac: MacAddr) {
         self.counters.count(Counter::IpConflicts);
-        let known = self.conflicts.contains(&(address, mac));
-        if !known && self.conflicts.len() < REPORTS {
-            self.conflicts.push_back((address, mac));
-        }
+        self.conflicts.note(now, address, mac);
     }
 
     /// Sends what had found no room, and does what is due. [`Progress::More`] if something waits to

@@ -23,6 +23,7 @@ mod announcements;
 mod arp;
 mod claims;
 mod config;
+mod conflicts;
 mod errors;
 mod fragment;
 mod held;

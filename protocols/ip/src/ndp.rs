@@ -88,7 +88,10 @@ impl Ip {
                 true => (ALL_NODES, false),
                 false => (source, true),
             };
-            self.send_advertisement(now, target, to, solicited, out);
+            // A router may ask from an address of a network that we don't know: it is answered where it says to be.
+            let is_strange = !probes && !self.routes.is_on_link(source.into());
+            let station = message.source_link_layer.filter(|_| is_strange);
+            self.send_advertisement(now, target, to, solicited, station, out);
         }
         true
     }
@@ -112,7 +115,7 @@ impl Ip {
             return false;
         }
         if self.addresses.is_own(target) {
-            self.conflict(target, mac.unwrap_or(MacAddr::UNSPECIFIED));
+            self.conflict(now, target, mac.unwrap_or(MacAddr::UNSPECIFIED));
             return true;
         }
         let heard = Heard {
@@ -189,7 +192,7 @@ impl Ip {
         } else {
             solicited_node(target)
         };
-        self.send_ndp(now, source, destination, &message, out)
+        self.send_ndp(now, source, destination, &message, None, out)
     }
 
     fn send_advertisement<O: FrameOutput + ?Sized>(
@@ -198,6 +201,7 @@ impl Ip {
         target: Ipv6Addr,
         destination: Ipv6Addr,
         solicited: bool,
+        station: Option<MacAddr>,
         out: &mut O,
     ) {
         let message = Message::NeighbourAdvertisement(NeighbourAdvertisement {
@@ -207,7 +211,7 @@ impl Ip {
             target,
             target_link_layer: Some(self.mac),
         });
-        self.send_ndp(now, target, destination, &message, out);
+        self.send_ndp(now, target, destination, &message, station, out);
     }
 
     pub(crate) fn solicit_routers<O: FrameOutput + ?Sized>(&mut self, now: Instant, out: &mut O) {
@@ -217,16 +221,18 @@ impl Ip {
             let message = Message::RouterSolicitation(RouterSolicitation {
                 source_link_layer: Some(self.mac),
             });
-            self.send_ndp(now, source, ALL_ROUTERS, &message, out);
+            self.send_ndp(now, source, ALL_ROUTERS, &message, None, out);
         }
     }
 
+    /// Sends a message, to `station` or to whom the routes say.
     fn send_ndp<O: FrameOutput + ?Sized>(
         &mut self,
         now: Instant,
         source: Ipv6Addr,
         destination: Ipv6Addr,
         message: &Message<'_>,
+        station: Option<MacAddr>,
         out: &mut O,
     ) -> bool {
         let mut bytes = [0; MESSAGE_BYTES];
@@ -240,7 +246,7 @@ impl Ip {
             dont_fragment: true,
         };
         let message = bytes.get(..len).unwrap_or_default();
-        let sent = self.send_message(now, &to, message, out);
+        let sent = self.send_message(now, &to, message, station, out);
         if sent {
             self.counters.count(Counter::IpNdpOut);
         }
@@ -259,7 +265,7 @@ impl Ip {
                 self.send_arp_request(now, address, address, None, out);
             }
             IpAddr::V6(address) => {
-                self.send_advertisement(now, address, ALL_NODES, false, out);
+                self.send_advertisement(now, address, ALL_NODES, false, None, out);
             }
         }
     }

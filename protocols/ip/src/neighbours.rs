@@ -13,10 +13,9 @@ use std::collections::{HashMap, VecDeque};
 const CAPACITY: usize = 1024;
 /// Entries of a full table that may be unresolved before they make room for each other.
 const UNRESOLVED: usize = CAPACITY / 2;
-/// Most packets that wait for one neighbour, and most bytes: three of the largest packets.
-const HELD_PACKETS: usize = 64;
+/// Most bytes that wait for one neighbour ([`Held::cost`]): three of the largest packets, or the first of each of a thousand connections.
 const HELD_BYTES: usize = 192 * 1024;
-/// Most bytes that wait for all neighbours together.
+/// Most that wait for all neighbours together.
 const HELD_BYTES_IN_ALL: usize = 4 * 1024 * 1024;
 
 /// `RETRANS_TIMER`, `MAX_MULTICAST_SOLICIT`, `MAX_UNICAST_SOLICIT`, `DELAY_FIRST_PROBE_TIME` and
@@ -296,18 +295,18 @@ impl Neighbours {
     /// Keeps a packet until `address` is resolved. The oldest make room for it (RFC 4861 section
     /// 7.2.2); answers how many packets were dropped.
     pub(crate) fn hold(&mut self, address: IpAddr, held: Held) -> u64 {
-        let bytes = held.bytes().len();
+        let bytes = held.cost();
         let mut total = self.held_bytes;
         let Some(neighbour) = self.find(address).and_then(|slot| self.get_mut(slot)) else {
             return 1;
         };
         let mut dropped = 0;
-        while neighbour.held.len() >= HELD_PACKETS || neighbour.held_bytes + bytes > HELD_BYTES {
+        while neighbour.held_bytes + bytes > HELD_BYTES {
             let Some(oldest) = neighbour.held.pop_front() else {
                 break;
             };
-            neighbour.held_bytes -= oldest.bytes().len();
-            total -= oldest.bytes().len();
+            neighbour.held_bytes -= oldest.cost();
+            total -= oldest.cost();
             dropped += 1;
         }
         if total + bytes <= HELD_BYTES_IN_ALL {

@@ -307,16 +307,21 @@ impl Ip {
         Ok(())
     }
 
-    /// Sends a message of our own; it is dropped if there is no room.
+    /// Sends a message of our own, to `station` or to whom the routes say; it is dropped if there is no room.
     pub(crate) fn send_message<O: FrameOutput + ?Sized>(
         &mut self,
         now: Instant,
         to: &Outbound,
         message: &[u8],
+        station: Option<MacAddr>,
         out: &mut O,
     ) -> bool {
         let mut packet = TxPacket::new([Bytes::from(message), Bytes::EMPTY]);
-        let sent = self.send_slowly(now, to, &mut packet, out).is_ok();
+        let sent = match station {
+            Some(mac) => self.send_whole(now, to, &mut packet, Target::Station(mac), out),
+            None => self.send_slowly(now, to, &mut packet, out),
+        };
+        let sent = sent.is_ok();
         if !sent {
             self.counters.count(Counter::IpDropOutput);
         }
