@@ -156,7 +156,7 @@ fn a_filter_lets_through_what_its_rules_allow() {
 
 #[test]
 fn pieces_are_judged_once_they_are_whole() {
-    for filtering in both("block all\npass in proto udp to any port 2000\n") {
+    for filtering in both("block return all\npass in proto udp to any port 2000\n") {
         let mut world = World::new(9, nics()[1], [Filtering::None, filtering]);
         let from = world.end(0, 0, 1000);
         let sender = udp_bind(world.machines[0].udp(), from);
@@ -170,6 +170,9 @@ fn pieces_are_judged_once_they_are_whole() {
         }
         let received = receivers.map(|socket| udp_receive(world.machines[1].udp(), socket));
         assert_eq!(received, [Some((from, data)), None]);
+        // Who isn't let through is told, though the answer is one that the rules block.
+        let told = &world.machines[0].counters;
+        assert_eq!(told.get(Counter::IpIcmpIn), 1);
         world.assert_no_leak();
     }
 }

@@ -160,15 +160,15 @@ impl IpHost {
                 self.transports[transport.index()].take_returned()
             {
                 if unreachable && transport == Transport::Udp {
-                    self.unreachable(now, &packet);
+                    self.unreachable(now, &packet, true);
                 }
                 self.release(transport, packet.pointer);
             }
         }
     }
 
-    /// Tells the sender of a datagram that nobody has its port.
-    fn unreachable(&mut self, now: Instant, packet: &PacketUp) {
+    /// Tells the sender of a datagram that nobody has its port. What the filter answers itself isn't `judged`.
+    fn unreachable(&mut self, now: Instant, packet: &PacketUp, judged: bool) {
         let IpHost {
             ip,
             out,
@@ -184,7 +184,7 @@ impl IpHost {
         let packet_up = packet.with_payload(payload.unwrap_or_default());
         let mut guarded = Guarded {
             out,
-            judging: Some(judging),
+            judging: judged.then_some(judging),
         };
         ip.port_unreachable(now, packet.protocol, &packet_up, &mut guarded);
     }
@@ -276,7 +276,7 @@ impl IpHost {
         let packet = PacketUp { pointer, ..packet };
         match (verdict, transport) {
             (Verdict::Return, Transport::Udp) => {
-                self.unreachable(now, &packet);
+                self.unreachable(now, &packet, false);
                 self.release(transport, pointer);
             }
             (Verdict::Return, Transport::Tcp) => self.deliver(PacketUp {
