@@ -89,9 +89,8 @@ pub fn rules_in(file: &Path, failure: fn(String) -> Failure) -> Result<String, F
 const LONGEST: usize = 180 * 1024;
 const TOO_LONG: &str = "the rules are too long: make them shorter than 180 KiB";
 
-/// Reads rules that were handed in for those that are in force. Answers how many there are; an error says why the old
-/// ones stay.
-pub fn accept(rules: &str) -> Result<usize, String> {
+/// Reads rules that were handed in for those that are in force. An error says why the old ones stay.
+pub fn accept(rules: &str) -> Result<RuleSet, String> {
     let set = RuleSet::parse(rules).map_err(|mistakes| {
         let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         format!(
@@ -101,7 +100,7 @@ pub fn accept(rules: &str) -> Result<usize, String> {
     })?;
     match is_too_long(rules) {
         true => Err(format!("the old rules stay: {TOO_LONG}")),
-        false => Ok(set.rules.len()),
+        false => Ok(set),
     }
 }
 
@@ -110,10 +109,13 @@ fn is_too_long(rules: &str) -> bool {
 }
 
 /// That so many rules are in force, in a sentence.
-pub fn in_force(count: usize) -> String {
-    match count {
-        1 => "1 rule is in force".to_owned(),
-        count => format!("{count} rules are in force"),
+pub fn in_force(rules: &RuleSet, interface: &str) -> String {
+    match (rules.rules.len(), rules.skips(interface)) {
+        (count, true) if count > 0 => format!(
+            "everything passes: the rules are loaded, but `set skip` leaves {interface} unfiltered"
+        ),
+        (1, _) => "1 rule is in force".to_owned(),
+        (count, _) => format!("{count} rules are in force"),
     }
 }
 

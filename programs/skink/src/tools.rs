@@ -35,8 +35,15 @@ impl Found {
     }
 }
 
-/// All that run, or the one called for by name or process id.
+/// All that run, or those called for by name or process id: their own, or else those of programs.
 pub fn find(selector: Option<&str>) -> Result<Vec<Found>, Failure> {
+    find_by(selector, choose)
+}
+
+/// Takes away what isn't called for by a name or a process id.
+type Choice = fn(&mut Vec<Found>, &str);
+
+fn find_by(selector: Option<&str>, choice: Choice) -> Result<Vec<Found>, Failure> {
     let mut found = Vec::new();
     let mut refused = None;
     for instance in instances() {
@@ -44,9 +51,7 @@ pub fn find(selector: Option<&str>) -> Result<Vec<Found>, Failure> {
         match answer {
             Ok((mut info, tool)) => {
                 clean(&mut info);
-                if select(&mut info, selector) {
-                    found.push(Found { info, tool });
-                }
+                found.push(Found { info, tool });
             }
             Err(ControlError::Refused(reason)) => {
                 refused = Some(format!("skink with process id {}: {reason}", instance.pid));
@@ -56,6 +61,9 @@ pub fn find(selector: Option<&str>) -> Result<Vec<Found>, Failure> {
             Err(error) => tracing::warn!("skink with process id {}: {error}", instance.pid),
         }
     }
+    if let Some(selector) = selector {
+        choice(&mut found, selector);
+    }
     match (found.is_empty(), selector, refused) {
         (true, _, Some(reason)) => Err(Failure::tool(reason)),
         (true, Some(selector), None) => Err(Failure::tool(format!(
@@ -63,6 +71,18 @@ pub fn find(selector: Option<&str>) -> Result<Vec<Found>, Failure> {
         ))),
         (_, _, _) => Ok(found),
     }
+}
+
+fn choose(found: &mut Vec<Found>, selector: &str) {
+    let is_one = found.iter().any(|one| is_called(&one.info, selector));
+    found.retain_mut(|one| match is_one {
+        true => is_called(&one.info, selector),
+        false => select(&mut one.info, Some(selector)),
+    });
+}
+
+fn choose_called(found: &mut Vec<Found>, selector: &str) {
+    found.retain(|one| is_called(&one.info, selector));
 }
 
 /// What programs call themselves may hold anything, escape sequences for the reader's terminal too.
@@ -75,9 +95,10 @@ fn clean(info: &mut InstanceInfo) {
     }
 }
 
-/// The only `skink up` there is, or the one that is called for.
+/// The only `skink up` there is, or the one that is called for. (What is done to a stack isn't done to one that merely serves a program
+/// of that name.)
 pub fn find_stack(selector: Option<&str>) -> Result<Found, Failure> {
-    let mut found = find(selector)?;
+    let mut found = find_by(selector, choose_called)?;
     found.retain(|found| found.info.topology.is_some());
     let none = "no stack in processes of its own runs here: start one with `skink up`";
     only(found, none)
@@ -85,7 +106,7 @@ pub fn find_stack(selector: Option<&str>) -> Result<Found, Failure> {
 
 /// The only one that runs, or the one that is called for.
 pub fn find_one(selector: Option<&str>) -> Result<Found, Failure> {
-    only(find(selector)?, NOTHING_RUNS)
+    only(find_by(selector, choose_called)?, NOTHING_RUNS)
 }
 
 fn only(mut found: Vec<Found>, none: &str) -> Result<Found, Failure> {
@@ -105,14 +126,19 @@ pub fn select(info: &mut InstanceInfo, selector: Option<&str>) -> bool {
     let Some(selector) = selector else {
         return true;
     };
-    let pid: Option<u32> = selector.parse().ok();
-    if info.name == selector || Some(info.pid) == pid {
+    if is_called(info, selector) {
         return true;
     }
+    let pid: Option<u32> = selector.parse().ok();
     info.processes
         .retain(|process| process.program == selector || Some(process.pid) == pid);
     info.finished.clear();
     !info.processes.is_empty()
+}
+
+/// Whether that is the name of the instance itself, or its process id.
+fn is_called(info: &InstanceInfo, selector: &str) -> bool {
+    info.name == selector || selector.parse() == Ok(info.pid)
 }
 
 /// Says on standard error that there is nothing to show.

@@ -113,6 +113,8 @@ struct Lists {
 
 /// Kinds of networks by which rules are found: each costs every packet a hash look-up.
 const KINDS: usize = 6;
+/// So many rules for a port are tried one by one; more of them are found by their networks, as far as they have some.
+const MANY: usize = 4;
 
 /// Rules for one source network (or destination) each, all of one prefix length.
 struct Networks {
@@ -192,20 +194,28 @@ fn only_network(peer: &Peer) -> Option<(u128, u128)> {
 
 impl Lists {
     fn add(&mut self, rule: &Rule, rank: u32) {
-        let list = if let PortTest::Equal(port) = rule.to.port {
+        let port = match rule.to.port {
+            PortTest::Equal(port) => Some(port),
+            _ => None,
+        };
+        let ranks = port.and_then(|port| self.by_port.get(&port));
+        let is_short = ranks.is_none_or(|ranks| ranks.len() < MANY);
+        let list = if let Some(port) = port.filter(|_| is_short) {
             self.by_port.entry(port).or_default()
-        } else if let Some(list) = self.of_network(&rule.from, true) {
-            list
-        } else if let Some(list) = self.of_network(&rule.to, false) {
-            list
+        } else if let Some(place) = self.place_of(&rule.from, true) {
+            self.of_network(place)
+        } else if let Some(place) = self.place_of(&rule.to, false) {
+            self.of_network(place)
+        } else if let Some(port) = port {
+            self.by_port.entry(port).or_default()
         } else {
             &mut self.rest
         };
         list.push(rank);
     }
 
-    /// The list of a peer's network; `None` if it isn't in one, or of too many kinds.
-    fn of_network(&mut self, peer: &Peer, is_source: bool) -> Option<&mut Vec<u32>> {
+    /// The kind of a peer's network, and the network; `None` if it isn't in one, or of too many kinds.
+    fn place_of(&mut self, peer: &Peer, is_source: bool) -> Option<(usize, u128)> {
         let (network, mask) = only_network(peer)?;
         let same = |kind: &Networks| (kind.mask, kind.is_source) == (mask, is_source);
         let at = match self.by_network.iter().position(same) {
@@ -220,8 +230,11 @@ impl Lists {
                 self.by_network.len() - 1
             }
         };
-        let kind = self.by_network.get_mut(at)?;
-        Some(kind.ranks.entry(network).or_default())
+        Some((at, network))
+    }
+
+    fn of_network(&mut self, (kind, network): (usize, u128)) -> &mut Vec<u32> {
+        self.by_network[kind].ranks.entry(network).or_default()
     }
 
     fn sort(&mut self) {

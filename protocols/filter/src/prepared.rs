@@ -21,7 +21,7 @@ impl FilterConfig {
             index: Index::new(&rules, &self.interface, self.seed),
             rule_counters: vec![RuleCounters::default(); rules.rules.len()],
             evaluations: vec![0; rules.rules.len()],
-            is_active: !rules.rules.is_empty() && !rules.skip.contains(&self.interface),
+            is_active: !rules.rules.is_empty() && !rules.skips(&self.interface),
             rules: Arc::new(rules),
         }
     }

@@ -29,6 +29,12 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
+    /// Whether a stack whose interface this is, which is the way to everywhere else too, isn't filtered.
+    pub fn skips(&self, interface: &str) -> bool {
+        let mut skipped = self.skip.iter();
+        skipped.any(|name| name == interface || name == "egress")
+    }
+
     /// Reads a file's text.
     ///
     /// # Errors

@@ -224,7 +224,8 @@ impl Tcp {
             self.counters.count(Counter::TcpDropNoSocket);
             return self.refuse(now, segment, out);
         };
-        if segment.has(Flags::RST) || !segment.has(Flags::SYN) {
+        // (What begins and ends at once is no correct peer's. Linux drops it, too.)
+        if segment.has(Flags::RST) || segment.has(Flags::FIN) || !segment.has(Flags::SYN) {
             self.counters.count(Counter::TcpDropBadFlags);
             return;
         }

@@ -380,7 +380,8 @@ impl Connection {
         // No IPv4 packet is longer than 65,535 bytes, whatever the link takes.
         let mtu = self.path_mtu.min(65_535);
         let bytes = mtu.saturating_sub(self.fixed_header_bytes());
-        let bytes = u16::try_from(bytes).unwrap_or(u16::MAX).max(64);
+        // The smallest link of IPv4 has 68 bytes (RFC 791 section 3.2).
+        let bytes = u16::try_from(bytes).unwrap_or(u16::MAX).max(28);
         self.settings
             .maximum_segment
             .map_or(bytes, |limit| bytes.min(limit.max(64)))
@@ -391,7 +392,7 @@ impl Connection {
         let options: u32 = if self.timestamps { 12 } else { 0 };
         let header = self.fixed_header_bytes();
         let full = u32::from(self.own_mss()).min(u32::from(self.peer_mss));
-        self.mss = full.saturating_sub(options).max(32);
+        self.mss = full.saturating_sub(options).max(16);
         let large = self
             .path_cut_bytes
             .min(65_535)

@@ -86,14 +86,7 @@ fn check_machine() -> Result<(), Failure> {
 
 fn once(options: &FaultOptions) -> Result<(), Failure> {
     check_machine()?;
-    let mut stacks = tools::find(options.name.as_deref())?;
-    stacks.retain(|found| !found.info.components.is_empty());
-    let [stack] = stacks.as_mut_slice() else {
-        return Err(Failure::tool(match stacks.len() {
-            0 => "no `skink up` runs here: start one, and put load on it".to_owned(),
-            count => format!("{count} stacks run here: choose one with --name"),
-        }));
-    };
+    let mut stack = tools::find_stack(options.name.as_deref())?;
     let mut random = Random::new(options.seed);
     let component = match &options.component {
         Some(name) => name.clone(),
@@ -110,7 +103,7 @@ fn once(options: &FaultOptions) -> Result<(), Failure> {
         most: MOST,
         patience: PATIENCE,
     };
-    let strike = Strike::new(stack, &component, &plan, &mut |injection| {
+    let strike = Strike::new(&mut stack, &component, &plan, &mut |injection| {
         if !options.json {
             eprintln!("skink: {} in {}", injection.what, injection.place);
         }

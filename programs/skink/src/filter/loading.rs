@@ -86,7 +86,13 @@ fn describe(shown: &Value) -> String {
             number(rule, "states"),
         ]
     }));
-    let mut text = tools::table(&rows, &[2, 3, 4]);
+    let mut text = match shown.get("active") {
+        Some(Value::Bool(false)) => {
+            "everything passes: `set skip` leaves the stack's interface unfiltered\n".to_owned()
+        }
+        _ => String::new(),
+    };
+    text += &tools::table(&rows, &[2, 3, 4]);
     let left_out = number(shown, "left_out");
     if !matches!(left_out.as_str(), "-" | "0") {
         let _ = writeln!(text, "and {left_out} rules more");

@@ -234,7 +234,19 @@ fn check_gateways(plan: &Plan) -> Result<(), Failure> {
     for (at, gateway) in plan.gateways.iter().enumerate() {
         let refuse = |why: String| Err(Failure::own(format!("--gateway {gateway}: {why}")));
         let link_local = matches!(gateway, IpAddr::V6(address) if address.is_unicast_link_local());
-        if !link_local && !plan.addresses.iter().any(|cidr| cidr.contains(*gateway)) {
+        let mut own = plan.addresses.iter();
+        let network = own.find(|cidr| cidr.contains(*gateway));
+        // An address that is alone on its network, as clouds give them, has its router elsewhere on the link.
+        let is_alone = |cidr: &IpCidr| match (cidr.addr, gateway) {
+            (IpAddr::V4(_), IpAddr::V4(_)) => cidr.prefix == 32,
+            (IpAddr::V6(_), IpAddr::V6(_)) => cidr.prefix == 128,
+            _ => false,
+        };
+        let prefix = network.map_or(if gateway.is_ipv4() { 32 } else { 128 }, |cidr| cidr.prefix);
+        if !IpCidr::new(*gateway, prefix).is_ok_and(|cidr| can_be_a_hosts(&cidr)) {
+            return refuse("no host has that address: give the router's".to_owned());
+        }
+        if !link_local && network.is_none() && !plan.addresses.iter().any(is_alone) {
             let own: Vec<String> = plan.addresses.iter().map(ToString::to_string).collect();
             return refuse(format!(
                 "it is on no network of the program ({}): give a router on one of them",

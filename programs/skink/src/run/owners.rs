@@ -198,9 +198,9 @@ impl Owners for NicOwners {
 
     /// The broker tells the processes.
     fn load_filter(&mut self, rules: &str) -> Result<String, String> {
-        let count = crate::filter::accept(rules)?;
+        let accepted = crate::filter::accept(rules)?;
         rules.clone_into(&mut self.start.rules);
-        Ok(crate::filter::in_force(count))
+        Ok(crate::filter::in_force(&accepted, &self.start.interface))
     }
 
     fn answering(&mut self, owner: u16) {

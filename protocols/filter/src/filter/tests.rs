@@ -29,6 +29,8 @@ fn without_rules_everything_passes_and_nothing_is_counted() {
     assert_eq!((*filter.totals(), filter.states()), (Totals::default(), 0));
     filter.load(rules("set skip on eth0\nblock all"));
     assert!(!filter.is_active());
+    filter.load(rules("set skip on egress\nblock all"));
+    assert!(!filter.is_active());
     filter.load(rules("set skip on eth1\nblock all"));
     assert!(!passes(&mut filter, 0, In, &tcp(PEER, US, "S")));
     filter.unload();

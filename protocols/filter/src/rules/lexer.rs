@@ -97,23 +97,30 @@ impl Lexer<'_> {
         self.skip(characters);
     }
 
+    /// The length of what makes the next line a part of this one, if that comes next.
+    fn continued(&self) -> Option<usize> {
+        let mut ends = ["\\\n", "\\\r\n"].into_iter();
+        ends.find(|end| self.rest.starts_with(end)).map(str::len)
+    }
+
     /// Reads one token, or skips what is none; whether there is more.
     fn step(&mut self) -> bool {
         let Some(first) = self.rest.chars().next() else {
             self.push(Kind::End, 0);
             return false;
         };
-        let continued = ["\\\n", "\\\r\n"];
-        if let Some(end) = continued.iter().find(|end| self.rest.starts_with(**end)) {
-            self.skip(end.len());
+        if let Some(length) = self.continued() {
+            self.skip(length);
             return true;
         }
         match first {
             '\n' => self.push(Kind::Newline, 1),
             _ if first.is_whitespace() => self.skip(1),
             '#' => {
-                let comment = self.rest.split('\n').next().unwrap_or_default();
-                self.skip(comment.chars().count());
+                // As in pf, a backslash at the end of its line makes the next line one of the comment, too.
+                while !self.rest.is_empty() && !self.rest.starts_with('\n') {
+                    self.skip(self.continued().unwrap_or(1));
+                }
             }
             '"' | '\'' => self.quoted(first),
             '$' => self.macro_name(),

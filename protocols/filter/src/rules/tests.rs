@@ -115,7 +115,7 @@ fn one_statement_becomes_these_rules() {
             ],
         ),
         (
-            "a = 10.0.0.1\nb = 10.0.0.0/8 # with a comment\npass from { $a, $b }",
+            "a = 10.0.0.1\nb = 10.0.0.0/8 # with a comment \\\n pass all \\\r\n and more\npass from { $a, $b }",
             &[
                 "pass inet from 10.0.0.1 to any flags S/SA keep state",
                 "pass inet from 10.0.0.0/8 to any flags S/SA keep state",

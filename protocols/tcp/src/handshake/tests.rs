@@ -748,6 +748,7 @@ fn a_listener_ignores_what_is_no_request() {
     net.listen(80, 5);
     net.inject("R 0");
     net.inject("F 0");
+    net.inject("SF 0 win 1000");
     net.inject("- 0:10");
     net.expect_nothing();
     net.inject(". 0 ack 9");

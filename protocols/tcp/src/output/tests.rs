@@ -349,6 +349,17 @@ fn packets_too_big_for_the_path_are_sent_again_smaller() {
     assert_eq!(net.connection(id).mss, 512);
 }
 
+/// Segments fit the smallest link that IPv4 can have (RFC 791 section 3.2), with 12 bytes of options.
+#[test]
+fn segments_fit_the_smallest_link() {
+    for (options, mss) in [("mss 1460", 28), ("mss 1460 ts 1 *", 16)] {
+        let mut net = Net::new();
+        net.out.path.mtu = 68;
+        let id = net.accepted(options, 60_000);
+        assert_eq!(net.connection(id).mss, mss, "{options}");
+    }
+}
+
 #[test]
 fn segments_grow_when_the_link_takes_more_again() {
     let mut net = Net::new();

@@ -6,8 +6,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Most bytes of a file of rules: its text must fit into a message to the component.
-pub(crate) const MAXIMUM_RULES: u64 = 128 * 1024;
+/// Most bytes of a file of rules: its text must fit into a message to the component. (As text of JSON it may still be too long, which
+/// who takes it says.)
+pub(crate) const MAXIMUM_RULES: u64 = 180 * 1024;
 
 impl<O: Owners> Server<O> {
     pub(super) fn handle_tool(

@@ -22,6 +22,9 @@ and 4 rules more
 states 1, blocked 12, passed by state 2
 ";
     assert_eq!(describe(&shown), expected);
+    let mut skipped = shown;
+    skipped["active"] = json!(false);
+    assert!(describe(&skipped).starts_with("everything passes"));
     assert_eq!(
         describe(&json!({ "rules": [] })),
         "no rules: everything passes\n"

@@ -191,6 +191,12 @@ fn what_cannot_be_is_refused_with_what_to_do() {
             "on no network",
         ),
         (options(eth, &["10.0.0.2/24"], &["10.0.0.2"]), "own address"),
+        (options(eth, &["10.0.0.2/24"], &["10.0.0.255"]), "no host"),
+        (options(eth, &["10.0.0.2/32"], &["224.0.0.1"]), "no host"),
+        (
+            options(eth, &["10.0.0.2/32"], &["fd00::1"]),
+            "on no network",
+        ),
         (
             options(eth, &["10.0.0.2/24"], &["10.0.0.3", "10.0.0.4"]),
             "one gateway",
@@ -205,6 +211,18 @@ fn what_cannot_be_is_refused_with_what_to_do() {
             failure.message
         );
     }
+}
+
+#[test]
+fn an_address_alone_on_its_network_has_its_router_elsewhere() {
+    let interfaces = [interface("eth0", &[])];
+    let options = options(
+        Some("packet:eth0"),
+        &["192.0.2.7/32", "2001:db8::7/128"],
+        &["10.0.0.1", "fe80::1"],
+    );
+    let plan = planned(&options, &interfaces, true).expect("a plan");
+    assert_eq!(plan.gateways.len(), 2);
 }
 
 #[test]

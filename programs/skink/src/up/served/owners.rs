@@ -135,7 +135,8 @@ impl Owners for Served {
     }
 
     fn load_filter(&mut self, rules: &str) -> Result<String, String> {
-        self.rules = crate::filter::accept(rules)?;
+        let accepted = crate::filter::accept(rules)?;
+        self.rules = accepted.rules.len();
         let order = Order::Filter {
             rules: rules.to_owned(),
         };
@@ -148,7 +149,8 @@ impl Owners for Served {
         }
         self.filtering().order(order, Vec::new());
         self.on_new_rules();
-        Ok(crate::filter::in_force(self.rules))
+        let interface = &self.stack.plant.start.interface;
+        Ok(crate::filter::in_force(&accepted, interface))
     }
 
     fn upgrade(
