@@ -35,7 +35,7 @@ pub use counters::CounterBlock;
 pub use datagram::{Datagram, DatagramHeader, DatagramRing, PushError};
 pub use fair_queue::FairQueue;
 pub use fallback::{Fallback, FallbackReason, FallbackTable};
-pub use mapping::{Mapping, keep_descriptors_from};
+pub use mapping::{Mapping, keep_descriptors_from, keep_out_of_dumps};
 pub use record::{Holder, LAYOUT_VERSION, Record, SocketKind};
 pub use region::{Region, RingSpan, SendRegion};
 pub use region_slots::RegionSlots;

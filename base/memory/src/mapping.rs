@@ -5,7 +5,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 /// See [`keep_descriptors_from`].
 static LOWEST: AtomicI32 = AtomicI32::new(0);
@@ -14,6 +14,15 @@ static LOWEST: AtomicI32 = AtomicI32::new(0);
 /// there. For a library in a program that counts on low numbers for itself.
 pub fn keep_descriptors_from(lowest: i32) {
     LOWEST.store(lowest, Ordering::Relaxed);
+}
+
+/// See [`keep_out_of_dumps`].
+static UNDUMPED: AtomicBool = AtomicBool::new(false);
+
+/// Memory that is mapped from now on is left out of core dumps. For a library in a program, which may crash: a dump would read, and so
+/// take, each page of it, which are gigabytes that were never touched.
+pub fn keep_out_of_dumps() {
+    UNDUMPED.store(true, Ordering::Relaxed);
 }
 
 /// A memfd mapped shared and writable for as long as this value lives.
@@ -82,6 +91,10 @@ impl Mapping {
                 0,
             )?
         };
+        if UNDUMPED.load(Ordering::Relaxed) {
+            // SAFETY: the mapping is ours, and stays as it is. (That it can't be left out is no reason to fail.)
+            let _ = unsafe { rustix::mm::madvise(base, bytes, rustix::mm::Advice::LinuxDontDump) };
+        }
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { base, bytes, fd })
     }

@@ -373,6 +373,11 @@ impl Stack {
         self.sender.take_doorbell()
     }
 
+    /// Whether packets wait until a neighbour's address is known.
+    pub fn asks(&self) -> bool {
+        self.ip.holds_packets()
+    }
+
     /// If output is stuck: what tells that it isn't any more.
     pub fn send_blocked_on(&self) -> Option<Room<'_>> {
         self.sender.blocked_on()

@@ -124,8 +124,8 @@ impl Orphans {
             match farewell.look(now, left) {
                 Some(_) if progress == Progress::More && !blocked => {}
                 Some(longest) => self.wait(longest),
-                // The last acknowledgement, or reset, is among what waits for room.
-                None if left.connections == 0 && blocked && patience > 0 => {
+                // The last acknowledgement, or reset, is among what waits for room, or for its neighbour's address.
+                None if left.connections == 0 && (blocked || self.stack.asks()) && patience > 0 => {
                     patience -= 1;
                     self.wait(RETRY);
                 }

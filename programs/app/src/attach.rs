@@ -16,7 +16,9 @@ use skink_control::{
 };
 use skink_filter::RuleSet;
 use skink_library::{Stack, StackConfig};
-use skink_memory::{CaptureRing, FallbackTable, Region, SocketTable, keep_descriptors_from};
+use skink_memory::{
+    CaptureRing, FallbackTable, Region, SocketTable, keep_descriptors_from, keep_out_of_dumps,
+};
 use skink_messages::Counters;
 use skink_sockets::Client;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -70,6 +72,7 @@ pub fn start_for_heir(holdings: Holdings) -> Result<Engine, String> {
 fn begin(holdings: Option<Holdings>, register: bool) -> Result<Engine, String> {
     // Programs such as sshd put what they want at numbers that they chose.
     keep_descriptors_from(c_int::try_from(floor()).unwrap_or(0));
+    keep_out_of_dumps();
     let mut broker = reach_broker()?.moved(lifted);
     let attached = broker.attach().map_err(|error| error.to_string())?;
     match attached {

@@ -25,9 +25,10 @@ pub fn is_guest() -> bool {
     raw::process_id() != PROCESS.load(Ordering::Relaxed)
 }
 
-/// To the program the library's own descriptors aren't there.
+/// To the program the library's own descriptors aren't there. (Nor to a guest, which leaves sockets to its new program by them; they
+/// are closed when that begins.)
 fn refuse_internal<T>() -> Answer<T> {
-    if is_held_here() || is_guest() {
+    if is_held_here() {
         Err(Stop::Kernel)
     } else {
         fail(libc::EBADF)

@@ -14,7 +14,7 @@ use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
 use crate::socket::Role;
-use crate::state::{State, floor};
+use crate::state::{State, duplicate_high};
 use crate::threads;
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -222,9 +222,9 @@ impl State {
 fn write_down(mut estate: Estate) -> Result<Option<Vec<c_int>>, String> {
     let mut descriptors = vec![-1];
     let mut failed = None;
-    estate.each_descriptor(|fd| match raw::fcntl(*fd, libc::F_DUPFD, floor()) {
+    estate.each_descriptor(|fd| match duplicate_high(*fd, libc::F_DUPFD) {
         Ok(copy) => {
-            *fd = copy as c_int;
+            *fd = copy;
             descriptors.push(*fd);
         }
         Err(stop) => failed = Some(stop),
@@ -235,8 +235,8 @@ fn write_down(mut estate: Estate) -> Result<Option<Vec<c_int>>, String> {
     };
     match memory {
         Ok(memory) => {
-            let moved = raw::fcntl(memory.as_raw_fd(), libc::F_DUPFD, floor());
-            descriptors[0] = moved.map_or_else(|_| memory.into_raw_fd(), |fd| fd as c_int);
+            let moved = duplicate_high(memory.as_raw_fd(), libc::F_DUPFD);
+            descriptors[0] = moved.unwrap_or_else(|_| memory.into_raw_fd());
             Ok(Some(descriptors))
         }
         Err(reason) => {

@@ -147,9 +147,12 @@ impl State {
         // A stack in another process drives itself.
         let drives_itself = engine.stack.is_served();
         self.engine = Some(Box::new(engine));
-        if !drives_itself {
-            crate::helper::start();
+        match drives_itself {
+            true => self.parking.prepare(),
+            false => crate::helper::start(),
         }
+        // The program may be about to forbid itself to ask.
+        self.own_interface_index();
         self.adopt_epolls();
         self.listen_beside();
     }

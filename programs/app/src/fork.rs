@@ -226,7 +226,6 @@ impl State {
                 engine.udp = heritage.udp;
                 self.adopt_engine(engine);
                 self.claim();
-                self.parking.prepare();
             }
             Ok(_) => self.leave_connections(),
             Err(reason) => {

@@ -2,7 +2,7 @@
 use crate::errno::{Answer, Stop, fail};
 use crate::lock::lock;
 use crate::options::{TimeUnit, buffer_limit};
-use crate::socket::Role;
+use crate::socket::{Role, Socket};
 use crate::sockopt::CONGESTION;
 use crate::state::State;
 use core::ffi::{c_int, c_void};
@@ -64,7 +64,10 @@ pub unsafe fn get(
         }
         _ => {
             let number = match state.number_option(index, level, name) {
-                Err(Stop::Errno(libc::ENOPROTOOPT)) if state.sockets[index].has_kernel_half() => {
+                // What Skink has nothing to do with the kernel's socket behind it has as it was set, or as sockets begin with.
+                Err(Stop::Errno(libc::ENOPROTOOPT))
+                    if is_like_the_kernels(&state.sockets[index], level, name) =>
+                {
                     return Err(Stop::Kernel);
                 }
                 number => number?,
@@ -81,6 +84,15 @@ pub unsafe fn get(
         length.write(count as socklen_t);
     }
     Ok(0)
+}
+
+/// Whether the kernel's socket behind this one, which others may have too, has the same value of an option that Skink doesn't have.
+fn is_like_the_kernels(socket: &Socket, level: c_int, name: c_int) -> bool {
+    match level {
+        libc::SOL_SOCKET => socket.own_kernel_socket || name != libc::SO_COOKIE,
+        libc::IPPROTO_TCP => false,
+        _ => socket.own_kernel_socket,
+    }
 }
 
 impl State {
@@ -108,7 +120,6 @@ impl State {
             (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => options.receive_low.max(1) as c_int,
             (libc::SOL_SOCKET, libc::SO_SNDLOWAT) => 1,
             (libc::SOL_SOCKET, libc::SO_DONTROUTE | libc::SO_BUSY_POLL) => 0,
-            (libc::SOL_SOCKET, libc::SO_INCOMING_CPU) => return fail(libc::ENOPROTOOPT),
             (libc::IPPROTO_TCP, libc::TCP_NODELAY) => c_int::from(options.no_delay),
             (libc::IPPROTO_TCP, libc::TCP_CORK) => c_int::from(options.cork),
             (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => c_int::from(options.quick_ack),

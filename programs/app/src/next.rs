@@ -12,7 +12,7 @@ use libc::{
 
 /// Finds the next function called `name`.
 #[cold]
-fn find(name: &CStr) -> *mut () {
+pub fn find(name: &CStr) -> *mut () {
     // SAFETY: the name is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if found.is_null() {
@@ -116,6 +116,11 @@ next! {
     c"posix_spawn_file_actions_addclose" actions_close(actions: *mut c_void, fd: c_int) -> c_int;
     c"posix_spawn_file_actions_addopen" actions_open(actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int;
     c"posix_spawn_file_actions_addclosefrom_np" actions_close_from(actions: *mut c_void, first: c_int) -> c_int;
+    c"mlockall" mlockall(flags: c_int) -> c_int;
+    c"io_uring_setup" io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int;
+    c"io_uring_queue_init" io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int;
+    c"io_uring_queue_init_params" io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, parameters: *mut c_void) -> c_int;
+    c"io_uring_queue_init_mem" io_uring_queue_init_mem(entries: c_uint, ring: *mut c_void, parameters: *mut c_void, memory: *mut c_void, bytes: size_t) -> c_int;
     c"syscall" syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long;
     c"__read_chk" read_chk(fd: c_int, at: *mut c_void, count: size_t, room: size_t) -> ssize_t;
     c"__recv_chk" recv_chk(fd: c_int, at: *mut c_void, count: size_t, room: size_t, flags: c_int) -> ssize_t;

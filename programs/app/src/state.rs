@@ -12,6 +12,7 @@ use crate::socket::{Role, Sockets, Taker};
 use crate::spawn::Spawning;
 use crate::spin::Spin;
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use skink_control::NetworkInfo;
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{ConnectionOption, Counter, Events, TcpRequest, UdpRequest};
@@ -337,24 +338,47 @@ impl State {
     }
 }
 
+/// [`floor`] as it was last worked out; 0 if it wasn't.
+static FLOOR: AtomicUsize = AtomicUsize::new(0);
+
 /// Where descriptors are out of the program's way.
 pub fn floor() -> usize {
+    match FLOOR.load(Relaxed) {
+        0 => renew_floor(),
+        known => known,
+    }
+}
+
+/// Works it out anew: the program may have set another limit. (It may also have forbidden itself to ask for that, so it isn't asked for
+/// each time.)
+pub fn renew_floor() -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: the structure is ours.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    (limit.rlim_cur.min(1 << 19) / 4 * 3) as usize
+    let floor = (limit.rlim_cur.min(1 << 19) / 4 * 3) as usize;
+    FLOOR.store(floor, Relaxed);
+    floor
+}
+
+/// Duplicates a descriptor out of the program's way; `command` says whether the new one is closed by `exec`.
+pub fn duplicate_high(fd: c_int, command: c_int) -> Answer<c_int> {
+    let at = |floor| raw::fcntl(fd, command, floor).map(|fd| fd as c_int);
+    match at(floor()) {
+        // The limit is another one, unheard of.
+        Err(Stop::Errno(libc::EINVAL)) => at(renew_floor()),
+        answer => answer,
+    }
 }
 
 /// Moves a descriptor up out of the program's way.
 pub fn lift(fd: c_int) -> c_int {
-    let moved = raw::fcntl(fd, libc::F_DUPFD_CLOEXEC, floor());
-    match moved {
+    match duplicate_high(fd, libc::F_DUPFD_CLOEXEC) {
         Ok(high) => {
             raw::close(fd);
-            high as c_int
+            high
         }
         Err(_) => fd,
     }

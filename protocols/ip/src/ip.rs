@@ -194,6 +194,11 @@ impl Ip {
         self.errors.pop_front()
     }
 
+    /// Whether packets wait until a neighbour's address is known.
+    pub fn holds_packets(&self) -> bool {
+        self.neighbours.held_bytes() > 0
+    }
+
     /// Takes a conflict: an address that is ours, and the station that claims it too. There is one a minute for each address at
     /// most; [`Counter::IpConflicts`] counts all.
     pub fn take_conflict(&mut self) -> Option<(IpAddr, MacAddr)> {

@@ -191,7 +191,6 @@ impl Neighbours {
         self.index.len()
     }
 
-    #[cfg(test)]
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }

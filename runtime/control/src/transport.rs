@@ -106,10 +106,13 @@ pub(crate) fn receive_beside<T: DeserializeOwned>(
     if received.bytes == 0 {
         return Err(ReceiveError::Closed);
     }
-    if received
-        .flags
-        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-    {
+    let is_short = received.flags.contains(ReturnFlags::CTRUNC);
+    if is_short && descriptors.len() < MAXIMUM_DESCRIPTORS {
+        return Err(ReceiveError::Failed(io::Error::other(
+            "there is no room for the descriptors that came: this process may have no more open files (ulimit -n)",
+        )));
+    }
+    if is_short || received.flags.contains(ReturnFlags::TRUNC) {
         return Err(ReceiveError::Malformed(format!(
             "more than {maximum} bytes or too many descriptors"
         )));

@@ -229,7 +229,7 @@ impl ProgramEnds {
             channels.push(ProgramChannel::attach(take(&mut descriptors)?)?);
         }
         Ok(ProgramEnds {
-            sleeper: skink_channel::Sleeper::attach((page, bell), spin_budget())?,
+            sleeper: skink_channel::Sleeper::attach((page, bell), spin_budget())?.reading_plainly(),
             channels,
         })
     }

@@ -1,5 +1,7 @@
 //! Entry points for limits of resources: that of the address space is kept in another way.
+use crate::descriptor::is_guest;
 use crate::errno::set;
+use crate::state::renew_floor;
 use crate::{entry, limits, next, raw};
 use core::ffi::{c_int, c_uint};
 use libc::{pid_t, rlimit};
@@ -8,6 +10,14 @@ use libc::{pid_t, rlimit};
 fn is_ours(process: pid_t, resource: c_uint) -> bool {
     let own = process == 0 || u32::try_from(process) == Ok(raw::process_id());
     resource == libc::RLIMIT_AS && own && crate::is_on()
+}
+
+/// There may be another limit of descriptors.
+fn heed(process: pid_t, resource: c_uint, answer: c_int) -> c_int {
+    if answer == 0 && process == 0 && resource == libc::RLIMIT_NOFILE && !is_guest() {
+        renew_floor();
+    }
+    answer
 }
 
 /// Answers what the limits were, as the kernel has them or as the program had set them.
@@ -47,7 +57,7 @@ macro_rules! limit_calls {
                 // SAFETY: as above.
                 Some(new) if is_ours(0, resource) => unsafe { exchange(Some(new), core::ptr::null_mut()) },
                 // SAFETY: as above.
-                _ => unsafe { next::prlimit(0, resource, new, core::ptr::null_mut()) },
+                _ => heed(0, resource, unsafe { next::prlimit(0, resource, new, core::ptr::null_mut()) }),
             }
         }
 
@@ -80,7 +90,7 @@ macro_rules! limit_calls {
                 // SAFETY: the program's own, here and below.
                 true => unsafe { exchange(new.as_ref().copied(), old) },
                 // SAFETY: as above.
-                false => unsafe { next::prlimit(process, resource, new, old) },
+                false => heed(process, resource, unsafe { next::prlimit(process, resource, new, old) }),
             }
         }
     )*};

@@ -146,7 +146,8 @@ pub fn left(mut memory: BTreeMap<RegionKind, OwnedFd>) -> Option<[OwnedFd; 3]> {
     let has_peer = |state, _: &Record| {
         matches!(
             state,
-            State::Established
+            State::SynReceived
+                | State::Established
                 | State::CloseWait
                 | State::FinWait1
                 | State::Closing

@@ -10,6 +10,7 @@ use std::process::Command;
 
 pub fn cases() -> Vec<Case> {
     let mut cases = in_each_topology("calls", calls);
+    cases.extend(in_each_topology("habits", habits));
     cases.extend(in_each_topology("signals", signals));
     cases
 }
@@ -39,6 +40,113 @@ fn calls(network: &Network) -> Outcome {
     seen.env("LD_PRELOAD", library);
     Network::finish(seen, "calls seen", PATIENCE)?;
     Ok(())
+}
+
+/// A library that is loaded so that it looks for functions in libc first: answers what a server says at this port.
+const DEEP: &str = r#"
+#include <arpa/inet.h>
+#include <unistd.h>
+int ask(const char *address, int port, char *at, int room) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
+    inet_pton(AF_INET, address, &to.sin_addr);
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    int count = connect(s, (struct sockaddr *)&to, sizeof to) ? -1 : send(s, at, room, 0);
+    if (count > 0)
+        count = recv(s, at, room, MSG_WAITALL);
+    close(s);
+    return count;
+}
+"#;
+
+/// What programs do beside sockets. Pages are locked when they are touched (2 is `MCL_FUTURE`), or Skink's memory would be there as a whole; nor
+/// is it in core dumps (`dd` in `smaps`). A child that closes all descriptors one by one keeps the connection that it is given.
+/// At last the program forbids itself what few need once they serve, as chrony does, and serves.
+const HABITS: &str = "
+import ctypes, mmap, os, platform, re, select, socket, struct, subprocess, sys
+own, peer, topology, library = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.mlockall(2) == 0
+plenty = mmap.mmap(-1, 256 << 20)
+rss = int(re.search(r'VmRSS:\\s+(\\d+)', open('/proc/self/status').read())[1])
+assert rss < 200 << 10, f'{rss} KiB'
+plenty.close()
+
+deep = ctypes.CDLL(library, mode=os.RTLD_NOW | os.RTLD_DEEPBIND)
+answer = ctypes.create_string_buffer(b'deeper', 7)
+assert deep.ask(peer.encode(), 9400, answer, 6) == 6
+
+dumped, name = [], ''
+for line in open('/proc/self/smaps'):
+    if re.match('[0-9a-f]+-', line):
+        name = line
+    if line.startswith('VmFlags') and 'memfd:skink' in name and ' dd' not in line:
+        dumped.append(name)
+assert not dumped, dumped
+
+if topology != 'library':
+    s = socket.create_connection((peer, 9400))
+    kept = s.detach()
+    if kept != 3:
+        os.dup2(kept, 3)
+        os.close(kept)
+    # (Nothing lies between it and the standard ones, so that Python closes what lies above it by one call for each.)
+    subprocess.run(['sh', '-c', 'echo inside >&3'], pass_fds=[3], check=True)
+    with socket.socket(fileno=3) as s:
+        assert s.recv(7, socket.MSG_WAITALL) == b'inside\\n'
+
+listener = socket.create_server((own, 9410))
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.setsockopt(socket.IPPROTO_IP, 8, 1)
+udp.bind((own, 9411))
+select.select([listener, udp], [], [], 0)
+if topology != 'library' and platform.machine() == 'x86_64':
+    denied = 327, 290, 302, 319, 41, 16
+    code = [struct.pack('HBBI', 0x20, 0, 0, 0)]
+    code += [struct.pack('HBBI', 0x15, len(denied) - at, 0, number) for at, number in enumerate(denied)]
+    code += [struct.pack('HBBI', 6, 0, 0, what) for what in (0x7fff0000, 0x80000000)]
+    code = ctypes.create_string_buffer(b''.join(code))
+    filter = struct.pack('HxxxxxxQ', len(denied) + 3, ctypes.addressof(code))
+    assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, filter, 0, 0) == 0
+print('serves', flush=True)
+for _ in range(20):
+    select.select([listener], [], [], 20)
+    c, _ = listener.accept()
+    c.sendall(c.recv(64)[::-1])
+    c.close()
+    select.select([udp], [], [], 20)
+    data, ancillary, _, client = udp.recvmsg(64, 64)
+    assert ancillary
+    udp.sendto(data[::-1], client)
+";
+
+const CALLER: &str = "
+import socket, sys
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.settimeout(20)
+for _ in range(20):
+    with socket.create_connection((sys.argv[1], 9410), 20) as c:
+        c.settimeout(20)
+        c.sendall(b'abc')
+        assert c.recv(64) == b'cba'
+    udp.sendto(b'abc', (sys.argv[1], 9411))
+    assert udp.recv(64) == b'cba'
+";
+
+fn habits(network: &Network) -> Outcome {
+    let scratch = Scratch::new("habits")?;
+    let library = compile(&scratch, "deep.so", DEEP, &["-shared", "-fPIC"])?;
+    let library = library.display().to_string();
+    let _echo = python::start_on_kernel(network, "echo", ECHO, &[], "ready")?;
+    let topology = network.plan.topology.to_string();
+    let arguments = [Network::SKINK[0], Network::KERNEL[0], &topology, &library];
+    let program = python::start(network, "program", HABITS, &arguments, "serves")?;
+    let called = python::finish_on_kernel(network, "caller", CALLER, &[Network::SKINK[0]]);
+    called.map_err(|failure| Failure::Wrong(format!("{failure:?}\n{}", program.log())))?;
+    let (status, said) = program.wait(PATIENCE)?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!("it ended with {status}:\n{said}"))),
+    }
 }
 
 /// Says each byte again, each `l` after a while.

@@ -17,6 +17,7 @@ pub fn cases() -> Vec<Case> {
         one_of_several,
     ));
     cases.extend(cases_in(&IN_PROGRAMS, "ended/many-at-once", many_at_once));
+    cases.extend(cases_in(&IN_PROGRAMS, "ended/unread", unread));
     cases
 }
 
@@ -73,6 +74,36 @@ fn killed(network: &Network) -> Outcome {
     signal(pid_in(&client.log())?, Signal::KILL)?;
     client.wait_until("it has heard of the end", || client.log().contains("heard"))?;
     // Whoever started the program isn't kept waiting for long.
+    server.wait(PATIENCE)?;
+    Ok(())
+}
+
+/// Has nothing but a connection with a byte that it doesn't read.
+const UNREADER: &str = "
+import os, socket, time
+c, _ = socket.create_server(('10.9.0.2', 9100)).accept()
+c.recv(1, socket.MSG_PEEK)
+c.sendall(f'pid {os.getpid()}.'.encode())
+time.sleep(1000)
+";
+
+const UNHEARD: &str = "
+import socket
+c = socket.create_connection(('10.9.0.2', 9100))
+c.sendall(b'x')
+print(c.recv(64).decode(), flush=True)
+try:
+    raise SystemExit(f'not reset: {c.recv(64)}')
+except ConnectionResetError:
+    print('heard', flush=True)
+";
+
+/// A peer that is to be told of a reset alone is told, though whoever tells it knows no neighbour yet.
+fn unread(network: &Network) -> Outcome {
+    let server = python::start(network, "server", UNREADER, &[], "has")?;
+    let client = python::start_on_kernel(network, "client", UNHEARD, &[], "pid")?;
+    signal(pid_in(&client.log())?, Signal::KILL)?;
+    client.wait_until("it has heard of the end", || client.log().contains("heard"))?;
     server.wait(PATIENCE)?;
     Ok(())
 }
