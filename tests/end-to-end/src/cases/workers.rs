@@ -211,30 +211,34 @@ while True:
     rounds += 1
 ";
 
-/// Lets more flows begin than the steering program has room for. (Their checksums are wrong, so that nobody answers.)
+/// Lets as many flows begin as it is told, more than the steering program has room for, each twice: its table forgets flows of which it has
+/// heard once, and a connection of which it has heard oftener only when most others have been, too. (Their checksums are wrong, so that nobody answers.)
 const FLOOD: &str = "
-import socket, struct
+import socket, struct, sys
 mac = next(line.split()[3] for line in open('/proc/net/arp') if line.startswith('10.9.0.2 '))
 name = next(name for _, name in socket.if_nameindex() if name != 'lo')
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 wire.bind((name, 0))
 ethernet = bytes.fromhex(mac.replace(':', '')) + wire.getsockname()[4] + b'\\x08\\x00'
-for flow in range(160000):
+for flow in range(int(sys.argv[1])):
     port, host = flow % 50000 + 1024, 100 + flow // 50000
     ip = struct.pack('!BBHHHBBH4s4s', 0x45, 0, 40, 0, 0, 64, 6, 0, bytes([10, 9, 0, host]), bytes([10, 9, 0, 2]))
     total = sum(struct.unpack('!10H', ip))
     total = (total & 0xffff) + (total >> 16)
     ip = ip[:10] + struct.pack('!H', ~(total + (total >> 16)) & 0xffff) + ip[12:]
-    wire.send(ethernet + ip + struct.pack('!HHIIBBHHH', port, 7300, 1, 0, 0x50, 2, 1000, 0, 0))
+    frame = ethernet + ip + struct.pack('!HHIIBBHHH', port, 7300, 1, 0, 0x50, 2, 1000, 0, 0)
+    wire.send(frame)
+    wire.send(frame)
 ";
 
 /// What the steering program has forgotten is found again.
 fn forgotten(network: &Network) -> Outcome {
     let _server = python::start(network, "the workers", WORKERS, &[], "listens")?;
     let client = python::start_on_kernel(network, "the client", CLIENT, &[], "round 0")?;
-    // A busy machine drops so many of the flood's frames that what is left may not be enough; it comes on top of the last.
-    for round in 1..=20 {
-        python::finish_on_kernel(network, "the flood", FLOOD, &[])?;
+    // A busy machine drops so many of a flood's frames that what is left may not be enough.
+    for round in 1..=8 {
+        let flows = (160_000 * round).to_string();
+        python::finish_on_kernel(network, "the flood", FLOOD, &[&flows])?;
         signal(client.id(), Signal::USR1)?;
         client.wait_until("the connection has gone on", || {
             client.log().contains(&format!("round {round}"))
