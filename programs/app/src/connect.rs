@@ -176,8 +176,9 @@ impl State {
             resting => Ok(resting),
         };
         let socket = &self.sockets[index];
-        if halves == fail(libc::EADDRINUSE) && socket.told_half && socket.has_kernel_half() {
-            // Another process has Skink's half, as after a `fork` where each has a stack of its own.
+        let others = socket.told_half || socket.lent;
+        if halves == fail(libc::EADDRINUSE) && others && socket.has_kernel_half() {
+            // Another process has Skink's half, as after a `fork` or `exec` where each has a stack of its own.
             let local = crate::calls::any(socket.domain, 0);
             return self.fall_back(index, FallbackReason::KernelAddress, local);
         }

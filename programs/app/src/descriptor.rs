@@ -56,16 +56,19 @@ pub fn close(fd: c_int) -> Answer {
         return Err(Stop::Kernel);
     }
     let mut state = lock_for(fd)?;
-    if let Ok(index) = state.socket_asked(fd)
-        && let Some(time) = state.lingers(index)
-    {
-        state = linger::wait(state, index, time)?;
-    }
+    let index = state.socket_asked(fd).ok();
+    let lingering = index.and_then(|index| Some((index, state.lingers(index)?)));
     // Before the kernel gives the number to somebody else.
     state.leave_set(fd);
-    state.forget_descriptor(fd);
+    match lingering {
+        Some((index, _)) => state.leave_socket(fd, index),
+        None => state.forget_descriptor(fd),
+    }
     // SAFETY: only a number.
     let answer = unsafe { raw::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+    if let Some((index, time)) = lingering {
+        state = linger::wait(state, index, time)?;
+    }
     state.flush_soon(raw::now(), 0);
     answer
 }
@@ -143,7 +146,8 @@ pub fn duplicate(old: c_int, command: c_int, lowest: usize) -> Answer {
 
 /// `dup2` and `dup3`, where either descriptor is Skink's, or an epoll set.
 pub fn replace(old: c_int, new: c_int, flags: c_int) -> Answer {
-    if fd_table::get(new) == Entry::Internal {
+    // (A guest has a table of its own: if it wants that number, it has it.)
+    if fd_table::get(new) == Entry::Internal && !is_guest() {
         return refuse_internal();
     }
     if old == new {

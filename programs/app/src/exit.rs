@@ -82,9 +82,12 @@ impl State {
             self.release(*index);
             self.sockets[*index].role = Role::Lost;
         }
-        if let Some(engine) = self.engine.as_deref_mut().filter(|_| !listening.is_empty()) {
-            // What is answered was asked for after that; the socket goes with the process.
-            let _ = engine.stack.tcp_open();
+        let engine = self
+            .engine
+            .as_deref_mut()
+            .filter(|engine| !listening.is_empty() && !engine.is_down());
+        if let Some(remote) = engine.and_then(|engine| engine.stack.remote()) {
+            remote.settle_at_last();
         }
     }
 }

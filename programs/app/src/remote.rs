@@ -166,6 +166,13 @@ impl Remote {
             .ok_or(Stop::Errno(libc::ENETDOWN))
     }
 
+    /// Waits until the stack has done what it was told, but not for long: the process is about to end.
+    pub fn settle_at_last(&mut self) {
+        self.client.hurry(LAST_PATIENCE);
+        // What is answered was asked for after all that; the socket goes with the process.
+        let _ = self.client.ask(SocketCall::Open(Protocol::Tcp));
+    }
+
     /// `bind`; answers the socket's end, and the ticket with which children share it.
     pub fn bind(
         &mut self,
@@ -468,6 +475,9 @@ fn settle_stack(state: &mut State) {
 
 /// How often the stack may have something new to say before the sleepers are left to look.
 const ROUNDS: usize = 16;
+
+/// See [`Remote::settle_at_last`].
+const LAST_PATIENCE: core::time::Duration = core::time::Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests;

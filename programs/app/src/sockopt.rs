@@ -260,7 +260,7 @@ fn set_socket_option(
         libc::SO_BUSY_POLL | libc::SO_PREFER_BUSY_POLL | libc::SO_BUSY_POLL_BUDGET => {}
         libc::SO_INCOMING_CPU | libc::SO_MAX_PACING_RATE => {}
         libc::SO_RCVLOWAT => {
-            options.receive_low = u32::try_from(value.number()?).unwrap_or(i32::MAX as u32);
+            options.receive_low = u32::try_from(value.number()?).unwrap_or(i32::MAX.unsigned_abs());
         }
         libc::SO_NO_CHECK if value.number()? == 0 => {}
         libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS if socket.datagram => {

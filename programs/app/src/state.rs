@@ -171,7 +171,8 @@ impl State {
         }
     }
 
-    fn destroy(&mut self, index: u32) {
+    /// No descriptor stands for the socket any more.
+    pub fn destroy(&mut self, index: u32) {
         self.unwatch(index);
         self.wake_waiters(index);
         self.release(index);

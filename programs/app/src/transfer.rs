@@ -134,7 +134,8 @@ fn receive_stream(
     state.count_call();
     let total = buffers.total();
     let low = match flags & libc::MSG_WAITALL {
-        0 => state.sockets[index].options.receive_low.max(1) as usize,
+        // No more than `poll` tells of.
+        0 => (state.sockets[index].options.receive_low.max(1) as usize).min(MOST_UNREAD),
         _ => usize::MAX,
     };
     let wanted = match flags & libc::MSG_PEEK {

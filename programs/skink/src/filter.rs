@@ -51,6 +51,12 @@ pub fn filter(verb: &FilterVerb) -> Result<(), Failure> {
 fn check(options: &FilterCheckOptions) -> Result<(), Failure> {
     let text = read(&options.file)?;
     let parsed = RuleSet::parse(&text);
+    if parsed.is_ok() && is_too_long(&text) {
+        return Err(Failure::tool(format!(
+            "{}: {TOO_LONG}",
+            options.file.display()
+        )));
+    }
     if options.json {
         tools::print_json(&report(&parsed), true)?;
     }
@@ -87,7 +93,7 @@ pub fn rules_in(file: &Path, failure: fn(String) -> Failure) -> Result<String, F
 
 /// Longest text of rules in bytes, as it travels: the broker takes no more, and the packet has a limit.
 const LONGEST: usize = 180 * 1024;
-const TOO_LONG: &str = "the rules are too long: make them shorter than 180 KiB";
+const TOO_LONG: &str = "the rules are too long: make them shorter than 180 KiB, where a line's end and a quotation mark count twice";
 
 /// Reads rules that were handed in for those that are in force. An error says why the old ones stay.
 pub fn accept(rules: &str) -> Result<RuleSet, String> {

@@ -71,6 +71,7 @@ pub struct Client {
     /// The page says that the program sleeps.
     announced: bool,
     batch: u64,
+    patience: Duration,
 }
 
 impl ProgramChannel {
@@ -104,6 +105,7 @@ impl Client {
             malformed: 0,
             announced: false,
             batch: 0,
+            patience: PATIENCE,
         })
     }
 
@@ -131,6 +133,11 @@ impl Client {
         self.begin(call)?;
         let answer = self.wait(self.syscall(), |client| client.asked.1.take())?;
         answer.map_err(ClientError::Socket)
+    }
+
+    /// Who has no time any more waits no longer than this for a stack that doesn't move.
+    pub fn hurry(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// Asks, for who doesn't wait here: [`Client::take_begun`] has the answer once it was heard. One such
@@ -394,7 +401,7 @@ impl Client {
             if looked - before > LATE {
                 moved = looked;
             }
-            let left = PATIENCE.checked_sub(moved.elapsed());
+            let left = self.patience.checked_sub(moved.elapsed());
             let left = left.ok_or(ClientError::Silent)?;
             // A successor of the stack that died with our request rings nobody: look by ourselves.
             let nap = left.min(Duration::from_millis(20));

@@ -15,7 +15,7 @@ use crate::remote::Remote;
 use crate::socket::Role;
 use crate::state::State;
 use core::ffi::c_int;
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketType, sockopt};
 use skink_memory::SocketId;
 use skink_messages::{Protocol, SocketCall};
 use skink_sockets::{Client, RequestBody, Routes};
@@ -200,7 +200,9 @@ impl State {
             None => {
                 entry.fds = vec![fd];
                 self.take_socket(entry);
-                self.listen_in_reserve();
+                if ticket.holder.is_some() {
+                    self.listen_in_reserve();
+                }
             }
         }
         if let (false, Some(holder), Place::Shared { bound, .. }) =
@@ -212,8 +214,8 @@ impl State {
         Ok(())
     }
 
-    /// Whether a socket that was on a stack of the sender's own can be put on this process's. What its sender says of the port
-    /// must be true of the kernel's socket, which the sender was allowed to bind.
+    /// Whether a socket that was on a stack of the sender's own can be put on this process's. What its sender says of it must be true of
+    /// the kernel's socket, which the sender was allowed to bind: anybody may have written the ticket.
     fn check_own(
         &mut self,
         broker: &str,
@@ -223,10 +225,22 @@ impl State {
         if attach::broker_named().is_none_or(|(name, _)| name != broker) || self.is_served() {
             return Err("it is from another `skink run` than this process".to_owned());
         }
-        let bound = end(entry.bound).map(|bound| bound.port);
-        match kernel_name(socket.as_raw_fd()) {
-            Ok(name) if Some(name.port) == bound => Ok(()),
-            _ => Err("it says what can't be".to_owned()),
+        let family = match entry.domain {
+            libc::AF_INET6 => AddressFamily::INET6,
+            _ => AddressFamily::INET,
+        };
+        let kind = match entry.datagram {
+            true => SocketType::DGRAM,
+            false => SocketType::STREAM,
+        };
+        let is_true = sockopt::socket_domain(socket) == Ok(family)
+            && sockopt::socket_type(socket) == Ok(kind)
+            && kernel_name(socket.as_raw_fd()).is_ok_and(|name| Some(name) == end(entry.bound))
+            && entry.own_kernel_socket
+            && entry.tickets == [0; 2];
+        match is_true {
+            true => Ok(()),
+            false => Err("it says what can't be".to_owned()),
         }
     }
 

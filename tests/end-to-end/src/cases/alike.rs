@@ -453,7 +453,9 @@ try:
 except BlockingIOError:
     pass
 s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 60))
+fd = s.fileno()
 thread, found = in_thread(lambda: s.close())
+assert error_of(os.close, fd) == errno.EBADF
 assert tell('hear') == '%d\\n' % sent
 thread.join(10)
 assert found == [None], found
