@@ -88,7 +88,7 @@ impl Header {
     }
 
     /// The header as it goes on the wire, checksum included.
-    #[inline]
+    #[inline(always)]
     pub fn to_bytes(&self) -> [u8; LEN] {
         let flags = u16::from(self.dont_fragment) << 14 | u16::from(self.more_fragments) << 13;
         let mut header = [0; LEN];
