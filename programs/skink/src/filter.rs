@@ -5,6 +5,7 @@ use crate::cli::{FilterCheckOptions, FilterVerb};
 use crate::failure::Failure;
 use crate::tools;
 use serde::Serialize;
+use skink_control::MAXIMUM_RULES;
 use skink_filter::{ParseError, RuleSet};
 use std::fmt::Write;
 use std::fs::File;
@@ -91,8 +92,6 @@ pub fn rules_in(file: &Path, failure: fn(String) -> Failure) -> Result<String, F
     }
 }
 
-/// Longest text of rules in bytes, as it travels: the broker takes no more, and the packet has a limit.
-const LONGEST: usize = 180 * 1024;
 const TOO_LONG: &str = "the rules are too long: make them shorter than 180 KiB, where a line's end and a quotation mark count twice";
 
 /// Reads rules that were handed in for those that are in force. An error says why the old ones stay.
@@ -111,7 +110,7 @@ pub fn accept(rules: &str) -> Result<RuleSet, String> {
 }
 
 fn is_too_long(rules: &str) -> bool {
-    serde_json::to_vec(rules).is_ok_and(|text| text.len() > LONGEST)
+    serde_json::to_vec(rules).is_ok_and(|text| text.len() > MAXIMUM_RULES)
 }
 
 /// That so many rules are in force, in a sentence.
@@ -129,13 +128,13 @@ pub fn in_force(rules: &RuleSet, interface: &str) -> String {
 fn read(file: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     // A little more than what is too long, so that it is told as such.
-    let most = LONGEST as u64 + 1;
+    let most = MAXIMUM_RULES as u64 + 1;
     let read = match file == Path::new("-") {
         true => std::io::stdin().take(most).read_to_end(&mut bytes),
         false => File::open(file).and_then(|file| file.take(most).read_to_end(&mut bytes)),
     };
     read.map_err(|error| Failure::tool(format!("can't read {}: {error}", file.display())))?;
-    if bytes.len() > LONGEST {
+    if bytes.len() > MAXIMUM_RULES {
         return Err(Failure::tool(format!("{}: {TOO_LONG}", file.display())));
     }
     String::from_utf8(bytes).map_err(|error| {

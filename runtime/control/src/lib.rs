@@ -67,6 +67,10 @@ pub const CONTROL_VARIABLE: &str = "SKINK_CONTROL";
 pub const TOKEN_VARIABLE: &str = "SKINK_TOKEN";
 /// How many processes can have an instance of the stack at the same time.
 pub const MAXIMUM_OWNERS: usize = 64;
+
+/// Longest text of the packet filter's rules in bytes: it travels in messages, whose packets have a limit. (There it is text of JSON, which
+/// may be longer.)
+pub const MAXIMUM_RULES: usize = 180 * 1024;
 /// Slots from this one on are those of a `skink up`'s own processes.
 pub const FIRST_COMPONENT: u16 = 0xff00;
 

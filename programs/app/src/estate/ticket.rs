@@ -37,7 +37,7 @@ impl State {
                 }
             }
         }
-        if passed.is_empty() || self.is_served() && !self.is_reachable() {
+        if passed.is_empty() || self.is_served() && !self.has_shared_stack() {
             return Ok(Vec::new());
         }
         let tickets = passed.iter().map(|(_, fd, index)| {
@@ -60,8 +60,8 @@ impl State {
         }
     }
 
-    /// Whether there is a stack in another process that does what it is told.
-    fn is_reachable(&self) -> bool {
+    /// Whether there is a stack in another process, which isn't lost.
+    fn has_shared_stack(&self) -> bool {
         let engine = self.engine.as_deref();
         engine.is_some_and(|engine| engine.stack.is_served() && !engine.is_down())
     }

@@ -1,14 +1,11 @@
 //! What the broker answers to tools.
 use super::{Answered, Owners, Question, Role, Server};
+use crate::MAXIMUM_RULES;
 use crate::message::{RegionKind, Reply, Request};
 use rustix::fs::{FileType, OFlags};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-
-/// Most bytes of a file of rules: its text must fit into a message to the component. (As text of JSON it may still be too long, which
-/// who takes it says.)
-pub(crate) const MAXIMUM_RULES: u64 = 180 * 1024;
 
 impl<O: Owners> Server<O> {
     pub(super) fn handle_tool(
@@ -124,7 +121,7 @@ fn rules_of(descriptors: &mut Vec<OwnedFd>) -> Result<String, String> {
         Ok(FileType::from_raw_mode(kind) == FileType::RegularFile && readable)
     };
     match is_file(&file) {
-        Ok(true) => text_of(file, MAXIMUM_RULES, "the rules"),
+        Ok(true) => text_of(file, MAXIMUM_RULES as u64, "the rules"),
         Ok(false) => Err("the rules aren't in a file".to_owned()),
         Err::<bool, io::Error>(error) => Err(format!("the rules can't be read: {error}")),
     }

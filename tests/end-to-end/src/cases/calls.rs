@@ -140,13 +140,7 @@ fn habits(network: &Network) -> Outcome {
     let topology = network.plan.topology.to_string();
     let arguments = [Network::SKINK[0], Network::KERNEL[0], &topology, &library];
     let program = python::start(network, "program", HABITS, &arguments, "serves")?;
-    let called = python::finish_on_kernel(network, "caller", CALLER, &[Network::SKINK[0]]);
-    called.map_err(|failure| Failure::Wrong(format!("{failure:?}\n{}", program.log())))?;
-    let (status, said) = program.wait(PATIENCE)?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(Failure::Wrong(format!("it ended with {status}:\n{said}"))),
-    }
+    python::asked(network, program, CALLER, &[Network::SKINK[0]])
 }
 
 /// Says each byte again, each `l` after a while.

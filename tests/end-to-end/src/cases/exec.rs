@@ -161,13 +161,7 @@ fn listeners_for_a_child(network: &Network) -> Outcome {
 fn activate(network: &Network, how: &str) -> Outcome {
     let arguments = [how, ACTIVATED];
     let server = python::start(network, "server", ACTIVATOR, &arguments, "listens")?;
-    let called = python::finish_on_kernel(network, "callers", CALLERS, &[]);
-    called.map_err(|failure| Failure::Wrong(format!("{failure:?}\n{}", server.log())))?;
-    let (status, said) = server.wait(PATIENCE)?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(Failure::Wrong(format!("it ended with {status}:\n{said}"))),
-    }
+    python::asked(network, server, CALLERS, &[])
 }
 
 /// nginx puts another executable in the place of its own: nobody is refused, and what goes on ends in order.

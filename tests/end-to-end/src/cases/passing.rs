@@ -79,13 +79,7 @@ else:
 /// Listening and bound sockets are passed in every topology.
 fn listeners(network: &Network) -> Outcome {
     let server = python::start(network, "server", BINDER, &[], "passed")?;
-    let asked = python::finish_on_kernel(network, "asker", ASKER, &[]);
-    asked.map_err(|failure| Failure::Wrong(format!("{failure:?}\n{}", server.log())))?;
-    let (status, said) = server.wait(PATIENCE)?;
-    match status.success() && !said.contains("skink[") {
-        true => Ok(()),
-        false => Err(Failure::Wrong(format!("it ended with {status}:\n{said}"))),
-    }
+    python::asked(network, server, ASKER, &[])
 }
 
 /// Accepts connections and passes them on. What the client sent says what comes next.

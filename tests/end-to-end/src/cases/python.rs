@@ -1,8 +1,8 @@
 //! Programs in Python whose text stands in a case.
 
-use crate::Failure;
 use crate::network::Network;
 use crate::site::PATIENCE;
+use crate::{Failure, Outcome};
 use skink_testbed::Process;
 use std::process::Command;
 
@@ -50,4 +50,16 @@ pub fn finish_on_kernel(
     arguments: &[&str],
 ) -> Result<String, Failure> {
     Network::finish(on_kernel(network, script, arguments), name, PATIENCE)
+}
+
+/// A client on the kernel's host runs to its end, then the server that it asked does, of which the library had nothing to say. Of
+/// what failed the server's words are told, too.
+pub fn asked(network: &Network, server: Process, client: &str, arguments: &[&str]) -> Outcome {
+    let asked = finish_on_kernel(network, "client", client, arguments);
+    asked.map_err(|failure| Failure::Wrong(format!("{failure:?}\n{}", server.log())))?;
+    let (status, said) = server.wait(PATIENCE)?;
+    match status.success() && !said.contains("skink[") {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!("it ended with {status}:\n{said}"))),
+    }
 }
