@@ -484,7 +484,12 @@ impl Connection {
             if most == 0 {
                 return;
             }
-            let ring = context.stack().tcp_table().send_ring(self.socket.slot);
+            let table = context.stack().tcp_table();
+            let ring = table.send_ring(self.socket.slot);
+            let record = table.find(self.socket);
+            if record.is_some_and(|record| skink_tcp::may_send_ahead(record, &ring)) {
+                ring.grow(0);
+            }
             let mut buffer = vec![0; ring.free().min(most as usize)];
             script.outgoing.fill(self.written, &mut buffer);
             let count = ring.write(&buffer) as u64;

@@ -91,12 +91,12 @@ impl Memory {
                     &mut receive,
                 ),
             ] {
-                let words = ring.capacity() / 8;
                 // From the end, since a record that was spoilt doesn't say.
-                let first = memory.words().len() - (sockets - slot as usize) * words;
+                let first =
+                    memory.words().len() - (sockets - slot as usize) * (ring.capacity() / 8);
                 let start = ring.index(ring.head());
                 let kept = start / 8..(start + ring.len()).div_ceil(8);
-                places.extend(kept.map(|word| first + word % words));
+                places.extend(kept.map(|word| first + word % (ring.size() / 8)));
             }
         }
         [send, receive]

@@ -6,8 +6,8 @@ use skink_wire::{Endpoint, FourTuple};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Version of [`Record`]'s layout; a table made by another one is refused.
-// Layout digest: 881cd65aa4b70aee
-pub const LAYOUT_VERSION: u32 = 6;
+// Layout digest: b3cf16e4e2e5369d
+pub const LAYOUT_VERSION: u32 = 7;
 
 /// What a record stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +75,7 @@ impl Holder {
 /// | one that waits goes to another program's listener | there: all other fields, bytes in the ring -> `receive_tail` -> `holder` awaited -> `fin` -> `state` -> here: `state` CLOSED -> `fin` 0 -> the slot is freed | there a slot that nobody knows of, and it waits here; then it waits in both places, of which the adopter keeps one; then there |
 /// | data is acknowledged | `send_head` -> (next segment) `snd_una` | `snd_una` is behind: the head of the ring counts |
 /// | data arrives | bytes in the ring -> `receive_tail` -> (next segment) `rcv_nxt` | `rcv_nxt` is behind: the tail of the ring counts; the peer sends it again |
+/// | a ring grows | `origin` of its tail, one word -> bytes behind its first part -> its tail | either: what is there has the same places |
 /// | a segment leaves | `snd_una`, `snd_max`, `rcv_nxt`, `rcv_adv`, `snd_wnd`, `ts_recent` -> the segment | `snd_max` and `rcv_adv` may be ahead of what left: bytes count as lost, and a window was never offered |
 /// | the program finishes sending | `fin_number` -> `fin` -> `state` -> the FIN | the call was not carried out; it is repeated |
 /// | our FIN is acknowledged | `send_head` -> `state` FIN-WAIT-2 or TIME-WAIT | an earlier state: the FIN is sent again |

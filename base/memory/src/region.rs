@@ -224,7 +224,7 @@ impl Region {
         // are in a mapping that lives as long as `self`, and are this ring's own.
         unsafe {
             let at = self.first_receive_ring.add(slot as usize * bytes);
-            Ring::new(head, tail, at, bytes)
+            Ring::growing(head, tail, at, bytes)
         }
     }
 
@@ -239,6 +239,11 @@ impl Region {
         let positions = self.sending.program_positions(slot);
         positions.send_tail.reset();
         positions.receive_head.reset();
+        if kind == SocketKind::Udp {
+            // A datagram may be as large as all of the ring.
+            positions.send_tail.begin_grown();
+            record.receive_tail.begin_grown();
+        }
         let header = self.sending.header();
         let [send, receive] = self.ring_offsets(slot).map(|offset| offset as u64);
         record.send_offset.store(send, Ordering::Relaxed);
@@ -283,7 +288,7 @@ impl Region {
     /// How many bytes of its send and receive ring a socket has touched.
     fn grown(&self, slot: u32) -> [usize; 2] {
         [self.send_ring(slot), self.receive_ring(slot)]
-            .map(|ring| ring.tail().min(ring.capacity() as u64) as usize)
+            .map(|ring| ring.tail().min(ring.size() as u64) as usize)
     }
 
     /// Owner: gives back the memory of a closed slot's rings, and answers how many bytes that were. It takes the system some

@@ -14,7 +14,7 @@ pub struct Position {
     position: AtomicU64,
     /// Of a tail: the position whose byte lies where the ring's memory begins, or a ring's worth from there.
     /// The producer changes it while the ring is empty, before it moves the tail on. So who has seen the tail
-    /// sees the origin of all bytes before it.
+    /// sees the origin of all bytes before it. With [`GROWN`] the ring uses all of its memory.
     origin: AtomicU64,
     /// Of a receive ring's head: whose the connection is while it waits to be accepted, see
     /// [`Region::take_offer`](crate::Region::take_offer).
@@ -46,6 +46,11 @@ impl Position {
         self.store(0);
     }
 
+    /// The ring whose tail this is, which nobody uses yet, is as large as its memory from the beginning.
+    pub(crate) fn begin_grown(&self) {
+        self.origin.store(GROWN, Ordering::Relaxed);
+    }
+
     /// Moves the end on, whatever the other one says.
     #[inline]
     pub(crate) fn advance(&self, count: u64) {
@@ -61,7 +66,22 @@ pub(crate) fn fill(head: &Position, tail: &Position, capacity: usize) -> usize {
     usize::try_from(filled).map_or(capacity, |filled| filled.min(capacity))
 }
 
+/// In an origin, which is below that: the ring has grown. In one word, so that nobody sees half of the change.
+const GROWN: u64 = 1 << 63;
+
+/// A growing ring begins with a quarter of its memory, but with so many bytes if it has them.
+const LEAST_BEGUN: usize = 64 * 1024;
+
+/// How many bytes a growing ring uses of a memory of `capacity` bytes before it has grown.
+pub fn first_part(capacity: usize) -> usize {
+    (capacity / 4).max(LEAST_BEGUN).min(capacity)
+}
+
 /// A view of one single-producer single-consumer byte ring in shared memory.
+///
+/// A *growing* ring goes around in the first part of its memory only, which is soon in the processor's caches, until its
+/// producer finds that more must be under way at a time ([`Ring::grow`]): then it goes on behind that part, and around all of
+/// the memory. No byte is moved for it.
 ///
 /// Whatever the stored positions say, no call reaches outside the ring's own bytes: a fill level
 /// over the capacity (a neighbour's doing) counts as a full ring.
@@ -71,10 +91,14 @@ pub struct Ring<'a> {
     tail: &'a Position,
     base: NonNull<u8>,
     capacity: usize,
+    /// How many bytes it uses before it has grown, a power of two.
+    begun: usize,
     memory: PhantomData<&'a [u8]>,
 }
 
 impl<'a> Ring<'a> {
+    /// One that uses all of its memory.
+    ///
     /// # Safety
     /// `base` must be valid for `capacity` bytes (a power of two) during `'a`, and be reached
     /// through raw copies only.
@@ -90,13 +114,46 @@ impl<'a> Ring<'a> {
             tail,
             base,
             capacity,
+            begun: capacity,
             memory: PhantomData,
         }
     }
 
-    /// Size in bytes, a power of two.
+    /// One that can grow.
+    ///
+    /// # Safety
+    /// As for [`Ring::new`].
+    pub(crate) unsafe fn growing(
+        head: &'a Position,
+        tail: &'a Position,
+        base: NonNull<u8>,
+        capacity: usize,
+    ) -> Ring<'a> {
+        // SAFETY: the caller's promise.
+        let ring = unsafe { Ring::new(head, tail, base, capacity) };
+        Ring {
+            begun: first_part(capacity),
+            ..ring
+        }
+    }
+
+    /// Size of its memory in bytes, a power of two.
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// How many bytes it holds at most, for now: all of its memory, or the part that it began with. A power of two.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.size_by(self.tail.origin.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn size_by(&self, origin: u64) -> usize {
+        match origin & GROWN {
+            0 => self.begun,
+            _ => self.capacity,
+        }
     }
 
     /// Position of the oldest byte that is kept.
@@ -114,7 +171,7 @@ impl<'a> Ring<'a> {
     /// Bytes in the ring.
     #[inline]
     pub fn len(&self) -> usize {
-        fill(self.head, self.tail, self.capacity)
+        fill(self.head, self.tail, self.size())
     }
 
     /// Whether it holds nothing.
@@ -125,19 +182,38 @@ impl<'a> Ring<'a> {
 
     /// Whether the positions are such as no correct neighbour stores: more bytes than fit.
     pub fn is_spoilt(&self) -> bool {
-        self.tail().wrapping_sub(self.head()) > self.capacity as u64
+        self.tail().wrapping_sub(self.head()) > self.size() as u64
     }
 
     /// Bytes that can still be put in.
     #[inline]
     pub fn free(&self) -> usize {
-        self.capacity - self.len()
+        self.size().saturating_sub(self.len())
     }
 
     /// Whether so much can be put in, a quarter, that a producer who waits for room had better be woken.
     #[inline]
     pub fn is_roomy(&self) -> bool {
-        self.free() >= self.capacity / 4
+        self.free() >= self.size() / 4
+    }
+
+    /// Producer: has it use all of its memory, while up to `ahead` bytes beyond the tail are [written
+    /// ahead](Ring::write_ahead). Answers whether it has grown just now. It can't if it has already, nor while what is there
+    /// goes around the end of the first part: then it is to be tried again when the consumer has taken some of it.
+    pub fn grow(&self, ahead: usize) -> bool {
+        let origin = self.tail.origin.load(Ordering::Relaxed);
+        if self.size_by(origin) == self.capacity {
+            return false;
+        }
+        let (head, end) = (self.head(), self.tail().wrapping_add(ahead as u64));
+        let into_part = self.index(head) as u64;
+        if into_part.saturating_add(end.wrapping_sub(head)) > self.begun as u64 {
+            return false;
+        }
+        // Counted from where the first part began last, all that is there has the same places by either size.
+        let origin = head.wrapping_sub(into_part) & !GROWN;
+        self.tail.origin.store(origin | GROWN, Ordering::Relaxed);
+        true
     }
 
     /// Producer: an empty ring is filled from the start of its memory again, which is in the processor's caches and
@@ -146,7 +222,9 @@ impl<'a> Ring<'a> {
     pub fn restart(&self) {
         let tail = self.tail();
         if tail == self.head() {
-            self.tail.origin.store(tail, Ordering::Relaxed);
+            let grown = self.tail.origin.load(Ordering::Relaxed) & GROWN;
+            let origin = tail & !GROWN | grown;
+            self.tail.origin.store(origin, Ordering::Relaxed);
         }
     }
 
@@ -171,8 +249,8 @@ impl<'a> Ring<'a> {
     pub fn write_bytes_ahead(&self, offset: usize, from: Bytes<'_>) -> usize {
         let room = self.free().saturating_sub(offset);
         let (from, _) = from.split_at(room);
-        let start = self.index(self.tail().wrapping_add(offset as u64));
-        let (first, second) = from.split_at(self.capacity - start);
+        let (start, to_end) = self.place(self.tail().wrapping_add(offset as u64));
+        let (first, second) = from.split_at(to_end);
         // SAFETY: `first` ends at the ring's end at the latest, and `second` is no longer than what
         // remains of a ring's worth, so both fit; `copy` allows for overlap.
         unsafe {
@@ -188,8 +266,8 @@ impl<'a> Ring<'a> {
     /// as long as the ring is mapped, and by the one producer alone.
     pub fn room(&self, count: usize) -> [(*mut u8, usize); 2] {
         let count = count.min(self.free());
-        let start = self.index(self.tail());
-        let first = count.min(self.capacity - start);
+        let (start, to_end) = self.place(self.tail());
+        let first = count.min(to_end);
         // SAFETY: `start` is below the capacity.
         let at = unsafe { self.base.as_ptr().add(start) };
         [(at, first), (self.base.as_ptr(), count - first)]
@@ -241,10 +319,27 @@ impl<'a> Ring<'a> {
     /// are, in place. The second span is empty unless they wrap around the ring's end.
     pub fn spans(&self, offset: usize, count: usize) -> [Bytes<'a>; 2] {
         let count = count.min(self.len().saturating_sub(offset));
-        let start = self.index(self.head().wrapping_add(offset as u64));
-        let first = count.min(self.capacity - start);
-        // SAFETY: `start + first <= capacity` and `count - first <= start`, so both spans lie in
-        // the ring, which stays mapped for `'a`.
+        self.bytes_at(self.head().wrapping_add(offset as u64), count)
+    }
+
+    /// The `count` bytes from `position` on, in place, whatever the tail says: as [`Ring::spans`], for
+    /// who was told where they are. `None` if the consumer has dropped some of them (they may have been
+    /// overwritten), or if they can't be in the ring yet.
+    pub fn spans_at(&self, position: u64, count: usize) -> Option<[Bytes<'a>; 2]> {
+        let beyond_head = usize::try_from(position.wrapping_sub(self.head())).ok()?;
+        if beyond_head.checked_add(count)? > self.size() {
+            return None;
+        }
+        Some(self.bytes_at(position, count))
+    }
+
+    /// At most as many bytes as its memory has.
+    #[inline]
+    fn bytes_at(&self, position: u64, count: usize) -> [Bytes<'a>; 2] {
+        let (start, to_end) = self.place(position);
+        let first = count.min(to_end);
+        // SAFETY: `start + to_end <= capacity` and `count <= capacity`, so both spans lie in the ring's memory, which
+        // stays mapped for `'a`.
         unsafe {
             [
                 Bytes::new(self.base.as_ptr().add(start), first),
@@ -253,44 +348,32 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// The `count` bytes from `position` on, in place, whatever the tail says: as [`Ring::spans`], for
-    /// who was told where they are. `None` if the consumer has dropped some of them (they may have been
-    /// overwritten), or if they can't be in the ring yet.
-    pub fn spans_at(&self, position: u64, count: usize) -> Option<[Bytes<'a>; 2]> {
-        let beyond_head = usize::try_from(position.wrapping_sub(self.head())).ok()?;
-        if beyond_head.checked_add(count)? > self.capacity {
-            return None;
-        }
-        let start = self.index(position);
-        let first = count.min(self.capacity - start);
-        // SAFETY: `start + first <= capacity` and `count - first <= start`, so both spans lie in
-        // the ring, which stays mapped for `'a`.
-        unsafe {
-            Some([
-                Bytes::new(self.base.as_ptr().add(start), first),
-                Bytes::new(self.base.as_ptr(), count - first),
-            ])
-        }
-    }
-
     /// Where in the ring's memory the byte of a position is.
     #[inline]
     pub fn index(&self, position: u64) -> usize {
+        self.place(position).0
+    }
+
+    /// Likewise, and how many bytes there are from there to where it goes around.
+    #[inline]
+    fn place(&self, position: u64) -> (usize, usize) {
         let origin = self.tail.origin.load(Ordering::Relaxed);
-        (position.wrapping_sub(origin) & (self.capacity as u64 - 1)) as usize
+        let size = self.size_by(origin);
+        let index = (position.wrapping_sub(origin) & (size as u64 - 1)) as usize;
+        (index, size - index)
     }
 
     /// The position, at or after the head, whose byte is at `index` in the ring's memory.
     pub(crate) fn position_of(&self, index: usize) -> u64 {
         let head = self.head();
         let beyond = (index as u64).wrapping_sub(self.index(head) as u64);
-        head.wrapping_add(beyond & (self.capacity as u64 - 1))
+        head.wrapping_add(beyond & (self.size() as u64 - 1))
     }
 
     /// Copies at most a ring's worth of bytes in, beginning at `position`.
     fn copy_in(&self, position: u64, from: &[u8]) {
-        let start = self.index(position);
-        let first = from.len().min(self.capacity - start);
+        let (start, to_end) = self.place(position);
+        let first = from.len().min(to_end);
         let second = (from.len() - first).min(start);
         // SAFETY: `start + first <= capacity` and `second <= start`; a `&[u8]` never lies in the
         // ring, which is only reached through raw copies.

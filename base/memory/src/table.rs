@@ -330,7 +330,7 @@ impl SocketTable {
         });
         let (sent, received) = (self.send_ring(from), self.receive_ring(from));
         let count = usize::try_from(received.tail()).ok()?;
-        if sizes != others || sent.tail() != 0 || sent.head() != 0 || count > received.capacity() {
+        if sizes != others || sent.tail() != 0 || sent.head() != 0 || count > received.size() {
             return None;
         }
         // From the first byte on: `None` if the program has read some.

@@ -129,8 +129,8 @@ impl Stack {
         nic: Nic,
         ports: Box<dyn Ports + Send>,
     ) -> Result<Stack, TableError> {
-        let tcp = Region::create("skink-tcp", config.tcp_table)?;
-        let udp = Region::create("skink-udp", config.udp_table)?;
+        let tcp = region("skink-tcp", config.tcp_table)?;
+        let udp = region("skink-udp", config.udp_table)?;
         let mut stack = Stack::for_programs(config, nic, ports);
         stack.add_program(0, tcp, udp)?;
         Ok(stack)
@@ -421,5 +421,40 @@ impl Stack {
     fn asked(&mut self, now: Instant) {
         self.now = self.now.max(now);
         self.requested = true;
+    }
+}
+
+/// A region of that size, or, where the process has no addresses left for it (`ulimit -v`, valgrind), with smaller rings: a
+/// quarter each time.
+fn region(name: &str, mut config: TableConfig) -> Result<Region, TableError> {
+    const LEAST: u32 = 64 * 1024;
+    loop {
+        match Region::create(name, config) {
+            // The one says `ENOMEM` then, the other `EINVAL`.
+            Err(TableError::Memory(_)) if config.send_bytes.min(config.receive_bytes) > LEAST => {
+                config.send_bytes /= 4;
+                config.receive_bytes /= 4;
+            }
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_are_smaller_where_there_are_no_addresses_for_larger_ones() {
+        // 128 TiB each way are all that a process has.
+        let table = TableConfig {
+            sockets: 1 << 17,
+            send_bytes: 1 << 30,
+            receive_bytes: 1 << 30,
+        };
+        let region = region("library-test", table).expect("smaller ones");
+        let config = region.config();
+        assert!(config.send_bytes < 1 << 30, "{config:?}");
+        assert_eq!(config.send_bytes, config.receive_bytes);
     }
 }

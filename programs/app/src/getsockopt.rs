@@ -8,7 +8,7 @@ use crate::state::State;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
 use libc::socklen_t;
-use skink_memory::Record;
+use skink_memory::{Record, first_part};
 use skink_tcp::State as TcpState;
 
 /// # Safety
@@ -168,7 +168,7 @@ impl State {
             .sum()
     }
 
-    /// What `SO_SNDBUF` and `SO_RCVBUF` are: as large as the rings, or as the program has set them.
+    /// What `SO_SNDBUF` and `SO_RCVBUF` are: as large as the rings in the beginning, or as the program has set them.
     fn buffer_sizes(&self, index: u32) -> (c_int, c_int) {
         let Some(engine) = &self.engine else {
             return (0, 0);
@@ -183,10 +183,13 @@ impl State {
         let config = table.regions().next().map(|(_, region)| region.config());
         let options = &self.sockets[index].options;
         config.map_or((0, 0), |config| {
-            // Programs ask whether they were given what they wanted.
-            let send = buffer_limit(options.send_buffer, config.send_bytes as usize);
-            let receive = buffer_limit(options.receive_buffer, config.receive_bytes as usize);
-            (send as c_int, receive as c_int)
+            let size = |set, ring: u32| match set {
+                0 if !datagram => first_part(ring as usize) as c_int,
+                // Programs ask whether they were given what they wanted.
+                set => buffer_limit(set, ring as usize) as c_int,
+            };
+            let send = size(options.send_buffer, config.send_bytes);
+            (send, size(options.receive_buffer, config.receive_bytes))
         })
     }
 
@@ -229,7 +232,7 @@ impl State {
             info.tcpi_snd_cwnd = cwnd.checked_div(mss).unwrap_or(0);
             info.tcpi_rtt = record.rtt_us.load(Ordering::Relaxed);
             info.tcpi_total_retrans = record.retransmits.load(Ordering::Relaxed);
-            info.tcpi_rcv_space = table.receive_ring(id.slot).capacity() as u32;
+            info.tcpi_rcv_space = table.receive_ring(id.slot).size() as u32;
             info.tcpi_pmtu = u32::from(record.mss.load(Ordering::Relaxed)) + 40;
             // Between two segments that leave the ring's head is ahead of the record's `snd_una`.
             let ring = table.send_ring(id.slot);

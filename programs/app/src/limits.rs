@@ -1,4 +1,4 @@
-//! `RLIMIT_AS`. Mail and FTP servers bound their address space, to bound their memory. Skink's shared memory takes 17 GiB of
+//! `RLIMIT_AS`. Mail and FTP servers bound their address space, to bound their memory. Skink's shared memory takes 65 GiB and more of
 //! addresses for each program, and hardly any memory. So what a program sets becomes a bound of its data (`RLIMIT_DATA`, which
 //! counts all private memory since Linux 4.7), and the address space stays as large as it is.
 use crate::descriptor::is_guest;

@@ -67,7 +67,7 @@ impl State {
                     bits |= HUP;
                 }
                 let roomy = rings.is_some_and(|[send, _]| {
-                    let limit = buffer_limit(socket.options.send_buffer, send.capacity());
+                    let limit = buffer_limit(socket.options.send_buffer, send.size());
                     send.is_roomy() && send.len() <= limit - limit / 4
                 });
                 if over || socket.shut_write || roomy {

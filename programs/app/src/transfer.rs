@@ -373,10 +373,7 @@ impl State {
 
     /// Puts in what there is room for.
     fn put_stream(&mut self, index: u32, buffers: Buffers<'_>, done: &mut usize) -> Answer<()> {
-        let send_buffer = self.sockets[index].options.send_buffer;
-        let (ring, id) = self.sending_end(index)?;
-        ring.restart();
-        let limit = buffer_limit(send_buffer, ring.capacity());
+        let (ring, id, limit) = self.sending_end(index)?;
         let count = buffers.drain(*done, |piece| {
             let room = limit.saturating_sub(ring.len());
             ring.write(&piece[..piece.len().min(room)])
@@ -393,10 +390,7 @@ impl State {
         offset: i64,
         count: usize,
     ) -> Answer<Option<usize>> {
-        let send_buffer = self.sockets[index].options.send_buffer;
-        let (ring, id) = self.sending_end(index)?;
-        ring.restart();
-        let limit = buffer_limit(send_buffer, ring.capacity());
+        let (ring, id, limit) = self.sending_end(index)?;
         let count = count.min(limit.saturating_sub(ring.len()));
         let room = ring.room(count).map(|(at, bytes)| iovec {
             iov_base: at.cast(),
@@ -414,8 +408,8 @@ impl State {
         Ok(Some(count))
     }
 
-    /// The send ring of a connection that can still send.
-    fn sending_end(&mut self, index: u32) -> Answer<(Ring<'_>, SocketId)> {
+    /// The send ring of a connection that can still send, and how many bytes may be in it.
+    fn sending_end(&mut self, index: u32) -> Answer<(Ring<'_>, SocketId, usize)> {
         self.catch_news();
         let socket = &mut self.sockets[index];
         if let Some(error) = socket.take_error() {
@@ -425,6 +419,7 @@ impl State {
             return fail(libc::EPIPE);
         }
         let connecting = socket.connecting;
+        let send_buffer = socket.options.send_buffer;
         let (table, id) = self.stream(index)?;
         if connecting {
             return Err(WOULD_BLOCK);
@@ -433,13 +428,21 @@ impl State {
             .engine
             .as_ref()
             .map_or(Events::CLOSED, |engine| engine.lasting(id));
-        if table.find(id).is_some_and(skink_tcp::has_finished) {
+        let record = table.find(id);
+        if record.is_some_and(skink_tcp::has_finished) {
             // Another program that has the socket has closed this direction.
             return fail(libc::EPIPE);
         }
         match table.find_rings(id) {
             Some([ring, _]) if !lasting.intersects(Events::CLOSED | Events::ERROR) => {
-                Ok((ring, id))
+                ring.restart();
+                if buffer_limit(send_buffer, ring.capacity()) > ring.size()
+                    && record.is_some_and(|record| skink_tcp::may_send_ahead(record, &ring))
+                {
+                    ring.grow(0);
+                }
+                let limit = buffer_limit(send_buffer, ring.size());
+                Ok((ring, id, limit))
             }
             _ => fail(libc::EPIPE),
         }
@@ -463,9 +466,8 @@ pub fn room(fd: c_int, flags: c_int) -> Answer {
     let index = state.socket_of(fd)?;
     let patience = patience(&state, index, flags, true);
     let answer = wait::until(state, index, patience, |state, index| {
-        let send_buffer = state.sockets[index].options.send_buffer;
-        let (ring, _) = state.sending_end(index)?;
-        match buffer_limit(send_buffer, ring.capacity()).saturating_sub(ring.len()) {
+        let (ring, _, limit) = state.sending_end(index)?;
+        match limit.saturating_sub(ring.len()) {
             0 => Err(WOULD_BLOCK),
             free => Ok(free),
         }

@@ -34,8 +34,8 @@ use user::User;
 /// Most TCP sockets of one process. A slot costs nothing until it is used.
 const TCP_TABLE: TableSize = TableSize {
     sockets: 16_384,
-    send_bytes: 1 << 20,
-    receive_bytes: 1 << 20,
+    send_bytes: 1 << 22,
+    receive_bytes: 1 << 22,
 };
 /// Most UDP sockets of one process.
 const UDP_TABLE: TableSize = TableSize {

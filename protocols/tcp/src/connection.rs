@@ -1,5 +1,6 @@
 use crate::crowding::Crowding;
 use crate::cubic::Cubic;
+use crate::distance::Arrivals;
 use crate::ranges::Ranges;
 use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
@@ -110,6 +111,7 @@ pub struct Connection {
     pub rcv_adv: SeqNum,
     /// Bounds the window while data waits.
     pub crowding: Crowding,
+    pub arrivals: Arrivals,
     /// `Last.ACK.sent` of RFC 7323 section 4.3.
     pub last_ack: SeqNum,
     /// Sequence number of the peer's FIN, once seen.
@@ -234,6 +236,7 @@ impl Connection {
             rcv_nxt: SeqNum(0),
             rcv_adv: SeqNum(0),
             crowding: Crowding::new(),
+            arrivals: Arrivals::new(now),
             last_ack: SeqNum(0),
             peer_fin: None,
             ahead: Ranges::default(),

@@ -18,7 +18,7 @@
 //! then `receive`) and of ICMP errors (`errors`), what an acknowledgement does (`acknowledge`), loss
 //! recovery (`recovery`), what is sent when (`output`), timers (`timers`), opening and closing
 //! (`sockets`, `bind`, `listener`, `handshake`, `ending`, `time_wait`), programs that come and go
-//! (`regions`), taking over from a predecessor (`adopt`), and [`State`].
+//! (`regions`), how far away peers are (`distance`), taking over from a predecessor (`adopt`), and [`State`].
 #![forbid(unsafe_code)]
 
 mod acknowledge;
@@ -30,6 +30,7 @@ mod connection;
 mod crowding;
 mod cubic;
 mod demux;
+mod distance;
 mod ending;
 mod errors;
 mod filtered;
@@ -57,6 +58,7 @@ mod strays;
 mod time_wait;
 mod timers;
 
+pub use distance::may_send_ahead;
 pub use instance::{Tcp, TcpConfig};
 pub use receive::unread_limit;
 pub use saved::{has_finished, has_peer_finished};

@@ -32,10 +32,10 @@ const MOST_REPEATS: u32 = 32;
 const UNREAD_BYTES: u64 = 65_536;
 
 /// How many bytes a peer may be ahead of a program that hasn't set it: [`UNREAD_BYTES`] and twice what the program has taken out
-/// of `ring` so far, at most all of it. So the window grows at least as fast as a peer in slow start can fill it.
+/// of `ring` so far, at most what it holds. So the window grows at least as fast as a peer in slow start can fill it.
 pub fn unread_limit(ring: &Ring<'_>) -> usize {
     let bytes = ring.head().saturating_mul(2).saturating_add(UNREAD_BYTES);
-    usize::try_from(bytes).map_or(ring.capacity(), |bytes| bytes.min(ring.capacity()))
+    usize::try_from(bytes).map_or(ring.size(), |bytes| bytes.min(ring.size()))
 }
 
 /// How long FIN-WAIT-2 lasts when no program holds the socket, as in Linux.
@@ -340,6 +340,7 @@ impl Connection {
         let ring = self.receive_ring(context);
         if self.ahead.is_empty() {
             ring.restart();
+            self.grow_for_far_peer(&ring, context);
         }
         if start == self.rcv_nxt {
             let taken = ring.write(payload);
@@ -473,13 +474,13 @@ impl Connection {
     /// waits in front of the stack. A unit of the window less one byte is kept back: what a window rounded up promised has
     /// room too.
     pub fn receive_limit(&self, ring: &Ring<'_>) -> usize {
-        let capacity = ring.capacity().saturating_sub(self.window_slack() as usize);
+        let most = ring.size().saturating_sub(self.window_slack() as usize);
         let bytes = match self.settings.receive_buffer {
             Some(bytes) => bytes as usize,
             None => unread_limit(ring),
         };
         let bytes = bytes.min(self.crowding.most());
-        bytes.max(2 * self.mss as usize).min(capacity)
+        bytes.max(2 * self.mss as usize).min(most)
     }
 
     /// The window to put in a header, and the right edge that it offers.

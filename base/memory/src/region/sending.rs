@@ -209,7 +209,7 @@ impl SendRegion {
         // are in a mapping that lives as long as `self`, and are this ring's own.
         unsafe {
             let at = self.first_send_ring.add(slot as usize * bytes);
-            Ring::new(head, tail, at, bytes)
+            Ring::growing(head, tail, at, bytes)
         }
     }
 

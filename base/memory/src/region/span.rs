@@ -31,16 +31,20 @@ impl SendRegion {
         let send_bytes = self.config.send_bytes as usize;
         let slot = u32::try_from(offset / send_bytes).ok()?;
         let inside = offset % send_bytes;
-        let to_end = send_bytes.checked_sub(inside)?;
+        if slot >= self.config.sockets {
+            return None;
+        }
+        let ring = self.send_ring(slot);
+        let to_end = ring.size().checked_sub(inside)?;
         let goes_on = second.is_empty()
             || (first.len() == to_end && second.as_ptr() as usize == first_ring + offset - inside);
-        if slot >= self.config.sockets || first.len() > to_end || !goes_on {
+        if first.len() > to_end || !goes_on {
             return None;
         }
         Some(RingSpan {
             slot,
             generation: self.record(slot).generation.load(Ordering::Relaxed),
-            position: self.send_ring(slot).position_of(inside),
+            position: ring.position_of(inside),
             bytes: u32::try_from(first.len().checked_add(second.len())?).ok()?,
         })
     }

@@ -11,8 +11,14 @@ use skink_topology::{Component, Process, Topology};
 /// Most TCP sockets of one program. A slot costs nothing until it is used.
 const TCP_TABLE: TableSize = TableSize {
     sockets: 8192,
+    send_bytes: 1 << 22,
+    receive_bytes: 1 << 22,
+};
+/// The same if there are to be more programs than the stack has addresses for with that.
+const FOR_MANY_PROGRAMS: TableSize = TableSize {
     send_bytes: 1 << 20,
     receive_bytes: 1 << 20,
+    ..TCP_TABLE
 };
 /// Most UDP sockets of one program.
 const UDP_TABLE: TableSize = TableSize {
@@ -79,8 +85,26 @@ impl Settings {
             no_probe: given.no_probe || config.probe == Some(false),
         };
         let user = options.user.as_deref().map(User::find).transpose()?;
-        let programs = config.programs.unwrap_or(MAXIMUM_PROGRAMS);
-        let settings = Settings {
+        let udp = config.udp.or(UDP_TABLE);
+        let mut tcp = config.tcp.or(TCP_TABLE);
+        if config
+            .programs
+            .is_some_and(|programs| u64::from(programs) > most_programs(&tcp, &udp))
+        {
+            tcp = config.tcp.or(FOR_MANY_PROGRAMS);
+        }
+        let most = most_programs(&tcp, &udp);
+        let programs = config
+            .programs
+            .unwrap_or_else(|| most.clamp(1, MAXIMUM_PROGRAMS.into()) as u16);
+        if u64::from(programs) > most {
+            return Err(Failure::own(format!(
+                "{programs} programs with {} TCP and {} UDP sockets each are more than a process has addresses \
+                 for: with such tables set programs = {most} at most, or make the tables smaller",
+                tcp.sockets, udp.sockets
+            )));
+        }
+        Ok(Settings {
             name,
             topology,
             network,
@@ -90,11 +114,9 @@ impl Settings {
             allow: config.allow,
             programs,
             programs_per_user: config.programs_per_user,
-            tcp: config.tcp.or(TCP_TABLE),
-            udp: config.udp.or(UDP_TABLE),
-        };
-        settings.check_size()?;
-        Ok(settings)
+            tcp,
+            udp,
+        })
     }
 
     /// Programs of one user at a time.
@@ -102,23 +124,16 @@ impl Settings {
         let most = PROGRAMS_PER_USER.min(self.programs.div_ceil(2));
         self.programs_per_user.unwrap_or(most)
     }
+}
 
-    fn check_size(&self) -> Result<(), Failure> {
-        let region = |size: &TableSize| {
-            let rings = u64::from(size.send_bytes) + u64::from(size.receive_bytes);
-            u64::from(size.sockets.next_power_of_two()) * rings
-        };
-        let each = region(&self.tcp) + region(&self.udp);
-        let most = ADDRESS_SPACE.checked_div(each).unwrap_or(ADDRESS_SPACE);
-        if u64::from(self.programs) > most {
-            return Err(Failure::own(format!(
-                "{} programs with {} TCP and {} UDP sockets each are more than a process has addresses \
-                 for: with such tables set programs = {most} at most, or make the tables smaller",
-                self.programs, self.tcp.sockets, self.udp.sockets
-            )));
-        }
-        Ok(())
-    }
+/// For so many programs' regions the stack has addresses.
+fn most_programs(tcp: &TableSize, udp: &TableSize) -> u64 {
+    let region = |size: &TableSize| {
+        let rings = u64::from(size.send_bytes) + u64::from(size.receive_bytes);
+        u64::from(size.sockets.next_power_of_two()) * rings
+    };
+    let each = region(tcp) + region(udp);
+    ADDRESS_SPACE.checked_div(each).unwrap_or(ADDRESS_SPACE)
 }
 
 fn either<T: Clone>(given: &[T], otherwise: Vec<T>) -> Vec<T> {

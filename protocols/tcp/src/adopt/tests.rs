@@ -297,7 +297,7 @@ fn arrange(net: &mut Net, id: SocketId, what: &str) {
 /// A predecessor died before it gave back the memory of connections that it had closed.
 #[test]
 fn memory_of_closed_sockets_is_given_back_by_a_successor() {
-    let region = new_region(64, 1 << 17, 1 << 17);
+    let region = new_region(64, 1 << 19, 1 << 19);
     for slot in 0..64 {
         region.open_slot(slot, skink_memory::SocketKind::Tcp);
         region.receive_ring(slot).write(&[7; 100_000]);

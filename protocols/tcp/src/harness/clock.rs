@@ -172,7 +172,7 @@ impl Net {
         while left > 0 {
             let table = self.tcp.table().clone();
             let ring = table.send_ring(id.slot);
-            let step = left.min(ring.capacity() as u32);
+            let step = left.min(ring.size() as u32);
             left -= step;
             ring.advance_tail(step as usize);
             if let Some(flow) = self.flows.get_mut(&key) {

@@ -141,7 +141,7 @@ impl Net {
             "an acknowledgement isn't on record"
         );
         assert_eq!(SeqNum(record.rcv_adv.load(Relaxed)), connection.rcv_adv);
-        let reach = connection.rcv_nxt + (receive.capacity() - receive.len()) as u32;
+        let reach = connection.rcv_nxt + receive.free() as u32;
         assert!(connection.rcv_adv.le(reach), "more is offered than fits");
     }
 }

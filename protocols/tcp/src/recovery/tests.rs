@@ -494,7 +494,7 @@ fn a_lost_fin_is_sent_again() {
 
 #[test]
 fn marks_from_half_a_circle_ago_are_no_losses() {
-    let mut net = Net::with_rings(1 << 20, 64 * 1024);
+    let mut net = Net::with_rings(1 << 22, 64 * 1024);
     let id = net.accepted("mss 1000 sackok ws 8", 10_000);
     net.write(id, 5_000);
     net.advance(210);
@@ -521,7 +521,7 @@ fn marks_from_half_a_circle_ago_are_no_losses() {
 /// The congestion window after a loss and a hundred full round trips of 50 ms. A round trip's acknowledgements come
 /// one by one, or all before anything can be sent.
 fn window_after_a_loss(in_one_batch: bool) -> u32 {
-    let mut net = Net::with_rings(1 << 20, 1 << 16);
+    let mut net = Net::with_rings(1 << 22, 1 << 16);
     let id = net.accepted("mss 1000 sackok ws 8", 60_000);
     net.write(id, 1_000_000);
     let mut acked = 1;

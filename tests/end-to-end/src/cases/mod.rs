@@ -12,6 +12,7 @@ mod datagrams;
 mod ended;
 mod epoll;
 mod exec;
+mod far;
 mod filter;
 mod forwarding;
 mod halves;
@@ -51,6 +52,7 @@ pub fn all() -> Vec<Case> {
         servers::cases(),
         passing::cases(),
         exec::cases(),
+        far::cases(),
         ended::cases(),
         clients::cases(),
         datagrams::cases(),

@@ -24,7 +24,7 @@ fn the_command_line_goes_before_the_file_and_the_file_before_defaults() {
     let show = |settings: &Settings| {
         let network = &settings.network;
         format!(
-            "{} {} {:?} {:?} {:?} {} {:?} {} {}",
+            "{} {} {:?} {:?} {:?} {} {:?} {} {}x{}",
             settings.name,
             settings.topology.name,
             network.nic.as_ref().map(ToString::to_string),
@@ -38,14 +38,24 @@ fn the_command_line_goes_before_the_file_and_the_file_before_defaults() {
             settings.user.map(|user| user.uid),
             settings.programs,
             settings.tcp.sockets,
+            settings.tcp.send_bytes,
         )
     };
     let cases = [
-        (&[][..], "", "skink single None [] [] false None 4096 8192"),
+        (
+            &[][..],
+            "",
+            "skink single None [] [] false None 1518 8192x4194304",
+        ),
+        (
+            &[],
+            "programs = 4096",
+            "skink single None [] [] false None 4096 8192x1048576",
+        ),
         (
             &[],
             file.as_str(),
-            "file single Some(\"packet:eth0\") [\"10.0.0.2/24\"] [10.0.0.1] true Some(5) 3 16",
+            "file single Some(\"packet:eth0\") [\"10.0.0.2/24\"] [10.0.0.1] true Some(5) 3 16x4194304",
         ),
         (
             &[
@@ -61,7 +71,7 @@ fn the_command_line_goes_before_the_file_and_the_file_before_defaults() {
                 "6",
             ],
             &file,
-            "x single Some(\"tap:t\") [\"10.1.0.2/24\"] [10.1.0.1] true Some(6) 3 16",
+            "x single Some(\"tap:t\") [\"10.1.0.2/24\"] [10.1.0.1] true Some(6) 3 16x4194304",
         ),
     ];
     for (words, file, expected) in cases {
