@@ -1,6 +1,7 @@
 //! What can be done with any descriptor: `close`, `dup`, `fcntl`, `ioctl`.
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
+use crate::interfaces::requests;
 use crate::linger;
 use crate::lock::{Guard, is_held_here, lock, this_thread};
 use crate::raw;
@@ -266,6 +267,12 @@ pub unsafe fn device_control(fd: c_int, request: libc::c_ulong, argument: usize)
             return Err(Stop::Kernel);
         }
         return Ok(0);
+    }
+    if requests::is_for_addresses(request)
+        && let Some((name, addresses)) = state.own_interface()
+    {
+        // SAFETY: the caller's promise.
+        return unsafe { requests::answer(fd, request, argument, &name, &addresses) };
     }
     let amount = match (request, state.sockets[index].role) {
         (_, Role::Undecided) => return Err(Stop::Kernel),

@@ -20,6 +20,7 @@ use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicU32, Ordering};
 use skink_control::{CONTROL_VARIABLE, TOKEN_VARIABLE};
 use skink_messages::Protocol;
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::sync::OnceLock;
@@ -54,6 +55,36 @@ impl Legacy {
     pub fn environment(&self) -> Environment {
         self.environment.as_ptr()
     }
+}
+
+thread_local! {
+    /// What the last guest of this thread had here when it became another program, in which none of its code ran any more. Its
+    /// host has gone on since then.
+    static LEFT_BY_GUEST: RefCell<Remains> = const { RefCell::new(Remains(None)) };
+}
+
+/// Memory alone: the descriptors are the guest's.
+struct Remains(Option<Legacy>);
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        if let Some(legacy) = &mut self.0 {
+            legacy.descriptors.clear();
+        }
+    }
+}
+
+/// Runs `call`, which makes this process or the guest in it another program, with the environment for that.
+pub fn begin(legacy: Legacy, call: impl FnOnce(Environment) -> c_int) -> c_int {
+    let environment = legacy.environment();
+    if !is_guest() {
+        return call(environment);
+    }
+    let mut legacy = Some(legacy);
+    let _ = LEFT_BY_GUEST.try_with(|left| *left.borrow_mut() = Remains(legacy.take()));
+    let answer = call(environment);
+    let _ = LEFT_BY_GUEST.try_with(|left| left.borrow_mut().0.take());
+    answer
 }
 
 impl Drop for Legacy {

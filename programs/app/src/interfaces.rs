@@ -1,8 +1,10 @@
-//! Interfaces as a program sees them (`getifaddrs`): the one that Skink uses has Skink's addresses as well.
+//! Interfaces as a program sees them (`getifaddrs`, `ioctl`): the one that Skink uses has Skink's addresses as well.
 use core::ffi::c_char;
 use core::net::IpAddr;
 use libc::{ifaddrs, sockaddr};
 use skink_wire::{Endpoint, IpCidr};
+
+pub mod requests;
 
 /// An address of Skink's in the list. `name` stands at one place behind `entry`, and `entry` leads there: so it is known again.
 #[repr(C)]

@@ -160,6 +160,11 @@ impl Tcp {
             return;
         }
         self.counters.count(Counter::TcpDropDuplicate);
+        let end = segment.header.seq + segment.sequence_len();
+        if segment.has(Flags::FIN) && end == entry.rcv_nxt {
+            // Our last acknowledgement was lost, and so may be this one.
+            self.time_waits.renew(now, index);
+        }
         let timestamps = entry.timestamps.map(|(recent, offset)| Timestamps {
             value: (now.as_millis() as u32).wrapping_add(offset),
             echo: recent,

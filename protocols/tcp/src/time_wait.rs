@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 /// Twice the maximum segment lifetime: a minute, as in Linux and the BSDs; RFC 9293 3.4.2 has four.
 const DURATION: Duration = Duration::from_secs(60);
+/// It begins anew no sooner than after that: so a peer that sends its FIN without end takes no more of the memory.
+const PAUSE: Duration = Duration::from_secs(1);
 /// The oldest are given up beyond this number.
 const LIMIT: usize = 65_536;
 
@@ -86,13 +88,32 @@ impl TimeWaits {
     pub fn remove(&mut self, index: u32) -> Option<TimeWait> {
         let entry = self.entries.get_mut(index as usize)?.take()?;
         self.free.push(index);
-        // Keeps the front of the queue alive, so that the next deadline is found at once.
+        self.drop_gone();
+        Some(entry)
+    }
+
+    /// The entry's time begins anew.
+    pub fn renew(&mut self, now: Instant, index: u32) {
+        let Some(Some(entry)) = self.entries.get_mut(index as usize) else {
+            return;
+        };
+        if entry.expires + PAUSE > now + DURATION {
+            return;
+        }
+        self.lives = self.lives.wrapping_add(1);
+        entry.life = self.lives;
+        entry.expires = now + DURATION;
+        self.order.push_back((index, entry.life));
+        self.drop_gone();
+    }
+
+    /// Keeps the front of the queue alive, so that the next deadline is found at once.
+    fn drop_gone(&mut self) {
         while let Some((index, life)) = self.order.front().copied()
             && self.get(index).is_none_or(|entry| entry.life != life)
         {
             self.order.pop_front();
         }
-        Some(entry)
     }
 
     /// Takes an entry whose time is over.

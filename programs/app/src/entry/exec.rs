@@ -1,6 +1,6 @@
 //! Entry points that make a process another program. libc's own go past each other's names, so each has
 //! one here, and all end at the three that take an environment.
-use crate::exec::{Environment, leave};
+use crate::exec::{Environment, begin, leave};
 use crate::next;
 use core::ffi::{c_char, c_int, c_long};
 
@@ -18,7 +18,7 @@ unsafe extern "C" {
 unsafe fn replace(environment: Environment, call: impl FnOnce(Environment) -> c_int) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { leave(environment) } {
-        Some(legacy) => call(legacy.environment()),
+        Some(legacy) => begin(legacy, call),
         None => call(environment),
     }
 }

@@ -103,7 +103,7 @@ impl Draft {
         factors.fold(1, usize::saturating_mul)
     }
 
-    /// One of the rules; `None` where its addresses are of different IP versions.
+    /// One of the rules; `None` where its addresses, or they and the protocol, are of different IP versions.
     fn rule(
         &self,
         interface: Option<&Interface>,
@@ -121,6 +121,11 @@ impl Draft {
                 }
                 family = Some(own);
             }
+        }
+        match (protocol, family) {
+            (Some(protocol::ICMP), Some(Family::V6)) => return None,
+            (Some(protocol::ICMPV6), Some(Family::V4)) => return None,
+            _ => {}
         }
         let state = match self.action {
             Action::Pass => self.state.unwrap_or(State::Keep),
@@ -203,8 +208,9 @@ impl Parser {
         if self.rules.len() == before {
             return Err(Problem {
                 at: draft.at,
-                message: "no packet can match: its addresses are of different IP versions"
-                    .to_owned(),
+                message:
+                    "no packet can match: its addresses and protocol are of different IP versions"
+                        .to_owned(),
             });
         }
         Ok(())

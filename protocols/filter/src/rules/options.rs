@@ -136,6 +136,17 @@ impl Parser {
             _ => return Err(unexpected(&next, OPTIONS)),
         };
         self.next();
+        let was_there = match word {
+            "flags" => draft.flags.is_some(),
+            "icmp-type" | "icmp6-type" => !draft.icmp.is_empty(),
+            "label" => draft.label.is_some(),
+            _ => false,
+        };
+        if was_there {
+            let at = next.at.clone();
+            let message = format!("{word:?} stands twice in the rule");
+            return Err(Problem { at, message });
+        }
         match word {
             "flags" => draft.flags = Some((self.flags()?, next.at)),
             "icmp-type" => self.icmp(draft, Family::V4, &next)?,

@@ -207,6 +207,15 @@ fn mistakes_are_told_where_they_are() {
         ),
         ("pass from 10.0.0.1 to ::1", 1, 1, "different IP versions"),
         ("pass inet from ::1", 1, 1, "different IP versions"),
+        (
+            "pass inet6 proto icmp",
+            1,
+            1,
+            "and protocol are of different IP versions",
+        ),
+        ("pass proto icmp6 to 10/8", 1, 1, "different IP versions"),
+        ("pass label a label b", 1, 14, "\"label\" stands twice"),
+        ("pass proto tcp flags S/SA flags any", 1, 27, "stands twice"),
         ("pass $x", 1, 6, "macro $x isn't defined"),
         ("x = \"$x\"\npass $x", 2, 6, "contains itself"),
         (

@@ -28,7 +28,8 @@ fn waiting(options: &str) -> (Net, skink_memory::SocketId) {
 fn late_segments_are_acknowledged_for_a_minute() {
     // (segment, answer)
     let table = [
-        ("F. 1 ack 2", Some(". 2 ack 2")),
+        // Not the peer's FIN.
+        ("F. 0 ack 2", Some(". 2 ack 2")),
         (". 1:11 ack 2", Some(". 2 ack 2")),
         (". 2 ack 2", None),
         ("R 2", None),
@@ -51,6 +52,20 @@ fn late_segments_are_acknowledged_for_a_minute() {
         net.inject("F. 1 ack 2");
         net.expect("R 2");
     }
+}
+
+#[test]
+fn a_minute_begins_anew_with_the_peers_fin() {
+    let (mut net, _) = waiting("mss 1000");
+    for wait in [0, 59_000, 59_000, 500, 200] {
+        net.advance(wait);
+        net.inject("F. 1 ack 2");
+        net.expect(". 2 ack 2");
+    }
+    // The last two came too soon after the one before.
+    net.advance(59_500);
+    net.inject("F. 1 ack 2");
+    net.expect("R 2");
 }
 
 #[test]

@@ -32,10 +32,11 @@ for port in sys.argv[2:]:
 /// - nuttcp waits by `TCP_INFO` until all that it has sent is acknowledged, and calls nothing else meanwhile.
 /// - sockperf sends on TCP to the address that `recvfrom` hasn't filled in.
 /// - vsftpd wants urgent data inline, on a connection that it has accepted.
-/// - nghttpd looks for addresses of the families that the machine has, and named for its address among the interfaces'.
+/// - nghttpd looks for addresses of the families that the machine has, and named for its address among the interfaces'. Java does by
+///   `ioctl`.
 /// - dovecot's processes bound their address space. (`prlimit` may be told to put the old bound where the new one is.)
 const CALLS: &str = "
-import ctypes, resource, select, socket, struct, sys
+import ctypes, errno, fcntl, resource, select, socket, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 address = sys.argv[1]
 bound = (512 << 20, 1 << 30)
@@ -59,6 +60,23 @@ def addresses():
             yield socket.inet_ntoa(ctypes.string_at(name + 4, 4))
     libc.freeifaddrs(first)
 assert address in addresses()
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    room = ctypes.create_string_buffer(4096)
+    def listed(length, at):
+        found = fcntl.ioctl(s, 0x8912, struct.pack('iP', length, at))
+        return room[:struct.unpack_from('i', found)[0]]
+    entries = listed(4096, ctypes.addressof(room))
+    assert fcntl.ioctl(s, 0x8912, struct.pack('iP', 0, 0))[:4] == struct.pack('i', len(entries))
+    mine = [entries[at:at + 40] for at in range(0, len(entries), 40) if socket.inet_ntoa(entries[at + 20:at + 24]) == address]
+    assert len(mine) == 1, entries
+    assert socket.inet_aton(address) not in listed(len(entries) - 1, ctypes.addressof(room))
+    for named in mine[0], mine[0][:16] + bytes(24):
+        told = [socket.inet_ntoa(fcntl.ioctl(s, request, named)[20:24]) for request in (0x8915, 0x891b, 0x8919)]
+        assert told == [address, '255.255.255.0', address[:-1] + '255'], told
+    try:
+        sys.exit(fcntl.ioctl(s, 0x8915, b'nothing'.ljust(40, b'\\0')))
+    except OSError as error:
+        assert error.errno == errno.ENODEV
 listener = socket.create_server((address, 7000))
 print('listening', flush=True)
 s, _ = listener.accept()
