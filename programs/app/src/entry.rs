@@ -3,6 +3,7 @@
 //!
 //! They are `C-unwind`, since libc cancels a thread by unwinding its stack, which may go through here
 //! while libc's function waits. A panic of ours never does: it ends the process.
+use crate::cancel;
 use crate::errno::{Answer, Stop, set};
 
 pub mod data;
@@ -42,6 +43,9 @@ pub fn finish(answer: Answer) -> Option<isize> {
         Ok(value) => Some(value as isize),
         Err(Stop::Kernel) => None,
         Err(Stop::Errno(errno)) => {
+            if errno == libc::EINTR {
+                cancel::end();
+            }
             set(errno);
             Some(-1)
         }

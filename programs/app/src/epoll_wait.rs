@@ -1,4 +1,5 @@
 //! `epoll_wait` and its relatives.
+use crate::cancel;
 use crate::epoll::filter;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
@@ -65,6 +66,9 @@ pub unsafe fn wait(
     let deadline = timeout.map(|timeout| raw::now() + timeout);
     state.begin_wait(index);
     loop {
+        if cancel::is_due(&state) {
+            return fail(libc::EINTR);
+        }
         state.glance();
         let mut count = take(&mut state, epfd, index, events);
         if count == 0 && state.pace.has_held() {
@@ -212,6 +216,12 @@ fn sleep_on(
     let on_nic = state.epolls[index].nic;
     if let Some(engine) = state.engine.as_ref().filter(|_| on_nic) {
         wake_at = [deadline, engine.deadline()].into_iter().flatten().min();
+    }
+    if cancel::is_used() {
+        wake_at = [wake_at, Some(now + cancel::LOOK)]
+            .into_iter()
+            .flatten()
+            .min();
     }
     let number = state.epolls.begin_sleep(index);
     if on_nic {

@@ -33,7 +33,7 @@
 //! `closefrom`, or by a program that isn't linked dynamically; connections of the parent in a forked child
 //! where the stack is in the process; wide characters in a stream on a socket; what libc does with
 //! descriptors of its own or unseen: name look-ups, `aio_read`, `preadv2`; `io_uring` (refused, unless a program makes the system call by an instruction of its own), urgent
-//! data, and cancellation of a thread that waits for one of Skink's sockets. Two processes that share a
+//! data. Two processes that share a
 //! connection must not read, or write, at the same moment: a ring has one reader and one writer. A
 //! program that passes a bad pointer gets `SIGSEGV` instead of `EFAULT`. A signal handler that makes
 //! a call on a socket while it interrupts another such call in the same thread gets `EAGAIN`.
@@ -44,6 +44,7 @@ mod accept;
 mod attach;
 mod buffers;
 mod calls;
+mod cancel;
 mod connect;
 mod datagram;
 mod descriptor;

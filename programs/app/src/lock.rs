@@ -1,4 +1,5 @@
 //! The one lock of the process, around everything that Skink knows in it.
+use crate::cancel;
 use crate::errno::{Answer, WOULD_BLOCK};
 use crate::raw;
 use crate::remote;
@@ -100,6 +101,7 @@ pub fn lock() -> Answer<Guard> {
     if free.is_err() && !SHARED.take_when_free(me) {
         return Err(WOULD_BLOCK);
     }
+    cancel::forbid();
     Ok(Guard {
         _not_send: core::marker::PhantomData,
     })
@@ -128,6 +130,7 @@ impl Drop for Guard {
         }
         let woken = self.parking.take_woken();
         let doorbell = self.take_doorbell();
+        let before = cancel::take_before();
         if SHARED.word.swap(FREE, Ordering::Release) & CONTENDED != 0 {
             raw::futex_wake(SHARED.futex(), 1);
         }
@@ -140,6 +143,7 @@ impl Drop for Guard {
         {
             state.ring_again();
         }
+        cancel::allow(before);
     }
 }
 

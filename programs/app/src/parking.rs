@@ -252,6 +252,13 @@ impl Parking {
         }
     }
 
+    /// Wakes all that sleep.
+    pub fn wake_all(&mut self) {
+        for id in 0..self.waiters.len() {
+            self.wake(id as u32);
+        }
+    }
+
     /// The threads that are to be woken by who lets the lock go.
     #[inline]
     pub fn take_woken(&mut self) -> Vec<Call> {

@@ -1,4 +1,5 @@
 //! `poll` and `select`.
+use crate::cancel;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
 use crate::kernel_half::events_for_half;
@@ -216,6 +217,10 @@ fn poll_as_it_is(
         .any(|subject| !matches!(subject, Subject::Socket(_)));
     let mut kernel = for_kernel(list, &subjects);
     loop {
+        if cancel::is_due(&state) {
+            state.parking.hand_over();
+            return fail(libc::EINTR);
+        }
         state.pump();
         let mut count = state.look(list, &subjects);
         if count > 0 || !waits {

@@ -108,6 +108,25 @@ pub fn process_id() -> u32 {
     unsafe { syscall(libc::SYS_getpid, [0; 6]) as u32 }
 }
 
+/// Signals a thread of this process, by the kernel's number for it.
+pub fn signal_thread(thread: c_int, signal: c_int) {
+    let arguments = [
+        process_id() as usize,
+        thread as usize,
+        signal as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: no memory is passed.
+    let _ = unsafe { syscall(libc::SYS_tgkill, arguments) };
+}
+
+/// Sleeps for so long, or until a signal.
+pub fn pause(time: Duration) {
+    let _ = ppoll(&mut [], Some(time), core::ptr::null());
+}
+
 /// `fcntl` on a descriptor.
 pub fn fcntl(fd: c_int, command: c_int, argument: usize) -> Answer<usize> {
     let arguments = [fd as usize, command as usize, argument, 0, 0, 0];

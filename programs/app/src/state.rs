@@ -32,6 +32,8 @@ pub struct State {
     pub network: Option<NetworkInfo>,
     /// Threads that wait.
     pub parking: Parking,
+    /// Threads that were cancelled, and haven't heard of it here.
+    pub cancelled: Vec<libc::pthread_t>,
     /// What is held back until the program waits.
     pub pace: Pace,
     /// How the program uses the NIC.
@@ -62,6 +64,7 @@ impl State {
             refused: false,
             network: None,
             parking: Parking::new(),
+            cancelled: Vec::new(),
             pace: Pace::new(),
             judge: Judge::new(),
             spin: Spin::new(),

@@ -5,6 +5,7 @@
 //! descriptors are to wake them too) until the driver, or whoever else drives the stack, wakes them. A
 //! driver that has what it waited for hands the role over on its way out. Where that often wakes two threads for a
 //! frame, the others sleep on flow rings (`flow_rings`), and each is woken by the frames of its own connection.
+use crate::cancel;
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
 use crate::flow_rings::BELL;
 use crate::lock::{Guard, lock};
@@ -433,7 +434,10 @@ pub fn until_either<T>(
     let mut pumped = false;
     let mut readable = patience != Patience::Endless;
     loop {
-        let answer = attempt(&mut state, index, readable);
+        let answer = match cancel::is_due(&state) {
+            true => fail(libc::EINTR),
+            false => attempt(&mut state, index, readable),
+        };
         match answer {
             Err(WOULD_BLOCK)
                 if !pumped && patience == Patience::None && state.has_just_looked() =>

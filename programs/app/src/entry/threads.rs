@@ -1,5 +1,5 @@
 //! Entry points that make and cancel threads.
-use crate::{next, threads};
+use crate::{cancel, next, threads};
 use core::ffi::{c_int, c_void};
 use libc::{pthread_attr_t, pthread_t};
 
@@ -42,5 +42,10 @@ pub unsafe extern "C-unwind" fn thrd_create(
 pub unsafe extern "C-unwind" fn pthread_cancel(thread: pthread_t) -> c_int {
     threads::note();
     // SAFETY: the program's own argument.
-    unsafe { next::pthread_cancel(thread) }
+    unsafe {
+        match crate::is_on() {
+            true => cancel::cancel(thread),
+            false => next::pthread_cancel(thread),
+        }
+    }
 }

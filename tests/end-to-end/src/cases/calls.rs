@@ -12,6 +12,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = in_each_topology("calls", calls);
     cases.extend(in_each_topology("habits", habits));
     cases.extend(in_each_topology("signals", signals));
+    cases.extend(in_each_topology("cancelled", cancelled));
     cases
 }
 
@@ -160,12 +161,21 @@ while True:
 
 /// Handlers that make calls while they interrupt others, or leave those for good.
 fn signals(network: &Network) -> Outcome {
-    let scratch = Scratch::new("signals")?;
-    let program = compile(&scratch, "signals", include_str!("signals.c"), &[])?;
+    until_all(network, "signals", include_str!("signals.c"))
+}
+
+fn cancelled(network: &Network) -> Outcome {
+    until_all(network, "cancelled", include_str!("cancelled.c"))
+}
+
+/// Runs a program beside an echo on the kernel's host, until it has done all.
+fn until_all(network: &Network, name: &str, source: &str) -> Outcome {
+    let scratch = Scratch::new(name)?;
+    let program = compile(&scratch, name, source, &[])?;
     let program = program.display().to_string();
     let _echo = python::start_on_kernel(network, "echo", ECHO, &[], "ready")?;
-    let run = network.skink_run(&program, [Network::KERNEL[0]])?;
-    let said = Network::finish(run, "signals", PATIENCE)?;
+    let run = network.skink_run(&program, [Network::KERNEL[0], Network::SKINK[0]])?;
+    let said = Network::finish(run, name, PATIENCE)?;
     match said.contains("all") {
         true => Ok(()),
         false => Err(Failure::Wrong(said)),

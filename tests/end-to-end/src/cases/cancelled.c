@@ -1,0 +1,109 @@
+// Threads that are cancelled while they wait for sockets, or just before: each ends there, and its cleanup is run; the others
+// go on. (pthreads(7) has the calls.)
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct sockaddr_in peer = {.sin_family = AF_INET};
+static int listener, connection, datagrams, set;
+static sem_t begun;
+static int cleaned;
+
+static void check(int good, const char *what) {
+    if (!good) {
+        printf("%s: %s\n", what, strerror(errno));
+        fflush(stdout);
+        _exit(1);
+    }
+}
+
+static void clean(void *nothing) { cleaned++; }
+
+static void wait_for(int what) {
+    static char bytes[1 << 16];
+    struct pollfd entry = {listener, POLLIN, 0};
+    struct epoll_event event;
+    fd_set readable;
+    FD_ZERO(&readable);
+    FD_SET(listener, &readable);
+    switch (what) {
+    case 0: accept(listener, NULL, NULL); break;
+    case 1: recv(connection, bytes, 1, 0); break;
+    case 2: read(connection, bytes, 1); break;
+    case 3: recvfrom(datagrams, bytes, 1, 0, NULL, NULL); break;
+    case 4: poll(&entry, 1, -1); break;
+    case 5: select(listener + 1, &readable, NULL, NULL, NULL); break;
+    case 6: epoll_wait(set, &event, 1, -1); break;
+    case 7: for (;;) sendto(datagrams, bytes, 1, 0, (void *)&peer, sizeof peer);
+    }
+}
+#define KINDS 8
+
+static void *run(void *what) {
+    pthread_cleanup_push(clean, NULL);
+    sem_post(&begun);
+    wait_for((int)(long)what);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+// Is cancelled before it calls.
+static void *run_late(void *what) {
+    int before;
+    pthread_cleanup_push(clean, NULL);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    sem_wait(&begun);
+    pthread_setcancelstate(before, NULL);
+    wait_for((int)(long)what);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+int main(int count, char **words) {
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(9500)};
+    struct epoll_event event = {.events = EPOLLIN};
+    inet_pton(AF_INET, words[1], &peer.sin_addr);
+    peer.sin_port = htons(9400);
+    inet_pton(AF_INET, words[2], &own.sin_addr);
+    sem_init(&begun, 0, 0);
+    listener = socket(AF_INET, SOCK_STREAM, 0);
+    check(!bind(listener, (void *)&own, sizeof own) && !listen(listener, 5), "listen");
+    datagrams = socket(AF_INET, SOCK_DGRAM, 0);
+    check(!bind(datagrams, (void *)&own, sizeof own), "bind");
+    connection = socket(AF_INET, SOCK_STREAM, 0);
+    check(!connect(connection, (void *)&peer, sizeof peer), "connect");
+    set = epoll_create1(0);
+    check(!epoll_ctl(set, EPOLL_CTL_ADD, listener, &event), "epoll_ctl");
+    for (int round = 0; round < 40 * KINDS; round++) {
+        pthread_t thread;
+        void *what = (void *)(long)(round % KINDS), *answer;
+        int late = round / KINDS % 4 == 0;
+        check(!pthread_create(&thread, NULL, late ? run_late : run, what), "pthread_create");
+        if (!late)
+            sem_wait(&begun);
+        check(!pthread_cancel(thread), "pthread_cancel");
+        if (late)
+            sem_post(&begun);
+        struct timespec limit;
+        clock_gettime(CLOCK_REALTIME, &limit);
+        limit.tv_sec += 20;
+        errno = pthread_timedjoin_np(thread, &answer, &limit);
+        char name[64];
+        snprintf(name, sizeof name, "round %d of %s %d", round, late ? "late" : "early", round % KINDS);
+        check(!errno && answer == PTHREAD_CANCELED && cleaned == round + 1, name);
+    }
+    char byte = 'x';
+    check(send(connection, &byte, 1, 0) == 1 && recv(connection, &byte, 1, 0) == 1, "exchange");
+    puts("all");
+    return 0;
+}
