@@ -6,6 +6,7 @@
 //! driver that has what it waited for hands the role over on its way out. Where that often wakes two threads for a
 //! frame, the others sleep on flow rings (`flow_rings`), and each is woken by the frames of its own connection.
 use crate::cancel;
+use crate::engine::Engine;
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
 use crate::flow_rings::BELL;
 use crate::lock::{Guard, lock};
@@ -244,6 +245,12 @@ pub fn park(
     let now = raw::now();
     if deadline.is_some_and(|deadline| deadline <= now) {
         return (Ok(state), Outcome::TimedOut);
+    }
+    let is_due = |engine: &Engine| engine.deadline().is_some_and(|at| at <= now);
+    if state.parking.driver.is_some() && state.engine.as_deref().is_some_and(is_due) {
+        // The driver sleeps until a frame comes, and doesn't know that there is more to do (a connection to the own address
+        // takes several turns): the caller goes on.
+        return (Ok(state), Outcome::Woken);
     }
     state.end_interrupted();
     let id = state.parking.enter();

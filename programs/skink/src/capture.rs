@@ -4,6 +4,7 @@ mod pcapng;
 
 use crate::cli::CaptureOptions;
 use crate::failure::Failure;
+use crate::stderr::tell;
 use crate::tools::{self, Found};
 use filter::Filter;
 use frame::Frame;
@@ -283,7 +284,9 @@ impl Session<'_> {
         }
         self.flush()?;
         let (shown, missed) = (self.shown, self.missed);
-        eprintln!("skink: {shown} frames shown, {missed} missed since the tool was too slow");
+        tell(format_args!(
+            "{shown} frames shown, {missed} missed since the tool was too slow"
+        ));
         Ok(())
     }
 }

@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(Failure { message, code }) => {
             if !message.is_empty() {
-                eprintln!("skink: {message}");
+                stderr::tell(format_args!("{message}"));
             }
             ExitCode::from(code)
         }

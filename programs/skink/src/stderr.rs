@@ -11,6 +11,11 @@ pub fn say(line: Arguments<'_>) {
     let _ = AtOnce.write_all(format!("skink: {line}\n").as_bytes());
 }
 
+/// Says something to whoever waits for this process, which has nothing else to do: waits for room. An error is nothing.
+pub fn tell(line: Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "skink: {line}");
+}
+
 /// What writes to standard error what can be written at once, and drops the rest. (A pipe has room for `PIPE_BUF` bytes if it
 /// has any, which is more than a line.)
 pub struct AtOnce;

@@ -1,8 +1,10 @@
 //! What the tools have in common: finding what runs, and writing.
 use crate::failure::Failure;
+use crate::stderr::tell;
 use skink_control::{ControlError, InstanceInfo, ProcessInfo, RegionKind, Tool, instances};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 /// One running `skink run` or `skink up`, and the connection to it.
 pub struct Found {
@@ -40,13 +42,24 @@ pub fn find(selector: Option<&str>) -> Result<Vec<Found>, Failure> {
     find_by(selector, choose)
 }
 
+/// Once finding all has taken so long, what other users run isn't asked any more: anybody may have sockets where nobody answers.
+const STRANGERS: Duration = Duration::from_secs(3);
+
 /// Takes away what isn't called for by a name or a process id.
 type Choice = fn(&mut Vec<Found>, &str);
 
 fn find_by(selector: Option<&str>, choice: Choice) -> Result<Vec<Found>, Failure> {
     let mut found = Vec::new();
     let mut refused = None;
+    let began = Instant::now();
     for instance in instances() {
+        if instance.is_of_stranger() && began.elapsed() > STRANGERS {
+            let pid = instance.pid;
+            tracing::warn!(
+                "skink with process id {pid}, another user's, isn't asked: others took too long"
+            );
+            continue;
+        }
         let answer = instance.connect().and_then(|tool| Ok((tool.list()?, tool)));
         match answer {
             Ok((mut info, tool)) => {
@@ -85,12 +98,26 @@ fn choose_called(found: &mut Vec<Found>, selector: &str) {
     found.retain(|one| is_called(&one.info, selector));
 }
 
-/// What programs call themselves may hold anything, escape sequences for the reader's terminal too.
+/// What programs call themselves, and whatever another user's socket says, may hold anything, escape sequences for the reader's
+/// terminal too.
 fn clean(info: &mut InstanceInfo) {
-    let programs = info.processes.iter_mut().map(|it| &mut it.program);
-    for name in programs.chain([&mut info.name]) {
-        if name.contains(char::is_control) {
-            *name = name.replace(char::is_control, "?");
+    fn wash(value: &mut serde_json::Value) {
+        match value {
+            serde_json::Value::String(text) if text.contains(char::is_control) => {
+                *text = text.replace(char::is_control, "?");
+            }
+            serde_json::Value::Array(values) => values.iter_mut().for_each(wash),
+            serde_json::Value::Object(values) => {
+                values.values_mut().for_each(wash);
+                values.retain(|key, _| !key.contains(char::is_control));
+            }
+            _ => {}
+        }
+    }
+    if let Ok(mut value) = serde_json::to_value(&*info) {
+        wash(&mut value);
+        if let Ok(washed) = serde_json::from_value(value) {
+            *info = washed;
         }
     }
 }
@@ -143,7 +170,7 @@ fn is_called(info: &InstanceInfo, selector: &str) -> bool {
 
 /// Says on standard error that there is nothing to show.
 pub fn say_nothing_runs() {
-    eprintln!("skink: {NOTHING_RUNS}");
+    tell(format_args!("{NOTHING_RUNS}"));
 }
 
 const NOTHING_RUNS: &str =

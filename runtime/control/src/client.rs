@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// How long a process waits for the broker. It answers at once unless the machine is overloaded.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Descriptors of a program's two regions.
 const REGION_DESCRIPTORS: usize = 6;
@@ -297,13 +297,7 @@ impl Broker {
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(Reply, Vec<OwnedFd>), ControlError> {
-        transport::send(
-            self.socket.as_fd(),
-            request,
-            descriptors,
-            SendFlags::empty(),
-        )
-        .map_err(ControlError::Connection)?;
+        send(self.socket.as_fd(), request, descriptors)?;
         loop {
             let (reply, beside) = receive_reply(self.socket.as_fd())?;
             match Notice::unasked(reply) {
@@ -323,6 +317,13 @@ impl AsFd for Broker {
 
 /// Connects to a broker's socket, with time limits set.
 pub(crate) fn connect(address: &SocketAddrUnix) -> Result<OwnedFd, ControlError> {
+    connect_within(address, PATIENCE)
+}
+
+pub(crate) fn connect_within(
+    address: &SocketAddrUnix,
+    patience: Duration,
+) -> Result<OwnedFd, ControlError> {
     let connection = |error: rustix::io::Errno| ControlError::Connection(error.into());
     let socket = rustix::net::socket_with(
         AddressFamily::UNIX,
@@ -332,16 +333,39 @@ pub(crate) fn connect(address: &SocketAddrUnix) -> Result<OwnedFd, ControlError>
     )
     .map_err(connection)?;
     for which in [Timeout::Recv, Timeout::Send] {
-        set_socket_timeout(&socket, which, Some(PATIENCE)).map_err(connection)?;
+        set_socket_timeout(&socket, which, Some(patience)).map_err(connection)?;
     }
     rustix::io::retry_on_intr(|| rustix::net::connect(&socket, address))
         .map_err(|error| ControlError::Unreachable(error.into()))?;
     Ok(socket)
 }
 
+/// Sends a request. Who turns a connection away says why before closing it: that is there, though nothing can be sent any more.
+pub(crate) fn send(
+    socket: BorrowedFd<'_>,
+    request: &Request,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), ControlError> {
+    let Err(error) = transport::send(socket, request, descriptors, SendFlags::empty()) else {
+        return Ok(());
+    };
+    match receive_reply(socket) {
+        Err(refused @ ControlError::Refused(_)) => Err(refused),
+        Ok(_) | Err(_) => Err(ControlError::Connection(error)),
+    }
+}
+
 /// Waits for a reply; a refusal is an error.
 pub(crate) fn receive_reply(socket: BorrowedFd<'_>) -> Result<(Reply, Vec<OwnedFd>), ControlError> {
-    match transport::receive(socket, MAXIMUM_REPLY, RecvFlags::empty())? {
+    let receive = || transport::receive(socket, MAXIMUM_REPLY, RecvFlags::empty());
+    let reply = match receive() {
+        // What was said before somebody turned us away was never read: that is told first, and then why.
+        Err(ReceiveError::Failed(error)) if error.kind() == io::ErrorKind::ConnectionReset => {
+            receive()
+        }
+        other => other,
+    };
+    match reply? {
         (Reply::Refused { reason }, _) => Err(ControlError::Refused(reason)),
         other => Ok(other),
     }

@@ -1,11 +1,14 @@
 use crate::client::{self, Broker};
 use crate::error::ControlError;
 use crate::peer::is_stopped;
-use crate::tool::Tool;
+use crate::tool::{Tool, is_stranger};
 use rustix::net::SocketAddrUnix;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const STRANGERS_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A `skink run` that a tool can ask: its socket is `PID.sock` in a directory for such sockets.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -17,15 +20,26 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Connects to it, unless it is stopped. If nobody listens any more, the left-over file is removed.
+    /// Whether its socket is another user's, and not root's: any user may have sockets that look so, where nobody answers.
+    pub fn is_of_stranger(&self) -> bool {
+        let metadata = std::fs::symlink_metadata(&self.socket);
+        metadata.is_ok_and(|metadata| is_stranger(metadata.uid()))
+    }
+
+    /// Connects to it, unless it is stopped. If nobody listens any more, the left-over file is removed. A stranger is waited for half
+    /// a second at most, each time.
     pub fn connect(&self) -> Result<Tool, ControlError> {
         if is_stopped(self.pid) {
             return Err(ControlError::Stopped);
         }
         let address = SocketAddrUnix::new(&self.socket)
             .map_err(|error| ControlError::Connection(error.into()))?;
-        match client::connect(&address) {
-            Ok(socket) => Ok(Tool::new(socket)),
+        let patience = match self.is_of_stranger() {
+            true => STRANGERS_PATIENCE,
+            false => client::PATIENCE,
+        };
+        match client::connect_within(&address, patience) {
+            Ok(socket) => Tool::new(socket),
             Err(error) => {
                 if let ControlError::Unreachable(cause) = &error
                     && cause.kind() == io::ErrorKind::ConnectionRefused
@@ -152,15 +166,20 @@ fn search_directories() -> Vec<PathBuf> {
             entries.map(|entry| entry.path()).collect::<Vec<_>>()
         };
         directories.extend(children("/run/user").iter().map(|user| user.join("skink")));
-        let ours = |path: &PathBuf| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(|name| name.starts_with("skink-"))
-        };
-        directories.extend(children("/tmp").into_iter().filter(ours));
+        let in_tmp = children("/tmp").into_iter();
+        directories.extend(in_tmp.filter(|path| is_its_users(path)));
     }
     directories.sort();
     directories.dedup();
     directories
+}
+
+/// Whether a directory is called `skink-UID` and belongs to that user. Anybody may make others.
+pub(crate) fn is_its_users(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let uid = name.and_then(|name| name.strip_prefix("skink-")?.parse().ok());
+    let metadata = std::fs::symlink_metadata(path);
+    metadata.is_ok_and(|it| it.is_dir() && Some(it.uid()) == uid)
 }
 
 /// The directory for this process's own socket: the first of `/run/skink`, `$XDG_RUNTIME_DIR/skink`

@@ -88,15 +88,14 @@ impl Notifier {
         Ok(Notifier { socket, address })
     }
 
-    /// The service does its work from now on. Waits until the manager has room for the message, as
-    /// [`stopping`](Notifier::stopping) does.
+    /// The service does its work from now on. Waits until the manager has room for the message.
     pub fn ready(&self) -> Result<(), NotifyError> {
         self.send("READY=1", SendFlags::empty())
     }
 
-    /// The service is about to end, as it was meant to.
+    /// The service is about to end, as it was meant to. Never waits: it ends, whether anybody reads that or not.
     pub fn stopping(&self) -> Result<(), NotifyError> {
-        self.send("STOPPING=1", SendFlags::empty())
+        self.send("STOPPING=1", SendFlags::DONTWAIT)
     }
 
     /// Another process is the service from now on. Never waits: one that isn't taken is to be said again.

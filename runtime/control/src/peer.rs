@@ -8,14 +8,33 @@ const PEER_GROUPS: libc::c_int = 59;
 /// Groups that are looked at; of more, the first ones.
 const MAXIMUM_GROUPS: usize = 1024;
 
-/// The process that connected, with the rights it had then.
+/// The process that connected, with the rights it had then. Its id is 0 if it is in a PID namespace that this process doesn't
+/// see (rustix takes for granted that it isn't).
 pub(crate) fn of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
-    let credentials = rustix::net::sockopt::socket_peercred(socket)?;
-    let mut groups = vec![credentials.gid.as_raw()];
+    let mut credentials = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let mut bytes = size_of_val(&credentials) as libc::socklen_t;
+    // SAFETY: the structure is ours and as long as stated; any bits are valid numbers.
+    let failed = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut bytes,
+        )
+    };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut groups = vec![credentials.gid];
     groups.extend(supplementary(socket));
     Ok(Peer {
-        pid: credentials.pid.as_raw_nonzero().get().unsigned_abs(),
-        uid: credentials.uid.as_raw(),
+        pid: credentials.pid.unsigned_abs(),
+        uid: credentials.uid,
         groups,
     })
 }

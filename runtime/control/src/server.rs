@@ -20,7 +20,7 @@ pub use owners::{
 };
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SocketFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags, SocketFlags};
 use serde::{Deserialize, Serialize};
 use skink_messages::{Counter, Counters};
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,6 +149,7 @@ impl<O: Owners> Server<O> {
     /// # Errors
     /// What the system says.
     pub fn take_over(&mut self) -> io::Result<()> {
+        self.listening.rename();
         let poll = watch(&self.listening)?;
         let connections = self.connections.iter();
         let sockets = connections.map(|(key, connection)| (*key, connection.socket.as_fd()));
@@ -312,11 +313,14 @@ impl<O: Owners> Server<O> {
             Some(Err(refused)) => return self.closer.close(refused),
             None => return,
         };
-        // Whatever is closed here may have messages in its queue already.
         let Ok(peer) = peer::of(socket.as_fd()) else {
-            return self.closer.close([socket]);
+            return self.turn_away(socket, "who it is can't be told");
         };
         let (pid, uid) = (peer.pid, peer.uid);
+        if pid == 0 {
+            let why = "it doesn't see this process: start both in one PID namespace, or this one in a namespace within its own";
+            return self.turn_away(socket, why);
+        }
         let most = usize::from(self.owners.capacity()) + SPARE_CONNECTIONS;
         let strange = |connection: &&Connection| {
             let role = matches!(connection.role, Role::Stranger | Role::Outsider);
@@ -325,7 +329,7 @@ impl<O: Owners> Server<O> {
         let strangers = self.connections.values().filter(strange).count();
         if self.connections.len() >= most || strangers >= STRANGERS_PER_USER {
             tracing::warn!(pid, uid, "too many connections: one more was refused");
-            return self.closer.close([socket]);
+            return self.turn_away(socket, "its user has too many connections there already");
         }
         let own_uid = rustix::process::geteuid().as_raw();
         let role = match listener {
@@ -337,7 +341,7 @@ impl<O: Owners> Server<O> {
         self.next_key += 1;
         let data = epoll::EventData::new_u64(key);
         if epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).is_err() {
-            return self.closer.close([socket]);
+            return self.turn_away(socket, "there is no memory for more connections");
         }
         tracing::debug!(pid, uid, tool = role == Role::Tool, "connected");
         let connection = Connection {
@@ -349,6 +353,17 @@ impl<O: Owners> Server<O> {
             lacks_rules: false,
         };
         self.connections.insert(key, connection);
+    }
+
+    /// Closes a connection that was just accepted. It may have messages in its queue already.
+    fn turn_away(&mut self, socket: OwnedFd, reason: &str) {
+        let refused = Reply::Refused {
+            reason: reason.to_owned(),
+        };
+        let _ = transport::send(socket.as_fd(), &refused, &[], SendFlags::DONTWAIT);
+        // Also where a standby still has it.
+        let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+        self.closer.close([socket]);
     }
 
     /// Takes one message of connection `key`; the poll descriptor tells of more.

@@ -505,6 +505,26 @@ fn a_client_that_says_nothing_is_closed_after_a_while_and_costs_nothing_before()
 }
 
 #[test]
+fn a_directory_is_searched_if_it_belongs_to_the_user_in_its_name() {
+    let directory = Directory::new("whose");
+    let uid = rustix::process::geteuid().as_raw();
+    for (name, expected) in [
+        (format!("skink-{uid}"), true),
+        (format!("skink-{}", uid + 1), false),
+        ("skink-evil".to_owned(), false),
+        (uid.to_string(), false),
+    ] {
+        let path = directory.0.join(&name);
+        std::fs::create_dir(&path).expect("a directory");
+        assert_eq!(instance::is_its_users(&path), expected, "{name}");
+    }
+    let link = directory.0.join("link").join(format!("skink-{uid}"));
+    std::fs::create_dir(directory.0.join("link")).expect("a directory");
+    std::os::unix::fs::symlink("/", &link).expect("a link");
+    assert!(!instance::is_its_users(&link));
+}
+
+#[test]
 fn a_socket_left_over_by_a_dead_instance_is_removed() {
     let directory = Directory::new("left-over");
     let path = directory.0.join("12345.sock");

@@ -1,26 +1,45 @@
-use crate::client::{receive_reply, unexpected};
+use crate::client::{receive_reply, send, unexpected};
 use crate::error::ControlError;
 use crate::message::{InstanceInfo, RegionKind, Reply, Request};
-use crate::transport;
-use rustix::net::SendFlags;
+use crate::peer;
+use crate::server::Peer;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Whether that is another user, and not root.
+pub(crate) fn is_stranger(uid: u32) -> bool {
+    uid != 0 && uid != rustix::process::geteuid().as_raw()
+}
 
 /// A tool's connection to a broker.
 #[derive(Debug)]
 pub struct Tool {
     socket: OwnedFd,
+    /// Who listened there.
+    peer: Peer,
 }
 
 impl Tool {
-    pub(crate) fn new(socket: OwnedFd) -> Tool {
-        Tool { socket }
+    pub(crate) fn new(socket: OwnedFd) -> Result<Tool, ControlError> {
+        let peer = peer::of(socket.as_fd()).map_err(ControlError::Connection)?;
+        Ok(Tool { socket, peer })
+    }
+
+    /// Whether it is another user's, and not root's: what it answers, and when, is for that one to choose.
+    pub fn is_of_stranger(&self) -> bool {
+        is_stranger(self.peer.uid)
+    }
+
+    /// Process id of who began to listen there; 0 if it isn't in a PID namespace that this process sees.
+    pub fn listener(&self) -> u32 {
+        self.peer.pid
     }
 
     /// What is running there.
     pub fn list(&self) -> Result<InstanceInfo, ControlError> {
         let mut whole = self.part(None)?;
         // Bounded, whatever the other end answers.
-        for _ in 0..256 {
+        let parts = if self.is_of_stranger() { 4 } else { 256 };
+        for _ in 0..parts {
             let Some(last) = whole.processes.last().map(|process| process.owner) else {
                 break;
             };
@@ -88,13 +107,7 @@ impl Tool {
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(Reply, Vec<OwnedFd>), ControlError> {
-        transport::send(
-            self.socket.as_fd(),
-            request,
-            descriptors,
-            SendFlags::empty(),
-        )
-        .map_err(ControlError::Connection)?;
+        send(self.socket.as_fd(), request, descriptors)?;
         receive_reply(self.socket.as_fd())
     }
 }

@@ -4,6 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use skink_testbed::{Process, signal};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A process of the stack, as `skink ps` shows it.
@@ -97,7 +98,14 @@ impl Network {
             let all_run = |all: Vec<Member>| all.iter().all(|it| it.pid.is_some());
             another && self.members().is_ok_and(all_run)
         })?;
-        Ok(start.elapsed())
+        let took = start.elapsed();
+        // Tools find it by that, and another skink that gets the dead one's id leaves it alone.
+        let now = self.supervisor()?.unwrap_or_default();
+        let socket = format!("/run/skink/{now}.sock");
+        match Path::new(&socket).exists() {
+            true => Ok(took),
+            false => Err(Failure::Wrong(format!("{socket} isn't there"))),
+        }
     }
 
     /// Waits until `condition` holds; fails after 20 s, or when `skink up` ends without being killed here.

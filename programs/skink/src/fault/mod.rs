@@ -5,6 +5,7 @@ mod peer;
 mod strike;
 
 use crate::failure::Failure;
+use crate::stderr::tell;
 use crate::tools;
 use clap::{Args, Subcommand};
 use skink_injector::{Class, Plan, Random};
@@ -105,7 +106,7 @@ fn once(options: &FaultOptions) -> Result<(), Failure> {
     };
     let strike = Strike::new(&mut stack, &component, &plan, &mut |injection| {
         if !options.json {
-            eprintln!("skink: {} in {}", injection.what, injection.place);
+            tell(format_args!("{} in {}", injection.what, injection.place));
         }
     })?;
     match options.json {

@@ -82,7 +82,11 @@ pub fn check(plan: &Plan) -> Result<(), Failure> {
         if own.is_none() || namespace(&instance.pid.to_string()) != own {
             continue;
         }
-        match instance.connect().and_then(|tool| tool.list()) {
+        let tool = match instance.connect() {
+            Ok(tool) if tool.is_of_stranger() && !may_use_nics(tool.listener()) => continue,
+            connected => connected,
+        };
+        match tool.and_then(|tool| tool.list()) {
             Ok(info) => {
                 if let Some(why) = conflict(plan, &info) {
                     return Err(Failure::own(why));
@@ -101,8 +105,27 @@ pub fn check(plan: &Plan) -> Result<(), Failure> {
 
 /// What identifies the network namespace of a process.
 fn namespace(pid: &str) -> Option<(u64, u64)> {
-    let metadata = std::fs::metadata(format!("/proc/{pid}/ns/net")).ok()?;
+    namespace_of_kind(pid, "net")
+}
+
+fn namespace_of_kind(pid: &str, kind: &str) -> Option<(u64, u64)> {
+    let metadata = std::fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok()?;
     Some((metadata.dev(), metadata.ino()))
+}
+
+/// Whether a process could have an address here: any user may say so, and keep us from starting.
+fn may_use_nics(pid: u32) -> bool {
+    const ADMIN_OR_RAW: u64 = 1 << 12 | 1 << 13;
+    let pid = pid.to_string();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mut lines = status.lines();
+    let effective = lines.find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    // In a user namespace of its own a process has all that there are, and they are good for nothing here.
+    let user = namespace_of_kind("self", "user");
+    effective.is_some_and(|bits| bits & ADMIN_OR_RAW != 0)
+        && user.is_some()
+        && namespace_of_kind(&pid, "user") == user
 }
 
 fn conflict(plan: &Plan, other: &InstanceInfo) -> Option<String> {
@@ -146,6 +169,9 @@ mod tests {
                     .contains(expected.unwrap_or_default())
             );
         }
+        let as_root = rustix::process::geteuid().is_root();
+        assert_eq!(may_use_nics(std::process::id()), as_root);
+        assert!(!may_use_nics(0));
         assert_eq!(
             namespace("self"),
             namespace(&std::process::id().to_string())

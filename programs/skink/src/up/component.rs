@@ -303,9 +303,18 @@ impl Component {
             let all: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
             match process.link.send(order, &all) {
                 Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // Its end tells more.
-                Err(error) => tracing::debug!("an order is lost: {error}"),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => break,
+                    // Its end tells more.
+                    io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {}
+                    // For want of memory, or of room for descriptors that are under way. Without the order it would lack
+                    // something for good; its successor is told all that there is.
+                    _ => {
+                        tracing::error!("{} can't be given an order: {error}", self.name);
+                        self.orders.clear();
+                        return self.condemn(&format!("it couldn't be given an order ({error})"));
+                    }
+                },
             }
             self.orders.pop_front();
         }

@@ -56,6 +56,9 @@ impl Listening {
             }
         };
         let path = directory.join(format!("{pid}.sock"));
+        if crate::client::connect(&SocketAddrUnix::new(&path)?).is_ok() {
+            return Err(taken_elsewhere(&path));
+        }
         let _ = std::fs::remove_file(&path);
         let tools = listen_at(&path)?;
         paths.insert(0, path);
@@ -67,6 +70,17 @@ impl Listening {
             paths,
             is_lent: false,
         })
+    }
+
+    /// Gives the file for tools the name of this process, which goes on in the place of another one: tools look there which
+    /// process that is, and a later one that gets the other's id would remove it.
+    pub fn rename(&mut self) {
+        if let Some(path) = self.paths.first_mut() {
+            let own = path.with_file_name(format!("{}.sock", std::process::id()));
+            if std::fs::rename(&*path, &own).is_ok() {
+                *path = own;
+            }
+        }
     }
 }
 
@@ -91,6 +105,14 @@ fn named(path: &Path, name: &str) -> io::Result<OwnedFd> {
 fn runs_already(name: &str) -> io::Error {
     let text = format!(
         "one called {name} runs already: end it, or give this one another name with --name"
+    );
+    io::Error::new(io::ErrorKind::AddrInUse, text)
+}
+
+fn taken_elsewhere(path: &Path) -> io::Error {
+    let text = format!(
+        "one in another PID namespace, with the same process id, listens at {} already: mount another directory there for one of the two",
+        path.display()
     );
     io::Error::new(io::ErrorKind::AddrInUse, text)
 }

@@ -35,8 +35,11 @@ impl<O: Owners> Server<O> {
             (Role::Stranger, Request::Network { protocol, token }) => {
                 self.network(key, protocol, &token)
             }
-            (Role::Owner(_), Request::Register { kind }) => self.register(key, kind, descriptors),
-            (Role::Owner(_), Request::Region { program, secret }) => {
+            // Who still waits here may have been granted everything by a supervisor that died right after that.
+            (Role::Owner(_) | Role::Waiting(_), Request::Register { kind }) => {
+                self.register(key, kind, descriptors)
+            }
+            (Role::Owner(_) | Role::Waiting(_), Request::Region { program, secret }) => {
                 self.region(key, program, secret)
             }
             (Role::Owner(owner), Request::Load(load)) => {

@@ -317,3 +317,30 @@ fn rules_come_as_a_file_and_are_shown_when_the_stack_has_answered() {
     });
     assert_eq!(server.owners().log, ["rules block in"]);
 }
+
+/// A supervisor died right after it had granted everything: its standby knows only that the program waits, which goes on.
+#[test]
+fn who_waits_may_have_been_granted_everything_already() {
+    let directory = Directory::new("waits");
+    let mut server = new_server(&directory, "waits");
+    run(
+        &mut server,
+        |_| {},
+        |name, _, _| {
+            let mut first = Broker::connect(name, "").expect("a broker");
+            first.attach().expect("an even slot");
+            let mut second = Broker::connect(name, "").expect("a broker");
+            let attach = crate::message::Request::Attach {
+                protocol: crate::message::PROTOCOL,
+                token: String::new(),
+            };
+            let sent = transport::send(second.as_fd(), &attach, &[], SendFlags::empty());
+            sent.expect("it listens");
+            let memory = Counters::create().expect("memory");
+            second
+                .register(RegionKind::Counters, memory.fd())
+                .expect("it takes it");
+        },
+    );
+    assert_eq!(server.owners().later, [1]);
+}

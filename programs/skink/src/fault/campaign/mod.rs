@@ -7,6 +7,7 @@ mod run;
 mod state;
 
 use crate::failure::Failure;
+use crate::stderr::tell;
 use crate::tools;
 use clap::Args;
 use lab::Lab;
@@ -182,7 +183,7 @@ fn go_on(options: &CampaignOptions, output: &Path) -> Result<Campaign, Failure> 
                 state::replace(&output.join(format!("run-{number}.log")), &lab.logs())?;
             }
             let cleaned = run::clean_up(&mut lab, &mut loads, run);
-            eprintln!("skink: run {number}: {}", run.in_words());
+            tell(format_args!("run {number}: {}", run.in_words()));
             cleaned?;
         }
         keep(&campaign, output)?;
