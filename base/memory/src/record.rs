@@ -6,7 +6,7 @@ use skink_wire::{Endpoint, FourTuple};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Version of [`Record`]'s layout; a table made by another one is refused.
-// Layout digest: b3cf16e4e2e5369d
+// Layout digest: d908a0fcd7641301
 pub const LAYOUT_VERSION: u32 = 7;
 
 /// What a record stands for.
@@ -182,7 +182,9 @@ pub struct Record {
     pub hop_limit: AtomicU16,
     /// the traffic class itself.
     pub traffic_class: AtomicU8,
-    _reserved: [AtomicU8; 3],
+    /// 1 if the peer is far away, so that the program may have the send ring grow. For programs, not for adoption.
+    pub is_far: AtomicU8,
+    _reserved: [AtomicU8; 2],
     /// Head of the send ring: everything before was acknowledged. The tail is the program's, see
     /// [`ProgramPositions`].
     pub send_head: Position,
@@ -263,7 +265,7 @@ impl Record {
             ($record:ident: $($field:ident)*) => { $($record.$field.store(0, Ordering::Relaxed);)* };
         }
         clear!(record:
-            state fin family snd_wscale rcv_wscale options holder binding switches traffic_class
+            state fin family snd_wscale rcv_wscale options holder binding switches traffic_class is_far
             local_port remote_port mss maximum_segment hop_limit error iss irs snd_una snd_max
             rcv_nxt snd_wnd rcv_adv ts_recent ts_offset rtt_us cwnd retransmits fin_number seal
             serial listener backlog keep_alive_idle keep_alive_interval keep_alive_probes
@@ -287,7 +289,7 @@ impl Record {
             };
         }
         copy!(
-            family snd_wscale rcv_wscale options switches traffic_class local_port remote_port
+            family snd_wscale rcv_wscale options switches traffic_class is_far local_port remote_port
             mss maximum_segment hop_limit error iss irs snd_una snd_max rcv_nxt snd_wnd rcv_adv ts_recent
             ts_offset rtt_us cwnd retransmits fin_number keep_alive_idle keep_alive_interval
             keep_alive_probes user_timeout receive_buffer

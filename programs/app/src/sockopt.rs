@@ -147,7 +147,7 @@ pub unsafe fn set(
     let index = state.socket_asked(fd)?;
     let socket = &state.sockets[index];
     let decided = socket.is_decided() && !socket.is_bound_only();
-    let has_half = socket.has_kernel_half();
+    let (has_half, own_kernel_socket) = (socket.has_kernel_half(), socket.own_kernel_socket);
     if (!decided || has_half) && OPTIONAL.contains(&(level, name)) {
         return fail(libc::ENOPROTOOPT);
     }
@@ -168,8 +168,9 @@ pub unsafe fn set(
     // SAFETY: the caller's promise.
     let value = unsafe { Value::read(value, length) }?;
     let answer = state.set_option(index, level, name, &value);
-    if decided && has_half && answer.is_ok() {
-        // What is refused isn't in force on a half either.
+    let is_of_groups = own_kernel_socket && GROUP_SENDING.contains(&(level, name));
+    if decided && (has_half || is_of_groups) && answer.is_ok() {
+        // What is refused isn't in force on a half either. And the kernel's socket is asked for what concerns groups alone.
         tell_kernel()?;
     }
     match answer {

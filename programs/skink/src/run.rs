@@ -54,7 +54,7 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     let user = options.user.as_deref().map(User::find).transpose()?;
     let path = program::find(name)?;
     program::check(&path, user.as_ref())?;
-    let library = program::library()?;
+    let library = program::library(user.as_ref())?;
     if let Some(instance) = served::instance(options) {
         let command = command(options, &path, &library, user.as_ref());
         return Err(served::become_program(

@@ -51,6 +51,7 @@ type Choice = fn(&mut Vec<Found>, &str);
 fn find_by(selector: Option<&str>, choice: Choice) -> Result<Vec<Found>, Failure> {
     let mut found = Vec::new();
     let mut refused = None;
+    let mut silent = Vec::new();
     let began = Instant::now();
     for instance in instances() {
         if instance.is_of_stranger() && began.elapsed() > STRANGERS {
@@ -71,7 +72,10 @@ fn find_by(selector: Option<&str>, choice: Choice) -> Result<Vec<Found>, Failure
             }
             // It has just ended, or was killed and left its socket.
             Err(ControlError::Unreachable(_) | ControlError::Closed) => {}
-            Err(error) => tracing::warn!("skink with process id {}: {error}", instance.pid),
+            Err(error) => {
+                tracing::warn!("skink with process id {}: {error}", instance.pid);
+                silent.push(instance.pid.to_string());
+            }
         }
     }
     if let Some(selector) = selector {
@@ -79,8 +83,12 @@ fn find_by(selector: Option<&str>, choice: Choice) -> Result<Vec<Found>, Failure
     }
     match (found.is_empty(), selector, refused) {
         (true, _, Some(reason)) => Err(Failure::tool(reason)),
-        (true, Some(selector), None) => Err(Failure::tool(format!(
+        (true, Some(selector), None) if silent.is_empty() => Err(Failure::tool(format!(
             "nothing called or numbered {selector} runs here: see `skink ps` for what does"
+        ))),
+        (true, Some(selector), None) => Err(Failure::tool(format!(
+            "nothing called or numbered {selector} answers here; it may be the skink with process id {}, which doesn't",
+            silent.join(" or ")
         ))),
         (_, _, _) => Ok(found),
     }

@@ -80,7 +80,7 @@ impl Connection {
             // acknowledgements come.
             self.tell_if(ring.is_roomy(), Events::WRITABLE);
         }
-        self.measure(ack, segment);
+        self.measure(ack, segment, context);
         self.retries = 0;
         self.stalled_since = None;
         let echo = segment.options.timestamps.map(|stamp| stamp.echo);
@@ -103,7 +103,7 @@ impl Connection {
     /// Takes a round-trip time from the segment that was timed (RFC 6298 section 4), by the time of
     /// arrival: time spent in queues of this machine isn't the network's. Until there is one the timeout stays doubled: of a
     /// path that has become slower than the timeout none would ever be measured.
-    pub fn measure(&mut self, ack: SeqNum, segment: &Segment<'_>) {
+    pub fn measure(&mut self, ack: SeqNum, segment: &Segment<'_>, context: &Context<'_>) {
         let timed = self.timed.take_if(|(end, _)| ack.ge(*end));
         let measured = match timed {
             Some((_, sent)) => Some(segment.arrived.since(sent)),
@@ -113,6 +113,7 @@ impl Connection {
         if let Some(rtt) = measured {
             self.rtt.sample(rtt);
             self.backoff = 0;
+            self.save_distance(context);
         }
     }
 

@@ -10,15 +10,15 @@ use skink_time::{Duration, Instant};
 use skink_wire::SeqNum;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Whose round trip takes less is near: in that time what a ring has in the beginning, 1 MiB unless somebody chose otherwise, is
+/// Whose shortest round trip takes less is near: in that time what a ring has in the beginning, 1 MiB unless somebody chose otherwise, is
 /// 2 Gbit/s, and where more arrives than is taken out a larger one would only be colder in the caches.
 const FAR: Duration = Duration::from_millis(4);
 
 /// Whether a connection's program may put more into its send ring than that holds for now.
+#[inline]
 pub fn may_send_ahead(record: &Record, ring: &Ring<'_>) -> bool {
-    let is_far = Duration::from_micros(record.rtt_us.load(Relaxed).into()) >= FAR;
     // What hasn't been acknowledged is in the ring too, besides what is to be sent next.
-    is_far && record.cwnd.load(Relaxed) as usize >= ring.size() / 2
+    record.is_far.load(Relaxed) != 0 && record.cwnd.load(Relaxed) as usize >= ring.size() / 2
 }
 
 /// What has arrived in a round trip.
@@ -38,12 +38,25 @@ impl Arrivals {
 }
 
 impl Connection {
+    /// Whether the peer is far away. A round trip over which data waits says nothing of that, but the shortest one does.
+    #[inline]
+    pub fn is_far(&self) -> bool {
+        self.rtt.least().is_some_and(|least| least >= FAR)
+    }
+
+    /// Tells the program.
+    pub fn save_distance(&self, context: &Context<'_>) {
+        let is_far = u8::from(self.is_far());
+        self.record(context).is_far.store(is_far, Relaxed);
+    }
+
     /// Data is next in order, and nothing is ahead of it. If a round trip has passed since this was looked at last: has so much
     /// arrived in it that the peer has to wait for room?
     #[inline]
     pub fn grow_for_far_peer(&mut self, ring: &Ring<'_>, context: &Context<'_>) {
         if ring.size() < ring.capacity()
-            && let Some(rtt) = self.rtt.smoothed().filter(|rtt| *rtt >= FAR)
+            && self.is_far()
+            && let Some(rtt) = self.rtt.smoothed()
             && context.now >= self.arrivals.since + rtt
         {
             let Arrivals { since, from } = self.arrivals;

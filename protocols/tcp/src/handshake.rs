@@ -198,7 +198,7 @@ impl Connection {
 
     /// Our SYN is acknowledged.
     fn establish(&mut self, segment: &Segment<'_>, context: &Context<'_>) {
-        self.measure(self.iss + 1, segment);
+        self.measure(self.iss + 1, segment, context);
         self.snd_una = self.iss + 1;
         self.snd_nxt = self.snd_una;
         self.small_end = self.snd_una;

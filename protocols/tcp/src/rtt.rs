@@ -15,6 +15,8 @@ const AFTER_REPEATED_REQUEST: Duration = Duration::from_secs(3);
 pub struct RttEstimator {
     /// Smoothed round-trip time and its variation in nanoseconds, once there was a sample.
     measured: Option<(u64, u64)>,
+    /// The least that was measured: how far away the peer is. The rest of a round trip is waiting.
+    least: Option<Duration>,
     /// The timeout as long as there was none.
     initial: Duration,
 }
@@ -23,6 +25,7 @@ impl RttEstimator {
     pub fn new() -> RttEstimator {
         RttEstimator {
             measured: None,
+            least: None,
             initial: INITIAL,
         }
     }
@@ -34,6 +37,7 @@ impl RttEstimator {
 
     /// Takes one measurement (RFC 6298 section 2).
     pub fn sample(&mut self, rtt: Duration) {
+        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         let rtt = u64::try_from(rtt.as_nanos())
             .unwrap_or(u64::MAX)
             .min(1 << 40);
@@ -51,7 +55,12 @@ impl RttEstimator {
         self.measured.map(|(srtt, _)| Duration::from_nanos(srtt))
     }
 
-    /// The same in microseconds, 0 if none was measured: what a record has.
+    /// The least round-trip time, if one was measured.
+    pub fn least(&self) -> Option<Duration> {
+        self.least
+    }
+
+    /// The smoothed one in microseconds, 0 if none was measured: what a record has.
     pub fn smoothed_us(&self) -> u32 {
         self.measured.map_or(0, |(srtt, _)| {
             u32::try_from(srtt / 1_000).unwrap_or(u32::MAX)

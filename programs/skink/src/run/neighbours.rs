@@ -129,7 +129,11 @@ fn may_use_nics(pid: u32) -> bool {
 }
 
 fn conflict(plan: &Plan, other: &InstanceInfo) -> Option<String> {
-    let who = format!("`skink run` of {} (process id {})", other.name, other.pid);
+    let what = match other.topology {
+        Some(_) => "`skink up` called",
+        None => "`skink run` of",
+    };
+    let who = format!("{what} {} (process id {})", other.name, other.pid);
     if matches!(plan.nic, NicSpec::Tap(_)) && other.nic == plan.nic.to_string() {
         return Some(format!(
             "{} is in use by {who}: name another with --nic, or leave --nic out",

@@ -151,8 +151,54 @@ fn read_head(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The library to preload: `SKINK_LIBRARY`, or `libskink.so` beside this program or where a package
-/// puts it.
-pub fn library() -> Result<PathBuf, Failure> {
+/// puts it. What the loader couldn't load is refused: it would say so in a line, and the program would use the kernel's stack.
+pub fn library(user: Option<&User>) -> Result<PathBuf, Failure> {
+    let path = find_library()?;
+    let shown = path.display();
+    let refuse = |why: &str| Err(Failure::own(format!("the library {shown} {why}")));
+    let head = read_head(&path);
+    let head = head.map_err(|error| Failure::own(format!("can't read {shown}: {error}")))?;
+    if !head.starts_with(b"\x7fELF") {
+        return refuse("isn't one: unset SKINK_LIBRARY, or set it to the path of libskink.so");
+    }
+    let mount = rustix::fs::statvfs(&path);
+    if mount.is_ok_and(|it| it.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC)) {
+        return refuse(
+            "is on a file system that is mounted with `noexec`: put it elsewhere, and set SKINK_LIBRARY to its path",
+        );
+    }
+    if let Some(user) = user.filter(|user| user.uid != 0)
+        && let Some(closed) = path
+            .ancestors()
+            .find(|part| !is_open_to(part, user, part == &path))
+    {
+        return refuse(&format!(
+            "can't be read by user {}, who has no right to {}: put it where everybody may read it, and set SKINK_LIBRARY to its path",
+            user.uid,
+            closed.display()
+        ));
+    }
+    Ok(path)
+}
+
+/// Whether a user may read the file, or go through the directory. Where there is an access control list, so it is taken to be.
+fn is_open_to(path: &Path, user: &User, is_file: bool) -> bool {
+    let Ok(metadata) = std::fs::metadata(path) else {
+        return true;
+    };
+    if rustix::fs::getxattr(path, c"system.posix_acl_access", &mut [0u8; 256]).is_ok() {
+        return true;
+    }
+    let shift = match (metadata.uid() == user.uid, metadata.gid() == user.gid) {
+        (true, _) => 6,
+        (false, true) => 3,
+        (false, false) => 0,
+    };
+    let wanted = if is_file { 0o4 } else { 0o1 };
+    metadata.permissions().mode() >> shift & wanted != 0
+}
+
+fn find_library() -> Result<PathBuf, Failure> {
     if let Some(path) = std::env::var_os("SKINK_LIBRARY") {
         let path = std::path::absolute(PathBuf::from(path)).unwrap_or_default();
         return match path.is_file() {
@@ -181,16 +227,17 @@ pub fn library() -> Result<PathBuf, Failure> {
     }
 }
 
-/// The loader splits `LD_PRELOAD` at spaces and colons, and knows no way to quote them.
+/// The loader splits `LD_PRELOAD` at spaces and colons, puts other words in the place of some that begin with a dollar sign, and
+/// knows no way to quote any.
 fn usable(path: PathBuf) -> Result<PathBuf, Failure> {
     if path
         .as_os_str()
         .as_bytes()
         .iter()
-        .any(|byte| matches!(byte, b' ' | b':'))
+        .any(|byte| matches!(byte, b' ' | b':' | b'$'))
     {
         return Err(Failure::own(format!(
-            "the path {} has a space or colon in it, which LD_PRELOAD can't have: put {LIBRARY} elsewhere and set SKINK_LIBRARY to its path",
+            "the path {} has a space, colon or dollar sign in it, which LD_PRELOAD can't have: put {LIBRARY} elsewhere and set SKINK_LIBRARY to its path",
             path.display()
         )));
     }

@@ -98,9 +98,13 @@ impl Settings {
             .programs
             .unwrap_or_else(|| most.clamp(1, MAXIMUM_PROGRAMS.into()) as u16);
         if u64::from(programs) > most {
+            let fewer = match most {
+                0 => String::new(),
+                most => format!("with such tables set programs = {most} at most, or "),
+            };
             return Err(Failure::own(format!(
                 "{programs} programs with {} TCP and {} UDP sockets each are more than a process has addresses \
-                 for: with such tables set programs = {most} at most, or make the tables smaller",
+                 for: {fewer}make the tables smaller",
                 tcp.sockets, udp.sockets
             )));
         }

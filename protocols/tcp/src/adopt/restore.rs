@@ -241,6 +241,7 @@ impl Connection {
         if (1..=LONGEST_RTT_US).contains(&rtt_us) {
             self.rtt.sample(Duration::from_micros(u64::from(rtt_us)));
         }
+        self.save_distance(context);
         self.recovery.lost_below = self.snd_una;
         self.recovery.resent_below = self.snd_una;
         let state = self.state();

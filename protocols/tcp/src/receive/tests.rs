@@ -5,6 +5,7 @@ use skink_messages::{ConnectionOption, Counter, Events, SocketError};
 use skink_time::Duration;
 use skink_wire::SeqNum;
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
 
 const PLAIN: &str = "mss 1000 sackok";
 
@@ -887,6 +888,21 @@ fn a_ring_grows_for_a_peer_far_away_that_fills_it_in_each_round_trip() {
     let begun = MEBIBYTE - 200..=MEBIBYTE;
     assert!(begun.contains(&offered(3, None)), "near");
     assert!(begun.contains(&offered(80, Some(MEBIBYTE))), "by request");
+}
+
+#[test]
+fn a_program_may_send_ahead_to_a_peer_far_away_if_as_much_may_be_under_way() {
+    let may = |milliseconds: u64, window: u32| {
+        let (net, id, ..) = open_wide_from(milliseconds);
+        let (record, ring) = (
+            net.tcp.table().record(id.slot),
+            net.tcp.table().send_ring(id.slot),
+        );
+        record.cwnd.store(window, Relaxed);
+        crate::may_send_ahead(record, &ring)
+    };
+    assert!(may(80, 2_048) && may(4, 2_048));
+    assert!(!may(80, 2_047) && !may(3, MEBIBYTE));
 }
 
 #[test]

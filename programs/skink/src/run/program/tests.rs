@@ -141,3 +141,37 @@ fn a_library_path_that_the_loader_would_split_is_refused() {
         assert_eq!(usable(path.into()).expect_err("refused").code, OWN);
     }
 }
+
+#[test]
+fn a_library_is_open_to_whom_its_mode_says() {
+    let directory = Directory::new("open");
+    let path = &directory.0;
+    let metadata = std::fs::metadata(path).expect("it is there");
+    let own = User {
+        uid: metadata.uid(),
+        gid: metadata.gid(),
+    };
+    let other = User {
+        uid: own.uid + 1,
+        gid: own.gid + 1,
+    };
+    let member = User {
+        gid: own.gid,
+        ..other
+    };
+    for (mode, users) in [
+        (0o700, [true, false, false]),
+        (0o710, [true, true, false]),
+        (0o701, [true, false, true]),
+        (0o077, [false, true, true]),
+    ] {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, permissions).expect("ours");
+        let open = [own, member, other].map(|user| is_open_to(path, &user, false));
+        assert_eq!(open, users, "{mode:o}");
+    }
+    // To go through isn't to read.
+    let permissions = std::fs::Permissions::from_mode(0o711);
+    std::fs::set_permissions(path, permissions).expect("ours");
+    assert!(!is_open_to(path, &other, true) && is_open_to(path, &own, true));
+}

@@ -92,7 +92,12 @@ fn what_cant_be_run_is_refused_with_what_can() {
         (&["--topology", "/nowhere.toml"], "", "can't be read"),
         (&["--name", "17"], "", "can't be a name"),
         (&["--user", "nobody here"], "", "there is no user"),
-        (&[], tables, "set programs = "),
+        (&[], tables, "addresses for: make the tables smaller"),
+        (
+            &[],
+            "programs = 9\n[tcp]\nsockets = 65536\nsend-bytes = 134217728\nreceive-bytes = 134217728",
+            "set programs = 5 at most",
+        ),
     ] {
         let failure = settings(words, file).expect_err("refused");
         assert!(failure.message.contains(expected), "{words:?}: {failure:?}");
