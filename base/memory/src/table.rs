@@ -1,7 +1,7 @@
 use crate::record::{Holder, LAYOUT_VERSION, Record, SocketKind};
 use crate::region::Region;
 use crate::region_slots::RegionSlots;
-use crate::ring::Ring;
+use crate::ring::{Ring, first_part};
 use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -330,7 +330,11 @@ impl SocketTable {
         });
         let (sent, received) = (self.send_ring(from), self.receive_ring(from));
         let count = usize::try_from(received.tail()).ok()?;
-        if sizes != others || sent.tail() != 0 || sent.head() != 0 || count > received.size() {
+        if sizes != others
+            || sent.tail() != 0
+            || sent.head() != 0
+            || count > received.size().min(first_part(received.capacity()))
+        {
             return None;
         }
         // From the first byte on: `None` if the program has read some.
@@ -338,6 +342,7 @@ impl SocketTable {
         let id = self.open_slot(to, SocketKind::Tcp);
         self.record(to).copy_connection(self.record(from));
         let ring = self.receive_ring(to);
+        debug_assert!(count <= ring.size(), "a ring grows once something was read");
         let copied = unread.into_iter().fold(0, |copied, bytes| {
             copied + ring.write_bytes_ahead(copied, bytes)
         });

@@ -77,17 +77,34 @@ pub fn allow(before: c_int) {
     }
 }
 
+/// A thread that was cancelled: as libc calls it, and the kernel, which gives the number to no other one soon.
+pub struct Cancelled {
+    thread: pthread_t,
+    number: c_int,
+}
+
+impl Cancelled {
+    fn is_me(&self) -> bool {
+        // SAFETY: no conditions.
+        self.thread == unsafe { libc::pthread_self() } && self.number == raw::thread_id()
+    }
+}
+
 /// Whether the calling thread, which holds the lock, was cancelled, and allows that. Whoever finds that answers `EINTR`.
 #[inline]
 pub fn is_due(state: &State) -> bool {
-    is_used() && is_listed(state)
+    is_used() && BEFORE.load(Ordering::Relaxed) == ALLOWED && is_listed(state)
+}
+
+/// Whether the calling thread, which holds the lock, was woken to hear that it was cancelled, and forbids that: it goes on.
+#[inline]
+pub fn is_put_off(state: &State) -> bool {
+    is_used() && BEFORE.load(Ordering::Relaxed) == FORBIDDEN && is_listed(state)
 }
 
 #[cold]
 fn is_listed(state: &State) -> bool {
-    // SAFETY: no conditions.
-    let me = unsafe { libc::pthread_self() };
-    BEFORE.load(Ordering::Relaxed) == ALLOWED && state.cancelled.contains(&me)
+    state.cancelled.iter().any(Cancelled::is_me)
 }
 
 /// A call of the calling thread was interrupted, and nothing of it goes on: ends the thread, if that is why.
@@ -102,12 +119,12 @@ pub fn end() {
 #[cold]
 #[inline(never)]
 fn take_from_list() -> bool {
-    // SAFETY: no conditions.
-    let me = unsafe { libc::pthread_self() };
     let Ok(mut state) = lock() else { return false };
-    let listed = state.cancelled.len();
-    state.cancelled.retain(|thread| *thread != me);
-    state.cancelled.len() != listed
+    let due = is_due(&state);
+    if due {
+        state.cancelled.retain(|it| !it.is_me());
+    }
+    due
 }
 
 /// `pthread_cancel`
@@ -119,31 +136,36 @@ pub unsafe fn cancel(thread: pthread_t) -> c_int {
         // Who holds the lock has forbidden nothing.
         drop(lock());
     }
+    let mut clock = 0;
+    // SAFETY: the thread is there, says the caller, now but perhaps not later; the variable is ours.
+    let failed = unsafe { pthread_getcpuclockid(thread, &raw mut clock) } != 0;
     // SAFETY: the caller's promise.
     let answer = unsafe { next::pthread_cancel(thread) };
-    if answer == 0 {
-        wake(thread);
+    if answer == 0 && !failed {
+        // How the kernel names the clock of one thread.
+        let number = !(clock >> 3);
+        wake(Cancelled { thread, number });
     }
     answer
 }
 
-fn wake(thread: pthread_t) {
+fn wake(cancelled: Cancelled) {
+    let Cancelled { thread, number } = cancelled;
     {
         let Ok(mut state) = lock() else { return };
-        state.cancelled.push(thread);
+        let lives = |it: &Cancelled| it.number != number && raw::signal_thread(it.number, 0);
+        state.cancelled.retain(lives);
+        state.cancelled.push(cancelled);
         state.parking.wake_all();
+        // Who isn't asleep looks before it sleeps, and who has a bell of its own has heard it.
+        if !state.parking.sleeps_on_set(thread) {
+            return;
+        }
     }
-    let mut clock = 0;
-    // SAFETY: the thread was just cancelled, so it is there; the variable is ours.
-    if unsafe { pthread_getcpuclockid(thread, &raw mut clock) } != 0 {
-        return;
-    }
-    // How the kernel names the clock of one thread.
-    let number = !(clock >> 3);
     for _ in 0..ATTEMPTS {
         raw::signal_thread(number, WAKING);
         raw::pause(APART);
-        if !lock().is_ok_and(|state| state.cancelled.contains(&thread)) {
+        if !lock().is_ok_and(|state| state.parking.sleeps_on_set(thread)) {
             break;
         }
     }

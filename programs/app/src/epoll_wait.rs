@@ -102,6 +102,10 @@ pub unsafe fn wait(
         if fd_table::get(epfd) != Entry::Epoll(index) {
             return fail(libc::EBADF);
         }
+        let answer = match answer {
+            Err(Stop::Errno(libc::EINTR)) if cancel::is_put_off(&state) => Ok(0),
+            answer => answer,
+        };
         let kept = sift(&mut state, index, &mut events[..answer?]);
         state.epolls[index].kernel_asked = raw::now();
         if waits {

@@ -91,6 +91,8 @@ pub struct Parking {
     free: Vec<u32>,
     /// By their places: their numbers, 0 for none, and what is to be undone.
     asleep: Vec<(u64, Sleep)>,
+    /// Which threads these are, by the same places.
+    sleepers: Vec<libc::pthread_t>,
     free_places: Vec<u32>,
     /// How many there ever were.
     slept: u64,
@@ -122,6 +124,7 @@ impl Parking {
             waiters: Vec::new(),
             free: Vec::new(),
             asleep: Vec::new(),
+            sleepers: Vec::new(),
             free_places: Vec::new(),
             slept: 0,
             events: Vec::new(),
@@ -182,6 +185,9 @@ impl Parking {
                 self.asleep.len() as u32 - 1
             }
         };
+        self.sleepers.resize(self.asleep.len(), 0);
+        // SAFETY: no conditions.
+        self.sleepers[place as usize] = unsafe { libc::pthread_self() };
         let nap = Nap { place, number };
         INTERRUPTED.set(Some(nap));
         nap
@@ -252,7 +258,15 @@ impl Parking {
         }
     }
 
-    /// Wakes all that sleep.
+    /// Whether a thread sleeps on an epoll set.
+    pub fn sleeps_on_set(&self, thread: libc::pthread_t) -> bool {
+        let mut all = self.asleep.iter().zip(&self.sleepers);
+        all.any(|((number, sleep), sleeper)| {
+            *sleeper == thread && *number != 0 && matches!(sleep, Sleep::OnSet { .. })
+        })
+    }
+
+    /// Wakes all that sleep, but for those on epoll sets.
     pub fn wake_all(&mut self) {
         for id in 0..self.waiters.len() {
             self.wake(id as u32);

@@ -108,8 +108,14 @@ pub fn process_id() -> u32 {
     unsafe { syscall(libc::SYS_getpid, [0; 6]) as u32 }
 }
 
-/// Signals a thread of this process, by the kernel's number for it.
-pub fn signal_thread(thread: c_int, signal: c_int) {
+/// The kernel's number for the calling thread.
+pub fn thread_id() -> c_int {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_gettid, [0; 6]) as c_int }
+}
+
+/// Signals a thread of this process, by the kernel's number for it; 0 is no signal. Answers whether it is there.
+pub fn signal_thread(thread: c_int, signal: c_int) -> bool {
     let arguments = [
         process_id() as usize,
         thread as usize,
@@ -119,7 +125,7 @@ pub fn signal_thread(thread: c_int, signal: c_int) {
         0,
     ];
     // SAFETY: no memory is passed.
-    let _ = unsafe { syscall(libc::SYS_tgkill, arguments) };
+    unsafe { syscall(libc::SYS_tgkill, arguments) >= 0 }
 }
 
 /// Sleeps for so long, or until a signal.

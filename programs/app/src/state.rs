@@ -33,7 +33,7 @@ pub struct State {
     /// Threads that wait.
     pub parking: Parking,
     /// Threads that were cancelled, and haven't heard of it here.
-    pub cancelled: Vec<libc::pthread_t>,
+    pub cancelled: Vec<crate::cancel::Cancelled>,
     /// What is held back until the program waits.
     pub pace: Pace,
     /// How the program uses the NIC.

@@ -247,10 +247,15 @@ pub fn park(
         return (Ok(state), Outcome::TimedOut);
     }
     let is_due = |engine: &Engine| engine.deadline().is_some_and(|at| at <= now);
+    let mut wake_at = deadline;
     if state.parking.driver.is_some() && state.engine.as_deref().is_some_and(is_due) {
         // The driver sleeps until a frame comes, and doesn't know that there is more to do (a connection to the own address
-        // takes several turns): the caller goes on.
-        return (Ok(state), Outcome::Woken);
+        // takes several turns): the caller goes on, once others have had the lock and descriptors were looked at.
+        if others.is_none() {
+            drop(state);
+            return (lock(), Outcome::Woken);
+        }
+        wake_at = Some(now);
     }
     state.end_interrupted();
     let id = state.parking.enter();
@@ -258,7 +263,6 @@ pub fn park(
         state.sockets[*index].waiters.push(id);
     }
     let drives = state.parking.driver.is_none() && state.engine.is_some();
-    let mut wake_at = deadline;
     if drives {
         let stack = state.engine.as_ref().and_then(|engine| engine.deadline());
         wake_at = [deadline, stack].into_iter().flatten().min();
@@ -300,7 +304,7 @@ pub fn park(
         state.spin.slept(now, raw::now());
     }
     let outcome = match answer {
-        Err(Stop::Errno(libc::EINTR)) => Outcome::Interrupted,
+        Err(Stop::Errno(libc::EINTR)) if !cancel::is_put_off(&state) => Outcome::Interrupted,
         _ if deadline.is_some_and(|deadline| deadline <= raw::now()) => Outcome::TimedOut,
         _ => Outcome::Woken,
     };

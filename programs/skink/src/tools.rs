@@ -68,6 +68,11 @@ fn find_by(selector: Option<&str>, choice: Choice) -> Result<Vec<Found>, Failure
                 found.push(Found { info, tool });
             }
             Err(ControlError::Refused(reason)) => {
+                let reason: String = reason
+                    .chars()
+                    .filter(|c| !c.is_control())
+                    .take(300)
+                    .collect();
                 refused = Some(format!("skink with process id {}: {reason}", instance.pid));
             }
             // It has just ended, or was killed and left its socket.

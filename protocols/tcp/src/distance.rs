@@ -54,7 +54,9 @@ impl Connection {
     /// arrived in it that the peer has to wait for room?
     #[inline]
     pub fn grow_for_far_peer(&mut self, ring: &Ring<'_>, context: &Context<'_>) {
+        // Before the program has read anything, the connection may go to another one's listener.
         if ring.size() < ring.capacity()
+            && ring.head() > 0
             && self.is_far()
             && let Some(rtt) = self.rtt.smoothed()
             && context.now >= self.arrivals.since + rtt

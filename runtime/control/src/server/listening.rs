@@ -1,5 +1,6 @@
 //! The sockets on which a broker listens.
 use super::{Access, ServerConfig};
+use crate::error::ControlError;
 use crate::instance;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
@@ -56,8 +57,10 @@ impl Listening {
             }
         };
         let path = directory.join(format!("{pid}.sock"));
-        if crate::client::connect(&SocketAddrUnix::new(&path)?).is_ok() {
-            return Err(taken_elsewhere(&path));
+        match crate::client::connect(&SocketAddrUnix::new(&path)?) {
+            // Left behind by one that was killed.
+            Err(ControlError::Unreachable(error)) if error.kind() != io::ErrorKind::WouldBlock => {}
+            Ok(_) | Err(_) => return Err(taken_elsewhere(&path)),
         }
         let _ = std::fs::remove_file(&path);
         let tools = listen_at(&path)?;

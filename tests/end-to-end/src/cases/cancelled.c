@@ -69,6 +69,52 @@ static void *run_late(void *what) {
     return NULL;
 }
 
+// Forbids it, and isn't disturbed; then it allows it, and ends.
+static void *run_forbidding(void *unused) {
+    struct pollfd entry = {listener, POLLIN, 0};
+    int before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    sem_post(&begun);
+    check(!poll(&entry, 1, 200), "poll while it is forbidden");
+    pthread_setcancelstate(before, NULL);
+    wait_for(1);
+    return NULL;
+}
+
+// Is cancelled where nothing of Skink's is.
+static void *run_elsewhere(void *unused) {
+    sem_t never;
+    sem_init(&never, 0, 0);
+    sem_post(&begun);
+    sem_wait(&never);
+    return NULL;
+}
+
+// Has, most likely, the number of one that was cancelled.
+static void *run_innocently(void *unused) {
+    char byte;
+    struct timeval limit = {.tv_usec = 100000};
+    setsockopt(datagrams, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    check(recv(datagrams, &byte, 1, 0) < 0 && errno == EAGAIN, "recv of another thread");
+    return NULL;
+}
+
+static void *joined(void *(*what)(void *), int is_cancelled) {
+    pthread_t thread;
+    void *answer;
+    check(!pthread_create(&thread, NULL, what, NULL), "pthread_create");
+    if (is_cancelled) {
+        sem_wait(&begun);
+        check(!pthread_cancel(thread), "pthread_cancel");
+    }
+    struct timespec limit;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += 20;
+    errno = pthread_timedjoin_np(thread, &answer, &limit);
+    check(!errno, "pthread_join");
+    return answer;
+}
+
 int main(int count, char **words) {
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(9500)};
     struct epoll_event event = {.events = EPOLLIN};
@@ -101,6 +147,11 @@ int main(int count, char **words) {
         char name[64];
         snprintf(name, sizeof name, "round %d of %s %d", round, late ? "late" : "early", round % KINDS);
         check(!errno && answer == PTHREAD_CANCELED && cleaned == round + 1, name);
+    }
+    check(joined(run_forbidding, 1) == PTHREAD_CANCELED, "allowed at last");
+    for (int round = 0; round < 3; round++) {
+        check(joined(run_elsewhere, 1) == PTHREAD_CANCELED, "cancelled elsewhere");
+        joined(run_innocently, 0);
     }
     char byte = 'x';
     check(send(connection, &byte, 1, 0) == 1 && recv(connection, &byte, 1, 0) == 1, "exchange");
