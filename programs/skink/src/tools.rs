@@ -87,7 +87,10 @@ fn find_by(selector: Option<&str>, choice: Choice) -> Result<Vec<Found>, Failure
         choice(&mut found, selector);
     }
     match (found.is_empty(), selector, refused) {
-        (true, _, Some(reason)) => Err(Failure::tool(reason)),
+        (true, None, Some(reason)) => Err(Failure::tool(reason)),
+        (true, Some(selector), Some(reason)) => Err(Failure::tool(format!(
+            "nothing called or numbered {selector} runs here that may be looked into; {reason}"
+        ))),
         (true, Some(selector), None) if silent.is_empty() => Err(Failure::tool(format!(
             "nothing called or numbered {selector} runs here: see `skink ps` for what does"
         ))),
