@@ -29,6 +29,18 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// A cable that does this to frames of up to 1500 bytes.
+    pub fn impaired(topology: Topology, back_end: BackEnd, impairments: Impairments) -> Plan {
+        Plan {
+            topology,
+            back_end,
+            mtu: 1_500,
+            impairments: Some(impairments),
+            rules: None,
+            queues: 1,
+        }
+    }
+
     /// The name of a case on such a network.
     pub fn prefixed(&self, name: &str) -> String {
         format!("{}/{}/{name}", self.topology, self.back_end)

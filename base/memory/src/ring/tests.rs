@@ -1,13 +1,17 @@
 use crate::{SocketKind, SocketTable, TableConfig};
 use std::collections::VecDeque;
 
-fn table() -> SocketTable {
+fn table_of(send_bytes: u32, receive_bytes: u32) -> SocketTable {
     let config = TableConfig {
         sockets: 4,
-        send_bytes: 4096,
-        receive_bytes: 8192,
+        send_bytes,
+        receive_bytes,
     };
     SocketTable::create("test", config).expect("a small table")
+}
+
+fn table() -> SocketTable {
+    table_of(4096, 8192)
 }
 
 /// The obviously right oracle: a queue of bytes.
@@ -44,12 +48,7 @@ fn random_use_agrees_with_a_queue() {
 
 /// A ring that may grow from 64 to 256 KiB, whose producer wants that at some moment.
 fn growing_table() -> SocketTable {
-    let config = TableConfig {
-        sockets: 2,
-        send_bytes: 262_144,
-        receive_bytes: 262_144,
-    };
-    SocketTable::create("test", config).expect("a small table")
+    table_of(262_144, 262_144)
 }
 
 /// The same oracle, for rings that grow at some moment, that begin anew when they are empty, and that are written ahead of

@@ -11,9 +11,7 @@ use std::process::Command;
 pub fn cases() -> Vec<Case> {
     let mut cases = in_each_topology("calls", calls);
     cases.extend(in_each_topology("habits", habits));
-    // What runs beside it would wake the library more often.
-    let signals = in_each_topology("signals", signals);
-    cases.extend(signals.into_iter().map(Case::alone));
+    cases.extend(in_each_topology("signals", signals));
     cases.extend(in_each_topology("cancelled", cancelled));
     cases
 }

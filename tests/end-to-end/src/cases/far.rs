@@ -15,14 +15,7 @@ pub fn cases() -> Vec<Case> {
         delay: Duration::from_millis(10),
     };
     let case = |(topology, back_end)| {
-        let plan = Plan {
-            topology,
-            back_end,
-            mtu: 1_500,
-            impairments: Some(impairments),
-            rules: None,
-            queues: 1,
-        };
+        let plan = Plan::impaired(topology, back_end, impairments);
         on(plan, &plan.prefixed("far/both-ways"), both_ways)
     };
     once_in_each_topology().into_iter().map(case).collect()

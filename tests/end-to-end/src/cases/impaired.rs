@@ -33,14 +33,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (topology, back_end) in once_in_each_topology() {
         for (name, impairments) in KINDS {
-            let plan = Plan {
-                topology,
-                back_end,
-                mtu: 1_500,
-                impairments: Some(impairments),
-                rules: None,
-                queues: 1,
-            };
+            let plan = Plan::impaired(topology, back_end, impairments);
             let case = |what: &str, run: fn(&Network) -> Outcome| {
                 on(plan, &plan.prefixed(&format!("{name}/{what}")), run)
             };

@@ -103,14 +103,13 @@ static void in_epoll(void) {
     close(set);
 }
 
-// A handler leaves `recv` and `epoll_wait` for good. (Once each: a handler that leaves while the library is awake leaves its lock
-// taken, which is a known fault, and one leave in a hundred meets such a moment here.)
+// A handler leaves `recv` and `epoll_wait` for good.
 static void left(void) {
     handle(leaves, 0);
     int set = epoll_create1(0);
     struct epoll_event event = {.events = EPOLLIN};
     check(!epoll_ctl(set, EPOLL_CTL_ADD, one, &event), "epoll_ctl");
-    for (volatile int round = 0; round < 2; round++) {
+    for (volatile int round = 0; round < 6; round++) {
         char byte;
         if (sigsetjmp(before, 1) == 0) {
             ring(100000, 0);
