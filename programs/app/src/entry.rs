@@ -16,6 +16,7 @@ pub mod memory;
 pub mod names;
 pub mod process;
 pub mod rings;
+pub mod signals;
 pub mod sockets;
 pub mod spawn;
 pub mod streams;

@@ -209,6 +209,10 @@ fn sleep_on(
     deadline: Option<Instant>,
     mask: *const c_void,
 ) -> (Answer<Guard>, Answer) {
+    if state.has_signal() {
+        drop(state);
+        return (lock(), fail(libc::EINTR));
+    }
     state.end_interrupted();
     let rests = state.rests(index, now);
     let mut wake_at = deadline;

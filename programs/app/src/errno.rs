@@ -57,6 +57,12 @@ impl From<SocketError> for Stop {
     }
 }
 
+/// What the program would find in `errno` now.
+pub fn get() -> c_int {
+    // SAFETY: glibc's thread-local errno is always there.
+    unsafe { *libc::__errno_location() }
+}
+
 /// Stores `errno` where the program looks for it.
 pub fn set(errno: c_int) {
     // SAFETY: glibc's thread-local errno is always there.

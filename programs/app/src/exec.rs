@@ -114,6 +114,9 @@ pub unsafe fn leave(environment: Environment) -> Option<Legacy> {
         let left = state.bequeath(&staying, guest, raw::process_id())?;
         // A guest's lock would be its host's for ever.
         let guard = (!guest).then_some(state);
+        if let Some(guard) = &guard {
+            guard.defer_no_signals();
+        }
         // SAFETY: the caller's promise.
         Some(unsafe { legacy(environment, left, guard) })
     });

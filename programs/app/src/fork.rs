@@ -70,6 +70,9 @@ pub extern "C" fn prepare() {
     if guard.is_none() {
         UNMARKED.store(true, Ordering::Relaxed);
     }
+    if let Some(guard) = &guard {
+        guard.defer_no_signals();
+    }
     if let Some(state) = guard.as_deref_mut() {
         let _ = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| state.leave_all()));
     }

@@ -35,8 +35,7 @@
 //! descriptors of its own or unseen: name look-ups, `aio_read`, `preadv2`; `io_uring` (refused, unless a program makes the system call by an instruction of its own), urgent
 //! data. Two processes that share a
 //! connection must not read, or write, at the same moment: a ring has one reader and one writer. A
-//! program that passes a bad pointer gets `SIGSEGV` instead of `EFAULT`. A signal handler that makes
-//! a call on a socket while it interrupts another such call in the same thread gets `EAGAIN`.
+//! program that passes a bad pointer gets `SIGSEGV` instead of `EFAULT`.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -64,6 +63,7 @@ mod filter;
 mod flow_rings;
 mod fork;
 mod getsockopt;
+mod heap;
 mod helper;
 mod holdings;
 mod interfaces;
@@ -86,6 +86,7 @@ mod raw;
 mod readiness;
 mod remote;
 mod sendfile;
+mod signals;
 mod slots;
 mod sockaddr;
 mod socket;

@@ -3,21 +3,55 @@ use crate::cancel;
 use crate::errno::{Answer, WOULD_BLOCK};
 use crate::raw;
 use crate::remote;
+use crate::signals;
 use crate::state::State;
 use core::cell::UnsafeCell;
+use core::ffi::c_int;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicUsize, Ordering};
+use skink_library::Doorbell;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Nobody holds it.
 const FREE: usize = 0;
 /// Beside who holds it: somebody may be waiting.
 const CONTENDED: usize = 1;
+/// A signal waits for the thread.
+const SIGNALLED: usize = 2;
+/// Signals don't wait for the thread.
+const DIRECT: usize = 4;
+const FLAGS: usize = CONTENDED | SIGNALLED | DIRECT;
+
+/// Which thread is busy, see [`this_thread`], and flags beside: one word, since a signal handler may look at any instruction
+/// whether that is the thread that it has interrupted.
+pub struct Busy(AtomicUsize);
+
+impl Busy {
+    fn is_mine(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & !FLAGS == this_thread()
+    }
+
+    /// Whether signals don't wait for the thread, busy as it is.
+    pub fn is_direct(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & DIRECT != 0
+    }
+
+    /// A signal waits for the thread, which is the calling one.
+    pub fn signal(&self) {
+        self.0.fetch_or(SIGNALLED, Ordering::Relaxed);
+    }
+
+    /// The thread isn't busy any more. Answers the flags.
+    fn end(&self) -> usize {
+        self.0.swap(FREE, Ordering::Release) & FLAGS
+    }
+}
 
 struct Shared {
-    /// Which thread holds it, see [`this_thread`]: one word, since a signal handler may look at any instruction whether that is
-    /// the thread that it has interrupted.
-    word: AtomicUsize,
+    /// Who holds the lock.
+    holder: Busy,
+    /// Threads that are busy without it, see [`Stretch`].
+    others: [Busy; 8],
     state: UnsafeCell<State>,
 }
 
@@ -25,7 +59,8 @@ struct Shared {
 unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared {
-    word: AtomicUsize::new(FREE),
+    holder: Busy(AtomicUsize::new(FREE)),
+    others: [const { Busy(AtomicUsize::new(FREE)) }; 8],
     state: UnsafeCell::new(State::new()),
 };
 
@@ -33,16 +68,17 @@ impl Shared {
     /// What waiters sleep on: the lower half of the word.
     fn futex(&self) -> *mut u32 {
         const { assert!(cfg!(target_endian = "little")) };
-        self.word.as_ptr().cast()
+        self.holder.0.as_ptr().cast()
     }
 
     /// Waits until it is free, and takes it for `me`. `false` if the calling thread has it already.
     #[cold]
     #[inline(never)]
     fn take_when_free(&self, me: usize) -> bool {
-        let mut seen = self.word.load(Ordering::Relaxed);
+        let word = &self.holder.0;
+        let mut seen = word.load(Ordering::Relaxed);
         loop {
-            if seen & !CONTENDED == me {
+            if seen & !FLAGS == me {
                 return false;
             }
             // Who has waited can't know whether it was the only one.
@@ -50,14 +86,12 @@ impl Shared {
                 FREE => me | CONTENDED,
                 _ => seen | CONTENDED,
             };
-            let changed =
-                self.word
-                    .compare_exchange(seen, wanted, Ordering::Acquire, Ordering::Relaxed);
+            let changed = word.compare_exchange(seen, wanted, Ordering::Acquire, Ordering::Relaxed);
             match changed {
                 Ok(FREE) => return true,
                 Ok(_) => {
                     let _ = raw::futex_wait(self.futex(), wanted as u32, None);
-                    seen = self.word.load(Ordering::Relaxed);
+                    seen = word.load(Ordering::Relaxed);
                 }
                 Err(now) => seen = now,
             }
@@ -91,12 +125,13 @@ pub struct Guard {
 }
 
 /// Takes the lock. A thread that holds it already is in a signal handler that interrupted a call of
-/// Skink's: it is told that the call would block.
+/// Skink's, and that couldn't wait ([`signals`]): it is told that the call would block.
 #[inline]
 pub fn lock() -> Answer<Guard> {
     let me = this_thread();
     let free = SHARED
-        .word
+        .holder
+        .0
         .compare_exchange(FREE, me, Ordering::Acquire, Ordering::Relaxed);
     if free.is_err() && !SHARED.take_when_free(me) {
         return Err(WOULD_BLOCK);
@@ -109,15 +144,89 @@ pub fn lock() -> Answer<Guard> {
 
 /// Whether the calling thread holds the lock: then a call of libc's is the library's own.
 pub fn is_held_here() -> bool {
-    SHARED.word.load(Ordering::Relaxed) & !CONTENDED == this_thread()
+    SHARED.holder.is_mine()
+}
+
+/// The word that says that the calling thread is busy, if it is: a signal handler that it runs now interrupts that.
+pub fn busy_word() -> Option<&'static Busy> {
+    let mut all = core::iter::once(&SHARED.holder).chain(&SHARED.others);
+    all.find(|word| word.is_mine())
+}
+
+/// As long as this is there, signals wait for the calling thread, though it doesn't hold the lock. (Not if many other threads have
+/// one: signals come at once then.)
+pub struct Stretch(Option<&'static Busy>);
+
+impl Stretch {
+    /// What the calling thread does from now on mustn't be left for good.
+    #[inline]
+    pub fn begin() -> Stretch {
+        match SHARED.holder.is_mine() {
+            true => Stretch(None),
+            false => Stretch::begin_without_lock(),
+        }
+    }
+
+    #[inline(never)]
+    fn begin_without_lock() -> Stretch {
+        match busy_word() {
+            Some(_) => Stretch(None),
+            None => Stretch::claim(),
+        }
+    }
+
+    fn claim() -> Stretch {
+        let me = this_thread();
+        let free = SHARED.others.iter().find(|word| {
+            let claimed = word
+                .0
+                .compare_exchange(FREE, me, Ordering::Relaxed, Ordering::Relaxed);
+            claimed.is_ok()
+        });
+        Stretch(free)
+    }
+
+    /// Ends it. Answers flags: whoever asks runs the handlers.
+    fn end(mut self) -> usize {
+        self.0.take().map_or(0, Busy::end)
+    }
+}
+
+impl Drop for Stretch {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(word) = self.0
+            && word.end() & SIGNALLED != 0
+        {
+            signals::deliver();
+        }
+    }
 }
 
 impl Guard {
     /// After `fork`, in the child: the thread that took the lock is this one.
     pub fn take_over() -> Guard {
-        SHARED.word.store(this_thread(), Ordering::Relaxed);
+        signals::forget();
+        for word in &SHARED.others {
+            word.0.store(FREE, Ordering::Relaxed);
+        }
+        SHARED.holder.0.store(this_thread(), Ordering::Relaxed);
         Guard {
             _not_send: core::marker::PhantomData,
+        }
+    }
+
+    /// Whether a signal waits for the calling thread: a call that is to sleep is interrupted.
+    pub fn has_signal(&self) -> bool {
+        SHARED.holder.0.load(Ordering::Relaxed) & SIGNALLED != 0
+    }
+
+    /// The process is about to fork, or to become another program, under this guard: what signals block must not be inherited.
+    pub fn defer_no_signals(&self) {
+        let word = &SHARED.holder.0;
+        word.fetch_or(DIRECT, Ordering::Relaxed);
+        if word.fetch_and(!SIGNALLED, Ordering::Relaxed) & SIGNALLED != 0 {
+            signals::deliver_now();
         }
     }
 }
@@ -128,10 +237,28 @@ impl Drop for Guard {
         if remote::is_unsettled() {
             remote::settle(self);
         }
-        let woken = self.parking.take_woken();
         let doorbell = self.take_doorbell();
+        if self.parking.has_woken() || doorbell.is_some() {
+            return self.let_go_and_call(doorbell);
+        }
         let before = cancel::take_before();
-        if SHARED.word.swap(FREE, Ordering::Release) & CONTENDED != 0 {
+        let flags = SHARED.holder.end();
+        if flags != 0 || before != cancel::NONE {
+            settle_up(flags, before);
+        }
+    }
+}
+
+impl Guard {
+    /// Lets the lock go, and then wakes others.
+    #[inline(never)]
+    fn let_go_and_call(&mut self, doorbell: Option<Doorbell>) {
+        let woken = self.parking.take_woken();
+        let before = cancel::take_before();
+        // Whoever left this by `siglongjmp` would leave others asleep.
+        let stretch = Stretch::claim();
+        let mut flags = SHARED.holder.end();
+        if flags & CONTENDED != 0 {
             raw::futex_wake(SHARED.futex(), 1);
         }
         for call in woken {
@@ -143,7 +270,21 @@ impl Drop for Guard {
         {
             state.ring_again();
         }
-        cancel::allow(before);
+        flags |= stretch.end();
+        settle_up(flags & !CONTENDED, before);
+    }
+}
+
+/// The lock was let go, and had these flags: what is left to do.
+#[cold]
+#[inline(never)]
+fn settle_up(flags: usize, before: c_int) {
+    if flags & CONTENDED != 0 {
+        raw::futex_wake(SHARED.futex(), 1);
+    }
+    cancel::allow(before);
+    if flags & SIGNALLED != 0 {
+        signals::deliver();
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Those that programs call most often on files and pipes are system calls and nothing else; while the program has one thread
 //! they are made here ([`threads`](crate::threads)).
+use crate::lock::Stretch;
 use crate::{errno, raw, threads};
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -13,6 +14,7 @@ use libc::{
 /// Finds the next function called `name`.
 #[cold]
 pub fn find(name: &CStr) -> *mut () {
+    let _whole = Stretch::begin();
     // SAFETY: the name is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if found.is_null() {
@@ -102,6 +104,10 @@ next! {
     c"pthread_create" pthread_create(thread: *mut libc::pthread_t, attributes: *const libc::pthread_attr_t, run: *mut c_void, argument: *mut c_void) -> c_int;
     c"thrd_create" thrd_create(thread: *mut libc::pthread_t, run: *mut c_void, argument: *mut c_void) -> c_int;
     c"pthread_cancel" pthread_cancel(thread: libc::pthread_t) -> c_int;
+    c"sigaction" sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
+    c"siginterrupt" siginterrupt(signal: c_int, interrupts: c_int) -> c_int;
+    c"signal" signal(number: c_int, handler: usize) -> usize;
+    c"__sysv_signal" sysv_signal(signal: c_int, handler: usize) -> usize;
     c"_Fork" fork_without_handlers() -> c_int;
     c"execve" execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     c"execvpe" execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;

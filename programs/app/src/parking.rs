@@ -85,6 +85,11 @@ thread_local! {
     static INTERRUPTED: Cell<Option<Nap>> = const { Cell::new(None) };
 }
 
+/// Whether a signal handler has interrupted the calling thread's sleep.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.get().is_some()
+}
+
 /// The threads that wait.
 pub struct Parking {
     waiters: Vec<Waiter>,
@@ -271,6 +276,12 @@ impl Parking {
         for id in 0..self.waiters.len() {
             self.wake(id as u32);
         }
+    }
+
+    /// Whether threads are to be woken by who lets the lock go.
+    #[inline]
+    pub fn has_woken(&self) -> bool {
+        !self.woken.is_empty()
     }
 
     /// The threads that are to be woken by who lets the lock go.

@@ -279,59 +279,28 @@ pub fn give_way() {
     unsafe { syscall(libc::SYS_sched_yield, [0; 6]) };
 }
 
-/// The calling thread's signals wait while this is there.
-pub struct BlockedSignals {
-    /// Those that waited before.
-    before: u64,
-}
-
-impl BlockedSignals {
-    /// Blocks all that can be blocked.
-    pub fn all() -> BlockedSignals {
-        let mut before = 0;
-        set_signals(u64::MAX, Some(&mut before));
-        BlockedSignals { before }
-    }
-
-    /// Those that wait since, a bit for each: the first is signal 1.
-    pub fn pending(&self) -> u64 {
-        let mut pending = 0u64;
-        let arguments = [&raw mut pending as usize, 8, 0, 0, 0, 0];
-        // SAFETY: the set is ours, of the size that is given.
-        unsafe { syscall(libc::SYS_rt_sigpending, arguments) };
-        pending & !self.before
-    }
-}
-
-impl Drop for BlockedSignals {
-    fn drop(&mut self) {
-        set_signals(self.before, None);
-    }
-}
-
-/// Whether the program has a handler for a signal, and whether that makes calls go on (`SA_RESTART`).
-pub fn handler(signal: u32) -> Option<bool> {
+/// Where the handler of a signal is that the kernel was given, if it was, and whether that makes calls go on (`SA_RESTART`).
+pub fn handler(signal: c_int) -> Option<(usize, bool)> {
     // The kernel's structure: handler, flags, restorer, mask.
     let mut action = [0usize; 4];
     let arguments = [signal as usize, 0, action.as_mut_ptr() as usize, 8, 0, 0];
     // SAFETY: the structure is ours and large enough.
     let answer = unsafe { syscall(libc::SYS_rt_sigaction, arguments) };
     let handled = answer >= 0 && action[0] != libc::SIG_DFL && action[0] != libc::SIG_IGN;
-    handled.then_some(action[1] & libc::SA_RESTART as usize != 0)
+    handled.then_some((action[0], action[1] & libc::SA_RESTART as usize != 0))
 }
 
 /// Replaces the calling thread's signal mask (8 bytes, as the kernel has it).
-fn set_signals(mask: u64, before: Option<&mut u64>) {
-    let before = before.map_or(core::ptr::null_mut(), core::ptr::from_mut);
+pub fn set_signals(mask: u64) {
     let arguments = [
         libc::SIG_SETMASK as usize,
         &raw const mask as usize,
-        before as usize,
+        0,
         8,
         0,
         0,
     ];
-    // SAFETY: both sets are ours, of the size that is given.
+    // SAFETY: the set is ours, of the size that is given.
     unsafe { syscall(libc::SYS_rt_sigprocmask, arguments) };
 }
 

@@ -10,6 +10,7 @@
 use crate::errno::{Answer, Stop};
 use crate::lock::{Guard, lock};
 use crate::raw;
+use crate::signals::Mark;
 use skink_time::Instant;
 use std::time::Duration;
 
@@ -75,8 +76,8 @@ pub fn look_on<T>(
     if !library || !state.spin.is_worth_it(one) {
         return Ok((state, Look::Nothing));
     }
-    // A handler that runs now has no system call to interrupt: nobody would hear of it.
-    let signals = raw::BlockedSignals::all();
+    // A handler that runs now has no system call to interrupt.
+    let mark = Mark::now();
     let begun = raw::now();
     let longest = begun + LONGEST;
     // Who looks has nothing to do, as one that sleeps.
@@ -91,25 +92,15 @@ pub fn look_on<T>(
             state.judge.wakes(raw::now());
             return Ok((state, Look::Found(found)));
         }
-        if signals.pending() != 0 || raw::now() >= until {
+        if mark.is_past() || raw::now() >= until {
             break;
         }
     }
     state.judge.wakes(raw::now());
     state.spin.streak = 0;
-    let pending = signals.pending();
-    // (Even a signal that is ignored waits while it is blocked.)
-    let handled = |signal| pending >> (signal - 1) & 1 != 0 && raw::handler(signal).is_some();
-    let interrupted = (1..=64).any(handled);
-    // Handlers may call us.
-    drop(state);
-    drop(signals);
-    state = lock()?;
-    // Another thread may have driven the stack just now, and nobody was asleep to be woken.
-    let look = match attempt(&mut state) {
-        Some(found) => Look::Found(found),
-        None if interrupted => Look::Interrupted,
-        None => Look::Nothing,
+    let look = match mark.is_past() {
+        true => Look::Interrupted,
+        false => Look::Nothing,
     };
     Ok((state, look))
 }

@@ -12,6 +12,7 @@ use crate::flow_rings::BELL;
 use crate::lock::{Guard, lock};
 use crate::parking::Sleep;
 use crate::raw;
+use crate::signals::Mark;
 use crate::socket::Role;
 use crate::spin::{self, Look};
 use crate::state::State;
@@ -246,6 +247,10 @@ pub fn park(
     if deadline.is_some_and(|deadline| deadline <= now) {
         return (Ok(state), Outcome::TimedOut);
     }
+    if state.has_signal() {
+        drop(state);
+        return (lock(), Outcome::Interrupted);
+    }
     let is_due = |engine: &Engine| engine.deadline().is_some_and(|at| at <= now);
     let mut wake_at = deadline;
     if state.parking.driver.is_some() && state.engine.as_deref().is_some_and(is_due) {
@@ -377,26 +382,6 @@ fn sleep_on_descriptors(
     (lock(), answer)
 }
 
-/// Signals that a thread causes itself, and not while it sleeps.
-const FAULTS: [u32; 4] = [
-    libc::SIGILL as u32,
-    libc::SIGBUS as u32,
-    libc::SIGFPE as u32,
-    libc::SIGSEGV as u32,
-];
-
-/// Whether a signal that has just been handled makes a blocking call on a socket fail: `ppoll` can't
-/// tell which handler ran, so a call goes on only if all handlers were installed with `SA_RESTART`.
-/// (`poll` and its like fail whatever the flag says, and so does a call with a timeout, `SO_RCVTIMEO` or `SO_SNDTIMEO`: signal(7).)
-/// `epoll_wait` can't even tell a handler from a stop.
-fn interrupts(patience: Patience) -> bool {
-    if let Patience::Until(_) = patience {
-        return true;
-    }
-    let mut signals = (1..=64).filter(|signal| !FAULTS.contains(signal));
-    signals.any(|signal| raw::handler(signal) == Some(false))
-}
-
 /// How long a call may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
@@ -444,6 +429,7 @@ pub fn until_either<T>(
     let cookie = state.sockets[index].cookie;
     let mut pumped = false;
     let mut readable = patience != Patience::Endless;
+    let mut begun = None;
     loop {
         let answer = match cancel::is_due(&state) {
             true => fail(libc::EINTR),
@@ -461,6 +447,10 @@ pub fn until_either<T>(
                     Patience::Until(deadline) => Some(deadline),
                     Patience::None | Patience::Endless => None,
                 };
+                // The lock was held until now: no handler has run.
+                let mark = begun.get_or_insert_with(Mark::now);
+                // (A call with `SO_RCVTIMEO` or `SO_SNDTIMEO` fails whatever `SA_RESTART` says.)
+                let mut interrupts = || deadline.is_some() || mark.interrupts();
                 let one = state.pace.sleeps();
                 let (guard, look) = spin::look_on(state, one, deadline, |state| {
                     if state.sockets[index].cookie != cookie {
@@ -477,7 +467,7 @@ pub fn until_either<T>(
                         state.parking.hand_over();
                         return answer;
                     }
-                    Look::Interrupted if interrupts(patience) => return Err(spin::INTERRUPTED),
+                    Look::Interrupted if interrupts() => return Err(spin::INTERRUPTED),
                     Look::Interrupted | Look::Nothing => {}
                 }
                 let mut list = [UNUSED; 1 + RESERVED];
@@ -494,9 +484,7 @@ pub fn until_either<T>(
                 let stop = match outcome {
                     Outcome::Woken => None,
                     Outcome::TimedOut => Some(WOULD_BLOCK),
-                    Outcome::Interrupted => {
-                        interrupts(patience).then_some(Stop::Errno(libc::EINTR))
-                    }
+                    Outcome::Interrupted => interrupts().then_some(Stop::Errno(libc::EINTR)),
                 };
                 let gone = state.sockets[index].cookie != cookie;
                 if let Some(stop) = if gone {
