@@ -1,8 +1,8 @@
 //! The functions that programs call instead of libc's. Each asks the descriptor table first: what
 //! isn't Skink's goes on to libc untouched.
 //!
-//! They are `C-unwind`, since libc cancels a thread by unwinding its stack, which may go through here
-//! while libc's function waits. A panic of ours never does: it ends the process.
+//! They are `C-unwind`, since libc ends a thread (`pthread_exit`, in a signal handler too, and `pthread_cancel`) by unwinding its
+//! stack, which may go through here while a call waits. A panic of ours never does: it ends the process where it begins.
 use crate::cancel;
 use crate::errno::{Answer, Stop, set};
 
@@ -22,20 +22,6 @@ pub mod spawn;
 pub mod streams;
 pub mod threads;
 pub mod waiting;
-
-/// Runs Skink's part of a call. A panic ends the process with a message.
-#[inline]
-pub fn guarded<T>(call: impl FnOnce() -> Answer<T>) -> Answer<T> {
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)) {
-        Ok(answer) => answer,
-        Err(_) => {
-            crate::log::write(format_args!(
-                "a socket call panicked; this is a bug in Skink"
-            ));
-            std::process::abort()
-        }
-    }
-}
 
 /// The C form of an answer: `None` if the kernel is to answer.
 #[inline]
@@ -70,7 +56,8 @@ macro_rules! entry {
         pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $answer {
             #[inline(never)]
             unsafe extern "C-unwind" fn ours($($argument: $type),*) -> $answer {
-                if let Some(answer) = $crate::entry::finish($crate::entry::guarded(|| $ours)) {
+                let call = || $ours;
+                if let Some(answer) = $crate::entry::finish(call()) {
                     return answer as $answer;
                 }
                 // SAFETY: the program's own arguments, here and below.

@@ -34,7 +34,7 @@ fn kernel_wait(
     let spec = spec.as_ref().map_or(0, |spec| &raw const *spec as usize);
     let arguments = [epfd as usize, at, room, spec, mask as usize, 8];
     // SAFETY: the events are borrowed; the program vouches for its signal set.
-    let answer = unsafe { raw::call(libc::SYS_epoll_pwait2, arguments) };
+    let answer = unsafe { raw::waiting_call(libc::SYS_epoll_pwait2, arguments) };
     if answer != fail(libc::ENOSYS) {
         return answer;
     }

@@ -103,24 +103,21 @@ pub unsafe fn leave(environment: Environment) -> Option<Legacy> {
     if !crate::is_on() {
         return None;
     }
-    let answer = std::panic::catch_unwind(|| {
-        let mut state = lock().ok()?;
-        let staying = state.staying();
-        let guest = is_guest();
-        if !guest {
-            exit::before_exec(&mut state);
-        }
-        state.leave_to_program(staying.iter().map(|(_, index)| *index));
-        let left = state.bequeath(&staying, guest, raw::process_id())?;
-        // A guest's lock would be its host's for ever.
-        let guard = (!guest).then_some(state);
-        if let Some(guard) = &guard {
-            guard.defer_no_signals();
-        }
-        // SAFETY: the caller's promise.
-        Some(unsafe { legacy(environment, left, guard) })
-    });
-    answer.ok().flatten()
+    let mut state = lock().ok()?;
+    let staying = state.staying();
+    let guest = is_guest();
+    if !guest {
+        exit::before_exec(&mut state);
+    }
+    state.leave_to_program(staying.iter().map(|(_, index)| *index));
+    let left = state.bequeath(&staying, guest, raw::process_id())?;
+    // A guest's lock would be its host's for ever.
+    let guard = (!guest).then_some(state);
+    if let Some(guard) = &guard {
+        guard.defer_no_signals();
+    }
+    // SAFETY: the caller's promise.
+    Some(unsafe { legacy(environment, left, guard) })
 }
 
 /// Before `posix_spawn` begins a program with these descriptors.
@@ -134,16 +131,13 @@ pub unsafe fn leave_to_child(
     if !crate::is_on() {
         return None;
     }
-    let answer = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
-        let mut state = lock().ok()?;
-        let staying = staying(&state);
-        state.leave_to_program(staying.iter().map(|(_, index)| *index));
-        let left = state.bequeath(&staying, true, 0)?;
-        drop(state);
-        // SAFETY: the caller's promise.
-        Some(unsafe { legacy(environment, left, None) })
-    }));
-    answer.ok().flatten()
+    let mut state = lock().ok()?;
+    let staying = staying(&state);
+    state.leave_to_program(staying.iter().map(|(_, index)| *index));
+    let left = state.bequeath(&staying, true, 0)?;
+    drop(state);
+    // SAFETY: the caller's promise.
+    Some(unsafe { legacy(environment, left, None) })
 }
 
 impl State {

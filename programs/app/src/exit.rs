@@ -18,12 +18,10 @@ pub fn start() {
 }
 
 extern "C" fn at_exit() {
-    let _ = std::panic::catch_unwind(|| {
-        if !crate::descriptor::is_guest() {
-            crate::streams::flush();
-        }
-        drop(linger());
-    });
+    if !crate::descriptor::is_guest() {
+        crate::streams::flush();
+    }
+    drop(linger());
 }
 
 /// Closes all sockets and drives the stack, if it is this process's, until peers have acknowledged everything. Other threads that call meanwhile wait, for
@@ -125,7 +123,7 @@ fn drain(state: &mut State) {
 /// `_exit`: lingers, then ends the process.
 pub fn leave(status: c_int) -> ! {
     // The others aren't to see that their sockets are gone.
-    let _guard = std::panic::catch_unwind(linger);
+    let _guard = linger();
     loop {
         // SAFETY: ends the process.
         unsafe { raw::syscall(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };

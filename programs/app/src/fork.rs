@@ -74,7 +74,7 @@ pub extern "C" fn prepare() {
         guard.defer_no_signals();
     }
     if let Some(state) = guard.as_deref_mut() {
-        let _ = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| state.leave_all()));
+        state.leave_all();
     }
     let claims = guard.as_deref().is_some_and(State::would_claim);
     let pipe = if claims { raw::pipe().ok() } else { None };
@@ -107,9 +107,7 @@ pub extern "C" fn child() {
     let pipe = forking.as_ref().and_then(|forking| forking.pipe);
     core::mem::forget(forking);
     let mut state = Guard::take_over();
-    let _ = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
-        begin(&mut state);
-    }));
+    begin(&mut state);
     if let Some([read, write]) = pipe {
         // What was told must have left before the parent goes on.
         drop(state);
@@ -120,6 +118,7 @@ pub extern "C" fn child() {
 
 fn begin(state: &mut State) {
     crate::descriptor::start();
+    crate::threads::is_alone();
     crate::helper::forget();
     state.parking.forget_threads();
     state.judge = Judge::new();

@@ -172,29 +172,21 @@ enum Next {
 }
 
 fn run(station: &'static Station) {
-    let guarded = std::panic::catch_unwind(|| {
-        let mut looker = Looker {
-            station,
-            work: 0,
-            quiet: 0,
-            due: Instant::ZERO,
-        };
-        let mut settled = false;
-        while let Ok(state) = lock() {
-            if !current().is_some_and(|current| core::ptr::eq(current, station)) {
-                return;
-            }
-            if !core::mem::replace(&mut settled, true) {
-                keep(&state, station.bell);
-            }
-            looker.step(state);
+    let mut looker = Looker {
+        station,
+        work: 0,
+        quiet: 0,
+        due: Instant::ZERO,
+    };
+    let mut settled = false;
+    while let Ok(state) = lock() {
+        if !current().is_some_and(|current| core::ptr::eq(current, station)) {
+            return;
         }
-    });
-    if guarded.is_err() {
-        crate::log::write(format_args!(
-            "the helper thread panicked; this is a bug in Skink"
-        ));
-        std::process::abort();
+        if !core::mem::replace(&mut settled, true) {
+            keep(&state, station.bell);
+        }
+        looker.step(state);
     }
 }
 

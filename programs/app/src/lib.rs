@@ -114,28 +114,30 @@ static START: extern "C" fn() = start;
 
 /// Runs when the library is loaded, before the program.
 extern "C" fn start() {
-    let _ = std::panic::catch_unwind(|| {
-        log::start();
-        if !attach::note_broker() {
-            return;
+    log::start();
+    if !attach::note_broker() {
+        return;
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        log::write(format_args!("{panic}; this is a bug in Skink"));
+        std::process::abort();
+    }));
+    state::renew_floor();
+    threads::start();
+    fallback::start();
+    descriptor::start();
+    if fd_table::start() {
+        fork::start();
+        exit::start();
+        exec::start();
+        if let Ok(mut state) = lock::lock() {
+            estate::take_over(&mut state);
         }
-        state::renew_floor();
-        threads::start();
-        fallback::start();
-        descriptor::start();
-        if fd_table::start() {
-            fork::start();
-            exit::start();
-            exec::start();
-            if let Ok(mut state) = lock::lock() {
-                estate::take_over(&mut state);
+        for fd in 0..=2 {
+            if streams::is_socket(fd) {
+                streams::stand_in(fd);
             }
-            for fd in 0..=2 {
-                if streams::is_socket(fd) {
-                    streams::stand_in(fd);
-                }
-            }
-            ON.store(true, Ordering::Relaxed);
         }
-    });
+        ON.store(true, Ordering::Relaxed);
+    }
 }

@@ -115,15 +115,14 @@ pub unsafe fn arrived(message: *const msghdr, flags: c_int) {
     if places.is_empty() || is_guest() {
         return;
     }
-    let _ = crate::entry::guarded(|| {
-        for fd in places
-            .into_iter()
-            .filter_map(|place| descriptor(control, place))
-        {
-            arrive(fd, flags)?;
+    let fds = places
+        .into_iter()
+        .filter_map(|place| descriptor(control, place));
+    for fd in fds {
+        if arrive(fd, flags).is_err() {
+            return;
         }
-        Ok(())
-    });
+    }
 }
 
 /// A descriptor came with a message.

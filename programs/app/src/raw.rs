@@ -49,6 +49,57 @@ pub unsafe fn syscall(number: libc::c_long, arguments: [usize; 6]) -> isize {
     answer
 }
 
+/// Makes a system call that waits. A signal handler that runs meanwhile may end the thread (`pthread_exit`), by which libc unwinds its
+/// stack from here on. So this isn't an instruction among others, of which the compiler knows that nothing is unwound there.
+///
+/// # Safety
+/// As the system call's.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn wait_in_kernel(
+    number: libc::c_long,
+    arguments: *const [usize; 6],
+) -> isize {
+    #[cfg(target_arch = "x86_64")]
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov rax, rdi",
+        "mov r11, rsi",
+        "mov rdi, [r11]",
+        "mov rsi, [r11 + 8]",
+        "mov rdx, [r11 + 16]",
+        "mov r10, [r11 + 24]",
+        "mov r8, [r11 + 32]",
+        "mov r9, [r11 + 40]",
+        "syscall",
+        "ret",
+        ".cfi_endproc",
+    );
+    #[cfg(target_arch = "aarch64")]
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov x8, x0",
+        "mov x9, x1",
+        "ldp x0, x1, [x9]",
+        "ldp x2, x3, [x9, #16]",
+        "ldp x4, x5, [x9, #32]",
+        "svc 0",
+        "ret",
+        ".cfi_endproc",
+    );
+}
+
+/// As [`call`], for one that waits.
+///
+/// # Safety
+/// As the system call's.
+pub unsafe fn waiting_call(number: libc::c_long, arguments: [usize; 6]) -> Answer<usize> {
+    // SAFETY: as the caller's.
+    match unsafe { wait_in_kernel(number, &raw const arguments) } {
+        answer @ 0.. => Ok(answer as usize),
+        errno => Err(Stop::Errno(-errno as c_int)),
+    }
+}
+
 /// As [`syscall`], with the errno as an error.
 ///
 /// # Safety
@@ -175,7 +226,7 @@ pub fn epoll_wait(
         8,
     ];
     // SAFETY: the events are borrowed; the program vouches for its signal set.
-    unsafe { call(libc::SYS_epoll_pwait, arguments) }
+    unsafe { waiting_call(libc::SYS_epoll_pwait, arguments) }
 }
 
 /// A pipe: its reading end and its writing end.
@@ -252,7 +303,7 @@ pub fn ppoll(
         0,
     ];
     // SAFETY: the list and the time are borrowed; the program vouches for its signal set.
-    unsafe { call(libc::SYS_ppoll, arguments) }
+    unsafe { waiting_call(libc::SYS_ppoll, arguments) }
 }
 
 /// Waits until what `word` leads to isn't `expected` any more and somebody wakes us. Only the kernel follows the pointer.
@@ -262,7 +313,7 @@ pub fn futex_wait(word: *mut u32, expected: u32, timeout: Option<Duration>) -> A
     let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
     let arguments = [word as usize, operation, expected as usize, at, 0, 0];
     // SAFETY: the time is borrowed, and the word is read only, if it is there.
-    unsafe { call(libc::SYS_futex, arguments) }
+    unsafe { waiting_call(libc::SYS_futex, arguments) }
 }
 
 /// Wakes up to `count` waiters.

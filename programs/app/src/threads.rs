@@ -1,4 +1,9 @@
-//! Whether the program has one thread.
+//! Which threads the program has.
+//!
+//! A process ends, as by `exit(0)`, with its last thread, and its first one may have ended long before (`pthread_exit`). libc sees to
+//! that; but it counts the library's helper. So the program's threads are counted here.
+//!
+//! And whether there is but one.
 //!
 //! While a process has one, libc makes a system call and nothing else. With a second one it puts each call at which a thread may
 //! be cancelled between two locked instructions: 3% of a write to /dev/null. The second one may be the library's
@@ -7,8 +12,10 @@
 //!
 //! Threads that libc makes for itself (`timer_create` with a function to call) aren't seen. If such a one cancels the
 //! program's only thread, that goes on until its call returns.
+use crate::lock::this_thread;
 use crate::next;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 /// The library isn't loaded yet; other libraries are.
 const UNKNOWN: u8 = 0;
@@ -17,11 +24,99 @@ const ONE: u8 = 1;
 const SEVERAL: u8 = 2;
 
 static THREADS: AtomicU8 = AtomicU8::new(UNKNOWN);
-/// The one that is being made is the library's.
-static OURS: AtomicBool = AtomicBool::new(false);
+/// Which thread is about to make one that is the library's, see [`this_thread`].
+static MAKES_OURS: AtomicUsize = AtomicUsize::new(0);
 
-/// When the library is loaded.
+/// How many threads the program has, those it is about to make among them.
+static COUNT: AtomicUsize = AtomicUsize::new(1);
+
+/// One more than the key under which each thread keeps something that is destroyed when it ends; 0 if there is none.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// What libc lets a thread destroy that was kept anew meanwhile (`PTHREAD_DESTRUCTOR_ITERATIONS`).
+const ROUNDS: usize = 4;
+
+fn keep(key: u32, round: usize) {
+    // SAFETY: the key is ours, and what is kept is a number.
+    unsafe { libc::pthread_setspecific(key, round as *const c_void) };
+}
+
+/// A thread ends. What others keep in it is to be destroyed before, as far as may be: so this waits for the last round.
+unsafe extern "C" fn ends(round: *mut c_void) {
+    let round = round as usize;
+    if let (Some(key), 1..ROUNDS) = (KEY.load(Ordering::Relaxed).checked_sub(1), round) {
+        keep(key, round + 1);
+    } else if COUNT.fetch_sub(1, Ordering::AcqRel) == 1 {
+        std::process::exit(0);
+    }
+}
+
+/// The calling thread begins.
+fn begins() {
+    if let Some(key) = KEY.load(Ordering::Relaxed).checked_sub(1) {
+        keep(key, 1);
+    }
+}
+
+/// After `fork`, in the child.
+pub fn is_alone() {
+    COUNT.store(1, Ordering::Relaxed);
+    begins();
+}
+
+/// What a thread runs.
+struct Start {
+    run: *mut c_void,
+    argument: *mut c_void,
+}
+
+unsafe extern "C-unwind" fn run(start: *mut c_void) -> *mut c_void {
+    // SAFETY: it was made for this.
+    let Start { run, argument } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    begins();
+    // SAFETY: the program's own function and argument. (One that answers an `int` leaves it where this one's caller looks.)
+    unsafe {
+        let run: unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void =
+            core::mem::transmute(run);
+        run(argument)
+    }
+}
+
+/// Has the program make a thread by `make`, a function of libc's that is told what to run and its argument, and answers 0 if there is one.
+pub fn make(
+    wanted: *mut c_void,
+    argument: *mut c_void,
+    make: impl FnOnce(*mut c_void, *mut c_void) -> c_int,
+) -> c_int {
+    if MAKES_OURS.load(Ordering::Relaxed) == this_thread() {
+        return make(wanted, argument);
+    }
+    note();
+    if KEY.load(Ordering::Relaxed) == 0 {
+        return make(wanted, argument);
+    }
+    COUNT.fetch_add(1, Ordering::Relaxed);
+    let start = Box::into_raw(Box::new(Start {
+        run: wanted,
+        argument,
+    }));
+    let answer = make(run as *mut c_void, start.cast());
+    if answer != 0 {
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: nobody else has it.
+        drop(unsafe { Box::from_raw(start) });
+    }
+    answer
+}
+
+/// When the library is loaded, by the first thread.
 pub fn start() {
+    let mut key = 0;
+    // SAFETY: the place is ours, and the function there for as long as the library is.
+    if unsafe { libc::pthread_key_create(&raw mut key, Some(ends)) } == 0 {
+        KEY.store(key + 1, Ordering::Relaxed);
+        begins();
+    }
     let known = if next::are_libcs() { ONE } else { SEVERAL };
     let _ = THREADS.compare_exchange(UNKNOWN, known, Ordering::Relaxed, Ordering::Relaxed);
 }
@@ -34,16 +129,13 @@ pub fn is_one() -> bool {
 
 /// A thread is about to be made, or cancelled.
 pub fn note() {
-    // Who makes one besides is a second thread, which was noted.
-    if !OURS.load(Ordering::Relaxed) {
-        THREADS.store(SEVERAL, Ordering::Relaxed);
-    }
+    THREADS.store(SEVERAL, Ordering::Relaxed);
 }
 
-/// Makes a thread that isn't the program's.
+/// Makes a thread that isn't the program's. The lock is held.
 pub fn make_ours<T>(make: impl FnOnce() -> T) -> T {
-    OURS.store(true, Ordering::Relaxed);
+    MAKES_OURS.store(this_thread(), Ordering::Relaxed);
     let made = make();
-    OURS.store(false, Ordering::Relaxed);
+    MAKES_OURS.store(0, Ordering::Relaxed);
     made
 }

@@ -1,5 +1,5 @@
 //! Entry points that move data.
-use super::{entry, finish, guarded};
+use super::{entry, finish};
 use crate::buffers::Buffers;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::is_ours;
@@ -143,7 +143,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     // SAFETY: the program's own arguments, here and below.
     let call = || unsafe { message::receive(fd, message, flags) };
     if is_ours(fd)
-        && let Some(answer) = finish(guarded(call))
+        && let Some(answer) = finish(call())
     {
         return answer;
     }
@@ -171,7 +171,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     // SAFETY: the program's own arguments, here and below.
     let call = || unsafe { receive_many(fd, list, count, flags, timeout) };
     if is_ours(fd)
-        && let Some(answer) = finish(guarded(call))
+        && let Some(answer) = finish(call())
     {
         return answer as c_int;
     }
@@ -272,7 +272,7 @@ macro_rules! checked {
             if is_ours($fd) && $count <= room {
                 // SAFETY: the program's own arguments.
                 let call = || unsafe { receive($fd, $at, $count, $flags, $address, $length) };
-                if let Some(answer) = finish(guarded(call)) {
+                if let Some(answer) = finish(call()) {
                     return answer;
                 }
             }

@@ -1,6 +1,6 @@
 //! Entry points that tell which addresses interfaces have.
 use crate::lock::lock;
-use crate::{entry, interfaces, next};
+use crate::{interfaces, next};
 use core::ffi::c_int;
 use libc::ifaddrs;
 
@@ -12,14 +12,13 @@ use libc::ifaddrs;
 pub unsafe extern "C-unwind" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
     // SAFETY: the program's own, here and below.
     let answer = unsafe { next::getifaddrs(list) };
-    if answer == 0 && crate::is_on() {
-        let _ = entry::guarded(|| {
-            if let Some((name, addresses)) = lock()?.own_interface() {
-                // SAFETY: as above.
-                unsafe { interfaces::append(list, &name, &addresses) };
-            }
-            Ok(())
-        });
+    if answer == 0
+        && crate::is_on()
+        && let Ok(mut state) = lock()
+        && let Some((name, addresses)) = state.own_interface()
+    {
+        // SAFETY: as above.
+        unsafe { interfaces::append(list, &name, &addresses) };
     }
     answer
 }

@@ -2,7 +2,7 @@
 use crate::descriptor::is_guest;
 use crate::errno::set;
 use crate::state::renew_floor;
-use crate::{entry, limits, next, raw};
+use crate::{limits, next, raw};
 use core::ffi::{c_int, c_uint};
 use libc::{pid_t, rlimit};
 
@@ -26,7 +26,7 @@ fn heed(process: pid_t, resource: c_uint, answer: c_int) -> c_int {
 /// `old` must be null or writable.
 unsafe fn exchange(new: Option<rlimit>, old: *mut rlimit) -> c_int {
     let known = limits::get();
-    let done = new.map_or(Ok(()), |new| entry::guarded(|| limits::set(&new)));
+    let done = new.map_or(Ok(()), |new| limits::set(&new));
     if let Err(crate::errno::Stop::Errno(errno)) = done {
         set(errno);
         return -1;

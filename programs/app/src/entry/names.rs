@@ -16,9 +16,7 @@ pub unsafe extern "C-unwind" fn getaddrinfo(
 ) -> c_int {
     // SAFETY: the program's own.
     let asked = unsafe { hints.as_ref() };
-    let own = crate::is_on()
-        .then(|| super::guarded(|| Ok(names::hints(asked))).ok()?)
-        .flatten();
+    let own = crate::is_on().then(|| names::hints(asked)).flatten();
     let hints = own.as_ref().map_or(hints, core::ptr::from_ref);
     // SAFETY: as above; or hints of ours.
     unsafe { next::getaddrinfo(node, service, hints, found) }

@@ -1,5 +1,5 @@
 //! Entry points that make, name and set sockets and descriptors.
-use super::{entry, finish, guarded};
+use super::{entry, finish};
 use crate::exec::is_guest_with_sockets;
 use crate::fd_table::{is_known, is_listed, is_ours};
 use crate::{accept, calls, connect, descriptor, getsockopt, listen as listening, next, sockopt};
@@ -15,10 +15,7 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
     // SAFETY: the program's own arguments.
     let fd = unsafe { next::socket(domain, kind, protocol) };
     if fd >= 0 && crate::is_on() && matches!(domain, libc::AF_INET | libc::AF_INET6) {
-        let _ = guarded(|| {
-            calls::made(fd, domain, kind, protocol);
-            Ok(0)
-        });
+        calls::made(fd, domain, kind, protocol);
     }
     fd
 }
@@ -97,9 +94,7 @@ entry! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     let first = first.max(0) as c_uint;
-    if crate::is_on()
-        && finish(guarded(|| descriptor::close_range(first, c_uint::MAX, 0))).is_some()
-    {
+    if crate::is_on() && finish(descriptor::close_range(first, c_uint::MAX, 0)).is_some() {
         return;
     }
     // SAFETY: the program's own arguments.

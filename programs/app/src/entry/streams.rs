@@ -1,5 +1,4 @@
 //! Entry points of libc's streams, and of printing to a descriptor.
-use super::guarded;
 use crate::errno::{Stop, set};
 use crate::fd_table::is_ours;
 use crate::streams::{self, is_socket};
@@ -28,7 +27,7 @@ unsafe extern "C" {
 pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     if is_socket(fd) {
         // SAFETY: the program's own arguments.
-        match guarded(|| unsafe { streams::open(fd, mode) }) {
+        match unsafe { streams::open(fd, mode) } {
             Ok(file) => return file as *mut FILE,
             Err(Stop::Errno(errno)) => {
                 set(errno);
@@ -43,10 +42,9 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut F
 
 /// The descriptor of a stream that libc is about to take from it without calling `close`.
 fn forget_descriptor(fd: c_int) {
-    let _ = guarded(|| {
-        crate::lock::lock()?.forget_descriptor(fd);
-        Ok(0)
-    });
+    if let Ok(mut state) = crate::lock::lock() {
+        state.forget_descriptor(fd);
+    }
 }
 
 /// `fclose`, which closes a descriptor without calling `close`. A stream of ours does call it, after
@@ -56,7 +54,7 @@ fn forget_descriptor(fd: c_int) {
 /// As the function's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
-    if crate::is_on() && !file.is_null() && guarded(|| streams::forget(file)) != Ok(true) {
+    if crate::is_on() && !file.is_null() && streams::forget(file) != Ok(true) {
         // SAFETY: the program's own argument.
         let fd = unsafe { libc::fileno(file) };
         if fd >= 0 && is_ours(fd) && !descriptor::is_guest() {
@@ -85,7 +83,7 @@ unsafe fn leave_stream(file: *mut FILE) {
         // SAFETY: the caller's promise.
         unsafe { libc::fflush(file) };
     }
-    if guarded(|| streams::forget(file)) == Ok(true) {
+    if streams::forget(file) == Ok(true) {
         // SAFETY: it was one of ours, and is open.
         unsafe { streams::prepare_to_reopen(file) };
     }

@@ -14,9 +14,10 @@ pub unsafe extern "C-unwind" fn pthread_create(
     run: *mut c_void,
     argument: *mut c_void,
 ) -> c_int {
-    threads::note();
-    // SAFETY: the program's own arguments.
-    unsafe { next::pthread_create(thread, attributes, run, argument) }
+    threads::make(run, argument, |run, argument| {
+        // SAFETY: the program's own arguments, or a function that calls the program's.
+        unsafe { next::pthread_create(thread, attributes, run, argument) }
+    })
 }
 
 /// `thrd_create`
@@ -29,9 +30,10 @@ pub unsafe extern "C-unwind" fn thrd_create(
     run: *mut c_void,
     argument: *mut c_void,
 ) -> c_int {
-    threads::note();
-    // SAFETY: the program's own arguments.
-    unsafe { next::thrd_create(thread, run, argument) }
+    threads::make(run, argument, |run, argument| {
+        // SAFETY: as above.
+        unsafe { next::thrd_create(thread, run, argument) }
+    })
 }
 
 /// `pthread_cancel`

@@ -1,5 +1,5 @@
 //! Entry points that wait for several descriptors.
-use super::{entry, finish, guarded};
+use super::{entry, finish};
 use crate::epoll::filter;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry, is_known};
@@ -129,10 +129,7 @@ entry! {
 /// Notes the set that the program has made, if it has.
 fn noted(fd: c_int) -> c_int {
     if fd >= 0 && crate::is_on() {
-        let _ = guarded(|| {
-            epoll_inner::made(fd);
-            Ok(0)
-        });
+        epoll_inner::made(fd);
     }
     fd
 }
@@ -247,7 +244,7 @@ pub unsafe extern "C-unwind" fn __poll_chk(
     if fits && unsafe { concerns(list, count) } {
         // SAFETY: as above.
         let call = || unsafe { poll_list(list, count, milliseconds(timeout), core::ptr::null()) };
-        if let Some(answer) = finish(guarded(call)) {
+        if let Some(answer) = finish(call()) {
             return answer as c_int;
         }
     }
@@ -276,7 +273,7 @@ pub unsafe extern "C-unwind" fn __ppoll_chk(
                 from_timespec(timeout).and_then(|timeout| poll_list(list, count, timeout, mask))
             }
         };
-        if let Some(answer) = finish(guarded(call)) {
+        if let Some(answer) = finish(call()) {
             return answer as c_int;
         }
     }

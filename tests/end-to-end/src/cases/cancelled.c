@@ -1,11 +1,13 @@
-// Threads that are cancelled while they wait for sockets, or just before: each ends there, and its cleanup is run; the others
-// go on. (pthreads(7) has the calls.)
+// Threads that are cancelled while they wait for sockets, or just before, or that a signal handler ends: each ends there, and its
+// cleanup is run; the others go on. (pthreads(7) has the calls.) So does the process when its first thread ends, until all have.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -18,6 +20,7 @@ static struct sockaddr_in peer = {.sin_family = AF_INET};
 static int listener, connection, datagrams, set;
 static sem_t begun;
 static int cleaned;
+static volatile int number;
 
 static void check(int good, const char *what) {
     if (!good) {
@@ -51,6 +54,7 @@ static void wait_for(int what) {
 
 static void *run(void *what) {
     pthread_cleanup_push(clean, NULL);
+    number = gettid();
     sem_post(&begun);
     wait_for((int)(long)what);
     pthread_cleanup_pop(0);
@@ -99,6 +103,29 @@ static void *run_innocently(void *unused) {
     return NULL;
 }
 
+static void ends(int signal) { pthread_exit(PTHREAD_CANCELED); }
+
+// Waits until the thread that says its number sleeps.
+static void wait_for_sleep(void) {
+    char path[64], line[512], state = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", number);
+    while (state != 'S') {
+        FILE *file = fopen(path, "r");
+        check(file && fgets(line, sizeof line, file) && sscanf(strrchr(line, ')'), ") %c", &state) == 1, path);
+        fclose(file);
+        sched_yield();
+    }
+}
+
+// The last thread of the process.
+static void *run_on(void *first) {
+    pthread_join(*(pthread_t *)first, NULL);
+    char byte = 'l';
+    check(send(connection, &byte, 1, 0) == 1 && recv(connection, &byte, 1, 0) == 1, "exchange at last");
+    puts("all");
+    return NULL;
+}
+
 static void *joined(void *(*what)(void *), int is_cancelled) {
     pthread_t thread;
     void *answer;
@@ -130,14 +157,22 @@ int main(int count, char **words) {
     check(!connect(connection, (void *)&peer, sizeof peer), "connect");
     set = epoll_create1(0);
     check(!epoll_ctl(set, EPOLL_CTL_ADD, listener, &event), "epoll_ctl");
+    signal(SIGUSR1, ends);
     for (int round = 0; round < 40 * KINDS; round++) {
         pthread_t thread;
         void *what = (void *)(long)(round % KINDS), *answer;
         int late = round / KINDS % 4 == 0;
+        // (The last kind doesn't sleep.)
+        int handler = round / KINDS % 4 == 1 && round % KINDS < KINDS - 1;
         check(!pthread_create(&thread, NULL, late ? run_late : run, what), "pthread_create");
         if (!late)
             sem_wait(&begun);
-        check(!pthread_cancel(thread), "pthread_cancel");
+        if (handler) {
+            wait_for_sleep();
+            pthread_kill(thread, SIGUSR1);
+        } else {
+            check(!pthread_cancel(thread), "pthread_cancel");
+        }
         if (late)
             sem_post(&begun);
         struct timespec limit;
@@ -145,7 +180,7 @@ int main(int count, char **words) {
         limit.tv_sec += 20;
         errno = pthread_timedjoin_np(thread, &answer, &limit);
         char name[64];
-        snprintf(name, sizeof name, "round %d of %s %d", round, late ? "late" : "early", round % KINDS);
+        snprintf(name, sizeof name, "round %d of %s %d", round, late ? "late" : handler ? "handler" : "early", round % KINDS);
         check(!errno && answer == PTHREAD_CANCELED && cleaned == round + 1, name);
     }
     check(joined(run_forbidding, 1) == PTHREAD_CANCELED, "allowed at last");
@@ -155,6 +190,7 @@ int main(int count, char **words) {
     }
     char byte = 'x';
     check(send(connection, &byte, 1, 0) == 1 && recv(connection, &byte, 1, 0) == 1, "exchange");
-    puts("all");
-    return 0;
+    pthread_t first = pthread_self(), last;
+    check(!pthread_create(&last, NULL, run_on, &first), "the last thread");
+    pthread_exit(NULL);
 }
