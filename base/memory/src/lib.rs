@@ -39,7 +39,7 @@ pub use mapping::{Mapping, keep_descriptors_from, keep_out_of_dumps};
 pub use record::{Holder, LAYOUT_VERSION, Record, SocketKind};
 pub use region::{Region, RingSpan, SendRegion};
 pub use region_slots::RegionSlots;
-pub use ring::{Position, Ring, first_part};
+pub use ring::{KEEP_BYTES, Position, Ring, first_part};
 pub use slots::Slots;
 pub use stored::{
     STORED_LAYOUT_VERSION, StoredError, StoredKey, StoredPlace, StoredTable, StoredValue,

@@ -1,7 +1,7 @@
 #![allow(unsafe_code, reason = "raw pointers into shared memory")]
 use crate::mapping::Mapping;
 use crate::record::{LAYOUT_VERSION, Record, SocketKind};
-use crate::ring::Ring;
+use crate::ring::{KEEP_BYTES, Ring};
 use crate::table::{SocketId, TableConfig, TableError};
 use rustix::fs::{Mode, OFlags, SealFlags};
 use std::io;
@@ -291,6 +291,25 @@ impl Region {
             .map(|ring| ring.tail().min(ring.size() as u64) as usize)
     }
 
+    /// Owner: gives back the memory of a receive ring, but for its beginning, if the ring is empty. Answers whether it is. Nothing
+    /// may be [written ahead](Ring::write_ahead): it would be lost.
+    ///
+    /// # Panics
+    /// As [`Region::record`].
+    pub fn give_back_received(&self, slot: u32) -> bool {
+        let [_, offset] = self.ring_offsets(slot);
+        give_back(&self.receive_rings, offset, &self.receive_ring(slot))
+    }
+
+    /// As [`Region::give_back_received`], of a send ring. The program must not write meanwhile.
+    ///
+    /// # Panics
+    /// As [`Region::record`].
+    pub fn give_back_sent(&self, slot: u32) -> bool {
+        let [offset, _] = self.ring_offsets(slot);
+        give_back(&self.sending.send_rings, offset, &self.send_ring(slot))
+    }
+
     /// Owner: gives back the memory of a closed slot's rings, and answers how many bytes that were. It takes the system some
     /// time for each page.
     ///
@@ -311,8 +330,18 @@ impl Region {
     }
 }
 
-/// A closed socket's ring keeps up to this many bytes of memory for the slot's next socket.
-const KEEP_BYTES: usize = 64 * 1024;
+/// Of a ring that begins at `offset` in `rings`.
+fn give_back(rings: &Mapping, offset: usize, ring: &Ring<'_>) -> bool {
+    if !ring.is_empty() {
+        return false;
+    }
+    ring.restart();
+    let bytes = ring.size();
+    if bytes > KEEP_BYTES {
+        rings.discard(offset + KEEP_BYTES, bytes - KEEP_BYTES);
+    }
+    true
+}
 
 #[cfg(test)]
 mod tests;

@@ -69,6 +69,9 @@ pub(crate) fn fill(head: &Position, tail: &Position, capacity: usize) -> usize {
 /// In an origin, which is below that: the ring has grown. In one word, so that nobody sees half of the change.
 const GROWN: u64 = 1 << 63;
 
+/// The ring of a socket that is closed, or idle, keeps up to this many bytes of memory.
+pub const KEEP_BYTES: usize = 64 * 1024;
+
 /// A growing ring begins with a quarter of its memory, but with so many bytes if it has them.
 const LEAST_BEGUN: usize = 64 * 1024;
 
@@ -226,6 +229,12 @@ impl<'a> Ring<'a> {
             let origin = tail & !GROWN | grown;
             self.tail.origin.store(origin, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the newest byte is beyond what an idle ring [keeps](KEEP_BYTES) of its memory.
+    #[inline]
+    pub fn has_spread(&self) -> bool {
+        self.index(self.tail()) > KEEP_BYTES
     }
 
     /// Producer: appends as much of `from` as fits; answers how many bytes that was.

@@ -420,6 +420,24 @@ impl SocketTable {
         }
     }
 
+    /// As [`Region::give_back_received`].
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn give_back_received(&self, slot: u32) -> bool {
+        let (region, slot) = self.known(slot);
+        region.give_back_received(slot)
+    }
+
+    /// As [`Region::give_back_sent`].
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn give_back_sent(&self, slot: u32) -> bool {
+        let (region, slot) = self.known(slot);
+        region.give_back_sent(slot)
+    }
+
     /// Owner, once in each turn: gives back the memory of some of the sockets that were closed. Answers whether there are more.
     pub fn shrink(&self, slots: &mut RegionSlots) -> bool {
         slots.begin_turn();

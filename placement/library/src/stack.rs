@@ -119,8 +119,8 @@ mod programs;
 mod sockets;
 
 impl Stack {
-    /// Builds a stack for one program on `nic`; `ports` is the port table shared with the NIC's other
-    /// owners.
+    /// Builds a stack for one program on `nic`, which calls it on the same thread; `ports` is the port table shared with the NIC's
+    /// other owners.
     ///
     /// # Errors
     /// If there is no memory for the sockets, or their ring sizes are no powers of two.
@@ -132,6 +132,7 @@ impl Stack {
         let tcp = region("skink-tcp", config.tcp_table)?;
         let udp = region("skink-udp", config.udp_table)?;
         let mut stack = Stack::for_programs(config, nic, ports);
+        stack.tcp.set_beside_programs();
         stack.add_program(0, tcp, udp)?;
         Ok(stack)
     }

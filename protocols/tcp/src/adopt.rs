@@ -12,7 +12,7 @@ use crate::state::State;
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use foldhash::fast::FixedState;
-use skink_memory::{Adopted, Holder, Record, Region, SocketId, TableError};
+use skink_memory::{Adopted, Holder, KEEP_BYTES, Record, Region, SocketId, TableError};
 use skink_messages::{Counter, Events, Network, Path, Ports, SocketEvents};
 use skink_time::{Duration, Instant};
 use skink_wire::{Endpoint, FourTuple, protocol};
@@ -286,6 +286,12 @@ impl Tcp {
         };
         let mut connection = Connection::restore(id, settings, program, &context)?;
         let (tuple, state) = (connection.tuple, connection.state());
+        for ring in [
+            connection.send_ring(&context),
+            connection.receive_ring(&context),
+        ] {
+            connection.spread |= ring.tail() > KEEP_BYTES as u64;
+        }
         let goes_on = state != State::Closed && self.make_way(&tuple, state, out)?;
         if goes_on {
             let path = out.path(Some(tuple.local.addr), tuple.remote.addr);

@@ -212,6 +212,10 @@ pub struct Connection {
     pub notified: bool,
     /// Whether the local port was taken for this connection.
     pub holds_port: bool,
+    /// A ring has taken more memory than an idle one keeps.
+    pub spread: bool,
+    /// Among those that are looked at for that.
+    pub listed: bool,
 }
 
 impl Connection {
@@ -292,6 +296,8 @@ impl Connection {
             events: Events::empty(),
             notified: false,
             holds_port: false,
+            spread: false,
+            listed: false,
         }
     }
 

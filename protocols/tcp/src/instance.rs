@@ -1,6 +1,7 @@
 use crate::adopt::Predecessor;
 use crate::connection::{Connection, Context, Program};
 use crate::demux::{Demux, Place};
+use crate::idle_rings::IdleRings;
 use crate::listener::Listener;
 use crate::misled::Misled;
 use crate::output::{BURST, Left};
@@ -75,6 +76,9 @@ pub struct Tcp {
     pub(crate) misled: Misled,
     /// Connections of predecessors aren't taken over.
     pub(crate) stateless: bool,
+    pub(crate) idle_rings: IdleRings,
+    /// See [`Tcp::set_beside_programs`].
+    pub(crate) beside_programs: bool,
 }
 
 impl Tcp {
@@ -102,6 +106,8 @@ impl Tcp {
             strays: Strays::default(),
             misled: Misled::default(),
             stateless: false,
+            idle_rings: IdleRings::new(),
+            beside_programs: false,
         }
     }
 
@@ -154,7 +160,13 @@ impl Tcp {
     /// `TcpRequest::Sent`: the program put bytes into its send ring.
     #[inline]
     pub fn sent(&mut self, now: Instant, id: SocketId) {
-        self.with_connection(now, id, |_, _| true);
+        let beside_programs = self.beside_programs;
+        self.with_connection(now, id, |connection, context| {
+            if beside_programs {
+                connection.note_spread(&connection.send_ring(context));
+            }
+            true
+        });
     }
 
     /// `TcpRequest::Received`: the program took bytes from its receive ring. Answers whether there may
@@ -266,6 +278,10 @@ impl Tcp {
                 connection.notified = true;
                 self.notices.push_back(slot);
             }
+            if connection.spread && !connection.listed {
+                connection.listed = true;
+                self.idle_rings.push(now, connection.id);
+            }
             match left {
                 Ok(Left::Nothing) => {}
                 Ok(Left::More) => {
@@ -342,8 +358,8 @@ impl<Out: Network + SocketEvents + Ports> Component<Out> for Tcp {
         }
         let sent = self.send_queued(now, out);
         let told = self.send_events(out);
-        let has_closed = self.table.shrink(&mut self.slots);
-        if sent.is_err() || told.is_err() || !self.queue.is_empty() || self.left_due || has_closed {
+        let has_more = self.table.shrink(&mut self.slots) | self.give_back_idle(now);
+        if sent.is_err() || told.is_err() || !self.queue.is_empty() || self.left_due || has_more {
             Progress::More
         } else {
             Progress::Idle
@@ -353,6 +369,7 @@ impl<Out: Network + SocketEvents + Ports> Component<Out> for Tcp {
     fn next_deadline(&self) -> Option<Instant> {
         let timers = self.wheel.next_deadline();
         let waiting = self.time_waits.next_deadline();
-        [timers, waiting].into_iter().flatten().min()
+        let idle = self.idle_rings.next_deadline();
+        [timers, waiting, idle].into_iter().flatten().min()
     }
 }

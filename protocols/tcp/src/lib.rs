@@ -39,6 +39,7 @@ mod fuzz_tests;
 mod handshake;
 #[cfg(test)]
 mod harness;
+mod idle_rings;
 mod instance;
 mod listener;
 mod misled;

@@ -344,6 +344,7 @@ impl Connection {
         }
         if start == self.rcv_nxt {
             let taken = ring.write(payload);
+            self.note_spread(&ring);
             if taken < segment.payload.len() - past as usize {
                 context.counters.count(Counter::TcpDropNoBuffer);
                 self.ack_due = true;

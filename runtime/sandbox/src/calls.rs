@@ -170,7 +170,7 @@ pub const PROGRAMS: &[Call] = &[
     Call::any("getrandom", libc::SYS_getrandom),
 ];
 
-/// For a transport: memory of rings goes back to the system when their sockets are closed.
+/// For a transport: memory of rings goes back to the system when their sockets are closed, or idle.
 pub const RECLAIM: &[Call] = &[Call::only(
     "fallocate",
     libc::SYS_fallocate,
