@@ -19,7 +19,7 @@ const WAKING: c_int = 32;
 const ALLOWED: c_int = 0;
 const FORBIDDEN: c_int = 1;
 /// Nothing was forbidden.
-pub const NONE: c_int = -1;
+const NONE: c_int = -1;
 
 /// How long who sleeps on an epoll set does so at most, once threads are cancelled: no bell there is for it alone.
 pub const LOOK: Duration = Duration::from_millis(100);

@@ -4,8 +4,8 @@ use crate::epoll::filter;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
 use crate::lock::{Guard, lock};
-use crate::parking::Sleep;
-use crate::raw;
+use crate::parking::{Sleep, unless_over};
+use crate::raw::{self, NEVER, Unless};
 use crate::spin::{self, Look};
 use crate::state::State;
 use core::ffi::{c_int, c_void};
@@ -25,21 +25,22 @@ fn kernel_wait(
     events: &mut [epoll_event],
     timeout: Option<Duration>,
     mask: *const c_void,
+    unless: Unless,
 ) -> Answer {
     if timeout.is_some_and(|timeout| timeout.is_zero()) {
-        return raw::epoll_wait(epfd, events, timeout, mask);
+        return raw::epoll_wait(epfd, events, timeout, mask, unless);
     }
     let (at, room) = (events.as_mut_ptr() as usize, events.len());
     let spec = timeout.map(raw::timespec);
     let spec = spec.as_ref().map_or(0, |spec| &raw const *spec as usize);
     let arguments = [epfd as usize, at, room, spec, mask as usize, 8];
     // SAFETY: the events are borrowed; the program vouches for its signal set.
-    let answer = unsafe { raw::waiting_call(libc::SYS_epoll_pwait2, arguments) };
+    let answer = unsafe { raw::waiting_call(libc::SYS_epoll_pwait2, arguments, unless) };
     if answer != fail(libc::ENOSYS) {
         return answer;
     }
     // Before Linux 5.11.
-    raw::epoll_wait(epfd, events, timeout, mask)
+    raw::epoll_wait(epfd, events, timeout, mask, unless)
 }
 
 /// # Safety
@@ -145,6 +146,7 @@ fn take(state: &mut Guard, epfd: c_int, index: u32, events: &mut [epoll_event]) 
         &mut events[..share],
         Some(Duration::ZERO),
         core::ptr::null(),
+        NEVER,
     );
     let kept = match asked {
         Ok(count) => sift(state, index, &mut events[..count]),
@@ -209,10 +211,6 @@ fn sleep_on(
     deadline: Option<Instant>,
     mask: *const c_void,
 ) -> (Answer<Guard>, Answer) {
-    if state.has_signal() {
-        drop(state);
-        return (lock(), fail(libc::EINTR));
-    }
     state.end_interrupted();
     let rests = state.rests(index, now);
     let mut wake_at = deadline;
@@ -241,9 +239,10 @@ fn sleep_on(
         rests,
         on_nic,
     });
-    drop(state);
     let sleep = wake_at.map(|at| at.since(now));
-    let answer = kernel_wait(epfd, events, sleep, mask);
+    let unless = unless_over();
+    drop(state);
+    let answer = kernel_wait(epfd, events, sleep, mask, unless);
     let guard = lock().map(|mut state| {
         if let Some(sleep) = state.parking.rises(nap) {
             state.wakes_up(sleep, false);

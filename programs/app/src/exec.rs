@@ -107,15 +107,13 @@ pub unsafe fn leave(environment: Environment) -> Option<Legacy> {
     let staying = state.staying();
     let guest = is_guest();
     if !guest {
+        state.defer_no_signals();
         exit::before_exec(&mut state);
     }
     state.leave_to_program(staying.iter().map(|(_, index)| *index));
     let left = state.bequeath(&staying, guest, raw::process_id())?;
     // A guest's lock would be its host's for ever.
     let guard = (!guest).then_some(state);
-    if let Some(guard) = &guard {
-        guard.defer_no_signals();
-    }
     // SAFETY: the caller's promise.
     Some(unsafe { legacy(environment, left, guard) })
 }

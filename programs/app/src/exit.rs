@@ -57,6 +57,8 @@ fn linger() -> Option<Guard> {
             engine.stack.tcp_request(now, TcpRequest::Close(id));
         }
     }
+    // That may take long.
+    state.defer_no_signals();
     drain(&mut state);
     if let Some(engine) = state.engine.as_deref_mut() {
         // Who takes nothing has been waited for.

@@ -91,6 +91,11 @@ pub fn take_over() {
     }
 }
 
+/// Whether there is one.
+pub fn is_there() -> bool {
+    current().is_some()
+}
+
 /// Starts the helper, unless it runs. The lock is held.
 pub fn start() {
     if current().is_none() {

@@ -6,7 +6,6 @@ use crate::remote;
 use crate::signals;
 use crate::state::State;
 use core::cell::UnsafeCell;
-use core::ffi::c_int;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use skink_library::Doorbell;
@@ -41,6 +40,16 @@ impl Busy {
         self.0.fetch_or(SIGNALLED, Ordering::Relaxed);
     }
 
+    /// The calling thread isn't busy any more, unless there are flags. Answers whether it was so.
+    #[inline]
+    fn end_unflagged(&self) -> bool {
+        let me = this_thread();
+        let ended = self
+            .0
+            .compare_exchange(me, FREE, Ordering::Release, Ordering::Relaxed);
+        ended.is_ok()
+    }
+
     /// The thread isn't busy any more. Answers the flags.
     fn end(&self) -> usize {
         self.0.swap(FREE, Ordering::Release) & FLAGS
@@ -51,7 +60,7 @@ struct Shared {
     /// Who holds the lock.
     holder: Busy,
     /// Threads that are busy without it, see [`Stretch`].
-    others: [Busy; 8],
+    others: [Busy; 16],
     state: UnsafeCell<State>,
 }
 
@@ -60,7 +69,7 @@ unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared {
     holder: Busy(AtomicUsize::new(FREE)),
-    others: [const { Busy(AtomicUsize::new(FREE)) }; 8],
+    others: [const { Busy(AtomicUsize::new(FREE)) }; 16],
     state: UnsafeCell::new(State::new()),
 };
 
@@ -75,12 +84,14 @@ impl Shared {
     #[cold]
     #[inline(never)]
     fn take_when_free(&self, me: usize) -> bool {
+        if self.holder.is_mine() {
+            return false;
+        }
         let word = &self.holder.0;
+        // Who was woken, and left for good, would have been woken in another one's stead.
+        let _whole = Stretch::begin_without_lock();
         let mut seen = word.load(Ordering::Relaxed);
         loop {
-            if seen & !FLAGS == me {
-                return false;
-            }
             // Who has waited can't know whether it was the only one.
             let wanted = match seen {
                 FREE => me | CONTENDED,
@@ -216,12 +227,8 @@ impl Guard {
         }
     }
 
-    /// Whether a signal waits for the calling thread: a call that is to sleep is interrupted.
-    pub fn has_signal(&self) -> bool {
-        SHARED.holder.0.load(Ordering::Relaxed) & SIGNALLED != 0
-    }
-
-    /// The process is about to fork, or to become another program, under this guard: what signals block must not be inherited.
+    /// The process is about to fork, to end or to become another program under this guard: what is blocked would be inherited, and
+    /// a handler may have to wait for long.
     pub fn defer_no_signals(&self) {
         let word = &SHARED.holder.0;
         word.fetch_or(DIRECT, Ordering::Relaxed);
@@ -238,19 +245,15 @@ impl Drop for Guard {
             remote::settle(self);
         }
         let doorbell = self.take_doorbell();
-        if self.parking.has_woken() || doorbell.is_some() {
-            return self.let_go_and_call(doorbell);
-        }
-        let before = cancel::take_before();
-        let flags = SHARED.holder.end();
-        if flags != 0 || before != cancel::NONE {
-            settle_up(flags, before);
+        let is_plain = !self.parking.has_woken() && doorbell.is_none() && !cancel::is_used();
+        if !(is_plain && SHARED.holder.end_unflagged()) {
+            self.let_go_and_call(doorbell);
         }
     }
 }
 
 impl Guard {
-    /// Lets the lock go, and then wakes others.
+    /// Lets the lock go, and then does what is left: wakes others, and runs handlers.
     #[inline(never)]
     fn let_go_and_call(&mut self, doorbell: Option<Doorbell>) {
         let woken = self.parking.take_woken();
@@ -271,20 +274,10 @@ impl Guard {
             state.ring_again();
         }
         flags |= stretch.end();
-        settle_up(flags & !CONTENDED, before);
-    }
-}
-
-/// The lock was let go, and had these flags: what is left to do.
-#[cold]
-#[inline(never)]
-fn settle_up(flags: usize, before: c_int) {
-    if flags & CONTENDED != 0 {
-        raw::futex_wake(SHARED.futex(), 1);
-    }
-    cancel::allow(before);
-    if flags & SIGNALLED != 0 {
-        signals::deliver();
+        cancel::allow(before);
+        if flags & SIGNALLED != 0 {
+            signals::deliver();
+        }
     }
 }
 

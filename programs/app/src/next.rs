@@ -107,6 +107,7 @@ next! {
     c"sigaction" sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
     c"siginterrupt" siginterrupt(signal: c_int, interrupts: c_int) -> c_int;
     c"signal" signal(number: c_int, handler: usize) -> usize;
+    c"sigset" sigset(signal: c_int, handler: usize) -> usize;
     c"__sysv_signal" sysv_signal(signal: c_int, handler: usize) -> usize;
     c"_Fork" fork_without_handlers() -> c_int;
     c"execve" execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;

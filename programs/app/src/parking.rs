@@ -1,7 +1,7 @@
 //! The threads that wait, and how each is woken.
 use crate::errno::{Answer, Stop};
 use crate::flow_rings::FlowRings;
-use crate::raw;
+use crate::raw::{self, Unless};
 use crate::state::internal;
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -83,6 +83,13 @@ thread_local! {
     /// The calling thread's sleep. It isn't asleep: so a signal handler has interrupted that, and either calls now or has left
     /// the call for good (`siglongjmp`).
     static INTERRUPTED: Cell<Option<Nap>> = const { Cell::new(None) };
+    /// The number of that, or 0.
+    static ASLEEP: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The calling thread, which has just [fallen asleep](Parking::falls_asleep), is to sleep unless that is over.
+pub fn unless_over() -> Unless {
+    ASLEEP.with(Unless::changed)
 }
 
 /// Whether a signal handler has interrupted the calling thread's sleep.
@@ -195,6 +202,7 @@ impl Parking {
         self.sleepers[place as usize] = unsafe { libc::pthread_self() };
         let nap = Nap { place, number };
         INTERRUPTED.set(Some(nap));
+        ASLEEP.set(number);
         nap
     }
 
@@ -217,6 +225,7 @@ impl Parking {
         *number = 0;
         self.free_places.push(nap.place);
         INTERRUPTED.set(None);
+        ASLEEP.set(0);
         Some(sleep)
     }
 

@@ -1,7 +1,8 @@
 //! System calls without libc, for the library's own use: libc's functions are the ones that are
 //! interposed here, and a call of ours must not come back to us.
 use crate::errno::{Answer, Stop};
-use core::ffi::{c_int, c_void};
+use core::cell::Cell;
+use core::ffi::{CStr, c_int, c_void};
 use skink_time::Instant;
 use std::time::Duration;
 
@@ -49,19 +50,56 @@ pub unsafe fn syscall(number: libc::c_long, arguments: [usize; 6]) -> isize {
     answer
 }
 
-/// Makes a system call that waits. A signal handler that runs meanwhile may end the thread (`pthread_exit`), by which libc unwinds its
-/// stack from here on. So this isn't an instruction among others, of which the compiler knows that nothing is unwound there.
+/// A word of the calling thread's, and what it must be for the thread to go to sleep.
+#[derive(Clone, Copy)]
+pub struct Unless {
+    word: *const u64,
+    expected: u64,
+}
+
+impl Unless {
+    /// The thread sleeps as long as `word`, which its signal handlers may change, is as it is now.
+    pub fn changed(word: &Cell<u64>) -> Unless {
+        Unless {
+            word: word.as_ptr(),
+            expected: word.get(),
+        }
+    }
+}
+
+static ZERO: u64 = 0;
+/// The thread sleeps in any case.
+pub const NEVER: Unless = Unless {
+    word: &raw const ZERO,
+    expected: 0,
+};
+
+unsafe extern "C" {
+    /// Where [`wait_in_kernel`] goes on after its system call.
+    static skink_after_wait: u8;
+}
+
+/// Makes a system call that waits, or answers `-EINTR` at once if the word isn't what is expected.
+///
+/// A signal handler that runs meanwhile may end the thread (`pthread_exit`), by which libc unwinds its stack from here on. So this isn't an
+/// instruction among others, of which the compiler knows that nothing is unwound there. One that runs after the word was
+/// looked at, and before the thread sleeps, is seen by where it has interrupted this: see [`skip_wait`]. (musl cancels threads
+/// so.)
 ///
 /// # Safety
-/// As the system call's.
+/// As the system call's; the word must be readable.
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn wait_in_kernel(
     number: libc::c_long,
     arguments: *const [usize; 6],
+    word: *const u64,
+    expected: u64,
 ) -> isize {
     #[cfg(target_arch = "x86_64")]
     core::arch::naked_asm!(
         ".cfi_startproc",
+        "cmp [rdx], rcx",
+        "jne 2f",
         "mov rax, rdi",
         "mov r11, rsi",
         "mov rdi, [r11]",
@@ -71,30 +109,77 @@ unsafe extern "C-unwind" fn wait_in_kernel(
         "mov r8, [r11 + 32]",
         "mov r9, [r11 + 40]",
         "syscall",
+        ".globl skink_after_wait",
+        ".hidden skink_after_wait",
+        "skink_after_wait:",
+        "ret",
+        "2:",
+        "mov rax, {interrupted}",
         "ret",
         ".cfi_endproc",
+        interrupted = const -libc::EINTR,
     );
     #[cfg(target_arch = "aarch64")]
     core::arch::naked_asm!(
         ".cfi_startproc",
+        "ldr x9, [x2]",
+        "cmp x9, x3",
+        "b.ne 2f",
         "mov x8, x0",
         "mov x9, x1",
         "ldp x0, x1, [x9]",
         "ldp x2, x3, [x9, #16]",
         "ldp x4, x5, [x9, #32]",
         "svc 0",
+        ".globl skink_after_wait",
+        ".hidden skink_after_wait",
+        "skink_after_wait:",
+        "ret",
+        "2:",
+        "mov x0, #{interrupted}",
         "ret",
         ".cfi_endproc",
+        interrupted = const -libc::EINTR,
     );
+}
+
+/// For a signal handler: if it has interrupted the thread right before it goes to sleep, or where the kernel would begin the wait
+/// anew, the thread won't sleep, but find that it was interrupted.
+///
+/// # Safety
+/// `context` must be the kernel's.
+pub unsafe fn skip_wait(context: *mut libc::ucontext_t) {
+    let before = wait_in_kernel as *const () as usize;
+    let after = (&raw const skink_after_wait) as usize;
+    // SAFETY: the caller's promise.
+    let registers = unsafe { &mut (*context).uc_mcontext };
+    #[cfg(target_arch = "x86_64")]
+    {
+        let registers = &mut registers.gregs;
+        if (before..after).contains(&(registers[libc::REG_RIP as usize] as usize)) {
+            registers[libc::REG_RIP as usize] = after as i64;
+            registers[libc::REG_RAX as usize] = i64::from(-libc::EINTR);
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    if (before..after).contains(&(registers.pc as usize)) {
+        registers.pc = after as u64;
+        registers.regs[0] = i64::from(-libc::EINTR) as u64;
+    }
 }
 
 /// As [`call`], for one that waits.
 ///
 /// # Safety
 /// As the system call's.
-pub unsafe fn waiting_call(number: libc::c_long, arguments: [usize; 6]) -> Answer<usize> {
-    // SAFETY: as the caller's.
-    match unsafe { wait_in_kernel(number, &raw const arguments) } {
+pub unsafe fn waiting_call(
+    number: libc::c_long,
+    arguments: [usize; 6],
+    unless: Unless,
+) -> Answer<usize> {
+    let Unless { word, expected } = unless;
+    // SAFETY: as the caller's; the word is there for as long as its thread.
+    match unsafe { wait_in_kernel(number, &raw const arguments, word, expected) } {
         answer @ 0.. => Ok(answer as usize),
         errno => Err(Stop::Errno(-errno as c_int)),
     }
@@ -212,6 +297,7 @@ pub fn epoll_wait(
     events: &mut [libc::epoll_event],
     timeout: Option<Duration>,
     mask: *const c_void,
+    unless: Unless,
 ) -> Answer<usize> {
     let milliseconds = timeout.map_or(-1, |timeout| {
         c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
@@ -226,7 +312,25 @@ pub fn epoll_wait(
         8,
     ];
     // SAFETY: the events are borrowed; the program vouches for its signal set.
-    unsafe { waiting_call(libc::SYS_epoll_pwait, arguments) }
+    unsafe { waiting_call(libc::SYS_epoll_pwait, arguments, unless) }
+}
+
+/// Reads the beginning of a file.
+pub fn read_file(path: &CStr, into: &mut [u8]) -> Answer<usize> {
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    let path = path.as_ptr() as usize;
+    let (at, room) = (into.as_mut_ptr() as usize, into.len());
+    // SAFETY: the path is a C string.
+    let fd = unsafe {
+        call(
+            libc::SYS_openat,
+            [libc::AT_FDCWD as usize, path, flags, 0, 0, 0],
+        )
+    }?;
+    // SAFETY: the bytes are borrowed.
+    let answer = unsafe { call(libc::SYS_read, [fd, at, room, 0, 0, 0]) };
+    close(fd as c_int);
+    answer
 }
 
 /// A pipe: its reading end and its writing end.
@@ -292,6 +396,16 @@ pub fn ppoll(
     timeout: Option<Duration>,
     mask: *const c_void,
 ) -> Answer<usize> {
+    ppoll_unless(list, timeout, mask, NEVER)
+}
+
+/// As [`ppoll`], if a word is as it was.
+pub fn ppoll_unless(
+    list: &mut [libc::pollfd],
+    timeout: Option<Duration>,
+    mask: *const c_void,
+    unless: Unless,
+) -> Answer<usize> {
     let mut spec = timeout.map(timespec);
     let at = spec.as_mut().map_or(0, |spec| &raw mut *spec as usize);
     let arguments = [
@@ -303,17 +417,27 @@ pub fn ppoll(
         0,
     ];
     // SAFETY: the list and the time are borrowed; the program vouches for its signal set.
-    unsafe { waiting_call(libc::SYS_ppoll, arguments) }
+    unsafe { waiting_call(libc::SYS_ppoll, arguments, unless) }
 }
 
 /// Waits until what `word` leads to isn't `expected` any more and somebody wakes us. Only the kernel follows the pointer.
 pub fn futex_wait(word: *mut u32, expected: u32, timeout: Option<Duration>) -> Answer<usize> {
+    futex_wait_unless(word, expected, timeout, NEVER)
+}
+
+/// As [`futex_wait`], if a word of the thread's own is as it was.
+pub fn futex_wait_unless(
+    word: *mut u32,
+    expected: u32,
+    timeout: Option<Duration>,
+    unless: Unless,
+) -> Answer<usize> {
     let spec = timeout.map(timespec);
     let at = spec.as_ref().map_or(0, |spec| &raw const *spec as usize);
     let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
     let arguments = [word as usize, operation, expected as usize, at, 0, 0];
     // SAFETY: the time is borrowed, and the word is read only, if it is there.
-    unsafe { waiting_call(libc::SYS_futex, arguments) }
+    unsafe { waiting_call(libc::SYS_futex, arguments, unless) }
 }
 
 /// Wakes up to `count` waiters.

@@ -79,7 +79,7 @@ struct Waiting {
     context: ucontext_t,
 }
 
-/// Room for one. Few threads are busy at a time, and each has one signal that waits.
+/// Room for one. Few threads are busy at a time, and each has one signal that waits, or those that came at once.
 struct Place {
     /// Whose it is, 0 for nobody's. See [`this_thread`].
     owner: AtomicUsize,
@@ -89,12 +89,12 @@ struct Place {
 // SAFETY: what is in it is touched by its owner alone.
 unsafe impl Sync for Place {}
 
-static PLACES: [Place; 8] = [const {
+static PLACES: [Place; 32] = [const {
     Place {
         owner: AtomicUsize::new(0),
         waiting: UnsafeCell::new(MaybeUninit::uninit()),
     }
-}; 8];
+}; 32];
 
 /// How many handlers have run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,9 +152,8 @@ unsafe extern "C-unwind" fn stand_in(signal: c_int, info: *mut siginfo_t, contex
         busy.signal();
         return;
     }
-    if parking::is_interrupted() {
-        leave_sleep();
-    }
+    // SAFETY: as above.
+    unsafe { raw::skip_wait(context.cast()) };
     // SAFETY: as above.
     unsafe { run(signal, info, context) }
 }
@@ -179,6 +178,9 @@ unsafe fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let Some(action) = ACTIONS.get(signal as usize) else {
         return;
     };
+    if parking::is_interrupted() {
+        leave_sleep();
+    }
     let interrupting = action.flags.load(Ordering::Relaxed) & libc::SA_RESTART == 0;
     let before = HANDLED.get();
     HANDLED.set(Counts {
@@ -253,46 +255,56 @@ pub fn deliver() {
     }
 }
 
-/// As [`deliver`], busy or not.
+/// As [`deliver`], busy or not. The places are free before the first handler runs: one that leaves for good leaves out those that it
+/// has interrupted, as if it had.
 #[cold]
 #[inline(never)]
 pub fn deliver_now() {
+    let Some(first) = take() else { return };
+    let mut others: Vec<Waiting> = core::iter::from_fn(take).collect();
+    // Several came at once: each found blocked what those block that it would have interrupted.
+    if !others.is_empty() {
+        others.push(first);
+        others.sort_by_key(|waiting| core::cmp::Reverse(waiting.blocked().count_ones()));
+        others.into_iter().for_each(Waiting::deliver);
+    } else {
+        first.deliver();
+    }
+}
+
+/// A signal that waits for the calling thread.
+fn take() -> Option<Waiting> {
     let me = this_thread();
-    // SAFETY: the place is ours, and was filled.
-    let waiting =
-        |place: &Place| unsafe { (*place.waiting.get()).assume_init_mut() as *mut Waiting };
-    let own = || {
-        PLACES
-            .iter()
-            .filter(|place| place.owner.load(Ordering::Relaxed) == me)
-    };
-    // One signal may have come while another one was noted, and have found blocked what that blocks.
-    // SAFETY: as above.
-    let masks = own().map(|place| unsafe { *mask_of(&raw mut (*waiting(place)).context) });
-    let before = masks.fold(u64::MAX, |all, mask| all & mask);
-    while let Some(place) = own().next() {
-        // SAFETY: as above; plain data.
-        let mut next = unsafe { waiting(place).read() };
-        place.owner.store(0, Ordering::Release);
-        let Some(action) = ACTIONS.get(next.signal as usize) else {
-            continue;
+    let mut all = PLACES.iter();
+    let place = all.find(|place| place.owner.load(Ordering::Relaxed) == me)?;
+    // SAFETY: the place is ours, and was filled; plain data.
+    let waiting = unsafe { (*place.waiting.get()).assume_init_read() };
+    place.owner.store(0, Ordering::Release);
+    Some(waiting)
+}
+
+impl Waiting {
+    /// What the thread had blocked when it came.
+    fn blocked(&self) -> u64 {
+        // SAFETY: the context is ours, and only read.
+        unsafe { *mask_of((&raw const self.context).cast_mut()) }
+    }
+
+    /// Runs its handler.
+    fn deliver(mut self) {
+        let Some(action) = ACTIONS.get(self.signal as usize) else {
+            return;
         };
         let itself = match action.flags.load(Ordering::Relaxed) & libc::SA_NODEFER {
-            0 => bit(next.signal),
+            0 => bit(self.signal),
             _ => 0,
         };
-        let mask = mask_of(&raw mut next.context);
-        // SAFETY: the arguments of a handler, which may change what is blocked when it returns.
-        unsafe {
-            *mask = before;
-            raw::set_signals(before | action.mask.load(Ordering::Relaxed) | itself);
-            run(
-                next.signal,
-                &raw mut next.info,
-                (&raw mut next.context).cast(),
-            );
-            raw::set_signals(*mask);
-        }
+        raw::set_signals(self.blocked() | action.mask.load(Ordering::Relaxed) | itself);
+        let context = (&raw mut self.context).cast();
+        // SAFETY: the arguments of a handler.
+        unsafe { run(self.signal, &raw mut self.info, context) };
+        // The handler may have changed that.
+        raw::set_signals(self.blocked());
     }
 }
 
@@ -355,6 +367,10 @@ pub unsafe fn set(signal: c_int, new: *const libc::sigaction, old: *mut libc::si
 /// # Safety
 /// As the function's.
 pub unsafe fn set_simply(signal: c_int, handler: usize, once: bool) -> usize {
+    if handler == libc::SIG_ERR {
+        errno::set(libc::EINVAL);
+        return libc::SIG_ERR;
+    }
     // SAFETY: zeros are a value of it, and no signals.
     let mut new: libc::sigaction = unsafe { core::mem::zeroed() };
     let mut old = new;
@@ -373,6 +389,38 @@ pub unsafe fn set_simply(signal: c_int, handler: usize, once: bool) -> usize {
     match unsafe { set(signal, &raw const new, &raw mut old) } {
         0 => old.sa_sigaction,
         _ => libc::SIG_ERR,
+    }
+}
+
+/// `sigset`
+///
+/// # Safety
+/// As the function's.
+pub unsafe fn set_or_hold(signal: c_int, handler: usize) -> usize {
+    /// What stands for a signal that is blocked (`SIG_HOLD`).
+    const HOLD: usize = 2;
+    // SAFETY: zeros are a value of both, and no signals; the sets are ours; the rest is the caller's promise.
+    unsafe {
+        let mut new: libc::sigaction = core::mem::zeroed();
+        let mut old = new;
+        let (mut itself, mut before) = (new.sa_mask, new.sa_mask);
+        new.sa_sigaction = handler;
+        let given = match handler {
+            HOLD => core::ptr::null(),
+            _ => &raw const new,
+        };
+        if libc::sigaddset(&raw mut itself, signal) != 0 || set(signal, given, &raw mut old) != 0 {
+            return libc::SIG_ERR;
+        }
+        let how = match handler {
+            HOLD => libc::SIG_BLOCK,
+            _ => libc::SIG_UNBLOCK,
+        };
+        libc::pthread_sigmask(how, &raw const itself, &raw mut before);
+        match libc::sigismember(&raw const before, signal) {
+            1 => HOLD,
+            _ => old.sa_sigaction,
+        }
     }
 }
 

@@ -13,7 +13,7 @@
 //! Threads that libc makes for itself (`timer_create` with a function to call) aren't seen. If such a one cancels the
 //! program's only thread, that goes on until its call returns.
 use crate::lock::this_thread;
-use crate::next;
+use crate::{helper, next, raw};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
@@ -46,9 +46,23 @@ unsafe extern "C" fn ends(round: *mut c_void) {
     let round = round as usize;
     if let (Some(key), 1..ROUNDS) = (KEY.load(Ordering::Relaxed).checked_sub(1), round) {
         keep(key, round + 1);
-    } else if COUNT.fetch_sub(1, Ordering::AcqRel) == 1 {
+    } else if COUNT.fetch_sub(1, Ordering::AcqRel) == 1 && !has_uncounted() {
         std::process::exit(0);
     }
+}
+
+/// Whether there are other threads than the calling one, the library's helper, and the first one, which has ended: libc's own, or such as
+/// were made before the library was loaded.
+fn has_uncounted() -> bool {
+    let mut bytes = [0; 512];
+    let read = raw::read_file(c"/proc/self/stat", &mut bytes).unwrap_or(0);
+    // Behind the name, which may have anything in it: how many there are is the eighteenth number (proc(5)).
+    let text = String::from_utf8_lossy(&bytes[..read]);
+    let mut fields = text.rsplit(')').next().unwrap_or("").split_whitespace();
+    let count = fields.nth(17).and_then(|field| field.parse().ok());
+    let is_first = raw::thread_id() as u32 == raw::process_id();
+    let known = 1 + u32::from(!is_first) + u32::from(helper::is_there());
+    count != Some(known)
 }
 
 /// The calling thread begins.

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
 use crate::flow_rings::BELL;
 use crate::lock::{Guard, lock};
-use crate::parking::Sleep;
+use crate::parking::{Sleep, unless_over};
 use crate::raw;
 use crate::signals::Mark;
 use crate::socket::Role;
@@ -247,10 +247,6 @@ pub fn park(
     if deadline.is_some_and(|deadline| deadline <= now) {
         return (Ok(state), Outcome::TimedOut);
     }
-    if state.has_signal() {
-        drop(state);
-        return (lock(), Outcome::Interrupted);
-    }
     let is_due = |engine: &Engine| engine.deadline().is_some_and(|at| at <= now);
     let mut wake_at = deadline;
     if state.parking.driver.is_some() && state.engine.as_deref().is_some_and(is_due) {
@@ -318,8 +314,9 @@ pub fn park(
 
 fn sleep_on_futex(mut state: Guard, id: u32, timeout: Option<Duration>) -> (Answer<Guard>, Answer) {
     let word = state.parking.sleeps_on_futex(id);
+    let unless = unless_over();
     drop(state);
-    let answer = raw::futex_wait(word.as_ptr(), 0, timeout);
+    let answer = raw::futex_wait_unless(word.as_ptr(), 0, timeout, unless);
     (lock(), answer)
 }
 
@@ -334,9 +331,10 @@ fn sleep_on_ring(
         return (Ok(state), fail(libc::EINVAL));
     };
     state.parking.sleeps_on_ring(id, bell);
+    let unless = unless_over();
     drop(state);
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
-    let answer = raw::epoll_wait(set, &mut events, timeout, core::ptr::null());
+    let answer = raw::epoll_wait(set, &mut events, timeout, core::ptr::null(), unless);
     let came = &events[..answer.unwrap_or(0)];
     if came.iter().any(|event| event.u64 == BELL) {
         raw::hush(bell);
@@ -377,8 +375,9 @@ fn sleep_on_descriptors(
             *entry = raw::to_poll(fd.as_raw_fd(), libc::POLLOUT);
         }
     }
+    let unless = unless_over();
     drop(state);
-    let answer = raw::ppoll(list, timeout, mask);
+    let answer = raw::ppoll_unless(list, timeout, mask, unless);
     (lock(), answer)
 }
 

@@ -381,7 +381,9 @@ impl Connection {
             // A peer gone mad sent data beyond its FIN before that.
             let end = self.peer_fin.map_or(end, |fin| end.min(fin));
             let more = self.rcv_nxt.distance_to(end);
-            self.receive_ring(context).advance_tail(more as usize);
+            let ring = self.receive_ring(context);
+            ring.advance_tail(more as usize);
+            self.note_spread(&ring);
             self.rcv_nxt = end;
             context.counters.add(Counter::TcpBytesIn, u64::from(more));
             self.tell(Events::READABLE);

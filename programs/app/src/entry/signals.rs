@@ -21,6 +21,35 @@ pub unsafe extern "C-unwind" fn sigaction(
     }
 }
 
+/// `__sigaction`, by which some libraries call it.
+///
+/// # Safety
+/// As the function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: the program's own arguments.
+    unsafe { sigaction(signal, new, old) }
+}
+
+/// `sigset`
+///
+/// # Safety
+/// As the function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sigset(signal: c_int, handler: usize) -> usize {
+    // SAFETY: the program's own arguments.
+    unsafe {
+        match crate::is_on() {
+            true => signals::set_or_hold(signal, handler),
+            false => next::sigset(signal, handler),
+        }
+    }
+}
+
 /// `siginterrupt`
 ///
 /// # Safety
