@@ -15,7 +15,7 @@
 //!
 //! **How.** Every socket is a real descriptor (`fd_table` knows which are Skink's): a kernel socket
 //! that stays behind it until it is known whether the socket is Skink's or the kernel's
-//! (`fallback`), and that holds its port. One lock (`lock`) is around all state; `provider` says where
+//! (`fallback`), and that holds its port. One lock (`lock`) is around all state, and `signals` has the program's handlers wait until it is let go; `provider` says where
 //! the stack is, `wait` who drives it, `helper` drives one in the process when nobody does, `remote` talks
 //! to one elsewhere, `streams` puts libc's streams on sockets, and `epoll` joins Skink's sockets with the kernel's.
 //!
