@@ -103,6 +103,7 @@ counters! {
         TcpDuplicateAcks "duplicate_acks" "Duplicate acknowledgements received.";
         TcpOutOfOrder "out_of_order" "Segments received ahead of a gap and kept.";
         TcpCrowded "crowded" "Times a connection was offered less since its data had waited for long before `tcp` got to it.";
+        TcpMemoryScarce "memory_scarce" "Times that what is in receive rings (and in send rings, without `skink up`) took more memory than it may.";
         TcpZeroWindowProbes "zero_window_probes" "Probes of a closed window.";
         TcpKeepAliveProbes "keepalive_probes" "Keepalive probes sent.";
         TcpDelayedAcks "delayed_acks" "Acknowledgements that the delay timer sent.";
@@ -123,6 +124,7 @@ counters! {
         TcpDropBadAck "drop.bad_ack" "Segments that acknowledge what was never sent.";
         TcpDropBadReset "drop.bad_reset" "Resets with a wrong sequence number.";
         TcpDropNoBuffer "drop.no_buffer" "Segments beyond the receive ring or the gap list.";
+        TcpDropScarce "drop.scarce" "Segments that there was no memory for, of a program that has more than its share; they come again.";
         TcpDropClosed "drop.closed" "Data for a connection whose program is gone; answered with a reset.";
         TcpDropBadFlags "drop.bad_flags" "Segments whose flags make no sense in the state.";
         TcpAdopted "adopted" "Sockets taken over from a predecessor.";

@@ -129,6 +129,8 @@ pub struct MachineConfig {
     pub tcp: TableConfig,
     /// Sizes of each program's region of UDP sockets.
     pub udp: TableConfig,
+    /// What the data of TCP sockets may take of the memory, in bytes.
+    pub socket_memory: u64,
     /// How many programs it serves, each with sockets of its own.
     pub programs: u32,
     /// Makes the port table that a transport is given.

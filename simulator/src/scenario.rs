@@ -27,6 +27,8 @@ pub struct HostPlan {
     pub send_bytes: u32,
     /// Size of each receive ring in bytes.
     pub receive_bytes: u32,
+    /// What the data of its TCP sockets may take of the memory, in bytes.
+    pub socket_memory: u64,
     /// How many programs the stack serves, each with sockets of its own.
     pub programs: u32,
     /// At most this long, in microseconds, until the stack is polled after a frame arrived.

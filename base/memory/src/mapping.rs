@@ -179,6 +179,12 @@ impl Mapping {
         unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr(), from.len()) };
     }
 
+    /// How many bytes of it the system keeps, in memory or swapped out: pages that were touched and not [given
+    /// back](Mapping::discard).
+    pub fn taken(&self) -> u64 {
+        rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_blocks.unsigned_abs() * 512)
+    }
+
     /// Gives the pages of a span back to the system; it then reads as zeros.
     pub fn discard(&self, offset: usize, bytes: usize) {
         let _ = self.span(offset, bytes);

@@ -310,6 +310,52 @@ impl Region {
         give_back(&self.sending.send_rings, offset, &self.send_ring(slot))
     }
 
+    /// How many bytes of memory its send rings and its receive rings take.
+    pub fn taken(&self) -> [u64; 2] {
+        [&self.sending.send_rings, &self.receive_rings].map(|rings| rings.taken())
+    }
+
+    /// Owner: gives back all memory of a receive ring that holds nothing, if it isn't empty too. What is [written
+    /// ahead](Ring::write_ahead), in the `ahead` bytes behind the tail, stays.
+    ///
+    /// # Panics
+    /// As [`Region::record`].
+    pub fn strip_received(&self, slot: u32, ahead: usize) {
+        let [_, offset] = self.ring_offsets(slot);
+        strip(&self.receive_rings, offset, &self.receive_ring(slot), ahead);
+    }
+
+    /// As [`Region::strip_received`], of a send ring. The program must not write meanwhile.
+    ///
+    /// # Panics
+    /// As [`Region::record`].
+    pub fn strip_sent(&self, slot: u32) {
+        let [offset, _] = self.ring_offsets(slot);
+        strip(&self.sending.send_rings, offset, &self.send_ring(slot), 0);
+    }
+
+    /// Owner: gives back what the rings of a slot that is free keep, unless that was done.
+    ///
+    /// # Panics
+    /// As [`Region::record`].
+    pub fn strip_free(&self, slot: u32) {
+        let config = self.config();
+        let record = self.record(slot);
+        let send_tail = &self.sending.program_positions(slot).send_tail;
+        if self.send_ring(slot).tail() == 0 && self.receive_ring(slot).tail() == 0 {
+            return;
+        }
+        // As in a slot that was never used.
+        for position in [send_tail, &record.send_head, &record.receive_tail] {
+            position.reset();
+        }
+        let rings = [&self.sending.send_rings, &self.receive_rings];
+        let places = rings.into_iter().zip(self.ring_offsets(slot));
+        for ((rings, offset), bytes) in places.zip([config.send_bytes, config.receive_bytes]) {
+            rings.discard(offset, KEEP_BYTES.min(bytes as usize));
+        }
+    }
+
     /// Owner: gives back the memory of a closed slot's rings, and answers how many bytes that were. It takes the system some
     /// time for each page.
     ///
@@ -327,6 +373,20 @@ impl Region {
             }
         }
         given_back
+    }
+}
+
+/// Of a ring that begins at `offset` in `rings`, in whole pages.
+fn strip(rings: &Mapping, offset: usize, ring: &Ring<'_>, ahead: usize) {
+    if ahead == 0 {
+        ring.restart();
+    }
+    for (start, bytes) in ring.unused(ahead) {
+        let end = (start + bytes) / PAGE * PAGE;
+        let start = start.next_multiple_of(PAGE);
+        if start < end {
+            rings.discard(offset + start, end - start);
+        }
     }
 }
 

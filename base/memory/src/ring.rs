@@ -231,6 +231,15 @@ impl<'a> Ring<'a> {
         }
     }
 
+    /// Where its memory holds nothing: neither contents, nor the `ahead` bytes behind the tail that are [written
+    /// ahead](Ring::write_ahead). Indices and lengths, the second one's 0 unless they wrap around the end.
+    pub(crate) fn unused(&self, ahead: usize) -> [(usize, usize); 2] {
+        let count = self.free().saturating_sub(ahead);
+        let (start, to_end) = self.place(self.tail().wrapping_add(ahead as u64));
+        let first = count.min(to_end);
+        [(start, first), (0, count - first)]
+    }
+
     /// Whether the newest byte is beyond what an idle ring [keeps](KEEP_BYTES) of its memory.
     #[inline]
     pub fn has_spread(&self) -> bool {

@@ -438,6 +438,33 @@ impl SocketTable {
         region.give_back_sent(slot)
     }
 
+    /// As [`Region::strip_received`].
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn strip_received(&self, slot: u32, ahead: usize) {
+        let (region, slot) = self.known(slot);
+        region.strip_received(slot, ahead);
+    }
+
+    /// As [`Region::strip_sent`].
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn strip_sent(&self, slot: u32) {
+        let (region, slot) = self.known(slot);
+        region.strip_sent(slot);
+    }
+
+    /// As [`Region::strip_free`].
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn strip_free(&self, slot: u32) {
+        let (region, slot) = self.known(slot);
+        region.strip_free(slot);
+    }
+
     /// Owner, once in each turn: gives back the memory of some of the sockets that were closed. Answers whether there are more.
     pub fn shrink(&self, slots: &mut RegionSlots) -> bool {
         slots.begin_turn();

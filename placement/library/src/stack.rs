@@ -37,6 +37,8 @@ pub struct StackConfig {
     pub tcp_table: TableConfig,
     /// Size of each program's region of UDP sockets.
     pub udp_table: TableConfig,
+    /// What the data of TCP sockets may take of the machine's memory, in bytes: [`Tcp::set_memory`].
+    pub socket_memory: u64,
     /// Where to count.
     pub counters: Counters,
 }
@@ -146,6 +148,7 @@ impl Stack {
             answers,
             tcp_table,
             udp_table,
+            socket_memory,
             counters,
         } = config;
         let mac = nic.capabilities.mac;
@@ -164,7 +167,8 @@ impl Stack {
         let tcp = SocketTable::new(tcp_table.sockets);
         let udp = SocketTable::new(udp_table.sockets);
         let events = EventQueues::new(tcp.stride(), udp.stride());
-        let tcp_config = TcpConfig { seed };
+        let mut tcp = Tcp::new(TcpConfig { seed }, tcp, counters.clone());
+        tcp.set_memory(socket_memory);
         // Each component draws from a seed of its own.
         let udp_seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
         Stack {
@@ -172,7 +176,7 @@ impl Stack {
             sender: nic.sender,
             link,
             ip,
-            tcp: Tcp::new(tcp_config, tcp, counters.clone()),
+            tcp,
             udp: Udp::new(udp_seed, udp, counters.clone()),
             ports,
             events,

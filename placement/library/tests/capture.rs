@@ -84,6 +84,7 @@ fn stack() -> Stack {
         answers: true,
         tcp_table: table,
         udp_table: table,
+        socket_memory: u64::MAX,
         counters: Counters::create().expect("memory"),
     };
     let nic = Nic {

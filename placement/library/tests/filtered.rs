@@ -39,6 +39,7 @@ fn stack(address: &str, seed: u64, nic: Nic, counters: &Counters) -> Stack {
         answers: true,
         tcp_table: table,
         udp_table: table,
+        socket_memory: u64::MAX,
         counters: counters.clone(),
     };
     Stack::new(config, nic, Box::new(SoleOwner)).expect("memory")

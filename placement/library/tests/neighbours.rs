@@ -33,6 +33,7 @@ fn stack(addresses: [&str; 2], seed: u64, nic: Nic) -> Stack {
         answers: true,
         tcp_table: table,
         udp_table: table,
+        socket_memory: u64::MAX,
         counters: Counters::create().expect("memory"),
     };
     Stack::new(config, nic, Box::new(SoleOwner)).expect("memory")

@@ -135,6 +135,7 @@ fn answer(rules: &str, is_v4: bool, bytes: usize) -> usize {
         answers: true,
         tcp_table: table,
         udp_table: table,
+        socket_memory: u64::MAX,
         counters: Counters::create().expect("memory"),
     };
     let mut stack = Stack::new(config, nic, Box::new(SoleOwner)).expect("memory");

@@ -388,6 +388,7 @@ fn tcp(kit: &mut Kit) -> Result<(TcpHost, CallEnd), StartError> {
     );
     let mut host = host.map_err(lane_failed("the lane to ip"))?;
     host.set_stateless(kit.start.stack.stateless);
+    host.set_memory(kit.start.stack.socket_memory);
     Ok((host, calls))
 }
 

@@ -201,6 +201,7 @@ pub(crate) fn config(start: &StackStart, counters: Counters) -> StackConfig {
         answers: true,
         tcp_table: start.tcp_table.into(),
         udp_table: start.udp_table.into(),
+        socket_memory: start.socket_memory,
         counters,
     }
 }

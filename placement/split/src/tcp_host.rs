@@ -35,6 +35,11 @@ impl TransportHost<Tcp> {
         self.component.set_stateless(stateless);
     }
 
+    /// See [`Tcp::set_memory`].
+    pub fn set_memory(&mut self, bytes: u64) {
+        self.component.set_memory(bytes);
+    }
+
     /// The component.
     pub fn tcp(&self) -> &Tcp {
         &self.component

@@ -111,6 +111,7 @@ fn library(mut broker: Broker, mut grant: LibraryGrant) -> Result<Engine, String
         answers: grant.answers,
         tcp_table: grant.tcp_table.into(),
         udp_table: grant.udp_table.into(),
+        socket_memory: grant.socket_memory,
         counters: counters.clone(),
     };
     let mut stack = Stack::new(config, nic, ports).map_err(|error| error.to_string())?;

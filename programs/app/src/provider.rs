@@ -63,6 +63,16 @@ impl Provider {
         }
     }
 
+    /// How many bytes a program may have in each send ring, as far as that is a matter of memory.
+    #[inline]
+    pub fn tcp_send_limit(&self) -> usize {
+        match self {
+            Provider::Library(stack) => stack.tcp_send_limit(),
+            // It is the program's own memory, of which the stack can't give anything back.
+            Provider::Served(_) => usize::MAX,
+        }
+    }
+
     /// UDP sockets: records and datagram rings.
     #[inline]
     pub fn udp_table(&self) -> &SocketTable {

@@ -67,7 +67,8 @@ impl State {
                     bits |= HUP;
                 }
                 let roomy = rings.is_some_and(|[send, _]| {
-                    let limit = buffer_limit(socket.options.send_buffer, send.size());
+                    let limit = buffer_limit(socket.options.send_buffer, send.size())
+                        .min(engine.stack.tcp_send_limit());
                     send.is_roomy() && send.len() <= limit - limit / 4
                 });
                 if over || socket.shut_write || roomy {

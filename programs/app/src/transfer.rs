@@ -420,6 +420,8 @@ impl State {
         }
         let connecting = socket.connecting;
         let send_buffer = socket.options.send_buffer;
+        let engine = self.engine.as_ref();
+        let memory_limit = engine.map_or(usize::MAX, |engine| engine.stack.tcp_send_limit());
         let (table, id) = self.stream(index)?;
         if connecting {
             return Err(WOULD_BLOCK);
@@ -441,7 +443,7 @@ impl State {
                 {
                     ring.grow(0);
                 }
-                let limit = buffer_limit(send_buffer, ring.size());
+                let limit = buffer_limit(send_buffer, ring.size()).min(memory_limit);
                 Ok((ring, id, limit))
             }
             _ => fail(libc::EPIPE),

@@ -20,6 +20,7 @@ mod failure;
 mod fault;
 mod filter;
 mod interfaces;
+mod memory_limit;
 mod ps;
 mod run;
 mod ss;

@@ -15,6 +15,7 @@ pub mod user;
 
 use crate::cli::RunOptions;
 use crate::failure::{CANNOT_RUN, Failure, NOT_FOUND};
+use crate::memory_limit;
 use crate::stderr::say;
 use choice::Use;
 use neighbours::Turn;
@@ -43,6 +44,10 @@ const UDP_TABLE: TableSize = TableSize {
     send_bytes: 1 << 18,
     receive_bytes: 1 << 19,
 };
+
+/// One in so many bytes that this machine has, or the control group may have, is for the data of one process's TCP sockets: there may
+/// be some processes.
+const PART_OF_MEMORY: u64 = 8;
 
 /// Runs the program and answers its exit code.
 pub fn run(options: &RunOptions) -> Result<u8, Failure> {
@@ -111,6 +116,7 @@ fn serve(
         gateways: plan.gateways.clone(),
         tcp_table: TCP_TABLE,
         udp_table: UDP_TABLE,
+        socket_memory: memory_limit::limit() / PART_OF_MEMORY,
         rules,
         interface: plan.nic.interface().to_owned(),
     };
@@ -132,6 +138,7 @@ fn start_like(config: &ServerConfig) -> StackStart {
         owner: None,
         tcp_table: config.tcp_table,
         udp_table: config.udp_table,
+        socket_memory: config.socket_memory,
         processors: 0,
         interface: config.interface.clone(),
         rules: config.rules.clone(),

@@ -168,6 +168,7 @@ fn stack_start(plan: &Plan, settings: &Settings) -> Result<StackStart, Failure> 
         owner: None,
         tcp_table: settings.tcp,
         udp_table: settings.udp,
+        socket_memory: settings.socket_memory,
         processors: 0,
         interface: plan.nic.interface().to_owned(),
         rules: settings.rules.clone(),
@@ -187,6 +188,7 @@ fn serve(plan: &Plan, settings: &Settings, stack: Stack) -> Result<Server<Served
         gateways: plan.gateways.clone(),
         tcp_table: settings.tcp,
         udp_table: settings.udp,
+        socket_memory: settings.socket_memory,
         // The filter is the stack's, not the programs'.
         rules: String::new(),
         interface: String::new(),

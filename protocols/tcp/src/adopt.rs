@@ -281,6 +281,7 @@ impl Tcp {
         let settings = Settings::load(record);
         let context = Context {
             table: &self.table,
+            memory: &self.memory,
             counters: &self.counters,
             now,
         };
@@ -297,6 +298,7 @@ impl Tcp {
             let path = out.path(Some(tuple.local.addr), tuple.remote.addr);
             let context = Context {
                 table: &self.table,
+                memory: &self.memory,
                 counters: &self.counters,
                 now,
             };

@@ -42,6 +42,7 @@ impl Tcp {
         }
         let context = Context {
             table: &self.table,
+            memory: &self.memory,
             counters: &self.counters,
             now,
         };
@@ -262,6 +263,7 @@ impl Tcp {
         let id = self.table.open_slot(slot, SocketKind::Tcp);
         let context = Context {
             table: &self.table,
+            memory: &self.memory,
             counters: &self.counters,
             now,
         };

@@ -1,6 +1,7 @@
 use crate::crowding::Crowding;
 use crate::cubic::Cubic;
 use crate::distance::Arrivals;
+use crate::memory::Memory;
 use crate::ranges::Ranges;
 use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
@@ -20,6 +21,7 @@ const MOST_SEGMENTS: u32 = 64;
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub table: &'a SocketTable,
+    pub memory: &'a Memory,
     pub counters: &'a Counters,
     pub now: Instant,
 }
@@ -216,6 +218,8 @@ pub struct Connection {
     pub spread: bool,
     /// Among those that are looked at for that.
     pub listed: bool,
+    /// The sums of both ends of its rings when these last gave back what they kept without need.
+    pub stripped_at: [u64; 2],
 }
 
 impl Connection {
@@ -298,6 +302,7 @@ impl Connection {
             holds_port: false,
             spread: false,
             listed: false,
+            stripped_at: [0; 2],
         }
     }
 

@@ -24,6 +24,7 @@ impl Tcp {
     ) {
         let context = Context {
             table: &self.table,
+            memory: &self.memory,
             counters: &self.counters,
             now,
         };
@@ -85,6 +86,7 @@ impl Tcp {
     ) {
         let context = Context {
             table: &self.table,
+            memory: &self.memory,
             counters: &self.counters,
             now,
         };
@@ -216,6 +218,7 @@ impl Tcp {
         }
         connection.save_over(&Context {
             table: &self.table,
+            memory: &self.memory,
             counters: &self.counters,
             now,
         });

@@ -20,6 +20,7 @@ impl Tcp {
         let tuple = FourTuple::new(error.local, error.remote);
         let context = Context {
             table: &self.table,
+            memory: &self.memory,
             counters: &self.counters,
             now,
         };

@@ -3,6 +3,7 @@ use crate::connection::{Connection, Context, Program};
 use crate::demux::{Demux, Place};
 use crate::idle_rings::IdleRings;
 use crate::listener::Listener;
+use crate::memory::Memory;
 use crate::misled::Misled;
 use crate::output::{BURST, Left};
 use crate::receive::After;
@@ -76,6 +77,7 @@ pub struct Tcp {
     pub(crate) misled: Misled,
     /// Connections of predecessors aren't taken over.
     pub(crate) stateless: bool,
+    pub(crate) memory: Memory,
     pub(crate) idle_rings: IdleRings,
     /// See [`Tcp::set_beside_programs`].
     pub(crate) beside_programs: bool,
@@ -106,6 +108,7 @@ impl Tcp {
             strays: Strays::default(),
             misled: Misled::default(),
             stateless: false,
+            memory: Memory::new(),
             idle_rings: IdleRings::new(),
             beside_programs: false,
         }
@@ -163,7 +166,10 @@ impl Tcp {
         let beside_programs = self.beside_programs;
         self.with_connection(now, id, |connection, context| {
             if beside_programs {
-                connection.note_spread(&connection.send_ring(context));
+                let ring = connection.send_ring(context);
+                connection.note_spread(&ring);
+                // Whatever of it is new: it is only asked a little more often what is taken.
+                context.memory.put(ring.len());
             }
             true
         });
@@ -189,6 +195,7 @@ impl Tcp {
     ) -> bool {
         let context = Context {
             table: &self.table,
+            memory: &self.memory,
             counters: &self.counters,
             now,
         };
@@ -211,6 +218,7 @@ impl Tcp {
         while let Some(slot) = self.wheel.pop_expired(now) {
             let context = Context {
                 table: &self.table,
+                memory: &self.memory,
                 counters: &self.counters,
                 now,
             };
@@ -243,6 +251,7 @@ impl Tcp {
     ) -> Result<(), Full> {
         let context = Context {
             table: &self.table,
+            memory: &self.memory,
             counters: &self.counters,
             now,
         };
@@ -358,7 +367,8 @@ impl<Out: Network + SocketEvents + Ports> Component<Out> for Tcp {
         }
         let sent = self.send_queued(now, out);
         let told = self.send_events(out);
-        let has_more = self.table.shrink(&mut self.slots) | self.give_back_idle(now);
+        let has_more =
+            self.table.shrink(&mut self.slots) | self.give_back_idle(now) | self.tend_memory(now);
         if sent.is_err() || told.is_err() || !self.queue.is_empty() || self.left_due || has_more {
             Progress::More
         } else {
@@ -370,6 +380,7 @@ impl<Out: Network + SocketEvents + Ports> Component<Out> for Tcp {
         let timers = self.wheel.next_deadline();
         let waiting = self.time_waits.next_deadline();
         let idle = self.idle_rings.next_deadline();
-        [timers, waiting, idle].into_iter().flatten().min()
+        let scarce = self.memory.next_deadline();
+        [timers, waiting, idle, scarce].into_iter().flatten().min()
     }
 }

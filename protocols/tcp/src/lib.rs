@@ -42,6 +42,7 @@ mod harness;
 mod idle_rings;
 mod instance;
 mod listener;
+mod memory;
 mod misled;
 mod output;
 mod ranges;

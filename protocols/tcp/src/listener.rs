@@ -512,6 +512,7 @@ impl Tcp {
         if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
             let context = Context {
                 table: &self.table,
+                memory: &self.memory,
                 counters: &self.counters,
                 now,
             };

@@ -104,7 +104,7 @@ impl Connection {
             Flags::SYN | Flags::ACK
         };
         let options = self.syn_options(context);
-        let free = self.receive_limit(&self.receive_ring(context)) as u32;
+        let free = self.receive_limit(&self.receive_ring(context), context) as u32;
         let window = free.min(65_535);
         if self.state() == State::SynReceived {
             // Whatever the peer may send now, the record says that it may.

@@ -277,7 +277,7 @@ impl Connection {
         }
         let waited = context.now.since(segment.arrived);
         if self.crowding.is_changed_by(waited, self.rcv_nxt) {
-            let limit = self.receive_limit(&self.receive_ring(context));
+            let limit = self.receive_limit(&self.receive_ring(context), context);
             let edge = self.rcv_adv.max(self.rcv_nxt);
             let rtt = self.rtt.smoothed().unwrap_or_default();
             let is_less = self.crowding.change(waited, rtt, limit, edge);
@@ -338,6 +338,17 @@ impl Connection {
             return;
         }
         let ring = self.receive_ring(context);
+        let offset = self.rcv_nxt.distance_to(start) as usize;
+        let room = self.memory_room(&ring, offset, context).min(payload.len());
+        let (payload, left_out) = payload.split_at(room);
+        if !left_out.is_empty() {
+            context.counters.count(Counter::TcpDropScarce);
+            self.ack_due = true;
+            if payload.is_empty() {
+                return;
+            }
+        }
+        context.memory.put(payload.len());
         if self.ahead.is_empty() {
             ring.restart();
             self.grow_for_far_peer(&ring, context);
@@ -345,7 +356,7 @@ impl Connection {
         if start == self.rcv_nxt {
             let taken = ring.write(payload);
             self.note_spread(&ring);
-            if taken < segment.payload.len() - past as usize {
+            if taken + left_out.len() < segment.payload.len() - past as usize {
                 context.counters.count(Counter::TcpDropNoBuffer);
                 self.ack_due = true;
             }
@@ -356,7 +367,6 @@ impl Connection {
                 self.tell(Events::READABLE);
             }
         } else {
-            let offset = self.rcv_nxt.distance_to(start) as usize;
             let taken = ring.write_ahead(offset, payload) as u32;
             if taken > 0 && self.ahead.insert(start, start + taken) {
                 context.counters.count(Counter::TcpOutOfOrder);
@@ -446,7 +456,7 @@ impl Connection {
     /// amount worth a segment (RFC 9293 3.8.6.2.2).
     pub fn on_program_read(&mut self, context: &Context<'_>) {
         let ring = self.receive_ring(context);
-        let limit = self.receive_limit(&ring);
+        let limit = self.receive_limit(&ring, context);
         // More can't be told: 65,535 bytes, if the peer doesn't scale windows.
         let most = u32::from(u16::MAX) << self.rcv_wscale;
         let room = most.min(limit.saturating_sub(ring.len()) as u32);
@@ -474,25 +484,30 @@ impl Connection {
     }
 
     /// Bytes of the receive ring that may be offered: as many as the program has set, or else [`unread_limit`]; fewer while data
-    /// waits in front of the stack. A unit of the window less one byte is kept back: what a window rounded up promised has
+    /// waits in front of the stack, or memory is scarce. A unit of the window less one byte is kept back: what a window rounded up promised has
     /// room too.
-    pub fn receive_limit(&self, ring: &Ring<'_>) -> usize {
+    pub fn receive_limit(&self, ring: &Ring<'_>, context: &Context<'_>) -> usize {
         let most = ring.size().saturating_sub(self.window_slack() as usize);
         let bytes = match self.settings.receive_buffer {
             Some(bytes) => bytes as usize,
             None => unread_limit(ring),
         };
-        let bytes = bytes.min(self.crowding.most());
+        let bytes = bytes
+            .min(self.crowding.most())
+            .min(self.memory_limit(context));
         bytes.max(2 * self.mss as usize).min(most)
     }
 
     /// The window to put in a header, and the right edge that it offers.
     pub fn window(&self, context: &Context<'_>) -> (u16, SeqNum) {
         let ring = self.receive_ring(context);
-        let limit = self.receive_limit(&ring);
+        let limit = self.receive_limit(&ring, context);
         let free = limit.saturating_sub(ring.len()).min(ring.free()) as u32;
-        // The edge must not move left (RFC 9293 3.8.6), whatever the program set meanwhile.
-        let offered = self.rcv_nxt.distance_to(self.rcv_adv.max(self.rcv_nxt));
+        // The edge must not move left (RFC 9293 3.8.6), whatever the program set meanwhile; unless nothing beyond could be kept.
+        let offered = match self.takes_back(context) {
+            true => 0,
+            false => self.rcv_nxt.distance_to(self.rcv_adv.max(self.rcv_nxt)),
+        };
         // Nor does it move right by little (RFC 9293 3.8.6.2.2).
         let worth = (limit as u32 / 2).min(self.receive_mss);
         let free = if free.saturating_sub(offered) < worth {
@@ -506,8 +521,8 @@ impl Connection {
         } else {
             field
         };
-        let edge = self.rcv_nxt + (field << self.rcv_wscale).min(free.max(offered));
-        (field as u16, edge.max(self.rcv_adv))
+        let reach = (field << self.rcv_wscale).min(free).max(offered);
+        (field as u16, self.rcv_nxt + reach)
     }
 }
 

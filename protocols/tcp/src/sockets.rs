@@ -153,6 +153,7 @@ impl Tcp {
         }
         let context = Context {
             table: &self.table,
+            memory: &self.memory,
             counters: &self.counters,
             now,
         };

@@ -81,6 +81,8 @@ pub struct LibraryGrant {
     pub tcp_table: TableSize,
     /// How large to make the table of UDP sockets.
     pub udp_table: TableSize,
+    /// What the data of TCP sockets may take of the machine's memory, in bytes.
+    pub socket_memory: u64,
     /// The packet filter's rules as text; empty to pass everything.
     pub rules: String,
     /// Name of the interface in these rules.
@@ -412,6 +414,7 @@ fn library(
         ports,
         tcp_table: message.tcp_table,
         udp_table: message.udp_table,
+        socket_memory: message.socket_memory,
         rules: message.rules,
         interface: message.interface,
     })))

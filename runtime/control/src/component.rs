@@ -40,6 +40,8 @@ pub struct StackStart {
     pub tcp_table: TableSize,
     /// Size of each program's region of UDP sockets.
     pub udp_table: TableSize,
+    /// What the data of TCP sockets may take of the machine's memory, in bytes.
+    pub socket_memory: u64,
     /// How many processors the process shares with all that it waits for, other processes and programs: more than one that is pinned
     /// counts. 0 if nobody knows.
     #[serde(default)]

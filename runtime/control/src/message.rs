@@ -10,8 +10,8 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: a3688c4cec28aa81
-pub(crate) const PROTOCOL: u32 = 19;
+// Layout digest: 5efc1e5cdd153f9b
+pub(crate) const PROTOCOL: u32 = 20;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -176,6 +176,7 @@ pub(crate) struct AttachedMessage {
     pub interface: String,
     pub tcp_table: TableSize,
     pub udp_table: TableSize,
+    pub socket_memory: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -103,6 +103,7 @@ fn server(directory: &Directory) -> (Server<Recorder>, Recorder) {
         gateways: vec!["10.77.0.1".parse().expect("an address")],
         tcp_table: size,
         udp_table: size,
+        socket_memory: u64::MAX,
         rules: "block in".to_owned(),
         interface: "test0".to_owned(),
     };

@@ -157,7 +157,9 @@ impl Broker<'_> {
     pub fn tcp(&self) -> Front {
         let parts = self.transport(Who::Tcp);
         let sockets = self.config.tcp.sockets;
-        let host = TcpHost::new(parts, sockets, self.counters.clone()).expect("tcp starts");
+        let host = TcpHost::new(parts, sockets, self.counters.clone());
+        let mut host = host.expect("tcp starts");
+        host.set_memory(self.config.socket_memory);
         let mut front = self.front(Who::Tcp);
         let end = self.call_end(Who::Tcp);
         front.set_transport(Protocol::Tcp, end, |apart| apart.set_tcp(host));

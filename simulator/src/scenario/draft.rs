@@ -268,6 +268,7 @@ impl Draft {
             receive_bytes,
             programs: 1,
             lag_us: random.scale(0, 5000),
+            socket_memory: random.pick(&[u64::MAX, u64::MAX, 1 << 14, 1 << 16, 1 << 18]),
         }
     }
 

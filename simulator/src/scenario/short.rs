@@ -150,6 +150,7 @@ fn two_hosts(seed: u64) -> Scenario {
         },
         send_bytes: 8192,
         receive_bytes: 8192,
+        socket_memory: u64::MAX,
         programs: 1,
         lag_us: 20,
     };

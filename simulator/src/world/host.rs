@@ -49,6 +49,7 @@ impl Host {
                 send_bytes: 1 << 18,
                 receive_bytes: 1 << 17,
             },
+            socket_memory: plan.socket_memory,
         };
         let (stack, regions) = match &scenario.apart {
             None => life.whole(plan.programs, &nic, &doom, &counters),
@@ -89,6 +90,7 @@ pub(super) struct Life {
     seed: u64,
     tcp: TableConfig,
     udp: TableConfig,
+    socket_memory: u64,
 }
 
 type Regions = Vec<(u32, Region, Region)>;
@@ -132,6 +134,7 @@ impl Life {
             filtering,
             tcp: self.tcp,
             udp: self.udp,
+            socket_memory: self.socket_memory,
             programs,
             ports: Box::new(move || Box::new(DoomedPorts(doom.clone()))),
         };
@@ -154,6 +157,7 @@ impl Life {
             answers: true,
             tcp_table: self.tcp,
             udp_table: self.udp,
+            socket_memory: self.socket_memory,
             counters: counters.clone(),
         };
         // Nothing depends on the next one's being the same.

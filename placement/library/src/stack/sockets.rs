@@ -142,6 +142,12 @@ impl Stack {
         });
     }
 
+    /// How many bytes the program may have in each send ring, as far as that is a matter of memory.
+    #[inline]
+    pub fn tcp_send_limit(&self) -> usize {
+        self.tcp.send_limit()
+    }
+
     /// As [`TcpRequest::Sent`].
     #[inline]
     pub fn tcp_sent(&mut self, now: Instant, socket: SocketId) {

@@ -85,6 +85,7 @@ pub fn start(rules: &str) -> StackStart {
         owner: None,
         tcp_table: TABLE,
         udp_table: TABLE,
+        socket_memory: u64::MAX,
         processors: 2,
         interface: "eth0".into(),
         rules: rules.into(),

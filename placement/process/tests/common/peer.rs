@@ -27,6 +27,7 @@ impl Peer {
             answers: true,
             tcp_table: TABLE.into(),
             udp_table: TABLE.into(),
+            socket_memory: u64::MAX,
             counters: Counters::create().expect("memory"),
         };
         let stack = Stack::new(config, nic, Box::new(SoleOwner)).expect("memory");

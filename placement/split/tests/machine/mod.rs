@@ -47,6 +47,7 @@ pub fn start_for(
         filtering,
         tcp: TABLE,
         udp: UDP_TABLE,
+        socket_memory: u64::MAX,
         programs,
         ports: Box::new(|| Box::new(SoleOwner)),
     };

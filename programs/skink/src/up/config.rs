@@ -16,7 +16,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// What the file, and its tables, can say.
-const TOP: [&str; 14] = [
+const TOP: [&str; 15] = [
     "name",
     "topology",
     "nic",
@@ -29,6 +29,7 @@ const TOP: [&str; 14] = [
     "allow",
     "programs",
     "programs-per-user",
+    "memory-mib",
     "tcp",
     "udp",
 ];
@@ -41,6 +42,8 @@ const LONGEST: u64 = 1 << 20;
 pub const MAXIMUM_PROGRAMS: u16 = 4096;
 /// Most sockets of one kind in one program.
 const MAXIMUM_SOCKETS: u32 = 1 << 20;
+/// Most memory for what programs haven't read, in mebibytes.
+const MAXIMUM_MEMORY: u32 = 1 << 24;
 /// Smallest and largest ring in bytes.
 const RING: (u32, u32) = (1 << 12, 1 << 28);
 
@@ -60,6 +63,8 @@ pub struct Config {
     pub allow: Option<Allow>,
     pub programs: Option<u16>,
     pub programs_per_user: Option<u16>,
+    /// What peers have sent, and programs haven't read, may take of the memory, in mebibytes.
+    pub memory_mib: Option<u32>,
     pub tcp: PartialSize,
     pub udp: PartialSize,
 }
@@ -170,6 +175,7 @@ impl Reader<'_> {
             allow: self.allow(table.get("allow")),
             programs: self.programs(table.get("programs"), "programs"),
             programs_per_user: self.programs(table.get("programs-per-user"), "programs-per-user"),
+            memory_mib: self.number(table.get("memory-mib"), "memory-mib", (1, MAXIMUM_MEMORY)),
             tcp: self.size(table.get("tcp"), "tcp"),
             udp: self.size(table.get("udp"), "udp"),
         }

@@ -4,6 +4,7 @@ use super::layout::Layout;
 use crate::cli::{NetworkOptions, Recovery, UpOptions};
 use crate::failure::Failure;
 use crate::filter;
+use crate::memory_limit;
 use crate::run::user::User;
 use skink_control::{Part, TableSize, check_name};
 use skink_topology::{Component, Process, Topology};
@@ -29,6 +30,8 @@ const UDP_TABLE: TableSize = TableSize {
 /// Of one user, unless the file says more; and no more than half of all, so that no user can take every
 /// place.
 const PROGRAMS_PER_USER: u16 = 1024;
+/// One in so many bytes that this machine has, or the control group may have, is for what programs haven't read.
+const PART_OF_MEMORY: u64 = 4;
 /// A process has 128 TiB of addresses, into which the stack maps every program's regions.
 const ADDRESS_SPACE: u64 = 96 << 40;
 
@@ -45,6 +48,8 @@ pub struct Settings {
     pub allow: Option<Allow>,
     pub programs: u16,
     pub programs_per_user: Option<u16>,
+    /// What peers have sent, and programs haven't read, may take of the memory, in bytes.
+    pub socket_memory: u64,
     pub tcp: TableSize,
     pub udp: TableSize,
 }
@@ -118,6 +123,10 @@ impl Settings {
             allow: config.allow,
             programs,
             programs_per_user: config.programs_per_user,
+            socket_memory: config.memory_mib.map_or_else(
+                || memory_limit::limit() / PART_OF_MEMORY,
+                |mebibytes| u64::from(mebibytes) << 20,
+            ),
             tcp,
             udp,
         })

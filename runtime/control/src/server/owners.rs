@@ -192,6 +192,8 @@ pub struct ServerConfig {
     pub tcp_table: TableSize,
     /// Size of each process's table of UDP sockets.
     pub udp_table: TableSize,
+    /// What the data of the TCP sockets of each process that has a stack of its own may take of the machine's memory, in bytes.
+    pub socket_memory: u64,
     /// The packet filter's rules as text, checked, for each process that has a stack of its own.
     pub rules: String,
     /// Name of the interface in these rules.

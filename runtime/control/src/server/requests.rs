@@ -241,6 +241,7 @@ impl<O: Owners> Server<O> {
             interface: self.config.interface.clone(),
             tcp_table: self.config.tcp_table,
             udp_table: self.config.udp_table,
+            socket_memory: self.config.socket_memory,
         };
         let ports = grant.ports.iter().flat_map(|maps| [&maps.tcp, &maps.udp]);
         let all = grant.nic_descriptors.iter().chain(ports);

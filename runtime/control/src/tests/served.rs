@@ -100,6 +100,7 @@ fn config(name: &str) -> ServerConfig {
         gateways: Vec::new(),
         tcp_table: size,
         udp_table: size,
+        socket_memory: u64::MAX,
         rules: String::new(),
         interface: String::new(),
     }

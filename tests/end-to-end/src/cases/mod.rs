@@ -22,6 +22,7 @@ mod impaired;
 mod interrupts;
 mod listening;
 mod load;
+mod memory;
 mod neighbours;
 mod parts;
 mod passing;
@@ -74,6 +75,7 @@ pub fn all() -> Vec<Case> {
         impaired::cases(),
         hostile::cases(),
         neighbours::cases(),
+        memory::cases(),
         users::cases(),
         beside::cases(),
         topologies::cases(),
@@ -169,18 +171,23 @@ fn everywhere(name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
 
 /// One case for each of these places, on a plain wire.
 fn cases_in(places: &[Place], name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
-    let case = |(topology, back_end): &Place| {
-        let plan = Plan {
-            topology: *topology,
-            back_end: *back_end,
-            mtu: 1_500,
-            impairments: None,
-            rules: None,
-            queues: 1,
-        };
+    let case = |place: &Place| {
+        let plan = plain(*place);
         on(plan, &plan.prefixed(name), run)
     };
     places.iter().map(case).collect()
+}
+
+/// On a plain wire.
+fn plain((topology, back_end): Place) -> Plan {
+    Plan {
+        topology,
+        back_end,
+        mtu: 1_500,
+        impairments: None,
+        rules: None,
+        queues: 1,
+    }
 }
 
 /// A case on a network of that plan.

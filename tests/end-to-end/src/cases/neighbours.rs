@@ -1,7 +1,7 @@
 //! Two programs of two users that share a stack, one of which means ill: it harms itself alone.
 
 use super::load::wait;
-use super::{APART, APART_ONCE, cases_in};
+use super::{APART, APART_ONCE, cases_in, memory};
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{Case, Failure, Outcome};
@@ -33,7 +33,8 @@ pub fn cases() -> Vec<Case> {
         "neighbours/silenced-bells",
         silenced_bells,
     ));
-    cases.extend(cases_in(&APART_ONCE, "neighbours/hoard", hoard));
+    // More than the strangers send, however little memory there is here.
+    cases.extend(memory::cases_with(4096, "neighbours/hoard", hoard));
     cases.extend(cases_in(&APART_ONCE, "neighbours/exhaustion", exhaustion));
     cases.extend(cases_in(
         &APART_ONCE,

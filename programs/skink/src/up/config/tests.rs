@@ -13,6 +13,7 @@ recovery = "stateless"
 allow = ["33", "%44"]
 programs = 100
 programs-per-user = 10
+memory-mib = 512
 [tcp]
 sockets = 0x400
 send-bytes = 65536
@@ -44,6 +45,7 @@ fn a_whole_file_says_what_it_says() {
         }),
         programs: Some(100),
         programs_per_user: Some(10),
+        memory_mib: Some(512),
         tcp: PartialSize {
             sockets: Some(1024),
             send_bytes: Some(65536),
@@ -105,6 +107,7 @@ fn every_mistake_is_told_with_its_place() {
             "1:12: `programs` must be a number from 1 to 4096",
         ),
         ("programs = 4097", "1:12: `programs` must be"),
+        ("memory-mib = 0", "1:14: `memory-mib` must be"),
         (
             "programs-per-user = -1",
             "1:21: `programs-per-user` must be",

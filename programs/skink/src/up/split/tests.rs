@@ -37,6 +37,7 @@ fn stack() -> StackStart {
         owner: None,
         tcp_table: size,
         udp_table: size,
+        socket_memory: u64::MAX,
         processors: 1,
         interface: String::new(),
         rules: String::new(),

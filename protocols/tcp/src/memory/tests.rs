@@ -1,0 +1,222 @@
+use crate::harness::{Net, new_region};
+use crate::memory::LITTLE;
+use skink_memory::SocketId;
+use skink_messages::{ConnectionOption, Counter};
+
+const MEBIBYTE: u32 = 1 << 20;
+/// What the scripted peer sends at once.
+const SEGMENT: u32 = 32_768;
+
+/// Programs with connections to a peer that sends as much as it may, and asks again for what was dropped.
+struct Flood {
+    net: Net,
+    connections: Vec<Flooded>,
+}
+
+#[derive(Clone, Copy)]
+struct Flooded {
+    id: SocketId,
+    port: u16,
+}
+
+impl Flood {
+    /// So many connections of each of these programs, whose receive rings hold a mebibyte.
+    fn new(budget: u64, programs: u32, connections: u16) -> Flood {
+        let mut net = Net::on(new_region(128, MEBIBYTE, 4 * MEBIBYTE));
+        net.tcp.set_memory(budget);
+        let mut all = Vec::new();
+        for program in 0..programs {
+            if program > 0 {
+                let region = new_region(128, MEBIBYTE, 4 * MEBIBYTE);
+                net.tcp.add_region(program, region).expect("room");
+            }
+            net.local_port = 80 + program as u16;
+            let listener = net.listen_in(program, net.local_port, 64, crate::harness::REUSE);
+            for port in 5_000..5_000 + connections {
+                net.remote_port = port;
+                let id = net.accepted_from(listener, "mss 1460 sackok ws 7", 60_000);
+                net.set(id, ConnectionOption::ReceiveBuffer(MEBIBYTE));
+                all.push(Flooded { id, port });
+            }
+        }
+        Flood {
+            net,
+            connections: all,
+        }
+    }
+
+    fn turn_to(&mut self, one: Flooded) -> (u32, u32) {
+        let region = self.net.tcp.table().region_of(one.id.slot);
+        (self.net.local_port, self.net.remote_port) = (80 + region as u16, one.port);
+        let connection = self.net.connection(one.id);
+        let next = connection.irs.distance_to(connection.rcv_nxt);
+        let offered = connection.rcv_nxt.distance_to(connection.rcv_adv);
+        (next, offered)
+    }
+
+    /// The peer sends one of its segments on each connection, if it may.
+    fn send(&mut self) {
+        for one in self.connections.clone() {
+            let (next, offered) = self.turn_to(one);
+            let end = next + SEGMENT.min(offered);
+            if end > next {
+                self.net.inject(&format!(". {next}:{end} ack 1 win 60000"));
+            }
+            self.net.drain();
+        }
+    }
+
+    /// Up to the bounds of all windows, and beyond if `rounds` are many.
+    fn flood(&mut self, rounds: u32) {
+        for _ in 0..rounds {
+            self.send();
+            self.net.advance(100);
+        }
+    }
+
+    fn unread(&self, one: Flooded) -> usize {
+        self.net.tcp.table().receive_ring(one.id.slot).len()
+    }
+
+    fn read(&mut self, one: Flooded) -> u32 {
+        self.turn_to(one);
+        let mut count = 0;
+        while self.unread(one) > 0 {
+            count += self.net.read(one.id, SEGMENT);
+        }
+        self.net.drain();
+        count
+    }
+
+    fn taken(&self) -> u64 {
+        let regions = self.net.tcp.table().regions();
+        regions.map(|(_, region)| region.taken()[1]).sum()
+    }
+}
+
+#[test]
+fn what_nobody_reads_takes_no_more_than_it_may() {
+    let budget = u64::from(4 * MEBIBYTE);
+    let mut flood = Flood::new(budget, 1, 32);
+    flood.flood(64);
+    let most = budget + u64::from(SEGMENT);
+    assert!(flood.taken() <= most, "{} of {most}", flood.taken());
+    assert_eq!(flood.net.count(Counter::TcpMemoryScarce), 1);
+    assert!(flood.net.count(Counter::TcpDropScarce) > 0);
+    // What was offered before doesn't count any more.
+    for one in flood.connections.clone() {
+        assert!(flood.turn_to(one).1 <= LITTLE as u32);
+    }
+    // Each byte of what was taken is there, and what was dropped comes again.
+    for one in flood.connections.clone() {
+        assert!(flood.read(one) > 0);
+    }
+    flood.net.advance(300);
+    flood.net.advance(300);
+    let little = 32 * LITTLE as u64 / 4;
+    assert!(flood.taken() < little, "read and kept: {}", flood.taken());
+    let sent_before = flood.net.count(Counter::TcpBytesIn);
+    flood.flood(2);
+    assert_eq!(
+        flood.net.count(Counter::TcpBytesIn) - sent_before,
+        64 * u64::from(SEGMENT)
+    );
+}
+
+#[test]
+fn the_less_memory_there_is_the_less_goes_through_at_a_time_but_some_always_does() {
+    for (connections, bytes) in [(8, SEGMENT), (24, 16 << 10), (80, 4 << 10)] {
+        let mut flood = Flood::new(u64::from(MEBIBYTE), 1, connections);
+        flood.flood(64);
+        // One is read, the others stay full.
+        let one = flood.connections[3];
+        flood.read(one);
+        for _ in 0..20 {
+            flood.send();
+            assert_eq!(flood.read(one), bytes, "{connections} connections");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_takes_little_hears_nothing_of_anothers_hoard() {
+    let mut flood = Flood::new(u64::from(4 * MEBIBYTE), 2, 32);
+    let all = flood.connections.clone();
+    let modest = all[32];
+    flood.connections = [&all[..32], &[modest]].concat();
+    for _ in 0..64 {
+        flood.send();
+        assert_eq!(flood.read(modest), SEGMENT);
+        assert!(flood.turn_to(modest).1 > MEBIBYTE / 2);
+        flood.net.advance(100);
+    }
+    assert!(flood.net.count(Counter::TcpDropScarce) > 0);
+}
+
+#[test]
+fn a_ring_that_never_empties_gives_back_what_was_read() {
+    let mut flood = Flood::new(u64::from(MEBIBYTE), 1, 2);
+    let [slow, _] = flood.connections[..] else {
+        unreachable!("two")
+    };
+    for _ in 0..100 {
+        flood.send();
+        flood.turn_to(slow);
+        while flood.unread(slow) > 1 {
+            flood.net.read(slow.id, flood.unread(slow) as u32 / 2);
+        }
+        flood.net.advance(300);
+        flood.net.drain();
+    }
+    let most = u64::from(MEBIBYTE) / 4 * 5;
+    assert!(flood.taken() < most, "{}", flood.taken());
+}
+
+#[test]
+fn data_ahead_of_a_gap_stays() {
+    let mut flood = Flood::new(0, 1, 1);
+    let one = flood.connections[0];
+    let (next, _) = flood.turn_to(one);
+    let (middle, end) = (next + 1000, next + 3000);
+    flood
+        .net
+        .inject(&format!(". {middle}:{end} ack 1 win 60000"));
+    flood.net.drain();
+    flood.net.advance(300);
+    flood.net.advance(300);
+    flood
+        .net
+        .inject(&format!(". {next}:{middle} ack 1 win 60000"));
+    flood.net.drain();
+    assert_eq!(flood.read(one), 3000);
+}
+
+#[test]
+fn slots_that_are_free_again_keep_nothing_while_memory_is_scarce() {
+    let mut flood = Flood::new(u64::from(MEBIBYTE), 1, 32);
+    flood.flood(1);
+    for one in flood.connections.split_off(1) {
+        flood.read(one);
+        flood.net.close(one.id);
+        flood.net.inject(&format!("R {}", SEGMENT + 1));
+        flood.net.drain();
+    }
+    let before = flood.taken();
+    assert!(before >= u64::from(MEBIBYTE), "{before}");
+    flood.flood(10);
+    assert!(flood.taken() < before / 2, "{}", flood.taken());
+}
+
+/// What a successor finds it knows nothing of.
+#[test]
+fn a_successor_finds_out_that_memory_is_scarce() {
+    let budget = u64::from(2 * MEBIBYTE);
+    let mut flood = Flood::new(u64::MAX, 1, 8);
+    flood.flood(40);
+    assert!(flood.taken() > budget);
+    flood.net.crash_without_run();
+    flood.net.tcp.set_memory(budget);
+    flood.net.run();
+    flood.net.drain();
+    assert_eq!(flood.net.count(Counter::TcpMemoryScarce), 1);
+}
