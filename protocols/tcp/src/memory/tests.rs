@@ -1,5 +1,5 @@
 use crate::harness::{Net, new_region};
-use crate::memory::LITTLE;
+use crate::memory::{LITTLE, PERIOD};
 use skink_memory::SocketId;
 use skink_messages::{ConnectionOption, Counter};
 
@@ -103,6 +103,8 @@ fn what_nobody_reads_takes_no_more_than_it_may() {
     assert!(flood.taken() <= most, "{} of {most}", flood.taken());
     assert_eq!(flood.net.count(Counter::TcpMemoryScarce), 1);
     assert!(flood.net.count(Counter::TcpDropScarce) > 0);
+    let soon = flood.net.tcp.memory.next_deadline();
+    assert!(soon.is_some_and(|due| due <= flood.net.now + PERIOD));
     // What was offered before doesn't count any more.
     for one in flood.connections.clone() {
         assert!(flood.turn_to(one).1 <= LITTLE as u32);
@@ -115,6 +117,7 @@ fn what_nobody_reads_takes_no_more_than_it_may() {
     flood.net.advance(300);
     let little = 32 * LITTLE as u64 / 4;
     assert!(flood.taken() < little, "read and kept: {}", flood.taken());
+    assert_eq!(flood.net.tcp.memory.next_deadline(), None);
     let sent_before = flood.net.count(Counter::TcpBytesIn);
     flood.flood(2);
     assert_eq!(
@@ -174,13 +177,17 @@ fn a_ring_that_never_empties_gives_back_what_was_read() {
 
 #[test]
 fn data_ahead_of_a_gap_stays() {
-    let mut flood = Flood::new(0, 1, 1);
+    let mut flood = Flood::new(u64::from(MEBIBYTE), 1, 20);
+    flood.flood(1);
+    assert_eq!(flood.net.count(Counter::TcpMemoryScarce), 1);
     let one = flood.connections[0];
     let (next, _) = flood.turn_to(one);
-    let (middle, end) = (next + 1000, next + 3000);
+    let (middle, end) = (next + 10_000, next + 30_000);
     flood
         .net
         .inject(&format!(". {middle}:{end} ack 1 win 60000"));
+    // A ring in which nothing has changed isn't looked at again.
+    assert_eq!(flood.net.read(one.id, 1_000), 1_000);
     flood.net.drain();
     flood.net.advance(300);
     flood.net.advance(300);
@@ -188,7 +195,7 @@ fn data_ahead_of_a_gap_stays() {
         .net
         .inject(&format!(". {next}:{middle} ack 1 win 60000"));
     flood.net.drain();
-    assert_eq!(flood.read(one), 3000);
+    assert_eq!(flood.read(one), SEGMENT + 29_000);
 }
 
 #[test]
