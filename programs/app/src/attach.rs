@@ -11,8 +11,8 @@ use crate::slots::Slots;
 use crate::state::{floor, lift};
 use core::ffi::c_int;
 use skink_control::{
-    Attached, Broker, CONTROL_VARIABLE, LibraryGrant, NetworkInfo, RegionKind, ServedGrant,
-    TOKEN_VARIABLE,
+    Attached, Broker, CONTROL_VARIABLE, LibraryGrant, MEMORY_VARIABLE, NetworkInfo, RegionKind,
+    ServedGrant, TOKEN_VARIABLE,
 };
 use skink_filter::RuleSet;
 use skink_library::{Stack, StackConfig};
@@ -30,11 +30,18 @@ const CAPTURE_BYTES: usize = 1 << 20;
 /// What the environment said when the program began: programs such as nginx clear it later.
 static BROKER: OnceLock<(String, String)> = OnceLock::new();
 
-/// Notes where the broker is; `false` if the environment names none.
+/// What a program under `skink up` sends may take of the memory, in bytes, if the environment says so.
+static SEND_MEMORY: OnceLock<u64> = OnceLock::new();
+
+/// Notes where the broker is, and what else the environment says; `false` if it names none.
 pub fn note_broker() -> bool {
     let Some(name) = std::env::var_os(CONTROL_VARIABLE) else {
         return false;
     };
+    let memory = std::env::var(MEMORY_VARIABLE).ok();
+    if let Some(memory) = memory.and_then(|text| text.parse().ok()) {
+        let _ = SEND_MEMORY.set(memory);
+    }
     let token = std::env::var_os(TOKEN_VARIABLE).unwrap_or_default();
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     BROKER.set((text(name), text(token))).is_ok()
@@ -43,6 +50,11 @@ pub fn note_broker() -> bool {
 /// Where the broker is, and the token for it.
 pub fn broker_named() -> Option<&'static (String, String)> {
     BROKER.get()
+}
+
+/// What a program under `skink up` sends may take of the memory, in bytes.
+pub fn send_memory() -> Option<u64> {
+    SEND_MEMORY.get().copied()
 }
 
 /// Connects to the broker.
@@ -247,7 +259,15 @@ pub fn resume(
     descriptors.extend(&numbers);
     let client = Client::attach(channel, attachment.routes).map_err(|error| error.to_string())?;
     let counters = Counters::create().map_err(|error| format!("no memory: {error}"))?;
-    let remote = Remote::new(client, attachment, numbers, holdings, counters.clone());
+    let memory = send_memory().unwrap_or(u64::MAX);
+    let remote = Remote::new(
+        client,
+        attachment,
+        numbers,
+        holdings,
+        counters.clone(),
+        memory,
+    );
     let bell = remote.bell();
     let strides = [attachment.tcp_stride, attachment.udp_stride];
     let stack = Provider::Served(Box::new(remote));

@@ -18,7 +18,7 @@ use crate::state::{State, duplicate_high};
 use crate::threads;
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicU32, Ordering};
-use skink_control::{CONTROL_VARIABLE, TOKEN_VARIABLE};
+use skink_control::{CONTROL_VARIABLE, MEMORY_VARIABLE, TOKEN_VARIABLE};
 use skink_messages::Protocol;
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -284,7 +284,7 @@ unsafe fn legacy(
     let memory = descriptors.first().copied().unwrap_or(-1);
     let mut list = Vec::new();
     let mut preloads = None;
-    let (mut has_control, mut has_token) = (false, false);
+    let [mut has_control, mut has_token, mut has_memory] = [false; 3];
     let mut at = environment;
     // SAFETY: the caller's promise.
     while let Some(entry) = unsafe { at.as_ref() }
@@ -301,6 +301,7 @@ unsafe fn legacy(
         };
         has_control |= value(CONTROL_VARIABLE).is_some();
         has_token |= value(TOKEN_VARIABLE).is_some();
+        has_memory |= value(MEMORY_VARIABLE).is_some();
         match (value(PRELOAD_VARIABLE), value(estate::VARIABLE)) {
             (Some(preload), _) => preloads = Some(String::from_utf8_lossy(preload).into_owned()),
             (_, Some(_)) => {}
@@ -321,6 +322,9 @@ unsafe fn legacy(
         if !has_token {
             strings.push(format!("{TOKEN_VARIABLE}={token}"));
         }
+    }
+    if let Some(memory) = attach::send_memory().filter(|_| !has_memory) {
+        strings.push(format!("{MEMORY_VARIABLE}={memory}"));
     }
     let strings: Vec<CString> = strings
         .into_iter()

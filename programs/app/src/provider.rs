@@ -68,8 +68,8 @@ impl Provider {
     pub fn tcp_send_limit(&self) -> usize {
         match self {
             Provider::Library(stack) => stack.tcp_send_limit(),
-            // It is the program's own memory, of which the stack can't give anything back.
-            Provider::Served(_) => usize::MAX,
+            // It is the program's own memory.
+            Provider::Served(remote) => remote.send_limit(),
         }
     }
 
@@ -177,12 +177,15 @@ impl Provider {
         }
     }
 
-    /// Bytes were put into a send ring.
+    /// So many bytes were put into a send ring.
     #[inline]
-    pub fn tcp_sent(&mut self, now: Instant, id: SocketId) {
+    pub fn tcp_sent(&mut self, now: Instant, id: SocketId, count: usize) {
         match self {
             Provider::Library(stack) => stack.tcp_sent(now, id),
-            Provider::Served(remote) => remote.tcp_request(TcpRequest::Sent(id)),
+            Provider::Served(remote) => {
+                remote.put(count);
+                remote.tcp_request(TcpRequest::Sent(id));
+            }
         }
     }
 

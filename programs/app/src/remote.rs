@@ -18,7 +18,7 @@ use skink_messages::{
     UdpRequest,
 };
 use skink_sockets::{self as sockets, Attachment, Client, ClientError, RequestBody, ServedBy};
-use skink_tcp::State as TcpState;
+use skink_tcp::{Budget, State as TcpState};
 use skink_wire::{Endpoint, IpCidr};
 use std::os::fd::AsRawFd;
 
@@ -47,6 +47,8 @@ pub struct Remote {
     /// Regions and addresses.
     pub holdings: Holdings,
     counters: Counters,
+    /// For what is in send rings.
+    memory: Budget,
     /// The socket that was last said to have sent, and in which batch.
     told: Option<(Protocol, SocketId, u64)>,
     /// Since the bell was last made quiet, it was looked what the stack has said.
@@ -56,13 +58,14 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Begins with a channel that was handed over.
+    /// Begins with a channel that was handed over. What is in send rings may take `memory` bytes.
     pub fn new(
         client: Client,
         attachment: Attachment,
         channel: Vec<c_int>,
         holdings: Holdings,
         counters: Counters,
+        memory: u64,
     ) -> Remote {
         Remote {
             client,
@@ -70,6 +73,7 @@ impl Remote {
             channel,
             holdings,
             counters,
+            memory: Budget::new(memory),
             told: None,
             looked: false,
             down: false,
@@ -334,6 +338,31 @@ impl Remote {
             UdpRequest::Close(id) => return self.call(SocketCall::Close(Protocol::Udp, id)),
         }
         self.tell(RequestBody::Udp(request));
+    }
+
+    /// So many bytes are put into a send ring.
+    #[inline]
+    pub fn put(&mut self, count: usize) {
+        self.memory.put(count);
+        if self.memory.is_to_be_asked() {
+            self.ask_what_is_taken();
+        }
+    }
+
+    #[cold]
+    fn ask_what_is_taken(&mut self) {
+        let regions = self.holdings.tcp.regions();
+        let taken = regions.map(|(_, region)| {
+            let [sent, _] = region.taken();
+            sent
+        });
+        self.memory.set_taken(taken.sum());
+    }
+
+    /// How many bytes may be in each send ring, as far as that is a matter of memory.
+    #[inline]
+    pub fn send_limit(&self) -> usize {
+        self.memory.send_limit()
     }
 
     /// Bytes were taken from the receive ring, which held `held` before. The stack looks at the ring

@@ -454,7 +454,7 @@ impl State {
     fn has_put(&mut self, id: SocketId, count: usize) -> Answer<()> {
         if count > 0 {
             let now = raw::now();
-            self.engine()?.stack.tcp_sent(now, id);
+            self.engine()?.stack.tcp_sent(now, id, count);
             self.note_work();
             self.flush_soon(now, count);
         }

@@ -1,5 +1,5 @@
 //! How much memory there is for this process and its children: what the machine has, or a lower limit of its control
-//! group or of one above that (`MemoryMax=` of systemd, a container's).
+//! group or of one above that (`MemoryMax=` of systemd, a container's), if it sees these groups: `ip netns exec` hides them.
 
 use std::path::{Path, PathBuf};
 

@@ -116,13 +116,17 @@ fn serve(
         gateways: plan.gateways.clone(),
         tcp_table: TCP_TABLE,
         udp_table: UDP_TABLE,
-        socket_memory: memory_limit::limit() / PART_OF_MEMORY,
+        socket_memory: socket_memory(),
         rules,
         interface: plan.nic.interface().to_owned(),
     };
     let owners = NicOwners::new(opener, start_like(&config));
     Server::new(config, owners)
         .map_err(|error| Failure::own(format!("can't listen for the program's processes: {error}")))
+}
+
+fn socket_memory() -> u64 {
+    memory_limit::limit() / PART_OF_MEMORY
 }
 
 /// What a stack that ends the connections of one of the program's processes has in common with that one's.

@@ -169,7 +169,7 @@ impl Tcp {
                 let ring = connection.send_ring(context);
                 connection.note_spread(&ring);
                 // Whatever of it is new: it is only asked a little more often what is taken.
-                context.memory.put(ring.len());
+                context.memory.budget.put(ring.len());
             }
             true
         });

@@ -26,6 +26,7 @@ mod adopt;
 mod arrival;
 mod bind;
 mod binding;
+mod budget;
 mod connection;
 mod crowding;
 mod cubic;
@@ -60,6 +61,7 @@ mod strays;
 mod time_wait;
 mod timers;
 
+pub use budget::Budget;
 pub use distance::may_send_ahead;
 pub use instance::{Tcp, TcpConfig};
 pub use receive::unread_limit;

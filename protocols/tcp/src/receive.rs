@@ -348,7 +348,7 @@ impl Connection {
                 return;
             }
         }
-        context.memory.put(payload.len());
+        context.memory.budget.put(payload.len());
         if self.ahead.is_empty() {
             ring.restart();
             self.grow_for_far_peer(&ring, context);

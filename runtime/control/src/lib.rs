@@ -65,6 +65,8 @@ pub const CONTROL_VERSION: u32 = message::PROTOCOL;
 pub const CONTROL_VARIABLE: &str = "SKINK_CONTROL";
 /// What proves to the broker that a process belongs to the program: 128 bits in hexadecimal.
 pub const TOKEN_VARIABLE: &str = "SKINK_TOKEN";
+/// How many bytes of memory what a program under `skink up` sends may take: by `skink run`, for each of the program's processes.
+pub const MEMORY_VARIABLE: &str = "SKINK_MEMORY";
 /// How many processes can have an instance of the stack at the same time.
 pub const MAXIMUM_OWNERS: usize = 64;
 

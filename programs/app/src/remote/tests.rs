@@ -55,7 +55,14 @@ fn pair_with(receive_bytes: u32) -> Pair {
         routes,
     };
     let counters = Counters::create().expect("memory");
-    let remote = Remote::new(client, attachment, vec![-1; 20], holdings, counters);
+    let remote = Remote::new(
+        client,
+        attachment,
+        vec![-1; 20],
+        holdings,
+        counters,
+        u64::MAX,
+    );
     Pair {
         remote,
         servers,
@@ -159,6 +166,24 @@ fn the_stack_hears_of_room_only_if_the_peer_may_wait_for_it() {
     let _ = pair.tcp.close_slot(2);
     pair.remote.received(id, 8192);
     assert_eq!(pair.heard().len(), 0, "the socket is gone");
+}
+
+/// Of the program's own memory, which each send ring here touches a page of.
+#[test]
+fn send_rings_that_take_too_much_memory_take_less_from_then_on() {
+    let mut pair = pair();
+    pair.remote.memory = Budget::new(8 * 4096);
+    let mut limits = Vec::new();
+    for slot in 0..4 {
+        pair.tcp.open_slot(slot, SocketKind::Tcp);
+        let own = pair.remote.holdings.tcp.region(PROGRAM).expect("its own");
+        assert_eq!(own.send_ring(slot).write(&[1; 4096]), 4096);
+        pair.remote.put(4096);
+        limits.push(pair.remote.send_limit());
+    }
+    // The ends of all rings have a page, too.
+    let little = 64 * 1024;
+    assert_eq!(limits, [usize::MAX, usize::MAX, little, little]);
 }
 
 #[test]

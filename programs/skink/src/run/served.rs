@@ -3,7 +3,8 @@ use crate::cli::RunOptions;
 use crate::failure::Failure;
 use crate::stderr::say;
 use skink_control::{
-    CONTROL_VARIABLE, ControlError, NetworkInfo, TOKEN_VARIABLE, check_name, named, names,
+    CONTROL_VARIABLE, ControlError, MEMORY_VARIABLE, NetworkInfo, TOKEN_VARIABLE, check_name,
+    named, names,
 };
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -29,6 +30,7 @@ pub fn become_program(mut command: Command, name: &str, program: &str, path: &Pa
     };
     say(format_args!("{}", describe(program, name, &info)));
     command.env(CONTROL_VARIABLE, place).env(TOKEN_VARIABLE, "");
+    command.env(MEMORY_VARIABLE, super::socket_memory().to_string());
     let error = command.exec();
     super::cannot_run(path, &error)
 }

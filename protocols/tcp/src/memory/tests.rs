@@ -1,5 +1,6 @@
+use crate::budget::LITTLE;
 use crate::harness::{Net, new_region};
-use crate::memory::{LITTLE, PERIOD};
+use crate::memory::PERIOD;
 use skink_memory::SocketId;
 use skink_messages::{ConnectionOption, Counter};
 
