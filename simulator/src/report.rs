@@ -158,7 +158,7 @@ fn judge_connection(board: &Board, plan: usize) -> Option<String> {
         );
     // A flow between the same ends may be in use, or in TIME-WAIT.
     let in_use = connection.client_port.is_some()
-        && client == Some(Outcome::Failed(SocketError::AddressInUse))
+        && client == Some(Outcome::Failed(SocketError::AddressNotAvailable))
         && server.is_none();
     let died = connection.ends[0].mortal && client == Some(Outcome::Left) && server.is_none();
     let good = in_use

@@ -148,6 +148,7 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
         state.unwatch_kernel_half(index);
     }
     state.sockets[index].bound = Some(kernel_name(fd)?);
+    state.sockets[index].any_port = local.port == 0;
     if !state.sockets[index].datagram && !is_guest() && state.is_served() {
         // It may be for a program that is started with it, when it is too late to ask for a stack. If there is none, it is
         // said when the socket is used.
@@ -258,10 +259,13 @@ pub unsafe fn name(
     length: *mut socklen_t,
     of_peer: bool,
 ) -> Answer {
-    let state = lock()?;
+    let mut state = lock()?;
     let index = state.socket_asked(fd)?;
     if address.is_null() || length.is_null() {
         return fail(libc::EFAULT);
+    }
+    if !of_peer {
+        state.sockets[index].any_port = false;
     }
     let socket = &state.sockets[index];
     let endpoint = match (socket.role, &state.engine) {

@@ -116,10 +116,13 @@ impl State {
             self.activate_port(false, remote.port)?;
         }
         let now = raw::now();
+        let bound = match self.sockets[index].bound {
+            Some(local) if self.sockets[index].any_port => self.end_with_any_port(local),
+            bound => bound,
+        };
         let socket = &self.sockets[index];
-        let (options, bound) = (socket.options, socket.bound);
         // Others may have what it is bound to, if it was left to them.
-        let tickets = socket.tickets;
+        let (options, tickets) = (socket.options, socket.tickets);
         let engine = self.engine()?;
         engine.count(Counter::AppSockets);
         let id = match engine.stack.tcp_open() {
@@ -158,6 +161,14 @@ impl State {
         self.note_work();
         self.pump();
         Ok(())
+    }
+
+    /// What a socket is to be bound to, if to anything, whose port the connection chooses, as it does for one that isn't bound at all: it knows
+    /// which are in use towards its peer.
+    fn end_with_any_port(&mut self, local: Endpoint) -> Option<Endpoint> {
+        let own = sockaddr::canonical(local).addr;
+        let is_any = own.is_unspecified() || self.is_only_address(own);
+        (!is_any).then(|| Endpoint::new(local.addr, 0))
     }
 
     /// Makes a UDP socket one of Skink's, bound as it was or to a free port.

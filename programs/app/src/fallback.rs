@@ -256,6 +256,15 @@ impl State {
         network.is_some_and(|network| network.addresses.iter().any(|own| own.addr == address))
     }
 
+    /// Whether it is the only address of its family that Skink has.
+    pub fn is_only_address(&mut self, address: IpAddr) -> bool {
+        self.network().is_some_and(|network| {
+            let addresses = network.addresses.iter().map(|own| own.addr);
+            let mut alike = addresses.filter(|own| own.is_ipv4() == address.is_ipv4());
+            alike.next() == Some(address) && alike.next().is_none()
+        })
+    }
+
     /// Whether it is the broadcast address of a network of Skink's: sockets for datagrams may have it.
     pub fn is_own_broadcast(&mut self, address: IpAddr) -> bool {
         let network = self.network();

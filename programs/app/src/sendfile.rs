@@ -116,9 +116,12 @@ pub unsafe fn splice(
     count: usize,
     flags: c_uint,
 ) -> Answer {
+    if count == 0 {
+        return Ok(0);
+    }
     // That is about the pipe; the socket has a mode of its own.
     let waits = flags & libc::SPLICE_F_NONBLOCK == 0;
-    let mut chunk = vec![0u8; CHUNK.min(count.max(1))];
+    let mut chunk = vec![0u8; CHUNK.min(count)];
     if matches!(fd_table::get(from), Entry::Socket(_)) {
         if !from_offset.is_null() {
             return fail(libc::ESPIPE);

@@ -74,6 +74,9 @@ pub struct Socket {
     pub backlog: u32,
     /// What `bind` was told, with the port that was chosen.
     pub bound: Option<Endpoint>,
+    /// `bind` left the port to the system, and the program hasn't asked which it is: a connection may have any that is free
+    /// towards its peer. The kernel, which has chosen one, doesn't know of Skink's connections.
+    pub any_port: bool,
     /// What it has on a stack already, bound: a dormant socket on one in another process; a UDP socket that isn't decided yet on
     /// any, where what comes for it waits.
     pub resting: Halves,
@@ -127,6 +130,7 @@ impl Socket {
             lent: false,
             backlog: 4096,
             bound: None,
+            any_port: false,
             resting: [None; 2],
             tickets: [0; 2],
             peer: None,

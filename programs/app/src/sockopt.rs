@@ -23,15 +23,17 @@ struct Value {
 
 impl Value {
     /// # Safety
-    /// `length` bytes at `at` must be readable.
+    /// `length` bytes at `at` must be readable, or `at` null.
     unsafe fn read(at: *const c_void, length: socklen_t) -> Answer<Value> {
-        if at.is_null() {
-            return fail(libc::EFAULT);
-        }
         let mut bytes = [0; 16];
         let count = (length as usize).min(bytes.len());
-        // SAFETY: the caller's promise.
-        unsafe { core::ptr::copy_nonoverlapping(at.cast(), bytes.as_mut_ptr(), count) };
+        if count > 0 {
+            if at.is_null() {
+                return fail(libc::EFAULT);
+            }
+            // SAFETY: the caller's promise.
+            unsafe { core::ptr::copy_nonoverlapping(at.cast(), bytes.as_mut_ptr(), count) };
+        }
         let number =
             (count >= 4).then(|| c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
         // IP options may be single bytes.

@@ -139,14 +139,17 @@ impl Tcp {
         let mut local = Endpoint::new(path.source, 0);
         local.port = match fresh.local {
             Some(bound) => bound.port,
-            None => self.ephemeral_port(local, Some(remote), out)?,
+            None => self
+                .ephemeral_port(local, Some(remote), out)
+                .map_err(|_| SocketError::AddressNotAvailable)?,
         };
         let tuple = FourTuple::new(local, remote);
         if self.demux.flow(&tuple).is_some() {
             if fresh.local.is_none() {
                 out.release_port(protocol::TCP, local.port);
             }
-            return Err(SocketError::AddressInUse);
+            // As Linux: the end can be had, but not towards that peer.
+            return Err(SocketError::AddressNotAvailable);
         }
         if let Some(bound) = fresh.local.filter(|_| fresh.resting) {
             self.demux.rest(bound, false);

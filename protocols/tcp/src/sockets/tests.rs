@@ -173,7 +173,7 @@ fn ephemeral_ports_differ_and_all_are_tried() {
         let third = net.tcp.open().expect("a slot");
         let end = Endpoint::new(REMOTE, 80);
         let refused = net.tcp.connect(net.now, third, end, &mut net.out);
-        assert_eq!(refused, Err(SocketError::AddressInUse));
+        assert_eq!(refused, Err(SocketError::AddressNotAvailable));
         for id in [id, other, third] {
             net.close(id);
         }
@@ -205,7 +205,7 @@ fn connecting_to_nowhere_or_twice() {
     let refused = net
         .tcp
         .connect(net.now, twin, Endpoint::new(REMOTE, 80), &mut net.out);
-    assert_eq!(refused, Err(SocketError::AddressInUse));
+    assert_eq!(refused, Err(SocketError::AddressNotAvailable));
     net.run();
 }
 

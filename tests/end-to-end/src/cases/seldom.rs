@@ -9,6 +9,7 @@ use skink_testbed::signal;
 
 pub fn cases() -> Vec<Case> {
     let mut cases = in_each_topology("seldom/calls", calls);
+    cases.extend(in_each_topology("seldom/any-port", any_port));
     cases.extend(cases_in(&APART_ONCE, "seldom/processes", processes));
     let library = [(Topology::Library, BackEnd::Packet)];
     cases.extend(cases_in(&library, "seldom/shared", shared));
@@ -89,6 +90,8 @@ for level, option, value in [
 ]:
     s.setsockopt(level, option, value)
     assert s.getsockopt(level, option) == value, option
+# No device at all, as trio says it.
+s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, None, 0)
 s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')
 assert s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b'\\0') == b'cubic'
 s.sendall(bytes(200_000))
@@ -116,6 +119,49 @@ fn calls(network: &Network) -> Outcome {
     match answer.contains("7000 200001") {
         true => Ok(()),
         false => Err(Failure::Wrong(format!("the client got {answer}"))),
+    }
+}
+
+/// Tcl's clients, and those of Python with a source address, bind to any port before they connect. Of those that have had a
+/// connection to the same peer in the last minute none is free.
+const ANY_PORT: &str = "
+import socket, sys
+own, peer = sys.argv[1:]
+for attempt in range(400):
+    with socket.socket() as s:
+        s.bind((own if attempt % 2 else '', 0))
+        s.connect((peer, 7009))
+        assert s.getsockname()[0] == own
+        s.shutdown(socket.SHUT_WR)
+        assert s.recv(1) == b''
+with socket.socket() as s:
+    s.bind((own, 0))
+    told = s.getsockname()
+    s.connect((peer, 7009))
+    assert s.getsockname() == told
+print('done')
+";
+
+/// Lets the other end close first.
+const CLOSING: &str = "
+import socket, sys
+listener = socket.create_server((sys.argv[1], 7009), backlog=100)
+print('listening', flush=True)
+while True:
+    c, _ = listener.accept()
+    with c:
+        c.recv(1)
+";
+
+fn any_port(network: &Network) -> Outcome {
+    let [own, peer] = [Network::SKINK[0], Network::KERNEL[0]];
+    let closing = python::start_on_kernel(network, "the peer", CLOSING, &[peer], "listening")?;
+    let program = network.skink_run("python3", ["-c", ANY_PORT, own, peer])?;
+    let said = Network::finish(program, "who binds to any port", PATIENCE)?;
+    drop(closing);
+    match said.ends_with("done\n") {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!("it said {said}"))),
     }
 }
 

@@ -69,6 +69,8 @@ for _ in range(50):
     while moved < len(piece):
         moved += os.splice(read, connection.fileno(), len(piece) - moved)
     whole.update(piece)
+# Nothing at all, also where there is nothing.
+assert os.splice(read, connection.fileno(), 0) == 0
 # The client's own bytes, into a pipe that is full at first.
 os.set_blocking(write, False)
 filled = 0
@@ -84,6 +86,7 @@ except BlockingIOError:
     pass
 while filled > 0:
     filled -= len(os.read(read, filled))
+assert os.splice(connection.fileno(), write, 0) == 0
 got = b''
 while len(got) < 5000:
     moved = os.splice(connection.fileno(), write, 5000 - len(got))
