@@ -98,6 +98,11 @@ mod streams;
 mod syscall;
 mod threads;
 mod transfer;
+#[cfg(target_arch = "x86_64")]
+mod trap;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "trap/nowhere.rs"]
+mod trap;
 mod wait;
 
 static ON: AtomicBool = AtomicBool::new(false);
@@ -139,5 +144,6 @@ extern "C" fn start() {
             }
         }
         ON.store(true, Ordering::Relaxed);
+        trap::start();
     }
 }

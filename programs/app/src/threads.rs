@@ -13,7 +13,7 @@
 //! Threads that libc makes for itself (`timer_create` with a function to call) aren't seen. If such a one cancels the
 //! program's only thread, that goes on until its call returns.
 use crate::lock::this_thread;
-use crate::{helper, next, raw};
+use crate::{helper, next, raw, trap};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
@@ -67,6 +67,7 @@ fn has_uncounted() -> bool {
 
 /// The calling thread begins.
 fn begins() {
+    trap::arm();
     if let Some(key) = KEY.load(Ordering::Relaxed).checked_sub(1) {
         keep(key, 1);
     }

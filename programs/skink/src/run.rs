@@ -58,10 +58,7 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
         .ok_or_else(|| Failure::own("no program given"))?;
     let user = options.user.as_deref().map(User::find).transpose()?;
     let path = program::find(name)?;
-    let loaded = program::check(&path, user.as_ref())?;
-    if let Some(warning) = program::own_calls(&loaded) {
-        say(format_args!("{warning}"));
-    }
+    program::check(&path, user.as_ref())?;
     let library = program::library(user.as_ref())?;
     if let Some(instance) = served::instance(options) {
         let command = command(options, &path, &library, user.as_ref());

@@ -87,54 +87,5 @@ fn script(rest: &[u8]) -> Kind {
     }
 }
 
-/// System calls by which programs use sockets and epoll sets, with their numbers.
-#[cfg(target_arch = "x86_64")]
-const OF_SOCKETS: [(u32, &str); 13] = [
-    (41, "socket"),
-    (42, "connect"),
-    (44, "sendto"),
-    (45, "recvfrom"),
-    (46, "sendmsg"),
-    (47, "recvmsg"),
-    (49, "bind"),
-    (50, "listen"),
-    (232, "epoll_wait"),
-    (233, "epoll_ctl"),
-    (281, "epoll_pwait"),
-    (288, "accept4"),
-    (441, "epoll_pwait2"),
-];
-/// No instruction is known to be one of those.
-#[cfg(not(target_arch = "x86_64"))]
-const OF_SOCKETS: [(u32, &str); 0] = [];
-
-/// `syscall`, and how far before it the number is put into `eax` at most, in bytes.
-const SYSCALL: [u8; 2] = [0x0f, 0x05];
-const NEAR: usize = 32;
-
-/// The system calls on sockets that a program's own code makes, past libc, where a preloaded library doesn't see them: `mov eax,
-/// NUMBER` and soon after that `syscall`. Compilers that know the number at each place make that of it (Rust's `rustix`, Zig); of two
-/// hundred thousand bytes of other code hardly any look so.
-pub fn own_calls(code: &[u8]) -> Vec<&'static str> {
-    let mut found = Vec::new();
-    for at in memchr::memmem::find_iter(code, &SYSCALL) {
-        let before = &code[at.saturating_sub(NEAR)..at];
-        for window in before.windows(5) {
-            let [0xb8, number @ ..] = window else {
-                continue;
-            };
-            let number = number.try_into().map_or(0, u32::from_le_bytes);
-            let name = OF_SOCKETS.iter().find(|(known, _)| *known == number);
-            if let Some((_, name)) = name
-                && !found.contains(name)
-            {
-                found.push(*name);
-            }
-        }
-    }
-    found.sort_unstable();
-    found
-}
-
 #[cfg(test)]
 pub mod tests;

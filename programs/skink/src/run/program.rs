@@ -53,8 +53,8 @@ fn find_in(name: &OsStr, path: &OsStr) -> Result<PathBuf, Failure> {
 }
 
 /// Refuses programs into which no library can be preloaded, so that they would silently use the
-/// kernel's stack. Answers the file that is loaded: the program, or its interpreter.
-pub fn check(path: &Path, user: Option<&User>) -> Result<PathBuf, Failure> {
+/// kernel's stack.
+pub fn check(path: &Path, user: Option<&User>) -> Result<(), Failure> {
     let mut path = path.to_owned();
     for _ in 0..=MAXIMUM_INTERPRETERS {
         check_privileges(&path, user)?;
@@ -69,7 +69,7 @@ pub fn check(path: &Path, user: Option<&User>) -> Result<PathBuf, Failure> {
                     "is linked with musl, and Skink's library needs glibc: use a glibc build of it",
                 );
             }
-            Kind::Dynamic(_) => return Ok(path),
+            Kind::Dynamic(_) => return Ok(()),
             Kind::Static => {
                 return refuse(
                     "is statically linked, so Skink can't preload its library into it: use a dynamically linked build of it (for Go: one with cgo)",
@@ -142,20 +142,6 @@ fn check_privileges(path: &Path, user: Option<&User>) -> Result<(), Failure> {
 fn has_capabilities(path: &Path) -> bool {
     let mut value = [0u8; 64];
     rustix::fs::getxattr(path, c"security.capability", &mut value).is_ok()
-}
-
-/// What is to be said of a program that makes system calls on sockets past libc; `None` if it doesn't seem to.
-pub fn own_calls(path: &Path) -> Option<String> {
-    let calls = elf::own_calls(&std::fs::read(path).ok()?);
-    (!calls.is_empty()).then(|| {
-        format!(
-            "{} seems to make system calls past libc ({}), which a preloaded library doesn't see: connections may wait for ever. If it does, \
-             build it to call libc (Rust's rustix: RUSTFLAGS=--cfg=rustix_use_libc; Bun: run it with \
-             BUN_FEATURE_FLAG_DISABLE_EPOLL_PWAIT2=1)",
-            path.display(),
-            calls.join(", ")
-        )
-    })
 }
 
 fn read_head(path: &Path) -> io::Result<Vec<u8>> {

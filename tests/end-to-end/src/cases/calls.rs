@@ -4,13 +4,15 @@ use super::{in_each_topology, python};
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{Case, Failure, Outcome};
-use skink_testbed::Scratch;
+use skink_testbed::{Process, Scratch};
 use std::path::PathBuf;
 use std::process::Command;
 
 pub fn cases() -> Vec<Case> {
     let mut cases = in_each_topology("calls", calls);
     cases.extend(in_each_topology("habits", habits));
+    #[cfg(target_arch = "x86_64")]
+    cases.extend(in_each_topology("own-calls", own_calls));
     cases.extend(in_each_topology("signals", signals));
     cases.extend(in_each_topology("cancelled", cancelled));
     cases
@@ -41,6 +43,33 @@ fn calls(network: &Network) -> Outcome {
     seen.env("LD_PRELOAD", library);
     Network::finish(seen, "calls seen", PATIENCE)?;
     Ok(())
+}
+
+/// A program that calls the kernel by instructions of its own.
+#[cfg(target_arch = "x86_64")]
+fn own_calls(network: &Network) -> Outcome {
+    const CLIENT: &str = "
+import random, socket, sys
+for s in [socket.create_connection((sys.argv[1], 9450), 20) for _ in range(2)]:
+    # For `MSG_WAITALL`: with a limit of time Python waits itself.
+    s.settimeout(None)
+    data = random.randbytes(10_000)
+    s.sendall(data)
+    assert s.recv(len(data), socket.MSG_WAITALL) == data
+    s.close()
+";
+    let scratch = Scratch::new("own-calls")?;
+    let program = compile(&scratch, "own-calls", include_str!("own-calls.c"), &[])?;
+    let address = Network::SKINK[0];
+    let server = network.skink_run(&program.display().to_string(), [address])?;
+    let server = Process::spawn(server, "own-calls")?;
+    server.wait_until("it listens", || server.log().contains("listening"))?;
+    python::finish_on_kernel(network, "the client", CLIENT, &[address])?;
+    let (status, said) = server.wait(PATIENCE)?;
+    match status.success() && said.ends_with("done\n") {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!("it ended with {status}:\n{said}"))),
+    }
 }
 
 /// A library that is loaded so that it looks for functions in libc first: answers what a server says at this port.

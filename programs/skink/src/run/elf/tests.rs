@@ -67,22 +67,3 @@ fn this_very_test_is_a_dynamic_program() {
     };
     assert!(loader.contains("ld-"), "{loader}");
 }
-
-#[test]
-#[cfg(target_arch = "x86_64")]
-fn system_calls_on_sockets_in_the_programs_own_code_are_seen() {
-    let calls = |code: &[u8]| own_calls(code);
-    // mov edi, ebx; mov eax, 441; xor r9d, r9d; syscall
-    let wait = b"\x89\xdf\xb8\xb9\x01\x00\x00\x45\x31\xc9\x0f\x05";
-    let socket = b"\xb8\x29\x00\x00\x00\x0f\x05\xc3";
-    assert_eq!(
-        calls(&[&wait[..], &socket[..]].concat()),
-        ["epoll_pwait2", "socket"]
-    );
-    assert_eq!(calls(&[&wait[..], &wait[..]].concat()), ["epoll_pwait2"]);
-    // getpid; far apart; no call; cut off.
-    assert!(calls(b"\xb8\x27\x00\x00\x00\x0f\x05").is_empty());
-    assert!(calls(&[&socket[..5], &[0x90; 64], &socket[5..]].concat()).is_empty());
-    assert!(calls(&socket[..6]).is_empty());
-    assert!(calls(b"").is_empty() && calls(b"\x0f").is_empty() && calls(b"\x0f\x05").is_empty());
-}
