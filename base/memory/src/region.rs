@@ -310,9 +310,14 @@ impl Region {
         give_back(&self.sending.send_rings, offset, &self.send_ring(slot))
     }
 
-    /// How many bytes of memory its send rings and its receive rings take.
-    pub fn taken(&self) -> [u64; 2] {
-        [&self.sending.send_rings, &self.receive_rings].map(|rings| rings.taken())
+    /// How many bytes of memory its send rings take.
+    pub fn taken_to_send(&self) -> u64 {
+        self.sending.send_rings.taken()
+    }
+
+    /// How many bytes of memory its receive rings take.
+    pub fn taken_to_receive(&self) -> u64 {
+        self.receive_rings.taken()
     }
 
     /// Owner: gives back all memory of a receive ring that holds nothing, if it isn't empty too. What is [written
@@ -334,25 +339,16 @@ impl Region {
         strip(&self.sending.send_rings, offset, &self.send_ring(slot), 0);
     }
 
-    /// Owner: gives back what the rings of a slot that is free keep, unless that was done.
+    /// Owner: gives back all memory of the rings of a slot that is free.
     ///
     /// # Panics
     /// As [`Region::record`].
     pub fn strip_free(&self, slot: u32) {
         let config = self.config();
-        let record = self.record(slot);
-        let send_tail = &self.sending.program_positions(slot).send_tail;
-        if self.send_ring(slot).tail() == 0 && self.receive_ring(slot).tail() == 0 {
-            return;
-        }
-        // As in a slot that was never used.
-        for position in [send_tail, &record.send_head, &record.receive_tail] {
-            position.reset();
-        }
         let rings = [&self.sending.send_rings, &self.receive_rings];
         let places = rings.into_iter().zip(self.ring_offsets(slot));
         for ((rings, offset), bytes) in places.zip([config.send_bytes, config.receive_bytes]) {
-            rings.discard(offset, KEEP_BYTES.min(bytes as usize));
+            rings.discard(offset, bytes as usize);
         }
     }
 

@@ -181,9 +181,9 @@ impl Provider {
     #[inline]
     pub fn tcp_sent(&mut self, now: Instant, id: SocketId, count: usize) {
         match self {
-            Provider::Library(stack) => stack.tcp_sent(now, id),
+            Provider::Library(stack) => stack.tcp_sent(now, id, count),
             Provider::Served(remote) => {
-                remote.put(count);
+                remote.put(id, count);
                 remote.tcp_request(TcpRequest::Sent(id));
             }
         }

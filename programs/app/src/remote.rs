@@ -12,6 +12,7 @@ use crate::state::State;
 use core::ffi::c_int;
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
+use foldhash::fast::FixedState;
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{
     Counter, Counters, PortOptions, Protocol, Shutdown, SocketCall, SocketEvent, TcpRequest,
@@ -20,6 +21,7 @@ use skink_messages::{
 use skink_sockets::{self as sockets, Attachment, Client, ClientError, RequestBody, ServedBy};
 use skink_tcp::{Budget, State as TcpState};
 use skink_wire::{Endpoint, IpCidr};
+use std::collections::HashMap;
 use std::os::fd::AsRawFd;
 
 /// There is something to do before the lock is released: see [`settle`].
@@ -37,6 +39,33 @@ pub fn is_unsettled() -> bool {
     UNSETTLED.load(Ordering::Relaxed)
 }
 
+/// How many bytes of its memory each socket's send ring has touched, and all together. A ring gives nothing back before its socket
+/// is closed.
+#[derive(Default)]
+struct Reaches {
+    of: HashMap<SocketId, usize, FixedState>,
+    all: u64,
+}
+
+impl Reaches {
+    #[inline]
+    fn note(&mut self, id: SocketId, reach: usize, budget: &mut Budget) {
+        let known = self.of.entry(id).or_default();
+        if reach > *known {
+            self.all += (reach - *known) as u64;
+            *known = reach;
+            budget.set_taken(self.all);
+        }
+    }
+
+    fn forget(&mut self, id: SocketId, budget: &mut Budget) {
+        if let Some(reach) = self.of.remove(&id) {
+            self.all -= reach as u64;
+            budget.set_taken(self.all);
+        }
+    }
+}
+
 /// The stack that serves this process.
 pub struct Remote {
     client: Client,
@@ -47,8 +76,9 @@ pub struct Remote {
     /// Regions and addresses.
     pub holdings: Holdings,
     counters: Counters,
-    /// For what is in send rings.
+    /// For what is in send rings, and how far each was filled.
     memory: Budget,
+    reaches: Reaches,
     /// The socket that was last said to have sent, and in which batch.
     told: Option<(Protocol, SocketId, u64)>,
     /// Since the bell was last made quiet, it was looked what the stack has said.
@@ -74,6 +104,7 @@ impl Remote {
             holdings,
             counters,
             memory: Budget::new(memory),
+            reaches: Reaches::default(),
             told: None,
             looked: false,
             down: false,
@@ -299,6 +330,7 @@ impl Remote {
             }
             TcpRequest::Close(id) => {
                 self.client.forget_offers(id);
+                self.reaches.forget(id, &mut self.memory);
                 return self.call(SocketCall::Close(Protocol::Tcp, id));
             }
             TcpRequest::Received(_) | TcpRequest::Shutdown(..) | TcpRequest::SetOption(..) => {}
@@ -340,23 +372,16 @@ impl Remote {
         self.tell(RequestBody::Udp(request));
     }
 
-    /// So many bytes are put into a send ring.
+    /// So many bytes were put into a send ring. What rings take isn't asked of the system: programs may have forbidden themselves that
+    /// call.
     #[inline]
-    pub fn put(&mut self, count: usize) {
-        self.memory.put(count);
-        if self.memory.is_to_be_asked() {
-            self.ask_what_is_taken();
+    pub fn put(&mut self, id: SocketId, count: usize) {
+        if let Some([ring, _]) = self.holdings.tcp.find_rings(id) {
+            let end = ring.index(ring.tail());
+            // Around the end, all of it was touched.
+            let reach = if count > end { ring.size() } else { end };
+            self.reaches.note(id, reach, &mut self.memory);
         }
-    }
-
-    #[cold]
-    fn ask_what_is_taken(&mut self) {
-        let regions = self.holdings.tcp.regions();
-        let taken = regions.map(|(_, region)| {
-            let [sent, _] = region.taken();
-            sent
-        });
-        self.memory.set_taken(taken.sum());
     }
 
     /// How many bytes may be in each send ring, as far as that is a matter of memory.

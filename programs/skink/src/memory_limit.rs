@@ -1,15 +1,21 @@
 //! How much memory there is for this process and its children: what the machine has, or a lower limit of its control
 //! group or of one above that (`MemoryMax=` of systemd, a container's), if it sees these groups: `ip netns exec` hides them.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// In bytes.
+/// In bytes, a few mebibytes at least.
 pub fn limit() -> u64 {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let [machine, mounts, groups] = ["meminfo", "self/mountinfo", "self/cgroup"]
         .map(|file| read(&Path::new("/proc").join(file)).unwrap_or_default());
-    of_machine(&machine).min(of_groups(&mounts, &groups, read))
+    let limit = of_machine(&machine).min(of_groups(&mounts, &groups, read));
+    limit.max(LEAST)
 }
+
+/// With a lower limit (`MemoryHigh=0`) nothing runs that needs a stack.
+const LEAST: u64 = 8 << 20;
 
 /// By a text like `/proc/meminfo`.
 fn of_machine(text: &str) -> u64 {
@@ -33,7 +39,7 @@ impl Hierarchy {
     fn of(line: &str) -> Option<Hierarchy> {
         let (front, back) = line.split_once(" - ")?;
         let mut front = front.split(' ').skip(3);
-        let (root, mount) = (front.next()?.into(), front.next()?.into());
+        let (root, mount) = (path_of(front.next()?), path_of(front.next()?));
         let mut back = back.split(' ');
         let kind = back.next()?;
         let options = back.nth(1)?;
@@ -60,6 +66,20 @@ impl Hierarchy {
     }
 }
 
+/// A path of `/proc/self/mountinfo`, where some bytes are written in octal (`\\134` is a backslash).
+fn path_of(text: &str) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, more)) = rest.split_first() {
+        let digits = more.get(..3).filter(|_| *first == b'\\');
+        let digits = digits.and_then(|digits| str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &more[3..] } else { more };
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
 /// The lowest limit of all groups that the process is in; [`u64::MAX`] if there is none.
 fn of_groups(mounts: &str, groups: &str, read: impl Fn(&Path) -> Option<String>) -> u64 {
     let mut lowest = u64::MAX;
@@ -67,16 +87,16 @@ fn of_groups(mounts: &str, groups: &str, read: impl Fn(&Path) -> Option<String>)
         let Some(group) = hierarchy.group(groups) else {
             continue;
         };
-        // In a container what is mounted may begin with its own group.
-        let group = group.strip_prefix(&hierarchy.root).unwrap_or(group);
+        // In a container what is mounted may begin with its own group. What is elsewhere isn't ours.
+        let Ok(group) = group.strip_prefix(&hierarchy.root) else {
+            continue;
+        };
         let files: &[&str] = match hierarchy.is_unified {
             true => &["memory.max", "memory.high"],
             false => &["memory.limit_in_bytes"],
         };
         for group in group.ancestors() {
-            let folder = hierarchy
-                .mount
-                .join(group.strip_prefix("/").unwrap_or(group));
+            let folder = hierarchy.mount.join(group);
             let limits = files.iter().filter_map(|file| read(&folder.join(file)));
             // "max" is none.
             let limits = limits.filter_map(|limit| limit.trim().parse().ok());
@@ -128,6 +148,16 @@ mod tests {
         assert_eq!(of(UNIFIED, "0::/\n", &files), 4096);
         let bound = UNIFIED.replace("0:22 / ", "0:22 /docker/1f ");
         assert_eq!(of(&bound, "0::/docker/1f\n", &files), 4096);
+    }
+
+    #[test]
+    fn what_is_mounted_of_other_groups_limits_nobody_here() {
+        let files = [("/sys/fs/cgroup/memory.max", "4096\n")];
+        let other = UNIFIED.replace("0:22 / ", "0:22 /other ");
+        assert_eq!(of(&other, "0::/mine\n", &files), u64::MAX);
+        // systemd's names.
+        let odd = UNIFIED.replace("0:22 / ", "0:22 /a\\134x2db ");
+        assert_eq!(of(&odd, "0::/a\\x2db\n", &files), 4096);
     }
 
     #[test]

@@ -111,6 +111,8 @@ pub struct Connection {
     pub rcv_nxt: SeqNum,
     /// Saved: right edge of the window last offered.
     pub rcv_adv: SeqNum,
+    /// So far beyond that the peer was offered once: it moves left while memory is exhausted.
+    pub taken_back: u32,
     /// Bounds the window while data waits.
     pub crowding: Crowding,
     pub arrivals: Arrivals,
@@ -243,6 +245,7 @@ impl Connection {
             irs: SeqNum(0),
             rcv_nxt: SeqNum(0),
             rcv_adv: SeqNum(0),
+            taken_back: 0,
             crowding: Crowding::new(),
             arrivals: Arrivals::new(now),
             last_ack: SeqNum(0),

@@ -151,6 +151,10 @@ impl Tcp {
             }
             Socket::Listener(listener) => Some(listener.local.port),
             Socket::Connection(connection) => {
+                if !connection.ahead.is_empty() {
+                    // Whoever has the slot next, or nobody, doesn't know that it takes memory beyond the tail.
+                    self.table.strip_received(slot, 0);
+                }
                 connection.holds_port.then_some(connection.tuple.local.port)
             }
         };

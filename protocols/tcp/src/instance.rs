@@ -160,16 +160,15 @@ impl Tcp {
         }
     }
 
-    /// `TcpRequest::Sent`: the program put bytes into its send ring.
+    /// `TcpRequest::Sent`: the program put bytes into its send ring, `count` of them as far as is known.
     #[inline]
-    pub fn sent(&mut self, now: Instant, id: SocketId) {
+    pub fn sent(&mut self, now: Instant, id: SocketId, count: usize) {
         let beside_programs = self.beside_programs;
         self.with_connection(now, id, |connection, context| {
             if beside_programs {
                 let ring = connection.send_ring(context);
                 connection.note_spread(&ring);
-                // Whatever of it is new: it is only asked a little more often what is taken.
-                context.memory.budget.put(ring.len());
+                context.memory.budget.put(count);
             }
             true
         });

@@ -10,9 +10,11 @@
 use crate::budget::Budget;
 use crate::connection::{Connection, Context};
 use crate::instance::{Socket, Tcp};
-use skink_memory::Ring;
+use skink_memory::{Region, Ring};
 use skink_messages::Counter;
 use skink_time::{Duration, Instant};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// While memory is scarce, the sockets are looked at so often.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -25,6 +27,8 @@ pub(crate) struct Memory {
     pub budget: Budget,
     /// For each region, while memory is scarce: whether its program takes more than its share.
     greedy: Vec<bool>,
+    /// Free slots that have given back their memory since it is scarce, with their generations.
+    stripped: HashMap<u32, u32>,
     /// While the sockets are looked at: the next slot.
     next: Option<u32>,
     /// When they are to be looked at again.
@@ -37,6 +41,7 @@ impl Memory {
         Memory {
             budget: Budget::new(u64::MAX),
             greedy: Vec::new(),
+            stripped: HashMap::new(),
             next: None,
             due: Instant::FAR_FUTURE,
         }
@@ -62,13 +67,14 @@ impl Connection {
     fn scarce_limit(&self, context: &Context<'_>) -> usize {
         let region = context.table.region_of(self.id.slot) as usize;
         match context.memory.greedy.get(region) {
-            Some(true) => context.memory.budget.limit(),
+            // Less isn't offered: see `receive_limit`.
+            Some(true) => context.memory.budget.limit().max(2 * self.mss as usize),
             _ => usize::MAX,
         }
     }
 
     /// How many bytes behind the tail of the receive ring have something that arrived ahead of a gap among them.
-    fn ahead_bytes(&self) -> usize {
+    pub fn ahead_bytes(&self) -> usize {
         let last = self.ahead.iter().next_back();
         last.map_or(0, |(_, end)| self.rcv_nxt.distance_to(end) as usize)
     }
@@ -136,13 +142,13 @@ impl Tcp {
 
     /// Asks what is taken, and finds out what that means for whom.
     fn ask_what_is_taken(&mut self, now: Instant) {
-        let of_region = |[sent, received]: [u64; 2]| match self.beside_programs {
-            true => sent + received,
-            false => received,
+        let of_region = |region: &Region| match self.beside_programs {
+            true => region.taken_to_send() + region.taken_to_receive(),
+            false => region.taken_to_receive(),
         };
         let regions = self.table.regions();
         let taken: Vec<(u32, u64)> = regions
-            .map(|(index, region)| (index, of_region(region.taken())))
+            .map(|(index, region)| (index, of_region(region)))
             .collect();
         let memory = &mut self.memory;
         let was_scarce = memory.budget.is_scarce();
@@ -152,6 +158,7 @@ impl Tcp {
             .set_taken(taken.iter().map(|(_, taken)| taken).sum());
         memory.greedy.clear();
         if !memory.budget.is_scarce() {
+            memory.stripped.clear();
             return;
         }
         if !was_scarce {
@@ -165,27 +172,43 @@ impl Tcp {
         }
     }
 
-    /// Gives back what rings keep without need, of some slots from `first` on. Answers where to go on, if there are more.
+    /// Gives back what rings keep without need, of some slots from `first` on whose programs take more than their share. Answers where to
+    /// go on, if there are more.
     fn strip_some(&mut self, first: u32) -> Option<u32> {
-        let mut slots = self.table.slots_from(first);
-        for slot in slots.by_ref().take(SLOTS_IN_A_TURN) {
-            match self.sockets.get_mut(slot as usize) {
-                Some(Socket::Connection(connection)) => {
-                    let rings = [self.table.send_ring(slot), self.table.receive_ring(slot)];
-                    let positions = rings.map(|ring| ring.head().wrapping_add(ring.tail()));
-                    if core::mem::replace(&mut connection.stripped_at, positions) == positions {
-                        continue;
-                    }
-                    self.table.strip_received(slot, connection.ahead_bytes());
-                    if self.beside_programs {
-                        self.table.strip_sent(slot);
-                    }
-                }
-                _ if !self.slots.is_taken(slot) => self.table.strip_free(slot),
-                _ => {}
+        let is_greedy = |slot: &u32| {
+            let region = self.table.region_of(*slot) as usize;
+            self.memory.greedy.get(region) == Some(&true)
+        };
+        let slots = self.table.slots_from(first).filter(is_greedy);
+        let mut some: Vec<u32> = slots.take(SLOTS_IN_A_TURN + 1).collect();
+        let next = match some.len() > SLOTS_IN_A_TURN {
+            true => some.pop(),
+            false => None,
+        };
+        for slot in some {
+            self.strip(slot);
+        }
+        next
+    }
+
+    /// Unless nothing has changed there since the last time.
+    fn strip(&mut self, slot: u32) {
+        if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
+            let rings = [self.table.send_ring(slot), self.table.receive_ring(slot)];
+            let positions = rings.map(|ring| ring.head().wrapping_add(ring.tail()));
+            if core::mem::replace(&mut connection.stripped_at, positions) == positions {
+                return;
+            }
+            self.table.strip_received(slot, connection.ahead_bytes());
+            if self.beside_programs {
+                self.table.strip_sent(slot);
+            }
+        } else if !self.slots.is_taken(slot) {
+            let generation = self.table.record(slot).generation.load(Relaxed);
+            if self.memory.stripped.insert(slot, generation) != Some(generation) {
+                self.table.strip_free(slot);
             }
         }
-        slots.next()
     }
 }
 

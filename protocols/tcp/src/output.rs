@@ -347,11 +347,15 @@ impl Connection {
         let (window, edge) = self.window(context);
         let end = seq + bytes + u32::from(flags.contains(Flags::FIN));
         let adv = core::mem::replace(&mut self.rcv_adv, edge);
+        let furthest = adv + self.taken_back;
         self.save(context, self.snd_nxt.max(end));
-        if let Err(full) = self.send(context, out, seq, flags, &options, window, payload) {
-            self.rcv_adv = adv;
-            return Err(full);
+        let sent = self.send(context, out, seq, flags, &options, window, payload);
+        if sent.is_err() {
+            // The record has the new one, and must not have less than counts here.
+            self.rcv_adv = adv.min(edge);
         }
+        self.taken_back = self.rcv_adv.distance_to(furthest.max(self.rcv_adv));
+        sent?;
         self.emitted = self.emitted.wrapping_add(1);
         self.last_ack = self.rcv_nxt;
         for (start, end) in options.sack.iter() {

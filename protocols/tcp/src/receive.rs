@@ -38,6 +38,9 @@ pub fn unread_limit(ring: &Ring<'_>) -> usize {
     usize::try_from(bytes).map_or(ring.size(), |bytes| bytes.min(ring.size()))
 }
 
+/// Memory is taken by pages of so many bytes.
+const PAGE: usize = 4096;
+
 /// How long FIN-WAIT-2 lasts when no program holds the socket, as in Linux.
 const LINGER: Duration = Duration::from_secs(60);
 
@@ -164,7 +167,8 @@ impl Connection {
         let (seq, end) = (segment.header.seq, segment.end());
         let edge = (self.rcv_adv + self.window_slack()).max(self.rcv_nxt);
         let acceptable = if segment.sequence_len() == 0 {
-            seq.ge(self.rcv_nxt) && seq.le(edge)
+            // Many peers that were offered more before go on from the end of what they have sent.
+            seq.ge(self.rcv_nxt) && seq.le(edge + self.taken_back)
         } else {
             // With a closed window, data right at its edge is trimmed away, but its
             // acknowledgement counts.
@@ -348,7 +352,8 @@ impl Connection {
                 return;
             }
         }
-        context.memory.budget.put(payload.len());
+        // A byte takes a page, and more of them one at either end.
+        context.memory.budget.put(payload.len() + 2 * PAGE);
         if self.ahead.is_empty() {
             ring.restart();
             self.grow_for_far_peer(&ring, context);
@@ -367,8 +372,11 @@ impl Connection {
                 self.tell(Events::READABLE);
             }
         } else {
-            let taken = ring.write_ahead(offset, payload) as u32;
+            // What isn't kept isn't put there, where it would take memory.
+            let fits = ring.free().saturating_sub(offset).min(payload.len());
+            let taken = fits as u32;
             if taken > 0 && self.ahead.insert(start, start + taken) {
+                ring.write_ahead(offset, &payload[..fits]);
                 context.counters.count(Counter::TcpOutOfOrder);
                 self.ahead_latest = start;
                 if self.sack {
@@ -505,7 +513,7 @@ impl Connection {
         let free = limit.saturating_sub(ring.len()).min(ring.free()) as u32;
         // The edge must not move left (RFC 9293 3.8.6), whatever the program set meanwhile; unless nothing beyond could be kept.
         let offered = match self.takes_back(context) {
-            true => 0,
+            true => self.ahead_bytes() as u32,
             false => self.rcv_nxt.distance_to(self.rcv_adv.max(self.rcv_nxt)),
         };
         // Nor does it move right by little (RFC 9293 3.8.6.2.2).

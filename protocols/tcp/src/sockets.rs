@@ -298,7 +298,7 @@ impl Tcp {
         out: &mut O,
     ) {
         match request {
-            TcpRequest::Sent(id) => self.sent(now, id),
+            TcpRequest::Sent(id) => self.sent(now, id, 0),
             TcpRequest::Received(id) => {
                 self.received(now, id);
             }

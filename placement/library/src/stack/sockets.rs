@@ -148,11 +148,11 @@ impl Stack {
         self.tcp.send_limit()
     }
 
-    /// As [`TcpRequest::Sent`].
+    /// As [`TcpRequest::Sent`], of so many bytes.
     #[inline]
-    pub fn tcp_sent(&mut self, now: Instant, socket: SocketId) {
+    pub fn tcp_sent(&mut self, now: Instant, socket: SocketId, count: usize) {
         self.asked(now);
-        self.tcp.sent(now, socket);
+        self.tcp.sent(now, socket, count);
     }
 
     /// As [`TcpRequest::Received`], without a look at the clock: nothing but the window depends on it, and

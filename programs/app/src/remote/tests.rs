@@ -173,17 +173,23 @@ fn the_stack_hears_of_room_only_if_the_peer_may_wait_for_it() {
 fn send_rings_that_take_too_much_memory_take_less_from_then_on() {
     let mut pair = pair();
     pair.remote.memory = Budget::new(8 * 4096);
+    let ids = [0, 1, 2, 3, 4].map(|slot| pair.open(slot));
     let mut limits = Vec::new();
-    for slot in 0..4 {
-        pair.tcp.open_slot(slot, SocketKind::Tcp);
-        let own = pair.remote.holdings.tcp.region(PROGRAM).expect("its own");
-        assert_eq!(own.send_ring(slot).write(&[1; 4096]), 4096);
-        pair.remote.put(4096);
+    for id in ids {
+        let own = pair.remote.holdings.tcp.send_ring(id.slot);
+        assert_eq!(own.write(&[1; 4096]), 4096);
+        pair.remote.put(id, 4096);
         limits.push(pair.remote.send_limit());
     }
-    // The ends of all rings have a page, too.
     let little = 64 * 1024;
-    assert_eq!(limits, [usize::MAX, usize::MAX, little, little]);
+    assert_eq!(limits, [usize::MAX, usize::MAX, usize::MAX, little, little]);
+    for id in [ids[0], ids[1]] {
+        pair.remote.reaches.forget(id, &mut pair.remote.memory);
+    }
+    // Not now one and now the other.
+    assert_eq!(pair.remote.send_limit(), little);
+    pair.remote.reaches.forget(ids[2], &mut pair.remote.memory);
+    assert_eq!(pair.remote.send_limit(), usize::MAX);
 }
 
 #[test]

@@ -2,7 +2,8 @@ use crate::budget::LITTLE;
 use crate::harness::{Net, new_region};
 use crate::memory::PERIOD;
 use skink_memory::SocketId;
-use skink_messages::{ConnectionOption, Counter};
+use skink_messages::{Component, ConnectionOption, Counter};
+use std::ops::Range;
 
 const MEBIBYTE: u32 = 1 << 20;
 /// What the scripted peer sends at once.
@@ -23,8 +24,15 @@ struct Flooded {
 impl Flood {
     /// So many connections of each of these programs, whose receive rings hold a mebibyte.
     fn new(budget: u64, programs: u32, connections: u16) -> Flood {
+        Flood::over(1_500, budget, programs, connections)
+    }
+
+    /// The same over a path whose packets have so many bytes.
+    fn over(mtu: u32, budget: u64, programs: u32, connections: u16) -> Flood {
         let mut net = Net::on(new_region(128, MEBIBYTE, 4 * MEBIBYTE));
+        (net.out.path.mtu, net.out.path.cut_bytes) = (mtu, mtu);
         net.tcp.set_memory(budget);
+        let options = format!("mss {} sackok ws 7", mtu - 40);
         let mut all = Vec::new();
         for program in 0..programs {
             if program > 0 {
@@ -35,7 +43,7 @@ impl Flood {
             let listener = net.listen_in(program, net.local_port, 64, crate::harness::REUSE);
             for port in 5_000..5_000 + connections {
                 net.remote_port = port;
-                let id = net.accepted_from(listener, "mss 1460 sackok ws 7", 60_000);
+                let id = net.accepted_from(listener, &options, 60_000);
                 net.set(id, ConnectionOption::ReceiveBuffer(MEBIBYTE));
                 all.push(Flooded { id, port });
             }
@@ -44,6 +52,31 @@ impl Flood {
             net,
             connections: all,
         }
+    }
+
+    /// One whose peer was offered half a mebibyte and more, before others' peers have used up all memory.
+    fn with_a_victim() -> (Flood, Flooded) {
+        let mut flood = Flood::new(u64::from(2 * MEBIBYTE), 1, 32);
+        let victim = flood.connections.remove(0);
+        flood.turn_to(victim);
+        for from in [1, 3_001] {
+            flood
+                .net
+                .inject(&format!(". {from}:{} ack 1 win 60000", from + 3_000));
+            flood.net.advance(100);
+            flood.read(victim);
+        }
+        assert!(flood.turn_to(victim).1 > MEBIBYTE / 2);
+        (flood, victim)
+    }
+
+    /// What isn't in order arrives from `from` on, in pieces of `bytes` each `step` after the one before.
+    fn send_ahead(&mut self, range: Range<u32>, step: u32, bytes: u32) {
+        for at in range.step_by(step as usize) {
+            let end = at + bytes;
+            self.net.inject(&format!(". {at}:{end} ack 1 win 60000"));
+        }
+        self.net.drain();
     }
 
     fn turn_to(&mut self, one: Flooded) -> (u32, u32) {
@@ -91,7 +124,7 @@ impl Flood {
 
     fn taken(&self) -> u64 {
         let regions = self.net.tcp.table().regions();
-        regions.map(|(_, region)| region.taken()[1]).sum()
+        regions.map(|(_, region)| region.taken_to_receive()).sum()
     }
 }
 
@@ -213,6 +246,132 @@ fn slots_that_are_free_again_keep_nothing_while_memory_is_scarce() {
     assert!(before >= u64::from(MEBIBYTE), "{before}");
     flood.flood(10);
     assert!(flood.taken() < before / 2, "{}", flood.taken());
+}
+
+#[test]
+fn pages_count_and_not_the_bytes_in_them() {
+    let budget = u64::from(2 * MEBIBYTE);
+    let mut flood = Flood::new(budget, 1, 32);
+    for one in flood.connections.clone() {
+        let (next, offered) = flood.turn_to(one);
+        flood.send_ahead(next + 5_000..next + offered - 10, 4_096, 1);
+    }
+    assert!(flood.taken() <= budget / 4 * 5, "{}", flood.taken());
+    assert_eq!(flood.net.count(Counter::TcpMemoryScarce), 1);
+}
+
+#[test]
+fn what_the_gap_list_has_no_room_for_takes_no_memory() {
+    let mut flood = Flood::new(u64::MAX, 1, 1);
+    let (next, offered) = flood.turn_to(flood.connections[0]);
+    flood.send_ahead(next + 5_000..next + offered - 10, 4_096, 1);
+    assert!(flood.taken() <= 129 * 4096, "{}", flood.taken());
+}
+
+#[test]
+fn no_window_is_open_in_which_everything_is_dropped() {
+    let mut flood = Flood::over(9_000, u64::from(MEBIBYTE), 1, 120);
+    flood.flood(40);
+    let before = flood.net.count(Counter::TcpDropScarce);
+    for one in flood.connections.clone() {
+        let (next, offered) = flood.turn_to(one);
+        if offered > 0 {
+            let end = next + offered.min(1_000);
+            flood.net.inject(&format!(". {next}:{end} ack 1 win 60000"));
+            assert_eq!(flood.turn_to(one).0, end, "it was offered");
+        }
+        flood.net.drain();
+    }
+    assert_eq!(flood.net.count(Counter::TcpDropScarce), before);
+}
+
+#[test]
+fn what_was_ahead_of_a_gap_is_given_back_with_its_slot() {
+    let mut flood = Flood::new(u64::MAX, 1, 4);
+    for one in flood.connections.split_off(0) {
+        let (next, _) = flood.turn_to(one);
+        flood.send_ahead(next + 1_000..next + 200_000, SEGMENT, SEGMENT);
+        flood.net.inject(&format!("R {next}"));
+        flood.net.close(one.id);
+        flood.net.drain();
+    }
+    assert!(flood.taken() <= 4 * LITTLE as u64, "{}", flood.taken());
+}
+
+/// As BSD's stacks do, which go on from the end of what they have sent.
+#[test]
+fn acknowledgements_and_resets_beyond_what_was_taken_back_count() {
+    let (mut flood, victim) = Flood::with_a_victim();
+    flood.flood(10);
+    let (next, _) = flood.turn_to(victim);
+    let end = next + 1_000;
+    flood.net.inject(&format!(". {next}:{end} ack 1 win 60000"));
+    flood.net.advance(100);
+    flood.net.drain();
+    assert!(flood.turn_to(victim).1 <= LITTLE as u32);
+    flood.net.write(victim.id, 1_000);
+    flood.net.drain();
+    let far = next + 500_000;
+    flood.net.inject(&format!(". {far} ack 1001 win 60000"));
+    assert!(flood.net.tcp.table().send_ring(victim.id.slot).is_empty());
+    flood.net.inject(&format!("R {far}"));
+    // A peer that lives and has sent it says so once more, where it is asked to.
+    flood.net.expect(&format!(". 1001 ack {end}"));
+}
+
+#[test]
+fn a_crash_loses_no_connection_whose_window_was_taken_back() {
+    // Something is ahead of a gap beyond the new edge, and the gap is filled.
+    let (mut flood, victim) = Flood::with_a_victim();
+    let (next, _) = flood.turn_to(victim);
+    flood.send_ahead(next + 1_000..next + 300_000, SEGMENT, SEGMENT);
+    flood.flood(10);
+    flood.turn_to(victim);
+    let (middle, end) = (next + 500, next + 1_000);
+    flood
+        .net
+        .inject(&format!(". {next}:{middle} ack 1 win 60000"));
+    flood.net.drain();
+    flood
+        .net
+        .inject_without_run(&format!(". {middle}:{end} ack 1 win 60000"));
+    assert_eq!(flood.net.crash_without_run().given_up, 0);
+
+    // What says that there is less can't leave, and the peer goes on.
+    let (mut flood, victim) = Flood::with_a_victim();
+    flood.flood(10);
+    let (mut next, _) = flood.turn_to(victim);
+    flood.net.out.shut = true;
+    for round in 0..48 {
+        let end = next + 4_000;
+        flood
+            .net
+            .inject_without_run(&format!(". {next}:{end} ack 1 win 60000"));
+        if round < 8 {
+            let now = flood.net.now;
+            let _ = flood.net.tcp.poll(now, &mut flood.net.out);
+        }
+        let ring = flood.net.tcp.table().receive_ring(victim.id.slot);
+        next += ring.read(&mut [0; 4_000]) as u32;
+    }
+    assert_eq!(flood.net.crash_without_run().given_up, 0);
+}
+
+#[test]
+fn a_program_that_takes_little_keeps_its_memory() {
+    let mut flood = Flood::new(u64::from(4 * MEBIBYTE), 2, 32);
+    let modest = flood.connections.split_off(32)[0];
+    flood.flood(64);
+    flood.connections = vec![modest];
+    flood.send();
+    flood.read(modest);
+    let taken = |flood: &Flood| {
+        let region = flood.net.tcp.table().region(1);
+        region.expect("its region").taken_to_receive()
+    };
+    let before = taken(&flood);
+    flood.net.advance(600);
+    assert!(before > 0 && taken(&flood) == before);
 }
 
 /// What a successor finds it knows nothing of.

@@ -769,7 +769,7 @@ fn many_connections_and_one(each: u32, in_a_turn: u32) {
         .collect();
     for id in many.iter().chain([&one]) {
         net.fill(*id, each);
-        net.tcp.sent(net.now, *id);
+        net.tcp.sent(net.now, *id, 0);
     }
     let mut turns = Vec::new();
     loop {
