@@ -43,6 +43,19 @@ pub fn is_used() -> bool {
     USED.load(Ordering::Relaxed)
 }
 
+/// Makes a call in which the thread isn't cancelled.
+pub fn not_during<T>(call: impl FnOnce() -> T) -> T {
+    if !is_used() {
+        return call();
+    }
+    let mut before = NONE;
+    // SAFETY: the variable is ours.
+    unsafe { pthread_setcancelstate(FORBIDDEN, &raw mut before) };
+    let answer = call();
+    allow(before);
+    answer
+}
+
 /// The lock was taken.
 #[inline]
 pub fn forbid() {

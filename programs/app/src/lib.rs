@@ -32,7 +32,7 @@
 //! the ticket); sockets inherited by way of `system`, `popen` or `posix_spawn` with
 //! `closefrom`, or by a program that isn't linked dynamically; connections of the parent in a forked child
 //! where the stack is in the process; wide characters in a stream on a socket; what libc does with
-//! descriptors of its own or unseen: name look-ups, `aio_read`, `preadv2`; `io_uring` (refused, unless a program makes the system call by an instruction of its own), urgent
+//! descriptors of its own or unseen: name look-ups, `aio_read`, `preadv2`; `io_uring` (refused), urgent
 //! data. Two processes that share a
 //! connection must not read, or write, at the same moment: a ring has one reader and one writer. A
 //! program that passes a bad pointer gets `SIGSEGV` instead of `EFAULT`.

@@ -105,6 +105,8 @@ next! {
     c"thrd_create" thrd_create(thread: *mut libc::pthread_t, run: *mut c_void, argument: *mut c_void) -> c_int;
     c"pthread_cancel" pthread_cancel(thread: libc::pthread_t) -> c_int;
     c"sigaction" sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
+    c"pthread_sigmask" pthread_sigmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
+    c"sigprocmask" sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
     c"siginterrupt" siginterrupt(signal: c_int, interrupts: c_int) -> c_int;
     c"signal" signal(number: c_int, handler: usize) -> usize;
     c"sigset" sigset(signal: c_int, handler: usize) -> usize;

@@ -343,6 +343,11 @@ pub unsafe fn set(signal: c_int, new: *const libc::sigaction, old: *mut libc::si
     // SAFETY: as above.
     let mut wanted = unsafe { new.as_ref() }.copied();
     if let Some(wanted) = &mut wanted
+        && trap::is_on()
+    {
+        trap::leave_open(&mut wanted.sa_mask);
+    }
+    if let Some(wanted) = &mut wanted
         && !matches!(wanted.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
         && wanted.sa_sigaction != ours
         // A guest's handlers are its own, but this memory isn't.

@@ -56,6 +56,13 @@ pub unsafe fn dispatch(number: c_long, arguments: [usize; 6]) -> Option<isize> {
             libc::SYS_ppoll => waiting::ppoll(a as _, b as _, c as _, d as _) as isize,
             #[cfg(target_arch = "x86_64")]
             libc::SYS_select => waiting::select(fd, b as _, c as _, d as _, e as _) as isize,
+            libc::SYS_pselect6 => {
+                // The mask, and its size.
+                let mask = (f as *const [usize; 2])
+                    .as_ref()
+                    .map_or(0, |[mask, _]| *mask);
+                waiting::pselect(fd, b as _, c as _, d as _, e as _, mask as _) as isize
+            }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_epoll_create => waiting::epoll_create(fd) as isize,
             libc::SYS_epoll_create1 => waiting::epoll_create1(fd) as isize,

@@ -10,7 +10,7 @@
 //! The kernel forgets it for each new thread and process, which begin in libc: there it is told again.
 
 use crate::log::{log, write};
-use crate::{entry, next, raw};
+use crate::{cancel, entry, next, raw};
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
@@ -26,6 +26,9 @@ const ALLOW: u8 = 0;
 const BLOCK: u8 = 1;
 /// In a signal's `si_code`: that is why it was sent.
 const SYS_USER_DISPATCH: c_int = 2;
+
+/// In a set of signals as the kernel has it.
+const SIGNAL: u64 = 1 << (libc::SIGSYS - 1);
 
 /// The addresses of instructions that may call the kernel: where they begin, and how many; none while nothing is trapped.
 static ALLOWED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
@@ -51,11 +54,13 @@ pub fn start() {
         return;
     }
     let calls = calls.join(", ");
-    let is_trapped = program.others().is_some_and(|others| {
-        ALLOWED[0].store(others.start, Ordering::Relaxed);
-        ALLOWED[1].store(others.len(), Ordering::Relaxed);
-        handle() && arm()
-    });
+    // Its threads have stacks too small for a handler, handlers for all signals, and begin and end past libc.
+    let is_trapped = !program.is_gos()
+        && program.others().is_some_and(|others| {
+            ALLOWED[0].store(others.start, Ordering::Relaxed);
+            ALLOWED[1].store(others.len(), Ordering::Relaxed);
+            handle() && arm()
+        });
     if is_trapped {
         log!(
             Info,
@@ -64,9 +69,15 @@ pub fn start() {
     } else {
         ALLOWED[1].store(0, Ordering::Relaxed);
         write(format_args!(
-            "this program seems to call the kernel itself, past libc ({calls}), and the kernel can't trap that: connections may wait for ever"
+            "this program seems to call the kernel itself, past libc ({calls}), and that can't be trapped here: its connections are the kernel's, or wait for ever"
         ));
     }
+}
+
+/// Takes the signal out of a mask that the program wants: a call that is trapped while it is blocked would end the process.
+pub fn leave_open(mask: &mut libc::sigset_t) {
+    // SAFETY: a mask, and a number.
+    unsafe { libc::sigdelset(mask, libc::SIGSYS) };
 }
 
 /// The calling thread's calls are trapped from now on, if the program's are. Answers whether they are.
@@ -74,6 +85,18 @@ pub fn arm() -> bool {
     if !is_on() {
         return false;
     }
+    // Whoever made the thread, or executed the program, may have had it blocked.
+    let signal = SIGNAL;
+    let arguments = [
+        libc::SIG_UNBLOCK as usize,
+        &raw const signal as usize,
+        0,
+        size_of_val(&signal),
+        0,
+        0,
+    ];
+    // SAFETY: the set is there.
+    unsafe { raw::syscall(libc::SYS_rt_sigprocmask, arguments) };
     let [start, count] = ALLOWED.each_ref().map(|word| word.load(Ordering::Relaxed));
     let selector = SELECTOR.with(Cell::as_ptr) as usize;
     let arguments = [
@@ -128,27 +151,41 @@ unsafe extern "C-unwind" fn trapped(_: c_int, info: *mut siginfo_t, context: *mu
         registers[libc::REG_RIP as usize] -= SYSCALL_BYTES;
         return;
     }
-    let answer = match number {
-        // What the handler's end puts back.
-        // SAFETY: the program's own arguments, here and below.
-        libc::SYS_rt_sigprocmask => unsafe { change_mask(context, arguments) },
-        // SAFETY: as above.
-        _ => unsafe { call(number, arguments) },
+    // SAFETY: the program's own arguments.
+    let answer = unsafe {
+        match number {
+            // What the handler's end puts back.
+            libc::SYS_rt_sigprocmask => change_mask(context, arguments),
+            libc::SYS_sigaltstack => change_stack(context, arguments),
+            // A frame of the program's, to which its stack pointer leads.
+            libc::SYS_rt_sigreturn => {
+                registers[libc::REG_RIP as usize] = end_of_handler as *const () as i64;
+                return;
+            }
+            libc::SYS_rt_sigaction => change_action(arguments),
+            _ => call(number, arguments),
+        }
     };
     context.uc_mcontext.gregs[NUMBER] = answer as i64;
 }
 
-/// Whether a call goes on with what the instruction's place has: on another stack, in memory that a child shares, or from a signal's
-/// frame on it.
-fn must_be_made_there(number: i64, [flags, ..]: [usize; 6]) -> bool {
+/// `rt_sigreturn`, by an instruction that is allowed, with the stack as it is.
+#[unsafe(naked)]
+unsafe extern "C" fn end_of_handler() {
+    core::arch::naked_asm!("mov eax, {number}", "syscall", "ud2", number = const libc::SYS_rt_sigreturn)
+}
+
+/// Whether a call goes on with what the instruction's place has: on another stack, or in memory that a child shares.
+fn must_be_made_there(number: i64, [flags, stack, ..]: [usize; 6]) -> bool {
     match number {
-        libc::SYS_clone => flags & libc::CLONE_VM as usize != 0,
-        libc::SYS_clone3 | libc::SYS_vfork | libc::SYS_rt_sigreturn | libc::SYS_sigaltstack => true,
+        libc::SYS_clone => flags & libc::CLONE_VM as usize != 0 || stack != 0,
+        libc::SYS_clone3 | libc::SYS_vfork => true,
         _ => false,
     }
 }
 
-/// Makes a call as libc's `syscall`. Answers as the kernel does.
+/// Makes a call as libc's `syscall`. Answers as the kernel does. The thread isn't cancelled in it, as it wouldn't be in the kernel: its
+/// code there counts on that.
 ///
 /// # Safety
 /// As the call's.
@@ -158,13 +195,40 @@ unsafe fn call(number: i64, [a, b, c, d, e, f]: [usize; 6]) -> isize {
     // SAFETY: as above, and the caller's promise.
     unsafe {
         let before = *errno;
-        let answer = entry::process::syscall(number, a, b, c, d, e, f) as isize;
+        let answer =
+            cancel::not_during(|| entry::process::syscall(number, a, b, c, d, e, f)) as isize;
         let error = core::mem::replace(&mut *errno, before);
         if answer == -1 {
             -(error as isize)
         } else {
             answer
         }
+    }
+}
+
+/// `rt_sigaction`. This signal has its handler, and others' leave it open.
+///
+/// # Safety
+/// As the call's.
+unsafe fn change_action([signal, new, old, size, ..]: [usize; 6]) -> isize {
+    // The kernel's structure: handler, flags, restorer, mask.
+    type Action = [u64; 4];
+    // SAFETY: the caller's promise.
+    unsafe {
+        if signal as c_int == libc::SIGSYS {
+            if let Some(old) = (old as *mut Action).as_mut() {
+                *old = Action::default();
+            }
+            return 0;
+        }
+        let mut action = (new as *const Action).as_ref().copied();
+        if let Some([.., mask]) = &mut action {
+            *mask &= !SIGNAL;
+        }
+        let new = action
+            .as_ref()
+            .map_or(0, |action| &raw const *action as usize);
+        call(libc::SYS_rt_sigaction, [signal, new, old, size, 0, 0])
     }
 }
 
@@ -188,8 +252,38 @@ unsafe fn change_mask(context: &mut ucontext_t, [how, new, old, size, ..]: [usiz
             (Some(new), libc::SIG_SETMASK) => new,
             _ => return -(libc::EINVAL as isize),
         };
+        *mask &= !SIGNAL;
         if let Some(old) = (old as *mut u64).as_mut() {
             *old = before;
+        }
+    }
+    0
+}
+
+/// `sigaltstack`, of the stack that the thread has when the handler has ended.
+///
+/// # Safety
+/// As the call's.
+unsafe fn change_stack(context: &mut ucontext_t, [new, old, ..]: [usize; 6]) -> isize {
+    const LEAST: usize = 2048;
+    let before = context.uc_stack;
+    let at = context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
+    let on_it = at.wrapping_sub(before.ss_sp as usize) <= before.ss_size && before.ss_size > 0;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(new) = (new as *const libc::stack_t).as_ref() {
+            let is_none = new.ss_flags & libc::SS_DISABLE != 0;
+            if on_it {
+                return -(libc::EPERM as isize);
+            }
+            if !is_none && new.ss_size < LEAST {
+                return -(libc::ENOMEM as isize);
+            }
+            context.uc_stack = *new;
+        }
+        if let Some(old) = (old as *mut libc::stack_t).as_mut() {
+            *old = before;
+            old.ss_flags |= if on_it { libc::SS_ONSTACK } else { 0 };
         }
     }
     0
@@ -209,6 +303,8 @@ fn end_by_signal() {
 struct Program {
     /// Each part that is loaded, and whether it is code.
     parts: Vec<(Range<usize>, bool)>,
+    /// Notes of who has made it.
+    notes: Vec<Range<usize>>,
 }
 
 impl Program {
@@ -236,7 +332,29 @@ impl Program {
             (start..start.wrapping_add(header.p_memsz as usize), is_code)
         });
         let parts: Vec<_> = parts.filter(|(part, _)| !part.is_empty()).collect();
-        (!parts.is_empty()).then_some(Program { parts })
+        let notes = headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_NOTE);
+        let notes = notes.map(|header| {
+            let start = base.wrapping_add(header.p_vaddr as usize);
+            start..start.wrapping_add(header.p_memsz as usize)
+        });
+        let is_loaded = |note: &Range<usize>| {
+            let mut parts = parts.iter();
+            parts.any(|(part, _)| part.start <= note.start && note.end <= part.end)
+        };
+        let notes = notes.filter(is_loaded).collect();
+        (!parts.is_empty()).then_some(Program { parts, notes })
+    }
+
+    /// Whether Go's tools have made it, which say so in a note: the lengths of its name and its content, its kind, and the name.
+    fn is_gos(&self) -> bool {
+        self.notes.iter().any(|note| {
+            // SAFETY: in a part that the kernel has loaded to be read, which stays as it is.
+            let note = unsafe { core::slice::from_raw_parts(note.start as *const u8, note.len()) };
+            let mut heads = note.windows(16);
+            heads.any(|head| head.starts_with(b"\x04\0\0\0") && head.ends_with(b"\x04\0\0\0Go\0\0"))
+        })
     }
 
     fn code(&self) -> impl Iterator<Item = &[u8]> {

@@ -32,7 +32,10 @@ impl Connection {
             context.counters.count(Counter::TcpDuplicateAcks);
             self.recovery.duplicates = self.recovery.duplicates.saturating_add(1);
         }
-        if advances || ack == self.snd_una && self.snd_wl1.le(segment.header.seq) {
+        // Of two ends that have both taken back their windows neither may say more with the number that it had come to. While nothing may be
+        // sent, an old window does no harm: it would be taken back again.
+        let is_newest = self.snd_wl1.le(segment.header.seq) || self.snd_wnd == 0;
+        if advances || ack == self.snd_una && is_newest {
             self.update_window(segment, window, context);
         }
         if self.flight() > 0 && (sacked_more || self.recovery.duplicates > 0) {

@@ -2,8 +2,9 @@ use std::cell::Cell;
 
 /// What rings may take of the machine's memory, and what they take.
 ///
-/// From half of it on memory is *scarce*, and who fills a ring puts less into it. What is taken only the system knows exactly
-/// ([`Region::taken`](skink_memory::Region::taken)): it is to be asked again when a part of the budget was put in since.
+/// From half of it on memory is *scarce*, and who fills a ring puts less into it. What receive rings take the system knows best
+/// ([`Region::taken_to_receive`](skink_memory::Region::taken_to_receive)): it is to be asked again when a part of the budget was put in
+/// since.
 pub struct Budget {
     bytes: u64,
     /// When it was last asked.

@@ -1,7 +1,7 @@
 //! How a scenario is drawn from its seed.
 
 use super::*;
-use crate::random::Random;
+use crate::random::{Random, mix};
 
 impl Scenario {
     /// The scenario of `seed`.
@@ -220,6 +220,9 @@ impl Draft {
 
     fn host(&mut self, host: usize, all_virtual: bool) -> HostPlan {
         let harm = self.harm;
+        // Of a sequence of its own, so that the rest of a seed is as it was before there was this.
+        let memories = [u64::MAX, u64::MAX, 1 << 14, 1 << 16, 1 << 18];
+        let socket_memory = Random::new(mix(self.seed ^ host as u64)).pick(&memories);
         let random = &mut self.random;
         let ability = match (all_virtual, random.range(0, 3)) {
             (true, _) => Ability::Virtual,
@@ -268,7 +271,7 @@ impl Draft {
             receive_bytes,
             programs: 1,
             lag_us: random.scale(0, 5000),
-            socket_memory: random.pick(&[u64::MAX, u64::MAX, 1 << 14, 1 << 16, 1 << 18]),
+            socket_memory,
         }
     }
 

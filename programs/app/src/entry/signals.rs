@@ -1,5 +1,5 @@
 //! Entry points that give signals handlers.
-use crate::{next, signals};
+use crate::{next, signals, trap};
 use core::ffi::c_int;
 
 /// `sigaction`
@@ -49,6 +49,35 @@ pub unsafe extern "C-unwind" fn sigset(signal: c_int, handler: usize) -> usize {
         }
     }
 }
+
+/// Declares functions that change the calling thread's mask.
+macro_rules! masks {
+    ($($name:ident)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`")]
+        ///
+        /// # Safety
+        /// As the function's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(
+            how: c_int,
+            new: *const libc::sigset_t,
+            old: *mut libc::sigset_t,
+        ) -> c_int {
+            // SAFETY: the program's own arguments.
+            unsafe {
+                match new.as_ref().copied() {
+                    Some(mut set) if trap::is_on() && how != libc::SIG_UNBLOCK => {
+                        trap::leave_open(&mut set);
+                        next::$name(how, &raw const set, old)
+                    }
+                    _ => next::$name(how, new, old),
+                }
+            }
+        }
+    )*};
+}
+
+masks! { pthread_sigmask sigprocmask }
 
 /// `siginterrupt`
 ///

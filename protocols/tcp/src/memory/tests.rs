@@ -387,3 +387,15 @@ fn a_successor_finds_out_that_memory_is_scarce() {
     flood.net.drain();
     assert_eq!(flood.net.count(Counter::TcpMemoryScarce), 1);
 }
+
+/// As between two ends that have both taken back what they had offered.
+#[test]
+fn a_window_opens_again_though_the_peer_has_gone_back_in_its_numbers() {
+    let mut net = Net::new();
+    let id = net.accepted("mss 1460", 60_000);
+    net.inject(". 400 ack 1 win 0");
+    net.inject(". 1 ack 1 win 1000");
+    net.write(id, 500);
+    assert!(net.connection(id).flight() > 0);
+    net.drain();
+}

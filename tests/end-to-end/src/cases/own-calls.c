@@ -31,6 +31,16 @@ static void note(int signal) {
     HOLDS(CALL(SYS_getpid, 0, 0, 0, 0, 0, 0) > 0);
 }
 
+/* `rt_sigreturn`. */
+__attribute__((naked)) static void restore(void) {
+    __asm__("mov $15, %eax\n\tsyscall");
+}
+
+static void *ask(void *unused) {
+    HOLDS(CALL(SYS_getpid, 0, 0, 0, 0, 0, 0) > 0);
+    return unused;
+}
+
 static int wait_for(int set, struct epoll_event *event) {
     long count;
     do
@@ -75,6 +85,7 @@ int main(int count, char **words) {
     HOLDS(count == 2);
     /* The mask, and a signal that waits for it. */
     struct sigaction action = {.sa_handler = note};
+    sigfillset(&action.sa_mask);
     HOLDS(sigaction(SIGUSR1, &action, 0) == 0);
     unsigned long one = 1UL << (SIGUSR1 - 1), before = ~0UL, none = 0;
     HOLDS(CALL(SYS_rt_sigprocmask, SIG_BLOCK, &one, &before, 8, 0, 0) == 0 && (before & one) == 0);
@@ -82,6 +93,21 @@ int main(int count, char **words) {
     HOLDS(CALL(SYS_kill, own, SIGUSR1, 0, 0, 0, 0) == 0 && seen == 0);
     HOLDS(CALL(SYS_rt_sigprocmask, SIG_SETMASK, &none, &before, 8, 0, 0) == 0 && (before & one) != 0);
     HOLDS(CALL(SYS_getpid, 0, 0, 0, 0, 0, 0) == own && seen == 1);
+    /* The kernel's own structure, with an end of a handler that the program has: the trap goes on after it. */
+    struct { void (*handler)(int); unsigned long flags; void (*restorer)(void); unsigned long mask; } raw = {note, 0x04000000, restore, ~0UL};
+    HOLDS(CALL(SYS_rt_sigaction, SIGUSR2, &raw, 0, 8, 0, 0) == 0 && CALL(SYS_kill, own, SIGUSR2, 0, 0, 0, 0) == 0 && seen == 2);
+    HOLDS(CALL(SYS_rt_sigaction, SIGSYS, &raw, &raw, 8, 0, 0) == 0);
+    static char stack[65536];
+    stack_t other = {.ss_sp = stack, .ss_size = sizeof stack}, told;
+    HOLDS(CALL(SYS_sigaltstack, &other, 0, 0, 0, 0, 0) == 0 && CALL(SYS_sigaltstack, 0, &told, 0, 0, 0, 0) == 0);
+    HOLDS(told.ss_sp == stack && told.ss_size == sizeof stack && told.ss_flags == 0);
+    sigset_t all, some;
+    sigfillset(&all);
+    HOLDS(pthread_sigmask(SIG_SETMASK, &all, &some) == 0 && CALL(SYS_getpid, 0, 0, 0, 0, 0, 0) == own);
+    /* Threads have the mask of who makes them. */
+    pthread_t blocked;
+    HOLDS(pthread_create(&blocked, 0, ask, 0) == 0 && pthread_join(blocked, 0) == 0);
+    HOLDS(sigprocmask(SIG_SETMASK, &some, 0) == 0);
     HOLDS(CALL(SYS_rt_sigprocmask, 99, &none, 0, 8, 0, 0) == -EINVAL);
     /* A child, whose calls are its own. */
     long child = CALL(SYS_fork, 0, 0, 0, 0, 0, 0);
