@@ -44,6 +44,7 @@ pub fn is_used() -> bool {
 }
 
 /// Makes a call in which the thread isn't cancelled.
+#[cfg(target_arch = "x86_64")]
 pub fn not_during<T>(call: impl FnOnce() -> T) -> T {
     if !is_used() {
         return call();
