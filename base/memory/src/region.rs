@@ -320,7 +320,7 @@ impl Region {
         self.receive_rings.taken()
     }
 
-    /// Owner: gives back all memory of a receive ring that holds nothing, if it isn't empty too. What is [written
+    /// Owner: gives back all memory of a receive ring that holds nothing, also if the ring isn't empty. What is [written
     /// ahead](Ring::write_ahead), in the `ahead` bytes behind the tail, stays.
     ///
     /// # Panics

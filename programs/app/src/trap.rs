@@ -4,7 +4,7 @@
 //! kernel themselves, at least to wait: a socket that was made by libc, and is Skink's, then never has anything to tell. So if
 //! the program's own code seems to do that ([`scan`]), the kernel is told to send a signal in place of each system call whose
 //! instruction is there (Syscall User Dispatch, Linux 5.11; prctl(2)), and its handler makes the call by libc's `syscall`, which leads
-//! [here](crate::entry) as from anybody. That takes some two microseconds. Libraries, this one and libc among them, call the kernel as
+//! [here](crate::entry) as from anybody. That takes about a microsecond. Libraries, this one and libc among them, call the kernel as
 //! ever.
 //!
 //! The kernel forgets it for each new thread and process, which begin in libc: there it is told again.

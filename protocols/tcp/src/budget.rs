@@ -36,13 +36,13 @@ impl Budget {
 
     /// Bytes go into a ring.
     #[inline]
-    pub fn put(&self, bytes: usize) {
+    pub(crate) fn put(&self, bytes: usize) {
         self.put.set(self.put.get().saturating_add(bytes as u64));
     }
 
     /// Whether it is to be asked again what is taken.
     #[inline]
-    pub fn is_to_be_asked(&self) -> bool {
+    pub(crate) fn is_to_be_asked(&self) -> bool {
         self.put.get() >= (self.bytes / PARTS).max(1)
     }
 
