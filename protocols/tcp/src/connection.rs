@@ -220,7 +220,7 @@ pub struct Connection {
     pub spread: bool,
     /// Among those that are looked at for that.
     pub listed: bool,
-    /// The sums of both ends of its rings when these last gave back what they kept without need.
+    /// The sums of both ends of what is in its rings when these last gave back what they kept without need.
     pub stripped_at: [u64; 2],
 }
 

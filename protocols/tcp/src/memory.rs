@@ -194,12 +194,19 @@ impl Tcp {
     /// Unless nothing has changed there since the last time.
     fn strip(&mut self, slot: u32) {
         if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
-            let rings = [self.table.send_ring(slot), self.table.receive_ring(slot)];
-            let positions = rings.map(|ring| ring.head().wrapping_add(ring.tail()));
-            if core::mem::replace(&mut connection.stripped_at, positions) == positions {
+            let ahead = connection.ahead_bytes();
+            let rings = [
+                (self.table.send_ring(slot), 0),
+                (self.table.receive_ring(slot), ahead as u64),
+            ];
+            let ends = rings.map(|(ring, beyond)| {
+                let end = ring.tail().wrapping_add(beyond);
+                ring.head().wrapping_add(end)
+            });
+            if core::mem::replace(&mut connection.stripped_at, ends) == ends {
                 return;
             }
-            self.table.strip_received(slot, connection.ahead_bytes());
+            self.table.strip_received(slot, ahead);
             if self.beside_programs {
                 self.table.strip_sent(slot);
             }

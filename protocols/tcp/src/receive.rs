@@ -348,6 +348,11 @@ impl Connection {
         if !left_out.is_empty() {
             context.counters.count(Counter::TcpDropScarce);
             self.ack_due = true;
+            if start == self.rcv_nxt || self.memory_room(&ring, 0, context) == 0 {
+                // The gap can't be filled, and a window that is open for what is ahead of it would have the peer try
+                // until it gives up. RFC 2018 section 8 allows to forget that, and Linux does so.
+                self.forget_ahead();
+            }
             if payload.is_empty() {
                 return;
             }
@@ -412,6 +417,13 @@ impl Connection {
         self.ack_due = true;
     }
 
+    /// Nothing has arrived ahead of a gap.
+    fn forget_ahead(&mut self) {
+        self.ahead.clear();
+        self.ahead_untold.clear();
+        self.repeats_due = 0;
+    }
+
     /// Postpones the acknowledgement of `bytes` in-order bytes as long as is allowed; not for who says nothing itself, if this
     /// is all for now (`pushed`): a peer that writes little at a time may send the next only then (Nagle's algorithm).
     fn schedule_ack(&mut self, bytes: u32, pushed: bool, context: &Context<'_>) {
@@ -442,9 +454,7 @@ impl Connection {
     fn on_fin(&mut self, context: &Context<'_>) -> After {
         self.rcv_nxt += 1;
         self.rcv_adv = self.rcv_adv.max(self.rcv_nxt);
-        self.ahead.clear();
-        self.ahead_untold.clear();
-        self.repeats_due = 0;
+        self.forget_ahead();
         self.ack_due = true;
         self.tell(Events::READABLE | Events::READ_CLOSED);
         match self.state() {

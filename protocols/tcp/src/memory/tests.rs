@@ -285,6 +285,37 @@ fn no_window_is_open_in_which_everything_is_dropped() {
     assert_eq!(flood.net.count(Counter::TcpDropScarce), before);
 }
 
+/// Nobody reads, so that what is missing can't be kept: the peer would try in vain until it gives up.
+#[test]
+fn no_window_is_open_for_what_is_ahead_of_a_gap_that_can_not_be_filled() {
+    let (mut flood, victim) = Flood::with_a_victim();
+    let (next, _) = flood.turn_to(victim);
+    flood.send_ahead(next + 70_000..next + 400_000, SEGMENT, SEGMENT);
+    flood.flood(10);
+    let before = flood.taken();
+    let (mut next, mut offered) = flood.turn_to(victim);
+    while offered > 0 {
+        let end = next + 1_000;
+        flood.net.inject(&format!(". {next}:{end} ack 1 win 60000"));
+        flood.net.drain();
+        let came = flood.turn_to(victim);
+        assert!(came.0 == end || came.1 == 0, "dropped, and wanted");
+        (next, offered) = came;
+    }
+    // Its memory is there for others,
+    flood.net.advance(300);
+    flood.net.drain();
+    assert!(before - flood.taken() > u64::from(SEGMENT));
+    // and what was forgotten comes again.
+    let first = flood.read(victim);
+    assert!(first > 0);
+    flood.net.advance(300);
+    let end = next + 1_000;
+    flood.turn_to(victim);
+    flood.net.inject(&format!(". {next}:{end} ack 1 win 60000"));
+    assert_eq!(flood.read(victim), 1_000);
+}
+
 #[test]
 fn what_was_ahead_of_a_gap_is_given_back_with_its_slot() {
     let mut flood = Flood::new(u64::MAX, 1, 4);
