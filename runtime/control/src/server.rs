@@ -35,7 +35,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(2);
 /// Connections of one user that haven't attached beyond this many are closed at once.
 pub(crate) const STRANGERS_PER_USER: usize = 128;
-/// Connections beyond this many more than there can be owners are closed at once.
+/// Of connections there are as many more than there can be owners.
 const SPARE_CONNECTIONS: usize = 192;
 const CONTROL_KEY: u64 = 0;
 const TOOLS_KEY: u64 = 1;
@@ -321,13 +321,7 @@ impl<O: Owners> Server<O> {
             let why = "it doesn't see this process: start both in one PID namespace, or this one in a namespace within its own";
             return self.turn_away(socket, why);
         }
-        let most = usize::from(self.owners.capacity()) + SPARE_CONNECTIONS;
-        let strange = |connection: &&Connection| {
-            let role = matches!(connection.role, Role::Stranger | Role::Outsider);
-            role && connection.peer.uid == uid
-        };
-        let strangers = self.connections.values().filter(strange).count();
-        if self.connections.len() >= most || strangers >= STRANGERS_PER_USER {
+        if !self.has_room_for(uid) {
             tracing::warn!(pid, uid, "too many connections: one more was refused");
             return self.turn_away(socket, "its user has too many connections there already");
         }
@@ -353,6 +347,29 @@ impl<O: Owners> Server<O> {
             lacks_rules: false,
         };
         self.connections.insert(key, connection);
+    }
+
+    /// Whether a user may have one more connection. If there are too many in all, one of another user's has to go that hasn't attached, of
+    /// him who has the most of those: so nobody is kept out by however many users' that say nothing.
+    fn has_room_for(&mut self, uid: u32) -> bool {
+        let mut strangers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for (key, connection) in &self.connections {
+            if matches!(connection.role, Role::Stranger | Role::Outsider) {
+                strangers.entry(connection.peer.uid).or_default().push(*key);
+            }
+        }
+        let own = strangers.get(&uid).map_or(0, Vec::len);
+        let most = usize::from(self.owners.capacity()) + SPARE_CONNECTIONS;
+        if own >= STRANGERS_PER_USER || self.connections.len() < most {
+            return own < STRANGERS_PER_USER;
+        }
+        match strangers.values().max_by_key(|keys| keys.len()) {
+            Some(keys) if keys.len() > own => {
+                self.close(keys[0], "its user has the most, and others need room");
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Closes a connection that was just accepted. It may have messages in its queue already.

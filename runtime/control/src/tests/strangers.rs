@@ -1,6 +1,7 @@
 //! Who sends descriptors whose closing takes as long as he likes.
 use super::*;
 use crate::message::Request;
+use crate::server::STRANGERS_PER_USER;
 use rustix::event::PollFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage};
 use std::io::{IoSlice, Write};
@@ -48,6 +49,36 @@ fn send_bytes(
 }
 
 #[test]
+fn silent_connections_of_several_users_keep_nobody_out() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root can connect as several users");
+    }
+    let directory = Directory::new("crowd");
+    let (mut server, _) = server(&directory);
+    let name = server.environment()[0].1.clone();
+    let connect_as = |uid: u32, count: usize| {
+        let connect = || {
+            let uid = rustix::process::Uid::from_raw(uid);
+            // Of this thread alone.
+            rustix::thread::set_thread_uid(uid).expect("root may");
+            (0..count).map(|_| raw(&name)).collect::<Vec<_>>()
+        };
+        std::thread::scope(|scope| scope.spawn(connect).join().expect("connected"))
+    };
+    // More than there is room for.
+    let users = 2 + usize::from(Recorder::default().capacity()) / STRANGERS_PER_USER;
+    let mut others: Vec<OwnedFd> = Vec::new();
+    for uid in (1001..).take(users) {
+        others.extend(connect_as(uid, STRANGERS_PER_USER));
+        server.serve(Instant::now());
+    }
+    serve(&mut server, |environment, _| {
+        connect(&environment).attach().expect("it is let in");
+        drop(others);
+    });
+}
+
+#[test]
 fn what_takes_long_to_close_holds_nobody_up() {
     for round in [
         "in a message",
@@ -75,8 +106,7 @@ fn what_takes_long_to_close_holds_nobody_up() {
                 }
             }
             "one too many" => {
-                others
-                    .extend((0..crate::server::STRANGERS_PER_USER).map(|_| raw(&environment[0].1)));
+                others.extend((0..STRANGERS_PER_USER).map(|_| raw(&environment[0].1)));
                 let last = raw(&environment[0].1);
                 send(&last, &listener, &nonsense, (2, None));
                 late = Some(last);
