@@ -14,6 +14,9 @@ use skink_memory::FallbackReason;
 use skink_messages::{Shutdown, TcpRequest};
 use skink_wire::Endpoint;
 
+/// So often is another port asked for that nobody has.
+const MOST_CHOICES: usize = 16;
+
 /// The program made kernel socket `fd`: Skink may take its place. Any other type stays the kernel's.
 pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
     let base = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
@@ -149,6 +152,9 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
     }
     state.sockets[index].bound = Some(kernel_name(fd)?);
     state.sockets[index].any_port = local.port == 0;
+    if local.port == 0 {
+        state.avoid_ports_in_use((fd, index), local)?;
+    }
     if !state.sockets[index].datagram && !is_guest() && state.is_served() {
         // It may be for a program that is started with it, when it is too late to ask for a stack. If there is none, it is
         // said when the socket is used.
@@ -158,13 +164,35 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
     if socket.datagram {
         socket.taker = Taker::Unknown;
         if socket.watchers.is_empty() && socket.waiters.is_empty() {
-            state.hear(index);
+            // If that fails, so it will for who receives, and he is told.
+            let _ = state.hear(index);
         } else {
             // If that fails, it is the kernel's, or who receives is told.
             let _ = state.make_datagram(index);
         }
     }
     Ok(0)
+}
+
+impl State {
+    /// The kernel doesn't know which ports UDP sockets on Skink have that nobody has bound: one whose port was the kernel's choice gets
+    /// another one, if that is such a port.
+    fn avoid_ports_in_use(&mut self, (fd, index): (c_int, u32), local: Endpoint) -> Answer<()> {
+        let domain = self.sockets[index].domain;
+        for _ in 0..MOST_CHOICES {
+            if self.hear(index) != fail(libc::EADDRINUSE) {
+                break;
+            }
+            // It has no port any more then, as it wasn't bound to a certain one.
+            let nobody = [0u64; 2];
+            let arguments = [fd as usize, nobody.as_ptr() as usize, 16, 0, 0, 0];
+            // SAFETY: the address is ours; its family is `AF_UNSPEC`.
+            unsafe { raw::call(libc::SYS_connect, arguments) }?;
+            kernel_bind(fd, local, domain)?;
+            self.sockets[index].bound = Some(kernel_name(fd)?);
+        }
+        Ok(())
+    }
 }
 
 /// Every address of the family, with `port`.

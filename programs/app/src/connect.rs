@@ -17,10 +17,15 @@ use skink_wire::Endpoint;
 /// # Safety
 /// As for `connect`.
 pub unsafe fn connect(fd: c_int, address: *const Address, length: socklen_t) -> Answer {
-    let mut state = lock()?;
+    let state = lock()?;
     let index = state.socket_asked(fd)?;
     // SAFETY: the caller's promise.
     let name = unsafe { sockaddr::read(address, length) };
+    connect_to(state, (fd, index), name)
+}
+
+/// The same to an address that was read.
+pub fn connect_to(mut state: Guard, (fd, index): (c_int, u32), name: Answer<Name>) -> Answer {
     let socket = &state.sockets[index];
     let remote = match (name, socket.role) {
         (Ok(Name::Inet(remote)), _) => remote,
@@ -91,7 +96,14 @@ fn finish(mut state: Guard, index: u32, again: bool) -> Answer {
         }
         let socket = &mut state.sockets[index];
         match socket.take_error() {
-            Some(error) => fail(error),
+            Some(error) => {
+                if !socket.lent {
+                    // As Linux: it is as if nobody had tried.
+                    state.release(index);
+                    state.sockets[index].role = Role::Undecided;
+                }
+                fail(error)
+            }
             None if socket.connecting => Err(WOULD_BLOCK),
             None => {
                 socket.unanswered = false;

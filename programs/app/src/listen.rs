@@ -193,23 +193,19 @@ impl State {
             hears.then_some(index)
         });
         for index in bound.collect::<Vec<u32>>() {
-            self.hear(index);
+            let _ = self.hear(index);
         }
     }
 
     /// A UDP socket has been bound. If there is a stack, what comes for it from now on waits there, though it may be the kernel's
     /// in the end.
-    pub fn hear(&mut self, index: u32) {
+    pub fn hear(&mut self, index: u32) -> Answer<()> {
         let socket = &self.sockets[index];
-        if socket.is_decided() || socket.resting != [None; 2] {
-            return;
+        let is_due = socket.datagram && !socket.is_decided() && socket.resting == [None; 2];
+        if is_due && (self.has_own_stack() || self.is_served() && self.need_engine()) {
+            self.sockets[index].resting = self.open_datagram(index)?;
         }
-        if (self.has_own_stack() || self.is_served() && self.need_engine())
-            && let Ok(halves) = self.open_datagram(index)
-        {
-            // (If that fails, so it will for who receives, and he is told.)
-            self.sockets[index].resting = halves;
-        }
+        Ok(())
     }
 
     fn put_all_on_stack(&mut self) {

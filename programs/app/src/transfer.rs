@@ -1,5 +1,6 @@
 //! Data: what all the reading and writing calls come down to.
 use crate::buffers::Buffers;
+use crate::connect::connect_to;
 use crate::datagram::{receive_datagram, send_datagram};
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
 use crate::lock::{Guard, lock};
@@ -269,6 +270,9 @@ pub struct Control {
 pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
     let mut state = lock()?;
     let index = state.socket_of(fd)?;
+    if sending.flags & libc::MSG_FASTOPEN != 0 && !state.sockets[index].datagram {
+        return connect_and_send(state, (fd, index), sending);
+    }
     let answer = match state.sockets[index].role {
         // Urgent data goes with the rest, of a stream.
         Role::Stream(_) => send_stream(state, index, sending),
@@ -290,7 +294,6 @@ pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
             state.make_datagram(index)?;
             send_datagram(state, index, sending)
         }
-        Role::Undecided if sending.flags & libc::MSG_FASTOPEN != 0 => fail(libc::EOPNOTSUPP),
         Role::Undecided => Err(Stop::Kernel),
         Role::Lost => state.lost(),
         Role::Dormant | Role::Listener(_) => fail(libc::EPIPE),
@@ -299,6 +302,18 @@ pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
         break_pipe();
     }
     answer
+}
+
+/// What Linux does, too, for a peer that has given no cookie for its *fast open* (RFC 7413) yet; and it never gives one here.
+fn connect_and_send(state: Guard, socket: (c_int, u32), sending: Sending<'_>) -> Answer {
+    let name = match sending.to? {
+        Some(name @ Name::Inet(_)) => Ok(name),
+        Some(Name::Unspecified) => return fail(libc::EOPNOTSUPP),
+        None => return fail(libc::EINVAL),
+    };
+    connect_to(state, socket, name)?;
+    let flags = sending.flags & !libc::MSG_FASTOPEN;
+    send(socket.0, Sending { flags, ..sending })
 }
 
 /// Raises `SIGPIPE` in the calling thread.

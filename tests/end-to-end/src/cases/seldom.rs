@@ -10,6 +10,7 @@ use skink_testbed::signal;
 pub fn cases() -> Vec<Case> {
     let mut cases = in_each_topology("seldom/calls", calls);
     cases.extend(in_each_topology("seldom/any-port", any_port));
+    cases.extend(in_each_topology("seldom/fast-open", fast_open));
     cases.extend(cases_in(&APART_ONCE, "seldom/processes", processes));
     let library = [(Topology::Library, BackEnd::Packet)];
     cases.extend(cases_in(&library, "seldom/shared", shared));
@@ -123,10 +124,24 @@ fn calls(network: &Network) -> Outcome {
 }
 
 /// Tcl's clients, and those of Python with a source address, bind to any port before they connect. Of those that have had a
-/// connection to the same peer in the last minute none is free.
+/// connection to the same peer in the last minute none is free. Nor are, for who receives datagrams there, those of sockets that only send.
 const ANY_PORT: &str = "
-import socket, sys
+import resource, socket, sys
 own, peer = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_NOFILE, (2048, 2048))
+def datagrams(count, *end):
+    for at in range(count):
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        if end:
+            s.bind((end[at % len(end)], 0))
+            told = s.getsockname()
+        s.sendto(b'?', (peer, 7009))
+        assert not end or s.getsockname() == told
+        yield s
+senders = list(datagrams(800))
+receivers = list(datagrams(200, '', own))
+for s in senders + receivers:
+    s.close()
 for attempt in range(400):
     with socket.socket() as s:
         s.bind((own if attempt % 2 else '', 0))
@@ -154,15 +169,53 @@ while True:
 ";
 
 fn any_port(network: &Network) -> Outcome {
-    let [own, peer] = [Network::SKINK[0], Network::KERNEL[0]];
+    client_of_closing(network, ANY_PORT, &[Network::SKINK[0]])
+}
+
+/// A client that is told `arguments`, and the address of a peer.
+fn client_of_closing(network: &Network, client: &str, arguments: &[&str]) -> Outcome {
+    let peer = Network::KERNEL[0];
     let closing = python::start_on_kernel(network, "the peer", CLOSING, &[peer], "listening")?;
-    let program = network.skink_run("python3", ["-c", ANY_PORT, own, peer])?;
-    let said = Network::finish(program, "who binds to any port", PATIENCE)?;
+    let all = [&["-c", client], arguments, &[peer]].concat();
+    let program = network.skink_run("python3", all)?;
+    let said = Network::finish(program, "the client", PATIENCE)?;
     drop(closing);
     match said.ends_with("done\n") {
         true => Ok(()),
         false => Err(Failure::Wrong(format!("it said {said}"))),
     }
+}
+
+/// What Netty asks `/proc/sys/net/ipv4/tcp_fastopen` about: data with the request to connect. Who was refused isn't connected, and may try
+/// again.
+const FAST_OPEN: &str = "
+import errno, select, socket, sys
+peer = sys.argv[1]
+def failure(of, *arguments):
+    try:
+        of(*arguments)
+    except OSError as error:
+        return error.errno
+with socket.socket() as s:
+    assert failure(s.sendto, b'?', socket.MSG_FASTOPEN, (peer, 7008)) == errno.ECONNREFUSED
+    assert failure(s.recv, 1) == errno.ENOTCONN
+    assert failure(s.getpeername) == errno.ENOTCONN
+    assert failure(s.send, b'?', socket.MSG_FASTOPEN) == errno.EINVAL
+    assert s.sendto(b'?', socket.MSG_FASTOPEN, (peer, 7009)) == 1
+    assert failure(s.sendto, b'?', socket.MSG_FASTOPEN, (peer, 7009)) == errno.EISCONN
+    assert s.recv(1) == b''
+with socket.socket() as s:
+    s.setblocking(False)
+    assert failure(s.sendto, b'?', socket.MSG_FASTOPEN, (peer, 7009)) == errno.EINPROGRESS
+    select.select([], [s], [])
+    assert s.sendto(b'?', socket.MSG_FASTOPEN, (peer, 7009)) == 1
+    select.select([s], [], [])
+    assert s.recv(1) == b''
+print('done')
+";
+
+fn fast_open(network: &Network) -> Outcome {
+    client_of_closing(network, FAST_OPEN, &[])
 }
 
 /// - smbd's children leave its epoll set alone, which mustn't wake it for what comes for them; nor is a set left that the other
