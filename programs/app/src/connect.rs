@@ -284,6 +284,9 @@ impl State {
         let Some(id) = halves[which] else {
             return fail(libc::ENETUNREACH);
         };
+        if !self.sockets[index].options.broadcast && self.is_broadcast(remote.addr) {
+            return fail(libc::EACCES);
+        }
         self.engine()?.stack.udp_connect(id, Some(remote))?;
         self.unwatch_kernel_half(index);
         self.sockets[index].peer = Some(remote);

@@ -166,6 +166,9 @@ pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
         if total > most_bytes(to.addr) {
             return fail(libc::EMSGSIZE);
         }
+        if !socket.options.broadcast && state.is_broadcast(to.addr) {
+            return fail(libc::EACCES);
+        }
         let control = sending.control?;
         if let Some(reason) = state.reason_for_half(index, to, &control) {
             return state.leave_to_half(index, reason, to);

@@ -7,7 +7,7 @@ use crate::next;
 use crate::raw;
 use crate::state::State;
 use core::ffi::c_int;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::sync::atomic::{AtomicBool, Ordering};
 use skink_control::NetworkInfo;
 use skink_memory::{Fallback, FallbackReason};
@@ -263,6 +263,11 @@ impl State {
             let mut alike = addresses.filter(|own| own.is_ipv4() == address.is_ipv4());
             alike.next() == Some(address) && alike.next().is_none()
         })
+    }
+
+    /// Whether what is sent there is for all on the link, or on a network of Skink's.
+    pub fn is_broadcast(&mut self, address: IpAddr) -> bool {
+        address == IpAddr::V4(Ipv4Addr::BROADCAST) || self.is_own_broadcast(address)
     }
 
     /// Whether it is the broadcast address of a network of Skink's: sockets for datagrams may have it.

@@ -226,9 +226,7 @@ impl State {
         let (Some(to), Some(interface)) = (received.to, received.interface) else {
             return false;
         };
-        (to == IpAddr::V4(Ipv4Addr::BROADCAST) || self.is_own_broadcast(to))
-            && self.is_served()
-            && self.own_interface_index() == interface
+        self.is_broadcast(to) && self.is_served() && self.own_interface_index() == interface
     }
 
     /// Has the kernel tell where a datagram to its half was sent; or, when the socket is the kernel's alone, only if the program

@@ -164,7 +164,8 @@ impl Udp {
         socket.address = address;
         socket.save(self.table.record(slot));
         if !socket.closing {
-            self.demux.insert(slot, &address);
+            let shared = socket.sharing.shared;
+            self.demux.insert(slot, &address, shared);
         }
     }
 

@@ -79,6 +79,15 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         sys.exit(fcntl.ioctl(s, 0x8915, b'nothing'.ljust(40, b'\\0')))
     except OSError as error:
         assert error.errno == errno.ENODEV
+    # What is for all has to be asked for.
+    everybody = address[:-1] + '255', 7000
+    for call in lambda: s.sendto(b'?', everybody), lambda: s.connect(everybody):
+        try:
+            sys.exit(call())
+        except PermissionError:
+            pass
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    assert s.sendto(b'?', everybody) == 1
 listener = socket.create_server((address, 7000))
 print('listening', flush=True)
 s, _ = listener.accept()
