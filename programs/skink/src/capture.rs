@@ -28,6 +28,9 @@ const BATCH: usize = 256;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
+/// How long a signal may wait for what is being written.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// A process that is being listened to.
 struct Source {
     reader: CaptureReader,
@@ -83,6 +86,8 @@ pub fn capture(options: &CaptureOptions) -> Result<(), Failure> {
     }
     let signals = SignalDescriptor::new(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
         .map_err(|error| Failure::tool(format!("can't wait for signals: {error}")))?;
+    end_when_stuck(&signals)
+        .map_err(|error| Failure::tool(format!("can't begin a thread: {error}")))?;
     let output = open(options)?;
     let mut session = Session {
         options,
@@ -100,6 +105,27 @@ pub fn capture(options: &CaptureOptions) -> Result<(), Failure> {
     let stopped = session.listen(limit, &signals);
     let ended = session.end();
     stopped.and(ended)
+}
+
+/// Ends the process when it is told to and doesn't listen: it waits for who reads what it writes, as a pager does that shows one page.
+fn end_when_stuck(signals: &SignalDescriptor) -> io::Result<()> {
+    let signals = signals.as_fd().try_clone_to_owned()?;
+    let told = move |limit: Option<&Timespec>| {
+        let mut descriptors = [PollFd::new(&signals, PollFlags::IN)];
+        rustix::event::poll(&mut descriptors, limit).is_ok_and(|count| count > 0)
+    };
+    let at_once = Timespec::default();
+    std::thread::Builder::new().spawn(move || {
+        loop {
+            if told(None) {
+                std::thread::sleep(PATIENCE);
+                if told(Some(&at_once)) {
+                    std::process::exit(1);
+                }
+            }
+        }
+    })?;
+    Ok(())
 }
 
 fn open(options: &CaptureOptions) -> Result<Output, Failure> {

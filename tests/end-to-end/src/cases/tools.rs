@@ -4,8 +4,10 @@ use super::{everywhere, in_each_topology};
 use crate::network::{Network, Plan};
 use crate::site::{Nginx, PATIENCE, Site};
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
+use rustix::process::Signal;
 use serde_json::Value;
 use skink_testbed::Process;
+use std::path::Path;
 use std::process::Command;
 
 pub fn cases() -> Vec<Case> {
@@ -245,6 +247,7 @@ fn tools(network: &Network) -> Outcome {
     if bytes.get(..4) != Some(&[0x0a, 0x0d, 0x0d, 0x0a]) {
         return Err(Failure::Wrong("the capture isn't a pcapng file".to_owned()));
     }
+    unread_capture(network, &site, &tool)?;
     let stat = json(&tool, &["stat"])?;
     if !stat.to_string().contains("tcp.segments_in") {
         return Err(Failure::Wrong(format!(
@@ -256,6 +259,29 @@ fn tools(network: &Network) -> Outcome {
         return Err(Failure::Wrong(format!("ss shows no listener: {sockets}")));
     }
     nginx.stop()
+}
+
+/// A capture ends when it is told to, though it waits for who reads it and doesn't, as a pager.
+fn unread_capture(network: &Network, site: &Site, tool: &Path) -> Outcome {
+    let (pipe, tool) = (site.path("pipe"), tool.to_string_lossy());
+    let script = format!(
+        "mkfifo {0}; exec 9<>{0}; exec {tool} capture --json >&9",
+        pipe.display()
+    );
+    let mut capture = network.skink.command("bash");
+    capture.args(["-c", &script]);
+    let capture = Process::spawn(capture, "a capture that nobody reads")?;
+    let fetch = site.fetch_and_compare(Network::SKINK[0], Nginx::PORT, "large");
+    let waiting = format!("/proc/{}/wchan", capture.id());
+    capture.wait_until("the pipe is full", || {
+        let mut shell = network.kernel.command("bash");
+        shell.args(["-c", &fetch]);
+        let _ = Network::finish(shell, "fetching beside a full pipe", PATIENCE);
+        std::fs::read_to_string(&waiting).is_ok_and(|place| place.contains("pipe_write"))
+    })?;
+    capture.signal(Signal::TERM);
+    capture.wait(PATIENCE)?;
+    Ok(())
 }
 
 /// Each process is there, with what it uses, and each queue to a program.
