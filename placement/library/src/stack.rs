@@ -413,14 +413,14 @@ impl Stack {
         self.link.set_mtu(mtu);
     }
 
-    /// Whether a packet to `destination` can be sent: a connected network or a default route.
+    /// Whether a packet of a program to `destination` can be sent: a connected network or a default route.
     pub fn has_route(&self, destination: IpAddr) -> bool {
-        self.ip.has_route(destination)
+        self.ip.has_route(destination) && !self.ip.is_left_to_kernel(destination)
     }
 
-    /// Whether the address is ours.
+    /// Whether programs have the address by us.
     pub fn is_local(&self, address: IpAddr) -> bool {
-        self.ip.is_local(address)
+        self.ip.is_local(address) && !self.ip.is_left_to_kernel(address)
     }
 
     fn asked(&mut self, now: Instant) {

@@ -153,6 +153,8 @@ pub unsafe fn set(
     if (!decided || has_half) && OPTIONAL.contains(&(level, name)) {
         return fail(libc::ENOPROTOOPT);
     }
+    // The kernel can't have a socket that is bound to an address of Skink's.
+    let is_skinks = decided || socket.datagram && socket.bound.is_some() && !has_half;
     let arguments = [
         fd as usize,
         level as usize,
@@ -176,7 +178,7 @@ pub unsafe fn set(
         tell_kernel()?;
     }
     match answer {
-        Err(Stop::Errno(libc::ENOPROTOOPT)) if !decided => {
+        Err(Stop::Errno(libc::ENOPROTOOPT)) if !is_skinks => {
             state.sockets[index].unsupported.get_or_insert(name);
             Ok(0)
         }

@@ -15,7 +15,7 @@ pub struct IpConfig {
     /// Whether ARP, neighbour, router and multicast listener discovery are answered (or begun) here. Off for all
     /// but one of several owners of an address. (An echo request reaches one of them anyway, which answers it.)
     pub answers: bool,
-    /// Whether to have an IPv6 link-local address made from `mac`, unless `addresses` has one.
+    /// Whether to have an IPv6 link-local address that is made up, unless `addresses` has one. Programs don't have it.
     pub link_local: bool,
 }
 
@@ -36,39 +36,37 @@ impl IpConfig {
     /// The addresses with the link-local one.
     pub(crate) fn all_addresses(&self) -> Vec<IpCidr> {
         let mut all = self.addresses.clone();
-        let is_link_local = |cidr: &IpCidr| match cidr.addr {
-            IpAddr::V4(_) => false,
-            IpAddr::V6(addr) => addr.is_unicast_link_local(),
-        };
-        if self.link_local && !all.iter().any(is_link_local) {
+        if self.link_local && !self.has_link_local() {
             all.push(IpCidr {
-                addr: IpAddr::V6(link_local(self.mac)),
+                addr: IpAddr::V6(link_local(self.mac, &self.addresses)),
                 prefix: 64,
             });
         }
         all
     }
+
+    /// Whether `addresses` has a link-local one.
+    pub(crate) fn has_link_local(&self) -> bool {
+        let mut addresses = self.addresses.iter();
+        addresses.any(|cidr| is_link_local(cidr.addr))
+    }
 }
 
-/// The link-local address with the modified EUI-64 of `mac` (RFC 4291 appendix A).
-fn link_local(mac: MacAddr) -> Ipv6Addr {
-    let [a, b, c, d, e, f] = mac.0;
-    Ipv6Addr::from([
-        0xfe,
-        0x80,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        a ^ 2,
-        b,
-        c,
-        0xff,
-        0xfe,
-        d,
-        e,
-        f,
-    ])
+pub(crate) fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+/// A link-local address that the kernel's own on the same interface isn't, which has the EUI-64 of the same `mac`, nor that of another stack
+/// there; and the same each time, and in each process (in the manner of RFC 7217).
+fn link_local(mac: MacAddr, addresses: &[IpCidr]) -> Ipv6Addr {
+    let first = addresses.iter().find_map(|cidr| match cidr.addr {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(address) => Some(address.octets()),
+    });
+    // FNV-1a, 64 bits.
+    let bytes = mac.0.into_iter().chain(first.unwrap_or_default());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(hash))
 }

@@ -1,6 +1,7 @@
 use crate::addresses::Addresses;
 use crate::announcements::Announcements;
 use crate::claims::Claims;
+use crate::config::is_link_local;
 use crate::conflicts::Conflicts;
 use crate::errors::Limiter;
 use crate::held::Outbox;
@@ -35,6 +36,7 @@ const REPORTS: usize = 64;
 pub struct Ip {
     pub(crate) mac: MacAddr,
     pub(crate) answers: bool,
+    leaves_link_local: bool,
     pub(crate) addresses: Addresses,
     pub(crate) routes: Routes,
     pub(crate) neighbours: Neighbours,
@@ -84,12 +86,14 @@ impl Ip {
     /// A component that knows no neighbours yet. It sends nothing before it is polled or used.
     pub fn new(config: IpConfig, counters: Counters) -> Ip {
         let addresses = config.all_addresses();
+        let leaves_link_local = !config.has_link_local();
         let routes = Routes::new(&addresses, &config.gateways);
         let speaks_v6 = addresses.iter().any(|own| own.addr.is_ipv6());
         let search = speaks_v6 && !routes.has_default(false);
         Ip {
             mac: config.mac,
             answers: config.answers,
+            leaves_link_local,
             addresses: Addresses::new(addresses),
             routes,
             neighbours: Neighbours::new(config.seed),
@@ -129,6 +133,12 @@ impl Ip {
     #[inline]
     pub fn is_broadcast(&self, address: Ipv4Addr) -> bool {
         self.addresses.is_for_all(address)
+    }
+
+    /// Whether programs use `address` by the kernel, if at all: one on the link, where we have none but what we made up for ourselves.
+    /// They say by a number of the kernel's interfaces which link they mean, and the kernel has its own address on ours.
+    pub fn is_left_to_kernel(&self, address: IpAddr) -> bool {
+        self.leaves_link_local && is_link_local(address)
     }
 
     /// Whether a packet to `destination` can be sent.

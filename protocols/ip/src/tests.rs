@@ -28,7 +28,8 @@ const US4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const PEER4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const US6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 const PEER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
-const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 1);
+/// Not the kernel's, which is fe80::ff:fe00:1.
+const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0xe85, 0x6b91, 0x95b5, 0x9d6d);
 const MTU: u32 = 1500;
 const FAMILIES: [(IpAddr, IpAddr); 2] = [
     (IpAddr::V4(US4), IpAddr::V4(PEER4)),

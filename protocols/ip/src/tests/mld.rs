@@ -55,13 +55,14 @@ fn reports(host: &mut Host, from_ms: u64, to_ms: u64) -> Vec<(u64, Ipv6Addr, u8,
     reports
 }
 
-/// A report of both groups with records of this kind.
+/// A report of all groups with records of this kind.
 fn records(kind: u8) -> Vec<u8> {
     let record = |address| {
         let group = solicited_node(address).octets();
         [&[kind, 0, 0, 0], &group[..]].concat()
     };
-    [&[0, 0, 0, 2], &*record(US6), &*record(OTHER6)].concat()
+    let records = [US6, OTHER6, LINK_LOCAL].map(record).concat();
+    [&[0, 0, 0, 3], &*records].concat()
 }
 
 /// A query for `group`, or for all; with `more` it is one of version 2.
@@ -181,8 +182,8 @@ fn a_router_that_speaks_the_first_version_only_is_told_in_that() {
     let mut host = host(7, true);
     host.receive(&query(QUERIER, 1, 1000, ALL, &[]));
     let sent = reports(&mut host, 8000, 9001);
-    let groups = [US6, OTHER6].map(solicited_node);
-    assert_eq!(sent.len(), 2);
+    let groups = [US6, OTHER6, LINK_LOCAL].map(solicited_node);
+    assert_eq!(sent.len(), 3);
     for ((_, to, kind, message), group) in sent.iter().zip(groups) {
         assert_eq!((*to, *kind), (group, 131));
         assert_eq!(*message, [&[0; 4], &group.octets()[..]].concat());

@@ -49,6 +49,38 @@ fn paths_and_sources() {
     }
 }
 
+/// The kernel has the interface's EUI-64 as an address, and programs beside Skink use it; those on Skink have the kernel's.
+#[test]
+fn the_link_local_address_is_not_the_kernels_and_not_for_programs() {
+    let mut host = Host::new();
+    let mut header = v6_header(protocol::TCP, 20);
+    header.destination = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 1);
+    assert!(host.receive(&v6_frame(&header, &[0; 20])).is_none());
+    header.destination = LINK_LOCAL;
+    assert!(host.receive(&v6_frame(&header, &[0; 20])).is_some());
+    let left = |host: &Host, address: Ipv6Addr| host.ip.is_left_to_kernel(address.into());
+    assert!(left(&host, LINK_LOCAL) && left(&host, "fe80::9".parse().expect("an address")));
+    assert!(!left(&host, US6) && !left(&host, PEER6));
+    // Another stack on the interface has another one, and one that is given counts as any.
+    let other = Host::with(|config| config.addresses.retain(|cidr| cidr.addr != IpAddr::V6(US6)));
+    let beside = Host::with(|config| {
+        let first = config
+            .addresses
+            .iter_mut()
+            .find(|cidr| cidr.addr == IpAddr::V6(US6));
+        first.expect("there").addr = PEER6.into();
+    });
+    for host in [&other, &beside] {
+        assert!(!host.ip.is_local(LINK_LOCAL.into()));
+    }
+    let given = Host::with(|config| {
+        let address = "fe80::7/64".parse().expect("a network");
+        config.addresses.push(address);
+    });
+    assert!(!given.ip.is_local(LINK_LOCAL.into()));
+    assert!(!left(&given, "fe80::9".parse().expect("an address")));
+}
+
 #[test]
 fn without_a_route_packets_are_dropped() {
     let mut host = Host::with(|config| config.gateways.clear());

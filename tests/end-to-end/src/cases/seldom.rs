@@ -88,6 +88,14 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
             pass
     s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     assert s.sendto(b'?', everybody) == 1
+# quinn does without, and sends: IP_MTU_DISCOVER, IP_PMTUDISC_DO.
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    s.bind((address, 0))
+    try:
+        sys.exit(s.setsockopt(socket.IPPROTO_IP, 10, 2))
+    except OSError as error:
+        assert error.errno == errno.ENOPROTOOPT
+    assert s.sendto(b'?', (address, 7000)) == 1
 listener = socket.create_server((address, 7000))
 print('listening', flush=True)
 s, _ = listener.accept()
