@@ -29,15 +29,23 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A cable that does this to frames of up to 1500 bytes.
-    pub fn impaired(topology: Topology, back_end: BackEnd, impairments: Impairments) -> Plan {
+    /// A plain veth pair with a queue and an ordinary MTU, without rules.
+    pub fn plain(topology: Topology, back_end: BackEnd) -> Plan {
         Plan {
             topology,
             back_end,
             mtu: 1_500,
-            impairments: Some(impairments),
+            impairments: None,
             rules: None,
             queues: 1,
+        }
+    }
+
+    /// A cable that does this to frames of up to 1500 bytes.
+    pub fn impaired(topology: Topology, back_end: BackEnd, impairments: Impairments) -> Plan {
+        Plan {
+            impairments: Some(impairments),
+            ..Plan::plain(topology, back_end)
         }
     }
 

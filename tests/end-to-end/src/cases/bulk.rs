@@ -10,12 +10,8 @@ pub fn cases() -> Vec<Case> {
     for (topology, back_end) in once_in_each_topology() {
         for mtu in [1_500, 9_000] {
             let plan = Plan {
-                topology,
-                back_end,
                 mtu,
-                impairments: None,
-                rules: None,
-                queues: 1,
+                ..Plan::plain(topology, back_end)
             };
             let name = plan.prefixed(&format!("gibibyte-at-{mtu}"));
             cases.push(on(plan, &name, gibibyte));

@@ -13,12 +13,8 @@ pub fn cases() -> Vec<Case> {
     let in_programs = (Topology::Library, BackEnd::Packet);
     for (topology, back_end) in APART.into_iter().chain([in_programs]) {
         let plan = |rules| Plan {
-            topology,
-            back_end,
-            mtu: 1_500,
-            impairments: None,
             rules: Some(rules),
-            queues: 1,
+            ..Plan::plain(topology, back_end)
         };
         let closed = plan(CLOSED);
         let name = closed.prefixed("filter/closed-but-for-a-port");

@@ -1,6 +1,6 @@
 //! What peers send to a program that reads nothing takes no more of the machine's memory than it may.
 
-use super::{APART_ONCE, plain};
+use super::APART_ONCE;
 use crate::network::{Network, Plan};
 use crate::site::PATIENCE;
 use crate::{Case, Failure, Outcome, Topology};
@@ -32,7 +32,8 @@ pub(super) fn cases_with(mebibytes: i64, name: &str, run: fn(&Network) -> Outcom
             network.stop()
         })
     };
-    APART_ONCE.map(plain).map(case).into()
+    let plans = APART_ONCE.map(|(topology, back_end)| Plan::plain(topology, back_end));
+    plans.map(case).into()
 }
 
 fn unread(network: &Network) -> Outcome {

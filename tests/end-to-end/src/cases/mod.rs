@@ -171,23 +171,11 @@ fn everywhere(name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
 
 /// One case for each of these places, on a plain wire.
 fn cases_in(places: &[Place], name: &str, run: fn(&Network) -> Outcome) -> Vec<Case> {
-    let case = |place: &Place| {
-        let plan = plain(*place);
+    let case = |&(topology, back_end): &Place| {
+        let plan = Plan::plain(topology, back_end);
         on(plan, &plan.prefixed(name), run)
     };
     places.iter().map(case).collect()
-}
-
-/// On a plain wire.
-fn plain((topology, back_end): Place) -> Plan {
-    Plan {
-        topology,
-        back_end,
-        mtu: 1_500,
-        impairments: None,
-        rules: None,
-        queues: 1,
-    }
 }
 
 /// A case on a network of that plan.

@@ -25,12 +25,8 @@ use std::path::{Path, PathBuf};
 
 pub fn cases() -> Vec<Case> {
     let plan = |topology, rules| Plan {
-        topology,
-        back_end: BackEnd::Packet,
-        mtu: 1_500,
-        impairments: None,
         rules,
-        queues: 1,
+        ..Plan::plain(topology, BackEnd::Packet)
     };
     let mut cases = Vec::new();
     let mut add = |plan: Plan, name: &str, run: fn(&Network) -> Outcome| {

@@ -94,14 +94,7 @@ const REFUSALS: [(&[&str], &[&str]); 9] = [
 ];
 
 fn refusals() -> Outcome {
-    let network = Network::new(Plan {
-        topology: Topology::Library,
-        back_end: BackEnd::Packet,
-        mtu: 1_500,
-        impairments: None,
-        rules: None,
-        queues: 1,
-    })?;
+    let network = Network::new(Plan::plain(Topology::Library, BackEnd::Packet))?;
     let scratch = skink_testbed::Scratch::new("static")?;
     let program = scratch.path().join("static");
     std::fs::write(&program, static_program())?;

@@ -19,14 +19,7 @@ const STRANGER: u32 = 64002;
 /// Three processes: two on a processor each, one on any. They do what the presets' do, and so do their successors, on the
 /// same processors.
 fn own_topology() -> Outcome {
-    let mut network = Network::new(Plan {
-        topology: Topology::Library,
-        back_end: BackEnd::Packet,
-        mtu: 1_500,
-        impairments: None,
-        rules: None,
-        queues: 1,
-    })?;
+    let mut network = Network::new(Plan::plain(Topology::Library, BackEnd::Packet))?;
     let any = allowed("self")?;
     let ends = any.split(['-', ',']).map(str::parse::<usize>);
     let ends = ends.collect::<Result<Vec<_>, _>>()?;

@@ -16,12 +16,8 @@ const OWN: &str = "reuseport";
 
 pub fn cases() -> Vec<Case> {
     let plan = |queues| Plan {
-        topology: Topology::Library,
-        back_end: BackEnd::Xdp,
-        mtu: 1_500,
-        impairments: None,
-        rules: None,
         queues,
+        ..Plan::plain(Topology::Library, BackEnd::Xdp)
     };
     let apart = Plan {
         topology: Topology::Single,

@@ -54,14 +54,7 @@ fn main() -> ExitCode {
 }
 
 fn show(topology: Topology, back_end: BackEnd) -> Outcome {
-    let network = Network::new(Plan {
-        topology,
-        back_end,
-        mtu: 1_500,
-        impairments: None,
-        rules: None,
-        queues: 1,
-    })?;
+    let network = Network::new(Plan::plain(topology, back_end))?;
     let site = Site::new()?;
     println!(
         "\n== nginx on Skink ({topology}, {}), curl on the kernel",

@@ -9,12 +9,8 @@ use skink_testbed::Process;
 
 pub fn cases() -> Vec<Case> {
     let plan = Plan {
-        topology: Topology::Split,
-        back_end: BackEnd::Packet,
-        mtu: 1_500,
-        impairments: None,
         rules: Some(STATEFUL),
-        queues: 1,
+        ..Plan::plain(Topology::Split, BackEnd::Packet)
     };
     // A network for each: who dies again and again is started again later and later.
     let cases = LANES.map(|(lane, holder)| {

@@ -15,15 +15,11 @@ use std::path::Path;
 /// Some queues, where one process has all of the stack.
 pub fn plan(topology: Topology) -> Plan {
     Plan {
-        topology,
-        back_end: BackEnd::Xdp,
-        mtu: 1_500,
-        impairments: None,
-        rules: None,
         queues: match topology {
             Topology::Single => 2,
             Topology::Library | Topology::Split => 1,
         },
+        ..Plan::plain(topology, BackEnd::Xdp)
     }
 }
 
