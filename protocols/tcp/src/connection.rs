@@ -216,6 +216,8 @@ pub struct Connection {
     pub notified: bool,
     /// Whether the local port was taken for this connection.
     pub holds_port: bool,
+    /// The program has said that it reads no more. (A successor doesn't know: it goes on to take in what comes.)
+    pub reading_over: bool,
     /// A ring has taken more memory than an idle one keeps.
     pub spread: bool,
     /// Among those that are looked at for that.
@@ -303,6 +305,7 @@ impl Connection {
             events: Events::empty(),
             notified: false,
             holds_port: false,
+            reading_over: false,
             spread: false,
             listed: false,
             stripped_at: [0; 2],

@@ -275,6 +275,13 @@ impl Connection {
                 false => After::Reset,
             };
         }
+        let has_finished = matches!(self.state(), State::FinWait1 | State::FinWait2);
+        if self.reading_over && has_finished && payload_end.gt(self.rcv_nxt) {
+            // RFC 1122 4.2.2.13. Linux does so too, and takes in what comes for who may still write.
+            context.counters.count(Counter::TcpDropClosed);
+            self.fail(SocketError::Reset, context);
+            return After::Reset;
+        }
         if segment.has(Flags::FIN) {
             // Data beyond the FIN, or a FIN elsewhere, would be a peer gone mad: the first one counts.
             self.peer_fin.get_or_insert(segment.end() - 1);

@@ -309,6 +309,7 @@ impl Tcp {
                         return false;
                     }
                     if how != Shutdown::Write {
+                        connection.reading_over = true;
                         // Other programs that have the socket may wait to receive.
                         connection.tell(Events::READABLE | Events::READ_CLOSED);
                     }

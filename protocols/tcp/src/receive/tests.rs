@@ -1,7 +1,7 @@
 use crate::harness::{Net, OFFER};
 use crate::state::State;
 use skink_memory::SocketId;
-use skink_messages::{ConnectionOption, Counter, Events, SocketError};
+use skink_messages::{ConnectionOption, Counter, Events, Shutdown, SocketError, TcpRequest};
 use skink_time::Duration;
 use skink_wire::SeqNum;
 use std::collections::BTreeSet;
@@ -677,6 +677,38 @@ fn the_timestamp_of_a_senseless_acknowledgement_does_not_count() {
     net.inject(". 1:11 ack 5000 win 500 ts 900000 *");
     net.inject(". 1:11 ack 1 win 500 ts 2000 *");
     assert_eq!(net.read(id, 100), 10);
+}
+
+/// RFC 1122 section 4.2.2.13, as far as Linux goes.
+#[test]
+fn data_for_who_has_shut_both_directions_is_reset() {
+    for (how, resets) in [
+        (Shutdown::Both, true),
+        (Shutdown::Read, false),
+        (Shutdown::Write, false),
+    ] {
+        let (mut net, id) = open(64 * 1024);
+        net.request(TcpRequest::Shutdown(id, how));
+        net.drain();
+        let ack = if how == Shutdown::Read { 1 } else { 2 };
+        net.inject(&format!(". 1:11 ack {ack} win 60000"));
+        if resets {
+            net.expect("R 2");
+            assert_eq!(net.error(id), SocketError::Reset as u32);
+            assert!(net.events(id).contains(Events::ERROR | Events::CLOSED));
+        } else {
+            net.drain();
+            assert_eq!(net.read(id, 100), 10, "{how:?}");
+            assert_eq!(net.error(id), 0);
+        }
+    }
+    // The peer's end isn't data.
+    let (mut net, id) = open(64 * 1024);
+    net.request(TcpRequest::Shutdown(id, Shutdown::Both));
+    net.drain();
+    net.inject("F. 1 ack 2 win 60000");
+    net.expect(". 2 ack 2");
+    assert_eq!(net.error(id), 0);
 }
 
 #[test]
