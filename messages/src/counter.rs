@@ -125,7 +125,7 @@ counters! {
         TcpDropBadReset "drop.bad_reset" "Resets with a wrong sequence number.";
         TcpDropNoBuffer "drop.no_buffer" "Segments beyond the receive ring or the gap list.";
         TcpDropScarce "drop.scarce" "Segments that there was no memory for, of a program that has more than its share; they come again.";
-        TcpDropClosed "drop.closed" "Data for a connection whose program is gone; answered with a reset.";
+        TcpDropClosed "drop.closed" "Data for a connection whose program is gone, or has shut both directions; answered with a reset.";
         TcpDropBadFlags "drop.bad_flags" "Segments whose flags make no sense in the state.";
         TcpAdopted "adopted" "Sockets taken over from a predecessor.";
         TcpMoved "moved" "Connections that nobody had accepted and another program's listener got, as theirs was closed or stalled.";
