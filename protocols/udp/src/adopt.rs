@@ -88,20 +88,19 @@ impl Udp {
         let failed = state & FAILED != 0;
         self.slots.claim(slot);
         let id = SocketId { slot, generation };
-        let sharing = BindOptions {
-            reuse_address: state & REUSE != 0,
-            shared: state & SHARED != 0,
-        };
         let socket = Socket {
             address,
-            sharing,
+            sharing: BindOptions {
+                reuse_address: state & REUSE != 0,
+                shared: state & SHARED != 0,
+            },
             ..Socket::new(id)
         };
         self.put(id, socket);
         if state & CLOSING != 0 {
             self.mark_closing(slot);
         } else {
-            self.demux.insert(slot, &address, sharing.shared);
+            self.demux.insert(slot, &address);
         }
         self.mend_rings(slot);
         if !self.table.receive_ring(slot).is_empty() {

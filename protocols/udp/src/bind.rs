@@ -164,8 +164,7 @@ impl Udp {
         socket.address = address;
         socket.save(self.table.record(slot));
         if !socket.closing {
-            let shared = socket.sharing.shared;
-            self.demux.insert(slot, &address, shared);
+            self.demux.insert(slot, &address);
         }
     }
 

@@ -4,7 +4,7 @@ use crate::socket::{Address, unspecified};
 use core::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use skink_wire::{Endpoint, FourTuple};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Slots of the sockets that share an address; most often one.
 type Members = Vec<u32>;
@@ -15,8 +15,6 @@ pub(crate) struct Demux {
     bound: HashMap<Endpoint, Members, FixedState>,
     /// All sockets on a port, however bound, of both families.
     ports: HashMap<u16, Members, FixedState>,
-    /// Those that have their flows shared out among them and others on the same address.
-    shared: HashSet<u32, FixedState>,
     hash: FixedState,
 }
 
@@ -27,15 +25,11 @@ impl Demux {
             connected: HashMap::with_hasher(hash.clone()),
             bound: HashMap::with_hasher(hash.clone()),
             ports: HashMap::with_hasher(hash.clone()),
-            shared: HashSet::with_hasher(hash.clone()),
             hash,
         }
     }
 
-    pub(crate) fn insert(&mut self, slot: u32, address: &Address, shared: bool) {
-        if shared {
-            self.shared.insert(slot);
-        }
+    pub(crate) fn insert(&mut self, slot: u32, address: &Address) {
         if let Some(local) = address.local() {
             self.ports.entry(local.port).or_default().push(slot);
         }
@@ -50,7 +44,6 @@ impl Demux {
     }
 
     pub(crate) fn remove(&mut self, slot: u32, address: &Address) {
-        self.shared.remove(&slot);
         if let Some(local) = address.local() {
             forget(&mut self.ports, &local.port, slot);
         }
@@ -73,8 +66,8 @@ impl Demux {
         members(&self.connected, tuple)
     }
 
-    /// The socket that a datagram with these ends is for. Several with one address share the flows if they want that
-    /// (`SO_REUSEPORT`): one flow always goes to the same one. Else the last of them gets all, as on Linux.
+    /// The socket that a datagram with these ends is for. Several that share an address share the
+    /// flows: one flow always goes to the same one.
     #[inline]
     pub(crate) fn find(&self, tuple: &FourTuple) -> Option<u32> {
         let any = Endpoint::new(unspecified(tuple.local.addr), tuple.local.port);
@@ -88,7 +81,6 @@ impl Demux {
         match candidates {
             [] => None,
             [one] => Some(*one),
-            [.., last] if !self.shared.contains(last) => Some(*last),
             several => {
                 let at = self.hash.hash_one(tuple) % several.len() as u64;
                 several.get(at as usize).copied()

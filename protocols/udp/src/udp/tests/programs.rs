@@ -125,24 +125,6 @@ fn programs_that_may_share_an_address_share_its_flows() {
     assert_eq!(counts(&udp, &[ids[0], ids[2]]).iter().sum::<usize>(), 60);
 }
 
-/// A server that is started anew while the old one ends gets what comes, as on Linux.
-#[test]
-fn the_last_of_those_that_reuse_an_address_gets_all() {
-    let mut world = world(&[A]);
-    let mut udp = new_udp(4, 8192);
-    let ids = [0; 2].map(|region| bound_in(&mut udp, &mut world, region, at(A, 53), REUSE));
-    let come = |udp: &mut Udp, world: &mut World| {
-        for port in 1..=20 {
-            arrive(udp, world, at(B, port), at(A, 53), b"x");
-        }
-    };
-    come(&mut udp, &mut world);
-    assert_eq!(counts(&udp, &ids), [0, 20]);
-    udp.close(NOW, ids[1], &mut world);
-    come(&mut udp, &mut world);
-    assert_eq!(counts(&udp, &ids[..1]), [20]);
-}
-
 #[test]
 fn a_successor_takes_over_all_programs() {
     let mut world = world(&[A]);

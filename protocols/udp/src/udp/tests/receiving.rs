@@ -128,7 +128,7 @@ fn sockets_that_share_a_port_share_the_flows() {
     let mut world = world(&[A]);
     let mut udp = new_udp(5, 16_384);
     let ids: Vec<_> = (0..3)
-        .map(|_| bound(&mut udp, &mut world, at(ANY, 80), SHARED))
+        .map(|_| bound(&mut udp, &mut world, at(ANY, 80), REUSE))
         .collect();
     for round in 0..2 {
         let mut totals = [0; 3];
