@@ -16,7 +16,7 @@ use skink_memory::{CaptureDirection, CaptureError, CaptureReader, CapturedFrame}
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,8 +28,8 @@ const BATCH: usize = 256;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a signal may wait for what is being written.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long what is being written may take when the end has come.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A process that is being listened to.
 struct Source {
@@ -86,8 +86,9 @@ pub fn capture(options: &CaptureOptions) -> Result<(), Failure> {
     }
     let signals = SignalDescriptor::new(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
         .map_err(|error| Failure::tool(format!("can't wait for signals: {error}")))?;
-    end_when_stuck(&signals)
-        .map_err(|error| Failure::tool(format!("can't begin a thread: {error}")))?;
+    let copy = signals.as_fd().try_clone_to_owned();
+    let copy = copy.map_err(|error| Failure::tool(format!("can't wait for signals: {error}")))?;
+    end_soon_after(move || wait_for(copy.as_fd()))?;
     let output = open(options)?;
     let mut session = Session {
         options,
@@ -103,29 +104,29 @@ pub fn capture(options: &CaptureOptions) -> Result<(), Failure> {
     };
     session.begin()?;
     let stopped = session.listen(limit, &signals);
+    end_soon_after(|| ())?;
     let ended = session.end();
     stopped.and(ended)
 }
 
-/// Ends the process when it is told to and doesn't listen: it waits for who reads what it writes, as a pager does that shows one page.
-fn end_when_stuck(signals: &SignalDescriptor) -> io::Result<()> {
-    let signals = signals.as_fd().try_clone_to_owned()?;
-    let told = move |limit: Option<&Timespec>| {
-        let mut descriptors = [PollFd::new(&signals, PollFlags::IN)];
-        rustix::event::poll(&mut descriptors, limit).is_ok_and(|count| count > 0)
+/// Ends the process soon after `reason`, if it hasn't ended by itself: it may wait for who reads what it writes, such as a pager that
+/// shows one page.
+fn end_soon_after(reason: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let end = move || {
+        reason();
+        std::thread::sleep(PATIENCE);
+        tell(format_args!("nobody reads the capture: its end is lost"));
+        std::process::exit(1);
     };
-    let at_once = Timespec::default();
-    std::thread::Builder::new().spawn(move || {
-        loop {
-            if told(None) {
-                std::thread::sleep(PATIENCE);
-                if told(Some(&at_once)) {
-                    std::process::exit(1);
-                }
-            }
-        }
-    })?;
-    Ok(())
+    let thread = std::thread::Builder::new().spawn(end);
+    let failure = |error| Failure::tool(format!("can't begin a thread: {error}"));
+    thread.map(drop).map_err(failure)
+}
+
+/// Waits for a signal, and leaves it to be taken.
+fn wait_for(signals: BorrowedFd<'_>) {
+    let mut descriptors = [PollFd::from_borrowed_fd(signals, PollFlags::IN)];
+    while !rustix::event::poll(&mut descriptors, None).is_ok_and(|count| count > 0) {}
 }
 
 fn open(options: &CaptureOptions) -> Result<Output, Failure> {

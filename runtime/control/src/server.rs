@@ -350,7 +350,7 @@ impl<O: Owners> Server<O> {
     }
 
     /// Whether a user may have one more connection. If there are too many in all, one of another user's has to go that hasn't attached, of
-    /// him who has the most of those: so nobody is kept out by however many users' that say nothing.
+    /// him who has the most of those, and more than this one will: so nobody is kept out by users who have many that say nothing.
     fn has_room_for(&mut self, uid: u32) -> bool {
         let mut strangers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for (key, connection) in &self.connections {
@@ -364,8 +364,12 @@ impl<O: Owners> Server<O> {
             return own < STRANGERS_PER_USER;
         }
         match strangers.values().max_by_key(|keys| keys.len()) {
-            Some(keys) if keys.len() > own => {
-                self.close(keys[0], "its user has the most, and others need room");
+            Some(keys) if keys.len() > own + 1 => {
+                let (key, why) = (keys[0], "its user has the most, and others need room");
+                if let Some(connection) = self.connections.get(&key) {
+                    say_refused(&connection.socket, why);
+                }
+                self.close(key, why);
                 true
             }
             _ => false,
@@ -374,10 +378,7 @@ impl<O: Owners> Server<O> {
 
     /// Closes a connection that was just accepted. It may have messages in its queue already.
     fn turn_away(&mut self, socket: OwnedFd, reason: &str) {
-        let refused = Reply::Refused {
-            reason: reason.to_owned(),
-        };
-        let _ = transport::send(socket.as_fd(), &refused, &[], SendFlags::DONTWAIT);
+        say_refused(&socket, reason);
         // Also where a standby still has it.
         let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
         self.closer.close([socket]);
@@ -541,6 +542,14 @@ fn watch(listening: &Listening) -> io::Result<OwnedFd> {
         }
     }
     Ok(poll)
+}
+
+/// Tells who has connected why that is of no use.
+fn say_refused(socket: &OwnedFd, reason: &str) {
+    let refused = Reply::Refused {
+        reason: reason.to_owned(),
+    };
+    let _ = transport::send(socket.as_fd(), &refused, &[], SendFlags::DONTWAIT);
 }
 
 /// 128 random bits from the kernel.
