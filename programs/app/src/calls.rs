@@ -14,7 +14,7 @@ use skink_memory::FallbackReason;
 use skink_messages::{Shutdown, TcpRequest};
 use skink_wire::Endpoint;
 
-/// So often is another port asked for that nobody has.
+/// So often is another port asked for that the kernel doesn't know of, either.
 const MOST_CHOICES: usize = 16;
 
 /// The program made kernel socket `fd`: Skink may take its place. Any other type stays the kernel's.
@@ -140,7 +140,11 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
     }
     // The kernel keeps the port for us: against other programs, without privileges, and for as long
     // as any process holds the socket.
-    if let Err(stop) = kernel_bind(fd, local, domain) {
+    let bound = match local.port {
+        0 => state.bind_anywhere((fd, index), local),
+        _ => kernel_bind(fd, local, domain),
+    };
+    if let Err(stop) = bound {
         if !own.is_unspecified() {
             allow_foreign_address(fd, domain, false);
         }
@@ -152,9 +156,6 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
     }
     state.sockets[index].bound = Some(kernel_name(fd)?);
     state.sockets[index].any_port = local.port == 0;
-    if local.port == 0 {
-        state.avoid_ports_in_use((fd, index), local)?;
-    }
     if !state.sockets[index].datagram && !is_guest() && state.is_served() {
         // It may be for a program that is started with it, when it is too late to ask for a stack. If there is none, it is
         // said when the socket is used.
@@ -175,23 +176,30 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
 }
 
 impl State {
-    /// The kernel doesn't know which ports UDP sockets on Skink have that nobody has bound: one whose port was the kernel's choice gets
-    /// another one, if that is such a port.
-    fn avoid_ports_in_use(&mut self, (fd, index): (c_int, u32), local: Endpoint) -> Answer<()> {
+    /// Binds the kernel's socket of one that may have any port, and opens Skink's halves of a UDP socket with the same one, if there is a
+    /// stack: it knows which ports sockets there have that nobody has bound, and the kernel doesn't.
+    fn bind_anywhere(&mut self, (fd, index): (c_int, u32), local: Endpoint) -> Answer {
         let domain = self.sockets[index].domain;
         for _ in 0..MOST_CHOICES {
-            if self.hear(index) != fail(libc::EADDRINUSE) {
+            self.sockets[index].bound = Some(local);
+            let heard = self.hear(index);
+            self.sockets[index].bound = None;
+            let port = self.port_of(self.sockets[index].resting);
+            let (Ok(()), Some(port)) = (heard, port) else {
                 break;
+            };
+            match kernel_bind(fd, Endpoint::new(local.addr, port), domain) {
+                Ok(done) => return Ok(done),
+                Err(stop) => {
+                    self.release(index);
+                    self.sockets[index].tickets = [0; 2];
+                    if stop != Stop::Errno(libc::EADDRINUSE) {
+                        return Err(stop);
+                    }
+                }
             }
-            // It has no port any more then, as it wasn't bound to a certain one.
-            let nobody = [0u64; 2];
-            let arguments = [fd as usize, nobody.as_ptr() as usize, 16, 0, 0, 0];
-            // SAFETY: the address is ours; its family is `AF_UNSPEC`.
-            unsafe { raw::call(libc::SYS_connect, arguments) }?;
-            kernel_bind(fd, local, domain)?;
-            self.sockets[index].bound = Some(kernel_name(fd)?);
         }
-        Ok(())
+        kernel_bind(fd, local, domain)
     }
 }
 

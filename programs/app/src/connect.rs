@@ -21,11 +21,17 @@ pub unsafe fn connect(fd: c_int, address: *const Address, length: socklen_t) -> 
     let index = state.socket_asked(fd)?;
     // SAFETY: the caller's promise.
     let name = unsafe { sockaddr::read(address, length) };
-    connect_to(state, (fd, index), name)
+    let waits = !state.sockets[index].nonblocking;
+    connect_to(state, (fd, index), name, waits)
 }
 
-/// The same to an address that was read.
-pub fn connect_to(mut state: Guard, (fd, index): (c_int, u32), name: Answer<Name>) -> Answer {
+/// The same to an address that was read, by a call that `waits`, or doesn't.
+pub fn connect_to(
+    mut state: Guard,
+    (fd, index): (c_int, u32),
+    name: Answer<Name>,
+    waits: bool,
+) -> Answer {
     let socket = &state.sockets[index];
     let remote = match (name, socket.role) {
         (Ok(Name::Inet(remote)), _) => remote,
@@ -64,10 +70,13 @@ pub fn connect_to(mut state: Guard, (fd, index): (c_int, u32), name: Answer<Name
             let lasting = state.engine()?.lasting(id);
             let socket = &mut state.sockets[index];
             if socket.connecting {
-                if socket.nonblocking {
+                if !waits {
                     return fail(libc::EALREADY);
                 }
             } else if let Some(error) = socket.take_error() {
+                if socket.unanswered {
+                    state.forget_attempt(index);
+                }
                 return fail(error);
             } else if core::mem::take(&mut socket.unanswered) && !lasting.contains(Events::CLOSED) {
                 return Ok(0);
@@ -81,14 +90,14 @@ pub fn connect_to(mut state: Guard, (fd, index): (c_int, u32), name: Answer<Name
             }
         }
     }
-    finish(state, index, again)
+    finish(state, index, again, waits)
 }
 
-/// Waits for the handshake's end, on a blocking socket; `again` if an earlier call has begun it.
-fn finish(mut state: Guard, index: u32, again: bool) -> Answer {
+/// Waits for the handshake's end, if the call `waits`; `again` if an earlier call has begun it.
+fn finish(mut state: Guard, index: u32, again: bool, waits: bool) -> Answer {
     let socket = &mut state.sockets[index];
     socket.unanswered = true;
-    let patience = Patience::of(socket.nonblocking, socket.options.send_timeout);
+    let patience = Patience::of(!waits, socket.options.send_timeout);
     let answer = wait::until(state, index, patience, |state, index| {
         if patience == Patience::None {
             // Linux never says at once what has become of it, which may be known (it may lead to this very stack).
@@ -97,13 +106,11 @@ fn finish(mut state: Guard, index: u32, again: bool) -> Answer {
         let socket = &mut state.sockets[index];
         match socket.take_error() {
             Some(error) => {
-                if !socket.lent {
-                    // As Linux: it is as if nobody had tried.
-                    state.release(index);
-                    state.sockets[index].role = Role::Undecided;
-                }
+                state.forget_attempt(index);
                 fail(error)
             }
+            // Another thread has heard of it.
+            None if !matches!(socket.role, Role::Stream(_)) => fail(libc::ECONNABORTED),
             None if socket.connecting => Err(WOULD_BLOCK),
             None => {
                 socket.unanswered = false;
@@ -119,6 +126,15 @@ fn finish(mut state: Guard, index: u32, again: bool) -> Answer {
 }
 
 impl State {
+    /// A handshake has failed, and the program knows: it is as if nobody had tried, as on Linux. (But others that have the socket
+    /// don't know yet.)
+    fn forget_attempt(&mut self, index: u32) {
+        if !self.sockets[index].lent {
+            self.release(index);
+            self.sockets[index].role = Role::Undecided;
+        }
+    }
+
     /// Begins a handshake, or leaves the socket to the kernel.
     fn begin(&mut self, index: u32, remote: Endpoint) -> Answer<()> {
         if let Some(reason) = self.reason_against(index, remote.addr) {

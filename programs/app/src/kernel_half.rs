@@ -169,11 +169,15 @@ impl State {
 
     /// The port of a UDP socket on Skink.
     fn datagram_port(&self, index: u32) -> Option<u16> {
-        let (Role::Datagram(halves), Some(engine)) = (self.sockets[index].role, &self.engine)
-        else {
-            return None;
-        };
-        let table = engine.stack.udp_table();
+        match self.sockets[index].role {
+            Role::Datagram(halves) => self.port_of(halves),
+            _ => None,
+        }
+    }
+
+    /// The port of what Skink has of a UDP socket.
+    pub fn port_of(&self, halves: Halves) -> Option<u16> {
+        let table = self.engine.as_ref()?.stack.udp_table();
         let mut records = halves.into_iter().flatten().filter_map(|id| table.find(id));
         records.next().map(|record| record.four_tuple().local.port)
     }

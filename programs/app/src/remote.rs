@@ -474,7 +474,11 @@ impl Remote {
     pub fn has_route(&self, destination: IpAddr) -> bool {
         let near = |address: &IpCidr| address.contains(destination);
         let way = |gateway: &IpAddr| gateway.is_ipv4() == destination.is_ipv4();
-        self.holdings.addresses.iter().any(near) || self.holdings.gateways.iter().any(way)
+        // No gateway forwards what is for the link.
+        let is_link_local =
+            matches!(destination, IpAddr::V6(address) if address.is_unicast_link_local());
+        self.holdings.addresses.iter().any(near)
+            || !is_link_local && self.holdings.gateways.iter().any(way)
     }
 
     /// Whether the address is Skink's.

@@ -306,12 +306,17 @@ pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
 
 /// What Linux does, too, for a peer that has given no cookie for its *fast open* (RFC 7413) yet; and it never gives one here.
 fn connect_and_send(state: Guard, socket: (c_int, u32), sending: Sending<'_>) -> Answer {
-    let name = match sending.to? {
-        Some(name @ Name::Inet(_)) => Ok(name),
-        Some(Name::Unspecified) => return fail(libc::EOPNOTSUPP),
-        None => return fail(libc::EINVAL),
+    let (_, index) = socket;
+    let its = &state.sockets[index];
+    let name = match (sending.to?, its.role) {
+        (Some(name @ Name::Inet(_)), _) => Ok(name),
+        (Some(Name::Unspecified), _) => return fail(libc::EOPNOTSUPP),
+        (None, Role::Undecided) => return fail(libc::EINVAL),
+        (None, _) if its.connecting => return fail(libc::EALREADY),
+        (None, _) => return fail(libc::EISCONN),
     };
-    connect_to(state, socket, name)?;
+    let waits = !its.nonblocking && sending.flags & libc::MSG_DONTWAIT == 0;
+    connect_to(state, socket, name, waits)?;
     let flags = sending.flags & !libc::MSG_FASTOPEN;
     send(socket.0, Sending { flags, ..sending })
 }

@@ -168,6 +168,22 @@ fn the_stack_hears_of_room_only_if_the_peer_may_wait_for_it() {
     assert_eq!(pair.heard().len(), 0, "the socket is gone");
 }
 
+/// Programs have the kernel's link-local address, unless one of Skink's was given.
+#[test]
+fn what_is_for_the_link_goes_by_no_gateway() {
+    let mut remote = pair().remote;
+    let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+    let [far, near] = ["2001:db8::9", "fe80::9"].map(address);
+    for gateway in ["fe80::1", "2001:db8:1::1"] {
+        remote.holdings.gateways = vec![address(gateway)];
+        assert!(remote.has_route(far) && !remote.has_route(near));
+        assert!(!remote.has_route(address("192.0.2.1")));
+    }
+    let own = "fe80::2/64".parse().expect("an address");
+    remote.holdings.addresses.push(own);
+    assert!(remote.has_route(near));
+}
+
 /// Of the program's own memory, which each send ring here touches a page of.
 #[test]
 fn send_rings_that_take_too_much_memory_take_less_from_then_on() {

@@ -155,8 +155,13 @@ def datagrams(count, *end):
         s.sendto(b'?', (peer, 7009))
         assert not end or s.getsockname() == told
         yield s
-senders = list(datagrams(800))
-receivers = list(datagrams(200, '', own))
+senders = list(datagrams(700))
+receivers = list(datagrams(140, '', own))
+for attempt in range(80):
+    s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    s.bind(('::', 0))
+    s.sendto(b'?', ('::ffff:' + peer, 7009))
+    receivers.append(s)
 for s in senders + receivers:
     s.close()
 for attempt in range(400):
@@ -220,7 +225,19 @@ with socket.socket() as s:
     assert failure(s.send, b'?', socket.MSG_FASTOPEN) == errno.EINVAL
     assert s.sendto(b'?', socket.MSG_FASTOPEN, (peer, 7009)) == 1
     assert failure(s.sendto, b'?', socket.MSG_FASTOPEN, (peer, 7009)) == errno.EISCONN
+    assert failure(s.send, b'?', socket.MSG_FASTOPEN) == errno.EISCONN
     assert s.recv(1) == b''
+with socket.socket() as s:
+    at_once = socket.MSG_FASTOPEN | socket.MSG_DONTWAIT
+    assert failure(s.sendto, b'?', at_once, (peer, 7009)) == errno.EINPROGRESS
+    select.select([], [s], [])
+    assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+with socket.socket() as s:
+    s.setblocking(False)
+    assert failure(s.connect, (peer, 7008)) == errno.EINPROGRESS
+    select.select([], [s], [])
+    assert failure(s.connect, (peer, 7008)) == errno.ECONNREFUSED
+    assert failure(s.recv, 1) == errno.ENOTCONN
 with socket.socket() as s:
     s.setblocking(False)
     assert failure(s.sendto, b'?', socket.MSG_FASTOPEN, (peer, 7009)) == errno.EINPROGRESS
