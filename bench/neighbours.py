@@ -71,6 +71,13 @@ class Scene:
         return sent["end"]["sum_received"]["bits_per_second"], rate, median
 
     def end(self):
+        # The stack, if there is one, was started first: it takes its files away.
+        for stack in self.started[:1]:
+            stack.terminate()
+            try:
+                stack.wait(10)
+            except subprocess.TimeoutExpired:
+                pass
         for process in reversed(self.started):
             try:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -141,7 +141,7 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
     // The kernel keeps the port for us: against other programs, without privileges, and for as long
     // as any process holds the socket.
     let bound = match local.port {
-        0 => state.bind_anywhere((fd, index), local),
+        0 if state.sockets[index].datagram => state.bind_anywhere((fd, index), local),
         _ => kernel_bind(fd, local, domain),
     };
     if let Err(stop) = bound {
@@ -176,8 +176,8 @@ pub unsafe fn bind(fd: c_int, address: *const Address, length: socklen_t) -> Ans
 }
 
 impl State {
-    /// Binds the kernel's socket of one that may have any port, and opens Skink's halves of a UDP socket with the same one, if there is a
-    /// stack: it knows which ports sockets there have that nobody has bound, and the kernel doesn't.
+    /// Binds the kernel's half of a UDP socket that may have any port, and opens Skink's with the same one, if there is a stack: it
+    /// knows which ports sockets there have that nobody has bound, and the kernel doesn't.
     fn bind_anywhere(&mut self, (fd, index): (c_int, u32), local: Endpoint) -> Answer {
         let domain = self.sockets[index].domain;
         for _ in 0..MOST_CHOICES {

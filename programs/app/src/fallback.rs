@@ -17,6 +17,12 @@ use skink_wire::{Endpoint, IpCidr};
 use std::ffi::CString;
 use std::time::Duration;
 
+/// Whether `address` is for all of one of its networks.
+fn has_broadcast(network: &NetworkInfo, address: IpAddr) -> bool {
+    let mut broadcasts = network.addresses.iter().filter_map(IpCidr::broadcast);
+    broadcasts.any(|broadcast| broadcast == address)
+}
+
 /// Whether a process without a stack ends.
 static REQUIRED: AtomicBool = AtomicBool::new(false);
 
@@ -265,18 +271,17 @@ impl State {
         })
     }
 
-    /// Whether what is sent there is for all on the link, or on a network of Skink's.
-    pub fn is_broadcast(&mut self, address: IpAddr) -> bool {
-        address == IpAddr::V4(Ipv4Addr::BROADCAST) || self.is_own_broadcast(address)
+    /// Whether what is sent there is for all on the link, or on a network of Skink's. Asks nobody: who has a stack knows the network.
+    pub fn is_broadcast(&self, address: IpAddr) -> bool {
+        let own = self.network.as_ref();
+        address == IpAddr::V4(Ipv4Addr::BROADCAST)
+            || own.is_some_and(|network| has_broadcast(network, address))
     }
 
     /// Whether it is the broadcast address of a network of Skink's: sockets for datagrams may have it.
     pub fn is_own_broadcast(&mut self, address: IpAddr) -> bool {
         let network = self.network();
-        network.is_some_and(|network| {
-            let mut broadcasts = network.addresses.iter().filter_map(IpCidr::broadcast);
-            broadcasts.any(|broadcast| broadcast == address)
-        })
+        network.is_some_and(|network| has_broadcast(network, address))
     }
 
     /// Why a flow to `address` is the kernel's, or `None` if it is Skink's. Makes the stack, if

@@ -201,7 +201,7 @@ impl State {
     /// in the end.
     pub fn hear(&mut self, index: u32) -> Answer<()> {
         let socket = &self.sockets[index];
-        let is_due = socket.datagram && !socket.is_decided() && socket.resting == [None; 2];
+        let is_due = !socket.is_decided() && socket.resting == [None; 2];
         if is_due && (self.has_own_stack() || self.is_served() && self.need_engine()) {
             self.sockets[index].resting = self.open_datagram(index)?;
         }
