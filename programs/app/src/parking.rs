@@ -1,16 +1,16 @@
 //! The threads that wait, and how each is woken.
 use crate::errno::{Answer, Stop};
 use crate::flow_rings::FlowRings;
-use crate::raw::{self, Unless};
+use crate::raw::{self, Scope, Unless};
 use crate::state::internal;
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
+use skink_sockets::Berth;
 use skink_time::Instant;
 use std::sync::Arc;
 
 /// How a waiting thread is woken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Bell {
     /// It isn't asleep.
     None,
@@ -20,15 +20,25 @@ enum Bell {
     Event(c_int),
     /// By this one, of a flow ring.
     Ring(c_int),
+    /// By its futex in memory that a stack in another process sees, and by that stack.
+    Berth(Berth),
+}
+
+impl Bell {
+    /// Whether what the thread waits for wakes it, whoever drives the stack.
+    fn is_its_own(&self) -> bool {
+        matches!(self, Bell::Ring(_) | Bell::Berth(_))
+    }
 }
 
 /// How a thread is woken that sleeps.
-#[derive(Debug)]
 pub enum Call {
     /// By this futex.
     Futex(Arc<AtomicU32>),
     /// By this bell of a flow ring. It may come late, and wake the next one there.
     Ring(c_int),
+    /// By this futex. Likewise.
+    Berth(Berth),
 }
 
 impl Call {
@@ -37,6 +47,7 @@ impl Call {
         match self {
             Call::Futex(word) => raw::futex_wake(word.as_ptr(), 1),
             Call::Ring(fd) => raw::ring(fd),
+            Call::Berth(berth) => raw::futex_wake_in(Scope::Shared, berth.futex().0.as_ptr(), 1),
         }
     }
 }
@@ -156,7 +167,7 @@ impl Parking {
         let mut events = core::mem::take(&mut self.events);
         events.extend(self.waiters.iter().filter_map(|waiter| match waiter.bell {
             Bell::Event(fd) => Some(fd),
-            Bell::None | Bell::Futex | Bell::Ring(_) => None,
+            Bell::None | Bell::Futex | Bell::Ring(_) | Bell::Berth(_) => None,
         }));
         for fd in events {
             crate::fd_table::set(fd, crate::fd_table::Entry::Ordinary);
@@ -244,31 +255,38 @@ impl Parking {
     /// It is awake.
     pub fn leave(&mut self, id: u32) {
         let waiter = &mut self.waiters[id as usize];
-        if let Bell::Event(fd) = waiter.bell {
-            if waiter.word.load(Ordering::Relaxed) != 0 {
-                raw::hush(fd);
+        match core::mem::replace(&mut waiter.bell, Bell::None) {
+            Bell::Event(fd) => {
+                if waiter.word.load(Ordering::Relaxed) != 0 {
+                    raw::hush(fd);
+                }
+                self.events.push(fd);
             }
-            self.events.push(fd);
+            Bell::Berth(berth) => berth.rise(),
+            Bell::None | Bell::Futex | Bell::Ring(_) => {}
         }
-        waiter.bell = Bell::None;
         self.free.push(id);
         self.heir = self.heir.filter(|heir| *heir != id);
     }
 
-    /// Wakes it, if it sleeps: from a futex or a flow ring when the lock is let go.
+    /// Wakes it, if it sleeps: but by an eventfd when the lock is let go.
     pub fn wake(&mut self, id: u32) {
         let Some(waiter) = self.waiters.get(id as usize) else {
             return;
         };
-        if waiter.bell == Bell::None || waiter.word.swap(1, Ordering::Release) != 0 {
+        if matches!(waiter.bell, Bell::None) || waiter.word.swap(1, Ordering::Release) != 0 {
             return;
         }
-        match waiter.bell {
+        match &waiter.bell {
             Bell::None => {}
             Bell::Futex => self.woken.push(Call::Futex(waiter.word.clone())),
             // Nobody else has it as long as the lock is held.
-            Bell::Event(fd) => raw::ring(fd),
-            Bell::Ring(fd) => self.woken.push(Call::Ring(fd)),
+            Bell::Event(fd) => raw::ring(*fd),
+            Bell::Ring(fd) => self.woken.push(Call::Ring(*fd)),
+            Bell::Berth(berth) => {
+                berth.rouse();
+                self.woken.push(Call::Berth(berth.clone()));
+            }
         }
     }
 
@@ -325,7 +343,7 @@ impl Parking {
     pub fn bells(&self) -> impl Iterator<Item = c_int> {
         let used = self.waiters.iter().filter_map(|waiter| match waiter.bell {
             Bell::Event(fd) => Some(fd),
-            Bell::None | Bell::Futex | Bell::Ring(_) => None,
+            Bell::None | Bell::Futex | Bell::Ring(_) | Bell::Berth(_) => None,
         });
         self.events.iter().copied().chain(used)
     }
@@ -363,6 +381,11 @@ impl Parking {
         self.waiters[id as usize].bell = Bell::Ring(bell);
     }
 
+    /// The thread sleeps on this berth.
+    pub fn sleeps_on_berth(&mut self, id: u32, berth: Berth) {
+        self.waiters[id as usize].bell = Bell::Berth(berth);
+    }
+
     /// A thread goes to sleep where a frame wakes it, until `deadline` at the latest.
     pub fn sleeps_on_nic(&mut self, deadline: Option<Instant>) {
         self.on_nic += 1;
@@ -386,18 +409,18 @@ impl Parking {
         self.naps = 0;
     }
 
-    /// A thread has found what it waited for. If nobody drives, makes one of the sleepers do it; but none on a flow ring:
-    /// its own frames wake it, and the next thread that goes to sleep will drive. Until then the helper takes care: who has
-    /// found something may compute for long.
+    /// A thread has found what it waited for. If nobody drives, makes one of the sleepers do it; but none on a flow ring or a
+    /// berth: its own frames wake it, and the next thread that goes to sleep will drive. Until then the helper takes care: who
+    /// has found something may compute for long.
     pub fn hand_over(&mut self) {
         self.found();
         if self.driver.is_some() || self.heir.is_some() {
             return;
         }
         let mut asleep = (0..).zip(&self.waiters).filter(|(_, waiter)| {
-            waiter.bell != Bell::None && waiter.word.load(Ordering::Relaxed) == 0
+            !matches!(waiter.bell, Bell::None) && waiter.word.load(Ordering::Relaxed) == 0
         });
-        let next = asleep.find(|(_, waiter)| !matches!(waiter.bell, Bell::Ring(_)));
+        let next = asleep.find(|(_, waiter)| !waiter.bell.is_its_own());
         if let Some((id, _)) = next {
             self.heir = Some(id);
             self.wake(id);

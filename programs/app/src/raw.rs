@@ -420,13 +420,23 @@ pub fn ppoll_unless(
     unsafe { waiting_call(libc::SYS_ppoll, arguments, unless) }
 }
 
+/// Who wakes, and is woken, by a futex.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Threads of this process.
+    Process = libc::FUTEX_PRIVATE_FLAG as isize,
+    /// Whoever has mapped the memory.
+    Shared = 0,
+}
+
 /// Waits until what `word` leads to isn't `expected` any more and somebody wakes us. Only the kernel follows the pointer.
 pub fn futex_wait(word: *mut u32, expected: u32, timeout: Option<Duration>) -> Answer<usize> {
-    futex_wait_unless(word, expected, timeout, NEVER)
+    futex_wait_unless(Scope::Process, word, expected, timeout, NEVER)
 }
 
 /// As [`futex_wait`], if a word of the thread's own is as it was.
 pub fn futex_wait_unless(
+    scope: Scope,
     word: *mut u32,
     expected: u32,
     timeout: Option<Duration>,
@@ -434,7 +444,7 @@ pub fn futex_wait_unless(
 ) -> Answer<usize> {
     let spec = timeout.map(timespec);
     let at = spec.as_ref().map_or(0, |spec| &raw const *spec as usize);
-    let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let operation = libc::FUTEX_WAIT as usize | scope as usize;
     let arguments = [word as usize, operation, expected as usize, at, 0, 0];
     // SAFETY: the time is borrowed, and the word is read only, if it is there.
     unsafe { waiting_call(libc::SYS_futex, arguments, unless) }
@@ -442,7 +452,12 @@ pub fn futex_wait_unless(
 
 /// Wakes up to `count` waiters.
 pub fn futex_wake(word: *mut u32, count: u32) {
-    let operation = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as usize;
+    futex_wake_in(Scope::Process, word, count);
+}
+
+/// As [`futex_wake`].
+pub fn futex_wake_in(scope: Scope, word: *mut u32, count: u32) {
+    let operation = libc::FUTEX_WAKE as usize | scope as usize;
     let arguments = [word as usize, operation, count as usize, 0, 0, 0];
     // SAFETY: the word's address is all that counts.
     let _ = unsafe { syscall(libc::SYS_futex, arguments) };

@@ -18,7 +18,9 @@ use skink_messages::{
     Counter, Counters, PortOptions, Protocol, Shutdown, SocketCall, SocketEvent, TcpRequest,
     UdpRequest,
 };
-use skink_sockets::{self as sockets, Attachment, Client, ClientError, RequestBody, ServedBy};
+use skink_sockets::{
+    self as sockets, Attachment, Berth, Client, ClientError, RequestBody, ServedBy,
+};
 use skink_tcp::{Budget, State as TcpState};
 use skink_wire::{Endpoint, IpCidr};
 use std::collections::HashMap;
@@ -453,6 +455,14 @@ impl Remote {
             self.go_down(&ClientError::Gone);
         }
         unsettle();
+    }
+
+    /// A thread is about to sleep until something happens to this TCP socket; another one sleeps on the bell.
+    pub fn lie_down(&mut self, id: SocketId) -> Option<Berth> {
+        match self.down {
+            true => None,
+            false => self.client.lie_down(id),
+        }
     }
 
     /// Offers that nobody has taken, for a successor.

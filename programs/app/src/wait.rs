@@ -4,14 +4,15 @@
 //! sleeps on the NIC's descriptors; the others sleep on a futex (or an eventfd, if ordinary
 //! descriptors are to wake them too) until the driver, or whoever else drives the stack, wakes them. A
 //! driver that has what it waited for hands the role over on its way out. Where that often wakes two threads for a
-//! frame, the others sleep on flow rings (`flow_rings`), and each is woken by the frames of its own connection.
+//! frame, the others sleep on flow rings (`flow_rings`), and each is woken by the frames of its own connection. A stack in
+//! another process wakes those directly that wait for one connection each ([`Berth`]).
 use crate::cancel;
 use crate::engine::Engine;
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
 use crate::flow_rings::BELL;
 use crate::lock::{Guard, lock};
 use crate::parking::{Sleep, unless_over};
-use crate::raw;
+use crate::raw::{self, Scope};
 use crate::signals::Mark;
 use crate::socket::Role;
 use crate::spin::{self, Look};
@@ -19,7 +20,7 @@ use crate::state::State;
 use core::ffi::{c_int, c_void};
 use skink_library::{Doorbell, Room};
 use skink_messages::Counter;
-
+use skink_sockets::Berth;
 use skink_time::Instant;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -119,6 +120,19 @@ impl State {
         let ring = rings.take(engine.stack.flow_rings()?, now, &flow)?;
         engine.count(Counter::AppFlowSleeps);
         Some(ring)
+    }
+
+    /// Where a thread may sleep that waits for just these sockets, while another one sleeps on the bell of a stack in another
+    /// process.
+    fn take_berth(&mut self, sockets: &[u32]) -> Option<Berth> {
+        let &[index] = sockets else { return None };
+        let Role::Stream(id) = self.sockets[index].role else {
+            return None;
+        };
+        let engine = self.engine.as_deref_mut()?;
+        let berth = engine.stack.remote()?.lie_down(id)?;
+        engine.count(Counter::AppFlowSleeps);
+        Some(berth)
     }
 
     /// Undoes what was done when the calling thread went to sleep, but for the sockets' lists of waiters; `by_frame` says
@@ -288,6 +302,8 @@ pub fn park(
             true => (Ok(state), Ok(0)),
             false => sleep_on_ring(state, id, ring, timeout, &mut by_frame),
         }
+    } else if let Some(berth) = state.take_berth(sockets) {
+        sleep_on_berth(state, id, berth, timeout)
     } else {
         sleep_on_futex(state, id, timeout)
     };
@@ -316,7 +332,22 @@ fn sleep_on_futex(mut state: Guard, id: u32, timeout: Option<Duration>) -> (Answ
     let word = state.parking.sleeps_on_futex(id);
     let unless = unless_over();
     drop(state);
-    let answer = raw::futex_wait_unless(word.as_ptr(), 0, timeout, unless);
+    let answer = raw::futex_wait_unless(Scope::Process, word.as_ptr(), 0, timeout, unless);
+    (lock(), answer)
+}
+
+fn sleep_on_berth(
+    mut state: Guard,
+    id: u32,
+    berth: Berth,
+    timeout: Option<Duration>,
+) -> (Answer<Guard>, Answer) {
+    let (word, asleep) = berth.futex();
+    let word = word.as_ptr();
+    state.parking.sleeps_on_berth(id, berth);
+    let unless = unless_over();
+    drop(state);
+    let answer = raw::futex_wait_unless(Scope::Shared, word, asleep, timeout, unless);
     (lock(), answer)
 }
 

@@ -9,11 +9,12 @@
 use crate::memory::{Memory, Ordering, load_acquire, word};
 use crate::queue::{AttachError, Watch, duplicate, read_only};
 use crate::relax::Relax;
-use crate::sleep::{Announcer, Beat, Caller, Fenced, PAGE_BYTES};
+use crate::sleep::{Announcer, BERTHS, Beat, Berth, Caller, Fenced, PAGE_BYTES};
 use crate::spin::SpinBudget;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::PipeFlags;
+use rustix::thread::futex;
 use serde::{Deserialize, Serialize};
 use skink_inherit::{Inherit, lend_borrowed};
 use std::io::{self, IoSliceMut};
@@ -21,7 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// "SKINKSLP" and a version that changes with the layout.
-const MAGIC: u64 = 0x534b_494e_4b53_0001;
+const MAGIC: u64 = 0x534b_494e_4b53_0002;
 
 /// What a consumer and its producers are handed. Keep it, and any of them can have a successor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -210,6 +211,11 @@ impl Sleeper {
         self.announcer.announce();
     }
 
+    /// See [`Announcer::lie_down`].
+    pub fn lie_down(&mut self, subject: u32) -> Option<Berth> {
+        self.announcer.lie_down(subject)
+    }
+
     /// Says that the consumer is awake, and leaves the pipe as it is: for one that empties it by
     /// itself, or knows that nobody rang.
     pub fn awake(&mut self) {
@@ -315,6 +321,8 @@ pub struct Doorbell {
     caller: Caller,
     bell: OwnedFd,
     rung: u64,
+    /// The sleeps on berths that were ended, once there is one.
+    woken: Vec<u32>,
 }
 
 impl Doorbell {
@@ -329,6 +337,7 @@ impl Doorbell {
             caller: Caller::new(page),
             bell: descriptors.bell,
             rung: 0,
+            woken: Vec::new(),
         })
     }
 
@@ -347,6 +356,32 @@ impl Doorbell {
             self.wake();
         }
         must
+    }
+
+    /// Whether somebody sleeps on the bell, or is on the way from there, and so sees what was published before that fence.
+    #[inline]
+    pub fn is_heard(&self, fenced: &Fenced) -> bool {
+        self.caller.is_heard(fenced)
+    }
+
+    /// After publishing something about `subject`, before that fence: wakes the thread that sleeps until there is something about
+    /// it. Answers whether one will look: if not, ring.
+    #[inline]
+    pub fn wake_for(&mut self, subject: u32, fenced: &Fenced) -> bool {
+        let Some((berth, nap)) = self.caller.berth_of(subject, fenced) else {
+            return false;
+        };
+        self.woken.resize(BERTHS, 0);
+        let woken = &mut self.woken[subject as usize % BERTHS];
+        if *woken == nap {
+            return true;
+        }
+        let found = futex::wake(crate::sleep::futex(berth), futex::Flags::empty(), 1);
+        let found = found.is_ok_and(|count| count > 0);
+        if found {
+            *woken = nap;
+        }
+        found
     }
 
     /// The pipe doesn't block, and one that is full is readable: nothing is lost.

@@ -42,8 +42,8 @@ mod spin;
 
 /// Version of the layouts in shared memory: queues, pools, and sleepers' pages. Raise it with every change of
 /// one: processes of other builds look at them.
-// Layout digest: 4edba5e3420ad822
-pub const LAYOUT_VERSION: u32 = 3;
+// Layout digest: efbc24920b6a6067
+pub const LAYOUT_VERSION: u32 = 4;
 
 #[cfg(not(loom))]
 pub use doorbell::{Doorbell, DoorbellDescriptors, Pulse, Sleeper, SleeperDescriptors, Woken};
@@ -63,7 +63,7 @@ pub use relax::time_stamp;
 pub use request::{Aborted, NeighbourId, RequestDatabase, RequestId, RequestsFull};
 #[cfg(loom)]
 pub use sleep::in_memory;
-pub use sleep::{Announcer, Beat, Caller, Fenced};
+pub use sleep::{Announcer, Beat, Berth, Caller, Fenced};
 pub use spin::SpinBudget;
 
 /// How channels keep up: what each of them counted. Plain numbers, for the component's counters.

@@ -8,8 +8,10 @@
 //! | --- | --- |
 //! | 0 | magic and version |
 //! | 128 | `epoch`: odd while the consumer sleeps or is about to |
+//! | 136 | how many berths are taken |
 //! | 192 | `beats`: how often it has gone through its loop |
 //! | 200 | `note`: what it tells whoever watches it; 0 at its start |
+//! | 256 | 64 *berths* of 8 bytes: the number of a sleep, odd while it lasts (a futex), and what it waits for, plus one |
 //!
 //! # No wake-up is lost
 //!
@@ -25,8 +27,19 @@
 //! Whichever fence comes first, the side whose fence is second sees what the other one stored. Every
 //! sleep has a number of its own, so that a producer rings once per sleep, though only the consumer
 //! may write here. A consumer that lies costs each of its producers one system call per batch.
+//!
+//! # Berths
+//!
+//! A consumer may be many threads, each of which waits for one *subject* (a socket). If one of them slept for all, what is for
+//! another one would wake two. So a thread can sleep on a berth, which one is told by its subject's number, and a
+//! producer that has published something about that subject wakes this thread. A producer can't store here, so its wake-up is
+//! lost if the thread has announced itself and isn't asleep yet. The kernel tells how many a wake-up has found: if none, the
+//! producer rings, and whoever sleeps on the bell takes in what was published, and rouses the other.
 
-use crate::memory::{Memory, Ordering, fence, load_acquire, word};
+use crate::memory::{AtomicU64, Memory, Ordering, fence, load_acquire, word};
+use std::sync::Arc;
+#[cfg(not(loom))]
+use std::sync::atomic::AtomicU32;
 
 /// Word index of `epoch`.
 pub(crate) const EPOCH: usize = 16;
@@ -35,21 +48,80 @@ const BEATS: usize = 24;
 /// Word index of `note`.
 #[cfg(not(loom))]
 const NOTE: usize = BEATS + 1;
-pub(crate) const PAGE_BYTES: usize = 256;
+/// Word index of how many berths are taken: in the line of `epoch`, since both are looked at.
+const TAKEN: usize = EPOCH + 1;
+/// Word index of the first berth.
+const FIRST_BERTH: usize = 32;
+/// How many berths there are.
+pub(crate) const BERTHS: usize = 64;
+const WORDS: usize = FIRST_BERTH + BERTHS;
+#[cfg(not(loom))]
+pub(crate) const PAGE_BYTES: usize = WORDS * 8;
 
-const _: () = assert!(EPOCH * 8 == 128 && (BEATS + 1) * 8 + 8 <= PAGE_BYTES);
+const _: () = assert!(EPOCH * 8 == 128 && (BEATS + 1) * 8 + 8 <= FIRST_BERTH * 8);
 
 /// The consumer's side of the page: says that it sleeps.
 pub struct Announcer {
-    page: Memory,
+    page: Arc<Memory>,
     epoch: u64,
+}
+
+/// Where one of a consumer's threads sleeps until it is told something about one subject. The consumer's threads use it
+/// one at a time.
+#[derive(Clone)]
+pub struct Berth {
+    page: Arc<Memory>,
+    place: usize,
+    nap: u32,
+}
+
+impl Berth {
+    /// The futex, and what it says while the thread is to sleep. It lies in memory that others map too.
+    #[cfg(not(loom))]
+    pub fn futex(&self) -> (&AtomicU32, u32) {
+        (futex(self.word()), self.nap)
+    }
+
+    /// Whether the thread is to sleep.
+    pub fn is_occupied(&self) -> bool {
+        self.word().load(Ordering::Relaxed) as u32 == self.nap
+    }
+
+    /// The thread isn't to sleep any more: if it does already, wake it by the futex.
+    pub fn rouse(&self) {
+        if self.is_occupied() {
+            let word = self.word();
+            word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// The thread is awake, and the berth free.
+    pub fn rise(self) {
+        let free = u64::from(self.nap.wrapping_add(1));
+        self.word().store(free, Ordering::Relaxed);
+        let taken = word(&self.page, TAKEN);
+        let others = taken.load(Ordering::Relaxed).saturating_sub(1);
+        taken.store(others, Ordering::Relaxed);
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        word(&self.page, self.place)
+    }
 }
 
 impl Announcer {
     /// Awake, also if a predecessor died in its sleep; and without a predecessor's note.
     pub(crate) fn new(page: Memory) -> Announcer {
+        let page = Arc::new(page);
         #[cfg(not(loom))]
         word(&page, NOTE).store(0, Ordering::Relaxed);
+        for place in FIRST_BERTH..WORDS {
+            let berth = word(&page, place);
+            let nap = berth.load(Ordering::Relaxed) as u32;
+            let free = u64::from(nap.wrapping_add(nap & 1));
+            berth.store(free, Ordering::Relaxed);
+        }
+        word(&page, TAKEN).store(0, Ordering::Relaxed);
         let epoch = load_acquire(word(&page, EPOCH));
         let mut announcer = Announcer { page, epoch };
         announcer.retract();
@@ -66,6 +138,26 @@ impl Announcer {
     /// Says that it is awake. From now on nobody rings; what arrived meanwhile is in the queues.
     pub fn retract(&mut self) {
         self.set(self.epoch.wrapping_add(self.epoch & 1));
+    }
+
+    /// A thread is about to sleep until it is told something about `subject`. It must then look at all queues once more, and
+    /// sleep only if there is nothing in any, and if somebody sleeps on the bell. `None` if another one has the berth.
+    pub fn lie_down(&mut self, subject: u32) -> Option<Berth> {
+        let place = FIRST_BERTH + subject as usize % BERTHS;
+        let berth = word(&self.page, place);
+        let nap = (berth.load(Ordering::Relaxed) as u32).wrapping_add(1);
+        if nap.is_multiple_of(2) {
+            return None;
+        }
+        berth.store(named(subject) | u64::from(nap), Ordering::Relaxed);
+        let taken = word(&self.page, TAKEN);
+        taken.store(taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        Some(Berth {
+            page: self.page.clone(),
+            place,
+            nap,
+        })
     }
 
     /// Shows whoever watches that the consumer goes on.
@@ -87,6 +179,19 @@ impl Announcer {
         self.epoch = epoch;
         word(&self.page, EPOCH).store(epoch, Ordering::Relaxed);
     }
+}
+
+/// The lower half of a berth's word, for the kernel.
+#[cfg(not(loom))]
+pub(crate) fn futex(word: &AtomicU64) -> &AtomicU32 {
+    const { assert!(cfg!(target_endian = "little")) };
+    // SAFETY: half of a word that is borrowed for as long, and aligned as all of it. Nobody but the kernel accesses it in halves.
+    unsafe { &*word.as_ptr().cast() }
+}
+
+/// A subject, as berths name it.
+fn named(subject: u32) -> u64 {
+    u64::from(subject.wrapping_add(1)) << 32
 }
 
 /// What a [`Pulse`](crate::Pulse) shows.
@@ -127,6 +232,27 @@ impl Caller {
         Caller { page, rung: 0 }
     }
 
+    /// Whether the consumer sleeps, or is on its way from there, by what it says.
+    #[inline]
+    pub fn is_heard(&self, _: &Fenced) -> bool {
+        let epoch = word(&self.page, EPOCH).load(Ordering::Relaxed);
+        epoch & 1 == 1
+    }
+
+    /// The futex on which a thread sleeps, or is about to, until it is told something about `subject`, as far as that was
+    /// published before that fence; and the number of its sleep. The consumer may lie.
+    #[inline]
+    pub fn berth_of(&self, subject: u32, _: &Fenced) -> Option<(&AtomicU64, u32)> {
+        if word(&self.page, TAKEN).load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let berth = word(&self.page, FIRST_BERTH + subject as usize % BERTHS);
+        let seen = berth.load(Ordering::Relaxed);
+        let nap = seen as u32;
+        let sleeps = !nap.is_multiple_of(2) && seen - u64::from(nap) == named(subject);
+        sleeps.then_some((berth, nap))
+    }
+
     /// Whether the consumer must be woken for what was published before. Answers `true` once for
     /// each sleep: who asks has to ring then.
     #[inline]
@@ -162,6 +288,6 @@ impl Fenced {
 /// Both sides of a sleeper's page, in memory that loom watches.
 #[cfg(loom)]
 pub fn in_memory() -> (Announcer, Caller) {
-    let page = Memory::new(BEATS + 1);
+    let page = Memory::new(WORDS);
     (Announcer::new(page.clone()), Caller::new(page))
 }

@@ -8,7 +8,7 @@
 //! memory model that they only sample.)
 #![cfg(loom)]
 
-use loom::sync::{Arc, Notify};
+use loom::sync::{Arc, Condvar, Mutex, Notify};
 use loom::thread;
 use skink_channel::{ChunkInMemory, Fenced, Queue, QueueError, in_memory};
 
@@ -93,6 +93,68 @@ fn no_wake_up_is_lost() {
                     bell.wait();
                 }
                 announcer.retract();
+            }
+        }
+        sending.join().expect("sent");
+    });
+}
+
+/// A futex as the kernel has it: whether a thread sleeps there is looked at under a lock, and so is the word, before it does.
+#[derive(Default)]
+struct Futex {
+    asleep: Mutex<bool>,
+    woken: Condvar,
+}
+
+impl Futex {
+    fn wait_while(&self, word: impl Fn() -> bool) {
+        let mut asleep = self.asleep.lock().expect("the lock");
+        *asleep = word();
+        while *asleep {
+            asleep = self.woken.wait(asleep).expect("the lock");
+        }
+    }
+
+    fn wake(&self) -> bool {
+        let mut asleep = self.asleep.lock().expect("the lock");
+        let found = std::mem::take(&mut *asleep);
+        if found {
+            self.woken.notify_one();
+        }
+        found
+    }
+}
+
+/// If a wake-up finds nobody, the producer rings, and who sleeps on the bell wakes the thread: here it does so itself.
+#[test]
+fn no_wake_up_is_lost_on_a_berth() {
+    model(|| {
+        let (mut producer, mut consumer) = Queue::in_memory::<u64>(16, 2);
+        let (mut announcer, caller) = in_memory();
+        let futex = Arc::new(Futex::default());
+        let rung = Arc::new(Mutex::new(false));
+        let (waking, ringing) = (futex.clone(), rung.clone());
+        let sending = thread::spawn(move || {
+            for number in 1..=2 {
+                producer.push(&number).expect("room");
+                if caller.berth_of(7, &Fenced::now()).is_some() && !waking.wake() {
+                    *ringing.lock().expect("the lock") = true;
+                    waking.wake();
+                }
+            }
+        });
+        let mut expected = 1;
+        while expected <= 2 {
+            while let Some(number) = consumer.pop().expect("not corrupt") {
+                assert_eq!(number, expected);
+                expected += 1;
+            }
+            if expected <= 2 {
+                let berth = announcer.lie_down(7).expect("nobody else's");
+                if !consumer.is_ready() {
+                    futex.wait_while(|| !std::mem::take(&mut *rung.lock().expect("the lock")));
+                }
+                berth.rise();
             }
         }
         sending.join().expect("sent");

@@ -2,7 +2,7 @@ use crate::message::{Notice, Request, RequestBody, RequestMessage, ServedBy};
 use crate::parts::{ProgramChannel, ProgramEnds};
 use crate::routes::Routes;
 use offers::{Offers, Progress};
-use skink_channel::{AttachError, QueueError};
+use skink_channel::{AttachError, Berth, QueueError};
 use skink_memory::SocketId;
 use skink_messages::{Answer, Events, Protocol, SocketCall, SocketError, SocketEvent, TcpRequest};
 use std::collections::VecDeque;
@@ -504,6 +504,18 @@ impl Client {
         self.ends.sleeper.announce();
         let mut channels = self.ends.channels.iter();
         self.events.is_empty() && !channels.any(|channel| channel.notices.is_ready())
+    }
+
+    /// A thread is about to sleep until something happens to a TCP socket, while another one sleeps on [`Client::bell`]. `None` if it
+    /// can't: then that one must wake it.
+    pub fn lie_down(&mut self, socket: SocketId) -> Option<Berth> {
+        let berth = self.ends.sleeper.lie_down(socket.slot)?;
+        if self.has_news() {
+            // Who sleeps on the bell was rung for it.
+            berth.rise();
+            return None;
+        }
+        Some(berth)
     }
 
     /// Whether the last announcement stands: waiting for an answer ends it as well.

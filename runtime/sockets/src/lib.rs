@@ -30,7 +30,7 @@
 
 /// Version of the messages. Raise it with every change of their form or meaning: the other end may be of
 /// another build.
-// Layout digest: 15e069d56aec63d4
+// Layout digest: d89e2ff279f77c20
 pub const MESSAGES_VERSION: u32 = 2;
 
 mod client;
@@ -44,4 +44,5 @@ pub use message::{Notice, NoticeMessage, Request, RequestBody, RequestMessage, S
 pub use parts::{Attachment, ChannelParts, NOTICES, REQUESTS, for_calls, program_descriptors};
 pub use routes::{MOST_CHANNELS, Routes};
 pub use server::{Server, ServerError};
+pub use skink_channel::Berth;
 pub use skink_messages::{Answer, PortOptions, Protocol, SocketCall};

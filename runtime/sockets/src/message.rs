@@ -110,6 +110,17 @@ pub enum Notice {
     },
 }
 
+impl Notice {
+    /// What a thread may sleep for on a berth of its own: the slot of a TCP socket.
+    pub(crate) fn subject(&self) -> Option<u32> {
+        match self {
+            Notice::Event(Protocol::Tcp, event) => Some(event.socket.slot),
+            Notice::Offered { listener, .. } => Some(listener.slot),
+            Notice::Event(Protocol::Udp, _) | Notice::Answer(..) => None,
+        }
+    }
+}
+
 /// An [`Endpoint`] in shared memory.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]

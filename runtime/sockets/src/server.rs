@@ -1,6 +1,6 @@
 use crate::message::{Notice, NoticeMessage, Request};
 use crate::parts::StackEnds;
-use skink_channel::{AttachError, QueueError};
+use skink_channel::{AttachError, Fenced, QueueError};
 use skink_messages::Full;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -25,6 +25,8 @@ pub struct Server {
     /// The program's next request, copied out and still in the queue.
     current: Option<Request>,
     malformed: u64,
+    /// What was told since the last flush is about.
+    subjects: Vec<Option<u32>>,
 }
 
 impl Server {
@@ -37,6 +39,7 @@ impl Server {
             ends: StackEnds::attach(descriptors)?,
             current: None,
             malformed: 0,
+            subjects: Vec::new(),
         })
     }
 
@@ -104,7 +107,10 @@ impl Server {
     /// and the next [`Server::flush`] says so.
     pub fn tell(&mut self, notice: &Notice) -> Result<(), Full> {
         match self.ends.notices.write(&NoticeMessage::from(notice)) {
-            Ok(()) | Err(QueueError::Corrupt) => Ok(()),
+            Ok(()) | Err(QueueError::Corrupt) => {
+                self.subjects.push(notice.subject());
+                Ok(())
+            }
             Err(QueueError::Full) => Err(Full),
         }
     }
@@ -115,14 +121,29 @@ impl Server {
         self.ends.notices.has_room()
     }
 
-    /// Shows the program what it was told, and wakes it if it sleeps.
+    /// Shows the program what it was told, and wakes it if it sleeps: the thread that waits for just that, or one that sleeps for
+    /// all. The latter too if several wait: it wakes the others, and this process doesn't lose the processor to each of them.
     ///
     /// # Errors
     /// If the queue is spoilt.
     pub fn flush(&mut self) -> Result<(), ServerError> {
+        let program = &mut self.ends.program;
         if self.ends.notices.publish() > 0 {
-            self.ends.program.ring();
+            let fenced = Fenced::now();
+            let wakes = match *self.subjects.as_slice() {
+                [Some(subject)] => program.wake_for(subject, &fenced),
+                _ => false,
+            };
+            if !wakes {
+                program.ring_after(&fenced);
+                if !program.is_heard(&fenced) {
+                    for subject in self.subjects.iter().flatten() {
+                        program.wake_for(*subject, &fenced);
+                    }
+                }
+            }
         }
+        self.subjects.clear();
         match self.ends.notices.counters().corrupt {
             0 => Ok(()),
             _ => Err(ServerError),

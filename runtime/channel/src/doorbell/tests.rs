@@ -162,3 +162,65 @@ fn a_note_is_seen_until_another_has_the_page() {
     let _second = attach().expect("attach");
     assert_eq!(pulse.note(), 0);
 }
+
+/// Sleeps on a berth until it is woken, in a thread of its own.
+fn sleeping(berth: &Berth) -> std::thread::JoinHandle<()> {
+    let berth = berth.clone();
+    std::thread::spawn(move || {
+        let (word, asleep) = berth.futex();
+        while berth.is_occupied() {
+            match futex::wait(word, futex::Flags::empty(), asleep, None) {
+                Ok(()) => return,
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    })
+}
+
+#[test]
+fn a_thread_is_woken_for_its_own_subject_alone() {
+    let (_, _, mut doorbell, mut sleeper) = pair();
+    let berth = sleeper.lie_down(7).expect("a berth");
+    assert!(!doorbell.wake_for(8, &Fenced::now()), "nobody's");
+    assert!(
+        !doorbell.wake_for(7 + BERTHS as u32, &Fenced::now()),
+        "nobody's"
+    );
+    assert!(sleeper.lie_down(7).is_none(), "it is taken");
+    let thread = sleeping(&berth);
+    while !doorbell.wake_for(7, &Fenced::now()) {
+        // It isn't asleep yet.
+        std::thread::yield_now();
+    }
+    assert!(doorbell.wake_for(7, &Fenced::now()), "it is on its way");
+    thread.join().expect("woken");
+    berth.rise();
+    assert!(!doorbell.wake_for(7, &Fenced::now()), "awake");
+    // The next sleep has another number.
+    let berth = sleeper.lie_down(7).expect("a berth");
+    assert!(!doorbell.wake_for(7, &Fenced::now()), "nobody is asleep");
+    berth.rouse();
+    assert!(!berth.is_occupied());
+    assert!(!doorbell.wake_for(7, &Fenced::now()), "roused");
+    berth.rise();
+}
+
+#[test]
+fn the_berths_of_one_that_died_are_free() {
+    let descriptors = SleeperDescriptors::create("test").expect("a sleeper");
+    let doorbell = Doorbell::attach(descriptors.doorbell().expect("fds"));
+    let mut doorbell = doorbell.expect("attach");
+    let attach = || Sleeper::attach(descriptors.sleeper().expect("fds"), SpinBudget::new(0));
+    let mut first = attach().expect("attach");
+    let _berth = first.lie_down(7).expect("a berth");
+    drop(first);
+    let mut second = attach().expect("attach");
+    assert!(doorbell.caller.berth_of(7, &Fenced::now()).is_none());
+    let berth = second.lie_down(7).expect("a berth");
+    let thread = sleeping(&berth);
+    while !doorbell.wake_for(7, &Fenced::now()) {
+        std::thread::yield_now();
+    }
+    thread.join().expect("woken");
+}

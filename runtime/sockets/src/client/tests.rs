@@ -539,3 +539,92 @@ fn a_programs_successor_gives_no_number_twice() {
     assert_eq!((serials.len(), distinct.len()), (6, 6), "{serials:?}");
     assert!(!distinct.contains(&0));
 }
+
+/// Sleeps on a berth until it is woken, in a thread of its own.
+fn sleeping(berth: &Berth) -> std::thread::JoinHandle<()> {
+    use rustix::thread::futex;
+    let berth = berth.clone();
+    std::thread::spawn(move || {
+        let (word, asleep) = berth.futex();
+        while berth.is_occupied() && futex::wait(word, futex::Flags::empty(), asleep, None).is_err()
+        {
+        }
+    })
+}
+
+fn tell(server: &mut Server, notices: &[Notice]) {
+    for notice in notices {
+        server.tell(notice).expect("room");
+    }
+    server.flush().expect("not spoilt");
+}
+
+fn rung(client: &Client) -> bool {
+    let mut bell = [rustix::event::PollFd::from_borrowed_fd(
+        client.bell(),
+        rustix::event::PollFlags::IN,
+    )];
+    let now = rustix::event::Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    rustix::event::poll(&mut bell, Some(&now)) == Ok(1)
+}
+
+/// What a stack does for threads that wait for one socket each, while another one sleeps on the bell.
+#[test]
+fn a_thread_that_waits_for_a_socket_is_woken_alone() {
+    let (mut client, mut server, _sleeper) = channel();
+    let event = |slot| Notice::Event(Protocol::Tcp, readable(slot));
+    assert!(client.announce());
+    let berth = client.lie_down(id(5)).expect("a berth");
+    let thread = sleeping(&berth);
+    // It may not be asleep yet, and then the bell is rung.
+    while !thread.is_finished() {
+        if rung(&client) {
+            client.retract();
+            client.poll().expect("heard");
+            client.announce();
+        }
+        tell(&mut server, &[event(5)]);
+    }
+    thread.join().expect("woken");
+    while rung(&client) {
+        client.retract();
+        client.announce();
+    }
+    client.poll().expect("heard");
+    tell(&mut server, &[event(5)]);
+    assert!(!rung(&client), "it is on its way");
+    // What is about another one, or about several, is told who sleeps on the bell.
+    tell(&mut server, &[event(6)]);
+    assert!(rung(&client));
+    client.retract();
+    client.poll().expect("heard");
+    while client.take_event().is_some() {}
+    berth.rise();
+    client.announce();
+    let berth = client.lie_down(id(5)).expect("a berth");
+    tell(&mut server, &[event(5), event(6)]);
+    assert!(rung(&client));
+    client.retract();
+    // There is news: nobody sleeps.
+    berth.rise();
+    assert!(client.lie_down(id(5)).is_none());
+}
+
+/// Then nobody would wake the others.
+#[test]
+fn if_nobody_sleeps_on_the_bell_all_are_woken() {
+    let (mut client, mut server, _sleeper) = channel();
+    let berths = [5, 6].map(|slot| client.lie_down(id(slot)).expect("a berth"));
+    let threads = berths.each_ref().map(sleeping);
+    let events = [5, 6].map(|slot| Notice::Event(Protocol::Tcp, readable(slot)));
+    while !threads.iter().all(|thread| thread.is_finished()) {
+        tell(&mut server, &events);
+        client.poll().expect("heard");
+    }
+    for thread in threads {
+        thread.join().expect("woken");
+    }
+}

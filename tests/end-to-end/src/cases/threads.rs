@@ -1,6 +1,6 @@
 //! Several threads of a program, each with an epoll set or a connection of its own.
 
-use super::{cases_in, on_each_back_end, python, widely};
+use super::{APART, cases_in, on_each_back_end, python, widely};
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{BackEnd, Case, Failure, Outcome, Topology};
@@ -11,7 +11,12 @@ pub fn cases() -> Vec<Case> {
     let mut cases = cases_in(&places, "threads/woken-for-their-own", woken);
     cases.extend(widely("threads/blocking", blocking));
     let xdp = [(Topology::Library, BackEnd::Xdp)];
-    cases.extend(cases_in(&xdp, "threads/woken-by-their-frames", by_frames));
+    let places = [&xdp[..], &APART].concat();
+    cases.extend(cases_in(
+        &places,
+        "threads/woken-by-their-frames",
+        by_frames,
+    ));
     cases.extend(on_each_back_end("threads/receive-first", receive_first));
     cases
 }
