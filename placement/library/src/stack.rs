@@ -413,6 +413,12 @@ impl Stack {
         self.link.set_mtu(mtu);
     }
 
+    /// The largest packet that reaches `destination`, in bytes, as far as that is known.
+    pub fn path_mtu(&self, destination: IpAddr) -> Option<u32> {
+        let path = self.ip.path(None, destination, &self.link.limits())?;
+        Some(path.mtu)
+    }
+
     /// Whether a packet of a program to `destination` can be sent: a connected network or a default route.
     pub fn has_route(&self, destination: IpAddr) -> bool {
         self.ip.has_route(destination) && !self.ip.is_left_to_kernel(destination)

@@ -47,8 +47,17 @@ pub unsafe fn get(
             bytes[..CONGESTION.len()].copy_from_slice(CONGESTION);
             16
         }
-        // Bound to none.
+        // Bound to none, and without any.
         (libc::SOL_SOCKET, libc::SO_BINDTODEVICE) => 0,
+        (libc::IPPROTO_IP, libc::IP_OPTIONS) if !state.sockets[index].own_kernel_socket => 0,
+        (libc::SOL_SOCKET, libc::SO_COOKIE) if !state.sockets[index].own_kernel_socket => {
+            bytes[..8].copy_from_slice(&state.cookie(index)?.to_ne_bytes());
+            8
+        }
+        (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {
+            bytes[..4].copy_from_slice(&state.path_mtu(fd, index)?.to_ne_bytes());
+            4
+        }
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => {
             let options = &state.sockets[index].options;
             let receives = name == libc::SO_RCVTIMEO;
@@ -152,8 +161,53 @@ impl State {
             (libc::IPPROTO_IP, libc::IP_RECVTOS) => c_int::from(options.told.tos),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT) => c_int::from(options.told.hop_limit),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => c_int::from(options.told.traffic_class),
+            // As connections that are accepted begin with; others have it from the kernel.
+            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) if !socket.own_kernel_socket => {
+                libc::IP_PMTUDISC_WANT
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) if !socket.own_kernel_socket => {
+                libc::IPV6_PMTUDISC_WANT
+            }
+            (libc::IPPROTO_IP, libc::IP_RECVERR | libc::IP_FREEBIND | libc::IP_MINTTL)
+            | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+                if !socket.own_kernel_socket =>
+            {
+                0
+            }
             _ => return fail(libc::ENOPROTOOPT),
         })
+    }
+
+    /// A number that no other connection has. Of the kernel's, which count from 1, none is so large.
+    fn cookie(&self, index: u32) -> Answer<u64> {
+        let (_, id) = self.stream(index)?;
+        Ok(1 << 63 | u64::from(id.generation) << 32 | u64::from(id.slot))
+    }
+
+    /// The largest packet in bytes that reaches the peer, as far as that is known.
+    fn path_mtu(&mut self, fd: c_int, index: u32) -> Answer<c_int> {
+        let socket = &self.sockets[index];
+        let record = match self.stream(index) {
+            Ok((table, id)) if self.is_connected(index) => table.find(id),
+            _ => None,
+        };
+        let peer = match record {
+            Some(record) => Some(record.four_tuple().remote),
+            None => socket.peer.filter(|_| socket.datagram),
+        };
+        let peer = peer.ok_or(Stop::Errno(libc::ENOTCONN))?;
+        let engine = self.engine.as_deref();
+        if let Some(mtu) = engine.and_then(|engine| engine.stack.path_mtu(peer.addr)) {
+            return Ok(mtu.cast_signed());
+        }
+        if let Some(record) = record {
+            let headers = if peer.addr.is_ipv4() { 40 } else { 60 };
+            return Ok(c_int::from(record.mss.load(Ordering::Relaxed)) + headers);
+        }
+        // A stack in another process tells nothing of paths to who sends datagrams.
+        let own = self.own_interface();
+        let mtu = own.and_then(|(name, _)| crate::interfaces::requests::mtu(fd, &name));
+        mtu.ok_or(Stop::Errno(libc::ENOTCONN))
     }
 
     /// Connections that wait in a listening socket's queue.

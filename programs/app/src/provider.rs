@@ -82,6 +82,14 @@ impl Provider {
         }
     }
 
+    /// The largest packet that reaches `destination`, in bytes, as far as this process knows.
+    pub fn path_mtu(&self, destination: IpAddr) -> Option<u32> {
+        match self {
+            Provider::Library(stack) => stack.path_mtu(destination),
+            Provider::Served(_) => None,
+        }
+    }
+
     /// Opens a TCP socket.
     pub fn tcp_open(&mut self) -> Answer<SocketId> {
         match self {

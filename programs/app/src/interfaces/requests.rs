@@ -22,6 +22,22 @@ struct List {
     at: *mut Entry,
 }
 
+/// The MTU of an interface, as the kernel has it; asked by a socket of the kernel's.
+pub fn mtu(fd: c_int, name: &str) -> Option<c_int> {
+    // SAFETY: numbers, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
+        *to = from.cast_signed();
+    }
+    let at = &raw mut request as usize;
+    let arguments = [fd as usize, libc::SIOCGIFMTU as usize, at, 0, 0, 0];
+    // SAFETY: the kernel writes a number to the request, which is ours.
+    unsafe { raw::call(libc::SYS_ioctl, arguments) }.ok()?;
+    // SAFETY: it is that number now.
+    Some(unsafe { request.ifr_ifru.ifru_mtu })
+}
+
 /// Whether a request asks for addresses of interfaces.
 pub fn is_for_addresses(request: c_ulong) -> bool {
     [SIOCGIFCONF, SIOCGIFADDR, SIOCGIFNETMASK, SIOCGIFBRDADDR].contains(&request)

@@ -108,6 +108,19 @@ for level, option, value in [
 ]:
     s.setsockopt(level, option, value)
     assert s.getsockopt(level, option) == value, option
+# DTLS asks how large its datagrams may be (IP_MTU), sshd whether there are options.
+assert s.getsockopt(socket.IPPROTO_IP, 14) == 1500
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as u:
+    u.bind((address, 0))
+    try:
+        sys.exit(u.getsockopt(socket.IPPROTO_IP, 14))
+    except OSError as error:
+        assert error.errno == errno.ENOTCONN
+    u.connect((s.getpeername()[0], 7009))
+    assert u.getsockopt(socket.IPPROTO_IP, 14) == 1500
+# IP_OPTIONS, IP_MTU_DISCOVER, SO_COOKIE.
+assert s.getsockopt(socket.IPPROTO_IP, 4, 40) == b'' and s.getsockopt(socket.IPPROTO_IP, 10) == 1
+assert s.getsockopt(socket.SOL_SOCKET, 57, 8) != listener.getsockopt(socket.SOL_SOCKET, 57, 8)
 # No device at all, as trio says it.
 s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, None, 0)
 s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')
