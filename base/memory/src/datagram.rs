@@ -23,6 +23,8 @@ pub struct DatagramHeader {
     /// In a send ring: if not 0, the payload is several datagrams of this many bytes (the last one
     /// may be shorter), to be cut on the way out (`UDP_SEGMENT`).
     pub segment_bytes: u16,
+    /// In a send ring: it is not to be fragmented, here or on the way (`IP_PMTUDISC_DO`).
+    pub dont_fragment: bool,
 }
 
 impl DatagramHeader {
@@ -34,6 +36,7 @@ impl DatagramHeader {
             traffic_class: 0,
             hop_limit: 0,
             segment_bytes: 0,
+            dont_fragment: false,
         }
     }
 
@@ -48,6 +51,7 @@ impl DatagramHeader {
         bytes[7] = self.hop_limit;
         bytes[8..10].copy_from_slice(&self.remote.port.to_ne_bytes());
         bytes[10..12].copy_from_slice(&self.segment_bytes.to_ne_bytes());
+        bytes[12] = self.dont_fragment.into();
         bytes[16..32].copy_from_slice(&remote);
         bytes[32..48].copy_from_slice(&local);
         bytes
@@ -63,6 +67,7 @@ impl DatagramHeader {
             traffic_class: bytes[6],
             hop_limit: bytes[7],
             segment_bytes: u16::from_ne_bytes([bytes[10], bytes[11]]),
+            dont_fragment: bytes[12] != 0,
         };
         Some((header, payload_bytes))
     }

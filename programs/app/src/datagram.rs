@@ -7,6 +7,7 @@ use crate::lock::Guard;
 use crate::raw;
 use crate::sockaddr::{self, Name};
 use crate::socket::Role;
+use crate::state::State;
 use crate::transfer::{Received, Sending, patience};
 use crate::wait::{self, Patience};
 use core::ffi::c_int;
@@ -132,6 +133,13 @@ fn copy(from: &mut [skink_memory::Bytes<'_>; 2], to: &mut [u8]) -> usize {
     done
 }
 
+/// Whether a datagram of `payload` bytes reaches `to` in one piece, as far as this process knows.
+fn reaches_whole(state: &mut State, to: IpAddr, payload: usize) -> bool {
+    let headers = 8 + if to.is_ipv4() { 20 } else { 40 };
+    let takes = |mtu: u32| headers + payload <= mtu as usize;
+    state.is_own_address(to) || state.mtu_towards(to).is_none_or(takes)
+}
+
 /// Sends one datagram.
 pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
     state.count_call();
@@ -168,6 +176,10 @@ pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
         }
         if !socket.options.broadcast && state.is_broadcast(to.addr) {
             return fail(libc::EACCES);
+        }
+        let forbids = state.sockets[index].options.forbids_fragments();
+        if forbids && !reaches_whole(state, to.addr, total) {
+            return fail(libc::EMSGSIZE);
         }
         let control = sending.control?;
         if let Some(reason) = state.reason_for_half(index, to, &control) {
@@ -212,6 +224,7 @@ pub fn send_datagram(state: Guard, index: u32, sending: Sending<'_>) -> Answer {
         let header = DatagramHeader {
             traffic_class,
             hop_limit,
+            dont_fragment: forbids,
             ..DatagramHeader::new(to, from)
         };
         let buffers = &sending.buffers;

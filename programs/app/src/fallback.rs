@@ -159,6 +159,9 @@ impl State {
         }
         // The program may be about to forbid itself to ask.
         self.own_interface_index();
+        if let Some((name, _)) = self.own_interface().filter(|_| drives_itself) {
+            self.interface_mtu = crate::interfaces::requests::mtu(&name);
+        }
         self.adopt_epolls();
         self.listen_beside();
     }

@@ -6,6 +6,7 @@ use crate::socket::{Role, Socket};
 use crate::sockopt::CONGESTION;
 use crate::state::State;
 use core::ffi::{c_int, c_void};
+use core::net::IpAddr;
 use core::sync::atomic::Ordering;
 use libc::socklen_t;
 use skink_memory::{Record, first_part};
@@ -55,7 +56,7 @@ pub unsafe fn get(
             8
         }
         (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {
-            bytes[..4].copy_from_slice(&state.path_mtu(fd, index)?.to_ne_bytes());
+            bytes[..4].copy_from_slice(&state.path_mtu(index)?.to_ne_bytes());
             4
         }
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => {
@@ -161,13 +162,11 @@ impl State {
             (libc::IPPROTO_IP, libc::IP_RECVTOS) => c_int::from(options.told.tos),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT) => c_int::from(options.told.hop_limit),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => c_int::from(options.told.traffic_class),
+            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER)
+            | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => options
+                .mtu_discover
+                .map_or(libc::IP_PMTUDISC_WANT, c_int::from),
             // As connections that are accepted begin with; others have it from the kernel.
-            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) if !socket.own_kernel_socket => {
-                libc::IP_PMTUDISC_WANT
-            }
-            (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) if !socket.own_kernel_socket => {
-                libc::IPV6_PMTUDISC_WANT
-            }
             (libc::IPPROTO_IP, libc::IP_RECVERR | libc::IP_FREEBIND | libc::IP_MINTTL)
             | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
                 if !socket.own_kernel_socket =>
@@ -185,7 +184,7 @@ impl State {
     }
 
     /// The largest packet in bytes that reaches the peer, as far as that is known.
-    fn path_mtu(&mut self, fd: c_int, index: u32) -> Answer<c_int> {
+    fn path_mtu(&mut self, index: u32) -> Answer<c_int> {
         let socket = &self.sockets[index];
         let record = match self.stream(index) {
             Ok((table, id)) if self.is_connected(index) => table.find(id),
@@ -196,18 +195,27 @@ impl State {
             None => socket.peer.filter(|_| socket.datagram),
         };
         let peer = peer.ok_or(Stop::Errno(libc::ENOTCONN))?;
-        let engine = self.engine.as_deref();
-        if let Some(mtu) = engine.and_then(|engine| engine.stack.path_mtu(peer.addr)) {
-            return Ok(mtu.cast_signed());
-        }
-        if let Some(record) = record {
+        if let Some(record) = record.filter(|_| self.is_served_now()) {
             let headers = if peer.addr.is_ipv4() { 40 } else { 60 };
             return Ok(c_int::from(record.mss.load(Ordering::Relaxed)) + headers);
         }
-        // A stack in another process tells nothing of paths to who sends datagrams.
-        let own = self.own_interface();
-        let mtu = own.and_then(|(name, _)| crate::interfaces::requests::mtu(fd, &name));
+        let mtu = self.mtu_towards(peer.addr).map(u32::cast_signed);
         mtu.ok_or(Stop::Errno(libc::ENOTCONN))
+    }
+
+    fn is_served_now(&self) -> bool {
+        let engine = self.engine.as_deref();
+        engine.is_some_and(|engine| engine.stack.is_served())
+    }
+
+    /// The largest packet in bytes that reaches `destination`, as far as this process knows. A stack in another one tells nothing
+    /// of paths: then it is what the interface took when the process came by the stack.
+    pub fn mtu_towards(&self, destination: IpAddr) -> Option<u32> {
+        let engine = self.engine.as_deref()?;
+        match engine.stack.is_served() {
+            true => self.interface_mtu,
+            false => engine.stack.path_mtu(destination),
+        }
     }
 
     /// Connections that wait in a listening socket's queue.

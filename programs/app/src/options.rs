@@ -1,4 +1,5 @@
 //! The values of socket options.
+use core::ffi::c_int;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use skink_messages::{ConnectionOption, PortOptions};
@@ -53,6 +54,9 @@ pub struct Options {
     /// `SO_PRIORITY`, of which nothing comes: a NIC's queue has no classes here.
     #[serde(default)]
     pub priority: u32,
+    /// `IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER` as it was set.
+    #[serde(default)]
+    pub mtu_discover: Option<u8>,
     /// What is sent to groups leaves by the kernel's half: it was told by which interface, or has joined one.
     #[serde(default)]
     pub groups: bool,
@@ -144,6 +148,7 @@ impl Options {
             broadcast: false,
             urgent_inline: false,
             priority: 0,
+            mtu_discover: None,
             groups: false,
             told: Told::nothing(),
             receive_timeout: None,
@@ -185,6 +190,13 @@ impl Options {
         ]
         .into_iter()
         .flatten()
+    }
+
+    /// Whether datagrams mustn't be fragmented. (Segments aren't anyway.)
+    pub fn forbids_fragments(&self) -> bool {
+        let forbids = [libc::IP_PMTUDISC_DO, libc::IP_PMTUDISC_PROBE];
+        self.mtu_discover
+            .is_some_and(|how| forbids.contains(&c_int::from(how)))
     }
 
     /// What the socket may share its end with. A `ticket` that isn't 0 shows that it was inherited.

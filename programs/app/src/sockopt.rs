@@ -397,15 +397,10 @@ fn set_ip_option(
             socket.options.groups = true;
         }
         (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER)
-        | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)
-            if matches!(
-                value.number()?,
-                // All but those that forbid fragments.
-                libc::IP_PMTUDISC_DONT
-                    | libc::IP_PMTUDISC_WANT
-                    | libc::IP_PMTUDISC_INTERFACE
-                    | libc::IP_PMTUDISC_OMIT
-            ) => {}
+        | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
+            let how = value.within(libc::IP_PMTUDISC_DONT, libc::IP_PMTUDISC_OMIT)?;
+            socket.options.mtu_discover = Some(how as u8);
+        }
         _ => return fail(libc::ENOPROTOOPT),
     }
     Ok(None)

@@ -50,6 +50,8 @@ pub struct State {
     pub streams: Vec<usize>,
     /// The number of the interface that Skink uses, once it is known.
     pub interface_index: u32,
+    /// What that interface takes, in bytes, if that was asked.
+    pub interface_mtu: Option<u32>,
     /// Addresses of the kernel's interfaces, see [`crate::fallback`].
     pub interfaces: crate::fallback::Interfaces,
 }
@@ -73,6 +75,7 @@ impl State {
             guest: Guest::new(),
             streams: Vec::new(),
             interface_index: 0,
+            interface_mtu: None,
             interfaces: crate::fallback::Interfaces::new(),
         }
     }

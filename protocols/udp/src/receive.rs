@@ -54,6 +54,7 @@ impl Udp {
     #[inline(never)]
     fn deliver(&mut self, slot: u32, tuple: &FourTuple, packet: &RxPacket<'_>, payload: &[u8]) {
         let header = DatagramHeader {
+            dont_fragment: false,
             remote: tuple.remote,
             local: tuple.local.addr,
             traffic_class: packet.traffic_class,

@@ -78,6 +78,8 @@ enum Unsent {
     Full,
     /// Not ever, and this counter says why.
     Dropped(Counter),
+    /// Its path takes no packet of that size, and it mustn't be fragmented.
+    TooLarge,
 }
 
 /// Where a datagram goes.
@@ -101,6 +103,7 @@ impl Udp {
         Out: Network + Ports + ?Sized,
     {
         let mut had_little_room = false;
+        let mut was_too_large = false;
         let mut ended = Ok(Progress::More);
         while !budget.is_spent() {
             if !self.has_address_to_send(slot, out) {
@@ -144,6 +147,12 @@ impl Udp {
                     self.counters.count(counter);
                     false
                 }
+                Err(Unsent::TooLarge) => {
+                    budget.spend(0, 1);
+                    self.counters.count(Counter::UdpDropBadRequest);
+                    was_too_large = true;
+                    false
+                }
             };
             if ahead == 0 && !is_lent {
                 ring.pop(&datagram);
@@ -158,6 +167,9 @@ impl Udp {
         }
         if had_little_room {
             self.note(slot, Events::WRITABLE);
+        }
+        if was_too_large {
+            self.fail(slot, SocketError::MessageSize);
         }
         ended
     }
@@ -217,6 +229,9 @@ impl Udp {
         else {
             return Err(bad);
         };
+        if datagram.header.dont_fragment && !fits_path(datagram, &route, out) {
+            return Err(Unsent::TooLarge);
+        }
         let mut packet = TxPacket::new(datagram.payload);
         packet.transport_bytes = udp::LEN as u8;
         packet.checksum_offset = Some(CHECKSUM_OFFSET);
@@ -236,7 +251,7 @@ impl Udp {
                 hops => Some(hops),
             },
             traffic_class: datagram.header.traffic_class,
-            dont_fragment: false,
+            dont_fragment: datagram.header.dont_fragment,
         };
         let sent = out.lend(now, &to, &mut packet, lent);
         sent.map_err(|Full| Unsent::Full)
@@ -305,15 +320,28 @@ fn segment_bytes(
         2..=MOST_PIECES => {}
         _ => return None,
     }
-    let (mtu, cut_bytes) = match route.limits {
-        Some(limits) => limits,
-        None => {
-            let path = out.path(Some(route.local.addr), route.remote.addr)?;
-            (path.mtu, path.cut_bytes)
-        }
-    };
-    let headers = udp::LEN + if route.local.addr.is_ipv4() { 20 } else { 40 };
+    let (mtu, cut_bytes) = limits(route, out)?;
+    let headers = header_bytes(route);
     let fits = headers + usize::from(segment_bytes) <= mtu as usize
         && headers + datagram.len() <= cut_bytes as usize;
     fits.then_some(segment_bytes)
+}
+
+/// Whether its path takes the datagram as it is, or nobody knows.
+fn fits_path(datagram: &Datagram<'_>, route: &Route, out: &(impl Network + ?Sized)) -> bool {
+    let largest = limits(route, out).map(|(mtu, _)| mtu as usize);
+    largest.is_none_or(|largest| header_bytes(route) + datagram.len() <= largest)
+}
+
+/// The largest packet of the path in bytes that isn't cut, and the largest that is.
+fn limits(route: &Route, out: &(impl Network + ?Sized)) -> Option<(u32, u32)> {
+    route.limits.or_else(|| {
+        let path = out.path(Some(route.local.addr), route.remote.addr)?;
+        Some((path.mtu, path.cut_bytes))
+    })
+}
+
+/// Length of both headers of a datagram.
+fn header_bytes(route: &Route) -> usize {
+    udp::LEN + if route.local.addr.is_ipv4() { 20 } else { 40 }
 }

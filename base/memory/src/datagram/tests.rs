@@ -37,6 +37,7 @@ fn header(random: &mut Random) -> DatagramHeader {
         traffic_class: random.below(256) as u8,
         hop_limit: random.below(256) as u8,
         segment_bytes: random.below(65536) as u16,
+        dont_fragment: random.below(2) == 0,
     }
 }
 

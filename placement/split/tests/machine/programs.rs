@@ -129,6 +129,7 @@ pub fn udp_send(host: &mut UdpHost, now: Instant, socket: SocketId, to: Endpoint
         traffic_class: 0,
         hop_limit: 0,
         segment_bytes: 0,
+        dont_fragment: false,
     };
     let ring = DatagramRing::new(host.udp().table().send_ring(socket.slot));
     ring.push_with(&header, &[data]).expect("room");

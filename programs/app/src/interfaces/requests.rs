@@ -22,20 +22,26 @@ struct List {
     at: *mut Entry,
 }
 
-/// The MTU of an interface, as the kernel has it; asked by a socket of the kernel's.
-pub fn mtu(fd: c_int, name: &str) -> Option<c_int> {
+/// The MTU of an interface in bytes, as the kernel has it.
+pub fn mtu(name: &str) -> Option<u32> {
     // SAFETY: numbers, for which zero is a value.
     let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
     let room = request.ifr_name.len() - 1;
     for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
         *to = from.cast_signed();
     }
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    let arguments = [libc::AF_INET as usize, kind as usize, 0, 0, 0, 0];
+    // SAFETY: no memory is involved.
+    let socket = unsafe { raw::call(libc::SYS_socket, arguments) }.ok()?;
     let at = &raw mut request as usize;
-    let arguments = [fd as usize, libc::SIOCGIFMTU as usize, at, 0, 0, 0];
+    let arguments = [socket, libc::SIOCGIFMTU as usize, at, 0, 0, 0];
     // SAFETY: the kernel writes a number to the request, which is ours.
-    unsafe { raw::call(libc::SYS_ioctl, arguments) }.ok()?;
+    let told = unsafe { raw::call(libc::SYS_ioctl, arguments) };
+    raw::close(socket as c_int);
+    told.ok()?;
     // SAFETY: it is that number now.
-    Some(unsafe { request.ifr_ifru.ifru_mtu })
+    u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
 }
 
 /// Whether a request asks for addresses of interfaces.

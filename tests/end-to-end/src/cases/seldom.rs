@@ -11,6 +11,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = in_each_topology("seldom/calls", calls);
     cases.extend(in_each_topology("seldom/any-port", any_port));
     cases.extend(in_each_topology("seldom/fast-open", fast_open));
+    cases.extend(in_each_topology("seldom/whole", whole));
     cases.extend(cases_in(&APART_ONCE, "seldom/processes", processes));
     let library = [(Topology::Library, BackEnd::Packet)];
     cases.extend(cases_in(&library, "seldom/shared", shared));
@@ -88,14 +89,6 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
             pass
     s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     assert s.sendto(b'?', everybody) == 1
-# quinn does without, and sends: IP_MTU_DISCOVER, IP_PMTUDISC_DO.
-with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-    s.bind((address, 0))
-    try:
-        sys.exit(s.setsockopt(socket.IPPROTO_IP, 10, 2))
-    except OSError as error:
-        assert error.errno == errno.ENOPROTOOPT
-    assert s.sendto(b'?', (address, 7000)) == 1
 listener = socket.create_server((address, 7000))
 print('listening', flush=True)
 s, _ = listener.accept()
@@ -138,6 +131,56 @@ assert info(16) == 1448 == s.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG), 
 s.close()
 print('done', flush=True)
 ";
+
+/// What QUIC sends mustn't be fragmented (RFC 9000 section 14): IP_MTU_DISCOVER, before `bind` or behind it.
+const WHOLE: &str = "
+import errno, socket, sys
+address, peer = sys.argv[1:3]
+for mode, before in (2, True), (3, True), (2, False), (1, True):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        if before:
+            s.setsockopt(socket.IPPROTO_IP, 10, mode)
+        s.bind((address, 0))
+        s.setsockopt(socket.IPPROTO_IP, 10, mode)
+        assert s.getsockopt(socket.IPPROTO_IP, 10) == mode
+        try:
+            assert s.sendto(bytes(1473), (peer, 7009)) == 1473 and mode == 1
+        except OSError as error:
+            assert error.errno == errno.EMSGSIZE and mode > 1, error
+        assert s.sendto(bytes(1472), (peer, 7009)) == 1472
+        # It was Skink's.
+        assert s.getsockname()[0] == address
+print('sent', flush=True)
+";
+
+/// Prints the length of each fragment that comes from `argv[1]`, and its flags, until there are six.
+const FRAGMENTS: &str = "
+import socket, struct, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x800))
+s.bind((next(name for _, name in socket.if_nameindex() if name != 'lo'), 0))
+print('listening', flush=True)
+seen = []
+while len(seen) < 6:
+    packet = s.recv(65536)
+    if packet[9] == 17 and socket.inet_ntoa(packet[12:16]) == sys.argv[1]:
+        length, _, flags = struct.unpack_from('>HHH', packet, 2)
+        seen.append((length, flags >> 13))
+print(seen, flush=True)
+";
+
+fn whole(network: &Network) -> Outcome {
+    let (own, peer) = (Network::SKINK[0], Network::KERNEL[0]);
+    let seen = python::start_on_kernel(network, "the wire", FRAGMENTS, &[own], "listening")?;
+    let program = network.skink_run("python3", ["-c", WHOLE, own, peer])?;
+    Network::finish(program, "the sender", PATIENCE)?;
+    seen.wait_until("it has seen all", || seen.log().contains(']'))?;
+    // DF, three times, and then what may be fragmented.
+    let expected = "[(1500, 2), (1500, 2), (1500, 2), (1500, 1), (21, 0), (1500, 0)]";
+    match seen.log().contains(expected) {
+        true => Ok(()),
+        false => Err(Failure::Wrong(format!("this came: {}", seen.log()))),
+    }
+}
 
 fn calls(network: &Network) -> Outcome {
     let address = Network::SKINK[0];

@@ -202,6 +202,7 @@ fn what_is_wrong_with_a_datagram_is_counted() {
             traffic_class: 3,
             hop_limit: 61,
             segment_bytes: 0,
+            dont_fragment: false,
         };
         let expected = match dropped {
             None => vec![(expected, b"hello".to_vec())],

@@ -27,6 +27,10 @@ fn outgoing() -> Vec<Outgoing> {
         segment_bytes,
         ..to(B, 9)
     };
+    let whole = DatagramHeader {
+        dont_fragment: true,
+        ..to(B, 9)
+    };
     let ok = Ok((A, B, None));
     let second: IpAddr = [10, 0, 0, 3].into();
     let row = |name, socket, header, len, expected| Outgoing {
@@ -99,6 +103,8 @@ fn outgoing() -> Vec<Outgoing> {
         row("cut", 0, cut(1472), 60_000, ok),
         row("cut, too large for the path", 0, cut(1473), 60_000, bad),
         row("cut to one", 0, cut(2000), 2000, ok),
+        row("whole", 0, whole, 1472, ok),
+        row("too large to be whole", 0, whole, 1473, bad),
     ]
 }
 
@@ -138,7 +144,7 @@ fn outgoing_datagrams() {
                     row.name
                 );
                 assert_eq!((wire.to.protocol, wire.to.traffic_class), (17, 0xb8));
-                assert!(!wire.to.dont_fragment);
+                assert_eq!(wire.to.dont_fragment, header.dont_fragment);
                 let (sent, data) = udp::Header::parse(&wire.bytes).expect("a datagram");
                 let port = match header.remote.port {
                     0 => 9,
@@ -156,6 +162,12 @@ fn outgoing_datagrams() {
             Err(counter) => {
                 assert!(world.sent.is_empty(), "{}", row.name);
                 assert_eq!(udp.counters.get(counter), 1, "{}", row.name);
+                let record = udp.table().find(id).expect("open");
+                let told = record.error.load(std::sync::atomic::Ordering::Relaxed);
+                let expected = header
+                    .dont_fragment
+                    .then_some(SocketError::MessageSize as u32);
+                assert_eq!(told, expected.unwrap_or(0), "{}", row.name);
             }
         }
     }
