@@ -190,7 +190,7 @@ counters! {
         AppOtherCalls "other_calls" "Other calls about Skink's sockets: that make, name, set, share or end them.";
         AppAsked "asked" "Messages to syscall, for calls that a program doesn't resolve by itself.";
         AppBlocked "blocked" "Socket calls that had to wait.";
-        AppFlowSleeps "flow_sleeps" "Those that waited where the frames of their own connection alone wake them.";
+        AppFlowSleeps "flow_sleeps" "Those that waited where what is for their own connection alone wakes them.";
         AppHelperRuns "helper_runs" "Times the helper thread drove the stack.";
         AppHeldTooLong "held_too_long" "Times the helper thread sent what a program had left to wait.";
         AppBusy "busy" "Times a program, or a process with the NIC, had so much to do that the NIC's interrupts were put off.";

@@ -24,13 +24,6 @@ enum Bell {
     Berth(Berth),
 }
 
-impl Bell {
-    /// Whether what the thread waits for wakes it, whoever drives the stack.
-    fn is_its_own(&self) -> bool {
-        matches!(self, Bell::Ring(_) | Bell::Berth(_))
-    }
-}
-
 /// How a thread is woken that sleeps.
 pub enum Call {
     /// By this futex.
@@ -409,9 +402,9 @@ impl Parking {
         self.naps = 0;
     }
 
-    /// A thread has found what it waited for. If nobody drives, makes one of the sleepers do it; but none on a flow ring or a
-    /// berth: its own frames wake it, and the next thread that goes to sleep will drive. Until then the helper takes care: who
-    /// has found something may compute for long.
+    /// A thread has found what it waited for. If nobody drives, makes one of the sleepers do it, also one on a berth: as long as there
+    /// is such a one somebody must sleep on the bell, or be about to look. But none on a flow ring: its own frames wake it, and
+    /// the next thread that goes to sleep will drive. Until then the helper takes care: who has found something may compute for long.
     pub fn hand_over(&mut self) {
         self.found();
         if self.driver.is_some() || self.heir.is_some() {
@@ -420,7 +413,7 @@ impl Parking {
         let mut asleep = (0..).zip(&self.waiters).filter(|(_, waiter)| {
             !matches!(waiter.bell, Bell::None) && waiter.word.load(Ordering::Relaxed) == 0
         });
-        let next = asleep.find(|(_, waiter)| !waiter.bell.is_its_own());
+        let next = asleep.find(|(_, waiter)| !matches!(waiter.bell, Bell::Ring(_)));
         if let Some((id, _)) = next {
             self.heir = Some(id);
             self.wake(id);

@@ -148,6 +148,8 @@ impl State {
                     self.woke();
                 }
                 self.parking.leave(id);
+                // Who wakes it counts on that it looks, for others too; but its time may be up, or a handler have interrupted it.
+                self.catch_news();
             }
             Sleep::OnSet {
                 index,

@@ -9,7 +9,7 @@
 use crate::memory::{Memory, Ordering, load_acquire, word};
 use crate::queue::{AttachError, Watch, duplicate, read_only};
 use crate::relax::Relax;
-use crate::sleep::{Announcer, BERTHS, Beat, Berth, Caller, Fenced, PAGE_BYTES};
+use crate::sleep::{Announcer, BERTHS, Beat, Berth, Caller, Fenced, PAGE_BYTES, number_of};
 use crate::spin::SpinBudget;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -358,13 +358,7 @@ impl Doorbell {
         must
     }
 
-    /// Whether somebody sleeps on the bell, or is on the way from there, and so sees what was published before that fence.
-    #[inline]
-    pub fn is_heard(&self, fenced: &Fenced) -> bool {
-        self.caller.is_heard(fenced)
-    }
-
-    /// After publishing something about `subject`, before that fence: wakes the thread that sleeps until there is something about
+    /// After publishing one thing, about `subject`, before that fence: wakes the thread that sleeps until there is something about
     /// it. Answers whether one will look: if not, ring.
     #[inline]
     pub fn wake_for(&mut self, subject: u32, fenced: &Fenced) -> bool {
@@ -372,7 +366,7 @@ impl Doorbell {
             return false;
         };
         self.woken.resize(BERTHS, 0);
-        let woken = &mut self.woken[subject as usize % BERTHS];
+        let woken = &mut self.woken[number_of(subject)];
         if *woken == nap {
             return true;
         }

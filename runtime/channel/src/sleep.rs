@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | 0 | magic and version |
 //! | 128 | `epoch`: odd while the consumer sleeps or is about to |
-//! | 136 | how many berths are taken |
+//! | 136 | which berths are taken, a bit for each |
 //! | 192 | `beats`: how often it has gone through its loop |
 //! | 200 | `note`: what it tells whoever watches it; 0 at its start |
 //! | 256 | 64 *berths* of 8 bytes: the number of a sleep, odd while it lasts (a futex), and what it waits for, plus one |
@@ -26,15 +26,16 @@
 //!
 //! Whichever fence comes first, the side whose fence is second sees what the other one stored. Every
 //! sleep has a number of its own, so that a producer rings once per sleep, though only the consumer
-//! may write here. A consumer that lies costs each of its producers one system call per batch.
+//! may write here. A consumer that lies costs each of its producers two system calls per batch.
 //!
 //! # Berths
 //!
 //! A consumer may be many threads, each of which waits for one *subject* (a socket). If one of them slept for all, what is for
 //! another one would wake two. So a thread can sleep on a berth, which one is told by its subject's number, and a
-//! producer that has published something about that subject wakes this thread. A producer can't store here, so its wake-up is
+//! producer that has published one thing, about that subject, wakes this thread. A producer can't store here, so its wake-up is
 //! lost if the thread has announced itself and isn't asleep yet. The kernel tells how many a wake-up has found: if none, the
-//! producer rings, and whoever sleeps on the bell takes in what was published, and rouses the other.
+//! producer rings. So as long as a berth is taken, another thread must sleep on the bell, or be about to look at the queues: it
+//! takes in what was published, and rouses those that it is for.
 
 use crate::memory::{AtomicU64, Memory, Ordering, fence, load_acquire, word};
 use std::sync::Arc;
@@ -48,13 +49,14 @@ const BEATS: usize = 24;
 /// Word index of `note`.
 #[cfg(not(loom))]
 const NOTE: usize = BEATS + 1;
-/// Word index of how many berths are taken: in the line of `epoch`, since both are looked at.
+/// Word index of which berths are taken: in the line of `epoch`, since both are looked at.
 const TAKEN: usize = EPOCH + 1;
 /// Word index of the first berth.
 const FIRST_BERTH: usize = 32;
 /// How many berths there are.
 pub(crate) const BERTHS: usize = 64;
 const WORDS: usize = FIRST_BERTH + BERTHS;
+const _: () = assert!(BERTHS as u32 == u64::BITS);
 #[cfg(not(loom))]
 pub(crate) const PAGE_BYTES: usize = WORDS * 8;
 
@@ -71,7 +73,7 @@ pub struct Announcer {
 #[derive(Clone)]
 pub struct Berth {
     page: Arc<Memory>,
-    place: usize,
+    number: usize,
     nap: u32,
 }
 
@@ -100,12 +102,12 @@ impl Berth {
         let free = u64::from(self.nap.wrapping_add(1));
         self.word().store(free, Ordering::Relaxed);
         let taken = word(&self.page, TAKEN);
-        let others = taken.load(Ordering::Relaxed).saturating_sub(1);
+        let others = taken.load(Ordering::Relaxed) & !bit(self.number);
         taken.store(others, Ordering::Relaxed);
     }
 
     fn word(&self) -> &AtomicU64 {
-        word(&self.page, self.place)
+        berth(&self.page, self.number)
     }
 }
 
@@ -115,8 +117,8 @@ impl Announcer {
         let page = Arc::new(page);
         #[cfg(not(loom))]
         word(&page, NOTE).store(0, Ordering::Relaxed);
-        for place in FIRST_BERTH..WORDS {
-            let berth = word(&page, place);
+        for number in 0..BERTHS {
+            let berth = berth(&page, number);
             let nap = berth.load(Ordering::Relaxed) as u32;
             let free = u64::from(nap.wrapping_add(nap & 1));
             berth.store(free, Ordering::Relaxed);
@@ -141,21 +143,22 @@ impl Announcer {
     }
 
     /// A thread is about to sleep until it is told something about `subject`. It must then look at all queues once more, and
-    /// sleep only if there is nothing in any, and if somebody sleeps on the bell. `None` if another one has the berth.
+    /// sleep only if there is nothing in any; and see [above](self#berths). `None` if another one has the berth.
     pub fn lie_down(&mut self, subject: u32) -> Option<Berth> {
-        let place = FIRST_BERTH + subject as usize % BERTHS;
-        let berth = word(&self.page, place);
-        let nap = (berth.load(Ordering::Relaxed) as u32).wrapping_add(1);
-        if nap.is_multiple_of(2) {
+        let number = number_of(subject);
+        let taken = word(&self.page, TAKEN);
+        let others = taken.load(Ordering::Relaxed);
+        if others & bit(number) != 0 {
             return None;
         }
+        let berth = berth(&self.page, number);
+        let nap = (berth.load(Ordering::Relaxed) as u32).wrapping_add(1);
         berth.store(named(subject) | u64::from(nap), Ordering::Relaxed);
-        let taken = word(&self.page, TAKEN);
-        taken.store(taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        taken.store(others | bit(number), Ordering::Relaxed);
         fence(Ordering::SeqCst);
         Some(Berth {
             page: self.page.clone(),
-            place,
+            number,
             nap,
         })
     }
@@ -187,6 +190,19 @@ pub(crate) fn futex(word: &AtomicU64) -> &AtomicU32 {
     const { assert!(cfg!(target_endian = "little")) };
     // SAFETY: half of a word that is borrowed for as long, and aligned as all of it. Nobody but the kernel accesses it in halves.
     unsafe { &*word.as_ptr().cast() }
+}
+
+/// The berth of a subject.
+pub(crate) fn number_of(subject: u32) -> usize {
+    subject as usize % BERTHS
+}
+
+fn bit(number: usize) -> u64 {
+    1 << number
+}
+
+fn berth(page: &Memory, number: usize) -> &AtomicU64 {
+    word(page, FIRST_BERTH + number)
 }
 
 /// A subject, as berths name it.
@@ -232,21 +248,15 @@ impl Caller {
         Caller { page, rung: 0 }
     }
 
-    /// Whether the consumer sleeps, or is on its way from there, by what it says.
-    #[inline]
-    pub fn is_heard(&self, _: &Fenced) -> bool {
-        let epoch = word(&self.page, EPOCH).load(Ordering::Relaxed);
-        epoch & 1 == 1
-    }
-
     /// The futex on which a thread sleeps, or is about to, until it is told something about `subject`, as far as that was
     /// published before that fence; and the number of its sleep. The consumer may lie.
     #[inline]
     pub fn berth_of(&self, subject: u32, _: &Fenced) -> Option<(&AtomicU64, u32)> {
-        if word(&self.page, TAKEN).load(Ordering::Relaxed) == 0 {
+        let number = number_of(subject);
+        if word(&self.page, TAKEN).load(Ordering::Relaxed) & bit(number) == 0 {
             return None;
         }
-        let berth = word(&self.page, FIRST_BERTH + subject as usize % BERTHS);
+        let berth = berth(&self.page, number);
         let seen = berth.load(Ordering::Relaxed);
         let nap = seen as u32;
         let sleeps = !nap.is_multiple_of(2) && seen - u64::from(nap) == named(subject);

@@ -506,12 +506,12 @@ impl Client {
         self.events.is_empty() && !channels.any(|channel| channel.notices.is_ready())
     }
 
-    /// A thread is about to sleep until something happens to a TCP socket, while another one sleeps on [`Client::bell`]. `None` if it
-    /// can't: then that one must wake it.
+    /// A thread is about to sleep until something happens to a TCP socket. As long as it does, another one must sleep on
+    /// [`Client::bell`] or be about to [`Client::poll`]. `None` if it can't sleep so: then that one must wake it.
     pub fn lie_down(&mut self, socket: SocketId) -> Option<Berth> {
         let berth = self.ends.sleeper.lie_down(socket.slot)?;
         if self.has_news() {
-            // Who sleeps on the bell was rung for it.
+            // That other one sees it.
             berth.rise();
             return None;
         }

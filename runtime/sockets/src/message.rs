@@ -115,8 +115,7 @@ impl Notice {
     pub(crate) fn subject(&self) -> Option<u32> {
         match self {
             Notice::Event(Protocol::Tcp, event) => Some(event.socket.slot),
-            Notice::Offered { listener, .. } => Some(listener.slot),
-            Notice::Event(Protocol::Udp, _) | Notice::Answer(..) => None,
+            Notice::Event(Protocol::Udp, _) | Notice::Offered { .. } | Notice::Answer(..) => None,
         }
     }
 }

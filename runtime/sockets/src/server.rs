@@ -136,11 +136,6 @@ impl Server {
             };
             if !wakes {
                 program.ring_after(&fenced);
-                if !program.is_heard(&fenced) {
-                    for subject in self.subjects.iter().flatten() {
-                        program.wake_for(*subject, &fenced);
-                    }
-                }
             }
         }
         self.subjects.clear();

@@ -60,7 +60,7 @@ fn who_sleeps_on_a_flow_ring_is_not_woken_to_drive() {
 }
 
 #[test]
-fn who_sleeps_on_a_berth_is_woken_for_what_it_waits_for_alone() {
+fn who_sleeps_on_a_berth_is_woken_to_drive() {
     let descriptors = skink_channel::SleeperDescriptors::create("test").expect("a sleeper");
     let ends = descriptors.sleeper().expect("descriptors");
     let sleeper = skink_channel::Sleeper::attach(ends, skink_channel::SpinBudget::new(0));
@@ -70,8 +70,6 @@ fn who_sleeps_on_a_berth_is_woken_for_what_it_waits_for_alone() {
     let berth = sleeper.lie_down(7).expect("a berth");
     parking.sleeps_on_berth(id, berth.clone());
     parking.hand_over();
-    assert!(parking.take_woken().is_empty(), "not to drive");
-    parking.wake(id);
     assert!(!berth.is_occupied(), "it won't sleep any more");
     assert!(matches!(&parking.take_woken()[..], [Call::Berth(_)]));
     parking.leave(id);

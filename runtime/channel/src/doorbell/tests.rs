@@ -207,6 +207,26 @@ fn a_thread_is_woken_for_its_own_subject_alone() {
 }
 
 #[test]
+fn no_two_sleeps_on_a_berth_have_one_number() {
+    let (_, _, mut doorbell, mut sleeper) = pair();
+    let first = sleeper.lie_down(7).expect("a berth");
+    first.rouse();
+    // It is on its way, and hasn't risen.
+    let other = 7 + BERTHS as u32;
+    assert!(sleeper.lie_down(other).is_none());
+    first.rise();
+    for _ in 0..3 {
+        let berth = sleeper.lie_down(other).expect("a berth");
+        let thread = sleeping(&berth);
+        while !doorbell.wake_for(other, &Fenced::now()) {
+            std::thread::yield_now();
+        }
+        thread.join().expect("woken");
+        berth.rise();
+    }
+}
+
+#[test]
 fn the_berths_of_one_that_died_are_free() {
     let descriptors = SleeperDescriptors::create("test").expect("a sleeper");
     let doorbell = Doorbell::attach(descriptors.doorbell().expect("fds"));

@@ -540,18 +540,6 @@ fn a_programs_successor_gives_no_number_twice() {
     assert!(!distinct.contains(&0));
 }
 
-/// Sleeps on a berth until it is woken, in a thread of its own.
-fn sleeping(berth: &Berth) -> std::thread::JoinHandle<()> {
-    use rustix::thread::futex;
-    let berth = berth.clone();
-    std::thread::spawn(move || {
-        let (word, asleep) = berth.futex();
-        while berth.is_occupied() && futex::wait(word, futex::Flags::empty(), asleep, None).is_err()
-        {
-        }
-    })
-}
-
 fn tell(server: &mut Server, notices: &[Notice]) {
     for notice in notices {
         server.tell(notice).expect("room");
@@ -571,60 +559,58 @@ fn rung(client: &Client) -> bool {
     rustix::event::poll(&mut bell, Some(&now)) == Ok(1)
 }
 
+/// As the thread that sleeps on the bell: hears what was said, and sleeps there again.
+fn hear(client: &mut Client) {
+    client.retract();
+    client.poll().expect("heard");
+    while client.take_event().is_some() {}
+    assert!(client.announce());
+}
+
 /// What a stack does for threads that wait for one socket each, while another one sleeps on the bell.
 #[test]
 fn a_thread_that_waits_for_a_socket_is_woken_alone() {
+    use rustix::thread::futex;
+    let (mut client, mut server, _sleeper) = channel();
+    let event = |slot| Notice::Event(Protocol::Tcp, readable(slot));
+    assert!(client.announce());
+    for _ in 0..100 {
+        let berth = client.lie_down(id(5)).expect("a berth");
+        let sleeps = berth.clone();
+        let thread = std::thread::spawn(move || {
+            let (word, asleep) = sleeps.futex();
+            while sleeps.is_occupied()
+                && futex::wait(word, futex::Flags::empty(), asleep, None).is_err()
+            {}
+        });
+        tell(&mut server, &[event(5)]);
+        if rung(&client) {
+            // It wasn't asleep yet: who sleeps on the bell sees to it.
+            berth.rouse();
+            let _ = futex::wake(berth.futex().0, futex::Flags::empty(), 1);
+        } else {
+            tell(&mut server, &[event(5)]);
+            assert!(!rung(&client), "it is on its way");
+        }
+        thread.join().expect("woken");
+        berth.rise();
+        hear(&mut client);
+    }
+}
+
+#[test]
+fn who_sleeps_on_the_bell_hears_of_all_else() {
     let (mut client, mut server, _sleeper) = channel();
     let event = |slot| Notice::Event(Protocol::Tcp, readable(slot));
     assert!(client.announce());
     let berth = client.lie_down(id(5)).expect("a berth");
-    let thread = sleeping(&berth);
-    // It may not be asleep yet, and then the bell is rung.
-    while !thread.is_finished() {
-        if rung(&client) {
-            client.retract();
-            client.poll().expect("heard");
-            client.announce();
-        }
-        tell(&mut server, &[event(5)]);
+    // About another socket, about several, and what is no event.
+    for notices in [&[event(6)][..], &[event(5), event(6)], &[ok(1, 1)]] {
+        tell(&mut server, notices);
+        assert!(rung(&client), "{notices:?}");
+        hear(&mut client);
     }
-    thread.join().expect("woken");
-    while rung(&client) {
-        client.retract();
-        client.announce();
-    }
-    client.poll().expect("heard");
-    tell(&mut server, &[event(5)]);
-    assert!(!rung(&client), "it is on its way");
-    // What is about another one, or about several, is told who sleeps on the bell.
+    berth.rise();
     tell(&mut server, &[event(6)]);
-    assert!(rung(&client));
-    client.retract();
-    client.poll().expect("heard");
-    while client.take_event().is_some() {}
-    berth.rise();
-    client.announce();
-    let berth = client.lie_down(id(5)).expect("a berth");
-    tell(&mut server, &[event(5), event(6)]);
-    assert!(rung(&client));
-    client.retract();
-    // There is news: nobody sleeps.
-    berth.rise();
-    assert!(client.lie_down(id(5)).is_none());
-}
-
-/// Then nobody would wake the others.
-#[test]
-fn if_nobody_sleeps_on_the_bell_all_are_woken() {
-    let (mut client, mut server, _sleeper) = channel();
-    let berths = [5, 6].map(|slot| client.lie_down(id(slot)).expect("a berth"));
-    let threads = berths.each_ref().map(sleeping);
-    let events = [5, 6].map(|slot| Notice::Event(Protocol::Tcp, readable(slot)));
-    while !threads.iter().all(|thread| thread.is_finished()) {
-        tell(&mut server, &events);
-        client.poll().expect("heard");
-    }
-    for thread in threads {
-        thread.join().expect("woken");
-    }
+    assert!(client.lie_down(id(5)).is_none(), "there is news");
 }

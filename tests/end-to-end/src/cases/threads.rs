@@ -17,6 +17,7 @@ pub fn cases() -> Vec<Case> {
         "threads/woken-by-their-frames",
         by_frames,
     ));
+    cases.extend(cases_in(&APART, "threads/one-computes", one_computes));
     cases.extend(on_each_back_end("threads/receive-first", receive_first));
     cases
 }
@@ -186,6 +187,67 @@ fn by_frames(network: &Network) -> Outcome {
             "for 1000 requests the threads went to sleep so often: {sleeps}"
         ))),
     }
+}
+
+/// Two threads wait for a connection each, the first one on the stack's bell (`poll` or `ppoll`), the second on a futex that the
+/// stack wakes. Then the first one computes until the second is done.
+const COMPUTES: &str = "
+import os, socket, threading
+listener = socket.create_server(('10.9.0.2', 9106))
+print('listening', flush=True)
+(first, _), (second, _) = listener.accept(), listener.accept()
+done = threading.Event()
+def computes():
+    first.recv(1)
+    while not done.is_set():
+        pass
+def answers():
+    for _ in range(3):
+        second.sendall(second.recv(64))
+    done.set()
+def begin(target, sleeps):
+    thread = threading.Thread(target=target)
+    thread.start()
+    while True:
+        with open(f'/proc/self/task/{thread.native_id}/syscall') as call:
+            if sleeps(call.read().split()):
+                return thread
+threads = [
+    begin(computes, lambda call: call[0] in ('7', '271')),
+    begin(answers, lambda call: call[0] == '202' and call[2] == '0x0'),
+]
+first.sendall(b'%d\\n' % os.getpid())
+for thread in threads:
+    thread.join()
+print('done', flush=True)
+";
+
+/// More is said to the one that computes than its stack may have to tell; and the process is stopped and goes on.
+const DISTURB: &str = "
+import os, signal, socket
+first, second = (socket.create_connection(('10.9.0.2', 9106)) for _ in range(2))
+first.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+second.settimeout(20)
+server = int(first.makefile('rb').readline())
+def ask(word):
+    second.sendall(word)
+    return second.recv(64)
+for _ in range(1500):
+    first.sendall(b'!')
+assert ask(b'one') == b'one'
+os.kill(server, signal.SIGSTOP)
+second.sendall(b'two')
+os.kill(server, signal.SIGCONT)
+assert second.recv(64) == b'two'
+assert ask(b'three') == b'three'
+";
+
+fn one_computes(network: &Network) -> Outcome {
+    let server = python::start(network, "a server", COMPUTES, &[], "listening")?;
+    python::finish_on_kernel(network, "a client", DISTURB, &[])?;
+    server.wait_until("both threads are done", || server.log().contains("done"))?;
+    server.stop()?;
+    Ok(())
 }
 
 const ECHO: &str = "
