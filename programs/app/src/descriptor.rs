@@ -12,6 +12,9 @@ use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicU32, Ordering};
 use skink_time::Instant;
 
+/// How many bytes of a TCP socket haven't been sent yet (linux/sockios.h).
+const SIOCOUTQNSD: libc::c_ulong = 0x894b;
+
 /// The process whose memory this is. A child after `vfork` runs in its parent's memory, and may
 /// close descriptors that its parent goes on using.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -302,13 +305,24 @@ pub unsafe fn device_control(fd: c_int, request: libc::c_ulong, argument: usize)
         (libc::TIOCOUTQ, Role::Stream(id)) => {
             state.engine()?.stack.tcp_table().send_ring(id.slot).len()
         }
+        (SIOCOUTQNSD, Role::Stream(id)) => {
+            let table = state.engine()?.stack.tcp_table();
+            let ring = table.send_ring(id.slot);
+            let unsent = table.find(id).map(|record| {
+                let begin = record.iss.load(Ordering::Relaxed).wrapping_add(1);
+                let sent = record.snd_max.load(Ordering::Relaxed).wrapping_sub(begin);
+                // A FIN that was sent is one too many.
+                (ring.tail() as u32).wrapping_sub(sent) as usize
+            });
+            unsent.filter(|unsent| *unsent <= ring.len()).unwrap_or(0)
+        }
         (libc::TIOCOUTQ, Role::Datagram(halves)) => {
             state.pump();
             let table = state.engine()?.stack.udp_table();
             let halves = halves.into_iter().flatten();
             halves.map(|id| table.send_ring(id.slot).len()).sum()
         }
-        (libc::FIONREAD | libc::TIOCOUTQ, _) => return fail(libc::EINVAL),
+        (libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD, _) => return fail(libc::EINVAL),
         // Interfaces and the like: any kernel socket will do.
         _ => return Err(Stop::Kernel),
     };
