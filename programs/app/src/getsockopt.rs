@@ -55,7 +55,9 @@ pub unsafe fn get(
             bytes[..8].copy_from_slice(&state.cookie(index)?.to_ne_bytes());
             8
         }
-        (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {
+        (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU)
+            if level == libc::IPPROTO_IP || state.sockets[index].domain == libc::AF_INET6 =>
+        {
             bytes[..4].copy_from_slice(&state.path_mtu(index)?.to_ne_bytes());
             4
         }
@@ -195,17 +197,8 @@ impl State {
             None => socket.peer.filter(|_| socket.datagram),
         };
         let peer = peer.ok_or(Stop::Errno(libc::ENOTCONN))?;
-        if let Some(record) = record.filter(|_| self.is_served_now()) {
-            let headers = if peer.addr.is_ipv4() { 40 } else { 60 };
-            return Ok(c_int::from(record.mss.load(Ordering::Relaxed)) + headers);
-        }
         let mtu = self.mtu_towards(peer.addr).map(u32::cast_signed);
         mtu.ok_or(Stop::Errno(libc::ENOTCONN))
-    }
-
-    fn is_served_now(&self) -> bool {
-        let engine = self.engine.as_deref();
-        engine.is_some_and(|engine| engine.stack.is_served())
     }
 
     /// The largest packet in bytes that reaches `destination`, as far as this process knows. A stack in another one tells nothing

@@ -258,6 +258,8 @@ fn poll_as_it_is(
             Look::Nothing => {}
         }
         if state.has_decided(list, &subjects) {
+            // The next pass may end at once.
+            state.parking.hand_over();
             return Ok(None);
         }
         let sets = begin_sleeps(&mut state, &subjects);

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
 use crate::flow_rings::BELL;
 use crate::lock::{Guard, lock};
-use crate::parking::{Sleep, unless_over};
+use crate::parking::{Sleep, is_interrupted, unless_over};
 use crate::raw::{self, Scope};
 use crate::signals::Mark;
 use crate::socket::Role;
@@ -274,7 +274,11 @@ pub fn park(
         }
         wake_at = Some(now);
     }
-    state.end_interrupted();
+    if is_interrupted() {
+        // That takes in what was told, maybe of these sockets.
+        state.end_interrupted();
+        return (Ok(state), Outcome::Woken);
+    }
     let id = state.parking.enter();
     for index in sockets {
         state.sockets[*index].waiters.push(id);

@@ -59,7 +59,6 @@ impl Claims {
             remote,
             sequence,
             packet_bytes: _,
-            dont_fragment: _,
         } = quoted;
         if protocol == protocol::UDP {
             // A router says it of each datagram that was in flight, and they are all alike here: the least counts.

@@ -13,22 +13,18 @@ pub(crate) struct Quoted {
     pub(crate) sequence: u32,
     /// Its length with the IP header, in bytes.
     pub(crate) packet_bytes: u32,
-    /// It wasn't to be fragmented on the way.
-    pub(crate) dont_fragment: bool,
 }
 
 impl Quoted {
     /// Reads the beginning of a packet; `None` if it isn't one of TCP or UDP whose ports can be seen.
     pub(crate) fn read(packet: &[u8]) -> Option<Quoted> {
         let version = packet.first()? >> 4;
-        let mut dont_fragment = true;
         let (protocol, source, destination, packet_bytes, transport): (u8, IpAddr, IpAddr, _, _) =
             if version == 4 {
                 let (header, payload) = ipv4::Header::parse_quoted(packet).ok()?;
                 if header.fragment_offset != 0 {
                     return None;
                 }
-                dont_fragment = header.dont_fragment;
                 (
                     header.protocol,
                     header.source.into(),
@@ -69,7 +65,6 @@ impl Quoted {
             remote: Endpoint::new(destination, u16::from_be_bytes([d0, d1])),
             sequence: u32::from_be_bytes([a, b, c, d]),
             packet_bytes,
-            dont_fragment,
         })
     }
 

@@ -168,7 +168,9 @@ impl Udp {
         if had_little_room {
             self.note(slot, Events::WRITABLE);
         }
-        if was_too_large {
+        // What one peer's path takes is none of the others' business: who isn't connected isn't told, as by ICMP.
+        let address = self.socket(slot).map(|socket| socket.address);
+        if was_too_large && matches!(address, Some(Address::Connected { .. })) {
             self.fail(slot, SocketError::MessageSize);
         }
         ended

@@ -203,11 +203,7 @@ fn errors_reach_the_transport() {
 fn too_big_frame(is_v4: bool, protocol: u8, bytes: u16, mtu: u16) -> Vec<u8> {
     let mut quoted = quoted(is_v4, bytes);
     quoted[if is_v4 { 9 } else { 6 }] = protocol;
-    too_big_about(is_v4, &quoted, mtu)
-}
-
-/// A router says that the quoted packet doesn't fit its link of `mtu` bytes.
-fn too_big_about(is_v4: bool, quoted: &[u8], mtu: u16) -> Vec<u8> {
+    let quoted = quoted.as_slice();
     let v4 = icmpv4::Message::DestinationUnreachable {
         code: 4,
         next_hop_mtu: mtu,
@@ -329,15 +325,9 @@ fn of_a_small_path_only_what_tcp_believes_is_remembered() {
 
 #[test]
 fn a_datagram_is_too_big_only_where_no_router_may_cut_it() {
-    // Whether the packet that a router quotes had DF.
-    for (is_v4, whole, expected) in [(true, false, MTU), (true, true, 1300), (false, false, 1300)] {
+    for (is_v4, expected) in [(true, MTU), (false, 1300)] {
         let mut host = Host::acquainted();
-        let mut quoted = quoted(is_v4, 1500);
-        quoted[if is_v4 { 9 } else { 6 }] = protocol::UDP;
-        if is_v4 {
-            quoted[6] = u8::from(whole) << 6;
-        }
-        host.receive(&too_big_about(is_v4, &quoted, 1300));
+        host.receive(&too_big_frame(is_v4, protocol::UDP, 1500, 1300));
         let (us, peer) = FAMILIES[usize::from(!is_v4)];
         host.send_datagram(us, 80, peer);
         assert_eq!(host.path_mtu(is_v4), expected);
