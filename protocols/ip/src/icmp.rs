@@ -150,8 +150,8 @@ impl Ip {
     /// A router's link takes less than a packet of ours; answers what its path takes, if that may be true.
     ///
     /// Anybody can say so. It is remembered once a transport has shown that it may have sent such a packet (RFC 5927
-    /// section 7, RFC 8201 section 4; see [`crate::claims`]). Of datagrams of IPv4 nothing is believed: most leave
-    /// without DF, so that no router complains of them, and a claim about one shows nothing else that only its path can know.
+    /// section 7, RFC 8201 section 4; see [`crate::claims`]). Nothing is believed of datagrams of IPv4: most leave
+    /// without DF, so that no router complains of them, and who sends one shows only that its ports were guessed.
     fn on_too_big(&mut self, now: Instant, quoted: &Quoted, mtu: u32) -> Option<u32> {
         let destination = quoted.remote.addr;
         let told = path_mtu::believable(destination, mtu, quoted.packet_bytes)?;

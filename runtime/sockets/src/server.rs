@@ -25,8 +25,10 @@ pub struct Server {
     /// The program's next request, copied out and still in the queue.
     current: Option<Request>,
     malformed: u64,
-    /// What was told since the last flush is about.
-    subjects: Vec<Option<u32>>,
+    /// Notices since the last flush.
+    told: u32,
+    /// What they are about, if it is one.
+    subject: Option<u32>,
 }
 
 impl Server {
@@ -39,7 +41,8 @@ impl Server {
             ends: StackEnds::attach(descriptors)?,
             current: None,
             malformed: 0,
-            subjects: Vec::new(),
+            told: 0,
+            subject: None,
         })
     }
 
@@ -108,7 +111,8 @@ impl Server {
     pub fn tell(&mut self, notice: &Notice) -> Result<(), Full> {
         match self.ends.notices.write(&NoticeMessage::from(notice)) {
             Ok(()) | Err(QueueError::Corrupt) => {
-                self.subjects.push(notice.subject());
+                self.subject = notice.subject().filter(|_| self.told == 0);
+                self.told = self.told.saturating_add(1);
                 Ok(())
             }
             Err(QueueError::Full) => Err(Full),
@@ -128,17 +132,14 @@ impl Server {
     /// If the queue is spoilt.
     pub fn flush(&mut self) -> Result<(), ServerError> {
         let program = &mut self.ends.program;
+        let subject = self.subject.take();
+        self.told = 0;
         if self.ends.notices.publish() > 0 {
             let fenced = Fenced::now();
-            let wakes = match *self.subjects.as_slice() {
-                [Some(subject)] => program.wake_for(subject, &fenced),
-                _ => false,
-            };
-            if !wakes {
+            if !subject.is_some_and(|subject| program.wake_for(subject, &fenced)) {
                 program.ring_after(&fenced);
             }
         }
-        self.subjects.clear();
         match self.ends.notices.counters().corrupt {
             0 => Ok(()),
             _ => Err(ServerError),

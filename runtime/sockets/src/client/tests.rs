@@ -559,6 +559,36 @@ fn rung(client: &Client) -> bool {
     rustix::event::poll(&mut bell, Some(&now)) == Ok(1)
 }
 
+const FUTEX_FLAGS: rustix::thread::futex::Flags = rustix::thread::futex::Flags::empty();
+
+/// Sleeps on a berth until it is woken, in a thread of its own, which ends then.
+fn sleep_on(berth: &Berth) {
+    let (word, asleep) = berth.futex();
+    let wait = || rustix::thread::futex::wait(word, FUTEX_FLAGS, asleep, None);
+    while berth.is_occupied() && wait().is_err() {}
+}
+
+/// A thread that is asleep on a berth.
+fn asleep_on(berth: &Berth) -> std::thread::JoinHandle<()> {
+    let berth = berth.clone();
+    let (tell, told) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        tell.send(rustix::thread::gettid())
+            .expect("somebody listens");
+        sleep_on(&berth);
+    });
+    let id = told.recv().expect("it has begun").as_raw_nonzero();
+    let futex = match cfg!(target_arch = "x86_64") {
+        true => "202 ",
+        false => "98 ",
+    };
+    let call = || std::fs::read_to_string(format!("/proc/self/task/{id}/syscall"));
+    while !call().expect("a thread").starts_with(futex) {
+        std::thread::yield_now();
+    }
+    thread
+}
+
 /// As the thread that sleeps on the bell: hears what was said, and sleeps there again.
 fn hear(client: &mut Client) {
     client.retract();
@@ -570,24 +600,18 @@ fn hear(client: &mut Client) {
 /// What a stack does for threads that wait for one socket each, while another one sleeps on the bell.
 #[test]
 fn a_thread_that_waits_for_a_socket_is_woken_alone() {
-    use rustix::thread::futex;
     let (mut client, mut server, _sleeper) = channel();
     let event = |slot| Notice::Event(Protocol::Tcp, readable(slot));
     assert!(client.announce());
     for _ in 0..100 {
         let berth = client.lie_down(id(5)).expect("a berth");
         let sleeps = berth.clone();
-        let thread = std::thread::spawn(move || {
-            let (word, asleep) = sleeps.futex();
-            while sleeps.is_occupied()
-                && futex::wait(word, futex::Flags::empty(), asleep, None).is_err()
-            {}
-        });
+        let thread = std::thread::spawn(move || sleep_on(&sleeps));
         tell(&mut server, &[event(5)]);
         if rung(&client) {
             // It wasn't asleep yet: who sleeps on the bell sees to it.
             berth.rouse();
-            let _ = futex::wake(berth.futex().0, futex::Flags::empty(), 1);
+            let _ = rustix::thread::futex::wake(berth.futex().0, FUTEX_FLAGS, 1);
         } else {
             tell(&mut server, &[event(5)]);
             assert!(!rung(&client), "it is on its way");
@@ -604,12 +628,23 @@ fn who_sleeps_on_the_bell_hears_of_all_else() {
     let event = |slot| Notice::Event(Protocol::Tcp, readable(slot));
     assert!(client.announce());
     let berth = client.lie_down(id(5)).expect("a berth");
+    let thread = asleep_on(&berth);
     // About another socket, about several, and what is no event.
-    for notices in [&[event(6)][..], &[event(5), event(6)], &[ok(1, 1)]] {
+    for notices in [
+        &[event(6)][..],
+        &[event(5), event(6)],
+        &[event(6), event(5)],
+        &[event(5), ok(1, 1)],
+        &[ok(1, 1)],
+    ] {
         tell(&mut server, notices);
         assert!(rung(&client), "{notices:?}");
         hear(&mut client);
     }
+    assert!(!thread.is_finished());
+    berth.rouse();
+    let _ = rustix::thread::futex::wake(berth.futex().0, FUTEX_FLAGS, 1);
+    thread.join().expect("woken");
     berth.rise();
     tell(&mut server, &[event(6)]);
     assert!(client.lie_down(id(5)).is_none(), "there is news");

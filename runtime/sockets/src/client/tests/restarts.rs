@@ -185,17 +185,6 @@ fn a_full_queue_waits_for_a_successor() {
 #[test]
 fn a_program_that_slept_meanwhile_can_be_woken_by_the_next() {
     let mut all = channels(routes(SPLIT));
-    let rung = |client: &Client| {
-        let mut bell = [rustix::event::PollFd::from_borrowed_fd(
-            client.bell(),
-            rustix::event::PollFlags::IN,
-        )];
-        let now = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        rustix::event::poll(&mut bell, Some(&now)).expect("a poll") == 1
-    };
     let mut next = successor(&all.parts, 1);
     next.ring();
     assert!(!rung(&all.client), "it is awake and looks by itself");
