@@ -250,9 +250,7 @@ impl Host {
                 *place = Some(region(&mut rest)?);
             }
         }
-        let channel: Vec<OwnedFd> = rest.collect();
-        let channel = channel.try_into().map_err(|_| INCOMPLETE.to_owned())?;
-        let server = Server::attach(channel).map_err(|error| error.to_string())?;
+        let server = Server::attach(rest.collect()).map_err(|error| error.to_string())?;
         let data = EventData::new_u64(program.into());
         // First what can fail for want of room.
         epoll::add(&self.set, server.bell(), data, EventFlags::IN)

@@ -5,7 +5,7 @@
 //! kernel. The kernel's set also has the NIC's descriptors and a doorbell, so that one sleep waits for
 //! everything; their events carry secret tags and are filtered out. A thread that is woken by the NIC again and again for
 //! what is another set's leaves it to that one's thread while it sleeps.
-use crate::epoll_set::Item;
+use crate::epoll_set::{Alone, Item};
 use crate::errno::{Answer, fail};
 use crate::fd_table::{self, Entry};
 use crate::kernel_half::events_for_half;
@@ -20,11 +20,14 @@ use libc::epoll_event;
 const CONDITIONS: u32 = 0x0fff_ffff;
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 
-/// Tags of events that are the library's own: this and the next.
+/// Tags of events that are the library's own: this and the next three.
 static TAG: AtomicU64 = AtomicU64::new(0);
 
+/// What is added to a side bell's tag.
+pub const SIDE_BELL: u64 = 2;
+
 /// The tag of the NIC's descriptors; the doorbell's is one more.
-fn tag() -> u64 {
+pub fn tag() -> u64 {
     let tag = TAG.load(Ordering::Relaxed);
     if tag != 0 {
         return tag;
@@ -34,7 +37,7 @@ fn tag() -> u64 {
     // SAFETY: the bytes are ours.
     let _ = unsafe { raw::syscall(libc::SYS_getrandom, arguments) };
     // No pointer and no small number looks like this.
-    let new = u64::from_ne_bytes(random) & !1 | 0x5a00_0000_0000_0100;
+    let new = u64::from_ne_bytes(random) & !3 | 0x5a00_0000_0000_0100;
     let _ = TAG.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
     TAG.load(Ordering::Relaxed)
 }
@@ -86,7 +89,8 @@ impl State {
     pub fn add_nic(&mut self, index: u32) {
         let Some(engine) = &self.engine else { return };
         let epoll = &mut self.epolls.list[index as usize];
-        if epoll.nic || epoll.inherited || epoll.doorbell < 0 {
+        let on_ring = matches!(epoll.alone, Some(Alone::Ring(_)));
+        if epoll.nic || on_ring || epoll.inherited || epoll.doorbell < 0 {
             return;
         }
         let Some(epfd) = epoll.fds.first().copied() else {
@@ -143,6 +147,9 @@ impl State {
                 let _ = kernel_ctl(*epfd, libc::EPOLL_CTL_DEL, bell, 0, 0);
             }
         }
+        for index in 0..self.epolls.list.len() as u32 {
+            self.wake_with_others(index);
+        }
     }
 
     /// A thread of this process is about to wait on a set.
@@ -170,10 +177,14 @@ impl State {
     /// `fd` is about to be closed. If it is the last one of a set, the kernel's may go on to be another process's, and would wake
     /// that for this one's NIC.
     pub fn leave_set(&mut self, fd: c_int) {
-        if let Entry::Epoll(index) | Entry::Plain(index) = fd_table::get(fd)
-            && self.epolls[index].fds == [fd]
-            && crate::fork::has_forked()
-        {
+        let (Entry::Epoll(index) | Entry::Plain(index)) = fd_table::get(fd) else {
+            return;
+        };
+        if self.epolls[index].fds != [fd] {
+            return;
+        }
+        self.wake_with_others(index);
+        if crate::fork::has_forked() {
             self.leave_nic(index);
             // If it isn't closed after all.
             self.epolls[index].inherited = true;
@@ -195,6 +206,7 @@ impl State {
     }
 
     fn close_epoll(&mut self, index: u32) {
+        self.wake_with_others(index);
         let old = self.epolls.remove(index);
         for item in old.items.iter().filter(|item| item.events != 0) {
             self.sockets[item.socket]
@@ -328,16 +340,21 @@ impl State {
         if self.epolls[index].inner {
             self.tell_outer(index, place);
         }
-        self.ring(index);
+        if self.ring(index) {
+            self.lead(index, place);
+        }
     }
 
-    /// Wakes a thread that sleeps on the set. The bell of an inner one is another matter.
-    fn ring(&mut self, index: u32) {
+    /// Wakes a thread that sleeps on the set; answers whether that took a call. The bell of an inner one is another matter.
+    fn ring(&mut self, index: u32) -> bool {
         let epoll = &mut self.epolls[index];
-        if epoll.sleepers > 0 && !epoll.inner && !epoll.rung && epoll.doorbell >= 0 {
+        let rings = epoll.sleepers > 0 && !epoll.inner && !epoll.rung && epoll.doorbell >= 0;
+        if rings {
             epoll.rung = true;
+            epoll.calls = epoll.calls.saturating_add(1);
             raw::ring(epoll.doorbell);
         }
+        rings
     }
 
     /// Something happened to socket `index`: the sets that watch it look at it again.
@@ -426,7 +443,7 @@ pub fn filter(events: &mut [epoll_event]) -> (usize, bool) {
     for at in 0..events.len() {
         let event = events[at];
         let data = event.u64;
-        if data & !1 == tag() {
+        if data & !3 == tag() {
             rung |= data & 1 != 0;
         } else {
             events[kept] = event;

@@ -53,6 +53,7 @@ impl State {
     pub fn begin_inner(&mut self, index: u32) {
         let set = &self.epolls[index];
         if set.inner && set.doorbell >= 0 {
+            self.wake_with_others(index);
             self.epolls.inner += 1;
             self.epolls.look_after(index);
             unsettle();

@@ -5,6 +5,18 @@ use std::collections::VecDeque;
 
 const NO_ITEM: u32 = u32::MAX;
 
+/// See [`Epoll::enough_calls`].
+const ENOUGH: u32 = 256;
+
+/// What wakes those that sleep on one set, and nobody else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Alone {
+    /// A flow ring of the NIC's, on which they sleep instead.
+    Ring(u8),
+    /// A side bell of the stack in another process, which is a member of the set.
+    Bell(u8),
+}
+
 /// A member.
 pub struct Item {
     pub socket: u32,
@@ -36,6 +48,12 @@ pub struct Epoll {
     number: u64,
     /// The NIC's descriptors are members.
     pub nic: bool,
+    /// What wakes who sleeps on it alone.
+    pub alone: Option<Alone>,
+    /// How often another thread has rung the doorbell since that was last decided about.
+    pub calls: u32,
+    /// How often it must be rung for that; 0 if it is never to be.
+    pub enough_calls: u32,
     /// It was made by a parent, and this process hasn't waited on it: who wakes up for the NIC of this process would be the
     /// parent.
     pub inherited: bool,
@@ -47,7 +65,7 @@ pub struct Epoll {
     pub served: Instant,
     /// When a thread last went to sleep on it.
     pub slept: Instant,
-    /// Sleeps in a row that ended for what was another set's.
+    /// Sleeps in a row that ended for what was another set's; of one that is to be woken alone, that another thread ended.
     pub misses: u32,
     /// It was put into another set: its bell says whether a member is ready, whoever sleeps.
     pub inner: bool,
@@ -151,6 +169,7 @@ impl Epolls {
             self.end_inner(index);
             self[index].sleepers = 0;
             self[index].nic = false;
+            self[index].alone = None;
             self[index].inherited = true;
         }
     }
@@ -190,6 +209,9 @@ impl Epoll {
             sleepers: 0,
             number: 0,
             nic: false,
+            alone: None,
+            calls: 0,
+            enough_calls: ENOUGH,
             inherited: false,
             ordinary: 0,
             kernel_asked: Instant::ZERO,

@@ -20,7 +20,7 @@ const KERNEL_SHARE: Duration = Duration::from_micros(250);
 const MISSES: u32 = 8;
 
 /// `epoll_pwait2` without Skink.
-fn kernel_wait(
+pub fn kernel_wait(
     epfd: c_int,
     events: &mut [epoll_event],
     timeout: Option<Duration>,
@@ -212,7 +212,8 @@ fn sleep_on(
     mask: *const c_void,
 ) -> (Answer<Guard>, Answer) {
     state.end_interrupted();
-    let rests = state.rests(index, now);
+    let bed = state.sleeps_alone(index, now);
+    let rests = bed.is_none() && state.rests(index, now);
     let mut wake_at = deadline;
     if rests {
         state.leave_nic(index);
@@ -238,14 +239,19 @@ fn sleep_on(
         number,
         rests,
         on_nic,
+        alone: bed.as_ref().map(|bed| bed.alone),
     });
     let sleep = wake_at.map(|at| at.since(now));
     let unless = unless_over();
     drop(state);
-    let answer = kernel_wait(epfd, events, sleep, mask, unless);
+    let mut by_frame = false;
+    let answer = match bed {
+        Some(bed) => bed.wait(epfd, events, sleep, mask, unless, &mut by_frame),
+        None => kernel_wait(epfd, events, sleep, mask, unless),
+    };
     let guard = lock().map(|mut state| {
         if let Some(sleep) = state.parking.rises(nap) {
-            state.wakes_up(sleep, false);
+            state.wakes_up(sleep, by_frame);
         }
         if state.parking.on_nic == 0 {
             crate::helper::take_over();

@@ -3,7 +3,8 @@
 //! Where one thread sleeps on the NIC for all, a frame for another wakes two: the one that takes it in and goes back to
 //! sleep, and the one that it is for. So once that has happened often, a thread that waits for a connection has the
 //! connection's frames steered to a ring of its own ([`skink_nic::FlowRings`]), and sleeps on that. There are fewer rings
-//! than threads may be: a thread takes one whose last user is awake; who finds none sleeps as before.
+//! than threads may be: a thread takes one whose last user is awake; who finds none sleeps as before. An epoll set that has
+//! a ring ([`crate::epoll_alone`]) keeps it, with the frames of all its connections.
 use crate::epoll::kernel_ctl;
 use crate::errno::{Answer, Stop};
 use crate::fd_table::{self, Entry};
@@ -24,14 +25,18 @@ const MISSES: u32 = 64;
 const PAUSE: Duration = Duration::from_secs(1);
 /// What epoll tells of a ring's bell.
 pub const BELL: u64 = 0;
+/// What it tells of the program's epoll set that has the ring.
+pub const PROGRAM_SET: u64 = 1;
 
 struct Ring {
     /// The epoll set to sleep on.
     set: c_int,
     /// An eventfd in it.
     bell: c_int,
-    /// Whose frames come to it.
+    /// Whose frames come to it, if threads use it.
     bucket: Option<u16>,
+    /// An epoll set of the program's has it.
+    given: bool,
     /// A thread sleeps on it.
     asleep: bool,
     /// The count of sleeps when the last one began.
@@ -130,7 +135,7 @@ impl FlowRings {
         let at = self
             .rings
             .get_mut(usize::from(ring) - 1)
-            .filter(|ring| !ring.asleep)?;
+            .filter(|ring| !ring.asleep && !ring.given)?;
         at.asleep = true;
         at.used = used;
         if let Some(before) = at.bucket.replace(bucket).filter(|before| *before != bucket) {
@@ -146,9 +151,96 @@ impl FlowRings {
 
     /// The ring nobody sleeps on that has been without use for longest.
     fn longest_unused(&self) -> Option<u8> {
-        let free = (1..).zip(&self.rings).filter(|(_, ring)| !ring.asleep);
+        let free = (1..)
+            .zip(&self.rings)
+            .filter(|(_, ring)| !ring.asleep && !ring.given);
         free.min_by_key(|(_, ring)| ring.used)
             .map(|(number, _)| number)
+    }
+
+    /// Gives the program's epoll set `epfd` a ring, which is answered, if there is one: who sleeps on the ring is woken for the
+    /// set too.
+    pub fn give(
+        &mut self,
+        nic: &mut dyn skink_nic::FlowRings,
+        now: Instant,
+        epfd: c_int,
+    ) -> Option<u8> {
+        if now < self.resumes {
+            return None;
+        }
+        let number = self.longest_unused()?;
+        let ring = self.rings.get_mut(usize::from(number) - 1)?;
+        let events = libc::EPOLLIN as u32;
+        kernel_ctl(ring.set, libc::EPOLL_CTL_ADD, epfd, events, PROGRAM_SET).ok()?;
+        ring.given = true;
+        if let Some(bucket) = ring.bucket.take() {
+            nic.steer(bucket, 0);
+            self.ring_of[usize::from(bucket)] = 0;
+        }
+        Some(number)
+    }
+
+    /// The program's epoll set `epfd` has no ring any more. If a thread sleeps there, wakes it.
+    pub fn take_back(
+        &mut self,
+        nic: Option<&mut dyn skink_nic::FlowRings>,
+        number: u8,
+        epfd: c_int,
+    ) {
+        let Some(ring) = self.rings.get_mut(usize::from(number).wrapping_sub(1)) else {
+            return;
+        };
+        // Where it can't be taken out (a child has it too, and here it is closed) it would wake the next ones.
+        ring.given = kernel_ctl(ring.set, libc::EPOLL_CTL_DEL, epfd, 0, 0).is_err();
+        if ring.asleep {
+            raw::ring(ring.bell);
+        }
+        let Some(nic) = nic else { return };
+        for (bucket, ring) in (0..).zip(&mut self.ring_of) {
+            if *ring == number {
+                *ring = 0;
+                nic.steer(bucket, 0);
+            }
+        }
+    }
+
+    /// Frames of `flow` come to a set's ring from now on, unless a thread sleeps that waits for them.
+    pub fn lead(&mut self, nic: &mut dyn skink_nic::FlowRings, number: u8, flow: &FourTuple) {
+        let bucket = nic.bucket(flow);
+        let Some(at) = self.ring_of.get_mut(usize::from(bucket)) else {
+            return;
+        };
+        if let Some(before) = self.rings.get_mut(usize::from(*at).wrapping_sub(1))
+            && !before.given
+        {
+            if before.asleep {
+                return;
+            }
+            before.bucket = None;
+        }
+        if *at != number {
+            *at = number;
+            nic.steer(bucket, number);
+        }
+    }
+
+    /// A thread is about to sleep on a set's ring; answers whether something has come there already.
+    pub fn sleeps_on(&mut self, nic: &mut dyn skink_nic::FlowRings, number: u8) -> bool {
+        if let Some(ring) = self.rings.get_mut(usize::from(number).wrapping_sub(1)) {
+            ring.asleep = true;
+        }
+        nic.reserve(number)
+    }
+
+    /// It doesn't sleep there any more.
+    pub fn rises(&mut self, nic: Option<&mut dyn skink_nic::FlowRings>, number: u8) {
+        if let Some(ring) = self.rings.get_mut(usize::from(number).wrapping_sub(1)) {
+            ring.asleep = false;
+        }
+        if let Some(nic) = nic {
+            nic.release(number);
+        }
     }
 
     /// The epoll set and the bell of a ring.
@@ -159,12 +251,7 @@ impl FlowRings {
 
     /// A thread has slept on `ring`; whether a frame woke it.
     pub fn woke(&mut self, nic: Option<&mut dyn skink_nic::FlowRings>, ring: u8, by_frame: bool) {
-        if let Some(ring) = self.rings.get_mut(usize::from(ring).wrapping_sub(1)) {
-            ring.asleep = false;
-        }
-        if let Some(nic) = nic {
-            nic.release(ring);
-        }
+        self.rises(nic, ring);
         self.misses = if by_frame { 0 } else { self.misses + 1 };
         if self.misses >= MISSES {
             self.misses = 0;
@@ -176,11 +263,13 @@ impl FlowRings {
     pub fn stop(&mut self, nic: &mut dyn skink_nic::FlowRings) {
         for (number, ring) in (1..).zip(&mut self.rings) {
             nic.release(number);
-            if let Some(bucket) = ring.bucket.take() {
+            ring.bucket = None;
+        }
+        for (bucket, ring) in (0..).zip(&mut self.ring_of) {
+            if core::mem::take(ring) != 0 {
                 nic.steer(bucket, 0);
             }
         }
-        self.ring_of.fill(0);
     }
 }
 
@@ -205,6 +294,7 @@ impl Ring {
             set,
             bell,
             bucket: None,
+            given: false,
             asleep: false,
             used: 0,
         })

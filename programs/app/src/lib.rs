@@ -50,6 +50,7 @@ mod descriptor;
 mod engine;
 pub mod entry;
 mod epoll;
+mod epoll_alone;
 mod epoll_inner;
 mod epoll_set;
 mod epoll_wait;

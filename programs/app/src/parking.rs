@@ -1,4 +1,5 @@
 //! The threads that wait, and how each is woken.
+use crate::epoll_set::Alone;
 use crate::errno::{Answer, Stop};
 use crate::flow_rings::FlowRings;
 use crate::raw::{self, Scope, Unless};
@@ -72,6 +73,8 @@ pub enum Sleep {
         rests: bool,
         /// A frame, or a stack in another process, wakes it.
         on_nic: bool,
+        /// What wakes it alone.
+        alone: Option<Alone>,
     },
 }
 

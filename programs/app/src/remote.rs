@@ -19,7 +19,7 @@ use skink_messages::{
     UdpRequest,
 };
 use skink_sockets::{
-    self as sockets, Attachment, Berth, Client, ClientError, RequestBody, ServedBy,
+    self as sockets, Attachment, Berth, Client, ClientError, RequestBody, SIDE_BELLS, ServedBy,
 };
 use skink_tcp::{Budget, State as TcpState};
 use skink_wire::{Endpoint, IpCidr};
@@ -85,6 +85,8 @@ pub struct Remote {
     told: Option<(Protocol, SocketId, u64)>,
     /// Since the bell was last made quiet, it was looked what the stack has said.
     looked: bool,
+    /// Which side bells epoll sets have.
+    side_bells: [bool; SIDE_BELLS],
     /// The stack is gone, or the channel spoilt.
     down: bool,
 }
@@ -109,6 +111,7 @@ impl Remote {
             reaches: Reaches::default(),
             told: None,
             looked: false,
+            side_bells: [false; SIDE_BELLS],
             down: false,
         }
     }
@@ -463,6 +466,43 @@ impl Remote {
             true => None,
             false => self.client.lie_down(id),
         }
+    }
+
+    /// A side bell that no epoll set has: its number and its descriptor. It is the caller's until [`Remote::give_side_bell`].
+    pub fn take_side_bell(&mut self) -> Option<(u8, c_int)> {
+        let number = self.side_bells.iter().position(|taken| !taken)?;
+        let bell = self.client.side_bell(number)?.as_raw_fd();
+        self.side_bells[number] = true;
+        Some((number as u8, bell))
+    }
+
+    /// Nobody's any more.
+    pub fn give_side_bell(&mut self, number: u8) {
+        self.client.retract_beside(number.into());
+        if let Some(taken) = self.side_bells.get_mut(usize::from(number)) {
+            *taken = false;
+        }
+    }
+
+    /// The descriptor of a side bell.
+    pub fn side_bell(&self, number: u8) -> Option<c_int> {
+        let bell = self.client.side_bell(number.into())?;
+        Some(bell.as_raw_fd())
+    }
+
+    /// A thread is about to sleep on this side bell, and on the bell; answers whether it may.
+    pub fn announce_beside(&mut self, number: u8) -> bool {
+        self.client.announce_beside(number.into())
+    }
+
+    /// It is awake.
+    pub fn retract_beside(&mut self, number: u8) {
+        self.client.retract_beside(number.into());
+    }
+
+    /// What happens to this TCP socket is told by this side bell, if somebody sleeps there and nothing else is told.
+    pub fn lead(&mut self, id: SocketId, number: u8) {
+        self.client.lead(id, number.into());
     }
 
     /// Offers that nobody has taken, for a successor.

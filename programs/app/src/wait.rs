@@ -103,16 +103,11 @@ impl State {
         let Role::Stream(id) = self.sockets[index].role else {
             return None;
         };
-        let engine = self.engine.as_deref_mut()?;
-        let rings = &mut self.parking.flow_rings;
-        if rings.is_time()
-            && let Some(nic) = engine.stack.flow_rings().filter(|nic| nic.count() > 0)
-            && let Ok(made) = rings.begin(nic)
-        {
-            engine.descriptors.extend(made);
-            engine.stack.set_deferring(true);
-            crate::helper::renew();
+        if self.parking.flow_rings.is_time() {
+            self.begin_flow_rings();
         }
+        let rings = &mut self.parking.flow_rings;
+        let engine = self.engine.as_deref_mut()?;
         if !rings.are_used() {
             return None;
         }
@@ -120,6 +115,18 @@ impl State {
         let ring = rings.take(engine.stack.flow_rings()?, now, &flow)?;
         engine.count(Counter::AppFlowSleeps);
         Some(ring)
+    }
+
+    /// Begins to use the NIC's flow rings, if it has some.
+    pub fn begin_flow_rings(&mut self) {
+        if let Some(engine) = self.engine.as_deref_mut()
+            && let Some(nic) = engine.stack.flow_rings().filter(|nic| nic.count() > 0)
+            && let Ok(made) = self.parking.flow_rings.begin(nic)
+        {
+            engine.descriptors.extend(made);
+            engine.stack.set_deferring(true);
+            crate::helper::renew();
+        }
     }
 
     /// Where a thread may sleep that waits for just these sockets, while another one sleeps on the bell of a stack in another
@@ -156,8 +163,12 @@ impl State {
                 number,
                 rests,
                 on_nic,
+                alone,
             } => {
                 let is_there = self.epolls.end_sleep(index, number);
+                if let Some(alone) = alone {
+                    self.slept_alone(alone, is_there.then_some(index), by_frame);
+                }
                 if rests {
                     self.epolls.resting -= 1;
                     if is_there {

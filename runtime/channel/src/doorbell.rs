@@ -9,7 +9,9 @@
 use crate::memory::{Memory, Ordering, load_acquire, word};
 use crate::queue::{AttachError, Watch, duplicate, read_only};
 use crate::relax::Relax;
-use crate::sleep::{Announcer, BERTHS, Beat, Berth, Caller, Fenced, PAGE_BYTES, number_of};
+use crate::sleep::{
+    Announcer, BERTHS, Beat, Berth, Caller, Fenced, PAGE_BYTES, SIDE_BELLS, number_of,
+};
 use crate::spin::SpinBudget;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -22,7 +24,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// "SKINKSLP" and a version that changes with the layout.
-const MAGIC: u64 = 0x534b_494e_4b53_0002;
+const MAGIC: u64 = 0x534b_494e_4b53_0003;
 
 /// What a consumer and its producers are handed. Keep it, and any of them can have a successor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -96,6 +98,16 @@ impl SleeperDescriptors {
     }
 }
 
+/// Makes a side bell: what its consumer reads, and what producers write to.
+///
+/// # Errors
+/// What the system says.
+pub fn side_bell() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(
+        PipeFlags::CLOEXEC | PipeFlags::NONBLOCK,
+    )?)
+}
+
 fn check(page: &Memory) -> Result<(), AttachError> {
     match page.len() == PAGE_BYTES && load_acquire(word(page, 0)) == MAGIC {
         true => Ok(()),
@@ -166,6 +178,7 @@ pub enum Woken {
 pub struct Sleeper {
     announcer: Announcer,
     bell: OwnedFd,
+    side_bells: Vec<OwnedFd>,
     spin: SpinBudget,
     relax: Relax,
     plainly: bool,
@@ -185,6 +198,7 @@ impl Sleeper {
         Ok(Sleeper {
             announcer: Announcer::new(page),
             bell,
+            side_bells: Vec::new(),
             spin,
             relax: Relax::detect(),
             plainly: false,
@@ -198,6 +212,34 @@ impl Sleeper {
             plainly: true,
             ..self
         }
+    }
+
+    /// With these reading ends of [`side_bell`]s.
+    pub fn with_side_bells(self, side_bells: [OwnedFd; SIDE_BELLS]) -> Sleeper {
+        Sleeper {
+            side_bells: side_bells.into(),
+            ..self
+        }
+    }
+
+    /// The side bell of this number, if there are some.
+    pub fn side_bell(&self, number: usize) -> Option<BorrowedFd<'_>> {
+        self.side_bells.get(number).map(AsFd::as_fd)
+    }
+
+    /// See [`Announcer::announce_beside`].
+    pub fn announce_beside(&mut self, number: usize) {
+        self.announcer.announce_beside(number);
+    }
+
+    /// See [`Announcer::retract_beside`].
+    pub fn retract_beside(&mut self, number: usize) {
+        self.announcer.retract_beside(number);
+    }
+
+    /// See [`Announcer::lead`].
+    pub fn lead(&mut self, subject: u32, number: usize) {
+        self.announcer.lead(subject, number);
     }
 
     /// The pipe: readable when a producer rang; of one whose producers are all gone, `POLLHUP` tells.
@@ -320,6 +362,7 @@ fn sleep(bell: &OwnedFd, timeout: Option<Duration>) -> io::Result<Woken> {
 pub struct Doorbell {
     caller: Caller,
     bell: OwnedFd,
+    side_bells: Vec<OwnedFd>,
     rung: u64,
     /// The sleeps on berths that were ended, once there is one.
     woken: Vec<u32>,
@@ -336,9 +379,18 @@ impl Doorbell {
         Ok(Doorbell {
             caller: Caller::new(page),
             bell: descriptors.bell,
+            side_bells: Vec::new(),
             rung: 0,
             woken: Vec::new(),
         })
+    }
+
+    /// With these writing ends of [`side_bell`]s.
+    pub fn with_side_bells(self, side_bells: [OwnedFd; SIDE_BELLS]) -> Doorbell {
+        Doorbell {
+            side_bells: side_bells.into(),
+            ..self
+        }
     }
 
     /// After publishing, once per batch and for all queues of this consumer: wakes it if it sleeps.
@@ -362,6 +414,15 @@ impl Doorbell {
     /// it. Answers whether one will look: if not, ring.
     #[inline]
     pub fn wake_for(&mut self, subject: u32, fenced: &Fenced) -> bool {
+        if let Some(side) = self.caller.side_bell_of(subject, fenced)
+            && let Some(bell) = self.side_bells.get(side.number)
+        {
+            if side.must_ring {
+                self.rung = self.rung.wrapping_add(1);
+                let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+            }
+            return true;
+        }
         let Some((berth, nap)) = self.caller.berth_of(subject, fenced) else {
             return false;
         };

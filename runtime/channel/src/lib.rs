@@ -43,10 +43,12 @@ mod spin;
 /// Version of the layouts in shared memory: queues, pools, and sleepers' pages. Raise it with every change of
 /// one: processes of other builds look at them.
 // Layout digest: 26aa5fd042840e2b
-pub const LAYOUT_VERSION: u32 = 4;
+pub const LAYOUT_VERSION: u32 = 5;
 
 #[cfg(not(loom))]
-pub use doorbell::{Doorbell, DoorbellDescriptors, Pulse, Sleeper, SleeperDescriptors, Woken};
+pub use doorbell::{
+    Doorbell, DoorbellDescriptors, Pulse, Sleeper, SleeperDescriptors, Woken, side_bell,
+};
 #[cfg(loom)]
 pub use generation::ChunkInMemory;
 #[cfg(not(loom))]
@@ -63,7 +65,7 @@ pub use relax::time_stamp;
 pub use request::{Aborted, NeighbourId, RequestDatabase, RequestId, RequestsFull};
 #[cfg(loom)]
 pub use sleep::in_memory;
-pub use sleep::{Announcer, Beat, Berth, Caller, Fenced};
+pub use sleep::{Announcer, Beat, Berth, Caller, Fenced, SIDE_BELLS, SideBell};
 pub use spin::SpinBudget;
 
 /// How channels keep up: what each of them counted. Plain numbers, for the component's counters.

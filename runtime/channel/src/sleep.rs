@@ -12,6 +12,8 @@
 //! | 192 | `beats`: how often it has gone through its loop |
 //! | 200 | `note`: what it tells whoever watches it; 0 at its start |
 //! | 256 | 64 *berths* of 8 bytes: the number of a sleep, odd while it lasts (a futex), and what it waits for, plus one |
+//! | 768 | for each of 4 *side bells* 8 bytes: odd while somebody sleeps on it, or is about to |
+//! | 832 | 1024 bytes, by subjects: the number of a side bell, plus one |
 //!
 //! # No wake-up is lost
 //!
@@ -36,6 +38,13 @@
 //! lost if the thread has announced itself and isn't asleep yet. The kernel tells how many a wake-up has found: if none, the
 //! producer rings. So as long as a berth is taken, another thread must sleep on the bell, or be about to look at the queues: it
 //! takes in what was published, and rouses those that it is for.
+//!
+//! # Side bells
+//!
+//! A thread that waits for many subjects, and for descriptors besides, can have a pipe of its own beside the bell, and tell which
+//! subjects are its. A producer that has published one thing, about one of those, rings there alone. Pipes remember, and who
+//! sleeps on a side bell is to sleep on the bell as well: so nothing depends on others, and what these bytes say decides
+//! who wakes up first, not whether.
 
 use crate::memory::{AtomicU64, Memory, Ordering, fence, load_acquire, word};
 use std::sync::Arc;
@@ -55,8 +64,16 @@ const TAKEN: usize = EPOCH + 1;
 const FIRST_BERTH: usize = 32;
 /// How many berths there are.
 pub(crate) const BERTHS: usize = 64;
-const WORDS: usize = FIRST_BERTH + BERTHS;
-const _: () = assert!(BERTHS as u32 == u64::BITS);
+/// Word index of the first side bell's epoch.
+const FIRST_SIDE: usize = FIRST_BERTH + BERTHS;
+/// Side bells that a consumer can have.
+pub const SIDE_BELLS: usize = 4;
+/// Word index of the first subjects' side bells, eight in a word: a line of their own, which changes seldom.
+const FIRST_OWNED: usize = FIRST_SIDE + 8;
+/// How many subjects are told apart there.
+const OWNED: usize = 1024;
+const WORDS: usize = FIRST_OWNED + OWNED / 8;
+const _: () = assert!(BERTHS as u32 == u64::BITS && SIDE_BELLS <= 8);
 #[cfg(not(loom))]
 pub(crate) const PAGE_BYTES: usize = WORDS * 8;
 
@@ -124,6 +141,11 @@ impl Announcer {
             berth.store(free, Ordering::Relaxed);
         }
         word(&page, TAKEN).store(0, Ordering::Relaxed);
+        for number in 0..SIDE_BELLS {
+            let epoch = side(&page, number);
+            let last = epoch.load(Ordering::Relaxed);
+            epoch.store(last.wrapping_add(last & 1), Ordering::Relaxed);
+        }
         let epoch = load_acquire(word(&page, EPOCH));
         let mut announcer = Announcer { page, epoch };
         announcer.retract();
@@ -161,6 +183,34 @@ impl Announcer {
             number,
             nap,
         })
+    }
+
+    /// A thread is about to sleep on this side bell, and on the bell. It must then look at all queues once more, and sleep only
+    /// if there is nothing in any.
+    pub fn announce_beside(&mut self, number: usize) {
+        if number < SIDE_BELLS {
+            let epoch = side(&self.page, number);
+            epoch.store(epoch.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// A thread that slept on this side bell is awake.
+    pub fn retract_beside(&mut self, number: usize) {
+        if number < SIDE_BELLS {
+            let epoch = side(&self.page, number);
+            let last = epoch.load(Ordering::Relaxed);
+            epoch.store(last.wrapping_add(last & 1), Ordering::Relaxed);
+        }
+    }
+
+    /// What is published about `subject` is for who sleeps on this side bell. Another subject with which it shares a place is
+    /// anybody's then.
+    pub fn lead(&mut self, subject: u32, number: usize) {
+        let (word, shift) = owned(&self.page, subject);
+        let others = word.load(Ordering::Relaxed) & !(0xff << shift);
+        let number = u64::try_from(number + 1).unwrap_or(0) & 0xff;
+        word.store(others | number << shift, Ordering::Relaxed);
     }
 
     /// Shows whoever watches that the consumer goes on.
@@ -205,6 +255,16 @@ fn berth(page: &Memory, number: usize) -> &AtomicU64 {
     word(page, FIRST_BERTH + number)
 }
 
+fn side(page: &Memory, number: usize) -> &AtomicU64 {
+    word(page, FIRST_SIDE + number)
+}
+
+/// The word that says whose a subject is, and where in it.
+fn owned(page: &Memory, subject: u32) -> (&AtomicU64, usize) {
+    let place = subject as usize % OWNED;
+    (word(page, FIRST_OWNED + place / 8), place % 8 * 8)
+}
+
 /// A subject, as berths name it.
 fn named(subject: u32) -> u64 {
     u64::from(subject.wrapping_add(1)) << 32
@@ -241,11 +301,42 @@ pub(crate) fn note(page: &Memory) -> u64 {
 pub struct Caller {
     page: Memory,
     rung: u64,
+    /// Likewise of each side bell.
+    rung_beside: [u64; SIDE_BELLS],
+}
+
+/// The side bell of who waits for a subject.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SideBell {
+    /// Less than [`SIDE_BELLS`].
+    pub number: usize,
+    /// It must be rung: it wasn't yet since that one sleeps.
+    pub must_ring: bool,
 }
 
 impl Caller {
     pub(crate) fn new(page: Memory) -> Caller {
-        Caller { page, rung: 0 }
+        Caller {
+            page,
+            rung: 0,
+            rung_beside: [0; SIDE_BELLS],
+        }
+    }
+
+    /// The side bell on which somebody sleeps, or is about to, who waits for `subject` among others, as far as that was
+    /// published before that fence. Who asks rings it if it must be.
+    #[inline]
+    pub fn side_bell_of(&mut self, subject: u32, _: &Fenced) -> Option<SideBell> {
+        let (word, shift) = owned(&self.page, subject);
+        let number = usize::from((word.load(Ordering::Relaxed) >> shift) as u8).checked_sub(1)?;
+        let rung = self.rung_beside.get_mut(number)?;
+        let epoch = side(&self.page, number).load(Ordering::Relaxed);
+        let sleeps = epoch & 1 == 1;
+        let must_ring = *rung != epoch;
+        if sleeps {
+            *rung = epoch;
+        }
+        sleeps.then_some(SideBell { number, must_ring })
     }
 
     /// The futex on which a thread sleeps, or is about to, until it is told something about `subject`, as far as that was

@@ -518,6 +518,32 @@ impl Client {
         Some(berth)
     }
 
+    /// The side bell of this number: readable when the stack has rung it, see [`Client::announce_beside`].
+    pub fn side_bell(&self, number: usize) -> Option<BorrowedFd<'_>> {
+        self.ends.sleeper.side_bell(number)
+    }
+
+    /// A thread is about to sleep on this side bell and on [`Client::bell`]. Answers `false` if there is something to do first, as
+    /// [`Client::announce`] does: then it isn't announced.
+    pub fn announce_beside(&mut self, number: usize) -> bool {
+        self.ends.sleeper.announce_beside(number);
+        let quiet = !self.has_news();
+        if !quiet {
+            self.retract_beside(number);
+        }
+        quiet
+    }
+
+    /// The thread that slept on this side bell is awake.
+    pub fn retract_beside(&mut self, number: usize) {
+        self.ends.sleeper.retract_beside(number);
+    }
+
+    /// What happens to a TCP socket is for who sleeps on this side bell.
+    pub fn lead(&mut self, socket: SocketId, number: usize) {
+        self.ends.sleeper.lead(socket.slot, number);
+    }
+
     /// Whether the last announcement stands: waiting for an answer ends it as well.
     pub fn is_announced(&self) -> bool {
         self.announced

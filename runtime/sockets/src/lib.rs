@@ -44,5 +44,5 @@ pub use message::{Notice, NoticeMessage, Request, RequestBody, RequestMessage, S
 pub use parts::{Attachment, ChannelParts, NOTICES, REQUESTS, for_calls, program_descriptors};
 pub use routes::{MOST_CHANNELS, Routes};
 pub use server::{Server, ServerError};
-pub use skink_channel::Berth;
+pub use skink_channel::{Berth, SIDE_BELLS};
 pub use skink_messages::{Answer, PortOptions, Protocol, SocketCall};

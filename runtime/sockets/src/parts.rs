@@ -2,7 +2,8 @@ use crate::{MOST_CHANNELS, NoticeMessage, RequestMessage, Routes, ServedBy};
 use serde::{Deserialize, Serialize};
 use skink_channel::{
     AttachError, Consumer, ConsumerDescriptors, Doorbell, DoorbellDescriptors, Producer,
-    ProducerDescriptors, Queue, QueueDescriptors, QueueGeometry, SleeperDescriptors, SpinBudget,
+    ProducerDescriptors, Queue, QueueDescriptors, QueueGeometry, SIDE_BELLS, SleeperDescriptors,
+    SpinBudget, side_bell,
 };
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,9 +18,16 @@ const NOTICE_BYTES: u32 = QueueGeometry::slot_bytes_for::<NoticeMessage>();
 
 /// Descriptors of each channel that a program is handed.
 const PROGRAM_DESCRIPTORS: usize = 6;
+/// Descriptors of a channel that a process of the stack is handed.
+const STACK_DESCRIPTORS: usize = 7 + SIDE_BELLS;
 
-/// How many descriptors a program with `channels` channels is handed: 2 of its own, and 6 of each.
+/// How many descriptors a program with `channels` channels is handed: its page and bell, 6 of each channel, and its side bells.
 pub const fn program_descriptors(channels: usize) -> usize {
+    without_side_bells(channels).saturating_add(SIDE_BELLS)
+}
+
+/// The same for who makes calls alone.
+const fn without_side_bells(channels: usize) -> usize {
     channels
         .saturating_mul(PROGRAM_DESCRIPTORS)
         .saturating_add(2)
@@ -28,12 +36,9 @@ pub const fn program_descriptors(channels: usize) -> usize {
 /// What a program needs of its descriptors to make [`SocketCall`](crate::SocketCall)s and nothing else, in
 /// the order for [`Client::attach`](crate::Client::attach) with [`Routes::SINGLE`]. `None` if they aren't
 /// those of a program with these routes.
-pub fn for_calls<T: Copy>(
-    descriptors: &[T],
-    routes: Routes,
-) -> Option<[T; program_descriptors(1)]> {
+pub fn for_calls<T: Copy>(descriptors: &[T], routes: Routes) -> Option<[T; without_side_bells(1)]> {
     let channel = routes.channel(ServedBy::Syscall);
-    let start = program_descriptors(channel);
+    let start = without_side_bells(channel);
     let [page, bell] = *descriptors.first_chunk()?;
     let channel = descriptors
         .get(start..)?
@@ -57,6 +62,15 @@ pub struct Attachment {
     pub routes: Routes,
 }
 
+/// A pipe that the stack rings for some of a program's sockets, see [`SIDE_BELLS`].
+#[derive(Serialize, Deserialize)]
+struct SideBell {
+    #[serde(with = "skink_inherit::descriptors")]
+    bell: OwnedFd,
+    #[serde(with = "skink_inherit::descriptors")]
+    rope: OwnedFd,
+}
+
 /// One channel, to one process.
 #[derive(Serialize, Deserialize)]
 struct Queues {
@@ -73,6 +87,8 @@ struct Queues {
 pub struct ChannelParts {
     /// What all processes of the stack ring.
     program: SleeperDescriptors,
+    /// As many as [`SIDE_BELLS`] says.
+    side_bells: Vec<SideBell>,
     channels: Vec<Queues>,
 }
 
@@ -99,6 +115,9 @@ impl ChannelParts {
         }
         Ok(ChannelParts {
             program: SleeperDescriptors::create("skink-sleep-program")?,
+            side_bells: (0..SIDE_BELLS)
+                .map(|_| side_bell().map(|(bell, rope)| SideBell { bell, rope }))
+                .collect::<Result<_, _>>()?,
             channels: (0..count)
                 .map(|_| Queues::create())
                 .collect::<Result<_, _>>()?,
@@ -170,20 +189,23 @@ impl ChannelParts {
             ];
             all.extend(each);
         }
+        for side in &self.side_bells {
+            all.push(side.bell.try_clone()?);
+        }
         Ok(all)
     }
 
-    /// For the process of the stack that one channel leads to.
+    /// For the process of the stack that one channel leads to: a fixed number.
     ///
     /// # Errors
     /// If there are no descriptors left; [`io::ErrorKind::InvalidInput`] if there is no such channel.
-    pub fn for_stack(&self, channel: usize) -> io::Result<[OwnedFd; 7]> {
+    pub fn for_stack(&self, channel: usize) -> io::Result<Vec<OwnedFd>> {
         let channel = self.channels.get(channel);
         let channel = channel.ok_or(io::ErrorKind::InvalidInput)?;
         let requests = channel.requests.consumer()?;
         let notices = channel.notices.producer()?;
         let program = self.program.doorbell()?;
-        Ok([
+        let mut all = vec![
             requests.own,
             requests.theirs,
             notices.own,
@@ -191,7 +213,11 @@ impl ChannelParts {
             program.page,
             program.bell,
             channel.bell.try_clone()?,
-        ])
+        ];
+        for side in &self.side_bells {
+            all.push(side.rope.try_clone()?);
+        }
+        Ok(all)
     }
 }
 
@@ -219,7 +245,8 @@ impl ProgramEnds {
         routes: Routes,
     ) -> Result<ProgramEnds, AttachError> {
         let count = routes.channels();
-        if descriptors.len() != program_descriptors(count) {
+        let with_side_bells = descriptors.len() == program_descriptors(count);
+        if !with_side_bells && descriptors.len() != without_side_bells(count) {
             return Err(AttachError::OtherLayout);
         }
         let mut descriptors = descriptors.into_iter();
@@ -228,10 +255,12 @@ impl ProgramEnds {
         for _ in 0..count {
             channels.push(ProgramChannel::attach(take(&mut descriptors)?)?);
         }
-        Ok(ProgramEnds {
-            sleeper: skink_channel::Sleeper::attach((page, bell), spin_budget())?.reading_plainly(),
-            channels,
-        })
+        let mut sleeper =
+            skink_channel::Sleeper::attach((page, bell), spin_budget())?.reading_plainly();
+        if with_side_bells {
+            sleeper = sleeper.with_side_bells(take(&mut descriptors)?);
+        }
+        Ok(ProgramEnds { sleeper, channels })
     }
 }
 
@@ -279,7 +308,11 @@ pub(crate) struct StackEnds {
 }
 
 impl StackEnds {
-    pub(crate) fn attach(descriptors: [OwnedFd; 7]) -> Result<StackEnds, AttachError> {
+    pub(crate) fn attach(descriptors: Vec<OwnedFd>) -> Result<StackEnds, AttachError> {
+        if descriptors.len() != STACK_DESCRIPTORS {
+            return Err(AttachError::OtherLayout);
+        }
+        let mut descriptors = descriptors.into_iter();
         let [
             request_own,
             request_theirs,
@@ -288,7 +321,8 @@ impl StackEnds {
             page,
             bell,
             own,
-        ] = descriptors;
+        ] = take(&mut descriptors)?;
+        let side_bells = take(&mut descriptors)?;
         let requests = ConsumerDescriptors {
             own: request_own,
             theirs: request_theirs,
@@ -303,7 +337,8 @@ impl StackEnds {
         Ok(StackEnds {
             requests: Consumer::attach(requests, geometry(REQUEST_BYTES, REQUESTS)?)?,
             notices: Producer::attach(notices, geometry(NOTICE_BYTES, NOTICES)?)?,
-            program: Doorbell::attach(DoorbellDescriptors { page, bell })?,
+            program: Doorbell::attach(DoorbellDescriptors { page, bell })?
+                .with_side_bells(side_bells),
             bell: own,
         })
     }

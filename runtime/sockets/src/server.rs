@@ -36,7 +36,7 @@ impl Server {
     ///
     /// # Errors
     /// If the memory isn't a channel's.
-    pub fn attach(descriptors: [OwnedFd; 7]) -> Result<Server, AttachError> {
+    pub fn attach(descriptors: Vec<OwnedFd>) -> Result<Server, AttachError> {
         Ok(Server {
             ends: StackEnds::attach(descriptors)?,
             current: None,

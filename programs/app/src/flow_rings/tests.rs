@@ -50,6 +50,7 @@ fn begun() -> (FlowRings, Nic) {
         set: -1,
         bell: -1,
         bucket: None,
+        given: false,
         asleep: false,
         used: 0,
     };

@@ -350,7 +350,8 @@ fn an_event_that_came_before_an_answer_is_something_to_do() {
 #[test]
 fn a_spoilt_channel_is_told_and_the_others_are_heard() {
     let mut all = channels(routes(SPLIT));
-    let [_, _, notices, ..] = all.parts.for_stack(1).expect("descriptors");
+    let handed = all.parts.for_stack(1).expect("descriptors");
+    let notices = handed.into_iter().nth(2).expect("one of them");
     // The stamp of the first slot.
     let stamp = 77u64.to_ne_bytes();
     rustix::io::pwrite(&notices, &stamp, 128).expect("memory");

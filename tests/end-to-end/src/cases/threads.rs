@@ -17,6 +17,12 @@ pub fn cases() -> Vec<Case> {
         "threads/woken-by-their-frames",
         by_frames,
     ));
+    cases.extend(cases_in(
+        &places,
+        "threads/sets-woken-by-their-frames",
+        sets,
+    ));
+    cases.extend(widely("threads/sets-change", sets_change));
     cases.extend(cases_in(&APART, "threads/one-computes", one_computes));
     cases.extend(on_each_back_end("threads/receive-first", receive_first));
     cases
@@ -186,6 +192,143 @@ fn by_frames(network: &Network) -> Outcome {
         _ => Err(Failure::Wrong(format!(
             "for 1000 requests the threads went to sleep so often: {sleeps}"
         ))),
+    }
+}
+
+/// Four threads with an epoll set each echo, and one accepts. What they are told to they do with their own sets before they
+/// answer.
+const SETS: &str = "
+import os, select, socket, threading
+listener = socket.create_server(('10.9.0.2', 5201), backlog=128)
+end, hold = os.pipe()
+class Worker:
+    def __init__(self):
+        self.set = select.epoll()
+        self.outer = None
+        self.connections = {}
+    def run(self):
+        while True:
+            if self.outer:
+                self.outer.poll()
+            for fd, _ in self.set.poll(0 if self.outer else None):
+                self.serve(fd)
+    def add(self, c):
+        self.connections[c.fileno()] = c
+        self.set.register(c, select.EPOLLIN)
+    def remove(self, fd):
+        self.set.unregister(fd)
+        return self.connections.pop(fd)
+    def serve(self, fd):
+        c = self.connections[fd]
+        try:
+            word = c.recv(65536, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            # Two threads were told.
+            return
+        if not word:
+            return self.remove(fd).close()
+        if word == b'move':
+            workers[workers.index(self) + 1 & 3].add(self.remove(fd))
+        elif word == b'share':
+            begin(self.run)
+        elif word == b'inner':
+            self.outer = select.epoll()
+            self.outer.register(self.set.fileno(), select.EPOLLIN)
+        elif word == b'another':
+            old = self.set
+            self.set = select.epoll.fromfd(os.dup(old.fileno()))
+            old.close()
+        elif word == b'new':
+            # A child has the old one, too.
+            if not os.fork():
+                os.close(hold)
+                os.read(end, 1)
+                os._exit(0)
+            old = self.set
+            self.set = select.epoll()
+            for each in self.connections:
+                self.set.register(each, select.EPOLLIN)
+            old.close()
+        c.sendall(word)
+def begin(target):
+    threading.Thread(target=target, daemon=True).start()
+accepts = select.epoll()
+accepts.register(listener, select.EPOLLIN)
+workers = [Worker() for _ in range(4)]
+for worker in workers:
+    begin(worker.run)
+print('ready', flush=True)
+count = 0
+while True:
+    accepts.poll()
+    c, _ = listener.accept()
+    c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    assert c.recv(1) == b'e'
+    workers[count & 3].add(c)
+    count += 1
+";
+
+/// All that can be done to sets, once each wakes for its own frames.
+const CHANGES: &str = "
+connections = connect(16)
+def warm():
+    ask(connections, 100)
+def tell(c, word):
+    c.sendall(word)
+    assert c.recv(64) == word
+    ask(connections, 10)
+warm()
+for c in connections[:8]: tell(c, b'move')
+for word in b'another', b'new':
+    warm()
+    for c in connections[:4]: tell(c, word)
+warm()
+tell(connections[0], b'share')
+tell(connections[1], b'inner')
+warm()
+for c in connections[8:]: c.close()
+connections = connections[:8] + connect(20)
+ask(connections, 30)
+def stream(c):
+    word = b'%09d' % id(c) * 1000
+    for _ in range(20):
+        c.sendall(word)
+        came = b''
+        while len(came) < len(word): came += c.recv(65536)
+        assert came == word
+    done.append(c)
+done = []
+threads = [threading.Thread(target=stream, args=(c,)) for c in connections]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert len(done) == len(connections)
+print('fine')
+";
+
+fn with_sets(network: &Network, script: &str) -> Result<String, Failure> {
+    let server = python::start(network, "a server", SETS, &[], "ready")?;
+    let (script, run) = (format!("{MANY}{script}"), server.id().to_string());
+    let said = python::finish_on_kernel(network, "a client", &script, &[&run])?;
+    server.stop()?;
+    Ok(said)
+}
+
+/// A frame wakes the thread whose epoll set it is for, and no other one.
+fn sets(network: &Network) -> Outcome {
+    let sleeps = with_sets(network, COUNT)?;
+    match sleeps.trim().parse() {
+        Ok(0..1400) => Ok(()),
+        _ => Err(Failure::Wrong(format!(
+            "for 1000 requests the threads went to sleep so often: {sleeps}"
+        ))),
+    }
+}
+
+fn sets_change(network: &Network) -> Outcome {
+    let said = with_sets(network, CHANGES)?;
+    match said.trim() {
+        "fine" => Ok(()),
+        said => Err(Failure::Wrong(said.to_owned())),
     }
 }
 
