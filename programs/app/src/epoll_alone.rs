@@ -38,7 +38,7 @@ pub struct Bed {
     set: c_int,
     /// The ring's bell, or the side bell.
     bell: c_int,
-    /// Something has come already.
+    /// Something has come to the ring already.
     came: bool,
 }
 
@@ -111,11 +111,12 @@ impl State {
                 let engine = self.engine.as_deref_mut()?;
                 engine.count(Counter::AppFlowSleeps);
                 let remote = engine.stack.remote()?;
+                remote.announce_beside(number);
                 Some(Bed {
                     alone: Alone::Bell(number),
                     set: -1,
                     bell: remote.side_bell(number)?,
-                    came: !remote.announce_beside(number),
+                    came: false,
                 })
             }
         }
@@ -179,6 +180,19 @@ impl State {
                 set.enough_calls = set.enough_calls.saturating_mul(2);
                 self.wake_with_others(index);
             }
+        }
+    }
+
+    /// The side bell of a set is quiet from now on. What it was rung for is taken in, also for who sleeps there.
+    pub fn hush_side_bell(&mut self, index: u32) {
+        let Some(Alone::Bell(number)) = self.epolls[index].alone else {
+            return;
+        };
+        let engine = self.engine.as_deref_mut();
+        let remote = engine.and_then(|engine| engine.stack.remote());
+        if let Some(bell) = remote.and_then(|remote| remote.side_bell(number)) {
+            raw::hush_bell(bell);
+            self.catch_news();
         }
     }
 

@@ -168,6 +168,7 @@ impl State {
                 raw::hush(set.doorbell);
                 set.rung = false;
             }
+            self.hush_side_bell(index);
             // The NIC has been emptied and the bell is quiet: what is left is an ordinary member's.
             let mut again = [pollfd {
                 revents: 0,

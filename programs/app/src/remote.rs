@@ -490,9 +490,9 @@ impl Remote {
         Some(bell.as_raw_fd())
     }
 
-    /// A thread is about to sleep on this side bell, and on the bell; answers whether it may.
-    pub fn announce_beside(&mut self, number: u8) -> bool {
-        self.client.announce_beside(number.into())
+    /// A thread is about to sleep on this side bell, and on the bell.
+    pub fn announce_beside(&mut self, number: u8) {
+        self.client.announce_beside(number.into());
     }
 
     /// It is awake.

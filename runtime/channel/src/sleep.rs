@@ -185,13 +185,12 @@ impl Announcer {
         })
     }
 
-    /// A thread is about to sleep on this side bell, and on the bell. It must then look at all queues once more, and sleep only
-    /// if there is nothing in any.
+    /// A thread is about to sleep on this side bell, and on the bell, for which the announcement of that counts: a producer that
+    /// doesn't see this one yet rings the bell.
     pub fn announce_beside(&mut self, number: usize) {
         if number < SIDE_BELLS {
             let epoch = side(&self.page, number);
             epoch.store(epoch.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
         }
     }
 

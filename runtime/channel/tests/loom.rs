@@ -161,6 +161,48 @@ fn no_wake_up_is_lost_on_a_berth() {
     });
 }
 
+/// A thread that sleeps on a side bell and on the bell.
+#[test]
+fn no_wake_up_is_lost_on_a_side_bell() {
+    model(|| {
+        let (mut producer, mut consumer) = Queue::in_memory::<u64>(16, 2);
+        let (mut announcer, mut caller) = in_memory();
+        announcer.lead(7, 0);
+        let bells = Arc::new(Notify::new());
+        let ringing = bells.clone();
+        let sending = thread::spawn(move || {
+            for number in 1..=2 {
+                producer.push(&number).expect("room");
+                let fenced = Fenced::now();
+                let rings = match caller.side_bell_of(7, &fenced) {
+                    Some(side) => side.must_ring,
+                    None => caller.must_ring_after(&fenced),
+                };
+                if rings {
+                    ringing.notify();
+                }
+            }
+        });
+        let mut expected = 1;
+        while expected <= 2 {
+            while let Some(number) = consumer.pop().expect("not corrupt") {
+                assert_eq!(number, expected);
+                expected += 1;
+            }
+            if expected <= 2 {
+                announcer.announce_beside(0);
+                announcer.announce();
+                if !consumer.is_ready() {
+                    bells.wait();
+                }
+                announcer.retract_beside(0);
+                announcer.retract();
+            }
+        }
+        sending.join().expect("sent");
+    });
+}
+
 /// As components send: several written, one publication and one look at the sleeper for all of them, and again in the same slots.
 #[test]
 fn no_wake_up_is_lost_for_a_batch() {

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: 5efc1e5cdd153f9b
-pub(crate) const PROTOCOL: u32 = 20;
+// Layout digest: 2703d34308d84504
+pub(crate) const PROTOCOL: u32 = 21;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

@@ -523,15 +523,9 @@ impl Client {
         self.ends.sleeper.side_bell(number)
     }
 
-    /// A thread is about to sleep on this side bell and on [`Client::bell`]. Answers `false` if there is something to do first, as
-    /// [`Client::announce`] does: then it isn't announced.
-    pub fn announce_beside(&mut self, number: usize) -> bool {
+    /// A thread is about to sleep on this side bell and on [`Client::bell`], of which [`Client::announce`] must tell, too.
+    pub fn announce_beside(&mut self, number: usize) {
         self.ends.sleeper.announce_beside(number);
-        let quiet = !self.has_news();
-        if !quiet {
-            self.retract_beside(number);
-        }
-        quiet
     }
 
     /// The thread that slept on this side bell is awake.

@@ -1,6 +1,7 @@
 use super::*;
 use core::net::Ipv4Addr;
 use skink_wire::Endpoint;
+use std::os::fd::AsRawFd;
 
 /// What a NIC knows of its rings.
 #[derive(Default)]
@@ -162,4 +163,71 @@ fn who_drives_for_all_finds_everything_in_one_place() {
     // The call that this was for may have failed.
     rings.woke(Some(&mut nic), first, true);
     assert!(sleep(&mut rings, &mut nic, 1).is_some());
+}
+
+/// An epoll set, and rings that are there.
+fn with_sets() -> (FlowRings, Nic, [OwnedFd; 2]) {
+    let (mut rings, nic) = begun();
+    let set = || {
+        let set = raw::epoll_create().expect("a descriptor");
+        // SAFETY: made just now.
+        unsafe { OwnedFd::from_raw_fd(set) }
+    };
+    let made = [set(), set()];
+    for (ring, made) in rings.rings.iter_mut().zip(&made) {
+        ring.set = made.as_raw_fd();
+    }
+    (rings, nic, made)
+}
+
+#[test]
+fn a_sets_ring_is_no_threads() {
+    let (mut rings, mut nic, _open) = with_sets();
+    let epfd = raw::epoll_create().expect("a descriptor");
+    let thread = sleep(&mut rings, &mut nic, 1).expect("a ring");
+    let given = rings.give(&mut nic, NOW, epfd).expect("another one");
+    assert_ne!(given, thread);
+    rings.lead(&mut nic, given, &flow(2));
+    assert_eq!(nic.ring_of, [(1, thread), (2, given)].into());
+    assert!(
+        rings.take(&mut nic, NOW, &flow(2)).is_none(),
+        "its frames are the set's"
+    );
+    // What a thread doesn't sleep for can be led to the set as well; what it does can't.
+    rings.lead(&mut nic, given, &flow(1));
+    assert_eq!(nic.ring_of, [(1, given), (2, given)].into());
+    let (thread, _) = rings.take(&mut nic, NOW, &flow(3)).expect("the other one");
+    rings.lead(&mut nic, given, &flow(3));
+    assert_eq!(nic.ring_of.get(&3), Some(&thread));
+    assert!(rings.give(&mut nic, NOW, epfd).is_none(), "none is left");
+    rings.woke(Some(&mut nic), thread, true);
+    rings.take_back(Some(&mut nic), given, epfd);
+    assert_eq!(nic.ring_of, [(3, thread)].into());
+    assert_eq!(sleep(&mut rings, &mut nic, 1), Some(given));
+    raw::close(epfd);
+}
+
+#[test]
+fn a_set_that_cant_be_taken_out_keeps_its_ring() {
+    let (mut rings, mut nic, _open) = with_sets();
+    let epfd = raw::epoll_create().expect("a descriptor");
+    let first = rings.give(&mut nic, NOW, epfd).expect("a ring");
+    rings.take_back(Some(&mut nic), first, -1);
+    let second = rings.give(&mut nic, NOW, epfd).expect("the other one");
+    assert_ne!(first, second);
+    raw::close(epfd);
+}
+
+#[test]
+fn what_comes_to_a_set_is_reserved_while_a_thread_sleeps_there() {
+    let (mut rings, mut nic, _open) = with_sets();
+    let epfd = raw::epoll_create().expect("a descriptor");
+    let ring = rings.give(&mut nic, NOW, epfd).expect("a ring");
+    assert!(!rings.sleeps_on(&mut nic, ring));
+    assert_eq!(nic.reserved, [ring]);
+    rings.rises(Some(&mut nic), ring);
+    assert!(nic.reserved.is_empty());
+    nic.came = Some(ring);
+    assert!(rings.sleeps_on(&mut nic, ring), "it is told");
+    raw::close(epfd);
 }

@@ -549,8 +549,16 @@ fn tell(server: &mut Server, notices: &[Notice]) {
 }
 
 fn rung(client: &Client) -> bool {
+    is_readable(client.bell())
+}
+
+fn rung_beside(client: &Client, number: usize) -> bool {
+    is_readable(client.side_bell(number).expect("a side bell"))
+}
+
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
     let mut bell = [rustix::event::PollFd::from_borrowed_fd(
-        client.bell(),
+        fd,
         rustix::event::PollFlags::IN,
     )];
     let now = rustix::event::Timespec {
@@ -621,6 +629,44 @@ fn a_thread_that_waits_for_a_socket_is_woken_alone() {
         berth.rise();
         hear(&mut client);
     }
+}
+
+/// What a stack does for threads that wait for many sockets each.
+#[test]
+fn a_side_bell_is_rung_for_its_sockets_alone_and_once_for_a_sleep() {
+    let (mut client, mut server, _sleeper) = channel();
+    let event = |slot| Notice::Event(Protocol::Tcp, readable(slot));
+    client.lead(id(5), 1);
+    client.lead(id(6), 1);
+    client.lead(id(7), 0);
+    for slot in [5, 6] {
+        client.announce_beside(1);
+        assert!(client.announce());
+        tell(&mut server, &[event(slot)]);
+        tell(&mut server, &[event(11 - slot)]);
+        assert!(rung_beside(&client, 1) && !rung_beside(&client, 0));
+        assert!(!rung(&client), "nobody else");
+        let mut bytes = [0; 64];
+        let bell = client.side_bell(1).expect("a side bell");
+        assert_eq!(rustix::io::read(bell, &mut bytes), Ok(8), "once");
+        client.retract_beside(1);
+        hear(&mut client);
+    }
+    // Nobody sleeps there any more, or on the side bell of socket 7; or several things are told, or nothing of a socket's.
+    for notices in [
+        &[event(5)][..],
+        &[event(7)],
+        &[event(5), event(6)],
+        &[ok(1, 1)],
+    ] {
+        tell(&mut server, notices);
+        assert!(rung(&client), "{notices:?}");
+        assert!(!rung_beside(&client, 1) && !rung_beside(&client, 0));
+        hear(&mut client);
+    }
+    client.announce_beside(1);
+    tell(&mut server, &[event(5), event(6)]);
+    assert!(rung(&client) && !rung_beside(&client, 1));
 }
 
 #[test]
