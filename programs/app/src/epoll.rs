@@ -20,6 +20,12 @@ use libc::epoll_event;
 const CONDITIONS: u32 = 0x0fff_ffff;
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 
+const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+/// What may be asked for beside that (epoll_ctl(2)).
+const WITH_EXCLUSIVE: u32 = EXCLUSIVE
+    | ALWAYS
+    | (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP | libc::EPOLLET) as u32;
+
 /// Tags of events that are the library's own: this and the next three.
 static TAG: AtomicU64 = AtomicU64::new(0);
 
@@ -260,6 +266,14 @@ impl State {
         event: Option<epoll_event>,
     ) -> Answer {
         let socket = self.socket_of(fd)?;
+        let asked = event.map_or(0, |event| event.events);
+        if asked & EXCLUSIVE != 0 {
+            match operation {
+                libc::EPOLL_CTL_MOD => return fail(libc::EINVAL),
+                libc::EPOLL_CTL_ADD if asked & !WITH_EXCLUSIVE != 0 => return fail(libc::EINVAL),
+                _ => {}
+            }
+        }
         if operation == libc::EPOLL_CTL_ADD {
             self.activate(socket)?;
             let entry = &self.sockets[socket];
@@ -309,6 +323,9 @@ impl State {
             }
             (libc::EPOLL_CTL_MOD, Some(place), Some(event)) => {
                 let item = &mut self.epolls[index].items[place as usize];
+                if item.events & EXCLUSIVE != 0 {
+                    return fail(libc::EINVAL);
+                }
                 item.events = event.events | ALWAYS;
                 item.data = event.u64;
                 item.disarmed = false;

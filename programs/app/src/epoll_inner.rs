@@ -19,6 +19,16 @@ use crate::raw;
 use crate::remote::unsettle;
 use crate::state::State;
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// Sets were put into others, some time.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// Whether a set was ever put into another one.
+#[inline]
+pub fn is_any() -> bool {
+    ANY.load(Ordering::Relaxed)
+}
 
 /// The program made epoll set `fd`.
 pub fn made(fd: c_int) {
@@ -45,7 +55,16 @@ impl State {
         if let Entry::Epoll(index) | Entry::Plain(index) = fd_table::get(fd)
             && !core::mem::replace(&mut self.epolls[index].inner, true)
         {
+            ANY.store(true, Ordering::Relaxed);
             self.begin_inner(index);
+        }
+    }
+
+    /// A thread is about to wait on a set that is the kernel's alone. What has come is taken in: as long as it isn't, inner sets are
+    /// readable, though nothing may be ready there.
+    pub fn before_outer_wait(&mut self) {
+        if self.epolls.inner > 0 {
+            self.pump();
         }
     }
 

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// How often the kernel's set is asked while Skink's sockets alone keep the program busy.
 const KERNEL_SHARE: Duration = Duration::from_micros(250);
 
+/// Descriptors of the library's own in a set, at most: those of the NIC, a doorbell and a side bell.
+const MOST_OWN: usize = 8;
+
 /// Sleeps in a row that ended for what was another set's, after which a set leaves the NIC to that one.
 const MISSES: u32 = 8;
 
@@ -54,6 +57,7 @@ pub unsafe fn wait(
 ) -> Answer {
     let mut state = lock()?;
     let Entry::Epoll(index) = fd_table::get(epfd) else {
+        state.before_outer_wait();
         return Err(Stop::Kernel);
     };
     let Ok(room @ 1..) = usize::try_from(room) else {
@@ -107,7 +111,7 @@ pub unsafe fn wait(
             Err(Stop::Errno(libc::EINTR)) if cancel::is_put_off(&state) => Ok(0),
             answer => answer,
         };
-        let kept = sift(&mut state, index, &mut events[..answer?]);
+        let kept = sift_all(&mut state, epfd, index, events, answer?);
         state.epolls[index].kernel_asked = raw::now();
         if waits {
             state.spin.slept(now, raw::now());
@@ -149,7 +153,7 @@ fn take(state: &mut Guard, epfd: c_int, index: u32, events: &mut [epoll_event]) 
         NEVER,
     );
     let kept = match asked {
-        Ok(count) => sift(state, index, &mut events[..count]),
+        Ok(count) => sift_all(state, epfd, index, &mut events[..share], count),
         Err(_) => 0,
     };
     kept + state.collect(index, &mut events[kept..])
@@ -164,6 +168,27 @@ fn sift(state: &mut State, index: u32, events: &mut [epoll_event]) -> usize {
         state.epolls[index].rung = false;
     }
     kept
+}
+
+/// Likewise of all that the set holds, of which the kernel has answered `count`, if there was no room but for the library's own.
+/// (The kernel goes on behind what it has answered.)
+fn sift_all(
+    state: &mut State,
+    epfd: c_int,
+    index: u32,
+    events: &mut [epoll_event],
+    mut count: usize,
+) -> usize {
+    for _ in 0..MOST_OWN {
+        let kept = sift(state, index, &mut events[..count]);
+        if kept > 0 || count < events.len() {
+            return kept;
+        }
+        let null = core::ptr::null();
+        let asked = raw::epoll_wait(epfd, events, Some(Duration::ZERO), null, NEVER);
+        count = asked.unwrap_or(0);
+    }
+    sift(state, index, &mut events[..count])
 }
 
 impl State {

@@ -75,7 +75,12 @@ unsafe fn selects(
 }
 
 fn is_epoll(epfd: c_int) -> bool {
-    matches!(fd_table::get(epfd), Entry::Epoll(_))
+    match fd_table::get(epfd) {
+        Entry::Epoll(_) => true,
+        // One of the kernel's alone may have sets of Skink's in it.
+        Entry::Plain(_) => epoll_inner::is_any(),
+        _ => false,
+    }
 }
 
 entry! {
@@ -171,7 +176,7 @@ unsafe fn without_ours(epfd: c_int, events: *mut epoll_event, count: c_int) -> O
         let (kept, _) = filter(events);
         (kept > 0).then_some(kept as c_int)
     }
-    if count <= 0 || !is_epoll(epfd) {
+    if count <= 0 || !matches!(fd_table::get(epfd), Entry::Epoll(_)) {
         return Some(count);
     }
     // SAFETY: the caller's promise.

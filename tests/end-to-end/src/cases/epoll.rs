@@ -9,6 +9,7 @@ use skink_testbed::Process;
 pub fn cases() -> Vec<Case> {
     let mut cases = on_each_back_end("epoll/inside-another", inside_another);
     cases.extend(on_each_back_end("epoll/several-descriptors", descriptors));
+    cases.extend(on_each_back_end("epoll/little-room", little_room));
     cases
 }
 
@@ -211,4 +212,66 @@ fn inside_another(network: &Network) -> Outcome {
 
 fn descriptors(network: &Network) -> Outcome {
     run(network, "a program with copied sets", DESCRIPTORS)
+}
+
+/// What is the library's own in a set takes no room from what is the program's, and doesn't keep an outer set readable. The program
+/// reads its sockets without asking the sets.
+const LITTLE_ROOM: &str = "
+def answer(c):
+    c.sendall(b'word')
+    while len(c.recv(64, socket.MSG_PEEK)) < 4:
+        pass
+    assert c.recv(64) == b'word'
+r, w = os.pipe()
+mixed = select.epoll()
+mixed.register(a, IN)
+mixed.register(r, IN)
+for _ in range(200):
+    answer(a)
+    os.write(w, b'x')
+    assert mixed.poll(0, 1) == [(r, IN)]
+    os.read(r, 1)
+inner, outer = select.epoll(), select.epoll()
+inner.register(b, IN)
+outer.register(inner, IN)
+for _ in range(50):
+    b.sendall(b'word')
+    assert outer.poll(20)
+    while len(b.recv(64, socket.MSG_PEEK)) < 4:
+        pass
+    b.recv(64)
+    # What comes for a socket in no set.
+    a.sendall(b'word')
+    assert sum(len(outer.poll(0)) for _ in range(2000)) < 1000
+    while len(a.recv(64, socket.MSG_PEEK)) < 4:
+        pass
+    a.recv(64)
+# A connection to the own address, of which both ends hear when it has moved.
+listener = socket.create_server(('10.9.0.2', 9104))
+near = socket.create_connection(('10.9.0.2', 9104))
+far, _ = listener.accept()
+inner, outer = select.epoll(), select.epoll()
+inner.register(far, IN)
+outer.register(inner, IN)
+for _ in range(50):
+    near.sendall(b'x')
+    assert outer.poll(20)
+    far.recv(1)
+    assert sum(len(outer.poll(0)) for _ in range(2000)) < 1000
+for how, fits in (select.EPOLLET, True), (select.EPOLLONESHOT, False), (select.EPOLLRDHUP, False):
+    exclusive = select.epoll()
+    try:
+        exclusive.register(a, IN | how | select.EPOLLEXCLUSIVE)
+        assert fits
+    except OSError:
+        assert not fits
+print('fine', flush=True)
+";
+
+fn little_room(network: &Network) -> Outcome {
+    run(
+        network,
+        "a program whose waits have little room",
+        LITTLE_ROOM,
+    )
 }
