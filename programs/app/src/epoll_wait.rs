@@ -57,7 +57,6 @@ pub unsafe fn wait(
 ) -> Answer {
     let mut state = lock()?;
     let Entry::Epoll(index) = fd_table::get(epfd) else {
-        state.before_outer_wait();
         return Err(Stop::Kernel);
     };
     let Ok(room @ 1..) = usize::try_from(room) else {

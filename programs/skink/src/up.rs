@@ -35,9 +35,10 @@ use skink_filter::RuleSet;
 use skink_nic::{Sharing, interface};
 
 /// Descriptors that a program takes in the supervisor: its connection and its process, six of its
-/// regions, four to wake it; and for each channel four of each queue, and a bell. While processes that have died are told of all
-/// programs, its regions once more for those that serve them, eight for those that read what is sent, and seven for each channel.
-const OF_A_PROGRAM: (u64, u64) = (12 + 6 + 8, 9 + 7);
+/// regions, four to wake it and eight for its side bells; and for each channel four of each queue, and a bell. While processes
+/// that have died are told of all programs, its regions once more for those that serve them, eight for those that read what is
+/// sent, and eleven for each channel.
+const OF_A_PROGRAM: (u64, u64) = (20 + 6 + 8, 9 + 11);
 /// What there is besides: the processes' own, the lanes between them, tools, and what is on its way to
 /// those that attach at the moment.
 const BESIDES: u64 = 640;

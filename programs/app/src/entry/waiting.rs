@@ -75,12 +75,18 @@ unsafe fn selects(
 }
 
 fn is_epoll(epfd: c_int) -> bool {
-    match fd_table::get(epfd) {
-        Entry::Epoll(_) => true,
-        // One of the kernel's alone may have sets of Skink's in it.
-        Entry::Plain(_) => epoll_inner::is_any(),
-        _ => false,
+    matches!(fd_table::get(epfd), Entry::Epoll(_))
+}
+
+/// Whether a thread that is about to wait on a set waits for Skink's sockets. If it doesn't by itself, sets in it may.
+fn waits_for_ours(epfd: c_int) -> bool {
+    if let Entry::Plain(_) = fd_table::get(epfd)
+        && epoll_inner::is_any()
+        && let Ok(mut state) = lock()
+    {
+        state.before_outer_wait();
     }
+    is_epoll(epfd)
 }
 
 entry! {
@@ -112,17 +118,17 @@ entry! {
         // SAFETY: as above.
         unsafe { epoll_control(epfd, operation, fd, event) }
     }
-    if is_epoll(epfd) => epoll_wait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int {
+    if waits_for_ours(epfd) => epoll_wait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int {
         // SAFETY: as above.
         unsafe { wait::wait(epfd, events, room, milliseconds(timeout), core::ptr::null()) }
     // SAFETY: the kernel has just written so many.
     } then |count| unsafe { without_ours(epfd, events, count) };
-    if is_epoll(epfd) => epoll_pwait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int, mask: *const sigset_t) -> c_int {
+    if waits_for_ours(epfd) => epoll_pwait(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int, mask: *const sigset_t) -> c_int {
         // SAFETY: as above.
         unsafe { wait::wait(epfd, events, room, milliseconds(timeout), mask.cast()) }
     // SAFETY: the kernel has just written so many.
     } then |count| unsafe { without_ours(epfd, events, count) };
-    if is_epoll(epfd) => epoll_pwait2(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+    if waits_for_ours(epfd) => epoll_pwait2(epfd: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: as above.
         unsafe {
             from_timespec(timeout).and_then(|timeout| wait::wait(epfd, events, room, timeout, mask.cast()))
@@ -176,7 +182,7 @@ unsafe fn without_ours(epfd: c_int, events: *mut epoll_event, count: c_int) -> O
         let (kept, _) = filter(events);
         (kept > 0).then_some(kept as c_int)
     }
-    if count <= 0 || !matches!(fd_table::get(epfd), Entry::Epoll(_)) {
+    if count <= 0 || !is_epoll(epfd) {
         return Some(count);
     }
     // SAFETY: the caller's promise.
