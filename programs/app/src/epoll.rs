@@ -20,7 +20,7 @@ use libc::epoll_event;
 const CONDITIONS: u32 = 0x0fff_ffff;
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 
-const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+pub const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// What may be asked for beside that (epoll_ctl(2)).
 const WITH_EXCLUSIVE: u32 = EXCLUSIVE
     | ALWAYS
@@ -181,16 +181,17 @@ impl State {
     }
 
     /// `fd` is about to be closed. If it is the last one of a set, the kernel's may go on to be another process's, and would wake
-    /// that for this one's NIC.
+    /// that for this one's NIC; and what was arranged by it can't be undone by another one.
     pub fn leave_set(&mut self, fd: c_int) {
         let (Entry::Epoll(index) | Entry::Plain(index)) = fd_table::get(fd) else {
             return;
         };
-        if self.epolls[index].fds != [fd] {
-            return;
+        let set = &self.epolls[index];
+        let is_last = set.fds == [fd];
+        if is_last || set.alone.is_some() && set.arranged_by == fd {
+            self.wake_with_others(index);
         }
-        self.wake_with_others(index);
-        if crate::fork::has_forked() {
+        if is_last && crate::fork::has_forked() {
             self.leave_nic(index);
             // If it isn't closed after all.
             self.epolls[index].inherited = true;
@@ -287,6 +288,9 @@ impl State {
             // The kernel's half says what is ready by itself.
             let asked = event.unwrap_or(epoll_event { events: 0, u64: 0 });
             let events = events_for_half(asked.events);
+            if events & EXCLUSIVE != 0 {
+                self.wakes_one(index);
+            }
             kernel_ctl(epfd, operation, fd, events, asked.u64)?;
             self.epolls[index].ordinary += u32::from(operation == libc::EPOLL_CTL_ADD);
         }

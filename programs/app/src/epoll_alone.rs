@@ -19,7 +19,7 @@ use crate::epoll_set::Alone;
 use crate::epoll_wait::kernel_wait;
 use crate::errno::Answer;
 use crate::flow_rings::{BELL, PROGRAM_SET};
-use crate::raw::{self, NEVER, Unless};
+use crate::raw::{self, Unless};
 use crate::socket::Role;
 use crate::state::State;
 use core::ffi::{c_int, c_void};
@@ -43,7 +43,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// As `epoll_pwait2` on the program's set `epfd`. `called` is set if it ended for what came by the ring or the side bell.
+    /// As `epoll_pwait2` on the program's set `epfd`; of one with a ring the events aren't asked for yet.
     pub fn wait(
         &self,
         epfd: c_int,
@@ -51,37 +51,41 @@ impl Bed {
         timeout: Option<Duration>,
         mask: *const c_void,
         unless: Unless,
-        called: &mut bool,
-    ) -> Answer {
+    ) -> (Answer, Reason) {
+        let mut reason = Reason {
+            called: self.came,
+            is_ready: false,
+        };
+        if let Alone::Bell(_) = self.alone {
+            let answer = kernel_wait(epfd, events, timeout, mask, unless);
+            let mut came = events[..answer.unwrap_or(0)].iter();
+            reason.called = came.any(|event| event.u64 == tag() + SIDE_BELL);
+            return (answer, reason);
+        }
         let timeout = match self.came {
             true => Some(Duration::ZERO),
             false => timeout,
         };
-        *called = self.came;
-        if let Alone::Bell(_) = self.alone {
-            let count = kernel_wait(epfd, events, timeout, mask, unless)?;
-            let mut came = events[..count].iter();
-            if came.any(|event| event.u64 == tag() + SIDE_BELL) {
-                *called = true;
-                raw::hush_bell(self.bell);
-            }
-            return Ok(count);
-        }
         let mut told = [epoll_event { events: 0, u64: 0 }; 4];
-        let count = kernel_wait(self.set, &mut told, timeout, mask, unless)?;
-        let mut is_ready = false;
-        for event in &told[..count] {
+        let answer = kernel_wait(self.set, &mut told, timeout, mask, unless);
+        for event in &told[..answer.unwrap_or(0)] {
             match event.u64 {
                 BELL => raw::hush(self.bell),
-                PROGRAM_SET => is_ready = true,
-                _ => *called = true,
+                PROGRAM_SET => reason.is_ready = true,
+                _ => reason.called = true,
             }
         }
-        match is_ready {
-            true => kernel_wait(epfd, events, Some(Duration::ZERO), core::ptr::null(), NEVER),
-            false => Ok(0),
-        }
+        (answer.map(|_| 0), reason)
     }
+}
+
+/// Why a sleep of a set that is woken alone ended.
+#[derive(Clone, Copy, Default)]
+pub struct Reason {
+    /// Something came by the ring or the side bell.
+    pub called: bool,
+    /// The kernel's half of the set has events.
+    pub is_ready: bool,
 }
 
 impl State {
@@ -141,6 +145,8 @@ impl State {
                 return None;
             }
             self.epolls[index].alone = Some(Alone::Bell(number));
+        } else if self.epolls[index].exclusive {
+            return None;
         } else {
             if !self.parking.flow_rings.are_used() {
                 self.begin_flow_rings();
@@ -150,7 +156,20 @@ impl State {
             self.leave_nic(index);
             self.epolls[index].alone = Some(Alone::Ring(ring));
         }
-        self.epolls[index].alone
+        let set = &mut self.epolls[index];
+        set.arranged_by = epfd;
+        set.alone
+    }
+
+    /// An ordinary descriptor is added to the set by `EPOLLEXCLUSIVE`: the kernel is to wake one of those who sleep on such sets, and
+    /// would go on to the next one if nobody slept on this very set.
+    #[cold]
+    pub fn wakes_one(&mut self, index: u32) {
+        let set = &mut self.epolls[index];
+        set.exclusive = true;
+        if let Some(Alone::Ring(_)) = set.alone {
+            self.wake_with_others(index);
+        }
     }
 
     /// A thread has slept on set `index`, unless that is gone, when it was woken alone; whether it was `called` so.
@@ -166,6 +185,9 @@ impl State {
                 let remote = engine.and_then(|engine| engine.stack.remote());
                 if let Some(remote) = remote.filter(|_| index.is_some()) {
                     remote.retract_beside(number);
+                    if let Some(bell) = remote.side_bell(number).filter(|_| called) {
+                        raw::hush_bell(bell);
+                    }
                 }
                 return;
             }
@@ -203,7 +225,7 @@ impl State {
             return;
         };
         set.calls = 0;
-        let epfd = set.fds.first().copied().unwrap_or(-1);
+        let epfd = set.arranged_by;
         let engine = self.engine.as_deref_mut();
         match alone {
             Alone::Ring(ring) => {
@@ -214,6 +236,7 @@ impl State {
                 if let Some(remote) = engine.and_then(|engine| engine.stack.remote())
                     && let Some(bell) = remote.side_bell(number)
                 {
+                    remote.retract_beside(number);
                     // Where it can't be taken out (a child has the set too, and here it is closed) the next set would share it.
                     if kernel_ctl(epfd, libc::EPOLL_CTL_DEL, bell, 0, 0).is_ok() {
                         remote.give_side_bell(number);

@@ -45,11 +45,15 @@ pub struct Epoll {
     /// Threads that sleep on it.
     pub sleepers: u32,
     /// No other set has, or had, this number.
-    number: u64,
+    pub number: u64,
     /// The NIC's descriptors are members.
     pub nic: bool,
     /// What wakes who sleeps on it alone.
     pub alone: Option<Alone>,
+    /// The descriptor by which that was arranged.
+    pub arranged_by: c_int,
+    /// An ordinary descriptor was added by `EPOLLEXCLUSIVE`.
+    pub exclusive: bool,
     /// How often another thread has rung the doorbell since that was last decided about.
     pub calls: u32,
     /// How often it must be rung for that; 0 if it is never to be.
@@ -210,6 +214,8 @@ impl Epoll {
             number: 0,
             nic: false,
             alone: None,
+            arranged_by: -1,
+            exclusive: false,
             calls: 0,
             enough_calls: ENOUGH,
             inherited: false,

@@ -1,6 +1,7 @@
 //! `epoll_wait` and its relatives.
 use crate::cancel;
 use crate::epoll::filter;
+use crate::epoll_alone::Reason;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
 use crate::lock::{Guard, lock};
@@ -68,6 +69,7 @@ pub unsafe fn wait(
     // SAFETY: the caller's promise; an event is plain numbers.
     let events = unsafe { core::slice::from_raw_parts_mut(events, room.min(4096)) };
     let deadline = timeout.map(|timeout| raw::now() + timeout);
+    let number = state.epolls[index].number;
     state.begin_wait(index);
     loop {
         if cancel::is_due(&state) {
@@ -103,7 +105,7 @@ pub unsafe fn wait(
         let now = raw::now();
         let (guard, answer) = sleep_on(state, epfd, index, events, now, deadline, mask);
         state = guard?;
-        if fd_table::get(epfd) != Entry::Epoll(index) {
+        if fd_table::get(epfd) != Entry::Epoll(index) || state.epolls[index].number != number {
             return fail(libc::EBADF);
         }
         let answer = match answer {
@@ -268,17 +270,28 @@ fn sleep_on(
     let sleep = wake_at.map(|at| at.since(now));
     let unless = unless_over();
     drop(state);
-    let mut by_frame = false;
-    let answer = match bed {
-        Some(bed) => bed.wait(epfd, events, sleep, mask, unless, &mut by_frame),
-        None => kernel_wait(epfd, events, sleep, mask, unless),
+    let (mut answer, reason) = match bed {
+        Some(bed) => bed.wait(epfd, events, sleep, mask, unless),
+        None => {
+            let answer = kernel_wait(epfd, events, sleep, mask, unless);
+            (answer, Reason::default())
+        }
     };
     let guard = lock().map(|mut state| {
         if let Some(sleep) = state.parking.rises(nap) {
-            state.wakes_up(sleep, by_frame);
+            state.wakes_up(sleep, reason.called);
         }
         if state.parking.on_nic == 0 {
             crate::helper::take_over();
+        }
+        // (Another set may have its place and its descriptor by now.)
+        let set = &state.epolls[index];
+        if reason.is_ready
+            && set.number == number
+            && let Some(fd) = set.fds.first()
+        {
+            let null = core::ptr::null();
+            answer = raw::epoll_wait(*fd, events, Some(Duration::ZERO), null, NEVER);
         }
         state
     });

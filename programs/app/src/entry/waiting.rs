@@ -1,6 +1,6 @@
 //! Entry points that wait for several descriptors.
 use super::{entry, finish};
-use crate::epoll::filter;
+use crate::epoll::{EXCLUSIVE, filter};
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry, is_known};
 use crate::lock::lock;
@@ -89,6 +89,23 @@ fn waits_for_ours(epfd: c_int) -> bool {
     is_epoll(epfd)
 }
 
+/// An ordinary descriptor may be about to be added to a set by `EPOLLEXCLUSIVE`. `false`: that is the kernel's business.
+///
+/// # Safety
+/// As for `epoll_ctl`.
+unsafe fn notes_exclusive(epfd: c_int, operation: c_int, event: *mut epoll_event) -> bool {
+    if let Entry::Epoll(index) | Entry::Plain(index) = fd_table::get(epfd)
+        && operation == libc::EPOLL_CTL_ADD
+        && !event.is_null()
+        // SAFETY: the caller's promise; `epoll_event` may lie anywhere.
+        && unsafe { event.read_unaligned() }.events & EXCLUSIVE != 0
+        && let Ok(mut state) = lock()
+    {
+        state.wakes_one(index);
+    }
+    false
+}
+
 entry! {
     // SAFETY: the program's own arguments, here and below.
     if unsafe { concerns(list, count) } => poll(list: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
@@ -114,7 +131,8 @@ entry! {
             })
         }
     }
-    if is_known(fd) => epoll_ctl(epfd: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    // SAFETY: as above.
+    if is_known(fd) || unsafe { notes_exclusive(epfd, operation, event) } => epoll_ctl(epfd: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
         // SAFETY: as above.
         unsafe { epoll_control(epfd, operation, fd, event) }
     }

@@ -305,6 +305,17 @@ assert len(done) == len(connections)
 print('fine')
 ";
 
+/// As often as that there are no rings: each set is waited on by another descriptor.
+const DESCRIPTORS: &str = "
+connections = connect(16)
+for _ in range(5):
+    ask(connections, 100)
+    for c in connections[:4]:
+        c.sendall(b'another')
+        assert c.recv(64) == b'another'
+for c in connections: c.close()
+";
+
 fn with_sets(network: &Network, script: &str) -> Result<String, Failure> {
     let server = python::start(network, "a server", SETS, &[], "ready")?;
     let (script, run) = (format!("{MANY}{script}"), server.id().to_string());
@@ -315,7 +326,7 @@ fn with_sets(network: &Network, script: &str) -> Result<String, Failure> {
 
 /// A frame wakes the thread whose epoll set it is for, and no other one.
 fn sets(network: &Network) -> Outcome {
-    let sleeps = with_sets(network, COUNT)?;
+    let sleeps = with_sets(network, &format!("{DESCRIPTORS}{COUNT}"))?;
     match sleeps.trim().parse() {
         Ok(0..1400) => Ok(()),
         _ => Err(Failure::Wrong(format!(
