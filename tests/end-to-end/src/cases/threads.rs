@@ -238,9 +238,9 @@ class Worker:
             old = self.set
             self.set = select.epoll.fromfd(os.dup(old.fileno()))
             old.close()
-        elif word == b'new':
-            # A child has the old one, too.
-            if not os.fork():
+        elif word in (b'new', b'fork'):
+            # A child may have the old one, too.
+            if word == b'fork' and not os.fork():
                 os.close(hold)
                 os.read(end, 1)
                 os._exit(0)
@@ -279,7 +279,7 @@ def tell(c, word):
     ask(connections, 10)
 warm()
 for c in connections[:8]: tell(c, b'move')
-for word in b'another', b'new':
+for word in b'another', b'fork':
     warm()
     for c in connections[:4]: tell(c, word)
 warm()
@@ -305,14 +305,14 @@ assert len(done) == len(connections)
 print('fine')
 ";
 
-/// As often as that there are no rings: each set is waited on by another descriptor.
+/// More sets than there are rings and side bells, each waited on by two descriptors one after the other.
 const DESCRIPTORS: &str = "
 connections = connect(16)
-for _ in range(5):
+for word in [b'another', b'new'] * 5:
     ask(connections, 100)
     for c in connections[:4]:
-        c.sendall(b'another')
-        assert c.recv(64) == b'another'
+        c.sendall(word)
+        assert c.recv(64) == word
 for c in connections: c.close()
 ";
 
