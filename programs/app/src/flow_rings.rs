@@ -249,7 +249,7 @@ impl FlowRings {
         Some((ring.set, ring.bell))
     }
 
-    /// A thread has slept on `ring`; whether a frame woke it.
+    /// A thread has slept on `ring`, which is no set's; whether a frame woke it.
     pub fn woke(&mut self, nic: Option<&mut dyn skink_nic::FlowRings>, ring: u8, by_frame: bool) {
         self.rises(nic, ring);
         self.misses = if by_frame { 0 } else { self.misses + 1 };

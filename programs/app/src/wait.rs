@@ -142,13 +142,13 @@ impl State {
         Some(berth)
     }
 
-    /// Undoes what was done when the calling thread went to sleep, but for the sockets' lists of waiters; `by_frame` says
-    /// whether a frame on its flow ring has woken it.
-    pub fn wakes_up(&mut self, sleep: Sleep, by_frame: bool) {
+    /// Undoes what was done when the calling thread went to sleep, but for the sockets' lists of waiters; `called` says whether what
+    /// wakes it alone has: a frame on its flow ring, or its side bell.
+    pub fn wakes_up(&mut self, sleep: Sleep, called: bool) {
         match sleep {
             Sleep::Parked { id, drives, ring } => {
                 if let Some(ring) = ring {
-                    self.left_ring(ring, by_frame);
+                    self.left_ring(ring, called);
                 }
                 if drives {
                     self.parking.driver = None;
@@ -167,7 +167,7 @@ impl State {
             } => {
                 let is_there = self.epolls.end_sleep(index, number);
                 if let Some(alone) = alone {
-                    self.slept_alone(alone, is_there.then_some(index), by_frame);
+                    self.slept_alone(alone, is_there.then_some(index), called);
                 }
                 if rests {
                     self.epolls.resting -= 1;
