@@ -43,7 +43,7 @@ pub struct Program {
 impl Files {
     pub fn writable(&self) -> Vec<Writable> {
         let clone = |fd: &OwnedFd| fd.try_clone().expect("a descriptor");
-        let each = self.channels[2..].chunks(6);
+        let each = self.channels[2..].chunks_exact(6);
         each.map(|fds| Writable {
             requests: clone(&fds[0]),
             notices: clone(&fds[2]),

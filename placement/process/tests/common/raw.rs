@@ -9,7 +9,7 @@ use skink_memory::SocketTable;
 use skink_messages::SocketError;
 use skink_sockets::{
     Answer, NOTICES, Notice, NoticeMessage, REQUESTS, Request, RequestBody, RequestMessage, Routes,
-    ServedBy, SocketCall,
+    SIDE_BELLS, ServedBy, SocketCall,
 };
 use std::os::fd::OwnedFd;
 
@@ -36,7 +36,8 @@ pub struct Raw {
 impl Raw {
     pub fn new(files: Files) -> Raw {
         let mut all = files.channels;
-        let rest = all.split_off(2);
+        let mut rest = all.split_off(2);
+        all.extend(rest.drain(rest.len() - SIDE_BELLS..));
         let mut rest = rest.into_iter();
         let mut channels = Vec::new();
         while let Some(own) = rest.next() {

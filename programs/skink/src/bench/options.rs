@@ -149,7 +149,7 @@ pub struct KvOptions {
     /// Connections of the client
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4000))]
     pub connections: u32,
-    /// What is asked for; can be repeated [default: all]
+    /// What is asked for; can be repeated [default: all but the last]
     #[arg(long = "workload", value_name = "NAME")]
     pub workloads: Vec<super::kv::Value>,
     /// Ask so many times in a second, at moments that don't depend on answers; a time begins when the request was due

@@ -179,8 +179,8 @@ fn programs_are_served_at_once_or_later_by_name_or_path() {
             ["udp records", "udp sending", "udp waiting"]
         );
         let channel = |grant: &ServedGrant| grant.channel.iter().map(read).collect::<String>();
-        assert_eq!(channel(&grant), "x".repeat(8));
-        for (broker, program, descriptors) in [(&mut second, 1, 14), (&mut third, 2, 20)] {
+        assert_eq!(channel(&grant), "x".repeat(12));
+        for (broker, program, descriptors) in [(&mut second, 1, 18), (&mut third, 2, 24)] {
             let grant = served(broker);
             assert_eq!(grant.attachment.program, u32::from(program));
             assert_eq!(grant.attachment.routes, routes(program));

@@ -206,12 +206,15 @@ class Worker:
         self.set = select.epoll()
         self.outer = None
         self.connections = {}
+        # Two threads may have the set: what one has read it answers before the other reads.
+        self.turn = threading.Lock()
     def run(self):
         while True:
             if self.outer:
                 self.outer.poll()
             for fd, _ in self.set.poll(0 if self.outer else None):
-                self.serve(fd)
+                with self.turn:
+                    self.serve(fd)
     def add(self, c):
         self.connections[c.fileno()] = c
         self.set.register(c, select.EPOLLIN)
@@ -219,10 +222,10 @@ class Worker:
         self.set.unregister(fd)
         return self.connections.pop(fd)
     def serve(self, fd):
-        c = self.connections[fd]
         try:
+            c = self.connections[fd]
             word = c.recv(65536, socket.MSG_DONTWAIT)
-        except BlockingIOError:
+        except (KeyError, BlockingIOError):
             # Two threads were told.
             return
         if not word:

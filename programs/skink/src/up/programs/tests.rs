@@ -83,7 +83,7 @@ fn a_program_can_write_its_send_rings_only_and_the_stack_all() {
             ..
         }
     ));
-    assert_eq!(descriptors.len(), 13);
+    assert_eq!(descriptors.len(), 17);
     assert!(descriptors.iter().take(6).all(writable));
 }
 
@@ -91,14 +91,14 @@ fn a_program_can_write_its_send_rings_only_and_the_stack_all() {
 fn each_process_gets_the_regions_of_its_transports_and_a_channel() {
     use Part::{Filter, Ip, Link, Store, Syscall, Tcp, Udp};
     let cases: [(Layout, &[(usize, usize)]); 3] = [
-        (apart(), &[(5, 7), (4, 10), (3, 10)]),
+        (apart(), &[(5, 11), (4, 14), (3, 14)]),
         (
             Layout::new(vec![vec![Link, Ip, Filter, Tcp], vec![Udp, Syscall, Store]]),
-            &[(1, 10), (0, 10)],
+            &[(1, 14), (0, 14)],
         ),
         (
             Layout::new(vec![vec![Link, Ip, Filter, Syscall, Store], vec![Udp, Tcp]]),
-            &[(0, 7), (1, 13)],
+            &[(0, 11), (1, 17)],
         ),
     ];
     for (layout, expected) in cases {
