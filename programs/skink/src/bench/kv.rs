@@ -60,6 +60,15 @@ impl Value {
         }
     }
 
+    /// How the client calls that talk.
+    pub fn asked_as(self) -> &'static str {
+        match self {
+            Value::RedisGet => "redis-get",
+            Value::RedisSet => "redis-set",
+            Value::MemcachedGet | Value::MemcachedThreads => "memcached-get",
+        }
+    }
+
     /// The program's command line: one thread that serves, if it isn't to be more, and nothing written to disk.
     pub fn line(self, directory: &Path) -> Vec<OsString> {
         let port = self.port();
