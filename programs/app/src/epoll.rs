@@ -4,7 +4,8 @@
 //! Skink's sockets are members of a set in here, with a list of those that may be ready, as in the
 //! kernel. The kernel's set also has the NIC's descriptors and a doorbell, so that one sleep waits for
 //! everything; their events carry secret tags and are filtered out. A thread that is woken by the NIC again and again for
-//! what is another set's leaves it to that one's thread while it sleeps.
+//! what is another set's leaves it to that one's thread while it sleeps; and one that is woken by others again and again, for what
+//! they have taken in, is woken for that by itself ([`crate::epoll_alone`]).
 use crate::epoll_set::{Alone, Item};
 use crate::errno::{Answer, fail};
 use crate::fd_table::{self, Entry};

@@ -60,13 +60,13 @@ impl Value {
         }
     }
 
-    /// How the client calls that talk.
-    pub fn asked_as(self) -> &'static str {
-        match self {
-            Value::RedisGet => "redis-get",
-            Value::RedisSet => "redis-set",
-            Value::MemcachedGet | Value::MemcachedThreads => "memcached-get",
-        }
+    /// How the client calls that talk: whom it asks doesn't matter to it.
+    pub fn asked_as(self) -> String {
+        let asked = match self {
+            Value::MemcachedThreads => Value::MemcachedGet,
+            asked => asked,
+        };
+        asked.to_string()
     }
 
     /// The program's command line: one thread that serves, if it isn't to be more, and nothing written to disk.

@@ -202,7 +202,7 @@ impl Task {
             Task::RoundTrips(_) => words("ask", Service::Echo.word().to_owned()),
             Task::Blocks => words("load", "block".to_owned()),
             Task::Connect => vec!["connect".to_owned()],
-            Task::Value(value) => words("load", value.asked_as().to_owned()),
+            Task::Value(value) => words("load", value.asked_as()),
             Task::Pairs(bytes, Pace::InTurn) => words("pair", bytes.to_string()),
             Task::Pairs(bytes, _) => words("pairs", bytes.to_string()),
             Task::Local(operation) => words("local", operation.word().to_owned()),
