@@ -40,6 +40,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 mod accept;
+mod at_work;
 mod attach;
 mod buffers;
 mod calls;

@@ -469,6 +469,12 @@ pub fn give_way() {
     unsafe { syscall(libc::SYS_sched_yield, [0; 6]) };
 }
 
+/// The number of the processor on which the calling thread runs.
+pub fn processor() -> u32 {
+    // SAFETY: no conditions.
+    u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
+}
+
 /// Where the handler of a signal is that the kernel was given, if it was, and whether that makes calls go on (`SA_RESTART`).
 pub fn handler(signal: c_int) -> Option<(usize, bool)> {
     // The kernel's structure: handler, flags, restorer, mask.

@@ -81,7 +81,7 @@ pub fn look_on<T>(
     let begun = raw::now();
     let longest = begun + LONGEST;
     // Who looks has nothing to do, as one that sleeps.
-    state.judge.falls_asleep(begun);
+    state.stops_working(begun);
     let until = deadline.map_or(longest, |deadline| deadline.min(longest));
     loop {
         drop(state);
@@ -89,14 +89,14 @@ pub fn look_on<T>(
         state = lock()?;
         state.pump();
         if let Some(found) = attempt(&mut state) {
-            state.judge.wakes(raw::now());
+            state.works_again();
             return Ok((state, Look::Found(found)));
         }
         if mark.is_past() || raw::now() >= until {
             break;
         }
     }
-    state.judge.wakes(raw::now());
+    state.works_again();
     state.spin.streak = 0;
     let look = match mark.is_past() {
         true => Look::Interrupted,

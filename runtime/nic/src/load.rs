@@ -12,6 +12,7 @@ mod votes;
 use busy::Busy;
 use inflow::Inflow;
 use period::Periods;
+pub use period::Thread;
 use serde::{Deserialize, Serialize};
 use sizes::Sizes;
 use skink_messages::{Counter, Counters};
@@ -140,15 +141,14 @@ impl Judge {
         }
     }
 
-    /// A thread goes to sleep where a frame wakes it, or looks for frames since it has nothing else to do. It counts
-    /// once until [`Judge::wakes`].
-    pub fn falls_asleep(&mut self, now: Instant) {
-        self.periods.falls_asleep(now);
+    /// The thread goes to sleep where a frame wakes it, or looks for frames since it has nothing else to do.
+    pub fn falls_asleep(&mut self, thread: &mut Thread, now: Instant) {
+        self.periods.falls_asleep(thread, now);
     }
 
-    /// No thread sleeps there any more.
-    pub fn wakes(&mut self, now: Instant) {
-        self.periods.wakes(now);
+    /// It is awake, on this processor.
+    pub fn wakes(&mut self, thread: &mut Thread, processor: u32, now: Instant) {
+        self.periods.wakes(thread, processor, now);
     }
 
     /// Looks, unless it did so just before. Answers whether the load has changed.

@@ -8,10 +8,12 @@ const SHORTEST: Duration = Duration::from_micros(500);
 /// What happened between two looks.
 pub(super) struct Period {
     pub(super) length: Duration,
-    /// Of it, how long nobody was awake.
+    /// Of it, how long nobody was awake: of several threads, in the mean of as many of them as could be awake at once.
     pub(super) slept: Duration,
-    /// How often everybody fell asleep.
+    /// How often a thread fell asleep,
     pub(super) sleeps: u64,
+    /// and how often while no other one slept: always, if there is one.
+    pub(super) alone: u64,
     /// What passed the NIC.
     pub(super) traffic: Traffic,
 }
@@ -24,42 +26,104 @@ impl Period {
     }
 }
 
+/// What is known of a thread that waits for the network, between its sleeps. Each has one of its own, and one judge only.
+#[derive(Clone, Copy, Debug)]
+pub struct Thread {
+    /// The last period in which it woke or fell asleep.
+    period: u64,
+    /// When it woke. `None`: it sleeps, or never has.
+    woke: Option<Instant>,
+}
+
+impl Thread {
+    /// One that hasn't slept yet.
+    pub const fn new() -> Thread {
+        Thread {
+            period: 0,
+            woke: None,
+        }
+    }
+}
+
+impl Default for Thread {
+    fn default() -> Thread {
+        Thread::new()
+    }
+}
+
 /// Cuts time into periods.
+///
+/// A thread counts in a period in which it woke or fell asleep: one that did neither may as well have left for other work, or wait for
+/// something else. If none did, those that there are had no time to sleep.
 pub(super) struct Periods {
+    /// From 1: no thread has been seen in period 0.
+    number: u64,
     begun: Instant,
     /// What had passed by then.
     before: Traffic,
-    /// Since when nobody is awake.
-    asleep: Option<Instant>,
-    slept: Duration,
+    /// How long threads were awake, from the beginning until they fell asleep,
+    worked: Duration,
+    /// how many woke and haven't fallen asleep since, and how long after the beginning, added up.
+    awake: u32,
+    awake_after: Duration,
+    /// Which threads count, and on which processors they woke, by their numbers modulo 64.
+    threads: u32,
+    processors: u64,
     sleeps: u64,
+    alone: u64,
+    /// How many sleep.
+    asleep: u32,
 }
 
 impl Periods {
     /// Of a process that has done nothing yet.
     pub(super) const fn new() -> Periods {
         Periods {
+            number: 1,
             begun: Instant::ZERO,
             before: Traffic::NONE,
-            asleep: None,
-            slept: Duration::ZERO,
+            worked: Duration::ZERO,
+            awake: 0,
+            awake_after: Duration::ZERO,
+            threads: 0,
+            processors: 0,
             sleeps: 0,
+            alone: 0,
+            asleep: 0,
         }
     }
 
-    /// A thread goes to sleep where a frame wakes it.
-    pub(super) fn falls_asleep(&mut self, now: Instant) {
-        if self.asleep.is_none() {
-            self.asleep = Some(now);
-            self.sleeps += 1;
+    /// The thread goes to sleep where a frame wakes it.
+    pub(super) fn falls_asleep(&mut self, thread: &mut Thread, now: Instant) {
+        let woke = thread.woke.take().unwrap_or(self.begun).max(self.begun);
+        self.worked += now.since(woke);
+        if self.counts_already(thread) {
+            self.awake = self.awake.saturating_sub(1);
+            self.awake_after = self.awake_after.saturating_sub(woke.since(self.begun));
         }
+        self.sleeps += 1;
+        self.alone += u64::from(self.asleep == 0);
+        self.asleep += 1;
     }
 
-    /// No thread sleeps there any more.
-    pub(super) fn wakes(&mut self, now: Instant) {
-        if let Some(since) = self.asleep.take() {
-            self.slept += now.since(since.max(self.begun));
+    /// It is awake, on this processor.
+    pub(super) fn wakes(&mut self, thread: &mut Thread, processor: u32, now: Instant) {
+        if thread.woke.is_some() {
+            return;
         }
+        self.counts_already(thread);
+        thread.woke = Some(now);
+        self.asleep = self.asleep.saturating_sub(1);
+        self.awake += 1;
+        self.awake_after += now.since(self.begun);
+        self.processors |= 1_u64 << (processor % 64);
+    }
+
+    /// The thread counts in this period. Answers whether it did before.
+    fn counts_already(&mut self, thread: &mut Thread) -> bool {
+        let before = core::mem::replace(&mut thread.period, self.number) == self.number;
+        self.threads += u32::from(!before);
+        before
     }
 
     /// Ends a period, when `traffic` has passed in all. `None` if it is too short yet: it goes on.
@@ -68,16 +132,22 @@ impl Periods {
         if length < SHORTEST {
             return None;
         }
-        let ongoing = self.asleep.map(|since| now.since(since.max(self.begun)));
-        let period = Period {
-            length,
-            slept: self.slept + ongoing.unwrap_or_default(),
-            sleeps: self.sleeps,
-            traffic: traffic.since(self.before),
+        let at_once = self.threads.min(self.processors.count_ones()).max(1);
+        let ongoing = (length * self.awake).saturating_sub(self.awake_after);
+        let slept = match self.threads {
+            0 => Duration::ZERO,
+            _ => length.saturating_sub((self.worked + ongoing) / at_once),
         };
+        let ended = core::mem::replace(self, Periods::new());
+        (self.number, self.asleep) = (ended.number + 1, ended.asleep);
         (self.begun, self.before) = (now, traffic);
-        (self.slept, self.sleeps) = (Duration::ZERO, 0);
-        Some(period)
+        Some(Period {
+            length,
+            slept,
+            sleeps: ended.sleeps,
+            alone: ended.alone,
+            traffic: traffic.since(ended.before),
+        })
     }
 }
 

@@ -18,6 +18,7 @@ fn a_load_crosses_shared_memory_whatever_else_is_in_the_word() {
 /// A process that is looked at each millisecond.
 struct Watched {
     judge: Judge,
+    thread: Thread,
     micros: u64,
     traffic: Traffic,
 }
@@ -26,6 +27,7 @@ impl Watched {
     fn new() -> Watched {
         Watched {
             judge: Judge::new(),
+            thread: Thread::new(),
             micros: 1_000_000,
             traffic: Traffic::NONE,
         }
@@ -40,9 +42,10 @@ impl Watched {
             self.traffic.frames_out += requests;
             self.traffic.bytes_out += requests * answer;
             let at = |micros| Instant::ZERO + Duration::from_micros(micros);
-            self.judge.falls_asleep(at(self.micros + 1_000 - asleep));
+            self.judge
+                .falls_asleep(&mut self.thread, at(self.micros + 1_000 - asleep));
             self.micros += 1_000;
-            self.judge.wakes(at(self.micros));
+            self.judge.wakes(&mut self.thread, 0, at(self.micros));
             self.judge.look(at(self.micros), self.traffic);
         }
         self.judge.load()
@@ -84,4 +87,33 @@ fn what_begins_is_counted_once() {
     busy.begun_since(both).count(&counters);
     assert_eq!(counters.get(Counter::AppBusy), 1);
     assert_eq!(counters.get(Counter::AppSmall), 1);
+}
+
+/// For 200 ms four threads wake once a millisecond, one after the other, while a fifth waits for connections; each works for so many
+/// microseconds, and so many frames come. How often the program was found busy.
+fn four_threads(processors: u32, micros: u64, frames: u64) -> usize {
+    let at = |micros| Instant::ZERO + Duration::from_micros(micros);
+    let (mut judge, mut traffic) = (Judge::new(), Traffic::NONE);
+    let (mut accepting, mut threads) = (Thread::new(), [Thread::new(); 4]);
+    judge.falls_asleep(&mut accepting, at(1));
+    let mut now = 1_000_000;
+    let busy = |_: &u64| {
+        for (index, thread) in (0..).zip(&mut threads) {
+            let woken = now + 240 * u64::from(index);
+            judge.wakes(thread, index % processors, at(woken));
+            judge.falls_asleep(thread, at(woken + micros));
+        }
+        now += 1_000;
+        traffic.frames_in += frames;
+        judge.look(at(now), traffic);
+        judge.load().busy
+    };
+    (0..200).filter(busy).count()
+}
+
+#[test]
+fn threads_are_busy_together_though_one_of_them_sleeps() {
+    assert!(four_threads(1, 180, 40) > 180);
+    assert!(four_threads(1, 100, 90) > 180);
+    assert_eq!(four_threads(4, 180, 40), 0, "each has little to do");
 }

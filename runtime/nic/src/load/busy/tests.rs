@@ -1,5 +1,5 @@
 use super::super::Traffic;
-use super::super::period::Periods;
+use super::super::period::{Periods, Thread};
 use super::*;
 use skink_time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ fn at(micros: u64) -> Instant {
 struct Watched {
     busy: Busy,
     periods: Periods,
+    thread: Thread,
     micros: u64,
     frames: u64,
     /// How often it sleeps in a millisecond, if it does.
@@ -22,6 +23,7 @@ impl Watched {
         Watched {
             busy: Busy::new(),
             periods: Periods::new(),
+            thread: Thread::new(),
             micros: 1_000_000,
             frames: 0,
             sleeps: 10,
@@ -36,8 +38,10 @@ impl Watched {
             self.frames += frames;
             for sleep in (1..=self.sleeps).rev().filter(|_| asleep > 0) {
                 let each = asleep / self.sleeps;
-                self.periods.falls_asleep(at(self.micros - each * sleep));
-                self.periods.wakes(at(self.micros - each * (sleep - 1)));
+                let (from, to) = (each * sleep, each * (sleep - 1));
+                let (from, to) = (at(self.micros - from), at(self.micros - to));
+                self.periods.falls_asleep(&mut self.thread, from);
+                self.periods.wakes(&mut self.thread, 0, to);
             }
             let traffic = Traffic {
                 frames_in: self.frames,
