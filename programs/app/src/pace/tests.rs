@@ -7,7 +7,7 @@ fn at(microseconds: u64) -> Instant {
 /// A program that has something to do whenever it looks, and a helper that looks after it.
 fn busy() -> Pace {
     let mut pace = Pace::new();
-    for _ in 0..2 {
+    for _ in 0..=WORTH {
         assert!(!pace.holds(at(0), 1, 0), "nothing is known of it yet");
         pace.left();
     }
@@ -74,6 +74,20 @@ fn nothing_is_held_unless_the_helper_looks() {
     );
     pace.unwatched();
     assert_eq!(pace.nap(HOLD * 10), HOLD * 10);
+}
+
+#[test]
+fn a_program_that_answers_twice_now_and_then_is_not_looked_after() {
+    let mut pace = Pace::new();
+    for look in 1..100 {
+        for _ in 0..WORTH {
+            assert!(!pace.holds(at(1000 * look), 1, 0));
+            pace.left();
+        }
+        pace.sleeps();
+        pace.look(at(1000 * look + 100));
+        assert!(!pace.is_watched());
+    }
 }
 
 /// Leaves something held until the helper finds it, and answers when that was.
