@@ -74,7 +74,7 @@ impl NicUse {
             return false;
         }
         self.looked = now;
-        self.judge.look(now, traffic)
+        self.judge.look(now, traffic, || None)
     }
 
     /// While there is a load its end must be noticed.

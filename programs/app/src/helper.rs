@@ -12,6 +12,7 @@
 //! one, the kernel counts references at every call that names a descriptor, with two locked instructions: that
 //! took a quarter off the speed at which a program of one thread writes to /dev/null. What is made later isn't
 //! in the helper's table: then another helper takes its place ([`renew`]).
+use crate::at_work;
 use crate::fd_table::{self, Entry};
 use crate::filter::{self, Errand};
 use crate::lock::{Guard, lock};
@@ -190,6 +191,7 @@ fn run(station: &'static Station) {
         }
         if !core::mem::replace(&mut settled, true) {
             keep(&state, station.bell);
+            at_work::begin();
         }
         looker.step(state);
     }
@@ -237,7 +239,8 @@ impl State {
             return;
         };
         let before = self.judge.load();
-        if self.judge.look(now, Traffic::of(&engine.counters)) {
+        let traffic = Traffic::of(&engine.counters);
+        if self.judge.look(now, traffic, at_work::so_far) {
             let load = self.judge.load();
             engine.tell_load(load);
             load.begun_since(before).count(&engine.counters);

@@ -469,6 +469,19 @@ pub fn give_way() {
     unsafe { syscall(libc::SYS_sched_yield, [0; 6]) };
 }
 
+/// What all threads of the process have used of processors so far.
+pub fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+/// On how many processors the process's first thread may run, if it may on one of the first 1,024; or 1.
+pub fn processors() -> u32 {
+    let process = rustix::process::getpid();
+    let set = rustix::thread::sched_getaffinity(Some(process));
+    set.map_or(1, |set| set.count())
+}
+
 /// The number of the processor on which the calling thread runs.
 pub fn processor() -> u32 {
     // SAFETY: no conditions.

@@ -12,7 +12,7 @@ mod votes;
 use busy::Busy;
 use inflow::Inflow;
 use period::Periods;
-pub use period::Thread;
+pub use period::{Thread, Work};
 use serde::{Deserialize, Serialize};
 use sizes::Sizes;
 use skink_messages::{Counter, Counters};
@@ -151,9 +151,15 @@ impl Judge {
         self.periods.wakes(thread, processor, now);
     }
 
-    /// Looks, unless it did so just before. Answers whether the load has changed.
-    pub fn look(&mut self, now: Instant, traffic: Traffic) -> bool {
-        let period = self.periods.end(now, traffic);
+    /// Looks, unless it did so just before. Answers whether the load has changed. If much has come, `work` is asked what the process
+    /// has worked so far, by whom ever.
+    pub fn look(
+        &mut self,
+        now: Instant,
+        traffic: Traffic,
+        work: impl FnOnce() -> Option<Work>,
+    ) -> bool {
+        let period = self.periods.end(now, traffic, work);
         period.is_some_and(|period| {
             self.busy.take(&period) | self.sizes.take(&period) | self.inflow.take(&period)
         })

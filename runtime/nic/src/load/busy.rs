@@ -5,15 +5,15 @@
 //! and by. So the interface puts its interrupts off meanwhile ([`Interrupts`](crate::Interrupts), docs/decisions/0017).
 //!
 //! It is told by how long the process sleeps where a frame would wake it.
-use super::period::Period;
+use super::period::{FEWEST, Period};
 use super::votes::Votes;
 
 /// So many periods more with much to do than without make a process busy,
 const BECOMES: u32 = 8;
 /// and so many the other way end it: a frame may wait for the timer then.
 const CEASES: u32 = 10;
-/// Frames in a second below which there is nothing to gain.
-const FEWEST: u64 = 20_000;
+/// The same for who sleeps for an eighth of the time or longer.
+const FEW: u64 = 20_000;
 /// Frames in a second above which the queue of a virtual link (256) could overflow before the timer.
 const MOST: u64 = 600_000;
 
@@ -70,8 +70,9 @@ impl Busy {
         // Where NAPI has the same processor, who sleeps may have been out of work for a moment only.
         let keeps_up = period.sleeps.saturating_mul(BACKLOG) > frames;
         let rate = period.rate(frames).min(2 * MOST);
-        let worth = (FEWEST..=MOST).contains(&rate);
         let (length, slept) = (period.length, period.slept);
+        let fewest = if slept * 8 < length { FEWEST } else { FEW };
+        let worth = (fewest..=MOST).contains(&rate);
         if !self.is_busy() {
             self.lasted = 0;
             self.without = (3 * self.without + rate) / 4;

@@ -2,6 +2,9 @@
 use super::Traffic;
 use skink_time::{Duration, Instant};
 
+/// Frames in a second below which nobody is busy: two come until the timer is over.
+pub(super) const FEWEST: u64 = 10_000;
+
 /// The shortest period from which something is concluded.
 const SHORTEST: Duration = Duration::from_micros(500);
 
@@ -24,6 +27,15 @@ impl Period {
         let rate = u128::from(count) * 1_000_000_000 / self.length.as_nanos().max(1);
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
+}
+
+/// What all threads of a process have worked so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Their processor time.
+    pub time: Duration,
+    /// On how many processors they may run.
+    pub processors: u32,
 }
 
 /// What is known of a thread that waits for the network, between its sleeps. Each has one of its own, and one judge only.
@@ -55,6 +67,9 @@ impl Default for Thread {
 ///
 /// A thread counts in a period in which it woke or fell asleep: one that did neither may as well have left for other work, or wait for
 /// something else. If none did, those that there are had no time to sleep.
+///
+/// Threads that never wait for the network may do what comes there (a pool of workers, and one that waits for all connections). So a
+/// process has slept no longer than its processor time leaves.
 pub(super) struct Periods {
     /// From 1: no thread has been seen in period 0.
     number: u64,
@@ -73,6 +88,8 @@ pub(super) struct Periods {
     alone: u64,
     /// How many sleep.
     asleep: u32,
+    /// The processor time at the beginning, if it was asked for.
+    work: Option<Duration>,
 }
 
 impl Periods {
@@ -90,6 +107,7 @@ impl Periods {
             sleeps: 0,
             alone: 0,
             asleep: 0,
+            work: None,
         }
     }
 
@@ -126,28 +144,48 @@ impl Periods {
         before
     }
 
-    /// Ends a period, when `traffic` has passed in all. `None` if it is too short yet: it goes on.
-    pub(super) fn end(&mut self, now: Instant, traffic: Traffic) -> Option<Period> {
+    /// Ends a period, when `traffic` has passed in all. `None` if it is too short yet: it goes on. What the process has worked is asked
+    /// only if that can matter.
+    pub(super) fn end(
+        &mut self,
+        now: Instant,
+        traffic: Traffic,
+        work: impl FnOnce() -> Option<Work>,
+    ) -> Option<Period> {
         let length = now.since(self.begun);
         if length < SHORTEST {
             return None;
         }
-        let at_once = self.threads.min(self.processors.count_ones()).max(1);
-        let ongoing = (length * self.awake).saturating_sub(self.awake_after);
-        let slept = match self.threads {
-            0 => Duration::ZERO,
-            _ => length.saturating_sub((self.worked + ongoing) / at_once),
-        };
         let ended = core::mem::replace(self, Periods::new());
-        (self.number, self.asleep) = (ended.number + 1, ended.asleep);
-        (self.begun, self.before) = (now, traffic);
-        Some(Period {
+        let mut period = Period {
             length,
-            slept,
+            slept: ended.slept(length),
             sleeps: ended.sleeps,
             alone: ended.alone,
             traffic: traffic.since(ended.before),
-        })
+        };
+        (self.number, self.asleep) = (ended.number + 1, ended.asleep);
+        (self.begun, self.before) = (now, traffic);
+        let much = period.rate(period.traffic.frames_in) >= FEWEST;
+        if let Some(work) = much.then(work).flatten() {
+            if let Some(before) = ended.work {
+                let processors = work.processors.max(ended.processors.count_ones()).max(1);
+                let worked = work.time.saturating_sub(before) / processors;
+                period.slept = period.slept.min(length.saturating_sub(worked));
+            }
+            self.work = Some(work.time);
+        }
+        Some(period)
+    }
+
+    /// How long nobody was awake, by what threads have told.
+    fn slept(&self, length: Duration) -> Duration {
+        if self.threads == 0 {
+            return Duration::ZERO;
+        }
+        let at_once = self.threads.min(self.processors.count_ones()).max(1);
+        let ongoing = (length * self.awake).saturating_sub(self.awake_after);
+        length.saturating_sub((self.worked + ongoing) / at_once)
     }
 }
 

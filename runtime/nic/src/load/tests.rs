@@ -46,7 +46,7 @@ impl Watched {
                 .falls_asleep(&mut self.thread, at(self.micros + 1_000 - asleep));
             self.micros += 1_000;
             self.judge.wakes(&mut self.thread, 0, at(self.micros));
-            self.judge.look(at(self.micros), self.traffic);
+            self.judge.look(at(self.micros), self.traffic, || None);
         }
         self.judge.load()
     }
@@ -105,7 +105,7 @@ fn four_threads(processors: u32, micros: u64, frames: u64) -> usize {
         }
         now += 1_000;
         traffic.frames_in += frames;
-        judge.look(at(now), traffic);
+        judge.look(at(now), traffic, || None);
         judge.load().busy
     };
     (0..200).filter(busy).count()
@@ -116,4 +116,33 @@ fn threads_are_busy_together_though_one_of_them_sleeps() {
     assert!(four_threads(1, 180, 40) > 180);
     assert!(four_threads(1, 100, 90) > 180);
     assert_eq!(four_threads(4, 180, 40), 0, "each has little to do");
+}
+
+#[test]
+fn threads_that_wait_for_no_frame_count_by_their_processor_time() {
+    let at = |micros| Instant::ZERO + Duration::from_micros(micros);
+    let busy = |worked: u64, processors| {
+        let (mut judge, mut traffic) = (Judge::new(), Traffic::NONE);
+        let mut listening = Thread::new();
+        let look = |time: &u64| {
+            let now = 1_000 * time;
+            judge.wakes(&mut listening, 0, at(now));
+            judge.falls_asleep(&mut listening, at(now + 100));
+            judge.wakes(&mut listening, 0, at(now + 500));
+            judge.falls_asleep(&mut listening, at(now + 600));
+            traffic.frames_in += 25;
+            judge.look(at(now + 1_000), traffic, || {
+                Some(Work {
+                    time: Duration::from_micros(worked * time),
+                    processors,
+                })
+            });
+            judge.load().busy
+        };
+        (1000..1200).filter(look).count()
+    };
+    assert!(busy(700, 1) > 180, "a pool of workers has its processor");
+    assert!(busy(1_400, 2) > 180);
+    assert_eq!(busy(700, 2), 0, "another processor is free");
+    assert_eq!(busy(500, 1), 0);
 }

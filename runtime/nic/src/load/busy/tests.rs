@@ -47,7 +47,7 @@ impl Watched {
                 frames_in: self.frames,
                 ..Traffic::NONE
             };
-            let period = self.periods.end(at(self.micros), traffic).unwrap();
+            let period = self.periods.end(at(self.micros), traffic, || None).unwrap();
             if self.busy.take(&period) {
                 last = Some(self.busy.is_busy());
             }

@@ -9,7 +9,7 @@ fn a_thread_counts_in_periods_in_which_it_falls_asleep_or_wakes() {
     let mut periods = Periods::new();
     let mut thread = Thread::new();
     let ended = |periods: &mut Periods, micros| {
-        let period = periods.end(at(micros), Traffic::NONE).unwrap();
+        let period = periods.end(at(micros), Traffic::NONE, || None).unwrap();
         (period.slept.as_micros(), period.sleeps, period.alone)
     };
     assert_eq!(ended(&mut periods, 1_000), (0, 0, 0));
@@ -32,7 +32,7 @@ fn threads_share_the_processors_on_which_they_are() {
         let mut threads = vec![Thread::new(); threads];
         let mut waiting = Thread::new();
         periods.falls_asleep(&mut waiting, at(100));
-        periods.end(at(1_000), Traffic::NONE).unwrap();
+        periods.end(at(1_000), Traffic::NONE, || None).unwrap();
         // Each for 200 us, one after the other, and the last one isn't done with it.
         for (index, thread) in (0..).zip(&mut threads) {
             periods.wakes(
@@ -44,7 +44,7 @@ fn threads_share_the_processors_on_which_they_are() {
                 periods.falls_asleep(thread, at(1_200 + u64::from(index) * 200));
             }
         }
-        let period = periods.end(at(2_000), Traffic::NONE).unwrap();
+        let period = periods.end(at(2_000), Traffic::NONE, || None).unwrap();
         period.slept.as_micros()
     };
     assert_eq!(slept(1, 1), 800);
@@ -66,7 +66,7 @@ fn one_of_two_falls_asleep_alone() {
             periods.wakes(thread, 0, at(100 * time + 50 + 10 * index));
         }
     }
-    let period = periods.end(at(1_000), Traffic::NONE).unwrap();
+    let period = periods.end(at(1_000), Traffic::NONE, || None).unwrap();
     assert_eq!((period.sleeps, period.alone), (20, 10));
     assert_eq!(
         period.slept.as_micros(),
@@ -79,11 +79,11 @@ fn one_of_two_falls_asleep_alone() {
 fn one_that_is_too_short_goes_on() {
     let mut periods = Periods::new();
     let mut traffic = Traffic::NONE;
-    assert!(periods.end(at(10_000), traffic).is_some());
+    assert!(periods.end(at(10_000), traffic, || None).is_some());
     traffic.frames_in = 10;
-    assert!(periods.end(at(10_499), traffic).is_none());
+    assert!(periods.end(at(10_499), traffic, || None).is_none());
     traffic.frames_in = 30;
-    let period = periods.end(at(10_500), traffic).unwrap();
+    let period = periods.end(at(10_500), traffic, || None).unwrap();
     assert_eq!(period.traffic.frames_in, 30);
     assert_eq!(period.rate(30), 60_000);
     assert_eq!(period.rate(u64::MAX), u64::MAX);
