@@ -3,7 +3,7 @@
 //! The event loop looks while it goes round, so nothing wakes for this in an idle process. What is found is in the
 //! sleeper's page, where the supervisor looks anyway whether the process goes on.
 use crate::host::Host;
-use skink_nic::{Judge, Thread, Traffic};
+use skink_nic::{Judge, Traffic};
 use skink_split::Serving;
 use skink_time::Instant;
 use std::time::Duration;
@@ -20,7 +20,6 @@ const IDLE: Duration = Duration::from_millis(10);
 /// work.
 pub(crate) struct NicUse {
     judge: Judge,
-    thread: Thread,
     looked: Instant,
     /// At the last round.
     passed: Traffic,
@@ -33,7 +32,6 @@ impl NicUse {
     pub fn new() -> NicUse {
         NicUse {
             judge: Judge::new(),
-            thread: Thread::new(),
             looked: Instant::ZERO,
             passed: Traffic::NONE,
             waits: None,
@@ -48,12 +46,8 @@ impl NicUse {
     /// It was woken by a program, or by another process of the stack, at `now`: it has slept, but for no time.
     pub fn is_called(&mut self, now: Instant) {
         self.waits = None;
-        self.has_slept(now, now);
-    }
-
-    fn has_slept(&mut self, since: Instant, until: Instant) {
-        self.judge.falls_asleep(&mut self.thread, since);
-        self.judge.wakes(&mut self.thread, 0, until);
+        self.judge.falls_asleep(now);
+        self.judge.wakes(now);
     }
 
     /// A round has begun at `now` and done nothing else than move frames, if it was `idle`; `traffic` is what has passed
@@ -68,7 +62,8 @@ impl NicUse {
         if let Some(since) = self.waits.take()
             && traffic.frames_in != before.frames_in
         {
-            self.has_slept(since, now);
+            self.judge.falls_asleep(since);
+            self.judge.wakes(now);
         }
         if now.since(self.looked) < LOOK_EVERY {
             return false;

@@ -258,9 +258,8 @@ fn sleep_on(
     }
     let number = state.epolls.begin_sleep(index);
     if on_nic {
-        state.parking.sleeps_on_nic(wake_at);
+        state.sleeps(now, wake_at);
     }
-    state.stops_working(now);
     let nap = state.parking.falls_asleep(Sleep::OnSet {
         index,
         number,

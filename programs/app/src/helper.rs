@@ -12,14 +12,15 @@
 //! one, the kernel counts references at every call that names a descriptor, with two locked instructions: that
 //! took a quarter off the speed at which a program of one thread writes to /dev/null. What is made later isn't
 //! in the helper's table: then another helper takes its place ([`renew`]).
-use crate::at_work;
 use crate::fd_table::{self, Entry};
 use crate::filter::{self, Errand};
 use crate::lock::{Guard, lock};
 use crate::log::log;
+use crate::pace::HOLD;
 use crate::raw;
 use crate::state::{State, internal};
 use crate::threads;
+use crate::work;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use skink_messages::Counter;
@@ -191,7 +192,7 @@ fn run(station: &'static Station) {
         }
         if !core::mem::replace(&mut settled, true) {
             keep(&state, station.bell);
-            at_work::begin();
+            work::begin();
         }
         looker.step(state);
     }
@@ -239,8 +240,8 @@ impl State {
             return;
         };
         let before = self.judge.load();
-        let traffic = Traffic::of(&engine.counters);
-        if self.judge.look(now, traffic, at_work::so_far) {
+        let (traffic, looked) = (Traffic::of(&engine.counters), self.spin.looked);
+        if self.judge.look(now, traffic, || work::so_far(looked)) {
             let load = self.judge.load();
             engine.tell_load(load);
             load.begun_since(before).count(&engine.counters);
@@ -276,7 +277,8 @@ impl Looker {
             state.flush();
         }
         state.look_at_load(now);
-        let next = match now < self.due && state.pace.is_watched() {
+        let often = state.pace.is_watched() || state.judge.load().busy;
+        let next = match now < self.due && often {
             true => Next::Nap(self.due.since(now)),
             false => self.look(&mut state),
         };
@@ -284,7 +286,7 @@ impl Looker {
             Next::Nap(time) => {
                 let time = time.min(LONGEST_NAP);
                 self.due = now + time;
-                let time = state.pace.nap(time);
+                let time = if often { time.min(HOLD) } else { time };
                 let phase = if time > TICK { NAPPING } else { LOOKING };
                 self.station.phase.store(phase, Ordering::Release);
                 drop(state);

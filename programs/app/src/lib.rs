@@ -40,7 +40,6 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 mod accept;
-mod at_work;
 mod attach;
 mod buffers;
 mod calls;
@@ -106,6 +105,7 @@ mod trap;
 #[path = "trap/nowhere.rs"]
 mod trap;
 mod wait;
+mod work;
 
 static ON: AtomicBool = AtomicBool::new(false);
 

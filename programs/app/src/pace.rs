@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How long output is held while the program asks for more, and looks at its sockets.
 const GATHER: Duration = Duration::from_micros(100);
 /// How long it is held at most, if the program doesn't come back.
-const HOLD: Duration = Duration::from_millis(1);
+pub const HOLD: Duration = Duration::from_millis(1);
 /// How long nothing is held after a program has let it come to that: at first, for it may have been
 /// kept from its processor, and if it goes on like that.
 const DISTRUST: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
@@ -137,7 +137,6 @@ impl Pace {
             self.quiet.saturating_add(1)
         };
         self.looked = now;
-        self.watched = self.quiet < QUIET_LOOKS;
         let overdue = self.since.is_some_and(|since| now.since(since) >= HOLD);
         if overdue {
             self.distrust = match self.in_time {
@@ -148,17 +147,13 @@ impl Pace {
             self.in_time = 0;
             self.since = None;
         }
+        self.watched = self.quiet < QUIET_LOOKS || self.has_held();
         overdue
     }
 
     /// Whether the helper is to look every [`HOLD`].
     pub fn is_watched(&self) -> bool {
         self.watched
-    }
-
-    /// How long the helper may sleep now that it has looked, if it would sleep for `time`.
-    pub fn nap(&self, time: Duration) -> Duration {
-        if self.watched { time.min(HOLD) } else { time }
     }
 
     /// The helper sleeps where it can't look.

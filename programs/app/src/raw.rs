@@ -469,7 +469,8 @@ pub fn give_way() {
     unsafe { syscall(libc::SYS_sched_yield, [0; 6]) };
 }
 
-/// What all threads of the process have used of processors so far.
+/// What all threads of the process have used of processors so far: that of threads on other processors is as old as the last tick of
+/// the kernel's clock.
 pub fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
@@ -480,12 +481,6 @@ pub fn processors() -> u32 {
     let process = rustix::process::getpid();
     let set = rustix::thread::sched_getaffinity(Some(process));
     set.map_or(1, |set| set.count())
-}
-
-/// The number of the processor on which the calling thread runs.
-pub fn processor() -> u32 {
-    // SAFETY: no conditions.
-    u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
 /// Where the handler of a signal is that the kernel was given, if it was, and whether that makes calls go on (`SA_RESTART`).

@@ -11,6 +11,7 @@ use crate::errno::{Answer, Stop};
 use crate::lock::{Guard, lock};
 use crate::raw;
 use crate::signals::Mark;
+use crate::state::State;
 use skink_time::Instant;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ const STREAK: u32 = 16;
 /// How the last sleeps were.
 pub struct Spin {
     streak: u32,
+    /// How long threads have looked so far.
+    pub looked: Duration,
 }
 
 /// How a look ended.
@@ -38,7 +41,10 @@ pub enum Look<T> {
 impl Spin {
     /// Of a program that hasn't slept yet.
     pub const fn new() -> Spin {
-        Spin { streak: 0 }
+        Spin {
+            streak: 0,
+            looked: Duration::ZERO,
+        }
     }
 
     /// Whether to look on instead of going to sleep, if `one` small message was sent since the last time.
@@ -57,6 +63,14 @@ impl Spin {
         } else {
             0
         };
+    }
+}
+
+impl State {
+    fn looked_since(&mut self, begun: Instant) {
+        let now = raw::now();
+        self.judge.wakes(now);
+        self.spin.looked += now.since(begun);
     }
 }
 
@@ -81,7 +95,7 @@ pub fn look_on<T>(
     let begun = raw::now();
     let longest = begun + LONGEST;
     // Who looks has nothing to do, as one that sleeps.
-    state.stops_working(begun);
+    state.judge.falls_asleep(begun);
     let until = deadline.map_or(longest, |deadline| deadline.min(longest));
     loop {
         drop(state);
@@ -89,14 +103,14 @@ pub fn look_on<T>(
         state = lock()?;
         state.pump();
         if let Some(found) = attempt(&mut state) {
-            state.works_again();
+            state.looked_since(begun);
             return Ok((state, Look::Found(found)));
         }
         if mark.is_past() || raw::now() >= until {
             break;
         }
     }
-    state.works_again();
+    state.looked_since(begun);
     state.spin.streak = 0;
     let look = match mark.is_past() {
         true => Look::Interrupted,

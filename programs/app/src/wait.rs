@@ -63,6 +63,13 @@ impl State {
         }
     }
 
+    /// The calling thread goes to sleep where a frame, or a stack in another process, wakes it, until `deadline` at the
+    /// latest.
+    pub fn sleeps(&mut self, now: Instant, deadline: Option<Instant>) {
+        self.parking.sleeps_on_nic(deadline);
+        self.judge.falls_asleep(now);
+    }
+
     /// The calling thread has slept where a frame, or a stack in another process, wakes it.
     pub fn woke(&mut self) {
         if self.parking.woke_on_nic()
@@ -70,6 +77,9 @@ impl State {
         {
             // What is left to others may be what wakes this one again and again, and keeps them from their processor.
             nic.take_all();
+        }
+        if self.parking.on_nic == 0 {
+            self.judge.wakes(raw::now());
         }
         let engine = self.engine.as_deref_mut();
         if let Some(remote) = engine.and_then(|engine| engine.stack.remote()) {
@@ -135,7 +145,6 @@ impl State {
     /// Undoes what was done when the calling thread went to sleep, but for the sockets' lists of waiters; `called` says whether what
     /// wakes it alone has: a frame on its flow ring, or its side bell.
     pub fn wakes_up(&mut self, sleep: Sleep, called: bool) {
-        self.works_again();
         match sleep {
             Sleep::Parked { id, drives, ring } => {
                 if let Some(ring) = ring {
@@ -290,14 +299,13 @@ pub fn park(
         let stack = state.engine.as_ref().and_then(|engine| engine.deadline());
         wake_at = [deadline, stack].into_iter().flatten().min();
         state.parking.driver = Some(id);
-        state.parking.sleeps_on_nic(wake_at);
+        state.sleeps(now, wake_at);
     }
     if let Some(engine) = &state.engine {
         engine.count(Counter::AppBlocked);
     }
     let timeout = wake_at.map(|at| at.since(now));
     let ring = None;
-    state.stops_working(now);
     let nap = state
         .parking
         .falls_asleep(Sleep::Parked { id, drives, ring });

@@ -44,7 +44,7 @@ mod xdp;
 pub use adaptation::Adaptation;
 pub use batch::BatchBytes;
 pub use error::{Denial, OpenError};
-pub use load::{Judge, Load, Thread, Traffic, Work};
+pub use load::{Judge, Load, Traffic, Work};
 pub use memory::{MemoryConfig, pair};
 pub use opener::{Description, NicParts, Opener, Sharing, open_sole};
 pub use packet::PacketDescription;

@@ -8,15 +8,16 @@ mod inflow;
 mod period;
 mod sizes;
 mod votes;
+mod work;
 
 use busy::Busy;
 use inflow::Inflow;
 use period::Periods;
-pub use period::{Thread, Work};
 use serde::{Deserialize, Serialize};
 use sizes::Sizes;
 use skink_messages::{Counter, Counters};
 use skink_time::Instant;
+pub use work::Work;
 
 /// How a process uses its part of the NIC, as far as that can be adapted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -141,18 +142,19 @@ impl Judge {
         }
     }
 
-    /// The thread goes to sleep where a frame wakes it, or looks for frames since it has nothing else to do.
-    pub fn falls_asleep(&mut self, thread: &mut Thread, now: Instant) {
-        self.periods.falls_asleep(thread, now);
+    /// A thread goes to sleep where a frame wakes it, or looks for frames since it has nothing else to do. It counts
+    /// once until [`Judge::wakes`].
+    pub fn falls_asleep(&mut self, now: Instant) {
+        self.periods.falls_asleep(now);
     }
 
-    /// It is awake, on this processor.
-    pub fn wakes(&mut self, thread: &mut Thread, processor: u32, now: Instant) {
-        self.periods.wakes(thread, processor, now);
+    /// No thread sleeps there any more.
+    pub fn wakes(&mut self, now: Instant) {
+        self.periods.wakes(now);
     }
 
-    /// Looks, unless it did so just before. Answers whether the load has changed. If much has come, `work` is asked what the process
-    /// has worked so far, by whom ever.
+    /// Looks, unless it did so just before. Answers whether the load has changed. If much has come, `work` is asked what a process of
+    /// several threads has worked so far.
     pub fn look(
         &mut self,
         now: Instant,

@@ -73,7 +73,7 @@ fn nothing_is_held_unless_the_helper_looks() {
         "it has gone to look less often"
     );
     pace.unwatched();
-    assert_eq!(pace.nap(HOLD * 10), HOLD * 10);
+    assert!(!pace.is_watched());
 }
 
 #[test]
@@ -90,10 +90,22 @@ fn a_program_that_answers_twice_now_and_then_is_not_looked_after() {
     }
 }
 
+#[test]
+fn the_helper_looks_as_long_as_something_is_held() {
+    let mut pace = busy();
+    for look in 1..u64::from(QUIET_LOOKS) {
+        pace.look(at(1000 * look));
+    }
+    let last = 1000 * u64::from(QUIET_LOOKS);
+    assert!(pace.holds(at(last - 10), 1, 0));
+    assert!(!pace.look(at(last)) && pace.is_watched());
+    assert!(pace.look(at(last + 1000)) && !pace.is_watched());
+}
+
 /// Leaves something held until the helper finds it, and answers when that was.
 fn neglect(pace: &mut Pace, now: Instant) -> Instant {
     assert!(pace.holds(now, 1, 0));
-    assert_eq!(pace.nap(HOLD * 10), HOLD);
+    assert!(pace.is_watched());
     assert!(!pace.look(now + HOLD / 2), "its time isn't up");
     assert!(pace.look(now + HOLD), "what it left must go");
     pace.left();

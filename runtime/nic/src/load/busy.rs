@@ -12,8 +12,10 @@ use super::votes::Votes;
 const BECOMES: u32 = 8;
 /// and so many the other way end it: a frame may wait for the timer then.
 const CEASES: u32 = 10;
-/// The same for who sleeps for an eighth of the time or longer.
+/// Frames in a second from which it is worth it for who isn't at work all the time. From [`FEWEST`] on it is for who is, by this part:
+/// with interrupts put off it has less to do.
 const FEW: u64 = 20_000;
+const ALL: [u32; 2] = [8, 4];
 /// Frames in a second above which the queue of a virtual link (256) could overflow before the timer.
 const MOST: u64 = 600_000;
 
@@ -68,10 +70,11 @@ impl Busy {
     pub(super) fn take(&mut self, period: &Period) -> bool {
         let frames = period.traffic.frames_in;
         // Where NAPI has the same processor, who sleeps may have been out of work for a moment only.
-        let keeps_up = period.sleeps.saturating_mul(BACKLOG) > frames;
+        let keeps_up = period.several || period.sleeps.saturating_mul(BACKLOG) > frames;
         let rate = period.rate(frames).min(2 * MOST);
         let (length, slept) = (period.length, period.slept);
-        let fewest = if slept * 8 < length { FEWEST } else { FEW };
+        let works = slept * ALL[usize::from(self.is_busy())] < length;
+        let fewest = if works { FEWEST } else { FEW };
         let worth = (fewest..=MOST).contains(&rate);
         if !self.is_busy() {
             self.lasted = 0;

@@ -15,8 +15,7 @@ const LARGE: u64 = 8_192;
 /// Packets in a second below which there is nothing to gain.
 const FEWEST: u64 = 5_000;
 /// Who sends fewer packets than these for so many times that it falls asleep is waited for by one at a time: a packet that
-/// interrupts is there sooner. Among many, one that doesn't is as soon, and costs less; and many wait for a program that has several
-/// threads asleep.
+/// interrupts is there sooner. Among many, one that doesn't is as soon, and costs less.
 const AT_ONCE: (u64, u64) = (5, 4);
 /// But who receives so many times the bytes that it sends, sends acknowledgements, for which nobody waits.
 const BULK: u64 = 32;
@@ -46,7 +45,7 @@ impl Sizes {
         let largest = if self.are_small() { LARGE } else { SMALL };
         let many = period.rate(packets) >= FEWEST;
         let (sent, slept) = AT_ONCE;
-        let unawaited = packets.saturating_mul(slept) >= period.alone.saturating_mul(sent)
+        let unawaited = packets.saturating_mul(slept) >= period.sleeps.saturating_mul(sent)
             || traffic.bytes_in >= bytes.saturating_mul(BULK);
         let small = many && unawaited && bytes <= packets.saturating_mul(largest);
         self.votes.cast(small != self.are_small(), ENOUGH)

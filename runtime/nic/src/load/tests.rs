@@ -18,7 +18,6 @@ fn a_load_crosses_shared_memory_whatever_else_is_in_the_word() {
 /// A process that is looked at each millisecond.
 struct Watched {
     judge: Judge,
-    thread: Thread,
     micros: u64,
     traffic: Traffic,
 }
@@ -27,7 +26,6 @@ impl Watched {
     fn new() -> Watched {
         Watched {
             judge: Judge::new(),
-            thread: Thread::new(),
             micros: 1_000_000,
             traffic: Traffic::NONE,
         }
@@ -42,10 +40,9 @@ impl Watched {
             self.traffic.frames_out += requests;
             self.traffic.bytes_out += requests * answer;
             let at = |micros| Instant::ZERO + Duration::from_micros(micros);
-            self.judge
-                .falls_asleep(&mut self.thread, at(self.micros + 1_000 - asleep));
+            self.judge.falls_asleep(at(self.micros + 1_000 - asleep));
             self.micros += 1_000;
-            self.judge.wakes(&mut self.thread, 0, at(self.micros));
+            self.judge.wakes(at(self.micros));
             self.judge.look(at(self.micros), self.traffic, || None);
         }
         self.judge.load()
@@ -89,60 +86,33 @@ fn what_begins_is_counted_once() {
     assert_eq!(counters.get(Counter::AppSmall), 1);
 }
 
-/// For 200 ms four threads wake once a millisecond, one after the other, while a fifth waits for connections; each works for so many
-/// microseconds, and so many frames come. How often the program was found busy.
-fn four_threads(processors: u32, micros: u64, frames: u64) -> usize {
-    let at = |micros| Instant::ZERO + Duration::from_micros(micros);
+/// For 2 s threads work for so many microseconds of each millisecond, while one of them sleeps, and so many frames come. How many
+/// milliseconds the program is busy. What the kernel says of their processor time is up to 10 ms old.
+fn several_threads(processors: u32, worked: u64, frames: u64) -> usize {
+    let at = |millis| Instant::ZERO + Duration::from_millis(millis);
     let (mut judge, mut traffic) = (Judge::new(), Traffic::NONE);
-    let (mut accepting, mut threads) = (Thread::new(), [Thread::new(); 4]);
-    judge.falls_asleep(&mut accepting, at(1));
-    let mut now = 1_000_000;
-    let busy = |_: &u64| {
-        for (index, thread) in (0..).zip(&mut threads) {
-            let woken = now + 240 * u64::from(index);
-            judge.wakes(thread, index % processors, at(woken));
-            judge.falls_asleep(thread, at(woken + micros));
-        }
-        now += 1_000;
+    judge.falls_asleep(at(1));
+    let busy = |millis: &u64| {
         traffic.frames_in += frames;
-        judge.look(at(now), traffic, || None);
+        judge.look(at(*millis), traffic, || {
+            Some(Work {
+                time: Duration::from_micros(worked * (millis - millis % 10)),
+                processors,
+            })
+        });
         judge.load().busy
     };
-    (0..200).filter(busy).count()
+    (1000..3000).filter(busy).count()
 }
 
 #[test]
 fn threads_are_busy_together_though_one_of_them_sleeps() {
-    assert!(four_threads(1, 180, 40) > 180);
-    assert!(four_threads(1, 100, 90) > 180);
-    assert_eq!(four_threads(4, 180, 40), 0, "each has little to do");
-}
-
-#[test]
-fn threads_that_wait_for_no_frame_count_by_their_processor_time() {
-    let at = |micros| Instant::ZERO + Duration::from_micros(micros);
-    let busy = |worked: u64, processors| {
-        let (mut judge, mut traffic) = (Judge::new(), Traffic::NONE);
-        let mut listening = Thread::new();
-        let look = |time: &u64| {
-            let now = 1_000 * time;
-            judge.wakes(&mut listening, 0, at(now));
-            judge.falls_asleep(&mut listening, at(now + 100));
-            judge.wakes(&mut listening, 0, at(now + 500));
-            judge.falls_asleep(&mut listening, at(now + 600));
-            traffic.frames_in += 25;
-            judge.look(at(now + 1_000), traffic, || {
-                Some(Work {
-                    time: Duration::from_micros(worked * time),
-                    processors,
-                })
-            });
-            judge.load().busy
-        };
-        (1000..1200).filter(look).count()
-    };
-    assert!(busy(700, 1) > 180, "a pool of workers has its processor");
-    assert!(busy(1_400, 2) > 180);
-    assert_eq!(busy(700, 2), 0, "another processor is free");
-    assert_eq!(busy(500, 1), 0);
+    assert!(several_threads(1, 700, 25) > 1900);
+    assert!(several_threads(2, 1_400, 25) > 1900);
+    assert_eq!(several_threads(2, 700, 25), 0, "a processor is free");
+    assert_eq!(several_threads(1, 480, 25), 0, "it has time");
+    assert!(several_threads(1, 350, 90) > 1900, "NAPI has it, too");
+    assert_eq!(several_threads(1, 350, 15), 0);
+    assert!(several_threads(1, 950, 15) > 1900);
+    assert_eq!(several_threads(1, 950, 5), 0);
 }

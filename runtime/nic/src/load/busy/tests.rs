@@ -1,5 +1,5 @@
 use super::super::Traffic;
-use super::super::period::{Periods, Thread};
+use super::super::period::Periods;
 use super::*;
 use skink_time::{Duration, Instant};
 
@@ -11,7 +11,6 @@ fn at(micros: u64) -> Instant {
 struct Watched {
     busy: Busy,
     periods: Periods,
-    thread: Thread,
     micros: u64,
     frames: u64,
     /// How often it sleeps in a millisecond, if it does.
@@ -23,7 +22,6 @@ impl Watched {
         Watched {
             busy: Busy::new(),
             periods: Periods::new(),
-            thread: Thread::new(),
             micros: 1_000_000,
             frames: 0,
             sleeps: 10,
@@ -38,10 +36,8 @@ impl Watched {
             self.frames += frames;
             for sleep in (1..=self.sleeps).rev().filter(|_| asleep > 0) {
                 let each = asleep / self.sleeps;
-                let (from, to) = (each * sleep, each * (sleep - 1));
-                let (from, to) = (at(self.micros - from), at(self.micros - to));
-                self.periods.falls_asleep(&mut self.thread, from);
-                self.periods.wakes(&mut self.thread, 0, to);
+                self.periods.falls_asleep(at(self.micros - each * sleep));
+                self.periods.wakes(at(self.micros - each * (sleep - 1)));
             }
             let traffic = Traffic {
                 frames_in: self.frames,
@@ -184,4 +180,14 @@ fn the_end_of_a_load_is_no_reason_to_hesitate() {
         assert_eq!(watched.goes_on(BECOMES, 0, 100), Some(true));
         assert_eq!(watched.goes_on(CEASES, 0, 5), Some(false));
     }
+}
+
+#[test]
+fn one_that_is_always_at_work_is_busy_with_fewer_frames() {
+    let mut watched = Watched::new();
+    assert_eq!(watched.goes_on(100, 200, 15), None);
+    assert_eq!(watched.goes_on(20, 100, 15), Some(true));
+    assert_eq!(watched.goes_on(100, 200, 15), None, "it has less to do now");
+    assert_eq!(watched.goes_on(CEASES + 12, 300, 15), Some(false));
+    assert_eq!(watched.goes_on(100, 0, 9), None);
 }
