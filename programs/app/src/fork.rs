@@ -18,6 +18,7 @@ use crate::provider::Provider;
 use crate::raw;
 use crate::slots::Slots;
 use crate::socket::{Role, Taker};
+use crate::spin::Spin;
 use crate::state::State;
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -122,6 +123,7 @@ fn begin(state: &mut State) {
     crate::helper::forget();
     state.parking.forget_threads();
     state.judge = Judge::new();
+    state.spin = Spin::new();
     state.epolls.leave_to_parent();
     for (_, socket) in state.sockets.iter_mut() {
         socket.waiters.clear();

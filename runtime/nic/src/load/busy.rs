@@ -12,10 +12,10 @@ use super::votes::Votes;
 const BECOMES: u32 = 8;
 /// and so many the other way end it: a frame may wait for the timer then.
 const CEASES: u32 = 10;
-/// Frames in a second from which it is worth it for who isn't at work all the time. From [`FEWEST`] on it is for who is, by this part:
-/// with interrupts put off it has less to do.
+/// Frames in a second below which there is nothing to gain. But for who hardly sleeps there is from [`FEWEST`] on: who sleeps for less
+/// than this part of the time before it is busy, and than that since, as it has less to do then.
 const FEW: u64 = 20_000;
-const ALL: [u32; 2] = [8, 4];
+const HARDLY: [u32; 2] = [8, 4];
 /// Frames in a second above which the queue of a virtual link (256) could overflow before the timer.
 const MOST: u64 = 600_000;
 
@@ -73,8 +73,8 @@ impl Busy {
         let keeps_up = period.several || period.sleeps.saturating_mul(BACKLOG) > frames;
         let rate = period.rate(frames).min(2 * MOST);
         let (length, slept) = (period.length, period.slept);
-        let works = slept * ALL[usize::from(self.is_busy())] < length;
-        let fewest = if works { FEWEST } else { FEW };
+        let hardly_sleeps = slept * HARDLY[usize::from(self.is_busy())] < length;
+        let fewest = if hardly_sleeps { FEWEST } else { FEW };
         let worth = (fewest..=MOST).contains(&rate);
         if !self.is_busy() {
             self.lasted = 0;
