@@ -70,7 +70,7 @@ impl Busy {
     pub(super) fn take(&mut self, period: &Period) -> bool {
         let frames = period.traffic.frames_in;
         // Where NAPI has the same processor, who sleeps may have been out of work for a moment only.
-        let keeps_up = period.several || period.sleeps.saturating_mul(BACKLOG) > frames;
+        let keeps_up = period.throughout || period.sleeps.saturating_mul(BACKLOG) > frames;
         let rate = period.rate(frames).min(2 * MOST);
         let (length, slept) = (period.length, period.slept);
         let hardly_sleeps = slept * HARDLY[usize::from(self.is_busy())] < length;

@@ -16,8 +16,8 @@ pub(super) struct Period {
     pub(super) slept: Duration,
     /// How often everybody fell asleep.
     pub(super) sleeps: u64,
-    /// There are several threads: the two above say little, if `slept` isn't what they have left of their processors.
-    pub(super) several: bool,
+    /// Somebody slept all the time, and nobody fell asleep: so there are others, of whose sleeps nothing is known.
+    pub(super) throughout: bool,
     /// What passed the NIC.
     pub(super) traffic: Traffic,
 }
@@ -83,22 +83,20 @@ impl Periods {
             return None;
         }
         let ongoing = self.asleep.map(|since| now.since(since.max(self.begun)));
+        let slept = self.slept + ongoing.unwrap_or_default();
         let mut period = Period {
             length,
-            slept: self.slept + ongoing.unwrap_or_default(),
+            slept,
             sleeps: self.sleeps,
-            several: false,
+            throughout: slept >= length,
             traffic: traffic.since(self.before),
         };
         (self.begun, self.before) = (now, traffic);
         (self.slept, self.sleeps) = (Duration::ZERO, 0);
         let much = period.rate(period.traffic.frames_in) >= FEWEST;
         match much.then(work).flatten() {
-            Some(work) => {
-                period.several = true;
-                let left = self.usage.left(now, length, work);
-                period.slept = left.unwrap_or(period.slept);
-            }
+            // One of them may be the only one that has to do with the network: its sleeps tell more then.
+            Some(work) => period.slept = slept.min(self.usage.left(now, length, work)),
             None => self.usage = Usage::new(),
         }
         Some(period)

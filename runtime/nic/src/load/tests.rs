@@ -106,6 +106,34 @@ fn several_threads(processors: u32, worked: u64, frames: u64) -> usize {
 }
 
 #[test]
+fn one_thread_that_has_to_do_with_the_network_is_busy_by_itself() {
+    let at = |micros| Instant::ZERO + Duration::from_micros(micros);
+    let busy = |asleep: u64, frames: u64| {
+        let (mut judge, mut traffic) = (Judge::new(), Traffic::NONE);
+        let busy = |millis: &u64| {
+            let now = millis * 1000;
+            judge.falls_asleep(at(now - asleep));
+            judge.wakes(at(now));
+            traffic.frames_in += frames;
+            judge.look(at(now), traffic, || {
+                Some(Work {
+                    time: Duration::from_micros((1000 - asleep) * millis),
+                    processors: 16,
+                })
+            });
+            judge.load().busy
+        };
+        (1000..1200).filter(busy).count()
+    };
+    assert!(
+        busy(200, 25) > 180,
+        "as redis, which has others for its files"
+    );
+    assert!(busy(400, 25) > 180, "it finds a backlog whenever it wakes");
+    assert_eq!(busy(600, 15), 0);
+}
+
+#[test]
 fn threads_are_busy_together_though_one_of_them_sleeps() {
     assert!(several_threads(1, 700, 25) > 1900);
     assert!(several_threads(2, 1_400, 25) > 1900);

@@ -7,7 +7,8 @@ use skink_time::{Duration, Instant};
 /// Processor time is compared with what it was so long ago at least: that of threads on other processors is as old as
 /// the last tick of the kernel's clock, up to 10 ms.
 const WHILE: Duration = Duration::from_millis(20);
-/// Of so much that there is to do on its processors a busy process does so much. The rest is the kernel's: NAPI's thread, interrupts.
+/// Of four parts of what there is to do on a busy process's processors it does three itself. The rest is the kernel's: NAPI's thread,
+/// interrupts.
 const OWN: (u128, u128) = (4, 3);
 
 /// What all threads of a process have worked so far.
@@ -23,7 +24,7 @@ pub struct Work {
 pub(super) struct Usage {
     before: Option<(Instant, Duration)>,
     /// Thousandths.
-    used: Option<u32>,
+    used: u32,
 }
 
 impl Usage {
@@ -31,21 +32,21 @@ impl Usage {
     pub(super) const fn new() -> Usage {
         Usage {
             before: None,
-            used: None,
+            used: 0,
         }
     }
 
-    /// It has worked so much by `now`. Answers how much of `length` it had left, if that is known by now.
-    pub(super) fn left(&mut self, now: Instant, length: Duration, work: Work) -> Option<Duration> {
+    /// It has worked so much by `now`. Answers how much of `length` it had left: all, as long as nothing is known.
+    pub(super) fn left(&mut self, now: Instant, length: Duration, work: Work) -> Duration {
         let (begun, before) = *self.before.get_or_insert((now, work.time));
         let passed = now.since(begun);
         if passed >= WHILE {
             let (all, own) = OWN;
             let worked = work.time.saturating_sub(before).as_nanos() * all / own;
             let used = worked * 1000 / (passed.as_nanos() * u128::from(work.processors.max(1)));
-            self.used = Some(used.min(1000) as u32);
+            self.used = used.min(1000) as u32;
             self.before = Some((now, work.time));
         }
-        self.used.map(|used| length * (1000 - used) / 1000)
+        length * (1000 - self.used) / 1000
     }
 }

@@ -22,7 +22,7 @@ fn period(millis: u64, passed: Millisecond) -> Period {
         length: Duration::from_millis(millis),
         slept: Duration::ZERO,
         sleeps: 0,
-        several: false,
+        throughout: false,
         traffic: Traffic {
             frames_in: passed.0,
             bytes_in: passed.1,

@@ -18,7 +18,7 @@ fn go_on(sizes: &mut Sizes, count: u32, each: Millisecond) -> (bool, bool) {
         length: Duration::from_millis(1),
         slept: Duration::ZERO,
         sleeps: each.3,
-        several: false,
+        throughout: false,
         traffic: Traffic {
             bytes_in: each.0,
             frames_out: each.1,
