@@ -113,7 +113,8 @@ pub enum ConnectionOption {
     /// `IP_TTL`, `IPV6_UNICAST_HOPS`
     HopLimit(u8),
     /// Of a listening socket: its program isn't known to wait for connections, and others have the socket, perhaps for
-    /// that. It gets what nobody else on the same end would get.
+    /// that. It gets what nobody else on the same end would get. `false`: it waits for one, or is about to; who has said so before
+    /// says it again if the socket's record asks for that.
     Reserve(bool),
 }
 

@@ -6,8 +6,8 @@ use skink_wire::{Endpoint, FourTuple};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Version of [`Record`]'s layout; a table made by another one is refused.
-// Layout digest: a5e4b809d650b354
-pub const LAYOUT_VERSION: u32 = 7;
+// Layout digest: c071bcb7f05816ab
+pub const LAYOUT_VERSION: u32 = 8;
 
 /// What a record stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,7 +184,10 @@ pub struct Record {
     pub traffic_class: AtomicU8,
     /// 1 if the peer is far away, so that the program may have the send ring grow. For programs, not for adoption.
     pub is_far: AtomicU8,
-    _reserved: [AtomicU8; 2],
+    /// Of a listener: 1 if connections wait at others on the same end whose programs don't wait for them. A program that
+    /// begins to wait tells the owner then. For programs, not for adoption.
+    pub is_wanted: AtomicU8,
+    _reserved: AtomicU8,
     /// Head of the send ring: everything before was acknowledged. The tail is the program's, see
     /// [`ProgramPositions`].
     pub send_head: Position,
@@ -265,7 +268,7 @@ impl Record {
             ($record:ident: $($field:ident)*) => { $($record.$field.store(0, Ordering::Relaxed);)* };
         }
         clear!(record:
-            state fin family snd_wscale rcv_wscale options holder binding switches traffic_class is_far
+            state fin family snd_wscale rcv_wscale options holder binding switches traffic_class is_far is_wanted
             local_port remote_port mss maximum_segment hop_limit error iss irs snd_una snd_max
             rcv_nxt snd_wnd rcv_adv ts_recent ts_offset rtt_us cwnd retransmits fin_number seal
             serial listener backlog keep_alive_idle keep_alive_interval keep_alive_probes

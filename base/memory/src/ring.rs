@@ -17,7 +17,8 @@ pub struct Position {
     /// sees the origin of all bytes before it. With [`GROWN`] the ring uses all of its memory.
     origin: AtomicU64,
     /// Of a receive ring's head: whose the connection is while it waits to be accepted, see
-    /// [`Region::take_offer`](crate::Region::take_offer).
+    /// [`Region::take_offer`](crate::Region::take_offer), or whether a listener's program waits, see
+    /// [`Region::set_waiting`](crate::Region::set_waiting).
     pub(crate) offer: AtomicU64,
 }
 

@@ -403,6 +403,25 @@ impl SocketTable {
         })
     }
 
+    /// As [`Region::set_waiting`]; nothing happens if the socket is gone.
+    pub fn set_waiting(&self, id: SocketId, waits: bool) {
+        if let Some((region, slot)) = self.place(id.slot) {
+            let id = SocketId { slot, ..id };
+            if !waits || region.find(id).is_some() {
+                region.set_waiting(id, waits);
+            }
+        }
+    }
+
+    /// As [`Region::is_waiting`].
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn is_waiting(&self, id: SocketId) -> bool {
+        let (region, slot) = self.known(id.slot);
+        region.is_waiting(SocketId { slot, ..id })
+    }
+
     /// Owner: ends the socket's life, and gives its slot, which is taken, back to `slots`: at once, unless many rings had grown whose memory is to
     /// be given back first ([`SocketTable::shrink`]).
     ///

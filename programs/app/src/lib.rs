@@ -105,6 +105,7 @@ mod trap;
 #[path = "trap/nowhere.rs"]
 mod trap;
 mod wait;
+mod waiting;
 mod work;
 
 static ON: AtomicBool = AtomicBool::new(false);

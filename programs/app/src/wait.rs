@@ -166,6 +166,7 @@ impl State {
                 alone,
             } => {
                 let is_there = self.epolls.end_sleep(index, number);
+                self.show_set_waits(index);
                 if let Some(alone) = alone {
                     self.slept_alone(alone, is_there.then_some(index), called);
                 }
@@ -190,6 +191,9 @@ impl State {
             if let Sleep::Parked { id, .. } = sleep {
                 for (_, socket) in self.sockets.iter_mut() {
                     socket.waiters.retain(|waiter| *waiter != id);
+                }
+                for at in 0..self.listening.len() {
+                    self.show_waits(self.listening[at]);
                 }
             }
             self.wakes_up(sleep, false);
@@ -293,6 +297,7 @@ pub fn park(
     let id = state.parking.enter();
     for index in sockets {
         state.sockets[*index].waiters.push(id);
+        state.show_waits(*index);
     }
     let drives = state.parking.driver.is_none() && state.engine.is_some();
     if drives {
@@ -331,6 +336,7 @@ pub fn park(
     if let Some(sleep) = state.parking.rises(nap) {
         for index in sockets {
             state.sockets[*index].waiters.retain(|waiter| *waiter != id);
+            state.show_waits(*index);
         }
         state.wakes_up(sleep, by_frame);
     }

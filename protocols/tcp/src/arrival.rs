@@ -149,7 +149,7 @@ impl Tcp {
             && newer
             && self
                 .demux
-                .listener(&segment.tuple, [&|_| true; 2])
+                .listener(&segment.tuple, [&|_| true; 3])
                 .is_some()
         {
             self.counters.count(Counter::TcpTimeWaitReused);

@@ -118,9 +118,9 @@ impl Demux {
     }
 
     /// The listener for a new flow. Several on one end share by the flow's hash, as far as they are
-    /// `willing`, in the first sense or else in the second; if none is, one that isn't. If all are in reserve, one that is willing
-    /// in the second sense has all flows.
-    pub fn listener(&self, tuple: &FourTuple, willing: [&dyn Fn(u32) -> bool; 2]) -> Option<u32> {
+    /// `willing`, in the first sense or else in a later one; if none is, one that isn't. If all are in reserve, one that is willing
+    /// in the last sense has all flows.
+    pub fn listener(&self, tuple: &FourTuple, willing: [&dyn Fn(u32) -> bool; 3]) -> Option<u32> {
         let Endpoint { addr, port } = tuple.local;
         let exact = self.listeners.get(&Listening { addr, port });
         let any = Listening {
@@ -130,7 +130,7 @@ impl Demux {
         let listeners = exact.or_else(|| self.listeners.get(&any))?;
         match listeners.in_use.as_slice() {
             [] => {
-                let [_, has_room] = willing;
+                let [.., has_room] = willing;
                 let mut reserve = listeners.some_in_reserve();
                 let found = reserve.find(|slot| has_room(*slot));
                 found.or_else(|| listeners.some_in_reserve().next())

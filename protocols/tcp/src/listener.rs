@@ -289,11 +289,12 @@ impl Tcp {
     }
 
     /// The listener that gets a new flow. Of several on one end, those are asked that have room, first those whose program
-    /// accepts.
+    /// waits for it, then those whose program accepts.
     pub(crate) fn listener_for(&self, now: Instant, tuple: &FourTuple) -> Option<u32> {
         let has_room = |slot: u32| self.has_room(slot);
+        let free = |slot: u32| self.is_free_for_flow(slot) && self.has_room(slot);
         let accepts = |slot: u32| self.has_room(slot) && self.accepts(now, slot);
-        self.demux.listener(tuple, [&accepts, &has_room])
+        self.demux.listener(tuple, [&free, &accepts, &has_room])
     }
 
     pub(crate) fn has_room(&self, slot: u32) -> bool {

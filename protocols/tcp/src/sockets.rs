@@ -332,12 +332,15 @@ impl Tcp {
                 settings.save(self.table.record(id.slot));
             }
             Some(Socket::Listener(listener)) => {
-                let before = listener.settings;
+                let (before, local) = (listener.settings, listener.local);
                 listener.settings.set(option);
                 let settings = listener.settings;
                 settings.save(self.table.record(id.slot));
+                let wanted = self.table.record(id.slot).is_wanted.swap(0, Relaxed) != 0;
                 if settings.reserve != before.reserve {
                     self.note_reserve(now, id.slot);
+                } else if wanted {
+                    self.look_again(local, id.slot);
                 }
             }
             Some(Socket::Connection(_)) => {

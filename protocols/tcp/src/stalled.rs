@@ -6,11 +6,17 @@
 //! *stalled*: what waits there goes to others, and so do new flows. After a pause it is given one connection, to see whether it
 //! accepts again; each time that it doesn't the pause doubles.
 //!
+//! A program says in shared memory when it *waits*, that is, sleeps until it has a connection. Who does, and has none, is free: new
+//! flows go there first, and so does what others leave waiting for [`SHORT`] without waiting themselves. A process that serves
+//! one connection for as long as it lasts keeps nobody else's. If nobody is free then, the others' records ask each of them to tell
+//! once it is ([`Record::is_wanted`](skink_memory::Record)).
+//!
 //! A listener *in reserve*, whose program says that it doesn't wait for connections
 //! ([`ConnectionOption::Reserve`](skink_messages::ConnectionOption)), is stalled from the start, and is never tried.
 
 use crate::instance::{Socket, Tcp};
 use crate::listener::{LEFT_IN_A_TURN, Listener};
+use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::SocketId;
 use skink_messages::{Counter, Network, Ports, SocketEvents};
 use skink_time::{Duration, Instant};
@@ -18,6 +24,9 @@ use skink_wire::Endpoint;
 
 /// A program that accepts nothing for so long isn't just slow: most serve a request in less.
 const PATIENCE: Duration = Duration::from_millis(250);
+
+/// After so long what waits may go to who is free: a program that was about to accept has done so.
+const SHORT: Duration = Duration::from_millis(2);
 
 /// The first pause before a stalled listener is given a connection again, and the longest.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -32,8 +41,12 @@ pub struct Stall {
     /// It has taken a connection since the timer was set.
     takes: bool,
     timer: Timer,
+    /// When it will be stalled, if it takes nothing.
+    ends: Instant,
     /// It is stalled, and gets nothing until then.
     until: Option<Instant>,
+    /// It was waiting when it stalled: what it says of that means nothing.
+    deaf: bool,
     pause: Option<Duration>,
 }
 
@@ -70,6 +83,20 @@ impl Tcp {
             .is_some_and(|listener| !listener.is_stalled(now))
     }
 
+    /// Whether a listener's program waits for a connection, and has none that it could take.
+    pub(crate) fn is_free(&self, listener: &Listener) -> bool {
+        !listener.has_waiting()
+            && !listener.stall.deaf
+            && !listener.left
+            && self.table.is_waiting(listener.id)
+    }
+
+    /// Whether a new flow is accepted at once by this listener's program, as far as that can be told.
+    pub(crate) fn is_free_for_flow(&self, slot: u32) -> bool {
+        let listener = self.listener(slot);
+        listener.is_some_and(|listener| listener.half_open == 0 && self.is_free(listener))
+    }
+
     /// Something waits at a listener: it is looked after if there are others that could take it.
     pub(crate) fn watch(&mut self, now: Instant, slot: u32) {
         if let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize)
@@ -81,7 +108,8 @@ impl Tcp {
         {
             listener.stall.timer = Timer::Set;
             listener.stall.takes = false;
-            self.wheel.set(slot, now + PATIENCE);
+            listener.stall.ends = now + PATIENCE;
+            self.wheel.set(slot, now + SHORT);
         }
     }
 
@@ -93,6 +121,7 @@ impl Tcp {
         let stall = &mut listener.stall;
         stall.takes = true;
         stall.pause = None;
+        stall.deaf = false;
         if stall.until.take().is_some() {
             let local = listener.local;
             self.look_again(local, slot);
@@ -108,10 +137,7 @@ impl Tcp {
                 if listener.stall.timer == Timer::Off {
                     listener.stall.timer = Timer::Due;
                 }
-                let stalled = listener.settings.reserve || listener.stall.until.is_some();
-                if stalled || listener.stall.timer == Timer::Due {
-                    self.wheel.set(slot, Instant::ZERO);
-                }
+                self.wheel.set(slot, Instant::ZERO);
             }
         }
     }
@@ -163,11 +189,15 @@ impl Tcp {
             return self.watch(now, slot);
         }
         stall.timer = Timer::Set;
+        if now < stall.ends {
+            return self.look_for_free(now, slot, out);
+        }
         if stall.until.is_none_or(|until| until <= now) {
             let pause = stall.pause.map_or(PAUSE, |last| last * 2);
             let pause = pause.min(LONGEST_PAUSE);
             stall.pause = Some(pause);
             stall.until = Some(now + pause);
+            stall.deaf = self.table.is_waiting(listener.id);
             self.counters.count(Counter::TcpStalled);
         }
         let again = stall.until.unwrap_or(now);
@@ -175,6 +205,39 @@ impl Tcp {
         self.wheel.set(slot, next.map_or(again, |next| now + next));
         if next != Some(NEXT_TURN) {
             self.offer_again(slot);
+        }
+    }
+
+    /// Something has waited for a short time: whoever is free gets it, one connection each, unless its own program is just being woken
+    /// for it. If not all goes, it is said where others see it before they wait.
+    fn look_for_free<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        out: &mut O,
+    ) {
+        let Some(listener) = self.listener(slot) else {
+            return;
+        };
+        let (local, ends) = (listener.local, listener.stall.ends);
+        if !self.table.is_waiting(listener.id) {
+            let most = LEFT_IN_A_TURN.saturating_sub(self.given_away);
+            let others = self.demux.listeners_beside(local, slot);
+            let free = others.filter(|slot| {
+                let listener = self.listener(*slot);
+                listener.is_some_and(|it| self.is_free(it)) && self.has_room(*slot)
+            });
+            let free: Vec<u32> = free.take(most).collect();
+            for heir in free {
+                self.hand_over(now, slot, 1, |it| it.id.slot == heir, out);
+            }
+        }
+        if self.listener(slot).is_some_and(Listener::has_waiting) {
+            for other in self.demux.listeners_beside(local, slot) {
+                self.table.record(other).is_wanted.store(1, Relaxed);
+            }
+            self.offer_again(slot);
+            self.wheel.set(slot, ends);
         }
     }
 
@@ -218,15 +281,14 @@ impl Tcp {
         if most == 0 {
             return Some(PATIENCE);
         }
-        let listener = self.listener(slot)?;
-        let (local, offered) = (listener.local, &listener.offered);
+        let local = self.listener(slot)?.local;
         let others = self.demux.listeners_beside(local, slot);
         let others = others.filter_map(|slot| Some((slot, self.listener(slot)?)));
         let (mut others, mut may_keep_up) = (others.collect::<Vec<_>>(), false);
         others.retain(|(slot, it)| {
             // They accept what they have, or turn out to be stalled too.
             may_keep_up |= !it.is_stalled(now) && it.has_waiting();
-            it.keeps_up(now) && self.has_room(*slot)
+            (it.keeps_up(now) || self.is_free(it)) && self.has_room(*slot)
         });
         let later = may_keep_up.then_some(PATIENCE);
         // As they are now: they don't accept what they get in this turn.
@@ -240,6 +302,26 @@ impl Tcp {
         if heirs.is_empty() {
             return later;
         }
+        let given = self.hand_over(now, slot, most, |it| heirs.contains(&it.id.slot), out);
+        match given && !self.listener(slot)?.ready.is_empty() {
+            true => Some(NEXT_TURN),
+            false => later,
+        }
+    }
+
+    /// Up to `most` of those that wait at a listener go to others on its end which are `willing`. Answers whether some did.
+    fn hand_over<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        most: usize,
+        willing: impl Fn(&Listener) -> bool,
+        out: &mut O,
+    ) -> bool {
+        let Some(listener) = self.listener(slot) else {
+            return false;
+        };
+        let (local, offered) = (listener.local, &listener.offered);
         let offered: Vec<SocketId> = offered.iter().take(most).copied().collect();
         for id in offered.into_iter().rev() {
             // Unless the program is just taking it.
@@ -250,23 +332,22 @@ impl Tcp {
         }
         let (mut given, mut kept) = (false, Vec::new());
         for _ in 0..most {
-            let Some(child) = self.listener_mut(slot)?.ready.pop_front() else {
+            let listener = self.listener_mut(slot);
+            let Some(child) = listener.and_then(|listener| listener.ready.pop_front()) else {
                 break;
             };
             self.given_away += 1;
-            match self.pass_on(now, child, local, |it| heirs.contains(&it.id.slot), out) {
+            match self.pass_on(now, child, local, &willing, out) {
                 true => given = true,
                 false => kept.push(child),
             }
         }
-        let listener = self.listener_mut(slot)?;
-        for child in kept.into_iter().rev() {
-            listener.ready.push_front(child);
+        if let Some(listener) = self.listener_mut(slot) {
+            for child in kept.into_iter().rev() {
+                listener.ready.push_front(child);
+            }
         }
-        match given && !listener.ready.is_empty() {
-            true => Some(NEXT_TURN),
-            false => later,
-        }
+        given
     }
 
     fn listener(&self, slot: u32) -> Option<&Listener> {

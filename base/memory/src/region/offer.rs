@@ -2,6 +2,8 @@
 //!
 //! Both sides may want it at the same time: the program to accept it, the owner of the region to give it to another program. One
 //! word decides, which each changes by a compare-and-swap, so that just one of them is told that it has it.
+//!
+//! The same word of a listening socket says whether its program waits for a connection just now.
 
 use super::Region;
 use crate::SocketId;
@@ -11,6 +13,8 @@ use std::sync::atomic::Ordering;
 const OFFERED: u64 = 1;
 const TAKEN: u64 = 2;
 const WITHDRAWN: u64 = 3;
+/// Of a listening socket.
+const WAITING: u64 = 4;
 
 fn word(id: SocketId, state: u64) -> u64 {
     u64::from(id.generation) << 32 | state
@@ -59,6 +63,30 @@ impl Region {
     pub fn is_taken(&self, id: SocketId) -> bool {
         let place = &self.sending.program_positions(id.slot).receive_head.offer;
         place.load(Ordering::Acquire) == word(id, TAKEN)
+    }
+
+    /// Program: whether a thread of it sleeps until the listening socket `id` has a connection.
+    ///
+    /// # Panics
+    /// As [`Region::record`].
+    pub fn set_waiting(&self, id: SocketId, waits: bool) {
+        let place = &self.sending.program_positions(id.slot).receive_head.offer;
+        let waiting = word(id, WAITING);
+        if waits {
+            place.store(waiting, Ordering::Relaxed);
+        } else {
+            // The slot may be a newer socket's by now.
+            let _ = place.compare_exchange(waiting, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Owner: whether the program says so. It needn't be true.
+    ///
+    /// # Panics
+    /// As [`Region::record`].
+    pub fn is_waiting(&self, id: SocketId) -> bool {
+        let place = &self.sending.program_positions(id.slot).receive_head.offer;
+        place.load(Ordering::Relaxed) == word(id, WAITING)
     }
 
     fn exchange(&self, id: SocketId, to: u64) -> bool {

@@ -199,6 +199,8 @@ impl State {
                 for id in halves.into_iter().flatten() {
                     engine.own_tcp(id, index);
                 }
+                // Threads of the program before may have waited.
+                self.show_waits(index);
                 self.pass_option(index, ConnectionOption::Reserve(true));
             }
             Role::Datagram(halves) => {

@@ -434,3 +434,90 @@ fn a_handshake_that_ends_at_a_listener_in_reserve_goes_to_who_accepts() {
     net.advance(251);
     assert_eq!(waiting(&net, [parent, child]), [0, 1]);
 }
+
+fn waits(net: &Net, id: SocketId, waits: bool) {
+    net.tcp.table().set_waiting(id, waits);
+}
+
+#[test]
+fn new_flows_go_to_who_waits_for_them_one_each() {
+    let (mut net, idle, busy) = two_listeners();
+    for ports in [1..2, 2..3, 3..4, 4..5] {
+        waits(&net, idle, true);
+        connect(&mut net, ports);
+        assert_eq!(waiting(&net, [idle, busy]), [1, 0]);
+        waits(&net, idle, false);
+        let taken = take_all(&mut net, idle);
+        finish(&mut net, taken);
+    }
+    // Who has one that it hasn't taken yet isn't free any more.
+    waits(&net, idle, true);
+    connect(&mut net, 10..40);
+    let [own, others] = waiting(&net, [idle, busy]);
+    assert!(own > 3 && others > 3, "{own} {others}");
+}
+
+#[test]
+fn what_a_busy_program_leaves_waiting_goes_to_who_is_free() {
+    let (mut net, free, busy) = two_listeners();
+    connect(&mut net, 1..21);
+    let taken = take_all(&mut net, free);
+    finish(&mut net, taken);
+    let [_, left] = waiting(&net, [free, busy]);
+    let offered = net.tcp.offer(busy).expect("one waits");
+    waits(&net, free, true);
+    net.advance(1);
+    assert_eq!(waiting(&net, [free, busy]), [0, left], "it may be about to");
+    net.advance(2);
+    assert_eq!(waiting(&net, [free, busy]), [1, left - 1], "one each");
+    assert!(!net.tcp.table().take_offer(offered), "it was the first");
+    assert_eq!(net.count(Counter::TcpMoved), 1);
+    assert_eq!(net.count(Counter::TcpStalled), 0);
+}
+
+#[test]
+fn a_program_that_is_being_woken_keeps_what_waits() {
+    let (mut net, free, woken) = two_listeners();
+    connect(&mut net, 1..21);
+    let taken = take_all(&mut net, free);
+    finish(&mut net, taken);
+    let before = waiting(&net, [free, woken]);
+    waits(&net, free, true);
+    waits(&net, woken, true);
+    net.advance(200);
+    assert_eq!(waiting(&net, [free, woken]), before);
+    // It wasn't. What it says counts for nothing until it accepts.
+    net.advance(60);
+    assert_eq!(waiting(&net, [free, woken])[1], 0);
+    let taken = take_all(&mut net, free);
+    finish(&mut net, taken);
+    waits(&net, free, false);
+    connect(&mut net, 30..40);
+    assert_eq!(waiting(&net, [free, woken]), [10, 0]);
+}
+
+#[test]
+fn who_begins_to_wait_while_others_connections_do_says_so_and_gets_one() {
+    let (mut net, late, busy) = two_listeners();
+    connect(&mut net, 1..21);
+    let taken = take_all(&mut net, late);
+    finish(&mut net, taken);
+    let [_, left] = waiting(&net, [late, busy]);
+    let wanted = |net: &Net| {
+        let record = net.tcp.table().record(late.slot);
+        record.is_wanted.load(core::sync::atomic::Ordering::Relaxed)
+    };
+    assert_eq!(wanted(&net), 0);
+    net.advance(3);
+    assert_eq!(wanted(&net), 1);
+    for given in 1..=left.min(3) {
+        waits(&net, late, true);
+        net.set(late, ConnectionOption::Reserve(false));
+        net.advance(1);
+        assert_eq!(waiting(&net, [late, busy]), [1, left - given]);
+        assert_eq!(wanted(&net), 1, "there are more");
+        waits(&net, late, false);
+        let taken = take_all(&mut net, late);
+        finish(&mut net, taken);
+    }
+}

@@ -93,3 +93,22 @@ fn whatever_the_program_stores_nothing_is_taken_twice_by_the_owner() {
         assert!(region.withdraw(id), "{value:x}");
     }
 }
+
+#[test]
+fn a_program_says_of_a_listener_that_it_waits_and_of_no_newer_socket_in_its_slot() {
+    let region = region();
+    let program = of_program(&region);
+    let id = region.open_slot(0, SocketKind::TcpListener);
+    assert!(!region.is_waiting(id));
+    program.set_waiting(id, true);
+    assert!(region.is_waiting(id));
+    program.set_waiting(id, false);
+    assert!(!region.is_waiting(id));
+    program.set_waiting(id, true);
+    region.close_slot(0);
+    let newer = region.open_slot(0, SocketKind::Tcp);
+    assert!(!region.is_waiting(newer));
+    region.offer(newer);
+    program.set_waiting(id, false);
+    assert!(program.take_offer(newer), "it is still offered");
+}
