@@ -257,7 +257,6 @@ fn sleep_on(
             .min();
     }
     let number = state.epolls.begin_sleep(index);
-    state.show_set_waits(index);
     if on_nic {
         state.sleeps(now, wake_at);
     }

@@ -70,6 +70,8 @@ pub struct Socket {
     pub taker: Taker,
     /// Another process has, or had, it as well.
     pub lent: bool,
+    /// A thread has slept until it had a connection, otherwise than on an epoll set.
+    pub waited: bool,
     /// How many connections may wait to be accepted, if it listens; 0 for one that is bound only.
     pub backlog: u32,
     /// What `bind` was told, with the port that was chosen.
@@ -128,6 +130,7 @@ impl Socket {
             role: Role::Undecided,
             taker: Taker::Unknown,
             lent: false,
+            waited: false,
             backlog: 4096,
             bound: None,
             any_port: false,

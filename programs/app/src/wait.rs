@@ -166,7 +166,6 @@ impl State {
                 alone,
             } => {
                 let is_there = self.epolls.end_sleep(index, number);
-                self.show_set_waits(index);
                 if let Some(alone) = alone {
                     self.slept_alone(alone, is_there.then_some(index), called);
                 }
@@ -193,7 +192,7 @@ impl State {
                     socket.waiters.retain(|waiter| *waiter != id);
                 }
                 for at in 0..self.listening.len() {
-                    self.show_waits(self.listening[at]);
+                    self.has_waited(self.listening[at]);
                 }
             }
             self.wakes_up(sleep, false);
@@ -297,8 +296,9 @@ pub fn park(
     let id = state.parking.enter();
     for index in sockets {
         state.sockets[*index].waiters.push(id);
-        state.show_waits(*index);
+        state.begins_to_wait(*index);
     }
+    state.leave_flows();
     let drives = state.parking.driver.is_none() && state.engine.is_some();
     if drives {
         let stack = state.engine.as_ref().and_then(|engine| engine.deadline());
@@ -336,7 +336,7 @@ pub fn park(
     if let Some(sleep) = state.parking.rises(nap) {
         for index in sockets {
             state.sockets[*index].waiters.retain(|waiter| *waiter != id);
-            state.show_waits(*index);
+            state.has_waited(*index);
         }
         state.wakes_up(sleep, by_frame);
     }

@@ -1,12 +1,15 @@
-//! Whether threads sleep for a connection to a listening socket, shown to the stack in shared memory.
+//! Whether threads sleep for a connection to a listening socket, by `accept`, `poll` or `select`, shown to the stack.
 //!
-//! Of processes that share a socket, who waits gets the next connection, as with the kernel's one queue (docs/decisions/0025).
-use crate::socket::Role;
+//! Of processes that share a socket, who waits gets the next connection, as with the kernel's one queue (docs/decisions/0025). A stack
+//! in another process sees it in shared memory; stacks of the processes' own leave new flows to each other by the NIC's steering.
+//!
+//! Processes that wait on epoll sets don't say so. They serve many connections, and wait again soon.
+use crate::socket::{Halves, Role};
 use crate::state::State;
 use core::sync::atomic::Ordering;
 use skink_messages::ConnectionOption;
 
-/// A process that waits at more sockets doesn't say so: looking through them at each sleep would cost more than it is worth.
+/// A process that listens on more sockets leaves no flows to others: it would look through them at each sleep.
 const MOST: usize = 16;
 
 impl State {
@@ -20,52 +23,99 @@ impl State {
         }
     }
 
-    /// Threads have begun or ceased to wait at the members of a set.
-    pub fn show_set_waits(&mut self, set: u32) {
-        if self.listening.len() > MOST {
-            return;
+    /// The calling thread is about to sleep until this socket, or another one, has something for it.
+    #[inline]
+    pub fn begins_to_wait(&mut self, index: u32) {
+        if let Some(halves) = self.shared_listener(index) {
+            self.show_waiting(index, halves);
         }
-        for at in 0..self.listening.len() {
-            let index = self.listening[at];
-            let watchers = &self.sockets[index].watchers;
-            if watchers.iter().any(|watch| watch.epoll == set) {
-                self.show_waits(index);
+    }
+
+    /// A thread has slept for this socket. A stack in this process hasn't looked yet at what woke it.
+    #[inline]
+    pub fn has_waited(&mut self, index: u32) {
+        if let Some(halves) = self.shared_listener(index)
+            && self.sockets[index].waiters.is_empty()
+            && !self.has_own_stack()
+        {
+            self.show_busy(halves);
+        }
+    }
+
+    /// The calling thread is about to sleep: connections for which nobody here waits are for other processes. (Not before that: who is
+    /// at work may have done soon, and a flow that is on its way here then has to be asked for again.)
+    #[inline]
+    pub fn leave_flows(&mut self) {
+        if (1..=MOST).contains(&self.listening.len()) && self.has_own_stack() {
+            for at in 0..self.listening.len() {
+                self.leave_flows_of(self.listening[at]);
             }
         }
     }
 
-    /// Threads have begun or ceased to wait for this socket.
+    /// The connections of a listening socket that others may have, too.
     #[inline]
-    pub fn show_waits(&mut self, index: u32) {
-        if let Role::Listener(halves) = self.sockets[index].role {
-            self.show_waits_at(index, halves);
+    fn shared_listener(&self, index: u32) -> Option<Halves> {
+        let socket = &self.sockets[index];
+        match socket.role {
+            Role::Listener(halves) if socket.lent || crate::fork::has_lent_unmarked() => {
+                Some(halves)
+            }
+            _ => None,
         }
     }
 
-    #[inline(never)]
-    fn show_waits_at(&mut self, index: u32, halves: crate::socket::Halves) {
-        let socket = &self.sockets[index];
-        let is_shared =
-            socket.lent || socket.options.reuse_port || crate::fork::has_lent_unmarked();
-        let Some(engine) = self.engine.as_deref().filter(|_| is_shared) else {
+    #[cold]
+    fn show_waiting(&mut self, index: u32, halves: Halves) {
+        let port = self.local_port(index);
+        let Some(engine) = self.engine.as_deref_mut() else {
             return;
         };
-        let waits = !socket.waiters.is_empty()
-            || socket.watchers.iter().any(|watch| {
-                let set = &self.epolls[watch.epoll];
-                let events = set.items[watch.item as usize].events;
-                set.sleepers > 0 && events & libc::EPOLLIN as u32 != 0
-            });
-        let table = engine.stack.tcp_table();
+        engine.stack.note_waits(port, true);
+        self.sockets[index].waited = true;
         let mut wanted = false;
+        let table = engine.stack.tcp_table();
         for id in halves.into_iter().flatten() {
-            table.set_waiting(id, waits);
-            let record = table.find(id).filter(|_| waits);
+            table.set_waiting(id, true);
+            let record = table.find(id);
             wanted |= record.is_some_and(|record| record.is_wanted.load(Ordering::Relaxed) != 0);
         }
         if wanted {
             self.pass_option(index, ConnectionOption::Reserve(false));
             self.note_work();
         }
+    }
+
+    #[cold]
+    fn show_busy(&self, halves: Halves) {
+        if let Some(engine) = &self.engine {
+            for id in halves.into_iter().flatten() {
+                engine.stack.tcp_table().set_waiting(id, false);
+            }
+        }
+    }
+
+    fn leave_flows_of(&mut self, index: u32) {
+        let Some(halves) = self.shared_listener(index) else {
+            return;
+        };
+        if !self.sockets[index].waited || !self.sockets[index].waiters.is_empty() {
+            return;
+        }
+        self.show_busy(halves);
+        let port = self.local_port(index);
+        let mut all = self.listening.iter();
+        // On another address.
+        let waits = |other: u32| !self.sockets[other].waiters.is_empty();
+        let port_waits = all.any(|other| self.local_port(*other) == port && waits(*other));
+        if let Some(engine) = self.engine.as_deref_mut()
+            && !port_waits
+        {
+            engine.stack.note_waits(port, false);
+        }
+    }
+
+    fn local_port(&self, index: u32) -> u16 {
+        self.sockets[index].bound.map_or(0, |local| local.port)
     }
 }

@@ -186,6 +186,8 @@ pub struct Connection {
     pub acknowledged: bool,
     /// In its listener's queue of those that do, and weren't asked again.
     pub turned_away: bool,
+    /// It has waited at another program's listener before.
+    pub moved: bool,
     /// It was asked to acknowledge again, a place in the accept queue is free for it, and it has had the time of one timeout at
     /// most.
     pub asked: bool,
@@ -290,6 +292,7 @@ impl Connection {
             armed: None,
             acknowledged: false,
             turned_away: false,
+            moved: false,
             asked: false,
             syn_due: false,
             ack_due: false,

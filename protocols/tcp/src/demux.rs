@@ -276,7 +276,8 @@ impl Demux {
 /// place on that depends on the hash too: what a new flow costs has a bound.
 fn pick(slots: &[u32], hash: u64, willing: impl Fn(u32) -> bool) -> Option<u32> {
     let asked = || asked(slots, hash as usize).filter(|slot| willing(*slot));
-    let index = (hash >> 32) as usize % asked().count().max(1);
+    let count = asked().count();
+    let index = (hash >> 32) as usize % core::num::NonZero::new(count)?;
     asked().nth(index)
 }
 

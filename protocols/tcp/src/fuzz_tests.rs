@@ -370,6 +370,14 @@ impl Fuzz {
 
     /// A program dies, one of an earlier one is forgotten, and another comes.
     fn programs_change(&mut self) {
+        // What programs say of their waiting needn't be true.
+        for slot in 0..self.net.tcp.sockets.len() as u32 {
+            if let Socket::Listener(listener) = &self.net.tcp.sockets[slot as usize] {
+                let id = listener.id;
+                let waits = self.below(2) == 0;
+                self.net.tcp.table().set_waiting(id, waits);
+            }
+        }
         if self.below(4) == 0 {
             let region = 1 + self.below(3);
             self.net.abandon(region);

@@ -550,6 +550,9 @@ impl Tcp {
             self.counters.count(reason);
             self.give_up(now, id, reason, out);
         } else if !half_open {
+            if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
+                connection.moved = true;
+            }
             self.queue_ready(now, heir, slot);
         }
         self.counters.count(Counter::TcpMoved);

@@ -332,15 +332,14 @@ impl Tcp {
                 settings.save(self.table.record(id.slot));
             }
             Some(Socket::Listener(listener)) => {
-                let (before, local) = (listener.settings, listener.local);
+                let before = listener.settings;
                 listener.settings.set(option);
                 let settings = listener.settings;
                 settings.save(self.table.record(id.slot));
-                let wanted = self.table.record(id.slot).is_wanted.swap(0, Relaxed) != 0;
                 if settings.reserve != before.reserve {
                     self.note_reserve(now, id.slot);
-                } else if wanted {
-                    self.look_again(local, id.slot);
+                } else if option == ConnectionOption::Reserve(false) {
+                    self.note_waiting(id.slot);
                 }
             }
             Some(Socket::Connection(_)) => {

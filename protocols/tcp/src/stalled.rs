@@ -59,6 +59,14 @@ enum Timer {
     Set,
 }
 
+#[cfg(test)]
+impl Stall {
+    /// Whether a timer runs.
+    pub fn is_watched(&self) -> bool {
+        self.timer != Timer::Off
+    }
+}
+
 impl Listener {
     fn has_waiting(&self) -> bool {
         !self.ready.is_empty() || !self.offered.is_empty()
@@ -88,6 +96,7 @@ impl Tcp {
         !listener.has_waiting()
             && !listener.stall.deaf
             && !listener.left
+            && !listener.settings.reserve
             && self.table.is_waiting(listener.id)
     }
 
@@ -142,6 +151,17 @@ impl Tcp {
         }
     }
 
+    /// The program of the listener in `slot` has begun to wait, and was asked to tell.
+    pub(crate) fn note_waiting(&mut self, slot: u32) {
+        let wanted = self.table.record(slot).is_wanted.swap(0, Relaxed) != 0;
+        if let Some(listener) = self.listener_mut(slot).filter(|_| wanted) {
+            // It does mean what it says.
+            listener.stall.deaf = false;
+            let local = listener.local;
+            self.look_again(local, slot);
+        }
+    }
+
     /// The program of the listener in `slot` has said whether it waits for connections.
     pub(crate) fn note_reserve(&mut self, now: Instant, slot: u32) {
         let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize) else {
@@ -188,10 +208,10 @@ impl Tcp {
         if timer != Timer::Set || stall.takes {
             return self.watch(now, slot);
         }
-        stall.timer = Timer::Set;
         if now < stall.ends {
             return self.look_for_free(now, slot, out);
         }
+        stall.timer = Timer::Set;
         if stall.until.is_none_or(|until| until <= now) {
             let pause = stall.pause.map_or(PAUSE, |last| last * 2);
             let pause = pause.min(LONGEST_PAUSE);
@@ -220,7 +240,8 @@ impl Tcp {
             return;
         };
         let (local, ends) = (listener.local, listener.stall.ends);
-        if !self.table.is_waiting(listener.id) {
+        // What has been moved stays for longer: two programs that feign to wait would have it copied to and fro.
+        if !self.table.is_waiting(listener.id) && !self.was_moved(listener) {
             let most = LEFT_IN_A_TURN.saturating_sub(self.given_away);
             let others = self.demux.listeners_beside(local, slot);
             let free = others.filter(|slot| {
@@ -228,17 +249,29 @@ impl Tcp {
                 listener.is_some_and(|it| self.is_free(it)) && self.has_room(*slot)
             });
             let free: Vec<u32> = free.take(most).collect();
-            for heir in free {
-                self.hand_over(now, slot, 1, |it| it.id.slot == heir, out);
-            }
+            let is_free = |it: &Listener| free.contains(&it.id.slot) && !it.has_waiting();
+            self.hand_over(now, slot, free.len(), is_free, out);
+            self.offer_again(slot);
         }
         if self.listener(slot).is_some_and(Listener::has_waiting) {
             for other in self.demux.listeners_beside(local, slot) {
                 self.table.record(other).is_wanted.store(1, Relaxed);
             }
-            self.offer_again(slot);
-            self.wheel.set(slot, ends);
+            if let Some(listener) = self.listener_mut(slot) {
+                listener.stall.timer = Timer::Set;
+            }
+            // Who began to wait meanwhile may not have seen it.
+            self.wheel.set(slot, ends.min(now + NEXT_TURN));
         }
+    }
+
+    /// Whether the connection that waits for longest at a listener has waited at another program's before.
+    fn was_moved(&self, listener: &Listener) -> bool {
+        let offered = listener.offered.front().map(|id| id.slot);
+        let first = offered.or_else(|| listener.ready.front().copied());
+        first.is_some_and(|slot| {
+            matches!(self.sockets.get(slot as usize), Some(Socket::Connection(child)) if child.moved)
+        })
     }
 
     /// What waits at a listener in reserve goes to others on its end, as long as some are in use.
@@ -336,9 +369,11 @@ impl Tcp {
             let Some(child) = listener.and_then(|listener| listener.ready.pop_front()) else {
                 break;
             };
-            self.given_away += 1;
             match self.pass_on(now, child, local, &willing, out) {
-                true => given = true,
+                true => {
+                    self.given_away += 1;
+                    given = true;
+                }
                 false => kept.push(child),
             }
         }

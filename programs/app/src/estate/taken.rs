@@ -200,7 +200,7 @@ impl State {
                     engine.own_tcp(id, index);
                 }
                 // Threads of the program before may have waited.
-                self.show_waits(index);
+                self.has_waited(index);
                 self.pass_option(index, ConnectionOption::Reserve(true));
             }
             Role::Datagram(halves) => {

@@ -58,6 +58,7 @@ impl Net {
             children.partition(|child| child.state() == State::SynReceived);
         assert_eq!(listener.half_open, half.len(), "half-open children");
         assert_eq!(listener.ready.len(), ready.len(), "queued children");
+        assert!(!listener.stall.is_watched() || self.tcp.wheel.is_armed(slot));
     }
 
     fn check_connection(&self, slot: u32, connection: &Connection) {

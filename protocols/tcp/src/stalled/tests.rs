@@ -521,3 +521,55 @@ fn who_begins_to_wait_while_others_connections_do_says_so_and_gets_one() {
         finish(&mut net, taken);
     }
 }
+
+/// Where a process has a stack of its own, what waits there can't go to another one.
+#[test]
+fn a_process_that_leaves_flows_to_others_is_asked_for_none() {
+    let mut net = Net::new();
+    let listener = net.listen_in(0, 80, 100, SHARED);
+    net.out.moved.push(80);
+    connect(&mut net, 1..2);
+    assert_eq!(waiting(&net, [listener; 2])[0], 0);
+    assert_eq!(net.count(Counter::TcpDropMoved), 1);
+    net.out.moved.clear();
+    connect(&mut net, 1..2);
+    assert_eq!(waiting(&net, [listener; 2])[0], 1);
+}
+
+#[test]
+fn who_gave_away_all_that_waited_is_looked_after_again() {
+    let (mut net, free, busy) = two_listeners();
+    let mut port = 0;
+    for _ in 0..3 {
+        // Until one waits at the busy one, while nobody is free.
+        while waiting(&net, [free, busy])[1] == 0 {
+            port += 1;
+            connect(&mut net, port..port + 1);
+            let taken = take_all(&mut net, free);
+            finish(&mut net, taken);
+        }
+        waits(&net, free, true);
+        net.advance(13);
+        assert_eq!(waiting(&net, [free, busy]), [1, 0], "{port}");
+        waits(&net, free, false);
+        let taken = take_all(&mut net, free);
+        finish(&mut net, taken);
+    }
+    assert_eq!(net.count(Counter::TcpStalled), 0);
+}
+
+#[test]
+fn what_was_moved_is_not_moved_back_by_who_feigns_to_wait() {
+    let (mut net, one, other) = two_listeners();
+    connect(&mut net, 1..21);
+    let taken = take_all(&mut net, one);
+    finish(&mut net, taken);
+    let [_, left] = waiting(&net, [one, other]);
+    for _ in 0..20 {
+        for (waiter, has) in [(one, 0), (other, 1)] {
+            waits(&net, waiter, waiting(&net, [one, other])[has] == 0);
+        }
+        net.advance(10);
+    }
+    assert!(net.count(Counter::TcpMoved) <= left as u64);
+}

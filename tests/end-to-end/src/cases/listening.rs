@@ -1,5 +1,6 @@
 //! Listening sockets that nobody waits on: who queues connections for them, and for whom.
 
+use super::workers::counters;
 use super::{APART_ONCE, cases_in, on_each_back_end};
 use crate::network::Network;
 use crate::site::PATIENCE;
@@ -33,6 +34,7 @@ pub fn cases() -> Vec<Case> {
         cases.extend(cases_in(&APART_ONCE, &format!("listening/{name}"), run));
     }
     cases.extend(on_each_back_end("listening/in-a-set", in_a_set));
+    cases.extend(on_each_back_end("listening/one-at-a-time", one_at_a_time));
     cases
 }
 
@@ -389,6 +391,66 @@ fn call_and_serve(network: &Network, clients: &str, program: &str, how: &[&str])
             "the parent ended with {status}; it printed:\n{said}"
         ))),
     }
+}
+
+/// Each child serves one connection for as long as it lasts, and says who it is.
+const ONE_EACH: &str = "
+import os, select, signal, socket
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+listener = socket.create_server(('10.9.0.2', 9402))
+begun, begin = os.pipe()
+for _ in range(12):
+    if os.fork() == 0:
+        select.select([listener], [], [], 0)
+        os.write(begin, b'.')
+        while True:
+            c, _ = listener.accept()
+            while c.recv(64):
+                c.sendall(b'%d' % os.getpid())
+for _ in range(12):
+    os.read(begun, 1)
+print('ready', flush=True)
+signal.pause()
+";
+
+/// Has more and more connections, each with a child of its own. The next one comes when the child of the last one sleeps until it hears more.
+const ONE_MORE: &str = "
+import socket
+def sleeps(pid):
+    return open('/proc/%s/stat' % pid).read().rsplit(') ')[1][0] == 'S'
+for round in range(3):
+    connections, children = [], set()
+    for _ in range(9):
+        connections.append(socket.create_connection(('10.9.0.2', 9402), 20))
+        connections[-1].sendall(b'?')
+        pid = connections[-1].recv(64).decode()
+        assert pid and pid not in children, pid
+        children.add(pid)
+        while not sleeps(pid):
+            pass
+    for connection in connections:
+        connection.close()
+    for pid in children:
+        while not sleeps(pid):
+            pass
+";
+
+/// Who comes gets a process that waits, not one that is busy with another connection.
+fn one_at_a_time(network: &Network) -> Outcome {
+    let server = Process::spawn(
+        network.skink_run("python3", ["-c", ONE_EACH])?,
+        "the server",
+    )?;
+    server.wait_until("it is ready", || server.log().contains("ready"))?;
+    let mut clients = network.kernel.command("python3");
+    clients.args(["-c", ONE_MORE]);
+    Network::finish(clients, "the clients", PATIENCE)?;
+    let [stalled] = counters(network, ["tcp.stalled"])?;
+    if stalled > 0 {
+        let text = format!("{stalled} processes were given connections that they didn't wait for");
+        return Err(Failure::Wrong(text));
+    }
+    Ok(())
 }
 
 /// Each time it is told a port, sends a datagram there, and says so.

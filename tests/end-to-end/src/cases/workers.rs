@@ -144,7 +144,7 @@ fn counted(network: &Network) -> Result<(u64, u64), Failure> {
 }
 
 /// What these count.
-fn counters<const N: usize>(network: &Network, labels: [&str; N]) -> Result<[u64; N], Failure> {
+pub fn counters<const N: usize>(network: &Network, labels: [&str; N]) -> Result<[u64; N], Failure> {
     let mut command = network.skink.command(&Network::tool()?.to_string_lossy());
     command.args(["stat", "--all", "--json"]);
     let text = Network::finish(command, "skink stat", PATIENCE)?;
