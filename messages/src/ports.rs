@@ -14,11 +14,7 @@ pub trait Ports {
     fn listen(&mut self, protocol: u8, port: u16);
     /// No new flows to `port` for one listener less.
     fn unlisten(&mut self, protocol: u8, port: u16);
-    /// This owner goes on to listen on `port`, but leaves new flows to others that do, if there are some.
-    fn leave_flows(&mut self, _protocol: u8, _port: u16) {}
-    /// New flows may come here again.
-    fn take_flows(&mut self, _protocol: u8, _port: u16) {}
-    /// Whether other owners listen on `port` and this one doesn't, or leaves new flows to them: one that still comes here
+    /// Whether other owners listen on `port` and this one doesn't: a new flow that still comes here
     /// was on its way when that changed.
     fn moved(&mut self, _protocol: u8, _port: u16) -> bool {
         false

@@ -141,9 +141,6 @@ impl State {
             return Ok(());
         }
         let before = core::mem::replace(&mut self.sockets[index].taker, Taker::Own);
-        if before != Taker::Own {
-            self.note_listening(index);
-        }
         if self.sockets[index].role != Role::Dormant {
             if before == Taker::Others && is_listening(&self.sockets[index]) {
                 self.pass_option(index, ConnectionOption::Reserve(false));

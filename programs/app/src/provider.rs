@@ -278,15 +278,6 @@ impl Provider {
         }
     }
 
-    /// Whether the process waits for connections to `port`. A stack in another process sees that in the sockets' memory.
-    pub fn note_waits(&mut self, port: u16, waits: bool) {
-        match self {
-            Provider::Library(stack) if waits => stack.take_connections(port),
-            Provider::Library(stack) => stack.leave_connections(port),
-            Provider::Served(_) => {}
-        }
-    }
-
     /// The NIC's doorbell, if it was left to the caller.
     pub fn take_doorbell(&mut self) -> Option<Doorbell> {
         match self {

@@ -70,8 +70,6 @@ pub struct Socket {
     pub taker: Taker,
     /// Another process has, or had, it as well.
     pub lent: bool,
-    /// A thread has slept until it had a connection, otherwise than on an epoll set.
-    pub waited: bool,
     /// How many connections may wait to be accepted, if it listens; 0 for one that is bound only.
     pub backlog: u32,
     /// What `bind` was told, with the port that was chosen.
@@ -130,7 +128,6 @@ impl Socket {
             role: Role::Undecided,
             taker: Taker::Unknown,
             lent: false,
-            waited: false,
             backlog: 4096,
             bound: None,
             any_port: false,

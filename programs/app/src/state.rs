@@ -30,8 +30,6 @@ pub struct State {
     pub refused: bool,
     /// What the broker says of the network, once it was asked.
     pub network: Option<NetworkInfo>,
-    /// Listening sockets that somebody has waited at, some of which aren't any more.
-    pub listening: Vec<u32>,
     /// Threads that wait.
     pub parking: Parking,
     /// Threads that were cancelled, and haven't heard of it here.
@@ -67,7 +65,6 @@ impl State {
             engine: None,
             refused: false,
             network: None,
-            listening: Vec::new(),
             parking: Parking::new(),
             cancelled: Vec::new(),
             pace: Pace::new(),

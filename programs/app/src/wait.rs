@@ -188,11 +188,16 @@ impl State {
     pub fn end_interrupted(&mut self) {
         while let Some(sleep) = self.parking.take_interrupted() {
             if let Sleep::Parked { id, .. } = sleep {
-                for (_, socket) in self.sockets.iter_mut() {
+                let mut left = Vec::new();
+                for (index, socket) in self.sockets.iter_mut() {
+                    let before = socket.waiters.len();
                     socket.waiters.retain(|waiter| *waiter != id);
+                    if socket.waiters.len() < before {
+                        left.push(index);
+                    }
                 }
-                for at in 0..self.listening.len() {
-                    self.has_waited(self.listening[at]);
+                for index in left {
+                    self.has_waited(index);
                 }
             }
             self.wakes_up(sleep, false);
@@ -298,7 +303,6 @@ pub fn park(
         state.sockets[*index].waiters.push(id);
         state.begins_to_wait(*index);
     }
-    state.leave_flows();
     let drives = state.parking.driver.is_none() && state.engine.is_some();
     if drives {
         let stack = state.engine.as_ref().and_then(|engine| engine.deadline());

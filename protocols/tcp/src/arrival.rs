@@ -230,11 +230,6 @@ impl Tcp {
             self.counters.count(Counter::TcpDropNoSocket);
             return self.refuse(now, segment, out);
         };
-        if request && out.moved(protocol::TCP, tuple.local.port) && !out.is_local(tuple.remote.addr)
-        {
-            // The program doesn't wait for it, as it has to do with another one, maybe for long. Asked again, others get it.
-            return self.counters.count(Counter::TcpDropMoved);
-        }
         // (What begins and ends at once is no correct peer's. Linux drops it, too.)
         if segment.has(Flags::RST) || segment.has(Flags::FIN) || !segment.has(Flags::SYN) {
             self.counters.count(Counter::TcpDropBadFlags);

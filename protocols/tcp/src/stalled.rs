@@ -222,6 +222,15 @@ impl Tcp {
         }
         let again = stall.until.unwrap_or(now);
         let next = self.give_away(now, slot, out);
+        let Some(listener) = self.listener_mut(slot) else {
+            return;
+        };
+        if !listener.has_waiting() {
+            // What comes next is looked after anew.
+            listener.stall.timer = Timer::Off;
+            return;
+        }
+        self.want(slot);
         self.wheel.set(slot, next.map_or(again, |next| now + next));
         if next != Some(NEXT_TURN) {
             self.offer_again(slot);
@@ -254,14 +263,21 @@ impl Tcp {
             self.offer_again(slot);
         }
         if self.listener(slot).is_some_and(Listener::has_waiting) {
-            for other in self.demux.listeners_beside(local, slot) {
-                self.table.record(other).is_wanted.store(1, Relaxed);
-            }
+            self.want(slot);
             if let Some(listener) = self.listener_mut(slot) {
                 listener.stall.timer = Timer::Set;
             }
             // Who began to wait meanwhile may not have seen it.
             self.wheel.set(slot, ends.min(now + NEXT_TURN));
+        }
+    }
+
+    /// Something waits at a listener: programs that listen beside it are asked to tell when they wait.
+    fn want(&self, slot: u32) {
+        if let Some(listener) = self.listener(slot) {
+            for other in self.demux.listeners_beside(listener.local, slot) {
+                self.table.record(other).is_wanted.store(1, Relaxed);
+            }
         }
     }
 

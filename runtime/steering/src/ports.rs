@@ -189,27 +189,6 @@ impl Ports for PortTable {
         count.listens = count.listens.saturating_sub(1);
     }
 
-    fn leave_flows(&mut self, protocol: u8, port: u16) {
-        let Some((shared, _, bit)) = self.entry(protocol, port) else {
-            return;
-        };
-        // Of two that leave at the same time one stays: with nobody left a flow would go to anybody who uses the port.
-        let left = |listeners: u64| match listeners & !bit {
-            0 => None,
-            others => (others != listeners).then_some(others),
-        };
-        let _ = shared.listeners.fetch_update(AcqRel, Relaxed, left);
-    }
-
-    fn take_flows(&mut self, protocol: u8, port: u16) {
-        let Some((shared, count, bit)) = self.entry(protocol, port) else {
-            return;
-        };
-        if count.listens > 0 && shared.listeners.load(Relaxed) & bit == 0 {
-            shared.listeners.fetch_or(bit, AcqRel);
-        }
-    }
-
     fn moved(&mut self, protocol: u8, port: u16) -> bool {
         let Some((shared, _, bit)) = self.entry(protocol, port) else {
             return false;

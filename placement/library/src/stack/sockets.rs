@@ -11,7 +11,7 @@ use skink_messages::{
 use skink_tcp::Tcp;
 use skink_time::Instant;
 use skink_udp::Udp;
-use skink_wire::{Endpoint, protocol};
+use skink_wire::Endpoint;
 
 impl Stack {
     /// TCP sockets: records and rings (`Arc` inside; clone it for another thread).
@@ -140,16 +140,6 @@ impl Stack {
         let _ = split!(self, now, |tcp, udp, below| {
             tcp.handle(now, TcpInput::Request(request), below)
         });
-    }
-
-    /// The program doesn't wait for connections to `port` for now: other processes that listen there had better get them, if there are some.
-    pub fn leave_connections(&mut self, port: u16) {
-        self.ports.leave_flows(protocol::TCP, port);
-    }
-
-    /// The program waits for connections to `port`.
-    pub fn take_connections(&mut self, port: u16) {
-        self.ports.take_flows(protocol::TCP, port);
     }
 
     /// How many bytes the program may have in each send ring, as far as that is a matter of memory.

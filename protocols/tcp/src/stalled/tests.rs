@@ -522,20 +522,6 @@ fn who_begins_to_wait_while_others_connections_do_says_so_and_gets_one() {
     }
 }
 
-/// Where a process has a stack of its own, what waits there can't go to another one.
-#[test]
-fn a_process_that_leaves_flows_to_others_is_asked_for_none() {
-    let mut net = Net::new();
-    let listener = net.listen_in(0, 80, 100, SHARED);
-    net.out.moved.push(80);
-    connect(&mut net, 1..2);
-    assert_eq!(waiting(&net, [listener; 2])[0], 0);
-    assert_eq!(net.count(Counter::TcpDropMoved), 1);
-    net.out.moved.clear();
-    connect(&mut net, 1..2);
-    assert_eq!(waiting(&net, [listener; 2])[0], 1);
-}
-
 #[test]
 fn who_gave_away_all_that_waited_is_looked_after_again() {
     let (mut net, free, busy) = two_listeners();

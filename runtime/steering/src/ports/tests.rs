@@ -132,28 +132,3 @@ fn of_a_transport_that_is_elsewhere_every_port_is_free() {
     table.listen(UDP, 80);
     assert_eq!(entry(&other, UDP, 80), (1 << 2, 0));
 }
-
-#[test]
-fn who_leaves_new_flows_to_others_is_no_candidate_unless_it_is_the_last() {
-    let map = map();
-    let (mut one, mut other) = (view(&map, 1), view(&map, 2));
-    for table in [&mut one, &mut other] {
-        assert!(table.use_port(TCP, 80, false));
-        table.listen(TCP, 80);
-    }
-    assert!(!one.moved(TCP, 80));
-    one.leave_flows(TCP, 80);
-    one.leave_flows(TCP, 80);
-    assert_eq!(entry(&one, TCP, 80), (0b110, 0b100));
-    assert!(one.moved(TCP, 80));
-    other.leave_flows(TCP, 80);
-    assert_eq!(entry(&one, TCP, 80), (0b110, 0b100), "somebody must");
-    assert!(!other.moved(TCP, 80));
-    one.take_flows(TCP, 80);
-    other.leave_flows(TCP, 80);
-    assert_eq!(entry(&one, TCP, 80), (0b110, 0b010));
-    // Who closes what it listens on isn't asked back.
-    other.unlisten(TCP, 80);
-    other.take_flows(TCP, 80);
-    assert_eq!(entry(&one, TCP, 80), (0b110, 0b010));
-}

@@ -30,11 +30,11 @@ pub fn cases() -> Vec<Case> {
         ),
         ("told-after-a-fork", told_after_a_fork),
         ("told-by-a-child", told_by_a_child),
+        ("one-at-a-time", one_at_a_time),
     ] {
         cases.extend(cases_in(&APART_ONCE, &format!("listening/{name}"), run));
     }
     cases.extend(on_each_back_end("listening/in-a-set", in_a_set));
-    cases.extend(on_each_back_end("listening/one-at-a-time", one_at_a_time));
     cases
 }
 
