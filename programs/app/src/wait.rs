@@ -188,16 +188,10 @@ impl State {
     pub fn end_interrupted(&mut self) {
         while let Some(sleep) = self.parking.take_interrupted() {
             if let Sleep::Parked { id, .. } = sleep {
-                let mut left = Vec::new();
-                for (index, socket) in self.sockets.iter_mut() {
-                    let before = socket.waiters.len();
-                    socket.waiters.retain(|waiter| *waiter != id);
-                    if socket.waiters.len() < before {
-                        left.push(index);
-                    }
-                }
-                for index in left {
-                    self.has_waited(index);
+                let sockets = self.sockets.iter();
+                let its = sockets.filter(|(_, socket)| socket.waiters.contains(&id));
+                for index in its.map(|(index, _)| index).collect::<Vec<u32>>() {
+                    self.has_waited(index, id);
                 }
             }
             self.wakes_up(sleep, false);
@@ -300,8 +294,7 @@ pub fn park(
     }
     let id = state.parking.enter();
     for index in sockets {
-        state.sockets[*index].waiters.push(id);
-        state.begins_to_wait(*index);
+        state.begins_to_wait(*index, id);
     }
     let drives = state.parking.driver.is_none() && state.engine.is_some();
     if drives {
@@ -339,8 +332,7 @@ pub fn park(
     };
     if let Some(sleep) = state.parking.rises(nap) {
         for index in sockets {
-            state.sockets[*index].waiters.retain(|waiter| *waiter != id);
-            state.has_waited(*index);
+            state.has_waited(*index, id);
         }
         state.wakes_up(sleep, by_frame);
     }

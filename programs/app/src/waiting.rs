@@ -8,17 +8,24 @@ use core::sync::atomic::Ordering;
 use skink_messages::ConnectionOption;
 
 impl State {
-    /// The calling thread is about to sleep until this socket, or another one, has something for it.
+    /// The waiter `id` is about to sleep until this socket, or another one, has something for it.
     #[inline]
-    pub fn begins_to_wait(&mut self, index: u32) {
+    pub fn begins_to_wait(&mut self, index: u32, id: u32) {
+        self.sockets[index].waiters.push(id);
         if let Some(halves) = self.shared_listener(index) {
             self.show_waiting(index, halves);
         }
     }
 
-    /// A thread has slept for this socket.
+    /// It has slept.
     #[inline]
-    pub fn has_waited(&mut self, index: u32) {
+    pub fn has_waited(&mut self, index: u32, id: u32) {
+        self.sockets[index].waiters.retain(|waiter| *waiter != id);
+        self.show_whether_busy(index);
+    }
+
+    /// If nobody waits for this socket, that is shown.
+    pub fn show_whether_busy(&mut self, index: u32) {
         if let Some(halves) = self.shared_listener(index)
             && self.sockets[index].waiters.is_empty()
         {

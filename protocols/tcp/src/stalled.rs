@@ -211,7 +211,6 @@ impl Tcp {
         if now < stall.ends {
             return self.look_for_free(now, slot, out);
         }
-        stall.timer = Timer::Set;
         if stall.until.is_none_or(|until| until <= now) {
             let pause = stall.pause.map_or(PAUSE, |last| last * 2);
             let pause = pause.min(LONGEST_PAUSE);
@@ -226,10 +225,9 @@ impl Tcp {
             return;
         };
         if !listener.has_waiting() {
-            // What comes next is looked after anew.
-            listener.stall.timer = Timer::Off;
             return;
         }
+        listener.stall.timer = Timer::Set;
         self.want(slot);
         self.wheel.set(slot, next.map_or(again, |next| now + next));
         if next != Some(NEXT_TURN) {

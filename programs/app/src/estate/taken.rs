@@ -200,7 +200,7 @@ impl State {
                     engine.own_tcp(id, index);
                 }
                 // Threads of the program before may have waited.
-                self.has_waited(index);
+                self.show_whether_busy(index);
                 self.pass_option(index, ConnectionOption::Reserve(true));
             }
             Role::Datagram(halves) => {

@@ -3,6 +3,15 @@ use crate::state::State;
 use skink_memory::SocketId;
 use skink_messages::{ConnectionOption, Counter, Events};
 
+/// As [`two_listeners`], of which the second one has some connections that wait. Answers how many.
+fn one_is_behind() -> (Net, SocketId, SocketId, usize) {
+    let (mut net, first, behind) = two_listeners();
+    connect(&mut net, 1..21);
+    serve_all(&mut net, first);
+    let [_, left] = waiting(&net, [first, behind]);
+    (net, first, behind, left)
+}
+
 /// A listener each in region 0 and in another one, on one end.
 fn two_listeners() -> (Net, SocketId, SocketId) {
     let mut net = Net::new();
@@ -30,6 +39,12 @@ fn connect_to(net: &mut Net, local_port: u16, ports: core::ops::Range<u16>) {
 
 fn take_all(net: &mut Net, listener: SocketId) -> Vec<SocketId> {
     core::iter::from_fn(|| net.tcp.accept(listener)).collect()
+}
+
+/// Accepts all that wait at a listener, and ends them.
+fn serve_all(net: &mut Net, listener: SocketId) {
+    let all = take_all(net, listener);
+    finish(net, all);
 }
 
 /// Accepted connections end.
@@ -83,15 +98,13 @@ fn a_stalled_listener_is_tried_again_less_and_less_often() {
     let mut more = |net: &mut Net| {
         connect(net, port..port + 20);
         port += 20;
-        let taken = take_all(net, busy);
-        finish(net, taken);
+        serve_all(net, busy);
         let [left, _] = waiting(net, [idle, busy]);
         left
     };
     assert!(more(&mut net) > 1);
     net.advance(251);
-    let taken = take_all(&mut net, busy);
-    finish(&mut net, taken);
+    serve_all(&mut net, busy);
     for pause in [1_000, 2_000, 4_000, 8_000, 16_000, 16_000] {
         assert_eq!(more(&mut net), 0, "after {pause}");
         net.advance(pause - 2);
@@ -100,8 +113,7 @@ fn a_stalled_listener_is_tried_again_less_and_less_often() {
         assert_eq!(more(&mut net), 1, "just to see, after {pause}");
         net.advance(251);
         assert_eq!(waiting(&net, [idle, busy]), [0, 1]);
-        let taken = take_all(&mut net, busy);
-        finish(&mut net, taken);
+        serve_all(&mut net, busy);
     }
     // It accepts again, and has its share.
     net.advance(17_000);
@@ -186,8 +198,7 @@ fn a_long_queue_goes_in_turns() {
     assert_eq!(waiting(&net, [idle, busy]), [28, 32]);
     net.advance(100);
     assert_eq!(waiting(&net, [idle, busy]), [28, 32], "it accepts none");
-    let taken = take_all(&mut net, busy);
-    finish(&mut net, taken);
+    serve_all(&mut net, busy);
     net.advance(251);
     assert_eq!(waiting(&net, [idle, busy]), [0, 28]);
 }
@@ -447,8 +458,7 @@ fn new_flows_go_to_who_waits_for_them_one_each() {
         connect(&mut net, ports);
         assert_eq!(waiting(&net, [idle, busy]), [1, 0]);
         waits(&net, idle, false);
-        let taken = take_all(&mut net, idle);
-        finish(&mut net, taken);
+        serve_all(&mut net, idle);
     }
     // Who has one that it hasn't taken yet isn't free any more.
     waits(&net, idle, true);
@@ -459,11 +469,7 @@ fn new_flows_go_to_who_waits_for_them_one_each() {
 
 #[test]
 fn what_a_busy_program_leaves_waiting_goes_to_who_is_free() {
-    let (mut net, free, busy) = two_listeners();
-    connect(&mut net, 1..21);
-    let taken = take_all(&mut net, free);
-    finish(&mut net, taken);
-    let [_, left] = waiting(&net, [free, busy]);
+    let (mut net, free, busy, left) = one_is_behind();
     let offered = net.tcp.offer(busy).expect("one waits");
     waits(&net, free, true);
     net.advance(1);
@@ -477,20 +483,15 @@ fn what_a_busy_program_leaves_waiting_goes_to_who_is_free() {
 
 #[test]
 fn a_program_that_is_being_woken_keeps_what_waits() {
-    let (mut net, free, woken) = two_listeners();
-    connect(&mut net, 1..21);
-    let taken = take_all(&mut net, free);
-    finish(&mut net, taken);
-    let before = waiting(&net, [free, woken]);
+    let (mut net, free, woken, left) = one_is_behind();
     waits(&net, free, true);
     waits(&net, woken, true);
     net.advance(200);
-    assert_eq!(waiting(&net, [free, woken]), before);
+    assert_eq!(waiting(&net, [free, woken]), [0, left]);
     // It wasn't. What it says counts for nothing until it accepts.
     net.advance(60);
     assert_eq!(waiting(&net, [free, woken])[1], 0);
-    let taken = take_all(&mut net, free);
-    finish(&mut net, taken);
+    serve_all(&mut net, free);
     waits(&net, free, false);
     connect(&mut net, 30..40);
     assert_eq!(waiting(&net, [free, woken]), [10, 0]);
@@ -498,11 +499,7 @@ fn a_program_that_is_being_woken_keeps_what_waits() {
 
 #[test]
 fn who_begins_to_wait_while_others_connections_do_says_so_and_gets_one() {
-    let (mut net, late, busy) = two_listeners();
-    connect(&mut net, 1..21);
-    let taken = take_all(&mut net, late);
-    finish(&mut net, taken);
-    let [_, left] = waiting(&net, [late, busy]);
+    let (mut net, late, busy, left) = one_is_behind();
     let wanted = |net: &Net| {
         let record = net.tcp.table().record(late.slot);
         record.is_wanted.load(core::sync::atomic::Ordering::Relaxed)
@@ -517,8 +514,7 @@ fn who_begins_to_wait_while_others_connections_do_says_so_and_gets_one() {
         assert_eq!(waiting(&net, [late, busy]), [1, left - given]);
         assert_eq!(wanted(&net), 1, "there are more");
         waits(&net, late, false);
-        let taken = take_all(&mut net, late);
-        finish(&mut net, taken);
+        serve_all(&mut net, late);
     }
 }
 
@@ -531,26 +527,20 @@ fn who_gave_away_all_that_waited_is_looked_after_again() {
         while waiting(&net, [free, busy])[1] == 0 {
             port += 1;
             connect(&mut net, port..port + 1);
-            let taken = take_all(&mut net, free);
-            finish(&mut net, taken);
+            serve_all(&mut net, free);
         }
         waits(&net, free, true);
         net.advance(13);
         assert_eq!(waiting(&net, [free, busy]), [1, 0], "{port}");
         waits(&net, free, false);
-        let taken = take_all(&mut net, free);
-        finish(&mut net, taken);
+        serve_all(&mut net, free);
     }
     assert_eq!(net.count(Counter::TcpStalled), 0);
 }
 
 #[test]
 fn what_was_moved_is_not_moved_back_by_who_feigns_to_wait() {
-    let (mut net, one, other) = two_listeners();
-    connect(&mut net, 1..21);
-    let taken = take_all(&mut net, one);
-    finish(&mut net, taken);
-    let [_, left] = waiting(&net, [one, other]);
+    let (mut net, one, other, left) = one_is_behind();
     for _ in 0..20 {
         for (waiter, has) in [(one, 0), (other, 1)] {
             waits(&net, waiter, waiting(&net, [one, other])[has] == 0);
