@@ -14,6 +14,9 @@ pub trait Ports {
     fn listen(&mut self, protocol: u8, port: u16);
     /// No new flows to `port` for one listener less.
     fn unlisten(&mut self, protocol: u8, port: u16);
+    /// Whether a program of this owner, which listens on `port`, sleeps until it has a connection. Who does is given one new flow before
+    /// others are; for the next one that is to be said again.
+    fn set_waiting(&mut self, _protocol: u8, _port: u16, _waits: bool) {}
     /// Whether other owners listen on `port` and this one doesn't: a new flow that still comes here
     /// was on its way when that changed.
     fn moved(&mut self, _protocol: u8, _port: u16) -> bool {

@@ -3,6 +3,7 @@
 use crate::errno::Answer;
 use crate::remote::Remote;
 use core::net::IpAddr;
+use core::sync::atomic::Ordering;
 use skink_library::{Doorbell, FlowRings, Left, Room, Stack};
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{
@@ -117,6 +118,23 @@ impl Provider {
             // The kernel socket holds the port against others; our own children share it.
             Provider::Library(stack) => Ok((stack.tcp_bind(id, end, local(options, true))?, 0)),
             Provider::Served(remote) => remote.bind(Protocol::Tcp, id, end, options),
+        }
+    }
+
+    /// So many threads sleep until `listener`, which other processes have too, has a connection. Answers whether the stack asked to
+    /// be told.
+    pub fn tcp_show_waiting(&mut self, listener: SocketId, threads: usize) -> bool {
+        match self {
+            Provider::Library(stack) => {
+                stack.tcp_show_waiting(listener, threads);
+                false
+            }
+            Provider::Served(remote) => {
+                let table = remote.table(Protocol::Tcp);
+                table.set_waiting(listener, threads > 0);
+                let record = table.find(listener).filter(|_| threads > 0);
+                record.is_some_and(|record| record.is_wanted.load(Ordering::Relaxed) != 0)
+            }
         }
     }
 

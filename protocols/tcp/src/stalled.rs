@@ -20,7 +20,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::SocketId;
 use skink_messages::{Counter, Network, Ports, SocketEvents};
 use skink_time::{Duration, Instant};
-use skink_wire::Endpoint;
+use skink_wire::{Endpoint, protocol};
 
 /// A program that accepts nothing for so long isn't just slow: most serve a request in less.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -148,6 +148,15 @@ impl Tcp {
                 }
                 self.wheel.set(slot, Instant::ZERO);
             }
+        }
+    }
+
+    /// So many threads of the program that has this stack for itself sleep until the listener has a connection. If there are more of
+    /// them than connections for them, other stacks' owners hear of it.
+    pub fn show_waiting(&self, id: SocketId, threads: usize, ports: &mut dyn Ports) {
+        if let Some(listener) = self.listener(id.slot).filter(|listener| listener.id == id) {
+            let coming = listener.half_open + listener.ready.len() + listener.offered.len();
+            ports.set_waiting(protocol::TCP, listener.local.port, threads > coming);
         }
     }
 

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
 // Layout digest: 2703d34308d84504
-pub(crate) const PROTOCOL: u32 = 21;
+pub(crate) const PROTOCOL: u32 = 22;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

@@ -41,6 +41,7 @@
 struct port {
 	__u64 users;     // owners that have a socket on this local port
 	__u64 listeners; // owners that new flows may be given to
+	__u64 waiting;   // listeners in which somebody sleeps until one comes: each is first for one flow
 };
 
 // By port. Owners map them and change them with atomic operations; two, so that who has one transport only needn't
@@ -336,7 +337,7 @@ static __always_inline __u32 on_queue(const struct owners *table, __u32 queue)
 // One of several candidates for a flow that isn't in the table: the owner of the queue it came by, so
 // that it needn't change queues, or by hash. If some candidate has no queue of its own, only the hash
 // gives it its share. The same for a flow's first segment as for a later one
-// whose entry was pushed out of the table.
+// whose entry was pushed out of the table, unless who waits came first.
 static __always_inline int choose(const struct owners *table, const struct flow *flow,
 				  __u64 candidates, __u32 queue)
 {
@@ -354,7 +355,7 @@ static __always_inline int by_ports(const struct owners *table, const struct par
 	const struct flow *flow = &parsed->flow;
 	__u32 index = bpf_ntohs(flow->local_port);
 
-	const struct port *port;
+	struct port *port;
 
 	if (flow->protocol == IPPROTO_UDP) {
 		port = bpf_map_lookup_elem(&udp_ports, &index);
@@ -382,12 +383,22 @@ static __always_inline int by_ports(const struct owners *table, const struct par
 		return choose(table, flow, candidates, queue);
 
 	const __u32 *known = bpf_map_lookup_elem(&flows, flow);
+	__u32 owner = OWNERS;
+
 	// A flow may be opened anew, after its owner stopped to listen.
 	if (known && *known < OWNERS && ((opens ? candidates : users) >> *known & 1))
-		return *known;
-	__u32 owner = choose(table, flow, candidates, queue);
-	if (opens)
+		owner = *known;
+	if (!opens)
+		return owner < OWNERS ? owner : choose(table, flow, candidates, queue);
+	// The one queue of a listening socket that processes share, as far as their sleep tells (docs/decisions/0025).
+	__u64 waiting = port->waiting & candidates;
+	if (owner == OWNERS) {
+		owner = choose(table, flow, waiting ? waiting : candidates, queue);
 		bpf_map_update_elem(&flows, flow, &owner, BPF_ANY);
+	}
+	// The next flow is another one's, until it says again that it waits.
+	if (owner < OWNERS && waiting >> owner & 1)
+		__sync_fetch_and_and(&port->waiting, ~(1ULL << owner));
 	return owner;
 }
 

@@ -21,11 +21,13 @@ pub(crate) struct Port {
     users: AtomicU64,
     /// Owners that new flows may be given to; none counts that isn't among the users too.
     listeners: AtomicU64,
+    /// Listeners that are first for one new flow: somebody there sleeps until it comes. The kernel takes those out that it gives one.
+    waiting: AtomicU64,
 }
 
 // SAFETY: atomics only.
 unsafe impl Shared for Port {}
-const _: () = assert!(size_of::<Port>() == 16);
+const _: () = assert!(size_of::<Port>() == 24);
 
 /// The tables of ports as descriptors, one for each transport.
 #[derive(Debug)]
@@ -84,7 +86,7 @@ impl Table {
 impl PortTable {
     /// Maps the tables of the transports that `owner`, or its process, has; see
     /// [`Steering::port_maps`](crate::Steering::port_maps). Of another one every port is free. Needs no privileges. A table's
-    /// 1 MiB is in memory already; the private counts take pages only as ports are used.
+    /// 1.5 MiB is in memory already; the private counts take pages only as ports are used.
     pub fn map(owner: Owner, tcp: Option<OwnedFd>, udp: Option<OwnedFd>) -> io::Result<PortTable> {
         Ok(PortTable {
             tcp: tcp.map(Table::map).transpose()?,
@@ -117,8 +119,8 @@ impl PortTable {
 
 /// Takes `owner` out of every entry of the table.
 pub(crate) fn clear(table: &MappedArray<Port>, owner: Owner) {
+    unlisten(table, owner);
     for port in table.entries() {
-        take_out(&port.listeners, owner);
         take_out(&port.users, owner);
     }
 }
@@ -127,6 +129,7 @@ pub(crate) fn clear(table: &MappedArray<Port>, owner: Owner) {
 pub(crate) fn unlisten(table: &MappedArray<Port>, owner: Owner) {
     for port in table.entries() {
         take_out(&port.listeners, owner);
+        take_out(&port.waiting, owner);
     }
 }
 
@@ -180,13 +183,28 @@ impl Ports for PortTable {
     }
 
     fn unlisten(&mut self, protocol: u8, port: u16) {
+        let owner = self.owner;
         let Some((shared, count, bit)) = self.entry(protocol, port) else {
             return;
         };
         if count.listens == 1 {
             shared.listeners.fetch_and(!bit, AcqRel);
+            take_out(&shared.waiting, owner);
         }
         count.listens = count.listens.saturating_sub(1);
+    }
+
+    fn set_waiting(&mut self, protocol: u8, port: u16, waits: bool) {
+        let owner = self.owner;
+        let Some((shared, count, bit)) = self.entry(protocol, port) else {
+            return;
+        };
+        // As a rule the kernel has taken it out already.
+        if !waits {
+            take_out(&shared.waiting, owner);
+        } else if count.listens > 0 && shared.waiting.load(Relaxed) & bit == 0 {
+            shared.waiting.fetch_or(bit, AcqRel);
+        }
     }
 
     fn moved(&mut self, protocol: u8, port: u16) -> bool {

@@ -253,6 +253,53 @@ fn new_flows_spread_over_listeners_and_stay() {
 }
 
 #[test]
+fn who_waits_for_a_flow_gets_one_before_others() {
+    let Some(bench) = Bench::new(&[3, 5, 40]) else {
+        return;
+    };
+    let mut views = [3, 5, 40].map(|number| bench.ports(number));
+    for ports in &mut views {
+        open(ports, TCP, 80, true);
+    }
+    let opened = |port| bench.owner_of(&tcp(port, 80, SYN));
+    let first: Vec<i64> = (1..=60).map(opened).collect();
+    for round in 1..20 {
+        let port = 100 * round;
+        views[1].set_waiting(TCP, 80, true);
+        views[2].set_waiting(TCP, 80, true);
+        let chosen = [opened(port), opened(port + 1)];
+        assert_eq!(BTreeSet::from(chosen), BTreeSet::from([5, 40]), "each one");
+        assert_eq!(opened(port), chosen[0], "its request is repeated");
+        views[0].set_waiting(TCP, 80, true);
+        assert_eq!(opened(port), chosen[0], "whoever waits by then");
+        assert_eq!(bench.owner_of(&tcp(port, 80, ACK)), chosen[0]);
+        views[0].set_waiting(TCP, 80, false);
+    }
+    // Nobody waits: all get their share.
+    let chosen: BTreeSet<i64> = (5000..5060).map(opened).collect();
+    assert_eq!(chosen, BTreeSet::from([3, 5, 40]));
+    // Who has a flow keeps it, and isn't taken for waiting then.
+    views[1].set_waiting(TCP, 80, true);
+    let port = 1 + first.iter().position(|owner| *owner == 5).expect("some") as u16;
+    assert_eq!(opened(port), 5);
+    let chosen: BTreeSet<i64> = (6000..6060).map(opened).collect();
+    assert_eq!(chosen, BTreeSet::from([3, 5, 40]));
+    // Who doesn't listen any more, or never did, doesn't count, whatever it says.
+    views[1].set_waiting(TCP, 80, true);
+    views[1].unlisten(TCP, 80);
+    views[1].set_waiting(TCP, 80, true);
+    let chosen: BTreeSet<i64> = (7000..7060).map(opened).collect();
+    assert_eq!(chosen, BTreeSet::from([3, 40]));
+    views[1].listen(TCP, 80);
+    let chosen: BTreeSet<i64> = (8000..8060).map(opened).collect();
+    assert_eq!(
+        chosen,
+        BTreeSet::from([3, 5, 40]),
+        "nor does what it said before"
+    );
+}
+
+#[test]
 fn an_owner_whose_process_is_gone_keeps_its_flows_and_gets_no_others() {
     let Some(mut bench) = Bench::new(&[1, 2]) else {
         return;

@@ -106,6 +106,12 @@ impl Stack {
             .connect(now, socket, remote, below))
     }
 
+    /// So many threads sleep until `listener` has a connection ([`skink_tcp::Tcp::show_waiting`]).
+    pub fn tcp_show_waiting(&mut self, listener: SocketId, threads: usize) {
+        let ports = self.ports.as_mut();
+        self.tcp.show_waiting(listener, threads, ports);
+    }
+
     /// Takes the connection that has waited longest.
     pub fn tcp_accept(&mut self, listener: SocketId) -> Option<SocketId> {
         self.tcp.accept(listener)

@@ -200,7 +200,7 @@ impl State {
                     engine.own_tcp(id, index);
                 }
                 // Threads of the program before may have waited.
-                self.show_whether_busy(index);
+                self.show_waiting(index);
                 self.pass_option(index, ConnectionOption::Reserve(true));
             }
             Role::Datagram(halves) => {

@@ -30,11 +30,11 @@ pub fn cases() -> Vec<Case> {
         ),
         ("told-after-a-fork", told_after_a_fork),
         ("told-by-a-child", told_by_a_child),
-        ("one-at-a-time", one_at_a_time),
     ] {
         cases.extend(cases_in(&APART_ONCE, &format!("listening/{name}"), run));
     }
     cases.extend(on_each_back_end("listening/in-a-set", in_a_set));
+    cases.extend(on_each_back_end("listening/one-at-a-time", one_at_a_time));
     cases
 }
 
@@ -396,11 +396,13 @@ fn call_and_serve(network: &Network, clients: &str, program: &str, how: &[&str])
 /// Each child serves one connection for as long as it lasts, and says who it is.
 const ONE_EACH: &str = "
 import os, select, signal, socket
-signal.signal(signal.SIGTERM, signal.SIG_DFL)
 listener = socket.create_server(('10.9.0.2', 9402))
 begun, begin = os.pipe()
+children = []
 for _ in range(12):
-    if os.fork() == 0:
+    children.append(os.fork())
+    if children[-1] == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         select.select([listener], [], [], 0)
         os.write(begin, b'.')
         while True:
@@ -409,6 +411,11 @@ for _ in range(12):
                 c.sendall(b'%d' % os.getpid())
 for _ in range(12):
     os.read(begun, 1)
+def end(*_):
+    for child in children:
+        os.kill(child, signal.SIGTERM)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
 print('ready', flush=True)
 signal.pause()
 ";
