@@ -1,3 +1,5 @@
+use skink_wire::FourTuple;
+
 /// Which local ports this instance of the stack uses, shared with the other owners of the NIC
 /// through the port table that steers inbound packets (LibrettOS's portmap).
 ///
@@ -17,6 +19,10 @@ pub trait Ports {
     /// Whether a program of this owner, which listens on `port`, sleeps until it has a connection. Who does is given one new flow before
     /// others are; for the next one that is to be said again.
     fn set_waiting(&mut self, _protocol: u8, _port: u16, _waits: bool) {}
+    /// This owner has a TCP connection `flow`: segments of it come here, even those that would open it anew.
+    fn flow_begins(&mut self, _flow: &FourTuple) {}
+    /// That connection is over, or in TIME-WAIT: a new one between its ends may be given to somebody else.
+    fn flow_ends(&mut self, _flow: &FourTuple) {}
     /// Whether other owners listen on `port` and this one doesn't: a new flow that still comes here
     /// was on its way when that changed.
     fn moved(&mut self, _protocol: u8, _port: u16) -> bool {

@@ -13,6 +13,7 @@ use skink_messages::{
 };
 use skink_nic::Sender;
 use skink_time::Instant;
+use skink_wire::FourTuple;
 
 /// The NIC's sending half, with the place where frames that leave are captured.
 pub(crate) struct Tap<'a> {
@@ -111,6 +112,12 @@ impl Ports for Below<'_> {
     }
     fn unlisten(&mut self, protocol: u8, port: u16) {
         self.ports.unlisten(protocol, port);
+    }
+    fn flow_begins(&mut self, flow: &FourTuple) {
+        self.ports.flow_begins(flow);
+    }
+    fn flow_ends(&mut self, flow: &FourTuple) {
+        self.ports.flow_ends(flow);
     }
     fn moved(&mut self, protocol: u8, port: u16) -> bool {
         self.ports.moved(protocol, port)

@@ -205,6 +205,11 @@ impl Stack {
         self.ip.set_answers(answers);
     }
 
+    /// See [`Tcp::set_sequence_secret`].
+    pub fn set_sequence_secret(&mut self, secret: u64) {
+        self.tcp.set_sequence_secret(secret);
+    }
+
     /// See [`Tcp::set_stateless`].
     pub fn set_stateless(&mut self, stateless: bool) {
         self.tcp.set_stateless(stateless);

@@ -304,7 +304,7 @@ impl Tcp {
             };
             connection.take_path(&path.unwrap_or(UNKNOWN_PATH), out);
             connection.resume(&context);
-            self.demux.insert(tuple, Place::Connection(slot));
+            self.enter_flow(&tuple, slot, out);
         } else {
             connection.tell(Events::READ_CLOSED | Events::CLOSED);
         }

@@ -269,7 +269,7 @@ impl Tcp {
         };
         let mut connection = Connection::new(id, settings, Program::Awaited(parent), now);
         connection.set_path(tuple, &path, &context, out);
-        connection.begin(self.secret, State::SynReceived, &context);
+        connection.begin(self.sequence_secret, State::SynReceived, &context);
         if let Some(after) = after {
             // RFC 6191: beyond anything that the earlier connection sent.
             connection.restart_numbers(after + 65_537);
@@ -281,7 +281,7 @@ impl Tcp {
         connection.save_program(&context);
         connection.holds_port = out.use_port(protocol::TCP, tuple.local.port, false);
         self.counters.count(Counter::TcpPassiveOpens);
-        self.demux.insert(tuple, Place::Connection(slot));
+        self.enter_flow(&tuple, slot, out);
         self.put(slot, Socket::Connection(Box::new(connection)));
         self.note_half_open(parent, id);
         self.enqueue(slot);

@@ -110,11 +110,13 @@ impl Demux {
         self.flows.insert(tuple, place);
     }
 
-    /// Forgets the flow if it (still) leads to `place`.
-    pub fn remove(&mut self, tuple: &FourTuple, place: Place) {
-        if self.flow(tuple) == Some(place) {
+    /// Forgets the flow if it (still) leads to `place`; answers whether it did.
+    pub fn remove(&mut self, tuple: &FourTuple, place: Place) -> bool {
+        let leads = self.flow(tuple) == Some(place);
+        if leads {
             self.flows.remove(tuple);
         }
+        leads
     }
 
     /// The listener for a new flow. Several on one end share by the flow's hash, as far as they are

@@ -57,6 +57,7 @@ impl Tcp {
         // The port stays in use as long as TIME-WAIT lasts.
         out.use_port(protocol::TCP, tuple.local.port, false);
         let index = self.time_waits.insert(now, entry);
+        self.leave_flow(&tuple, slot, out);
         self.demux.insert(tuple, Place::TimeWait(index));
         let gone = match self.sockets.get(slot as usize) {
             Some(Socket::Connection(connection)) => connection.program() == Program::Gone,
@@ -107,7 +108,7 @@ impl Tcp {
         connection.tell(Events::READABLE | Events::WRITABLE | Events::READ_CLOSED | Events::CLOSED);
         let (tuple, program) = (connection.tuple, connection.program());
         let asked = connection.asked;
-        self.demux.remove(&tuple, Place::Connection(slot));
+        self.leave_flow(&tuple, slot, out);
         self.wheel.cancel(slot);
         let keep = match program {
             Program::Attached => true,
@@ -132,6 +133,19 @@ impl Tcp {
             self.notice(slot);
         } else {
             self.free(slot, out);
+        }
+    }
+
+    /// Segments of the flow are those of the connection in `slot` from now on.
+    pub(crate) fn enter_flow<O: Ports>(&mut self, tuple: &FourTuple, slot: u32, out: &mut O) {
+        self.demux.insert(*tuple, Place::Connection(slot));
+        out.flow_begins(tuple);
+    }
+
+    /// The connection in `slot` has its flow no longer.
+    pub(crate) fn leave_flow<O: Ports>(&mut self, tuple: &FourTuple, slot: u32, out: &mut O) {
+        if self.demux.remove(tuple, Place::Connection(slot)) {
+            out.flow_ends(tuple);
         }
     }
 

@@ -25,7 +25,7 @@ use std::collections::{HashMap, VecDeque};
 /// What a TCP instance needs to know.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpConfig {
-    /// Sequence numbers, timestamps, ports and hash keys are drawn from it.
+    /// Sequence numbers ([`Tcp::set_sequence_secret`]), timestamps, ports and hash keys are drawn from it.
     pub seed: u64,
 }
 
@@ -49,6 +49,8 @@ pub(crate) enum Socket {
 /// One instance of TCP, with a table of sockets of its own. See the crate's documentation.
 pub struct Tcp {
     pub(crate) secret: u64,
+    /// What initial sequence numbers and timestamp offsets are drawn from.
+    pub(crate) sequence_secret: u64,
     pub(crate) table: SocketTable,
     pub(crate) counters: Counters,
     pub(crate) slots: RegionSlots,
@@ -84,12 +86,19 @@ pub struct Tcp {
 }
 
 impl Tcp {
+    /// Initial sequence numbers and timestamp offsets are drawn from `secret` (RFC 6528). With the same in all stacks on a NIC, a
+    /// connection goes on beyond what an earlier one between its ends has sent, whichever stack had that.
+    pub fn set_sequence_secret(&mut self, secret: u64) {
+        self.sequence_secret = secret;
+    }
+
     /// An instance without sockets, on a table that nobody else gives slots of. [`Tcp::add_region`]
     /// makes the table larger.
     pub fn new(config: TcpConfig, table: SocketTable, counters: Counters) -> Tcp {
         let queue = FairQueue::new(&table);
         Tcp {
             secret: config.seed,
+            sequence_secret: config.seed,
             slots: RegionSlots::new(&table),
             table,
             counters,

@@ -11,7 +11,6 @@
 //! begin gets in, as most do.
 
 use crate::connection::{Connection, Context, Program};
-use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
 use crate::segment::Segment;
 use crate::settings::Settings;
@@ -544,7 +543,7 @@ impl Tcp {
         };
         let listener = heir & (self.table.stride() - 1);
         self.table.finish_copy(child, slot, listener);
-        self.demux.remove(&tuple, Place::Connection(child));
+        self.leave_flow(&tuple, child, out);
         self.free(child, out);
         if let Err(reason) = self.adopt_connection(now, id, out) {
             self.counters.count(reason);

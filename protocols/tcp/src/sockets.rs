@@ -1,7 +1,6 @@
 //! The calls of programs: open, bind, listen, connect, accept, and the requests that follow.
 
 use crate::connection::{Connection, Context, Program};
-use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
 use crate::listener::Listener;
 use crate::saved::FIN_OURS;
@@ -163,9 +162,9 @@ impl Tcp {
         let mut connection = Connection::new(id, fresh.settings, Program::Attached, now);
         connection.holds_port = true;
         connection.set_path(tuple, &path, &context, out);
-        connection.begin(self.secret, State::SynSent, &context);
+        connection.begin(self.sequence_secret, State::SynSent, &context);
         self.counters.count(Counter::TcpActiveOpens);
-        self.demux.insert(tuple, Place::Connection(id.slot));
+        self.enter_flow(&tuple, id.slot, out);
         self.put(id.slot, Socket::Connection(Box::new(connection)));
         self.enqueue(id.slot);
         Ok(())

@@ -69,6 +69,8 @@ pub struct LibraryGrant {
     pub gateways: Vec<IpAddr>,
     /// Seed for whatever must be hard to guess; no two processes get the same.
     pub seed: u64,
+    /// What the initial sequence numbers of TCP connections are drawn from, the same for all processes on the NIC.
+    pub sequence_secret: u64,
     /// Whether this process answers ARP, NDP and echo requests; see also [`Notice::Answer`].
     pub answers: bool,
     /// [`skink_nic::Description`] of the NIC as JSON; see [`LibraryGrant::take_nic`].
@@ -408,6 +410,7 @@ fn library(
         addresses: message.addresses,
         gateways: message.gateways,
         seed: message.seed,
+        sequence_secret: message.sequence_secret,
         answers: message.answers,
         nic: message.nic,
         nic_descriptors: descriptors,

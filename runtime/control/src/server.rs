@@ -79,6 +79,8 @@ pub struct Server<O: Owners> {
     poll: OwnedFd,
     listening: Listening,
     token: String,
+    /// Of all stacks that programs have in themselves.
+    sequence_secret: u64,
     started: SystemTime,
     connections: BTreeMap<u64, Connection>,
     departing: BTreeMap<u64, Departing>,
@@ -127,6 +129,7 @@ impl<O: Owners> Server<O> {
                 Access::Token => format!("{:032x}", random()?),
                 Access::Named => String::new(),
             },
+            sequence_secret: random()? as u64,
             listening,
             config,
             started: SystemTime::now(),

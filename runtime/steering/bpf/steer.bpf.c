@@ -9,7 +9,7 @@
 //   skink_control  a socket filter: packets that every owner needs
 //
 // What isn't Skink's is passed to the kernel unchanged. The layout of the maps is repeated in
-// src/ports.rs, src/owners.rs and src/flow_rings.rs, and the hash in the last one too.
+// src/ports.rs, src/owners.rs, src/flow_rings.rs and src/flows.rs, and the hash in src/flow_rings.rs too.
 #include <stddef.h>
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -22,6 +22,7 @@
 // AF_XDP sockets on a queue: the first is for all frames, the others for flows that a thread waits for.
 #define RINGS 32
 #define BUCKETS 1024
+#define FLOW_BUCKETS 8192
 #define EXTENSION_HEADERS 6
 #define VLAN_ID 0xfff
 
@@ -42,6 +43,8 @@ struct port {
 	__u64 users;     // owners that have a socket on this local port
 	__u64 listeners; // owners that new flows may be given to
 	__u64 waiting;   // listeners in which somebody sleeps until one comes: each is first for one flow
+	// Of TCP, by hash and not by port: owners that have a connection on a flow of that hash.
+	__u64 flows;
 };
 
 // By port. Owners map them and change them with atomic operations; two, so that who has one transport only needn't
@@ -89,11 +92,16 @@ struct flow {
 	__u32 protocol;
 };
 
+struct entry {
+	__u32 owner;
+	__u32 sequence; // of the segment that opened it last, in network byte order
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 131072);
 	__type(key, struct flow);
-	__type(value, __u32); // owner
+	__type(value, struct entry);
 } flows SEC(".maps");
 
 struct {
@@ -130,6 +138,7 @@ struct packet {
 struct parsed {
 	struct flow flow;
 	__u32 identification; // of a fragment
+	__u32 sequence; // of a segment that opens a flow
 	__u32 flags;
 };
 
@@ -214,8 +223,10 @@ static __always_inline int parse_transport(const struct packet *packet, __u32 of
 	if (protocol == IPPROTO_TCP) {
 		// A first fragment may hold eight bytes only; then it opens no flow.
 		if (load(packet, offset, bytes, 14) == 0) {
-			if ((bytes[13] & 0x12) == 0x02)
+			if ((bytes[13] & 0x12) == 0x02) {
 				parsed->flags |= IS_SYN;
+				__builtin_memcpy(&parsed->sequence, bytes + 4, 4);
+			}
 		} else if (load(packet, offset, bytes, 4) != 0) {
 			return 0;
 		}
@@ -349,6 +360,15 @@ static __always_inline int choose(const struct owners *table, const struct flow 
 	return pick(candidates, hash_of(flow));
 }
 
+// Whether the owner has a connection on the flow, or on another one of the same hash. It hasn't if that is in TIME-WAIT.
+static __always_inline int has_flow(const struct flow *flow, __u32 owner)
+{
+	__u32 bucket = hash_of(flow) % FLOW_BUCKETS;
+	const struct port *entry = bpf_map_lookup_elem(&tcp_ports, &bucket);
+
+	return !entry || entry->flows >> (owner & (OWNERS - 1)) & 1;
+}
+
 static __always_inline int by_ports(const struct owners *table, const struct parsed *parsed,
 				    __u64 live, __u32 queue)
 {
@@ -382,19 +402,31 @@ static __always_inline int by_ports(const struct owners *table, const struct par
 	if (flow->protocol == IPPROTO_UDP)
 		return choose(table, flow, candidates, queue);
 
-	const __u32 *known = bpf_map_lookup_elem(&flows, flow);
+	struct entry *known = bpf_map_lookup_elem(&flows, flow);
+	// A flow may be opened anew, after its owner stopped to listen.
+	__u64 possible = opens ? candidates : users;
 	__u32 owner = OWNERS;
 
-	// A flow may be opened anew, after its owner stopped to listen.
-	if (known && *known < OWNERS && ((opens ? candidates : users) >> *known & 1))
-		owner = *known;
+	if (known && known->owner < OWNERS && (possible >> known->owner & 1))
+		owner = known->owner;
 	if (!opens)
 		return owner < OWNERS ? owner : choose(table, flow, candidates, queue);
+
 	// The one queue of a listening socket that processes share, as far as their sleep tells (docs/decisions/0025).
 	__u64 waiting = port->waiting & candidates;
-	if (owner == OWNERS) {
+	// A request that is repeated goes where it went, and so does one for a connection that is there. Else who had the
+	// flow once may be busy now.
+	if (known && owner < OWNERS && waiting && !(waiting >> owner & 1) &&
+	    known->sequence != parsed->sequence && !has_flow(flow, owner))
+		owner = OWNERS;
+	if (known && owner < OWNERS) {
+		known->sequence = parsed->sequence;
+	} else {
+		struct entry entry = { .sequence = parsed->sequence };
+
 		owner = choose(table, flow, waiting ? waiting : candidates, queue);
-		bpf_map_update_elem(&flows, flow, &owner, BPF_ANY);
+		entry.owner = owner;
+		bpf_map_update_elem(&flows, flow, &entry, BPF_ANY);
 	}
 	// The next flow is another one's, until it says again that it waits.
 	if (owner < OWNERS && waiting >> owner & 1)
@@ -421,13 +453,14 @@ static __always_inline int decide(const struct owners *table, const struct parse
 	datagram.protocol |= FRAGMENTS_OF;
 	__builtin_memcpy(&datagram.remote_port, &parsed->identification, 4);
 	if (parsed->flags & IS_LATER) {
-		const __u32 *known = bpf_map_lookup_elem(&flows, &datagram);
-		if (known && *known < OWNERS && (live >> *known & 1))
-			return *known;
+		const struct entry *known = bpf_map_lookup_elem(&flows, &datagram);
+		if (known && known->owner < OWNERS && (live >> known->owner & 1))
+			return known->owner;
 		return pick(live, hash_of(&datagram));
 	}
 	owner = parsed->flags & NO_PORTS ? lowest(live) : by_ports(table, parsed, live, queue);
-	bpf_map_update_elem(&flows, &datagram, &owner, BPF_ANY);
+	struct entry entry = { .owner = owner };
+	bpf_map_update_elem(&flows, &datagram, &entry, BPF_ANY);
 	return owner;
 }
 

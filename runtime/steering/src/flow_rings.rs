@@ -65,13 +65,7 @@ impl FlowRings {
 
     /// The bucket of a TCP flow, less than [`BUCKETS`].
     pub fn bucket(flow: &FourTuple) -> u16 {
-        let [remote_port, local_port] =
-            [flow.remote, flow.local].map(|end| u64::from(end.port.to_be()));
-        let addresses = [flow.remote, flow.local].map(|end| words(end.addr));
-        let addresses = addresses.as_flattened().iter();
-        let hash = mix(TCP, remote_port << 16 | local_port);
-        let hash = addresses.fold(hash, |hash, word| mix(hash, *word));
-        (mix(hash, 0) % u64::from(BUCKETS)) as u16
+        (hash(flow) % u64::from(BUCKETS)) as u16
     }
 
     /// The flows of `bucket` go to socket `ring` of the queue that they come by from now on, or to the first if the
@@ -80,6 +74,17 @@ impl FlowRings {
         let table = &self.tables.entries()[usize::from(self.owner.number())].0;
         table[usize::from(bucket % BUCKETS)].store(ring, Release);
     }
+}
+
+/// As `hash_of` of `bpf/steer.bpf.c`, of a TCP flow.
+pub(crate) fn hash(flow: &FourTuple) -> u64 {
+    let [remote_port, local_port] =
+        [flow.remote, flow.local].map(|end| u64::from(end.port.to_be()));
+    let addresses = [flow.remote, flow.local].map(|end| words(end.addr));
+    let addresses = addresses.as_flattened().iter();
+    let hash = mix(TCP, remote_port << 16 | local_port);
+    let hash = addresses.fold(hash, |hash, word| mix(hash, *word));
+    mix(hash, 0)
 }
 
 /// As `mix` of `bpf/steer.bpf.c`.

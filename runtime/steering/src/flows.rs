@@ -28,9 +28,10 @@ pub(crate) fn bind(
     owner: Owner,
 ) -> Result<(), SteeringError> {
     let refused = |error| map_error(NAME, error);
-    let mut map: BpfHash<MapData, [u8; 40], u32> = Map::LruHashMap(map_of(map, NAME)?)
+    // `struct entry`: no request with that sequence number came.
+    let mut map: BpfHash<MapData, [u8; 40], [u32; 2]> = Map::LruHashMap(map_of(map, NAME)?)
         .try_into()
         .map_err(refused)?;
-    map.insert(key_of(flow), u32::from(owner.number()), 0)
+    map.insert(key_of(flow), [u32::from(owner.number()), 0], 0)
         .map_err(refused)
 }

@@ -1,6 +1,8 @@
 use crate::Owner;
+use crate::flow_rings::hash;
 use crate::shared::{MappedArray, Shared};
 use skink_messages::Ports;
+use skink_wire::FourTuple;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
@@ -23,11 +25,16 @@ pub(crate) struct Port {
     listeners: AtomicU64,
     /// Listeners that are first for one new flow: somebody there sleeps until it comes. The kernel takes those out that it gives one.
     waiting: AtomicU64,
+    /// Of TCP, and not of this port: owners that have a connection whose flow's hash, modulo [`FLOW_BUCKETS`], is this entry's number.
+    flows: AtomicU64,
 }
 
 // SAFETY: atomics only.
 unsafe impl Shared for Port {}
-const _: () = assert!(size_of::<Port>() == 24);
+const _: () = assert!(size_of::<Port>() == 32);
+
+/// Entries that tell of flows. More would be out of the processor's caches for each connection.
+const FLOW_BUCKETS: usize = 8192;
 
 /// The tables of ports as descriptors, one for each transport.
 #[derive(Debug)]
@@ -72,6 +79,8 @@ pub struct PortTable {
 struct Table {
     shared: MappedArray<Port>,
     counts: Vec<Count>,
+    /// This owner's connections, by their flows' hash.
+    flows: Vec<u32>,
 }
 
 impl Table {
@@ -79,6 +88,7 @@ impl Table {
         Ok(Table {
             shared: self::map(map)?,
             counts: vec![Count::default(); ENTRIES],
+            flows: vec![0; FLOW_BUCKETS],
         })
     }
 }
@@ -86,7 +96,7 @@ impl Table {
 impl PortTable {
     /// Maps the tables of the transports that `owner`, or its process, has; see
     /// [`Steering::port_maps`](crate::Steering::port_maps). Of another one every port is free. Needs no privileges. A table's
-    /// 1.5 MiB is in memory already; the private counts take pages only as ports are used.
+    /// 2 MiB are in memory already; the private counts take pages only as ports are used.
     pub fn map(owner: Owner, tcp: Option<OwnedFd>, udp: Option<OwnedFd>) -> io::Result<PortTable> {
         Ok(PortTable {
             tcp: tcp.map(Table::map).transpose()?,
@@ -117,11 +127,21 @@ impl PortTable {
     }
 }
 
+impl Table {
+    /// How many connections the owner has in a flow's bucket, and who has one there.
+    fn bucket(&mut self, flow: &FourTuple) -> Option<(&mut u32, &AtomicU64)> {
+        let bucket = hash(flow) as usize % FLOW_BUCKETS;
+        let shared = &self.shared.entries().get(bucket)?.flows;
+        Some((self.flows.get_mut(bucket)?, shared))
+    }
+}
+
 /// Takes `owner` out of every entry of the table.
 pub(crate) fn clear(table: &MappedArray<Port>, owner: Owner) {
     unlisten(table, owner);
     for port in table.entries() {
         take_out(&port.users, owner);
+        take_out(&port.flows, owner);
     }
 }
 
@@ -204,6 +224,26 @@ impl Ports for PortTable {
             take_out(&shared.waiting, owner);
         } else if count.listens > 0 && shared.waiting.load(Relaxed) & bit == 0 {
             shared.waiting.fetch_or(bit, AcqRel);
+        }
+    }
+
+    fn flow_begins(&mut self, flow: &FourTuple) {
+        let bit = self.owner.bit();
+        if let Some((count, owners)) = self.tcp.as_mut().and_then(|table| table.bucket(flow)) {
+            if *count == 0 {
+                owners.fetch_or(bit, AcqRel);
+            }
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn flow_ends(&mut self, flow: &FourTuple) {
+        let bit = self.owner.bit();
+        if let Some((count, owners)) = self.tcp.as_mut().and_then(|table| table.bucket(flow)) {
+            if *count == 1 {
+                owners.fetch_and(!bit, AcqRel);
+            }
+            *count = count.saturating_sub(1);
         }
     }
 

@@ -300,6 +300,45 @@ fn who_waits_for_a_flow_gets_one_before_others() {
 }
 
 #[test]
+fn a_flow_that_is_opened_anew_goes_to_who_waits_unless_its_owner_has_it() {
+    let Some(bench) = Bench::new(&[3, 5]) else {
+        return;
+    };
+    let mut views = [3, 5].map(|number| bench.ports(number));
+    for ports in &mut views {
+        open(ports, TCP, 80, true);
+    }
+    for v6 in [false, true] {
+        let flow = |port| FourTuple {
+            remote: Endpoint::new(if v6 { REMOTE6.into() } else { REMOTE4.into() }, port),
+            local: Endpoint::new(if v6 { LOCAL6.into() } else { LOCAL4.into() }, 80),
+        };
+        let frame = |port, flags, number| {
+            let frame = tcp(port, 80, flags).numbered(number);
+            if v6 { frame.v6() } else { frame }
+        };
+        let opened = |port, number| bench.owner_of(&frame(port, SYN, number));
+        let [busy, free] = &mut views;
+        for port in 1..100 {
+            busy.set_waiting(TCP, 80, true);
+            assert_eq!(opened(port, 7), 3);
+            free.set_waiting(TCP, 80, true);
+            assert_eq!(opened(port, 7), 3, "the request is repeated");
+            busy.flow_begins(&flow(port));
+            assert_eq!(opened(port, 8), 3, "another request, beside a connection");
+            assert_eq!(opened(port, 7), 3, "whichever was the last");
+            busy.flow_ends(&flow(port));
+            assert_eq!(opened(port, 7), 3, "an old request");
+            assert_eq!(bench.owner_of(&frame(port, ACK, 9)), 3);
+            assert_eq!(opened(port, 8), 5, "another one");
+            assert_eq!(bench.owner_of(&frame(port, ACK, 9)), 5);
+            assert_eq!(opened(port, 8), 5, "repeated");
+            assert_eq!(opened(port, 9), 5, "nobody waits");
+        }
+    }
+}
+
+#[test]
 fn an_owner_whose_process_is_gone_keeps_its_flows_and_gets_no_others() {
     let Some(mut bench) = Bench::new(&[1, 2]) else {
         return;

@@ -47,6 +47,10 @@ impl Net {
             let expected = uses.get(port).copied().unwrap_or(0);
             assert_eq!(*count, expected, "uses of port {port}");
         }
+        for (flow, count) in &self.out.flows {
+            let is_there = matches!(self.tcp.demux.flow(flow), Some(Place::Connection(_)));
+            assert_eq!(*count, i32::from(is_there), "what others hear of {flow:?}");
+        }
     }
 
     fn check_listener(&self, slot: u32, listener: &crate::listener::Listener) {
@@ -87,6 +91,7 @@ impl Net {
         );
         let place = self.tcp.demux.flow(&connection.tuple);
         assert_eq!(place, Some(Place::Connection(slot)));
+        assert_eq!(self.out.flows.get(&connection.tuple), Some(&1));
         if connection.deadlines.first().is_some() {
             assert!(self.tcp.wheel.is_armed(slot), "no timer runs");
         }

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use skink_messages::{Full, Network, Outbound, Path, Ports, SocketEvent, SocketEvents, TxPacket};
 use skink_time::Instant;
 use skink_wire::tcp::{self, CHECKSUM_OFFSET, Flags, Header, Options};
-use skink_wire::{SeqNum, Sum, protocol};
+use skink_wire::{FourTuple, SeqNum, Sum, protocol};
 use std::collections::{HashMap, VecDeque};
 
 /// A segment that was sent, parsed back.
@@ -76,6 +76,7 @@ pub(crate) struct Out {
     pub raises: u32,
     pub uses: HashMap<u16, i32>,
     pub listened: HashMap<u16, i32>,
+    pub flows: HashMap<FourTuple, i32>,
     /// Ports that another owner has.
     pub foreign: Vec<u16>,
     /// Ports that others use, too.
@@ -109,6 +110,7 @@ impl Out {
             raises: 0,
             uses: HashMap::new(),
             listened: HashMap::new(),
+            flows: HashMap::new(),
             foreign: Vec::new(),
             users: Vec::new(),
             moved: Vec::new(),
@@ -250,6 +252,14 @@ impl Ports for Out {
     fn unlisten(&mut self, _: u8, port: u16) {
         self.freeze();
         *self.listened.entry(port).or_default() -= 1;
+    }
+
+    fn flow_begins(&mut self, flow: &FourTuple) {
+        *self.flows.entry(*flow).or_default() += 1;
+    }
+
+    fn flow_ends(&mut self, flow: &FourTuple) {
+        *self.flows.entry(*flow).or_default() -= 1;
     }
 
     fn moved(&mut self, _: u8, port: u16) -> bool {

@@ -233,6 +233,7 @@ impl<O: Owners> Server<O> {
             addresses: self.config.addresses.clone(),
             gateways: self.config.gateways.clone(),
             seed: random().map_err(|error| error.to_string())? as u64,
+            sequence_secret: self.sequence_secret,
             answers,
             nic: grant.nic.clone(),
             nic_descriptors: grant.nic_descriptors.len(),

@@ -105,6 +105,10 @@ impl Frame {
             }
         })
     }
+    /// A segment with this sequence number.
+    pub fn numbered(self, sequence: u32) -> Frame {
+        self.with(|frame| frame.transport[4..8].copy_from_slice(&sequence.to_be_bytes()))
+    }
     pub fn vlan(self) -> Frame {
         self.with(|frame| frame.vlan = true)
     }

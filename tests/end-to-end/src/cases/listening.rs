@@ -407,8 +407,9 @@ for _ in range(12):
         os.write(begin, b'.')
         while True:
             c, _ = listener.accept()
-            while c.recv(64):
+            while c.recv(64) == b'?':
                 c.sendall(b'%d' % os.getpid())
+            c.close()
 for _ in range(12):
     os.read(begun, 1)
 def end(*_):
@@ -421,25 +422,37 @@ signal.pause()
 ";
 
 /// Has more and more connections, each with a child of its own. The next one comes when the child of the last one sleeps until it hears more.
+/// Before that each of the ports had a connection with whatever child, as those of a proxy have in the long run.
 const ONE_MORE: &str = "
 import socket
 def sleeps(pid):
     return open('/proc/%s/stat' % pid).read().rsplit(') ')[1][0] == 'S'
+def connect(port):
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    connection.bind(('10.9.0.1', port))
+    connection.settimeout(20)
+    connection.connect(('10.9.0.2', 9402))
+    connection.sendall(b'?')
+    return connection, connection.recv(64).decode()
+def close(connection, pid):
+    connection.sendall(b'.')
+    assert connection.recv(64) == b''
+    connection.close()
+    while not sleeps(pid):
+        pass
 for round in range(3):
-    connections, children = [], set()
-    for _ in range(9):
-        connections.append(socket.create_connection(('10.9.0.2', 9402), 20))
-        connections[-1].sendall(b'?')
-        pid = connections[-1].recv(64).decode()
-        assert pid and pid not in children, pid
-        children.add(pid)
+    for port in range(9410, 9419):
+        close(*connect(port))
+    served = {}
+    for port in range(9410, 9419):
+        connection, pid = connect(port)
+        assert pid and pid not in served, pid
+        served[pid] = connection
         while not sleeps(pid):
             pass
-    for connection in connections:
-        connection.close()
-    for pid in children:
-        while not sleeps(pid):
-            pass
+    for pid, connection in served.items():
+        close(connection, pid)
 ";
 
 /// Who comes gets a process that waits, not one that is busy with another connection.
