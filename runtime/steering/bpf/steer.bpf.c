@@ -552,12 +552,28 @@ int skink_steered(struct __sk_buff *skb)
 	return parse(&packet, &parsed) == 0 ? 0x7fffffff : 0;
 }
 
+// Whether a packet may be for every owner, by its first header alone.
+static __always_inline int may_be_control(const struct packet *packet)
+{
+	__u8 protocol;
+
+	if (packet->type == ETH_P_IP)
+		return load(packet, 9, &protocol, 1) == 0 && protocol == IPPROTO_ICMP;
+	if (packet->type == ETH_P_IPV6)
+		return load(packet, 6, &protocol, 1) == 0 && protocol != IPPROTO_TCP &&
+		       protocol != IPPROTO_UDP;
+	return packet->type == ETH_P_ARP;
+}
+
 SEC("socket")
 int skink_control(struct __sk_buff *skb)
 {
 	struct packet packet = of_skb(skb, ETH_HLEN);
 	struct parsed parsed;
 
+	// Each packet is shown to each owner's socket, and hardly any is for them.
+	if (!may_be_control(&packet))
+		return 0;
 	return parse(&packet, &parsed) == EVERYONE ? 0x7fffffff : 0;
 }
 
