@@ -112,7 +112,7 @@ counters! {
         TcpDropChecksum "drop.bad_checksum" "Segments with a wrong checksum.";
         TcpDropNoSocket "drop.no_socket" "Segments for no socket; answered with a reset.";
         TcpDropMisled "drop.misled" "Segments of unknown flows on ports that others use too; who has such a flow gets it when the peer sends again.";
-        TcpDropMoved "drop.moved" "Connection requests that came while others listen, or are about to; they get them when the peer asks again.";
+        TcpDropMoved "drop.moved" "Connection requests that came while others listen, or are about to, who get them when the peer asks again; segments of connections that were handed over.";
         TcpDropRejected "drop.rejected" "Segments of connections that stand, which the filter refused all the same; not answered.";
         TcpDropLost "drop.lost" "Segments of connections that there are, but that their ends didn't lead to, and acknowledgements of those that a predecessor may have finished with; not answered.";
         TcpDropListenOverflow "drop.listen_overflow" "Handshakes refused since the accept queue was full.";

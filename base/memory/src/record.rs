@@ -6,8 +6,27 @@ use skink_wire::{Endpoint, FourTuple};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Version of [`Record`]'s layout; a table made by another one is refused.
-// Layout digest: c071bcb7f05816ab
+// Layout digest: 2ad99ba85b23a6f9
 pub const LAYOUT_VERSION: u32 = 8;
+
+/// The fields of [`Record`] that are its connection's, but for the addresses: `then!` of all. The family and the ports come first.
+macro_rules! connection_fields {
+    ($then:ident) => {
+        $then!(
+            family local_port remote_port snd_wscale rcv_wscale options switches traffic_class is_far
+            mss maximum_segment hop_limit error iss irs snd_una snd_max rcv_nxt snd_wnd rcv_adv ts_recent
+            ts_offset rtt_us cwnd retransmits fin_number keep_alive_idle keep_alive_interval
+            keep_alive_probes user_timeout receive_buffer
+        )
+    };
+}
+
+macro_rules! count {
+    ($($field:ident)*) => { [$(stringify!($field)),*].len() };
+}
+
+/// So many words are a connection in [`Record::connection_words`].
+pub(crate) const CONNECTION_WORDS: usize = 8 + connection_fields!(count);
 
 /// What a record stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -283,25 +302,43 @@ impl Record {
         self.receive_tail.reset();
     }
 
-    /// Stores what another record has of its connection; not which socket that is, who holds it, where its bytes are, and in
-    /// which state it is.
-    pub(crate) fn copy_connection(&self, other: &Record) {
-        macro_rules! copy {
+    /// What the record has of its connection; not which socket that is, who holds it, where its bytes are, and in which state it
+    /// is. The addresses come first.
+    pub(crate) fn connection_words(&self) -> [u32; CONNECTION_WORDS] {
+        let mut words = [0; CONNECTION_WORDS];
+        let (addresses, fields) = words.split_at_mut(8);
+        let all = self.local_address.iter().chain(&self.remote_address);
+        for (to, from) in addresses.iter_mut().zip(all) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        let mut fields = fields.iter_mut();
+        macro_rules! load {
             ($($field:ident)*) => {
-                $(self.$field.store(other.$field.load(Ordering::Relaxed), Ordering::Relaxed);)*
+                $(if let Some(to) = fields.next() {
+                    *to = self.$field.load(Ordering::Relaxed).into();
+                })*
             };
         }
-        copy!(
-            family snd_wscale rcv_wscale options switches traffic_class is_far local_port remote_port
-            mss maximum_segment hop_limit error iss irs snd_una snd_max rcv_nxt snd_wnd rcv_adv ts_recent
-            ts_offset rtt_us cwnd retransmits fin_number keep_alive_idle keep_alive_interval
-            keep_alive_probes user_timeout receive_buffer
-        );
-        let (from, to) = (&other.local_address, &self.local_address);
-        let addresses = from.iter().zip(to);
-        for (from, to) in addresses.chain(other.remote_address.iter().zip(&self.remote_address)) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        connection_fields!(load);
+        words
+    }
+
+    /// Stores what another record has of its connection.
+    pub(crate) fn set_connection_words(&self, words: &[u32; CONNECTION_WORDS]) {
+        let (addresses, fields) = words.split_at(8);
+        let all = self.local_address.iter().chain(&self.remote_address);
+        for (from, to) in addresses.iter().zip(all) {
+            to.store(*from, Ordering::Relaxed);
         }
+        let mut fields = fields.iter();
+        macro_rules! store {
+            ($($field:ident)*) => {
+                $(if let Some(from) = fields.next() {
+                    self.$field.store(*from as _, Ordering::Relaxed);
+                })*
+            };
+        }
+        connection_fields!(store);
         self.seal.store(self.seal(), Ordering::Relaxed);
     }
 
@@ -338,8 +375,20 @@ impl Record {
     }
 }
 
+/// The ends in [`Record::connection_words`].
+pub(crate) fn ends_of(words: &[u32; CONNECTION_WORDS]) -> FourTuple {
+    let family = words[8] as u8;
+    let end = |at: usize, port: u32| {
+        Endpoint::new(address(family, |index| words[at + index]), port as u16)
+    };
+    FourTuple::new(end(0, words[9]), end(4, words[10]))
+}
+
 fn load_address(family: u8, words: &[AtomicU32; 4]) -> IpAddr {
-    let word = |index: usize| words[index].load(Ordering::Relaxed);
+    address(family, |index| words[index].load(Ordering::Relaxed))
+}
+
+fn address(family: u8, word: impl Fn(usize) -> u32) -> IpAddr {
     if family == 6 {
         let bits = (0..4).fold(0u128, |bits, index| bits << 32 | u128::from(word(index)));
         IpAddr::V6(Ipv6Addr::from_bits(bits))

@@ -1,3 +1,4 @@
+use crate::parcel::Parcel;
 use crate::record::{Holder, LAYOUT_VERSION, Record, SocketKind};
 use crate::region::Region;
 use crate::region_slots::RegionSlots;
@@ -317,52 +318,76 @@ impl SocketTable {
         SocketId { slot, generation }
     }
 
-    /// Owner: begins a socket's life in `to`, a free slot, with the connection of `from` and what it has received. As with
-    /// [`SocketTable::open_slot`] it has no holder yet, and no state: [`SocketTable::finish_copy`] follows. `None`, and nothing
-    /// happens, if a program has read or written anything there, or the rings differ in size.
+    /// Owner: the connection in `from` and what it has received, to be put in another slot. `None` if a program has read or written
+    /// anything there, or if it is more than a ring takes that nobody has read from.
     ///
     /// # Panics
     /// As [`SocketTable::record`].
-    pub fn copy_slot(&self, from: u32, to: u32) -> Option<SocketId> {
-        let [sizes, others] = [from, to].map(|slot| {
-            let config = self.known(slot).0.config();
-            (config.send_bytes, config.receive_bytes)
-        });
+    pub fn copy_out(&self, from: u32) -> Option<Parcel> {
         let (sent, received) = (self.send_ring(from), self.receive_ring(from));
         let count = usize::try_from(received.tail()).ok()?;
-        if sizes != others
-            || sent.tail() != 0
-            || sent.head() != 0
-            || count > received.size().min(first_part(received.capacity()))
+        let room = received.size().min(first_part(received.capacity()));
+        if sent.tail() != 0 || sent.head() != 0 || count > room {
+            return None;
+        }
+        let mut bytes = vec![0; count];
+        let mut rest = &mut bytes[..];
+        // From the first byte on: `None` if the program has read some.
+        for span in received.spans_at(0, count)? {
+            let (to, after) = rest.split_at_mut(span.len());
+            span.copy_to(to);
+            rest = after;
+        }
+        let config = self.known(from).0.config();
+        let record = self.record(from);
+        Some(Parcel {
+            rings: [config.send_bytes, config.receive_bytes],
+            state: record.state.load(Ordering::Relaxed),
+            fin: record.fin.load(Ordering::Relaxed),
+            words: record.connection_words(),
+            received: bytes,
+        })
+    }
+
+    /// Owner: begins a socket's life in `to`, a free slot, with the connection of a parcel. As with
+    /// [`SocketTable::open_slot`] it has no holder yet, and no state: [`SocketTable::finish_copy`] follows. `None`, and nothing
+    /// happens, if the rings differ in size from those where it was.
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn put_in(&self, parcel: &Parcel, to: u32) -> Option<SocketId> {
+        let config = self.known(to).0.config();
+        let room = first_part(config.receive_bytes as usize);
+        if [config.send_bytes, config.receive_bytes] != parcel.rings || parcel.received.len() > room
         {
             return None;
         }
-        // From the first byte on: `None` if the program has read some.
-        let unread = received.spans_at(0, count)?;
         let id = self.open_slot(to, SocketKind::Tcp);
-        self.record(to).copy_connection(self.record(from));
+        self.record(to).set_connection_words(&parcel.words);
         let ring = self.receive_ring(to);
-        debug_assert!(count <= ring.size(), "a ring grows once something was read");
-        let copied = unread.into_iter().fold(0, |copied, bytes| {
-            copied + ring.write_bytes_ahead(copied, bytes)
-        });
-        ring.advance_tail(copied);
+        ring.advance_tail(ring.write_ahead(0, &parcel.received));
         Some(id)
     }
 
-    /// Owner: the connection that was copied to `to` waits to be accepted there, at the listener in the slot `listener` of that
-    /// region, and no longer in `from`.
+    /// Owner: the connection of a parcel that was put in `to` waits to be accepted there, at the listener in the slot `listener` of that
+    /// region.
     ///
     /// # Panics
     /// As [`SocketTable::record`].
-    pub fn finish_copy(&self, from: u32, to: u32, listener: u32) {
-        let [from, to] = [from, to].map(|slot| self.record(slot));
+    pub fn finish_copy(&self, parcel: &Parcel, to: u32, listener: u32) {
+        let to = self.record(to);
         to.listener.store(listener, Ordering::Relaxed);
         to.set_holder(Holder::Awaited);
-        to.fin
-            .store(from.fin.load(Ordering::Relaxed), Ordering::Release);
-        to.state
-            .store(from.state.load(Ordering::Relaxed), Ordering::Release);
+        to.fin.store(parcel.fin, Ordering::Release);
+        to.state.store(parcel.state, Ordering::Release);
+    }
+
+    /// Owner: what was copied out of `from` is there no longer.
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn leave_copied(&self, from: u32) {
+        let from = self.record(from);
         // CLOSED, and never anything else: whoever finds it forgets it.
         from.state.store(0, Ordering::Release);
         from.fin.store(0, Ordering::Release);

@@ -6,7 +6,9 @@ use core::net::IpAddr;
 use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
 use skink_link::{Link, LinkConfig, LinkOutput};
-use skink_memory::{CaptureRing, Region, SocketTable, StoredTable, TableConfig, TableError};
+use skink_memory::{
+    CaptureRing, Parcel, Region, SocketTable, StoredTable, TableConfig, TableError,
+};
 use skink_messages::{
     Component, Counter, Counters, NetworkError, Ports, Progress, Protocol, SocketEvent,
 };
@@ -208,6 +210,22 @@ impl Stack {
     /// See [`Tcp::set_sequence_secret`].
     pub fn set_sequence_secret(&mut self, secret: u64) {
         self.tcp.set_sequence_secret(secret);
+    }
+
+    /// See [`Tcp::set_hands_over`].
+    pub fn set_hands_over(&mut self) {
+        self.tcp.set_hands_over();
+    }
+
+    /// A connection for another stack ([`Tcp::take_parcel`]).
+    pub fn take_parcel(&mut self) -> Option<Parcel> {
+        self.tcp.take_parcel()
+    }
+
+    /// Adopts a connection of another stack's ([`Tcp::take_in`]).
+    pub fn take_in(&mut self, now: Instant, parcel: &Parcel) -> bool {
+        self.asked(now);
+        split!(self, now, |tcp, udp, below| tcp.take_in(now, parcel, below))
     }
 
     /// See [`Tcp::set_stateless`].

@@ -128,6 +128,7 @@ fn library(mut broker: Broker, mut grant: LibraryGrant) -> Result<Engine, String
     };
     let mut stack = Stack::new(config, nic, ports).map_err(|error| error.to_string())?;
     stack.set_sequence_secret(grant.sequence_secret);
+    stack.set_hands_over();
     let tables = [
         (RegionKind::TCP, stack.tcp_table()),
         (RegionKind::UDP, stack.udp_table()),

@@ -10,7 +10,7 @@ use crate::socket::{Role, Socket};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use skink_control::{Broker, Notice};
-use skink_memory::{FallbackTable, SocketId};
+use skink_memory::{FallbackTable, Parcel, SocketId};
 use skink_messages::{Counter, Counters, Events, Progress, Protocol};
 use skink_nic::{Load, Room};
 use skink_tcp::State;
@@ -75,6 +75,20 @@ impl Engine {
                 "a segment of {flow} came here, which is another process's"
             );
             self.broker.tell_misled(&flow);
+        }
+        while let Some(parcel) = stack.take_parcel() {
+            let flow = parcel.four_tuple();
+            match self.broker.hand_over(&flow, parcel.to_bytes()) {
+                Ok(()) => log!(Info, "{flow} goes to another process that listens"),
+                Err(error) => {
+                    log!(
+                        Warn,
+                        "{flow} is reset, as no other process hears of it: {error}"
+                    );
+                    stack.take_in(now, &parcel);
+                    self.unfinished = true;
+                }
+            }
         }
     }
 
@@ -240,6 +254,18 @@ impl Engine {
                 Notice::Mtu(mtu) => {
                     log!(Info, "the interface takes packets of {mtu} bytes now");
                     stack.set_mtu(mtu);
+                }
+                Notice::TakeIn(parcel) => {
+                    let Some(parcel) = Parcel::from_bytes(&parcel) else {
+                        log!(Warn, "a connection of another process can't be read");
+                        continue;
+                    };
+                    if stack.take_in(raw::now(), &parcel) {
+                        let flow = parcel.four_tuple();
+                        log!(Info, "{flow} comes from another process");
+                        self.broker.tell_taken_in(&flow);
+                    }
+                    self.unfinished = true;
                 }
                 Notice::LoadFilter(rules) => return Some(Errand::Load(rules)),
                 Notice::ShowFilter(question) => return Some(Errand::Show(question)),

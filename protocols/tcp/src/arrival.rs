@@ -201,6 +201,9 @@ impl Tcp {
         let parent = self.listener_for(now, &tuple);
         let [acks, resets] = [Flags::ACK, Flags::RST].map(|flag| segment.has(flag));
         let request = segment.has(Flags::SYN) && !acks && !resets;
+        if !request && self.handed_over.has(&tuple) {
+            return self.counters.count(Counter::TcpDropMoved);
+        }
         if parent.is_none() && request {
             // Refused, the peer would give up, although somebody is about to listen.
             let (local, port) = (tuple.local, tuple.local.port);

@@ -116,6 +116,15 @@ impl Net {
         }
     }
 
+    /// Another stack, at the same moment, with whose peers nothing has changed.
+    pub fn other(&self) -> Net {
+        Net {
+            now: self.now,
+            flows: self.flows.clone(),
+            ..Net::new()
+        }
+    }
+
     // Opening.
 
     pub fn listen(&mut self, port: u16, backlog: u32) -> SocketId {

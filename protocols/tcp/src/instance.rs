@@ -1,6 +1,7 @@
 use crate::adopt::Predecessor;
 use crate::connection::{Connection, Context, Program};
 use crate::demux::{Demux, Place};
+use crate::handed_over::HandedOver;
 use crate::idle_rings::IdleRings;
 use crate::listener::Listener;
 use crate::memory::Memory;
@@ -77,6 +78,7 @@ pub struct Tcp {
     pub(crate) strays: Strays,
     /// Flows that may be other owners'.
     pub(crate) misled: Misled,
+    pub(crate) handed_over: HandedOver,
     /// Connections of predecessors aren't taken over.
     pub(crate) stateless: bool,
     pub(crate) memory: Memory,
@@ -116,6 +118,7 @@ impl Tcp {
             predecessor: None,
             strays: Strays::default(),
             misled: Misled::default(),
+            handed_over: HandedOver::default(),
             stateless: false,
             memory: Memory::new(),
             idle_rings: IdleRings::new(),
@@ -223,6 +226,7 @@ impl Tcp {
             self.demux.remove(&entry.tuple, Place::TimeWait(index));
             out.release_port(protocol::TCP, entry.tuple.local.port);
         }
+        self.forget_handed_over(now, out);
         while let Some(slot) = self.wheel.pop_expired(now) {
             let context = Context {
                 table: &self.table,
@@ -389,6 +393,8 @@ impl<Out: Network + SocketEvents + Ports> Component<Out> for Tcp {
         let waiting = self.time_waits.next_deadline();
         let idle = self.idle_rings.next_deadline();
         let scarce = self.memory.next_deadline();
-        [timers, waiting, idle, scarce].into_iter().flatten().min()
+        let handed = self.handed_over.next_deadline();
+        let all = [timers, waiting, idle, scarce, handed];
+        all.into_iter().flatten().min()
     }
 }

@@ -37,6 +37,7 @@ mod errors;
 mod filtered;
 #[cfg(test)]
 mod fuzz_tests;
+mod handed_over;
 mod handshake;
 #[cfg(test)]
 mod harness;

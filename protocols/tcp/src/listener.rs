@@ -358,8 +358,8 @@ impl Tcp {
         self.left_due = true;
     }
 
-    /// What waits at listeners that were left goes to who listens there by now. If nobody will, it is reset. Each turn takes
-    /// some.
+    /// What waits at listeners that were left goes to who listens there by now, on another stack if need be. If nobody will, it is reset.
+    /// Each turn takes some.
     pub(crate) fn settle_left<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
@@ -388,10 +388,10 @@ impl Tcp {
                 if self.take_as_accepted(child) {
                     continue;
                 }
-                if orphaned
-                    || !self.pass_on(now, child, local, |it| !it.is_stalled(now), out)
-                        && !self.pass_on(now, child, local, |_| true, out)
-                {
+                let stays = !orphaned
+                    && (self.pass_on(now, child, local, |it| !it.is_stalled(now), out)
+                        || self.pass_on(now, child, local, |_| true, out));
+                if !stays && !self.send_away(now, child, out) {
                     self.reset_child(now, child, out);
                 }
             }
@@ -534,15 +534,19 @@ impl Tcp {
             return false;
         };
         let (tuple, half_open) = (connection.tuple, connection.state() == State::SynReceived);
+        let Some(parcel) = self.table.copy_out(child) else {
+            return false;
+        };
         let Some(slot) = self.slots.take(self.table.region_of(heir)) else {
             return false;
         };
-        let Some(id) = self.table.copy_slot(child, slot) else {
+        let Some(id) = self.table.put_in(&parcel, slot) else {
             self.slots.give(slot);
             return false;
         };
         let listener = heir & (self.table.stride() - 1);
-        self.table.finish_copy(child, slot, listener);
+        self.table.finish_copy(&parcel, slot, listener);
+        self.table.leave_copied(child);
         self.leave_flow(&tuple, child, out);
         self.free(child, out);
         if let Err(reason) = self.adopt_connection(now, id, out) {

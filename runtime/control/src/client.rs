@@ -1,7 +1,8 @@
 use crate::CONTROL_VARIABLE;
 use crate::error::ControlError;
 use crate::message::{
-    AttachedMessage, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage, TableSize,
+    AttachedMessage, Hex, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage,
+    TableSize,
 };
 use crate::transport::{self, MAXIMUM_REPLY, ReceiveError};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -134,6 +135,9 @@ pub enum Notice {
     Mtu(u32),
     /// Say by [`Broker::tell_filter`] what the packet filter does; the question's number.
     ShowFilter(u64),
+    /// Take in this connection, of a process that stops to listen or of this one if nobody else listens there: as
+    /// [`Broker::hand_over`] was given it. Say by [`Broker::tell_taken_in`] that it was.
+    TakeIn(Vec<u8>),
 }
 
 impl Notice {
@@ -144,6 +148,7 @@ impl Notice {
             Reply::LoadFilter { rules } => Ok(Notice::LoadFilter(rules)),
             Reply::Mtu { bytes } => Ok(Notice::Mtu(bytes)),
             Reply::ShowFilter { question } => Ok(Notice::ShowFilter(question)),
+            Reply::TakeIn { parcel } => Ok(Notice::TakeIn(parcel.0)),
             other => Err(other),
         }
     }
@@ -264,6 +269,29 @@ impl Broker {
     pub fn tell_misled(&self, flow: &FourTuple) {
         let [local, remote] = [flow.local, flow.remote].map(|end| (end.addr, end.port));
         let request = Request::Misled { local, remote };
+        let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
+    }
+
+    /// Another process that listens where `flow` ends is to take in this connection, at most 64 KiB and its record. It comes back
+    /// if there is none.
+    ///
+    /// # Errors
+    /// If the broker doesn't hear.
+    pub fn hand_over(&self, flow: &FourTuple, parcel: Vec<u8>) -> io::Result<()> {
+        let [local, remote] = [flow.local, flow.remote].map(|end| (end.addr, end.port));
+        let parcel = Hex(parcel);
+        let request = Request::HandOver {
+            local,
+            remote,
+            parcel,
+        };
+        transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT)
+    }
+
+    /// This process has taken in a connection of another one's, whose segments are to come here.
+    pub fn tell_taken_in(&self, flow: &FourTuple) {
+        let [local, remote] = [flow.local, flow.remote].map(|end| (end.addr, end.port));
+        let request = Request::TakenIn { local, remote };
         let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
     }
 

@@ -1,16 +1,18 @@
 //! What is said on the control sockets.
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use skink_memory::TableConfig;
 use skink_nic::Load;
 use skink_sockets::Attachment;
 use skink_wire::IpCidr;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: db1c20a914fe4b05
+// Layout digest: c405de2d3a627af2
 pub(crate) const PROTOCOL: u32 = 22;
 
 /// A kind of memory that a process registers for tools.
@@ -105,6 +107,18 @@ pub(crate) enum Request {
         local: (IpAddr, u16),
         remote: (IpAddr, u16),
     },
+    /// A connection that nobody has accepted, of a process that stops to listen: another one that listens there is to take it in. There is
+    /// no answer.
+    HandOver {
+        local: (IpAddr, u16),
+        remote: (IpAddr, u16),
+        parcel: Hex,
+    },
+    /// A process has taken in a connection, whose segments are to go there. There is no answer.
+    TakenIn {
+        local: (IpAddr, u16),
+        remote: (IpAddr, u16),
+    },
     /// A tool asks for an [`InstanceInfo`], whose processes come in parts: those after `after`.
     List {
         #[serde(default)]
@@ -127,6 +141,41 @@ pub(crate) enum Request {
     Open { owner: u16, kind: RegionKind },
 }
 
+/// Bytes, as text.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Hex(pub Vec<u8>);
+
+impl fmt::Debug for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+impl Serialize for Hex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let digits = self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        let digits = digits.filter_map(|digit| char::from_digit(digit.into(), 16));
+        serializer.serialize_str(&digits.collect::<String>())
+    }
+}
+
+impl<'de> Deserialize<'de> for Hex {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hex, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digit = |character: u8| char::from(character).to_digit(16);
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        let bytes = pairs.iter().map(|[high, low]| {
+            let byte = digit(*high)? << 4 | digit(*low)?;
+            u8::try_from(byte).ok()
+        });
+        let bytes: Option<Vec<u8>> = bytes.collect();
+        let bytes = bytes.filter(|_| rest.is_empty());
+        bytes
+            .map(Hex)
+            .ok_or_else(|| D::Error::custom("no pairs of hexadecimal digits"))
+    }
+}
+
 /// From the broker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
@@ -141,6 +190,8 @@ pub(crate) enum Reply {
     Network(NetworkInfo),
     /// To [`Request::Register`].
     Registered {},
+    /// Unasked: the process is to take in a connection of another one's.
+    TakeIn { parcel: Hex },
     /// To [`Request::List`].
     Instance(Box<InstanceInfo>),
     /// To [`Request::Open`] and [`Request::Region`]; the memfds travel beside it.

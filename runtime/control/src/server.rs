@@ -10,7 +10,7 @@ use crate::closer::Closer;
 use crate::instance;
 use crate::message::{RegionKind, Reply};
 use crate::peer::{self, is_stopped};
-use crate::transport::{self, MAXIMUM_REQUEST, ReceiveError};
+use crate::transport::{self, MAXIMUM_REPLY, MAXIMUM_REQUEST, ReceiveError};
 use crate::{CONTROL_VARIABLE, TOKEN_VARIABLE};
 use departing::Departing;
 use filtering::Questions;
@@ -394,7 +394,12 @@ impl<O: Owners> Server<O> {
         };
         let socket = connection.socket.as_fd();
         let (flags, mut beside) = (RecvFlags::DONTWAIT, Vec::new());
-        match transport::receive_beside(socket, MAXIMUM_REQUEST, flags, &mut beside) {
+        // Only an owner may hand over a connection with what it has received.
+        let maximum = match connection.role {
+            Role::Owner(_) => MAXIMUM_REPLY,
+            _ => MAXIMUM_REQUEST,
+        };
+        match transport::receive_beside(socket, maximum, flags, &mut beside) {
             Ok(request) => {
                 if let Err(why) = self.handle(key, request, &mut beside) {
                     self.close(key, &why);

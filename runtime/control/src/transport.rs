@@ -8,7 +8,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// Largest request in bytes; a longer one is malformed.
+/// Largest request in bytes, but for a connection that is handed over, with at most 64 KiB that it has received; a longer one is malformed.
 pub(crate) const MAXIMUM_REQUEST: usize = 4096;
 /// Largest reply in bytes: a description of 256 processes fits, or a file of rules. The kernel takes no
 /// packet larger than a socket's send buffer, which is 208 KiB.

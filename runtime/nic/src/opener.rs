@@ -373,6 +373,13 @@ impl Opener {
         Ok(bound.transpose().map(drop)?)
     }
 
+    /// An owner other than this one that listens on a port of TCP's ([`Steering::other_listener`]).
+    pub fn other_listener(&self, than: u16, port: u16, choice: usize) -> Option<u16> {
+        let than = owner_number(than).ok()?;
+        let other = self.steering.as_ref()?.other_listener(than, port, choice)?;
+        Some(u16::from(other.number()))
+    }
+
     /// No frame goes to the owner any more, though its process may not have ended yet.
     pub fn retire(&mut self, owner: u16) {
         if let (Some(steering), Ok(owner)) = (&mut self.steering, owner_number(owner)) {

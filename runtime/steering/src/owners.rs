@@ -72,6 +72,11 @@ impl Owners {
         self.table().live.load(Relaxed) & owner.bit() != 0
     }
 
+    /// All that are live, as bits.
+    pub(crate) fn live(&self) -> u64 {
+        self.table().live.load(Relaxed)
+    }
+
     pub(crate) fn set_live(&self, owner: Owner, live: bool) {
         if live {
             self.table().live.fetch_or(owner.bit(), AcqRel);

@@ -136,6 +136,15 @@ impl Table {
     }
 }
 
+/// Who listens on a port, and who of them waits there.
+pub(crate) fn listeners(table: &MappedArray<Port>, port: u16) -> [u64; 2] {
+    let entry = table.entries().get(usize::from(port));
+    entry.map_or([0; 2], |entry| {
+        let users = entry.users.load(Relaxed);
+        [&entry.listeners, &entry.waiting].map(|owners| owners.load(Relaxed) & users)
+    })
+}
+
 /// Takes `owner` out of every entry of the table.
 pub(crate) fn clear(table: &MappedArray<Port>, owner: Owner) {
     unlisten(table, owner);

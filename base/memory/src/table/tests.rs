@@ -131,7 +131,12 @@ fn a_connection_is_copied_with_what_it_has_received() {
     record.listener.store(3, Relaxed);
     record.set_holder(Holder::Awaited);
     record.seal.store(record.seal(), Relaxed);
-    let id = table.copy_slot(from, to).expect("nobody has touched it");
+    let parcel = table.copy_out(from).expect("nobody has touched it");
+    let bytes_of = parcel.to_bytes();
+    assert_eq!(bytes_of.len(), 176 + 8192);
+    assert_eq!(Parcel::from_bytes(&bytes_of), Some(parcel.clone()));
+    assert_eq!(parcel.four_tuple(), record.four_tuple());
+    let id = table.put_in(&parcel, to).expect("rings of the same size");
     let copy = table.find(id).expect("it is open");
     assert_eq!(
         (copy.iss.load(Relaxed), copy.local_address[3].load(Relaxed)),
@@ -162,12 +167,15 @@ fn a_copy_counts_once_it_is_complete() {
         let [state, fin] = [&record.state, &record.fin].map(|it| it.load(Relaxed));
         (state, fin, record.holder())
     };
-    table.copy_slot(2, 3).expect("nobody has touched it");
+    let parcel = table.copy_out(2).expect("nobody has touched it");
+    table.put_in(&parcel, 3).expect("rings of the same size");
     assert_eq!(said(to), (0, 0, None));
     assert_eq!(said(from), (4, 3, Some(Holder::Awaited)));
-    table.finish_copy(2, 3, 5);
+    table.finish_copy(&parcel, 3, 5);
     assert_eq!(said(to), (4, 3, Some(Holder::Awaited)));
     assert_eq!(to.listener.load(Relaxed), 5);
+    assert_eq!(said(from), (4, 3, Some(Holder::Awaited)));
+    table.leave_copied(2);
     assert_eq!(said(from), (0, 0, Some(Holder::Awaited)));
 }
 
@@ -183,8 +191,7 @@ fn what_a_program_has_touched_is_not_copied() {
             "written" => drop(table.send_ring(2).write(b"x")),
             _ => table.receive_ring(2).advance_tail(8192),
         }
-        assert_eq!(table.copy_slot(2, 3), None, "{touched}");
-        assert_eq!(table.record(3).kind(), SocketKind::Free);
+        assert_eq!(table.copy_out(2), None, "{touched}");
     }
     // Nor to rings of another size.
     let mut table = SocketTable::new(6);
@@ -196,5 +203,31 @@ fn what_a_program_has_touched_is_not_copied() {
     let other = Region::create("other", config).expect("a region");
     table.insert(1, other).expect("room");
     table.open_slot(2, SocketKind::Tcp);
-    assert_eq!(table.copy_slot(2, table.slot_of(1, 0)), None);
+    let parcel = table.copy_out(2).expect("nobody has touched it");
+    assert_eq!(table.put_in(&parcel, table.slot_of(1, 0)), None);
+    assert_eq!(table.record(table.slot_of(1, 0)).kind(), SocketKind::Free);
+}
+
+#[test]
+fn a_parcel_that_is_something_else_is_refused() {
+    let mut table = SocketTable::new(6);
+    table.insert(0, region(6)).expect("room");
+    table.open_slot(2, SocketKind::Tcp);
+    table.receive_ring(2).write(b"abc");
+    let good = table.copy_out(2).expect("nobody has touched it").to_bytes();
+    assert!(Parcel::from_bytes(&good).is_some());
+    for length in 0..good.len() {
+        assert_eq!(Parcel::from_bytes(&good[..length]), None, "{length} bytes");
+    }
+    let longer = [&good[..], b"d"].concat();
+    assert_eq!(Parcel::from_bytes(&longer), None);
+    let mut other = good.clone();
+    other[0] ^= 1;
+    assert_eq!(Parcel::from_bytes(&other), None, "another layout");
+    // More than a ring takes at first.
+    let mut long = good;
+    long.resize(176 + 8193, 0);
+    long[16..20].copy_from_slice(&8193u32.to_le_bytes());
+    let long = Parcel::from_bytes(&long).expect("well formed");
+    assert_eq!(table.put_in(&long, 3), None);
 }

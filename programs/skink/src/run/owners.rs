@@ -21,6 +21,8 @@ pub struct NicOwners {
     adaptation: Adaptation,
     /// The interface's MTU, as all have been told.
     mtu: Option<u32>,
+    /// How many connections went to another process.
+    handed_over: usize,
 }
 
 impl NicOwners {
@@ -29,6 +31,7 @@ impl NicOwners {
         NicOwners {
             adaptation: opener.adaptation(),
             mtu: opener.mtu(),
+            handed_over: 0,
             opener,
             start,
             orphanage: Orphanage::default(),
@@ -158,8 +161,18 @@ impl Owners for NicOwners {
             tracing::debug!(%flow, "nobody has it");
             return;
         };
+        self.lead_to(flow, owner);
+    }
+
+    fn heir(&mut self, owner: u16, flow: &FourTuple) -> Option<u16> {
+        self.handed_over = self.handed_over.wrapping_add(1);
+        self.opener
+            .other_listener(owner, flow.local.port, self.handed_over)
+    }
+
+    fn lead_to(&mut self, flow: &FourTuple, owner: u16) {
         match self.opener.bind_flow(flow, owner) {
-            Ok(()) => tracing::debug!(%flow, owner, "goes to its process again"),
+            Ok(()) => tracing::debug!(%flow, owner, "goes to its process"),
             Err(error) => tracing::warn!(%flow, owner, "doesn't go to its process: {error}"),
         }
     }

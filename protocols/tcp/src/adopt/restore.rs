@@ -158,8 +158,9 @@ impl Connection {
         // Of the FIN it may be on record that it is acknowledged, and not yet in the state.
         let una_limit = self.snd_una + u32::from(self.fin == Some(head));
         let mut saved_wnd = record.snd_wnd.load(Relaxed);
-        let ordered = saved_una.le(una_limit.min(saved_max)) && saved_max.ge(self.snd_una);
-        let sane = ordered && saved_max.le(limit) && saved_wnd <= LARGEST_WINDOW;
+        let in_ring = self.snd_una.distance_to(saved_max) <= self.snd_una.distance_to(limit);
+        let ordered = saved_una.le(una_limit.min(saved_max)) && in_ring;
+        let sane = ordered && saved_wnd <= LARGEST_WINDOW;
         self.snd_nxt = saved_max;
         if !sane {
             let reach = ring.capacity() as u32;

@@ -43,6 +43,9 @@ impl Net {
         for entry in self.tcp.time_waits.entries() {
             *uses.entry(entry.tuple.local.port).or_default() += 1;
         }
+        for port in self.tcp.handed_over.ports() {
+            *uses.entry(port).or_default() += 1;
+        }
         for (port, count) in &self.out.uses {
             let expected = uses.get(port).copied().unwrap_or(0);
             assert_eq!(*count, expected, "uses of port {port}");

@@ -1,15 +1,16 @@
 //! What the broker answers to each request.
 use super::tools::only_file;
-use super::{Access, Grant, NicGrant, Owners, Peer, Role, ServedParts, Server, random};
+use super::{Access, Connection, Grant, NicGrant, Owners, Peer, Role, ServedParts, Server, random};
 use crate::FIRST_COMPONENT;
 use crate::message::{
-    AttachedMessage, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage,
+    AttachedMessage, Hex, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage,
 };
 use crate::transport;
 use rustix::fs::SealFlags;
 use rustix::net::SendFlags;
 use skink_wire::{Endpoint, FourTuple};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// `TMPFS_MAGIC` (linux/magic.h).
@@ -47,8 +48,23 @@ impl<O: Owners> Server<O> {
                 Ok(())
             }
             (Role::Owner(owner), Request::Misled { local, remote }) => {
-                let [local, remote] = [local, remote].map(|(addr, port)| Endpoint::new(addr, port));
-                self.lead_back(owner, &FourTuple::new(local, remote));
+                self.lead_back(owner, &four_tuple(local, remote));
+                Ok(())
+            }
+            (
+                Role::Owner(owner),
+                Request::HandOver {
+                    local,
+                    remote,
+                    parcel,
+                },
+            ) => {
+                let flow = four_tuple(local, remote);
+                self.bring_to_heir(key, owner, &flow, parcel);
+                Ok(())
+            }
+            (Role::Owner(owner), Request::TakenIn { local, remote }) => {
+                self.owners.lead_to(&four_tuple(local, remote), owner);
                 Ok(())
             }
             (Role::Owner(owner), Request::FilterShown { question }) => {
@@ -315,6 +331,20 @@ impl<O: Owners> Server<O> {
         }
     }
 
+    /// Owner `from`, at `key`, has a connection that nobody has accepted, and stops to listen: another one takes it in, or if there is
+    /// none, it tells the peer so.
+    fn bring_to_heir(&mut self, key: u64, from: u16, flow: &FourTuple, parcel: Hex) {
+        let heir = self.owners.heir(from, flow);
+        let is_heir = |it: &&Connection| heir.is_some_and(|heir| it.role == Role::Owner(heir));
+        let mut connections = self.connections.iter();
+        let heir = connections.find(|(_, it)| is_heir(it)).map(|(key, _)| *key);
+        let reply = Reply::TakeIn { parcel };
+        let told = heir.is_some_and(|heir| self.reply(heir, &reply, &[]).is_ok());
+        if !told && self.reply(key, &reply, &[]).is_err() {
+            tracing::warn!(%flow, "a connection is lost: nobody hears that it is to be taken in");
+        }
+    }
+
     /// A segment of `flow` came to owner `misled`, who doesn't have it.
     fn lead_back(&mut self, misled: u16, flow: &FourTuple) {
         let tables = self.connections.values().filter_map(|connection| {
@@ -333,6 +363,11 @@ impl<O: Owners> Server<O> {
         let tables: Vec<_> = tables.collect();
         self.owners.lead_back(flow, tables);
     }
+}
+
+fn four_tuple(local: (IpAddr, u16), remote: (IpAddr, u16)) -> FourTuple {
+    let [local, remote] = [local, remote].map(|(addr, port)| Endpoint::new(addr, port));
+    FourTuple::new(local, remote)
 }
 
 /// Takes the one descriptor beside a request, if it is one of memory that may be looked into, and closed.

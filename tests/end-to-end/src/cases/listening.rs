@@ -35,6 +35,7 @@ pub fn cases() -> Vec<Case> {
     }
     cases.extend(on_each_back_end("listening/in-a-set", in_a_set));
     cases.extend(on_each_back_end("listening/one-at-a-time", one_at_a_time));
+    cases.extend(on_each_back_end("listening/left-to-another", left_to_another));
     cases
 }
 
@@ -470,6 +471,78 @@ fn one_at_a_time(network: &Network) -> Outcome {
         let text = format!("{stalled} processes were given connections that they didn't wait for");
         return Err(Failure::Wrong(text));
     }
+    Ok(())
+}
+
+/// Three connections wait at the first child, which accepts none and then closes its socket, when the second one listens.
+const LEAVER_AND_HEIR: &str = "
+import os, select, socket
+shared = socket.create_server(('10.9.0.2', 9402))
+told, tell = os.pipe()
+first, go_first = os.pipe()
+second, go_second = os.pipe()
+leaver = os.fork()
+if leaver == 0:
+    select.select([shared], [], [], 0)
+    os.write(tell, b'.')
+    os.read(first, 1)
+    shared.close()
+    os.write(tell, b'.')
+    os.read(first, 1)
+    os._exit(0)
+os.read(told, 1)
+heir = os.fork()
+if heir == 0:
+    os.read(second, 1)
+    select.select([shared], [], [], 0)
+    os.write(tell, b'.')
+    for _ in range(3):
+        connection, _ = shared.accept()
+        connection.settimeout(20)
+        connection.sendall(b'served ' + connection.recv(64))
+        connection.close()
+    os._exit(0)
+shared.close()
+control = socket.create_server(('10.9.0.2', 9403))
+print('ready', flush=True)
+control, _ = control.accept()
+assert control.recv(1) == b'.'
+for child in go_second, go_first:
+    os.write(child, b'.')
+    os.read(told, 1)
+assert os.waitpid(heir, 0)[1] == 0
+os.write(go_first, b'.')
+os.waitpid(leaver, 0)
+print('done', flush=True)
+";
+
+/// Has said something on one of three connections when they are left.
+const LEFT: &str = "
+import socket
+def connect(port):
+    return socket.create_connection(('10.9.0.2', port), 20)
+waiting = [connect(9402) for _ in range(3)]
+waiting[0].sendall(b'early')
+control = connect(9403)
+control.sendall(b'.')
+for connection in waiting[1:]:
+    connection.sendall(b'later')
+for connection, said in zip(waiting, (b'early', b'later', b'later')):
+    assert connection.recv(64) == b'served ' + said
+    assert connection.recv(64) == b''
+";
+
+/// What waits at a process that stops to listen is accepted by another one.
+fn left_to_another(network: &Network) -> Outcome {
+    let server = Process::spawn(
+        network.skink_run("python3", ["-c", LEAVER_AND_HEIR])?,
+        "the server",
+    )?;
+    server.wait_until("it is ready", || server.log().contains("ready"))?;
+    let mut clients = network.kernel.command("python3");
+    clients.args(["-c", LEFT]);
+    Network::finish(clients, "the clients", PATIENCE)?;
+    server.wait_until("all are served", || server.log().contains("done"))?;
     Ok(())
 }
 
