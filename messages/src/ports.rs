@@ -21,7 +21,8 @@ pub trait Ports {
     fn set_waiting(&mut self, _protocol: u8, _port: u16, _waits: bool) {}
     /// This owner has a TCP connection `flow`: segments of it come here, even those that would open it anew.
     fn flow_begins(&mut self, _flow: &FourTuple) {}
-    /// That connection is over, or in TIME-WAIT: a new one between its ends may be given to somebody else.
+    /// That connection is over, or rests only where its segments are told from a later one's by timestamps: a new one between its
+    /// ends may be given to somebody else.
     fn flow_ends(&mut self, _flow: &FourTuple) {}
     /// Whether other owners listen on `port` and this one doesn't: a new flow that still comes here
     /// was on its way when that changed.

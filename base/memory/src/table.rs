@@ -438,13 +438,13 @@ impl SocketTable {
         }
     }
 
-    /// As [`Region::is_waiting`].
+    /// As [`Region::waits`].
     ///
     /// # Panics
     /// As [`SocketTable::record`].
-    pub fn is_waiting(&self, id: SocketId) -> bool {
+    pub fn waits(&self, id: SocketId) -> Option<bool> {
         let (region, slot) = self.known(id.slot);
-        region.is_waiting(SocketId { slot, ..id })
+        region.waits(SocketId { slot, ..id })
     }
 
     /// Owner: ends the socket's life, and gives its slot, which is taken, back to `slots`: at once, unless many rings had grown whose memory is to

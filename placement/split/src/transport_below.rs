@@ -10,7 +10,7 @@ use skink_messages::{
     TxPacket,
 };
 use skink_time::Instant;
-use skink_wire::MacAddr;
+use skink_wire::{FourTuple, MacAddr};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
@@ -150,6 +150,12 @@ impl Ports for TransportBelow {
     }
     fn unlisten(&mut self, protocol: u8, port: u16) {
         self.ports.unlisten(protocol, port);
+    }
+    fn flow_begins(&mut self, flow: &FourTuple) {
+        self.ports.flow_begins(flow);
+    }
+    fn flow_ends(&mut self, flow: &FourTuple) {
+        self.ports.flow_ends(flow);
     }
     fn moved(&mut self, protocol: u8, port: u16) -> bool {
         self.ports.moved(protocol, port)

@@ -305,6 +305,7 @@ impl State {
                 self.sockets[socket]
                     .watchers
                     .retain(|other| *other != watch);
+                self.show_waiting(socket);
                 Ok(0)
             }
             (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _, None) => fail(libc::EFAULT),
@@ -323,6 +324,7 @@ impl State {
                 self.sockets[socket]
                     .watchers
                     .push(Watch { epoll: index, item });
+                self.show_waiting(socket);
                 self.check(index, item);
                 Ok(0)
             }

@@ -257,6 +257,7 @@ fn sleep_on(
             .min();
     }
     let number = state.epolls.begin_sleep(index);
+    state.show_waiting_on(index);
     if on_nic {
         state.sleeps(now, wake_at);
     }

@@ -167,6 +167,8 @@ impl State {
         })?;
         let socket = &mut self.sockets[index];
         socket.role = Role::Listener(halves);
+        self.note_listener(index);
+        let socket = &self.sockets[index];
         let local = socket.bound.unwrap_or(any(socket.domain, 0));
         log!(Info, "descriptor {:?} listens on {local}", socket.fds);
         Ok(())
@@ -243,6 +245,8 @@ impl State {
     pub fn leave_to_others(&mut self, mut sockets: Vec<u32>) {
         for index in &sockets {
             self.sockets[*index].lent = true;
+            // Another thread may have waited for it all the time.
+            self.show_waiting(*index);
         }
         sockets.retain(|index| {
             let socket = &self.sockets[*index];

@@ -121,19 +121,25 @@ impl Provider {
         }
     }
 
-    /// So many threads sleep until `listener`, which other processes have too, has a connection. Answers whether the stack asked to
-    /// be told.
-    pub fn tcp_show_waiting(&mut self, listener: SocketId, threads: usize) -> bool {
+    /// So many threads sleep until these listeners, which are one socket that other processes have too, have a connection. Answers
+    /// whether the stack asked to be told.
+    pub fn tcp_show_waiting(
+        &mut self,
+        listeners: impl Iterator<Item = SocketId>,
+        threads: usize,
+    ) -> bool {
         match self {
             Provider::Library(stack) => {
-                stack.tcp_show_waiting(listener, threads);
+                stack.tcp_show_waiting(listeners, threads);
                 false
             }
             Provider::Served(remote) => {
                 let table = remote.table(Protocol::Tcp);
-                table.set_waiting(listener, threads > 0);
-                let record = table.find(listener).filter(|_| threads > 0);
-                record.is_some_and(|record| record.is_wanted.load(Ordering::Relaxed) != 0)
+                listeners.fold(false, |wanted, id| {
+                    table.set_waiting(id, threads > 0);
+                    let record = table.find(id).filter(|_| threads > 0);
+                    wanted | record.is_some_and(|it| it.is_wanted.load(Ordering::Relaxed) != 0)
+                })
             }
         }
     }

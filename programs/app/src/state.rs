@@ -24,6 +24,8 @@ pub struct State {
     pub sockets: Sockets,
     /// Epoll sets with Skink's sockets in them, by index.
     pub epolls: Epolls,
+    /// Sockets that listen on the stack, and some that did.
+    pub listeners: Vec<u32>,
     /// The stack, once there is one.
     pub engine: Option<Box<Engine>>,
     /// The stack couldn't be made: sockets go to the kernel.
@@ -62,6 +64,7 @@ impl State {
         State {
             sockets: Sockets::new(),
             epolls: Epolls::new(),
+            listeners: Vec::new(),
             engine: None,
             refused: false,
             network: None,

@@ -166,6 +166,7 @@ impl State {
                 alone,
             } => {
                 let is_there = self.epolls.end_sleep(index, number);
+                self.show_waiting_on(index);
                 if let Some(alone) = alone {
                     self.slept_alone(alone, is_there.then_some(index), called);
                 }

@@ -7,7 +7,7 @@ use crate::instance::{Socket, Tcp};
 use crate::output::BURST;
 use crate::segment::{Outgoing, Segment};
 use crate::state::State;
-use crate::time_wait::TimeWaits;
+use crate::time_wait::{TimeWait, TimeWaits};
 use skink_memory::Bytes;
 use skink_messages::{Counter, Events, Full, Network, Outbound, Ports, Progress, SocketEvents};
 use skink_time::Instant;
@@ -51,13 +51,14 @@ impl Tcp {
             && let Some((index, oldest)) = self.time_waits.pop_oldest()
         {
             self.counters.count(Counter::TcpTimeWaitReused);
-            self.demux.remove(&oldest.tuple, Place::TimeWait(index));
-            out.release_port(protocol::TCP, oldest.tuple.local.port);
+            self.leave_time_wait(index, &oldest, out);
         }
         // The port stays in use as long as TIME-WAIT lasts.
         out.use_port(protocol::TCP, tuple.local.port, false);
         let index = self.time_waits.insert(now, entry);
-        self.leave_flow(&tuple, slot, out);
+        if entry.is_told_by_stamps() {
+            self.leave_flow(&tuple, slot, out);
+        }
         self.demux.insert(tuple, Place::TimeWait(index));
         let gone = match self.sockets.get(slot as usize) {
             Some(Socket::Connection(connection)) => connection.program() == Program::Gone,
@@ -73,8 +74,16 @@ impl Tcp {
 
     pub(crate) fn end_time_wait<O: Ports>(&mut self, index: u32, out: &mut O) {
         if let Some(entry) = self.time_waits.remove(index) {
-            self.demux.remove(&entry.tuple, Place::TimeWait(index));
-            out.release_port(protocol::TCP, entry.tuple.local.port);
+            self.leave_time_wait(index, &entry, out);
+        }
+    }
+
+    /// An entry that was just taken out is over.
+    pub(crate) fn leave_time_wait<O: Ports>(&mut self, index: u32, entry: &TimeWait, out: &mut O) {
+        self.demux.remove(&entry.tuple, Place::TimeWait(index));
+        out.release_port(protocol::TCP, entry.tuple.local.port);
+        if !entry.is_told_by_stamps() {
+            out.flow_ends(&entry.tuple);
         }
     }
 

@@ -1,6 +1,6 @@
 use crate::adopt::Predecessor;
 use crate::connection::{Connection, Context, Program};
-use crate::demux::{Demux, Place};
+use crate::demux::Demux;
 use crate::handed_over::HandedOver;
 use crate::idle_rings::IdleRings;
 use crate::listener::Listener;
@@ -20,7 +20,7 @@ use skink_messages::{
     SocketEvents, TcpInput,
 };
 use skink_time::{Instant, TimerWheel};
-use skink_wire::{Endpoint, protocol};
+use skink_wire::Endpoint;
 use std::collections::{HashMap, VecDeque};
 
 /// What a TCP instance needs to know.
@@ -223,8 +223,7 @@ impl Tcp {
     /// Lets timers run.
     fn expire<O: Network + SocketEvents + Ports>(&mut self, now: Instant, out: &mut O) {
         while let Some((index, entry)) = self.time_waits.pop_expired(now) {
-            self.demux.remove(&entry.tuple, Place::TimeWait(index));
-            out.release_port(protocol::TCP, entry.tuple.local.port);
+            self.leave_time_wait(index, &entry, out);
         }
         self.forget_handed_over(now, out);
         while let Some(slot) = self.wheel.pop_expired(now) {

@@ -49,6 +49,8 @@ pub struct Listener {
     pub flooded_until: Option<Instant>,
     /// A READABLE event is due.
     pub notify: bool,
+    /// So many threads of the program that has this stack for itself wait for it.
+    pub waited_for_by: usize,
     /// Whether its program accepts.
     pub stall: Stall,
     /// Its program has closed it, and it gets no new flows. What waits there is whose who listens next ([`Tcp::settle_left`]).
@@ -291,7 +293,7 @@ impl Tcp {
     /// waits for it, then those whose program accepts.
     pub(crate) fn listener_for(&self, now: Instant, tuple: &FourTuple) -> Option<u32> {
         let has_room = |slot: u32| self.has_room(slot);
-        let free = |slot: u32| self.is_free_for_flow(slot) && self.has_room(slot);
+        let free = |slot: u32| self.has_room(slot) && self.is_free_for_flow(now, slot);
         let accepts = |slot: u32| self.has_room(slot) && self.accepts(now, slot);
         self.demux.listener(tuple, [&free, &accepts, &has_room])
     }

@@ -102,6 +102,7 @@ impl Tcp {
             handshakes: VecDeque::new(),
             turned_away: VecDeque::new(),
             notify: false,
+            waited_for_by: 0,
             stall: Stall::default(),
             left: false,
             orphaned: false,

@@ -16,6 +16,7 @@
 
 use crate::instance::{Socket, Tcp};
 use crate::listener::{LEFT_IN_A_TURN, Listener};
+use crate::state::State;
 use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::SocketId;
 use skink_messages::{Counter, Network, Ports, SocketEvents};
@@ -31,6 +32,9 @@ const SHORT: Duration = Duration::from_millis(2);
 /// The first pause before a stalled listener is given a connection again, and the longest.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(16);
+
+/// Handshakes that are looked at to tell how many are about to be completed.
+const LOOKED_AT: usize = 32;
 
 /// Between two turns that give away what waits: those who get it should have accepted some of it.
 const NEXT_TURN: Duration = Duration::from_millis(10);
@@ -97,13 +101,34 @@ impl Tcp {
             && !listener.stall.deaf
             && !listener.left
             && !listener.settings.reserve
-            && self.table.is_waiting(listener.id)
+            && self.is_waiting(listener)
     }
 
-    /// Whether a new flow is accepted at once by this listener's program, as far as that can be told.
-    pub(crate) fn is_free_for_flow(&self, slot: u32) -> bool {
-        let listener = self.listener(slot);
-        listener.is_some_and(|listener| listener.half_open == 0 && self.is_free(listener))
+    fn is_waiting(&self, listener: &Listener) -> bool {
+        self.table.waits(listener.id) == Some(true)
+    }
+
+    /// Whether a new flow is accepted at once by this listener's program, as far as that can be told. Of a program that never says
+    /// when it waits it can't: it has its share with those that wait.
+    pub(crate) fn is_free_for_flow(&self, now: Instant, slot: u32) -> bool {
+        let Some(listener) = self.listener(slot) else {
+            return false;
+        };
+        match self.table.waits(listener.id) {
+            Some(_) => self.is_free(listener) && self.coming(listener) == 0,
+            None => !listener.is_stalled(now),
+        }
+    }
+
+    /// Handshakes under way that will be completed soon, as far as that can be told: the peer hasn't let our answer be repeated. Of
+    /// very many some are looked at.
+    fn coming(&self, listener: &Listener) -> usize {
+        let list = listener.handshakes.iter().take(LOOKED_AT);
+        let coming = list.filter(|id| {
+            matches!(self.sockets.get(id.slot as usize), Some(Socket::Connection(child))
+                if child.id == **id && child.state() == State::SynReceived && child.retries == 0)
+        });
+        coming.count()
     }
 
     /// Something waits at a listener: it is looked after if there are others that could take it.
@@ -151,13 +176,33 @@ impl Tcp {
         }
     }
 
-    /// So many threads of the program that has this stack for itself sleep until the listener has a connection. If there are more of
-    /// them than connections for them, other stacks' owners hear of it.
-    pub fn show_waiting(&self, id: SocketId, threads: usize, ports: &mut dyn Ports) {
-        if let Some(listener) = self.listener(id.slot).filter(|listener| listener.id == id) {
-            let coming = listener.half_open + listener.ready.len() + listener.offered.len();
-            ports.set_waiting(protocol::TCP, listener.local.port, threads > coming);
+    /// So many threads of the program that has this stack for itself sleep until one of these listeners, which are one socket of its,
+    /// has a connection. If there are more of them than connections for them, other stacks' owners hear of it: of all that it
+    /// listens on at the port, as that is what they see.
+    pub fn show_waiting(
+        &mut self,
+        ids: impl Iterator<Item = SocketId>,
+        threads: usize,
+        ports: &mut dyn Ports,
+    ) {
+        let mut port = None;
+        for id in ids {
+            if let Some(listener) = self.listener_mut(id.slot).filter(|it| it.id == id) {
+                listener.waited_for_by = threads;
+                port = Some(listener.local.port);
+            }
         }
+        let Some(port) = port else {
+            return;
+        };
+        let (mut threads, mut coming) = (0, 0);
+        for (_, slot) in self.bound.get(&port).into_iter().flatten() {
+            if let Some(listener) = self.listener(*slot) {
+                threads = threads.max(listener.waited_for_by);
+                coming += self.coming(listener) + listener.ready.len() + listener.offered.len();
+            }
+        }
+        ports.set_waiting(protocol::TCP, port, threads > coming);
     }
 
     /// The program of the listener in `slot` has begun to wait, and was asked to tell.
@@ -225,7 +270,7 @@ impl Tcp {
             let pause = pause.min(LONGEST_PAUSE);
             stall.pause = Some(pause);
             stall.until = Some(now + pause);
-            stall.deaf = self.table.is_waiting(listener.id);
+            stall.deaf = self.table.waits(listener.id) == Some(true);
             self.counters.count(Counter::TcpStalled);
         }
         let again = stall.until.unwrap_or(now);
@@ -257,7 +302,7 @@ impl Tcp {
         };
         let (local, ends) = (listener.local, listener.stall.ends);
         // What has been moved stays for longer: two programs that feign to wait would have it copied to and fro.
-        if !self.table.is_waiting(listener.id) && !self.was_moved(listener) {
+        if !self.is_waiting(listener) && !self.was_moved(listener) {
             let most = LEFT_IN_A_TURN.saturating_sub(self.given_away);
             let others = self.demux.listeners_beside(local, slot);
             let free = others.filter(|slot| {

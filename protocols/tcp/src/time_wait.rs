@@ -24,6 +24,15 @@ pub struct TimeWait {
     life: u32,
 }
 
+impl TimeWait {
+    /// Whether the next connection between these ends may be another stack's: both sides tell what is left of this one by its
+    /// timestamps (RFC 7323 section 5), which go on from there in all stacks on the NIC. The initial sequence number alone may be
+    /// behind what was sent.
+    pub fn is_told_by_stamps(&self) -> bool {
+        self.timestamps.is_some()
+    }
+}
+
 /// All connections in TIME-WAIT, in constant time each: since all wait equally long, a queue does.
 #[derive(Default)]
 pub struct TimeWaits {

@@ -23,6 +23,7 @@
 #define RINGS 32
 #define BUCKETS 1024
 #define FLOW_BUCKETS 8192
+#define FLOW_BASE 16384
 #define EXTENSION_HEADERS 6
 #define VLAN_ID 0xfff
 
@@ -42,8 +43,9 @@
 struct port {
 	__u64 users;     // owners that have a socket on this local port
 	__u64 listeners; // owners that new flows may be given to
-	__u64 waiting;   // listeners in which somebody sleeps until one comes: each is first for one flow
-	// Of TCP, by hash and not by port: owners that have a connection on a flow of that hash.
+	__u64 shown;     // listeners that say when somebody there sleeps until a flow comes
+	__u64 waiting;   // those of them where somebody does, for one flow
+	// Of TCP, by hash and not by port, from FLOW_BASE on: owners that have a connection on a flow of that hash.
 	__u64 flows;
 };
 
@@ -360,13 +362,38 @@ static __always_inline int choose(const struct owners *table, const struct flow 
 	return pick(candidates, hash_of(flow));
 }
 
-// Whether the owner has a connection on the flow, or on another one of the same hash. It hasn't if that is in TIME-WAIT.
-static __always_inline int has_flow(const struct flow *flow, __u32 owner)
+// Owners that have a connection on the flow, or on another one of the same hash. Who has it in TIME-WAIT may not count.
+static __always_inline __u64 holders_of(const struct flow *flow)
 {
-	__u32 bucket = hash_of(flow) % FLOW_BUCKETS;
+	__u32 bucket = FLOW_BASE + hash_of(flow) % FLOW_BUCKETS;
 	const struct port *entry = bpf_map_lookup_elem(&tcp_ports, &bucket);
 
-	return !entry || entry->flows >> (owner & (OWNERS - 1)) & 1;
+	return entry ? entry->flows : 0;
+}
+
+// Who gets a flow that opens: the one queue of a listening socket that processes share, as far as their sleep tells
+// (docs/decisions/0025). Whoever says when it waits gets none while it doesn't, unless all are like that.
+static __always_inline int give(const struct owners *table, const struct flow *flow,
+				struct port *port, __u64 candidates, __u32 queue)
+{
+	__u32 owner = choose(table, flow, candidates, queue);
+
+	for (int i = 0; i < 2; i++) {
+		__u64 busy = port->shown & ~port->waiting;
+
+		if (busy >> (owner & (OWNERS - 1)) & 1) {
+			if (!(candidates & ~busy))
+				return owner;
+			owner = choose(table, flow, candidates & ~busy, queue);
+		}
+		__u64 bit = 1ULL << (owner & (OWNERS - 1));
+		if (!(port->shown & bit))
+			return owner;
+		// The next flow is another one's, until it says again that it waits. Another processor may have been faster.
+		if (__sync_fetch_and_and(&port->waiting, ~bit) & bit)
+			return owner;
+	}
+	return owner;
 }
 
 static __always_inline int by_ports(const struct owners *table, const struct parsed *parsed,
@@ -409,28 +436,30 @@ static __always_inline int by_ports(const struct owners *table, const struct par
 
 	if (known && known->owner < OWNERS && (possible >> known->owner & 1))
 		owner = known->owner;
-	if (!opens)
-		return owner < OWNERS ? owner : choose(table, flow, candidates, queue);
-
-	// The one queue of a listening socket that processes share, as far as their sleep tells (docs/decisions/0025).
-	__u64 waiting = port->waiting & candidates;
+	if (!opens) {
+		if (owner < OWNERS)
+			return owner;
+		// Its entry was pushed out of the table.
+		__u64 holders = holders_of(flow) & users;
+		return choose(table, flow, holders ? holders : candidates, queue);
+	}
 	// A request that is repeated goes where it went, and so does one for a connection that is there. Else who had the
 	// flow once may be busy now.
-	if (known && owner < OWNERS && waiting && !(waiting >> owner & 1) &&
-	    known->sequence != parsed->sequence && !has_flow(flow, owner))
+	__u64 busy = port->shown & ~port->waiting;
+	if (known && owner < OWNERS && (busy >> owner & 1) && (candidates & ~busy) &&
+	    known->sequence != parsed->sequence && !(holders_of(flow) >> owner & 1))
 		owner = OWNERS;
 	if (known && owner < OWNERS) {
 		known->sequence = parsed->sequence;
+		if (port->waiting >> owner & 1)
+			__sync_fetch_and_and(&port->waiting, ~(1ULL << owner));
 	} else {
 		struct entry entry = { .sequence = parsed->sequence };
 
-		owner = choose(table, flow, waiting ? waiting : candidates, queue);
+		owner = give(table, flow, port, candidates, queue);
 		entry.owner = owner;
 		bpf_map_update_elem(&flows, flow, &entry, BPF_ANY);
 	}
-	// The next flow is another one's, until it says again that it waits.
-	if (owner < OWNERS && waiting >> owner & 1)
-		__sync_fetch_and_and(&port->waiting, ~(1ULL << owner));
 	return owner;
 }
 

@@ -23,18 +23,23 @@ pub(crate) struct Port {
     users: AtomicU64,
     /// Owners that new flows may be given to; none counts that isn't among the users too.
     listeners: AtomicU64,
-    /// Listeners that are first for one new flow: somebody there sleeps until it comes. The kernel takes those out that it gives one.
+    /// Listeners that say when they wait.
+    shown: AtomicU64,
+    /// Those of them where somebody sleeps until a new flow comes. The kernel takes those out that it gives one.
     waiting: AtomicU64,
-    /// Of TCP, and not of this port: owners that have a connection whose flow's hash, modulo [`FLOW_BUCKETS`], is this entry's number.
+    /// Of TCP, and not of this port: owners that have a connection whose flow's hash, modulo [`FLOW_BUCKETS`], is this entry's number
+    /// less [`FLOW_BASE`].
     flows: AtomicU64,
 }
 
 // SAFETY: atomics only.
 unsafe impl Shared for Port {}
-const _: () = assert!(size_of::<Port>() == 32);
+const _: () = assert!(size_of::<Port>() == 40);
 
 /// Entries that tell of flows. More would be out of the processor's caches for each connection.
 const FLOW_BUCKETS: usize = 8192;
+/// Where they begin: no port there is likely to be asked of for each packet.
+const FLOW_BASE: usize = 16384;
 
 /// The tables of ports as descriptors, one for each transport.
 #[derive(Debug)]
@@ -96,7 +101,7 @@ impl Table {
 impl PortTable {
     /// Maps the tables of the transports that `owner`, or its process, has; see
     /// [`Steering::port_maps`](crate::Steering::port_maps). Of another one every port is free. Needs no privileges. A table's
-    /// 2 MiB are in memory already; the private counts take pages only as ports are used.
+    /// 2.5 MiB are in memory already; the private counts take pages only as ports are used.
     pub fn map(owner: Owner, tcp: Option<OwnedFd>, udp: Option<OwnedFd>) -> io::Result<PortTable> {
         Ok(PortTable {
             tcp: tcp.map(Table::map).transpose()?,
@@ -131,18 +136,37 @@ impl Table {
     /// How many connections the owner has in a flow's bucket, and who has one there.
     fn bucket(&mut self, flow: &FourTuple) -> Option<(&mut u32, &AtomicU64)> {
         let bucket = hash(flow) as usize % FLOW_BUCKETS;
-        let shared = &self.shared.entries().get(bucket)?.flows;
+        let shared = &self.shared.entries().get(FLOW_BASE + bucket)?.flows;
         Some((self.flows.get_mut(bucket)?, shared))
     }
 }
 
-/// Who listens on a port, and who of them waits there.
-pub(crate) fn listeners(table: &MappedArray<Port>, port: u16) -> [u64; 2] {
-    let entry = table.entries().get(usize::from(port));
-    entry.map_or([0; 2], |entry| {
-        let users = entry.users.load(Relaxed);
-        [&entry.listeners, &entry.waiting].map(|owners| owners.load(Relaxed) & users)
-    })
+impl Port {
+    /// The owner doesn't say any more when it waits.
+    fn says_nothing(&self, owner: Owner) {
+        take_out(&self.shown, owner);
+        take_out(&self.waiting, owner);
+    }
+
+    /// One of the owners in `of` that listen here, as a new flow is given: one that waits, if there is one.
+    fn give(&self, of: u64, choice: usize) -> Option<Owner> {
+        let [users, listeners, shown, waiting] =
+            [&self.users, &self.listeners, &self.shown, &self.waiting]
+                .map(|owners| owners.load(Relaxed));
+        let all = users & listeners & of;
+        let candidates = [waiting, !shown, u64::MAX].map(|owners| owners & all);
+        let candidates = candidates.into_iter().find(|owners| *owners != 0)?;
+        let members = (0..Owner::MAXIMUM).filter_map(Owner::new);
+        let mut members = members.filter(|owner| candidates & owner.bit() != 0);
+        let given = members.nth(choice % candidates.count_ones() as usize)?;
+        take_out(&self.waiting, given);
+        Some(given)
+    }
+}
+
+/// One of the owners in `of` that listen on a port, for a connection there.
+pub(crate) fn give(table: &MappedArray<Port>, port: u16, of: u64, choice: usize) -> Option<Owner> {
+    table.entries().get(usize::from(port))?.give(of, choice)
 }
 
 /// Takes `owner` out of every entry of the table.
@@ -158,7 +182,7 @@ pub(crate) fn clear(table: &MappedArray<Port>, owner: Owner) {
 pub(crate) fn unlisten(table: &MappedArray<Port>, owner: Owner) {
     for port in table.entries() {
         take_out(&port.listeners, owner);
-        take_out(&port.waiting, owner);
+        port.says_nothing(owner);
     }
 }
 
@@ -218,7 +242,7 @@ impl Ports for PortTable {
         };
         if count.listens == 1 {
             shared.listeners.fetch_and(!bit, AcqRel);
-            take_out(&shared.waiting, owner);
+            shared.says_nothing(owner);
         }
         count.listens = count.listens.saturating_sub(1);
     }
@@ -233,6 +257,9 @@ impl Ports for PortTable {
             take_out(&shared.waiting, owner);
         } else if count.listens > 0 && shared.waiting.load(Relaxed) & bit == 0 {
             shared.waiting.fetch_or(bit, AcqRel);
+            if shared.shown.load(Relaxed) & bit == 0 {
+                shared.shown.fetch_or(bit, AcqRel);
+            }
         }
     }
 

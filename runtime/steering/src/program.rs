@@ -95,20 +95,12 @@ impl Steering {
         flows::bind(self.kernel.flows.as_fd(), flow, owner)
     }
 
-    /// An owner other than this one that listens on a port of TCP's, one that waits for a connection if there is one: of several
-    /// the one that `choice` falls on.
+    /// An owner other than this one that listens on a port of TCP's, for a connection that nobody has accepted: one that waits for it, if
+    /// there is one. Of several it is the one that `choice` falls on.
     pub fn other_listener(&self, than: Owner, port: u16, choice: usize) -> Option<Owner> {
         let [tcp, _] = &self.ports;
-        let live = self.owners.live() & !than.bit();
-        let [listeners, waiting] = ports::listeners(tcp, port).map(|owners| owners & live);
-        let candidates = match waiting & listeners {
-            0 => listeners,
-            some => some,
-        };
-        let members = (0..Owner::MAXIMUM).filter_map(Owner::new);
-        let members: Vec<Owner> = members.filter(|it| candidates & it.bit() != 0).collect();
-        let index = choice.checked_rem(members.len())?;
-        members.get(index).copied()
+        let others = self.owners.live() & !than.bit();
+        ports::give(tcp, port, others, choice)
     }
 
     /// `owner`'s process has a successor, which will say anew which ports it uses. Packets go on

@@ -252,55 +252,113 @@ fn new_flows_spread_over_listeners_and_stay() {
     );
 }
 
+/// Owners that listen on port 80, and say that they don't wait.
+fn busy(bench: &Bench, owners: &[u8]) -> Vec<PortTable> {
+    let views = owners.iter().map(|number| {
+        let mut ports = bench.ports(*number);
+        open(&mut ports, TCP, 80, true);
+        for waits in [true, false] {
+            ports.set_waiting(TCP, 80, waits);
+        }
+        ports
+    });
+    views.collect()
+}
+
+/// Who gets flows that open from these ports.
+fn opened(bench: &Bench, ports: core::ops::Range<u16>) -> BTreeSet<i64> {
+    ports
+        .map(|port| bench.owner_of(&tcp(port, 80, SYN)))
+        .collect()
+}
+
 #[test]
-fn who_waits_for_a_flow_gets_one_before_others() {
+fn who_waits_for_a_flow_gets_one_before_who_says_that_it_does_not() {
     let Some(bench) = Bench::new(&[3, 5, 40]) else {
         return;
     };
-    let mut views = [3, 5, 40].map(|number| bench.ports(number));
-    for ports in &mut views {
-        open(ports, TCP, 80, true);
-    }
-    let opened = |port| bench.owner_of(&tcp(port, 80, SYN));
-    let first: Vec<i64> = (1..=60).map(opened).collect();
+    let mut views = busy(&bench, &[3, 5, 40]);
+    let all = BTreeSet::from([3, 5, 40]);
+    assert_eq!(opened(&bench, 1..60), all, "nobody waits: each its share");
     for round in 1..20 {
         let port = 100 * round;
         views[1].set_waiting(TCP, 80, true);
         views[2].set_waiting(TCP, 80, true);
-        let chosen = [opened(port), opened(port + 1)];
-        assert_eq!(BTreeSet::from(chosen), BTreeSet::from([5, 40]), "each one");
-        assert_eq!(opened(port), chosen[0], "its request is repeated");
+        bench.owner_of(&tcp(port, 80, ACK));
+        let each = BTreeSet::from([5, 40]);
+        assert_eq!(opened(&bench, port..port + 2), each, "each one");
+        let chosen = bench.owner_of(&tcp(port, 80, SYN));
+        assert!(each.contains(&chosen), "its request is repeated");
         views[0].set_waiting(TCP, 80, true);
-        assert_eq!(opened(port), chosen[0], "whoever waits by then");
-        assert_eq!(bench.owner_of(&tcp(port, 80, ACK)), chosen[0]);
+        assert_eq!(bench.owner_of(&tcp(port, 80, SYN)), chosen, "whoever waits");
+        assert_eq!(bench.owner_of(&tcp(port, 80, ACK)), chosen);
         views[0].set_waiting(TCP, 80, false);
     }
-    // Nobody waits: all get their share.
-    let chosen: BTreeSet<i64> = (5000..5060).map(opened).collect();
-    assert_eq!(chosen, BTreeSet::from([3, 5, 40]));
-    // Who has a flow keeps it, and isn't taken for waiting then.
+    assert_eq!(opened(&bench, 5000..5060), all);
+    // A flow that its owner has had before counts as well.
+    let had = (5000..5060).find(|port| bench.owner_of(&tcp(*port, 80, SYN)) == 5);
     views[1].set_waiting(TCP, 80, true);
-    let port = 1 + first.iter().position(|owner| *owner == 5).expect("some") as u16;
-    assert_eq!(opened(port), 5);
-    let chosen: BTreeSet<i64> = (6000..6060).map(opened).collect();
-    assert_eq!(chosen, BTreeSet::from([3, 5, 40]));
-    // Who doesn't listen any more, or never did, doesn't count, whatever it says.
-    views[1].set_waiting(TCP, 80, true);
-    views[1].unlisten(TCP, 80);
-    views[1].set_waiting(TCP, 80, true);
-    let chosen: BTreeSet<i64> = (7000..7060).map(opened).collect();
-    assert_eq!(chosen, BTreeSet::from([3, 40]));
-    views[1].listen(TCP, 80);
-    let chosen: BTreeSet<i64> = (8000..8060).map(opened).collect();
-    assert_eq!(
-        chosen,
-        BTreeSet::from([3, 5, 40]),
-        "nor does what it said before"
-    );
+    assert_eq!(bench.owner_of(&tcp(had.expect("one"), 80, SYN)), 5);
+    assert_eq!(opened(&bench, 6000..6060), all);
 }
 
 #[test]
-fn a_flow_that_is_opened_anew_goes_to_who_waits_unless_its_owner_has_it() {
+fn who_never_says_whether_it_waits_has_its_share() {
+    let Some(mut bench) = Bench::new(&[3, 5, 40]) else {
+        return;
+    };
+    let mut views = busy(&bench, &[3, 5]);
+    open(&mut bench.ports(40), TCP, 80, true);
+    assert_eq!(opened(&bench, 1..60), BTreeSet::from([40]));
+    let mut given = BTreeSet::new();
+    for port in 100..140 {
+        views[1].set_waiting(TCP, 80, true);
+        given.append(&mut opened(&bench, port..port + 1));
+    }
+    assert_eq!(given, BTreeSet::from([5, 40]), "beside one who waits");
+    // What is said of who doesn't listen, or isn't there, means nothing.
+    views[1].set_waiting(TCP, 80, true);
+    views[1].unlisten(TCP, 80);
+    views[1].set_waiting(TCP, 80, true);
+    assert_eq!(opened(&bench, 7000..7060), BTreeSet::from([40]));
+    views[1].listen(TCP, 80);
+    assert_eq!(opened(&bench, 8000..8060), BTreeSet::from([5, 40]), "anew");
+    views[0].set_waiting(TCP, 80, true);
+    bench.steering.orphan_owner(owner(3));
+    assert_eq!(opened(&bench, 9000..9060), BTreeSet::from([5, 40]));
+    bench.steering.remove_owner(owner(5));
+    bench.steering.add_owner(owner(5));
+    bench.steering.set_fanout_index(owner(5), 105);
+    open(&mut bench.ports(5), TCP, 80, true);
+    assert_eq!(opened(&bench, 9100..9160), BTreeSet::from([5, 40]));
+}
+
+#[test]
+fn a_connection_is_brought_to_another_listener() {
+    let Some(bench) = Bench::new(&[3, 5, 40]) else {
+        return;
+    };
+    let other = |choice| {
+        let given = bench.steering.other_listener(owner(3), 80, choice);
+        given.map(Owner::number)
+    };
+    assert_eq!(other(0), None);
+    let mut three = bench.ports(3);
+    open(&mut three, TCP, 80, true);
+    assert_eq!(other(0), None, "nobody else");
+    let mut views = busy(&bench, &[5]);
+    open(&mut bench.ports(40), TCP, 80, true);
+    open(&mut bench.ports(9), TCP, 80, true);
+    for choice in 0..5 {
+        assert_eq!(other(choice), Some(40), "who doesn't say that it is busy");
+        views[0].set_waiting(TCP, 80, true);
+        assert_eq!(other(choice), Some(5), "who waits, once");
+    }
+}
+
+/// An entry that was pushed out of the table is missed by nobody whose connection is known.
+#[test]
+fn a_flow_without_an_entry_goes_to_who_has_a_connection_there() {
     let Some(bench) = Bench::new(&[3, 5]) else {
         return;
     };
@@ -308,34 +366,81 @@ fn a_flow_that_is_opened_anew_goes_to_who_waits_unless_its_owner_has_it() {
     for ports in &mut views {
         open(ports, TCP, 80, true);
     }
+    for port in 1..100 {
+        let flow = flow(port, false);
+        for (view, number) in views.iter_mut().zip([3, 5]) {
+            // Two connections of one hash, or one that comes again.
+            view.flow_begins(&flow);
+            view.flow_begins(&flow);
+            view.flow_ends(&flow);
+            assert_eq!(bench.owner_of(&tcp(port, 80, ACK)), number);
+            view.flow_ends(&flow);
+        }
+    }
+    let all: BTreeSet<i64> = (1..100)
+        .map(|port| bench.owner_of(&tcp(port, 80, ACK)))
+        .collect();
+    assert_eq!(all, BTreeSet::from([3, 5]), "by hash");
+}
+
+fn flow(port: u16, v6: bool) -> FourTuple {
+    FourTuple {
+        remote: Endpoint::new(if v6 { REMOTE6.into() } else { REMOTE4.into() }, port),
+        local: Endpoint::new(if v6 { LOCAL6.into() } else { LOCAL4.into() }, 80),
+    }
+}
+
+#[test]
+fn a_flow_that_is_opened_anew_goes_to_who_waits_unless_its_owner_has_it() {
+    let Some(bench) = Bench::new(&[3, 5]) else {
+        return;
+    };
+    let mut views = busy(&bench, &[3, 5]);
     for v6 in [false, true] {
-        let flow = |port| FourTuple {
-            remote: Endpoint::new(if v6 { REMOTE6.into() } else { REMOTE4.into() }, port),
-            local: Endpoint::new(if v6 { LOCAL6.into() } else { LOCAL4.into() }, 80),
-        };
         let frame = |port, flags, number| {
             let frame = tcp(port, 80, flags).numbered(number);
             if v6 { frame.v6() } else { frame }
         };
         let opened = |port, number| bench.owner_of(&frame(port, SYN, number));
-        let [busy, free] = &mut views;
         for port in 1..100 {
-            busy.set_waiting(TCP, 80, true);
+            views[0].set_waiting(TCP, 80, true);
             assert_eq!(opened(port, 7), 3);
-            free.set_waiting(TCP, 80, true);
+            views[1].set_waiting(TCP, 80, true);
             assert_eq!(opened(port, 7), 3, "the request is repeated");
-            busy.flow_begins(&flow(port));
+            views[0].flow_begins(&flow(port, v6));
             assert_eq!(opened(port, 8), 3, "another request, beside a connection");
             assert_eq!(opened(port, 7), 3, "whichever was the last");
-            busy.flow_ends(&flow(port));
+            views[0].flow_ends(&flow(port, v6));
             assert_eq!(opened(port, 7), 3, "an old request");
             assert_eq!(bench.owner_of(&frame(port, ACK, 9)), 3);
-            assert_eq!(opened(port, 8), 5, "another one");
+            views[0].set_waiting(TCP, 80, true);
+            assert_eq!(opened(port, 6), 3, "it waits itself");
+            assert_eq!(opened(port, 8), 5, "another one, as it doesn't any more");
             assert_eq!(bench.owner_of(&frame(port, ACK, 9)), 5);
             assert_eq!(opened(port, 8), 5, "repeated");
             assert_eq!(opened(port, 9), 5, "nobody waits");
         }
     }
+}
+
+/// Owners that are gone leave nothing behind.
+#[test]
+fn flows_of_who_is_gone_are_nobodys() {
+    let Some(mut bench) = Bench::new(&[3, 5]) else {
+        return;
+    };
+    let mut views = busy(&bench, &[3, 5]);
+    let request = |bench: &Bench, number| bench.owner_of(&tcp(1, 80, SYN).numbered(number));
+    views[0].set_waiting(TCP, 80, true);
+    assert_eq!(request(&bench, 7), 3);
+    views[0].flow_begins(&flow(1, false));
+    views[1].set_waiting(TCP, 80, true);
+    assert_eq!(request(&bench, 8), 3, "it has it");
+    bench.steering.remove_owner(owner(3));
+    bench.steering.add_owner(owner(3));
+    bench.steering.set_fanout_index(owner(3), 103);
+    let _successor = busy(&bench, &[3]);
+    assert_eq!(request(&bench, 9), 5);
 }
 
 #[test]

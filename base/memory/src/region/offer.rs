@@ -15,6 +15,7 @@ const TAKEN: u64 = 2;
 const WITHDRAWN: u64 = 3;
 /// Of a listening socket.
 const WAITING: u64 = 4;
+const BUSY: u64 = 5;
 
 fn word(id: SocketId, state: u64) -> u64 {
     u64::from(id.generation) << 32 | state
@@ -71,22 +72,26 @@ impl Region {
     /// As [`Region::record`].
     pub fn set_waiting(&self, id: SocketId, waits: bool) {
         let place = &self.sending.program_positions(id.slot).receive_head.offer;
-        let waiting = word(id, WAITING);
+        let [waiting, busy] = [WAITING, BUSY].map(|state| word(id, state));
         if waits {
             place.store(waiting, Ordering::Relaxed);
         } else {
             // The slot may be a newer socket's by now.
-            let _ = place.compare_exchange(waiting, 0, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = place.compare_exchange(waiting, busy, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Owner: whether the program says so. It needn't be true.
+    /// Owner: what the program says of that, if it ever has. It needn't be true.
     ///
     /// # Panics
     /// As [`Region::record`].
-    pub fn is_waiting(&self, id: SocketId) -> bool {
+    pub fn waits(&self, id: SocketId) -> Option<bool> {
         let place = &self.sending.program_positions(id.slot).receive_head.offer;
-        place.load(Ordering::Relaxed) == word(id, WAITING)
+        match place.load(Ordering::Relaxed) ^ word(id, 0) {
+            WAITING => Some(true),
+            BUSY => Some(false),
+            _ => None,
+        }
     }
 
     fn exchange(&self, id: SocketId, to: u64) -> bool {

@@ -106,10 +106,10 @@ impl Stack {
             .connect(now, socket, remote, below))
     }
 
-    /// So many threads sleep until `listener` has a connection ([`skink_tcp::Tcp::show_waiting`]).
-    pub fn tcp_show_waiting(&mut self, listener: SocketId, threads: usize) {
+    /// So many threads sleep until one of these listeners has a connection ([`skink_tcp::Tcp::show_waiting`]).
+    pub fn tcp_show_waiting(&mut self, listeners: impl Iterator<Item = SocketId>, threads: usize) {
         let ports = self.ports.as_mut();
-        self.tcp.show_waiting(listener, threads, ports);
+        self.tcp.show_waiting(listeners, threads, ports);
     }
 
     /// Takes the connection that has waited longest.

@@ -199,6 +199,7 @@ impl State {
                 for id in halves.into_iter().flatten() {
                     engine.own_tcp(id, index);
                 }
+                self.note_listener(index);
                 // Threads of the program before may have waited.
                 self.show_waiting(index);
                 self.pass_option(index, ConnectionOption::Reserve(true));

@@ -4,6 +4,7 @@ use skink_control::{
     Grant, NicGrant, Owners, Peer, RegionKind, SignalDescriptor, StackStart, unguessable,
 };
 use skink_nic::{Adaptation, Load, NicParts, Opener};
+use skink_tcp::State;
 use skink_wire::FourTuple;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -150,9 +151,10 @@ impl Owners for NicOwners {
     }
 
     fn lead_back(&mut self, flow: &FourTuple, others: Vec<(u16, [OwnedFd; 2])>) {
+        // (One in TIME-WAIT may have been followed by another one's.)
         let has_it = |table| {
             orphans::has_connection(table, |state, record| {
-                state.is_synchronized() && record.four_tuple() == *flow
+                state.is_synchronized() && state != State::TimeWait && record.four_tuple() == *flow
             })
         };
         let mut others = others.into_iter();

@@ -51,7 +51,14 @@ impl Net {
             assert_eq!(*count, expected, "uses of port {port}");
         }
         for (flow, count) in &self.out.flows {
-            let is_there = matches!(self.tcp.demux.flow(flow), Some(Place::Connection(_)));
+            let is_there = match self.tcp.demux.flow(flow) {
+                Some(Place::Connection(_)) => true,
+                Some(Place::TimeWait(index)) => {
+                    let entry = self.tcp.time_waits.get(index);
+                    entry.is_some_and(|entry| !entry.is_told_by_stamps())
+                }
+                None => false,
+            };
             assert_eq!(*count, i32::from(is_there), "what others hear of {flow:?}");
         }
     }

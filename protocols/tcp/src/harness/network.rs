@@ -5,7 +5,7 @@ use skink_messages::{Full, Network, Outbound, Path, Ports, SocketEvent, SocketEv
 use skink_time::Instant;
 use skink_wire::tcp::{self, CHECKSUM_OFFSET, Flags, Header, Options};
 use skink_wire::{FourTuple, SeqNum, Sum, protocol};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// A segment that was sent, parsed back.
 pub(crate) struct Sent {
@@ -77,6 +77,8 @@ pub(crate) struct Out {
     pub uses: HashMap<u16, i32>,
     pub listened: HashMap<u16, i32>,
     pub flows: HashMap<FourTuple, i32>,
+    /// Ports where a program is said to wait.
+    pub waiting: HashSet<u16>,
     /// Ports that another owner has.
     pub foreign: Vec<u16>,
     /// Ports that others use, too.
@@ -111,6 +113,7 @@ impl Out {
             uses: HashMap::new(),
             listened: HashMap::new(),
             flows: HashMap::new(),
+            waiting: HashSet::new(),
             foreign: Vec::new(),
             users: Vec::new(),
             moved: Vec::new(),
@@ -252,6 +255,13 @@ impl Ports for Out {
     fn unlisten(&mut self, _: u8, port: u16) {
         self.freeze();
         *self.listened.entry(port).or_default() -= 1;
+    }
+
+    fn set_waiting(&mut self, _: u8, port: u16, waits: bool) {
+        match waits {
+            true => self.waiting.insert(port),
+            false => self.waiting.remove(&port),
+        };
     }
 
     fn flow_begins(&mut self, flow: &FourTuple) {

@@ -1,7 +1,8 @@
-use crate::harness::{Net, SHARED};
+use crate::harness::{LOCAL, Net, SHARED};
 use crate::state::State;
 use skink_memory::SocketId;
 use skink_messages::{ConnectionOption, Counter, Events};
+use skink_wire::Endpoint;
 
 /// As [`two_listeners`], of which the second one has some connections that wait. Answers how many.
 fn one_is_behind() -> (Net, SocketId, SocketId, usize) {
@@ -453,6 +454,9 @@ fn waits(net: &Net, id: SocketId, waits: bool) {
 #[test]
 fn new_flows_go_to_who_waits_for_them_one_each() {
     let (mut net, idle, busy) = two_listeners();
+    for on in [true, false] {
+        waits(&net, busy, on);
+    }
     for ports in [1..2, 2..3, 3..4, 4..5] {
         waits(&net, idle, true);
         connect(&mut net, ports);
@@ -576,4 +580,99 @@ fn each_that_is_free_gets_one() {
             serve_all(&mut net, all);
         }
     }
+}
+
+/// Where each process has a stack of its own: threads sleep until a socket has a connection, which is a listener for each address.
+struct Alone {
+    net: Net,
+    listeners: [SocketId; 2],
+}
+
+impl Alone {
+    fn new() -> Alone {
+        let mut net = Net::new();
+        let any = net.listen_in(0, 80, 10, SHARED);
+        let own = net.tcp.open().expect("a slot");
+        let end = Endpoint::new(LOCAL, 80);
+        net.tcp.bind(own, end, SHARED, &mut net.out).expect("bound");
+        net.tcp.listen(own, 10, &mut net.out).expect("listening");
+        net.run();
+        Alone {
+            net,
+            listeners: [own, any],
+        }
+    }
+
+    /// So many threads wait: whether that is shown.
+    fn shows(&mut self, threads: usize) -> bool {
+        self.shows_of(&self.listeners.clone(), threads)
+    }
+
+    fn shows_of(&mut self, listeners: &[SocketId], threads: usize) -> bool {
+        let ids = listeners.iter().copied();
+        self.net.tcp.show_waiting(ids, threads, &mut self.net.out);
+        self.net.out.waiting.contains(&80)
+    }
+}
+
+#[test]
+fn who_is_about_to_have_a_connection_is_not_shown_to_wait_for_one() {
+    let mut alone = Alone::new();
+    assert!(alone.shows(1));
+    assert!(!alone.shows(0));
+    alone.net.inject("S 0 win 60000 mss 1000");
+    assert!(!alone.shows(1), "it is on its way, to either half");
+    assert!(alone.shows(2), "one is left");
+    alone.net.inject(". 1 ack 1 win 60000");
+    assert!(!alone.shows(1), "it is there");
+    let [own, _] = alone.listeners;
+    alone.net.tcp.accept(own).expect("it waits");
+    assert!(alone.shows(1), "it was accepted");
+    // Two sockets on one port: one thread's waking doesn't hide the other.
+    let [own, any] = alone.listeners;
+    assert!(alone.shows_of(&[own], 1));
+    assert!(alone.shows_of(&[any], 0));
+    assert!(!alone.shows_of(&[own], 0));
+}
+
+#[test]
+fn a_handshake_that_nobody_completes_hides_nobody_for_long() {
+    let mut alone = Alone::new();
+    alone.net.inject("S 0 win 60000 mss 1000");
+    assert!(!alone.shows(1));
+    alone.net.advance(999);
+    assert!(!alone.shows(1));
+    alone.net.advance(2);
+    assert!(alone.shows(1), "our answer was sent again");
+}
+
+#[test]
+fn who_never_says_whether_it_waits_has_its_share_of_new_flows() {
+    let (mut net, asleep, never) = two_listeners();
+    waits(&net, asleep, true);
+    connect(&mut net, 1..41);
+    let [one, other] = waiting(&net, [asleep, never]);
+    assert!(one > 0 && other > 9, "{one} {other}");
+    // One that says that it is busy gets none beside it.
+    let (mut net, busy, never) = two_listeners();
+    for on in [true, false] {
+        waits(&net, busy, on);
+    }
+    connect(&mut net, 1..41);
+    assert_eq!(waiting(&net, [busy, never]), [0, 40]);
+}
+
+#[test]
+fn stacks_with_one_secret_go_on_from_each_others_numbers() {
+    let number = |secret, after| {
+        let mut net = Net::new();
+        net.tcp.set_sequence_secret(secret);
+        net.listen(80, 10);
+        net.advance(after);
+        net.inject("S 0 win 60000 mss 1000");
+        net.iss()
+    };
+    assert_eq!(number(5, 0), number(5, 0));
+    assert_ne!(number(5, 0), number(6, 0));
+    assert_eq!(number(5, 0) + 250_000, number(5, 1000), "as the clock does");
 }

@@ -35,7 +35,10 @@ pub fn cases() -> Vec<Case> {
     }
     cases.extend(on_each_back_end("listening/in-a-set", in_a_set));
     cases.extend(on_each_back_end("listening/one-at-a-time", one_at_a_time));
-    cases.extend(on_each_back_end("listening/left-to-another", left_to_another));
+    cases.extend(on_each_back_end(
+        "listening/left-to-another",
+        left_to_another,
+    ));
     cases
 }
 
