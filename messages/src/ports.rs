@@ -16,9 +16,13 @@ pub trait Ports {
     fn listen(&mut self, protocol: u8, port: u16);
     /// No new flows to `port` for one listener less.
     fn unlisten(&mut self, protocol: u8, port: u16);
-    /// Whether a program of this owner, which listens on `port`, sleeps until it has a connection. Who does is given one new flow before
-    /// others are; for the next one that is to be said again.
-    fn set_waiting(&mut self, _protocol: u8, _port: u16, _waits: bool) {}
+    /// Whether a program of this owner, which listens on `port`, sleeps until it has a connection. Who doesn't is given none as long as
+    /// others do, or say nothing of that (`None`); who does is given one, and for the next that is to be said again.
+    fn set_waiting(&mut self, _protocol: u8, _port: u16, _waits: Option<bool>) {}
+    /// Whether a program of another owner, which listens on `port`, sleeps until it has a connection.
+    fn others_wait(&mut self, _protocol: u8, _port: u16) -> bool {
+        false
+    }
     /// This owner has a TCP connection `flow`: segments of it come here, even those that would open it anew.
     fn flow_begins(&mut self, _flow: &FourTuple) {}
     /// That connection is over, or rests only where its segments are told from a later one's by timestamps: a new one between its

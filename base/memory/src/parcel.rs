@@ -1,5 +1,5 @@
 //! A connection on its way from one table of sockets to another.
-use crate::record::{CONNECTION_WORDS, LAYOUT_VERSION, ends_of};
+use crate::record::{CONNECTION_WORDS, LAYOUT_VERSION, ends_of, iss_of};
 use skink_wire::FourTuple;
 
 /// A connection that no program has read from or written to, and what it has received: plain data, which a stack in another process
@@ -24,6 +24,11 @@ impl Parcel {
         ends_of(&self.words)
     }
 
+    /// The initial send sequence number.
+    pub fn iss(&self) -> u32 {
+        iss_of(&self.words)
+    }
+
     /// The state of its record.
     pub fn state(&self) -> u8 {
         self.state
@@ -32,6 +37,12 @@ impl Parcel {
     /// The `fin` flags of its record.
     pub fn fin(&self) -> u8 {
         self.fin
+    }
+
+    /// Its size in bytes.
+    #[allow(clippy::len_without_is_empty, reason = "none is")]
+    pub fn len(&self) -> usize {
+        4 * (HEAD + CONNECTION_WORDS) + self.received.len()
     }
 
     /// As bytes, for a process of the same build: 176 and what was received.

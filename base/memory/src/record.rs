@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fen
 // Layout digest: 2ad99ba85b23a6f9
 pub const LAYOUT_VERSION: u32 = 8;
 
-/// The fields of [`Record`] that are its connection's, but for the addresses: `then!` of all. The family and the ports come first.
+/// The fields of [`Record`] that are its connection's, but for the addresses: `then!` of all. The family, the ports and `iss` come first.
 macro_rules! connection_fields {
     ($then:ident) => {
         $then!(
-            family local_port remote_port snd_wscale rcv_wscale options switches traffic_class is_far
-            mss maximum_segment hop_limit error iss irs snd_una snd_max rcv_nxt snd_wnd rcv_adv ts_recent
+            family local_port remote_port iss snd_wscale rcv_wscale options switches traffic_class is_far
+            mss maximum_segment hop_limit error irs snd_una snd_max rcv_nxt snd_wnd rcv_adv ts_recent
             ts_offset rtt_us cwnd retransmits fin_number keep_alive_idle keep_alive_interval
             keep_alive_probes user_timeout receive_buffer
         )
@@ -382,6 +382,11 @@ pub(crate) fn ends_of(words: &[u32; CONNECTION_WORDS]) -> FourTuple {
         Endpoint::new(address(family, |index| words[at + index]), port as u16)
     };
     FourTuple::new(end(0, words[9]), end(4, words[10]))
+}
+
+/// The initial send sequence number there.
+pub(crate) fn iss_of(words: &[u32; CONNECTION_WORDS]) -> u32 {
+    words[11]
 }
 
 fn load_address(family: u8, words: &[AtomicU32; 4]) -> IpAddr {

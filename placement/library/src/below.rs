@@ -113,6 +113,9 @@ impl Ports for Below<'_> {
     fn unlisten(&mut self, protocol: u8, port: u16) {
         self.ports.unlisten(protocol, port);
     }
+    fn others_wait(&mut self, protocol: u8, port: u16) -> bool {
+        self.ports.others_wait(protocol, port)
+    }
     fn flow_begins(&mut self, flow: &FourTuple) {
         self.ports.flow_begins(flow);
     }

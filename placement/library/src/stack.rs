@@ -16,7 +16,7 @@ use skink_nic::{BatchBytes, Budget, Doorbell, FlowRings, Nic, Receiver, Room, Se
 use skink_tcp::{Tcp, TcpConfig};
 use skink_time::{Duration, Instant};
 use skink_udp::Udp;
-use skink_wire::{FourTuple, IpCidr, MacAddr, protocol};
+use skink_wire::{FourTuple, IpCidr, MacAddr, SeqNum, protocol};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
@@ -217,15 +217,47 @@ impl Stack {
         self.tcp.set_hands_over();
     }
 
+    /// See [`Tcp::has_away`].
+    pub fn has_away(&self) -> bool {
+        self.tcp.has_away()
+    }
+
+    /// See [`Tcp::owes_parcels`].
+    pub fn owes_parcels(&self) -> bool {
+        self.tcp.owes_parcels()
+    }
+
     /// A connection for another stack ([`Tcp::take_parcel`]).
-    pub fn take_parcel(&mut self) -> Option<Parcel> {
-        self.tcp.take_parcel()
+    pub fn take_parcel(&mut self, now: Instant) -> Option<Parcel> {
+        self.tcp.take_parcel(now)
+    }
+
+    /// It couldn't leave ([`Tcp::put_back`]).
+    pub fn put_back(&mut self, now: Instant, flow: &FourTuple) {
+        self.tcp.put_back(now, flow);
+    }
+
+    /// Another stack has it, or nobody will ([`Tcp::on_handed_over`]).
+    pub fn on_handed_over(&mut self, now: Instant, flow: &FourTuple, taken: bool) {
+        self.asked(now);
+        split!(self, now, |tcp, udp, below| tcp
+            .on_handed_over(now, flow, taken, below));
     }
 
     /// Adopts a connection of another stack's ([`Tcp::take_in`]).
     pub fn take_in(&mut self, now: Instant, parcel: &Parcel) -> bool {
         self.asked(now);
-        split!(self, now, |tcp, udp, below| tcp.take_in(now, parcel, below))
+        let taken = split!(self, now, |tcp, udp, below| tcp.take_in(now, parcel, below));
+        // It was let in once; before anything of it leaves or comes.
+        let state = skink_tcp::State::from_number(parcel.state());
+        if taken
+            && let Some(filter) = &mut self.filter
+            && let Some(state) = state
+        {
+            let known = (parcel.four_tuple(), state, SeqNum(parcel.iss()));
+            filter.rebuild(now, flow(known));
+        }
+        taken
     }
 
     /// See [`Tcp::set_stateless`].

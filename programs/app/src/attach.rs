@@ -189,6 +189,7 @@ fn engine(stack: Provider, broker: Broker, counters: Counters, [tcp, udp]: [u32;
         unfinished: false,
         broker,
         deserted: false,
+        errand: None,
         interface: String::new(),
         is_sole: false,
         descriptors: Vec::new(),

@@ -15,6 +15,7 @@ use skink_messages::{Counter, Counters, Events, Progress, Protocol};
 use skink_nic::{Load, Room};
 use skink_tcp::State;
 use skink_time::Instant;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// The stack and what belongs to it.
@@ -35,6 +36,8 @@ pub struct Engine {
     pub broker: Broker,
     /// Nobody is at its other end any more.
     pub deserted: bool,
+    /// The broker has said something that is to be done without the lock.
+    pub errand: Option<Errand>,
     /// Name of the interface in the packet filter's rules, if the stack is in this process.
     pub interface: String,
     /// No other process can have a stack of its own beside this one's.
@@ -58,6 +61,13 @@ impl Engine {
     /// Drives the stack once.
     pub fn poll(&mut self) {
         let now = raw::now();
+        if matches!(&self.stack, Provider::Library(stack) if stack.has_away()) {
+            // Who has been taken in elsewhere mustn't be reset here.
+            self.errand = self.errand.take().or_else(|| self.hear_notices());
+            if self.errand.is_some() {
+                crate::helper::rouse();
+            }
+        }
         self.unfinished = self.stack.poll(now) == Progress::More;
         self.last_poll = now;
         let Provider::Library(stack) = &mut self.stack else {
@@ -76,18 +86,13 @@ impl Engine {
             );
             self.broker.tell_misled(&flow);
         }
-        while let Some(parcel) = stack.take_parcel() {
+        while let Some(parcel) = stack.take_parcel(now) {
             let flow = parcel.four_tuple();
             match self.broker.hand_over(&flow, parcel.to_bytes()) {
-                Ok(()) => log!(Info, "{flow} goes to another process that listens"),
-                Err(error) => {
-                    log!(
-                        Warn,
-                        "{flow} is reset, as no other process hears of it: {error}"
-                    );
-                    stack.take_in(now, &parcel);
-                    self.unfinished = true;
-                }
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => stack.put_back(now, &flow),
+                // There is no broker any more.
+                Err(_) => stack.on_handed_over(now, &flow, false),
             }
         }
     }
@@ -103,7 +108,8 @@ impl Engine {
 
     /// When the stack must be driven at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        if self.unfinished {
+        let owes = matches!(&self.stack, Provider::Library(stack) if stack.owes_parcels());
+        if self.unfinished || owes {
             return Some(Instant::ZERO);
         }
         let due = self.stack.next_deadline();
@@ -237,6 +243,10 @@ impl Engine {
 
     /// Listens to what the broker says unasked, up to an errand.
     pub fn take_notices(&mut self) -> Option<Errand> {
+        self.errand.take().or_else(|| self.hear_notices())
+    }
+
+    fn hear_notices(&mut self) -> Option<Errand> {
         loop {
             let notice = match self.broker.take_notice() {
                 Ok(notice) => notice?,
@@ -255,16 +265,18 @@ impl Engine {
                     log!(Info, "the interface takes packets of {mtu} bytes now");
                     stack.set_mtu(mtu);
                 }
-                Notice::TakeIn(parcel) => {
+                Notice::TakeIn(from, parcel) => {
                     let Some(parcel) = Parcel::from_bytes(&parcel) else {
                         log!(Warn, "a connection of another process can't be read");
                         continue;
                     };
-                    if stack.take_in(raw::now(), &parcel) {
-                        let flow = parcel.four_tuple();
-                        log!(Info, "{flow} comes from another process");
-                        self.broker.tell_taken_in(&flow);
-                    }
+                    let flow = parcel.four_tuple();
+                    let taken = stack.take_in(raw::now(), &parcel);
+                    self.broker.tell_taken_in(from, &flow, taken);
+                    self.unfinished = true;
+                }
+                Notice::HandedOver(flow, taken) => {
+                    stack.on_handed_over(raw::now(), &flow, taken);
                     self.unfinished = true;
                 }
                 Notice::LoadFilter(rules) => return Some(Errand::Load(rules)),

@@ -40,6 +40,7 @@ fn linger() -> Option<Guard> {
         state.stop_listening_for_all();
         return Some(state);
     }
+    state.leave_listening_to_others();
     let now = raw::now();
     let mut roles = Vec::new();
     for (_, socket) in state.sockets.iter_mut() {
@@ -92,6 +93,24 @@ impl State {
     }
 }
 
+impl State {
+    /// What listens on the stack of this process, which goes on until peers have everything, and another process may have too: who calls
+    /// meanwhile asks again, and finds that one.
+    fn leave_listening_to_others(&mut self) {
+        let all = self.sockets.iter();
+        let lent = all.filter(|(_, socket)| {
+            matches!(socket.role, Role::Listener(_))
+                && (socket.lent || crate::fork::has_lent_unmarked())
+        });
+        for index in lent.map(|(index, _)| index).collect::<Vec<u32>>() {
+            self.release(index);
+            self.sockets[index].role = Role::Lost;
+            // If that fails, who calls is refused.
+            let _ = self.rest(index);
+        }
+    }
+}
+
 fn drain(state: &mut State) {
     state.stop_flow_rings();
     let mut farewell = Farewell::new(raw::now());
@@ -116,6 +135,10 @@ fn drain(state: &mut State) {
         let mut list = [raw::to_poll(-1, libc::POLLIN); 7];
         for (entry, fd) in list.iter_mut().zip(&engine.receive_fds) {
             entry.fd = *fd;
+        }
+        if let Some(last) = list.last_mut() {
+            // Who takes in what waits here says so.
+            last.fd = engine.notices_fd();
         }
         // If a signal comes: once more.
         let _ = raw::ppoll(&mut list, Some(wait.min(longest)), core::ptr::null());

@@ -477,13 +477,11 @@ impl State {
         }
     }
 
-    /// Binds a socket that is going to listen, on a stack in another process, and lets it rest.
+    /// Binds a socket that is going to listen, here or in another process, and lets it rest.
     pub fn rest(&mut self, index: u32) -> Answer<()> {
         let resting = self.each_half(index, |state, half, address| {
             let id = state.bind_on_stack(index, (half, address))?;
-            if let Some(remote) = state.engine()?.stack.remote() {
-                remote.rest(id)?;
-            }
+            state.engine()?.stack.tcp_rest(id)?;
             Ok(id)
         })?;
         self.sockets[index].resting = resting;

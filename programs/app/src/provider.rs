@@ -121,12 +121,12 @@ impl Provider {
         }
     }
 
-    /// So many threads sleep until these listeners, which are one socket that other processes have too, have a connection. Answers
-    /// whether the stack asked to be told.
+    /// So many threads sleep until these listeners, which are one socket that other processes have too, have a connection; `None` if
+    /// that isn't to be said. Answers whether the stack asked to be told.
     pub fn tcp_show_waiting(
         &mut self,
         listeners: impl Iterator<Item = SocketId>,
-        threads: usize,
+        threads: Option<usize>,
     ) -> bool {
         match self {
             Provider::Library(stack) => {
@@ -135,9 +135,10 @@ impl Provider {
             }
             Provider::Served(remote) => {
                 let table = remote.table(Protocol::Tcp);
+                let waits = threads.is_some_and(|threads| threads > 0);
                 listeners.fold(false, |wanted, id| {
-                    table.set_waiting(id, threads > 0);
-                    let record = table.find(id).filter(|_| threads > 0);
+                    table.set_waiting(id, waits);
+                    let record = table.find(id).filter(|_| waits);
                     wanted | record.is_some_and(|it| it.is_wanted.load(Ordering::Relaxed) != 0)
                 })
             }
@@ -157,6 +158,15 @@ impl Provider {
                 Ok((stack.udp_bind(id, end, sharing)?, 0))
             }
             Provider::Served(remote) => remote.bind(Protocol::Udp, id, end, options),
+        }
+    }
+
+    /// A bound socket rests: who calls isn't refused, as somebody is about to listen.
+    pub fn tcp_rest(&mut self, id: SocketId) -> Answer<()> {
+        match self {
+            // Here that is where it has listened.
+            Provider::Library(stack) => Ok(stack.tcp_rest_where_heard(id)?),
+            Provider::Served(remote) => remote.rest(id),
         }
     }
 

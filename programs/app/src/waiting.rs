@@ -1,12 +1,13 @@
 //! Whether threads sleep for a connection to a listening socket, shown to a stack in another process, or to the other stacks on the NIC.
 //!
 //! Of processes that share a socket, who waits gets the next connection, as with the kernel's one queue (docs/decisions/0025). A
-//! process with a stack of its own doesn't say so of epoll sets: flows would go to one by whose queue they don't come.
+//! process with a stack of its own doesn't say so of an epoll set with connections in it: who serves many accepts soon, and a flow
+//! would go to one by whose queue it doesn't come.
 use crate::socket::{Halves, Role};
 use crate::state::State;
 use skink_messages::ConnectionOption;
 
-/// Of more listening sockets it isn't looked which ones a set has.
+/// Of so many listening sockets it is looked whether a set has them, the oldest first: what is said of one must be said each time.
 const FEW: usize = 16;
 
 impl State {
@@ -27,7 +28,7 @@ impl State {
     /// A thread begins to sleep on an epoll set, or has slept there: that is shown of the listening sockets in it.
     #[inline]
     pub fn show_waiting_on(&mut self, set: u32) {
-        if !self.listeners.is_empty() && self.is_served() {
+        if !self.listeners.is_empty() {
             self.show_of_set(set);
         }
     }
@@ -37,10 +38,7 @@ impl State {
         let sockets = &self.sockets;
         self.listeners
             .retain(|index| matches!(sockets[*index].role, Role::Listener(_)));
-        if self.listeners.len() > FEW {
-            return;
-        }
-        for at in 0..self.listeners.len() {
+        for at in 0..self.listeners.len().min(FEW) {
             let index = self.listeners[at];
             let watchers = &self.sockets[index].watchers;
             if watchers.iter().any(|watch| watch.epoll == set) {
@@ -62,21 +60,49 @@ impl State {
 
     #[cold]
     fn show(&mut self, index: u32, halves: Halves) {
-        let served = self.is_served();
-        let socket = &self.sockets[index];
-        let mut sets = socket
-            .watchers
-            .iter()
-            .map(|watch| &self.epolls[watch.epoll]);
-        let on_a_set = served && sets.any(|set| set.sleepers > 0);
-        let threads = socket.waiters.len() + usize::from(on_a_set);
+        let threads = self.threads_for(index);
         let Some(engine) = &mut self.engine else {
             return;
         };
+        let before = core::mem::replace(&mut self.sockets[index].said, threads.is_some());
+        if threads.is_none() && !before {
+            return;
+        }
         let halves = halves.into_iter().flatten();
         if engine.stack.tcp_show_waiting(halves, threads) {
             self.pass_option(index, ConnectionOption::Reserve(false));
         }
+    }
+
+    /// How many threads sleep until the socket has a connection; `None` if its process, which has a stack of its own, may accept one
+    /// soon though none does.
+    fn threads_for(&mut self, index: u32) -> Option<usize> {
+        let served = self.is_served();
+        let socket = &self.sockets[index];
+        let (mut on_sets, mut serves_many) = (false, false);
+        for watch in &socket.watchers {
+            let set = &self.epolls[watch.epoll];
+            let counts = served || self.has_only_listeners(watch.epoll);
+            on_sets |= counts && set.sleepers > 0;
+            serves_many |= !counts;
+        }
+        match socket.waiters.len() + usize::from(on_sets) {
+            0 if serves_many => None,
+            threads => Some(threads),
+        }
+    }
+
+    fn has_only_listeners(&self, set: u32) -> bool {
+        let members = self.epolls[set].members();
+        if members > self.listeners.len() {
+            return false;
+        }
+        let listeners = self.listeners.iter().filter(|index| {
+            let socket = &self.sockets[**index];
+            matches!(socket.role, Role::Listener(_))
+                && socket.watchers.iter().any(|watch| watch.epoll == set)
+        });
+        listeners.count() == members
     }
 
     /// The socket listens on the stack from now on.

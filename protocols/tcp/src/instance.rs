@@ -225,7 +225,7 @@ impl Tcp {
         while let Some((index, entry)) = self.time_waits.pop_expired(now) {
             self.leave_time_wait(index, &entry, out);
         }
-        self.forget_handed_over(now, out);
+        self.give_up_away(now, out);
         while let Some(slot) = self.wheel.pop_expired(now) {
             let context = Context {
                 table: &self.table,
@@ -279,6 +279,9 @@ impl Tcp {
                 continue;
             };
             connection.queued = false;
+            if connection.away {
+                continue;
+            }
             connection.follow_raises(out);
             let mut budget = BURST;
             let before = connection.emitted;

@@ -49,8 +49,10 @@ pub struct Listener {
     pub flooded_until: Option<Instant>,
     /// A READABLE event is due.
     pub notify: bool,
-    /// So many threads of the program that has this stack for itself wait for it.
-    pub waited_for_by: usize,
+    /// Other stacks' owners may listen on the same socket.
+    pub lent: bool,
+    /// So many threads of the program that has this stack for itself wait for it, as far as that is said.
+    pub waited_for_by: Option<usize>,
     /// Whether its program accepts.
     pub stall: Stall,
     /// Its program has closed it, and it gets no new flows. What waits there is whose who listens next ([`Tcp::settle_left`]).
@@ -393,7 +395,7 @@ impl Tcp {
                 let stays = !orphaned
                     && (self.pass_on(now, child, local, |it| !it.is_stalled(now), out)
                         || self.pass_on(now, child, local, |_| true, out));
-                if !stays && !self.send_away(now, child, out) {
+                if !stays && !self.send_away(now, child, None, out) {
                     self.reset_child(now, child, out);
                 }
             }
@@ -443,7 +445,7 @@ impl Tcp {
     }
 
     /// Nobody is going to accept a connection that waited at a listener that was left.
-    fn reset_child<O: Network + SocketEvents + Ports>(
+    pub(crate) fn reset_child<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         child: u32,
@@ -510,7 +512,7 @@ impl Tcp {
         true
     }
 
-    fn set_program(&mut self, now: Instant, slot: u32, program: Program) {
+    pub(crate) fn set_program(&mut self, now: Instant, slot: u32, program: Program) {
         if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
             let context = Context {
                 table: &self.table,

@@ -102,7 +102,8 @@ impl Tcp {
             handshakes: VecDeque::new(),
             turned_away: VecDeque::new(),
             notify: false,
-            waited_for_by: 0,
+            lent: false,
+            waited_for_by: None,
             stall: Stall::default(),
             left: false,
             orphaned: false,
@@ -257,7 +258,13 @@ impl Tcp {
     /// Connections that still have something to finish: data or a FIN to deliver, or a handshake.
     pub fn unfinished(&self) -> usize {
         let sockets = self.sockets.iter();
-        sockets.filter(|socket| self.is_unfinished(socket)).count()
+        let own = sockets.filter(|socket| self.is_unfinished(socket)).count();
+        // What still waits at a listener that was left may be another stack's soon.
+        let left = self.left.iter().filter_map(|id| match self.socket(*id) {
+            Some(Socket::Listener(listener)) => Some(listener.ready.len() + listener.half_open),
+            _ => None,
+        });
+        own + left.sum::<usize>()
     }
 
     /// Takes a flow that nobody knows here and that may be another owner's of the NIC: who has it is to get its segments.
@@ -279,6 +286,7 @@ impl Tcp {
     pub(crate) fn is_unfinished(&self, socket: &Socket) -> bool {
         match socket {
             Socket::Free | Socket::Fresh(_) | Socket::Listener(_) => false,
+            Socket::Connection(connection) if connection.away => true,
             Socket::Connection(connection) => match connection.state() {
                 State::Closed | State::Listen | State::TimeWait | State::FinWait2 => false,
                 State::SynSent | State::SynReceived => false,

@@ -11,6 +11,8 @@
 //! one connection for as long as it lasts keeps nobody else's. If nobody is free then, the others' records ask each of them to tell
 //! once it is ([`Record::is_wanted`](skink_memory::Record)).
 //!
+//! Where each process has a stack of its own it is another stack that has it then ([`Tcp::send_away`]).
+//!
 //! A listener *in reserve*, whose program says that it doesn't wait for connections
 //! ([`ConnectionOption::Reserve`](skink_messages::ConnectionOption)), is stalled from the start, and is never tried.
 
@@ -136,9 +138,10 @@ impl Tcp {
         if let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize)
             && listener.stall.timer == Timer::Off
             && !listener.left
-            && self
-                .demux
-                .is_shared(listener.local, listener.settings.reserve)
+            && (listener.lent
+                || self
+                    .demux
+                    .is_shared(listener.local, listener.settings.reserve))
         {
             listener.stall.timer = Timer::Set;
             listener.stall.takes = false;
@@ -177,17 +180,18 @@ impl Tcp {
     }
 
     /// So many threads of the program that has this stack for itself sleep until one of these listeners, which are one socket of its,
-    /// has a connection. If there are more of them than connections for them, other stacks' owners hear of it: of all that it
-    /// listens on at the port, as that is what they see.
+    /// has a connection; `None` if that means nothing, as it has others, too. If there are more threads than connections for them,
+    /// other stacks' owners hear of it: of all that it listens on at the port, as that is what they see.
     pub fn show_waiting(
         &mut self,
         ids: impl Iterator<Item = SocketId>,
-        threads: usize,
+        threads: Option<usize>,
         ports: &mut dyn Ports,
     ) {
         let mut port = None;
         for id in ids {
             if let Some(listener) = self.listener_mut(id.slot).filter(|it| it.id == id) {
+                listener.lent = true;
                 listener.waited_for_by = threads;
                 port = Some(listener.local.port);
             }
@@ -195,14 +199,15 @@ impl Tcp {
         let Some(port) = port else {
             return;
         };
-        let (mut threads, mut coming) = (0, 0);
+        let (mut threads, mut coming) = (None, 0);
         for (_, slot) in self.bound.get(&port).into_iter().flatten() {
             if let Some(listener) = self.listener(*slot) {
                 threads = threads.max(listener.waited_for_by);
                 coming += self.coming(listener) + listener.ready.len() + listener.offered.len();
             }
         }
-        ports.set_waiting(protocol::TCP, port, threads > coming);
+        let waits = threads.map(|threads| threads > coming);
+        ports.set_waiting(protocol::TCP, port, waits);
     }
 
     /// The program of the listener in `slot` has begun to wait, and was asked to tell.
@@ -274,10 +279,15 @@ impl Tcp {
             self.counters.count(Counter::TcpStalled);
         }
         let again = stall.until.unwrap_or(now);
-        let next = self.give_away(now, slot, out);
+        let mut next = self.give_away(now, slot, out);
+        self.send_elsewhere(now, slot, out);
         let Some(listener) = self.listener_mut(slot) else {
             return;
         };
+        if listener.lent {
+            // When somebody waits elsewhere nobody tells.
+            next = next.or(Some(PATIENCE));
+        }
         if !listener.has_waiting() {
             return;
         }
@@ -312,6 +322,7 @@ impl Tcp {
             let free: Vec<u32> = free.take(most).collect();
             let is_free = |it: &Listener| free.contains(&it.id.slot) && !it.has_waiting();
             self.hand_over(now, slot, free.len(), is_free, out);
+            self.send_elsewhere(now, slot, out);
             self.offer_again(slot);
         }
         if self.listener(slot).is_some_and(Listener::has_waiting) {
@@ -321,6 +332,30 @@ impl Tcp {
             }
             // Who began to wait meanwhile may not have seen it.
             self.wheel.set(slot, ends.min(now + NEXT_TURN));
+        }
+    }
+
+    /// What waits at a listener, and whose process doesn't, goes to the stack of another one that does, as it can't come here.
+    fn send_elsewhere<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        out: &mut O,
+    ) {
+        let Some(listener) = self.listener(slot) else {
+            return;
+        };
+        let (home, port) = (listener.id, listener.local.port);
+        let is_busy = listener.lent && listener.waited_for_by.is_none_or(|threads| threads == 0);
+        if !is_busy || self.was_moved(listener) || !out.others_wait(protocol::TCP, port) {
+            return;
+        }
+        let first = self.listener_mut(slot).and_then(|it| it.ready.pop_front());
+        if let Some(child) = first
+            && !self.send_away(now, child, Some(home), out)
+            && let Some(listener) = self.listener_mut(slot)
+        {
+            listener.ready.push_front(child);
         }
     }
 
@@ -360,7 +395,7 @@ impl Tcp {
     }
 
     /// What stays at a stalled listener may have been withdrawn from its program: it is offered once more.
-    fn offer_again(&mut self, slot: u32) {
+    pub(crate) fn offer_again(&mut self, slot: u32) {
         if let Some(listener) = self.listener_mut(slot)
             && !listener.ready.is_empty()
             && !listener.settings.reserve
@@ -453,14 +488,14 @@ impl Tcp {
         given
     }
 
-    fn listener(&self, slot: u32) -> Option<&Listener> {
+    pub(crate) fn listener(&self, slot: u32) -> Option<&Listener> {
         match self.sockets.get(slot as usize) {
             Some(Socket::Listener(listener)) => Some(listener),
             _ => None,
         }
     }
 
-    fn listener_mut(&mut self, slot: u32) -> Option<&mut Listener> {
+    pub(crate) fn listener_mut(&mut self, slot: u32) -> Option<&mut Listener> {
         match self.sockets.get_mut(slot as usize) {
             Some(Socket::Listener(listener)) => Some(listener),
             _ => None,

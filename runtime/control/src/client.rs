@@ -11,7 +11,7 @@ use skink_messages::{Ports, SoleOwner};
 use skink_nic::{Load, Nic, NicParts};
 use skink_sockets::Attachment;
 use skink_steering::{Owner, PortMaps, PortTable};
-use skink_wire::{FourTuple, IpCidr};
+use skink_wire::{Endpoint, FourTuple, IpCidr};
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
@@ -135,9 +135,11 @@ pub enum Notice {
     Mtu(u32),
     /// Say by [`Broker::tell_filter`] what the packet filter does; the question's number.
     ShowFilter(u64),
-    /// Take in this connection, of a process that stops to listen or of this one if nobody else listens there: as
-    /// [`Broker::hand_over`] was given it. Say by [`Broker::tell_taken_in`] that it was.
-    TakeIn(Vec<u8>),
+    /// Take in this connection of the process with that number, which stops to listen: as [`Broker::hand_over`] was given it. Say by
+    /// [`Broker::tell_taken_in`] whether it was.
+    TakeIn(u16, Vec<u8>),
+    /// Whether another process has taken in a connection that was handed over.
+    HandedOver(FourTuple, bool),
 }
 
 impl Notice {
@@ -148,7 +150,12 @@ impl Notice {
             Reply::LoadFilter { rules } => Ok(Notice::LoadFilter(rules)),
             Reply::Mtu { bytes } => Ok(Notice::Mtu(bytes)),
             Reply::ShowFilter { question } => Ok(Notice::ShowFilter(question)),
-            Reply::TakeIn { parcel } => Ok(Notice::TakeIn(parcel.0)),
+            Reply::TakeIn { from, parcel } => Ok(Notice::TakeIn(from, parcel.0)),
+            Reply::HandedOver {
+                local,
+                remote,
+                taken,
+            } => Ok(Notice::HandedOver(four_tuple(local, remote), taken)),
             other => Err(other),
         }
     }
@@ -267,18 +274,18 @@ impl Broker {
     /// Asks that the segments of `flow`, of which one came here, go to the process that has it, if there is one. If the broker
     /// doesn't hear, they don't.
     pub fn tell_misled(&self, flow: &FourTuple) {
-        let [local, remote] = [flow.local, flow.remote].map(|end| (end.addr, end.port));
+        let (local, remote) = ends(flow);
         let request = Request::Misled { local, remote };
         let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
     }
 
-    /// Another process that listens where `flow` ends is to take in this connection, at most 64 KiB and its record. It comes back
-    /// if there is none.
+    /// Another process that listens where `flow` ends is to take in this connection, at most 64 KiB and its record.
+    /// [`Notice::HandedOver`] tells of it, but doesn't come for certain.
     ///
     /// # Errors
-    /// If the broker doesn't hear.
+    /// If the broker doesn't hear, for now or for good.
     pub fn hand_over(&self, flow: &FourTuple, parcel: Vec<u8>) -> io::Result<()> {
-        let [local, remote] = [flow.local, flow.remote].map(|end| (end.addr, end.port));
+        let (local, remote) = ends(flow);
         let parcel = Hex(parcel);
         let request = Request::HandOver {
             local,
@@ -288,10 +295,15 @@ impl Broker {
         transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT)
     }
 
-    /// This process has taken in a connection of another one's, whose segments are to come here.
-    pub fn tell_taken_in(&self, flow: &FourTuple) {
-        let [local, remote] = [flow.local, flow.remote].map(|end| (end.addr, end.port));
-        let request = Request::TakenIn { local, remote };
+    /// Answers [`Notice::TakeIn`]. If the broker doesn't hear, the connection's segments come here once others have got some in vain.
+    pub fn tell_taken_in(&self, from: u16, flow: &FourTuple, taken: bool) {
+        let (local, remote) = ends(flow);
+        let request = Request::TakenIn {
+            from,
+            local,
+            remote,
+            taken,
+        };
         let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
     }
 
@@ -345,6 +357,19 @@ impl AsFd for Broker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// As messages have it.
+pub(crate) type End = (IpAddr, u16);
+
+pub(crate) fn ends(flow: &FourTuple) -> (End, End) {
+    let FourTuple { local, remote } = flow;
+    ((local.addr, local.port), (remote.addr, remote.port))
+}
+
+pub(crate) fn four_tuple(local: End, remote: End) -> FourTuple {
+    let [local, remote] = [local, remote].map(|(addr, port)| Endpoint::new(addr, port));
+    FourTuple::new(local, remote)
 }
 
 /// Connects to a broker's socket, with time limits set.

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: c405de2d3a627af2
+// Layout digest: d66ad606718146cd
 pub(crate) const PROTOCOL: u32 = 22;
 
 /// A kind of memory that a process registers for tools.
@@ -107,17 +107,19 @@ pub(crate) enum Request {
         local: (IpAddr, u16),
         remote: (IpAddr, u16),
     },
-    /// A connection that nobody has accepted, of a process that stops to listen: another one that listens there is to take it in. There is
-    /// no answer.
+    /// A connection that nobody has accepted, of a process that stops to listen: another one that listens there is to take it in.
+    /// [`Reply::HandedOver`] comes at some time, or doesn't.
     HandOver {
         local: (IpAddr, u16),
         remote: (IpAddr, u16),
         parcel: Hex,
     },
-    /// A process has taken in a connection, whose segments are to go there. There is no answer.
+    /// To [`Reply::TakeIn`]: whether the process has taken in that connection of process `from`, and is to have its segments.
     TakenIn {
+        from: u16,
         local: (IpAddr, u16),
         remote: (IpAddr, u16),
+        taken: bool,
     },
     /// A tool asks for an [`InstanceInfo`], whose processes come in parts: those after `after`.
     List {
@@ -190,8 +192,14 @@ pub(crate) enum Reply {
     Network(NetworkInfo),
     /// To [`Request::Register`].
     Registered {},
-    /// Unasked: the process is to take in a connection of another one's.
-    TakeIn { parcel: Hex },
+    /// Unasked: the process is to take in a connection of process `from`'s.
+    TakeIn { from: u16, parcel: Hex },
+    /// To [`Request::HandOver`], later: whether another process has taken that connection in.
+    HandedOver {
+        local: (IpAddr, u16),
+        remote: (IpAddr, u16),
+        taken: bool,
+    },
     /// To [`Request::List`].
     Instance(Box<InstanceInfo>),
     /// To [`Request::Open`] and [`Request::Region`]; the memfds travel beside it.

@@ -396,7 +396,7 @@ impl<O: Owners> Server<O> {
         let (flags, mut beside) = (RecvFlags::DONTWAIT, Vec::new());
         // Only an owner may hand over a connection with what it has received.
         let maximum = match connection.role {
-            Role::Owner(_) => MAXIMUM_REPLY,
+            Role::Owner(_) if self.owners.have_stacks() => MAXIMUM_REPLY,
             _ => MAXIMUM_REQUEST,
         };
         match transport::receive_beside(socket, maximum, flags, &mut beside) {

@@ -373,9 +373,9 @@ impl Opener {
         Ok(bound.transpose().map(drop)?)
     }
 
-    /// An owner other than this one that listens on a port of TCP's ([`Steering::other_listener`]).
-    pub fn other_listener(&self, than: u16, port: u16, choice: usize) -> Option<u16> {
-        let than = owner_number(than).ok()?;
+    /// An owner other than these that listens on a port of TCP's ([`Steering::other_listener`]).
+    pub fn other_listener(&self, than: &[u16], port: u16, choice: usize) -> Option<u16> {
+        let than = than.iter().filter_map(|owner| owner_number(*owner).ok());
         let other = self.steering.as_ref()?.other_listener(than, port, choice)?;
         Some(u16::from(other.number()))
     }

@@ -430,11 +430,12 @@ static __always_inline int by_ports(const struct owners *table, const struct par
 		return choose(table, flow, candidates, queue);
 
 	struct entry *known = bpf_map_lookup_elem(&flows, flow);
-	// A flow may be opened anew, after its owner stopped to listen.
-	__u64 possible = opens ? candidates : users;
 	__u32 owner = OWNERS;
 
-	if (known && known->owner < OWNERS && (possible >> known->owner & 1))
+	// A flow may be opened anew, after its owner stopped to listen, unless that has a connection there still.
+	if (known && known->owner < OWNERS && (users >> known->owner & 1) &&
+	    (!opens || (candidates >> known->owner & 1) ||
+	     (holders_of(flow) >> known->owner & 1)))
 		owner = known->owner;
 	if (!opens) {
 		if (owner < OWNERS)

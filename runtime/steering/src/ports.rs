@@ -247,20 +247,31 @@ impl Ports for PortTable {
         count.listens = count.listens.saturating_sub(1);
     }
 
-    fn set_waiting(&mut self, protocol: u8, port: u16, waits: bool) {
+    fn set_waiting(&mut self, protocol: u8, port: u16, waits: Option<bool>) {
         let owner = self.owner;
         let Some((shared, count, bit)) = self.entry(protocol, port) else {
             return;
         };
-        // As a rule the kernel has taken it out already.
-        if !waits {
-            take_out(&shared.waiting, owner);
-        } else if count.listens > 0 && shared.waiting.load(Relaxed) & bit == 0 {
-            shared.waiting.fetch_or(bit, AcqRel);
-            if shared.shown.load(Relaxed) & bit == 0 {
-                shared.shown.fetch_or(bit, AcqRel);
+        let has = |owners: &AtomicU64| owners.load(Relaxed) & bit != 0;
+        match waits {
+            None => shared.says_nothing(owner),
+            // As a rule the kernel has taken it out already.
+            Some(false) => take_out(&shared.waiting, owner),
+            Some(true) if count.listens > 0 && !has(&shared.waiting) => {
+                shared.waiting.fetch_or(bit, AcqRel);
+                if !has(&shared.shown) {
+                    shared.shown.fetch_or(bit, AcqRel);
+                }
             }
+            Some(true) => {}
         }
+    }
+
+    fn others_wait(&mut self, protocol: u8, port: u16) -> bool {
+        let Some((shared, _, bit)) = self.entry(protocol, port) else {
+            return false;
+        };
+        shared.waiting.load(Relaxed) & shared.listeners.load(Relaxed) & !bit != 0
     }
 
     fn flow_begins(&mut self, flow: &FourTuple) {

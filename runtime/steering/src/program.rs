@@ -95,11 +95,19 @@ impl Steering {
         flows::bind(self.kernel.flows.as_fd(), flow, owner)
     }
 
-    /// An owner other than this one that listens on a port of TCP's, for a connection that nobody has accepted: one that waits for it, if
+    /// An owner other than these that listens on a port of TCP's, for a connection that nobody has accepted: one that waits for it, if
     /// there is one. Of several it is the one that `choice` falls on.
-    pub fn other_listener(&self, than: Owner, port: u16, choice: usize) -> Option<Owner> {
+    pub fn other_listener(
+        &self,
+        than: impl IntoIterator<Item = Owner>,
+        port: u16,
+        choice: usize,
+    ) -> Option<Owner> {
         let [tcp, _] = &self.ports;
-        let others = self.owners.live() & !than.bit();
+        let than = than
+            .into_iter()
+            .fold(0, |owners, owner| owners | owner.bit());
+        let others = self.owners.live() & !than;
         ports::give(tcp, port, others, choice)
     }
 

@@ -133,7 +133,8 @@ fn a_connection_is_copied_with_what_it_has_received() {
     record.seal.store(record.seal(), Relaxed);
     let parcel = table.copy_out(from).expect("nobody has touched it");
     let bytes_of = parcel.to_bytes();
-    assert_eq!(bytes_of.len(), 176 + 8192);
+    assert_eq!((bytes_of.len(), parcel.len()), (176 + 8192, 176 + 8192));
+    assert_eq!(parcel.iss(), 77);
     assert_eq!(Parcel::from_bytes(&bytes_of), Some(parcel.clone()));
     assert_eq!(parcel.four_tuple(), record.four_tuple());
     let id = table.put_in(&parcel, to).expect("rings of the same size");

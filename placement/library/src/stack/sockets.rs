@@ -91,6 +91,14 @@ impl Stack {
         self.tcp.rest(socket, resting)
     }
 
+    /// A bound socket rests where somebody has listened until now.
+    ///
+    /// # Errors
+    /// As [`skink_tcp::Tcp::rest`].
+    pub fn tcp_rest_where_heard(&mut self, socket: SocketId) -> Result<(), SocketError> {
+        self.tcp.rest_where_heard(socket)
+    }
+
     /// Begins a handshake; an event tells how it ended.
     ///
     /// # Errors
@@ -107,7 +115,11 @@ impl Stack {
     }
 
     /// So many threads sleep until one of these listeners has a connection ([`skink_tcp::Tcp::show_waiting`]).
-    pub fn tcp_show_waiting(&mut self, listeners: impl Iterator<Item = SocketId>, threads: usize) {
+    pub fn tcp_show_waiting(
+        &mut self,
+        listeners: impl Iterator<Item = SocketId>,
+        threads: Option<usize>,
+    ) {
         let ports = self.ports.as_mut();
         self.tcp.show_waiting(listeners, threads, ports);
     }

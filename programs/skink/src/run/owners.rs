@@ -22,8 +22,8 @@ pub struct NicOwners {
     adaptation: Adaptation,
     /// The interface's MTU, as all have been told.
     mtu: Option<u32>,
-    /// How many connections went to another process.
-    handed_over: usize,
+    /// Whose turn it is to take in what others hand over.
+    turn: usize,
 }
 
 impl NicOwners {
@@ -32,7 +32,7 @@ impl NicOwners {
         NicOwners {
             adaptation: opener.adaptation(),
             mtu: opener.mtu(),
-            handed_over: 0,
+            turn: 0,
             opener,
             start,
             orphanage: Orphanage::default(),
@@ -105,6 +105,13 @@ impl NicOwners {
         Ok(true)
     }
 
+    fn bind(&self, flow: &FourTuple, owner: u16) {
+        match self.opener.bind_flow(flow, owner) {
+            Ok(()) => tracing::debug!(%flow, owner, "goes to its process"),
+            Err(error) => tracing::warn!(%flow, owner, "doesn't go to its process: {error}"),
+        }
+    }
+
     /// Adapts the NIC to all loads: interrupts are put off if anybody is busy; segmentation, if somebody's packets are
     /// small and nobody is busy with others; AF_XDP steps aside, if somebody receives in bulk and nobody is busy with anything else.
     fn adapt(&mut self) {
@@ -117,6 +124,14 @@ impl NicOwners {
         self.adaptation.adapt(Load { busy, small, bulk });
         self.opener.step_aside(bulk);
     }
+}
+
+/// Whether a process's records have a connection. (Of one in TIME-WAIT another process may have the successor.)
+fn has_it(table: [OwnedFd; 2], flow: &FourTuple) -> bool {
+    orphans::has_connection(table, |state, record| {
+        let lives = state.is_synchronized() || state == State::SynReceived;
+        lives && state != State::TimeWait && record.four_tuple() == *flow
+    })
 }
 
 impl Owners for NicOwners {
@@ -151,31 +166,28 @@ impl Owners for NicOwners {
     }
 
     fn lead_back(&mut self, flow: &FourTuple, others: Vec<(u16, [OwnedFd; 2])>) {
-        // (One in TIME-WAIT may have been followed by another one's.)
-        let has_it = |table| {
-            orphans::has_connection(table, |state, record| {
-                state.is_synchronized() && state != State::TimeWait && record.four_tuple() == *flow
-            })
-        };
         let mut others = others.into_iter();
-        let owner = others.find_map(|(owner, table)| has_it(table).then_some(owner));
+        let owner = others.find_map(|(owner, table)| has_it(table, flow).then_some(owner));
         let Some(owner) = owner else {
             tracing::debug!(%flow, "nobody has it");
             return;
         };
-        self.lead_to(flow, owner);
+        self.bind(flow, owner);
     }
 
-    fn heir(&mut self, owner: u16, flow: &FourTuple) -> Option<u16> {
-        self.handed_over = self.handed_over.wrapping_add(1);
+    fn have_stacks(&self) -> bool {
+        true
+    }
+
+    fn heir(&mut self, tried: &[u16], flow: &FourTuple) -> Option<u16> {
+        self.turn = self.turn.wrapping_add(1);
         self.opener
-            .other_listener(owner, flow.local.port, self.handed_over)
+            .other_listener(tried, flow.local.port, self.turn)
     }
 
-    fn lead_to(&mut self, flow: &FourTuple, owner: u16) {
-        match self.opener.bind_flow(flow, owner) {
-            Ok(()) => tracing::debug!(%flow, owner, "goes to its process"),
-            Err(error) => tracing::warn!(%flow, owner, "doesn't go to its process: {error}"),
+    fn lead_to(&mut self, flow: &FourTuple, owner: u16, table: [OwnedFd; 2]) {
+        if has_it(table, flow) {
+            self.bind(flow, owner);
         }
     }
 

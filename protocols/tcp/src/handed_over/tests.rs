@@ -1,7 +1,8 @@
-use crate::harness::{Net, SHARED};
+use super::MOST;
+use crate::harness::{Net, REMOTE, SHARED};
 use crate::state::State;
 use skink_memory::{Parcel, SocketId};
-use skink_messages::Counter;
+use skink_messages::{Counter, Events};
 
 /// One process's stack, at whose listener three wait: two established, one of which has sent ten bytes, and one in its handshake.
 /// Others listen on the port as well.
@@ -25,15 +26,18 @@ fn some_wait() -> (Net, SocketId) {
     (net, listener)
 }
 
-/// What leaves a stack when it is closed, and the other stack, which has been told nothing yet.
+/// A stack whose listener is closed, what leaves it, and the other stack, which has been told nothing yet.
 fn closed() -> (Net, Net, Vec<Parcel>) {
     let (mut net, listener) = some_wait();
     net.close(listener);
     net.expect_nothing();
-    let parcels: Vec<Parcel> = core::iter::from_fn(|| net.tcp.take_parcel()).collect();
-    assert_eq!(net.count(Counter::TcpMoved), parcels.len() as u64);
+    let parcels = parcels(&mut net);
     let heir = net.other();
     (net, heir, parcels)
+}
+
+fn parcels(net: &mut Net) -> Vec<Parcel> {
+    core::iter::from_fn(|| net.tcp.take_parcel(net.now)).collect()
 }
 
 fn take_in(net: &mut Net, parcel: &Parcel) -> bool {
@@ -42,6 +46,17 @@ fn take_in(net: &mut Net, parcel: &Parcel) -> bool {
     let taken = net.tcp.take_in(net.now, &parcel, &mut net.out);
     net.run();
     taken
+}
+
+fn tell(net: &mut Net, parcel: &Parcel, taken: bool) {
+    let flow = parcel.four_tuple();
+    net.tcp.on_handed_over(net.now, &flow, taken, &mut net.out);
+    net.run();
+}
+
+fn resets(net: &mut Net) -> usize {
+    let sent = core::iter::from_fn(|| net.next());
+    sent.filter(|it| it.to_string().starts_with('R')).count()
 }
 
 #[test]
@@ -79,7 +94,7 @@ fn what_waits_at_a_closed_listener_goes_to_another_stack() {
 
 #[test]
 fn its_segments_are_left_unanswered_until_they_go_there() {
-    let (mut net, _, _) = closed();
+    let (mut net, _, parcels) = closed();
     net.remote_port = 1;
     for text in [
         ". 11:21 ack 1",
@@ -91,37 +106,103 @@ fn its_segments_are_left_unanswered_until_they_go_there() {
         net.expect_nothing();
     }
     assert_eq!(net.out.uses.get(&80), Some(&3), "no other stack gets them");
-    net.out.users.clear();
-    net.advance(1_001);
+    assert_eq!(net.tcp.unfinished(), 3, "the process may not end yet");
+    for parcel in &parcels {
+        tell(&mut net, parcel, true);
+        // Twice does no harm.
+        tell(&mut net, parcel, false);
+    }
+    net.expect_nothing();
+    assert_eq!(net.count(Counter::TcpMoved), 3);
     assert_eq!(net.out.uses.get(&80), Some(&0));
-    net.inject(". 11:21 ack 1");
-    net.expect("R 1");
+    assert_eq!(net.tcp.unfinished(), 0);
+    net.advance(5_000);
+    net.expect_nothing();
 }
 
 #[test]
-fn a_connection_that_nobody_can_take_is_reset() {
-    // Nobody listens there any more.
-    let (_, mut heir, parcels) = closed();
-    assert!(!take_in(&mut heir, &parcels[0]));
-    heir.remote_port = 1;
-    heir.expect("R. 1");
-    heir.expect_nothing();
-    assert_eq!(heir.out.uses.get(&80).copied().unwrap_or(0), 0);
-    // Nobody else listens when it is closed, or nobody would fetch it.
-    for enabled in [false, true] {
-        let (mut net, listener) = some_wait();
-        if enabled {
-            net.out.others.clear();
+fn what_nobody_takes_in_is_reset() {
+    // They say so, or say nothing for long.
+    for said in [true, false] {
+        let (mut net, _, parcels) = closed();
+        if said {
+            for parcel in &parcels {
+                tell(&mut net, parcel, false);
+            }
         } else {
-            net.tcp.handed_over.enabled = false;
+            net.advance(999);
+            net.expect_nothing();
+            net.advance(2);
+        }
+        assert_eq!(resets(&mut net), 3);
+        assert_eq!(net.out.uses.get(&80), Some(&0));
+        assert_eq!(net.count(Counter::TcpMoved), 0);
+    }
+    // Nobody else listens when it is closed, nobody would fetch it, or it is from here.
+    for why in ["alone", "not enabled", "own"] {
+        let (mut net, listener) = some_wait();
+        match why {
+            "alone" => net.out.others.clear(),
+            "own" => net.out.ours.push(REMOTE),
+            _ => net.tcp.handed_over.enabled = false,
         }
         net.close(listener);
-        assert_eq!(net.tcp.take_parcel(), None);
-        net.remote_port = 1;
-        let resets =
-            core::iter::from_fn(|| net.next()).filter(|it| it.to_string().starts_with('R'));
-        assert!(resets.count() >= 2);
+        assert_eq!(net.tcp.take_parcel(net.now), None, "{why}");
+        assert!(resets(&mut net) >= 2, "{why}");
     }
+}
+
+#[test]
+fn who_listens_nowhere_or_has_no_room_takes_nothing_in() {
+    let (_, mut heir, parcels) = closed();
+    assert!(!take_in(&mut heir, &parcels[0]), "nobody listens");
+    let listener = heir.listen_in(0, 80, 0, SHARED);
+    assert!(take_in(&mut heir, &parcels[0]));
+    heir.drain();
+    assert!(!take_in(&mut heir, &parcels[0]), "it is there");
+    assert!(!take_in(&mut heir, &parcels[1]), "the queue is full");
+    heir.expect_nothing();
+    assert_eq!(heir.out.uses.get(&80), Some(&2));
+    let taken = core::iter::from_fn(|| heir.tcp.accept(listener)).count();
+    assert_eq!(taken, 1);
+}
+
+#[test]
+fn only_so_many_are_on_their_way_at_a_time() {
+    let mut net = Net::new();
+    net.tcp.set_hands_over();
+    net.out.others = vec![80];
+    let listener = net.listen_in(0, 80, 40, SHARED);
+    for port in 1..31 {
+        net.remote_port = port;
+        net.inject("S 0 win 60000 mss 1000");
+        net.inject(". 1 ack 1 win 60000");
+    }
+    net.drain();
+    net.close(listener);
+    assert!(net.tcp.owes_parcels());
+    let first = parcels(&mut net);
+    assert!(!net.tcp.owes_parcels(), "an answer will come");
+    assert_eq!(first.len(), MOST);
+    tell(&mut net, &first[0], true);
+    let next = parcels(&mut net);
+    assert_eq!(next.len(), 1);
+    // There is no room for it.
+    let flow = next[0].four_tuple();
+    net.tcp.put_back(net.now, &flow);
+    assert_eq!(parcels(&mut net), []);
+    net.advance(11);
+    assert_eq!(parcels(&mut net), next, "it is the next one again");
+    for parcel in &first[1..] {
+        tell(&mut net, parcel, true);
+    }
+    // Those that wait for others to be taken in wait as long as that takes.
+    net.advance(900);
+    net.expect_nothing();
+    assert_eq!(parcels(&mut net).len(), 13);
+    net.out.others.clear();
+    net.advance(101);
+    assert_eq!(resets(&mut net), 1, "the one that nobody took in");
 }
 
 #[test]
@@ -130,8 +211,7 @@ fn what_the_program_has_taken_stays() {
     let offered = net.tcp.offer(listener).expect("one waits");
     assert!(net.tcp.table().take_offer(offered));
     net.close(listener);
-    let parcels: Vec<Parcel> = core::iter::from_fn(|| net.tcp.take_parcel()).collect();
-    assert_eq!(parcels.len(), 2);
+    assert_eq!(parcels(&mut net).len(), 2);
     assert_eq!(net.state(offered), State::Established);
 }
 
@@ -154,4 +234,47 @@ fn a_parcel_that_makes_no_sense_is_refused() {
             heir.run();
         }
     }
+}
+
+/// A program that doesn't wait for what waits at its socket, which others have, too: somebody else does.
+#[test]
+fn what_a_busy_program_leaves_waiting_goes_to_who_waits_elsewhere() {
+    let (mut net, listener) = some_wait();
+    net.tcp
+        .show_waiting([listener].into_iter(), Some(0), &mut net.out);
+    net.remote_port = 4;
+    net.inject("S 0 win 60000 mss 1000");
+    net.inject(". 1 ack 1 win 60000");
+    net.drain();
+    net.advance(20);
+    assert_eq!(parcels(&mut net), [], "nobody waits");
+    net.out.wait = vec![80];
+    net.advance(11);
+    let first = parcels(&mut net);
+    assert_eq!(first.len(), 1);
+    assert_eq!(net.tcp.acceptable(listener), 2);
+    // It isn't taken in, and waits here again, as the first one, of which the program is told.
+    net.events(listener);
+    tell(&mut net, &first[0], false);
+    assert_eq!(net.tcp.acceptable(listener), 3);
+    assert_eq!(net.events(listener), Events::READABLE);
+    net.remote_port = 1;
+    net.inject(". 11:16 ack 1 win 60000");
+    let id = net.tcp.accept(listener).expect("it waits");
+    assert_eq!(net.read(id, 100), 15);
+    net.drain();
+    net.advance(11);
+    assert_eq!(parcels(&mut net).len(), 1, "the next one");
+    // Its own program waits, and is about to have it.
+    net.tcp
+        .show_waiting([listener].into_iter(), Some(1), &mut net.out);
+    net.advance(300);
+    assert_eq!(parcels(&mut net), []);
+    // Timers of the one that came back run as ever.
+    net.advance(1_100);
+    net.drain();
+    net.write(id, 5);
+    net.drain();
+    net.advance(1_000);
+    net.expect("P. 1:6");
 }

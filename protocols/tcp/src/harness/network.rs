@@ -5,7 +5,7 @@ use skink_messages::{Full, Network, Outbound, Path, Ports, SocketEvent, SocketEv
 use skink_time::Instant;
 use skink_wire::tcp::{self, CHECKSUM_OFFSET, Flags, Header, Options};
 use skink_wire::{FourTuple, SeqNum, Sum, protocol};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 /// A segment that was sent, parsed back.
 pub(crate) struct Sent {
@@ -77,8 +77,10 @@ pub(crate) struct Out {
     pub uses: HashMap<u16, i32>,
     pub listened: HashMap<u16, i32>,
     pub flows: HashMap<FourTuple, i32>,
-    /// Ports where a program is said to wait.
-    pub waiting: HashSet<u16>,
+    /// Ports where others wait.
+    pub wait: Vec<u16>,
+    /// Whether a program is said to wait, by port.
+    pub waiting: HashMap<u16, bool>,
     /// Ports that another owner has.
     pub foreign: Vec<u16>,
     /// Ports that others use, too.
@@ -113,7 +115,8 @@ impl Out {
             uses: HashMap::new(),
             listened: HashMap::new(),
             flows: HashMap::new(),
-            waiting: HashSet::new(),
+            wait: Vec::new(),
+            waiting: HashMap::new(),
             foreign: Vec::new(),
             users: Vec::new(),
             moved: Vec::new(),
@@ -257,11 +260,15 @@ impl Ports for Out {
         *self.listened.entry(port).or_default() -= 1;
     }
 
-    fn set_waiting(&mut self, _: u8, port: u16, waits: bool) {
+    fn set_waiting(&mut self, _: u8, port: u16, waits: Option<bool>) {
         match waits {
-            true => self.waiting.insert(port),
-            false => self.waiting.remove(&port),
+            Some(waits) => self.waiting.insert(port, waits),
+            None => self.waiting.remove(&port),
         };
+    }
+
+    fn others_wait(&mut self, _: u8, port: u16) -> bool {
+        self.wait.contains(&port)
     }
 
     fn flow_begins(&mut self, flow: &FourTuple) {

@@ -610,8 +610,9 @@ impl Alone {
 
     fn shows_of(&mut self, listeners: &[SocketId], threads: usize) -> bool {
         let ids = listeners.iter().copied();
-        self.net.tcp.show_waiting(ids, threads, &mut self.net.out);
-        self.net.out.waiting.contains(&80)
+        let out = &mut self.net.out;
+        self.net.tcp.show_waiting(ids, Some(threads), out);
+        self.net.out.waiting[&80]
     }
 }
 
@@ -633,6 +634,12 @@ fn who_is_about_to_have_a_connection_is_not_shown_to_wait_for_one() {
     assert!(alone.shows_of(&[own], 1));
     assert!(alone.shows_of(&[any], 0));
     assert!(!alone.shows_of(&[own], 0));
+    // Of neither anything is said any more.
+    for (id, left) in [(own, Some(&false)), (any, None)] {
+        let (tcp, out) = (&mut alone.net.tcp, &mut alone.net.out);
+        tcp.show_waiting([id].into_iter(), None, out);
+        assert_eq!(out.waiting.get(&80), left);
+    }
 }
 
 #[test]

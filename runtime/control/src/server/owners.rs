@@ -99,12 +99,16 @@ pub trait Owners {
     /// has the records of its TCP sockets and its send rings beside it ([`skink_memory::SendRegion`]).
     fn lead_back(&mut self, _flow: &FourTuple, _others: Vec<(u16, [OwnedFd; 2])>) {}
 
-    /// Another owner than this one who listens where `flow` ends, for a connection that nobody has accepted.
-    fn heir(&mut self, _owner: u16, _flow: &FourTuple) -> Option<u16> {
+    /// Another owner than these who listens where `flow` ends, for a connection that nobody has accepted.
+    fn heir(&mut self, _tried: &[u16], _flow: &FourTuple) -> Option<u16> {
         None
     }
-    /// The segments of `flow` are to go to this owner, who has taken it in.
-    fn lead_to(&mut self, _flow: &FourTuple, _owner: u16) {}
+    /// The segments of `flow` are to go to this owner, who has taken it in, if its records say so, as in [`Owners::lead_back`].
+    fn lead_to(&mut self, _flow: &FourTuple, _owner: u16, _table: [OwnedFd; 2]) {}
+    /// Whether owners have stacks of their own, which may hand connections over to each other.
+    fn have_stacks(&self) -> bool {
+        false
+    }
 
     /// How many owners there can be; at most [`crate::FIRST_COMPONENT`].
     fn capacity(&self) -> u16 {

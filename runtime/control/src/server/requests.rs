@@ -2,15 +2,16 @@
 use super::tools::only_file;
 use super::{Access, Connection, Grant, NicGrant, Owners, Peer, Role, ServedParts, Server, random};
 use crate::FIRST_COMPONENT;
+use crate::client::{ends, four_tuple};
 use crate::message::{
     AttachedMessage, Hex, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage,
 };
+use crate::peer::is_stopped;
 use crate::transport;
 use rustix::fs::SealFlags;
 use rustix::net::SendFlags;
-use skink_wire::{Endpoint, FourTuple};
+use skink_wire::FourTuple;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// `TMPFS_MAGIC` (linux/magic.h).
@@ -58,13 +59,25 @@ impl<O: Owners> Server<O> {
                     remote,
                     parcel,
                 },
-            ) => {
-                let flow = four_tuple(local, remote);
-                self.bring_to_heir(key, owner, &flow, parcel);
+            ) if self.owners.have_stacks() => {
+                self.bring_to_heir(key, owner, &four_tuple(local, remote), parcel);
                 Ok(())
             }
-            (Role::Owner(owner), Request::TakenIn { local, remote }) => {
-                self.owners.lead_to(&four_tuple(local, remote), owner);
+            (
+                Role::Owner(owner),
+                Request::TakenIn {
+                    from,
+                    local,
+                    remote,
+                    taken,
+                },
+            ) if self.owners.have_stacks() => {
+                let flow = four_tuple(local, remote);
+                if taken {
+                    self.lead_to_heir(key, owner, &flow);
+                }
+                let from = self.key_of(Role::Owner(from));
+                self.tell_handed_over(from, &flow, taken);
                 Ok(())
             }
             (Role::Owner(owner), Request::FilterShown { question }) => {
@@ -331,17 +344,42 @@ impl<O: Owners> Server<O> {
         }
     }
 
-    /// Owner `from`, at `key`, has a connection that nobody has accepted, and stops to listen: another one takes it in, or if there is
-    /// none, it tells the peer so.
+    /// Owner `from`, at `key`, has a connection that nobody has accepted, and stops to listen: another one takes it in.
     fn bring_to_heir(&mut self, key: u64, from: u16, flow: &FourTuple, parcel: Hex) {
-        let heir = self.owners.heir(from, flow);
-        let is_heir = |it: &&Connection| heir.is_some_and(|heir| it.role == Role::Owner(heir));
-        let mut connections = self.connections.iter();
-        let heir = connections.find(|(_, it)| is_heir(it)).map(|(key, _)| *key);
-        let reply = Reply::TakeIn { parcel };
-        let told = heir.is_some_and(|heir| self.reply(heir, &reply, &[]).is_ok());
-        if !told && self.reply(key, &reply, &[]).is_err() {
-            tracing::warn!(%flow, "a connection is lost: nobody hears that it is to be taken in");
+        let reply = Reply::TakeIn { from, parcel };
+        let mut tried = vec![from];
+        while let Some(heir) = self.owners.heir(&tried, flow) {
+            tried.push(heir);
+            let heir = self.key_of(Role::Owner(heir));
+            let peer = heir.and_then(|heir| self.connections.get(&heir));
+            let hears = peer.is_some_and(|heir| !is_stopped(heir.peer.pid));
+            if hears && heir.is_some_and(|heir| self.reply(heir, &reply, &[]).is_ok()) {
+                return;
+            }
+        }
+        self.tell_handed_over(Some(key), flow, false);
+    }
+
+    /// Who doesn't hear it finds out by the time it takes.
+    fn tell_handed_over(&self, key: Option<u64>, flow: &FourTuple, taken: bool) {
+        let (local, remote) = ends(flow);
+        let reply = Reply::HandedOver {
+            local,
+            remote,
+            taken,
+        };
+        if let Some(key) = key
+            && self.reply(key, &reply, &[]).is_err()
+        {
+            tracing::debug!(%flow, taken, "who handed it over doesn't hear of it");
+        }
+    }
+
+    /// The owner at `key` says that it has a connection now: its records must say so, too.
+    fn lead_to_heir(&mut self, key: u64, owner: u16, flow: &FourTuple) {
+        let table = self.connections.get(&key).and_then(tables_of);
+        if let Some(table) = table {
+            self.owners.lead_to(flow, owner, table);
         }
     }
 
@@ -351,23 +389,21 @@ impl<O: Owners> Server<O> {
             let (Role::Owner(owner) | Role::Waiting(owner)) = connection.role else {
                 return None;
             };
-            let table = [RegionKind::TcpTable, RegionKind::TcpSendRings]
-                .map(|kind| connection.regions.get(&kind)?.try_clone().ok());
-            match table {
-                [Some(records), Some(send_rings)] if owner != misled => {
-                    Some((owner, [records, send_rings]))
-                }
-                _ => None,
-            }
+            let tables = tables_of(connection).filter(|_| owner != misled);
+            tables.map(|tables| (owner, tables))
         });
         let tables: Vec<_> = tables.collect();
         self.owners.lead_back(flow, tables);
     }
 }
 
-fn four_tuple(local: (IpAddr, u16), remote: (IpAddr, u16)) -> FourTuple {
-    let [local, remote] = [local, remote].map(|(addr, port)| Endpoint::new(addr, port));
-    FourTuple::new(local, remote)
+/// The records of an owner's TCP sockets, and its send rings.
+fn tables_of(connection: &Connection) -> Option<[OwnedFd; 2]> {
+    let table = |kind| connection.regions.get(&kind)?.try_clone().ok();
+    Some([
+        table(RegionKind::TcpTable)?,
+        table(RegionKind::TcpSendRings)?,
+    ])
 }
 
 /// Takes the one descriptor beside a request, if it is one of memory that may be looked into, and closed.
