@@ -39,6 +39,8 @@ pub fn cases() -> Vec<Case> {
         "listening/left-to-another",
         left_to_another,
     ));
+    cases.extend(on_each_back_end("listening/while-one-ends", while_one_ends));
+    cases.extend(on_each_back_end("listening/under-a-lock", under_a_lock));
     cases
 }
 
@@ -513,6 +515,7 @@ assert control.recv(1) == b'.'
 for child in go_second, go_first:
     os.write(child, b'.')
     os.read(told, 1)
+control.sendall(b'.')
 assert os.waitpid(heir, 0)[1] == 0
 os.write(go_first, b'.')
 os.waitpid(leaver, 0)
@@ -528,6 +531,7 @@ waiting = [connect(9402) for _ in range(3)]
 waiting[0].sendall(b'early')
 control = connect(9403)
 control.sendall(b'.')
+assert control.recv(1) == b'.'
 for connection in waiting[1:]:
     connection.sendall(b'later')
 for connection, said in zip(waiting, (b'early', b'later', b'later')):
@@ -537,16 +541,130 @@ for connection, said in zip(waiting, (b'early', b'later', b'later')):
 
 /// What waits at a process that stops to listen is accepted by another one.
 fn left_to_another(network: &Network) -> Outcome {
-    let server = Process::spawn(
-        network.skink_run("python3", ["-c", LEAVER_AND_HEIR])?,
-        "the server",
-    )?;
+    serve_and_call(network, LEAVER_AND_HEIR, LEFT)
+}
+
+/// The server says when it is ready, and when it is done.
+fn serve_and_call(network: &Network, server: &str, clients: &str) -> Outcome {
+    let server = Process::spawn(network.skink_run("python3", ["-c", server])?, "the server")?;
     server.wait_until("it is ready", || server.log().contains("ready"))?;
-    let mut clients = network.kernel.command("python3");
-    clients.args(["-c", LEFT]);
-    Network::finish(clients, "the clients", PATIENCE)?;
+    let mut command = network.kernel.command("python3");
+    command.args(["-c", clients]);
+    Network::finish(command, "the clients", PATIENCE)?;
     server.wait_until("all are served", || server.log().contains("done"))?;
     Ok(())
+}
+
+/// The second child begins when the first one has ended, whose peer takes its time.
+const ONE_THEN_ANOTHER: &str = "
+import os, socket
+listener = socket.create_server(('10.9.0.2', 9402))
+def child(serve):
+    pid = os.fork()
+    if pid == 0:
+        connection, _ = listener.accept()
+        serve(connection)
+        os._exit(0)
+    return pid
+def slowly(connection):
+    connection.sendall(b'%20d' % os.getpid() + bytes(300000))
+first = child(slowly)
+print('ready', flush=True)
+assert os.waitpid(first, 0)[1] == 0
+second = child(lambda connection: connection.sendall(b'second'))
+assert os.waitpid(second, 0)[1] == 0
+print('done', flush=True)
+";
+
+/// Calls once more while the first child, which has ended for itself, has something to deliver.
+const CALLS_MEANWHILE: &str = "
+import select, socket
+def sleeps(pid):
+    try:
+        return open('/proc/%d/stat' % pid).read().rsplit(') ')[1][0] != 'R'
+    except OSError:
+        return True
+first = socket.create_connection(('10.9.0.2', 9402))
+pid = int(first.recv(20, socket.MSG_WAITALL))
+while not sleeps(pid):
+    pass
+second = socket.socket()
+second.setblocking(False)
+second.connect_ex(('10.9.0.2', 9402))
+select.select([], [second], [], 0.5)
+assert second.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+assert len(first.recv(300000, socket.MSG_WAITALL)) == 300000
+assert first.recv(1) == b''
+second.settimeout(20)
+assert second.recv(64) == b'second'
+";
+
+/// A process that ends, and delivers what it has written, refuses nobody whom another one serves then.
+fn while_one_ends(network: &Network) -> Outcome {
+    serve_and_call(network, ONE_THEN_ANOTHER, CALLS_MEANWHILE)
+}
+
+/// Who has the lock waits on an epoll set and accepts, as workers of Postfix and uWSGI do.
+const UNDER_A_LOCK: &str = "
+import fcntl, os, select, signal, socket, tempfile
+listener = socket.create_server(('10.9.0.2', 9402))
+listener.setblocking(False)
+lock = tempfile.NamedTemporaryFile()
+children = []
+def serve():
+    mine = open(lock.name)
+    with select.epoll() as events:
+        events.register(listener, select.EPOLLIN)
+        while True:
+            fcntl.flock(mine, fcntl.LOCK_EX)
+            events.poll()
+            try:
+                connection, _ = listener.accept()
+            except BlockingIOError:
+                connection = None
+            fcntl.flock(mine, fcntl.LOCK_UN)
+            if connection:
+                connection.setblocking(True)
+                connection.sendall(connection.recv(64))
+                connection.close()
+for _ in range(4):
+    children.append(os.fork())
+    if children[-1] == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        serve()
+def end(*_):
+    for child in children:
+        os.kill(child, signal.SIGTERM)
+    print('done', flush=True)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+control = socket.create_server(('10.9.0.2', 9403))
+print('ready', flush=True)
+control.accept()
+end()
+";
+
+/// One connection after the other.
+const ONE_BY_ONE: &str = "
+import socket
+def served(number):
+    connection = socket.create_connection(('10.9.0.2', 9402), 20)
+    connection.sendall(b'%d' % number)
+    return connection.recv(64) == b'%d' % number
+assert all(served(number) for number in range(60))
+socket.create_connection(('10.9.0.2', 9403), 20)
+";
+
+/// Connections come to the worker that waits for them, not to those that wait for their turn.
+fn under_a_lock(network: &Network) -> Outcome {
+    serve_and_call(network, UNDER_A_LOCK, ONE_BY_ONE)?;
+    match network.up {
+        None => Ok(()),
+        Some(_) => match counters(network, ["tcp.stalled"])? {
+            [0..=8] => Ok(()),
+            [stalled] => Err(Failure::Wrong(format!("workers stalled {stalled} times"))),
+        },
+    }
 }
 
 /// Each time it is told a port, sends a datagram there, and says so.
