@@ -230,11 +230,6 @@ impl Epoll {
         }
     }
 
-    /// How many of Skink's sockets are in it.
-    pub fn members(&self) -> usize {
-        self.items.len() - self.free.len()
-    }
-
     pub fn item_of(&self, fd: c_int, socket: u32) -> Option<u32> {
         let item = self
             .by_fd

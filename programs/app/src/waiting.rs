@@ -1,8 +1,8 @@
 //! Whether threads sleep for a connection to a listening socket, shown to a stack in another process, or to the other stacks on the NIC.
 //!
 //! Of processes that share a socket, who waits gets the next connection, as with the kernel's one queue (docs/decisions/0025). A
-//! process with a stack of its own doesn't say so of an epoll set with connections in it: who serves many accepts soon, and a flow
-//! would go to one by whose queue it doesn't come.
+//! process with a stack of its own says nothing of sockets in epoll sets: who serves many accepts soon, and a flow would go to one by whose
+//! queue it doesn't come.
 use crate::socket::{Halves, Role};
 use crate::state::State;
 use skink_messages::ConnectionOption;
@@ -79,30 +79,15 @@ impl State {
     fn threads_for(&mut self, index: u32) -> Option<usize> {
         let served = self.is_served();
         let socket = &self.sockets[index];
-        let (mut on_sets, mut serves_many) = (false, false);
-        for watch in &socket.watchers {
-            let set = &self.epolls[watch.epoll];
-            let counts = served || self.has_only_listeners(watch.epoll);
-            on_sets |= counts && set.sleepers > 0;
-            serves_many |= !counts;
-        }
-        match socket.waiters.len() + usize::from(on_sets) {
-            0 if serves_many => None,
+        let mut sets = socket
+            .watchers
+            .iter()
+            .map(|watch| &self.epolls[watch.epoll]);
+        let on_a_set = served && sets.any(|set| set.sleepers > 0);
+        match socket.waiters.len() + usize::from(on_a_set) {
+            0 if !served && !socket.watchers.is_empty() => None,
             threads => Some(threads),
         }
-    }
-
-    fn has_only_listeners(&self, set: u32) -> bool {
-        let members = self.epolls[set].members();
-        if members > self.listeners.len() {
-            return false;
-        }
-        let listeners = self.listeners.iter().filter(|index| {
-            let socket = &self.sockets[**index];
-            matches!(socket.role, Role::Listener(_))
-                && socket.watchers.iter().any(|watch| watch.epoll == set)
-        });
-        listeners.count() == members
     }
 
     /// The socket listens on the stack from now on.

@@ -437,13 +437,9 @@ static __always_inline int by_ports(const struct owners *table, const struct par
 	    (!opens || (candidates >> known->owner & 1) ||
 	     (holders_of(flow) >> known->owner & 1)))
 		owner = known->owner;
-	if (!opens) {
-		if (owner < OWNERS)
-			return owner;
-		// Its entry was pushed out of the table.
-		__u64 holders = holders_of(flow) & users;
-		return choose(table, flow, holders ? holders : candidates, queue);
-	}
+	if (!opens)
+		return owner < OWNERS ? owner : choose(table, flow, candidates, queue);
+
 	// A request that is repeated goes where it went, and so does one for a connection that is there. Else who had the
 	// flow once may be busy now.
 	__u64 busy = port->shown & ~port->waiting;

@@ -358,33 +358,6 @@ fn a_connection_is_brought_to_another_listener() {
     assert_eq!(rest, Some(owner(5)), "rather than none");
 }
 
-/// An entry that was pushed out of the table is missed by nobody whose connection is known.
-#[test]
-fn a_flow_without_an_entry_goes_to_who_has_a_connection_there() {
-    let Some(bench) = Bench::new(&[3, 5]) else {
-        return;
-    };
-    let mut views = [3, 5].map(|number| bench.ports(number));
-    for ports in &mut views {
-        open(ports, TCP, 80, true);
-    }
-    for port in 1..100 {
-        let flow = flow(port, false);
-        for (view, number) in views.iter_mut().zip([3, 5]) {
-            // Two connections of one hash, or one that comes again.
-            view.flow_begins(&flow);
-            view.flow_begins(&flow);
-            view.flow_ends(&flow);
-            assert_eq!(bench.owner_of(&tcp(port, 80, ACK)), number);
-            view.flow_ends(&flow);
-        }
-    }
-    let all: BTreeSet<i64> = (1..100)
-        .map(|port| bench.owner_of(&tcp(port, 80, ACK)))
-        .collect();
-    assert_eq!(all, BTreeSet::from([3, 5]), "by hash");
-}
-
 fn flow(port: u16, v6: bool) -> FourTuple {
     FourTuple {
         remote: Endpoint::new(if v6 { REMOTE6.into() } else { REMOTE4.into() }, port),
