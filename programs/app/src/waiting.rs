@@ -28,7 +28,8 @@ impl State {
     /// A thread begins to sleep on an epoll set, or has slept there: that is shown of the listening sockets in it.
     #[inline]
     pub fn show_waiting_on(&mut self, set: u32) {
-        if !self.listeners.is_empty() {
+        // Where the process has a stack of its own, nothing changes by that.
+        if !self.listeners.is_empty() && !self.has_own_stack() {
             self.show_of_set(set);
         }
     }

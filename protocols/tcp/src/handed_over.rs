@@ -1,9 +1,10 @@
 //! Connections that nobody has accepted, on their way to a stack in another process.
 //!
 //! Where each process of a program has a stack of its own, what waits at a listener that its process closes goes to another
-//! process that listens there, as it does between programs on one stack ([`Tcp::settle_left`]): a copy of it, a [`Parcel`], is
+//! process that listens there, as it does between programs on one stack ([`Tcp::settle_left`]); so does what waits where nobody
+//! accepts, if another process waits for it (`stalled`). A copy of it, a [`Parcel`], is
 //! adopted there. Until that is known, the connection stays here, *away*: it sends nothing, and takes nothing in. If nobody takes it in
-//! it is reset, as if it had never been tried.
+//! it waits here again, or is reset if its listener is gone.
 
 use crate::connection::Program;
 use crate::instance::{Socket, Tcp};

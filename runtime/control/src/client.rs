@@ -135,7 +135,7 @@ pub enum Notice {
     Mtu(u32),
     /// Say by [`Broker::tell_filter`] what the packet filter does; the question's number.
     ShowFilter(u64),
-    /// Take in this connection of the process with that number, which stops to listen: as [`Broker::hand_over`] was given it. Say by
+    /// Take in this connection of the process with that number, where nobody accepts it: as [`Broker::hand_over`] was given it. Say by
     /// [`Broker::tell_taken_in`] whether it was.
     TakeIn(u16, Vec<u8>),
     /// Whether another process has taken in a connection that was handed over.

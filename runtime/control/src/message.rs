@@ -107,7 +107,7 @@ pub(crate) enum Request {
         local: (IpAddr, u16),
         remote: (IpAddr, u16),
     },
-    /// A connection that nobody has accepted, of a process that stops to listen: another one that listens there is to take it in.
+    /// A connection that nobody has accepted, of a process that stops to listen or doesn't accept: another one that listens there is to take it in.
     /// [`Reply::HandedOver`] comes at some time, or doesn't.
     HandOver {
         local: (IpAddr, u16),

@@ -344,7 +344,7 @@ impl<O: Owners> Server<O> {
         }
     }
 
-    /// Owner `from`, at `key`, has a connection that nobody has accepted, and stops to listen: another one takes it in.
+    /// Owner `from`, at `key`, has a connection that nobody has accepted: another one that listens there takes it in.
     fn bring_to_heir(&mut self, key: u64, from: u16, flow: &FourTuple, parcel: Hex) {
         let reply = Reply::TakeIn { from, parcel };
         let mut tried = vec![from];
