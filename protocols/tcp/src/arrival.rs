@@ -137,7 +137,13 @@ impl Tcp {
             return;
         };
         if segment.has(Flags::RST) {
-            self.counters.count(Counter::TcpDropBadReset);
+            // An old one would end it too early (RFC 1337), but the answer to ours doesn't: the peer would ask in vain, for a minute.
+            if entry.asked && segment.header.seq == entry.rcv_nxt {
+                self.counters.count(Counter::TcpResetsIn);
+                self.end_time_wait(index, out);
+            } else {
+                self.counters.count(Counter::TcpDropBadReset);
+            }
             return;
         }
         let newer = match (entry.timestamps, segment.options.timestamps) {
@@ -164,6 +170,9 @@ impl Tcp {
             return;
         }
         self.counters.count(Counter::TcpDropDuplicate);
+        if request {
+            self.time_waits.note_asked(index);
+        }
         let end = segment.header.seq + segment.sequence_len();
         if segment.has(Flags::FIN) && end == entry.rcv_nxt {
             // Our last acknowledgement was lost, and so may be this one.

@@ -19,6 +19,8 @@ pub struct TimeWait {
     /// The peer's last timestamp and what to add to the clock for ours, if they are in use.
     pub timestamps: Option<(u32, u32)>,
     pub window: u16,
+    /// The peer has sent a connection request, which was acknowledged: it knows nothing of this connection if it answers by a reset.
+    pub asked: bool,
     expires: Instant,
     /// Tells this life of the entry from earlier ones.
     life: u32,
@@ -85,6 +87,7 @@ impl TimeWaits {
             rcv_nxt,
             timestamps,
             window,
+            asked: false,
             expires: Instant::ZERO,
             life: 0,
         }
@@ -92,6 +95,12 @@ impl TimeWaits {
 
     pub fn get(&self, index: u32) -> Option<&TimeWait> {
         self.entries.get(index as usize)?.as_ref()
+    }
+
+    pub fn note_asked(&mut self, index: u32) {
+        if let Some(Some(entry)) = self.entries.get_mut(index as usize) {
+            entry.asked = true;
+        }
     }
 
     pub fn remove(&mut self, index: u32) -> Option<TimeWait> {

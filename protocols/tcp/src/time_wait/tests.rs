@@ -122,6 +122,24 @@ fn a_new_request_takes_its_place_if_it_is_newer() {
     }
 }
 
+/// It calls from the same port, and resets what it doesn't know: else it would be answered so until the minute is over.
+#[test]
+fn a_peer_that_knows_nothing_of_it_is_heard_when_it_asks_again() {
+    for (reset, heard) in [("R 2", true), ("R 1", false), ("R 3", false)] {
+        let (mut net, _) = waiting("mss 1000");
+        for _ in 0..2 {
+            net.inject("S 1 win 10");
+            net.expect(". 2 ack 2");
+        }
+        net.inject(reset);
+        net.expect_nothing();
+        net.inject("S 1 win 10");
+        let answer = net.next().expect("an answer").header.flags;
+        let taken = skink_wire::tcp::Flags::SYN | skink_wire::tcp::Flags::ACK;
+        assert_eq!(answer == taken, heard, "{reset}");
+    }
+}
+
 #[test]
 fn entries_expire_in_order_and_are_found_at_once() {
     let end = |port| {
