@@ -4,9 +4,13 @@ use crate::segment::Segment;
 use crate::state::State;
 use core::net::IpAddr;
 use skink_messages::{Counter, Events, SocketError};
+use skink_time::Duration;
 use skink_wire::tcp::{Flags, MAXIMUM_WINDOW_SCALE, Options, Timestamps};
 use skink_wire::{FourTuple, SeqNum};
 use std::hash::{DefaultHasher, Hasher};
+
+/// After an answer that isn't one to our request, it is sent again so soon: as in Linux.
+const ASK_AGAIN: Duration = Duration::from_millis(4);
 
 /// What initial sequence numbers and timestamp offsets are drawn from: hard to guess for others,
 /// different for each pair of ends, and rising with time for the same pair (RFC 6528).
@@ -118,11 +122,16 @@ impl Connection {
         let acked = segment.has(Flags::ACK);
         if acked && (ack.le(self.iss) || ack.gt(self.snd_nxt)) {
             context.counters.count(Counter::TcpDropBadAck);
-            return if segment.has(Flags::RST) {
-                After::Goes
-            } else {
-                After::Refuse
-            };
+            if segment.has(Flags::RST) {
+                return After::Goes;
+            }
+            // The peer has an old connection there, which our reset ends: it is asked again at once, but that only once.
+            if self.retries == 0 {
+                let again = context.now + ASK_AGAIN;
+                let due = self.deadlines.retransmit;
+                self.deadlines.retransmit = Some(due.map_or(again, |due| due.min(again)));
+            }
+            return After::Refuse;
         }
         if segment.has(Flags::RST) {
             if !acked {

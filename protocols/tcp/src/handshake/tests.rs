@@ -131,6 +131,21 @@ fn odd_segments_in_syn_sent() {
 }
 
 #[test]
+fn who_is_answered_from_an_old_connection_asks_again_soon_but_once() {
+    let mut net = Net::new();
+    net.connect(80);
+    net.expect("S 0");
+    net.inject(". 0 ack 2");
+    net.expect("R 2");
+    net.advance(6);
+    net.expect("S 0");
+    net.inject(". 0 ack 2");
+    net.expect("R 2");
+    net.advance(900);
+    net.expect_nothing();
+}
+
+#[test]
 fn icmp_errors_end_an_attempt_but_not_a_connection() {
     let table = [
         (ErrorKind::PortUnreachable, SocketError::Refused),
