@@ -30,8 +30,9 @@ use std::time::Duration;
 
 /// How long the stack may go without being driven while the program is active.
 const TICK: Duration = Duration::from_millis(10);
-/// The same while threads may sleep that have left the NIC to others, which may compute.
-const RESTING_TICK: Duration = Duration::from_millis(1);
+/// The same while threads may sleep that have left the NIC to others, which may compute; and when nobody but the helper has driven
+/// it the last time.
+const SHORT_TICK: Duration = Duration::from_millis(1);
 /// How long it naps at most, whatever it waits for: a load may begin meanwhile.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
 /// Ticks without any call, after which the helper sleeps for good.
@@ -184,6 +185,7 @@ fn run(station: &'static Station) {
         work: 0,
         quiet: 0,
         due: Instant::ZERO,
+        drove: Instant::ZERO,
     };
     let mut settled = false;
     while let Ok(state) = lock() {
@@ -265,6 +267,8 @@ struct Looker {
     quiet: u32,
     /// When to look at more than what is held, and how the NIC is used.
     due: Instant,
+    /// When the helper drove the stack the last time.
+    drove: Instant,
 }
 
 impl Looker {
@@ -345,10 +349,11 @@ impl Looker {
         }
         let now = raw::now();
         let idle = now.since(engine.last_poll);
+        let alone = engine.last_poll == self.drove;
         let due = engine.deadline();
         if state.parking.on_nic == 0 {
             let rests = state.epolls.resting > 0 || state.parking.flow_rings.are_used();
-            let tick = if rests { RESTING_TICK } else { TICK };
+            let tick = if rests || alone { SHORT_TICK } else { TICK };
             if idle < tick {
                 return Next::Nap(tick - idle);
             }
@@ -371,6 +376,7 @@ impl Looker {
     fn drive(&mut self, state: &mut Guard) -> Next {
         state.pump();
         let deadline = state.engine.as_ref().and_then(|engine| {
+            self.drove = engine.last_poll;
             engine.count(Counter::AppHelperRuns);
             engine.deadline()
         });
