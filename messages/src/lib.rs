@@ -30,7 +30,7 @@ pub use packet::{
     ErrorKind, FlowAccount, FrameOutput, Lent, LinkLimits, Network, NetworkError, NetworkView,
     Outbound, Path, RxChecksum, RxFrame, RxPacket, Sent, TxPacket,
 };
-pub use ports::{Ports, SoleOwner};
+pub use ports::{Ports, SoleOwner, Waits};
 pub use socket::{
     BindOptions, ConnectionOption, Events, Shutdown, SocketError, SocketEvent, SocketEvents,
     TcpInput, TcpRequest, UdpInput, UdpRequest,

@@ -16,9 +16,12 @@ pub trait Ports {
     fn listen(&mut self, protocol: u8, port: u16);
     /// No new flows to `port` for one listener less.
     fn unlisten(&mut self, protocol: u8, port: u16);
-    /// Whether a program of this owner, which listens on `port`, sleeps until it has a connection. Who doesn't is given none as long as
-    /// others do, or say nothing of that (`None`); who does is given one, and for the next that is to be said again.
-    fn set_waiting(&mut self, _protocol: u8, _port: u16, _waits: Option<bool>) {}
+    /// Whether a program of this owner, which listens on `port`, sleeps until it has a connection. If it accepts `only_then`, it is given
+    /// one of those that come while it does, and for the next that is to be said again; while it doesn't it is given none, as long as
+    /// others do, or accept at other times, too. Who accepts at other times, too, has its share.
+    fn set_waiting(&mut self, _protocol: u8, _port: u16, _waits: bool, _only_then: bool) {}
+    /// A program of this owner listens on `port`, but doesn't mean to accept: it is given new flows only if others don't accept either.
+    fn keep_in_reserve(&mut self, _protocol: u8, _port: u16) {}
     /// Whether a program of another owner, which listens on `port`, sleeps until it has a connection.
     fn others_wait(&mut self, _protocol: u8, _port: u16) -> bool {
         false
@@ -42,6 +45,24 @@ pub trait Ports {
     fn others_listen(&mut self, _protocol: u8, _port: u16) -> bool {
         false
     }
+}
+
+/// How a program waits for connections to a listening socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waits {
+    /// So many threads sleep until one comes.
+    pub threads: usize,
+    /// It accepts only then, as far as can be told: whoever serves one connection after the other. Of others it means nothing that
+    /// they don't sleep.
+    pub only_then: bool,
+}
+
+impl Waits {
+    /// Of whom nothing was heard.
+    pub const UNKNOWN: Waits = Waits {
+        threads: 0,
+        only_then: true,
+    };
 }
 
 /// The port table of a stack that has its NIC for itself.

@@ -113,6 +113,12 @@ impl Ports for Below<'_> {
     fn unlisten(&mut self, protocol: u8, port: u16) {
         self.ports.unlisten(protocol, port);
     }
+    fn set_waiting(&mut self, protocol: u8, port: u16, waits: bool, only_then: bool) {
+        self.ports.set_waiting(protocol, port, waits, only_then);
+    }
+    fn keep_in_reserve(&mut self, protocol: u8, port: u16) {
+        self.ports.keep_in_reserve(protocol, port);
+    }
     fn others_wait(&mut self, protocol: u8, port: u16) -> bool {
         self.ports.others_wait(protocol, port)
     }

@@ -18,6 +18,7 @@ use skink_time::{Duration, Instant};
 use skink_udp::Udp;
 use skink_wire::{FourTuple, IpCidr, MacAddr, SeqNum, protocol};
 use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 
 /// Frames received in one poll, so that the way down has its turn.
@@ -227,14 +228,24 @@ impl Stack {
         self.tcp.owes_parcels()
     }
 
-    /// A connection for another stack ([`Tcp::take_parcel`]).
-    pub fn take_parcel(&mut self, now: Instant) -> Option<Parcel> {
-        self.tcp.take_parcel(now)
-    }
-
-    /// It couldn't leave ([`Tcp::put_back`]).
-    pub fn put_back(&mut self, now: Instant, flow: &FourTuple) {
-        self.tcp.put_back(now, flow);
+    /// Sends connections on their way that other stacks are to have ([`Tcp::take_parcel`]), until there is no room for more: flow,
+    /// parcel, and whether it may stay here.
+    pub fn hand_over(
+        &mut self,
+        now: Instant,
+        mut send: impl FnMut(&FourTuple, Vec<u8>, bool) -> io::Result<()>,
+    ) {
+        while let Some((parcel, may_stay)) = self.tcp.take_parcel(now) {
+            let flow = parcel.four_tuple();
+            match send(&flow, parcel.to_bytes(), may_stay) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.tcp.put_back(now, &flow);
+                }
+                // Nobody hears it any more.
+                Err(_) => self.on_handed_over(now, &flow, false),
+            }
+        }
     }
 
     /// Another stack has it, or nobody will ([`Tcp::on_handed_over`]).

@@ -1,5 +1,6 @@
 //! Ends the connections of a program that had a stack of its own and was killed, or has become another program: as the kernel
-//! does for its sockets, a FIN follows what was written, or a reset if something wasn't read.
+//! does for its sockets, a FIN follows what was written, or a reset if something wasn't read. What nobody has accepted goes to another
+//! process's stack, if one listens there.
 
 use crate::clock;
 use crate::confine::confine_orphans;
@@ -8,13 +9,13 @@ use crate::start::{StartError, config, network};
 use core::mem::MaybeUninit;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use skink_control::StackStart;
+use skink_control::{Broker, Notice, StackStart};
 use skink_library::{Farewell, Stack, StackConfig};
 use skink_memory::{Region, TableConfig, TableError};
 use skink_messages::{Counters, Ports, Progress, Protocol};
 use skink_nic::Room;
 use skink_sandbox::{Refusal, Report, SandboxError};
-use skink_time::Duration;
+use skink_time::{Duration, Instant};
 use std::os::fd::OwnedFd;
 
 /// Of the one program here.
@@ -38,6 +39,8 @@ pub struct Orphans {
     arrivals: OwnedFd,
     tcp: Region,
     udp: Region,
+    /// Knows who else listens.
+    broker: Broker,
     /// The packet filter's rules as text, and what `on` in them means.
     rules: (String, String),
 }
@@ -51,10 +54,10 @@ impl Orphans {
     pub fn new(start: StackStart, descriptors: Vec<OwnedFd>) -> Result<Orphans, StartError> {
         let mut rest = descriptors.into_iter();
         let (nic, ports) = network(&start, &mut rest)?;
-        let files: Result<[OwnedFd; 3], _> = rest.collect::<Vec<_>>().try_into();
-        let files =
-            files.map_err(|_| StartError::Parts("other descriptors than announced".to_owned()))?;
-        let tcp = Region::open(files).map_err(spoilt)?;
+        let rest: Result<[OwnedFd; 4], _> = rest.collect::<Vec<_>>().try_into();
+        let [records, send_rings, receive_rings, broker] =
+            rest.map_err(|_| StartError::Parts("other descriptors than announced".to_owned()))?;
+        let tcp = Region::open([records, send_rings, receive_rings]).map_err(spoilt)?;
         let udp = Region::create("skink-udp", NO_DATAGRAMS).map_err(spoilt)?;
         let counters = Counters::create();
         let counters = counters.map_err(StartError::doing("making counters"))?;
@@ -63,21 +66,24 @@ impl Orphans {
             udp_table: NO_DATAGRAMS,
             ..config(&start, counters)
         };
-        let stack = Stack::for_programs(config, nic, Box::new(Unheard(ports)));
+        let mut stack = Stack::for_programs(config, nic, Box::new(Unheard(ports)));
+        stack.set_hands_over();
         let arrivals = epoll::create(CreateFlags::CLOEXEC);
         let arrivals = arrivals.map_err(StartError::doing("making an epoll set"))?;
-        let mut watched = Ok(());
+        let data = EventData::new_u64(0);
+        let mut watched = epoll::add(&arrivals, &broker, data, EventFlags::IN);
         stack.receive_descriptors(&mut |fd| {
-            let added = epoll::add(&arrivals, fd, EventData::new_u64(0), EventFlags::IN);
+            let added = epoll::add(&arrivals, fd, data, EventFlags::IN);
             watched = watched.and(added);
         });
-        watched.map_err(StartError::doing("watching the NIC"))?;
+        watched.map_err(StartError::doing("watching the NIC and the broker"))?;
         Ok(Orphans {
             stack,
             nic: kind,
             arrivals,
             tcp,
             udp,
+            broker: Broker::resume(broker, ""),
             rules: (start.rules, start.interface),
         })
     }
@@ -114,7 +120,12 @@ impl Orphans {
         let (mut looks_at, mut patience) = (now, PATIENCE);
         loop {
             let now = clock::now();
+            self.hear(now);
             let progress = self.stack.poll(now);
+            let broker = &self.broker;
+            self.stack.hand_over(now, |flow, parcel, may_stay| {
+                broker.hand_over(flow, parcel, may_stay)
+            });
             let blocked = self.stack.send_blocked_on().is_some();
             if progress == Progress::More && !blocked && now < looks_at {
                 continue;
@@ -140,7 +151,25 @@ impl Orphans {
         Ok(())
     }
 
-    /// Until a frame comes or something is due, but no longer than this.
+    /// What the broker has said of those that were handed over.
+    fn hear(&mut self, now: Instant) {
+        loop {
+            match self.broker.take_notice() {
+                Ok(Some(Notice::HandedOver(flow, taken))) => {
+                    self.stack.on_handed_over(now, &flow, taken);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(_) => {
+                    // There is no broker any more. What is away is given up in time.
+                    let _ = epoll::delete(&self.arrivals, &self.broker);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Until a frame comes, the broker says something, or something is due, but no longer than this.
     fn wait(&self, longest: Duration) {
         let limit = match self.stack.send_blocked_on() {
             Some(Room::Untold(again)) => longest.min(again),

@@ -15,7 +15,6 @@ use skink_messages::{Counter, Counters, Events, Progress, Protocol};
 use skink_nic::{Load, Room};
 use skink_tcp::State;
 use skink_time::Instant;
-use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// The stack and what belongs to it.
@@ -86,15 +85,10 @@ impl Engine {
             );
             self.broker.tell_misled(&flow);
         }
-        while let Some(parcel) = stack.take_parcel(now) {
-            let flow = parcel.four_tuple();
-            match self.broker.hand_over(&flow, parcel.to_bytes()) {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => stack.put_back(now, &flow),
-                // There is no broker any more.
-                Err(_) => stack.on_handed_over(now, &flow, false),
-            }
-        }
+        let broker = &self.broker;
+        stack.hand_over(now, |flow, parcel, may_stay| {
+            broker.hand_over(flow, parcel, may_stay)
+        });
     }
 
     /// Takes in what has come, without letting anything leave, if the stack is in this process.

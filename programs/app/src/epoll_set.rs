@@ -230,6 +230,12 @@ impl Epoll {
         }
     }
 
+    /// Whether what was told of a member isn't told again (`EPOLLET`, `EPOLLONESHOT`).
+    pub fn tells_once(&self, item: u32) -> bool {
+        let item = &self.items[item as usize];
+        item.disarmed || item.events & libc::EPOLLET as u32 != 0
+    }
+
     pub fn item_of(&self, fd: c_int, socket: u32) -> Option<u32> {
         let item = self
             .by_fd

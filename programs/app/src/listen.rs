@@ -168,6 +168,9 @@ impl State {
         let socket = &mut self.sockets[index];
         socket.role = Role::Listener(halves);
         self.note_listener(index);
+        if self.has_own_stack() {
+            self.show_waiting(index);
+        }
         let socket = &self.sockets[index];
         let local = socket.bound.unwrap_or(any(socket.domain, 0));
         log!(Info, "descriptor {:?} listens on {local}", socket.fds);
@@ -180,8 +183,8 @@ impl State {
         engine.is_some_and(|engine| !engine.stack.is_served())
     }
 
-    /// If there is a stack, nothing rests on which the process has listened and that no other process has. If it is the process's
-    /// own, it hears what comes for UDP sockets that were bound before (others hear it from `bind` on).
+    /// If there is a stack, nothing rests on which the process has listened. If it is the process's own, that includes what others are
+    /// about to listen on, in reserve, and it hears what comes for UDP sockets that were bound before (others hear it from `bind` on).
     pub fn listen_beside(&mut self) {
         if self.engine.is_none() {
             return;
@@ -211,9 +214,11 @@ impl State {
     }
 
     fn put_all_on_stack(&mut self) {
+        let own = self.has_own_stack();
         let rest = self.sockets.iter().filter_map(|(index, socket)| {
-            let rests = socket.role == Role::Dormant && socket.taker == Taker::Unknown;
-            rests.then_some(index)
+            // Who waits for a connection puts the socket there by itself.
+            let rests = socket.taker == Taker::Unknown || own && socket.taker == Taker::Others;
+            (socket.role == Role::Dormant && rests).then_some(index)
         });
         for index in rest.collect::<Vec<u32>>() {
             // If that fails, who waits for a connection is told.
@@ -263,12 +268,9 @@ impl State {
         }
         for index in sockets {
             self.sockets[index].taker = Taker::Others;
-            if self.sockets[index].datagram {
-                self.stop_hearing(index);
-            } else if !own {
-                self.pass_option(index, ConnectionOption::Reserve(true));
-            } else if !self.is_acceptable(index) {
-                self.rest_again(index);
+            match self.sockets[index].datagram {
+                true => self.stop_hearing(index),
+                false => self.pass_option(index, ConnectionOption::Reserve(true)),
             }
         }
     }
@@ -285,15 +287,6 @@ impl State {
         });
         if !has_some || self.make_datagram(index).is_err() {
             self.release(index);
-        }
-    }
-
-    /// Takes a listening socket off this process's own stack, until somebody waits for connections.
-    #[cold]
-    pub fn rest_again(&mut self, index: u32) {
-        if let Role::Listener(_) = self.sockets[index].role {
-            self.release(index);
-            self.sockets[index].role = Role::Dormant;
         }
     }
 
@@ -316,7 +309,7 @@ impl State {
     }
 
     /// Whether a connection waits to be accepted.
-    fn is_acceptable(&self, index: u32) -> bool {
+    pub fn is_acceptable(&self, index: u32) -> bool {
         let (Role::Listener(halves), Some(engine)) = (self.sockets[index].role, &self.engine)
         else {
             return false;

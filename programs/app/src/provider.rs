@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use skink_library::{Doorbell, FlowRings, Left, Room, Stack};
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{
-    BindOptions, PortOptions, Progress, Protocol, SocketEvent, TcpRequest, UdpRequest,
+    BindOptions, PortOptions, Progress, Protocol, SocketEvent, TcpRequest, UdpRequest, Waits,
 };
 
 use skink_time::Instant;
@@ -121,21 +121,21 @@ impl Provider {
         }
     }
 
-    /// So many threads sleep until these listeners, which are one socket that other processes have too, have a connection; `None` if
-    /// that isn't to be said. Answers whether the stack asked to be told.
+    /// How threads wait until these listeners, which are one socket that other processes have too, have a connection. Answers whether
+    /// the stack asked to be told.
     pub fn tcp_show_waiting(
         &mut self,
         listeners: impl Iterator<Item = SocketId>,
-        threads: Option<usize>,
+        waits: Waits,
     ) -> bool {
         match self {
             Provider::Library(stack) => {
-                stack.tcp_show_waiting(listeners, threads);
+                stack.tcp_show_waiting(listeners, waits);
                 false
             }
             Provider::Served(remote) => {
                 let table = remote.table(Protocol::Tcp);
-                let waits = threads.is_some_and(|threads| threads > 0);
+                let waits = waits.threads > 0;
                 listeners.fold(false, |wanted, id| {
                     table.set_waiting(id, waits);
                     let record = table.find(id).filter(|_| waits);

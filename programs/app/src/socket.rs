@@ -108,8 +108,6 @@ pub struct Socket {
     pub unsupported: Option<c_int>,
     /// Options.
     pub options: Options,
-    /// Of a listening socket: it was said whether a thread waits for it (`waiting`).
-    pub said: bool,
     /// Epoll sets that watch it.
     pub watchers: Vec<Watch>,
     /// Threads that wait for it, by their numbers in [`crate::wait::Parking`].
@@ -148,7 +146,6 @@ impl Socket {
             told_down: false,
             unsupported: None,
             options: Options::new(),
-            said: false,
             watchers: Vec::new(),
             waiters: Vec::new(),
         }

@@ -8,7 +8,7 @@ use crate::log::log;
 use crate::pace::Pace;
 use crate::parking::Parking;
 use crate::raw;
-use crate::socket::{Role, Sockets, Taker};
+use crate::socket::{Role, Sockets};
 use crate::spawn::Spawning;
 use crate::spin::Spin;
 use core::ffi::c_int;
@@ -299,11 +299,6 @@ impl State {
     }
 
     fn socket_event(&mut self, index: u32, events: Events) {
-        let socket = &mut self.sockets[index];
-        let is_listener = matches!(socket.role, Role::Listener(_));
-        if is_listener && socket.taker == Taker::Others && self.has_own_stack() {
-            return self.rest_again(index);
-        }
         let socket = &mut self.sockets[index];
         if events.intersects(Events::ERROR | Events::CLOSED)
             && let Some(engine) = self.engine.as_deref()

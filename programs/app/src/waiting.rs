@@ -1,11 +1,11 @@
 //! Whether threads sleep for a connection to a listening socket, shown to a stack in another process, or to the other stacks on the NIC.
 //!
-//! Of processes that share a socket, who waits gets the next connection, as with the kernel's one queue (docs/decisions/0025). A
-//! process with a stack of its own says nothing of sockets in epoll sets: who serves many accepts soon, and a flow would go to one by whose
-//! queue it doesn't come.
+//! Of processes that share a socket, who waits gets the next connection, as with the kernel's one queue (docs/decisions/0025). In a
+//! process with a stack of its own a socket in an epoll set has its share nevertheless: who serves many accepts soon, and a flow
+//! would go to one by whose queue it doesn't come. What it leaves waiting goes to who waits.
 use crate::socket::{Halves, Role};
 use crate::state::State;
-use skink_messages::ConnectionOption;
+use skink_messages::{ConnectionOption, Waits};
 
 /// Of so many listening sockets it is looked whether a set has them, the oldest first: what is said of one must be said each time.
 const FEW: usize = 16;
@@ -28,8 +28,7 @@ impl State {
     /// A thread begins to sleep on an epoll set, or has slept there: that is shown of the listening sockets in it.
     #[inline]
     pub fn show_waiting_on(&mut self, set: u32) {
-        // Where the process has a stack of its own, nothing changes by that.
-        if !self.listeners.is_empty() && !self.has_own_stack() {
+        if !self.listeners.is_empty() {
             self.show_of_set(set);
         }
     }
@@ -61,33 +60,27 @@ impl State {
 
     #[cold]
     fn show(&mut self, index: u32, halves: Halves) {
-        let threads = self.threads_for(index);
+        let waits = self.waits_for(index);
         let Some(engine) = &mut self.engine else {
             return;
         };
-        let before = core::mem::replace(&mut self.sockets[index].said, threads.is_some());
-        if threads.is_none() && !before {
-            return;
-        }
         let halves = halves.into_iter().flatten();
-        if engine.stack.tcp_show_waiting(halves, threads) {
+        if engine.stack.tcp_show_waiting(halves, waits) {
             self.pass_option(index, ConnectionOption::Reserve(false));
         }
     }
 
-    /// How many threads sleep until the socket has a connection; `None` if its process, which has a stack of its own, may accept one
-    /// soon though none does.
-    fn threads_for(&mut self, index: u32) -> Option<usize> {
-        let served = self.is_served();
+    /// How threads of this process wait until the socket has a connection.
+    fn waits_for(&self, index: u32) -> Waits {
         let socket = &self.sockets[index];
-        let mut sets = socket
-            .watchers
-            .iter()
-            .map(|watch| &self.epolls[watch.epoll]);
-        let on_a_set = served && sets.any(|set| set.sleepers > 0);
-        match socket.waiters.len() + usize::from(on_a_set) {
-            0 if !served && !socket.watchers.is_empty() => None,
-            threads => Some(threads),
+        // Who was told of what is there, and won't be again, sleeps until something else comes.
+        let on_a_set = socket.watchers.iter().any(|watch| {
+            let set = &self.epolls[watch.epoll];
+            set.sleepers > 0 && !(set.tells_once(watch.item) && self.is_acceptable(index))
+        });
+        Waits {
+            threads: socket.waiters.len() + usize::from(on_a_set),
+            only_then: socket.watchers.is_empty(),
         }
     }
 

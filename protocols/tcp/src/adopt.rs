@@ -13,7 +13,7 @@ use core::net::IpAddr;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use foldhash::fast::FixedState;
 use skink_memory::{Adopted, Holder, KEEP_BYTES, Record, Region, SocketId, TableError};
-use skink_messages::{Counter, Events, Network, Path, Ports, SocketEvents};
+use skink_messages::{Counter, Events, Network, Path, Ports, SocketEvents, Waits};
 use skink_time::{Duration, Instant};
 use skink_wire::{Endpoint, FourTuple, protocol};
 use std::collections::{HashSet, VecDeque};
@@ -250,7 +250,7 @@ impl Tcp {
             turned_away: VecDeque::new(),
             notify: false,
             lent: false,
-            waited_for_by: None,
+            waits: Waits::UNKNOWN,
             stall: Stall::default(),
             left,
             orphaned: false,

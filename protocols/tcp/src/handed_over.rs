@@ -70,6 +70,10 @@ impl Tcp {
         self.handed_over.enabled = true;
     }
 
+    pub(crate) fn hands_over(&self) -> bool {
+        self.handed_over.enabled
+    }
+
     /// Whether [`Tcp::on_handed_over`] may be due: what is known of that is to be told before the next poll.
     pub fn has_away(&self) -> bool {
         !self.handed_over.list.is_empty()
@@ -89,7 +93,7 @@ impl Tcp {
         home: Option<SocketId>,
         out: &mut O,
     ) -> bool {
-        let enabled = self.handed_over.enabled;
+        let enabled = self.hands_over();
         let Some(Socket::Connection(connection)) = self.sockets.get_mut(child as usize) else {
             return false;
         };
@@ -113,9 +117,9 @@ impl Tcp {
         true
     }
 
-    /// The next connection that is to be brought to another stack, whose port others listen on. [`Tcp::on_handed_over`] follows, or
-    /// [`Tcp::put_back`].
-    pub fn take_parcel(&mut self, now: Instant) -> Option<Parcel> {
+    /// The next connection that is to be brought to another stack, whose port others listen on, and whether it had better stay here
+    /// than go to one whose program doesn't wait for it. [`Tcp::on_handed_over`] follows, or [`Tcp::put_back`].
+    pub fn take_parcel(&mut self, now: Instant) -> Option<(Parcel, bool)> {
         let (count, bytes) = self.handed_over.under_way();
         if self.handed_over.again.is_some_and(|again| now < again) || count >= MOST {
             return None;
@@ -132,8 +136,8 @@ impl Tcp {
             }
             away.left = Some((now, size));
             // One that can't be copied isn't taken in by anybody.
-            if parcel.is_some() {
-                return parcel;
+            if let Some(parcel) = parcel {
+                return Some((parcel, away.home.is_some()));
             }
         }
         None
@@ -194,7 +198,7 @@ impl Tcp {
                 listener.ready.push_front(id.slot);
             }
             self.enqueue(id.slot);
-            self.offer_again(home.slot);
+            self.tell_again(home.slot);
             self.watch(now, home.slot);
         } else {
             self.reset_child(now, id.slot, out);

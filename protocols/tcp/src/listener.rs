@@ -18,7 +18,7 @@ use crate::stalled::Stall;
 use crate::state::State;
 use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::{Holder, SocketId};
-use skink_messages::{Counter, Network, Ports, SocketEvents};
+use skink_messages::{Counter, Network, Ports, SocketEvents, Waits};
 use skink_time::{Duration, Instant};
 use skink_wire::{Endpoint, FourTuple, protocol};
 use std::collections::VecDeque;
@@ -51,8 +51,8 @@ pub struct Listener {
     pub notify: bool,
     /// Other stacks' owners may listen on the same socket.
     pub lent: bool,
-    /// So many threads of the program that has this stack for itself wait for it, as far as that is said.
-    pub waited_for_by: Option<usize>,
+    /// How the program that has this stack for itself waits for it, as far as that is said.
+    pub waits: Waits,
     /// Whether its program accepts.
     pub stall: Stall,
     /// Its program has closed it, and it gets no new flows. What waits there is whose who listens next ([`Tcp::settle_left`]).
@@ -90,6 +90,9 @@ const FEW: usize = 32;
 
 /// How many of those that wait at closed or stalled listeners go elsewhere in one turn: each may have a whole ring to be copied, 64 KiB as a rule.
 pub(crate) const LEFT_IN_A_TURN: usize = 32;
+
+/// So often it is looked whether another process listens where something waits at a socket that was left.
+const LOOK_ELSEWHERE: Duration = Duration::from_millis(50);
 
 /// Handshakes that are looked at for one request.
 const LOOKED_AT: usize = 8;
@@ -378,8 +381,13 @@ impl Tcp {
             let local = listener.local;
             let has_some = !listener.ready.is_empty() || listener.half_open > 0;
             let orphaned = listener.orphaned || !self.is_awaited(local);
-            if has_some && !orphaned && !self.demux.has_listener(local) {
+            let elsewhere = self.hands_over() && out.others_listen(protocol::TCP, local.port);
+            if has_some && !orphaned && !elsewhere && !self.demux.has_listener(local) {
                 self.left.push(id);
+                if self.hands_over() {
+                    // Nobody tells when somebody listens elsewhere.
+                    self.wheel.set(id.slot, now + LOOK_ELSEWHERE);
+                }
                 continue;
             }
             if let Some(Socket::Listener(listener)) = self.socket_mut(id) {

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use skink_memory::{Holder, SocketId, SocketKind};
 use skink_messages::{
     ConnectionOption, Counter, Events, Network, Ports, Shutdown, SocketError, SocketEvents,
-    TcpRequest,
+    TcpRequest, Waits,
 };
 use skink_time::Instant;
 use skink_wire::{Endpoint, FourTuple, protocol};
@@ -103,12 +103,15 @@ impl Tcp {
             turned_away: VecDeque::new(),
             notify: false,
             lent: false,
-            waited_for_by: None,
+            waits: Waits::UNKNOWN,
             stall: Stall::default(),
             left: false,
             orphaned: false,
         };
         self.put(id.slot, Socket::Listener(Box::new(listener)));
+        if settings.reserve && self.hands_over() {
+            self.show_port(local.port, out);
+        }
         self.look_again(local, id.slot);
         Ok(local)
     }
@@ -328,11 +331,17 @@ impl Tcp {
                 });
             }
             TcpRequest::Close(id) => self.close(now, id, out),
-            TcpRequest::SetOption(id, option) => self.set_option(now, id, option),
+            TcpRequest::SetOption(id, option) => self.set_option(now, id, option, out),
         }
     }
 
-    fn set_option(&mut self, now: Instant, id: SocketId, option: ConnectionOption) {
+    fn set_option(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        option: ConnectionOption,
+        ports: &mut dyn Ports,
+    ) {
         match self.socket_mut(id) {
             Some(Socket::Fresh(fresh)) => {
                 fresh.settings.set(option);
@@ -345,7 +354,7 @@ impl Tcp {
                 let settings = listener.settings;
                 settings.save(self.table.record(id.slot));
                 if settings.reserve != before.reserve {
-                    self.note_reserve(now, id.slot);
+                    self.note_reserve(now, id.slot, ports);
                 } else if option == ConnectionOption::Reserve(false) {
                     self.note_waiting(id.slot);
                 }

@@ -21,7 +21,7 @@ use crate::listener::{LEFT_IN_A_TURN, Listener};
 use crate::state::State;
 use core::sync::atomic::Ordering::Relaxed;
 use skink_memory::SocketId;
-use skink_messages::{Counter, Network, Ports, SocketEvents};
+use skink_messages::{Counter, Network, Ports, SocketEvents, Waits};
 use skink_time::{Duration, Instant};
 use skink_wire::{Endpoint, protocol};
 
@@ -46,6 +46,8 @@ const NEXT_TURN: Duration = Duration::from_millis(10);
 pub struct Stall {
     /// It has taken a connection since the timer was set.
     takes: bool,
+    /// Since then it was seen once that it doesn't wait.
+    seen: bool,
     timer: Timer,
     /// When it will be stalled, if it takes nothing.
     ends: Instant,
@@ -145,6 +147,7 @@ impl Tcp {
         {
             listener.stall.timer = Timer::Set;
             listener.stall.takes = false;
+            listener.stall.seen = false;
             listener.stall.ends = now + PATIENCE;
             self.wheel.set(slot, now + SHORT);
         }
@@ -167,47 +170,65 @@ impl Tcp {
 
     /// The listener in this slot accepts from now on: what waits at others on its end may go there.
     pub(crate) fn look_again(&mut self, local: Endpoint, slot: u32) {
-        for slot in self.demux.listeners_beside(local, slot) {
-            if let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize)
-                && listener.has_waiting()
-            {
-                if listener.stall.timer == Timer::Off {
-                    listener.stall.timer = Timer::Due;
-                }
-                self.wheel.set(slot, Instant::ZERO);
-            }
+        let others = self.demux.listeners_beside(local, slot);
+        let others = others.filter(|slot| self.listener(*slot).is_some_and(Listener::has_waiting));
+        for slot in others.collect::<Vec<_>>() {
+            self.look_soon(slot);
         }
     }
 
-    /// So many threads of the program that has this stack for itself sleep until one of these listeners, which are one socket of its,
-    /// has a connection; `None` if that means nothing, as it has others, too. If there are more threads than connections for them,
-    /// other stacks' owners hear of it: of all that it listens on at the port, as that is what they see.
+    /// What waits at the listener in this slot is looked after at the next poll.
+    fn look_soon(&mut self, slot: u32) {
+        if let Some(listener) = self.listener_mut(slot)
+            && listener.stall.timer == Timer::Off
+        {
+            listener.stall.timer = Timer::Due;
+        }
+        self.wheel.set(slot, Instant::ZERO);
+    }
+
+    /// How the program that has this stack for itself waits until one of these listeners, which are one socket of its, has a
+    /// connection. If there are more threads than connections for them, other stacks' owners hear of it: of all that it listens on at
+    /// the port, as that is what they see.
     pub fn show_waiting(
         &mut self,
         ids: impl Iterator<Item = SocketId>,
-        threads: Option<usize>,
+        waits: Waits,
         ports: &mut dyn Ports,
     ) {
         let mut port = None;
         for id in ids {
             if let Some(listener) = self.listener_mut(id.slot).filter(|it| it.id == id) {
-                listener.lent = true;
-                listener.waited_for_by = threads;
+                listener.waits = waits;
                 port = Some(listener.local.port);
+                let begins = !core::mem::replace(&mut listener.lent, true);
+                if begins && listener.has_waiting() {
+                    self.look_soon(id.slot);
+                }
             }
         }
-        let Some(port) = port else {
-            return;
-        };
-        let (mut threads, mut coming) = (None, 0);
+        if let Some(port) = port {
+            self.show_port(port, ports);
+        }
+    }
+
+    /// Other stacks' owners hear of the listeners on a port.
+    pub(crate) fn show_port(&self, port: u16, ports: &mut dyn Ports) {
+        let (mut all, mut coming, mut reserve) = (Waits::UNKNOWN, 0, true);
         for (_, slot) in self.bound.get(&port).into_iter().flatten() {
             if let Some(listener) = self.listener(*slot) {
-                threads = threads.max(listener.waited_for_by);
+                all.threads = all.threads.max(listener.waits.threads);
+                all.only_then &= listener.waits.only_then;
                 coming += self.coming(listener) + listener.ready.len() + listener.offered.len();
+                reserve &= listener.settings.reserve;
             }
         }
-        let waits = threads.map(|threads| threads > coming);
-        ports.set_waiting(protocol::TCP, port, waits);
+        match reserve {
+            true => ports.keep_in_reserve(protocol::TCP, port),
+            false => {
+                ports.set_waiting(protocol::TCP, port, all.threads > coming, all.only_then);
+            }
+        }
     }
 
     /// The program of the listener in `slot` has begun to wait, and was asked to tell.
@@ -222,7 +243,7 @@ impl Tcp {
     }
 
     /// The program of the listener in `slot` has said whether it waits for connections.
-    pub(crate) fn note_reserve(&mut self, now: Instant, slot: u32) {
+    pub(crate) fn note_reserve(&mut self, now: Instant, slot: u32, ports: &mut dyn Ports) {
         let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize) else {
             return;
         };
@@ -233,11 +254,16 @@ impl Tcp {
         let (local, waits) = (listener.local, listener.has_waiting());
         let reserve = listener.settings.reserve;
         self.demux.set_reserve(local, slot, reserve);
+        if self.hands_over() {
+            // What is said of it from now on begins anew.
+            ports.set_waiting(protocol::TCP, local.port, false, false);
+            self.show_port(local.port, ports);
+        }
         if reserve {
             // What waits there may go at once.
             self.wheel.set(slot, Instant::ZERO);
         } else {
-            self.offer_again(slot);
+            self.tell_again(slot);
             self.look_again(local, slot);
             if waits {
                 self.watch(now, slot);
@@ -255,9 +281,13 @@ impl Tcp {
         let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize) else {
             return;
         };
+        if listener.left {
+            self.left_due = true;
+            return;
+        }
         let reserve = listener.settings.reserve;
         let timer = core::mem::take(&mut listener.stall.timer);
-        if listener.left || !listener.has_waiting() {
+        if !listener.has_waiting() {
             return;
         }
         if reserve {
@@ -279,8 +309,8 @@ impl Tcp {
             self.counters.count(Counter::TcpStalled);
         }
         let again = stall.until.unwrap_or(now);
-        let mut next = self.give_away(now, slot, out);
-        self.send_elsewhere(now, slot, out);
+        let given = self.give_away(now, slot, out);
+        let mut next = self.send_elsewhere(now, slot, out).or(given);
         let Some(listener) = self.listener_mut(slot) else {
             return;
         };
@@ -294,7 +324,7 @@ impl Tcp {
         listener.stall.timer = Timer::Set;
         self.want(slot);
         self.wheel.set(slot, next.map_or(again, |next| now + next));
-        if next != Some(NEXT_TURN) {
+        if next.is_none_or(|next| next > NEXT_TURN) {
             self.offer_again(slot);
         }
     }
@@ -322,41 +352,46 @@ impl Tcp {
             let free: Vec<u32> = free.take(most).collect();
             let is_free = |it: &Listener| free.contains(&it.id.slot) && !it.has_waiting();
             self.hand_over(now, slot, free.len(), is_free, out);
-            self.send_elsewhere(now, slot, out);
             self.offer_again(slot);
         }
+        // Who began to wait meanwhile may not have seen it.
+        let next = self.send_elsewhere(now, slot, out).unwrap_or(NEXT_TURN);
         if self.listener(slot).is_some_and(Listener::has_waiting) {
             self.want(slot);
             if let Some(listener) = self.listener_mut(slot) {
                 listener.stall.timer = Timer::Set;
             }
-            // Who began to wait meanwhile may not have seen it.
-            self.wheel.set(slot, ends.min(now + NEXT_TURN));
+            self.wheel.set(slot, ends.min(now + next));
         }
     }
 
-    /// What waits at a listener, and whose process doesn't, goes to the stack of another one that does, as it can't come here.
+    /// What waits longest at a listener, and whose process doesn't wait, goes to the stack of another one that does, as it can't come
+    /// here. Answers when there may be more to do, if that is soon.
     fn send_elsewhere<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         slot: u32,
         out: &mut O,
-    ) {
-        let Some(listener) = self.listener(slot) else {
-            return;
-        };
+    ) -> Option<Duration> {
+        let listener = self.listener(slot)?;
         let (home, port) = (listener.id, listener.local.port);
-        let is_busy = listener.lent && listener.waited_for_by.is_none_or(|threads| threads == 0);
-        if !is_busy || self.was_moved(listener) || !out.others_wait(protocol::TCP, port) {
-            return;
+        let is_busy = listener.lent && listener.waits.threads == 0;
+        if !is_busy || !out.others_wait(protocol::TCP, port) {
+            return None;
         }
-        let first = self.listener_mut(slot).and_then(|it| it.ready.pop_front());
-        if let Some(child) = first
-            && !self.send_away(now, child, Some(home), out)
-            && let Some(listener) = self.listener_mut(slot)
-        {
+        // Who serves many is in the midst of it as a rule: it may just have had no processor for a moment. And what has come from
+        // elsewhere shouldn't be on its way all the time.
+        let at_once = listener.waits.only_then && !self.was_moved(listener);
+        let listener = self.listener_mut(slot)?;
+        if !core::mem::replace(&mut listener.stall.seen, true) && !at_once {
+            return Some(SHORT);
+        }
+        let child = listener.ready.pop_front()?;
+        let given = self.send_away(now, child, Some(home), out);
+        if !given && let Some(listener) = self.listener_mut(slot) {
             listener.ready.push_front(child);
         }
+        given.then_some(SHORT)
     }
 
     /// Something waits at a listener: programs that listen beside it are asked to tell when they wait.
@@ -384,18 +419,31 @@ impl Tcp {
         slot: u32,
         out: &mut O,
     ) {
-        let next = self.give_away(now, slot, out).unwrap_or(PATIENCE);
+        let given = self.give_away(now, slot, out);
+        let next = self.send_elsewhere(now, slot, out).or(given);
         let Some(Socket::Listener(listener)) = self.sockets.get_mut(slot as usize) else {
             return;
         };
-        if listener.has_waiting() && self.demux.is_shared(listener.local, true) {
+        let is_shared = self.demux.is_shared(listener.local, true);
+        if listener.has_waiting() && (listener.lent || is_shared) {
+            let soon = listener.lent && now < listener.stall.ends;
+            let next = next.unwrap_or(if soon { NEXT_TURN } else { PATIENCE });
             listener.stall.timer = Timer::Set;
             self.wheel.set(slot, now + next);
+            self.want(slot);
         }
     }
 
-    /// What stays at a stalled listener may have been withdrawn from its program: it is offered once more.
-    pub(crate) fn offer_again(&mut self, slot: u32) {
+    /// What stays at a stalled listener may have been withdrawn from its program: it is offered once more. (Nothing is, where the
+    /// program has the stack for itself.)
+    fn offer_again(&mut self, slot: u32) {
+        if self.listener(slot).is_some_and(|listener| !listener.lent) {
+            self.tell_again(slot);
+        }
+    }
+
+    /// The listener's program is told once more that something waits there.
+    pub(crate) fn tell_again(&mut self, slot: u32) {
         if let Some(listener) = self.listener_mut(slot)
             && !listener.ready.is_empty()
             && !listener.settings.reserve

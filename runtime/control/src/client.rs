@@ -279,18 +279,19 @@ impl Broker {
         let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
     }
 
-    /// Another process that listens where `flow` ends is to take in this connection, at most 64 KiB and its record.
-    /// [`Notice::HandedOver`] tells of it, but doesn't come for certain.
+    /// Another process that listens where `flow` ends is to take in this connection, at most 64 KiB and its record; if it `may_stay`,
+    /// only one that waits for it. [`Notice::HandedOver`] tells of it, but doesn't come for certain.
     ///
     /// # Errors
     /// If the broker doesn't hear, for now or for good.
-    pub fn hand_over(&self, flow: &FourTuple, parcel: Vec<u8>) -> io::Result<()> {
+    pub fn hand_over(&self, flow: &FourTuple, parcel: Vec<u8>, may_stay: bool) -> io::Result<()> {
         let (local, remote) = ends(flow);
         let parcel = Hex(parcel);
         let request = Request::HandOver {
             local,
             remote,
             parcel,
+            may_stay,
         };
         transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT)
     }

@@ -65,7 +65,8 @@ pub enum Order {
     /// The first one: become a part of a stack.
     StartPart(Box<PartStart>),
     /// The first one: end the connections of a program that had a stack of its own and has ended. Beside it: the NIC's descriptors,
-    /// those of the tables of ports if there are any, and the three files of the program's region of TCP sockets.
+    /// those of the tables of ports if there are any, the three files of the program's region of TCP sockets, and a connection to the
+    /// broker, for [`Broker::resume`](crate::Broker::resume).
     EndOrphans(Box<StackStart>),
     /// Another part runs, which may be a successor. The memory of its pool travels beside this, if it
     /// has one and a part here reads it.

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
 // Layout digest: d66ad606718146cd
-pub(crate) const PROTOCOL: u32 = 22;
+pub(crate) const PROTOCOL: u32 = 23;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -108,11 +108,12 @@ pub(crate) enum Request {
         remote: (IpAddr, u16),
     },
     /// A connection that nobody has accepted, of a process that stops to listen or doesn't accept: another one that listens there is to take it in.
-    /// [`Reply::HandedOver`] comes at some time, or doesn't.
+    /// [`Reply::HandedOver`] comes at some time, or doesn't. If it may stay where it is, it goes only to one that waits for it.
     HandOver {
         local: (IpAddr, u16),
         remote: (IpAddr, u16),
         parcel: Hex,
+        may_stay: bool,
     },
     /// To [`Reply::TakeIn`]: whether the process has taken in that connection of process `from`, and is to have its segments.
     TakenIn {

@@ -49,6 +49,8 @@ enum Role {
     Owner(u16),
     /// Will be an owner, or be refused, when that is known.
     Waiting(u16),
+    /// Ends the connections of that owner, whose process is gone.
+    Orphans(u16),
     Tool,
     /// A tool of another user's: told so when it asks.
     Outsider,
@@ -334,22 +336,44 @@ impl<O: Owners> Server<O> {
             TOOLS_KEY => Role::Tool,
             _ => Role::Stranger,
         };
+        match self.begin(socket, role, peer, now) {
+            Ok(()) => tracing::debug!(pid, uid, tool = role == Role::Tool, "connected"),
+            Err(socket) => self.turn_away(socket, "there is no memory for more connections"),
+        }
+    }
+
+    /// Hears what comes on a connection from now on; gives it back if there is no memory for that.
+    fn begin(
+        &mut self,
+        socket: OwnedFd,
+        role: Role,
+        peer: Peer,
+        accepted: Instant,
+    ) -> Result<(), OwnedFd> {
         let key = self.next_key;
         self.next_key += 1;
         let data = epoll::EventData::new_u64(key);
         if epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).is_err() {
-            return self.turn_away(socket, "there is no memory for more connections");
+            return Err(socket);
         }
-        tracing::debug!(pid, uid, tool = role == Role::Tool, "connected");
         let connection = Connection {
             socket,
             role,
             peer,
-            accepted: now,
+            accepted,
             regions: BTreeMap::new(),
             lacks_rules: false,
         };
         self.connections.insert(key, connection);
+        Ok(())
+    }
+
+    /// At the other end of `socket` is a process that ends the connections of `owner`, whose process is gone: it may hand some over
+    /// to others, as [`Broker::hand_over`](crate::Broker::hand_over) does. If there is no memory for that it finds its end closed.
+    pub fn hear_orphans(&mut self, owner: u16, socket: OwnedFd, now: Instant) {
+        if let Ok(peer) = peer::of(socket.as_fd()) {
+            let _ = self.begin(socket, Role::Orphans(owner), peer, now);
+        }
     }
 
     /// Whether a user may have one more connection. If there are too many in all, one of another user's has to go that hasn't attached, of
@@ -394,9 +418,9 @@ impl<O: Owners> Server<O> {
         };
         let socket = connection.socket.as_fd();
         let (flags, mut beside) = (RecvFlags::DONTWAIT, Vec::new());
-        // Only an owner may hand over a connection with what it has received.
+        // Only who has a stack may hand over a connection with what it has received.
         let maximum = match connection.role {
-            Role::Owner(_) if self.owners.have_stacks() => MAXIMUM_REPLY,
+            Role::Owner(_) | Role::Orphans(_) if self.owners.have_stacks() => MAXIMUM_REPLY,
             _ => MAXIMUM_REQUEST,
         };
         match transport::receive_beside(socket, maximum, flags, &mut beside) {

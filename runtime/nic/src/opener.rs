@@ -374,9 +374,16 @@ impl Opener {
     }
 
     /// An owner other than these that listens on a port of TCP's ([`Steering::other_listener`]).
-    pub fn other_listener(&self, than: &[u16], port: u16, choice: usize) -> Option<u16> {
+    pub fn other_listener(
+        &self,
+        than: &[u16],
+        port: u16,
+        only_waiting: bool,
+        choice: usize,
+    ) -> Option<u16> {
         let than = than.iter().filter_map(|owner| owner_number(*owner).ok());
-        let other = self.steering.as_ref()?.other_listener(than, port, choice)?;
+        let steering = self.steering.as_ref()?;
+        let other = steering.other_listener(than, port, only_waiting, choice)?;
         Some(u16::from(other.number()))
     }
 

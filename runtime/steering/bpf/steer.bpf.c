@@ -43,8 +43,8 @@
 struct port {
 	__u64 users;     // owners that have a socket on this local port
 	__u64 listeners; // owners that new flows may be given to
-	__u64 shown;     // listeners that say when somebody there sleeps until a flow comes
-	__u64 waiting;   // those of them where somebody does, for one flow
+	__u64 shown;     // listeners that accept only while somebody there sleeps until a flow comes
+	__u64 waiting;   // those where somebody does, for one flow
 	// Of TCP, by hash and not by port, from FLOW_BASE on: owners that have a connection on a flow of that hash.
 	__u64 flows;
 };

@@ -23,9 +23,9 @@ pub(crate) struct Port {
     users: AtomicU64,
     /// Owners that new flows may be given to; none counts that isn't among the users too.
     listeners: AtomicU64,
-    /// Listeners that say when they wait.
+    /// Listeners that accept only while they wait.
     shown: AtomicU64,
-    /// Those of them where somebody sleeps until a new flow comes. The kernel takes those out that it gives one.
+    /// Those where somebody sleeps until a new flow comes. The kernel takes those of `shown` out that it gives one.
     waiting: AtomicU64,
     /// Of TCP, and not of this port: owners that have a connection whose flow's hash, modulo [`FLOW_BUCKETS`], is this entry's number
     /// less [`FLOW_BASE`].
@@ -148,25 +148,36 @@ impl Port {
         take_out(&self.waiting, owner);
     }
 
-    /// One of the owners in `of` that listen here, as a new flow is given: one that waits, if there is one.
-    fn give(&self, of: u64, choice: usize) -> Option<Owner> {
+    /// One of the owners in `of` that listen here, as a new flow is given: one that waits, if there is one, and no other if that is
+    /// asked.
+    fn give(&self, of: u64, only_waiting: bool, choice: usize) -> Option<Owner> {
         let [users, listeners, shown, waiting] =
             [&self.users, &self.listeners, &self.shown, &self.waiting]
                 .map(|owners| owners.load(Relaxed));
         let all = users & listeners & of;
-        let candidates = [waiting, !shown, u64::MAX].map(|owners| owners & all);
-        let candidates = candidates.into_iter().find(|owners| *owners != 0)?;
+        let mut candidates = waiting & all;
+        if !only_waiting {
+            let others = [candidates, !shown & all, all];
+            candidates = others.into_iter().find(|owners| *owners != 0)?;
+        }
         let members = (0..Owner::MAXIMUM).filter_map(Owner::new);
         let mut members = members.filter(|owner| candidates & owner.bit() != 0);
-        let given = members.nth(choice % candidates.count_ones() as usize)?;
+        let given = members.nth(choice.checked_rem(candidates.count_ones() as usize)?)?;
         take_out(&self.waiting, given);
         Some(given)
     }
 }
 
 /// One of the owners in `of` that listen on a port, for a connection there.
-pub(crate) fn give(table: &MappedArray<Port>, port: u16, of: u64, choice: usize) -> Option<Owner> {
-    table.entries().get(usize::from(port))?.give(of, choice)
+pub(crate) fn give(
+    table: &MappedArray<Port>,
+    port: u16,
+    of: u64,
+    only_waiting: bool,
+    choice: usize,
+) -> Option<Owner> {
+    let port = table.entries().get(usize::from(port))?;
+    port.give(of, only_waiting, choice)
 }
 
 /// Takes `owner` out of every entry of the table.
@@ -183,6 +194,12 @@ pub(crate) fn unlisten(table: &MappedArray<Port>, owner: Owner) {
     for port in table.entries() {
         take_out(&port.listeners, owner);
         port.says_nothing(owner);
+    }
+}
+
+fn put_in(owners: &AtomicU64, owner: Owner) {
+    if owners.load(Relaxed) & owner.bit() == 0 {
+        owners.fetch_or(owner.bit(), AcqRel);
     }
 }
 
@@ -247,23 +264,33 @@ impl Ports for PortTable {
         count.listens = count.listens.saturating_sub(1);
     }
 
-    fn set_waiting(&mut self, protocol: u8, port: u16, waits: Option<bool>) {
+    fn set_waiting(&mut self, protocol: u8, port: u16, waits: bool, only_then: bool) {
         let owner = self.owner;
-        let Some((shared, count, bit)) = self.entry(protocol, port) else {
+        let Some((shared, count, _)) = self.entry(protocol, port) else {
             return;
         };
-        let has = |owners: &AtomicU64| owners.load(Relaxed) & bit != 0;
-        match waits {
-            None => shared.says_nothing(owner),
+        if !only_then {
+            take_out(&shared.shown, owner);
+        }
+        if !waits {
             // As a rule the kernel has taken it out already.
-            Some(false) => take_out(&shared.waiting, owner),
-            Some(true) if count.listens > 0 && !has(&shared.waiting) => {
-                shared.waiting.fetch_or(bit, AcqRel);
-                if !has(&shared.shown) {
-                    shared.shown.fetch_or(bit, AcqRel);
-                }
+            take_out(&shared.waiting, owner);
+        } else if count.listens > 0 {
+            put_in(&shared.waiting, owner);
+            if only_then {
+                put_in(&shared.shown, owner);
             }
-            Some(true) => {}
+        }
+    }
+
+    fn keep_in_reserve(&mut self, protocol: u8, port: u16) {
+        let owner = self.owner;
+        if let Some((shared, count, _)) = self.entry(protocol, port)
+            && count.listens > 0
+        {
+            // As of who accepts only while it waits, and doesn't.
+            put_in(&shared.shown, owner);
+            take_out(&shared.waiting, owner);
         }
     }
 

@@ -96,11 +96,12 @@ impl Steering {
     }
 
     /// An owner other than these that listens on a port of TCP's, for a connection that nobody has accepted: one that waits for it, if
-    /// there is one. Of several it is the one that `choice` falls on.
+    /// there is one, and no other if that is asked. Of several it is the one that `choice` falls on.
     pub fn other_listener(
         &self,
         than: impl IntoIterator<Item = Owner>,
         port: u16,
+        only_waiting: bool,
         choice: usize,
     ) -> Option<Owner> {
         let [tcp, _] = &self.ports;
@@ -108,7 +109,7 @@ impl Steering {
             .into_iter()
             .fold(0, |owners, owner| owners | owner.bit());
         let others = self.owners.live() & !than;
-        ports::give(tcp, port, others, choice)
+        ports::give(tcp, port, others, only_waiting, choice)
     }
 
     /// `owner`'s process has a successor, which will say anew which ports it uses. Packets go on

@@ -258,7 +258,7 @@ fn busy(bench: &Bench, owners: &[u8]) -> Vec<PortTable> {
         let mut ports = bench.ports(*number);
         open(&mut ports, TCP, 80, true);
         for waits in [true, false] {
-            ports.set_waiting(TCP, 80, Some(waits));
+            ports.set_waiting(TCP, 80, waits, true);
         }
         ports
     });
@@ -282,22 +282,22 @@ fn who_waits_for_a_flow_gets_one_before_who_says_that_it_does_not() {
     assert_eq!(opened(&bench, 1..60), all, "nobody waits: each its share");
     for round in 1..20 {
         let port = 100 * round;
-        views[1].set_waiting(TCP, 80, Some(true));
-        views[2].set_waiting(TCP, 80, Some(true));
+        views[1].set_waiting(TCP, 80, true, true);
+        views[2].set_waiting(TCP, 80, true, true);
         bench.owner_of(&tcp(port, 80, ACK));
         let each = BTreeSet::from([5, 40]);
         assert_eq!(opened(&bench, port..port + 2), each, "each one");
         let chosen = bench.owner_of(&tcp(port, 80, SYN));
         assert!(each.contains(&chosen), "its request is repeated");
-        views[0].set_waiting(TCP, 80, Some(true));
+        views[0].set_waiting(TCP, 80, true, true);
         assert_eq!(bench.owner_of(&tcp(port, 80, SYN)), chosen, "whoever waits");
         assert_eq!(bench.owner_of(&tcp(port, 80, ACK)), chosen);
-        views[0].set_waiting(TCP, 80, Some(false));
+        views[0].set_waiting(TCP, 80, false, true);
     }
     assert_eq!(opened(&bench, 5000..5060), all);
     // A flow that its owner has had before counts as well.
     let had = (5000..5060).find(|port| bench.owner_of(&tcp(*port, 80, SYN)) == 5);
-    views[1].set_waiting(TCP, 80, Some(true));
+    views[1].set_waiting(TCP, 80, true, true);
     assert_eq!(bench.owner_of(&tcp(had.expect("one"), 80, SYN)), 5);
     assert_eq!(opened(&bench, 6000..6060), all);
 }
@@ -312,18 +312,18 @@ fn who_never_says_whether_it_waits_has_its_share() {
     assert_eq!(opened(&bench, 1..60), BTreeSet::from([40]));
     let mut given = BTreeSet::new();
     for port in 100..140 {
-        views[1].set_waiting(TCP, 80, Some(true));
+        views[1].set_waiting(TCP, 80, true, true);
         given.append(&mut opened(&bench, port..port + 1));
     }
     assert_eq!(given, BTreeSet::from([5, 40]), "beside one who waits");
     // What is said of who doesn't listen, or isn't there, means nothing.
-    views[1].set_waiting(TCP, 80, Some(true));
+    views[1].set_waiting(TCP, 80, true, true);
     views[1].unlisten(TCP, 80);
-    views[1].set_waiting(TCP, 80, Some(true));
+    views[1].set_waiting(TCP, 80, true, true);
     assert_eq!(opened(&bench, 7000..7060), BTreeSet::from([40]));
     views[1].listen(TCP, 80);
     assert_eq!(opened(&bench, 8000..8060), BTreeSet::from([5, 40]), "anew");
-    views[0].set_waiting(TCP, 80, Some(true));
+    views[0].set_waiting(TCP, 80, true, true);
     bench.steering.orphan_owner(owner(3));
     assert_eq!(opened(&bench, 9000..9060), BTreeSet::from([5, 40]));
     bench.steering.remove_owner(owner(5));
@@ -334,27 +334,61 @@ fn who_never_says_whether_it_waits_has_its_share() {
 }
 
 #[test]
+fn who_accepts_at_other_times_too_has_its_share_though_another_one_waits() {
+    let Some(bench) = Bench::new(&[3, 5]) else {
+        return;
+    };
+    let mut views: Vec<PortTable> = [3, 5].map(|number| bench.ports(number)).into();
+    for ports in &mut views {
+        open(ports, TCP, 80, true);
+    }
+    let all = BTreeSet::from([3, 5]);
+    views[1].set_waiting(TCP, 80, true, false);
+    assert_eq!(opened(&bench, 1..60), all);
+    assert!(views[0].others_wait(TCP, 80), "nobody takes it out");
+    assert!(!views[1].others_wait(TCP, 80));
+    views[1].set_waiting(TCP, 80, false, false);
+    assert!(!views[0].others_wait(TCP, 80));
+    assert_eq!(opened(&bench, 100..160), all);
+    // It accepted only while it waited, before.
+    views[0].set_waiting(TCP, 80, true, true);
+    views[0].set_waiting(TCP, 80, false, true);
+    assert_eq!(opened(&bench, 200..260), BTreeSet::from([5]));
+    views[0].set_waiting(TCP, 80, false, false);
+    assert_eq!(opened(&bench, 300..360), all);
+}
+
+#[test]
 fn a_connection_is_brought_to_another_listener() {
     let Some(bench) = Bench::new(&[3, 5, 40]) else {
         return;
     };
-    let other = |choice| {
-        let given = bench.steering.other_listener([owner(3)], 80, choice);
+    let first = |only_waiting, choice| {
+        let steering = &bench.steering;
+        let given = steering.other_listener([owner(3)], 80, only_waiting, choice);
         given.map(Owner::number)
     };
+    let other = |choice| first(false, choice);
     assert_eq!(other(0), None);
     let mut three = bench.ports(3);
     open(&mut three, TCP, 80, true);
     assert_eq!(other(0), None, "nobody else");
     let mut views = busy(&bench, &[5]);
-    open(&mut bench.ports(40), TCP, 80, true);
+    views.push(bench.ports(40));
+    open(&mut views[1], TCP, 80, true);
     open(&mut bench.ports(9), TCP, 80, true);
     for choice in 0..5 {
         assert_eq!(other(choice), Some(40), "who doesn't say that it is busy");
-        views[0].set_waiting(TCP, 80, Some(true));
+        views[0].set_waiting(TCP, 80, true, true);
         assert_eq!(other(choice), Some(5), "who waits, once");
+        assert_eq!(first(true, choice), None, "nobody waits");
+        // Who accepts at other times, too.
+        views[1].set_waiting(TCP, 80, true, false);
+        assert_eq!(first(true, choice), Some(40), "once");
+        assert_eq!(first(true, choice), None);
     }
-    let rest = bench.steering.other_listener([owner(3), owner(40)], 80, 0);
+    let than = [owner(3), owner(40)];
+    let rest = bench.steering.other_listener(than, 80, false, 0);
     assert_eq!(rest, Some(owner(5)), "rather than none");
 }
 
@@ -378,9 +412,9 @@ fn a_flow_that_is_opened_anew_goes_to_who_waits_unless_its_owner_has_it() {
         };
         let opened = |port, number| bench.owner_of(&frame(port, SYN, number));
         for port in 1..100 {
-            views[0].set_waiting(TCP, 80, Some(true));
+            views[0].set_waiting(TCP, 80, true, true);
             assert_eq!(opened(port, 7), 3);
-            views[1].set_waiting(TCP, 80, Some(true));
+            views[1].set_waiting(TCP, 80, true, true);
             assert_eq!(opened(port, 7), 3, "the request is repeated");
             views[0].flow_begins(&flow(port, v6));
             assert_eq!(opened(port, 8), 3, "another request, beside a connection");
@@ -388,7 +422,7 @@ fn a_flow_that_is_opened_anew_goes_to_who_waits_unless_its_owner_has_it() {
             views[0].flow_ends(&flow(port, v6));
             assert_eq!(opened(port, 7), 3, "an old request");
             assert_eq!(bench.owner_of(&frame(port, ACK, 9)), 3);
-            views[0].set_waiting(TCP, 80, Some(true));
+            views[0].set_waiting(TCP, 80, true, true);
             assert_eq!(opened(port, 6), 3, "it waits itself");
             assert_eq!(opened(port, 8), 5, "another one, as it doesn't any more");
             assert_eq!(bench.owner_of(&frame(port, ACK, 9)), 5);
@@ -406,10 +440,10 @@ fn flows_of_who_is_gone_are_nobodys() {
     };
     let mut views = busy(&bench, &[3, 5]);
     let request = |bench: &Bench, number| bench.owner_of(&tcp(1, 80, SYN).numbered(number));
-    views[0].set_waiting(TCP, 80, Some(true));
+    views[0].set_waiting(TCP, 80, true, true);
     assert_eq!(request(&bench, 7), 3);
     views[0].flow_begins(&flow(1, false));
-    views[1].set_waiting(TCP, 80, Some(true));
+    views[1].set_waiting(TCP, 80, true, true);
     assert_eq!(request(&bench, 8), 3, "it has it");
     bench.steering.remove_owner(owner(3));
     bench.steering.add_owner(owner(3));

@@ -7,6 +7,7 @@ use skink_link::LinkOutput;
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{
     BindOptions, Component, Progress, SocketError, TcpInput, TcpRequest, UdpInput, UdpRequest,
+    Waits,
 };
 use skink_tcp::Tcp;
 use skink_time::Instant;
@@ -114,14 +115,10 @@ impl Stack {
             .connect(now, socket, remote, below))
     }
 
-    /// So many threads sleep until one of these listeners has a connection ([`skink_tcp::Tcp::show_waiting`]).
-    pub fn tcp_show_waiting(
-        &mut self,
-        listeners: impl Iterator<Item = SocketId>,
-        threads: Option<usize>,
-    ) {
+    /// How the program waits until one of these listeners has a connection ([`skink_tcp::Tcp::show_waiting`]).
+    pub fn tcp_show_waiting(&mut self, listeners: impl Iterator<Item = SocketId>, waits: Waits) {
         let ports = self.ports.as_mut();
-        self.tcp.show_waiting(listeners, threads, ports);
+        self.tcp.show_waiting(listeners, waits, ports);
     }
 
     /// Takes the connection that has waited longest.

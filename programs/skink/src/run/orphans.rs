@@ -36,7 +36,7 @@ impl Orphanage {
     }
 
     /// The owner's connections are to be ended, with what `start` says, and beside it the NIC's descriptors, those of the
-    /// tables of ports, and the files of its sockets. [`Orphanage::tend`] begins.
+    /// tables of ports, the files of its sockets, and a connection to the broker. [`Orphanage::tend`] begins.
     pub fn take_in(&mut self, owner: u16, start: StackStart, descriptors: Vec<OwnedFd>) {
         let orphans = Orphans {
             order: Some((Order::EndOrphans(Box::new(start)), descriptors)),

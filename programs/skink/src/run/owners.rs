@@ -1,4 +1,5 @@
 use super::orphans::{self, Gone, Orphanage};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Pid;
 use skink_control::{
     Grant, NicGrant, Owners, Peer, RegionKind, SignalDescriptor, StackStart, unguessable,
@@ -24,6 +25,8 @@ pub struct NicOwners {
     mtu: Option<u32>,
     /// Whose turn it is to take in what others hand over.
     turn: usize,
+    /// To processes that end connections, of which the broker doesn't know yet.
+    links: Vec<(u16, OwnedFd)>,
 }
 
 impl NicOwners {
@@ -33,6 +36,7 @@ impl NicOwners {
             adaptation: opener.adaptation(),
             mtu: opener.mtu(),
             turn: 0,
+            links: Vec::new(),
             opener,
             start,
             orphanage: Orphanage::default(),
@@ -48,6 +52,11 @@ impl NicOwners {
             self.forget(&gone);
         }
         !self.orphanage.is_empty()
+    }
+
+    /// The broker's ends of connections with processes that end connections of owners.
+    pub fn take_links(&mut self) -> Vec<(u16, OwnedFd)> {
+        std::mem::take(&mut self.links)
     }
 
     /// Something has happened to an interface: answers the new MTU, if it is ours that has one.
@@ -101,6 +110,15 @@ impl NicOwners {
             descriptors.extend([ports.tcp, ports.udp]);
         }
         descriptors.extend(files);
+        let link = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        );
+        let (ours, theirs) = link.map_err(|error| error.to_string())?;
+        descriptors.push(theirs);
+        self.links.push((owner, ours));
         self.orphanage.take_in(owner, start, descriptors);
         Ok(true)
     }
@@ -179,10 +197,10 @@ impl Owners for NicOwners {
         true
     }
 
-    fn heir(&mut self, tried: &[u16], flow: &FourTuple) -> Option<u16> {
+    fn heir(&mut self, tried: &[u16], flow: &FourTuple, only_waiting: bool) -> Option<u16> {
         self.turn = self.turn.wrapping_add(1);
         self.opener
-            .other_listener(tried, flow.local.port, self.turn)
+            .other_listener(tried, flow.local.port, only_waiting, self.turn)
     }
 
     fn lead_to(&mut self, flow: &FourTuple, owner: u16, table: [OwnedFd; 2]) {

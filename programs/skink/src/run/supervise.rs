@@ -44,7 +44,7 @@ pub fn supervise(child: &Child, server: &mut Server<NicOwners>, signals: &Signal
         .ok();
     loop {
         let limit = server.serve(Instant::now());
-        server.owners_mut().tend(signals);
+        tend(server, signals);
         wait(server, signals, links.as_ref(), limit);
         if links.as_ref().is_some_and(netlink::LinkEvents::take)
             && let Some(mtu) = server.owners_mut().changed_mtu()
@@ -63,10 +63,19 @@ pub fn supervise(child: &Child, server: &mut Server<NicOwners>, signals: &Signal
         }
         // The last words of processes that have just ended.
         server.serve(Instant::now());
-        if !server.owners_mut().tend(signals) {
+        if !tend(server, signals) {
             return code.unwrap_or(0);
         }
     }
+}
+
+/// As [`NicOwners::tend`]: those that see to connections may hand them over.
+fn tend(server: &mut Server<NicOwners>, signals: &SignalDescriptor) -> bool {
+    let are_some = server.owners_mut().tend(signals);
+    for (owner, link) in server.owners_mut().take_links() {
+        server.hear_orphans(owner, link, Instant::now());
+    }
+    are_some
 }
 
 fn wait(

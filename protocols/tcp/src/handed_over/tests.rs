@@ -2,7 +2,7 @@ use super::MOST;
 use crate::harness::{Net, REMOTE, SHARED};
 use crate::state::State;
 use skink_memory::{Parcel, SocketId};
-use skink_messages::{Counter, Events};
+use skink_messages::{Counter, Events, Waits};
 
 /// One process's stack, at whose listener three wait: two established, one of which has sent ten bytes, and one in its handshake.
 /// Others listen on the port as well.
@@ -37,7 +37,17 @@ fn closed() -> (Net, Net, Vec<Parcel>) {
 }
 
 fn parcels(net: &mut Net) -> Vec<Parcel> {
-    core::iter::from_fn(|| net.tcp.take_parcel(net.now)).collect()
+    let leaving = core::iter::from_fn(|| net.tcp.take_parcel(net.now));
+    leaving.map(|(parcel, _)| parcel).collect()
+}
+
+/// What leaves at the first moment within so many milliseconds at which something does.
+fn next_parcel(net: &mut Net, within: u64) -> Vec<Parcel> {
+    let found = (0..within).find_map(|_| {
+        net.advance(1);
+        Some(parcels(net)).filter(|parcels| !parcels.is_empty())
+    });
+    found.unwrap_or_default()
 }
 
 fn take_in(net: &mut Net, parcel: &Parcel) -> bool {
@@ -52,6 +62,12 @@ fn tell(net: &mut Net, parcel: &Parcel, taken: bool) {
     let flow = parcel.four_tuple();
     net.tcp.on_handed_over(net.now, &flow, taken, &mut net.out);
     net.run();
+}
+
+fn waits(net: &mut Net, listener: SocketId, threads: usize, only_then: bool) {
+    let waits = Waits { threads, only_then };
+    let listeners = [listener].into_iter();
+    net.tcp.show_waiting(listeners, waits, &mut net.out);
 }
 
 fn resets(net: &mut Net) -> usize {
@@ -240,8 +256,7 @@ fn a_parcel_that_makes_no_sense_is_refused() {
 #[test]
 fn what_a_busy_program_leaves_waiting_goes_to_who_waits_elsewhere() {
     let (mut net, listener) = some_wait();
-    net.tcp
-        .show_waiting([listener].into_iter(), Some(0), &mut net.out);
+    waits(&mut net, listener, 0, true);
     net.remote_port = 4;
     net.inject("S 0 win 60000 mss 1000");
     net.inject(". 1 ack 1 win 60000");
@@ -249,8 +264,7 @@ fn what_a_busy_program_leaves_waiting_goes_to_who_waits_elsewhere() {
     net.advance(20);
     assert_eq!(parcels(&mut net), [], "nobody waits");
     net.out.wait = vec![80];
-    net.advance(11);
-    let first = parcels(&mut net);
+    let first = next_parcel(&mut net, 11);
     assert_eq!(first.len(), 1);
     assert_eq!(net.tcp.acceptable(listener), 2);
     // It isn't taken in, and waits here again, as the first one, of which the program is told.
@@ -263,11 +277,9 @@ fn what_a_busy_program_leaves_waiting_goes_to_who_waits_elsewhere() {
     let id = net.tcp.accept(listener).expect("it waits");
     assert_eq!(net.read(id, 100), 15);
     net.drain();
-    net.advance(11);
-    assert_eq!(parcels(&mut net).len(), 1, "the next one");
+    assert_eq!(next_parcel(&mut net, 11).len(), 1, "the next one");
     // Its own program waits, and is about to have it.
-    net.tcp
-        .show_waiting([listener].into_iter(), Some(1), &mut net.out);
+    waits(&mut net, listener, 1, true);
     net.advance(300);
     assert_eq!(parcels(&mut net), []);
     // Timers of the one that came back run as ever.
@@ -277,4 +289,61 @@ fn what_a_busy_program_leaves_waiting_goes_to_who_waits_elsewhere() {
     net.drain();
     net.advance(1_000);
     net.expect("P. 1:6");
+}
+
+/// A program that accepts at other times, too, may just have had no processor: it is looked at twice. Then one goes after the other.
+#[test]
+fn what_waits_at_a_program_that_serves_many_goes_if_it_is_seen_twice_not_to_wait() {
+    let (mut net, listener) = some_wait();
+    net.drain();
+    waits(&mut net, listener, 0, false);
+    net.out.wait = vec![80];
+    net.remote_port = 4;
+    net.inject("S 0 win 60000 mss 1000");
+    net.inject(". 1 ack 1 win 60000");
+    // It finds what waits: it is about to accept it.
+    net.advance(3);
+    assert_eq!(parcels(&mut net), [], "the first look");
+    waits(&mut net, listener, 1, false);
+    net.advance(200);
+    assert_eq!(parcels(&mut net), []);
+    waits(&mut net, listener, 0, false);
+    for within in [11, 3, 3] {
+        assert_eq!(next_parcel(&mut net, within).len(), 1);
+    }
+    assert_eq!(net.tcp.acceptable(listener), 0);
+}
+
+#[test]
+fn what_came_from_elsewhere_goes_on_if_it_is_seen_twice() {
+    let (net, mut heir, parcels_left) = closed();
+    let [first, ..] = parcels_left.as_slice() else {
+        panic!("none left");
+    };
+    let listener = heir.listen_in(0, 80, 10, SHARED);
+    heir.tcp.set_hands_over();
+    heir.out.others = vec![80];
+    heir.out.wait = vec![80];
+    waits(&mut heir, listener, 0, true);
+    assert!(take_in(&mut heir, first));
+    heir.drain();
+    heir.advance(4);
+    assert_eq!(parcels(&mut heir), [], "the first look");
+    assert_eq!(next_parcel(&mut heir, 4).len(), 1);
+    drop(net);
+}
+
+#[test]
+fn what_may_stay_goes_only_to_who_waits() {
+    let (mut net, listener) = some_wait();
+    waits(&mut net, listener, 0, true);
+    net.out.wait = vec![80];
+    let first = (0..20).find_map(|_| {
+        net.advance(1);
+        net.tcp.take_parcel(net.now)
+    });
+    assert!(first.expect("it waits in vain").1);
+    net.close(listener);
+    let (_, may_stay) = net.tcp.take_parcel(net.now).expect("the next one");
+    assert!(!may_stay, "nobody listens here any more");
 }

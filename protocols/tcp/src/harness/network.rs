@@ -80,7 +80,7 @@ pub(crate) struct Out {
     /// Ports where others wait.
     pub wait: Vec<u16>,
     /// Whether a program is said to wait, by port.
-    pub waiting: HashMap<u16, bool>,
+    pub waiting: HashMap<u16, (bool, bool)>,
     /// Ports that another owner has.
     pub foreign: Vec<u16>,
     /// Ports that others use, too.
@@ -260,11 +260,8 @@ impl Ports for Out {
         *self.listened.entry(port).or_default() -= 1;
     }
 
-    fn set_waiting(&mut self, _: u8, port: u16, waits: Option<bool>) {
-        match waits {
-            Some(waits) => self.waiting.insert(port, waits),
-            None => self.waiting.remove(&port),
-        };
+    fn set_waiting(&mut self, _: u8, port: u16, waits: bool, only_then: bool) {
+        self.waiting.insert(port, (waits, only_then));
     }
 
     fn others_wait(&mut self, _: u8, port: u16) -> bool {

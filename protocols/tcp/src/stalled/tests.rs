@@ -1,7 +1,7 @@
 use crate::harness::{LOCAL, Net, SHARED};
 use crate::state::State;
 use skink_memory::SocketId;
-use skink_messages::{ConnectionOption, Counter, Events};
+use skink_messages::{ConnectionOption, Counter, Events, Waits};
 use skink_wire::Endpoint;
 
 /// As [`two_listeners`], of which the second one has some connections that wait. Answers how many.
@@ -609,9 +609,19 @@ impl Alone {
     }
 
     fn shows_of(&mut self, listeners: &[SocketId], threads: usize) -> bool {
+        let waits = Waits {
+            threads,
+            only_then: true,
+        };
+        let (shown, only_then) = self.says(listeners, waits);
+        assert!(only_then);
+        shown
+    }
+
+    fn says(&mut self, listeners: &[SocketId], waits: Waits) -> (bool, bool) {
         let ids = listeners.iter().copied();
         let out = &mut self.net.out;
-        self.net.tcp.show_waiting(ids, Some(threads), out);
+        self.net.tcp.show_waiting(ids, waits, out);
         self.net.out.waiting[&80]
     }
 }
@@ -634,11 +644,13 @@ fn who_is_about_to_have_a_connection_is_not_shown_to_wait_for_one() {
     assert!(alone.shows_of(&[own], 1));
     assert!(alone.shows_of(&[any], 0));
     assert!(!alone.shows_of(&[own], 0));
-    // Of neither anything is said any more.
-    for (id, left) in [(own, Some(&false)), (any, None)] {
-        let (tcp, out) = (&mut alone.net.tcp, &mut alone.net.out);
-        tcp.show_waiting([id].into_iter(), None, out);
-        assert_eq!(out.waiting.get(&80), left);
+    // Who accepts from one of them at other times, too, isn't one that accepts only then.
+    for (threads, shown) in [(1, true), (0, false)] {
+        let waits = Waits {
+            threads,
+            only_then: false,
+        };
+        assert_eq!(alone.says(&[own], waits), (shown, false));
     }
 }
 

@@ -14,7 +14,11 @@ impl<O: Owners> Server<O> {
             .values()
             .filter_map(|connection| match connection.role {
                 Role::Owner(owner) => Some((owner, connection)),
-                Role::Stranger | Role::Waiting(_) | Role::Tool | Role::Outsider => None,
+                Role::Stranger
+                | Role::Waiting(_)
+                | Role::Orphans(_)
+                | Role::Tool
+                | Role::Outsider => None,
             })
             .filter(|(owner, _)| after.is_none_or(|after| *owner > after))
             .collect();

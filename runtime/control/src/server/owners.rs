@@ -99,8 +99,9 @@ pub trait Owners {
     /// has the records of its TCP sockets and its send rings beside it ([`skink_memory::SendRegion`]).
     fn lead_back(&mut self, _flow: &FourTuple, _others: Vec<(u16, [OwnedFd; 2])>) {}
 
-    /// Another owner than these who listens where `flow` ends, for a connection that nobody has accepted.
-    fn heir(&mut self, _tried: &[u16], _flow: &FourTuple) -> Option<u16> {
+    /// Another owner than these who listens where `flow` ends, for a connection that nobody has accepted; `only_waiting`: one whose
+    /// program waits for it.
+    fn heir(&mut self, _tried: &[u16], _flow: &FourTuple, _only_waiting: bool) -> Option<u16> {
         None
     }
     /// The segments of `flow` are to go to this owner, who has taken it in, if its records say so, as in [`Owners::lead_back`].

@@ -53,14 +53,16 @@ impl<O: Owners> Server<O> {
                 Ok(())
             }
             (
-                Role::Owner(owner),
+                Role::Owner(owner) | Role::Orphans(owner),
                 Request::HandOver {
                     local,
                     remote,
                     parcel,
+                    may_stay,
                 },
             ) if self.owners.have_stacks() => {
-                self.bring_to_heir(key, owner, &four_tuple(local, remote), parcel);
+                let flow = four_tuple(local, remote);
+                self.bring_to_heir(key, owner, &flow, parcel, may_stay);
                 Ok(())
             }
             (
@@ -76,7 +78,8 @@ impl<O: Owners> Server<O> {
                 if taken {
                     self.lead_to_heir(key, owner, &flow);
                 }
-                let from = self.key_of(Role::Owner(from));
+                let roles = [Role::Owner(from), Role::Orphans(from)];
+                let from = roles.into_iter().find_map(|role| self.key_of(role));
                 self.tell_handed_over(from, &flow, taken);
                 Ok(())
             }
@@ -204,7 +207,8 @@ impl<O: Owners> Server<O> {
         let attached = self.connections.values();
         let attached = attached.filter_map(|connection| match connection.role {
             Role::Owner(owner) | Role::Waiting(owner) => Some(owner),
-            Role::Stranger | Role::Tool | Role::Outsider => None,
+            // (Of whom others end the connections, the owners know.)
+            Role::Stranger | Role::Orphans(_) | Role::Tool | Role::Outsider => None,
         });
         let departing = self.departing.values().map(|departing| departing.owner);
         let taken: BTreeSet<u16> = attached.chain(departing).collect();
@@ -344,11 +348,19 @@ impl<O: Owners> Server<O> {
         }
     }
 
-    /// Owner `from`, at `key`, has a connection that nobody has accepted: another one that listens there takes it in.
-    fn bring_to_heir(&mut self, key: u64, from: u16, flow: &FourTuple, parcel: Hex) {
+    /// Owner `from`, at `key`, has a connection that nobody has accepted: another one that listens there takes it in, and waits for it
+    /// if it may stay.
+    fn bring_to_heir(
+        &mut self,
+        key: u64,
+        from: u16,
+        flow: &FourTuple,
+        parcel: Hex,
+        may_stay: bool,
+    ) {
         let reply = Reply::TakeIn { from, parcel };
         let mut tried = vec![from];
-        while let Some(heir) = self.owners.heir(&tried, flow) {
+        while let Some(heir) = self.owners.heir(&tried, flow, may_stay) {
             tried.push(heir);
             let heir = self.key_of(Role::Owner(heir));
             let peer = heir.and_then(|heir| self.connections.get(&heir));
