@@ -218,6 +218,11 @@ impl Stack {
         self.tcp.set_hands_over();
     }
 
+    /// See [`Tcp::expect_heirs`].
+    pub fn expect_heirs(&mut self, until: Instant) {
+        self.tcp.expect_heirs(until);
+    }
+
     /// See [`Tcp::has_away`].
     pub fn has_away(&self) -> bool {
         self.tcp.has_away()

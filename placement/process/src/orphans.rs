@@ -22,6 +22,8 @@ use std::os::fd::OwnedFd;
 const PROGRAM: u32 = 0;
 /// While nobody tells when there is room to send.
 const RETRY: Duration = Duration::from_millis(10);
+/// For what nobody has accepted: the program that the process has become listens soon, or who is started in its place.
+const HEIRS: Duration = Duration::from_secs(1);
 /// So often, for the last words.
 const PATIENCE: u32 = 100;
 /// Its sockets of UDP, of which nothing is left to be done.
@@ -113,6 +115,7 @@ impl Orphans {
             // Connections that there are pass.
             self.stack.set_rules(now, interface, rules);
         }
+        self.stack.expect_heirs(now + HEIRS);
         for protocol in Protocol::ALL {
             self.stack.abandon(now, protocol, PROGRAM);
         }

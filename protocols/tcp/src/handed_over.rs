@@ -44,6 +44,8 @@ pub(crate) struct HandedOver {
     list: VecDeque<Away>,
     /// There was no room for a parcel: not before then.
     again: Option<Instant>,
+    /// Until then somebody may begin to listen elsewhere.
+    heirs_until: Instant,
 }
 
 impl HandedOver {
@@ -72,6 +74,15 @@ impl Tcp {
 
     pub(crate) fn hands_over(&self) -> bool {
         self.handed_over.enabled
+    }
+
+    /// What waits at listeners that are closed before then waits for somebody who listens elsewhere, for so long.
+    pub fn expect_heirs(&mut self, until: Instant) {
+        self.handed_over.heirs_until = until;
+    }
+
+    pub(crate) fn expects_heirs(&self, now: Instant) -> bool {
+        now < self.handed_over.heirs_until
     }
 
     /// Whether [`Tcp::on_handed_over`] may be due: what is known of that is to be told before the next poll.

@@ -343,7 +343,7 @@ impl Tcp {
         self.table.record(id.slot).set_holder(Holder::Gone);
         self.demux.remove_listener(now, local, id.slot);
         out.unlisten(protocol::TCP, local.port);
-        if !self.is_awaited(local)
+        if !self.is_awaited(now, local)
             && let Some(Socket::Listener(listener)) = self.socket_mut(id)
         {
             listener.orphaned = true;
@@ -355,8 +355,9 @@ impl Tcp {
     }
 
     /// Whether somebody listens on an end, or is about to.
-    fn is_awaited(&self, local: Endpoint) -> bool {
-        self.demux.has_listener(local) || self.demux.rests_on(local)
+    fn is_awaited(&self, now: Instant, local: Endpoint) -> bool {
+        let here = self.demux.has_listener(local) || self.demux.rests_on(local);
+        here || self.expects_heirs(now)
     }
 
     /// At the next poll it is looked where goes what waits there: a successor has adopted the others by then.
@@ -380,7 +381,7 @@ impl Tcp {
             };
             let local = listener.local;
             let has_some = !listener.ready.is_empty() || listener.half_open > 0;
-            let orphaned = listener.orphaned || !self.is_awaited(local);
+            let orphaned = listener.orphaned || !self.is_awaited(now, local);
             let elsewhere = self.hands_over() && out.others_listen(protocol::TCP, local.port);
             if has_some && !orphaned && !elsewhere && !self.demux.has_listener(local) {
                 self.left.push(id);

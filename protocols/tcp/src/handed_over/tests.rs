@@ -347,3 +347,23 @@ fn what_may_stay_goes_only_to_who_waits() {
     let (_, may_stay) = net.tcp.take_parcel(net.now).expect("the next one");
     assert!(!may_stay, "nobody listens here any more");
 }
+
+#[test]
+fn what_waits_at_a_dead_programs_listener_waits_for_who_listens_soon() {
+    for listens in [true, false] {
+        let (mut net, listener) = some_wait();
+        net.out.others.clear();
+        net.tcp
+            .expect_heirs(net.now + skink_time::Duration::from_secs(1));
+        net.close(listener);
+        net.advance(900);
+        assert_eq!((resets(&mut net), parcels(&mut net)), (0, vec![]));
+        if listens {
+            net.out.others = vec![80];
+        }
+        net.advance(200);
+        let left = parcels(&mut net).len();
+        let reset = resets(&mut net);
+        assert_eq!((left, reset), if listens { (3, 0) } else { (0, 3) });
+    }
+}

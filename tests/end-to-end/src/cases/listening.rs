@@ -44,6 +44,10 @@ pub fn cases() -> Vec<Case> {
         "listening/left-by-a-dead-one",
         left_by_a_dead_one,
     ));
+    cases.extend(on_each_back_end(
+        "listening/left-to-a-program",
+        left_to_a_program,
+    ));
     cases.extend(on_each_back_end("listening/while-one-ends", while_one_ends));
     cases
 }
@@ -557,6 +561,36 @@ fn left_to_another(network: &Network) -> Outcome {
 /// And what waits at one that is killed.
 fn left_by_a_dead_one(network: &Network) -> Outcome {
     serve_and_call(network, &[LEAVER_AND_HEIR, "killed"], LEFT)
+}
+
+/// Becomes itself anew while a connection waits that has said something.
+const ANEW: &str = "
+import os, socket, sys
+if 'anew' not in sys.argv:
+    listener = socket.create_server(('10.9.0.2', 9402))
+    listener.set_inheritable(True)
+    control = socket.create_server(('10.9.0.2', 9403))
+    print('ready', flush=True)
+    control.accept()[0].recv(1)
+    os.execv(sys.executable, [*sys.orig_argv, 'anew', str(listener.fileno())])
+connection, _ = socket.socket(fileno=int(sys.argv[-1])).accept()
+connection.sendall(b'served ' + connection.recv(64))
+print('done', flush=True)
+";
+
+/// Waits before the process becomes another program.
+const WAITS_MEANWHILE: &str = "
+import socket
+control = socket.create_connection(('10.9.0.2', 9403), 20)
+waiting = socket.create_connection(('10.9.0.2', 9402), 20)
+waiting.sendall(b'early')
+control.sendall(b'.')
+assert waiting.recv(64) == b'served early'
+";
+
+/// What waits at a process that becomes another program, with its socket, is accepted by that.
+fn left_to_a_program(network: &Network) -> Outcome {
+    serve_and_call(network, &[ANEW], WAITS_MEANWHILE)
 }
 
 /// The server says when it is ready, and when it is done.
