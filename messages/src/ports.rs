@@ -20,7 +20,8 @@ pub trait Ports {
     /// one of those that come while it does, and for the next that is to be said again; while it doesn't it is given none, as long as
     /// others do, or accept at other times, too. Who accepts at other times, too, has its share.
     fn set_waiting(&mut self, _protocol: u8, _port: u16, _waits: bool, _only_then: bool) {}
-    /// A program of this owner listens on `port`, but doesn't mean to accept: it is given new flows only if others don't accept either.
+    /// A program of this owner listens on `port`, but doesn't mean to accept: it is given new flows only if there are no others, until
+    /// [`Ports::set_waiting`] says otherwise.
     fn keep_in_reserve(&mut self, _protocol: u8, _port: u16) {}
     /// Whether a program of another owner, which listens on `port`, sleeps until it has a connection.
     fn others_wait(&mut self, _protocol: u8, _port: u16) -> bool {

@@ -23,7 +23,7 @@ const PROGRAM: u32 = 0;
 /// While nobody tells when there is room to send.
 const RETRY: Duration = Duration::from_millis(10);
 /// For what nobody has accepted: the program that the process has become listens soon, or who is started in its place.
-const HEIRS: Duration = Duration::from_secs(1);
+const HEIRS: Duration = Duration::from_millis(250);
 /// So often, for the last words.
 const PATIENCE: u32 = 100;
 /// Its sockets of UDP, of which nothing is left to be done.

@@ -336,6 +336,7 @@ impl State {
                 item.events = event.events | ALWAYS;
                 item.data = event.u64;
                 item.disarmed = false;
+                self.show_waiting(socket);
                 self.check(index, place);
                 Ok(0)
             }

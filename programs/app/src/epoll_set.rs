@@ -230,10 +230,11 @@ impl Epoll {
         }
     }
 
-    /// Whether what was told of a member isn't told again (`EPOLLET`, `EPOLLONESHOT`).
-    pub fn tells_once(&self, item: u32) -> bool {
+    /// Whether who sleeps on the set is told when a member becomes readable, which it may be `already`.
+    pub fn tells(&self, item: u32, already: impl FnOnce() -> bool) -> bool {
         let item = &self.items[item as usize];
-        item.disarmed || item.events & libc::EPOLLET as u32 != 0
+        let once = item.events & libc::EPOLLET as u32 != 0;
+        item.events & libc::EPOLLIN as u32 != 0 && !item.disarmed && !(once && already())
     }
 
     pub fn item_of(&self, fd: c_int, socket: u32) -> Option<u32> {

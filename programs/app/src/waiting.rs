@@ -76,7 +76,7 @@ impl State {
         // Who was told of what is there, and won't be again, sleeps until something else comes.
         let on_a_set = socket.watchers.iter().any(|watch| {
             let set = &self.epolls[watch.epoll];
-            set.sleepers > 0 && !(set.tells_once(watch.item) && self.is_acceptable(index))
+            set.sleepers > 0 && set.tells(watch.item, || self.is_acceptable(index))
         });
         Waits {
             threads: socket.waiters.len() + usize::from(on_a_set),

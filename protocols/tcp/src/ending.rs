@@ -127,6 +127,7 @@ impl Tcp {
                     && let Some(Socket::Listener(listener)) = self.sockets.get_mut(parent as usize)
                 {
                     listener.half_open = listener.half_open.saturating_sub(1);
+                    self.comes_to_nothing(parent);
                 }
                 !half_open
             }

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 /// Who was to take a connection in, and hasn't said so for so long, won't.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// When there was no room for a parcel on its way, it is tried again.
+/// When there was no room for a parcel on its way, or nobody took it in, it is tried again.
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// So many parcels are on their way at a time, and so many bytes, if they are several: what takes them there has little room.
@@ -188,10 +188,25 @@ impl Tcp {
         let Some(Away { id, flow, home, .. }) = self.handed_over.list.remove(index) else {
             return;
         };
+        let could_stay = home.is_some();
         let home = home.filter(|home| {
             let listener = self.listener(home.slot);
             listener.is_some_and(|listener| listener.id == *home && !listener.left)
         });
+        if !taken
+            && could_stay
+            && home.is_none()
+            && out.others_listen(protocol::TCP, flow.local.port)
+        {
+            // Its listener was closed meanwhile: now it may go to who doesn't wait, too.
+            self.handed_over.list.push_back(Away {
+                id,
+                flow,
+                home,
+                left: None,
+            });
+            return;
+        }
         let Some(Socket::Connection(connection)) = self.socket_mut(id) else {
             return;
         };
@@ -211,6 +226,7 @@ impl Tcp {
             self.enqueue(id.slot);
             self.tell_again(home.slot);
             self.watch(now, home.slot);
+            self.wheel.set(home.slot, now + AGAIN);
         } else {
             self.reset_child(now, id.slot, out);
         }
@@ -251,6 +267,8 @@ impl Tcp {
             Some(_) => true,
         };
         let flow = parcel.four_tuple();
+        // It was given to who waits here, who does so still if it isn't taken in.
+        self.shown_due.push(flow.local.port);
         let heir = self.listener_for(now, &flow);
         let Some(heir) = heir.filter(|heir| sound && self.has_room(*heir)) else {
             return false;

@@ -72,6 +72,8 @@ pub struct Tcp {
     pub(crate) left: Vec<SocketId>,
     /// Of some of these it isn't known yet where that goes.
     pub(crate) left_due: bool,
+    /// Ports of listeners of which other stacks' owners are to hear anew at the next poll ([`Tcp::show_port`]).
+    pub(crate) shown_due: Vec<u16>,
     /// Whose sockets were adopted, as long as that matters.
     pub(crate) predecessor: Option<Predecessor>,
     /// How much is looked for what strays.
@@ -115,6 +117,7 @@ impl Tcp {
             notices: VecDeque::new(),
             left: Vec::new(),
             left_due: false,
+            shown_due: Vec::new(),
             predecessor: None,
             strays: Strays::default(),
             misled: Misled::default(),
@@ -243,8 +246,17 @@ impl Tcp {
             let silent = matches!(connection.state(), State::FinWait2 | State::SynReceived);
             // A reset can't be taken back: the record must say too that the connection has failed.
             if !timed_out || !silent && !connection.has_failed(&context) {
+                let waits_for = match connection.program() {
+                    Program::Awaited(parent) if connection.state() == State::SynReceived => {
+                        Some(parent)
+                    }
+                    _ => None,
+                };
                 self.enqueue(slot);
                 self.pass_on_place(slot);
+                if let Some(parent) = waits_for {
+                    self.comes_to_nothing(parent);
+                }
                 continue;
             }
             if !silent {
@@ -375,6 +387,9 @@ impl<Out: Network + SocketEvents + Ports> Component<Out> for Tcp {
     fn poll(&mut self, now: Instant, out: &mut Out) -> Progress {
         self.given_away = 0;
         self.expire(now, out);
+        for port in core::mem::take(&mut self.shown_due) {
+            self.show_port(port, out);
+        }
         // Whatever waits, a poll at which nothing has changed doesn't look at it.
         if self.demux.take_changed() || self.left_due {
             self.settle_left(now, out);

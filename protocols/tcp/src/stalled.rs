@@ -212,6 +212,16 @@ impl Tcp {
         }
     }
 
+    /// A handshake at this listener, given to who waits, doesn't complete, or not soon: whoever waits, waits still.
+    pub(crate) fn comes_to_nothing(&mut self, parent: u32) {
+        if let Some(listener) = self.listener(parent)
+            && listener.lent
+            && listener.waits.threads > 0
+        {
+            self.shown_due.push(listener.local.port);
+        }
+    }
+
     /// Other stacks' owners hear of the listeners on a port.
     pub(crate) fn show_port(&self, port: u16, ports: &mut dyn Ports) {
         let (mut all, mut coming, mut reserve) = (Waits::UNKNOWN, 0, true);
@@ -255,8 +265,6 @@ impl Tcp {
         let reserve = listener.settings.reserve;
         self.demux.set_reserve(local, slot, reserve);
         if self.hands_over() {
-            // What is said of it from now on begins anew.
-            ports.set_waiting(protocol::TCP, local.port, false, false);
             self.show_port(local.port, ports);
         }
         if reserve {

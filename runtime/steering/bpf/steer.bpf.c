@@ -45,6 +45,7 @@ struct port {
 	__u64 listeners; // owners that new flows may be given to
 	__u64 shown;     // listeners that accept only while somebody there sleeps until a flow comes
 	__u64 waiting;   // those where somebody does, for one flow
+	__u64 reserve;   // listeners that are given flows only if there are no others
 	// Of TCP, by hash and not by port, from FLOW_BASE on: owners that have a connection on a flow of that hash.
 	__u64 flows;
 };
@@ -416,7 +417,8 @@ static __always_inline int by_ports(const struct owners *table, const struct par
 		return lowest(live);
 	__u64 users = port->users & live;
 	__u64 listeners = port->listeners & users;
-	__u64 candidates = listeners ? listeners : users;
+	__u64 ready = listeners & ~port->reserve;
+	__u64 candidates = ready ? ready : listeners ? listeners : users;
 	// A flow that opens is entered even while one owner is alone or nobody listens: others may join
 	// it on the port before it looks at the packet, as when a server starts its next workers, and
 	// must not get the flow's later packets.

@@ -27,6 +27,8 @@ pub(crate) struct Port {
     shown: AtomicU64,
     /// Those where somebody sleeps until a new flow comes. The kernel takes those of `shown` out that it gives one.
     waiting: AtomicU64,
+    /// Listeners that are given new flows only if there are no others.
+    reserve: AtomicU64,
     /// Of TCP, and not of this port: owners that have a connection whose flow's hash, modulo [`FLOW_BUCKETS`], is this entry's number
     /// less [`FLOW_BASE`].
     flows: AtomicU64,
@@ -34,7 +36,7 @@ pub(crate) struct Port {
 
 // SAFETY: atomics only.
 unsafe impl Shared for Port {}
-const _: () = assert!(size_of::<Port>() == 40);
+const _: () = assert!(size_of::<Port>() == 48);
 
 /// Entries that tell of flows. More would be out of the processor's caches for each connection.
 const FLOW_BUCKETS: usize = 8192;
@@ -101,7 +103,7 @@ impl Table {
 impl PortTable {
     /// Maps the tables of the transports that `owner`, or its process, has; see
     /// [`Steering::port_maps`](crate::Steering::port_maps). Of another one every port is free. Needs no privileges. A table's
-    /// 2.5 MiB are in memory already; the private counts take pages only as ports are used.
+    /// 3 MiB are in memory already; the private counts take pages only as ports are used.
     pub fn map(owner: Owner, tcp: Option<OwnedFd>, udp: Option<OwnedFd>) -> io::Result<PortTable> {
         Ok(PortTable {
             tcp: tcp.map(Table::map).transpose()?,
@@ -142,10 +144,11 @@ impl Table {
 }
 
 impl Port {
-    /// The owner doesn't say any more when it waits.
+    /// The owner doesn't say any more when it waits, nor that it had better get no new flows.
     fn says_nothing(&self, owner: Owner) {
-        take_out(&self.shown, owner);
-        take_out(&self.waiting, owner);
+        for owners in [&self.shown, &self.waiting, &self.reserve] {
+            take_out(owners, owner);
+        }
     }
 
     /// One of the owners in `of` that listen here, as a new flow is given: one that waits, if there is one, and no other if that is
@@ -154,7 +157,11 @@ impl Port {
         let [users, listeners, shown, waiting] =
             [&self.users, &self.listeners, &self.shown, &self.waiting]
                 .map(|owners| owners.load(Relaxed));
-        let all = users & listeners & of;
+        let mut all = users & listeners & of;
+        let ready = all & !self.reserve.load(Relaxed);
+        if ready != 0 {
+            all = ready;
+        }
         let mut candidates = waiting & all;
         if !only_waiting {
             let others = [candidates, !shown & all, all];
@@ -269,6 +276,7 @@ impl Ports for PortTable {
         let Some((shared, count, _)) = self.entry(protocol, port) else {
             return;
         };
+        take_out(&shared.reserve, owner);
         if !only_then {
             take_out(&shared.shown, owner);
         }
@@ -288,8 +296,7 @@ impl Ports for PortTable {
         if let Some((shared, count, _)) = self.entry(protocol, port)
             && count.listens > 0
         {
-            // As of who accepts only while it waits, and doesn't.
-            put_in(&shared.shown, owner);
+            put_in(&shared.reserve, owner);
             take_out(&shared.waiting, owner);
         }
     }

@@ -359,6 +359,38 @@ fn who_accepts_at_other_times_too_has_its_share_though_another_one_waits() {
 }
 
 #[test]
+fn who_is_in_reserve_gets_a_flow_only_if_there_are_no_others() {
+    let Some(bench) = Bench::new(&[3, 5, 40]) else {
+        return;
+    };
+    let mut views = busy(&bench, &[3, 5]);
+    views[0].keep_in_reserve(TCP, 80);
+    assert_eq!(opened(&bench, 1..60), BTreeSet::from([5]), "though busy");
+    let other = |than, choice| {
+        let given = bench
+            .steering
+            .other_listener([owner(than)], 80, false, choice);
+        given.map(Owner::number)
+    };
+    open(&mut bench.ports(40), TCP, 80, true);
+    for choice in 0..6 {
+        assert_eq!(other(5, choice), Some(40));
+        assert_ne!(other(40, choice), Some(3));
+    }
+    bench.ports(40).unlisten(TCP, 80);
+    let mut forty = bench.ports(40);
+    open(&mut forty, TCP, 80, true);
+    forty.unlisten(TCP, 80);
+    views[1].unlisten(TCP, 80);
+    assert_eq!(opened(&bench, 100..160), BTreeSet::from([3]), "it alone");
+    assert_eq!(other(5, 0), Some(3));
+    views[1].listen(TCP, 80);
+    assert_eq!(opened(&bench, 200..260), BTreeSet::from([5]));
+    views[0].set_waiting(TCP, 80, false, false);
+    assert_eq!(opened(&bench, 300..360), BTreeSet::from([3, 5]), "no more");
+}
+
+#[test]
 fn a_connection_is_brought_to_another_listener() {
     let Some(bench) = Bench::new(&[3, 5, 40]) else {
         return;

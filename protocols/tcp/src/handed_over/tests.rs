@@ -277,7 +277,7 @@ fn what_a_busy_program_leaves_waiting_goes_to_who_waits_elsewhere() {
     let id = net.tcp.accept(listener).expect("it waits");
     assert_eq!(net.read(id, 100), 15);
     net.drain();
-    assert_eq!(next_parcel(&mut net, 11).len(), 1, "the next one");
+    assert_eq!(next_parcel(&mut net, 13).len(), 1, "the next one");
     // Its own program waits, and is about to have it.
     waits(&mut net, listener, 1, true);
     net.advance(300);
@@ -366,4 +366,35 @@ fn what_waits_at_a_dead_programs_listener_waits_for_who_listens_soon() {
         let reset = resets(&mut net);
         assert_eq!((left, reset), if listens { (3, 0) } else { (0, 3) });
     }
+}
+
+/// Nobody who waits took it in, and its listener is closed meanwhile.
+#[test]
+fn what_could_stay_goes_to_anybody_if_its_listener_is_closed_meanwhile() {
+    let (mut net, listener) = some_wait();
+    waits(&mut net, listener, 0, true);
+    net.out.wait = vec![80];
+    let first = next_parcel(&mut net, 20);
+    assert_eq!(first.len(), 1);
+    net.close(listener);
+    let others = parcels(&mut net);
+    tell(&mut net, &first[0], false);
+    let again: Vec<_> = core::iter::from_fn(|| net.tcp.take_parcel(net.now)).collect();
+    assert_eq!(again, [(first[0].clone(), false)]);
+    for parcel in others.iter().chain(&first) {
+        tell(&mut net, parcel, true);
+    }
+    assert_eq!(resets(&mut net), 0);
+}
+
+#[test]
+fn who_waits_is_shown_again_when_it_takes_in_nothing() {
+    let (_, mut heir, parcels) = closed();
+    let listener = heir.listen_in(0, 80, 0, SHARED);
+    waits(&mut heir, listener, 1, true);
+    assert!(take_in(&mut heir, &parcels[0]));
+    heir.tcp.accept(listener).expect("it waits");
+    heir.out.waiting.clear();
+    assert!(!take_in(&mut heir, &parcels[0]), "it is there already");
+    assert_eq!(heir.out.waiting.get(&80), Some(&(true, true)));
 }

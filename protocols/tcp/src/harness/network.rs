@@ -5,7 +5,7 @@ use skink_messages::{Full, Network, Outbound, Path, Ports, SocketEvent, SocketEv
 use skink_time::Instant;
 use skink_wire::tcp::{self, CHECKSUM_OFFSET, Flags, Header, Options};
 use skink_wire::{FourTuple, SeqNum, Sum, protocol};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// A segment that was sent, parsed back.
 pub(crate) struct Sent {
@@ -81,6 +81,7 @@ pub(crate) struct Out {
     pub wait: Vec<u16>,
     /// Whether a program is said to wait, by port.
     pub waiting: HashMap<u16, (bool, bool)>,
+    pub reserved: HashSet<u16>,
     /// Ports that another owner has.
     pub foreign: Vec<u16>,
     /// Ports that others use, too.
@@ -117,6 +118,7 @@ impl Out {
             flows: HashMap::new(),
             wait: Vec::new(),
             waiting: HashMap::new(),
+            reserved: HashSet::new(),
             foreign: Vec::new(),
             users: Vec::new(),
             moved: Vec::new(),
@@ -261,7 +263,13 @@ impl Ports for Out {
     }
 
     fn set_waiting(&mut self, _: u8, port: u16, waits: bool, only_then: bool) {
+        self.reserved.remove(&port);
         self.waiting.insert(port, (waits, only_then));
+    }
+
+    fn keep_in_reserve(&mut self, _: u8, port: u16) {
+        self.reserved.insert(port);
+        self.waiting.remove(&port);
     }
 
     fn others_wait(&mut self, _: u8, port: u16) -> bool {

@@ -665,6 +665,60 @@ fn a_handshake_that_nobody_completes_hides_nobody_for_long() {
     assert!(alone.shows(1), "our answer was sent again");
 }
 
+/// Who steers takes out who waits, when it gives a flow there.
+#[test]
+fn who_waits_is_shown_again_when_a_handshake_comes_to_nothing() {
+    for how in ["a reset", "silence"] {
+        let mut alone = Alone::new();
+        assert!(alone.shows(1));
+        alone.net.inject("S 0 win 60000 mss 1000");
+        alone.net.out.waiting.clear();
+        match how {
+            "a reset" => alone.net.inject("R 1"),
+            _ => alone.net.advance(1_001),
+        }
+        alone.net.run();
+        assert_eq!(alone.net.out.waiting.get(&80), Some(&(true, true)), "{how}");
+    }
+}
+
+#[test]
+fn who_had_better_get_none_is_in_reserve_for_other_stacks_too() {
+    let mut net = Net::new();
+    net.tcp.set_hands_over();
+    let id = net.listen_in(0, 80, 10, SHARED);
+    for on in [true, false, true] {
+        net.set(id, ConnectionOption::Reserve(on));
+        assert_eq!(net.out.reserved.contains(&80), on);
+    }
+    let waits = Waits {
+        threads: 1,
+        only_then: true,
+    };
+    net.set(id, ConnectionOption::Reserve(false));
+    net.tcp.show_waiting([id].into_iter(), waits, &mut net.out);
+    assert!(!net.out.reserved.contains(&80));
+}
+
+/// In reserve, without others on this stack: it goes elsewhere once somebody waits there.
+#[test]
+fn what_waits_in_reserve_goes_to_who_waits_elsewhere() {
+    let mut net = Net::new();
+    net.tcp.set_hands_over();
+    net.out.others = vec![80];
+    let id = net.listen_in(0, 80, 10, SHARED);
+    net.set(id, ConnectionOption::Reserve(true));
+    net.tcp
+        .show_waiting([id].into_iter(), Waits::UNKNOWN, &mut net.out);
+    connect(&mut net, 1..3);
+    net.advance(50);
+    assert!(net.tcp.take_parcel(net.now).is_none(), "nobody waits");
+    net.out.wait = vec![80];
+    net.advance(30);
+    let left = core::iter::from_fn(|| net.tcp.take_parcel(net.now));
+    assert_eq!(left.count(), 2);
+}
+
 #[test]
 fn who_never_says_whether_it_waits_has_its_share_of_new_flows() {
     let (mut net, asleep, never) = two_listeners();
