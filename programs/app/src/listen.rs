@@ -1,15 +1,12 @@
 //! `listen`: which sockets wait for connections, and from when on.
 //!
 //! Connections are queued from `listen` on, as in the kernel, for a program that tells its port to a peer and waits for
-//! something else first. Only where each process has a stack of its own, one that listens just for its children needs none, and would
-//! keep connections from them if it had one: there a listening socket rests (it is *dormant*) until this process waits for a
-//! connection, or has a stack for something else. When another process gets the socket, by `fork` or otherwise, it may be for that one after all: what
-//! nobody has waited for here rests again, until somebody does. Only if a connection is in its queue already the socket stays,
-//! since that would be reset; when one more comes and still nobody has waited, that is given up.
+//! something else first. Only where each process has a stack of its own, one that listens just for its children needs none: there a
+//! listening socket is *dormant* until this process waits for a connection, or has a stack for something else.
 //!
-//! A stack in another process answers a ticket for a listening socket, with which children show that it is theirs too. When
-//! another process gets it, each of them listens *in reserve* until it waits for a connection: the stack queues
-//! connections there if nobody else listens, and gives them to whoever waits first (docs/decisions/0025).
+//! When another process gets a listening socket, by `fork` or otherwise, each of them that has a stack listens *in reserve* until it waits
+//! for a connection: connections are queued there if nobody else listens, and go to whoever waits first (docs/decisions/0025). A
+//! stack in another process answers a ticket for a listening socket, with which children show that it is theirs too.
 //!
 //! A UDP socket that is bound isn't decided before its first use (it may send to the kernel's addresses), but it is bound on the
 //! stack too, if there is one, and what comes waits there. When another process gets it, it isn't any more, unless something has

@@ -253,7 +253,8 @@ impl Tcp {
     /// How many connections wait to be accepted.
     pub fn acceptable(&self, listener: SocketId) -> usize {
         match self.socket(listener) {
-            Some(Socket::Listener(listener)) => listener.ready.len(),
+            // What waits at one that was left isn't its program's any more ([`Tcp::offer`]).
+            Some(Socket::Listener(listener)) if !listener.left => listener.ready.len(),
             _ => 0,
         }
     }

@@ -358,6 +358,7 @@ fn what_waits_at_a_dead_programs_listener_waits_for_who_listens_soon() {
         net.close(listener);
         net.advance(900);
         assert_eq!((resets(&mut net), parcels(&mut net)), (0, vec![]));
+        assert_eq!(net.tcp.acceptable(listener), 0, "it isn't its program's");
         if listens {
             net.out.others = vec![80];
         }
