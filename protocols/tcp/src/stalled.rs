@@ -226,7 +226,7 @@ impl Tcp {
     pub(crate) fn show_port(&self, port: u16, ports: &mut dyn Ports) {
         let (mut all, mut coming, mut reserve) = (Waits::UNKNOWN, 0, true);
         for (_, slot) in self.bound.get(&port).into_iter().flatten() {
-            if let Some(listener) = self.listener(*slot) {
+            if let Some(listener) = self.listener(*slot).filter(|it| !it.left) {
                 all.threads = all.threads.max(listener.waits.threads);
                 all.only_then &= listener.waits.only_then;
                 coming += self.coming(listener) + listener.ready.len() + listener.offered.len();

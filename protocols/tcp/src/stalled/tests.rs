@@ -749,3 +749,25 @@ fn stacks_with_one_secret_go_on_from_each_others_numbers() {
     assert_ne!(number(5, 0), number(6, 0));
     assert_eq!(number(5, 0) + 250_000, number(5, 1000), "as the clock does");
 }
+
+/// A listener that was closed says nothing more of the port, though something still waits there.
+#[test]
+fn what_a_closed_listener_said_counts_no_more() {
+    let mut net = Net::new();
+    net.tcp.set_hands_over();
+    net.out.others = vec![80];
+    let closed = net.listen_in(0, 80, 10, SHARED);
+    let stays = net.listen_in(0, 80, 10, SHARED);
+    net.set(stays, ConnectionOption::Reserve(true));
+    let waits = Waits {
+        threads: 1,
+        only_then: true,
+    };
+    net.tcp
+        .show_waiting([closed].into_iter(), waits, &mut net.out);
+    assert!(!net.out.reserved.contains(&80));
+    net.tcp.close(net.now, closed, &mut net.out);
+    net.tcp
+        .show_waiting([stays].into_iter(), Waits::UNKNOWN, &mut net.out);
+    assert!(net.out.reserved.contains(&80));
+}

@@ -30,6 +30,7 @@ mod python;
 mod seldom;
 mod sendfile;
 mod servers;
+mod sharing;
 mod ssh;
 mod streams;
 mod threads;
@@ -67,6 +68,7 @@ pub fn all() -> Vec<Case> {
         halves::cases(),
         held::cases(),
         listening::cases(),
+        sharing::cases(),
         interrupts::cases(),
         alike::cases(),
         aside::cases(),

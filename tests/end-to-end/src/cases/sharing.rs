@@ -1,0 +1,340 @@
+//! Processes that share a listening socket: who gets what waits there.
+
+use super::on_each_back_end;
+use super::workers::counters;
+use crate::network::Network;
+use crate::site::PATIENCE;
+use crate::{Case, Failure, Outcome, Topology};
+use skink_testbed::Process;
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    cases.extend(on_each_back_end("listening/under-a-lock", under_a_lock));
+    cases.extend(on_each_back_end("listening/one-at-a-time", one_at_a_time));
+    cases.extend(on_each_back_end(
+        "listening/left-to-another",
+        left_to_another,
+    ));
+    cases.extend(on_each_back_end(
+        "listening/left-by-a-dead-one",
+        left_by_a_dead_one,
+    ));
+    cases.extend(on_each_back_end(
+        "listening/left-to-a-program",
+        left_to_a_program,
+    ));
+    cases.extend(on_each_back_end("listening/while-one-ends", while_one_ends));
+    cases
+}
+
+/// Each child serves one connection for as long as it lasts, and says who it is.
+const ONE_EACH: &str = "
+import os, select, signal, socket
+listener = socket.create_server(('10.9.0.2', 9402))
+begun, begin = os.pipe()
+children = []
+for _ in range(12):
+    children.append(os.fork())
+    if children[-1] == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        select.select([listener], [], [], 0)
+        os.write(begin, b'.')
+        while True:
+            c, _ = listener.accept()
+            while c.recv(64) == b'?':
+                c.sendall(b'%d' % os.getpid())
+            c.close()
+for _ in range(12):
+    os.read(begun, 1)
+def end(*_):
+    for child in children:
+        os.kill(child, signal.SIGTERM)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+print('ready', flush=True)
+signal.pause()
+";
+
+/// Has more and more connections, each with a child of its own. The next one comes when the child of the last one sleeps until it hears more.
+/// Before that each of the ports had a connection with whatever child, as those of a proxy have in the long run.
+const ONE_MORE: &str = "
+import socket
+def sleeps(pid):
+    return open('/proc/%s/stat' % pid).read().rsplit(') ')[1][0] == 'S'
+def connect(port):
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    connection.bind(('10.9.0.1', port))
+    connection.settimeout(20)
+    connection.connect(('10.9.0.2', 9402))
+    connection.sendall(b'?')
+    return connection, connection.recv(64).decode()
+def close(connection, pid):
+    connection.sendall(b'.')
+    assert connection.recv(64) == b''
+    connection.close()
+    while not sleeps(pid):
+        pass
+for round in range(3):
+    for port in range(9410, 9419):
+        close(*connect(port))
+    served = {}
+    for port in range(9410, 9419):
+        connection, pid = connect(port)
+        assert pid and pid not in served, pid
+        served[pid] = connection
+        while not sleeps(pid):
+            pass
+    for pid, connection in served.items():
+        close(connection, pid)
+";
+
+/// Who comes gets a process that waits, not one that is busy with another connection.
+fn one_at_a_time(network: &Network) -> Outcome {
+    let server = Process::spawn(
+        network.skink_run("python3", ["-c", ONE_EACH])?,
+        "the server",
+    )?;
+    server.wait_until("it is ready", || server.log().contains("ready"))?;
+    let mut clients = network.kernel.command("python3");
+    clients.args(["-c", ONE_MORE]);
+    Network::finish(clients, "the clients", PATIENCE)?;
+    let [stalled] = counters(network, ["tcp.stalled"])?;
+    if stalled > 0 {
+        let text = format!("{stalled} processes were given connections that they didn't wait for");
+        return Err(Failure::Wrong(text));
+    }
+    Ok(())
+}
+
+/// Three connections wait at the first child, which accepts none. When the second one listens, it closes its socket, or is killed.
+const LEAVER_AND_HEIR: &str = "
+import os, select, signal, socket, sys
+shared = socket.create_server(('10.9.0.2', 9402))
+told, tell = os.pipe()
+first, go_first = os.pipe()
+second, go_second = os.pipe()
+leaver = os.fork()
+if leaver == 0:
+    select.select([shared], [], [], 0)
+    os.write(tell, b'.')
+    os.read(first, 1)
+    shared.close()
+    os.write(tell, b'.')
+    os.read(first, 1)
+    os._exit(0)
+os.read(told, 1)
+heir = os.fork()
+if heir == 0:
+    os.read(second, 1)
+    select.select([shared], [], [], 0)
+    os.write(tell, b'.')
+    for _ in range(3):
+        connection, _ = shared.accept()
+        connection.settimeout(20)
+        connection.sendall(b'served ' + connection.recv(64))
+        connection.close()
+    os._exit(0)
+shared.close()
+control = socket.create_server(('10.9.0.2', 9403))
+print('ready', flush=True)
+control, _ = control.accept()
+assert control.recv(1) == b'.'
+os.write(go_second, b'.')
+os.read(told, 1)
+if 'killed' in sys.argv:
+    os.kill(leaver, signal.SIGKILL)
+    os.waitpid(leaver, 0)
+else:
+    os.write(go_first, b'.')
+    os.read(told, 1)
+control.sendall(b'.')
+assert os.waitpid(heir, 0)[1] == 0
+if 'killed' not in sys.argv:
+    os.write(go_first, b'.')
+    os.waitpid(leaver, 0)
+print('done', flush=True)
+";
+
+/// Has said something on one of three connections when they are left.
+const LEFT: &str = "
+import socket
+def connect(port):
+    return socket.create_connection(('10.9.0.2', port), 20)
+waiting = [connect(9402) for _ in range(3)]
+waiting[0].sendall(b'early')
+control = connect(9403)
+control.sendall(b'.')
+assert control.recv(1) == b'.'
+for connection in waiting[1:]:
+    connection.sendall(b'later')
+for connection, said in zip(waiting, (b'early', b'later', b'later')):
+    assert connection.recv(64) == b'served ' + said
+    assert connection.recv(64) == b''
+";
+
+/// What waits at a process that stops to listen is accepted by another one.
+fn left_to_another(network: &Network) -> Outcome {
+    serve_and_call(network, &[LEAVER_AND_HEIR], LEFT)
+}
+
+/// And what waits at one that is killed.
+fn left_by_a_dead_one(network: &Network) -> Outcome {
+    serve_and_call(network, &[LEAVER_AND_HEIR, "killed"], LEFT)
+}
+
+/// Becomes itself anew while a connection waits that has said something.
+const ANEW: &str = "
+import os, socket, sys
+if 'anew' not in sys.argv:
+    listener = socket.create_server(('10.9.0.2', 9402))
+    listener.set_inheritable(True)
+    control = socket.create_server(('10.9.0.2', 9403))
+    print('ready', flush=True)
+    control.accept()[0].recv(1)
+    os.execv(sys.executable, [*sys.orig_argv, 'anew', str(listener.fileno())])
+connection, _ = socket.socket(fileno=int(sys.argv[-1])).accept()
+connection.sendall(b'served ' + connection.recv(64))
+print('done', flush=True)
+";
+
+/// Waits before the process becomes another program.
+const WAITS_MEANWHILE: &str = "
+import socket
+control = socket.create_connection(('10.9.0.2', 9403), 20)
+waiting = socket.create_connection(('10.9.0.2', 9402), 20)
+waiting.sendall(b'early')
+control.sendall(b'.')
+assert waiting.recv(64) == b'served early'
+";
+
+/// What waits at a process that becomes another program, with its socket, is accepted by that.
+fn left_to_a_program(network: &Network) -> Outcome {
+    serve_and_call(network, &[ANEW], WAITS_MEANWHILE)
+}
+
+/// The server says when it is ready, and when it is done.
+fn serve_and_call(network: &Network, server: &[&str], clients: &str) -> Outcome {
+    let server = [&["-c"], server].concat();
+    let server = Process::spawn(network.skink_run("python3", server)?, "the server")?;
+    server.wait_until("it is ready", || server.log().contains("ready"))?;
+    let mut command = network.kernel.command("python3");
+    command.args(["-c", clients]);
+    Network::finish(command, "the clients", PATIENCE)?;
+    server.wait_until("all are served", || server.log().contains("done"))?;
+    Ok(())
+}
+
+/// The second child begins when the first one has ended, whose peer takes its time.
+const ONE_THEN_ANOTHER: &str = "
+import os, socket
+listener = socket.create_server(('10.9.0.2', 9402))
+def child(serve):
+    pid = os.fork()
+    if pid == 0:
+        connection, _ = listener.accept()
+        serve(connection)
+        os._exit(0)
+    return pid
+def slowly(connection):
+    connection.sendall(b'%20d' % os.getpid() + bytes(300000))
+first = child(slowly)
+print('ready', flush=True)
+assert os.waitpid(first, 0)[1] == 0
+second = child(lambda connection: connection.sendall(b'second'))
+assert os.waitpid(second, 0)[1] == 0
+print('done', flush=True)
+";
+
+/// Calls once more while the first child, which has ended for itself, has something to deliver.
+const CALLS_MEANWHILE: &str = "
+import select, socket
+def sleeps(pid):
+    try:
+        return open('/proc/%d/stat' % pid).read().rsplit(') ')[1][0] != 'R'
+    except OSError:
+        return True
+first = socket.create_connection(('10.9.0.2', 9402))
+pid = int(first.recv(20, socket.MSG_WAITALL))
+while not sleeps(pid):
+    pass
+second = socket.socket()
+second.setblocking(False)
+second.connect_ex(('10.9.0.2', 9402))
+select.select([], [second], [], 0.5)
+assert second.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+assert len(first.recv(300000, socket.MSG_WAITALL)) == 300000
+assert first.recv(1) == b''
+second.settimeout(20)
+assert second.recv(64) == b'second'
+";
+
+/// A process that ends, and delivers what it has written, refuses nobody whom another one serves then.
+fn while_one_ends(network: &Network) -> Outcome {
+    serve_and_call(network, &[ONE_THEN_ANOTHER], CALLS_MEANWHILE)
+}
+
+/// Who has the lock waits on an epoll set and accepts, as workers of Postfix and uWSGI do.
+const UNDER_A_LOCK: &str = "
+import fcntl, os, select, signal, socket, tempfile
+listener = socket.create_server(('10.9.0.2', 9402))
+listener.setblocking(False)
+lock = tempfile.NamedTemporaryFile()
+children = []
+def serve():
+    mine = open(lock.name)
+    with select.epoll() as events:
+        events.register(listener, select.EPOLLIN)
+        while True:
+            fcntl.flock(mine, fcntl.LOCK_EX)
+            events.poll()
+            try:
+                connection, _ = listener.accept()
+            except BlockingIOError:
+                connection = None
+            fcntl.flock(mine, fcntl.LOCK_UN)
+            if connection:
+                connection.setblocking(True)
+                connection.sendall(connection.recv(64))
+                connection.close()
+for _ in range(4):
+    children.append(os.fork())
+    if children[-1] == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        serve()
+def end(*_):
+    for child in children:
+        os.kill(child, signal.SIGTERM)
+    print('done', flush=True)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+control = socket.create_server(('10.9.0.2', 9403))
+print('ready', flush=True)
+control.accept()
+end()
+";
+
+/// One connection after the other.
+const ONE_BY_ONE: &str = "
+import socket
+def served(number):
+    print('connection', number)
+    connection = socket.create_connection(('10.9.0.2', 9402), 20)
+    connection.sendall(b'%d' % number)
+    return connection.recv(64) == b'%d' % number
+assert all(served(number) for number in range(60))
+socket.create_connection(('10.9.0.2', 9403), 20)
+";
+
+/// Connections come to the worker that waits for them, not to those that wait for their turn.
+fn under_a_lock(network: &Network) -> Outcome {
+    serve_and_call(network, &[UNDER_A_LOCK], ONE_BY_ONE)?;
+    if network.plan.topology == Topology::Library {
+        // What was counted there ends with the program.
+        return Ok(());
+    }
+    match counters(network, ["tcp.stalled"])? {
+        [0..=8] => Ok(()),
+        [stalled] => Err(Failure::Wrong(format!("workers stalled {stalled} times"))),
+    }
+}
