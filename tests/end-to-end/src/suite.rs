@@ -11,6 +11,9 @@ use std::time::Instant;
 /// The argument that makes a program of this suite a worker.
 pub const WORKER: &str = "--worker";
 
+/// So many lines of why a case failed are repeated at the end.
+const LAST_LINES: usize = 30;
+
 /// Runs the cases whose names hold all of `filters` in `workers` processes, and then in one those that are to be
 /// [alone](Case::alone); answers whether none failed. To be called outside of private namespaces, by a program that
 /// calls [`work`] when its argument is [`WORKER`].
@@ -43,7 +46,7 @@ pub fn run(cases: &[Case], filters: &[String], workers: usize) -> io::Result<boo
     } = tally;
     if !failed.is_empty() {
         println!("\nfailed:");
-        failed.iter().for_each(|name| println!("  {name}"));
+        failed.iter().for_each(|it| println!("  {it}"));
     }
     let count = failed.len() + lost;
     println!("{passed} passed, {count} failed, {skipped} skipped");
@@ -59,6 +62,7 @@ pub fn run(cases: &[Case], filters: &[String], workers: usize) -> io::Result<boo
 #[derive(Default)]
 struct Tally {
     passed: usize,
+    /// The name of each, how long it took, and the end of the reason: the log is long, and may be cut where it is kept.
     failed: Vec<String>,
     skipped: usize,
     /// Those that no worker told of.
@@ -87,7 +91,11 @@ impl Tally {
             }
             _ => {
                 println!("FAILED  {name} ({seconds:.1} s)\n{why}\n");
-                self.failed.push(name);
+                let lines: Vec<&str> = why.lines().collect();
+                let end = lines.split_at(lines.len().saturating_sub(LAST_LINES)).1;
+                let end = end.join("\n    ");
+                self.failed
+                    .push(format!("{name} ({seconds:.1} s)\n    {end}"));
             }
         }
     }
