@@ -71,14 +71,26 @@ pub enum SocketCall {
     /// The program uses this socket too, which is another program's or was handed on before: it has
     /// inherited it, and knows the region's secret. Answered with the socket.
     Share(Protocol, SocketId, u64),
+    /// The program uses this socket, which was passed to it, and the holder that has held it meanwhile lets go of it. Not
+    /// answered.
+    Relieve(Protocol, SocketId, Holder),
     /// The program lets go of the socket; with its last holder it is closed. Not answered.
     Close(Protocol, SocketId),
+}
+
+/// A program that holds sockets which are passed, until their receivers do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// Its number.
+    pub program: u32,
+    /// Its region's secret, which shows that it was meant to be relieved.
+    pub secret: u64,
 }
 
 impl SocketCall {
     /// Whether the program waits for an answer.
     pub const fn is_answered(&self) -> bool {
-        !matches!(self, SocketCall::Close(..))
+        !matches!(self, SocketCall::Close(..) | SocketCall::Relieve(..))
     }
 }
 

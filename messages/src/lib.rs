@@ -21,7 +21,8 @@ mod socket;
 mod store;
 
 pub use call::{
-    Answer, CallBody, CallOutcome, PortOptions, Protocol, SocketCall, TransportCall, attachment_tag,
+    Answer, CallBody, CallOutcome, Holder, PortOptions, Protocol, SocketCall, TransportCall,
+    attachment_tag,
 };
 pub use component::{Component, Full, Progress};
 pub use counter::{Counter, Counters};

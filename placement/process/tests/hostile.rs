@@ -6,7 +6,7 @@ use common::{Grouping, PEERS, Program, World, connect, end, exchange};
 use rustix::fs::{Mode, OFlags, fcntl_setfl, open};
 use rustix::io::{ReadWriteFlags, preadv2, write};
 use skink_memory::{Mapping, SocketId};
-use skink_messages::{Counter, SocketError, TcpRequest, UdpRequest};
+use skink_messages::{Counter, Holder, SocketError, TcpRequest, UdpRequest};
 use skink_sockets::{ClientError, PortOptions, Protocol, RequestBody, SocketCall};
 use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -73,7 +73,11 @@ fn forged(random: &mut Random, victim: u32) -> RequestBody {
         generation: (random.next() % 4) as u32,
     };
     let local = end("0.0.0.0", random.next() as u16);
-    let call = match random.next() % 9 {
+    let holder = Holder {
+        program: victim,
+        secret: random.next(),
+    };
+    let call = match random.next() % 10 {
         0 => SocketCall::Bind(Protocol::Tcp, id, local, PortOptions::default()),
         1 => SocketCall::Listen(id, u32::MAX),
         2 => SocketCall::Connect(Protocol::Tcp, id, Some(end(PEERS, 1))),
@@ -81,7 +85,8 @@ fn forged(random: &mut Random, victim: u32) -> RequestBody {
         4 => SocketCall::Close(Protocol::Tcp, id),
         5 => SocketCall::Close(Protocol::Udp, id),
         6 => SocketCall::Rest(id),
-        7 => {
+        7 => SocketCall::Relieve(Protocol::Tcp, id, holder),
+        8 => {
             return RequestBody::Accepted {
                 listener: id,
                 connection: SocketId {

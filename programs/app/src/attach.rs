@@ -81,6 +81,11 @@ pub fn start_for_heir(holdings: Holdings) -> Result<Engine, String> {
     begin(Some(holdings), false)
 }
 
+/// Asks for a channel of a program that only holds others' sockets.
+pub fn start_for_keeper() -> Result<Engine, String> {
+    begin(None, false)
+}
+
 fn begin(holdings: Option<Holdings>, register: bool) -> Result<Engine, String> {
     // Programs such as sshd put what they want at numbers that they chose.
     keep_descriptors_from(c_int::try_from(floor()).unwrap_or(0));
@@ -196,6 +201,7 @@ fn engine(stack: Provider, broker: Broker, counters: Counters, [tcp, udp]: [u32;
         tcp: Slots::new(tcp),
         udp: Slots::new(udp),
         struck: None,
+        keeper: None,
     }
 }
 

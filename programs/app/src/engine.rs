@@ -1,6 +1,7 @@
 //! The process's stack: who owns which of its sockets, and how it is driven. `attach` says how it comes
 //! to be.
 use crate::errno;
+use crate::estate::Keeper;
 use crate::filter::Errand;
 use crate::log::log;
 use crate::provider::Provider;
@@ -49,6 +50,8 @@ pub struct Engine {
     pub udp: Slots,
     /// Sockets that must still be told that the stack is lost.
     pub struck: Option<Vec<u32>>,
+    /// Who holds what is passed, for the next tickets.
+    pub keeper: Option<Box<Keeper>>,
 }
 
 /// What becomes of a socket whose stack is lost.
@@ -60,6 +63,7 @@ impl Engine {
     /// Drives the stack once.
     pub fn poll(&mut self) {
         let now = raw::now();
+        self.keeper.take_if(|keeper| keeper.ends <= now);
         if matches!(&self.stack, Provider::Library(stack) if stack.has_away()) {
             // Who has been taken in elsewhere mustn't be reset here.
             self.errand = self.errand.take().or_else(|| self.hear_notices());
@@ -106,7 +110,11 @@ impl Engine {
         if self.unfinished || owes {
             return Some(Instant::ZERO);
         }
-        let due = self.stack.next_deadline();
+        let due = match &self.keeper {
+            // Only a stack in another process has one, and that has no deadlines here.
+            Some(keeper) => Some(keeper.ends),
+            None => self.stack.next_deadline(),
+        };
         if let Some(room) = self.stack.send_blocked_on() {
             // Not every sleep can watch for room in the NIC's queue. What is due at once waits for it.
             let again = match room {

@@ -337,10 +337,12 @@ fn regions(holdings: &Holdings) -> Vec<(u32, u64, [[c_int; 3]; 2])> {
         .collect()
 }
 
+mod keeper;
 mod packet;
 mod taken;
 mod ticket;
 
+pub use keeper::Keeper;
 pub use packet::look_at;
 pub use taken::take_over;
 

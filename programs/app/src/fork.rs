@@ -133,7 +133,8 @@ fn begin(state: &mut State) {
     let Some(mut engine) = state.engine.take() else {
         return;
     };
-    // The parent's NIC and channel must be closed when the parent dies, and the broker must notice.
+    // The parent's NIC and channel must be closed when the parent dies, and the broker must notice. What is under way is the parent's too.
+    engine.keeper = None;
     for fd in &engine.descriptors {
         fd_table::set(*fd, Entry::Ordinary);
         raw::close(*fd);

@@ -15,8 +15,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use foldhash::fast::FixedState;
 use skink_memory::{SocketId, SocketTable};
 use skink_messages::{
-    Counter, Counters, PortOptions, Protocol, Shutdown, SocketCall, SocketEvent, TcpRequest,
-    UdpRequest,
+    Counter, Counters, Holder, PortOptions, Protocol, Shutdown, SocketCall, SocketEvent,
+    TcpRequest, UdpRequest,
 };
 use skink_sockets::{
     self as sockets, Attachment, Berth, Client, ClientError, RequestBody, SIDE_BELLS, ServedBy,
@@ -255,7 +255,7 @@ impl Remote {
             return;
         }
         match self.holdings.secret_of(region) {
-            Some(secret) => self.ask_later(SocketCall::Share(protocol, id, secret)),
+            Some(secret) => self.share_by(protocol, id, secret),
             None => log!(
                 Warn,
                 "a socket of program {region} was inherited without its secret"
@@ -268,8 +268,18 @@ impl Remote {
     pub fn take(&mut self, protocol: Protocol, id: SocketId) {
         let region = self.table(protocol).region_of(id.slot);
         if let Some(secret) = self.holdings.secret_of(region) {
-            self.ask_later(SocketCall::Share(protocol, id, secret));
+            self.share_by(protocol, id, secret);
         }
+    }
+
+    /// As [`Remote::share`], of a socket in the region with this secret.
+    pub fn share_by(&mut self, protocol: Protocol, id: SocketId, secret: u64) {
+        self.ask_later(SocketCall::Share(protocol, id, secret));
+    }
+
+    /// Says that who has held a socket on its way to this process may let go of it: this one holds it.
+    pub fn relieve(&mut self, protocol: Protocol, id: SocketId, holder: Holder) {
+        self.call(SocketCall::Relieve(protocol, id, holder));
     }
 
     /// Waits until the stack has heard which sockets this process shares. Answers how many it doesn't share.

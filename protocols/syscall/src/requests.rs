@@ -2,7 +2,7 @@
 use crate::shares::Released;
 use crate::syscall::{Stage, Syscall, SyscallOutput, Unfinished, ask, tell};
 use skink_memory::SocketId;
-use skink_messages::{Answer, CallBody, Counter, Protocol, SocketCall, SocketError};
+use skink_messages::{Answer, CallBody, Counter, Holder, Protocol, SocketCall, SocketError};
 use skink_wire::Endpoint;
 
 /// What a call came to that a transport has carried out.
@@ -25,6 +25,9 @@ impl Syscall {
         let protocol = match call {
             SocketCall::Close(protocol, socket) => {
                 return self.close(program, protocol, socket, out);
+            }
+            SocketCall::Relieve(protocol, socket, holder) => {
+                return self.relieve(program, protocol, socket, holder, out);
             }
             SocketCall::Open(protocol)
             | SocketCall::Bind(protocol, ..)
@@ -109,7 +112,7 @@ impl Syscall {
                 self.named(program, protocol, socket)?;
                 Ok(Stage::Asked)
             }
-            SocketCall::Close(..) => Err(SocketError::Invalid),
+            SocketCall::Relieve(..) | SocketCall::Close(..) => Err(SocketError::Invalid),
         }
     }
 
@@ -130,6 +133,7 @@ impl Syscall {
                 | SocketCall::Connect(_, asked, _)
                 | SocketCall::Share(_, asked, _)
                 | SocketCall::Rest(asked)
+                | SocketCall::Relieve(_, asked, _)
                 | SocketCall::Close(_, asked) => asked == socket,
             };
             if !fits {
@@ -223,6 +227,27 @@ impl Syscall {
             // It may have been told of the program all the same, when one of us began.
             Released::Held => tell(protocol, program, CallBody::Release(socket), out),
             Released::Last => {}
+        }
+    }
+
+    /// A program holds a socket that was passed to it: who has held it meanwhile lets go of it.
+    fn relieve(
+        &mut self,
+        program: u32,
+        protocol: Protocol,
+        socket: SocketId,
+        holder: Holder,
+        out: &mut impl SyscallOutput,
+    ) {
+        let Some(known) = self.programs.get(&holder.program) else {
+            // It has ended, and with that let go.
+            return;
+        };
+        let may = known.secret == holder.secret && self.may_name(program, protocol, socket);
+        if !may {
+            let _ = self.foreign();
+        } else if self.shares.holds((protocol, socket), holder.program) {
+            self.close(holder.program, protocol, socket, out);
         }
     }
 

@@ -272,8 +272,8 @@ pub(crate) fn ask(program: u32, unfinished: Unfinished, out: &mut impl SyscallOu
         SocketCall::Connect(_, socket, remote) => CallBody::Connect(socket, remote),
         SocketCall::Share(_, socket, _) => CallBody::Share(socket),
         SocketCall::Rest(socket) => CallBody::Rest(socket),
-        // The first has its turn, and the other has no outcome.
-        SocketCall::Bind(..) | SocketCall::Close(..) => return,
+        // The first has its turn, and the others have no outcome.
+        SocketCall::Bind(..) | SocketCall::Relieve(..) | SocketCall::Close(..) => return,
     };
     let call = TransportCall {
         program,

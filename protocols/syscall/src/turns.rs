@@ -146,6 +146,7 @@ impl Syscall {
             | SocketCall::Rest(_)
             | SocketCall::Connect(..)
             | SocketCall::Share(..)
+            | SocketCall::Relieve(..)
             | SocketCall::Close(..) => Err(SocketError::Invalid),
         };
         let (socket, (uid, intent)) = match made {

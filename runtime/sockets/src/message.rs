@@ -1,8 +1,8 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use skink_memory::SocketId;
 use skink_messages::{
-    Answer, ConnectionOption, Events, PortOptions, Protocol, Shutdown, SocketCall, SocketError,
-    SocketEvent, TcpRequest, UdpRequest,
+    Answer, ConnectionOption, Events, Holder, PortOptions, Protocol, Shutdown, SocketCall,
+    SocketError, SocketEvent, TcpRequest, UdpRequest,
 };
 use skink_wire::Endpoint;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -180,6 +180,7 @@ mod kind {
     pub const SHUTDOWN: u32 = 10;
     pub const CLOSE: u32 = 11;
     pub const OPTION: u32 = 12;
+    pub const RELIEVE: u32 = 13;
     pub const ANSWER: u32 = 1;
     pub const EVENT: u32 = 2;
     pub const OFFERED: u32 = 3;
@@ -357,6 +358,11 @@ impl Fields {
                 value: secret,
                 ..Fields::of(kind::SHARE, protocol, socket)
             },
+            SocketCall::Relieve(protocol, socket, holder) => Fields {
+                detail: holder.program,
+                value: holder.secret,
+                ..Fields::of(kind::RELIEVE, protocol, socket)
+            },
             SocketCall::Close(protocol, socket) => Fields::of(kind::CLOSE, protocol, socket),
         }
     }
@@ -442,6 +448,13 @@ impl RequestMessage {
             kind::LISTEN => RequestBody::Call(SocketCall::Listen(socket, self.detail)),
             kind::CONNECT => RequestBody::Call(SocketCall::Connect(protocol, socket, endpoint)),
             kind::SHARE => RequestBody::Call(SocketCall::Share(protocol, socket, self.value)),
+            kind::RELIEVE => {
+                let holder = Holder {
+                    program: self.detail,
+                    secret: self.value,
+                };
+                RequestBody::Call(SocketCall::Relieve(protocol, socket, holder))
+            }
             kind::CLOSE => RequestBody::Call(SocketCall::Close(protocol, socket)),
             kind::ACCEPTED => RequestBody::Accepted {
                 listener: socket,

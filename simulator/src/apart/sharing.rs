@@ -4,7 +4,7 @@ use super::Apart;
 use crate::random::Random;
 use skink_library::{Protocol, State};
 use skink_memory::{SocketId, SocketKind};
-use skink_messages::{Events, SocketCall, SocketError, SocketEvent, TcpRequest};
+use skink_messages::{Events, Holder, SocketCall, SocketError, SocketEvent, TcpRequest};
 use skink_sockets::RequestBody;
 use skink_time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -158,6 +158,7 @@ impl Apart {
             hand.heir = None;
             let giver = std::mem::replace(&mut hand.user, heir);
             hand.holders.insert(heir);
+            let is_last = hand.times == 0;
             let lets_go = random.chance(700);
             if lets_go {
                 hand.holders.remove(&giver);
@@ -167,7 +168,12 @@ impl Apart {
             self.sharing.counts[0] += 1;
             // One that ends may let go before, or not.
             if lets_go && (!self.may_end(giver) || self.sharing.counts[0].is_multiple_of(2)) {
-                self.let_go(giver, socket);
+                // Of its own it lets go itself; and who may get the socket again mustn't be relieved late.
+                let is_own = giver == self.machine.owner(Protocol::Tcp, socket);
+                match is_last && !is_own {
+                    true => self.relieve(heir, socket, giver),
+                    false => self.let_go(giver, socket),
+                }
             }
             self.look_at(heir, socket);
         }
@@ -177,6 +183,18 @@ impl Apart {
         if let Some(program) = self.programs.get_mut(&program) {
             let close = SocketCall::Close(Protocol::Tcp, socket);
             program.say(RequestBody::Call(close));
+        }
+    }
+
+    /// Who has got a connection says that the one before may let go of it.
+    fn relieve(&mut self, heir: u32, socket: SocketId, giver: u32) {
+        let holder = Holder {
+            program: giver,
+            secret: self.machine.secret(giver),
+        };
+        if let Some(heir) = self.programs.get_mut(&heir) {
+            let relieve = SocketCall::Relieve(Protocol::Tcp, socket, holder);
+            heir.say(RequestBody::Call(relieve));
         }
     }
 

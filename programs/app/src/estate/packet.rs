@@ -1,8 +1,8 @@
 //! The packet of a ticket.
 //!
 //! A ticket is one end of a pair of Unix sockets whose other end is closed. In its queue lies one packet:
-//! JSON, and descriptors: the kernel's socket behind the program's, and if a stack in another process has the socket, its holder's
-//! connection to the broker and what of its channels it needs to let go of it. The packet is looked at, never taken out, so that a message that was peeked at can be received
+//! JSON, and descriptors: the kernel's socket behind the program's; if a stack in another process has the socket, its holder's
+//! connection to the broker; and of a socket that listens what of the holder's channels is needed to let go of it. The packet is looked at, never taken out, so that a message that was peeked at can be received
 //! again. It all goes when the last descriptor of the ticket is closed.
 use super::{Id, RoleEntry, SocketEntry, id};
 use core::ffi::c_int;
@@ -20,7 +20,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// How the packet begins.
 const MAGIC: &[u8] = b"{\"version\":\"skink-ticket-";
 /// Versions that can't read each other's pass each other nothing.
-pub const VERSION: &str = concat!("skink-ticket-2-", env!("CARGO_PKG_VERSION"));
+pub const VERSION: &str = concat!("skink-ticket-3-", env!("CARGO_PKG_VERSION"));
 /// No packet is larger.
 const MAXIMUM_BYTES: usize = 8192;
 /// Descriptors beside it, at most: the socket, the holder's connection to the broker, its channel for calls.
@@ -40,10 +40,15 @@ pub struct Message {
 /// The stack that has a passed socket.
 #[derive(Serialize, Deserialize)]
 pub enum Place {
-    /// One in another process.
+    /// One in another process, which shares it. Both are numbers of programs, and their secrets.
     Shared {
-        /// The program in whose region the socket is, and its secret; none for a socket that listens.
-        region: Option<(u32, u64)>,
+        /// In whose region it is.
+        region: (u32, u64),
+        /// Who holds it ([`super::Keeper`]).
+        holder: (u32, u64),
+    },
+    /// One in another process: the socket is bound or listens, of which each program has its own.
+    Bound {
         /// TCP sockets that the holder has bound.
         bound: Vec<Id>,
     },
@@ -60,16 +65,10 @@ pub struct Ticket {
     pub message: Message,
     /// The kernel's socket behind the program's.
     pub socket: OwnedFd,
-    /// Who holds it on a stack in another process.
-    pub holder: Option<Holder>,
-}
-
-/// Who holds a passed socket until the receiver does.
-pub struct Holder {
-    /// Its connection to the broker.
-    pub broker: OwnedFd,
-    /// Its channel to who serves its calls ([`skink_sockets::for_calls`]).
-    pub channel: [OwnedFd; 8],
+    /// Of who holds it on a stack in another process until the receiver does: the connection to the broker.
+    pub broker: Option<OwnedFd>,
+    /// Of who has bound a socket for the receiver: the channel to who serves its calls ([`skink_sockets::for_calls`]).
+    pub channel: Option<[OwnedFd; 8]>,
 }
 
 impl SocketEntry {
@@ -156,19 +155,22 @@ fn unpack(fd: BorrowedFd<'_>, flags: RecvFlags) -> Result<Ticket, String> {
     let few = || "there are no free descriptors".to_owned();
     let mut descriptors = descriptors.into_iter();
     let socket = descriptors.next().ok_or_else(few)?;
-    let rest: Vec<OwnedFd> = descriptors.collect();
-    let holder = match message.place {
+    let broker = match message.place {
         Place::Own { .. } => None,
-        Place::Shared { .. } => {
-            let rest: Result<[OwnedFd; DESCRIPTORS - 1], _> = rest.try_into();
-            let [broker, channel @ ..] = rest.map_err(|_| few())?;
-            Some(Holder { broker, channel })
+        Place::Shared { .. } | Place::Bound { .. } => Some(descriptors.next().ok_or_else(few)?),
+    };
+    let channel = match message.place {
+        Place::Own { .. } | Place::Shared { .. } => None,
+        Place::Bound { .. } => {
+            let rest: Vec<OwnedFd> = descriptors.collect();
+            Some(rest.try_into().map_err(|_| few())?)
         }
     };
     Ok(Ticket {
         message,
         socket,
-        holder,
+        broker,
+        channel,
     })
 }
 

@@ -1,23 +1,21 @@
 //! Tickets: what is left to whoever receives a socket over a Unix socket (see [`crate::passing`]); the
 //! sender's part and the receiver's.
-use super::packet::{Holder, Message, Place, Ticket, VERSION};
-use super::{Id, RoleEntry, SocketEntry, end, halves, id, plain};
+use super::packet::{Message, Place, Ticket, VERSION};
+use super::{Id, Keeper, RoleEntry, SocketEntry, end, halves, id, plain};
 use crate::attach;
 use crate::calls::kernel_name;
-use crate::engine::Engine;
 use crate::errno::{Answer, fail};
 use crate::fd_table::{self, Entry};
 use crate::log::{log, write};
 use crate::passing::{descriptor, places, replace};
 use crate::provider::Provider;
 use crate::raw;
-use crate::remote::Remote;
 use crate::socket::Role;
 use crate::state::State;
 use core::ffi::c_int;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use skink_memory::SocketId;
-use skink_messages::{Protocol, SocketCall};
+use skink_messages::{Holder, Protocol, SocketCall};
 use skink_sockets::{Client, RequestBody, Routes};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -91,32 +89,7 @@ impl State {
         }
     }
 
-    /// A program that holds the socket for as long as its connection to the broker is open, and the
-    /// sockets that it has bound for that.
-    fn holder(&self, own: &Remote, index: u32) -> Result<(Engine, Vec<Id>), String> {
-        let mut engine = attach::start_for_heir(own.holdings.clone())?;
-        let remote = engine.stack.remote();
-        let remote = remote.ok_or("the stack is in no other process")?;
-        let mut bound = Vec::new();
-        match self.sockets[index].role {
-            Role::Stream(id) => remote.share(Protocol::Tcp, id),
-            Role::Datagram(halves) => {
-                for id in halves.into_iter().flatten() {
-                    remote.share(Protocol::Udp, id);
-                }
-            }
-            Role::Dormant | Role::Listener(_) => {
-                let (opened, _) = self.bind_in_name_of(remote, index);
-                bound.extend(opened.into_iter().map(plain));
-            }
-            Role::Undecided | Role::Lost => {}
-        }
-        let known = remote.synchronize();
-        known.map_err(|stop| format!("the stack doesn't answer ({stop:?})"))?;
-        Ok((engine, bound))
-    }
-
-    fn write_ticket(&self, fd: BorrowedFd<'_>, index: u32) -> Result<OwnedFd, String> {
+    fn write_ticket(&mut self, fd: BorrowedFd<'_>, index: u32) -> Result<OwnedFd, String> {
         let engine = self.engine.as_deref();
         let Some((own, Provider::Served(remote))) = engine.map(|own| (own, &own.stack)) else {
             let (broker, _) = attach::broker_named().ok_or("there is no stack")?;
@@ -134,15 +107,58 @@ impl State {
         if let RoleEntry::Listener(_) = socket.role {
             socket.role = RoleEntry::Dormant;
         }
-        let region = socket.ids().next().and_then(|(protocol, id)| {
-            let program = remote.table(protocol).region_of(id.slot);
-            Some((program, remote.holdings.secret_of(program)?))
-        });
-        let (holder, bound) = self.holder(remote, index)?;
-        let Provider::Served(held) = &holder.stack else {
+        let held: Vec<(Protocol, SocketId)> = socket.ids().collect();
+        let Some((protocol, id)) = held.first() else {
+            return self.write_ticket_of_bound(fd, index, socket);
+        };
+        let program = remote.table(*protocol).region_of(id.slot);
+        let secret = remote.holdings.secret_of(program);
+        let secret = secret.ok_or("it is in memory of an unknown program")?;
+        let keeper = self.keeper(&held)?;
+        keeper.keep(&held, secret)?;
+        let message = Message {
+            version: VERSION.to_owned(),
+            socket,
+            place: Place::Shared {
+                region: (program, secret),
+                holder: (keeper.holder.program, keeper.holder.secret),
+            },
+        };
+        let packed = message.pack(&[fd, keeper.broker()]);
+        packed.map_err(|error| error.to_string())
+    }
+
+    /// A keeper that can hold these.
+    fn keeper(&mut self, sockets: &[(Protocol, SocketId)]) -> Result<&mut Keeper, String> {
+        let engine = self.engine.as_deref_mut().ok_or("there is no stack")?;
+        engine.keeper.take_if(|keeper| !keeper.has_room(sockets));
+        let keeper = match engine.keeper.take() {
+            Some(keeper) => keeper,
+            None => Box::new(Keeper::start()?),
+        };
+        Ok(engine.keeper.insert(keeper))
+    }
+
+    /// The ticket of a socket that is bound or listens: a program binds one for the receiver, for as long as its connection to the
+    /// broker is open.
+    fn write_ticket_of_bound(
+        &self,
+        fd: BorrowedFd<'_>,
+        index: u32,
+        socket: SocketEntry,
+    ) -> Result<OwnedFd, String> {
+        let engine = self.engine.as_deref();
+        let Some(Provider::Served(own)) = engine.map(|own| &own.stack) else {
             return Err("the stack is in no other process".to_owned());
         };
-        let channel = skink_sockets::for_calls(&held.channel, held.attachment.routes);
+        let mut holder = attach::start_for_heir(own.holdings.clone())?;
+        let Provider::Served(remote) = &mut holder.stack else {
+            return Err("the stack is in no other process".to_owned());
+        };
+        let (opened, _) = self.bind_in_name_of(remote, index);
+        let known = remote.synchronize();
+        known.map_err(|stop| format!("the stack doesn't answer ({stop:?})"))?;
+        let channel = skink_sockets::for_calls(&remote.channel, remote.attachment.routes);
         let channel = channel.ok_or("its holder has no channel")?;
         // SAFETY: the holder has them open.
         let channel = channel.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
@@ -151,7 +167,9 @@ impl State {
         let message = Message {
             version: VERSION.to_owned(),
             socket,
-            place: Place::Shared { region, bound },
+            place: Place::Bound {
+                bound: opened.into_iter().map(plain).collect(),
+            },
         };
         let packed = message.pack(&descriptors);
         packed.map_err(|error| error.to_string())
@@ -167,16 +185,20 @@ impl State {
         peeked: bool,
     ) -> Result<(), String> {
         let mut entry = ticket.message.socket;
-        entry.check(ticket.holder.is_some())?;
+        entry.check(ticket.broker.is_some())?;
         let held: Vec<(Protocol, SocketId)> = entry.ids().collect();
         let same = match &ticket.message.place {
             Place::Own { broker } => {
                 self.check_own(broker, &entry, ticket.socket.as_fd())?;
                 self.with_kernel_socket(ticket.socket.as_fd())
             }
-            Place::Shared { region, .. } => {
-                let holder = ticket.holder.as_ref().ok_or("nobody holds it")?;
-                self.take_hold(&entry, *region, holder)?
+            Place::Shared { .. } | Place::Bound { .. } => {
+                let broker = ticket.broker.as_ref().ok_or("nobody holds it")?;
+                let region = match ticket.message.place {
+                    Place::Shared { region, .. } => Some(region),
+                    _ => None,
+                };
+                self.take_hold(&entry, region, broker.as_fd())?
             }
         };
         let flags = if close_on_exec { libc::O_CLOEXEC } else { 0 };
@@ -200,15 +222,23 @@ impl State {
             None => {
                 entry.fds = vec![fd];
                 self.take_socket(entry);
-                if ticket.holder.is_some() {
+                if ticket.broker.is_some() {
                     self.listen_in_reserve();
                 }
             }
         }
-        if let (false, Some(holder), Place::Shared { bound, .. }) =
-            (peeked, ticket.holder, &ticket.message.place)
-        {
-            dismiss(holder.channel, &held, bound);
+        match ticket.message.place {
+            _ if peeked => {}
+            Place::Shared {
+                holder: (program, secret),
+                ..
+            } => self.relieve(&held, Holder { program, secret }),
+            Place::Bound { bound } => {
+                if let Some(channel) = ticket.channel {
+                    dismiss(channel, &bound);
+                }
+            }
+            Place::Own { .. } => {}
         }
         self.pump();
         Ok(())
@@ -266,12 +296,12 @@ impl State {
         &mut self,
         entry: &SocketEntry,
         region: Option<(u32, u64)>,
-        holder: &Holder,
+        broker: BorrowedFd<'_>,
     ) -> Result<Option<u32>, String> {
         if !self.need_engine() {
             return Err("no stack serves this process".to_owned());
         }
-        self.check_stack(holder.broker.as_fd())?;
+        self.check_stack(broker)?;
         if let Some((program, secret)) = region {
             self.take_region(program, secret)?;
         }
@@ -344,6 +374,16 @@ impl State {
         found.map(|(index, _)| index)
     }
 
+    /// The receiver holds these now.
+    fn relieve(&mut self, held: &[(Protocol, SocketId)], holder: Holder) {
+        let engine = self.engine.as_deref_mut();
+        if let Some(remote) = engine.and_then(|engine| engine.stack.remote()) {
+            for (protocol, id) in held {
+                remote.relieve(*protocol, *id, holder);
+            }
+        }
+    }
+
     /// Tells the stack that this process holds the socket as well.
     fn hold(&mut self, entry: &SocketEntry, region: Option<(u32, u64)>) -> Result<(), String> {
         let engine = self.engine.as_deref_mut().ok_or("there is no stack")?;
@@ -370,13 +410,11 @@ impl State {
 /// A holder has bound a socket for each of two families at most.
 const MOST_BOUND: usize = 2;
 
-/// The holder lets go of what the receiver holds now. It ends with its connection to the broker, but that
+/// The holder closes what it has bound for the receiver. It ends with its connection to the broker, but that
 /// takes a while to be believed.
-fn dismiss(channel: [OwnedFd; 8], held: &[(Protocol, SocketId)], bound: &[Id]) {
+fn dismiss(channel: [OwnedFd; 8], bound: &[Id]) {
     let bound = bound.iter().take(MOST_BOUND);
-    let bound = bound.map(|plain| (Protocol::Tcp, id(*plain)));
-    let calls = held.iter().copied().chain(bound);
-    let calls = calls.map(|(protocol, id)| SocketCall::Close(protocol, id));
+    let calls = bound.map(|plain| SocketCall::Close(Protocol::Tcp, id(*plain)));
     let Ok(mut client) = Client::attach(channel.into(), Routes::SINGLE) else {
         log!(
             Debug,

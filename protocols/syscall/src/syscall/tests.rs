@@ -1,6 +1,6 @@
 use super::*;
 use crate::test_support::Recorder;
-use skink_messages::{BindOptions, PortOptions};
+use skink_messages::{BindOptions, Holder, PortOptions};
 use skink_wire::Endpoint;
 
 mod random;
@@ -344,6 +344,40 @@ fn the_last_holder_closes() {
     // One that nobody shares is closed at once.
     bench.ask(0, 4, SocketCall::Close(TCP, id(0, 4)));
     assert_eq!(bench.calls(TCP), [(0, 0, CallBody::Close(id(0, 4)))]);
+}
+
+#[test]
+fn who_has_a_passed_socket_relieves_its_holder() {
+    let socket = id(0, 3);
+    let holder = |program, secret| SocketCall::Relieve(TCP, socket, Holder { program, secret });
+    let mut bench = Bench::new();
+    bench.bound(0, socket, 5000, PLAIN);
+    // 2 holds it while a message is under way, in which 0 has passed it to 1.
+    bench.shared(2, socket);
+    // Who hasn't got it yet can't, nor can it be done to who owns it, or without the holder's secret.
+    bench.ask(1, 1, holder(2, secret(2)));
+    bench.shared(1, socket);
+    for (program, secret) in [
+        (0, secret(0)),
+        (2, secret(3)),
+        (9, secret(2)),
+        (3, secret(3)),
+    ] {
+        bench.ask(1, 2, holder(program, secret));
+    }
+    assert_eq!(bench.calls(TCP), []);
+    bench.ask(0, 3, SocketCall::Close(TCP, socket));
+    assert_eq!(bench.calls(TCP), [(0, 0, CallBody::Release(socket))]);
+    // Said twice it is done once, by a successor too.
+    bench.ask(1, 4, holder(2, secret(2)));
+    assert_eq!(bench.calls(TCP), [(2, 0, CallBody::Release(socket))]);
+    bench.restart();
+    bench.attach_all();
+    bench.ask(1, 4, holder(2, secret(2)));
+    let again = bench.calls(TCP).into_iter();
+    assert_eq!(again.filter(|(program, ..)| *program == 2).count(), 0);
+    bench.ask(1, 5, SocketCall::Close(TCP, socket));
+    assert_eq!(bench.calls(TCP), [(1, 0, CallBody::Close(socket))]);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use skink_messages::Holder;
 
 fn id(slot: u32) -> SocketId {
     SocketId {
@@ -29,6 +30,14 @@ fn requests_come_out_as_they_went_in() {
         SocketCall::Connect(Protocol::Tcp, id(5), Some(v6)),
         SocketCall::Connect(Protocol::Udp, id(6), None),
         SocketCall::Share(Protocol::Tcp, id(8), 1 << 63),
+        SocketCall::Relieve(
+            Protocol::Udp,
+            id(14),
+            Holder {
+                program: u32::MAX - 1,
+                secret: 1 << 62,
+            },
+        ),
         SocketCall::Close(Protocol::Tcp, id(11)),
         SocketCall::Close(Protocol::Udp, id(13)),
     ];

@@ -103,7 +103,8 @@ while order != b'last':
         socket.send_fds(link, [order], [c.fileno(), listener.fileno(), udp.fileno()])
         # It closes nothing itself.
         os._exit(0)
-    socket.send_fds(link, [order], [c.fileno()])
+    for _ in range(2 if order == b'twice' else 1):
+        socket.send_fds(link, [order], [c.fileno()])
     if order == b'late':
         word.send(order)
         assert word.recv(64) == b'answered'
@@ -144,6 +145,11 @@ while order:
     if order == b'again':
         socket.send_fds(link, [order], [c.fileno()])
     c.close()
+    if order == b'twice':
+        # It is still open, as it is in the other message, too.
+        _, fds, _, _ = socket.recv_fds(link, 64, 1)
+        with socket.socket(fileno=fds[0]) as c:
+            c.sendall(b', twice')
     if order in (b'again', b'late'):
         word.send(b'answered')
 listener, udp = [socket.socket(fileno=fd) for fd in fds[1:]]
@@ -175,6 +181,7 @@ for _ in range(3):
     ask(b'peeked', b'peeked, back')
     ask(b'unread', b'')
     ask(b'again', b'back, front')
+    ask(b'twice', b'back, twice')
 for _ in range(100):
     ask(b'early', b'back')
 with dial() as last, dial() as queued:

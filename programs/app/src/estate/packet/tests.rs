@@ -6,8 +6,7 @@ fn message(role: RoleEntry, datagram: bool) -> Message {
     let options = crate::options::Options::new();
     Message {
         version: VERSION.to_owned(),
-        place: Place::Shared {
-            region: Some((3, 17)),
+        place: Place::Bound {
             bound: vec![(2, 9)],
         },
         socket: SocketEntry {
@@ -62,18 +61,17 @@ fn a_ticket_can_be_looked_at_twice_and_goes_with_its_last_descriptor() {
         let seen = look_at(ticket.as_raw_fd())
             .expect("a ticket")
             .expect("a good one");
-        let Place::Shared { region, .. } = seen.message.place else {
-            panic!("it is on a shared stack");
+        let Place::Bound { bound } = seen.message.place else {
+            panic!("somebody has bound it");
         };
-        assert_eq!(region, Some((3, 17)));
+        assert_eq!(bound, [(2, 9)]);
         assert!(matches!(
             seen.message.socket.role,
             RoleEntry::Stream((7, 2))
         ));
         assert_eq!(identity(&seen.socket), identity(&socket));
-        let seen = seen.holder.expect("somebody holds it");
-        let rest = seen.channel.iter().chain([&seen.broker]);
-        for fd in rest {
+        let channel = seen.channel.expect("somebody has bound it");
+        for fd in channel.iter().chain(&seen.broker) {
             assert_eq!(identity(fd), identity(&holder));
         }
     }
@@ -195,9 +193,44 @@ fn a_ticket_without_a_holder_has_the_socket_alone() {
     let seen = look_at(ticket.as_raw_fd()).expect("a ticket");
     let seen = seen.expect("a good one");
     assert_eq!(identity(&seen.socket), identity(&socket));
-    assert!(seen.holder.is_none());
+    assert!(seen.broker.is_none() && seen.channel.is_none());
     // Nor is one believed that says to have a holder, and hasn't.
     let packed = message(RoleEntry::Dormant, false);
+    let ticket = packed.pack(&[socket.as_fd()]).expect("a ticket");
+    assert!(look_at(ticket.as_raw_fd()).expect("a ticket").is_err());
+}
+
+#[test]
+fn who_holds_a_connection_has_a_broker_and_no_channel() {
+    let (socket, holder) = rustix::pipe::pipe().expect("a pipe");
+    let place = || Place::Shared {
+        region: (3, 17),
+        holder: (5, 19),
+    };
+    let packed = Message {
+        place: place(),
+        ..message(RoleEntry::Stream((7, 2)), false)
+    };
+    let descriptors = [socket.as_fd(), holder.as_fd()];
+    let ticket = packed.pack(&descriptors).expect("a ticket");
+    let seen = look_at(ticket.as_raw_fd()).expect("a ticket");
+    let seen = seen.expect("a good one");
+    assert!(matches!(
+        seen.message.place,
+        Place::Shared {
+            region: (3, 17),
+            holder: (5, 19)
+        }
+    ));
+    assert_eq!(identity(&seen.socket), identity(&socket));
+    let broker = seen.broker.expect("somebody holds it");
+    assert_eq!(identity(&broker), identity(&holder));
+    assert!(seen.channel.is_none());
+    // Nor is one believed that says to have a holder, and hasn't.
+    let packed = Message {
+        place: place(),
+        ..message(RoleEntry::Stream((7, 2)), false)
+    };
     let ticket = packed.pack(&[socket.as_fd()]).expect("a ticket");
     assert!(look_at(ticket.as_raw_fd()).expect("a ticket").is_err());
 }
