@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::fd_table::{self, Entry};
 use crate::holdings::Holdings;
+use crate::kept::Kept;
 use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
@@ -202,6 +203,7 @@ fn engine(stack: Provider, broker: Broker, counters: Counters, [tcp, udp]: [u32;
         udp: Slots::new(udp),
         struck: None,
         keeper: None,
+        kept: Kept::default(),
     }
 }
 

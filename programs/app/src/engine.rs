@@ -3,6 +3,7 @@
 use crate::errno;
 use crate::estate::Keeper;
 use crate::filter::Errand;
+use crate::kept::Kept;
 use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
@@ -52,6 +53,8 @@ pub struct Engine {
     pub struck: Option<Vec<u32>>,
     /// Who holds what is passed, for the next tickets.
     pub keeper: Option<Box<Keeper>>,
+    /// Listening sockets that stay for others.
+    pub kept: Kept,
 }
 
 /// What becomes of a socket whose stack is lost.
@@ -63,7 +66,9 @@ impl Engine {
     /// Drives the stack once.
     pub fn poll(&mut self) {
         let now = raw::now();
-        self.keeper.take_if(|keeper| keeper.ends <= now);
+        if self.has_chores() {
+            self.do_chores(now);
+        }
         if matches!(&self.stack, Provider::Library(stack) if stack.has_away()) {
             // Who has been taken in elsewhere mustn't be reset here.
             self.errand = self.errand.take().or_else(|| self.hear_notices());
@@ -95,6 +100,24 @@ impl Engine {
         });
     }
 
+    /// Whether something is looked after now and then that other processes are to have.
+    #[inline]
+    fn has_chores(&self) -> bool {
+        self.keeper.is_some() || !self.kept.is_empty()
+    }
+
+    #[cold]
+    fn chores_due(&self) -> Option<Instant> {
+        let keeper = self.keeper.as_ref().map(|keeper| keeper.ends);
+        keeper.into_iter().chain(self.kept.deadline()).min()
+    }
+
+    #[cold]
+    fn do_chores(&mut self, now: Instant) {
+        self.keeper.take_if(|keeper| keeper.ends <= now);
+        self.look_after_kept(now);
+    }
+
     /// Takes in what has come, without letting anything leave, if the stack is in this process.
     pub fn receive(&mut self) {
         if let Provider::Library(stack) = &mut self.stack {
@@ -110,11 +133,10 @@ impl Engine {
         if self.unfinished || owes {
             return Some(Instant::ZERO);
         }
-        let due = match &self.keeper {
-            // Only a stack in another process has one, and that has no deadlines here.
-            Some(keeper) => Some(keeper.ends),
-            None => self.stack.next_deadline(),
-        };
+        let mut due = self.stack.next_deadline();
+        if self.has_chores() {
+            due = due.into_iter().chain(self.chores_due()).min();
+        }
         if let Some(room) = self.stack.send_blocked_on() {
             // Not every sleep can watch for room in the NIC's queue. What is due at once waits for it.
             let again = match room {

@@ -24,6 +24,10 @@ pub fn cases() -> Vec<Case> {
         left_to_a_program,
     ));
     cases.extend(on_each_back_end("listening/while-one-ends", while_one_ends));
+    cases.extend(on_each_back_end(
+        "listening/closed-by-the-only-one",
+        closed_by_the_only_one,
+    ));
     cases
 }
 
@@ -272,6 +276,72 @@ assert second.recv(64) == b'second'
 /// A process that ends, and delivers what it has written, refuses nobody whom another one serves then.
 fn while_one_ends(network: &Network) -> Outcome {
     serve_and_call(network, &[ONE_THEN_ANOTHER], CALLS_MEANWHILE)
+}
+
+/// Each child accepts, closes the listening socket, and serves on. The parent, which never accepts, goes on to have it until the second
+/// child has closed it.
+const ONE_AFTER_ANOTHER: &str = "
+import os, socket
+listener = socket.create_server(('10.9.0.2', 9402))
+def child(count):
+    closed, close = os.pipe()
+    asked, ask = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        connections = [listener.accept()[0] for _ in range(count)]
+        listener.close()
+        os.write(close, b'.')
+        connections[0].sendall(b'closed')
+        assert connections[0].recv(64) == b'next'
+        os.write(ask, b'.')
+        for connection in connections:
+            connection.sendall(b'bye')
+            assert connection.recv(64) == b''
+        os._exit(0)
+    os.read(closed, 1)
+    return pid, asked
+print('ready', flush=True)
+first, asked = child(1)
+os.read(asked, 1)
+second, asked = child(3)
+listener.close()
+os.read(asked, 1)
+for pid in first, second:
+    assert os.waitpid(pid, 0)[1] == 0
+print('done', flush=True)
+";
+
+/// Calls while nobody accepts, and is served by who begins to. Then nobody has the socket any more, and it is refused.
+const CALLS_BETWEEN: &str = "
+import socket
+def call():
+    return socket.create_connection(('10.9.0.2', 9402), 20)
+first = call()
+assert first.recv(64) == b'closed'
+others = [call() for _ in range(3)]
+first.sendall(b'next')
+assert first.recv(64) == b'bye'
+assert others[0].recv(64) == b'closed'
+try:
+    while True:
+        with call() as unheard:
+            try:
+                assert unheard.recv(64) == b''
+            except ConnectionResetError:
+                pass
+except ConnectionRefusedError:
+    pass
+others[0].sendall(b'next')
+for connection in others:
+    assert connection.recv(64) == b'bye'
+    connection.close()
+first.close()
+";
+
+/// The only process that accepted has closed its listening socket, and lives on: who calls waits for the next one that accepts, as
+/// long as somebody has the socket.
+fn closed_by_the_only_one(network: &Network) -> Outcome {
+    serve_and_call(network, &[ONE_AFTER_ANOTHER], CALLS_BETWEEN)
 }
 
 /// Who has the lock waits on an epoll set and accepts, as workers of Postfix and uWSGI do.
