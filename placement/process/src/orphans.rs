@@ -1,6 +1,7 @@
 //! Ends the connections of a program that had a stack of its own and was killed, or has become another program: as the kernel
 //! does for its sockets, a FIN follows what was written, or a reset if something wasn't read. What nobody has accepted goes to another
-//! process's stack, if one listens there.
+//! process's stack, if one listens there. If none does, but somebody still has the socket on which the program listened (the kernel
+//! knows), it goes on to listen until one does: who calls waits for that, as at the kernel's own socket.
 
 use crate::clock;
 use crate::confine::confine_orphans;
@@ -15,7 +16,9 @@ use skink_memory::{Region, TableConfig, TableError};
 use skink_messages::{Counters, Ports, Progress, Protocol};
 use skink_nic::Room;
 use skink_sandbox::{Refusal, Report, SandboxError};
+use skink_socket_diag::SocketDiag;
 use skink_time::{Duration, Instant};
+use skink_wire::Endpoint;
 use std::os::fd::OwnedFd;
 
 /// Of the one program here.
@@ -24,6 +27,8 @@ const PROGRAM: u32 = 0;
 const RETRY: Duration = Duration::from_millis(10);
 /// For what nobody has accepted: the program that the process has become listens soon, or who is started in its place.
 const HEIRS: Duration = Duration::from_millis(250);
+/// How often it is looked whether somebody listens, or still has a socket.
+const LOOK: Duration = Duration::from_millis(50);
 /// So often, for the last words.
 const PATIENCE: u32 = 100;
 /// Its sockets of UDP, of which nothing is left to be done.
@@ -45,6 +50,10 @@ pub struct Orphans {
     broker: Broker,
     /// The packet filter's rules as text, and what `on` in them means.
     rules: (String, String),
+    /// Where it listens for others.
+    listens: Vec<Endpoint>,
+    /// Knows whether they have the sockets.
+    diag: Option<SocketDiag>,
 }
 
 impl Orphans {
@@ -68,7 +77,15 @@ impl Orphans {
             udp_table: NO_DATAGRAMS,
             ..config(&start, counters)
         };
-        let mut stack = Stack::for_programs(config, nic, Box::new(Unheard(ports)));
+        let listens = start.listens.iter();
+        let listens: Vec<Endpoint> = listens
+            .map(|end| Endpoint::new(end.ip(), end.port()))
+            .collect();
+        let ports = Quiet {
+            ports,
+            heard: listens.iter().map(|end| end.port).collect(),
+        };
+        let mut stack = Stack::for_programs(config, nic, Box::new(ports));
         stack.set_hands_over();
         let arrivals = epoll::create(CreateFlags::CLOEXEC);
         let arrivals = arrivals.map_err(StartError::doing("making an epoll set"))?;
@@ -87,6 +104,10 @@ impl Orphans {
             udp,
             broker: Broker::resume(broker, ""),
             rules: (start.rules, start.interface),
+            diag: (!listens.is_empty())
+                .then(SocketDiag::open)
+                .and_then(Result::ok),
+            listens,
         })
     }
 
@@ -116,14 +137,18 @@ impl Orphans {
             self.stack.set_rules(now, interface, rules);
         }
         self.stack.expect_heirs(now + HEIRS);
-        for protocol in Protocol::ALL {
-            self.stack.abandon(now, protocol, PROGRAM);
-        }
+        self.stack.abandon(now, Protocol::Udp, PROGRAM);
+        self.close(now);
         let mut farewell = Farewell::new(now);
         let (mut looks_at, mut patience) = (now, PATIENCE);
+        let mut looks_for_heirs = now;
         loop {
             let now = clock::now();
             self.hear(now);
+            if !self.listens.is_empty() && now >= looks_for_heirs {
+                looks_for_heirs = now + LOOK;
+                self.look_for_heirs(now);
+            }
             let progress = self.stack.poll(now);
             let broker = &self.broker;
             self.stack.hand_over(now, |flow, parcel, may_stay| {
@@ -137,7 +162,15 @@ impl Orphans {
             let left = self.stack.tcp_left();
             match farewell.look(now, left) {
                 Some(_) if progress == Progress::More && !blocked => {}
-                Some(longest) => self.wait(longest),
+                Some(longest) if self.listens.is_empty() => self.wait(longest),
+                Some(longest) => self.wait(longest.min(LOOK)),
+                None if !self.listens.is_empty() => {
+                    if left.connections > 0 && !self.stack.has_away() {
+                        let _ = self.stack.tcp_reset_unfinished(now);
+                    }
+                    farewell = Farewell::new(now);
+                    self.wait(LOOK);
+                }
                 // The last acknowledgement, or reset, is among what waits for room, or for its neighbour's address.
                 None if left.connections == 0 && (blocked || self.stack.asks()) && patience > 0 => {
                     patience -= 1;
@@ -152,6 +185,29 @@ impl Orphans {
         let _ = self.stack.tcp_reset_unfinished(clock::now());
         self.stack.flush();
         Ok(())
+    }
+
+    /// Closes everything but what it listens on for others.
+    fn close(&mut self, now: Instant) {
+        if self.listens.is_empty() {
+            return self.stack.abandon(now, Protocol::Tcp, PROGRAM);
+        }
+        let ports: Vec<u16> = self.listens.iter().map(|end| end.port).collect();
+        self.stack.orphan(now, PROGRAM, &ports);
+    }
+
+    /// Where others listen, or nobody has the socket any more, it listens no longer.
+    fn look_for_heirs(&mut self, now: Instant) {
+        let before = self.listens.len();
+        let (stack, diag) = (&mut self.stack, &mut self.diag);
+        self.listens.retain(|local| {
+            let is_held = |diag: &mut SocketDiag| diag.listens(*local);
+            !stack.others_listen(local.port) && diag.as_mut().is_some_and(is_held)
+        });
+        if self.listens.len() < before {
+            self.stack.expect_heirs(now + HEIRS);
+            self.close(now);
+        }
     }
 
     /// What the broker has said of those that were handed over.
@@ -195,27 +251,54 @@ fn spoilt(error: TableError) -> StartError {
     StartError::of_part("the program's sockets", &error)
 }
 
-/// Nobody hears that a port is listened on: whoever begins to listen there meanwhile may.
-struct Unheard(Box<dyn Ports + Send>);
+/// Nobody hears that a port is listened on, but for some: whoever begins to listen there meanwhile may.
+struct Quiet {
+    ports: Box<dyn Ports + Send>,
+    heard: Vec<u16>,
+}
 
-impl Ports for Unheard {
+impl Quiet {
+    fn is_heard(&self, port: u16) -> bool {
+        self.heard.contains(&port)
+    }
+}
+
+impl Ports for Quiet {
     fn use_port(&mut self, protocol: u8, port: u16, exclusive: bool) -> bool {
-        self.0.use_port(protocol, port, exclusive)
+        self.ports.use_port(protocol, port, exclusive)
     }
 
     fn release_port(&mut self, protocol: u8, port: u16) {
-        self.0.release_port(protocol, port);
+        self.ports.release_port(protocol, port);
     }
 
-    fn listen(&mut self, _protocol: u8, _port: u16) {}
+    fn listen(&mut self, protocol: u8, port: u16) {
+        if self.is_heard(port) {
+            self.ports.listen(protocol, port);
+        }
+    }
 
-    fn unlisten(&mut self, _protocol: u8, _port: u16) {}
+    fn unlisten(&mut self, protocol: u8, port: u16) {
+        if self.is_heard(port) {
+            self.ports.unlisten(protocol, port);
+        }
+    }
+
+    fn keep_in_reserve(&mut self, protocol: u8, port: u16) {
+        if self.is_heard(port) {
+            self.ports.keep_in_reserve(protocol, port);
+        }
+    }
+
+    fn others_wait(&mut self, protocol: u8, port: u16) -> bool {
+        self.ports.others_wait(protocol, port)
+    }
 
     fn moved(&mut self, protocol: u8, port: u16) -> bool {
-        self.0.moved(protocol, port)
+        self.ports.moved(protocol, port)
     }
 
     fn others_listen(&mut self, protocol: u8, port: u16) -> bool {
-        self.0.others_listen(protocol, port)
+        self.ports.others_listen(protocol, port)
     }
 }

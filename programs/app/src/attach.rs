@@ -202,7 +202,7 @@ fn engine(stack: Provider, broker: Broker, counters: Counters, [tcp, udp]: [u32;
         tcp: Slots::new(tcp),
         udp: Slots::new(udp),
         struck: None,
-        keeper: None,
+        keepers: Vec::new(),
         kept: Kept::default(),
     }
 }
@@ -270,6 +270,7 @@ pub fn resume(
     descriptors.extend(&numbers);
     let client = Client::attach(channel, attachment.routes).map_err(|error| error.to_string())?;
     let counters = Counters::create().map_err(|error| format!("no memory: {error}"))?;
+    descriptors.push(counters.fd().as_raw_fd());
     let memory = send_memory().unwrap_or(u64::MAX);
     let remote = Remote::new(
         client,
@@ -293,13 +294,17 @@ pub fn resume(
 pub fn show(engine: &mut Engine) {
     engine.fallbacks = FallbackTable::create().ok();
     let fallbacks = engine.fallbacks.as_ref().map(FallbackTable::fd);
-    for (kind, memory) in [
-        (RegionKind::Counters, Some(engine.counters.fd())),
-        (RegionKind::Fallbacks, fallbacks),
-    ] {
-        if let Some(memory) = memory {
-            register(&mut engine.broker, kind, memory, &mut engine.descriptors);
-        }
+    let counters = engine.counters.fd();
+    // (The engine's descriptors have that already.)
+    register(
+        &mut engine.broker,
+        RegionKind::Counters,
+        counters,
+        &mut Vec::new(),
+    );
+    if let Some(memory) = fallbacks {
+        let kind = RegionKind::Fallbacks;
+        register(&mut engine.broker, kind, memory, &mut engine.descriptors);
     }
 }
 

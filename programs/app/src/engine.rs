@@ -52,7 +52,7 @@ pub struct Engine {
     /// Sockets that must still be told that the stack is lost.
     pub struck: Option<Vec<u32>>,
     /// Who holds what is passed, for the next tickets.
-    pub keeper: Option<Box<Keeper>>,
+    pub keepers: Vec<Keeper>,
     /// Listening sockets that stay for others.
     pub kept: Kept,
 }
@@ -103,18 +103,18 @@ impl Engine {
     /// Whether something is looked after now and then that other processes are to have.
     #[inline]
     fn has_chores(&self) -> bool {
-        self.keeper.is_some() || !self.kept.is_empty()
+        !self.keepers.is_empty() || !self.kept.is_empty()
     }
 
     #[cold]
     fn chores_due(&self) -> Option<Instant> {
-        let keeper = self.keeper.as_ref().map(|keeper| keeper.ends);
-        keeper.into_iter().chain(self.kept.deadline()).min()
+        let keepers = self.keepers.iter().map(|keeper| keeper.ends);
+        keepers.chain(self.kept.deadline()).min()
     }
 
     #[cold]
     fn do_chores(&mut self, now: Instant) {
-        self.keeper.take_if(|keeper| keeper.ends <= now);
+        self.keepers.retain(|keeper| keeper.ends > now);
         self.look_after_kept(now);
     }
 

@@ -345,6 +345,7 @@ mod ticket;
 pub use keeper::Keeper;
 pub use packet::look_at;
 pub use taken::take_over;
+pub use ticket::Tickets;
 
 #[cfg(test)]
 mod tests;

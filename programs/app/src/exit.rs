@@ -95,7 +95,7 @@ impl State {
 
 impl State {
     /// What listens on the stack of this process, which goes on until peers have everything, and another process may have too: who calls
-    /// meanwhile asks again, and finds that one.
+    /// meanwhile waits, or asks again and finds the one that listens.
     fn leave_listening_to_others(&mut self) {
         let all = self.sockets.iter();
         let lent = all.filter(|(_, socket)| {
@@ -103,6 +103,11 @@ impl State {
                 && (socket.lent || crate::fork::has_lent_unmarked())
         });
         for index in lent.map(|(index, _)| index).collect::<Vec<u32>>() {
+            if !self.do_others_listen(index) {
+                // So does who takes this process's place.
+                self.keep_for_others(index);
+                continue;
+            }
             self.release(index);
             self.sockets[index].role = Role::Lost;
             // If that fails, who calls is refused.

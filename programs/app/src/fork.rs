@@ -134,7 +134,7 @@ fn begin(state: &mut State) {
         return;
     };
     // The parent's NIC and channel must be closed when the parent dies, and the broker must notice. What is under way is the parent's too.
-    engine.keeper = None;
+    engine.keepers.clear();
     for fd in &engine.descriptors {
         fd_table::set(*fd, Entry::Ordinary);
         raw::close(*fd);

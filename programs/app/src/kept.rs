@@ -5,19 +5,16 @@
 //! listener of the process that closed it stays on the stack, in reserve (docs/decisions/0025), until another one listens, or nobody
 //! has the socket any more. Of that the kernel knows: its own socket, behind the descriptors, listens too.
 use crate::engine::Engine;
-use crate::listener_of_kernel::listens;
 use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
 use crate::socket::Role;
 use crate::state::State;
-use core::ffi::c_int;
-use rustix::net::sockopt::socket_cookie;
 use skink_memory::SocketId;
 use skink_messages::{ConnectionOption, TcpRequest};
+use skink_socket_diag::SocketDiag;
 use skink_time::Instant;
 use skink_wire::Endpoint;
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// How often it is looked whether others still have the socket.
@@ -26,8 +23,8 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// One of them.
 struct Listener {
     ids: Vec<SocketId>,
-    /// The kernel's socket: where it listens, and its cookie (`SO_COOKIE`).
-    kernel: (Endpoint, u64),
+    /// Where the kernel's socket listens.
+    local: Endpoint,
 }
 
 /// All of them.
@@ -52,37 +49,41 @@ impl Kept {
 }
 
 impl State {
-    /// The program closes `fd`, the last descriptor of socket `index`. If that listens on this process's own stack, and other processes may have
-    /// it, it stays there.
-    pub fn keep_for_others(&mut self, index: u32, fd: c_int) {
+    /// The last descriptor of socket `index` is about to be closed. If it listens on this process's own stack, and other processes may
+    /// have it, it stays there.
+    pub fn keep_for_others(&mut self, index: u32) {
         let socket = &self.sockets[index];
         let Role::Listener(halves) = socket.role else {
             return;
         };
         let is_lent = socket.lent || crate::fork::has_lent_unmarked();
-        let (Some(bound), true) = (socket.bound, is_lent && self.has_own_stack()) else {
+        let (Some(local), true) = (socket.bound, is_lent && self.has_own_stack()) else {
             return;
         };
-        // SAFETY: it is open, or was closed behind our back: then another one's cookie is of no use.
-        let cookie = socket_cookie(unsafe { BorrowedFd::borrow_raw(fd) });
-        let (Some(engine), Ok(cookie)) = (self.engine.as_deref_mut(), cookie) else {
+        let Some(engine) = self.engine.as_deref_mut() else {
             return;
         };
         let now = raw::now();
         let ids: Vec<SocketId> = halves.into_iter().flatten().collect();
         for id in &ids {
             engine.disown_tcp(*id);
-            let reserve = ConnectionOption::Reserve(true);
-            engine
-                .stack
-                .tcp_request(now, TcpRequest::SetOption(*id, reserve));
+            let reserve = TcpRequest::SetOption(*id, ConnectionOption::Reserve(true));
+            engine.stack.tcp_request(now, reserve);
         }
-        let kernel = (bound, cookie);
-        engine.kept.list.push(Listener { ids, kernel });
+        engine.kept.list.push(Listener { ids, local });
         // Once this descriptor is closed, too.
         engine.kept.look = now;
         self.sockets[index].role = Role::Lost;
         self.note_work();
+    }
+
+    /// Whether another process's stack listens where the socket does.
+    pub fn do_others_listen(&mut self, index: u32) -> bool {
+        let port = self.sockets[index].bound.map_or(0, |local| local.port);
+        match self.engine.as_deref_mut().map(|engine| &mut engine.stack) {
+            Some(Provider::Library(stack)) => stack.others_listen(port),
+            _ => false,
+        }
     }
 }
 
@@ -96,9 +97,11 @@ impl Engine {
         let Provider::Library(stack) = &mut self.stack else {
             return;
         };
-        self.kept.list.retain(|Listener { ids, kernel }| {
-            let (local, cookie) = *kernel;
-            let stays = !stack.others_listen(local.port) && listens(local, cookie);
+        // A program that has confined itself may have none.
+        let mut diag = SocketDiag::open().ok();
+        self.kept.list.retain(|Listener { ids, local }| {
+            let listens = |diag: &mut SocketDiag| diag.listens(*local);
+            let stays = !stack.others_listen(local.port) && diag.as_mut().is_some_and(listens);
             if !stays {
                 log!(Info, "nobody is to be kept waiting on {local} any more");
                 for id in ids {

@@ -73,7 +73,6 @@ mod kernel_half;
 mod limits;
 mod linger;
 mod listen;
-mod listener_of_kernel;
 mod lock;
 mod log;
 mod message;

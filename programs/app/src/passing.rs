@@ -2,17 +2,17 @@
 //!
 //! What the kernel would pass is the socket that stands behind the descriptor, which isn't connected. In
 //! its place goes a *ticket* ([`crate::estate`]): a Unix socket in whose queue lies what the receiver must
-//! know, with the kernel's socket and the connections to broker and stack of a *holder*, a program that holds
+//! know, with the kernel's socket and the connection to the broker of a *holder*, a program that holds
 //! the socket for as long as the ticket exists. The sender may close its own, or end; and if nobody takes
 //! the message, the kernel closes the ticket and with it what it holds. A receiver with the library puts the
-//! socket where the ticket was, and lets the holder go.
+//! socket where the ticket was, and relieves the holder.
 //!
-//! It costs the sender a channel for each socket, about what a process costs that begins. A socket that is
-//! neither bound nor connected is passed as the kernel's. Where each process has a stack of its own, sockets that listen or are
+//! A holder costs the sender about what a process costs that begins: one keeps what is passed in a second by the same Unix socket. A
+//! listening socket has one of its own. A socket that is neither bound nor connected is passed as the kernel's. Where each process has a stack of its own, sockets that listen or are
 //! bound are passed alone, without a holder: the receiver puts them on its stack.
 use crate::descriptor::is_guest;
 use crate::errno::{Answer, Stop};
-use crate::estate;
+use crate::estate::{self, Tickets};
 use crate::fd_table::{self, Entry};
 use crate::lock::lock;
 use crate::log::log;
@@ -81,12 +81,12 @@ pub unsafe fn send(fd: c_int, message: *const msghdr, flags: c_int) -> Answer {
     // SAFETY: as above.
     let mut control = unsafe { control(message) }.to_vec();
     let tickets = if is_guest() {
-        Vec::new()
+        Tickets::default()
     } else {
         // What was written leaves, and the lock is released, before a call that may take its time.
-        lock()?.write_tickets(&mut control)?
+        lock()?.write_tickets(fd, &mut control)?
     };
-    if !tickets.is_empty() {
+    if !tickets.written.is_empty() {
         copy.msg_control = control.as_mut_ptr().cast();
     }
     let arguments = [
@@ -98,7 +98,11 @@ pub unsafe fn send(fd: c_int, message: *const msghdr, flags: c_int) -> Answer {
         0,
     ];
     // SAFETY: as above; the control messages are ours.
-    unsafe { raw::call(libc::SYS_sendmsg, arguments) }
+    let sent = unsafe { raw::call(libc::SYS_sendmsg, arguments) };
+    if sent.is_err() && !tickets.written.is_empty() {
+        lock()?.take_back(&tickets);
+    }
+    sent
 }
 
 /// After `recvmsg`: sockets take the places of their tickets.

@@ -89,6 +89,8 @@ pub struct Remote {
     side_bells: [bool; SIDE_BELLS],
     /// The stack is gone, or the channel spoilt.
     down: bool,
+    /// The process has other connections to the stack: nobody need know if this one ends.
+    is_aside: bool,
 }
 
 impl Remote {
@@ -113,7 +115,13 @@ impl Remote {
             looked: false,
             side_bells: [false; SIDE_BELLS],
             down: false,
+            is_aside: false,
         }
+    }
+
+    /// The process has another connection to the stack, which isn't lost with this one.
+    pub fn set_aside(&mut self) {
+        self.is_aside = true;
     }
 
     /// Hands on what it holds. It is of no use then.
@@ -129,7 +137,7 @@ impl Remote {
 
     /// The stack is gone: its sockets are lost.
     pub fn go_down(&mut self, reason: &dyn core::fmt::Display) {
-        if !core::mem::replace(&mut self.down, true) {
+        if !core::mem::replace(&mut self.down, true) && !self.is_aside {
             write(format_args!(
                 "the stack is lost, and with it this process's connections: {reason}"
             ));
@@ -275,6 +283,11 @@ impl Remote {
     /// As [`Remote::share`], of a socket in the region with this secret.
     pub fn share_by(&mut self, protocol: Protocol, id: SocketId, secret: u64) {
         self.ask_later(SocketCall::Share(protocol, id, secret));
+    }
+
+    /// Lets go of a socket.
+    pub fn close(&mut self, protocol: Protocol, id: SocketId) {
+        self.call(SocketCall::Close(protocol, id));
     }
 
     /// Says that who has held a socket on its way to this process may let go of it: this one holds it.

@@ -146,6 +146,7 @@ fn start_like(config: &ServerConfig) -> StackStart {
         processors: 0,
         interface: config.interface.clone(),
         rules: config.rules.clone(),
+        listens: Vec::new(),
         successor: true,
         stateless: false,
     }

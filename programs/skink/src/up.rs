@@ -173,6 +173,7 @@ fn stack_start(plan: &Plan, settings: &Settings) -> Result<StackStart, Failure> 
         processors: 0,
         interface: plan.nic.interface().to_owned(),
         rules: settings.rules.clone(),
+        listens: Vec::new(),
         successor: false,
         stateless: settings.recovery == Recovery::Stateless,
     })

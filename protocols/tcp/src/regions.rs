@@ -3,7 +3,7 @@
 use crate::connection::Program;
 use crate::instance::{Socket, Tcp};
 use skink_memory::{Region, SocketId, TableError};
-use skink_messages::{Network, Ports, SocketEvents};
+use skink_messages::{Network, Ports, SocketEvents, Waits};
 use skink_time::Instant;
 
 impl Tcp {
@@ -37,13 +37,44 @@ impl Tcp {
             // First: a successor does the rest.
             region.abandon();
         }
+        self.close_region(now, region, &[], out);
+    }
+
+    /// The program of a region is gone, but others have its sockets that listen on these ports: they stay, in reserve, and what nobody has
+    /// accepted. All else is closed. [`Tcp::abandon_region`] is to follow.
+    pub fn orphan_region<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        region: u32,
+        ports: &[u16],
+        out: &mut O,
+    ) {
+        self.close_region(now, region, ports, out);
+    }
+
+    fn close_region<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        region: u32,
+        staying: &[u16],
+        out: &mut O,
+    ) {
         let used = self.table.region(region).map_or(0, Region::used);
         // Listeners first: connections that wait with them end with them.
         for listeners in [true, false] {
             for slot in 0..used {
                 let slot = self.table.slot_of(region, slot);
-                if let Some(id) = self.held(slot, listeners) {
-                    self.close(now, id, out);
+                let Some(id) = self.held(slot, listeners) else {
+                    continue;
+                };
+                match self.listener_mut(slot) {
+                    Some(listener) if staying.contains(&listener.local.port) => {
+                        listener.lent = true;
+                        listener.waits = Waits::UNKNOWN;
+                        listener.settings.reserve = true;
+                        self.note_reserve(now, slot, out);
+                    }
+                    _ => self.close(now, id, out),
                 }
             }
         }

@@ -11,7 +11,7 @@ use skink_sockets::Attachment;
 use skink_wire::IpCidr;
 use std::io;
 use std::marker::PhantomData;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What a stack needs to know. Beside it: the NIC's descriptors, those of the tables of TCP's and of UDP's
@@ -50,6 +50,9 @@ pub struct StackStart {
     pub interface: String,
     /// The packet filter's rules as text, checked; empty to pass everything.
     pub rules: String,
+    /// Of a process that has ended: where it listened, if others have the sockets and don't. They are to be kept for those.
+    #[serde(default)]
+    pub listens: Vec<SocketAddr>,
     /// It takes over from one that died: it begins with [`Order::Go`], after the programs are attached.
     pub successor: bool,
     /// Connections of predecessors are reset instead of taken over (`skink_tcp::Tcp::set_stateless`).

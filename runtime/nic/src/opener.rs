@@ -346,11 +346,11 @@ impl Opener {
 
     /// The owner's process has ended, and another one is to end its connections: answers what that needs. Frames of these go on
     /// coming, those that wait too, until [`Opener::retire`]; no others do.
-    pub fn succeed(&mut self, owner: u16) -> Result<NicParts, OpenError> {
+    pub fn succeed(&mut self, owner: u16, listens: &[u16]) -> Result<NicParts, OpenError> {
         let owner = owner_number(owner)?;
         let mut steering = self.steering.as_mut();
         if let Some(steering) = &mut steering {
-            steering.orphan_owner(owner);
+            steering.orphan_owner(owner, listens);
         }
         let parts = match &mut self.back_end {
             BackEnd::Packet(opener) => opener.succeed(owner)?,
@@ -385,6 +385,13 @@ impl Opener {
         let steering = self.steering.as_ref()?;
         let other = steering.other_listener(than, port, only_waiting, choice)?;
         Some(u16::from(other.number()))
+    }
+
+    /// Whether other owners than this one listen on a TCP port.
+    pub fn others_listen(&self, than: u16, port: u16) -> bool {
+        let than = owner_number(than).ok();
+        let asked = self.steering.as_ref().zip(than);
+        asked.is_some_and(|(steering, than)| steering.others_listen(than, port))
     }
 
     /// No frame goes to the owner any more, though its process may not have ended yet.

@@ -189,19 +189,28 @@ pub(crate) fn give(
 
 /// Takes `owner` out of every entry of the table.
 pub(crate) fn clear(table: &MappedArray<Port>, owner: Owner) {
-    unlisten(table, owner);
+    unlisten(table, owner, &[]);
     for port in table.entries() {
         take_out(&port.users, owner);
         take_out(&port.flows, owner);
     }
 }
 
-/// `owner` listens on no port any more.
-pub(crate) fn unlisten(table: &MappedArray<Port>, owner: Owner) {
-    for port in table.entries() {
-        take_out(&port.listeners, owner);
+/// `owner` listens on no port any more, but for some, where it is in reserve.
+pub(crate) fn unlisten(table: &MappedArray<Port>, owner: Owner, but: &[u16]) {
+    for (number, port) in (0u32..).zip(table.entries()) {
         port.says_nothing(owner);
+        match but.iter().any(|it| u32::from(*it) == number) {
+            true => put_in(&port.reserve, owner),
+            false => take_out(&port.listeners, owner),
+        }
     }
+}
+
+/// Whether anybody of these owners listens on the port.
+pub(crate) fn is_listened_on(table: &MappedArray<Port>, port: u16, owners: u64) -> bool {
+    let entry = table.entries().get(usize::from(port));
+    entry.is_some_and(|entry| entry.listeners.load(Relaxed) & owners != 0)
 }
 
 fn put_in(owners: &AtomicU64, owner: Owner) {

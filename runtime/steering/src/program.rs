@@ -112,6 +112,12 @@ impl Steering {
         ports::give(tcp, port, others, only_waiting, choice)
     }
 
+    /// Whether any owner but this one listens on a TCP port.
+    pub fn others_listen(&self, than: Owner, port: u16) -> bool {
+        let [tcp, _] = &self.ports;
+        ports::is_listened_on(tcp, port, self.owners.live() & !than.bit())
+    }
+
     /// `owner`'s process has a successor, which will say anew which ports it uses. Packets go on
     /// coming to it.
     pub fn succeed_owner(&mut self, owner: Owner) {
@@ -119,10 +125,10 @@ impl Steering {
     }
 
     /// `owner`'s process is gone, and another one ends its connections: the packets of these go on coming to it. It is given
-    /// no new flow, and its ports are anybody's.
-    pub fn orphan_owner(&mut self, owner: Owner) {
+    /// no new flow, and its ports are anybody's, but for some: it goes on to listen there, in reserve.
+    pub fn orphan_owner(&mut self, owner: Owner, listens: &[u16]) {
         let [tcp, udp] = &self.ports;
-        ports::unlisten(tcp, owner);
+        ports::unlisten(tcp, owner, listens);
         ports::clear(udp, owner);
         self.clear_flow_rings(owner);
     }

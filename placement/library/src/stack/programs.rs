@@ -92,6 +92,13 @@ impl Stack {
         });
     }
 
+    /// See [`skink_tcp::Tcp::orphan_region`].
+    pub fn orphan(&mut self, now: Instant, program: u32, ports: &[u16]) {
+        self.asked(now);
+        split!(self, now, |tcp, udp, below| tcp
+            .orphan_region(now, program, ports, below));
+    }
+
     /// Takes a program that was abandoned, with both protocols, and whose last socket is gone: its number
     /// can be given to another one, and its memory isn't used any more.
     pub fn take_finished(&mut self) -> Option<u32> {

@@ -89,6 +89,7 @@ pub fn start(rules: &str) -> StackStart {
         processors: 2,
         interface: "eth0".into(),
         rules: rules.into(),
+        listens: Vec::new(),
         successor: false,
         stateless: false,
     }

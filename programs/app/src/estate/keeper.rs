@@ -2,7 +2,8 @@
 //!
 //! A *keeper* is a program of its own to the stack. Each ticket ([`super::packet`]) has a copy of the keeper's connection to the
 //! broker, so the keeper ends with the last of them, whatever becomes of this process, and lets go of what nobody has received. To
-//! make one takes milliseconds, so this process keeps a copy too, for the tickets that follow.
+//! make one takes milliseconds, so this process keeps a copy too, for the tickets that follow by the same Unix socket: what one receiver
+//! leaves lying, or does with its copy, is nothing to others.
 use crate::attach;
 use crate::engine::Engine;
 use crate::fd_table::{self, Entry};
@@ -19,10 +20,17 @@ use std::time::Duration;
 const MOST: usize = 1024;
 /// For so long this process uses one: what nobody received stays open until then.
 const LONGEST: Duration = Duration::from_secs(1);
+/// So many at a time, each of them with some twenty descriptors.
+pub const KEEPERS: usize = 8;
+
+/// What tells a Unix socket from others: device and inode.
+pub type Way = (u64, u64);
 
 /// See the module's documentation.
 pub struct Keeper {
     engine: Engine,
+    /// The Unix socket by which its tickets leave.
+    pub way: Way,
     /// What receivers relieve.
     pub holder: Holder,
     kept: HashSet<(Protocol, SocketId)>,
@@ -32,11 +40,11 @@ pub struct Keeper {
 
 impl Keeper {
     /// Asks the broker for one.
-    pub fn start() -> Result<Keeper, String> {
-        let engine = attach::start_for_keeper()?;
-        let Provider::Served(remote) = &engine.stack else {
-            return Err("the stack is in no other process".to_owned());
-        };
+    pub fn start(way: Way) -> Result<Keeper, String> {
+        let mut engine = attach::start_for_keeper()?;
+        let remote = engine.stack.remote();
+        let remote = remote.ok_or("the stack is in no other process")?;
+        remote.set_aside();
         let holder = Holder {
             program: remote.attachment.program,
             secret: remote.attachment.secret,
@@ -44,6 +52,7 @@ impl Keeper {
         attach::mark(&engine);
         Ok(Keeper {
             engine,
+            way,
             holder,
             kept: HashSet::new(),
             ends: raw::now() + LONGEST,
@@ -64,8 +73,8 @@ impl Keeper {
         let remote = remote.ok_or("the stack is in no other process")?;
         for (protocol, id) in sockets {
             remote.share_by(*protocol, *id, secret);
-            self.kept.insert((*protocol, *id));
         }
+        self.kept.extend(sockets);
         let refused = remote.synchronize();
         // What happens to them is for the receiver.
         while remote.take_event().is_some() {}
@@ -73,6 +82,16 @@ impl Keeper {
             Ok(0) => Ok(()),
             Ok(_) => Err("the stack doesn't share it".to_owned()),
             Err(stop) => Err(format!("the stack doesn't answer ({stop:?})")),
+        }
+    }
+
+    /// These haven't left after all.
+    pub fn let_go(&mut self, sockets: &[(Protocol, SocketId)]) {
+        if let Some(remote) = self.engine.stack.remote() {
+            for (protocol, id) in sockets.iter().filter(|it| self.kept.remove(it)) {
+                remote.close(*protocol, *id);
+            }
+            remote.flush();
         }
     }
 

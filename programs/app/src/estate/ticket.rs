@@ -1,7 +1,8 @@
 //! Tickets: what is left to whoever receives a socket over a Unix socket (see [`crate::passing`]); the
 //! sender's part and the receiver's.
+use super::keeper::{KEEPERS, Keeper};
 use super::packet::{Message, Place, Ticket, VERSION};
-use super::{Id, Keeper, RoleEntry, SocketEntry, end, halves, id, plain};
+use super::{Id, RoleEntry, SocketEntry, end, halves, id, plain};
 use crate::attach;
 use crate::calls::kernel_name;
 use crate::errno::{Answer, fail};
@@ -19,10 +20,19 @@ use skink_messages::{Holder, Protocol, SocketCall};
 use skink_sockets::{Client, RequestBody, Routes};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+/// The tickets of a message.
+#[derive(Default)]
+pub struct Tickets {
+    /// In the order of their sockets.
+    pub written: Vec<OwnedFd>,
+    /// Who holds which sockets for their receivers.
+    kept: Vec<(Holder, Vec<(Protocol, SocketId)>)>,
+}
+
 impl State {
-    /// Puts tickets in the places of the sockets of Skink's in these control messages. They are to be closed after the message
-    /// was sent.
-    pub fn write_tickets(&mut self, control: &mut [u8]) -> Answer<Vec<OwnedFd>> {
+    /// Puts tickets in the places of the sockets of Skink's in these control messages, which are to leave by `way`. They are to be closed
+    /// after the message was sent; if it wasn't, [`State::take_back`] is to follow.
+    pub fn write_tickets(&mut self, way: c_int, control: &mut [u8]) -> Answer<Tickets> {
         let mut passed = Vec::new();
         for place in places(control) {
             let Some(fd) = descriptor(control, place) else {
@@ -36,24 +46,34 @@ impl State {
             }
         }
         if passed.is_empty() || self.is_served() && !self.has_shared_stack() {
-            return Ok(Vec::new());
+            return Ok(Tickets::default());
         }
-        let tickets = passed.iter().map(|(_, fd, index)| {
-            // SAFETY: it is open: the program passes it.
-            let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
-            self.write_ticket(fd, *index)
+        let mut tickets = Tickets::default();
+        let written = passed.iter().try_for_each(|(place, fd, index)| {
+            // SAFETY: they are open: the program passes one, and sends by the other.
+            let [fd, way] = [*fd, way].map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
+            let ticket = self.write_ticket(fd, *index, way, &mut tickets)?;
+            replace(control, *place, ticket.as_raw_fd());
+            tickets.written.push(ticket);
+            Ok(())
         });
-        let tickets = tickets.collect::<Result<Vec<OwnedFd>, String>>();
-        match tickets {
-            Ok(tickets) => {
-                for ((place, ..), ticket) in passed.iter().zip(&tickets) {
-                    replace(control, *place, ticket.as_raw_fd());
-                }
-                Ok(tickets)
-            }
-            Err(reason) => {
-                write(format_args!("a socket can't be passed: {reason}"));
-                fail(libc::ENOBUFS)
+        if let Err::<(), String>(reason) = written {
+            self.take_back(&tickets);
+            write(format_args!("a socket can't be passed: {reason}"));
+            return fail(libc::ENOBUFS);
+        }
+        Ok(tickets)
+    }
+
+    /// The message with these tickets wasn't sent.
+    pub fn take_back(&mut self, tickets: &Tickets) {
+        let Some(engine) = self.engine.as_deref_mut() else {
+            return;
+        };
+        for (holder, sockets) in &tickets.kept {
+            let mut keepers = engine.keepers.iter_mut();
+            if let Some(keeper) = keepers.find(|keeper| keeper.holder == *holder) {
+                keeper.let_go(sockets);
             }
         }
     }
@@ -89,7 +109,13 @@ impl State {
         }
     }
 
-    fn write_ticket(&mut self, fd: BorrowedFd<'_>, index: u32) -> Result<OwnedFd, String> {
+    fn write_ticket(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        index: u32,
+        way: BorrowedFd<'_>,
+        tickets: &mut Tickets,
+    ) -> Result<OwnedFd, String> {
         let engine = self.engine.as_deref();
         let Some((own, Provider::Served(remote))) = engine.map(|own| (own, &own.stack)) else {
             let (broker, _) = attach::broker_named().ok_or("there is no stack")?;
@@ -114,29 +140,54 @@ impl State {
         let program = remote.table(*protocol).region_of(id.slot);
         let secret = remote.holdings.secret_of(program);
         let secret = secret.ok_or("it is in memory of an unknown program")?;
-        let keeper = self.keeper(&held)?;
-        keeper.keep(&held, secret)?;
+        let keeper = self.keep(&held, secret, way)?;
+        let holder = keeper.holder;
+        tickets.kept.push((holder, held));
         let message = Message {
             version: VERSION.to_owned(),
             socket,
             place: Place::Shared {
                 region: (program, secret),
-                holder: (keeper.holder.program, keeper.holder.secret),
+                holder: (holder.program, holder.secret),
             },
         };
         let packed = message.pack(&[fd, keeper.broker()]);
         packed.map_err(|error| error.to_string())
     }
 
-    /// A keeper that can hold these.
-    fn keeper(&mut self, sockets: &[(Protocol, SocketId)]) -> Result<&mut Keeper, String> {
+    /// A keeper that holds these sockets, which are in the region with this secret.
+    fn keep(
+        &mut self,
+        sockets: &[(Protocol, SocketId)],
+        secret: u64,
+        way: BorrowedFd<'_>,
+    ) -> Result<&Keeper, String> {
+        let way = rustix::fs::fstat(way).map_err(|error| error.to_string())?;
+        let way = (way.st_dev, way.st_ino);
         let engine = self.engine.as_deref_mut().ok_or("there is no stack")?;
-        engine.keeper.take_if(|keeper| !keeper.has_room(sockets));
-        let keeper = match engine.keeper.take() {
-            Some(keeper) => keeper,
-            None => Box::new(Keeper::start()?),
+        // Some receiver may have ended it.
+        let usable = |keeper: &mut Keeper| {
+            keeper.way == way && keeper.has_room(sockets) && keeper.keep(sockets, secret).is_ok()
         };
-        Ok(engine.keeper.insert(keeper))
+        let known = engine.keepers.iter_mut().position(usable);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                engine.keepers.retain(|keeper| keeper.way != way);
+                if engine.keepers.len() >= KEEPERS {
+                    engine.keepers.remove(0);
+                }
+                let mut keeper = Keeper::start(way)?;
+                keeper.keep(sockets, secret)?;
+                engine.keepers.push(keeper);
+                if let Some(driver) = self.parking.driver {
+                    // It sleeps, and doesn't know yet until when it may.
+                    self.parking.wake(driver);
+                }
+                engine.keepers.len() - 1
+            }
+        };
+        Ok(&engine.keepers[at])
     }
 
     /// The ticket of a socket that is bound or listens: a program binds one for the receiver, for as long as its connection to the

@@ -4,6 +4,7 @@ use skink_control::{
 };
 use skink_memory::{Record, SendRegion, SocketKind};
 use skink_tcp::State;
+use skink_wire::Endpoint;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -137,12 +138,14 @@ fn start(
     Ok(process)
 }
 
-/// The files of the sockets of a process that has ended, if peers of its connections are to be told.
-pub fn left(mut memory: BTreeMap<RegionKind, OwnedFd>) -> Option<[OwnedFd; 3]> {
+/// The files of the TCP sockets of a process that has ended: records, and what it sends and receives.
+pub fn files(mut memory: BTreeMap<RegionKind, OwnedFd>) -> Option<[OwnedFd; 3]> {
     let [records, send_rings, receive_rings] = RegionKind::TCP.map(|kind| memory.remove(&kind));
-    let files = [records?, send_rings?, receive_rings?];
-    let [records, send_rings, _] = &files;
-    let table = [records.try_clone().ok()?, send_rings.try_clone().ok()?];
+    Some([records?, send_rings?, receive_rings?])
+}
+
+/// Whether peers of its connections are to be told.
+pub fn have_peers(files: &[OwnedFd; 3]) -> bool {
     let has_peer = |state, _: &Record| {
         matches!(
             state,
@@ -154,7 +157,22 @@ pub fn left(mut memory: BTreeMap<RegionKind, OwnedFd>) -> Option<[OwnedFd; 3]> {
                 | State::LastAck
         )
     };
-    has_connection(table, has_peer).then_some(files)
+    table(files).is_some_and(|table| has_connection(table, has_peer))
+}
+
+/// Where it listened.
+pub fn listeners(files: &[OwnedFd; 3]) -> Vec<Endpoint> {
+    let table = table(files).and_then(|files| SendRegion::open_read_only(files).ok());
+    let Some(table) = table else {
+        return Vec::new();
+    };
+    let records = (0..table.used()).map(|slot| table.record(slot));
+    let listen = records.filter(|record| record.kind() == SocketKind::TcpListener);
+    listen.map(|record| record.four_tuple().local).collect()
+}
+
+fn table([records, send_rings, _]: &[OwnedFd; 3]) -> Option<[OwnedFd; 2]> {
+    Some([records.try_clone().ok()?, send_rings.try_clone().ok()?])
 }
 
 /// Whether a table, as the files of its records and of its send rings, has such a connection.

@@ -5,9 +5,11 @@ use skink_control::{
     Grant, NicGrant, Owners, Peer, RegionKind, SignalDescriptor, StackStart, unguessable,
 };
 use skink_nic::{Adaptation, Load, NicParts, Opener};
+use skink_socket_diag::SocketDiag;
 use skink_tcp::State;
-use skink_wire::FourTuple;
+use skink_wire::{Endpoint, FourTuple};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 /// Opens the NIC for each process of the program.
@@ -91,10 +93,15 @@ impl NicOwners {
         owner: u16,
         memory: BTreeMap<RegionKind, OwnedFd>,
     ) -> Result<bool, String> {
-        let Some(files) = orphans::left(memory) else {
+        let Some(files) = orphans::files(memory) else {
             return Ok(false);
         };
-        let parts = self.opener.succeed(owner);
+        let listens = self.listens_for_others(owner, &files);
+        if listens.is_empty() && !orphans::have_peers(&files) {
+            return Ok(false);
+        }
+        let ports: Vec<u16> = listens.iter().map(|end| end.port).collect();
+        let parts = self.opener.succeed(owner, &ports);
         let NicParts {
             description,
             mut descriptors,
@@ -102,6 +109,10 @@ impl NicOwners {
         let mut start = self.start.clone();
         start.nic = serde_json::to_string(&description).map_err(|error| error.to_string())?;
         start.nic_descriptors = descriptors.len();
+        let listens = listens.into_iter();
+        start.listens = listens
+            .map(|end| SocketAddr::new(end.addr, end.port))
+            .collect();
         start.seed = unguessable().map_err(|error| error.to_string())?;
         let steering = self.opener.steering();
         let ports = steering.map(|steering| steering.port_maps()).transpose();
@@ -121,6 +132,17 @@ impl NicOwners {
         self.links.push((owner, ours));
         self.orphanage.take_in(owner, start, descriptors);
         Ok(true)
+    }
+
+    /// Where the owner has listened, and nobody does who has a stack, though somebody has the socket.
+    fn listens_for_others(&self, owner: u16, files: &[OwnedFd; 3]) -> Vec<Endpoint> {
+        let mut all = orphans::listeners(files);
+        all.retain(|local| !self.opener.others_listen(owner, local.port));
+        if !all.is_empty() {
+            let mut diag = SocketDiag::open().ok();
+            all.retain(|local| diag.as_mut().is_some_and(|diag| diag.listens(*local)));
+        }
+        all
     }
 
     fn bind(&self, flow: &FourTuple, owner: u16) {

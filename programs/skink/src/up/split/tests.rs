@@ -41,6 +41,7 @@ fn stack() -> StackStart {
         processors: 1,
         interface: String::new(),
         rules: String::new(),
+        listens: Vec::new(),
         successor: false,
         stateless: false,
     }
