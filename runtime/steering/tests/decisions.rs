@@ -514,6 +514,28 @@ fn an_owner_whose_process_is_gone_keeps_its_flows_and_gets_no_others() {
 }
 
 #[test]
+fn an_owner_whose_process_is_gone_listens_on_for_others_until_one_does() {
+    let Some(mut bench) = Bench::new(&[1, 2]) else {
+        return;
+    };
+    let mut views = [1, 2].map(|number| bench.ports(number));
+    for port in [80, 443] {
+        open(&mut views[0], TCP, port, true);
+    }
+    // It waited when it died.
+    views[0].set_waiting(TCP, 80, true, true);
+    assert!(!bench.steering.others_listen(owner(1), 80));
+    assert!(bench.steering.others_listen(owner(2), 80));
+    bench.steering.orphan_owner(owner(1), &[80]);
+    assert_eq!(opened(&bench, 1..60), BTreeSet::from([1]));
+    assert!(bench.steering.others_listen(owner(2), 80));
+    assert!(!bench.steering.others_listen(owner(2), 443));
+    assert!(!views[1].others_wait(TCP, 80));
+    open(&mut views[1], TCP, 80, true);
+    assert_eq!(opened(&bench, 100..160), BTreeSet::from([2]));
+}
+
+#[test]
 fn flows_that_began_with_one_owner_stay_when_others_join_it() {
     let Some(bench) = Bench::new(&[1, 2]) else {
         return;

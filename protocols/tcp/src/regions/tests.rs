@@ -155,6 +155,41 @@ fn sockets_of_every_kind_end_with_their_program() {
 }
 
 #[test]
+fn listeners_that_others_have_stay_when_their_program_ends() {
+    let mut net = Net::new();
+    net.tcp.set_hands_over();
+    net.add_region(16);
+    let staying = net.listen_in(1, 80, 5, SHARED);
+    handshake(&mut net, 1);
+    let ending = net.listen_in(1, 81, 5, SHARED);
+    net.local_port = 81;
+    handshake(&mut net, 2);
+    let accepted = net.tcp.accept(ending).expect("a connection waits");
+    net.tcp.orphan_region(net.now, 1, &[80], &mut net.out);
+    net.run();
+    // All else ends as ever.
+    net.expect("F. 1 ack 1");
+    net.inject("F. 1 ack 2 win 60000");
+    net.drain();
+    assert!(net.exists(staying) && !net.exists(ending) && !net.exists(accepted));
+    assert!(net.out.reserved.contains(&80));
+    assert_eq!(net.tcp.take_finished_region(), None);
+    // Who calls waits with the one before,
+    net.local_port = 80;
+    handshake(&mut net, 3);
+    assert!(net.tcp.take_parcel(net.now).is_none());
+    net.advance(1_000);
+    net.expect_nothing();
+    // and both go to whoever listens, once it is said that nobody need wait here.
+    net.out.others = vec![80];
+    net.tcp.orphan_region(net.now, 1, &[], &mut net.out);
+    net.run();
+    net.expect_nothing();
+    let leaving = core::iter::from_fn(|| net.tcp.take_parcel(net.now)).count();
+    assert_eq!(leaving, 2);
+}
+
+#[test]
 fn no_event_comes_from_a_dead_program() {
     let mut net = Net::new();
     net.add_region(8);

@@ -28,6 +28,14 @@ pub fn cases() -> Vec<Case> {
         "listening/closed-by-the-only-one",
         closed_by_the_only_one,
     ));
+    cases.extend(on_each_back_end(
+        "listening/after-the-only-one",
+        after_the_only_one,
+    ));
+    cases.extend(on_each_back_end(
+        "listening/after-the-only-one-was-killed",
+        after_the_only_one_was_killed,
+    ));
     cases
 }
 
@@ -342,6 +350,76 @@ first.close()
 /// long as somebody has the socket.
 fn closed_by_the_only_one(network: &Network) -> Outcome {
     serve_and_call(network, &[ONE_AFTER_ANOTHER], CALLS_BETWEEN)
+}
+
+/// Each child accepts, and ends. Another one, which has a port of its own, tells the parent when to go on: that never accepts, and has
+/// the listening socket until the second child has ended.
+const ONE_AT_LAST: &str = "
+import os, signal, socket, sys
+asked, ask = os.pipe()
+messenger = os.fork()
+if messenger == 0:
+    control = socket.create_server(('10.9.0.2', 9403))
+    os.write(ask, b'.')
+    connection, _ = control.accept()
+    while word := connection.recv(1):
+        os.write(ask, word)
+    os._exit(0)
+os.read(asked, 1)
+listener = socket.create_server(('10.9.0.2', 9402))
+def serve(count):
+    pid = os.fork()
+    if pid == 0:
+        for connection in [listener.accept()[0] for _ in range(count)]:
+            connection.sendall(b'served')
+        if 'killed' in sys.argv:
+            os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(0)
+    os.waitpid(pid, 0)
+print('ready', flush=True)
+serve(1)
+os.read(asked, 1)
+serve(3)
+listener.close()
+os.read(asked, 1)
+os.waitpid(messenger, 0)
+print('done', flush=True)
+";
+
+/// Calls when the first child has ended, and is served by the second one. Then nobody has the socket, and it is refused.
+const CALLS_AFTERWARDS: &str = "
+import socket
+def call(port=9402):
+    return socket.create_connection(('10.9.0.2', port), 20)
+control = call(9403)
+def is_served(connection):
+    with connection:
+        return connection.recv(64) == b'served' and connection.recv(64) == b''
+assert is_served(call())
+others = [call() for _ in range(3)]
+control.sendall(b'.')
+assert all([is_served(connection) for connection in others])
+try:
+    while True:
+        with call() as unheard:
+            try:
+                assert unheard.recv(64) == b''
+            except ConnectionResetError:
+                pass
+except ConnectionRefusedError:
+    pass
+control.sendall(b'.')
+control.close()
+";
+
+/// The only process that accepted has ended: who calls waits for the next one that does, as long as somebody has the socket.
+fn after_the_only_one(network: &Network) -> Outcome {
+    serve_and_call(network, &[ONE_AT_LAST], CALLS_AFTERWARDS)
+}
+
+/// The same after it was killed.
+fn after_the_only_one_was_killed(network: &Network) -> Outcome {
+    serve_and_call(network, &[ONE_AT_LAST, "killed"], CALLS_AFTERWARDS)
 }
 
 /// Who has the lock waits on an epoll set and accepts, as workers of Postfix and uWSGI do.
