@@ -41,6 +41,10 @@ pub trait Ports {
     fn others_use(&mut self, _protocol: u8, _port: u16) -> bool {
         false
     }
+    /// Whether this owner, which listens on `port` in reserve for others, needn't: one of them does that isn't in reserve.
+    fn is_relieved(&mut self, _protocol: u8, _port: u16) -> bool {
+        false
+    }
     /// Whether other owners listen on `port`, whatever this one does: new flows come here as long as it listens there with any
     /// address, though it has closed the listener that they are for.
     fn others_listen(&mut self, _protocol: u8, _port: u16) -> bool {

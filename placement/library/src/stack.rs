@@ -228,6 +228,11 @@ impl Stack {
         self.tcp.has_away()
     }
 
+    /// See [`Ports::is_relieved`], of TCP.
+    pub fn is_relieved(&mut self, port: u16) -> bool {
+        self.ports.is_relieved(protocol::TCP, port)
+    }
+
     /// Whether other stacks' programs listen on a TCP port ([`Ports::others_listen`]).
     pub fn others_listen(&mut self, port: u16) -> bool {
         self.ports.others_listen(protocol::TCP, port)

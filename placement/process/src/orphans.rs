@@ -202,7 +202,7 @@ impl Orphans {
         let (stack, diag) = (&mut self.stack, &mut self.diag);
         self.listens.retain(|local| {
             let is_held = |diag: &mut SocketDiag| diag.listens(*local);
-            !stack.others_listen(local.port) && diag.as_mut().is_some_and(is_held)
+            !stack.is_relieved(local.port) && diag.as_mut().is_some_and(is_held)
         });
         if self.listens.len() < before {
             self.stack.expect_heirs(now + HEIRS);
@@ -288,6 +288,10 @@ impl Ports for Quiet {
         if self.is_heard(port) {
             self.ports.keep_in_reserve(protocol, port);
         }
+    }
+
+    fn is_relieved(&mut self, protocol: u8, port: u16) -> bool {
+        self.ports.is_relieved(protocol, port)
     }
 
     fn others_wait(&mut self, protocol: u8, port: u16) -> bool {

@@ -101,7 +101,7 @@ impl Engine {
         let mut diag = SocketDiag::open().ok();
         self.kept.list.retain(|Listener { ids, local }| {
             let listens = |diag: &mut SocketDiag| diag.listens(*local);
-            let stays = !stack.others_listen(local.port) && diag.as_mut().is_some_and(listens);
+            let stays = !stack.is_relieved(local.port) && diag.as_mut().is_some_and(listens);
             if !stays {
                 log!(Info, "nobody is to be kept waiting on {local} any more");
                 for id in ids {

@@ -387,6 +387,13 @@ impl Opener {
         Some(u16::from(other.number()))
     }
 
+    /// The owner's process is gone: it listens on no TCP port, as others see it.
+    pub fn unlisten(&mut self, owner: u16) {
+        if let (Some(steering), Ok(owner)) = (&mut self.steering, owner_number(owner)) {
+            steering.unlisten_owner(owner);
+        }
+    }
+
     /// Whether other owners than this one listen on a TCP port.
     pub fn others_listen(&self, than: u16, port: u16) -> bool {
         let than = owner_number(than).ok();

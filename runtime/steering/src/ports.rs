@@ -201,7 +201,10 @@ pub(crate) fn unlisten(table: &MappedArray<Port>, owner: Owner, but: &[u16]) {
     for (number, port) in (0u32..).zip(table.entries()) {
         port.says_nothing(owner);
         match but.iter().any(|it| u32::from(*it) == number) {
-            true => put_in(&port.reserve, owner),
+            true => {
+                put_in(&port.reserve, owner);
+                put_in(&port.listeners, owner);
+            }
             false => take_out(&port.listeners, owner),
         }
     }
@@ -350,6 +353,14 @@ impl Ports for PortTable {
             return false;
         };
         shared.users.load(Relaxed) & !bit != 0
+    }
+
+    fn is_relieved(&mut self, protocol: u8, port: u16) -> bool {
+        let Some((shared, _, bit)) = self.entry(protocol, port) else {
+            return false;
+        };
+        let (listeners, reserve) = (shared.listeners.load(Relaxed), shared.reserve.load(Relaxed));
+        listeners & !bit & !reserve != 0
     }
 
     fn others_listen(&mut self, protocol: u8, port: u16) -> bool {

@@ -112,6 +112,12 @@ impl Steering {
         ports::give(tcp, port, others, only_waiting, choice)
     }
 
+    /// `owner`'s process is gone: it listens on no TCP port.
+    pub fn unlisten_owner(&mut self, owner: Owner) {
+        let [tcp, _] = &self.ports;
+        ports::unlisten(tcp, owner, &[]);
+    }
+
     /// Whether any owner but this one listens on a TCP port.
     pub fn others_listen(&self, than: Owner, port: u16) -> bool {
         let [tcp, _] = &self.ports;

@@ -533,6 +533,16 @@ fn an_owner_whose_process_is_gone_listens_on_for_others_until_one_does() {
     assert!(!views[1].others_wait(TCP, 80));
     open(&mut views[1], TCP, 80, true);
     assert_eq!(opened(&bench, 100..160), BTreeSet::from([2]));
+    // Who is in reserve goes once somebody listens who isn't; of two in reserve none counts on the other.
+    let mut heir = bench.ports(1);
+    open(&mut heir, TCP, 80, true);
+    heir.keep_in_reserve(TCP, 80);
+    assert!(heir.is_relieved(TCP, 80));
+    views[1].keep_in_reserve(TCP, 80);
+    assert!(!heir.is_relieved(TCP, 80) && !views[1].is_relieved(TCP, 80));
+    views[1].set_waiting(TCP, 80, false, false);
+    bench.steering.unlisten_owner(owner(2));
+    assert!(!heir.is_relieved(TCP, 80), "it is gone");
 }
 
 #[test]
