@@ -289,13 +289,13 @@ impl Engine {
                     log!(Info, "the interface takes packets of {mtu} bytes now");
                     stack.set_mtu(mtu);
                 }
-                Notice::TakeIn(from, parcel) => {
+                Notice::TakeIn { from, parcel, late } => {
                     let Some(parcel) = Parcel::from_bytes(&parcel) else {
                         log!(Warn, "a connection of another process can't be read");
                         continue;
                     };
                     let flow = parcel.four_tuple();
-                    let taken = stack.take_in(raw::now(), &parcel);
+                    let taken = !late && stack.take_in(raw::now(), &parcel);
                     self.broker.tell_taken_in(from, &flow, taken);
                     self.unfinished = true;
                 }

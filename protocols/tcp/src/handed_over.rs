@@ -22,6 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// When there was no room for a parcel on its way, or nobody took it in, it is tried again.
 const AGAIN: Duration = Duration::from_millis(10);
 
+/// So often somebody else is asked to take a connection in, if it has no listener here to wait at: who was asked first may just have
+/// stopped to listen.
+const MOST_TIMES: u8 = 8;
+
 /// So many parcels are on their way at a time, and so many bytes, if they are several: what takes them there has little room.
 const MOST: usize = 16;
 const MOST_BYTES: usize = 48 * 1024;
@@ -34,6 +38,8 @@ struct Away {
     home: Option<SocketId>,
     /// When its parcel left, and its size in bytes.
     left: Option<(Instant, usize)>,
+    /// How often it has been taken in by nobody.
+    failed: u8,
 }
 
 /// All of them, in order.
@@ -124,6 +130,7 @@ impl Tcp {
             flow,
             home,
             left: None,
+            failed: 0,
         });
         true
     }
@@ -185,26 +192,37 @@ impl Tcp {
         taken: bool,
         out: &mut O,
     ) {
-        let Some(Away { id, flow, home, .. }) = self.handed_over.list.remove(index) else {
+        let Some(away) = self.handed_over.list.remove(index) else {
             return;
         };
+        let Away {
+            id,
+            flow,
+            home,
+            failed,
+            ..
+        } = away;
         let could_stay = home.is_some();
         let home = home.filter(|home| {
             let listener = self.listener(home.slot);
             listener.is_some_and(|listener| listener.id == *home && !listener.left)
         });
         if !taken
-            && could_stay
             && home.is_none()
+            && failed < MOST_TIMES
             && out.others_listen(protocol::TCP, flow.local.port)
         {
-            // Its listener was closed meanwhile: now it may go to who doesn't wait, too.
+            // If its listener was closed meanwhile, it may go to who doesn't wait, too.
             self.handed_over.list.push_back(Away {
                 id,
                 flow,
                 home,
                 left: None,
+                failed: failed + 1,
             });
+            if !could_stay {
+                self.handed_over.again = Some(now + AGAIN);
+            }
             return;
         }
         let Some(Socket::Connection(connection)) = self.socket_mut(id) else {

@@ -7,6 +7,7 @@ use crate::message::{
 use crate::transport::{self, MAXIMUM_REPLY, ReceiveError};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::time::{ClockId, clock_gettime};
 use skink_messages::{Ports, SoleOwner};
 use skink_nic::{Load, Nic, NicParts};
 use skink_sockets::Attachment;
@@ -23,6 +24,15 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Descriptors of a program's two regions.
 const REGION_DESCRIPTORS: usize = 6;
+
+/// In milliseconds: who has handed a connection over waits for twice as long until it is somebody else's turn.
+const TOO_LATE: u64 = 500;
+
+/// What the monotonic clock says, which all processes have in common.
+pub(crate) fn milliseconds() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
+}
 
 /// What a process is handed.
 #[derive(Debug)]
@@ -137,7 +147,14 @@ pub enum Notice {
     ShowFilter(u64),
     /// Take in this connection of the process with that number, where nobody accepts it: as [`Broker::hand_over`] was given it. Say by
     /// [`Broker::tell_taken_in`] whether it was.
-    TakeIn(u16, Vec<u8>),
+    TakeIn {
+        /// The process that has it.
+        from: u16,
+        /// The connection.
+        parcel: Vec<u8>,
+        /// It was said so long ago that another process may have been asked since: it mustn't be taken in.
+        late: bool,
+    },
     /// Whether another process has taken in a connection that was handed over.
     HandedOver(FourTuple, bool),
 }
@@ -150,7 +167,14 @@ impl Notice {
             Reply::LoadFilter { rules } => Ok(Notice::LoadFilter(rules)),
             Reply::Mtu { bytes } => Ok(Notice::Mtu(bytes)),
             Reply::ShowFilter { question } => Ok(Notice::ShowFilter(question)),
-            Reply::TakeIn { from, parcel } => Ok(Notice::TakeIn(from, parcel.0)),
+            Reply::TakeIn { from, parcel, at } => {
+                let late = milliseconds().saturating_sub(at) >= TOO_LATE;
+                Ok(Notice::TakeIn {
+                    from,
+                    parcel: parcel.0,
+                    late,
+                })
+            }
             Reply::HandedOver {
                 local,
                 remote,

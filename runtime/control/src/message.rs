@@ -194,7 +194,12 @@ pub(crate) enum Reply {
     /// To [`Request::Register`].
     Registered {},
     /// Unasked: the process is to take in a connection of process `from`'s.
-    TakeIn { from: u16, parcel: Hex },
+    TakeIn {
+        from: u16,
+        parcel: Hex,
+        /// When it was said, in milliseconds of the monotonic clock: who hears of it too late mustn't do it.
+        at: u64,
+    },
     /// To [`Request::HandOver`], later: whether another process has taken that connection in.
     HandedOver {
         local: (IpAddr, u16),

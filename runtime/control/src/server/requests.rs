@@ -2,7 +2,7 @@
 use super::tools::only_file;
 use super::{Access, Connection, Grant, NicGrant, Owners, Peer, Role, ServedParts, Server, random};
 use crate::FIRST_COMPONENT;
-use crate::client::{ends, four_tuple};
+use crate::client::{ends, four_tuple, milliseconds};
 use crate::message::{
     AttachedMessage, Hex, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage,
 };
@@ -358,7 +358,8 @@ impl<O: Owners> Server<O> {
         parcel: Hex,
         may_stay: bool,
     ) {
-        let reply = Reply::TakeIn { from, parcel };
+        let at = milliseconds();
+        let reply = Reply::TakeIn { from, parcel, at };
         let mut tried = vec![from];
         while let Some(heir) = self.owners.heir(&tried, flow, may_stay) {
             tried.push(heir);
