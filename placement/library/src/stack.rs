@@ -233,11 +233,6 @@ impl Stack {
         self.ports.is_relieved(protocol::TCP, port)
     }
 
-    /// Whether other stacks' programs listen on a TCP port ([`Ports::others_listen`]).
-    pub fn others_listen(&mut self, port: u16) -> bool {
-        self.ports.others_listen(protocol::TCP, port)
-    }
-
     /// See [`Tcp::owes_parcels`].
     pub fn owes_parcels(&self) -> bool {
         self.tcp.owes_parcels()

@@ -50,8 +50,8 @@ pub struct Orphans {
     broker: Broker,
     /// The packet filter's rules as text, and what `on` in them means.
     rules: (String, String),
-    /// Where it listens for others.
-    listens: Vec<Endpoint>,
+    /// Where it listens for others, and the cookies of the kernel's sockets.
+    listens: Vec<(Endpoint, u64)>,
     /// Knows whether they have the sockets.
     diag: Option<SocketDiag>,
 }
@@ -78,12 +78,12 @@ impl Orphans {
             ..config(&start, counters)
         };
         let listens = start.listens.iter();
-        let listens: Vec<Endpoint> = listens
-            .map(|end| Endpoint::new(end.ip(), end.port()))
+        let listens: Vec<(Endpoint, u64)> = listens
+            .map(|(end, cookie)| (Endpoint::new(end.ip(), end.port()), *cookie))
             .collect();
         let ports = Quiet {
             ports,
-            heard: listens.iter().map(|end| end.port).collect(),
+            heard: listens.iter().map(|(end, _)| end.port).collect(),
         };
         let mut stack = Stack::for_programs(config, nic, Box::new(ports));
         stack.set_hands_over();
@@ -192,7 +192,7 @@ impl Orphans {
         if self.listens.is_empty() {
             return self.stack.abandon(now, Protocol::Tcp, PROGRAM);
         }
-        let ports: Vec<u16> = self.listens.iter().map(|end| end.port).collect();
+        let ports: Vec<u16> = self.listens.iter().map(|(end, _)| end.port).collect();
         self.stack.orphan(now, PROGRAM, &ports);
     }
 
@@ -200,8 +200,8 @@ impl Orphans {
     fn look_for_heirs(&mut self, now: Instant) {
         let before = self.listens.len();
         let (stack, diag) = (&mut self.stack, &mut self.diag);
-        self.listens.retain(|local| {
-            let is_held = |diag: &mut SocketDiag| diag.listens(*local);
+        self.listens.retain(|(local, cookie)| {
+            let is_held = |diag: &mut SocketDiag| diag.listens(*local, *cookie);
             !stack.is_relieved(local.port) && diag.as_mut().is_some_and(is_held)
         });
         if self.listens.len() < before {
@@ -220,8 +220,12 @@ impl Orphans {
                 Ok(Some(_)) => {}
                 Ok(None) => return,
                 Err(_) => {
-                    // There is no broker any more. What is away is given up in time.
+                    // There is no broker any more, or nobody to listen for. What is away is given up in time.
                     let _ = epoll::delete(&self.arrivals, &self.broker);
+                    if !self.listens.is_empty() {
+                        self.listens.clear();
+                        self.close(now);
+                    }
                     return;
                 }
             }

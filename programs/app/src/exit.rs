@@ -103,9 +103,9 @@ impl State {
                 && (socket.lent || crate::fork::has_lent_unmarked())
         });
         for index in lent.map(|(index, _)| index).collect::<Vec<u32>>() {
-            if !self.do_others_listen(index) {
-                // So does who takes this process's place.
-                self.keep_for_others(index);
+            // Who takes this process's place goes on with what is kept.
+            let fd = self.sockets[index].fds.first().copied();
+            if fd.is_some_and(|fd| self.keep_for_others(index, fd)) {
                 continue;
             }
             self.release(index);

@@ -5,32 +5,43 @@
 //! listener of the process that closed it stays on the stack, in reserve (docs/decisions/0025), until another one listens, or nobody
 //! has the socket any more. Of that the kernel knows: its own socket, behind the descriptors, listens too.
 use crate::engine::Engine;
+use crate::fd_table::{self, Entry};
 use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
 use crate::socket::Role;
-use crate::state::State;
+use crate::state::{State, internal};
+use core::ffi::c_int;
+use rustix::net::sockopt::socket_cookie;
+use skink_library::Stack;
 use skink_memory::SocketId;
 use skink_messages::{ConnectionOption, TcpRequest};
 use skink_socket_diag::SocketDiag;
 use skink_time::Instant;
 use skink_wire::Endpoint;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
 /// How often it is looked whether others still have the socket.
 const AGAIN: Duration = Duration::from_millis(50);
 
+/// So many at a time.
+const MOST: usize = 64;
+
 /// One of them.
 struct Listener {
     ids: Vec<SocketId>,
-    /// Where the kernel's socket listens.
+    /// Where the kernel's socket listens, and its cookie.
     local: Endpoint,
+    cookie: u64,
 }
 
 /// All of them.
 #[derive(Default)]
 pub struct Kept {
     list: Vec<Listener>,
+    /// Asks the kernel; there as long as there are some.
+    diag: Option<SocketDiag>,
     /// When to look next, if there are any.
     look: Instant,
 }
@@ -49,20 +60,26 @@ impl Kept {
 }
 
 impl State {
-    /// The last descriptor of socket `index` is about to be closed. If it listens on this process's own stack, and other processes may
-    /// have it, it stays there.
-    pub fn keep_for_others(&mut self, index: u32) {
+    /// `fd`, the last descriptor of socket `index`, is about to be closed. If it listens on this process's own stack, and other processes may
+    /// have it, it stays there. Answers whether it does.
+    pub fn keep_for_others(&mut self, index: u32, fd: c_int) -> bool {
         let socket = &self.sockets[index];
         let Role::Listener(halves) = socket.role else {
-            return;
+            return false;
         };
         let is_lent = socket.lent || crate::fork::has_lent_unmarked();
         let (Some(local), true) = (socket.bound, is_lent && self.has_own_stack()) else {
-            return;
+            return false;
         };
-        let Some(engine) = self.engine.as_deref_mut() else {
-            return;
+        // SAFETY: it is open, or was closed behind our back: then the cookie is of no use.
+        let cookie = socket_cookie(unsafe { BorrowedFd::borrow_raw(fd) });
+        let (Some(engine), Ok(cookie)) = (self.engine.as_deref_mut(), cookie) else {
+            return false;
         };
+        // (Where nothing steers nobody else can have a stack.)
+        if engine.is_sole || engine.kept.list.len() >= MOST || !engine.may_ask_kernel() {
+            return false;
+        }
         let now = raw::now();
         let ids: Vec<SocketId> = halves.into_iter().flatten().collect();
         for id in &ids {
@@ -70,45 +87,85 @@ impl State {
             let reserve = TcpRequest::SetOption(*id, ConnectionOption::Reserve(true));
             engine.stack.tcp_request(now, reserve);
         }
-        engine.kept.list.push(Listener { ids, local });
+        engine.kept.list.push(Listener { ids, local, cookie });
         // Once this descriptor is closed, too.
         engine.kept.look = now;
         self.sockets[index].role = Role::Lost;
         self.note_work();
-    }
-
-    /// Whether another process's stack listens where the socket does.
-    pub fn do_others_listen(&mut self, index: u32) -> bool {
-        let port = self.sockets[index].bound.map_or(0, |local| local.port);
-        match self.engine.as_deref_mut().map(|engine| &mut engine.stack) {
-            Some(Provider::Library(stack)) => stack.others_listen(port),
-            _ => false,
-        }
+        true
     }
 }
 
 impl Engine {
+    /// Whether the kernel can be asked. A program that confines itself later may not make sockets then.
+    fn may_ask_kernel(&mut self) -> bool {
+        if self.kept.diag.is_none()
+            && let Ok(diag) = SocketDiag::open()
+        {
+            let fd = internal(OwnedFd::from(diag).into_raw_fd());
+            self.descriptors.push(fd);
+            // SAFETY: it was just made, and nobody else has it.
+            let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+            self.kept.diag = Some(SocketDiag::from(socket));
+            // It has descriptors of its own, and asks, too.
+            crate::helper::renew();
+        }
+        self.kept.diag.is_some()
+    }
+
     /// Closes what nobody else has, or another process listens on.
     pub fn look_after_kept(&mut self, now: Instant) {
         if self.kept.deadline().is_none_or(|look| look > now) {
             return;
         }
         self.kept.look = now + AGAIN;
-        let Provider::Library(stack) = &mut self.stack else {
+        let (Provider::Library(stack), Some(diag)) = (&mut self.stack, &mut self.kept.diag) else {
             return;
         };
-        // A program that has confined itself may have none.
-        let mut diag = SocketDiag::open().ok();
-        self.kept.list.retain(|Listener { ids, local }| {
-            let listens = |diag: &mut SocketDiag| diag.listens(*local);
-            let stays = !stack.is_relieved(local.port) && diag.as_mut().is_some_and(listens);
+        self.kept.list.retain(|it| {
+            let stays = !stack.is_relieved(it.local.port) && diag.listens(it.local, it.cookie);
             if !stays {
-                log!(Info, "nobody is to be kept waiting on {local} any more");
-                for id in ids {
-                    stack.tcp_request(now, TcpRequest::Close(*id));
-                }
+                close(stack, now, it);
             }
             stays
         });
+        self.forget_diag();
+    }
+
+    /// The program is about to bind this port: the kernel has let it, so nobody has the sockets any more that were kept there, or they share
+    /// it.
+    pub fn give_up_kept(&mut self, port: u16) {
+        if self.kept.is_empty() {
+            return;
+        }
+        let Provider::Library(stack) = &mut self.stack else {
+            return;
+        };
+        self.kept.list.retain(|it| {
+            let stays = it.local.port != port;
+            if !stays {
+                close(stack, raw::now(), it);
+            }
+            stays
+        });
+        self.forget_diag();
+    }
+
+    fn forget_diag(&mut self) {
+        if self.kept.is_empty()
+            && let Some(diag) = self.kept.diag.take()
+        {
+            let fd = diag.as_fd().as_raw_fd();
+            self.descriptors.retain(|other| *other != fd);
+            fd_table::set(fd, Entry::Ordinary);
+        }
+    }
+}
+
+fn close(stack: &mut Stack, now: Instant, listener: &Listener) {
+    let Listener { ids, local, .. } = listener;
+    log!(Info, "nobody is to be kept waiting on {local} any more");
+    for id in ids {
+        stack.tcp_request(now, TcpRequest::Close(*id));
     }
 }

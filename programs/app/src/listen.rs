@@ -488,6 +488,7 @@ impl State {
         let options = socket.options.for_bind(socket.tickets[half]);
         let engine = self.engine()?;
         engine.count(Counter::AppSockets);
+        engine.give_up_kept(address.port);
         let id = engine.stack.tcp_open()?;
         match engine.stack.tcp_bind(id, address, options) {
             Ok((_, ticket)) => {

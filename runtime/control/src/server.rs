@@ -376,6 +376,15 @@ impl<O: Owners> Server<O> {
         }
     }
 
+    /// Who goes on to listen for the program's other processes has nobody left to do it for: it finds its end of the connection closed.
+    pub fn dismiss_orphans(&mut self) {
+        let orphans = self.connections.iter();
+        let orphans = orphans.filter(|(_, it)| matches!(it.role, Role::Orphans(_)));
+        for key in orphans.map(|(key, _)| *key).collect::<Vec<u64>>() {
+            self.connections.remove(&key);
+        }
+    }
+
     /// Whether a user may have one more connection. If there are too many in all, one of another user's has to go that hasn't attached, of
     /// him who has the most of those, and more than this one will: so nobody is kept out by users who have many that say nothing.
     fn has_room_for(&mut self, uid: u32) -> bool {

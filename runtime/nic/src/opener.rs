@@ -394,7 +394,7 @@ impl Opener {
         }
     }
 
-    /// Whether other owners than this one listen on a TCP port.
+    /// Whether other owners than this one listen on a TCP port, and aren't in reserve.
     pub fn others_listen(&self, than: u16, port: u16) -> bool {
         let than = owner_number(than).ok();
         let asked = self.steering.as_ref().zip(than);

@@ -8,7 +8,8 @@
 //!
 //! **What survives a restart.** Nothing is kept.
 //!
-//! **What it leaves out.** Whose the socket is: who has bound an end keeps others away from it.
+//! **What it leaves out.** Of sockets that share an end by `SO_REUSEPORT` the kernel finds one, not all: another one isn't there, as far as
+//! this can tell.
 #![forbid(unsafe_code)]
 
 use core::net::IpAddr;
@@ -18,7 +19,7 @@ use rustix::net::{
 };
 use skink_wire::{Endpoint, protocol};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes of a netlink message's header (`nlmsghdr`), and of a request for one socket with it (`inet_diag_req_v2`).
 const HEADER: usize = 16;
@@ -27,6 +28,9 @@ const REQUEST: usize = HEADER + 56;
 const BY_FAMILY: u16 = 20;
 const IS_REQUEST: u16 = 1;
 const LISTEN: u8 = 10;
+/// Where the answer has the socket's cookie (`inet_diag_msg`), and the one of any.
+const COOKIE: usize = HEADER + 44;
+const ANY: u64 = u64::MAX;
 /// Room for the answer, of which nothing but the beginning is of interest.
 const ANSWER: usize = 512;
 /// Answers to earlier requests that weren't waited for.
@@ -52,34 +56,58 @@ impl SocketDiag {
         Ok(SocketDiag { socket, number: 0 })
     }
 
-    /// Whether a TCP socket that is bound to this end, all addresses included, listens, in whatever process. If that can't be
-    /// told, none does.
-    pub fn listens(&mut self, local: Endpoint) -> bool {
-        self.ask(local).unwrap_or(false)
+    /// The cookie (`SO_COOKIE`) of a TCP socket that is bound to this end, all addresses included, and listens, in whatever process.
+    /// None if that can't be told.
+    pub fn find(&mut self, local: Endpoint) -> Option<u64> {
+        self.ask(local, ANY).ok().flatten()
     }
 
-    fn ask(&mut self, local: Endpoint) -> Result<bool, Errno> {
+    /// Whether the one with that cookie listens there still.
+    pub fn listens(&mut self, local: Endpoint, cookie: u64) -> bool {
+        self.ask(local, cookie).is_ok_and(|found| found.is_some())
+    }
+
+    fn ask(&mut self, local: Endpoint, cookie: u64) -> Result<Option<u64>, Errno> {
         self.number = self.number.wrapping_add(1);
-        send(
-            &self.socket,
-            &request(self.number, local),
-            SendFlags::empty(),
-        )?;
+        let request = request(self.number, local, cookie);
+        send(&self.socket, &request, SendFlags::empty())?;
         // The kernel has answered before `send` returns.
         for _ in 0..MOST_STALE {
             let mut answer = [0; ANSWER];
             let (length, _) = recv(&self.socket, &mut answer, RecvFlags::DONTWAIT)?;
             if answer[8..12] == self.number.to_ne_bytes() {
                 // It is an `inet_diag_msg`, which begins with the family and the state, or an error.
-                let is_one = length > HEADER + 1 && answer[4..6] == BY_FAMILY.to_ne_bytes();
-                return Ok(is_one && answer[HEADER + 1] == LISTEN);
+                let is_one = length >= COOKIE + 8 && answer[4..6] == BY_FAMILY.to_ne_bytes();
+                let word = |at: usize| answer[at..].first_chunk().map(|it| u32::from_ne_bytes(*it));
+                let cookie = word(COOKIE).zip(word(COOKIE + 4));
+                let cookie = cookie.map(|(low, high)| u64::from(high) << 32 | u64::from(low));
+                return Ok(cookie.filter(|_| is_one && answer[HEADER + 1] == LISTEN));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 }
 
-fn request(number: u32, local: Endpoint) -> [u8; REQUEST] {
+impl AsFd for SocketDiag {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl From<OwnedFd> for SocketDiag {
+    /// With the socket of another one.
+    fn from(socket: OwnedFd) -> SocketDiag {
+        SocketDiag { socket, number: 0 }
+    }
+}
+
+impl From<SocketDiag> for OwnedFd {
+    fn from(diag: SocketDiag) -> OwnedFd {
+        diag.socket
+    }
+}
+
+fn request(number: u32, local: Endpoint, cookie: u64) -> [u8; REQUEST] {
     let mut request = [0; REQUEST];
     let mut put = |at: usize, bytes: &[u8]| request[at..at + bytes.len()].copy_from_slice(bytes);
     // `nlmsghdr`: length, type, flags, number.
@@ -87,7 +115,7 @@ fn request(number: u32, local: Endpoint) -> [u8; REQUEST] {
     put(4, &BY_FAMILY.to_ne_bytes());
     put(6, &IS_REQUEST.to_ne_bytes());
     put(8, &number.to_ne_bytes());
-    // `inet_diag_req_v2`: family, protocol; all states; our port, theirs, our address, theirs, interface; any cookie.
+    // `inet_diag_req_v2`: family, protocol; all states; our port, theirs, our address, theirs, interface, cookie.
     let family = match local.addr {
         IpAddr::V4(_) => AddressFamily::INET,
         IpAddr::V6(_) => AddressFamily::INET6,
@@ -105,13 +133,15 @@ fn request(number: u32, local: Endpoint) -> [u8; REQUEST] {
             }
         }
     }
-    put(HEADER + 48, &[0xff; 8]);
+    put(HEADER + 48, &(cookie as u32).to_ne_bytes());
+    put(HEADER + 52, &((cookie >> 32) as u32).to_ne_bytes());
     request
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::sockopt::socket_cookie;
     use std::net::TcpListener;
 
     #[test]
@@ -127,11 +157,15 @@ mod tests {
             let listener = TcpListener::bind(address).expect("a port");
             let local = listener.local_addr().expect("an address");
             let local = Endpoint::new(local.ip(), local.port());
+            let cookie = socket_cookie(&listener).expect("a cookie");
             let copy = listener.try_clone().expect("a descriptor");
             drop(listener);
-            assert!(diag.listens(local), "{address}");
+            assert_eq!(diag.find(local), Some(cookie), "{address}");
+            assert!(diag.listens(local, cookie), "{address}");
+            assert!(!diag.listens(local, cookie ^ 1), "{address}: another one");
             drop(copy);
-            assert!(!diag.listens(local), "{address}: it is closed");
+            assert_eq!(diag.find(local), None, "{address}: it is closed");
+            assert!(!diag.listens(local, cookie), "{address}: it is closed");
         }
     }
 
@@ -143,7 +177,7 @@ mod tests {
         let port = listener.local_addr().expect("an address").port();
         for address in ["0.0.0.0", "::"] {
             let local = Endpoint::new(address.parse().expect("an address"), port);
-            assert!(diag.listens(local), "{address}");
+            assert!(diag.find(local).is_some(), "{address}");
         }
     }
 
@@ -156,7 +190,7 @@ mod tests {
         let (accepted, _) = listener.accept().expect("a connection");
         drop(listener);
         let local = Endpoint::new(address.ip(), address.port());
-        assert!(!diag.listens(local));
+        assert_eq!(diag.find(local), None);
         drop((call, accepted));
     }
 }

@@ -210,10 +210,13 @@ pub(crate) fn unlisten(table: &MappedArray<Port>, owner: Owner, but: &[u16]) {
     }
 }
 
-/// Whether anybody of these owners listens on the port.
+/// Whether anybody of these owners listens on the port who isn't in reserve.
 pub(crate) fn is_listened_on(table: &MappedArray<Port>, port: u16, owners: u64) -> bool {
     let entry = table.entries().get(usize::from(port));
-    entry.is_some_and(|entry| entry.listeners.load(Relaxed) & owners != 0)
+    entry.is_some_and(|entry| {
+        let ready = entry.listeners.load(Relaxed) & !entry.reserve.load(Relaxed);
+        ready & owners != 0
+    })
 }
 
 fn put_in(owners: &AtomicU64, owner: Owner) {
@@ -235,11 +238,15 @@ impl Ports for PortTable {
             return true;
         };
         if exclusive {
-            // Our own bit may be set already, by another socket on this port.
+            // Our own bit may be set already, by another socket on this port. Who listens in reserve does so for others: the kernel has
+            // let us bind.
             let own = if count.uses > 0 { bit } else { 0 };
+            let yields = shared.reserve.load(Relaxed) & shared.listeners.load(Relaxed) & !bit;
+            let users = shared.users.load(Relaxed);
+            let expected = users & yields | own;
             if shared
                 .users
-                .compare_exchange(own, bit, AcqRel, Acquire)
+                .compare_exchange(expected, users & yields | bit, AcqRel, Acquire)
                 .is_err()
             {
                 return false;

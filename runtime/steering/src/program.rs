@@ -118,7 +118,7 @@ impl Steering {
         ports::unlisten(tcp, owner, &[]);
     }
 
-    /// Whether any owner but this one listens on a TCP port.
+    /// Whether any owner but this one listens on a TCP port, and isn't in reserve.
     pub fn others_listen(&self, than: Owner, port: u16) -> bool {
         let [tcp, _] = &self.ports;
         ports::is_listened_on(tcp, port, self.owners.live() & !than.bit())

@@ -9,14 +9,18 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// So many processes at a time: others wait for their turn.
+/// So many processes at a time that end connections: others wait for their turn.
 const MOST: usize = 8;
+/// So many at a time that go on to listen, for as long as it takes.
+const MOST_LISTENING: usize = 8;
 
 /// What is to be ended in place of one owner's process.
 struct Orphans {
     /// Until there is a process for it.
     order: Option<(Order, Vec<OwnedFd>)>,
     process: Option<ComponentProcess>,
+    /// It goes on to listen.
+    listens: bool,
     /// The owner's own process has closed all descriptors.
     is_released: bool,
 }
@@ -31,6 +35,16 @@ impl Orphanage {
         self.0.is_empty()
     }
 
+    /// Whether one of them goes on to listen.
+    pub fn listen(&self) -> bool {
+        self.0.values().any(|it| it.listens)
+    }
+
+    /// Whether one more may.
+    pub fn has_room_to_listen(&self) -> bool {
+        self.0.values().filter(|it| it.listens).count() < MOST_LISTENING
+    }
+
     /// Whether the owner's connections are being ended.
     pub fn has(&self, owner: u16) -> bool {
         self.0.contains_key(&owner)
@@ -40,6 +54,7 @@ impl Orphanage {
     /// tables of ports, the files of its sockets, and a connection to the broker. [`Orphanage::tend`] begins.
     pub fn take_in(&mut self, owner: u16, start: StackStart, descriptors: Vec<OwnedFd>) {
         let orphans = Orphans {
+            listens: !start.listens.is_empty(),
             order: Some((Order::EndOrphans(Box::new(start)), descriptors)),
             process: None,
             is_released: false,
@@ -57,9 +72,16 @@ impl Orphanage {
     /// Starts a process for each that has none. Answers the owners for whom that failed, which are forgotten.
     pub fn tend(&mut self, signals: &SignalDescriptor) -> Vec<Gone> {
         let mut failed = Vec::new();
-        let running = self.0.values().filter(|it| it.process.is_some()).count();
-        let waiting = self.0.iter_mut().filter(|(_, it)| it.order.is_some());
-        for (owner, orphans) in waiting.take(MOST.saturating_sub(running)) {
+        let running = self.0.values();
+        let running = running.filter(|it| it.process.is_some() && !it.listens);
+        let mut places = MOST.saturating_sub(running.count());
+        for (owner, orphans) in self.0.iter_mut().filter(|(_, it)| it.order.is_some()) {
+            if !orphans.listens {
+                let Some(left) = places.checked_sub(1) else {
+                    continue;
+                };
+                places = left;
+            }
             let Some((order, descriptors)) = orphans.order.take() else {
                 continue;
             };
@@ -99,7 +121,9 @@ impl Orphanage {
 
     /// Gives up the connections of one owner, since its place is needed.
     pub fn give_up_one(&mut self) -> Option<Gone> {
-        let owner = *self.0.keys().next()?;
+        let mut others = self.0.iter().filter(|(_, it)| !it.listens);
+        let first = others.next().or_else(|| self.0.iter().next())?;
+        let owner = *first.0;
         tracing::warn!(
             owner,
             "the peers of a process that has ended aren't told: its place is needed"

@@ -7,7 +7,7 @@ use skink_control::{
 use skink_nic::{Adaptation, Load, NicParts, Opener};
 use skink_socket_diag::SocketDiag;
 use skink_tcp::State;
-use skink_wire::{Endpoint, FourTuple};
+use skink_wire::FourTuple;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -102,7 +102,7 @@ impl NicOwners {
         if listens.is_empty() && !orphans::have_peers(&files) {
             return Ok(false);
         }
-        let ports: Vec<u16> = listens.iter().map(|end| end.port).collect();
+        let ports: Vec<u16> = listens.iter().map(|(end, _)| end.port()).collect();
         let parts = self.opener.succeed(owner, &ports);
         let NicParts {
             description,
@@ -111,10 +111,7 @@ impl NicOwners {
         let mut start = self.start.clone();
         start.nic = serde_json::to_string(&description).map_err(|error| error.to_string())?;
         start.nic_descriptors = descriptors.len();
-        let listens = listens.into_iter();
-        start.listens = listens
-            .map(|end| SocketAddr::new(end.addr, end.port))
-            .collect();
+        start.listens = listens;
         start.seed = unguessable().map_err(|error| error.to_string())?;
         let steering = self.opener.steering();
         let ports = steering.map(|steering| steering.port_maps()).transpose();
@@ -136,15 +133,32 @@ impl NicOwners {
         Ok(true)
     }
 
-    /// Where the owner has listened, and nobody does who has a stack, though somebody has the socket.
-    fn listens_for_others(&self, owner: u16, files: &[OwnedFd; 3]) -> Vec<Endpoint> {
+    /// Where the owner has listened, and nobody does who has a stack, though somebody has the socket; and that one's cookie.
+    fn listens_for_others(&mut self, owner: u16, files: &[OwnedFd; 3]) -> Vec<(SocketAddr, u64)> {
+        // Where nothing steers, the next process would have to put an end to it.
+        if self.opener.steering().is_none() || !self.orphanage.has_room_to_listen() {
+            return Vec::new();
+        }
         let mut all = orphans::listeners(files);
         all.retain(|local| !self.opener.others_listen(owner, local.port));
-        if !all.is_empty() {
-            let mut diag = SocketDiag::open().ok();
-            all.retain(|local| diag.as_mut().is_some_and(|diag| diag.listens(*local)));
+        if all.is_empty() {
+            return Vec::new();
         }
-        all
+        let Ok(mut diag) = SocketDiag::open() else {
+            return Vec::new();
+        };
+        let found = all.into_iter().filter_map(|local| {
+            let end = SocketAddr::new(local.addr, local.port);
+            Some((end, diag.find(local)?))
+        });
+        let found: Vec<_> = found.collect();
+        tracing::debug!(owner, ?found, "somebody has what it listened on");
+        found
+    }
+
+    /// Whether a process listens in place of one that has ended.
+    pub fn listen(&self) -> bool {
+        self.orphanage.listen()
     }
 
     fn bind(&self, flow: &FourTuple, owner: u16) {

@@ -45,6 +45,9 @@ pub fn supervise(child: &Child, server: &mut Server<NicOwners>, signals: &Signal
     loop {
         let limit = server.serve(Instant::now());
         tend(server, signals);
+        if server.owners().listen() && are_all_ours(server.owners()) {
+            server.dismiss_orphans();
+        }
         wait(server, signals, links.as_ref(), limit);
         if links.as_ref().is_some_and(netlink::LinkEvents::take)
             && let Some(mtu) = server.owners_mut().changed_mtu()
@@ -95,6 +98,11 @@ fn wait(
         tv_nsec: limit.subsec_nanos().into(),
     });
     let _ = rustix::event::poll(&mut descriptors, limit.as_ref());
+}
+
+/// Whether of the program no process is left.
+fn are_all_ours(owners: &NicOwners) -> bool {
+    children().into_iter().all(|pid| owners.is_ours(pid))
 }
 
 /// Takes the status of every child that has ended. Answers whether any is left.

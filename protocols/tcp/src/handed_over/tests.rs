@@ -1,4 +1,4 @@
-use super::MOST;
+use super::{MOST, MOST_TIMES};
 use crate::harness::{Net, REMOTE, SHARED};
 use crate::state::State;
 use skink_memory::{Parcel, SocketId};
@@ -138,17 +138,25 @@ fn its_segments_are_left_unanswered_until_they_go_there() {
 
 #[test]
 fn what_nobody_takes_in_is_reset() {
-    // They say so, or say nothing for long.
+    // They say so, or say nothing for long; others are asked then, but not for ever.
     for said in [true, false] {
-        let (mut net, _, parcels) = closed();
-        if said {
-            for parcel in &parcels {
-                tell(&mut net, parcel, false);
+        let (mut net, _, mut leaving) = closed();
+        for time in 0..=MOST_TIMES {
+            assert_eq!(leaving.len(), 3, "{time}");
+            if said {
+                for parcel in &leaving {
+                    tell(&mut net, parcel, false);
+                }
+            } else {
+                net.advance(999);
+                assert_eq!(parcels(&mut net), []);
+                net.advance(2);
             }
-        } else {
-            net.advance(999);
-            net.expect_nothing();
-            net.advance(2);
+            if time < MOST_TIMES {
+                net.expect_nothing();
+                net.advance(11);
+                leaving = parcels(&mut net);
+            }
         }
         assert_eq!(resets(&mut net), 3);
         assert_eq!(net.out.uses.get(&80), Some(&0));
