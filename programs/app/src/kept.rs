@@ -5,7 +5,6 @@
 //! listener of the process that closed it stays on the stack, in reserve (docs/decisions/0025), until another one listens, or nobody
 //! has the socket any more. Of that the kernel knows: its own socket, behind the descriptors, listens too.
 use crate::engine::Engine;
-use crate::fd_table::{self, Entry};
 use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
@@ -19,7 +18,7 @@ use skink_messages::{ConnectionOption, TcpRequest};
 use skink_socket_diag::SocketDiag;
 use skink_time::Instant;
 use skink_wire::Endpoint;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
 /// How often it is looked whether others still have the socket.
@@ -40,7 +39,7 @@ struct Listener {
 #[derive(Default)]
 pub struct Kept {
     list: Vec<Listener>,
-    /// Asks the kernel; there as long as there are some.
+    /// Asks the kernel. Once it is made it stays: the helper has a copy of its descriptor.
     diag: Option<SocketDiag>,
     /// When to look next, if there are any.
     look: Instant,
@@ -107,7 +106,7 @@ impl Engine {
             // SAFETY: it was just made, and nobody else has it.
             let socket = unsafe { OwnedFd::from_raw_fd(fd) };
             self.kept.diag = Some(SocketDiag::from(socket));
-            // It has descriptors of its own, and asks, too.
+            // The helper has descriptors of its own, and asks, too.
             crate::helper::renew();
         }
         self.kept.diag.is_some()
@@ -129,7 +128,6 @@ impl Engine {
             }
             stays
         });
-        self.forget_diag();
     }
 
     /// The program is about to bind this port: the kernel has let it, so nobody has the sockets any more that were kept there, or they share
@@ -148,17 +146,6 @@ impl Engine {
             }
             stays
         });
-        self.forget_diag();
-    }
-
-    fn forget_diag(&mut self) {
-        if self.kept.is_empty()
-            && let Some(diag) = self.kept.diag.take()
-        {
-            let fd = diag.as_fd().as_raw_fd();
-            self.descriptors.retain(|other| *other != fd);
-            fd_table::set(fd, Entry::Ordinary);
-        }
     }
 }
 

@@ -19,7 +19,7 @@ use rustix::net::{
 };
 use skink_wire::{Endpoint, protocol};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// Bytes of a netlink message's header (`nlmsghdr`), and of a request for one socket with it (`inet_diag_req_v2`).
 const HEADER: usize = 16;
@@ -85,12 +85,6 @@ impl SocketDiag {
             }
         }
         Ok(None)
-    }
-}
-
-impl AsFd for SocketDiag {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }
 
