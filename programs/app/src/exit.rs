@@ -103,9 +103,8 @@ impl State {
                 && (socket.lent || crate::fork::has_lent_unmarked())
         });
         for index in lent.map(|(index, _)| index).collect::<Vec<u32>>() {
-            // Who takes this process's place goes on with what is kept.
-            let fd = self.sockets[index].fds.first().copied();
-            if fd.is_some_and(|fd| self.keep_for_others(index, fd)) {
+            if self.stays_in_reserve(index) {
+                self.sockets[index].role = Role::Lost;
                 continue;
             }
             self.release(index);

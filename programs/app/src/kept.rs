@@ -93,6 +93,34 @@ impl State {
         self.note_work();
         true
     }
+
+    /// Whether a listening socket of this process, which is about to end, stays on its stack, in reserve: nobody else listens there, and who
+    /// takes the process's place goes on if others have the socket.
+    pub fn stays_in_reserve(&mut self, index: u32) -> bool {
+        let socket = &self.sockets[index];
+        let (Role::Listener(halves), Some(local)) = (socket.role, socket.bound) else {
+            return false;
+        };
+        let Some(engine) = self.engine.as_deref_mut().filter(|it| !it.is_sole) else {
+            return false;
+        };
+        let Provider::Library(stack) = &mut engine.stack else {
+            return false;
+        };
+        let now = raw::now();
+        for id in halves.into_iter().flatten() {
+            let reserve = TcpRequest::SetOption(id, ConnectionOption::Reserve(true));
+            stack.tcp_request(now, reserve);
+        }
+        // Only then: of two that end at the same time neither counts on the other.
+        if stack.is_relieved(local.port) {
+            return false;
+        }
+        for id in halves.into_iter().flatten() {
+            engine.disown_tcp(id);
+        }
+        true
+    }
 }
 
 impl Engine {
