@@ -71,8 +71,8 @@ pub enum SocketCall {
     /// The program uses this socket too, which is another program's or was handed on before: it has
     /// inherited it, and knows the region's secret. Answered with the socket.
     Share(Protocol, SocketId, u64),
-    /// The program uses this socket, which was passed to it, and the holder that has held it meanwhile lets go of it. Not
-    /// answered.
+    /// The program uses this socket, which was passed to it, and the holder that has held it meanwhile lets go of it: one that has
+    /// nothing to say of it, as that might come too late. Not answered.
     Relieve(Protocol, SocketId, Holder),
     /// The program lets go of the socket; with its last holder it is closed. Not answered.
     Close(Protocol, SocketId),

@@ -207,9 +207,15 @@ impl Tcp {
             let listener = self.listener(home.slot);
             listener.is_some_and(|listener| listener.id == *home && !listener.left)
         });
+        // Of those whose handshake isn't over there may be thousands, which nobody has room for.
+        let is_half_open = matches!(
+            self.socket(id),
+            Some(Socket::Connection(it)) if it.state() == State::SynReceived
+        );
+        let most = if is_half_open { 0 } else { MOST_TIMES };
         if !taken
             && home.is_none()
-            && failed < MOST_TIMES
+            && (could_stay || failed < most)
             && out.others_listen(protocol::TCP, flow.local.port)
         {
             // If its listener was closed meanwhile, it may go to who doesn't wait, too.
@@ -218,7 +224,7 @@ impl Tcp {
                 flow,
                 home,
                 left: None,
-                failed: failed + 1,
+                failed: failed.saturating_add(1),
             });
             if !could_stay {
                 self.handed_over.again = Some(now + AGAIN);

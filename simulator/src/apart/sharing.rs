@@ -168,9 +168,13 @@ impl Apart {
             self.sharing.counts[0] += 1;
             // One that ends may let go before, or not.
             if lets_go && (!self.may_end(giver) || self.sharing.counts[0].is_multiple_of(2)) {
-                // Of its own it lets go itself; and who may get the socket again mustn't be relieved late.
+                // Of its own it lets go itself; who may get the socket again mustn't be relieved late, nor who has something to say of it.
                 let is_own = giver == self.machine.owner(Protocol::Tcp, socket);
-                match is_last && !is_own {
+                let has_said_all = self.programs.get_mut(&giver).is_some_and(|giver| {
+                    giver.client.flush();
+                    giver.is_idle()
+                });
+                match is_last && !is_own && has_said_all {
                     true => self.relieve(heir, socket, giver),
                     false => self.let_go(giver, socket),
                 }

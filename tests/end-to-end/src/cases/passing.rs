@@ -105,6 +105,11 @@ while order != b'last':
         os._exit(0)
     for _ in range(2 if order == b'twice' else 1):
         socket.send_fds(link, [order], [c.fileno()])
+    if order == b'early':
+        # What the library needs for that isn't the program's to close.
+        descriptors = os.listdir('/proc/self/fd')
+        os.closerange(1000, 1 << 20)
+        assert os.listdir('/proc/self/fd') == descriptors
     if order == b'late':
         word.send(order)
         assert word.recv(64) == b'answered'

@@ -28,6 +28,7 @@ pub fn cases() -> Vec<Case> {
         "listening/closed-by-the-only-one",
         closed_by_the_only_one,
     ));
+    cases.extend(on_each_back_end("listening/bound-anew", bound_anew));
     cases.extend(on_each_back_end(
         "listening/after-the-only-one",
         after_the_only_one,
@@ -352,10 +353,50 @@ fn closed_by_the_only_one(network: &Network) -> Outcome {
     serve_and_call(network, &[ONE_AFTER_ANOTHER], CALLS_BETWEEN)
 }
 
+/// Closes its listening socket, which a child had too, and binds the same port again.
+const BINDS_ANEW: &str = "
+import os, socket
+def listen():
+    listener = socket.create_server(('10.9.0.2', 9402))
+    listener.settimeout(20)
+    return listener
+def serve(listener, word):
+    connection, _ = listener.accept()
+    connection.sendall(word)
+    connection.close()
+listener = listen()
+print('ready', flush=True)
+serve(listener, b'first')
+if os.fork() == 0:
+    os._exit(0)
+os.wait()
+listener.close()
+serve(listen(), b'second')
+print('done', flush=True)
+";
+
+/// Calls until it is served for the second time.
+const CALLS_TWICE: &str = "
+import socket
+words = []
+while words[-1:] != [b'second']:
+    try:
+        with socket.create_connection(('10.9.0.2', 9402), 20) as connection:
+            words.append(connection.recv(64))
+    except (ConnectionRefusedError, ConnectionResetError):
+        pass
+assert words[0] == b'first', words
+";
+
+/// What is kept for others is in nobody's way.
+fn bound_anew(network: &Network) -> Outcome {
+    serve_and_call(network, &[BINDS_ANEW], CALLS_TWICE)
+}
+
 /// Each child accepts, and ends. Another one, which has a port of its own, tells the parent when to go on: that never accepts, and has
 /// the listening socket until the second child has ended.
 const ONE_AT_LAST: &str = "
-import os, signal, socket, sys
+import os, select, signal, socket, sys
 asked, ask = os.pipe()
 messenger = os.fork()
 if messenger == 0:
@@ -367,17 +408,20 @@ if messenger == 0:
     os._exit(0)
 os.read(asked, 1)
 listener = socket.create_server(('10.9.0.2', 9402))
-def serve(count):
+def serve(count, word=None):
     pid = os.fork()
     if pid == 0:
+        select.select([listener], [], [], 0)
+        if word:
+            print(word, flush=True)
         for connection in [listener.accept()[0] for _ in range(count)]:
             connection.sendall(b'served')
         if 'killed' in sys.argv:
             os.kill(os.getpid(), signal.SIGKILL)
-        os._exit(0)
+        # Which closes all sockets a moment before.
+        sys.exit(0)
     os.waitpid(pid, 0)
-print('ready', flush=True)
-serve(1)
+serve(1, 'ready')
 os.read(asked, 1)
 serve(3)
 listener.close()
