@@ -37,7 +37,7 @@ impl Tcp {
             // First: a successor does the rest.
             region.abandon();
         }
-        self.close_region(now, region, &[], out);
+        self.orphan_region(now, region, &[], out);
     }
 
     /// The program of a region is gone, but others have its sockets that listen on these ports: they stay, in reserve, and what nobody has
@@ -49,16 +49,6 @@ impl Tcp {
         ports: &[u16],
         out: &mut O,
     ) {
-        self.close_region(now, region, ports, out);
-    }
-
-    fn close_region<O: Network + SocketEvents + Ports>(
-        &mut self,
-        now: Instant,
-        region: u32,
-        staying: &[u16],
-        out: &mut O,
-    ) {
         let used = self.table.region(region).map_or(0, Region::used);
         // Listeners first: connections that wait with them end with them.
         for listeners in [true, false] {
@@ -68,7 +58,7 @@ impl Tcp {
                     continue;
                 };
                 match self.listener_mut(slot) {
-                    Some(listener) if staying.contains(&listener.local.port) => {
+                    Some(listener) if ports.contains(&listener.local.port) => {
                         listener.lent = true;
                         listener.waits = Waits::UNKNOWN;
                         listener.settings.reserve = true;

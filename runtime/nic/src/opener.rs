@@ -344,13 +344,20 @@ impl Opener {
         Some(kept.interface_became(&self.name))
     }
 
-    /// The owner's process has ended, and another one is to end its connections: answers what that needs. Frames of these go on
-    /// coming, those that wait too, until [`Opener::retire`]; no others do.
+    /// The owner's process has ended: nobody takes it for one that listens. [`Opener::succeed`] follows, or [`Opener::retire`].
+    pub fn orphan(&mut self, owner: u16) {
+        if let (Some(steering), Ok(owner)) = (&mut self.steering, owner_number(owner)) {
+            steering.orphan_owner(owner);
+        }
+    }
+
+    /// Another process is to end the connections of the owner's: answers what that needs. Frames of these go on coming, those that wait
+    /// too, until [`Opener::retire`]; and requests for connections to these TCP ports, where it listens in reserve; no others do.
     pub fn succeed(&mut self, owner: u16, listens: &[u16]) -> Result<NicParts, OpenError> {
         let owner = owner_number(owner)?;
         let mut steering = self.steering.as_mut();
         if let Some(steering) = &mut steering {
-            steering.orphan_owner(owner, listens);
+            steering.listen_in_reserve(owner, listens);
         }
         let parts = match &mut self.back_end {
             BackEnd::Packet(opener) => opener.succeed(owner)?,
@@ -385,13 +392,6 @@ impl Opener {
         let steering = self.steering.as_ref()?;
         let other = steering.other_listener(than, port, only_waiting, choice)?;
         Some(u16::from(other.number()))
-    }
-
-    /// The owner's process is gone: it listens on no TCP port, as others see it.
-    pub fn unlisten(&mut self, owner: u16) {
-        if let (Some(steering), Ok(owner)) = (&mut self.steering, owner_number(owner)) {
-            steering.unlisten_owner(owner);
-        }
     }
 
     /// Whether other owners than this one listen on a TCP port, and aren't in reserve.

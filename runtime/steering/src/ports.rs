@@ -189,24 +189,26 @@ pub(crate) fn give(
 
 /// Takes `owner` out of every entry of the table.
 pub(crate) fn clear(table: &MappedArray<Port>, owner: Owner) {
-    unlisten(table, owner, &[]);
+    unlisten(table, owner);
     for port in table.entries() {
         take_out(&port.users, owner);
         take_out(&port.flows, owner);
     }
 }
 
-/// `owner` listens on no port any more, but for some, where it is in reserve.
-pub(crate) fn unlisten(table: &MappedArray<Port>, owner: Owner, but: &[u16]) {
-    for (number, port) in (0u32..).zip(table.entries()) {
+/// `owner` listens on no port any more.
+pub(crate) fn unlisten(table: &MappedArray<Port>, owner: Owner) {
+    for port in table.entries() {
+        take_out(&port.listeners, owner);
         port.says_nothing(owner);
-        match but.iter().any(|it| u32::from(*it) == number) {
-            true => {
-                put_in(&port.reserve, owner);
-                put_in(&port.listeners, owner);
-            }
-            false => take_out(&port.listeners, owner),
-        }
+    }
+}
+
+/// `owner`, which uses the port, listens there in reserve.
+pub(crate) fn listen_in_reserve(table: &MappedArray<Port>, port: u16, owner: Owner) {
+    if let Some(entry) = table.entries().get(usize::from(port)) {
+        put_in(&entry.reserve, owner);
+        put_in(&entry.listeners, owner);
     }
 }
 

@@ -112,12 +112,6 @@ impl Steering {
         ports::give(tcp, port, others, only_waiting, choice)
     }
 
-    /// `owner`'s process is gone: it listens on no TCP port.
-    pub fn unlisten_owner(&mut self, owner: Owner) {
-        let [tcp, _] = &self.ports;
-        ports::unlisten(tcp, owner, &[]);
-    }
-
     /// Whether any owner but this one listens on a TCP port, and isn't in reserve.
     pub fn others_listen(&self, than: Owner, port: u16) -> bool {
         let [tcp, _] = &self.ports;
@@ -131,12 +125,20 @@ impl Steering {
     }
 
     /// `owner`'s process is gone, and another one ends its connections: the packets of these go on coming to it. It is given
-    /// no new flow, and its ports are anybody's, but for some: it goes on to listen there, in reserve.
-    pub fn orphan_owner(&mut self, owner: Owner, listens: &[u16]) {
+    /// no new flow, and its ports are anybody's.
+    pub fn orphan_owner(&mut self, owner: Owner) {
         let [tcp, udp] = &self.ports;
-        ports::unlisten(tcp, owner, listens);
+        ports::unlisten(tcp, owner);
         ports::clear(udp, owner);
         self.clear_flow_rings(owner);
+    }
+
+    /// The process that ends the connections of `owner`'s goes on to listen on these TCP ports of its, in reserve.
+    pub fn listen_in_reserve(&mut self, owner: Owner, listens: &[u16]) {
+        let [tcp, _] = &self.ports;
+        for port in listens {
+            ports::listen_in_reserve(tcp, *port, owner);
+        }
     }
 
     /// What the owner itself has written.

@@ -324,7 +324,7 @@ fn who_never_says_whether_it_waits_has_its_share() {
     views[1].listen(TCP, 80);
     assert_eq!(opened(&bench, 8000..8060), BTreeSet::from([5, 40]), "anew");
     views[0].set_waiting(TCP, 80, true, true);
-    bench.steering.orphan_owner(owner(3), &[]);
+    bench.steering.orphan_owner(owner(3));
     assert_eq!(opened(&bench, 9000..9060), BTreeSet::from([5, 40]));
     bench.steering.remove_owner(owner(5));
     bench.steering.add_owner(owner(5));
@@ -498,7 +498,7 @@ fn an_owner_whose_process_is_gone_keeps_its_flows_and_gets_no_others() {
         .map(|port| bench.owner_of(&tcp(port, 80, SYN)))
         .collect();
     assert!(first.contains(&1) && first.contains(&2));
-    bench.steering.orphan_owner(owner(1), &[]);
+    bench.steering.orphan_owner(owner(1));
     for (port, chosen) in (1..).zip(first) {
         assert_eq!(bench.owner_of(&tcp(port, 80, ACK)), chosen, "port {port}");
         assert_eq!(bench.owner_of(&tcp(port + 1000, 80, SYN)), 2);
@@ -526,7 +526,8 @@ fn an_owner_whose_process_is_gone_listens_on_for_others_until_one_does() {
     views[0].set_waiting(TCP, 80, true, true);
     assert!(!bench.steering.others_listen(owner(1), 80));
     assert!(bench.steering.others_listen(owner(2), 80));
-    bench.steering.orphan_owner(owner(1), &[80]);
+    bench.steering.orphan_owner(owner(1));
+    bench.steering.listen_in_reserve(owner(1), &[80]);
     assert_eq!(opened(&bench, 1..60), BTreeSet::from([1]));
     for port in [80, 443] {
         assert!(!bench.steering.others_listen(owner(2), port));
@@ -545,7 +546,7 @@ fn an_owner_whose_process_is_gone_listens_on_for_others_until_one_does() {
     views[1].keep_in_reserve(TCP, 80);
     assert!(!heir.is_relieved(TCP, 80) && !views[1].is_relieved(TCP, 80));
     views[1].set_waiting(TCP, 80, false, false);
-    bench.steering.unlisten_owner(owner(2));
+    bench.steering.orphan_owner(owner(2));
     assert!(!heir.is_relieved(TCP, 80), "it is gone");
 }
 

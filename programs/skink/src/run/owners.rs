@@ -97,7 +97,7 @@ impl NicOwners {
             return Ok(false);
         };
         // First: who is in reserve there and counts on it goes on to be so from now on.
-        self.opener.unlisten(owner);
+        self.opener.orphan(owner);
         let listens = self.listens_for_others(owner, &files);
         if listens.is_empty() && !orphans::have_peers(&files) {
             return Ok(false);

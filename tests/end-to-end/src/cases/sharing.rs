@@ -320,26 +320,32 @@ for pid in first, second:
 print('done', flush=True)
 ";
 
+/// What the clients of those have in common.
+const CALLER: &str = "
+import socket
+def call(port=9402):
+    return socket.create_connection(('10.9.0.2', port), 20)
+def wait_until_refused():
+    try:
+        while True:
+            with call() as unheard:
+                try:
+                    assert unheard.recv(64) == b''
+                except ConnectionResetError:
+                    pass
+    except ConnectionRefusedError:
+        pass
+";
+
 /// Calls while nobody accepts, and is served by who begins to. Then nobody has the socket any more, and it is refused.
 const CALLS_BETWEEN: &str = "
-import socket
-def call():
-    return socket.create_connection(('10.9.0.2', 9402), 20)
 first = call()
 assert first.recv(64) == b'closed'
 others = [call() for _ in range(3)]
 first.sendall(b'next')
 assert first.recv(64) == b'bye'
 assert others[0].recv(64) == b'closed'
-try:
-    while True:
-        with call() as unheard:
-            try:
-                assert unheard.recv(64) == b''
-            except ConnectionResetError:
-                pass
-except ConnectionRefusedError:
-    pass
+wait_until_refused()
 others[0].sendall(b'next')
 for connection in others:
     assert connection.recv(64) == b'bye'
@@ -350,7 +356,11 @@ first.close()
 /// The only process that accepted has closed its listening socket, and lives on: who calls waits for the next one that accepts, as
 /// long as somebody has the socket.
 fn closed_by_the_only_one(network: &Network) -> Outcome {
-    serve_and_call(network, &[ONE_AFTER_ANOTHER], CALLS_BETWEEN)
+    serve_and_call(
+        network,
+        &[ONE_AFTER_ANOTHER],
+        &[CALLER, CALLS_BETWEEN].concat(),
+    )
 }
 
 /// Closes its listening socket, which a child had too, and binds the same port again.
@@ -432,9 +442,6 @@ print('done', flush=True)
 
 /// Calls when the first child has ended, and is served by the second one. Then nobody has the socket, and it is refused.
 const CALLS_AFTERWARDS: &str = "
-import socket
-def call(port=9402):
-    return socket.create_connection(('10.9.0.2', port), 20)
 control = call(9403)
 def is_served(connection):
     with connection:
@@ -443,27 +450,27 @@ assert is_served(call())
 others = [call() for _ in range(3)]
 control.sendall(b'.')
 assert all([is_served(connection) for connection in others])
-try:
-    while True:
-        with call() as unheard:
-            try:
-                assert unheard.recv(64) == b''
-            except ConnectionResetError:
-                pass
-except ConnectionRefusedError:
-    pass
+wait_until_refused()
 control.sendall(b'.')
 control.close()
 ";
 
 /// The only process that accepted has ended: who calls waits for the next one that does, as long as somebody has the socket.
 fn after_the_only_one(network: &Network) -> Outcome {
-    serve_and_call(network, &[ONE_AT_LAST], CALLS_AFTERWARDS)
+    serve_and_call(
+        network,
+        &[ONE_AT_LAST],
+        &[CALLER, CALLS_AFTERWARDS].concat(),
+    )
 }
 
 /// The same after it was killed.
 fn after_the_only_one_was_killed(network: &Network) -> Outcome {
-    serve_and_call(network, &[ONE_AT_LAST, "killed"], CALLS_AFTERWARDS)
+    serve_and_call(
+        network,
+        &[ONE_AT_LAST, "killed"],
+        &[CALLER, CALLS_AFTERWARDS].concat(),
+    )
 }
 
 /// Who has the lock waits on an epoll set and accepts, as workers of Postfix and uWSGI do.
