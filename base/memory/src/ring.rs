@@ -232,6 +232,13 @@ impl<'a> Ring<'a> {
         }
     }
 
+    /// Producer, of a ring that nobody else uses yet: it is empty at `position`.
+    pub(crate) fn skip_to(&self, position: u64) {
+        self.tail.store(position);
+        self.head.store(position);
+        self.restart();
+    }
+
     /// Where its memory holds nothing: neither contents, nor the `ahead` bytes behind the tail that are [written
     /// ahead](Ring::write_ahead). Indices and lengths, the second one's 0 unless they wrap around the end.
     pub(crate) fn unused(&self, ahead: usize) -> [(usize, usize); 2] {

@@ -1,4 +1,4 @@
-use crate::parcel::Parcel;
+use crate::parcel::{Contents, Parcel};
 use crate::record::{Holder, LAYOUT_VERSION, Record, SocketKind};
 use crate::region::Region;
 use crate::region_slots::RegionSlots;
@@ -318,26 +318,12 @@ impl SocketTable {
         SocketId { slot, generation }
     }
 
-    /// Owner: the connection in `from` and what it has received, to be put in another slot. `None` if a program has read or written
-    /// anything there, or if it is more than a ring takes that nobody has read from.
+    /// Owner: the connection in `from` and what is in its rings, to be put in another slot. `None` if no rings can hold what these
+    /// say.
     ///
     /// # Panics
     /// As [`SocketTable::record`].
     pub fn copy_out(&self, from: u32) -> Option<Parcel> {
-        let (sent, received) = (self.send_ring(from), self.receive_ring(from));
-        let count = usize::try_from(received.tail()).ok()?;
-        let room = received.size().min(first_part(received.capacity()));
-        if sent.tail() != 0 || sent.head() != 0 || count > room {
-            return None;
-        }
-        let mut bytes = vec![0; count];
-        let mut rest = &mut bytes[..];
-        // From the first byte on: `None` if the program has read some.
-        for span in received.spans_at(0, count)? {
-            let (to, after) = rest.split_at_mut(span.len());
-            span.copy_to(to);
-            rest = after;
-        }
         let config = self.known(from).0.config();
         let record = self.record(from);
         Some(Parcel {
@@ -345,39 +331,69 @@ impl SocketTable {
             state: record.state.load(Ordering::Relaxed),
             fin: record.fin.load(Ordering::Relaxed),
             words: record.connection_words(),
-            received: bytes,
+            sent: Contents::of(&self.send_ring(from))?,
+            received: Contents::of(&self.receive_ring(from))?,
         })
+    }
+
+    /// As [`SocketTable::copy_out`]; `None`, too, if a program has read or written anything there, or if it is more than a ring takes
+    /// that nobody has read from.
+    ///
+    /// # Panics
+    /// As [`SocketTable::record`].
+    pub fn copy_untouched(&self, from: u32) -> Option<Parcel> {
+        let untouched = |parcel: &Parcel| {
+            let Parcel { sent, received, .. } = parcel;
+            sent.is_untouched()
+                && sent.bytes.is_empty()
+                && received.is_untouched()
+                && received.bytes.len() <= first_part(self.receive_ring(from).capacity())
+        };
+        self.copy_out(from).filter(untouched)
     }
 
     /// Owner: begins a socket's life in `to`, a free slot, with the connection of a parcel. As with
     /// [`SocketTable::open_slot`] it has no holder yet, and no state: [`SocketTable::finish_copy`] follows. `None`, and nothing
-    /// happens, if the rings differ in size from those where it was.
+    /// is in the slot, if the rings differ in size from those where it was, or can't hold what is said to have been in those.
     ///
     /// # Panics
     /// As [`SocketTable::record`].
     pub fn put_in(&self, parcel: &Parcel, to: u32) -> Option<SocketId> {
         let config = self.known(to).0.config();
-        let room = first_part(config.receive_bytes as usize);
-        if [config.send_bytes, config.receive_bytes] != parcel.rings || parcel.received.len() > room
+        let fits = |contents: &Contents, bytes: u32| contents.bytes.len() <= bytes as usize;
+        if [config.send_bytes, config.receive_bytes] != parcel.rings
+            || !fits(&parcel.sent, config.send_bytes)
+            || !fits(&parcel.received, config.receive_bytes)
         {
             return None;
         }
         let id = self.open_slot(to, SocketKind::Tcp);
         self.record(to).set_connection_words(&parcel.words);
-        let ring = self.receive_ring(to);
-        ring.advance_tail(ring.write_ahead(0, &parcel.received));
-        Some(id)
+        let rings = [
+            (&parcel.sent, self.send_ring(to)),
+            (&parcel.received, self.receive_ring(to)),
+        ];
+        if rings.iter().all(|(contents, ring)| contents.put_in(ring)) {
+            return Some(id);
+        }
+        self.record(to).set_kind(SocketKind::Free);
+        None
     }
 
-    /// Owner: the connection of a parcel that was put in `to` waits to be accepted there, at the listener in the slot `listener` of that
-    /// region.
+    /// Owner: the connection of a parcel that was put in `to` is a program's, or waits to be accepted there, at the listener in the slot
+    /// `listener` of that region.
     ///
     /// # Panics
     /// As [`SocketTable::record`].
-    pub fn finish_copy(&self, parcel: &Parcel, to: u32, listener: u32) {
+    pub fn finish_copy(&self, parcel: &Parcel, to: u32, listener: Option<u32>) {
         let to = self.record(to);
-        to.listener.store(listener, Ordering::Relaxed);
-        to.set_holder(Holder::Awaited);
+        match listener {
+            Some(listener) => {
+                to.listener.store(listener, Ordering::Relaxed);
+                to.set_holder(Holder::Awaited);
+            }
+            None => to.set_holder(Holder::Attached),
+        }
         to.fin.store(parcel.fin, Ordering::Release);
         to.state.store(parcel.state, Ordering::Release);
     }

@@ -7,7 +7,7 @@ use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
 use skink_link::{Link, LinkConfig, LinkOutput};
 use skink_memory::{
-    CaptureRing, Parcel, Region, SocketTable, StoredTable, TableConfig, TableError,
+    CaptureRing, Parcel, Region, SocketId, SocketTable, StoredTable, TableConfig, TableError,
 };
 use skink_messages::{
     Component, Counter, Counters, NetworkError, Ports, Progress, Protocol, SocketEvent,
@@ -23,6 +23,8 @@ use std::os::fd::BorrowedFd;
 
 /// Frames received in one poll, so that the way down has its turn.
 pub(crate) const RECEIVE_BUDGET: usize = 64;
+/// So many turns at receiving are made at most to find all that came for a connection which has gone elsewhere.
+const DRAIN_TURNS: usize = 16;
 /// How often the NIC is asked what it dropped, which may take a system call.
 const DROPPED_EVERY: Duration = Duration::from_secs(1);
 
@@ -253,32 +255,97 @@ impl Stack {
                     self.tcp.put_back(now, &flow);
                 }
                 // Nobody hears it any more.
-                Err(_) => self.on_handed_over(now, &flow, false),
+                Err(_) => self.on_handed_over(now, &flow, None, |_, _| {}),
             }
         }
     }
 
-    /// Another stack has it, or nobody will ([`Tcp::on_handed_over`]).
-    pub fn on_handed_over(&mut self, now: Instant, flow: &FourTuple, taken: bool) {
+    /// The stack of the process `heir` has it, or nobody will ([`Tcp::on_handed_over`]). What has come for it meanwhile is to be brought
+    /// there: heir, and segment ([`Stack::on_late`]).
+    pub fn on_handed_over(
+        &mut self,
+        now: Instant,
+        flow: &FourTuple,
+        heir: Option<u16>,
+        mut late: impl FnMut(u16, Vec<u8>),
+    ) {
         self.asked(now);
-        split!(self, now, |tcp, udp, below| tcp
-            .on_handed_over(now, flow, taken, below));
+        if heir.is_some() {
+            // What was steered here until then is in the NIC's queue by now.
+            for _ in 0..DRAIN_TURNS {
+                if self.receive(now) == Progress::Idle {
+                    break;
+                }
+            }
+        }
+        split!(self, now, |tcp, udp, below| tcp.on_handed_over(
+            now,
+            flow,
+            heir.is_some(),
+            below
+        ));
+        while let Some(segment) = self.tcp.take_late() {
+            if let Some(heir) = heir {
+                late(heir, segment);
+            }
+        }
     }
 
     /// Adopts a connection of another stack's ([`Tcp::take_in`]).
     pub fn take_in(&mut self, now: Instant, parcel: &Parcel) -> bool {
         self.asked(now);
         let taken = split!(self, now, |tcp, udp, below| tcp.take_in(now, parcel, below));
-        // It was let in once; before anything of it leaves or comes.
+        if taken {
+            self.let_in(now, parcel);
+        }
+        taken
+    }
+
+    /// The process that has taken a connection in, which was passed to it, can't say so ([`Tcp::on_handed_over`]).
+    pub fn forget_passed(&mut self, now: Instant, flow: &FourTuple) {
+        self.asked(now);
+        split!(self, now, |tcp, udp, below| tcp
+            .on_handed_over(now, flow, true, below));
+        while self.tcp.take_late().is_some() {}
+    }
+
+    /// See [`Tcp::may_pass`].
+    pub fn tcp_may_pass(&mut self, id: SocketId) -> bool {
+        let now = self.now;
+        split!(self, now, |tcp, udp, below| tcp.may_pass(id, &*below))
+    }
+
+    /// The program passes a connection to another process ([`Tcp::pass`]).
+    pub fn tcp_pass(&mut self, now: Instant, id: SocketId) -> Option<Parcel> {
+        self.asked(now);
+        split!(self, now, |tcp, udp, below| tcp.pass(now, id, &*below))
+    }
+
+    /// Adopts a connection that the program was passed ([`Tcp::adopt_passed`]).
+    pub fn tcp_adopt(&mut self, now: Instant, parcel: &Parcel) -> Option<SocketId> {
+        self.asked(now);
+        let adopted = split!(self, now, |tcp, udp, below| tcp
+            .adopt_passed(now, parcel, below));
+        if adopted.is_some() {
+            self.let_in(now, parcel);
+        }
+        adopted
+    }
+
+    /// The filter has let a connection in once, in another process: before anything of it leaves or comes.
+    fn let_in(&mut self, now: Instant, parcel: &Parcel) {
         let state = skink_tcp::State::from_number(parcel.state());
-        if taken
-            && let Some(filter) = &mut self.filter
-            && let Some(state) = state
-        {
+        if let (Some(filter), Some(state)) = (&mut self.filter, state) {
             let known = (parcel.four_tuple(), state, SeqNum(parcel.iss()));
             filter.rebuild(now, flow(known));
         }
-        taken
+    }
+
+    /// See [`Tcp::on_late`].
+    pub fn on_late(&mut self, now: Instant, flow: &FourTuple, segment: &[u8]) {
+        self.asked(now);
+        split!(self, now, |tcp, udp, below| tcp
+            .on_late(now, flow, segment, below));
     }
 
     /// See [`Tcp::set_stateless`].

@@ -214,8 +214,11 @@ impl Orphans {
     fn hear(&mut self, now: Instant) {
         loop {
             match self.broker.take_notice() {
-                Ok(Some(Notice::HandedOver(flow, taken))) => {
-                    self.stack.on_handed_over(now, &flow, taken);
+                Ok(Some(Notice::HandedOver(flow, heir))) => {
+                    let broker = &self.broker;
+                    self.stack.on_handed_over(now, &flow, heir, |heir, late| {
+                        broker.tell_late(heir, &flow, late);
+                    });
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => return,

@@ -1,6 +1,7 @@
 //! How a process comes by its stack: the broker hands it a NIC's queue for one of its own, or a
 //! channel to one in another process.
 use crate::engine::Engine;
+use crate::estate::PassedOn;
 use crate::fd_table::{self, Entry};
 use crate::holdings::Holdings;
 use crate::kept::Kept;
@@ -22,6 +23,7 @@ use skink_memory::{
 };
 use skink_messages::Counters;
 use skink_sockets::Client;
+use skink_time::Instant;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::OnceLock;
 
@@ -204,6 +206,8 @@ fn engine(stack: Provider, broker: Broker, counters: Counters, [tcp, udp]: [u32;
         struck: None,
         keepers: Vec::new(),
         kept: Kept::default(),
+        passed: PassedOn::default(),
+        word_until: Instant::ZERO,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The process's stack: who owns which of its sockets, and how it is driven. `attach` says how it comes
 //! to be.
 use crate::errno;
-use crate::estate::Keeper;
+use crate::estate::{Keeper, PassedOn};
 use crate::filter::Errand;
 use crate::kept::Kept;
 use crate::log::log;
@@ -18,6 +18,7 @@ use skink_nic::{Load, Room};
 use skink_tcp::State;
 use skink_time::Instant;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 /// The stack and what belongs to it.
 pub struct Engine {
@@ -55,7 +56,14 @@ pub struct Engine {
     pub keepers: Vec<Keeper>,
     /// Listening sockets that stay for others.
     pub kept: Kept,
+    /// Connections on their way to other processes.
+    pub passed: PassedOn,
+    /// Until then segments may come that went to where a connection was before.
+    pub word_until: Instant,
 }
+
+/// How long after a connection has come.
+const WORD: Duration = Duration::from_millis(100);
 
 /// What becomes of a socket whose stack is lost.
 const LOST: Events = Events::READ_CLOSED
@@ -69,7 +77,7 @@ impl Engine {
         if self.has_chores() {
             self.do_chores(now);
         }
-        if matches!(&self.stack, Provider::Library(stack) if stack.has_away()) {
+        if self.expects_word(now) {
             // Who has been taken in elsewhere mustn't be reset here.
             self.errand = self.errand.take().or_else(|| self.hear_notices());
             if self.errand.is_some() {
@@ -100,22 +108,37 @@ impl Engine {
         });
     }
 
+    /// Whether the broker may be about to say what can't wait for the helper: of a connection that leaves, or has just come.
+    #[inline]
+    pub fn expects_word(&self, now: Instant) -> bool {
+        now < self.word_until || matches!(&self.stack, Provider::Library(stack) if stack.has_away())
+    }
+
+    /// A connection has come from another process.
+    pub fn expect_word(&mut self, now: Instant) {
+        self.word_until = now + WORD;
+    }
+
     /// Whether something is looked after now and then that other processes are to have.
     #[inline]
     fn has_chores(&self) -> bool {
-        !self.keepers.is_empty() || !self.kept.is_empty()
+        !self.keepers.is_empty() || !self.kept.is_empty() || !self.passed.is_empty()
     }
 
     #[cold]
     fn chores_due(&self) -> Option<Instant> {
         let keepers = self.keepers.iter().map(|keeper| keeper.ends);
-        keepers.chain(self.kept.deadline()).min()
+        let others = [self.kept.deadline(), self.passed.deadline()];
+        keepers.chain(others.into_iter().flatten()).min()
     }
 
     #[cold]
     fn do_chores(&mut self, now: Instant) {
         self.keepers.retain(|keeper| keeper.ends > now);
         self.look_after_kept(now);
+        if let Provider::Library(stack) = &mut self.stack {
+            self.passed.look_after(now, stack);
+        }
     }
 
     /// Takes in what has come, without letting anything leave, if the stack is in this process.
@@ -294,13 +317,22 @@ impl Engine {
                         log!(Warn, "a connection of another process can't be read");
                         continue;
                     };
-                    let flow = parcel.four_tuple();
-                    let taken = !late && stack.take_in(raw::now(), &parcel);
+                    let (flow, now) = (parcel.four_tuple(), raw::now());
+                    let taken = !late && stack.take_in(now, &parcel);
                     self.broker.tell_taken_in(from, &flow, taken);
+                    self.expect_word(now);
                     self.unfinished = true;
                 }
-                Notice::HandedOver(flow, taken) => {
-                    stack.on_handed_over(raw::now(), &flow, taken);
+                Notice::HandedOver(flow, heir) => {
+                    let broker = &self.broker;
+                    stack.on_handed_over(raw::now(), &flow, heir, |heir, late| {
+                        broker.tell_late(heir, &flow, late);
+                    });
+                    self.passed.heard(&flow, heir.is_some());
+                    self.unfinished = true;
+                }
+                Notice::Late(flow, segment) => {
+                    stack.on_late(raw::now(), &flow, &segment);
                     self.unfinished = true;
                 }
                 Notice::LoadFilter(rules) => return Some(Errand::Load(rules)),

@@ -10,6 +10,7 @@ use crate::epoll_set::{Alone, Item};
 use crate::errno::{Answer, fail};
 use crate::fd_table::{self, Entry};
 use crate::kernel_half::events_for_half;
+use crate::provider::Provider;
 use crate::raw;
 use crate::socket::{Taker, Watch};
 use crate::state::State;
@@ -112,6 +113,17 @@ impl State {
                 let _ = kernel_ctl(epfd, libc::EPOLL_CTL_ADD, *fd, events, tag());
             }
         }
+        if matches!(engine.stack, Provider::Library(_)) {
+            // Who drives the stack hears of what has left it. Once for each notice: it may be for the helper.
+            let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+            let _ = kernel_ctl(
+                epfd,
+                libc::EPOLL_CTL_ADD,
+                engine.notices_fd(),
+                events,
+                tag(),
+            );
+        }
         epoll.nic = true;
     }
 
@@ -122,6 +134,9 @@ impl State {
         if let Some(epfd) = epoll.fds.first() {
             for fd in &engine.receive_fds {
                 let _ = kernel_ctl(*epfd, libc::EPOLL_CTL_DEL, *fd, 0, 0);
+            }
+            if matches!(engine.stack, Provider::Library(_)) {
+                let _ = kernel_ctl(*epfd, libc::EPOLL_CTL_DEL, engine.notices_fd(), 0, 0);
             }
             epoll.nic = false;
         }

@@ -44,6 +44,8 @@ fn linger() -> Option<Guard> {
     let now = raw::now();
     let mut roles = Vec::new();
     for (_, socket) in state.sockets.iter_mut() {
+        // What nobody takes is closed.
+        socket.passed_on = false;
         roles.push(core::mem::replace(&mut socket.role, Role::Lost));
     }
     let engine = state.engine.as_deref_mut()?;
@@ -61,6 +63,7 @@ fn linger() -> Option<Guard> {
     // That may take long.
     state.defer_no_signals();
     drain(&mut state);
+    state.stop_passing();
     if let Some(engine) = state.engine.as_deref_mut() {
         // Who takes nothing has been waited for.
         engine.stack.reset_unfinished(raw::now());

@@ -135,6 +135,7 @@ fn begin(state: &mut State) {
     };
     // The parent's NIC and channel must be closed when the parent dies, and the broker must notice. What is under way is the parent's too.
     engine.keepers.clear();
+    engine.passed.leave_to_parent();
     for fd in &engine.descriptors {
         fd_table::set(*fd, Entry::Ordinary);
         raw::close(*fd);
@@ -202,10 +203,14 @@ impl State {
         }
     }
 
-    /// A call on a connection that stayed with the parent.
+    /// A call on a connection that stayed with the parent, or was passed to another process.
     #[cold]
-    pub fn lost<T>(&mut self) -> Answer<T> {
-        if !self.is_served() {
+    pub fn lost<T>(&mut self, index: u32) -> Answer<T> {
+        if self.sockets[index].passed_on {
+            self.tell_of_sharing(
+                "this process uses a connection that it has passed to another one",
+            );
+        } else if !self.is_served() {
             self.tell_of_sharing("this process uses a connection of its parent's");
         }
         fail(libc::ENOTCONN)

@@ -30,6 +30,7 @@ impl State {
             Role::Undecided => OUT | HUP | pending,
             Role::Dormant if socket.is_bound_only() => OUT | HUP,
             Role::Dormant => 0,
+            Role::Lost if socket.passed_on => 0,
             Role::Lost => IN | OUT | HUP | ERR,
             Role::Listener(halves) => {
                 let mut halves = halves.into_iter().flatten();

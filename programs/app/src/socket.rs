@@ -23,7 +23,7 @@ pub enum Role {
     Stream(SocketId),
     /// A UDP socket of Skink's.
     Datagram(Halves),
-    /// A connection that stayed with the parent process when this one was forked off.
+    /// A connection that stayed with the parent process when this one was forked off, or that left for another process.
     Lost,
 }
 
@@ -70,6 +70,8 @@ pub struct Socket {
     pub taker: Taker,
     /// Another process has, or had, it as well.
     pub lent: bool,
+    /// It was passed to another process, and is on no stack of this one's.
+    pub passed_on: bool,
     /// How many connections may wait to be accepted, if it listens; 0 for one that is bound only.
     pub backlog: u32,
     /// What `bind` was told, with the port that was chosen.
@@ -128,6 +130,7 @@ impl Socket {
             role: Role::Undecided,
             taker: Taker::Unknown,
             lent: false,
+            passed_on: false,
             backlog: 4096,
             bound: None,
             any_port: false,

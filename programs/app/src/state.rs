@@ -244,6 +244,9 @@ impl State {
         };
         engine.poll();
         self.pace.left();
+        if engine.passed.has_returned() {
+            self.settle_returned();
+        }
         self.deliver();
         if self.engine.as_deref().is_some_and(Engine::is_down) {
             self.unwatch_bell();

@@ -97,7 +97,8 @@ pub fn receive(fd: c_int, buffers: Buffers<'_>, flags: c_int) -> Answer<Received
     if flags & libc::MSG_ERRQUEUE != 0 {
         return Err(WOULD_BLOCK);
     }
-    match state.sockets[index].role {
+    let role = state.sockets[index].role;
+    match role {
         Role::Stream(_) => receive_stream(state, index, buffers, flags),
         Role::Datagram(_) => receive_datagram(state, (fd, index), buffers, flags),
         Role::Undecided if state.sockets[index].datagram => {
@@ -107,7 +108,8 @@ pub fn receive(fd: c_int, buffers: Buffers<'_>, flags: c_int) -> Answer<Received
             receive_datagram(state, (fd, index), buffers, flags)
         }
         Role::Undecided => Err(Stop::Kernel),
-        Role::Lost => state.lost(),
+        Role::Lost if state.has_come_back(index) => receive_stream(state, index, buffers, flags),
+        Role::Lost => state.lost(index),
         Role::Dormant | Role::Listener(_) => fail(libc::ENOTCONN),
     }
 }
@@ -284,7 +286,8 @@ pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
     if sending.flags & libc::MSG_FASTOPEN != 0 && !state.sockets[index].datagram {
         return connect_and_send(state, (fd, index), sending);
     }
-    let answer = match state.sockets[index].role {
+    let role = state.sockets[index].role;
+    let answer = match role {
         // Urgent data goes with the rest, of a stream.
         Role::Stream(_) => send_stream(state, index, sending),
         _ if sending.flags & libc::MSG_OOB != 0 => fail(libc::EOPNOTSUPP),
@@ -306,7 +309,8 @@ pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
             send_datagram(state, index, sending)
         }
         Role::Undecided => Err(Stop::Kernel),
-        Role::Lost => state.lost(),
+        Role::Lost if state.has_come_back(index) => send_stream(state, index, sending),
+        Role::Lost => state.lost(index),
         Role::Dormant | Role::Listener(_) => fail(libc::EPIPE),
     };
     if answer == fail(libc::EPIPE) && sending.flags & libc::MSG_NOSIGNAL == 0 {

@@ -421,6 +421,11 @@ fn sleep_on_descriptors(
         for (entry, fd) in rest.iter_mut().zip(&engine.receive_fds) {
             *entry = raw::to_poll(*fd, libc::POLLIN);
         }
+        if engine.expects_word(engine.last_poll)
+            && let Some(entry) = rest.iter_mut().find(|entry| entry.fd < 0)
+        {
+            *entry = raw::to_poll(engine.notices_fd(), libc::POLLIN);
+        }
         let room = engine.stack.send_blocked_on().and_then(Room::descriptor);
         if let (Some(entry), Some(fd)) = (rest.last_mut(), room) {
             *entry = raw::to_poll(fd.as_raw_fd(), libc::POLLOUT);

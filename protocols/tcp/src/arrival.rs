@@ -50,7 +50,8 @@ impl Tcp {
             return;
         };
         if connection.away {
-            return context.counters.count(Counter::TcpDropMoved);
+            let id = connection.id;
+            return self.keep_late(id, segment);
         }
         let after = match connection.state() {
             State::SynSent => connection.on_segment_in_syn_sent(segment, &context),

@@ -1,14 +1,17 @@
-//! Connections that nobody has accepted, on their way to a stack in another process.
+//! Connections on their way to a stack in another process.
 //!
 //! Where each process of a program has a stack of its own, what waits at a listener that its process closes goes to another
 //! process that listens there, as it does between programs on one stack ([`Tcp::settle_left`]); so does what waits where nobody
-//! accepts, if another process waits for it (`stalled`). A copy of it, a [`Parcel`], is
-//! adopted there. Until that is known, the connection stays here, *away*: it sends nothing, and takes nothing in. If nobody takes it in
-//! it waits here again, or is reset if its listener is gone.
+//! accepts, if another process waits for it (`stalled`), and what a program passes to another process ([`Tcp::pass`]). A copy of
+//! it, a [`Parcel`], is
+//! adopted there. Until that is known, the connection stays here, *away*: it sends nothing, and keeps what comes for whoever has it
+//! then ([`Tcp::take_late`]). If nobody takes it in it goes on here, waits here again, or is reset if its listener is gone.
 
 use crate::connection::Program;
+use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
 use crate::saved::FIN_OVER;
+use crate::segment::Segment;
 use crate::state::State;
 use skink_memory::{Parcel, SocketId};
 use skink_messages::{Counter, Network, Ports, SocketEvents};
@@ -30,16 +33,31 @@ const MOST_TIMES: u8 = 8;
 const MOST: usize = 16;
 const MOST_BYTES: usize = 48 * 1024;
 
+/// So many bytes that come for one that is away are kept at most, and as many segments as hold 64 each.
+const MOST_LATE_BYTES: usize = 64 * 1024;
+const MOST_LATE: usize = MOST_LATE_BYTES / 64;
+
 /// One of them.
 struct Away {
     id: SocketId,
     flow: FourTuple,
     /// The listener where it waits if nobody takes it in; none if that was left.
     home: Option<SocketId>,
+    /// A program has passed it to another process, which may not look for it for any time.
+    passed: bool,
     /// When its parcel left, and its size in bytes.
     left: Option<(Instant, usize)>,
     /// How often it has been taken in by nobody.
     failed: u8,
+    /// What has come since.
+    late: Vec<Vec<u8>>,
+}
+
+impl Away {
+    /// When its parcel left, if somebody is to say at once whether it was taken in.
+    fn awaited(&self) -> Option<(Instant, usize)> {
+        self.left.filter(|_| !self.passed)
+    }
 }
 
 /// All of them, in order.
@@ -52,22 +70,25 @@ pub(crate) struct HandedOver {
     again: Option<Instant>,
     /// Until then somebody may begin to listen elsewhere.
     heirs_until: Instant,
+    /// Segments of the one that went last, for who has it now.
+    late: VecDeque<Vec<u8>>,
 }
 
 impl HandedOver {
     pub fn next_deadline(&self) -> Option<Instant> {
-        let left = self.list.iter().filter_map(|away| away.left);
+        let left = self.list.iter().filter_map(Away::awaited);
         let first = left.map(|(since, _)| since + PATIENCE).min();
         first.into_iter().chain(self.again).min()
     }
 
     /// Whether a parcel can leave, of which nothing else tells.
     fn owes(&self) -> bool {
-        self.again.is_none() && !self.list.is_empty() && self.under_way().0 == 0
+        let waits = self.list.iter().any(|away| away.left.is_none());
+        self.again.is_none() && waits && self.under_way().0 == 0
     }
 
     fn under_way(&self) -> (usize, usize) {
-        let left = self.list.iter().filter_map(|away| away.left);
+        let left = self.list.iter().filter_map(Away::awaited);
         left.fold((0, 0), |(count, all), (_, bytes)| (count + 1, all + bytes))
     }
 }
@@ -120,19 +141,68 @@ impl Tcp {
         if !enabled || !elsewhere || out.is_local(flow.remote.addr) {
             return false;
         }
-        connection.away = true;
-        connection.deadlines = Default::default();
-        connection.armed = None;
-        self.wheel.cancel(child);
-        self.set_program(now, child, Program::Gone);
+        self.leave_for_away(now, child);
         self.handed_over.list.push_back(Away {
             id,
             flow,
             home,
+            passed: false,
             left: None,
             failed: 0,
+            late: Vec::new(),
         });
         true
+    }
+
+    fn leave_for_away(&mut self, now: Instant, slot: u32) {
+        if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
+            connection.away = true;
+            connection.deadlines = Default::default();
+            connection.armed = None;
+        }
+        self.wheel.cancel(slot);
+        self.set_program(now, slot, Program::Gone);
+    }
+
+    /// Whether a connection can go to another process's stack: not before its handshake is over, or once it is over itself, nor if it
+    /// leads to ourselves, is away already, or nobody brings it anywhere.
+    pub fn may_pass<O: Network>(&self, id: SocketId, out: &O) -> bool {
+        let Some(Socket::Connection(connection)) = self.socket(id) else {
+            return false;
+        };
+        let state = connection.state();
+        let lives = state.is_synchronized() && state != State::TimeWait;
+        lives
+            && !connection.away
+            && self.hands_over()
+            && !out.is_local(connection.tuple.remote.addr)
+    }
+
+    /// Whether a connection is on its way to another stack.
+    pub fn is_away(&self, id: SocketId) -> bool {
+        matches!(self.socket(id), Some(Socket::Connection(connection)) if connection.away)
+    }
+
+    /// A program passes its connection to another process, whose stack adopts it from this ([`Tcp::adopt_passed`]). It is away, and no
+    /// longer the program's, until [`Tcp::on_handed_over`] tells what has become of it. `None`, and nothing happens, if it can't leave
+    /// ([`Tcp::may_pass`]).
+    pub fn pass<O: Network>(&mut self, now: Instant, id: SocketId, out: &O) -> Option<Parcel> {
+        if !self.may_pass(id, out) {
+            return None;
+        }
+        let parcel = self.table.copy_out(id.slot)?;
+        let flow = parcel.four_tuple();
+        self.leave_for_away(now, id.slot);
+        self.handed_over.list.push_back(Away {
+            id,
+            flow,
+            home: None,
+            passed: true,
+            left: Some((now, 0)),
+            failed: 0,
+            late: Vec::new(),
+        });
+        Some(parcel)
     }
 
     /// The next connection that is to be brought to another stack, whose port others listen on, and whether it had better stay here
@@ -147,7 +217,7 @@ impl Tcp {
             if away.left.is_some() {
                 continue;
             }
-            let parcel = self.table.copy_out(away.id.slot);
+            let parcel = self.table.copy_untouched(away.id.slot);
             let size = parcel.as_ref().map_or(0, Parcel::len);
             if count > 0 && bytes + size > MOST_BYTES {
                 return None;
@@ -199,7 +269,9 @@ impl Tcp {
             id,
             flow,
             home,
+            passed,
             failed,
+            late,
             ..
         } = away;
         let could_stay = home.is_some();
@@ -214,6 +286,7 @@ impl Tcp {
         );
         let most = if is_half_open { 0 } else { MOST_TIMES };
         if !taken
+            && !passed
             && home.is_none()
             && (could_stay || failed < most)
             && out.others_listen(protocol::TCP, flow.local.port)
@@ -223,8 +296,10 @@ impl Tcp {
                 id,
                 flow,
                 home,
+                passed,
                 left: None,
                 failed: failed.saturating_add(1),
+                late,
             });
             if !could_stay {
                 self.handed_over.again = Some(now + AGAIN);
@@ -240,8 +315,14 @@ impl Tcp {
             self.leave_flow(&flow, id.slot, out);
             self.free(id.slot, out);
             self.counters.count(Counter::TcpMoved);
+            self.handed_over.late = late.into();
+            return;
+        }
+        if passed {
+            connection.hurry(now);
+            self.set_program(now, id.slot, Program::Attached);
+            self.enqueue(id.slot);
         } else if let Some(home) = home {
-            // What its peer has sent meanwhile was dropped.
             connection.hurry(now);
             self.set_program(now, id.slot, Program::Awaited(home.slot));
             if let Some(listener) = self.listener_mut(home.slot) {
@@ -252,8 +333,55 @@ impl Tcp {
             self.watch(now, home.slot);
             self.wheel.set(home.slot, now + AGAIN);
         } else {
-            self.reset_child(now, id.slot, out);
+            return self.reset_child(now, id.slot, out);
         }
+        for segment in late {
+            self.on_late(now, &flow, &segment, out);
+        }
+    }
+
+    /// A segment of a connection that is away.
+    #[cold]
+    pub(crate) fn keep_late(&mut self, id: SocketId, segment: &Segment<'_>) {
+        let mut list = self.handed_over.list.iter_mut();
+        if let Some(away) = list.find(|away| away.id == id) {
+            let kept: usize = away.late.iter().map(Vec::len).sum();
+            let bytes = segment.to_bytes();
+            if away.late.len() < MOST_LATE && kept + bytes.len() <= MOST_LATE_BYTES {
+                return away.late.push(bytes);
+            }
+        }
+        self.counters.count(Counter::TcpDropMoved);
+    }
+
+    /// A segment, header and data, of the connection of which was told last that another stack has it, for [`Tcp::on_late`] there: it
+    /// came while the connection was away.
+    pub fn take_late(&mut self) -> Option<Vec<u8>> {
+        self.handed_over.late.pop_front()
+    }
+
+    /// A segment of `flow` came to another stack while the connection was on its way from there; it was checked there.
+    pub fn on_late<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        flow: &FourTuple,
+        segment: &[u8],
+        out: &mut O,
+    ) {
+        let mut segment = match Segment::of_late(now, flow, segment) {
+            Ok(segment) => segment,
+            Err(reason) => return self.counters.count(reason),
+        };
+        // Segments that were sent after it may have come here before it: it isn't an old one for that (RFC 7323 section 5.3).
+        if let Some(stamp) = &mut segment.options.timestamps
+            && let Some(Place::Connection(slot)) = self.demux.flow(flow)
+            && let Some(Socket::Connection(connection)) = self.sockets.get(slot as usize)
+            && !connection.doubts_stamps
+            && (stamp.value.wrapping_sub(connection.ts_recent) as i32) < 0
+        {
+            stamp.value = connection.ts_recent;
+        }
+        self.on_segment(now, &segment, out);
     }
 
     /// Those that nobody has taken in for too long, or nobody could any more.
@@ -266,6 +394,7 @@ impl Tcp {
         let mut index = 0;
         while let Some(away) = self.handed_over.list.get(index) {
             let over = match away.left {
+                Some(_) if away.passed => false,
                 Some((since, _)) => now >= since + PATIENCE,
                 None => !out.others_listen(protocol::TCP, away.flow.local.port),
             };
@@ -297,22 +426,9 @@ impl Tcp {
         let Some(heir) = heir.filter(|heir| sound && self.has_room(*heir)) else {
             return false;
         };
-        let Some(slot) = self.slots.take(self.table.region_of(heir)) else {
-            self.counters.count(Counter::TcpDropNoMemory);
+        let Some(SocketId { slot, .. }) = self.adopt_parcel(now, parcel, heir, true, out) else {
             return false;
         };
-        let Some(id) = self.table.put_in(parcel, slot) else {
-            self.slots.give(slot);
-            self.counters.count(Counter::TcpRecordRings);
-            return false;
-        };
-        let listener = heir & (self.table.stride() - 1);
-        self.table.finish_copy(parcel, slot, listener);
-        if let Err(reason) = self.adopt_connection(now, id, out) {
-            self.counters.count(reason);
-            self.forget(slot);
-            return false;
-        }
         if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize)
             && connection.state() != State::SynReceived
         {
@@ -320,6 +436,57 @@ impl Tcp {
             self.queue_ready(now, heir, slot);
         }
         true
+    }
+
+    /// Adopts a connection that a program in another process has passed to this stack's program ([`Tcp::pass`]). `None`, and nothing
+    /// has happened, if that can't be.
+    pub fn adopt_passed<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        parcel: &Parcel,
+        out: &mut O,
+    ) -> Option<SocketId> {
+        let state = State::from_number(parcel.state())?;
+        if !state.is_synchronized() || state == State::TimeWait {
+            return None;
+        }
+        // It comes back before it was told here that it had arrived elsewhere.
+        let flow = parcel.four_tuple();
+        self.on_handed_over(now, &flow, true, out);
+        let adopted = self.adopt_parcel(now, parcel, 0, false, out);
+        while let Some(segment) = self.take_late() {
+            self.on_late(now, &flow, &segment, out);
+        }
+        adopted
+    }
+
+    /// Adopts a connection in the region of the slot `beside`, where it waits to be accepted, or for a program.
+    fn adopt_parcel<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        parcel: &Parcel,
+        beside: u32,
+        waits: bool,
+        out: &mut O,
+    ) -> Option<SocketId> {
+        let Some(slot) = self.slots.take(self.table.region_of(beside)) else {
+            self.counters.count(Counter::TcpDropNoMemory);
+            return None;
+        };
+        let Some(id) = self.table.put_in(parcel, slot) else {
+            self.slots.give(slot);
+            self.counters.count(Counter::TcpRecordRings);
+            return None;
+        };
+        let listener = beside & (self.table.stride() - 1);
+        self.table
+            .finish_copy(parcel, slot, waits.then_some(listener));
+        if let Err(reason) = self.adopt_connection(now, id, out) {
+            self.counters.count(reason);
+            self.forget(slot);
+            return None;
+        }
+        Some(id)
     }
 }
 

@@ -547,7 +547,7 @@ impl Tcp {
             return false;
         };
         let (tuple, half_open) = (connection.tuple, connection.state() == State::SynReceived);
-        let Some(parcel) = self.table.copy_out(child) else {
+        let Some(parcel) = self.table.copy_untouched(child) else {
             return false;
         };
         let Some(slot) = self.slots.take(self.table.region_of(heir)) else {
@@ -558,7 +558,7 @@ impl Tcp {
             return false;
         };
         let listener = heir & (self.table.stride() - 1);
-        self.table.finish_copy(&parcel, slot, listener);
+        self.table.finish_copy(&parcel, slot, Some(listener));
         self.table.leave_copied(child);
         self.leave_flow(&tuple, child, out);
         self.free(child, out);

@@ -43,6 +43,37 @@ impl<'a> Segment<'a> {
         })
     }
 
+    /// Header, options and data, without a checksum.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = vec![0; tcp::emitted_len(&self.options)];
+        let _ = tcp::emit(&self.header, &self.options, &mut bytes);
+        bytes.extend(self.payload);
+        bytes
+    }
+
+    /// What [`Segment::to_bytes`] made, of a segment of `flow`; otherwise tells what to count.
+    pub fn of_late(
+        now: Instant,
+        flow: &FourTuple,
+        bytes: &'a [u8],
+    ) -> Result<Segment<'a>, Counter> {
+        let packet = RxPacket {
+            arrived: now,
+            source: flow.remote.addr,
+            destination: flow.local.addr,
+            traffic_class: 0,
+            hop_limit: 0,
+            checksum: RxChecksum::Verified,
+            segment_bytes: 0,
+            payload: bytes,
+        };
+        let segment = Segment::parse(&packet)?;
+        match segment.tuple == *flow {
+            true => Ok(segment),
+            false => Err(Counter::TcpDropMalformed),
+        }
+    }
+
     /// How many segments this was on the wire.
     pub fn count(&self) -> u32 {
         match self.joined {

@@ -155,8 +155,10 @@ pub enum Notice {
         /// It was said so long ago that another process may have been asked since: it mustn't be taken in.
         late: bool,
     },
-    /// Whether another process has taken in a connection that was handed over.
-    HandedOver(FourTuple, bool),
+    /// Which process has taken in a connection that was handed over or passed, if one has.
+    HandedOver(FourTuple, Option<u16>),
+    /// A segment, header and data, of a connection that this process has taken in: it went to who had it before.
+    Late(FourTuple, Vec<u8>),
 }
 
 impl Notice {
@@ -178,8 +180,13 @@ impl Notice {
             Reply::HandedOver {
                 local,
                 remote,
-                taken,
-            } => Ok(Notice::HandedOver(four_tuple(local, remote), taken)),
+                heir,
+            } => Ok(Notice::HandedOver(four_tuple(local, remote), heir)),
+            Reply::Late {
+                local,
+                remote,
+                segment,
+            } => Ok(Notice::Late(four_tuple(local, remote), segment.0)),
             other => Err(other),
         }
     }
@@ -328,6 +335,31 @@ impl Broker {
             local,
             remote,
             taken,
+        };
+        let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
+    }
+
+    /// A message from the program of process id `sender` had a connection in it, which this process has taken in, or can't. As with
+    /// [`Broker::tell_taken_in`].
+    pub fn tell_received(&self, sender: u32, flow: &FourTuple, taken: bool) {
+        let (local, remote) = ends(flow);
+        let request = Request::Received {
+            sender,
+            local,
+            remote,
+            taken,
+        };
+        let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
+    }
+
+    /// A segment, header and data, of a connection that owner `to` has now. If the broker doesn't hear, it is lost as on any wire.
+    pub fn tell_late(&self, to: u16, flow: &FourTuple, segment: Vec<u8>) {
+        let (local, remote) = ends(flow);
+        let request = Request::Late {
+            to,
+            local,
+            remote,
+            segment: Hex(segment),
         };
         let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
     }

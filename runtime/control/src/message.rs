@@ -13,7 +13,7 @@ use std::net::IpAddr;
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
 // Layout digest: ed2aa681b295e083
-pub(crate) const PROTOCOL: u32 = 24;
+pub(crate) const PROTOCOL: u32 = 25;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -122,6 +122,21 @@ pub(crate) enum Request {
         remote: (IpAddr, u16),
         taken: bool,
     },
+    /// A process has got a connection in a message from the program of process id `sender`: whether it has taken it in, and is to have
+    /// its segments. There is no answer.
+    Received {
+        sender: u32,
+        local: (IpAddr, u16),
+        remote: (IpAddr, u16),
+        taken: bool,
+    },
+    /// A segment for process `to`, which has its connection now: it came while that was on its way there. There is no answer.
+    Late {
+        to: u16,
+        local: (IpAddr, u16),
+        remote: (IpAddr, u16),
+        segment: Hex,
+    },
     /// A tool asks for an [`InstanceInfo`], whose processes come in parts: those after `after`.
     List {
         #[serde(default)]
@@ -200,11 +215,17 @@ pub(crate) enum Reply {
         /// When it was said, in milliseconds of the monotonic clock: who hears of it too late mustn't do it.
         at: u64,
     },
-    /// To [`Request::HandOver`], later: whether another process has taken that connection in.
+    /// To [`Request::HandOver`], later, and to who has passed a connection: which process has taken it in, if one has.
     HandedOver {
         local: (IpAddr, u16),
         remote: (IpAddr, u16),
-        taken: bool,
+        heir: Option<u16>,
+    },
+    /// Unasked: as [`Request::Late`].
+    Late {
+        local: (IpAddr, u16),
+        remote: (IpAddr, u16),
+        segment: Hex,
     },
     /// To [`Request::List`].
     Instance(Box<InstanceInfo>),

@@ -131,9 +131,9 @@ fn a_connection_is_copied_with_what_it_has_received() {
     record.listener.store(3, Relaxed);
     record.set_holder(Holder::Awaited);
     record.seal.store(record.seal(), Relaxed);
-    let parcel = table.copy_out(from).expect("nobody has touched it");
+    let parcel = table.copy_untouched(from).expect("nobody has touched it");
     let bytes_of = parcel.to_bytes();
-    assert_eq!((bytes_of.len(), parcel.len()), (176 + 8192, 176 + 8192));
+    assert_eq!((bytes_of.len(), parcel.len()), (196 + 8192, 196 + 8192));
     assert_eq!(parcel.iss(), 77);
     assert_eq!(Parcel::from_bytes(&bytes_of), Some(parcel.clone()));
     assert_eq!(parcel.four_tuple(), record.four_tuple());
@@ -154,6 +154,50 @@ fn a_connection_is_copied_with_what_it_has_received() {
     assert_eq!(copied[..8192], bytes);
 }
 
+/// What is read and acknowledged is gone, the rest has the same places in the stream, in rings that have grown as well.
+#[test]
+fn a_connection_in_use_is_copied_with_what_its_rings_hold() {
+    let config = TableConfig {
+        sockets: 2,
+        send_bytes: 1 << 18,
+        receive_bytes: 1 << 18,
+    };
+    let bytes: Vec<u8> = (0..200_000u32).map(|byte| (byte % 251) as u8).collect();
+    for (passed, held) in [(0, 0), (70_000, 10), (30_000, 65_000), (100_000, 200_000)] {
+        let table = SocketTable::from(Region::create("one", config).expect("a region"));
+        table.open_slot(0, SocketKind::Tcp);
+        let rings = |slot| [table.send_ring(slot), table.receive_ring(slot)];
+        for ring in rings(0) {
+            let mut left = passed;
+            while left > 0 {
+                let count = ring.write(&bytes[..left.min(50_000)]);
+                ring.advance_head(count);
+                left -= count;
+            }
+            if held > 65_536 {
+                ring.restart();
+                assert!(ring.grow(0));
+            }
+            assert_eq!(ring.write(&bytes[..held]), held);
+        }
+        let parcel = table.copy_out(0).expect("nothing is spoilt");
+        assert_eq!(parcel.len(), 196 + 2 * held);
+        let parcel = Parcel::from_bytes(&parcel.to_bytes()).expect("well formed");
+        table.put_in(&parcel, 1).expect("rings of the same size");
+        for (ring, original) in rings(1).into_iter().zip(rings(0)) {
+            let positions = [ring.head(), ring.tail()];
+            assert_eq!(positions, [passed, passed + held].map(|at| at as u64));
+            assert_eq!(ring.size(), original.size());
+            let mut copied = vec![0; held];
+            assert_eq!(
+                (ring.read(&mut copied), &copied[..]),
+                (held, &bytes[..held])
+            );
+        }
+        assert_eq!(table.copy_untouched(0).is_some(), (passed, held) == (0, 0));
+    }
+}
+
 /// Whoever finds both slots after a death finds the connection in one of them at least, and never one that is half there.
 #[test]
 fn a_copy_counts_once_it_is_complete() {
@@ -168,11 +212,11 @@ fn a_copy_counts_once_it_is_complete() {
         let [state, fin] = [&record.state, &record.fin].map(|it| it.load(Relaxed));
         (state, fin, record.holder())
     };
-    let parcel = table.copy_out(2).expect("nobody has touched it");
+    let parcel = table.copy_untouched(2).expect("nobody has touched it");
     table.put_in(&parcel, 3).expect("rings of the same size");
     assert_eq!(said(to), (0, 0, None));
     assert_eq!(said(from), (4, 3, Some(Holder::Awaited)));
-    table.finish_copy(&parcel, 3, 5);
+    table.finish_copy(&parcel, 3, Some(5));
     assert_eq!(said(to), (4, 3, Some(Holder::Awaited)));
     assert_eq!(to.listener.load(Relaxed), 5);
     assert_eq!(said(from), (4, 3, Some(Holder::Awaited)));
@@ -192,7 +236,7 @@ fn what_a_program_has_touched_is_not_copied() {
             "written" => drop(table.send_ring(2).write(b"x")),
             _ => table.receive_ring(2).advance_tail(8192),
         }
-        assert_eq!(table.copy_out(2), None, "{touched}");
+        assert_eq!(table.copy_untouched(2), None, "{touched}");
     }
     // Nor to rings of another size.
     let mut table = SocketTable::new(6);
@@ -204,7 +248,7 @@ fn what_a_program_has_touched_is_not_copied() {
     let other = Region::create("other", config).expect("a region");
     table.insert(1, other).expect("room");
     table.open_slot(2, SocketKind::Tcp);
-    let parcel = table.copy_out(2).expect("nobody has touched it");
+    let parcel = table.copy_untouched(2).expect("nobody has touched it");
     assert_eq!(table.put_in(&parcel, table.slot_of(1, 0)), None);
     assert_eq!(table.record(table.slot_of(1, 0)).kind(), SocketKind::Free);
 }
@@ -215,7 +259,10 @@ fn a_parcel_that_is_something_else_is_refused() {
     table.insert(0, region(6)).expect("room");
     table.open_slot(2, SocketKind::Tcp);
     table.receive_ring(2).write(b"abc");
-    let good = table.copy_out(2).expect("nobody has touched it").to_bytes();
+    let good = table
+        .copy_untouched(2)
+        .expect("nobody has touched it")
+        .to_bytes();
     assert!(Parcel::from_bytes(&good).is_some());
     for length in 0..good.len() {
         assert_eq!(Parcel::from_bytes(&good[..length]), None, "{length} bytes");
@@ -227,8 +274,8 @@ fn a_parcel_that_is_something_else_is_refused() {
     assert_eq!(Parcel::from_bytes(&other), None, "another layout");
     // More than a ring takes at first.
     let mut long = good;
-    long.resize(176 + 8193, 0);
-    long[16..20].copy_from_slice(&8193u32.to_le_bytes());
+    long.resize(196 + 8193, 0);
+    long[20..24].copy_from_slice(&8193u32.to_le_bytes());
     let long = Parcel::from_bytes(&long).expect("well formed");
     assert_eq!(table.put_in(&long, 3), None);
 }

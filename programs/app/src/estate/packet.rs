@@ -20,7 +20,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// How the packet begins.
 const MAGIC: &[u8] = b"{\"version\":\"skink-ticket-";
 /// Versions that can't read each other's pass each other nothing.
-pub const VERSION: &str = concat!("skink-ticket-3-", env!("CARGO_PKG_VERSION"));
+pub const VERSION: &str = concat!("skink-ticket-4-", env!("CARGO_PKG_VERSION"));
 /// No packet is larger.
 const MAXIMUM_BYTES: usize = 8192;
 /// Descriptors beside it, at most: the socket, the holder's connection to the broker, its channel for calls.
@@ -52,6 +52,11 @@ pub enum Place {
         /// TCP sockets that the holder has bound.
         bound: Vec<Id>,
     },
+    /// The sender's own, which the connection leaves for the receiver's ([`super::passed`]).
+    Passed {
+        /// The name of the sender's broker, which is to be the receiver's.
+        broker: String,
+    },
     /// None that the receiver can go on with: the socket listens or is bound, and the receiver is to put it on its own.
     Own {
         /// The name of the sender's broker, which is to be the receiver's.
@@ -67,6 +72,8 @@ pub struct Ticket {
     pub socket: OwnedFd,
     /// Of who holds it on a stack in another process until the receiver does: the connection to the broker.
     pub broker: Option<OwnedFd>,
+    /// A connection that leaves its stack, in a file.
+    pub parcel: Option<OwnedFd>,
     /// Of who has bound a socket for the receiver: the channel to who serves its calls ([`skink_sockets::for_calls`]).
     pub channel: Option<[OwnedFd; 8]>,
 }
@@ -83,10 +90,13 @@ impl SocketEntry {
         ids.map(move |plain| (protocol, id(plain)))
     }
 
-    /// Finds fault with what no ticket of ours says. `is_shared` tells of a stack in another process.
-    pub fn check(&self, is_shared: bool) -> Result<(), String> {
+    /// Finds fault with what no ticket of ours says.
+    pub fn check(&self, place: &Place) -> Result<(), String> {
+        let is_shared = matches!(place, Place::Shared { .. } | Place::Bound { .. });
+        let moves = matches!(place, Place::Passed { .. });
         let role = match self.role {
-            RoleEntry::Stream(_) => is_shared && !self.datagram,
+            RoleEntry::Stream(_) => (is_shared || moves) && !self.datagram,
+            _ if moves => false,
             RoleEntry::Dormant => !self.datagram,
             RoleEntry::Datagram(ids) => is_shared && self.datagram && ids != [None; 2],
             RoleEntry::Undecided => !is_shared && self.bound.is_some(),
@@ -101,8 +111,8 @@ impl SocketEntry {
 }
 
 impl Message {
-    /// Makes a ticket.
-    pub fn pack(&self, descriptors: &[BorrowedFd<'_>]) -> std::io::Result<OwnedFd> {
+    /// Makes a ticket: the descriptor to be passed, and the other end of its pair.
+    pub fn pack(&self, descriptors: &[BorrowedFd<'_>]) -> std::io::Result<(OwnedFd, OwnedFd)> {
         let text = serde_json::to_vec(self)?;
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let (ticket, end) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
@@ -113,7 +123,7 @@ impl Message {
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         rustix::net::sendmsg(&end, &[IoSlice::new(&text)], &mut ancillary, flags)?;
-        Ok(ticket)
+        Ok((ticket, end))
     }
 }
 
@@ -155,12 +165,16 @@ fn unpack(fd: BorrowedFd<'_>, flags: RecvFlags) -> Result<Ticket, String> {
     let few = || "there are no free descriptors".to_owned();
     let mut descriptors = descriptors.into_iter();
     let socket = descriptors.next().ok_or_else(few)?;
+    let parcel = match message.place {
+        Place::Passed { .. } => Some(descriptors.next().ok_or_else(few)?),
+        _ => None,
+    };
     let broker = match message.place {
-        Place::Own { .. } => None,
+        Place::Own { .. } | Place::Passed { .. } => None,
         Place::Shared { .. } | Place::Bound { .. } => Some(descriptors.next().ok_or_else(few)?),
     };
     let channel = match message.place {
-        Place::Own { .. } | Place::Shared { .. } => None,
+        Place::Own { .. } | Place::Shared { .. } | Place::Passed { .. } => None,
         Place::Bound { .. } => {
             let rest: Vec<OwnedFd> = descriptors.collect();
             Some(rest.try_into().map_err(|_| few())?)
@@ -170,6 +184,7 @@ fn unpack(fd: BorrowedFd<'_>, flags: RecvFlags) -> Result<Ticket, String> {
         message,
         socket,
         broker,
+        parcel,
         channel,
     })
 }

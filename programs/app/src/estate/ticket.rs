@@ -2,6 +2,7 @@
 //! sender's part and the receiver's.
 use super::keeper::{KEEPERS, Keeper};
 use super::packet::{Message, Place, Ticket, VERSION};
+use super::passed::File;
 use super::{Id, RoleEntry, SocketEntry, end, halves, id, plain};
 use crate::attach;
 use crate::calls::kernel_name;
@@ -27,6 +28,16 @@ pub struct Tickets {
     pub written: Vec<OwnedFd>,
     /// Who holds which sockets for their receivers.
     kept: Vec<(Holder, Vec<(Protocol, SocketId)>)>,
+    /// Those of connections that leave with them.
+    passed: Vec<File>,
+}
+
+/// Makes a ticket of which nobody needs the other end.
+fn pack(message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<OwnedFd, String> {
+    let (ticket, _end) = message
+        .pack(descriptors)
+        .map_err(|error| error.to_string())?;
+    Ok(ticket)
 }
 
 impl State {
@@ -67,6 +78,9 @@ impl State {
 
     /// The message with these tickets wasn't sent.
     pub fn take_back(&mut self, tickets: &Tickets) {
+        for ticket in &tickets.passed {
+            self.call_back(*ticket);
+        }
         let Some(engine) = self.engine.as_deref_mut() else {
             return;
         };
@@ -87,6 +101,11 @@ impl State {
     /// Whether a socket is passed as Skink's.
     fn passes(&mut self, index: u32) -> bool {
         if !self.is_served() {
+            if let Role::Stream(id) = self.sockets[index].role
+                && self.may_pass(id)
+            {
+                return true;
+            }
             return match self.sockets[index].without_stack() {
                 Role::Undecided => self.sockets[index].bound.is_some(),
                 Role::Lost => {
@@ -118,6 +137,11 @@ impl State {
     ) -> Result<OwnedFd, String> {
         let engine = self.engine.as_deref();
         let Some((own, Provider::Served(remote))) = engine.map(|own| (own, &own.stack)) else {
+            if let Role::Stream(id) = self.sockets[index].role {
+                let (ticket, file) = self.write_ticket_of_passed(fd, index, id)?;
+                tickets.passed.push(file);
+                return Ok(ticket);
+            }
             let (broker, _) = attach::broker_named().ok_or("there is no stack")?;
             let message = Message {
                 version: VERSION.to_owned(),
@@ -126,7 +150,7 @@ impl State {
                     broker: broker.clone(),
                 },
             };
-            return message.pack(&[fd]).map_err(|error| error.to_string());
+            return pack(&message, &[fd]);
         };
         let mut socket = SocketEntry::of(&self.sockets[index], Vec::new(), own);
         socket.resting = [None; 2];
@@ -151,8 +175,7 @@ impl State {
                 holder: (holder.program, holder.secret),
             },
         };
-        let packed = message.pack(&[fd, keeper.broker()]);
-        packed.map_err(|error| error.to_string())
+        pack(&message, &[fd, keeper.broker()])
     }
 
     /// A keeper that holds these sockets, which are in the region with this secret.
@@ -222,8 +245,7 @@ impl State {
                 bound: opened.into_iter().map(plain).collect(),
             },
         };
-        let packed = message.pack(&descriptors);
-        packed.map_err(|error| error.to_string())
+        pack(&message, &descriptors)
     }
 
     /// Puts the socket in the place of its ticket, descriptor `fd`. If the message was only `peeked` at,
@@ -236,9 +258,19 @@ impl State {
         peeked: bool,
     ) -> Result<(), String> {
         let mut entry = ticket.message.socket;
-        entry.check(ticket.broker.is_some())?;
+        entry.check(&ticket.message.place)?;
         let held: Vec<(Protocol, SocketId)> = entry.ids().collect();
         let same = match &ticket.message.place {
+            Place::Passed { .. } if peeked => {
+                return Err(
+                    "it goes to who receives the message, and this was only looked at".into(),
+                );
+            }
+            Place::Passed { broker } => {
+                // SAFETY: it is open: it was just received.
+                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+                self.receive_passed(fd, broker, ticket.parcel.as_ref(), &mut entry)?
+            }
             Place::Own { broker } => {
                 self.check_own(broker, &entry, ticket.socket.as_fd())?;
                 self.with_kernel_socket(ticket.socket.as_fd())
@@ -289,7 +321,7 @@ impl State {
                     dismiss(channel, &bound);
                 }
             }
-            Place::Own { .. } => {}
+            Place::Own { .. } | Place::Passed { .. } => {}
         }
         self.pump();
         Ok(())

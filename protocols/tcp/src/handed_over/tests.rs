@@ -245,7 +245,7 @@ fn a_parcel_that_makes_no_sense_is_refused() {
     let (_, _, parcels) = closed();
     let bytes = parcels[0].to_bytes();
     // (The harness has one peer.)
-    let remote_address = 36..52;
+    let remote_address = 56..72;
     for place in (0..bytes.len()).filter(|place| !remote_address.contains(place)) {
         for bit in [0, 3, 7] {
             let mut bytes = bytes.clone();
@@ -407,4 +407,136 @@ fn who_waits_is_shown_again_when_it_takes_in_nothing() {
     heir.out.waiting.clear();
     assert!(!take_in(&mut heir, &parcels[0]), "it is there already");
     assert_eq!(heir.out.waiting.get(&80), Some(&(true, true)));
+}
+
+/// A connection in use: of 40 bytes that came the program has read 10, of 500 that it wrote the peer has acknowledged 200. And what is
+/// made of it to be passed.
+fn passed() -> (Net, SocketId, Parcel) {
+    let mut net = Net::new();
+    net.tcp.set_hands_over();
+    let id = net.accepted("mss 1000", 60_000);
+    net.inject(". 1:41 ack 1 win 60000");
+    assert_eq!(net.read(id, 10), 10);
+    net.write(id, 500);
+    net.drain();
+    net.inject(". 41 ack 201 win 60000");
+    net.drain();
+    let parcel = net.tcp.pass(net.now, id, &net.out);
+    let parcel = parcel.expect("it is open").to_bytes();
+    (net, id, Parcel::from_bytes(&parcel).expect("it is whole"))
+}
+
+fn adopt(net: &mut Net, parcel: &Parcel) -> Option<SocketId> {
+    let adopted = net.tcp.adopt_passed(net.now, parcel, &mut net.out);
+    net.run();
+    adopted
+}
+
+#[test]
+fn a_connection_that_is_passed_goes_on_at_another_stack() {
+    let (mut net, _, parcel) = passed();
+    let mut heir = net.other();
+    net.inject("P. 41:61 ack 201 win 60000");
+    net.inject("F. 61 ack 201 win 60000");
+    net.expect_nothing();
+    assert_eq!(net.tcp.unfinished(), 1, "the process may not end yet");
+    let id = adopt(&mut heir, &parcel).expect("there is room");
+    heir.expect(". 201:501 ack 41");
+    tell(&mut net, &parcel, true);
+    assert_eq!(net.tcp.unfinished(), 0);
+    let flow = parcel.four_tuple();
+    while let Some(segment) = net.tcp.take_late() {
+        heir.tcp.on_late(heir.now, &flow, &segment, &mut heir.out);
+        heir.run();
+    }
+    assert_eq!(heir.state(id), State::CloseWait);
+    assert_eq!(
+        heir.read(id, 100),
+        50,
+        "what wasn't read, and what came late"
+    );
+    heir.drain();
+    heir.inject(". 62 ack 501 win 60000");
+    heir.write(id, 7);
+    heir.expect("P. 501:508 ack 62");
+    heir.close(id);
+    heir.expect("F. 508 ack 62");
+    net.advance(5_000);
+    net.expect_nothing();
+}
+
+#[test]
+fn a_connection_that_nobody_was_passed_goes_on_where_it_was() {
+    let (mut net, id, parcel) = passed();
+    net.inject("P. 41:61 ack 501 win 60000");
+    net.advance(60_000);
+    net.expect_nothing();
+    assert_eq!(net.tcp.unfinished(), 1);
+    tell(&mut net, &parcel, false);
+    assert_eq!(net.connection(id).flight(), 0, "the acknowledgement counts");
+    assert_eq!(net.read(id, 100), 50);
+    net.drain();
+    net.write(id, 7);
+    net.expect("P. 501:508 ack 61");
+    assert!(net.tcp.pass(net.now, id, &net.out).is_some(), "once more");
+}
+
+/// Before the first stack was told that it had left.
+#[test]
+fn a_connection_may_come_back_at_once() {
+    let (mut net, _, parcel) = passed();
+    let mut heir = net.other();
+    heir.tcp.set_hands_over();
+    let id = adopt(&mut heir, &parcel).expect("there is room");
+    net.inject(". 41:45 ack 501 win 60000");
+    assert_eq!(heir.read(id, 30), 30);
+    let back = heir.tcp.pass(heir.now, id, &heir.out).expect("it is open");
+    let id = adopt(&mut net, &back).expect("the first one has made way");
+    tell(&mut heir, &back, true);
+    tell(&mut net, &parcel, true);
+    assert_eq!(net.connection(id).flight(), 0, "what came late");
+    assert_eq!(net.tcp.table().receive_ring(id.slot).len(), 4);
+}
+
+#[test]
+fn what_is_not_open_or_already_passed_is_not_passed() {
+    let (mut net, id, _) = passed();
+    assert_eq!(net.tcp.pass(net.now, id, &net.out), None, "twice");
+    let id = net.connect(7);
+    assert_eq!(
+        net.tcp.pass(net.now, id, &net.out),
+        None,
+        "no handshake yet"
+    );
+    let mut net = Net::new();
+    let id = net.accepted("mss 1000", 60_000);
+    assert_eq!(
+        net.tcp.pass(net.now, id, &net.out),
+        None,
+        "nobody brings it"
+    );
+    net.tcp.set_hands_over();
+    net.inject("R. 1 ack 1");
+    assert_eq!(net.tcp.pass(net.now, id, &net.out), None, "it is over");
+}
+
+#[test]
+fn only_so_much_that_comes_late_is_kept() {
+    let (mut net, _, parcel) = passed();
+    for at in 0..100u32 {
+        net.inject(&format!(
+            ". {}:{} ack 201 win 60000",
+            41 + 900 * at,
+            941 + 900 * at
+        ));
+    }
+    let dropped = net.count(Counter::TcpDropMoved) as usize;
+    tell(&mut net, &parcel, true);
+    let late: Vec<_> = core::iter::from_fn(|| net.tcp.take_late()).collect();
+    let bytes: usize = late.iter().map(Vec::len).sum();
+    assert!(
+        (60_000..=super::MOST_LATE_BYTES).contains(&bytes),
+        "{bytes}"
+    );
+    assert_eq!(late.len() + dropped, 100);
 }

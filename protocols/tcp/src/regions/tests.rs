@@ -850,12 +850,12 @@ fn a_death_on_the_way_to_another_program_leaves_the_connection_in_one_of_them() 
         let table = net.tcp.table().clone();
         let child = net.tcp.offer(first).expect("it waits");
         let copy = net.tcp.slots.take(0).expect("a slot");
-        let parcel = table.copy_out(child.slot).expect("untouched");
+        let parcel = table.copy_untouched(child.slot).expect("untouched");
         table.put_in(&parcel, copy).expect("rings of the same size");
         let original = table.record(child.slot);
         let [state, fin] = [&original.state, &original.fin].map(|it| it.load(Relaxed));
         if stage > 0 {
-            table.finish_copy(&parcel, copy, heir.slot);
+            table.finish_copy(&parcel, copy, Some(heir.slot));
             table.leave_copied(child.slot);
         }
         match stage {

@@ -80,7 +80,49 @@ impl<O: Owners> Server<O> {
                 }
                 let roles = [Role::Owner(from), Role::Orphans(from)];
                 let from = roles.into_iter().find_map(|role| self.key_of(role));
-                self.tell_handed_over(from, &flow, taken);
+                self.tell_handed_over(from, &flow, taken.then_some(owner));
+                Ok(())
+            }
+            (
+                Role::Owner(owner),
+                Request::Received {
+                    sender,
+                    local,
+                    remote,
+                    taken,
+                },
+            ) if self.owners.have_stacks() => {
+                let flow = four_tuple(local, remote);
+                // Anybody may send a message; a process of the program must have sent this one.
+                let Some(sender) = self.key_of_process(sender) else {
+                    tracing::warn!(%flow, sender, "a connection was passed by who has no stack");
+                    return Ok(());
+                };
+                if taken {
+                    self.lead_to_heir(key, owner, &flow);
+                }
+                self.tell_handed_over(Some(sender), &flow, taken.then_some(owner));
+                Ok(())
+            }
+            (
+                Role::Owner(_) | Role::Orphans(_),
+                Request::Late {
+                    to,
+                    local,
+                    remote,
+                    segment,
+                },
+            ) if self.owners.have_stacks() => {
+                let reply = Reply::Late {
+                    local,
+                    remote,
+                    segment,
+                };
+                if let Some(key) = self.key_of(Role::Owner(to))
+                    && self.reply(key, &reply, &[]).is_err()
+                {
+                    tracing::debug!("a segment that came late doesn't arrive");
+                }
                 Ok(())
             }
             (Role::Owner(owner), Request::FilterShown { question }) => {
@@ -186,6 +228,15 @@ impl<O: Owners> Server<O> {
     pub(super) fn key_of(&self, role: Role) -> Option<u64> {
         let mut connections = self.connections.iter();
         let found = connections.find(|(_, connection)| connection.role == role);
+        found.map(|(key, _)| *key)
+    }
+
+    /// Of the owner that is this process.
+    fn key_of_process(&self, pid: u32) -> Option<u64> {
+        let mut connections = self.connections.iter();
+        let found = connections.find(|(_, connection)| {
+            matches!(connection.role, Role::Owner(_)) && connection.peer.pid == pid
+        });
         found.map(|(key, _)| *key)
     }
 
@@ -370,21 +421,21 @@ impl<O: Owners> Server<O> {
                 return;
             }
         }
-        self.tell_handed_over(Some(key), flow, false);
+        self.tell_handed_over(Some(key), flow, None);
     }
 
     /// Who doesn't hear it finds out by the time it takes.
-    fn tell_handed_over(&self, key: Option<u64>, flow: &FourTuple, taken: bool) {
+    fn tell_handed_over(&self, key: Option<u64>, flow: &FourTuple, heir: Option<u16>) {
         let (local, remote) = ends(flow);
         let reply = Reply::HandedOver {
             local,
             remote,
-            taken,
+            heir,
         };
         if let Some(key) = key
             && self.reply(key, &reply, &[]).is_err()
         {
-            tracing::debug!(%flow, taken, "who handed it over doesn't hear of it");
+            tracing::debug!(%flow, heir, "who handed it over doesn't hear of it");
         }
     }
 

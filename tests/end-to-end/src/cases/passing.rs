@@ -9,6 +9,7 @@ use skink_testbed::Scratch;
 pub fn cases() -> Vec<Case> {
     let mut cases = cases_in(&APART, "passing/front-and-back", front_and_back);
     cases.extend(widely("passing/listeners", listeners));
+    cases.extend(widely("passing/connections", connections));
     cases
 }
 
@@ -80,6 +81,151 @@ else:
 fn listeners(network: &Network) -> Outcome {
     let server = python::start(network, "server", BINDER, &[], "passed")?;
     python::asked(network, server, ASKER, &[])
+}
+
+/// Accepts connections and passes each to a child, which closes it. The first four bytes say what they do with it.
+const GATE: &str = "
+import hashlib, os, socket
+def receive(link):
+    _, fds, _, _ = socket.recv_fds(link, 1, 1)
+    c = socket.socket(fileno=fds[0])
+    c.settimeout(20)
+    return c
+def work(link):
+    while order := link.recv(4):
+        if order == b'lost':
+            # Nobody takes the descriptor.
+            link.recv(1)
+            continue
+        c = receive(link)
+        if order == b'echo':
+            while data := c.recv(65536):
+                c.sendall(data)
+        elif order == b'load':
+            digest = hashlib.sha256()
+            while data := c.recv(65536):
+                digest.update(data)
+            c.sendall(digest.digest())
+        elif order == b'sent':
+            c.sendall(b'the end')
+        elif order == b'back':
+            c.sendall(b'there ')
+            socket.send_fds(link, [b'.'], [c.fileno()])
+        c.close()
+links = []
+for _ in range(2):
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if not os.fork():
+        for link in links + [near]:
+            link.close()
+        work(far)
+        os._exit(0)
+    far.close()
+    links.append(near)
+listener = socket.create_server(('', 9100), backlog=64)
+print('ready', flush=True)
+while True:
+    c, _ = listener.accept()
+    order = c.recv(4, socket.MSG_WAITALL)
+    if order == b'stop':
+        break
+    if order in (b'self', b'free', b'full'):
+        a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        a.setblocking(False)
+        try:
+            while order == b'full':
+                a.send(bytes(1000))
+        except BlockingIOError:
+            pass
+        try:
+            socket.send_fds(a, [b'.'], [c.fileno()])
+            assert order != b'full'
+        except BlockingIOError:
+            assert order == b'full'
+        if order == b'self':
+            c.close()
+            c = receive(b)
+        a.close()
+        b.close()
+        c.sendall(order)
+        c.close()
+        continue
+    if order == b'sent':
+        c.sendall(bytes(range(256)) * 1200)
+    link = links[0]
+    links.reverse()
+    link.send(order)
+    socket.send_fds(link, [b'.'], [c.fileno()])
+    c.close()
+    if order == b'back':
+        c = receive(link)
+        c.sendall(b'and back')
+        c.close()
+for link in links:
+    link.close()
+    assert os.wait()[1] == 0
+c.close()
+";
+
+/// Four clients at a time, each with some of all that there is to do.
+const CALLERS: &str = "
+import hashlib, random, socket, threading
+def call(order, data=b'', expected=None):
+    with socket.create_connection(('10.9.0.2', 9100), 20) as s:
+        s.sendall(order + data)
+        if order == b'load':
+            s.shutdown(socket.SHUT_WR)
+        got = b''
+        while more := s.recv(65536):
+            got += more
+        assert got == expected, (order, len(got), got[-40:])
+def echo(rng):
+    with socket.create_connection(('10.9.0.2', 9100), 20) as s:
+        s.sendall(b'echo')
+        for _ in range(rng.randrange(1, 6)):
+            data = rng.randbytes(rng.randrange(1, 5000))
+            s.sendall(data)
+            got = b''
+            while len(got) < len(data):
+                more = s.recv(65536)
+                assert more, 'it ended'
+                got += more
+            assert got == data
+        s.shutdown(socket.SHUT_WR)
+        assert s.recv(1) == b''
+failed = []
+def run(seed):
+    rng = random.Random(seed)
+    try:
+        for turn in range(25):
+            echo(rng)
+            data = rng.randbytes(rng.randrange(1, 400_000))
+            call(b'load', data, hashlib.sha256(data).digest())
+            call(b'sent', b'', bytes(range(256)) * 1200 + b'the end')
+            call(b'back', b'', b'there and back')
+            if turn % 8 == 0:
+                call(b'lost', b'', b'')
+            for order in b'self', b'free', b'full':
+                call(order, b'', order)
+    except BaseException as failure:
+        failed.append((seed, failure))
+        raise
+threads = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failed, failed
+with socket.create_connection(('10.9.0.2', 9100), 20) as s:
+    s.sendall(b'stop')
+    assert s.recv(1) == b''
+";
+
+/// A program gives what it has accepted to another of its processes, which goes on with it, to the byte: what was read and not, what
+/// was written and hasn't left, and what comes meanwhile. What nobody receives stays where it was.
+fn connections(network: &Network) -> Outcome {
+    let server = python::start(network, "server", GATE, &[], "ready")?;
+    python::asked(network, server, CALLERS, &[])
 }
 
 /// Accepts connections and passes them on. What the client sent says what comes next.
