@@ -128,6 +128,7 @@ counters! {
         TcpDropClosed "drop.closed" "Data for a connection whose program is gone, or has shut both directions; answered with a reset.";
         TcpDropBadFlags "drop.bad_flags" "Segments whose flags make no sense in the state.";
         TcpAdopted "adopted" "Sockets taken over from a predecessor.";
+        TcpSentOn "sent_on" "Connection requests that came to who listens no longer, and were brought to a process that does.";
         TcpMoved "moved" "Connections that nobody had accepted and another program's listener got, as theirs was closed or stalled.";
         TcpStalled "stalled" "Listeners of several on one end whose program accepted nothing for a quarter of a second, though something waited.";
         TcpMended "mended" "Numbers on record that made no sense in an adoption, and that the rings and the peer were asked for instead.";

@@ -53,6 +53,8 @@ pub enum Holder {
     Awaited = 2,
     /// Nobody any more: the program has closed it, and what it left is still sent.
     Gone = 3,
+    /// Nobody yet, as for [`Holder::Awaited`], and another process's stack may be about to take the connection in.
+    Away = 4,
 }
 
 impl Holder {
@@ -62,6 +64,7 @@ impl Holder {
             1 => Some(Holder::Attached),
             2 => Some(Holder::Awaited),
             3 => Some(Holder::Gone),
+            4 => Some(Holder::Away),
             _ => None,
         }
     }
@@ -92,6 +95,7 @@ impl Holder {
 /// | the handshake ends | what is negotiated, `seal`, numbers, window -> `state` -> `order` -> what tells the peer | an earlier state; the peer's segment, or our own, comes again. Without `order`: the last to be accepted |
 /// | `accept` | `holder` attached (when the program is known to have it) | it waits still, and is offered again |
 /// | one that waits goes to another program's listener | there: all other fields, bytes in the ring -> `receive_tail` -> `holder` awaited -> `fin` -> `state` -> here: `state` CLOSED -> `fin` 0 -> the slot is freed | there a slot that nobody knows of, and it waits here; then it waits in both places, of which the adopter keeps one; then there |
+/// | one that waits goes to another process's stack | `holder` away -> (adopted there) -> `state` CLOSED -> `fin` 0 -> the slot is freed | it asks whether another stack has it, and offers it again if none has |
 /// | data is acknowledged | `send_head` -> (next segment) `snd_una` | `snd_una` is behind: the head of the ring counts |
 /// | data arrives | bytes in the ring -> `receive_tail` -> (next segment) `rcv_nxt` | `rcv_nxt` is behind: the tail of the ring counts; the peer sends it again |
 /// | a ring grows | `origin` of its tail, one word -> bytes behind its first part -> its tail | either: what is there has the same places |

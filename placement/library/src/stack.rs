@@ -341,6 +341,11 @@ impl Stack {
         }
     }
 
+    /// See [`Tcp::take_stray`].
+    pub fn take_stray(&mut self) -> Option<(FourTuple, Vec<u8>)> {
+        self.tcp.take_stray()
+    }
+
     /// See [`Tcp::on_late`].
     pub fn on_late(&mut self, now: Instant, flow: &FourTuple, segment: &[u8]) {
         self.asked(now);

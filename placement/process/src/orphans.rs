@@ -12,7 +12,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use skink_control::{Broker, Notice, StackStart};
 use skink_library::{Farewell, Stack, StackConfig};
-use skink_memory::{Region, TableConfig, TableError};
+use skink_memory::{Parcel, Region, TableConfig, TableError};
 use skink_messages::{Counters, Ports, Progress, Protocol};
 use skink_nic::Room;
 use skink_sandbox::{Refusal, Report, SandboxError};
@@ -151,6 +151,9 @@ impl Orphans {
             }
             let progress = self.stack.poll(now);
             let broker = &self.broker;
+            while let Some((flow, request)) = self.stack.take_stray() {
+                broker.tell_stray(&flow, request);
+            }
             self.stack.hand_over(now, |flow, parcel, may_stay| {
                 broker.hand_over(flow, parcel, may_stay)
             });
@@ -219,6 +222,14 @@ impl Orphans {
                     self.stack.on_handed_over(now, &flow, heir, |heir, late| {
                         broker.tell_late(heir, &flow, late);
                     });
+                }
+                Ok(Some(Notice::Late(flow, segment))) => self.stack.on_late(now, &flow, &segment),
+                Ok(Some(Notice::TakeIn { from, parcel, late })) => {
+                    if let Some(parcel) = Parcel::from_bytes(&parcel) {
+                        let taken = !late && self.stack.take_in(now, &parcel);
+                        let flow = parcel.four_tuple();
+                        self.broker.tell_taken_in(from, &flow, taken);
+                    }
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => return,

@@ -103,6 +103,9 @@ impl Engine {
             self.broker.tell_misled(&flow);
         }
         let broker = &self.broker;
+        while let Some((flow, request)) = stack.take_stray() {
+            broker.tell_stray(&flow, request);
+        }
         stack.hand_over(now, |flow, parcel, may_stay| {
             broker.hand_over(flow, parcel, may_stay)
         });

@@ -1,6 +1,7 @@
 //! The end of the process: whatever was written must still arrive.
 use crate::lock::{Guard, lock};
 use crate::log::log;
+use crate::provider::Provider;
 use crate::raw;
 use crate::socket::Role;
 use crate::state::State;
@@ -8,6 +9,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
 use skink_library::{Farewell, Left};
 use skink_messages::TcpRequest;
+use skink_time::Instant;
 
 static DONE: AtomicBool = AtomicBool::new(false);
 
@@ -41,6 +43,10 @@ fn linger() -> Option<Guard> {
         return Some(state);
     }
     state.leave_listening_to_others();
+    if let Some(engine) = state.engine.as_deref_mut() {
+        // Who takes in what waits here says so.
+        engine.word_until = Instant::FAR_FUTURE;
+    }
     let now = raw::now();
     let mut roles = Vec::new();
     for (_, socket) in state.sockets.iter_mut() {
@@ -118,15 +124,50 @@ impl State {
     }
 }
 
+/// Keeps signals from the calling thread, or doesn't any more: the mask before.
+struct Unkilled(Option<libc::sigset_t>);
+
+impl Unkilled {
+    fn block(&mut self, blocks: bool) {
+        if blocks == self.0.is_some() {
+            return;
+        }
+        // SAFETY: a signal set is plain numbers, and the sets are ours.
+        unsafe {
+            let mut all: libc::sigset_t = core::mem::zeroed();
+            libc::sigfillset(&mut all);
+            if !blocks {
+                // Those that came for a process that had ended already, as far as they knew.
+                let now: libc::timespec = core::mem::zeroed();
+                while libc::sigtimedwait(&all, core::ptr::null_mut(), &now) > 0 {}
+            }
+            let new = self.0.take().unwrap_or(all);
+            let mut before = core::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_SETMASK, &new, &mut before);
+            self.0 = blocks.then_some(before);
+        }
+    }
+}
+
+impl Drop for Unkilled {
+    fn drop(&mut self) {
+        self.block(false);
+    }
+}
+
 fn drain(state: &mut State) {
     state.stop_flow_rings();
     let mut farewell = Farewell::new(raw::now());
+    let mut unkilled = Unkilled(None);
     loop {
         state.pump();
         let now = raw::now();
         let Some(engine) = state.engine.as_deref() else {
             return;
         };
+        // On the kernel's stack the process would have ended by now. One that is told to again (gunicorn tells those that are left
+        // each time one has ended) would be killed while others take in what waited here.
+        unkilled.block(matches!(&engine.stack, Provider::Library(stack) if stack.has_away()));
         let left = engine.stack.tcp_left();
         let Some(longest) = farewell.look(now, left) else {
             if left.connections > 0 {
@@ -144,7 +185,6 @@ fn drain(state: &mut State) {
             entry.fd = *fd;
         }
         if let Some(last) = list.last_mut() {
-            // Who takes in what waits here says so.
             last.fd = engine.notices_fd();
         }
         // If a signal comes: once more.

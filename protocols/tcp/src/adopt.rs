@@ -223,7 +223,7 @@ impl Tcp {
         let left = match record.holder() {
             Some(Holder::Attached) => false,
             Some(Holder::Gone) => true,
-            Some(Holder::Awaited) | None => return Err(Counter::TcpRecordKind),
+            Some(Holder::Awaited | Holder::Away) | None => return Err(Counter::TcpRecordKind),
         };
         if record.state.load(Relaxed) != State::Listen as u8 {
             return Err(Counter::TcpRecordKind);
@@ -279,6 +279,7 @@ impl Tcp {
     ) -> Result<(), Counter> {
         let slot = id.slot;
         let record = self.table.record(slot);
+        let away = record.holder() == Some(Holder::Away) && self.hands_over();
         let program = self.program_in(slot)?;
         let settings = Settings::load(record);
         let context = Context {
@@ -324,6 +325,7 @@ impl Tcp {
             // Its program had let go of it.
             (Program::Gone, _) if !goes_on => self.free(slot, out),
             (_, State::TimeWait) if goes_on => self.on_time_wait(now, slot, out),
+            (Program::Gone, _) if away => self.adopt_away(now, id, tuple),
             (Program::Gone, _) => self.close_connection(now, id, out),
             (Program::Awaited(parent), State::SynReceived) => self.note_half_open(parent, id),
             (Program::Awaited(_) | Program::Attached, _) => {}
@@ -360,7 +362,7 @@ impl Tcp {
         let record = self.table.record(slot);
         match record.holder() {
             Some(Holder::Attached) => Ok(Program::Attached),
-            Some(Holder::Gone) => Ok(Program::Gone),
+            Some(Holder::Gone | Holder::Away) => Ok(Program::Gone),
             Some(Holder::Awaited) => {
                 let listener = record.listener.load(Relaxed);
                 let region = self.table.region_of(slot);

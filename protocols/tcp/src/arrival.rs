@@ -221,7 +221,11 @@ impl Tcp {
             let elsewhere =
                 out.moved(protocol::TCP, port) || left && out.others_listen(protocol::TCP, port);
             // What we send to ourselves reaches nobody else.
-            if self.demux.is_resting(local) || elsewhere && !out.is_local(tuple.remote.addr) {
+            let elsewhere = elsewhere && !out.is_local(tuple.remote.addr);
+            if elsewhere && self.send_on(segment) {
+                return self.counters.count(Counter::TcpSentOn);
+            }
+            if self.demux.is_resting(local) || elsewhere {
                 return self.counters.count(Counter::TcpDropMoved);
             }
         }

@@ -13,7 +13,7 @@ use crate::instance::{Socket, Tcp};
 use crate::saved::FIN_OVER;
 use crate::segment::Segment;
 use crate::state::State;
-use skink_memory::{Parcel, SocketId};
+use skink_memory::{Holder, Parcel, SocketId};
 use skink_messages::{Counter, Network, Ports, SocketEvents};
 use skink_time::{Duration, Instant};
 use skink_wire::{FourTuple, protocol};
@@ -22,12 +22,15 @@ use std::collections::VecDeque;
 /// Who was to take a connection in, and hasn't said so for so long, won't.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// So often it doesn't count as time in which somebody was asked.
+const MOST_SILENCES: u8 = 3;
+
 /// When there was no room for a parcel on its way, or nobody took it in, it is tried again.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// So often somebody else is asked to take a connection in, if it has no listener here to wait at: who was asked first may just have
-/// stopped to listen.
-const MOST_TIMES: u8 = 8;
+/// So long somebody is asked again and again to take a connection in that has no listener here to wait at: who was asked first may
+/// just have stopped to listen, and the next one, of a server whose processes are all replaced, may be about to begin.
+const HOPE: Duration = Duration::from_millis(250);
 
 /// So many parcels are on their way at a time, and so many bytes, if they are several: what takes them there has little room.
 const MOST: usize = 16;
@@ -36,6 +39,9 @@ const MOST_BYTES: usize = 48 * 1024;
 /// So many bytes that come for one that is away are kept at most, and as many segments as hold 64 each.
 const MOST_LATE_BYTES: usize = 64 * 1024;
 const MOST_LATE: usize = MOST_LATE_BYTES / 64;
+
+/// So many requests wait at most to be brought to who listens.
+const MOST_STRAY: usize = 64;
 
 /// One of them.
 struct Away {
@@ -47,8 +53,10 @@ struct Away {
     passed: bool,
     /// When its parcel left, and its size in bytes.
     left: Option<(Instant, usize)>,
-    /// How often it has been taken in by nobody.
-    failed: u8,
+    /// If nobody takes it in, others are asked until then.
+    hopes: Instant,
+    /// How often nobody has said anything.
+    silences: u8,
     /// What has come since.
     late: Vec<Vec<u8>>,
 }
@@ -72,6 +80,8 @@ pub(crate) struct HandedOver {
     heirs_until: Instant,
     /// Segments of the one that went last, for who has it now.
     late: VecDeque<Vec<u8>>,
+    /// Requests for others' listeners.
+    stray: VecDeque<(FourTuple, Vec<u8>)>,
 }
 
 impl HandedOver {
@@ -136,22 +146,46 @@ impl Tcp {
             return false;
         };
         let (id, flow) = (connection.id, connection.tuple);
+        // Of those whose handshake isn't over there may be thousands, which nobody has room for.
+        let (hopes, silences) = match connection.state() {
+            State::SynReceived => (now, MOST_SILENCES),
+            _ => (now + HOPE, 0),
+        };
         let elsewhere = out.others_listen(protocol::TCP, flow.local.port);
         // What we send to ourselves reaches nobody else.
         if !enabled || !elsewhere || out.is_local(flow.remote.addr) {
             return false;
         }
         self.leave_for_away(now, child);
+        self.table.record(child).set_holder(Holder::Away);
         self.handed_over.list.push_back(Away {
             id,
             flow,
             home,
             passed: false,
             left: None,
-            failed: 0,
+            hopes,
+            silences,
             late: Vec::new(),
         });
         true
+    }
+
+    /// A connection was away when the process ended whose sockets are adopted: it is offered again. If another stack has taken it in
+    /// meanwhile, whoever brings it there knows, and says so.
+    pub(crate) fn adopt_away(&mut self, now: Instant, id: SocketId, flow: FourTuple) {
+        self.leave_for_away(now, id.slot);
+        self.table.record(id.slot).set_holder(Holder::Away);
+        self.handed_over.list.push_back(Away {
+            id,
+            flow,
+            home: None,
+            passed: false,
+            left: None,
+            hopes: now + HOPE,
+            silences: 0,
+            late: Vec::new(),
+        });
     }
 
     fn leave_for_away(&mut self, now: Instant, slot: u32) {
@@ -199,7 +233,8 @@ impl Tcp {
             home: None,
             passed: true,
             left: Some((now, 0)),
-            failed: 0,
+            hopes: now,
+            silences: 0,
             late: Vec::new(),
         });
         Some(parcel)
@@ -270,7 +305,8 @@ impl Tcp {
             flow,
             home,
             passed,
-            failed,
+            hopes,
+            silences,
             late,
             ..
         } = away;
@@ -279,26 +315,22 @@ impl Tcp {
             let listener = self.listener(home.slot);
             listener.is_some_and(|listener| listener.id == *home && !listener.left)
         });
-        // Of those whose handshake isn't over there may be thousands, which nobody has room for.
-        let is_half_open = matches!(
-            self.socket(id),
-            Some(Socket::Connection(it)) if it.state() == State::SynReceived
-        );
-        let most = if is_half_open { 0 } else { MOST_TIMES };
-        if !taken
-            && !passed
-            && home.is_none()
-            && (could_stay || failed < most)
-            && out.others_listen(protocol::TCP, flow.local.port)
-        {
-            // If its listener was closed meanwhile, it may go to who doesn't wait, too.
+        let elsewhere = out.others_listen(protocol::TCP, flow.local.port);
+        let hopes_on = match home {
+            // Its listener may have been closed meanwhile: then it may go to who doesn't wait, too.
+            None if could_stay => elsewhere,
+            None => now < hopes,
+            Some(_) => false,
+        };
+        if !taken && !passed && hopes_on {
             self.handed_over.list.push_back(Away {
                 id,
                 flow,
                 home,
                 passed,
                 left: None,
-                failed: failed.saturating_add(1),
+                hopes: if could_stay { now + HOPE } else { hopes },
+                silences,
                 late,
             });
             if !could_stay {
@@ -354,6 +386,22 @@ impl Tcp {
         self.counters.count(Counter::TcpDropMoved);
     }
 
+    /// A request came here, as nobody listens any more, for one who listens on another stack. Answers whether it is brought there.
+    #[cold]
+    pub(crate) fn send_on(&mut self, segment: &Segment<'_>) -> bool {
+        let stray = &mut self.handed_over.stray;
+        let has_room = self.handed_over.enabled && stray.len() < MOST_STRAY;
+        if has_room {
+            stray.push_back((segment.tuple, segment.to_bytes()));
+        }
+        has_room
+    }
+
+    /// A request, header and data, which is to be brought to a stack where somebody listens ([`Tcp::on_late`]).
+    pub fn take_stray(&mut self) -> Option<(FourTuple, Vec<u8>)> {
+        self.handed_over.stray.pop_front()
+    }
+
     /// A segment, header and data, of the connection of which was told last that another stack has it, for [`Tcp::on_late`] there: it
     /// came while the connection was away.
     pub fn take_late(&mut self) -> Option<Vec<u8>> {
@@ -392,11 +440,22 @@ impl Tcp {
     ) {
         self.handed_over.again.take_if(|again| *again <= now);
         let mut index = 0;
-        while let Some(away) = self.handed_over.list.get(index) {
+        while let Some(away) = self.handed_over.list.get_mut(index) {
+            if away
+                .awaited()
+                .is_some_and(|(since, _)| now >= since + PATIENCE)
+                && away.silences < MOST_SILENCES
+            {
+                away.silences += 1;
+                away.hopes = now + HOPE;
+            }
             let over = match away.left {
                 Some(_) if away.passed => false,
                 Some((since, _)) => now >= since + PATIENCE,
-                None => !out.others_listen(protocol::TCP, away.flow.local.port),
+                None => {
+                    let elsewhere = out.others_listen(protocol::TCP, away.flow.local.port);
+                    !elsewhere && now >= away.hopes.max(self.handed_over.heirs_until)
+                }
             };
             match over {
                 true => self.end_away(now, index, false, out),

@@ -26,7 +26,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 const REGION_DESCRIPTORS: usize = 6;
 
 /// In milliseconds: who has handed a connection over waits for twice as long until it is somebody else's turn.
-const TOO_LATE: u64 = 500;
+pub(crate) const TOO_LATE: u64 = 500;
 
 /// What the monotonic clock says, which all processes have in common.
 pub(crate) fn milliseconds() -> u64 {
@@ -157,7 +157,8 @@ pub enum Notice {
     },
     /// Which process has taken in a connection that was handed over or passed, if one has.
     HandedOver(FourTuple, Option<u16>),
-    /// A segment, header and data, of a connection that this process has taken in: it went to who had it before.
+    /// A segment, header and data, of a connection that this process has taken in, which went to who had it before; or a request that
+    /// went to who listened before.
     Late(FourTuple, Vec<u8>),
 }
 
@@ -348,6 +349,18 @@ impl Broker {
             local,
             remote,
             taken,
+        };
+        let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
+    }
+
+    /// A request, header and data, that is for another process, which listens where this one doesn't any more. If the broker doesn't
+    /// hear, it is lost as on any wire.
+    pub fn tell_stray(&self, flow: &FourTuple, segment: Vec<u8>) {
+        let (local, remote) = ends(flow);
+        let request = Request::Stray {
+            local,
+            remote,
+            segment: Hex(segment),
         };
         let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
     }

@@ -130,6 +130,12 @@ pub(crate) enum Request {
         remote: (IpAddr, u16),
         taken: bool,
     },
+    /// A request came to a process that doesn't listen any more: one that does is to get it, as [`Reply::Late`]. There is no answer.
+    Stray {
+        local: (IpAddr, u16),
+        remote: (IpAddr, u16),
+        segment: Hex,
+    },
     /// A segment for process `to`, which has its connection now: it came while that was on its way there. There is no answer.
     Late {
         to: u16,
@@ -221,7 +227,7 @@ pub(crate) enum Reply {
         remote: (IpAddr, u16),
         heir: Option<u16>,
     },
-    /// Unasked: as [`Request::Late`].
+    /// Unasked: as [`Request::Late`], or [`Request::Stray`].
     Late {
         local: (IpAddr, u16),
         remote: (IpAddr, u16),

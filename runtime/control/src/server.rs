@@ -23,6 +23,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags, SocketFlags};
 use serde::{Deserialize, Serialize};
 use skink_messages::{Counter, Counters};
+use skink_wire::FourTuple;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -94,6 +95,9 @@ pub struct Server<O: Owners> {
     /// Only owners with a stack of their own are asked, and they have no supervisor that another takes the place of.
     #[serde(skip)]
     questions: Questions,
+    /// Who was asked to take in a connection, and hasn't answered.
+    #[serde(skip)]
+    asked: Vec<Asked>,
     /// Something has happened, other than that tools looked.
     #[serde(skip)]
     has_changed: bool,
@@ -103,6 +107,16 @@ pub struct Server<O: Owners> {
     /// Closes what came from others.
     #[serde(skip)]
     closer: Closer,
+}
+
+/// A connection that an owner was asked to take in.
+struct Asked {
+    flow: FourTuple,
+    /// The connection of who was asked, and of who waits for the answer.
+    heir: u64,
+    waits: u64,
+    /// When, in milliseconds of the monotonic clock: see [`TOO_LATE`](crate::client::TOO_LATE).
+    at: u64,
 }
 
 impl<O: Owners> Server<O> {
@@ -142,6 +156,7 @@ impl<O: Owners> Server<O> {
             answering: None,
             finished: vec![0; Counter::ALL.len()],
             questions: Questions::default(),
+            asked: Vec::new(),
             has_changed: false,
             spare: None,
             closer: Closer::default(),
@@ -472,6 +487,7 @@ impl<O: Owners> Server<O> {
         } else {
             tracing::warn!(pid, uid, why, "connection closed");
         }
+        self.forget_asked(key);
         let (Role::Owner(owner) | Role::Waiting(owner)) = role else {
             return;
         };

@@ -99,7 +99,9 @@ impl NicOwners {
         // First: who is in reserve there and counts on it goes on to be so from now on.
         self.opener.orphan(owner);
         let listens = self.listens_for_others(owner, &files);
-        if listens.is_empty() && !orphans::have_peers(&files) {
+        // Requests may lie in its part of the NIC, for others.
+        let listened = self.opener.steering().is_some() && !orphans::listeners(&files).is_empty();
+        if listens.is_empty() && !listened && !orphans::have_peers(&files) {
             return Ok(false);
         }
         let ports: Vec<u16> = listens.iter().map(|(end, _)| end.port()).collect();
@@ -221,14 +223,9 @@ impl Owners for NicOwners {
         self.adapt();
     }
 
-    fn lead_back(&mut self, flow: &FourTuple, others: Vec<(u16, [OwnedFd; 2])>) {
-        let mut others = others.into_iter();
-        let owner = others.find_map(|(owner, table)| has_it(table, flow).then_some(owner));
-        let Some(owner) = owner else {
-            tracing::debug!(%flow, "nobody has it");
-            return;
-        };
-        self.bind(flow, owner);
+    fn find(&self, flow: &FourTuple, owners: Vec<(u16, [OwnedFd; 2])>) -> Option<u16> {
+        let mut owners = owners.into_iter();
+        owners.find_map(|(owner, table)| has_it(table, flow).then_some(owner))
     }
 
     fn have_stacks(&self) -> bool {
@@ -241,8 +238,8 @@ impl Owners for NicOwners {
             .other_listener(tried, flow.local.port, only_waiting, self.turn)
     }
 
-    fn lead_to(&mut self, flow: &FourTuple, owner: u16, table: [OwnedFd; 2]) {
-        if has_it(table, flow) {
+    fn lead_to(&mut self, flow: &FourTuple, owner: u16, table: Option<[OwnedFd; 2]>) {
+        if table.is_none_or(|table| has_it(table, flow)) {
             self.bind(flow, owner);
         }
     }

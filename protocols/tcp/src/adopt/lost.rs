@@ -51,7 +51,7 @@ impl Tcp {
         {
             predecessor.given_up.insert(tuple);
         }
-        if matches!(holder, Some(Holder::Awaited | Holder::Gone)) {
+        if matches!(holder, Some(Holder::Awaited | Holder::Gone | Holder::Away)) {
             return self.forget(slot);
         }
         // Nobody can tell what is in its rings.

@@ -1,8 +1,9 @@
-use super::{MOST, MOST_TIMES};
+use super::{HOPE, MOST, MOST_SILENCES};
 use crate::harness::{Net, REMOTE, SHARED};
 use crate::state::State;
 use skink_memory::{Parcel, SocketId};
 use skink_messages::{Counter, Events, Waits};
+use skink_time::Duration;
 
 /// One process's stack, at whose listener three wait: two established, one of which has sent ten bytes, and one in its handshake.
 /// Others listen on the port as well.
@@ -138,12 +139,15 @@ fn its_segments_are_left_unanswered_until_they_go_there() {
 
 #[test]
 fn what_nobody_takes_in_is_reset() {
-    // They say so, or say nothing for long; others are asked then, but not for ever.
+    // They say so, or say nothing for long; others are asked then, who may begin to listen only now, but not for ever.
     for said in [true, false] {
         let (mut net, _, mut leaving) = closed();
-        for time in 0..=MOST_TIMES {
+        let begun = net.now;
+        let mut last = begun;
+        while !leaving.is_empty() {
             // The one in its handshake goes first.
-            assert_eq!(leaving.len(), if time == 0 { 3 } else { 2 }, "{time}");
+            let first = last == begun;
+            assert_eq!(leaving.len(), if first { 3 } else { 2 });
             if said {
                 for parcel in &leaving {
                     tell(&mut net, parcel, false);
@@ -153,13 +157,21 @@ fn what_nobody_takes_in_is_reset() {
                 assert_eq!(parcels(&mut net), []);
                 net.advance(2);
             }
-            if time < MOST_TIMES {
-                assert_eq!(resets(&mut net), usize::from(time == 0), "{time}");
-                net.advance(11);
-                leaving = parcels(&mut net);
+            if first {
+                net.out.others.clear();
+                assert_eq!(resets(&mut net), 1);
             }
+            net.advance(11);
+            last = net.now;
+            leaving = parcels(&mut net);
         }
         assert_eq!(resets(&mut net), 2);
+        let took = last.since(begun);
+        let silence = Duration::from_millis(1_012) * u32::from(MOST_SILENCES);
+        match said {
+            true => assert!(took >= HOPE && took < HOPE * 2, "{took:?}"),
+            false => assert!(took >= silence && took < silence * 2, "{took:?}"),
+        }
         assert_eq!(net.out.uses.get(&80), Some(&0));
         assert_eq!(net.count(Counter::TcpMoved), 0);
     }
@@ -227,6 +239,16 @@ fn only_so_many_are_on_their_way_at_a_time() {
     assert_eq!(parcels(&mut net).len(), 13);
     net.out.others.clear();
     net.advance(101);
+    for _ in 0..30 {
+        net.advance(11);
+        for parcel in parcels(&mut net) {
+            assert_eq!(
+                parcel, next[0],
+                "of the others nobody has said anything yet"
+            );
+            tell(&mut net, &parcel, false);
+        }
+    }
     assert_eq!(resets(&mut net), 1, "the one that nobody took in");
 }
 

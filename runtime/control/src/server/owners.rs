@@ -95,17 +95,20 @@ pub trait Owners {
     fn answering(&mut self, owner: u16);
     /// How the owner's process uses its part of the NIC from now on; of who is retired nothing is known any more.
     fn load(&mut self, _owner: u16, _load: Load) {}
-    /// A segment of `flow` came to an owner that doesn't have it: the next ones are to go to whose it is, if it is one of these. Each
-    /// has the records of its TCP sockets and its send rings beside it ([`skink_memory::SendRegion`]).
-    fn lead_back(&mut self, _flow: &FourTuple, _others: Vec<(u16, [OwnedFd; 2])>) {}
+    /// Whose connection `flow` is, if it is one of these. Each has the records of its TCP sockets and its send rings beside it
+    /// ([`skink_memory::SendRegion`]).
+    fn find(&self, _flow: &FourTuple, _owners: Vec<(u16, [OwnedFd; 2])>) -> Option<u16> {
+        None
+    }
 
     /// Another owner than these who listens where `flow` ends, for a connection that nobody has accepted; `only_waiting`: one whose
     /// program waits for it.
     fn heir(&mut self, _tried: &[u16], _flow: &FourTuple, _only_waiting: bool) -> Option<u16> {
         None
     }
-    /// The segments of `flow` are to go to this owner, who has taken it in, if its records say so, as in [`Owners::lead_back`].
-    fn lead_to(&mut self, _flow: &FourTuple, _owner: u16, _table: [OwnedFd; 2]) {}
+    /// The segments of `flow` are to go to this owner, who has taken it in, if its records, as in [`Owners::find`], say so; where
+    /// there are none, in any case.
+    fn lead_to(&mut self, _flow: &FourTuple, _owner: u16, _table: Option<[OwnedFd; 2]>) {}
     /// Whether owners have stacks of their own, which may hand connections over to each other.
     fn have_stacks(&self) -> bool {
         false

@@ -1,8 +1,10 @@
 //! What the broker answers to each request.
 use super::tools::only_file;
-use super::{Access, Connection, Grant, NicGrant, Owners, Peer, Role, ServedParts, Server, random};
+use super::{
+    Access, Asked, Connection, Grant, NicGrant, Owners, Peer, Role, ServedParts, Server, random,
+};
 use crate::FIRST_COMPONENT;
-use crate::client::{ends, four_tuple, milliseconds};
+use crate::client::{TOO_LATE, ends, four_tuple, milliseconds};
 use crate::message::{
     AttachedMessage, Hex, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage,
 };
@@ -66,7 +68,7 @@ impl<O: Owners> Server<O> {
                 Ok(())
             }
             (
-                Role::Owner(owner),
+                Role::Owner(owner) | Role::Orphans(owner),
                 Request::TakenIn {
                     from,
                     local,
@@ -78,8 +80,8 @@ impl<O: Owners> Server<O> {
                 if taken {
                     self.lead_to_heir(key, owner, &flow);
                 }
-                let roles = [Role::Owner(from), Role::Orphans(from)];
-                let from = roles.into_iter().find_map(|role| self.key_of(role));
+                self.asked.retain(|it| it.heir != key || it.flow != flow);
+                let from = self.key_of_stack(from);
                 self.tell_handed_over(from, &flow, taken.then_some(owner));
                 Ok(())
             }
@@ -118,11 +120,22 @@ impl<O: Owners> Server<O> {
                     remote,
                     segment,
                 };
-                if let Some(key) = self.key_of(Role::Owner(to))
+                if let Some(key) = self.key_of_stack(to)
                     && self.reply(key, &reply, &[]).is_err()
                 {
                     tracing::debug!("a segment that came late doesn't arrive");
                 }
+                Ok(())
+            }
+            (
+                Role::Owner(owner) | Role::Orphans(owner),
+                Request::Stray {
+                    local,
+                    remote,
+                    segment,
+                },
+            ) if self.owners.have_stacks() => {
+                self.bring_to_listener(owner, &four_tuple(local, remote), segment);
                 Ok(())
             }
             (Role::Owner(owner), Request::FilterShown { question }) => {
@@ -229,6 +242,12 @@ impl<O: Owners> Server<O> {
         let mut connections = self.connections.iter();
         let found = connections.find(|(_, connection)| connection.role == role);
         found.map(|(key, _)| *key)
+    }
+
+    /// Of the process that has the stack of this owner: its own, or one that ends its connections.
+    fn key_of_stack(&self, owner: u16) -> Option<u64> {
+        let roles = [Role::Owner(owner), Role::Orphans(owner)];
+        roles.into_iter().find_map(|role| self.key_of(role))
     }
 
     /// Of the owner that is this process.
@@ -410,18 +429,83 @@ impl<O: Owners> Server<O> {
         may_stay: bool,
     ) {
         let at = milliseconds();
+        self.asked.retain(|it| at.saturating_sub(it.at) < TOO_LATE);
+        if let Some(asked) = self.asked.iter_mut().find(|it| it.flow == *flow) {
+            // By who had it, and has ended since: one that is asked may have it by now.
+            asked.waits = key;
+            return;
+        }
+        if self.is_of_orphans(key)
+            && let Some(heir) = self.owner_with(from, flow)
+        {
+            return self.tell_handed_over(Some(key), flow, Some(heir));
+        }
         let reply = Reply::TakeIn { from, parcel, at };
         let mut tried = vec![from];
         while let Some(heir) = self.owners.heir(&tried, flow, may_stay) {
             tried.push(heir);
-            let heir = self.key_of(Role::Owner(heir));
-            let peer = heir.and_then(|heir| self.connections.get(&heir));
-            let hears = peer.is_some_and(|heir| !is_stopped(heir.peer.pid));
-            if hears && heir.is_some_and(|heir| self.reply(heir, &reply, &[]).is_ok()) {
+            if let Some(heir) = self.hearing(heir)
+                && self.reply(heir, &reply, &[]).is_ok()
+            {
+                self.asked.push(Asked {
+                    flow: *flow,
+                    heir,
+                    waits: key,
+                    at,
+                });
                 return;
             }
         }
         self.tell_handed_over(Some(key), flow, None);
+    }
+
+    /// A request came to owner `from`, who doesn't listen any more: who does gets it, and what follows.
+    fn bring_to_listener(&mut self, from: u16, flow: &FourTuple, segment: Hex) {
+        let (local, remote) = ends(flow);
+        let reply = Reply::Late {
+            local,
+            remote,
+            segment,
+        };
+        let mut tried = vec![from];
+        while let Some(heir) = self.owners.heir(&tried, flow, false) {
+            tried.push(heir);
+            if let Some(key) = self.hearing(heir) {
+                self.owners.lead_to(flow, heir, None);
+                if self.reply(key, &reply, &[]).is_ok() {
+                    return;
+                }
+            }
+        }
+        tracing::debug!(%flow, "nobody listens there any more");
+    }
+
+    /// The connection to who has the stack of this owner, unless that process is stopped.
+    fn hearing(&self, owner: u16) -> Option<u64> {
+        let key = self.key_of_stack(owner)?;
+        let peer = &self.connections.get(&key)?.peer;
+        (!is_stopped(peer.pid)).then_some(key)
+    }
+
+    /// Connection `key` is closed: who waits for its answer is told. (Who was asked for it may take the connection in all the same.)
+    pub(super) fn forget_asked(&mut self, key: u64) {
+        let asked = core::mem::take(&mut self.asked).into_iter();
+        let (gone, rest): (Vec<Asked>, Vec<Asked>) = asked.partition(|it| it.heir == key);
+        self.asked = rest;
+        for Asked { flow, waits, .. } in gone {
+            self.tell_handed_over(Some(waits), &flow, None);
+        }
+    }
+
+    fn is_of_orphans(&self, key: u64) -> bool {
+        let connection = self.connections.get(&key);
+        connection.is_some_and(|it| matches!(it.role, Role::Orphans(_)))
+    }
+
+    /// The owner other than this one whose records have a connection.
+    fn owner_with(&mut self, than: u16, flow: &FourTuple) -> Option<u16> {
+        let others = self.tables_of_others(than);
+        self.owners.find(flow, others)
     }
 
     /// Who doesn't hear it finds out by the time it takes.
@@ -441,23 +525,34 @@ impl<O: Owners> Server<O> {
 
     /// The owner at `key` says that it has a connection now: its records must say so, too.
     fn lead_to_heir(&mut self, key: u64, owner: u16, flow: &FourTuple) {
-        let table = self.connections.get(&key).and_then(tables_of);
-        if let Some(table) = table {
-            self.owners.lead_to(flow, owner, table);
+        let Some(connection) = self.connections.get(&key) else {
+            return;
+        };
+        match (connection.role, tables_of(connection)) {
+            // It is Skink's own.
+            (Role::Orphans(_), _) => self.owners.lead_to(flow, owner, None),
+            (_, Some(table)) => self.owners.lead_to(flow, owner, Some(table)),
+            (_, None) => {}
         }
     }
 
     /// A segment of `flow` came to owner `misled`, who doesn't have it.
     fn lead_back(&mut self, misled: u16, flow: &FourTuple) {
+        match self.owner_with(misled, flow) {
+            Some(owner) => self.owners.lead_to(flow, owner, None),
+            None => tracing::debug!(%flow, "nobody has it"),
+        }
+    }
+
+    fn tables_of_others(&self, than: u16) -> Vec<(u16, [OwnedFd; 2])> {
         let tables = self.connections.values().filter_map(|connection| {
             let (Role::Owner(owner) | Role::Waiting(owner)) = connection.role else {
                 return None;
             };
-            let tables = tables_of(connection).filter(|_| owner != misled);
+            let tables = tables_of(connection).filter(|_| owner != than);
             tables.map(|tables| (owner, tables))
         });
-        let tables: Vec<_> = tables.collect();
-        self.owners.lead_back(flow, tables);
+        tables.collect()
     }
 }
 

@@ -197,13 +197,13 @@ failed = []
 def run(seed):
     rng = random.Random(seed)
     try:
-        for turn in range(25):
+        for turn in range(12):
             echo(rng)
             data = rng.randbytes(rng.randrange(1, 400_000))
             call(b'load', data, hashlib.sha256(data).digest())
             call(b'sent', b'', bytes(range(256)) * 1200 + b'the end')
             call(b'back', b'', b'there and back')
-            if turn % 8 == 0:
+            if turn % 6 == 0:
                 call(b'lost', b'', b'')
             for order in b'self', b'free', b'full':
                 call(order, b'', order)

@@ -56,7 +56,7 @@ fn a_ticket_can_be_looked_at_twice_and_goes_with_its_last_descriptor() {
     let pipe = || rustix::pipe::pipe().expect("a pipe");
     let ((socket, _end), (holder, watch)) = (pipe(), pipe());
     let packed = message(RoleEntry::Stream((7, 2)), false);
-    let ticket = packed.pack(&ten(&socket, &holder)).expect("a ticket");
+    let (ticket, _end) = packed.pack(&ten(&socket, &holder)).expect("a ticket");
     for _ in 0..2 {
         let seen = look_at(ticket.as_raw_fd())
             .expect("a ticket")
@@ -143,7 +143,7 @@ fn spoilt_tickets_are_refused() {
         version: "skink-ticket-0".to_owned(),
         ..message(RoleEntry::Lost, false)
     };
-    let ticket = other.pack(&ten(&pipe, &pipe)).expect("a ticket");
+    let (ticket, _end) = other.pack(&ten(&pipe, &pipe)).expect("a ticket");
     assert!(
         look_at(ticket.as_raw_fd()).expect("one").is_err(),
         "another version's"
@@ -153,28 +153,35 @@ fn spoilt_tickets_are_refused() {
 #[test]
 fn only_what_can_be_is_believed() {
     let one = [Some((1, 1)), None];
-    // Role, whether it is one of UDP; whether it can be on a stack in another process, and on none.
+    // Role, whether it is one of UDP; whether it can be on a stack in another process, on none, and on its way from one.
     let table = [
-        (RoleEntry::Stream((1, 1)), false, true, false),
-        (RoleEntry::Stream((1, 1)), true, false, false),
-        (RoleEntry::Dormant, false, true, true),
-        (RoleEntry::Dormant, true, false, false),
-        (RoleEntry::Datagram(one), true, true, false),
-        (RoleEntry::Datagram(one), false, false, false),
-        (RoleEntry::Datagram([None; 2]), true, false, false),
-        (RoleEntry::Listener(one), false, false, false),
-        (RoleEntry::Listening, false, false, false),
-        (RoleEntry::Undecided, false, false, true),
-        (RoleEntry::Undecided, true, false, true),
-        (RoleEntry::Lost, false, false, false),
+        (RoleEntry::Stream((1, 1)), false, [true, false, true]),
+        (RoleEntry::Stream((1, 1)), true, [false; 3]),
+        (RoleEntry::Dormant, false, [true, true, false]),
+        (RoleEntry::Dormant, true, [false; 3]),
+        (RoleEntry::Datagram(one), true, [true, false, false]),
+        (RoleEntry::Datagram(one), false, [false; 3]),
+        (RoleEntry::Datagram([None; 2]), true, [false; 3]),
+        (RoleEntry::Listener(one), false, [false; 3]),
+        (RoleEntry::Listening, false, [false; 3]),
+        (RoleEntry::Undecided, false, [false, true, false]),
+        (RoleEntry::Undecided, true, [false, true, false]),
+        (RoleEntry::Lost, false, [false; 3]),
     ];
-    for (number, (role, datagram, shared, alone)) in table.into_iter().enumerate() {
+    let broker = || "one".to_owned();
+    let places = [
+        Place::Bound { bound: Vec::new() },
+        Place::Own { broker: broker() },
+        Place::Passed { broker: broker() },
+    ];
+    for (number, (role, datagram, good)) in table.into_iter().enumerate() {
         let mut message = message(role, datagram);
-        assert_eq!(message.socket.check(true).is_ok(), shared, "row {number}");
-        assert_eq!(message.socket.check(false).is_ok(), alone, "row {number}");
+        for (place, good) in places.iter().zip(good) {
+            assert_eq!(message.socket.check(place).is_ok(), good, "row {number}");
+        }
         message.socket.domain = libc::AF_UNIX;
-        for is_shared in [true, false] {
-            assert!(message.socket.check(is_shared).is_err(), "row {number}");
+        for place in &places {
+            assert!(message.socket.check(place).is_err(), "row {number}");
         }
     }
 }
@@ -189,14 +196,14 @@ fn a_ticket_without_a_holder_has_the_socket_alone() {
         place,
         ..message(RoleEntry::Dormant, false)
     };
-    let ticket = packed.pack(&[socket.as_fd()]).expect("a ticket");
+    let (ticket, _end) = packed.pack(&[socket.as_fd()]).expect("a ticket");
     let seen = look_at(ticket.as_raw_fd()).expect("a ticket");
     let seen = seen.expect("a good one");
     assert_eq!(identity(&seen.socket), identity(&socket));
     assert!(seen.broker.is_none() && seen.channel.is_none());
     // Nor is one believed that says to have a holder, and hasn't.
     let packed = message(RoleEntry::Dormant, false);
-    let ticket = packed.pack(&[socket.as_fd()]).expect("a ticket");
+    let (ticket, _end) = packed.pack(&[socket.as_fd()]).expect("a ticket");
     assert!(look_at(ticket.as_raw_fd()).expect("a ticket").is_err());
 }
 
@@ -212,7 +219,7 @@ fn who_holds_a_connection_has_a_broker_and_no_channel() {
         ..message(RoleEntry::Stream((7, 2)), false)
     };
     let descriptors = [socket.as_fd(), holder.as_fd()];
-    let ticket = packed.pack(&descriptors).expect("a ticket");
+    let (ticket, _end) = packed.pack(&descriptors).expect("a ticket");
     let seen = look_at(ticket.as_raw_fd()).expect("a ticket");
     let seen = seen.expect("a good one");
     assert!(matches!(
@@ -231,6 +238,6 @@ fn who_holds_a_connection_has_a_broker_and_no_channel() {
         place: place(),
         ..message(RoleEntry::Stream((7, 2)), false)
     };
-    let ticket = packed.pack(&[socket.as_fd()]).expect("a ticket");
+    let (ticket, _end) = packed.pack(&[socket.as_fd()]).expect("a ticket");
     assert!(look_at(ticket.as_raw_fd()).expect("a ticket").is_err());
 }
