@@ -325,7 +325,7 @@ impl Tcp {
             // Its program had let go of it.
             (Program::Gone, _) if !goes_on => self.free(slot, out),
             (_, State::TimeWait) if goes_on => self.on_time_wait(now, slot, out),
-            (Program::Gone, _) if away => self.adopt_away(now, id, tuple),
+            (Program::Gone, _) if away => self.adopt_away(now, id, tuple, state),
             (Program::Gone, _) => self.close_connection(now, id, out),
             (Program::Awaited(parent), State::SynReceived) => self.note_half_open(parent, id),
             (Program::Awaited(_) | Program::Attached, _) => {}

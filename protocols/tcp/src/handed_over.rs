@@ -68,6 +68,15 @@ impl Away {
     }
 }
 
+/// Until when others are asked, and how many silences count already. Of those whose handshake isn't over there may be thousands, which
+/// nobody has room for.
+fn patience_for(state: State, now: Instant) -> (Instant, u8) {
+    match state {
+        State::SynReceived => (now, MOST_SILENCES),
+        _ => (now + HOPE, 0),
+    }
+}
+
 /// All of them, in order.
 #[derive(Default)]
 pub(crate) struct HandedOver {
@@ -146,11 +155,7 @@ impl Tcp {
             return false;
         };
         let (id, flow) = (connection.id, connection.tuple);
-        // Of those whose handshake isn't over there may be thousands, which nobody has room for.
-        let (hopes, silences) = match connection.state() {
-            State::SynReceived => (now, MOST_SILENCES),
-            _ => (now + HOPE, 0),
-        };
+        let (hopes, silences) = patience_for(connection.state(), now);
         let elsewhere = out.others_listen(protocol::TCP, flow.local.port);
         // What we send to ourselves reaches nobody else.
         if !enabled || !elsewhere || out.is_local(flow.remote.addr) {
@@ -173,7 +178,8 @@ impl Tcp {
 
     /// A connection was away when the process ended whose sockets are adopted: it is offered again. If another stack has taken it in
     /// meanwhile, whoever brings it there knows, and says so.
-    pub(crate) fn adopt_away(&mut self, now: Instant, id: SocketId, flow: FourTuple) {
+    pub(crate) fn adopt_away(&mut self, now: Instant, id: SocketId, flow: FourTuple, state: State) {
+        let (hopes, silences) = patience_for(state, now);
         self.leave_for_away(now, id.slot);
         self.table.record(id.slot).set_holder(Holder::Away);
         self.handed_over.list.push_back(Away {
@@ -182,8 +188,8 @@ impl Tcp {
             home: None,
             passed: false,
             left: None,
-            hopes: now + HOPE,
-            silences: 0,
+            hopes,
+            silences,
             late: Vec::new(),
         });
     }
@@ -191,6 +197,10 @@ impl Tcp {
     fn leave_for_away(&mut self, now: Instant, slot: u32) {
         if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
             connection.away = true;
+            // Who has it then makes its peer say how things stand, as does this one if it comes back.
+            connection.ack_due = false;
+            connection.probe_due = false;
+            connection.syn_due = false;
             connection.deadlines = Default::default();
             connection.armed = None;
         }

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: ed2aa681b295e083
+// Layout digest: a5a6fcd88b464bfd
 pub(crate) const PROTOCOL: u32 = 25;
 
 /// A kind of memory that a process registers for tools.

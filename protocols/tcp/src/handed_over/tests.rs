@@ -562,3 +562,95 @@ fn only_so_much_that_comes_late_is_kept() {
     );
     assert_eq!(late.len() + dropped, 100);
 }
+
+/// A stack at which nobody listens any more, but others do elsewhere.
+#[test]
+fn a_request_that_comes_too_late_is_brought_to_who_listens() {
+    let (mut net, listener) = some_wait();
+    net.close(listener);
+    let mut heir = net.other();
+    heir.tcp.set_hands_over();
+    let heard = heir.listen_in(0, 80, 10, SHARED);
+    for stack in [&mut net, &mut heir] {
+        stack.remote_port = 9;
+    }
+    net.inject("S 0 win 60000 mss 1000");
+    net.expect_nothing();
+    let (flow, request) = net.tcp.take_stray().expect("it is for others");
+    assert_eq!(net.tcp.take_stray(), None);
+    assert_eq!(net.count(Counter::TcpSentOn), 1);
+    heir.segment("S 0 win 60000 mss 1000");
+    heir.tcp.on_late(heir.now, &flow, &request, &mut heir.out);
+    heir.run();
+    heir.expect("S. 0 ack 1");
+    heir.inject(". 1 ack 1 win 60000");
+    assert!(heir.tcp.accept(heard).is_some());
+    // Not if nobody listens, nor without end.
+    net.out.others.clear();
+    net.inject("S 0 win 60000 mss 1000");
+    net.drain();
+    assert_eq!(net.tcp.take_stray(), None);
+    net.out.others = vec![80];
+    for port in 100..200 {
+        net.remote_port = port;
+        net.inject("S 0 win 60000 mss 1000");
+        net.expect_nothing();
+    }
+    let all = core::iter::from_fn(|| net.tcp.take_stray()).count();
+    assert_eq!(all, super::MOST_STRAY);
+    assert_eq!(net.count(Counter::TcpDropMoved), 100 - all as u64);
+}
+
+/// Its process dies before it hears whether another one has it.
+#[test]
+fn what_is_away_when_its_process_dies_is_offered_again() {
+    for taken in [true, false] {
+        let (mut net, _, before) = closed();
+        let table = net.tcp.table().clone();
+        let regions: Vec<_> = table
+            .regions()
+            .map(|(index, region)| (index, region.clone()))
+            .collect();
+        // As who takes the process's place does it.
+        let mut orphans = Net::new();
+        orphans.now = net.now;
+        orphans.tcp.set_hands_over();
+        orphans.out.others = vec![80];
+        let [(_, region)] = &regions[..] else {
+            panic!("one program");
+        };
+        let stride = skink_memory::SocketTable::new(table.stride());
+        let config = crate::TcpConfig { seed: 8 };
+        orphans.tcp = crate::Tcp::new(config, stride, orphans.counters.clone());
+        orphans.tcp.set_hands_over();
+        let (now, out) = (orphans.now, &mut orphans.out);
+        let adopted = orphans.tcp.adopt_region(now, 0, region.clone(), out);
+        adopted.expect("a free index");
+        orphans.tcp.abandon_region(now, 0, &mut orphans.out);
+        orphans.run();
+        orphans.expect_nothing();
+        let again = parcels(&mut orphans);
+        let flows = |parcels: &[Parcel]| -> Vec<u16> {
+            let mut ports: Vec<u16> = parcels
+                .iter()
+                .map(|it| it.four_tuple().remote.port)
+                .collect();
+            ports.sort_unstable();
+            ports
+        };
+        assert_eq!(flows(&again), flows(&before));
+        for parcel in &again {
+            tell(&mut orphans, parcel, taken);
+        }
+        if taken {
+            orphans.expect_nothing();
+            assert_eq!(orphans.tcp.unfinished(), 0);
+        } else {
+            assert_eq!(
+                next_parcel(&mut orphans, 20).len(),
+                2,
+                "they are offered on"
+            );
+        }
+    }
+}

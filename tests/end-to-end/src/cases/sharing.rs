@@ -1,7 +1,7 @@
 //! Processes that share a listening socket: who gets what waits there.
 
-use super::on_each_back_end;
 use super::workers::counters;
+use super::{IN_PROGRAMS, cases_in, on_each_back_end};
 use crate::network::Network;
 use crate::site::PATIENCE;
 use crate::{Case, Failure, Outcome, Topology};
@@ -36,6 +36,15 @@ pub fn cases() -> Vec<Case> {
     cases.extend(on_each_back_end(
         "listening/after-the-only-one-was-killed",
         after_the_only_one_was_killed,
+    ));
+    cases.extend(on_each_back_end(
+        "listening/all-are-replaced",
+        all_are_replaced,
+    ));
+    cases.extend(cases_in(
+        &IN_PROGRAMS,
+        "listening/requests-at-a-dead-one",
+        requests_at_a_dead_one,
     ));
     cases
 }
@@ -471,6 +480,137 @@ fn after_the_only_one_was_killed(network: &Network) -> Outcome {
         &[ONE_AT_LAST, "killed"],
         &[CALLER, CALLS_AFTERWARDS].concat(),
     )
+}
+
+/// Replaces all its children at once, again and again, and tells those that are left to end each time one has ended, as gunicorn does.
+const REPLACES: &str = "
+import os, select, signal, socket, sys
+listener = socket.create_server(('10.9.0.2', 9402), backlog=128)
+listener.setblocking(False)
+def work(begun):
+    told, tell = os.pipe()
+    signal.signal(signal.SIGTERM, lambda *_: os.write(tell, b'.'))
+    select.select([listener], [], [], 0)
+    os.write(begun, b'.')
+    while told not in select.select([listener, told], [], [])[0]:
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            continue
+        connection.settimeout(20)
+        connection.sendall(connection.recv(64))
+        connection.close()
+    listener.close()
+    sys.exit(0)
+def begin():
+    begun, begin = os.pipe()
+    children = []
+    for _ in range(3):
+        children.append(os.fork())
+        if children[-1] == 0:
+            work(begin)
+    return children, begun
+children, begun = begin()
+for _ in range(3):
+    os.read(begun, 1)
+print('ready', flush=True)
+for _ in range(10):
+    ending = set(children)
+    children, begun = begin()
+    while ending:
+        for child in ending:
+            os.kill(child, signal.SIGTERM)
+        ending.remove(os.wait()[0])
+    for _ in range(3):
+        os.read(begun, 1)
+print('done', flush=True)
+signal.pause()
+";
+
+/// Asks as long as it is answered, four at a time.
+const ASKS: &str = "
+import socket, threading
+failed = []
+def ask():
+    try:
+        for turn in range(400):
+            with socket.create_connection(('10.9.0.2', 9402), 20) as connection:
+                connection.sendall(b'%d' % turn)
+                assert connection.recv(64) == b'%d' % turn
+    except BaseException as failure:
+        failed.append(failure)
+threads = [threading.Thread(target=ask) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failed, failed
+";
+
+/// Nobody is refused or reset while those who accept change, also when there is none for a while, and when some are killed while they
+/// give away what waits.
+fn all_are_replaced(network: &Network) -> Outcome {
+    serve_and_call(network, &[REPLACES], ASKS)
+}
+
+/// The first child takes nothing any more, and is killed once the second one has got a connection.
+const ONE_DIES: &str = "
+import os, select, signal, socket
+listener = socket.create_server(('10.9.0.2', 9402))
+def child(work):
+    begun, begin = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        select.select([listener], [], [], 0)
+        os.write(begin, b'.')
+        work()
+    os.read(begun, 1)
+    return pid
+heard, hear = os.pipe()
+def serve():
+    listener.setblocking(False)
+    for _ in range(16):
+        while True:
+            try:
+                connection, _ = listener.accept()
+                break
+            except BlockingIOError:
+                # Who waits for connections would get all of them.
+                select.select([], [], [], 0.001)
+        connection.sendall(b'served')
+        connection.close()
+        os.write(hear, b'.')
+    os._exit(0)
+first = child(signal.pause)
+second = child(serve)
+os.kill(first, signal.SIGSTOP)
+os.waitpid(first, os.WUNTRACED)
+print('ready', flush=True)
+os.read(heard, 1)
+os.kill(first, signal.SIGKILL)
+os.waitpid(second, 0)
+print('done', flush=True)
+";
+
+/// None of the 16 has to call again, which Linux does after a second.
+const CALL_ONCE: &str = "
+import socket, struct
+callers = [socket.socket() for _ in range(16)]
+for caller in callers:
+    caller.setblocking(False)
+    caller.connect_ex(('10.9.0.2', 9402))
+again = 0
+for caller in callers:
+    caller.settimeout(20)
+    assert caller.recv(64) == b'served'
+    information = caller.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    again += struct.unpack_from('I', information, 100)[0]
+assert again == 0, again
+";
+
+/// Requests that lie unseen in the queue of a process that dies are answered by another one.
+fn requests_at_a_dead_one(network: &Network) -> Outcome {
+    serve_and_call(network, &[ONE_DIES], CALL_ONCE)
 }
 
 /// Who has the lock waits on an epoll set and accepts, as workers of Postfix and uWSGI do.
