@@ -6,7 +6,7 @@ use skink_wire::{Endpoint, FourTuple};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Version of [`Record`]'s layout; a table made by another one is refused.
-// Layout digest: 3306e74c6e29653f
+// Layout digest: 8bca286809098a91
 pub const LAYOUT_VERSION: u32 = 9;
 
 /// The fields of [`Record`] that are its connection's, but for the addresses: `then!` of all. The family, the ports and `iss` come first.
@@ -55,6 +55,8 @@ pub enum Holder {
     Gone = 3,
     /// Nobody yet, as for [`Holder::Awaited`], and another process's stack may be about to take the connection in.
     Away = 4,
+    /// Nobody any more: the program has passed it to another process, whose stack may have it by now.
+    Passed = 5,
 }
 
 impl Holder {
@@ -65,6 +67,7 @@ impl Holder {
             2 => Some(Holder::Awaited),
             3 => Some(Holder::Gone),
             4 => Some(Holder::Away),
+            5 => Some(Holder::Passed),
             _ => None,
         }
     }
@@ -96,6 +99,7 @@ impl Holder {
 /// | `accept` | `holder` attached (when the program is known to have it) | it waits still, and is offered again |
 /// | one that waits goes to another program's listener | there: all other fields, bytes in the ring -> `receive_tail` -> `holder` awaited -> `fin` -> `state` -> here: `state` CLOSED -> `fin` 0 -> the slot is freed | there a slot that nobody knows of, and it waits here; then it waits in both places, of which the adopter keeps one; then there |
 /// | one that waits goes to another process's stack | `holder` away -> (adopted there) -> `state` CLOSED -> `fin` 0 -> the slot is freed | it asks whether another stack has it, and offers it again if none has |
+/// | a connection is passed to another process | `holder` passed -> (adopted there) -> `state` CLOSED -> `fin` 0 -> the slot is freed | it asks whether another stack has it, and closes it if none has |
 /// | data is acknowledged | `send_head` -> (next segment) `snd_una` | `snd_una` is behind: the head of the ring counts |
 /// | data arrives | bytes in the ring -> `receive_tail` -> (next segment) `rcv_nxt` | `rcv_nxt` is behind: the tail of the ring counts; the peer sends it again |
 /// | a ring grows | `origin` of its tail, one word -> bytes behind its first part -> its tail | either: what is there has the same places |

@@ -255,7 +255,7 @@ impl Stack {
                     self.tcp.put_back(now, &flow);
                 }
                 // Nobody hears it any more.
-                Err(_) => self.on_handed_over(now, &flow, None, |_, _| {}),
+                Err(_) => self.on_handed_over(now, &flow, 0, None, |_, _| {}),
             }
         }
     }
@@ -266,6 +266,7 @@ impl Stack {
         &mut self,
         now: Instant,
         flow: &FourTuple,
+        serial: u32,
         heir: Option<u16>,
         mut late: impl FnMut(u16, Vec<u8>),
     ) {
@@ -281,6 +282,7 @@ impl Stack {
         split!(self, now, |tcp, udp, below| tcp.on_handed_over(
             now,
             flow,
+            Some(serial),
             heir.is_some(),
             below
         ));
@@ -302,10 +304,15 @@ impl Stack {
     }
 
     /// The process that has taken a connection in, which was passed to it, can't say so ([`Tcp::on_handed_over`]).
-    pub fn forget_passed(&mut self, now: Instant, flow: &FourTuple) {
+    pub fn forget_passed(&mut self, now: Instant, flow: &FourTuple, serial: u32) {
         self.asked(now);
-        split!(self, now, |tcp, udp, below| tcp
-            .on_handed_over(now, flow, true, below));
+        split!(self, now, |tcp, udp, below| tcp.on_handed_over(
+            now,
+            flow,
+            Some(serial),
+            true,
+            below
+        ));
         while self.tcp.take_late().is_some() {}
     }
 
@@ -316,9 +323,15 @@ impl Stack {
     }
 
     /// The program passes a connection to another process ([`Tcp::pass`]).
-    pub fn tcp_pass(&mut self, now: Instant, id: SocketId) -> Option<Parcel> {
+    pub fn tcp_pass(&mut self, now: Instant, id: SocketId, serial: u32) -> Option<Parcel> {
         self.asked(now);
-        split!(self, now, |tcp, udp, below| tcp.pass(now, id, &*below))
+        split!(self, now, |tcp, udp, below| tcp
+            .pass(now, id, serial, &*below))
+    }
+
+    /// See [`Tcp::take_question`].
+    pub fn take_question(&mut self, now: Instant) -> Option<FourTuple> {
+        self.tcp.take_question(now)
     }
 
     /// Adopts a connection that the program was passed ([`Tcp::adopt_passed`]).

@@ -151,6 +151,9 @@ impl Orphans {
             }
             let progress = self.stack.poll(now);
             let broker = &self.broker;
+            while let Some(flow) = self.stack.take_question(now) {
+                broker.ask_whose(&flow);
+            }
             while let Some((flow, request)) = self.stack.take_stray() {
                 broker.tell_stray(&flow, request);
             }
@@ -217,18 +220,19 @@ impl Orphans {
     fn hear(&mut self, now: Instant) {
         loop {
             match self.broker.take_notice() {
-                Ok(Some(Notice::HandedOver(flow, heir))) => {
+                Ok(Some(Notice::HandedOver { flow, serial, heir })) => {
                     let broker = &self.broker;
-                    self.stack.on_handed_over(now, &flow, heir, |heir, late| {
-                        broker.tell_late(heir, &flow, late);
-                    });
+                    self.stack
+                        .on_handed_over(now, &flow, serial, heir, |heir, late| {
+                            broker.tell_late(heir, &flow, late);
+                        });
                 }
                 Ok(Some(Notice::Late(flow, segment))) => self.stack.on_late(now, &flow, &segment),
                 Ok(Some(Notice::TakeIn { from, parcel, late })) => {
                     if let Some(parcel) = Parcel::from_bytes(&parcel) {
                         let taken = !late && self.stack.take_in(now, &parcel);
                         let flow = parcel.four_tuple();
-                        self.broker.tell_taken_in(from, &flow, taken);
+                        self.broker.tell_taken_in(from, 0, &flow, taken);
                     }
                 }
                 Ok(Some(_)) => {}

@@ -181,6 +181,7 @@ fn library(mut broker: Broker, mut grant: LibraryGrant) -> Result<Engine, String
         receive_fds,
         descriptors,
         interface: grant.interface,
+        owner: grant.owner,
         is_sole,
         ..engine(stack, broker, counters, strides)
     })
@@ -199,6 +200,7 @@ fn engine(stack: Provider, broker: Broker, counters: Counters, [tcp, udp]: [u32;
         deserted: false,
         errand: None,
         interface: String::new(),
+        owner: 0,
         is_sole: false,
         descriptors: Vec::new(),
         tcp: Slots::new(tcp),

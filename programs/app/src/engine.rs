@@ -42,6 +42,8 @@ pub struct Engine {
     pub errand: Option<Errand>,
     /// Name of the interface in the packet filter's rules, if the stack is in this process.
     pub interface: String,
+    /// This process's number among the owners of the NIC, if the stack is its own.
+    pub owner: u16,
     /// No other process can have a stack of its own beside this one's.
     pub is_sole: bool,
     /// All descriptors of the stack: a child after `fork` closes its copies.
@@ -322,16 +324,16 @@ impl Engine {
                     };
                     let (flow, now) = (parcel.four_tuple(), raw::now());
                     let taken = !late && stack.take_in(now, &parcel);
-                    self.broker.tell_taken_in(from, &flow, taken);
+                    self.broker.tell_taken_in(from, 0, &flow, taken);
                     self.expect_word(now);
                     self.unfinished = true;
                 }
-                Notice::HandedOver(flow, heir) => {
+                Notice::HandedOver { flow, serial, heir } => {
                     let broker = &self.broker;
-                    stack.on_handed_over(raw::now(), &flow, heir, |heir, late| {
+                    stack.on_handed_over(raw::now(), &flow, serial, heir, |heir, late| {
                         broker.tell_late(heir, &flow, late);
                     });
-                    self.passed.heard(&flow, heir.is_some());
+                    self.passed.heard(serial, heir.is_some());
                     self.unfinished = true;
                 }
                 Notice::Late(flow, segment) => {

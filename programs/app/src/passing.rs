@@ -19,6 +19,8 @@ use crate::log::log;
 use crate::raw;
 use core::ffi::{c_int, c_uint};
 use libc::{mmsghdr, msghdr};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::os::fd::AsRawFd;
 
 mod control;
 
@@ -148,8 +150,21 @@ fn arrive(fd: c_int, flags: c_int) -> Answer<()> {
             Error,
             "descriptor {fd} is a socket of Skink's that was passed here, and can't be used: {reason}"
         );
+        put_dead_one(fd, flags);
     }
     Ok(())
+}
+
+/// A socket that isn't connected takes the place of a ticket that is of no use: the program would write to that, and read what is in it.
+fn put_dead_one(fd: c_int, flags: c_int) {
+    let close_on_exec = flags & libc::MSG_CMSG_CLOEXEC != 0;
+    let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+    if let Ok(dead) = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None) {
+        let flags = if close_on_exec { libc::O_CLOEXEC } else { 0 };
+        let from = dead.as_raw_fd() as usize;
+        // SAFETY: only numbers; the program hasn't seen `fd` yet.
+        let _ = unsafe { raw::call(libc::SYS_dup3, [from, fd as usize, flags as usize, 0, 0, 0]) };
+    }
 }
 
 /// After `recvmmsg`, which answered `count`.

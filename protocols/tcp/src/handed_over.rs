@@ -22,6 +22,9 @@ use std::collections::VecDeque;
 /// Who was to take a connection in, and hasn't said so for so long, won't.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Who has claimed a connection that was passed has adopted it after so long.
+const CLAIMED: Duration = Duration::from_millis(50);
+
 /// So often it doesn't count as time in which somebody was asked.
 const MOST_SILENCES: u8 = 3;
 
@@ -57,6 +60,8 @@ struct Away {
     hopes: Instant,
     /// How often nobody has said anything.
     silences: u8,
+    /// By which a word about it is told from one about an earlier time. Whose process has died takes any.
+    serial: Option<u32>,
     /// What has come since.
     late: Vec<Vec<u8>>,
 }
@@ -65,6 +70,12 @@ impl Away {
     /// When its parcel left, if somebody is to say at once whether it was taken in.
     fn awaited(&self) -> Option<(Instant, usize)> {
         self.left.filter(|_| !self.passed)
+    }
+
+    /// Since when nobody knows whose it is, if it is to be asked for that.
+    fn asks_since(&self) -> Option<Instant> {
+        let asks = self.passed && self.serial.is_none();
+        self.left.filter(|_| asks).map(|(since, _)| since)
     }
 }
 
@@ -91,13 +102,18 @@ pub(crate) struct HandedOver {
     late: VecDeque<Vec<u8>>,
     /// Requests for others' listeners.
     stray: VecDeque<(FourTuple, Vec<u8>)>,
+    /// What is looked at was brought here: nobody else is to have it, or two that don't listen on its address would never be rid of it.
+    brought: bool,
 }
 
 impl HandedOver {
     pub fn next_deadline(&self) -> Option<Instant> {
         let left = self.list.iter().filter_map(Away::awaited);
         let first = left.map(|(since, _)| since + PATIENCE).min();
-        first.into_iter().chain(self.again).min()
+        let questions = self.list.iter().filter_map(Away::asks_since);
+        let question = questions.map(|since| since + CLAIMED).min();
+        let all = [first, question, self.again];
+        all.into_iter().flatten().min()
     }
 
     /// Whether a parcel can leave, of which nothing else tells.
@@ -161,8 +177,7 @@ impl Tcp {
         if !enabled || !elsewhere || out.is_local(flow.remote.addr) {
             return false;
         }
-        self.leave_for_away(now, child);
-        self.table.record(child).set_holder(Holder::Away);
+        self.leave_for_away(now, child, Holder::Away);
         self.handed_over.list.push_back(Away {
             id,
             flow,
@@ -171,6 +186,7 @@ impl Tcp {
             left: None,
             hopes,
             silences,
+            serial: Some(0),
             late: Vec::new(),
         });
         true
@@ -180,21 +196,37 @@ impl Tcp {
     /// meanwhile, whoever brings it there knows, and says so.
     pub(crate) fn adopt_away(&mut self, now: Instant, id: SocketId, flow: FourTuple, state: State) {
         let (hopes, silences) = patience_for(state, now);
-        self.leave_for_away(now, id.slot);
-        self.table.record(id.slot).set_holder(Holder::Away);
+        let passed = self.table.record(id.slot).holder() == Some(Holder::Passed);
+        let holder = if passed { Holder::Passed } else { Holder::Away };
+        self.leave_for_away(now, id.slot, holder);
         self.handed_over.list.push_back(Away {
             id,
             flow,
             home: None,
-            passed: false,
-            left: None,
+            passed,
+            left: passed.then_some((now, 0)),
             hopes,
             silences,
+            serial: None,
             late: Vec::new(),
         });
     }
 
-    fn leave_for_away(&mut self, now: Instant, slot: u32) {
+    /// Takes a connection that a program had passed to another process before it died: it is to be asked whose it is now, and
+    /// [`Tcp::on_handed_over`] to be told.
+    pub fn take_question(&mut self, now: Instant) -> Option<FourTuple> {
+        let mut list = self.handed_over.list.iter_mut();
+        let asks = |away: &&mut Away| {
+            let since = away.asks_since();
+            since.is_some_and(|since| now >= since + CLAIMED)
+        };
+        let away = list.find(asks)?;
+        // If nobody answers: again.
+        away.left = Some((now + PATIENCE, 0));
+        Some(away.flow)
+    }
+
+    fn leave_for_away(&mut self, now: Instant, slot: u32, holder: Holder) {
         if let Some(Socket::Connection(connection)) = self.sockets.get_mut(slot as usize) {
             connection.away = true;
             // Who has it then makes its peer say how things stand, as does this one if it comes back.
@@ -206,6 +238,7 @@ impl Tcp {
         }
         self.wheel.cancel(slot);
         self.set_program(now, slot, Program::Gone);
+        self.table.record(slot).set_holder(holder);
     }
 
     /// Whether a connection can go to another process's stack: not before its handshake is over, or once it is over itself, nor if it
@@ -229,14 +262,20 @@ impl Tcp {
 
     /// A program passes its connection to another process, whose stack adopts it from this ([`Tcp::adopt_passed`]). It is away, and no
     /// longer the program's, until [`Tcp::on_handed_over`] tells what has become of it. `None`, and nothing happens, if it can't leave
-    /// ([`Tcp::may_pass`]).
-    pub fn pass<O: Network>(&mut self, now: Instant, id: SocketId, out: &O) -> Option<Parcel> {
+    /// ([`Tcp::may_pass`]). `serial` is above 0, and another one each time.
+    pub fn pass<O: Network>(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        serial: u32,
+        out: &O,
+    ) -> Option<Parcel> {
         if !self.may_pass(id, out) {
             return None;
         }
         let parcel = self.table.copy_out(id.slot)?;
         let flow = parcel.four_tuple();
-        self.leave_for_away(now, id.slot);
+        self.leave_for_away(now, id.slot, Holder::Passed);
         self.handed_over.list.push_back(Away {
             id,
             flow,
@@ -245,6 +284,7 @@ impl Tcp {
             left: Some((now, 0)),
             hopes: now,
             silences: 0,
+            serial: Some(serial),
             late: Vec::new(),
         });
         Some(parcel)
@@ -286,15 +326,22 @@ impl Tcp {
     }
 
     /// Another stack has taken a connection in, or nobody will. Nothing happens if it isn't away.
+    ///
+    /// `serial` is what [`Tcp::pass`] was told, 0 of one that nobody has accepted; `None` stands for any.
     pub fn on_handed_over<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         flow: &FourTuple,
+        serial: Option<u32>,
         taken: bool,
         out: &mut O,
     ) {
         let mut list = self.handed_over.list.iter();
-        let found = list.position(|away| away.flow == *flow && away.left.is_some());
+        let is_it = |away: &Away| {
+            let same = away.serial.is_none() || serial.is_none() || away.serial == serial;
+            away.flow == *flow && away.left.is_some() && same
+        };
+        let found = list.position(is_it);
         if let Some(index) = found {
             self.end_away(now, index, taken, out);
         }
@@ -317,6 +364,7 @@ impl Tcp {
             passed,
             hopes,
             silences,
+            serial,
             late,
             ..
         } = away;
@@ -341,6 +389,7 @@ impl Tcp {
                 left: None,
                 hopes: if could_stay { now + HOPE } else { hopes },
                 silences,
+                serial,
                 late,
             });
             if !could_stay {
@@ -348,6 +397,7 @@ impl Tcp {
             }
             return;
         }
+        let abandoned = self.slots.is_abandoned(self.table.region_of(id.slot));
         let Some(Socket::Connection(connection)) = self.socket_mut(id) else {
             return;
         };
@@ -360,7 +410,10 @@ impl Tcp {
             self.handed_over.late = late.into();
             return;
         }
-        if passed {
+        if passed && abandoned {
+            self.close_connection(now, id, out);
+            self.enqueue(id.slot);
+        } else if passed {
             connection.hurry(now);
             self.set_program(now, id.slot, Program::Attached);
             self.enqueue(id.slot);
@@ -399,8 +452,13 @@ impl Tcp {
     /// A request came here, as nobody listens any more, for one who listens on another stack. Answers whether it is brought there.
     #[cold]
     pub(crate) fn send_on(&mut self, segment: &Segment<'_>) -> bool {
-        let stray = &mut self.handed_over.stray;
-        let has_room = self.handed_over.enabled && stray.len() < MOST_STRAY;
+        let HandedOver {
+            stray,
+            enabled,
+            brought,
+            ..
+        } = &mut self.handed_over;
+        let has_room = *enabled && !*brought && stray.len() < MOST_STRAY;
         if has_room {
             stray.push_back((segment.tuple, segment.to_bytes()));
         }
@@ -439,7 +497,9 @@ impl Tcp {
         {
             stamp.value = connection.ts_recent;
         }
+        self.handed_over.brought = true;
         self.on_segment(now, &segment, out);
+        self.handed_over.brought = false;
     }
 
     /// Those that nobody has taken in for too long, or nobody could any more.
@@ -521,7 +581,7 @@ impl Tcp {
         }
         // It comes back before it was told here that it had arrived elsewhere.
         let flow = parcel.four_tuple();
-        self.on_handed_over(now, &flow, true, out);
+        self.on_handed_over(now, &flow, None, true, out);
         let adopted = self.adopt_parcel(now, parcel, 0, false, out);
         while let Some(segment) = self.take_late() {
             self.on_late(now, &flow, &segment, out);

@@ -155,8 +155,15 @@ pub enum Notice {
         /// It was said so long ago that another process may have been asked since: it mustn't be taken in.
         late: bool,
     },
-    /// Which process has taken in a connection that was handed over or passed, if one has.
-    HandedOver(FourTuple, Option<u16>),
+    /// What has become of a connection that was handed over or passed.
+    HandedOver {
+        /// Its ends.
+        flow: FourTuple,
+        /// The message's with which it was passed, or 0.
+        serial: u32,
+        /// Which process has taken it in, if one has.
+        heir: Option<u16>,
+    },
     /// A segment, header and data, of a connection that this process has taken in, which went to who had it before; or a request that
     /// went to who listened before.
     Late(FourTuple, Vec<u8>),
@@ -181,8 +188,13 @@ impl Notice {
             Reply::HandedOver {
                 local,
                 remote,
+                serial,
                 heir,
-            } => Ok(Notice::HandedOver(four_tuple(local, remote), heir)),
+            } => Ok(Notice::HandedOver {
+                flow: four_tuple(local, remote),
+                serial,
+                heir,
+            }),
             Reply::Late {
                 local,
                 remote,
@@ -328,11 +340,12 @@ impl Broker {
         transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT)
     }
 
-    /// Answers [`Notice::TakeIn`]. If the broker doesn't hear, the connection's segments come here once others have got some in vain.
-    pub fn tell_taken_in(&self, from: u16, flow: &FourTuple, taken: bool) {
+    /// Answers [`Notice::TakeIn`], `serial` being 0, or says the same of a connection that came with a message of that number. If the broker doesn't hear, the connection's segments come here once others have got some in vain.
+    pub fn tell_taken_in(&self, from: u16, serial: u32, flow: &FourTuple, taken: bool) {
         let (local, remote) = ends(flow);
         let request = Request::TakenIn {
             from,
+            serial,
             local,
             remote,
             taken,
@@ -340,16 +353,10 @@ impl Broker {
         let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
     }
 
-    /// A message from the program of process id `sender` had a connection in it, which this process has taken in, or can't. As with
-    /// [`Broker::tell_taken_in`].
-    pub fn tell_received(&self, sender: u32, flow: &FourTuple, taken: bool) {
+    /// Whose a connection is that a process had passed before it died, in whose place this one is: [`Notice::HandedOver`] tells.
+    pub fn ask_whose(&self, flow: &FourTuple) {
         let (local, remote) = ends(flow);
-        let request = Request::Received {
-            sender,
-            local,
-            remote,
-            taken,
-        };
+        let request = Request::Whose { local, remote };
         let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
     }
 

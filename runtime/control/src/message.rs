@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: a5a6fcd88b464bfd
+// Layout digest: 38b210617797c6be
 pub(crate) const PROTOCOL: u32 = 25;
 
 /// A kind of memory that a process registers for tools.
@@ -115,20 +115,19 @@ pub(crate) enum Request {
         parcel: Hex,
         may_stay: bool,
     },
-    /// To [`Reply::TakeIn`]: whether the process has taken in that connection of process `from`, and is to have its segments.
+    /// To [`Reply::TakeIn`], and of one that came with a message: whether the process has taken in that connection of process `from`, and
+    /// is to have its segments. `serial` is the message's, or 0.
     TakenIn {
         from: u16,
+        serial: u32,
         local: (IpAddr, u16),
         remote: (IpAddr, u16),
         taken: bool,
     },
-    /// A process has got a connection in a message from the program of process id `sender`: whether it has taken it in, and is to have
-    /// its segments. There is no answer.
-    Received {
-        sender: u32,
+    /// Whose connection this is, of one that a process had passed before it died: answered by [`Reply::HandedOver`].
+    Whose {
         local: (IpAddr, u16),
         remote: (IpAddr, u16),
-        taken: bool,
     },
     /// A request came to a process that doesn't listen any more: one that does is to get it, as [`Reply::Late`]. There is no answer.
     Stray {
@@ -225,6 +224,7 @@ pub(crate) enum Reply {
     HandedOver {
         local: (IpAddr, u16),
         remote: (IpAddr, u16),
+        serial: u32,
         heir: Option<u16>,
     },
     /// Unasked: as [`Request::Late`], or [`Request::Stray`].

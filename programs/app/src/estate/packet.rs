@@ -56,6 +56,11 @@ pub enum Place {
     Passed {
         /// The name of the sender's broker, which is to be the receiver's.
         broker: String,
+        /// The sender's number there, and that of the message.
+        from: u16,
+        serial: u32,
+        /// Only who knows the broker's token can make it, of the parcel and these numbers.
+        seal: u64,
     },
     /// None that the receiver can go on with: the socket listens or is bound, and the receiver is to put it on its own.
     Own {

@@ -17,12 +17,13 @@ use crate::socket::Role;
 use crate::state::{State, internal};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, sockopt};
+use rustix::net::{RecvFlags, SendFlags};
 use skink_library::Stack;
 use skink_memory::{Parcel, SocketId};
 use skink_messages::TcpRequest;
 use skink_time::Instant;
 use skink_wire::FourTuple;
+use std::hash::{Hash, Hasher};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a receiver claims it by.
-const CLAIM: u8 = 1;
+const CLAIM: &[u8; 11] = b"skink-claim";
 
 /// Which file a ticket is.
 pub type File = (u64, u64);
@@ -42,6 +43,7 @@ pub type File = (u64, u64);
 struct Passed {
     id: SocketId,
     flow: FourTuple,
+    serial: u32,
     /// The program's socket and its cookie, if that still has it.
     socket: (u32, u32),
     /// The other end of the ticket, until somebody has it.
@@ -49,6 +51,12 @@ struct Passed {
     ticket: File,
     /// When that was first seen.
     claimed: Option<Instant>,
+}
+
+impl Passed {
+    fn comes_back(&self, now: Instant, stack: &mut Stack) {
+        stack.on_handed_over(now, &self.flow, self.serial, None, |_, _| {});
+    }
 }
 
 impl Drop for Passed {
@@ -65,6 +73,8 @@ pub struct PassedOn {
     returned: Vec<Passed>,
     /// When to look after them.
     look: Instant,
+    /// The number of the last one.
+    serial: u32,
 }
 
 impl PassedOn {
@@ -92,8 +102,9 @@ impl PassedOn {
     }
 
     /// The stack has heard whether another process has this one.
-    pub fn heard(&mut self, flow: &FourTuple, taken: bool) {
-        if let Some(at) = self.list.iter().position(|passed| passed.flow == *flow) {
+    pub fn heard(&mut self, serial: u32, taken: bool) {
+        let mut list = self.list.iter();
+        if let Some(at) = list.position(|passed| passed.serial == serial) {
             let passed = self.list.swap_remove(at);
             if !taken {
                 self.returned.push(passed);
@@ -113,7 +124,7 @@ impl PassedOn {
             }
             match is_claimed(&passed.end) {
                 Some(true) => passed.claimed = Some(now),
-                Some(false) => stack.on_handed_over(now, &passed.flow, None, |_, _| {}),
+                Some(false) => passed.comes_back(now, stack),
                 None => {}
             }
         }
@@ -126,7 +137,7 @@ impl PassedOn {
             .partition(|passed| passed.claimed.is_some_and(|since| now >= since + PATIENCE));
         self.list = away;
         for passed in forgotten {
-            stack.forget_passed(now, &passed.flow);
+            stack.forget_passed(now, &passed.flow, passed.serial);
         }
     }
 
@@ -134,7 +145,7 @@ impl PassedOn {
     fn take_back(&mut self, now: Instant, ticket: File, stack: &mut Stack) -> Option<Passed> {
         let at = self.list.iter().position(|it| it.ticket == ticket)?;
         let passed = self.list.swap_remove(at);
-        stack.on_handed_over(now, &passed.flow, None, |_, _| {});
+        passed.comes_back(now, stack);
         Some(passed)
     }
 }
@@ -142,14 +153,26 @@ impl PassedOn {
 /// Whether somebody has claimed the connection of a ticket; `None` if that may still be. (The helper, which has descriptors of its own,
 /// can't say.)
 fn is_claimed(end: &OwnedFd) -> Option<bool> {
-    let mut byte = [0; 1];
-    let mut look = || rustix::net::recv(end, &mut byte, RecvFlags::DONTWAIT);
-    let said = match look() {
+    let mut said = [0; CLAIM.len() + 1];
+    let mut look = || rustix::net::recv(end, &mut said, RecvFlags::DONTWAIT);
+    let count = match look() {
         // Its descriptors are closed, with what was in its queue: that is told before what it has said.
         Err(Errno::CONNRESET) => look(),
-        said => said,
+        count => count,
     };
-    said.ok().map(|(_, count)| count == 1)
+    let (_, count) = count.ok()?;
+    match said.get(..count) {
+        Some([]) => Some(false),
+        // (What a program writes that uses a ticket as its connection claims nothing.)
+        said => (said == Some(CLAIM)).then_some(true),
+    }
+}
+
+/// What only who knows the token can make of a connection that is passed.
+fn seal(token: &str, numbers: (u16, u32), parcel: &Parcel) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    (token, numbers, parcel.to_bytes(), token).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Which file a descriptor is of.
@@ -203,20 +226,27 @@ impl State {
         id: SocketId,
     ) -> Result<(OwnedFd, File), String> {
         let now = raw::now();
-        let (broker, _) = attach::broker_named().ok_or("there is no stack")?;
+        let (broker, token) = attach::broker_named().ok_or("there is no stack")?;
         let engine = self.engine.as_deref_mut().ok_or("there is no stack")?;
-        let message = Message {
-            version: VERSION.to_owned(),
-            socket: SocketEntry::of(&self.sockets[index], Vec::new(), engine),
-            place: Place::Passed {
-                broker: broker.clone(),
-            },
-        };
+        let socket = SocketEntry::of(&self.sockets[index], Vec::new(), engine);
+        let serial = engine.passed.serial.wrapping_add(1).max(1);
+        engine.passed.serial = serial;
         let Provider::Library(stack) = &mut engine.stack else {
             return Err("the stack is in another process".to_owned());
         };
-        let parcel = stack.tcp_pass(now, id).ok_or("it isn't open")?;
+        let parcel = stack.tcp_pass(now, id, serial).ok_or("it isn't open")?;
         let flow = parcel.four_tuple();
+        let from = engine.owner;
+        let message = Message {
+            version: VERSION.to_owned(),
+            socket,
+            place: Place::Passed {
+                broker: broker.clone(),
+                from,
+                serial,
+                seal: seal(token, (from, serial), &parcel),
+            },
+        };
         let pack = || {
             let file = write_parcel(&parcel).map_err(|error| error.to_string())?;
             let pair = message.pack(&[fd, file.as_fd()]);
@@ -225,7 +255,7 @@ impl State {
             Ok((ticket, end, file))
         };
         let (ticket, end, file) = pack().inspect_err(|_: &String| {
-            stack.on_handed_over(now, &flow, None, |_, _| {});
+            stack.on_handed_over(now, &flow, serial, None, |_, _| {});
         })?;
         engine.disown_tcp(id);
         let socket = &mut self.sockets[index];
@@ -236,6 +266,7 @@ impl State {
         engine.passed.list.push(Passed {
             id,
             flow,
+            serial,
             socket: (index, socket.cookie),
             // SAFETY: it is ours, and moved only.
             end: unsafe { OwnedFd::from_raw_fd(internal(end.into_raw_fd())) },
@@ -308,13 +339,17 @@ impl State {
             return;
         };
         let now = raw::now();
+        for passed in &engine.passed.list {
+            // From now on nobody can claim it.
+            let _ = rustix::net::shutdown(&passed.end, rustix::net::Shutdown::Both);
+        }
         engine.passed.look = now;
         engine.passed.look_after(now, stack);
         let rest = core::mem::take(&mut engine.passed.list);
         for passed in rest {
             match passed.claimed {
-                Some(_) => stack.forget_passed(now, &passed.flow),
-                None => stack.on_handed_over(now, &passed.flow, None, |_, _| {}),
+                Some(_) => stack.forget_passed(now, &passed.flow, passed.serial),
+                None => passed.comes_back(now, stack),
             }
             engine.passed.returned.push(passed);
         }
@@ -326,11 +361,21 @@ impl State {
     pub(super) fn receive_passed(
         &mut self,
         fd: BorrowedFd<'_>,
-        broker: &str,
+        place: &Place,
         parcel: Option<&OwnedFd>,
         entry: &mut SocketEntry,
     ) -> Result<Option<u32>, String> {
-        if attach::broker_named().is_none_or(|(name, _)| name != broker) || self.is_served() {
+        let Place::Passed {
+            broker,
+            from,
+            serial,
+            seal: sealed,
+        } = place
+        else {
+            return Err("it isn't on its way".to_owned());
+        };
+        let (name, token) = attach::broker_named().ok_or("there is no stack")?;
+        if name != broker || self.is_served() {
             return Err("it is from another `skink run` than this process".to_owned());
         }
         if !self.need_engine() {
@@ -365,18 +410,28 @@ impl State {
         let most = 4096 + config.send_bytes as usize + config.receive_bytes as usize;
         let parcel = parcel.ok_or("there is nothing in it")?;
         let parcel = read_parcel(parcel.as_fd(), most)?;
+        if seal(token, (*from, *serial), &parcel) != *sealed {
+            return Err("it was made by somebody else".to_owned());
+        }
         let flow = parcel.four_tuple();
-        let sender = sockopt::socket_peercred(fd).map_err(|error| error.to_string())?;
+        // Whoever takes the packet out of the ticket has it, which may be open in several processes.
+        let flags = RecvFlags::DONTWAIT;
+        if rustix::net::recv(fd, &mut [0; 1], flags).is_err() {
+            return Err("somebody else has it".to_owned());
+        }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        if rustix::net::send(fd, &[CLAIM], flags).is_err() {
+        if rustix::net::send(fd, CLAIM, flags).is_err() {
             return Err("its sender has ended".to_owned());
         }
         let adopted = stack.tcp_adopt(now, &parcel);
-        let sender = sender.pid.as_raw_pid().unsigned_abs();
-        broker.tell_received(sender, &flow, adopted.is_some());
+        broker.tell_taken_in(*from, *serial, &flow, adopted.is_some());
+        if adopted.is_some() {
+            // One that comes back is no longer on its way.
+            passed.list.retain(|passed| passed.flow != flow);
+        }
         let id = adopted.ok_or("the stack can't adopt it")?;
         engine.expect_word(now);
-        log!(Info, "the connection {flow} comes from process {sender}");
+        log!(Info, "the connection {flow} comes from owner {from}");
         entry.role = RoleEntry::Stream(plain(id));
         Ok(None)
     }

@@ -266,10 +266,10 @@ impl State {
                     "it goes to who receives the message, and this was only looked at".into(),
                 );
             }
-            Place::Passed { broker } => {
+            place @ Place::Passed { .. } => {
                 // SAFETY: it is open: it was just received.
                 let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-                self.receive_passed(fd, broker, ticket.parcel.as_ref(), &mut entry)?
+                self.receive_passed(fd, place, ticket.parcel.as_ref(), &mut entry)?
             }
             Place::Own { broker } => {
                 self.check_own(broker, &entry, ticket.socket.as_fd())?;

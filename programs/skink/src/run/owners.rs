@@ -4,6 +4,7 @@ use rustix::process::Pid;
 use skink_control::{
     Grant, NicGrant, Owners, Peer, RegionKind, SignalDescriptor, StackStart, unguessable,
 };
+use skink_memory::Holder;
 use skink_nic::{Adaptation, Load, NicParts, Opener};
 use skink_socket_diag::SocketDiag;
 use skink_tcp::State;
@@ -184,11 +185,13 @@ impl NicOwners {
     }
 }
 
-/// Whether a process's records have a connection. (Of one in TIME-WAIT another process may have the successor.)
+/// Whether a process's records have a connection. (Of one in TIME-WAIT another process may have the successor; and of one that is on its
+/// way to another process, that one may have it.)
 fn has_it(table: [OwnedFd; 2], flow: &FourTuple) -> bool {
     orphans::has_connection(table, |state, record| {
         let lives = state.is_synchronized() || state == State::SynReceived;
-        lives && state != State::TimeWait && record.four_tuple() == *flow
+        let leaves = matches!(record.holder(), Some(Holder::Away | Holder::Passed));
+        lives && !leaves && state != State::TimeWait && record.four_tuple() == *flow
     })
 }
 

@@ -1,7 +1,8 @@
 use super::{HOPE, MOST, MOST_SILENCES};
 use crate::harness::{Net, REMOTE, SHARED};
+use crate::instance::{Tcp, TcpConfig};
 use crate::state::State;
-use skink_memory::{Parcel, SocketId};
+use skink_memory::{Parcel, SocketId, SocketTable};
 use skink_messages::{Counter, Events, Waits};
 use skink_time::Duration;
 
@@ -61,7 +62,8 @@ fn take_in(net: &mut Net, parcel: &Parcel) -> bool {
 
 fn tell(net: &mut Net, parcel: &Parcel, taken: bool) {
     let flow = parcel.four_tuple();
-    net.tcp.on_handed_over(net.now, &flow, taken, &mut net.out);
+    net.tcp
+        .on_handed_over(net.now, &flow, None, taken, &mut net.out);
     net.run();
 }
 
@@ -443,7 +445,7 @@ fn passed() -> (Net, SocketId, Parcel) {
     net.drain();
     net.inject(". 41 ack 201 win 60000");
     net.drain();
-    let parcel = net.tcp.pass(net.now, id, &net.out);
+    let parcel = net.tcp.pass(net.now, id, 1, &net.out);
     let parcel = parcel.expect("it is open").to_bytes();
     (net, id, Parcel::from_bytes(&parcel).expect("it is whole"))
 }
@@ -500,7 +502,10 @@ fn a_connection_that_nobody_was_passed_goes_on_where_it_was() {
     net.drain();
     net.write(id, 7);
     net.expect("P. 501:508 ack 61");
-    assert!(net.tcp.pass(net.now, id, &net.out).is_some(), "once more");
+    assert!(
+        net.tcp.pass(net.now, id, 1, &net.out).is_some(),
+        "once more"
+    );
 }
 
 /// Before the first stack was told that it had left.
@@ -512,7 +517,10 @@ fn a_connection_may_come_back_at_once() {
     let id = adopt(&mut heir, &parcel).expect("there is room");
     net.inject(". 41:45 ack 501 win 60000");
     assert_eq!(heir.read(id, 30), 30);
-    let back = heir.tcp.pass(heir.now, id, &heir.out).expect("it is open");
+    let back = heir
+        .tcp
+        .pass(heir.now, id, 1, &heir.out)
+        .expect("it is open");
     let id = adopt(&mut net, &back).expect("the first one has made way");
     tell(&mut heir, &back, true);
     tell(&mut net, &parcel, true);
@@ -523,23 +531,23 @@ fn a_connection_may_come_back_at_once() {
 #[test]
 fn what_is_not_open_or_already_passed_is_not_passed() {
     let (mut net, id, _) = passed();
-    assert_eq!(net.tcp.pass(net.now, id, &net.out), None, "twice");
+    assert_eq!(net.tcp.pass(net.now, id, 1, &net.out), None, "twice");
     let id = net.connect(7);
     assert_eq!(
-        net.tcp.pass(net.now, id, &net.out),
+        net.tcp.pass(net.now, id, 1, &net.out),
         None,
         "no handshake yet"
     );
     let mut net = Net::new();
     let id = net.accepted("mss 1000", 60_000);
     assert_eq!(
-        net.tcp.pass(net.now, id, &net.out),
+        net.tcp.pass(net.now, id, 1, &net.out),
         None,
         "nobody brings it"
     );
     net.tcp.set_hands_over();
     net.inject("R. 1 ack 1");
-    assert_eq!(net.tcp.pass(net.now, id, &net.out), None, "it is over");
+    assert_eq!(net.tcp.pass(net.now, id, 1, &net.out), None, "it is over");
 }
 
 #[test]
@@ -585,6 +593,11 @@ fn a_request_that_comes_too_late_is_brought_to_who_listens() {
     heir.expect("S. 0 ack 1");
     heir.inject(". 1 ack 1 win 60000");
     assert!(heir.tcp.accept(heard).is_some());
+    // One that was brought isn't brought on.
+    net.tcp.on_late(net.now, &flow, &request, &mut net.out);
+    net.run();
+    net.expect_nothing();
+    assert_eq!(net.tcp.take_stray(), None);
     // Not if nobody listens, nor without end.
     net.out.others.clear();
     net.inject("S 0 win 60000 mss 1000");
@@ -598,43 +611,41 @@ fn a_request_that_comes_too_late_is_brought_to_who_listens() {
     }
     let all = core::iter::from_fn(|| net.tcp.take_stray()).count();
     assert_eq!(all, super::MOST_STRAY);
-    assert_eq!(net.count(Counter::TcpDropMoved), 100 - all as u64);
+    assert_eq!(net.count(Counter::TcpDropMoved), 101 - all as u64);
+}
+
+/// What takes the place of the process whose stack this is, which has died, and of its program.
+fn orphans_of(net: &Net) -> Net {
+    let table = net.tcp.table().clone();
+    let mut orphans = net.other();
+    let config = TcpConfig { seed: 8 };
+    let stride = SocketTable::new(table.stride());
+    orphans.tcp = Tcp::new(config, stride, orphans.counters.clone());
+    orphans.tcp.set_hands_over();
+    orphans.out.others = vec![80];
+    for (index, region) in table.regions() {
+        let (now, out) = (orphans.now, &mut orphans.out);
+        let adopted = orphans.tcp.adopt_region(now, index, region.clone(), out);
+        adopted.expect("a free index");
+        orphans
+            .tcp
+            .abandon_region(orphans.now, index, &mut orphans.out);
+    }
+    orphans.run();
+    orphans
 }
 
 /// Its process dies before it hears whether another one has it.
 #[test]
 fn what_is_away_when_its_process_dies_is_offered_again() {
     for taken in [true, false] {
-        let (mut net, _, before) = closed();
-        let table = net.tcp.table().clone();
-        let regions: Vec<_> = table
-            .regions()
-            .map(|(index, region)| (index, region.clone()))
-            .collect();
-        // As who takes the process's place does it.
-        let mut orphans = Net::new();
-        orphans.now = net.now;
-        orphans.tcp.set_hands_over();
-        orphans.out.others = vec![80];
-        let [(_, region)] = &regions[..] else {
-            panic!("one program");
-        };
-        let stride = skink_memory::SocketTable::new(table.stride());
-        let config = crate::TcpConfig { seed: 8 };
-        orphans.tcp = crate::Tcp::new(config, stride, orphans.counters.clone());
-        orphans.tcp.set_hands_over();
-        let (now, out) = (orphans.now, &mut orphans.out);
-        let adopted = orphans.tcp.adopt_region(now, 0, region.clone(), out);
-        adopted.expect("a free index");
-        orphans.tcp.abandon_region(now, 0, &mut orphans.out);
-        orphans.run();
+        let (net, _, before) = closed();
+        let mut orphans = orphans_of(&net);
         orphans.expect_nothing();
         let again = parcels(&mut orphans);
         let flows = |parcels: &[Parcel]| -> Vec<u16> {
-            let mut ports: Vec<u16> = parcels
-                .iter()
-                .map(|it| it.four_tuple().remote.port)
-                .collect();
+            let ports = parcels.iter().map(|it| it.four_tuple().remote.port);
+            let mut ports: Vec<u16> = ports.collect();
             ports.sort_unstable();
             ports
         };
@@ -653,4 +664,51 @@ fn what_is_away_when_its_process_dies_is_offered_again() {
             );
         }
     }
+}
+
+/// The same of one that was passed: whoever has claimed it says nothing to a dead process.
+#[test]
+fn what_was_passed_by_a_process_that_died_is_asked_for_and_closed_if_nobody_has_it() {
+    for taken in [true, false] {
+        let (net, _, parcel) = passed();
+        let mut orphans = orphans_of(&net);
+        assert_eq!(orphans.tcp.take_question(orphans.now), None, "not yet");
+        assert_eq!(parcels(&mut orphans), [], "it isn't for who listens");
+        orphans.advance(49);
+        orphans.now += Duration::from_millis(1);
+        let question = orphans.tcp.take_question(orphans.now);
+        assert_eq!(question, Some(parcel.four_tuple()));
+        assert_eq!(orphans.tcp.take_question(orphans.now), None, "once");
+        orphans.expect_nothing();
+        tell(&mut orphans, &parcel, taken);
+        if taken {
+            orphans.expect_nothing();
+        } else {
+            // Something wasn't read, and something wasn't acknowledged.
+            orphans.expect(". 201:501 ack 41");
+        }
+        assert_eq!(orphans.tcp.unfinished(), usize::from(!taken));
+    }
+}
+
+/// A word about the first time comes during the second one.
+#[test]
+fn a_word_about_an_earlier_time_counts_for_nothing() {
+    let (mut net, id, parcel) = passed();
+    let flow = parcel.four_tuple();
+    net.tcp
+        .on_handed_over(net.now, &flow, Some(1), false, &mut net.out);
+    net.run();
+    net.drain();
+    assert!(net.tcp.pass(net.now, id, 2, &net.out).is_some());
+    for serial in [1, 0] {
+        let (now, out) = (net.now, &mut net.out);
+        net.tcp.on_handed_over(now, &flow, Some(serial), true, out);
+        net.run();
+        assert!(net.tcp.is_away(id));
+    }
+    net.tcp
+        .on_handed_over(net.now, &flow, Some(2), true, &mut net.out);
+    net.run();
+    assert_eq!(net.tcp.unfinished(), 0);
 }

@@ -71,6 +71,7 @@ impl<O: Owners> Server<O> {
                 Role::Owner(owner) | Role::Orphans(owner),
                 Request::TakenIn {
                     from,
+                    serial,
                     local,
                     remote,
                     taken,
@@ -82,28 +83,13 @@ impl<O: Owners> Server<O> {
                 }
                 self.asked.retain(|it| it.heir != key || it.flow != flow);
                 let from = self.key_of_stack(from);
-                self.tell_handed_over(from, &flow, taken.then_some(owner));
+                self.tell_handed_over(from, &flow, serial, taken.then_some(owner));
                 Ok(())
             }
-            (
-                Role::Owner(owner),
-                Request::Received {
-                    sender,
-                    local,
-                    remote,
-                    taken,
-                },
-            ) if self.owners.have_stacks() => {
+            (Role::Orphans(owner), Request::Whose { local, remote }) => {
                 let flow = four_tuple(local, remote);
-                // Anybody may send a message; a process of the program must have sent this one.
-                let Some(sender) = self.key_of_process(sender) else {
-                    tracing::warn!(%flow, sender, "a connection was passed by who has no stack");
-                    return Ok(());
-                };
-                if taken {
-                    self.lead_to_heir(key, owner, &flow);
-                }
-                self.tell_handed_over(Some(sender), &flow, taken.then_some(owner));
+                let heir = self.owner_with(owner, &flow);
+                self.tell_handed_over(Some(key), &flow, 0, heir);
                 Ok(())
             }
             (
@@ -248,15 +234,6 @@ impl<O: Owners> Server<O> {
     fn key_of_stack(&self, owner: u16) -> Option<u64> {
         let roles = [Role::Owner(owner), Role::Orphans(owner)];
         roles.into_iter().find_map(|role| self.key_of(role))
-    }
-
-    /// Of the owner that is this process.
-    fn key_of_process(&self, pid: u32) -> Option<u64> {
-        let mut connections = self.connections.iter();
-        let found = connections.find(|(_, connection)| {
-            matches!(connection.role, Role::Owner(_)) && connection.peer.pid == pid
-        });
-        found.map(|(key, _)| *key)
     }
 
     fn set_role(&mut self, key: u64, role: Role) {
@@ -438,7 +415,7 @@ impl<O: Owners> Server<O> {
         if self.is_of_orphans(key)
             && let Some(heir) = self.owner_with(from, flow)
         {
-            return self.tell_handed_over(Some(key), flow, Some(heir));
+            return self.tell_handed_over(Some(key), flow, 0, Some(heir));
         }
         let reply = Reply::TakeIn { from, parcel, at };
         let mut tried = vec![from];
@@ -456,7 +433,7 @@ impl<O: Owners> Server<O> {
                 return;
             }
         }
-        self.tell_handed_over(Some(key), flow, None);
+        self.tell_handed_over(Some(key), flow, 0, None);
     }
 
     /// A request came to owner `from`, who doesn't listen any more: who does gets it, and what follows.
@@ -493,7 +470,7 @@ impl<O: Owners> Server<O> {
         let (gone, rest): (Vec<Asked>, Vec<Asked>) = asked.partition(|it| it.heir == key);
         self.asked = rest;
         for Asked { flow, waits, .. } in gone {
-            self.tell_handed_over(Some(waits), &flow, None);
+            self.tell_handed_over(Some(waits), &flow, 0, None);
         }
     }
 
@@ -509,11 +486,12 @@ impl<O: Owners> Server<O> {
     }
 
     /// Who doesn't hear it finds out by the time it takes.
-    fn tell_handed_over(&self, key: Option<u64>, flow: &FourTuple, heir: Option<u16>) {
+    fn tell_handed_over(&self, key: Option<u64>, flow: &FourTuple, serial: u32, heir: Option<u16>) {
         let (local, remote) = ends(flow);
         let reply = Reply::HandedOver {
             local,
             remote,
+            serial,
             heir,
         };
         if let Some(key) = key

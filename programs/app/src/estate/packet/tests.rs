@@ -172,7 +172,12 @@ fn only_what_can_be_is_believed() {
     let places = [
         Place::Bound { bound: Vec::new() },
         Place::Own { broker: broker() },
-        Place::Passed { broker: broker() },
+        Place::Passed {
+            broker: broker(),
+            from: 1,
+            serial: 1,
+            seal: 0,
+        },
     ];
     for (number, (role, datagram, good)) in table.into_iter().enumerate() {
         let mut message = message(role, datagram);
