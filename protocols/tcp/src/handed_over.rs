@@ -16,6 +16,7 @@ use crate::state::State;
 use skink_memory::{Holder, Parcel, SocketId};
 use skink_messages::{Counter, Network, Ports, SocketEvents};
 use skink_time::{Duration, Instant};
+use skink_wire::tcp::Flags;
 use skink_wire::{FourTuple, protocol};
 use std::collections::VecDeque;
 
@@ -442,6 +443,10 @@ impl Tcp {
         if let Some(away) = list.find(|away| away.id == id) {
             let kept: usize = away.late.iter().map(Vec::len).sum();
             let bytes = segment.to_bytes();
+            if away.late.is_empty() && segment.has(Flags::ACK) {
+                // Its handshake isn't over here only because it is away.
+                away.hopes = away.hopes.max(segment.arrived + HOPE);
+            }
             if away.late.len() < MOST_LATE && kept + bytes.len() <= MOST_LATE_BYTES {
                 return away.late.push(bytes);
             }
