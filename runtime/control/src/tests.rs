@@ -7,6 +7,7 @@ use crate::transport::MAXIMUM_REQUEST;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
 use skink_memory::{CaptureReader, CaptureRing};
 use skink_messages::{Counter, Counters};
+use skink_wire::{Endpoint, FourTuple};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -47,6 +48,19 @@ impl Owners for Recorder {
     }
     fn answering(&mut self, owner: u16) {
         self.0.borrow_mut().push(format!("answering {owner}"));
+    }
+    fn have_stacks(&self) -> bool {
+        true
+    }
+    fn heir(&mut self, tried: &[u16], _flow: &FourTuple, _only_waiting: bool) -> Option<u16> {
+        (0..3).find(|owner| !tried.contains(owner))
+    }
+    fn lead_to(&mut self, flow: &FourTuple, owner: u16, table: Option<[OwnedFd; 2]>) {
+        let checked = if table.is_some() { " if it has it" } else { "" };
+        let port = flow.remote.port;
+        self.0
+            .borrow_mut()
+            .push(format!("lead {port} to {owner}{checked}"));
     }
     fn load_filter(&mut self, rules: &str) -> Result<String, String> {
         match rules {
@@ -585,4 +599,79 @@ fn signals_come_as_data_and_children_start_without_the_mask() {
     let output = child.wait_with_output().expect("its output");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(text.trim(), "SigBlk:\t0000000000000000");
+}
+
+fn notice(broker: &mut Broker) -> Notice {
+    loop {
+        match broker.take_notice().expect("a connection") {
+            Some(notice) => return notice,
+            None => wait(broker.as_fd()),
+        }
+    }
+}
+
+/// From this port to the first address.
+fn flow(port: u16) -> FourTuple {
+    let end = |address: &str, port| Endpoint::new(address.parse().expect("an address"), port);
+    FourTuple::new(end("10.77.0.2", 80), end("10.77.0.9", port))
+}
+
+/// What one process stops to take goes to another one: connections, what comes for them meanwhile, and requests.
+#[test]
+fn connections_go_from_one_process_to_another() {
+    let directory = Directory::new("handing");
+    let (mut server, owners) = server(&directory);
+    serve(&mut server, |environment, _| {
+        let [mut first, mut second] = [connect(&environment), connect(&environment)];
+        for broker in [&mut first, &mut second] {
+            attach(broker);
+            for kind in [RegionKind::TcpTable, RegionKind::TcpSendRings] {
+                let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
+                let memory = rustix::fs::memfd_create("table", flags).expect("memory");
+                let seals = rustix::fs::SealFlags::SHRINK;
+                rustix::fs::fcntl_add_seals(&memory, seals).expect("a seal");
+                broker.register(kind, memory.as_fd()).expect("room for it");
+            }
+        }
+        first
+            .hand_over(&flow(1), b"parcel".to_vec(), false)
+            .expect("room");
+        let taken = |from, parcel: &[u8]| Notice::TakeIn {
+            from,
+            parcel: parcel.to_vec(),
+            late: false,
+        };
+        assert_eq!(notice(&mut second), taken(0, b"parcel"));
+        second.tell_taken_in(0, 0, &flow(1), true);
+        let told = |port, serial, heir| Notice::HandedOver {
+            flow: flow(port),
+            serial,
+            heir,
+        };
+        assert_eq!(notice(&mut first), told(1, 0, Some(1)));
+        first.tell_late(1, &flow(1), b"segment".to_vec());
+        let late = |port, segment: &[u8]| Notice::Late(flow(port), segment.to_vec());
+        assert_eq!(notice(&mut second), late(1, b"segment"));
+        // One that came with the seventh message, and one that couldn't be taken in.
+        second.tell_taken_in(0, 7, &flow(2), true);
+        assert_eq!(notice(&mut first), told(2, 7, Some(1)));
+        second.tell_taken_in(0, 8, &flow(3), false);
+        assert_eq!(notice(&mut first), told(3, 8, None));
+        first.tell_stray(&flow(4), b"request".to_vec());
+        assert_eq!(notice(&mut second), late(4, b"request"));
+        // Who is asked ends without an answer.
+        first
+            .hand_over(&flow(5), b"another".to_vec(), false)
+            .expect("room");
+        assert_eq!(notice(&mut second), taken(0, b"another"));
+        drop(second);
+        assert_eq!(notice(&mut first), told(5, 0, None));
+    });
+    let led: Vec<String> = owners.take();
+    let led: Vec<&str> = led
+        .iter()
+        .filter_map(|line| line.strip_prefix("lead "))
+        .collect();
+    let expected = ["1 to 1 if it has it", "2 to 1 if it has it", "4 to 1"];
+    assert_eq!(led, expected);
 }

@@ -19,6 +19,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// `TMPFS_MAGIC` (linux/magic.h).
 const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
+/// Whoever passed a connection and was killed had not heard for so many milliseconds at most that it was received.
+const LATELY: u64 = 1000;
+/// So many are remembered.
+const MOST_RECEIVED: usize = 256;
+
 impl<O: Owners> Server<O> {
     /// Answers one request. What is wanted of the descriptors that came beside it is taken out. An error closes the connection:
     /// the other end doesn't play by the rules.
@@ -81,6 +86,9 @@ impl<O: Owners> Server<O> {
                 if taken {
                     self.lead_to_heir(key, owner, &flow);
                 }
+                if taken && serial != 0 {
+                    self.note_received(&flow, owner);
+                }
                 self.asked.retain(|it| it.heir != key || it.flow != flow);
                 let from = self.key_of_stack(from);
                 self.tell_handed_over(from, &flow, serial, taken.then_some(owner));
@@ -89,6 +97,7 @@ impl<O: Owners> Server<O> {
             (Role::Orphans(owner), Request::Whose { local, remote }) => {
                 let flow = four_tuple(local, remote);
                 let heir = self.owner_with(owner, &flow);
+                let heir = heir.or_else(|| self.lately_received(&flow));
                 self.tell_handed_over(Some(key), &flow, 0, heir);
                 Ok(())
             }
@@ -472,6 +481,21 @@ impl<O: Owners> Server<O> {
         for Asked { flow, waits, .. } in gone {
             self.tell_handed_over(Some(waits), &flow, 0, None);
         }
+    }
+
+    /// It may be over by the time at which somebody asks whose it is.
+    fn note_received(&mut self, flow: &FourTuple, heir: u16) {
+        if self.received.len() >= MOST_RECEIVED {
+            self.received.pop_front();
+        }
+        self.received.push_back((*flow, heir, milliseconds()));
+    }
+
+    fn lately_received(&self, flow: &FourTuple) -> Option<u16> {
+        let at = milliseconds();
+        let mut all = self.received.iter().rev();
+        let found = all.find(|(it, _, since)| it == flow && at.saturating_sub(*since) < LATELY);
+        found.map(|(_, heir, _)| *heir)
     }
 
     fn is_of_orphans(&self, key: u64) -> bool {

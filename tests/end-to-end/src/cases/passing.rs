@@ -10,6 +10,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = cases_in(&APART, "passing/front-and-back", front_and_back);
     cases.extend(widely("passing/listeners", listeners));
     cases.extend(widely("passing/connections", connections));
+    cases.extend(widely("passing/by-who-dies", by_who_dies));
     cases
 }
 
@@ -226,6 +227,67 @@ with socket.create_connection(('10.9.0.2', 9100), 20) as s:
 fn connections(network: &Network) -> Outcome {
     let server = python::start(network, "server", GATE, &[], "ready")?;
     python::asked(network, server, CALLERS, &[])
+}
+
+/// One child passes a connection, keeps another one, and stands still; another child receives it and says so. Then the first one is
+/// killed, which hasn't heard of that.
+const DIES: &str = "
+import os, signal, socket
+near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+told, tell = os.pipe()
+heard, hear = os.pipe()
+def receive():
+    near.close()
+    os.read(told, 1)
+    _, fds, _, _ = socket.recv_fds(far, 1, 1)
+    c = socket.socket(fileno=fds[0])
+    c.settimeout(20)
+    os.write(hear, b'.')
+    while data := c.recv(64):
+        c.sendall(data)
+def send():
+    far.close()
+    listener = socket.create_server(('10.9.0.2', 9100))
+    print('ready', flush=True)
+    c, _ = listener.accept()
+    kept, _ = listener.accept()
+    socket.send_fds(near, [b'.'], [c.fileno()])
+    os.kill(os.getpid(), signal.SIGSTOP)
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        work()
+        os._exit(0)
+    return pid
+receiver, sender = child(receive), child(send)
+near.close()
+far.close()
+os.waitpid(sender, os.WUNTRACED)
+os.write(tell, b'.')
+os.read(heard, 1)
+os.kill(sender, signal.SIGKILL)
+os.waitpid(sender, 0)
+assert os.waitpid(receiver, 0)[1] == 0
+";
+
+/// Says nothing before the dead one's connections are ended.
+const ASKS_ON: &str = "
+import socket
+def dial():
+    return socket.create_connection(('10.9.0.2', 9100), 20)
+with dial() as s, dial() as kept:
+    assert kept.recv(64) == b''
+    for turn in range(100):
+        s.sendall(b'%d' % turn)
+        assert s.recv(64) == b'%d' % turn, turn
+    s.shutdown(socket.SHUT_WR)
+    assert s.recv(64) == b''
+";
+
+/// What was received stays, though its sender never heard that it was.
+fn by_who_dies(network: &Network) -> Outcome {
+    let server = python::start(network, "server", DIES, &[], "ready")?;
+    python::asked(network, server, ASKS_ON, &[])
 }
 
 /// Accepts connections and passes them on. What the client sent says what comes next.
