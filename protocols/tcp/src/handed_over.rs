@@ -197,8 +197,9 @@ impl Tcp {
     /// meanwhile, whoever brings it there knows, and says so.
     pub(crate) fn adopt_away(&mut self, now: Instant, id: SocketId, flow: FourTuple, state: State) {
         let (hopes, silences) = patience_for(state, now);
-        let passed = self.table.record(id.slot).holder() == Some(Holder::Passed);
-        let holder = if passed { Holder::Passed } else { Holder::Away };
+        let holder = self.table.record(id.slot).holder();
+        let holder = holder.unwrap_or(Holder::Away);
+        let passed = holder == Holder::Passed;
         self.leave_for_away(now, id.slot, holder);
         self.handed_over.list.push_back(Away {
             id,
@@ -516,17 +517,14 @@ impl Tcp {
         self.handed_over.again.take_if(|again| *again <= now);
         let mut index = 0;
         while let Some(away) = self.handed_over.list.get_mut(index) {
-            if away
-                .awaited()
-                .is_some_and(|(since, _)| now >= since + PATIENCE)
-                && away.silences < MOST_SILENCES
-            {
+            let awaited = away.awaited();
+            let silent = awaited.is_some_and(|(since, _)| now >= since + PATIENCE);
+            if silent && away.silences < MOST_SILENCES {
                 away.silences += 1;
                 away.hopes = now + HOPE;
             }
             let over = match away.left {
-                Some(_) if away.passed => false,
-                Some((since, _)) => now >= since + PATIENCE,
+                Some(_) => silent,
                 None => {
                     let elsewhere = out.others_listen(protocol::TCP, away.flow.local.port);
                     !elsewhere && now >= away.hopes.max(self.handed_over.heirs_until)

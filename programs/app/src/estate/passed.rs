@@ -169,9 +169,9 @@ fn is_claimed(end: &OwnedFd) -> Option<bool> {
 }
 
 /// What only who knows the token can make of a connection that is passed.
-fn seal(token: &str, numbers: (u16, u32), parcel: &Parcel) -> u64 {
+fn seal(token: &str, numbers: (u16, u32), parcel: &[u8]) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
-    (token, numbers, parcel.to_bytes(), token).hash(&mut hasher);
+    (token, numbers, parcel, token).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -182,10 +182,8 @@ fn file_of(fd: BorrowedFd<'_>) -> Result<File, String> {
 }
 
 /// A file with a parcel in it.
-fn write_parcel(parcel: &Parcel) -> std::io::Result<OwnedFd> {
+fn write_parcel(mut rest: &[u8]) -> std::io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create("skink-connection", MemfdFlags::CLOEXEC)?;
-    let bytes = parcel.to_bytes();
-    let mut rest = &bytes[..];
     while !rest.is_empty() {
         let count = rustix::io::write(&file, rest)?;
         rest = &rest[count..];
@@ -194,15 +192,15 @@ fn write_parcel(parcel: &Parcel) -> std::io::Result<OwnedFd> {
 }
 
 /// What is in such a file, which has no more than `most` bytes.
-fn read_parcel(file: BorrowedFd<'_>, most: usize) -> Result<Parcel, String> {
+fn read_parcel(file: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>, String> {
     let size = rustix::fs::fstat(file)
         .map_err(|error| error.to_string())?
         .st_size;
     let size = usize::try_from(size).ok().filter(|size| *size <= most);
     let mut bytes = vec![0; size.ok_or("it is too large")?];
     let count = rustix::io::pread(file, &mut bytes, 0).map_err(|error| error.to_string())?;
-    let parcel = Parcel::from_bytes(&bytes[..count]);
-    parcel.ok_or_else(|| "it can't be read".to_owned())
+    bytes.truncate(count);
+    Ok(bytes)
 }
 
 impl State {
@@ -235,7 +233,7 @@ impl State {
             return Err("the stack is in another process".to_owned());
         };
         let parcel = stack.tcp_pass(now, id, serial).ok_or("it isn't open")?;
-        let flow = parcel.four_tuple();
+        let (flow, parcel) = (parcel.four_tuple(), parcel.to_bytes());
         let from = engine.owner;
         let message = Message {
             version: VERSION.to_owned(),
@@ -347,11 +345,12 @@ impl State {
         engine.passed.look_after(now, stack);
         let rest = core::mem::take(&mut engine.passed.list);
         for passed in rest {
-            match passed.claimed {
-                Some(_) => stack.forget_passed(now, &passed.flow, passed.serial),
-                None => passed.comes_back(now, stack),
+            if passed.claimed.is_some() {
+                stack.forget_passed(now, &passed.flow, passed.serial);
+            } else {
+                passed.comes_back(now, stack);
+                engine.passed.returned.push(passed);
             }
-            engine.passed.returned.push(passed);
         }
         self.settle_returned();
     }
@@ -413,6 +412,7 @@ impl State {
         if seal(token, (*from, *serial), &parcel) != *sealed {
             return Err("it was made by somebody else".to_owned());
         }
+        let parcel = Parcel::from_bytes(&parcel).ok_or("it can't be read")?;
         let flow = parcel.four_tuple();
         // Whoever takes the packet out of the ticket has it, which may be open in several processes.
         let flags = RecvFlags::DONTWAIT;
