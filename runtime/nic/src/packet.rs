@@ -17,6 +17,7 @@ mod position;
 mod queue;
 mod ring;
 mod sender;
+mod spares;
 
 pub(crate) use geometry::Geometry;
 pub(crate) use ring::Ring;
@@ -34,6 +35,7 @@ use skink_messages::RxFrame;
 use skink_steering::{Owner, Steering};
 use skink_time::Instant;
 use skink_wire::MacAddr;
+use spares::{Pair, Spares};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -62,6 +64,8 @@ pub(crate) struct PacketOpener {
     /// Of all owners' rings.
     ring: Geometry,
     group: Group,
+    #[serde(skip)]
+    spares: Spares,
 }
 
 impl PacketOpener {
@@ -77,6 +81,7 @@ impl PacketOpener {
             name: name.to_owned(),
             ring,
             group: Group::default(),
+            spares: Spares::default(),
         })
     }
 
@@ -91,7 +96,8 @@ impl PacketOpener {
         let mut past = Past::Unused;
         let descriptors = match steering {
             None => {
-                let flows = self.flows_socket(&interface)?;
+                let flows = spares::flows_socket(self.ring).map_err(&fails)?;
+                socket::join_all_multicast(flows.as_fd(), interface.index).map_err(&fails)?;
                 socket::bind_to_interface(flows.as_fd(), interface.index).map_err(&fails)?;
                 vec![flows]
             }
@@ -144,30 +150,22 @@ impl PacketOpener {
         steering: &Steering,
     ) -> Result<[OwnedFd; 2], OpenError> {
         let fails = OpenError::doing("joining the fan-out group of", &self.name);
-        let control = control_socket(interface, steering.control_filter()).map_err(&fails)?;
-        let sockets = [self.flows_socket(interface)?, control];
-        let flows = sockets[0].as_fd();
+        let Pair { flows, control } = self.spares.take(self.ring).map_err(&fails)?;
+        let sockets = [flows, control];
+        let [flows, control] = sockets.each_ref().map(AsFd::as_fd);
+        socket::attach_program(control, steering.control_filter()).map_err(&fails)?;
+        socket::bind_to_interface(control, interface.index).map_err(&fails)?;
+        socket::join_all_multicast(flows, interface.index).map_err(&fails)?;
         // Only a bound socket can join, and until it has it would receive everything.
         socket::attach_filter(flows, &control::reject_all()).map_err(&fails)?;
         socket::bind_to_interface(flows, interface.index).map_err(&fails)?;
         self.group.join(owner, &sockets, steering).map_err(&fails)?;
         socket::attach_program(flows, steering.steered_filter()).map_err(&fails)?;
+        // Most programs have one process. One that has two may have more.
+        if let owners @ 2.. = self.group.owners() {
+            self.spares.expect(owners, self.ring);
+        }
         Ok(sockets)
-    }
-
-    /// A socket with its ring, not bound yet.
-    fn flows_socket(&self, interface: &Interface) -> Result<OwnedFd, OpenError> {
-        let flows = packet_socket(&self.name)?;
-        let prepare = || -> io::Result<()> {
-            geometry::configure(flows.as_fd(), self.ring, Direction::Inbound)?;
-            configure_sending(flows.as_fd())?;
-            socket::join_all_multicast(flows.as_fd(), interface.index)
-        };
-        prepare().map_err(OpenError::doing(
-            "setting up a packet socket on",
-            &self.name,
-        ))?;
-        Ok(flows)
     }
 }
 
@@ -199,16 +197,7 @@ fn configure_sending(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(libc::SO_SNDBUFFORCE).or_else(|_| set(libc::SO_SNDBUF))
 }
 
-/// A socket with a small ring for frames that every owner must see.
-fn control_socket(interface: &Interface, filter: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let socket = socket::packet_socket()?;
-    geometry::configure(socket.as_fd(), Geometry::CONTROL, Direction::Inbound)?;
-    socket::attach_program(socket.as_fd(), filter)?;
-    socket::bind_to_interface(socket.as_fd(), interface.index)?;
-    Ok(socket)
-}
-
-/// The like for frames that the kernel sends out of the interface, to whoever is behind it.
+/// A socket with a small ring for frames that the kernel sends out of the interface, to whoever is behind it.
 pub(crate) fn outgoing_control_socket(interface: u32) -> io::Result<OwnedFd> {
     let socket = socket::packet_socket()?;
     geometry::configure(socket.as_fd(), Geometry::CONTROL, Direction::Outbound)?;

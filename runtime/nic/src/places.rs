@@ -1,3 +1,4 @@
+use crate::socket::close_together;
 use serde::{Deserialize, Serialize};
 use skink_steering::Owner;
 use std::io;
@@ -46,6 +47,11 @@ impl Places {
         Ok(Some((descriptors, index)))
     }
 
+    /// How many members there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// What `owner` has, once more: for who goes on in place of its process.
     pub(crate) fn again(&self, owner: Owner) -> io::Result<Option<Vec<OwnedFd>>> {
         let place = self.0.iter().find(|place| place.owner == Some(owner));
@@ -61,6 +67,13 @@ impl Places {
                 place.owner = None;
             }
         }
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        let places = self.0.drain(..);
+        close_together(places.flat_map(|place| place.descriptors).collect());
     }
 }
 

@@ -45,6 +45,11 @@ impl Group {
         Ok(())
     }
 
+    /// How many owners there were at a time.
+    pub(super) fn owners(&self) -> usize {
+        self.places.count()
+    }
+
     /// The owner's process is gone.
     pub(super) fn leave(&mut self, owner: Owner) {
         self.places.leave(owner);

@@ -202,17 +202,6 @@ fn flow_ring(parts: &QueueParts, interface: &Interface) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Closes sockets that nobody else has. The kernel waits for all processors to have noticed, some 10 ms for each: they wait
-/// together.
-pub(super) fn close_together(sockets: Vec<OwnedFd>) {
-    std::thread::scope(|scope| {
-        for socket in sockets {
-            // Where no thread can be had, it is closed here.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(socket));
-        }
-    });
-}
-
 /// A memfd of the right size, which can't shrink under its users.
 fn memory(geometry: Geometry) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

@@ -6,6 +6,7 @@ use super::{Geometry, XdpDescription, bell, driver};
 use crate::error::OpenError;
 use crate::opener::{Description, NicParts, Past, Sharing};
 use crate::packet::{PacketOpener, usable_interface};
+use crate::socket;
 use rustix::event::epoll;
 use serde::{Deserialize, Serialize};
 use skink_steering::{AttachMode, Owner, Steering};
@@ -233,7 +234,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         let lines = self.lines.iter_mut();
         let sockets = lines.flat_map(|line| std::mem::take(&mut line.flow_rings));
-        open::close_together(sockets.collect());
+        socket::close_together(sockets.collect());
     }
 }
 
