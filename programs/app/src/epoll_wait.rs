@@ -172,7 +172,7 @@ fn sift(state: &mut State, index: u32, events: &mut [epoll_event]) -> usize {
 }
 
 /// Likewise of all that the set holds, of which the kernel has answered `count`, if there was no room but for the library's own.
-/// (The kernel goes on behind what it has answered.)
+/// (The kernel goes on behind what it has answered: once that comes again, it has answered all.)
 fn sift_all(
     state: &mut State,
     epfd: c_int,
@@ -180,9 +180,11 @@ fn sift_all(
     events: &mut [epoll_event],
     mut count: usize,
 ) -> usize {
-    for _ in 0..MOST_OWN {
+    let first = events.first().map(|event| event.u64);
+    for asked_again in 0..MOST_OWN {
+        let comes_again = asked_again > 0 && events.first().map(|event| event.u64) == first;
         let kept = sift(state, index, &mut events[..count]);
-        if kept > 0 || count < events.len() {
+        if kept > 0 || count < events.len() || comes_again {
             return kept;
         }
         let null = core::ptr::null();

@@ -159,7 +159,7 @@ impl Tcp {
             && newer
             && self
                 .demux
-                .listener(&segment.tuple, [&|_| true; 3])
+                .listener(&segment.tuple, [&|_| true; 3], &|_| 0)
                 .is_some()
         {
             self.counters.count(Counter::TcpTimeWaitReused);

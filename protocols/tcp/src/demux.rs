@@ -119,10 +119,15 @@ impl Demux {
         leads
     }
 
-    /// The listener for a new flow. Several on one end share by the flow's hash, as far as they are
-    /// `willing`, in the first sense or else in a later one; if none is, one that isn't. If all are in reserve, one that is willing
+    /// The listener for a new flow. Of several on one end it is one with the least `load`, by the flow's hash if that is several, as far as
+    /// they are `willing`, in the first sense or else in a later one; if none is, one that isn't. If all are in reserve, one that is willing
     /// in the last sense has all flows.
-    pub fn listener(&self, tuple: &FourTuple, willing: [&dyn Fn(u32) -> bool; 3]) -> Option<u32> {
+    pub fn listener(
+        &self,
+        tuple: &FourTuple,
+        willing: [&dyn Fn(u32) -> bool; 3],
+        load: &dyn Fn(u32) -> usize,
+    ) -> Option<u32> {
         let Endpoint { addr, port } = tuple.local;
         let exact = self.listeners.get(&Listening { addr, port });
         let any = Listening {
@@ -143,21 +148,27 @@ impl Demux {
                 let mut all = willing
                     .into_iter()
                     .chain([&(|_| true) as &dyn Fn(u32) -> bool]);
-                all.find_map(|willing| pick(slots, hash, willing))
+                all.find_map(|willing| pick(slots, hash, willing, load))
             }
         }
     }
 
-    /// A willing listener among those on exactly this end, one in reserve if there is no other.
+    /// A willing listener with the least `load` among those on exactly this end, one in reserve if there is no other.
     pub fn listener_on(
         &self,
         local: Endpoint,
         tuple: &FourTuple,
         willing: impl Fn(u32) -> bool,
+        load: impl Fn(u32) -> usize,
     ) -> Option<u32> {
         let Endpoint { addr, port } = local;
         let listeners = self.listeners.get(&Listening { addr, port })?;
-        let found = pick(&listeners.in_use, self.state.hash_one(tuple), &willing);
+        let found = pick(
+            &listeners.in_use,
+            self.state.hash_one(tuple),
+            &willing,
+            load,
+        );
         found.or_else(|| listeners.some_in_reserve().find(|slot| willing(*slot)))
     }
 
@@ -279,13 +290,17 @@ impl Demux {
     }
 }
 
-/// One of the willing ones, by the hash of a flow. Of a longer list only so many are asked, from a
-/// place on that depends on the hash too: what a new flow costs has a bound.
-fn pick(slots: &[u32], hash: u64, willing: impl Fn(u32) -> bool) -> Option<u32> {
-    let asked = || asked(slots, hash as usize).filter(|slot| willing(*slot));
-    let count = asked().count();
-    let index = (hash >> 32) as usize % core::num::NonZero::new(count)?;
-    asked().nth(index)
+/// The first of the willing ones with the least load, from a place on that depends on the hash of a flow. Of a longer list only so many
+/// are asked: what a new flow costs has a bound.
+fn pick(
+    slots: &[u32],
+    hash: u64,
+    willing: impl Fn(u32) -> bool,
+    load: impl Fn(u32) -> usize,
+) -> Option<u32> {
+    asked(slots, hash as usize)
+        .filter(|slot| willing(*slot))
+        .min_by_key(|slot| load(*slot))
 }
 
 /// Up to [`ASKED`] of them.

@@ -300,7 +300,15 @@ impl Tcp {
         let has_room = |slot: u32| self.has_room(slot);
         let free = |slot: u32| self.has_room(slot) && self.is_free_for_flow(now, slot);
         let accepts = |slot: u32| self.has_room(slot) && self.accepts(now, slot);
-        self.demux.listener(tuple, [&free, &accepts, &has_room])
+        let load = |slot: u32| self.load(slot);
+        self.demux
+            .listener(tuple, [&free, &accepts, &has_room], &load)
+    }
+
+    /// Connections that wait at a listener or are about to.
+    fn load(&self, slot: u32) -> usize {
+        let listener = self.listener(slot);
+        listener.map_or(0, |it| it.waiting() + it.half_open)
     }
 
     pub(crate) fn has_room(&self, slot: u32) -> bool {
@@ -508,8 +516,9 @@ impl Tcp {
         let is_own = |slot: u32| self.table.region_of(slot) == region;
         let own = |slot: u32| is_own(slot) && takes(slot);
         let others = |slot: u32| !is_own(slot) && takes(slot);
-        let Some(heir) = self.demux.listener_on(local, &tuple, own) else {
-            let heir = self.demux.listener_on(local, &tuple, others);
+        let load = |slot: u32| self.load(slot);
+        let Some(heir) = self.demux.listener_on(local, &tuple, own, load) else {
+            let heir = self.demux.listener_on(local, &tuple, others, load);
             return heir.is_some_and(|heir| self.move_child(now, child, heir, out));
         };
         self.set_program(now, child, Program::Awaited(heir));

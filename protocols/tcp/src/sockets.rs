@@ -336,12 +336,12 @@ impl Tcp {
         }
     }
 
-    fn set_option(
+    fn set_option<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         id: SocketId,
         option: ConnectionOption,
-        ports: &mut dyn Ports,
+        out: &mut O,
     ) {
         match self.socket_mut(id) {
             Some(Socket::Fresh(fresh)) => {
@@ -355,9 +355,9 @@ impl Tcp {
                 let settings = listener.settings;
                 settings.save(self.table.record(id.slot));
                 if settings.reserve != before.reserve {
-                    self.note_reserve(now, id.slot, ports);
+                    self.note_reserve(now, id.slot, out);
                 } else if option == ConnectionOption::Reserve(false) {
-                    self.note_waiting(id.slot);
+                    self.note_waiting(now, id.slot, out);
                 }
             }
             Some(Socket::Connection(_)) => {

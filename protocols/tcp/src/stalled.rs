@@ -77,7 +77,12 @@ impl Stall {
 
 impl Listener {
     fn has_waiting(&self) -> bool {
-        !self.ready.is_empty() || !self.offered.is_empty()
+        self.waiting() > 0
+    }
+
+    /// Connections that wait to be accepted.
+    pub(crate) fn waiting(&self) -> usize {
+        self.ready.len() + self.offered.len()
     }
 
     /// Whether it had better get no connection.
@@ -150,6 +155,9 @@ impl Tcp {
             listener.stall.seen = false;
             listener.stall.ends = now + PATIENCE;
             self.wheel.set(slot, now + SHORT);
+            if self.listener(slot).is_some_and(|it| !self.is_waiting(it)) {
+                self.want(slot);
+            }
         }
     }
 
@@ -229,7 +237,7 @@ impl Tcp {
             if let Some(listener) = self.listener(*slot).filter(|it| !it.left) {
                 all.threads = all.threads.max(listener.waits.threads);
                 all.only_then &= listener.waits.only_then;
-                coming += self.coming(listener) + listener.ready.len() + listener.offered.len();
+                coming += self.coming(listener) + listener.waiting();
                 reserve &= listener.settings.reserve;
             }
         }
@@ -241,15 +249,37 @@ impl Tcp {
         }
     }
 
-    /// The program of the listener in `slot` has begun to wait, and was asked to tell.
-    pub(crate) fn note_waiting(&mut self, slot: u32) {
+    /// The program of the listener in `slot` has begun to wait, and was asked to tell: it gets what waits where most do, and is asked again
+    /// if that isn't all.
+    pub(crate) fn note_waiting<O: Network + SocketEvents + Ports>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        out: &mut O,
+    ) {
         let wanted = self.table.record(slot).is_wanted.swap(0, Relaxed) != 0;
-        if let Some(listener) = self.listener_mut(slot).filter(|_| wanted) {
-            // It does mean what it says.
-            listener.stall.deaf = false;
-            let local = listener.local;
-            self.look_again(local, slot);
+        let Some(listener) = self.listener_mut(slot).filter(|_| wanted) else {
+            return;
+        };
+        // It does mean what it says.
+        listener.stall.deaf = false;
+        let local = listener.local;
+        let beside = self.demux.listeners_beside(local, slot);
+        let others = beside.filter_map(|other| Some((other, self.listener(other)?)));
+        let others = others.filter(|(other, it)| *other != slot && it.has_waiting());
+        let busy = others.filter(|(_, it)| !self.is_waiting(it) && !self.was_moved(it));
+        let busy: Vec<(usize, u32)> = busy.map(|(other, it)| (it.waiting(), other)).collect();
+        let Some((_, longest)) = busy.iter().copied().max() else {
+            return self.look_again(local, slot);
+        };
+        let more = busy.iter().map(|(waiting, _)| waiting).sum::<usize>() > 1;
+        let is_free = self.listener(slot).is_some_and(|it| self.is_free(it)) && self.has_room(slot);
+        if is_free && self.given_away < LEFT_IN_A_TURN {
+            self.hand_over(now, longest, 1, |it| it.id.slot == slot, out);
+            self.offer_again(longest);
         }
+        let wanted = &self.table.record(slot).is_wanted;
+        wanted.store(more.into(), Relaxed);
     }
 
     /// The program of the listener in `slot` has said whether it waits for connections.
@@ -405,7 +435,8 @@ impl Tcp {
     /// Something waits at a listener: programs that listen beside it are asked to tell when they wait.
     fn want(&self, slot: u32) {
         if let Some(listener) = self.listener(slot) {
-            for other in self.demux.listeners_beside(listener.local, slot) {
+            let beside = self.demux.listeners_beside(listener.local, slot);
+            for other in beside.filter(|other| *other != slot) {
                 self.table.record(other).is_wanted.store(1, Relaxed);
             }
         }

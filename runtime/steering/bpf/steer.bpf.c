@@ -46,6 +46,7 @@ struct port {
 	__u64 shown;     // listeners that accept only while somebody there sleeps until a flow comes
 	__u64 waiting;   // those where somebody does, for one flow
 	__u64 reserve;   // listeners that are given flows only if there are no others
+	__u64 serving[3]; // owners with at least 1, 2 or 3 connections on the port, as far as they have said since
 	// Of TCP, by hash and not by port, from FLOW_BASE on: owners that have a connection on a flow of that hash.
 	__u64 flows;
 };
@@ -363,6 +364,22 @@ static __always_inline int choose(const struct owners *table, const struct flow 
 	return pick(candidates, hash_of(flow));
 }
 
+// As `choose`, for a flow that opens. Where that goes by hash, who has few connections comes first, of few: of processes that accept
+// one in turns each has something to accept then, once its turn has come.
+static __always_inline int choose_new(const struct owners *table, const struct flow *flow,
+				      const struct port *port, __u64 candidates, __u32 queue)
+{
+	__u64 fewest = candidates & ~port->serving[0];
+
+	if (!fewest)
+		fewest = candidates & ~port->serving[1];
+	if (!fewest)
+		fewest = candidates & ~port->serving[2];
+	if (fewest && (candidates & ~table->queued))
+		return pick(fewest, hash_of(flow));
+	return choose(table, flow, candidates, queue);
+}
+
 // Owners that have a connection on the flow, or on another one of the same hash. Who has it in TIME-WAIT may not count.
 static __always_inline __u64 holders_of(const struct flow *flow)
 {
@@ -377,7 +394,7 @@ static __always_inline __u64 holders_of(const struct flow *flow)
 static __always_inline int give(const struct owners *table, const struct flow *flow,
 				struct port *port, __u64 candidates, __u32 queue)
 {
-	__u32 owner = choose(table, flow, candidates, queue);
+	__u32 owner = choose_new(table, flow, port, candidates, queue);
 
 	for (int i = 0; i < 2; i++) {
 		__u64 busy = port->shown & ~port->waiting;
@@ -385,7 +402,7 @@ static __always_inline int give(const struct owners *table, const struct flow *f
 		if (busy >> (owner & (OWNERS - 1)) & 1) {
 			if (!(candidates & ~busy))
 				return owner;
-			owner = choose(table, flow, candidates & ~busy, queue);
+			owner = choose_new(table, flow, port, candidates & ~busy, queue);
 		}
 		__u64 bit = 1ULL << (owner & (OWNERS - 1));
 		if (!(port->shown & bit))
@@ -445,9 +462,13 @@ static __always_inline int by_ports(const struct owners *table, const struct par
 	// A request that is repeated goes where it went, and so does one for a connection that is there. Else who had the
 	// flow once may be busy now.
 	__u64 busy = port->shown & ~port->waiting;
+	if (candidates & ~table->queued)
+		busy |= port->serving[0] & ~port->waiting;
 	if (known && owner < OWNERS && (busy >> owner & 1) && (candidates & ~busy) &&
 	    known->sequence != parsed->sequence && !(holders_of(flow) >> owner & 1))
 		owner = OWNERS;
+	int is_repeated = known && known->sequence == parsed->sequence;
+
 	if (known && owner < OWNERS) {
 		known->sequence = parsed->sequence;
 		if (port->waiting >> owner & 1)
@@ -458,6 +479,16 @@ static __always_inline int by_ports(const struct owners *table, const struct par
 		owner = give(table, flow, port, candidates, queue);
 		entry.owner = owner;
 		bpf_map_update_elem(&flows, flow, &entry, BPF_ANY);
+	}
+	// Who has everything for itself needn't be told from others.
+	__u64 bit = 1ULL << (owner & (OWNERS - 1));
+	if ((candidates & ~bit) && !is_repeated) {
+		if (!(port->serving[0] & bit))
+			__sync_fetch_and_or(&port->serving[0], bit);
+		else if (!(port->serving[1] & bit))
+			__sync_fetch_and_or(&port->serving[1], bit);
+		else if (!(port->serving[2] & bit))
+			__sync_fetch_and_or(&port->serving[2], bit);
 	}
 	return owner;
 }

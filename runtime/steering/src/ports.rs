@@ -29,6 +29,8 @@ pub(crate) struct Port {
     waiting: AtomicU64,
     /// Listeners that are given new flows only if there are no others.
     reserve: AtomicU64,
+    /// Owners with at least 1, 2 or 3 connections on the port, as far as they know; the kernel counts those that it gives.
+    serving: [AtomicU64; 3],
     /// Of TCP, and not of this port: owners that have a connection whose flow's hash, modulo [`FLOW_BUCKETS`], is this entry's number
     /// less [`FLOW_BASE`].
     flows: AtomicU64,
@@ -36,7 +38,7 @@ pub(crate) struct Port {
 
 // SAFETY: atomics only.
 unsafe impl Shared for Port {}
-const _: () = assert!(size_of::<Port>() == 48);
+const _: () = assert!(size_of::<Port>() == 72);
 
 /// Entries that tell of flows. More would be out of the processor's caches for each connection.
 const FLOW_BUCKETS: usize = 8192;
@@ -62,6 +64,17 @@ pub(crate) fn map(table: impl AsFd) -> io::Result<MappedArray<Port>> {
 struct Count {
     uses: u32,
     listens: u32,
+    /// Its connections there.
+    flows: u32,
+}
+
+impl Count {
+    /// The owner has no more connections on the port than these.
+    fn show_flows(self, shared: &Port, owner: Owner) {
+        for serving in shared.serving.iter().skip(self.flows as usize) {
+            take_out(serving, owner);
+        }
+    }
 }
 
 /// One owner's view of the ports that are in use, by which the kernel steers packets to owners.
@@ -103,7 +116,7 @@ impl Table {
 impl PortTable {
     /// Maps the tables of the transports that `owner`, or its process, has; see
     /// [`Steering::port_maps`](crate::Steering::port_maps). Of another one every port is free. Needs no privileges. A table's
-    /// 3 MiB are in memory already; the private counts take pages only as ports are used.
+    /// 4.5 MiB are in memory already; the private counts take pages only as ports are used.
     pub fn map(owner: Owner, tcp: Option<OwnedFd>, udp: Option<OwnedFd>) -> io::Result<PortTable> {
         Ok(PortTable {
             tcp: tcp.map(Table::map).transpose()?,
@@ -144,9 +157,10 @@ impl Table {
 }
 
 impl Port {
-    /// The owner doesn't say any more when it waits, nor that it had better get no new flows.
+    /// The owner doesn't say any more when it waits, nor that it had better get no new flows, nor how many connections it has.
     fn says_nothing(&self, owner: Owner) {
-        for owners in [&self.shown, &self.waiting, &self.reserve] {
+        let said = [&self.shown, &self.waiting, &self.reserve];
+        for owners in said.into_iter().chain(&self.serving) {
             take_out(owners, owner);
         }
     }
@@ -298,6 +312,8 @@ impl Ports for PortTable {
             return;
         };
         take_out(&shared.reserve, owner);
+        // The kernel may have counted a request that never came.
+        count.show_flows(shared, owner);
         if !only_then {
             take_out(&shared.shown, owner);
         }
@@ -337,6 +353,14 @@ impl Ports for PortTable {
             }
             *count = count.saturating_add(1);
         }
+        let owner = self.owner;
+        if let Some((shared, count, _)) = self.entry(TCP, flow.local.port) {
+            let others = shared.listeners.load(Relaxed) & !bit;
+            let more = shared.serving.get(count.flows as usize);
+            more.filter(|_| others != 0)
+                .inspect(|serving| put_in(serving, owner));
+            count.flows = count.flows.saturating_add(1);
+        }
     }
 
     fn flow_ends(&mut self, flow: &FourTuple) {
@@ -346,6 +370,11 @@ impl Ports for PortTable {
                 owners.fetch_and(!bit, AcqRel);
             }
             *count = count.saturating_sub(1);
+        }
+        let owner = self.owner;
+        if let Some((shared, count, _)) = self.entry(TCP, flow.local.port) {
+            count.flows = count.flows.saturating_sub(1);
+            count.show_flows(shared, owner);
         }
     }
 

@@ -308,11 +308,15 @@ fn who_never_says_whether_it_waits_has_its_share() {
         return;
     };
     let mut views = busy(&bench, &[3, 5]);
-    open(&mut bench.ports(40), TCP, 80, true);
+    let mut silent = bench.ports(40);
+    open(&mut silent, TCP, 80, true);
     assert_eq!(opened(&bench, 1..60), BTreeSet::from([40]));
     let mut given = BTreeSet::new();
     for port in 100..140 {
         views[1].set_waiting(TCP, 80, true, true);
+        // Whatever it had is over.
+        silent.flow_begins(&flow(1, false));
+        silent.flow_ends(&flow(1, false));
         given.append(&mut opened(&bench, port..port + 1));
     }
     assert_eq!(given, BTreeSet::from([5, 40]), "beside one who waits");
@@ -356,6 +360,58 @@ fn who_accepts_at_other_times_too_has_its_share_though_another_one_waits() {
     assert_eq!(opened(&bench, 200..260), BTreeSet::from([5]));
     views[0].set_waiting(TCP, 80, false, false);
     assert_eq!(opened(&bench, 300..360), all);
+}
+
+#[test]
+fn of_few_connections_each_has_its_share() {
+    let Some(bench) = Bench::new(&[3, 5, 40]) else {
+        return;
+    };
+    let mut views = [3, 5, 40].map(|number| bench.ports(number));
+    for ports in &mut views {
+        open(ports, TCP, 80, true);
+    }
+    let all = BTreeSet::from([3, 5, 40]);
+    let one = |port: u16| bench.owner_of(&tcp(port, 80, SYN));
+    for first in [1, 4, 7] {
+        assert_eq!(opened(&bench, first..first + 3), all, "one each");
+    }
+    assert_eq!(opened(&bench, 10..70), all, "all have some");
+    (1..4).for_each(|port| views[1].flow_begins(&flow(port, false)));
+    for round in 1..20 {
+        let (port, last) = (100 * round, flow(round % 3 + 1, false));
+        views[1].flow_ends(&last);
+        assert_eq!(one(port), 5, "it has two");
+        views[1].flow_begins(&last);
+        // That is its third.
+        let others: Vec<i64> = (1..40).map(|more| one(port + more)).collect();
+        assert!(others.iter().any(|it| *it != 5));
+    }
+    // A request that is repeated goes where it went, and counts once.
+    (1..4).for_each(|port| views[1].flow_ends(&flow(port, false)));
+    assert_eq!([4000; 3].map(one), [5; 3]);
+    assert_eq!([4001, 4002].map(one), [5; 2]);
+    // Who had a flow once may have more now.
+    let had = (10..70).find(|port| one(*port) == 3);
+    views[2].set_waiting(TCP, 80, true, false);
+    let anew = tcp(had.expect("one"), 80, SYN).numbered(9);
+    assert_eq!(bench.owner_of(&anew), 40);
+    // What one had that is gone isn't its successor's.
+    views[1].unlisten(TCP, 80);
+    views[1].listen(TCP, 80);
+    assert_eq!(
+        [5000, 5001, 5002]
+            .map(one)
+            .iter()
+            .filter(|it| **it == 5)
+            .count(),
+        2
+    );
+    // Whatever it has, who says that it doesn't wait comes last.
+    for waits in [true, false] {
+        views[1].set_waiting(TCP, 80, waits, true);
+    }
+    assert_eq!(opened(&bench, 6000..6060), BTreeSet::from([3, 40]));
 }
 
 #[test]

@@ -508,18 +508,25 @@ fn who_begins_to_wait_while_others_connections_do_says_so_and_gets_one() {
         let record = net.tcp.table().record(late.slot);
         record.is_wanted.load(core::sync::atomic::Ordering::Relaxed)
     };
-    assert_eq!(wanted(&net), 0);
-    net.advance(3);
-    assert_eq!(wanted(&net), 1);
-    for given in 1..=left.min(3) {
+    for given in 1..=left {
+        assert_eq!(wanted(&net), 1, "there are more");
         waits(&net, late, true);
         net.set(late, ConnectionOption::Reserve(false));
-        net.advance(1);
-        assert_eq!(waiting(&net, [late, busy]), [1, left - given]);
-        assert_eq!(wanted(&net), 1, "there are more");
+        assert_eq!(waiting(&net, [late, busy]), [1, left - given], "at once");
         waits(&net, late, false);
         serve_all(&mut net, late);
     }
+    assert_eq!(wanted(&net), 0);
+}
+
+#[test]
+fn new_flows_go_where_fewest_wait() {
+    let (mut net, one, other) = two_listeners();
+    connect(&mut net, 1..11);
+    assert_eq!(waiting(&net, [one, other]), [5, 5]);
+    serve_all(&mut net, one);
+    connect(&mut net, 11..15);
+    assert_eq!(waiting(&net, [one, other]), [4, 5]);
 }
 
 #[test]
