@@ -141,25 +141,18 @@ fn library(mut broker: Broker, mut grant: LibraryGrant) -> Result<Engine, String
         (RegionKind::TCP, stack.tcp_table()),
         (RegionKind::UDP, stack.udp_table()),
     ];
+    let mut regions = vec![(RegionKind::Counters, counters.fd())];
     for (kinds, table) in tables {
         let files = table.region(0).map(Region::files);
-        for (kind, file) in kinds.into_iter().zip(files.into_iter().flatten()) {
-            register(&mut broker, kind, file, &mut descriptors);
-        }
+        regions.extend(kinds.into_iter().zip(files.into_iter().flatten()));
     }
-    let regions = [
-        (RegionKind::Counters, Some(counters.fd())),
-        (
-            RegionKind::Fallbacks,
-            fallbacks.as_ref().map(FallbackTable::fd),
-        ),
-        (RegionKind::Capture, capture.as_ref().map(CaptureRing::fd)),
-    ];
-    for (kind, memory) in regions {
-        if let Some(memory) = memory {
-            register(&mut broker, kind, memory, &mut descriptors);
-        }
-    }
+    let fallbacks_memory = fallbacks.iter().map(FallbackTable::fd);
+    regions.extend(fallbacks_memory.map(|it| (RegionKind::Fallbacks, it)));
+    let capture_memory = capture.iter().map(CaptureRing::fd);
+    regions.extend(capture_memory.map(|it| (RegionKind::Capture, it)));
+    descriptors.extend(regions.iter().map(|(_, memory)| memory.as_raw_fd()));
+    register(&mut broker, &regions);
+    drop(regions);
     stack.set_capture(capture);
     if !grant.rules.is_empty() {
         // `skink run` has read them before, so that a mistake means another version.
@@ -299,19 +292,13 @@ pub fn resume(
 /// Lets tools see what this process counts.
 pub fn show(engine: &mut Engine) {
     engine.fallbacks = FallbackTable::create().ok();
-    let fallbacks = engine.fallbacks.as_ref().map(FallbackTable::fd);
-    let counters = engine.counters.fd();
     // (The engine's descriptors have that already.)
-    register(
-        &mut engine.broker,
-        RegionKind::Counters,
-        counters,
-        &mut Vec::new(),
-    );
-    if let Some(memory) = fallbacks {
-        let kind = RegionKind::Fallbacks;
-        register(&mut engine.broker, kind, memory, &mut engine.descriptors);
+    let mut regions = vec![(RegionKind::Counters, engine.counters.fd())];
+    if let Some(fallbacks) = &engine.fallbacks {
+        engine.descriptors.push(fallbacks.fd().as_raw_fd());
+        regions.push((RegionKind::Fallbacks, fallbacks.fd()));
     }
+    register(&mut engine.broker, &regions);
 }
 
 /// Moves a descriptor up.
@@ -327,14 +314,8 @@ fn adopt(fd: OwnedFd, descriptors: &mut Vec<c_int>) -> OwnedFd {
     fd
 }
 
-fn register(
-    broker: &mut Broker,
-    kind: RegionKind,
-    memory: BorrowedFd<'_>,
-    descriptors: &mut Vec<c_int>,
-) {
-    descriptors.push(memory.as_raw_fd());
-    if let Err(error) = broker.register(kind, memory) {
+fn register(broker: &mut Broker, regions: &[(RegionKind, BorrowedFd<'_>)]) {
+    if let Err(error) = broker.register(regions) {
         log!(Warn, "tools won't see everything of this process: {error}");
     }
 }

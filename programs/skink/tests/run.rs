@@ -165,7 +165,7 @@ fn role_of_a_process() {
     counters.add(Counter::TcpBytesIn, 42);
     counters.add(Counter::IpDropMalformed, 1);
     broker
-        .register(RegionKind::Counters, counters.fd())
+        .register(&[(RegionKind::Counters, counters.fd())])
         .expect("registered");
 
     let size = TableConfig {
@@ -183,10 +183,10 @@ fn role_of_a_process() {
         .set_four_tuple(&FourTuple::new(local, remote));
     table.record(0).state.store(4, Relaxed);
     broker
-        .register(RegionKind::TcpTable, records)
+        .register(&[(RegionKind::TcpTable, records)])
         .expect("registered");
     broker
-        .register(RegionKind::TcpSendRings, send_rings)
+        .register(&[(RegionKind::TcpSendRings, send_rings)])
         .expect("registered");
 
     let fallbacks = FallbackTable::create().expect("memory");
@@ -199,12 +199,12 @@ fn role_of_a_process() {
     };
     fallbacks.set(&fallback);
     broker
-        .register(RegionKind::Fallbacks, fallbacks.fd())
+        .register(&[(RegionKind::Fallbacks, fallbacks.fd())])
         .expect("registered");
 
     let capture = CaptureRing::create(1 << 16).expect("memory");
     broker
-        .register(RegionKind::Capture, capture.fd())
+        .register(&[(RegionKind::Capture, capture.fd())])
         .expect("registered");
     println!("ready");
     // Ends when its standard input does. Until then it sends a frame whenever somebody wants some.

@@ -295,17 +295,24 @@ impl Broker {
         }
     }
 
-    /// Hands in the memfd of what tools may look at. A second one of the same kind replaces the
-    /// first.
-    pub fn register(
-        &mut self,
-        kind: RegionKind,
-        memory: BorrowedFd<'_>,
-    ) -> Result<(), ControlError> {
-        match self.call(&Request::Register { kind }, &[memory])? {
-            (Reply::Registered {}, _) => Ok(()),
-            (other, _) => Err(unexpected(&other)),
+    /// Hands in memfds of what tools may look at. A second one of the same kind replaces the first. If one is refused, the others may
+    /// not be.
+    ///
+    /// # Errors
+    /// The first that there is.
+    pub fn register(&mut self, all: &[(RegionKind, BorrowedFd<'_>)]) -> Result<(), ControlError> {
+        for (kind, memory) in all {
+            let request = Request::Register { kind: *kind };
+            send(self.socket.as_fd(), &request, &[*memory])?;
         }
+        let mut refused = Ok(());
+        for _ in all {
+            let (reply, _) = self.answer(false)?;
+            if !matches!(reply, Reply::Registered {}) {
+                refused = refused.and(Err(unexpected(&reply)));
+            }
+        }
+        refused
     }
 
     /// Says how this process, which has a part of the NIC, uses it from now on. If the broker doesn't hear, all goes
@@ -419,11 +426,16 @@ impl Broker {
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(Reply, Vec<OwnedFd>), ControlError> {
         send(self.socket.as_fd(), request, descriptors)?;
+        self.answer(matches!(request, Request::Attach { .. }))
+    }
+
+    /// The next answer to a request, which `attaches`. (Who was granted a stack may be granted it once more, by another supervisor.)
+    fn answer(&mut self, attaches: bool) -> Result<(Reply, Vec<OwnedFd>), ControlError> {
         loop {
             let (reply, beside) = receive_reply(self.socket.as_fd())?;
             match Notice::unasked(reply) {
                 Ok(notice) => self.notices.push_back(notice),
-                Err(Reply::Served(_)) if !matches!(request, Request::Attach { .. }) => {}
+                Err(Reply::Served(_)) if !attaches => {}
                 Err(reply) => return Ok((reply, beside)),
             }
         }

@@ -50,7 +50,8 @@ pub use message::{
 pub use notify::{Notifier, NotifyError};
 pub use part::{FlowPhase, FlowSummary, LinkSizes, Part, PartStart, PoolSizes};
 pub use server::{
-    Access, Answered, Grant, NicGrant, Owners, Peer, Question, ServedParts, Server, ServerConfig,
+    Access, Answered, Grant, KnownConnection, NicGrant, Owners, Peer, Question, ServedParts,
+    Server, ServerConfig,
 };
 pub use signals::{Received, SignalDescriptor, spawn_with_signals};
 pub use skink_steering::PortMaps;

@@ -72,6 +72,16 @@ struct Connection {
     lacks_rules: bool,
 }
 
+#[derive(Serialize, Deserialize)]
+struct Known<C> {
+    key: u64,
+    connection: C,
+}
+
+/// What [`Server::connection_of`] has answered in another process.
+#[derive(Deserialize)]
+pub struct KnownConnection(Known<Connection>);
+
 /// The broker. It does nothing by itself: whoever owns it polls [`Server::as_fd`] for reading and
 /// calls [`Server::serve`].
 #[derive(Serialize, Deserialize)]
@@ -186,6 +196,40 @@ impl<O: Owners> Server<O> {
         self.poll = poll;
         // What the original's were to close has other numbers here, if any.
         self.closer = Closer::default();
+        Ok(())
+    }
+
+    /// The connection of an owner, or of one that waits to be one, for a copy of this process that doesn't know of it
+    /// ([`Server::remember`]).
+    pub fn connection_of(&self, owner: u16) -> Option<impl Serialize> {
+        let roles = [Role::Owner(owner), Role::Waiting(owner)];
+        let key = roles.into_iter().find_map(|role| self.key_of(role))?;
+        let connection = self.connections.get(&key)?;
+        Some(Known { key, connection })
+    }
+
+    /// In a copy of the server's process, after [`Server::take_over`]: what the original's [`Server::connection_of`] answered after the
+    /// copy was made. Who had that slot before is gone.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn remember(&mut self, known: KnownConnection) -> io::Result<()> {
+        let Known { key, connection } = known.0;
+        let mut gone = vec![key];
+        if let Role::Owner(owner) | Role::Waiting(owner) = connection.role {
+            let roles = [Role::Owner(owner), Role::Waiting(owner)];
+            gone.extend(roles.into_iter().filter_map(|role| self.key_of(role)));
+        }
+        for key in gone {
+            if let Some(before) = self.connections.remove(&key) {
+                let _ = epoll::delete(&self.poll, &before.socket);
+                self.closer.close([before.socket]);
+            }
+        }
+        let data = epoll::EventData::new_u64(key);
+        epoll::add(&self.poll, &connection.socket, data, epoll::EventFlags::IN)?;
+        self.next_key = self.next_key.max(key + 1);
+        self.connections.insert(key, connection);
         Ok(())
     }
 

@@ -1,18 +1,21 @@
 //! A supervisor's standby: a copy of its process that sleeps until it dies, and goes on in its place.
 //!
 //! The copy (`fork(2)`) has the same memory and descriptors as the supervisor had when it was made. A
-//! supervisor that makes a new one whenever something has changed can be killed at any time. The copy also
+//! supervisor that makes a new one whenever something has changed can be killed at any time. What is little beside all that
+//! it has can be *told* to the copy instead, descriptors and all: it lies in a socket, and the copy reads it when it wakes. The copy also
 //! looks at times whether the supervisor still goes on, and ends one that hangs.
 use crate::peer::is_stopped;
+use crate::transport::{self, MAXIMUM_REPLY, ReceiveError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, retry_on_intr};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal,
     waitpid,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// What the copy is called in `/proc/PID/comm`.
@@ -43,6 +46,17 @@ struct Copy {
     pid: i32,
     #[serde(with = "skink_inherit::descriptors")]
     ended: OwnedFd,
+    /// To tell it what has happened since it was made.
+    #[serde(with = "skink_inherit::descriptors")]
+    news: OwnedFd,
+}
+
+/// What a copy is told.
+#[derive(Serialize, Deserialize)]
+struct News {
+    value: String,
+    /// The numbers of the descriptors beside it in the original, in their order.
+    numbers: Vec<RawFd>,
 }
 
 /// A process with a standby.
@@ -55,6 +69,9 @@ pub struct Standby {
     /// Copies that were ended, and whose end nobody has seen yet.
     #[serde(default)]
     dead: Vec<i32>,
+    /// Of a copy that goes on: what it was told.
+    #[serde(skip)]
+    told: Option<OwnedFd>,
 }
 
 impl Standby {
@@ -115,13 +132,21 @@ impl Standby {
         if self.token.is_none() {
             self.token = Some(eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         }
+        let (told, news) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         // SAFETY: there is one thread, as was just made sure, so the copy's memory is as consistent as
         // this process's own, its locks and its heap included.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
+                drop(news);
                 let verdict = sleep(&original, look);
                 self.take_over();
+                self.told = Some(told);
                 Ok(Standing::Successor { verdict })
             }
             child => {
@@ -132,10 +157,52 @@ impl Standby {
                     let _ = retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()));
                 })?;
                 self.dismiss();
-                self.copy = Some(Copy { pid: child, ended });
+                self.copy = Some(Copy {
+                    pid: child,
+                    ended,
+                    news,
+                });
                 Ok(Standing::Original)
             }
         }
+    }
+
+    /// Tells the copy what has happened since it was made. A new copy knows that by itself.
+    ///
+    /// # Errors
+    /// What the system says, if there is no copy, no room, or too much at once: make a new copy then.
+    pub fn tell<T: Serialize>(&self, value: &T) -> io::Result<()> {
+        let copy = self.copy.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        skink_inherit::lend_to(value, |value, numbers, descriptors| {
+            let news = News {
+                value: value.to_owned(),
+                numbers: numbers.to_owned(),
+            };
+            transport::send(copy.news.as_fd(), &news, descriptors, SendFlags::DONTWAIT)
+        })
+    }
+
+    /// In a copy that goes on: what it was told next, while it slept.
+    ///
+    /// # Errors
+    /// If that isn't a `T`.
+    pub fn next_told<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        let Some(told) = &self.told else {
+            return Ok(None);
+        };
+        let (flags, mut beside) = (RecvFlags::DONTWAIT, Vec::new());
+        let received = transport::receive_beside(told.as_fd(), MAXIMUM_REPLY, flags, &mut beside);
+        let news: News = match received {
+            Ok(news) => news,
+            Err(ReceiveError::Nothing | ReceiveError::Closed) => {
+                self.told = None;
+                return Ok(None);
+            }
+            Err(ReceiveError::Failed(error)) => return Err(error),
+            Err(ReceiveError::Malformed(what)) => return Err(io::Error::other(what)),
+        };
+        let descriptors = news.numbers.into_iter().zip(beside).collect();
+        skink_inherit::received(&news.value, descriptors).map(Some)
     }
 
     /// For a moment there are two copies: the original may have died before it could end the older. Then

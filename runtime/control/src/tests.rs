@@ -367,10 +367,10 @@ fn tools_see_registered_memory_and_totals_outlive_processes() {
         let mut broker = connect(&environment);
         broker.attach().expect("a slot");
         broker
-            .register(RegionKind::Counters, counters.fd())
+            .register(&[(RegionKind::Counters, counters.fd())])
             .expect("registered");
         broker
-            .register(RegionKind::Capture, capture.fd())
+            .register(&[(RegionKind::Capture, capture.fd())])
             .expect("registered");
 
         let tool = tool(path);
@@ -473,12 +473,12 @@ fn malformed_clients_are_cut_off_and_others_are_served() {
         let unsealed = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC);
         let unsealed = unsealed.expect("a memfd");
         broker
-            .register(RegionKind::Counters, unsealed.as_fd())
+            .register(&[(RegionKind::Counters, unsealed.as_fd())])
             .expect_err("unsealed memory");
         let mut broker = connect(&environment);
         broker.attach().expect("a slot");
         broker
-            .register(RegionKind::Counters, pipe(b"").as_fd())
+            .register(&[(RegionKind::Counters, pipe(b"").as_fd())])
             .expect_err("a pipe");
     });
     assert!(owners.take().contains(&"grant 0".to_owned()));
@@ -630,7 +630,9 @@ fn connections_go_from_one_process_to_another() {
                 let memory = rustix::fs::memfd_create("table", flags).expect("memory");
                 let seals = rustix::fs::SealFlags::SHRINK;
                 rustix::fs::fcntl_add_seals(&memory, seals).expect("a seal");
-                broker.register(kind, memory.as_fd()).expect("room for it");
+                broker
+                    .register(&[(kind, memory.as_fd())])
+                    .expect("room for it");
             }
         }
         first

@@ -3,8 +3,11 @@
 #![allow(clippy::print_stdout, reason = "a program of its own")]
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
 use skink_control::{Standby, Standing};
-use std::io::{BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
@@ -14,6 +17,8 @@ const ORIGINAL: &str = "be-the-original";
 const RESTLESS: &str = "be-restless";
 /// The same, and its copy finds fault with it at once.
 const SICK: &str = "be-sick";
+/// The same, and it tells its copy something.
+const TALKATIVE: &str = "be-talkative";
 
 fn main() {
     if std::env::args().any(|word| word == ORIGINAL) {
@@ -25,10 +30,14 @@ fn main() {
     if std::env::args().any(|word| word == RESTLESS) {
         return restless();
     }
+    if std::env::args().any(|word| word == TALKATIVE) {
+        return talkative();
+    }
     who_is_killed_has_a_successor_that_knows_the_same();
     who_is_killed_while_it_makes_a_copy_has_one_successor();
     who_hangs_is_killed_and_has_a_successor();
-    println!("test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+    a_successor_knows_what_it_was_told_in_its_sleep();
+    println!("test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
 }
 
 fn start(what: &str) -> Child {
@@ -94,6 +103,53 @@ fn who_hangs_is_killed_and_has_a_successor() {
     assert!(said.starts_with("1 "), "{said}");
     writeln!(commands, "end").expect("it listens");
     assert!(lines.next().is_none());
+}
+
+/// Descriptors that are younger than it are told, too.
+fn a_successor_knows_what_it_was_told_in_its_sleep() {
+    let mut child = start(TALKATIVE);
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut next = || lines.next().expect("a line").expect("text");
+    assert_eq!(next(), "40 were told");
+    child.kill().expect("it lives");
+    for number in 0..40 {
+        assert_eq!(next(), format!("{number}: {}", number % 7));
+    }
+    assert_eq!(next(), "no more");
+    child.wait().expect("the first one's end");
+}
+
+#[derive(Serialize, Deserialize)]
+struct Told {
+    number: u8,
+    /// `number` modulo 7 can be read from it.
+    #[serde(with = "skink_inherit::descriptors")]
+    from: OwnedFd,
+}
+
+/// Tells its copy 40 things.
+fn talkative() {
+    let mut standby = Standby::new();
+    let made = standby.renew(|_| None).expect("a standby");
+    if let Standing::Successor { .. } = made {
+        while let Some(Told { number, from }) = standby.next_told().expect("what was told") {
+            let mut byte = [0];
+            File::from(from).read_exact(&mut byte).expect("a byte");
+            println!("{number}: {}", byte[0]);
+        }
+        println!("no more");
+        return;
+    }
+    for number in 0..40 {
+        let (from, mut to) = std::io::pipe().expect("a pipe");
+        to.write_all(&[number % 7]).expect("room");
+        let from = from.into();
+        standby.tell(&Told { number, from }).expect("room");
+    }
+    let too_much = standby.tell(&"x".repeat(1 << 20));
+    too_much.expect_err("it isn't told at all");
+    println!("40 were told");
+    std::thread::park();
 }
 
 /// Says which generation it is, and who, whenever it has made a copy, as long as somebody listens.

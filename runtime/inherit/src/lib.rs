@@ -76,6 +76,39 @@ pub fn lend<T: Serialize>(version: u32, value: &T) -> io::Result<Lent> {
     })
 }
 
+/// Hands `send` a value as text, the descriptors that it names, and their numbers there in the same order: for a copy of this process
+/// that was made before, and has none of them. It has the value again by [`received`].
+///
+/// # Errors
+/// If it has no text form, or what `send` answers.
+pub fn lend_to<T: Serialize, R>(
+    value: &T,
+    send: impl FnOnce(&str, &[RawFd], &[BorrowedFd<'_>]) -> io::Result<R>,
+) -> io::Result<R> {
+    let lent = lend(0, value)?;
+    let text = String::from_utf8(lent.text).map_err(io::Error::other)?;
+    let numbers: Vec<RawFd> = lent.descriptors.into_iter().collect();
+    let descriptors = numbers.iter().map(|number| {
+        // SAFETY: `value` has it, and is borrowed for longer than this is used.
+        unsafe { BorrowedFd::borrow_raw(*number) }
+    });
+    send(&text, &numbers, &descriptors.collect::<Vec<_>>())
+}
+
+/// A value that [`lend_to`] has handed over, by the numbers that its descriptors had there. What it doesn't take is closed.
+///
+/// # Errors
+/// If the text isn't of such a value.
+pub fn received<T: DeserializeOwned>(
+    text: &str,
+    descriptors: BTreeMap<RawFd, OwnedFd>,
+) -> io::Result<T> {
+    BAG.set(Bag::Taking(descriptors));
+    let value = serde_json::from_str(text);
+    BAG.set(Bag::Closed);
+    Ok(value?)
+}
+
 impl Lent {
     /// Becomes the program of this command. Returns only if that fails; all is as before then.
     pub fn execute(self, command: &mut Command) -> io::Error {
@@ -161,11 +194,7 @@ fn take<T: DeserializeOwned>(version: u32, number: RawFd) -> Result<T, String> {
     let all = header.descriptors.into_iter();
     let all = all.filter(|lent| *lent != number);
     let all = all.filter_map(|lent| Some((lent, adopt(lent)?))).collect();
-    BAG.set(Bag::Taking(all));
-    let value = serde_json::from_str(&text);
-    // What nobody has taken is closed.
-    BAG.set(Bag::Closed);
-    value.map_err(|error| failed(error.into()))
+    received(&text, all).map_err(failed)
 }
 
 /// A descriptor that was open when this program began, from now on its own. Not the standard ones.

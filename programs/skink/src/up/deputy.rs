@@ -1,5 +1,6 @@
 //! Who takes over if the supervisor dies or hangs.
 use super::heart::{self, Heart};
+use super::programs::Program;
 use super::served::Served;
 use super::supervise::Life;
 use crate::interfaces::HANDED_VERSION;
@@ -7,7 +8,7 @@ use crate::stderr::say;
 use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 use skink_channel::{Sleeper, SleeperDescriptors, SpinBudget};
-use skink_control::{Executable, Notifier, Server, Standby, Standing};
+use skink_control::{Executable, KnownConnection, Notifier, Server, Standby, Standing};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt;
@@ -15,7 +16,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A standby that is newer than this isn't replaced, unless somebody waits for that: much can happen at once.
-const FRESH: Duration = Duration::from_millis(20);
+const FRESH: Duration = Duration::from_millis(50);
 
 /// A look at the supervisor that comes later than this after the one before says nothing: both were stopped, or
 /// the machine.
@@ -54,6 +55,14 @@ pub struct Kept {
 struct Inner {
     kept: Kept,
     beats: Sleeper,
+}
+
+/// A program that has come since the standby was made.
+#[derive(Serialize, Deserialize)]
+struct Newcomer<C, P> {
+    number: u16,
+    connection: C,
+    program: P,
 }
 
 /// All that another build inherits.
@@ -95,6 +104,24 @@ impl Inner {
             let hangs = heart.check(now, false, || heart::condition(original));
             hangs.or_else(|| (!stays).then(|| HANGS.to_owned()))
         })
+    }
+
+    /// Tells the standby of programs that have come, if nothing else waits until it knows: what another copy costs grows with all that there
+    /// is. Answers whether it knows now.
+    fn tell_of_newcomers(&self, server: &Server<Served>) -> bool {
+        let mut told = false;
+        for (number, program) in server.owners().newcomers() {
+            let newcomer = server.connection_of(number).map(|connection| Newcomer {
+                number,
+                connection,
+                program,
+            });
+            told = newcomer.is_none_or(|newcomer| self.kept.standby.tell(&newcomer).is_ok());
+            if !told {
+                break;
+            }
+        }
+        told
     }
 
     /// Becomes the other build. Returns only if that fails.
@@ -193,6 +220,10 @@ impl Deputy {
         if self.made.is_some() && !self.is_old && !is_awaited {
             return Some(now + LOOK);
         }
+        if is_awaited && self.made.is_some() && !self.refused && inner.tell_of_newcomers(server) {
+            self.is_old = true;
+            return Some(now + FRESH);
+        }
         let pause = if self.refused { AGAIN } else { FRESH };
         let due = self.made.map(|made| made + pause);
         if let Some(due) = due.filter(|due| *due > now && !is_awaited) {
@@ -261,10 +292,34 @@ impl Deputy {
         if let Err(error) = server.take_over() {
             say(format_args!("nobody can attach or ask any more: {error}"));
         }
+        while let Some(newcomer) = self.next_newcomer() {
+            let Newcomer {
+                number,
+                connection,
+                program,
+            } = newcomer;
+            match server.remember(connection) {
+                Ok(()) => server.owners_mut().remember(number, program),
+                Err(error) => say(format_args!("program {number} isn't served on: {error}")),
+            }
+        }
         server.owners_mut().take_over(verdict.as_deref());
         life.is_another = true;
         // It wants one of its own, at once.
         (self.made, self.is_old) = (None, true);
+    }
+}
+
+impl Deputy {
+    /// In the standby that goes on: a program that had come after it was made.
+    fn next_newcomer(&mut self) -> Option<Newcomer<KnownConnection, Program>> {
+        let told = self.inner.as_mut()?.kept.standby.next_told();
+        told.unwrap_or_else(|error| {
+            say(format_args!(
+                "programs that came a moment before aren't known, and may not be served on: {error}"
+            ));
+            None
+        })
     }
 }
 

@@ -77,6 +77,8 @@ pub struct Served {
     nic_look: Option<Instant>,
     /// Something has happened that the supervisor's standby must know of before it has consequences.
     unsaved: bool,
+    /// Programs that have come, of which it must know before they are introduced to the stack.
+    newcomers: Vec<u16>,
     /// The stack has served before.
     pub ready: bool,
     /// Process id of the supervisor's standby.
@@ -99,6 +101,7 @@ impl Served {
             next_look: Instant::now(),
             nic_look: None,
             unsaved: false,
+            newcomers: Vec::new(),
             ready: false,
             standby: None,
         }
@@ -206,7 +209,7 @@ impl Served {
 
     /// Programs can attach: those that came before can too, if the standby knows of them.
     fn on_started(&mut self) {
-        if self.unsaved {
+        if self.unsaved || !self.newcomers.is_empty() {
             return;
         }
         let waiting = self.programs.iter().filter(|(_, program)| {

@@ -198,11 +198,11 @@ fn programs_are_served_at_once_or_later_by_name_or_path() {
         fourth.region(2, 7).expect_err("out of turn");
         // A program's own capture ring would be a place to lie in.
         let capture = CaptureRing::create(4096).expect("a ring");
-        let refused = third.register(RegionKind::Capture, capture.fd());
+        let refused = third.register(&[(RegionKind::Capture, capture.fd())]);
         assert!(matches!(refused, Err(ControlError::Refused(_))));
         let counters = Counters::create().expect("counters");
         third
-            .register(RegionKind::Counters, counters.fd())
+            .register(&[(RegionKind::Counters, counters.fd())])
             .expect("registered");
     });
     // Nobody waits for the end of their process, which has no part of a NIC, and lives on here.
@@ -339,7 +339,7 @@ fn who_waits_may_have_been_granted_everything_already() {
             sent.expect("it listens");
             let memory = Counters::create().expect("memory");
             second
-                .register(RegionKind::Counters, memory.fd())
+                .register(&[(RegionKind::Counters, memory.fd())])
                 .expect("it takes it");
         },
     );

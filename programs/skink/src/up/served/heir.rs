@@ -109,7 +109,8 @@ impl Served {
             return None;
         };
         let rests = self.stack.processes.iter().all(|it| it.is_at_rest());
-        (rests && self.errands.is_empty() && !self.unsaved).then_some(executable)
+        (rests && self.errands.is_empty() && !self.unsaved && self.newcomers.is_empty())
+            .then_some(executable)
     }
 
     /// From now on whoever finds that isn't the process that executes it, or has failed to.

@@ -28,7 +28,7 @@ impl Owners for Served {
         let program = Program::make(owner, peer, tables, layout.routes(), &stack)?;
         self.programs.insert(owner, program);
         // Introduced when the standby knows of it.
-        self.unsaved = true;
+        self.newcomers.push(owner);
         Ok(Grant::Later)
     }
 

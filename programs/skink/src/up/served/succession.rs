@@ -6,13 +6,31 @@
 //! meanwhile is consumed by whoever hears it; a successor can't know, and asks again.
 use super::{Served, Stack};
 use crate::up::component::Component;
+use crate::up::programs::Program;
 
 const UNKNOWN: &str = "the supervisor died while it was being started, and it was killed";
 
 impl Served {
     /// Whether something waits until the standby knows of it.
     pub fn awaits_standby(&self) -> bool {
+        !self.newcomers.is_empty() || self.awaits_copy()
+    }
+
+    /// Whether that is more than programs that have come.
+    fn awaits_copy(&self) -> bool {
         self.unsaved || self.stack.processes.iter().any(Component::is_held)
+    }
+
+    /// The programs that have come, if nothing else waits until the standby knows of it.
+    pub fn newcomers(&self) -> impl Iterator<Item = (u16, &Program)> {
+        let all = self.newcomers.iter().filter(|_| !self.awaits_copy());
+        all.filter_map(|number| Some((*number, self.programs.get(number)?)))
+    }
+
+    /// In a standby that goes on: a program had come after it was made. Who had that number before is gone.
+    pub fn remember(&mut self, number: u16, program: Program) {
+        self.programs.insert(number, program);
+        self.newcomers.push(number);
     }
 
     /// The standby knows everything, or there is none: what waited for it is done. Answers whether anything
@@ -22,6 +40,7 @@ impl Served {
             return false;
         }
         self.unsaved = false;
+        self.newcomers.clear();
         let held = self.stack.processes.iter_mut().filter(|it| it.is_held());
         held.for_each(Component::go_ahead);
         if self.serves() {

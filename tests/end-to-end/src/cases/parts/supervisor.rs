@@ -129,6 +129,24 @@ print('listens', flush=True)
 s.accept()
 ";
 
+/// Its children end one after the other, each with its number given to the next, but for the last, which serves.
+const FORKING: &str = "
+import os, socket, sys
+s = socket.socket()
+s.bind(('10.9.0.2', int(sys.argv[1])))
+s.listen()
+for child in range(5):
+    pid = os.fork()
+    if pid == 0:
+        if child == 4:
+            s.accept()
+        os._exit(0)
+    if child < 4:
+        os.waitpid(pid, 0)
+print('listens', flush=True)
+os.waitpid(pid, 0)
+";
+
 /// It is killed in the moment in which it has started a successor of `tcp`, or in which a program was
 /// granted a stack: its standby knows of both. One `tcp` goes on, and the program's end is heard.
 pub fn killed_at_work(network: &Network) -> Outcome {
@@ -157,7 +175,8 @@ pub fn killed_at_work(network: &Network) -> Outcome {
             wait_until_ended(&[begun], PATIENCE)?;
         }
         download.goes_on()?;
-        attached_just_before(network, &nginx, 7_000 + round)?;
+        attached_just_before(network, &nginx, SERVER, 7_000 + round)?;
+        attached_just_before(network, &nginx, FORKING, 7_100 + round)?;
         download.finish()?;
     }
     nginx.stop()
@@ -171,18 +190,22 @@ fn successor_of_tcp(supervisor: u32, known: &[u32]) -> Option<u32> {
     })
 }
 
-fn attached_just_before(network: &Network, nginx: &Nginx, port: u16) -> Outcome {
+fn attached_just_before(network: &Network, nginx: &Nginx, script: &str, port: u16) -> Outcome {
     let old = supervisor(network)?;
     let arguments = [&*port.to_string()];
-    let program = python::start(network, "a program", SERVER, &arguments, "listens")?;
+    let program = python::start(network, "a program", script, &arguments, "listens")?;
     signal(old, Signal::KILL)?;
+    let mut processes = children(program.id())?;
+    processes.push(program.id());
     succeeded(network, nginx, old)?;
-    let id = program.id();
-    let is_known = || network.programs().is_ok_and(|all| all.contains(&id));
-    program.wait_until("its supervisor knows it", is_known)?;
+    let are_known = |known: bool| {
+        let all = network.programs();
+        all.is_ok_and(|all| processes.iter().all(|id| all.contains(id) == known))
+    };
+    program.wait_until("its supervisor knows it", || are_known(true))?;
     network.wait_for(&program, Network::SKINK[0], port)?;
     program.wait(PATIENCE)?;
     let text = "its end is heard";
-    nginx.process.wait_until(text, || !is_known())?;
+    nginx.process.wait_until(text, || are_known(false))?;
     Ok(())
 }
