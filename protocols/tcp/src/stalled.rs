@@ -272,12 +272,14 @@ impl Tcp {
         let Some((_, longest)) = busy.iter().copied().max() else {
             return self.look_again(local, slot);
         };
-        let more = busy.iter().map(|(waiting, _)| waiting).sum::<usize>() > 1;
+        let all: usize = busy.iter().map(|(waiting, _)| waiting).sum();
         let is_free = self.listener(slot).is_some_and(|it| self.is_free(it)) && self.has_room(slot);
+        let mut given = false;
         if is_free && self.given_away < LEFT_IN_A_TURN {
-            self.hand_over(now, longest, 1, |it| it.id.slot == slot, out);
+            given = self.hand_over(now, longest, 1, |it| it.id.slot == slot, out);
             self.offer_again(longest);
         }
+        let more = all > usize::from(given);
         let wanted = &self.table.record(slot).is_wanted;
         wanted.store(more.into(), Relaxed);
     }

@@ -27,6 +27,7 @@ use crate::control;
 use crate::error::{Denial, OpenError};
 use crate::interface::Interface;
 use crate::opener::{Description, NicParts, Past, take_descriptors};
+use crate::socket::close_together;
 use crate::{Budget, Capabilities, Nic, Receiver, interface, socket};
 use fanout::Group;
 use geometry::Direction;
@@ -66,6 +67,14 @@ pub(crate) struct PacketOpener {
     group: Group,
     #[serde(skip)]
     spares: Spares,
+}
+
+impl Drop for PacketOpener {
+    fn drop(&mut self) {
+        let mut sockets = self.spares.drain();
+        sockets.extend(self.group.drain());
+        close_together(sockets);
+    }
 }
 
 impl PacketOpener {
@@ -163,7 +172,7 @@ impl PacketOpener {
         socket::attach_program(flows, steering.steered_filter()).map_err(&fails)?;
         // Most programs have one process. One that has two may have more.
         if let owners @ 2.. = self.group.owners() {
-            self.spares.expect(owners, self.ring);
+            self.spares.expect(owners, flows, self.ring);
         }
         Ok(sockets)
     }

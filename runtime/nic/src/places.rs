@@ -47,6 +47,11 @@ impl Places {
         Ok(Some((descriptors, index)))
     }
 
+    /// What all have, which are no members here any more.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = OwnedFd> {
+        self.0.drain(..).flat_map(|place| place.descriptors)
+    }
+
     /// How many members there are.
     pub(crate) fn count(&self) -> usize {
         self.0.len()
@@ -72,8 +77,8 @@ impl Places {
 
 impl Drop for Places {
     fn drop(&mut self) {
-        let places = self.0.drain(..);
-        close_together(places.flat_map(|place| place.descriptors).collect());
+        let all = self.drain().collect();
+        close_together(all);
     }
 }
 

@@ -46,7 +46,8 @@ struct port {
 	__u64 shown;     // listeners that accept only while somebody there sleeps until a flow comes
 	__u64 waiting;   // those where somebody does, for one flow
 	__u64 reserve;   // listeners that are given flows only if there are no others
-	__u64 serving[3]; // owners with at least 1, 2 or 3 connections on the port, as far as they have said since
+	__u64 tells;     // listeners that say when somebody there waits, though they may accept at other times, too
+	__u64 serving[2]; // owners with a connection on the port, and with another one; they say when it is over
 	// Of TCP, by hash and not by port, from FLOW_BASE on: owners that have a connection on a flow of that hash.
 	__u64 flows;
 };
@@ -364,22 +365,6 @@ static __always_inline int choose(const struct owners *table, const struct flow 
 	return pick(candidates, hash_of(flow));
 }
 
-// As `choose`, for a flow that opens. Where that goes by hash, who has few connections comes first, of few: of processes that accept
-// one in turns each has something to accept then, once its turn has come.
-static __always_inline int choose_new(const struct owners *table, const struct flow *flow,
-				      const struct port *port, __u64 candidates, __u32 queue)
-{
-	__u64 fewest = candidates & ~port->serving[0];
-
-	if (!fewest)
-		fewest = candidates & ~port->serving[1];
-	if (!fewest)
-		fewest = candidates & ~port->serving[2];
-	if (fewest && (candidates & ~table->queued))
-		return pick(fewest, hash_of(flow));
-	return choose(table, flow, candidates, queue);
-}
-
 // Owners that have a connection on the flow, or on another one of the same hash. Who has it in TIME-WAIT may not count.
 static __always_inline __u64 holders_of(const struct flow *flow)
 {
@@ -389,29 +374,33 @@ static __always_inline __u64 holders_of(const struct flow *flow)
 	return entry ? entry->flows : 0;
 }
 
-// Who gets a flow that opens: the one queue of a listening socket that processes share, as far as their sleep tells
-// (docs/decisions/0025). Whoever says when it waits gets none while it doesn't, unless all are like that.
-static __always_inline int give(const struct owners *table, const struct flow *flow,
-				struct port *port, __u64 candidates, __u32 queue)
+// All ones if a set is empty, else 0. Without a branch: the verifier follows each to the end.
+static __always_inline __u64 if_empty(__u64 set)
 {
-	__u32 owner = choose_new(table, flow, port, candidates, queue);
+	__u64 some = (set | -set) >> 63;
 
-	for (int i = 0; i < 2; i++) {
-		__u64 busy = port->shown & ~port->waiting;
+	asm volatile("" : "+r"(some));
+	return some - 1;
+}
 
-		if (busy >> (owner & (OWNERS - 1)) & 1) {
-			if (!(candidates & ~busy))
-				return owner;
-			owner = choose_new(table, flow, port, candidates & ~busy, queue);
-		}
-		__u64 bit = 1ULL << (owner & (OWNERS - 1));
-		if (!(port->shown & bit))
-			return owner;
-		// The next flow is another one's, until it says again that it waits. Another processor may have been faster.
-		if (__sync_fetch_and_and(&port->waiting, ~bit) & bit)
-			return owner;
-	}
-	return owner;
+static __always_inline __u64 or_else(__u64 set, __u64 other)
+{
+	return set | (other & if_empty(set));
+}
+
+// Of the candidates for a flow that opens those that it may be given to: the one queue of a listening socket that processes share, as
+// far as their sleep tells (docs/decisions/0025). Who accepts only while it waits gets none otherwise, unless all are like that. Where
+// no queue decides, who waits comes before who is busy, as does who never tells; and if nobody waits, who has few connections: of
+// processes that accept one in turns each has something to accept then, once its turn has come.
+static __always_inline __u64 fit(const struct owners *table, const struct port *port,
+				 __u64 candidates)
+{
+	__u64 waiting = port->waiting;
+	__u64 among = or_else(candidates & ~(port->shown & ~waiting), candidates);
+	__u64 idle = among & (waiting | ~port->tells) & ~if_empty(among & waiting);
+	__u64 few = or_else(among & ~port->serving[0], among & ~port->serving[1]);
+
+	return among & ~table->queued ? or_else(or_else(idle, few), among) : among;
 }
 
 static __always_inline int by_ports(const struct owners *table, const struct parsed *parsed,
@@ -445,50 +434,50 @@ static __always_inline int by_ports(const struct owners *table, const struct par
 		candidates = live & -live; // which answers that nobody is here
 	if ((candidates & (candidates - 1)) == 0 && users == candidates && !opens)
 		return lowest(candidates);
-	if (flow->protocol == IPPROTO_UDP)
-		return choose(table, flow, candidates, queue);
-
-	struct entry *known = bpf_map_lookup_elem(&flows, flow);
+	__u64 among = candidates;
+	struct entry *known = NULL;
 	__u32 owner = OWNERS;
 
-	// A flow may be opened anew, after its owner stopped to listen, unless that has a connection there still.
-	if (known && known->owner < OWNERS && (users >> known->owner & 1) &&
-	    (!opens || (candidates >> known->owner & 1) ||
-	     (holders_of(flow) >> known->owner & 1)))
-		owner = known->owner;
-	if (!opens)
-		return owner < OWNERS ? owner : choose(table, flow, candidates, queue);
+	if (flow->protocol == IPPROTO_TCP) {
+		known = bpf_map_lookup_elem(&flows, flow);
+		if (known && known->owner < OWNERS && (users >> known->owner & 1))
+			owner = known->owner;
+		if (!opens && owner < OWNERS)
+			return owner;
+		__u64 holders = holders_of(flow) & users;
 
-	// A request that is repeated goes where it went, and so does one for a connection that is there. Else who had the
-	// flow once may be busy now.
-	__u64 busy = port->shown & ~port->waiting;
-	if (candidates & ~table->queued)
-		busy |= port->serving[0] & ~port->waiting;
-	if (known && owner < OWNERS && (busy >> owner & 1) && (candidates & ~busy) &&
-	    known->sequence != parsed->sequence && !(holders_of(flow) >> owner & 1))
-		owner = OWNERS;
-	int is_repeated = known && known->sequence == parsed->sequence;
+		among = opens ? fit(table, port, candidates) : or_else(holders, candidates);
+		// A request that is repeated goes where it went, and so does one for a connection that is there. Else who had the
+		// flow once may have stopped to listen, or be busy now.
+		if (owner < OWNERS && ((holders | among) >> owner & 1 ||
+				       (known && known->sequence == parsed->sequence &&
+					(candidates >> owner & 1))))
+			among = 1ULL << owner;
+	}
+	owner = choose(table, flow, among, queue);
+	if (flow->protocol != IPPROTO_TCP || !opens)
+		return owner;
 
-	if (known && owner < OWNERS) {
+	__u64 bit = 1ULL << (owner & (OWNERS - 1));
+
+	// The next flow is another one's, until it says again that it waits.
+	if (port->waiting & bit)
+		__sync_fetch_and_and(&port->waiting, ~bit);
+	if (known && known->owner == owner) {
+		if (known->sequence == parsed->sequence)
+			return owner;
 		known->sequence = parsed->sequence;
-		if (port->waiting >> owner & 1)
-			__sync_fetch_and_and(&port->waiting, ~(1ULL << owner));
 	} else {
-		struct entry entry = { .sequence = parsed->sequence };
+		struct entry entry = { .owner = owner, .sequence = parsed->sequence };
 
-		owner = give(table, flow, port, candidates, queue);
-		entry.owner = owner;
 		bpf_map_update_elem(&flows, flow, &entry, BPF_ANY);
 	}
 	// Who has everything for itself needn't be told from others.
-	__u64 bit = 1ULL << (owner & (OWNERS - 1));
-	if ((candidates & ~bit) && !is_repeated) {
-		if (!(port->serving[0] & bit))
-			__sync_fetch_and_or(&port->serving[0], bit);
-		else if (!(port->serving[1] & bit))
-			__sync_fetch_and_or(&port->serving[1], bit);
-		else if (!(port->serving[2] & bit))
-			__sync_fetch_and_or(&port->serving[2], bit);
+	if (candidates & ~bit) {
+		__u64 has = !!(port->serving[0] & bit);
+
+		asm volatile("" : "+r"(has));
+		__sync_fetch_and_or(&port->serving[has & 1], bit);
 	}
 	return owner;
 }

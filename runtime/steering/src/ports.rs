@@ -25,12 +25,14 @@ pub(crate) struct Port {
     listeners: AtomicU64,
     /// Listeners that accept only while they wait.
     shown: AtomicU64,
-    /// Those where somebody sleeps until a new flow comes. The kernel takes those of `shown` out that it gives one.
+    /// Those where somebody sleeps until a new flow comes. The kernel takes out whom it gives one.
     waiting: AtomicU64,
     /// Listeners that are given new flows only if there are no others.
     reserve: AtomicU64,
-    /// Owners with at least 1, 2 or 3 connections on the port, as far as they know; the kernel counts those that it gives.
-    serving: [AtomicU64; 3],
+    /// Listeners that say when they wait, though they may accept at other times, too.
+    tells: AtomicU64,
+    /// Owners with a connection on the port, and with another one; the kernel counts those that it gives.
+    serving: [AtomicU64; 2],
     /// Of TCP, and not of this port: owners that have a connection whose flow's hash, modulo [`FLOW_BUCKETS`], is this entry's number
     /// less [`FLOW_BASE`].
     flows: AtomicU64,
@@ -159,7 +161,7 @@ impl Table {
 impl Port {
     /// The owner doesn't say any more when it waits, nor that it had better get no new flows, nor how many connections it has.
     fn says_nothing(&self, owner: Owner) {
-        let said = [&self.shown, &self.waiting, &self.reserve];
+        let said = [&self.shown, &self.waiting, &self.reserve, &self.tells];
         for owners in said.into_iter().chain(&self.serving) {
             take_out(owners, owner);
         }
@@ -322,6 +324,7 @@ impl Ports for PortTable {
             take_out(&shared.waiting, owner);
         } else if count.listens > 0 {
             put_in(&shared.waiting, owner);
+            put_in(&shared.tells, owner);
             if only_then {
                 put_in(&shared.shown, owner);
             }

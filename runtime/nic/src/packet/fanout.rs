@@ -45,6 +45,11 @@ impl Group {
         Ok(())
     }
 
+    /// The sockets of all, which it has no more.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = OwnedFd> {
+        self.places.drain()
+    }
+
     /// How many owners there were at a time.
     pub(super) fn owners(&self) -> usize {
         self.places.count()

@@ -1,13 +1,18 @@
 use super::geometry::{self, Direction, Geometry};
 use super::{configure_sending, socket};
+use crate::socket::close_together;
+use rustix::process::{Resource, getrlimit};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::thread::{self, JoinHandle};
 
 /// Rings that are made ahead may take so many bytes: those of four owners, or of none where each needs
 /// [`Geometry::WHOLE`].
 const AHEAD: usize = 4 << 20;
+
+/// None are made, and those that were are given up, if there may soon be no more descriptors than these for all else.
+const SPARED: u64 = 64;
 
 /// The sockets of an owner to come, with their rings, not bound yet.
 pub(super) struct Pair {
@@ -31,8 +36,13 @@ impl Spares {
         ahead.map_or_else(|| Pair::new(ring), Ok)
     }
 
-    /// `owners` have come: as many more may be about to.
-    pub(super) fn expect(&mut self, owners: usize, ring: Geometry) {
+    /// `owners` have come, the last of whom has this socket: as many more may be about to.
+    pub(super) fn expect(&mut self, owners: usize, socket: BorrowedFd<'_>, ring: Geometry) {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        if socket.as_raw_fd() as u64 + SPARED > limit {
+            close_together(self.drain());
+            return;
+        }
         while self.0.len() < owners.min(AHEAD / ring.bytes()) {
             // Where no thread can be had, it is made when it is needed.
             match thread::Builder::new().spawn(move || Pair::new(ring)) {
@@ -40,6 +50,14 @@ impl Spares {
                 Err(_) => return,
             }
         }
+    }
+}
+
+impl Spares {
+    /// The sockets of all.
+    pub(super) fn drain(&mut self) -> Vec<OwnedFd> {
+        let made = self.0.drain(..).filter_map(|it| it.join().ok()?.ok());
+        made.flat_map(|pair| [pair.flows, pair.control]).collect()
     }
 }
 
