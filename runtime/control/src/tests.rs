@@ -55,6 +55,12 @@ impl Owners for Recorder {
     fn heir(&mut self, tried: &[u16], _flow: &FourTuple, _only_waiting: bool) -> Option<u16> {
         (0..3).find(|owner| !tried.contains(owner))
     }
+    fn find(&self, flow: &FourTuple, owners: Vec<(u16, [OwnedFd; 2])>) -> Option<u16> {
+        // Whoever is asked about has that one.
+        let has_it = flow.remote.port == 6;
+        owners.first().filter(|_| has_it).map(|(owner, _)| *owner)
+    }
+
     fn lead_to(&mut self, flow: &FourTuple, owner: u16, table: Option<[OwnedFd; 2]>) {
         let checked = if table.is_some() { " if it has it" } else { "" };
         let port = flow.remote.port;
@@ -659,6 +665,9 @@ fn connections_go_from_one_process_to_another() {
         assert_eq!(notice(&mut first), told(2, 7, Some(1)));
         second.tell_taken_in(0, 8, &flow(3), false);
         assert_eq!(notice(&mut first), told(3, 8, None));
+        // Segments of one that the other has came to it, and of one that nobody has.
+        first.tell_misled(&flow(6));
+        first.tell_misled(&flow(9));
         first.tell_stray(&flow(4), b"request".to_vec());
         assert_eq!(notice(&mut second), late(4, b"request"));
         // Who is asked ends without an answer.
@@ -674,6 +683,11 @@ fn connections_go_from_one_process_to_another() {
         .iter()
         .filter_map(|line| line.strip_prefix("lead "))
         .collect();
-    let expected = ["1 to 1 if it has it", "2 to 1 if it has it", "4 to 1"];
+    let expected = [
+        "1 to 1 if it has it",
+        "2 to 1 if it has it",
+        "6 to 1",
+        "4 to 1",
+    ];
     assert_eq!(led, expected);
 }

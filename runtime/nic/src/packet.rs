@@ -3,7 +3,8 @@
 //!
 //! Memory: [`Geometry::FLOWS`], 1 MiB of the kernel's for each owner (where an interface is shared, for
 //! as many as there ever were at a time), at most 16 MiB of frames that are too large for that ring and wait in
-//! the kernel, 68 KiB to take them, and 64 KiB, once it comes to that, to tell flows apart that wait; where an interface is shared [`Geometry::CONTROL`], 128 KiB; up to 256 KiB
+//! the kernel, 68 KiB to take them, and 64 KiB, once it comes to that, to tell flows apart that wait; where an interface is shared [`Geometry::CONTROL`], 128 KiB, and from the
+//! second owner on sockets for up to four to come; up to 256 KiB
 //! for the outbound batch; and at most 2 MiB of frames that wait in the kernel to be sent. An opener without
 //! `CAP_NET_ADMIN` may not have frames wait: then the ring is [`Geometry::WHOLE`], 16 MiB, and holds them.
 //!
@@ -171,8 +172,8 @@ impl PacketOpener {
         self.group.join(owner, &sockets, steering).map_err(&fails)?;
         socket::attach_program(flows, steering.steered_filter()).map_err(&fails)?;
         // Most programs have one process. One that has two may have more.
-        if let owners @ 2.. = self.group.owners() {
-            self.spares.expect(owners, flows, self.ring);
+        if self.group.owners() > 1 {
+            self.spares.expect_more(flows, self.ring);
         }
         Ok(sockets)
     }

@@ -24,6 +24,9 @@ pub(super) struct Pair {
 
 /// Pairs of sockets that are made ahead: for each ring the kernel waits until all processors have gone through a quiet
 /// moment (`synchronize_net` in `packet_set_ring`), 5 to 20 ms, and so would each process that comes.
+///
+/// They are used in the order in which their sockets for flows were made, and none is made by itself while there are others: when an
+/// interface comes up again, all members of a fan-out group join anew in that order ([`crate::places::Places`]).
 #[derive(Default)]
 pub(super) struct Spares(VecDeque<JoinHandle<io::Result<Pair>>>);
 
@@ -31,29 +34,32 @@ impl Spares {
     /// One that was made ahead, or is being made; otherwise it is made now.
     pub(super) fn take(&mut self, ring: Geometry) -> io::Result<Pair> {
         let ahead = self.0.pop_front();
-        // A thread that failed says why by how it fails here.
-        let ahead = ahead.and_then(|thread| thread.join().ok()?.ok());
-        ahead.map_or_else(|| Pair::new(ring), Ok)
+        if let Some(Ok(Ok(pair))) = ahead.map(JoinHandle::join) {
+            return Ok(pair);
+        }
+        // Those behind one that failed would come too early. Why it failed is told by how it fails here.
+        close_together(self.drain());
+        Pair::with_rings(socket::packet_socket()?, ring)
     }
 
-    /// `owners` have come, the last of whom has this socket: as many more may be about to.
-    pub(super) fn expect(&mut self, owners: usize, socket: BorrowedFd<'_>, ring: Geometry) {
+    /// More owners may be about to come after one that has this socket. Once all that were made are used up, some are made together.
+    pub(super) fn expect_more(&mut self, socket: BorrowedFd<'_>, ring: Geometry) {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         if socket.as_raw_fd() as u64 + SPARED > limit {
             close_together(self.drain());
             return;
         }
-        while self.0.len() < owners.min(AHEAD / ring.bytes()) {
-            // Where no thread can be had, it is made when it is needed.
-            match thread::Builder::new().spawn(move || Pair::new(ring)) {
-                Ok(thread) => self.0.push_back(thread),
-                Err(_) => return,
-            }
+        if self.0.is_empty() {
+            // Where there is no room for it, one is made when it is needed.
+            let made = (0..AHEAD / ring.bytes()).map_while(|_| {
+                let flows = socket::packet_socket().ok()?;
+                let thread = thread::Builder::new();
+                thread.spawn(move || Pair::with_rings(flows, ring)).ok()
+            });
+            self.0.extend(made);
         }
     }
-}
 
-impl Spares {
     /// The sockets of all.
     pub(super) fn drain(&mut self) -> Vec<OwnedFd> {
         let made = self.0.drain(..).filter_map(|it| it.join().ok()?.ok());
@@ -63,16 +69,17 @@ impl Spares {
 
 impl Pair {
     /// Both rings at once: the kernel waits for both the same time.
-    fn new(ring: Geometry) -> io::Result<Pair> {
+    fn with_rings(flows: OwnedFd, ring: Geometry) -> io::Result<Pair> {
         thread::scope(|scope| {
             let control = thread::Builder::new().spawn_scoped(scope, control_socket);
-            let flows = flows_socket(ring);
+            let configured = configure_flows(flows.as_fd(), ring);
             let control = match control {
                 Ok(thread) => thread.join().unwrap_or_else(|_| control_socket()),
                 Err(_) => control_socket(),
             };
+            configured?;
             Ok(Pair {
-                flows: flows?,
+                flows,
                 control: control?,
             })
         })
@@ -82,9 +89,13 @@ impl Pair {
 /// A socket with its ring, for frames of an owner's flows and for sending.
 pub(super) fn flows_socket(ring: Geometry) -> io::Result<OwnedFd> {
     let socket = socket::packet_socket()?;
-    geometry::configure(socket.as_fd(), ring, Direction::Inbound)?;
-    configure_sending(socket.as_fd())?;
+    configure_flows(socket.as_fd(), ring)?;
     Ok(socket)
+}
+
+fn configure_flows(socket: BorrowedFd<'_>, ring: Geometry) -> io::Result<()> {
+    geometry::configure(socket, ring, Direction::Inbound)?;
+    configure_sending(socket)
 }
 
 /// A socket with a small ring for frames that every owner must see.

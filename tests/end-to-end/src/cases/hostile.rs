@@ -64,7 +64,12 @@ fn killed_workers(network: &Network) -> Outcome {
     };
     // Both workers have a stack by now.
     all_is_well(network)?;
-    let before = open()?;
+    // Sockets are made ahead for more.
+    let mut before = open()?;
+    nginx.process.wait_until("all are open", || {
+        wait(Duration::from_millis(50));
+        open().is_ok_and(|now| std::mem::replace(&mut before, now) == now)
+    })?;
     let load = start_wrk(network, 5, &[])?;
     for _ in 0..10 {
         let (_, list) = nginx.workers()?;
