@@ -13,8 +13,8 @@ use crate::slots::Slots;
 use crate::state::{floor, lift};
 use core::ffi::c_int;
 use skink_control::{
-    Attached, Broker, CONTROL_VARIABLE, LibraryGrant, MEMORY_VARIABLE, NetworkInfo, RegionKind,
-    ServedGrant, TOKEN_VARIABLE,
+    Attached, Broker, CONTROL_VARIABLE, ControlError, LibraryGrant, MEMORY_VARIABLE, NetworkInfo,
+    RegionKind, ServedGrant, TOKEN_VARIABLE,
 };
 use skink_filter::RuleSet;
 use skink_library::{Stack, StackConfig};
@@ -66,10 +66,26 @@ pub fn reach_broker() -> Result<Broker, String> {
     Broker::connect(name, token).map_err(|error| error.to_string())
 }
 
+/// A supervisor may die while it is asked. Its standby goes on in its place, and hears who asks anew.
+const ASKED: usize = 4;
+
+/// Connects to the broker and asks it something; anew if it closes the connection.
+fn ask<T>(what: impl Fn(&mut Broker) -> Result<T, ControlError>) -> Result<(Broker, T), String> {
+    let mut asked = 0;
+    loop {
+        let mut broker = reach_broker()?.moved(lifted);
+        asked += 1;
+        match what(&mut broker) {
+            Ok(answer) => return Ok((broker, answer)),
+            Err(error) if error.is_lost() && asked < ASKED => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
 /// What the broker says of the network, to a process that takes nothing yet.
 pub fn network() -> Result<NetworkInfo, String> {
-    let network = reach_broker()?.network();
-    network.map_err(|error| error.to_string())
+    Ok(ask(Broker::network)?.1)
 }
 
 /// Asks the broker for a stack. A process that has inherited sockets brings its `holdings`.
@@ -93,8 +109,7 @@ fn begin(holdings: Option<Holdings>, register: bool) -> Result<Engine, String> {
     // Programs such as sshd put what they want at numbers that they chose.
     keep_descriptors_from(c_int::try_from(floor()).unwrap_or(0));
     keep_out_of_dumps();
-    let mut broker = reach_broker()?.moved(lifted);
-    let attached = broker.attach().map_err(|error| error.to_string())?;
+    let (broker, attached) = ask(Broker::attach)?;
     match attached {
         Attached::Library(grant) => library(broker, *grant),
         Attached::Served(grant) => served(broker, grant, holdings, register),

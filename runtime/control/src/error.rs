@@ -22,6 +22,17 @@ pub enum ControlError {
     Malformed(String),
 }
 
+impl ControlError {
+    /// Whether the broker's process may have died before it answered: another one may go on in its place.
+    pub fn is_lost(&self) -> bool {
+        match self {
+            ControlError::Closed => true,
+            ControlError::Connection(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

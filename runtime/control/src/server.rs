@@ -233,6 +233,16 @@ impl<O: Owners> Server<O> {
         Ok(())
     }
 
+    /// In a copy of the server's process that goes on: whoever hasn't attached may have asked the original. He finds his connection closed, and
+    /// asks anew.
+    pub fn dismiss_strangers(&mut self) {
+        let all = self.connections.iter();
+        let strangers = all.filter(|(_, connection)| connection.role == Role::Stranger);
+        for key in strangers.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.close(key, "");
+        }
+    }
+
     /// This process is about to become another program, which inherits the server.
     pub fn prepare_to_execute(&mut self) {
         self.closer.end();

@@ -303,6 +303,7 @@ impl Deputy {
                 Err(error) => say(format_args!("program {number} isn't served on: {error}")),
             }
         }
+        server.dismiss_strangers();
         server.owners_mut().take_over(verdict.as_deref());
         life.is_another = true;
         // It wants one of its own, at once.
