@@ -358,10 +358,11 @@ impl Ports for PortTable {
         }
         let owner = self.owner;
         if let Some((shared, count, _)) = self.entry(TCP, flow.local.port) {
-            let others = shared.listeners.load(Relaxed) & !bit;
-            let more = shared.serving.get(count.flows as usize);
-            more.filter(|_| others != 0)
-                .inspect(|serving| put_in(serving, owner));
+            // Who has everything for itself needn't be told from others.
+            let has_others = shared.listeners.load(Relaxed) & !bit != 0;
+            if has_others && let Some(serving) = shared.serving.get(count.flows as usize) {
+                put_in(serving, owner);
+            }
             count.flows = count.flows.saturating_add(1);
         }
     }

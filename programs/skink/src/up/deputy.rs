@@ -275,6 +275,17 @@ impl Deputy {
         (self.made, self.is_old) = (None, true);
     }
 
+    /// In the standby that goes on: a program that had come after it was made.
+    fn next_newcomer(&mut self) -> Option<Newcomer<KnownConnection, Program>> {
+        let told = self.inner.as_mut()?.kept.standby.next_told();
+        told.unwrap_or_else(|error| {
+            say(format_args!(
+                "programs that came a moment before aren't known, and may not be served on: {error}"
+            ));
+            None
+        })
+    }
+
     fn take_over(
         &mut self,
         server: &mut Server<Served>,
@@ -308,19 +319,6 @@ impl Deputy {
         life.is_another = true;
         // It wants one of its own, at once.
         (self.made, self.is_old) = (None, true);
-    }
-}
-
-impl Deputy {
-    /// In the standby that goes on: a program that had come after it was made.
-    fn next_newcomer(&mut self) -> Option<Newcomer<KnownConnection, Program>> {
-        let told = self.inner.as_mut()?.kept.standby.next_told();
-        told.unwrap_or_else(|error| {
-            say(format_args!(
-                "programs that came a moment before aren't known, and may not be served on: {error}"
-            ));
-            None
-        })
     }
 }
 
