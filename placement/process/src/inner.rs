@@ -140,7 +140,7 @@ impl Inner {
     }
 
     /// Another part was replaced.
-    pub fn restarted(&mut self, part: Part, incarnation: u32) {
+    pub fn restarted(&mut self, now: Instant, part: Part, incarnation: u32) {
         match part {
             Part::Link => {
                 if let Some(ip) = &mut self.ip {
@@ -149,7 +149,7 @@ impl Inner {
             }
             Part::Ip => {
                 if let Some(link) = &mut self.link {
-                    link.ip_restarted(incarnation);
+                    link.ip_restarted(now, incarnation);
                 }
                 if let Some(filter) = &mut self.filter {
                     filter.ip_restarted(incarnation);
@@ -166,7 +166,7 @@ impl Inner {
                     _ => Transport::Udp,
                 };
                 if let Some(ip) = &mut self.ip {
-                    ip.transport_restarted(transport, incarnation);
+                    ip.transport_restarted(now, transport, incarnation);
                 }
             }
             Part::Syscall => {

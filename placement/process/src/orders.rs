@@ -143,7 +143,8 @@ impl Host {
     }
 
     fn neighbour_restarted(&mut self, part: Part, incarnation: u32) {
-        self.inner.restarted(part, incarnation);
+        let now = clock::now();
+        self.inner.restarted(now, part, incarnation);
         let transport = Protocol::ALL.into_iter().find(|it| self::part(*it) == part);
         if let Some(protocol) = transport {
             self.front.transport_restarted(protocol, incarnation);
@@ -152,7 +153,7 @@ impl Host {
             if part == Part::Ip {
                 apart.ip_restarted(incarnation);
             }
-            apart.network_restarted(clock::now());
+            apart.network_restarted(now);
         }
         match part {
             Part::Store => self.front.store_restarted(incarnation),

@@ -15,8 +15,8 @@ use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
 use skink_lanes::board::{self, BoardWriter};
 use skink_lanes::{
-    AttachParts, EndCounters, Incarnation, IpLinkEnd, IpTransportEnd, Lender, PacketDown, Regions,
-    Transport,
+    AttachParts, EndCounters, Incarnation, IpLinkEnd, IpTransportEnd, Lender, PacketDown, PacketUp,
+    Regions, Transport,
 };
 use skink_memory::SendRegion;
 use skink_messages::{Counters, FrameOutput, LinkLimits, NetworkError, Progress};
@@ -156,10 +156,20 @@ impl IpHost {
         self.more = true;
     }
 
-    /// A transport was replaced.
-    pub fn transport_restarted(&mut self, transport: Transport, incarnation: Incarnation) {
+    /// A transport was replaced. `tcp` is handed up again what its predecessor hasn't given back, since a segment does no harm if it comes
+    /// twice; a datagram would.
+    pub fn transport_restarted(
+        &mut self,
+        now: Instant,
+        transport: Transport,
+        incarnation: Incarnation,
+    ) {
         self.out.transport_restarted(transport, incarnation);
-        self.transports[transport.index()].transport_restarted(incarnation);
+        // What lies in our own pool has come back by that.
+        let own = self.out.pool().id();
+        let repeatable =
+            |packet: &PacketUp| transport == Transport::Tcp && packet.pointer.pool != own;
+        self.transports[transport.index()].transport_restarted(now, incarnation, repeatable);
         self.blocked
             .retain(|(lender, _)| lender.transport != transport);
         self.more = true;

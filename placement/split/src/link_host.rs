@@ -190,8 +190,8 @@ impl LinkHost {
     }
 
     /// `ip` was replaced: nothing is kept that its predecessor was to be told of.
-    pub fn ip_restarted(&mut self, incarnation: Incarnation) {
-        self.end.ip_restarted(incarnation);
+    pub fn ip_restarted(&mut self, now: Instant, incarnation: Incarnation) {
+        self.end.ip_restarted(now, incarnation);
         self.pending.take_if(|frame| frame.id != 0);
     }
 
@@ -294,6 +294,7 @@ impl Host for LinkHost {
         self.end.begin();
         let sent = self.transmit(now);
         let received = self.receive(now);
+        self.end.publish();
         self.sender.flush();
         self.end.flush(now);
         self.ask_dropped(now);

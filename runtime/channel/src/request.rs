@@ -183,11 +183,19 @@ impl<T> RequestDatabase<T> {
     /// A neighbour died: no answer matches its requests any more, and [`RequestDatabase::poll_aborted`]
     /// hands them out, the oldest first. Answers how many there are. Takes constant time for each.
     pub fn abort_all(&mut self, neighbour: NeighbourId) -> u32 {
+        self.abort_while(neighbour, |_| true)
+    }
+
+    /// As [`RequestDatabase::abort_all`], from the oldest request on up to the first that `is_lost` denies: that one and those after it
+    /// are still awaited, of a successor of the neighbour.
+    pub fn abort_while(&mut self, neighbour: NeighbourId, is_lost: impl Fn(&T) -> bool) -> u32 {
         let Some(list) = self.neighbours.get_mut(usize::from(neighbour.0)) else {
             return 0;
         };
         let mut count = 0;
-        while list.first != NONE {
+        while let Some(entry) = self.entries.get(list.first as usize)
+            && entry.abort.as_ref().is_none_or(&is_lost)
+        {
             let index = list.first;
             remove(&mut self.entries, list, index);
             append(&mut self.entries, &mut self.aborted, index);

@@ -185,6 +185,20 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         }
     }
 
+    /// The number of the next message.
+    pub fn position(&self) -> u64 {
+        self.outgoing.position()
+    }
+
+    /// The first message that the neighbour hasn't taken yet, as far as is known. A successor of one that died takes those
+    /// from there on, some of which that one may have taken, too.
+    pub fn first_untaken(&mut self) -> u64 {
+        self.outgoing.first_unreleased().unwrap_or_else(|_| {
+            self.broken = true;
+            self.outgoing.position()
+        })
+    }
+
     fn settle(&mut self) {
         match self.outgoing.first_unreleased() {
             Ok(first) => self.ahead.settle(first),
@@ -265,6 +279,13 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
     pub fn begin(&mut self) {
         self.full = 0;
         self.behind = false;
+    }
+
+    /// Shows the neighbour what was sent so far.
+    pub fn publish(&mut self) {
+        if self.outgoing.publish() > 0 {
+            self.doorbell.ring_after(&Fenced::now());
+        }
     }
 
     /// Ends a batch. Who dies in between has a successor that takes once more what was answered, and not one that never

@@ -119,7 +119,8 @@ pub struct IpLinkEnd {
     exchange: Exchange<FromLink, ToLink>,
     /// For payload of `ip`'s own, either way.
     pool: Pool,
-    database: RequestDatabase<Owner>,
+    /// Whose payload `link` has, and the number of the message that told of it.
+    database: RequestDatabase<(u64, Owner)>,
     done: VecDeque<RichPointer>,
     /// Transports' packets that have left, or were dropped.
     sent: VecDeque<Lender>,
@@ -182,7 +183,7 @@ impl IpLinkEnd {
 
     fn complete(&mut self, id: u64) {
         match self.database.complete(RequestId::from_wire(id), LINK) {
-            Some(owner) => self.release(owner),
+            Some((_, owner)) => self.release(owner),
             None => {
                 let unasked = &mut self.exchange.counters.unasked;
                 *unasked = unasked.wrapping_add(1);
@@ -321,11 +322,12 @@ impl IpLinkEnd {
             }
         };
         let awaited = matches!(owner, Some(Owner::Transport(lender)) if lender.awaited);
-        let id = match owner.map(|owner| self.database.issue(LINK, owner)) {
+        let number = self.exchange.position();
+        let id = match owner.map(|owner| self.database.issue(LINK, (number, owner))) {
             None => 0,
             Some(Ok(id)) => id.to_wire(),
             Some(Err(unsent)) => {
-                self.release(unsent.0);
+                self.release(unsent.0.1);
                 return Ok(());
             }
         };
@@ -372,14 +374,16 @@ impl IpLinkEnd {
         self.exchange.flush();
     }
 
-    /// `link` was restarted: what it hadn't said to have sent is taken as lost, and what it had lent is
-    /// void. TCP's payload still leaves, if its frame is in the queue.
+    /// `link` was restarted: what it had lent is void. What it had taken is done with, whether it has left or not. What it hadn't taken stays
+    /// lent, and its successor sends it.
     pub fn link_restarted(&mut self, incarnation: Incarnation) {
         self.exchange.restarted(incarnation);
         self.done.clear();
-        self.database.abort_all(LINK);
+        let untaken = self.exchange.first_untaken();
+        let was_taken = |(number, _): &(u64, Owner)| untaken.wrapping_sub(*number) as i64 > 0;
+        self.database.abort_while(LINK, was_taken);
         while let Some(aborted) = self.database.poll_aborted() {
-            self.release(aborted.abort);
+            self.release(aborted.abort.1);
         }
     }
 

@@ -1,9 +1,9 @@
-use crate::Incarnation;
 use crate::exchange::{EndCounters, Exchange};
 use crate::lane::AttachParts;
 use crate::packet_down::{FromTransport, PacketDown};
 use crate::packet_up::{PacketUp, ToTransport};
 use crate::returned::Returned;
+use crate::{Incarnation, is_worth_repeating};
 use skink_channel::{AttachError, NeighbourId, RequestDatabase, RequestId};
 use skink_messages::NetworkError;
 use skink_time::Instant;
@@ -19,8 +19,8 @@ const WAITING: usize = 1024;
 /// `ip`'s side towards `tcp` or `udp`.
 pub struct IpTransportEnd {
     exchange: Exchange<FromTransport, ToTransport>,
-    /// Packets that the transport has.
-    lent: RequestDatabase<PacketUp>,
+    /// Packets that the transport has, and whether a predecessor of it had them, too.
+    lent: RequestDatabase<(PacketUp, bool)>,
     sent: Returned,
     /// Packets that the transport is done with, and whether they were for no socket.
     returned: VecDeque<(PacketUp, bool)>,
@@ -46,12 +46,16 @@ impl IpTransportEnd {
     /// # Errors
     /// The packet, dropped for want of room: it isn't needed any more.
     pub fn deliver(&mut self, packet: PacketUp) -> Result<(), PacketUp> {
+        self.hand_up(packet, false)
+    }
+
+    fn hand_up(&mut self, packet: PacketUp, again: bool) -> Result<(), PacketUp> {
         if self.lent.awaited() >= LENT || self.exchange.reserve(1).is_err() {
             self.exchange.counters.full = self.exchange.counters.full.wrapping_add(1);
             return Err(packet);
         }
-        let id = self.lent.issue(TRANSPORT, packet);
-        let id = id.map_err(|unsent| unsent.0)?;
+        let id = self.lent.issue(TRANSPORT, (packet, again));
+        let id = id.map_err(|unsent| unsent.0.0)?;
         let told = ToTransport::Packet(PacketUp {
             id: id.to_wire(),
             ..packet
@@ -95,7 +99,7 @@ impl IpTransportEnd {
 
     fn complete(&mut self, id: u64, unreachable: bool) {
         match self.lent.complete(RequestId::from_wire(id), TRANSPORT) {
-            Some(packet) => self.returned.push_back((packet, unreachable)),
+            Some((packet, _)) => self.returned.push_back((packet, unreachable)),
             None => {
                 let unasked = &mut self.exchange.counters.unasked;
                 *unasked = unasked.wrapping_add(1);
@@ -139,13 +143,25 @@ impl IpTransportEnd {
         due.filter(|_| !self.exchange.was_full())
     }
 
-    /// The transport was restarted: what it had has come back.
-    pub fn transport_restarted(&mut self, incarnation: Incarnation) {
+    /// The transport was restarted. Of what its predecessor had, it is handed once more what is `repeatable`, once: it isn't known how far
+    /// that had got with it (NewtOS, section 2.5.3). The rest has come back.
+    pub fn transport_restarted(
+        &mut self,
+        now: Instant,
+        incarnation: Incarnation,
+        repeatable: impl Fn(&PacketUp) -> bool,
+    ) {
         self.exchange.restarted(incarnation);
         self.sent.clear();
-        self.lent.abort_all(TRANSPORT);
-        while let Some(aborted) = self.lent.poll_aborted() {
-            self.returned.push_back((aborted.abort, false));
+        for _ in 0..self.lent.abort_all(TRANSPORT) {
+            let Some(aborted) = self.lent.poll_aborted() else {
+                return;
+            };
+            let (packet, again) = aborted.abort;
+            let wanted = !again && is_worth_repeating(now, packet.arrived) && repeatable(&packet);
+            if !wanted || self.hand_up(packet, true).is_err() {
+                self.returned.push_back((packet, false));
+            }
         }
     }
 

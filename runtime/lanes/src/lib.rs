@@ -81,6 +81,9 @@ pub use payload::Payload;
 pub use regions::Regions;
 pub use transport::{Arrival, TransportEnd};
 
+use core::time::Duration;
+use skink_time::Instant;
+
 /// Which transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
@@ -122,3 +125,10 @@ impl Transport {
 
 /// Which restart of a component something comes from, counted from 1.
 pub type Incarnation = u32;
+
+/// Whether what arrived then is handed up again after who had it was replaced: who sent it may have sent it again since, or have
+/// gone.
+fn is_worth_repeating(now: Instant, arrived: Instant) -> bool {
+    const LATE: Duration = Duration::from_secs(1);
+    now.since(arrived) < LATE
+}

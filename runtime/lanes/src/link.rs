@@ -1,11 +1,11 @@
-use crate::Incarnation;
 use crate::exchange::{EndCounters, Exchange};
 use crate::lane::AttachParts;
 use crate::packet_down::{FrameDown, ToLink};
 use crate::packet_up::{FrameUp, FromLink};
 use crate::returned::Returned;
-use skink_channel::{AttachError, HolderId, Pool};
-use skink_messages::{LinkLimits, RxFrame};
+use crate::{Incarnation, is_worth_repeating};
+use skink_channel::{AttachError, HolderId, Pool, RichPointer};
+use skink_messages::{Full, LinkLimits, RxFrame};
 use skink_time::Instant;
 
 /// The one whom frames are lent to.
@@ -13,11 +13,21 @@ const IP: HolderId = HolderId(0);
 /// Ids that may wait for room; no more frames are taken then. `ip` never waits for so many.
 const WAITING: usize = 256;
 
+/// A frame that `ip` has.
+#[derive(Clone, Copy)]
+struct Loan {
+    /// The number of the message that told of it.
+    number: u64,
+    frame: FrameUp,
+}
+
 /// `link`'s side towards `ip`.
 pub struct LinkEnd {
     exchange: Exchange<ToLink, FromLink>,
     /// What is received goes here. `link` alone frees.
     pool: Pool,
+    /// What `ip` has of it, by chunks.
+    lent: Vec<Option<Loan>>,
     /// To be told to `ip`.
     sent: Returned,
     limits: LinkLimits,
@@ -37,6 +47,7 @@ impl LinkEnd {
     ) -> Result<LinkEnd, AttachError> {
         Ok(LinkEnd {
             exchange: Exchange::attach(parts)?,
+            lent: vec![None; pool.geometry().chunks() as usize],
             pool,
             sent: Returned::with_capacity(WAITING + 1),
             limits,
@@ -73,13 +84,41 @@ impl LinkEnd {
         let pointer = written.and_then(|()| self.pool.lend(&chunk, 0, length, IP));
         // The loan keeps it.
         self.pool.free(chunk);
-        let frame = FromLink::Frame(FrameUp {
+        let frame = FrameUp {
             pointer: pointer.ok()?,
             arrived: frame.arrived,
             segment_bytes: frame.segment_bytes,
             checksum: frame.checksum,
-        });
-        self.exchange.send(&frame).ok()
+            again: false,
+        };
+        self.tell(frame).ok()
+    }
+
+    fn tell(&mut self, frame: FrameUp) -> Result<(), Full> {
+        let number = self.exchange.position();
+        self.exchange.send(&FromLink::Frame(frame))?;
+        if let Some(place) = self.place(frame.pointer) {
+            *place = Some(Loan { number, frame });
+        }
+        Ok(())
+    }
+
+    /// Where it is noted who has the frame that this points into.
+    fn place(&mut self, pointer: RichPointer) -> Option<&mut Option<Loan>> {
+        let chunk = pointer.offset / self.pool.geometry().chunk_bytes();
+        self.lent.get_mut(chunk as usize)
+    }
+
+    fn take_back(&mut self, pointer: RichPointer) {
+        match self.pool.give_back(pointer, IP) {
+            Ok(()) => {
+                self.place(pointer).and_then(Option::take);
+            }
+            Err(_) => {
+                let unasked = &mut self.exchange.counters.unasked;
+                *unasked = unasked.wrapping_add(1);
+            }
+        }
     }
 
     /// The next frame to be sent. Its end is told by [`LinkEnd::sent`], whatever it is.
@@ -88,12 +127,8 @@ impl LinkEnd {
             match self.exchange.take()? {
                 ToLink::Frame(frame) => return Some(frame),
                 ToLink::Done(pointers) => {
-                    for pointer in pointers.as_slice() {
-                        if self.pool.give_back(*pointer, IP).is_err() {
-                            let unasked = &mut self.exchange.counters.unasked;
-                            *unasked = unasked.wrapping_add(1);
-                        }
-                    }
+                    let all = pointers.as_slice().iter();
+                    all.for_each(|pointer| self.take_back(*pointer));
                 }
             }
         }
@@ -120,6 +155,12 @@ impl LinkEnd {
         self.sent.len()
     }
 
+    /// `ip` sees the frames that have arrived: the NIC's queue hasn't got them any more, and who sends dies more often than others, as that
+    /// takes long.
+    pub fn publish(&mut self) {
+        self.exchange.publish();
+    }
+
     /// Ends a batch: `ip` sees all of it, and is woken if it sleeps.
     pub fn flush(&mut self, now: Instant) {
         if self.limits_due {
@@ -138,12 +179,28 @@ impl LinkEnd {
         due.filter(|_| !self.exchange.was_full())
     }
 
-    /// `ip` was restarted: what it had been lent has come back. Answers how many loans that were.
-    pub fn ip_restarted(&mut self, incarnation: Incarnation) -> u64 {
+    /// `ip` was restarted. What its predecessor hadn't taken is the successor's. What it had taken is handed up again: it isn't known how
+    /// far that had got with it, and who sent it would notice a loss only after a while (NewtOS, section 2.5.3). What was handed up twice
+    /// already, or a while ago, or finds no room, has come back.
+    pub fn ip_restarted(&mut self, now: Instant, incarnation: Incarnation) {
         self.exchange.restarted(incarnation);
         self.sent.clear();
-        self.limits_due = true;
-        self.pool.reclaim(IP)
+        self.limits_due = self.exchange.send(&FromLink::Limits(self.limits)).is_err();
+        let untaken = self.exchange.first_untaken();
+        let was_taken = |loan: &mut Loan| untaken.wrapping_sub(loan.number) as i64 > 0;
+        let lent = self.lent.iter_mut();
+        let mut taken: Vec<Loan> = lent.filter_map(|it| it.take_if(was_taken)).collect();
+        taken.sort_unstable_by_key(|loan| loan.number);
+        for Loan { frame, .. } in taken {
+            let repeated = FrameUp {
+                again: true,
+                ..frame
+            };
+            let wanted = !frame.again && is_worth_repeating(now, frame.arrived);
+            if !wanted || self.tell(repeated).is_err() {
+                let _ = self.pool.give_back(frame.pointer, IP);
+            }
+        }
     }
 
     /// Whether there is something to do.

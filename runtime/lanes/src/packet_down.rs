@@ -184,17 +184,12 @@ const _: () = assert!(size_of::<FrameBody>() == 176 && size_of::<PointersBody>()
 impl Coded for ToLink {
     type Wire = LargeMessage;
 
+    /// For any `link`: what one hasn't taken stays lent to its successor.
     #[inline]
     fn encode(&self, sender: Incarnation) -> LargeMessage {
-        self.encode_for(sender, 0)
-    }
-
-    /// A payload that is to be given back is for one `link`: when that has died, it may be overwritten.
-    #[inline]
-    fn encode_for(&self, sender: Incarnation, receiver: Incarnation) -> LargeMessage {
         match self {
             ToLink::Frame(frame) => {
-                let terms = terms(frame.id, frame.awaited, frame.pressing, receiver);
+                let terms = terms(frame.id, frame.awaited, frame.pressing, 0);
                 let body = FrameBody {
                     id: frame.id,
                     payload: frame.payload.encode(terms),
@@ -233,10 +228,6 @@ impl Coded for ToLink {
             }
             _ => None,
         }
-    }
-
-    fn is_for(wire: &LargeMessage, receiver: Incarnation) -> bool {
-        wire.kind() != FRAME || Beginning::is_for(wire, receiver)
     }
 
     fn is_pressing(wire: &LargeMessage) -> bool {

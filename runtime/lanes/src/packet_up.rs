@@ -22,6 +22,8 @@ pub struct FrameUp {
     pub segment_bytes: u16,
     /// As in [`skink_messages::RxFrame`].
     pub checksum: RxChecksum,
+    /// A predecessor of `ip` may have had it: only what does no harm if it comes twice goes on.
+    pub again: bool,
 }
 
 /// What `link` tells `ip`.
@@ -46,7 +48,8 @@ struct FrameBody {
     arrived_ns: u64,
     segment_bytes: u16,
     checksum: u8,
-    _reserved: [u8; 5],
+    again: u8,
+    _reserved: [u8; 4],
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -104,7 +107,8 @@ impl Coded for FromLink {
                     arrived_ns: frame.arrived.as_nanos(),
                     segment_bytes: frame.segment_bytes,
                     checksum: put_checksum(frame.checksum),
-                    _reserved: [0; 5],
+                    again: u8::from(frame.again),
+                    _reserved: [0; 4],
                 };
                 SmallMessage::new(FRAME, incarnation, &body)
             }
@@ -139,6 +143,7 @@ impl Coded for FromLink {
                     arrived: Instant::from_nanos(body.arrived_ns),
                     segment_bytes: body.segment_bytes,
                     checksum: get_checksum(body.checksum)?,
+                    again: body.again != 0,
                 }))
             }
             SENT => {

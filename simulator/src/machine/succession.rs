@@ -132,7 +132,7 @@ impl Machine {
             ip.add_pool(map(link.pool()));
             if steps.next() {
                 link.add_pool(map(ip.pool()));
-                link.ip_restarted(incarnation);
+                link.ip_restarted(now, incarnation);
             }
         }
         if let Some(filter) = &mut self.filter
@@ -189,7 +189,7 @@ impl Machine {
         if let Some(ip) = &mut self.ip
             && steps.next()
         {
-            ip.transport_restarted(Transport::Tcp, incarnation);
+            ip.transport_restarted(now, Transport::Tcp, incarnation);
         }
         if let Some(syscall) = &mut self.syscall
             && steps.next()
@@ -212,7 +212,7 @@ impl Machine {
         if let Some(ip) = &mut self.ip
             && steps.next()
         {
-            ip.transport_restarted(Transport::Udp, incarnation);
+            ip.transport_restarted(now, Transport::Udp, incarnation);
         }
         if let Some(syscall) = &mut self.syscall
             && steps.next()

@@ -31,6 +31,9 @@ impl IpHost {
     }
 
     fn frame(&mut self, now: Instant, frame: FrameUp) {
+        if frame.again && !self.may_come_twice(&frame) {
+            return self.out.done(frame.pointer);
+        }
         if !self.judging.checks() {
             return self.receive(now, &frame, Verdict::Pass);
         }
@@ -53,6 +56,13 @@ impl IpHost {
         }
     }
 
+    /// Whether it does no harm if a predecessor had this, and passed it on: it is a segment of TCP's.
+    fn may_come_twice(&mut self, frame: &FrameUp) -> bool {
+        let bytes = self.copy(frame, false);
+        let seen = bytes.and_then(|bytes| self.scratch.get(..bytes.min(FRONT_BYTES as usize)));
+        seen.and_then(plain_protocol) == Some(protocol::TCP)
+    }
+
     /// Copies a frame to the scratch, or just its front where the rest isn't looked at: what is behind
     /// that is then of no meaning. Answers its length; `None` if its bytes are gone.
     fn copy(&mut self, frame: &FrameUp, whole: bool) -> Option<usize> {
@@ -63,7 +73,7 @@ impl IpHost {
         };
         self.pools.copy_out(front, &mut self.scratch).ok()?;
         let seen = self.scratch.get(..front.length as usize)?;
-        if front != pointer && (whole || !is_plain(seen)) {
+        if front != pointer && (whole || plain_protocol(seen).is_none()) {
             self.pools.copy_out(pointer, &mut self.scratch).ok()?;
         }
         let length = pointer.length as usize;
@@ -288,12 +298,10 @@ impl IpHost {
     }
 }
 
-/// Whether a frame is a whole TCP or UDP packet without options or extensions in its IP header, so that
+/// TCP's number or UDP's, if a frame is a whole packet of theirs without options or extensions in its IP header, so that
 /// `ip` looks at nothing behind that.
-fn is_plain(front: &[u8]) -> bool {
-    let Ok((link, packet)) = ethernet::Header::parse(front) else {
-        return false;
-    };
+fn plain_protocol(front: &[u8]) -> Option<u8> {
+    let (link, packet) = ethernet::Header::parse(front).ok()?;
     let number = match (link.ethertype, packet.first()) {
         (ethernet::IPV4, Some(0x45)) if packet.len() > ipv4::LEN => {
             let place = packet.get(6..8).and_then(|place| place.first_chunk());
@@ -304,5 +312,7 @@ fn is_plain(front: &[u8]) -> bool {
         (ethernet::IPV6, Some(_)) if packet.len() > ipv6::LEN => packet.get(6),
         _ => None,
     };
-    matches!(number, Some(&(protocol::TCP | protocol::UDP)))
+    number
+        .copied()
+        .filter(|number| [protocol::TCP, protocol::UDP].contains(number))
 }

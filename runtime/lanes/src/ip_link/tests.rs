@@ -1,8 +1,9 @@
 use super::*;
 use crate::link::LinkEnd;
 use crate::packet_down::FrameDown;
-use crate::{FromLink, Lane, ToLink};
-use skink_channel::{PoolGeometry, SleeperDescriptors};
+use crate::{FromLink, HELD_BACK, Lane, ToLink};
+use core::time::Duration;
+use skink_channel::{PoolGeometry, PoolReader, PoolSet, SleeperDescriptors};
 use skink_memory::RingSpan;
 use skink_messages::{RxChecksum, RxFrame};
 use skink_wire::MacAddr;
@@ -117,44 +118,123 @@ fn nothing_is_told_while_what_a_predecessor_lent_is_with_the_link() {
     assert_eq!(told(&mut ip), [7]);
 }
 
-/// The same if `link` dies with it.
+/// The same if `link`, which has taken it, dies with it.
 #[test]
 fn what_a_predecessor_lent_is_back_when_the_link_has_died() {
     let pair = Pair::new();
-    let mut ip = pair.ip(1, 1);
+    let (mut ip, mut link) = (pair.ip(1, 1), pair.link(1, 1));
     pass_on(&mut ip, lender(1, 5));
     ip.transport_restarted(Transport::Udp, 2);
     pass_on(&mut ip, lender(2, 6));
+    assert_eq!(frames(&mut link).len(), 2);
     ip.link_restarted(2);
     assert_eq!(told(&mut ip), [6]);
 }
 
-/// What is lent and lies in the queue when one of the two dies isn't read any more: its lender takes it for lost, or
-/// lends it again.
+/// A datagram that `link` had taken when it died has left or is lost; its successor sends those that it hadn't taken, once.
 #[test]
-fn what_was_lent_to_one_that_died_is_not_read() {
-    for dies in ["link", "ip"] {
-        let pair = Pair::new();
-        let mut ip = pair.ip(1, 1);
-        pass_on(&mut ip, lender(1, 5));
-        let (mut ip, mut link) = match dies {
-            "link" => {
-                let link = pair.link(2, 1);
-                ip.link_restarted(2);
-                (ip, link)
-            }
-            _ => {
-                let mut link = pair.link(1, 1);
-                drop(ip);
-                link.ip_restarted(2);
-                (pair.ip(2, 1), link)
-            }
-        };
-        assert_eq!(frames(&mut link), NO_FRAMES, "{dies}");
-        assert_eq!(link.counters().foreign, 1, "{dies}");
-        pass_on(&mut ip, lender(1, 6));
-        assert_eq!(frames(&mut link).len(), 1, "{dies}");
+fn what_a_link_that_died_had_not_taken_leaves() {
+    let pair = Pair::new();
+    let (mut ip, mut link) = (pair.ip(1, 1), pair.link(1, 1));
+    pass_on(&mut ip, lender(1, 5));
+    assert_eq!(frames(&mut link).len(), 1);
+    pass_on(&mut ip, lender(1, 6));
+    // It has looked at that one, too, and its batch never ended.
+    assert!(link.take_frame().is_some());
+    drop(link);
+    let mut link = pair.link(2, 1);
+    ip.link_restarted(2);
+    assert_eq!(told(&mut ip), [5]);
+    pass_on(&mut ip, lender(1, 7));
+    let taken = frames(&mut link);
+    assert_eq!(taken.len(), 2);
+    taken.iter().for_each(|frame| link.sent(frame));
+    link.flush(NOW);
+    assert_eq!(told(&mut ip), [6, 7]);
+    assert_eq!(ip.counters().unasked, 0);
+}
+
+fn received(link: &mut LinkEnd, byte: u8, arrived: Instant) {
+    let frame = RxFrame {
+        arrived,
+        bytes: &[byte; 60],
+        checksum: RxChecksum::Verified,
+        segment_bytes: 1448,
+    };
+    assert!(link.frame(&frame));
+    link.publish();
+}
+
+/// Frames that an `ip` that died had taken are handed up again, in their order and marked, with what is known of them; those that it hadn't
+/// taken as they are. Nothing is handed up a third time, or late.
+#[test]
+fn what_an_ip_that_died_had_not_given_back_is_handed_up_again() {
+    let pair = Pair::new();
+    let (mut ip, mut link) = (pair.ip(1, 1), pair.link(1, 1));
+    let all = link.pool().available();
+    let late = Instant::from_millis(500);
+    for byte in 0..4 {
+        received(&mut link, byte, if byte == 0 { NOW } else { late });
     }
+    let given_back = std::iter::from_fn(|| ip.take_frame()).nth(2);
+    ip.done(given_back.expect("the third").pointer);
+    // Which goes along with that.
+    pass_on(&mut ip, lender(1, 5));
+    assert_eq!(frames(&mut link).len(), 1);
+    received(&mut link, 4, late);
+    drop(ip);
+    let now = NOW + Duration::from_secs(1);
+    for restart in 2..4 {
+        let mut ip = pair.ip(restart, 1);
+        link.ip_restarted(now, restart);
+        link.flush(now);
+        let frames: Vec<FrameUp> = std::iter::from_fn(|| ip.take_frame()).collect();
+        let mut readers = PoolSet::new();
+        let pool = link.pool().descriptors().expect("descriptors");
+        readers.insert(PoolReader::attach(pool).expect("a pool"));
+        let shown = frames.iter().map(|frame| {
+            let mut space = [0; 60];
+            readers.copy_out(frame.pointer, &mut space).expect("bytes");
+            assert_eq!(
+                (frame.segment_bytes, frame.checksum),
+                (1448, RxChecksum::Verified)
+            );
+            (space[0], frame.again)
+        });
+        let shown: Vec<(u8, bool)> = shown.collect();
+        match restart {
+            2 => assert_eq!(shown, [(3, false), (4, false), (1, true)]),
+            _ => assert_eq!(shown, [(3, true), (4, true)]),
+        }
+        ip.flush();
+        if restart == 3 {
+            frames.iter().for_each(|frame| ip.done(frame.pointer));
+            for _ in 0..=HELD_BACK {
+                received(&mut link, 9, now);
+                let frame = ip.take_frame().expect("a frame");
+                ip.done(frame.pointer);
+            }
+            ip.flush();
+            assert!(link.take_frame().is_none());
+            assert_eq!(link.pool().available(), all);
+            assert_eq!(link.counters().unasked, 0);
+        }
+    }
+}
+
+/// What an `ip` that died had asked for isn't read any more: its lender lends it again.
+#[test]
+fn what_one_that_died_had_lent_is_not_read() {
+    let pair = Pair::new();
+    let (mut ip, mut link) = (pair.ip(1, 1), pair.link(1, 1));
+    pass_on(&mut ip, lender(1, 5));
+    drop(ip);
+    link.ip_restarted(NOW, 2);
+    let mut ip = pair.ip(2, 1);
+    assert_eq!(frames(&mut link), NO_FRAMES);
+    assert_eq!(link.counters().foreign, 1);
+    pass_on(&mut ip, lender(1, 6));
+    assert_eq!(frames(&mut link).len(), 1);
 }
 
 /// A neighbour that waits for it is told at once that something has left, another one soon.

@@ -107,7 +107,7 @@ fn packets_are_decoded_as_they_were() {
     }
 }
 
-/// What is to be given back may be overwritten once the neighbour that it was for has died, or the one that lent it.
+/// What is to be given back may be overwritten once the one that lent it has died; what `ip` was lent, once that has died, too.
 #[test]
 fn what_is_lent_is_for_one_neighbour() {
     for (id, is_lent) in [(0, false), (3, true)] {
@@ -119,10 +119,31 @@ fn what_is_lent_is_for_one_neighbour() {
             payload: Payload::Empty,
             headers,
         };
+        let address = "192.0.2.1".parse().expect("an address");
+        let down = PacketDown {
+            id,
+            awaited: false,
+            pressing: false,
+            payload: Payload::Empty,
+            to: Outbound {
+                source: address,
+                destination: address,
+                protocol: 17,
+                hop_limit: None,
+                traffic_class: 0,
+                dont_fragment: true,
+            },
+            refuses: false,
+            headers: Headers::of(&packet(32)).expect("short enough"),
+        };
         let wire = ToLink::Frame(frame).encode_for(7, 9);
-        assert!(ToLink::is_for(&wire, 9));
-        assert_eq!(ToLink::is_for(&wire, 10), !is_lent);
+        assert!(ToLink::is_for(&wire, 10));
         let decoded = ToLink::decode(&wire).expect("a frame");
+        assert_eq!(decoded.is_between(), is_lent);
+        let wire = FromTransport::Packet(down).encode_for(7, 9);
+        assert!(FromTransport::is_for(&wire, 9));
+        assert_eq!(FromTransport::is_for(&wire, 10), !is_lent);
+        let decoded = FromTransport::decode(&wire).expect("a packet");
         assert_eq!(decoded.is_between(), is_lent);
     }
 }

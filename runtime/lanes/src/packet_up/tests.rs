@@ -33,6 +33,7 @@ fn what_is_encoded_is_decoded() {
         arrived: Instant::from_nanos(u64::MAX),
         segment_bytes: 1448,
         checksum: RxChecksum::Unverified,
+        again: true,
     };
     let wire = FromLink::Frame(frame).encode(FROM);
     assert_eq!(wire.incarnation(), FROM);

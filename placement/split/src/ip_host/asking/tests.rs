@@ -46,6 +46,7 @@ fn judge(asking: &mut Asking, direction: Direction, port: u8, flags: u16) -> Jud
         arrived: NOW,
         segment_bytes: 0,
         checksum: RxChecksum::Verified,
+        again: false,
     };
     let packet = Parked::Frame(frame);
     let judged = asking.judge(NOW, direction, &segment(port, flags), packet);
