@@ -15,8 +15,8 @@ use skink_filter::Filter;
 use skink_ip::{Ip, IpConfig};
 use skink_lanes::board::{self, BoardWriter};
 use skink_lanes::{
-    AttachParts, EndCounters, Incarnation, IpLinkEnd, IpTransportEnd, Lender, PacketDown, PacketUp,
-    Regions, Transport,
+    AttachParts, EndCounters, Incarnation, IpLinkEnd, IpTransportEnd, Lender, PacketDown, Regions,
+    Transport,
 };
 use skink_memory::SendRegion;
 use skink_messages::{Counters, FrameOutput, LinkLimits, NetworkError, Progress};
@@ -156,8 +156,8 @@ impl IpHost {
         self.more = true;
     }
 
-    /// A transport was replaced. `tcp` is handed up again what its predecessor hasn't given back, since a segment does no harm if it comes
-    /// twice; a datagram would.
+    /// A transport was replaced. `tcp` is handed up again what its predecessor had taken, since a segment does no harm if it comes twice; a
+    /// datagram would.
     pub fn transport_restarted(
         &mut self,
         now: Instant,
@@ -165,10 +165,7 @@ impl IpHost {
         incarnation: Incarnation,
     ) {
         self.out.transport_restarted(transport, incarnation);
-        // What lies in our own pool has come back by that.
-        let own = self.out.pool().id();
-        let repeatable =
-            |packet: &PacketUp| transport == Transport::Tcp && packet.pointer.pool != own;
+        let repeatable = transport == Transport::Tcp;
         self.transports[transport.index()].transport_restarted(now, incarnation, repeatable);
         self.blocked
             .retain(|(lender, _)| lender.transport != transport);

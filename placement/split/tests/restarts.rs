@@ -133,6 +133,93 @@ fn datagrams_may_be_lost_but_are_whole_and_leave_nothing_behind() {
     }
 }
 
+const ANY_TURN: [Shown; 5] = [
+    Shown::All,
+    Shown::Nothing,
+    Shown::Taken,
+    Shown::Answers,
+    Shown::AllBy(1),
+];
+
+/// What has arrived reaches the program soon, in whichever turn a component dies, and whatever its neighbours see of that turn: the sender's
+/// timer would take 0.2 s.
+#[test]
+fn a_segment_that_has_arrived_is_not_sent_again_by_its_peer() {
+    let deaths = [Who::Ip, Who::Tcp]
+        .into_iter()
+        .flat_map(|who| ANY_TURN.map(|shown| (who, shown)));
+    // What it has taken from the NIC is nowhere else until it has told of it.
+    let deaths = deaths.chain([(Who::Link, Shown::All)]);
+    for (who, shown) in deaths {
+        for turns in 0..8 {
+            let mut world = World::new(turns, nic(turns), filtering(turns));
+            let mut talkers = world.connect(0);
+            world.settle();
+            let now = world.now;
+            talkers[0].talk(world.machines[0].tcp(), now, 100);
+            for _ in 0..turns {
+                world.round();
+            }
+            let now = world.now;
+            world.machines[1].kill_in_poll(who, now, shown);
+            for _ in 0..10 {
+                world.round();
+            }
+            let now = world.now;
+            world.machines[1].restart(who, now);
+            world.pass(skink_time::Duration::from_millis(50));
+            let now = world.now;
+            talkers[1].talk(world.machines[1].tcp(), now, 0);
+            assert_eq!(talkers[1].read, 100, "{who:?} {shown:?} after {turns}");
+            world.assert_no_leak();
+        }
+    }
+}
+
+/// Datagrams that wait while a component is replaced arrive, once, at the machine that they leave and at the one that they come to.
+#[test]
+fn datagrams_that_wait_for_a_successor_arrive_once() {
+    for (machine, who) in [(0, Who::Link), (1, Who::Link), (1, Who::Ip), (1, Who::Udp)] {
+        for turns in 0..8 {
+            // What waits for a verdict when `ip` dies may have had it.
+            let filters = filtering(if who == Who::Ip { 0 } else { turns });
+            let mut world = World::new(turns, nic(turns), filters);
+            let (from, to) = (world.end(0, 0, 1000), world.end(1, 0, 2000));
+            let sender = udp_bind(world.machines[0].udp(), from);
+            let receiver = udp_bind(world.machines[1].udp(), to);
+            let mut sent = 0u8;
+            let mut send = |world: &mut World| {
+                let now = world.now;
+                udp_send(world.machines[0].udp(), now, sender, to, &[sent; 100]);
+                sent += 1;
+                sent - 1
+            };
+            // Both know the other's address.
+            send(&mut world);
+            world.pass(skink_time::Duration::from_millis(10));
+            for _ in 0..turns {
+                send(&mut world);
+                world.round();
+            }
+            world.machines[machine].kill(who);
+            let mut last = 0;
+            for _ in 0..10 {
+                last = send(&mut world);
+                world.round();
+            }
+            let now = world.now;
+            world.machines[machine].restart(who, now);
+            world.pass(skink_time::Duration::from_millis(100));
+            let received = || udp_receive(world.machines[1].udp(), receiver).map(|it| it.1[0]);
+            let mut all: Vec<u8> = std::iter::from_fn(received).collect();
+            all.sort_unstable();
+            let expected: Vec<u8> = (0..=last).collect();
+            assert_eq!(all, expected, "{who:?} of {machine} after {turns}");
+            world.assert_no_leak();
+        }
+    }
+}
+
 #[test]
 fn a_connection_can_be_made_while_ip_is_replaced() {
     for delay in 0..10 {

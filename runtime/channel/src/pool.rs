@@ -24,8 +24,8 @@
 //! # Who frees
 //!
 //! The creator alone, and it trusts nobody: whom it lent a chunk, how often, is in its private memory.
-//! A chunk is free when its creator is done with it and all loans have come back. If a holder dies, its
-//! loans come back with it. If the pool is exhausted, the creator drops what it wanted to put there.
+//! A chunk is free when its creator is done with it and all loans have come back. If a holder dies, the creator gives
+//! back in its place what it doesn't lend to a successor. If the pool is exhausted, the creator drops what it wanted to put there.
 
 use crate::generation::Generation;
 use crate::memory::{Memory, Ordering, word};
@@ -279,7 +279,7 @@ impl Pool {
     }
 
     /// Points to `length` bytes at `offset` in a chunk, and counts that `holder` has it from now on.
-    /// Each loan must come back by [`Pool::give_back`] or [`Pool::reclaim`].
+    /// Each loan must come back by [`Pool::give_back`].
     ///
     /// # Errors
     /// [`PoolError::TooLong`], [`PoolError::NoSuchLoan`], or [`PoolError::NotInUse`].
@@ -338,24 +338,6 @@ impl Pool {
             self.accounts[chunk.index as usize].kept = false;
             self.free_if_unused(chunk.index);
         }
-    }
-
-    /// A holder died: all that it was lent has come back. Answers how many loans that were. Takes time
-    /// for each chunk of the pool.
-    pub fn reclaim(&mut self, holder: HolderId) -> u64 {
-        let mut count = 0;
-        for index in 0..self.geometry.chunks {
-            let Ok(loans) = self.loans_of(index, holder) else {
-                return 0;
-            };
-            let had = u32::from(std::mem::take(loans));
-            if had > 0 {
-                count += u64::from(had);
-                self.accounts[index as usize].loans -= had;
-                self.free_if_unused(index);
-            }
-        }
-        count
     }
 
     /// The account of a chunk in use, if the generation is right.

@@ -387,8 +387,8 @@ impl IpLinkEnd {
         }
     }
 
-    /// A transport was restarted: what it had been lent of our own pool has come back.
-    pub fn transport_restarted(&mut self, transport: Transport, incarnation: Incarnation) -> u64 {
+    /// A transport was restarted: it isn't told of what its predecessor had lent.
+    pub fn transport_restarted(&mut self, transport: Transport, incarnation: Incarnation) {
         self.sent.retain(|lender| lender.transport != transport);
         let loans = &mut self.loans[transport.index()];
         *loans = Loans {
@@ -396,7 +396,6 @@ impl IpLinkEnd {
             own: 0,
             former: loans.former + loans.own,
         };
-        self.pool.reclaim(holder::of(transport))
     }
 
     /// Whether there is something to do.

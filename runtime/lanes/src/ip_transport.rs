@@ -16,11 +16,20 @@ const LENT: u32 = 256;
 /// Ids that may wait for room; no more packets are taken then.
 const WAITING: usize = 1024;
 
+/// A packet that the transport has.
+struct Loan {
+    packet: PacketUp,
+    /// A predecessor of it had taken it, too.
+    again: bool,
+    /// The number of the message that told of it.
+    number: u64,
+}
+
 /// `ip`'s side towards `tcp` or `udp`.
 pub struct IpTransportEnd {
     exchange: Exchange<FromTransport, ToTransport>,
-    /// Packets that the transport has, and whether a predecessor of it had them, too.
-    lent: RequestDatabase<(PacketUp, bool)>,
+    /// Packets that the transport has.
+    lent: RequestDatabase<Loan>,
     sent: Returned,
     /// Packets that the transport is done with, and whether they were for no socket.
     returned: VecDeque<(PacketUp, bool)>,
@@ -54,8 +63,13 @@ impl IpTransportEnd {
             self.exchange.counters.full = self.exchange.counters.full.wrapping_add(1);
             return Err(packet);
         }
-        let id = self.lent.issue(TRANSPORT, (packet, again));
-        let id = id.map_err(|unsent| unsent.0.0)?;
+        let loan = Loan {
+            packet,
+            again,
+            number: self.exchange.position(),
+        };
+        let id = self.lent.issue(TRANSPORT, loan);
+        let id = id.map_err(|unsent| unsent.0.packet)?;
         let told = ToTransport::Packet(PacketUp {
             id: id.to_wire(),
             ..packet
@@ -99,7 +113,7 @@ impl IpTransportEnd {
 
     fn complete(&mut self, id: u64, unreachable: bool) {
         match self.lent.complete(RequestId::from_wire(id), TRANSPORT) {
-            Some((packet, _)) => self.returned.push_back((packet, unreachable)),
+            Some(loan) => self.returned.push_back((loan.packet, unreachable)),
             None => {
                 let unasked = &mut self.exchange.counters.unasked;
                 *unasked = unasked.wrapping_add(1);
@@ -143,22 +157,25 @@ impl IpTransportEnd {
         due.filter(|_| !self.exchange.was_full())
     }
 
-    /// The transport was restarted. Of what its predecessor had, it is handed once more what is `repeatable`, once: it isn't known how far
-    /// that had got with it (NewtOS, section 2.5.3). The rest has come back.
+    /// The transport was restarted. What its predecessor hadn't taken is the successor's. What it had taken has come back; if it is
+    /// `repeatable` it is handed up again, once: it isn't known how far that had got with it, and who sent it would notice a loss only
+    /// after a while (NewtOS, section 2.5.3).
     pub fn transport_restarted(
         &mut self,
         now: Instant,
         incarnation: Incarnation,
-        repeatable: impl Fn(&PacketUp) -> bool,
+        repeatable: bool,
     ) {
         self.exchange.restarted(incarnation);
         self.sent.clear();
-        for _ in 0..self.lent.abort_all(TRANSPORT) {
+        let untaken = self.exchange.first_untaken();
+        let was_taken = |loan: &Loan| untaken.wrapping_sub(loan.number) as i64 > 0;
+        for _ in 0..self.lent.abort_while(TRANSPORT, was_taken) {
             let Some(aborted) = self.lent.poll_aborted() else {
                 return;
             };
-            let (packet, again) = aborted.abort;
-            let wanted = !again && is_worth_repeating(now, packet.arrived) && repeatable(&packet);
+            let Loan { packet, again, .. } = aborted.abort;
+            let wanted = repeatable && !again && is_worth_repeating(now, packet.arrived);
             if !wanted || self.hand_up(packet, true).is_err() {
                 self.returned.push_back((packet, false));
             }

@@ -37,7 +37,8 @@
 //!
 //! **What survives a restart.** Queues and boards are made by whoever starts components, and a successor
 //! goes on where its predecessor was. Pools end with their maker: pointers into them become stale. Accounts
-//! are private memory. Each end has a method to be told that its neighbour was restarted.
+//! are private memory. Each end has a method to be told that its neighbour was restarted: what that hadn't taken from the
+//! queue is its successor's, and what is known to do no harm if it comes twice is said again.
 //!
 //! **What it leaves out.** What is done with packets (the components'), who starts whom, and how
 //! descriptors travel. IPv6 and IPv4 alike; the messages know no protocol's headers.
@@ -45,8 +46,8 @@
 
 /// Version of the messages, and of the board. Raise it with every change of their form or meaning: a
 /// neighbour may be of another build.
-// Layout digest: 19c76f9c289f7402
-pub const MESSAGES_VERSION: u32 = 6;
+// Layout digest: 1bc6dc312d68f856
+pub const MESSAGES_VERSION: u32 = 7;
 
 pub mod board;
 mod calls;

@@ -52,35 +52,40 @@ fn a_chunk_lent_twice_to_one_holder_comes_back_twice() {
 }
 
 #[test]
-fn a_dead_holders_chunks_come_back() {
+fn a_chunk_is_free_when_all_holders_have_given_it_back() {
     let (mut pool, _set) = pool(4);
-    let mut lend = |holders: &[HolderId], keep: bool| {
+    let lend = |pool: &mut Pool, holders: &[HolderId]| {
         let chunk = pool.allocate().expect("free");
-        holders.iter().for_each(|holder| {
-            pool.lend(&chunk, 0, 1, *holder).expect("lend");
-        });
-        match keep {
-            true => Some(chunk),
-            false => {
-                pool.free(chunk);
-                None
-            }
-        }
+        let lent = |holder: &HolderId| pool.lend(&chunk, 0, 1, *holder).expect("lend");
+        let pointers: Vec<RichPointer> = holders.iter().map(lent).collect();
+        (chunk, pointers[0])
     };
-    lend(&[ONE, ONE], false);
-    lend(&[ONE, OTHER], false);
-    let kept = lend(&[ONE], true);
-    lend(&[OTHER], false);
+    let (twice, twice_at) = lend(&mut pool, &[ONE, ONE]);
+    let (both, both_at) = lend(&mut pool, &[ONE, OTHER]);
+    let (kept, kept_at) = lend(&mut pool, &[ONE]);
+    let (other, other_at) = lend(&mut pool, &[OTHER]);
+    [twice, both, other]
+        .into_iter()
+        .for_each(|chunk| pool.free(chunk));
     assert_eq!(pool.available(), 0);
     assert_eq!(pool.allocate(), Err(PoolError::Exhausted));
-    assert_eq!(pool.reclaim(ONE), 4);
-    assert_eq!(pool.available(), 1, "one was its alone");
-    assert_eq!(pool.reclaim(ONE), 0);
-    pool.free(kept.expect("kept"));
-    assert_eq!(pool.available(), 2);
-    assert_eq!(pool.reclaim(OTHER), 2);
+    for (at, holder, available) in [
+        (twice_at, ONE, 0),
+        (twice_at, ONE, 1),
+        (both_at, ONE, 1),
+        (kept_at, ONE, 1),
+        (both_at, OTHER, 2),
+        (other_at, OTHER, 3),
+    ] {
+        assert_eq!(pool.give_back(at, holder), Ok(()));
+        assert!(pool.give_back(at, HolderId(9)).is_err(), "no such holder");
+        assert_eq!(pool.available(), available);
+    }
+    for (at, holder) in [(twice_at, ONE), (kept_at, ONE), (other_at, ONE)] {
+        assert!(pool.give_back(at, holder).is_err(), "it has nothing");
+    }
+    pool.free(kept);
     assert_eq!((pool.available(), pool.refused()), (4, 1));
-    assert_eq!(pool.reclaim(HolderId(9)), 0, "no such holder");
 }
 
 #[test]
@@ -276,7 +281,7 @@ fn what_is_copied_out_is_whole_or_not_at_all() {
     let short = set.copy_out(pointer, &mut [0; 4]);
     assert_eq!(short, Err(ResolveError::OutOfBounds));
     pool.free(chunk);
-    pool.reclaim(ONE);
+    pool.give_back(pointer, ONE).expect("lent");
     assert_eq!(set.copy_out(pointer, &mut to), Err(ResolveError::Stale));
     let other = RichPointer { pool: 8, ..pointer };
     assert_eq!(set.copy_out(other, &mut to), Err(ResolveError::UnknownPool));
