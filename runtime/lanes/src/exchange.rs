@@ -49,6 +49,11 @@ const AHEAD: u64 = 512 * 1024;
 /// From here on one who sleeps is woken when the neighbour has got through them.
 const PRESSING: u64 = AHEAD / 2;
 
+/// Whether the message of this number was sent before the other one.
+pub(crate) fn is_before(number: u64, other: u64) -> bool {
+    other.wrapping_sub(number) as i64 > 0
+}
+
 /// What was sent, and not taken yet as far as is known.
 #[derive(Default)]
 struct Ahead {
@@ -62,7 +67,7 @@ struct Ahead {
 impl Ahead {
     /// Messages before this one were taken.
     fn settle(&mut self, first: u64) {
-        let is_taken = |number: u64| first.wrapping_sub(number) as i64 > 0;
+        let is_taken = |number: u64| is_before(number, first);
         while let Some((number, bytes)) = self.messages.front()
             && is_taken(*number)
         {

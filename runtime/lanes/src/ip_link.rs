@@ -1,5 +1,5 @@
 use crate::codec::Few;
-use crate::exchange::{EndCounters, Exchange};
+use crate::exchange::{EndCounters, Exchange, is_before};
 use crate::lane::AttachParts;
 use crate::packet_down::{FrameDown, Headers, ToLink};
 use crate::packet_up::{FrameUp, FromLink};
@@ -380,7 +380,7 @@ impl IpLinkEnd {
         self.exchange.restarted(incarnation);
         self.done.clear();
         let untaken = self.exchange.first_untaken();
-        let was_taken = |(number, _): &(u64, Owner)| untaken.wrapping_sub(*number) as i64 > 0;
+        let was_taken = |(number, _): &(u64, Owner)| is_before(*number, untaken);
         self.database.abort_while(LINK, was_taken);
         while let Some(aborted) = self.database.poll_aborted() {
             self.release(aborted.abort.1);

@@ -1,4 +1,4 @@
-use crate::exchange::{EndCounters, Exchange};
+use crate::exchange::{EndCounters, Exchange, is_before};
 use crate::lane::AttachParts;
 use crate::packet_down::{FromTransport, PacketDown};
 use crate::packet_up::{PacketUp, ToTransport};
@@ -19,9 +19,7 @@ const WAITING: usize = 1024;
 /// A packet that the transport has.
 struct Loan {
     packet: PacketUp,
-    /// A predecessor of it had taken it, too.
-    again: bool,
-    /// The number of the message that told of it.
+    /// Of the message that told of it.
     number: u64,
 }
 
@@ -30,6 +28,8 @@ pub struct IpTransportEnd {
     exchange: Exchange<FromTransport, ToTransport>,
     /// Packets that the transport has.
     lent: RequestDatabase<Loan>,
+    /// Messages before this one have been there for a predecessor of the transport.
+    renewed: u64,
     sent: Returned,
     /// Packets that the transport is done with, and whether they were for no socket.
     returned: VecDeque<(PacketUp, bool)>,
@@ -44,6 +44,7 @@ impl IpTransportEnd {
         let exchange = Exchange::attach(parts)?;
         Ok(IpTransportEnd {
             lent: RequestDatabase::new(LENT, 1, exchange.request_incarnation()),
+            renewed: exchange.position(),
             exchange,
             sent: Returned::with_capacity(WAITING),
             returned: VecDeque::with_capacity(LENT as usize),
@@ -55,17 +56,12 @@ impl IpTransportEnd {
     /// # Errors
     /// The packet, dropped for want of room: it isn't needed any more.
     pub fn deliver(&mut self, packet: PacketUp) -> Result<(), PacketUp> {
-        self.hand_up(packet, false)
-    }
-
-    fn hand_up(&mut self, packet: PacketUp, again: bool) -> Result<(), PacketUp> {
         if self.lent.awaited() >= LENT || self.exchange.reserve(1).is_err() {
             self.exchange.counters.full = self.exchange.counters.full.wrapping_add(1);
             return Err(packet);
         }
         let loan = Loan {
             packet,
-            again,
             number: self.exchange.position(),
         };
         let id = self.lent.issue(TRANSPORT, loan);
@@ -158,8 +154,8 @@ impl IpTransportEnd {
     }
 
     /// The transport was restarted. What its predecessor hadn't taken is the successor's. What it had taken has come back; if it is
-    /// `repeatable` it is handed up again, once: it isn't known how far that had got with it, and who sent it would notice a loss only
-    /// after a while (NewtOS, section 2.5.3).
+    /// `repeatable` it is handed up again: it isn't known how far that had got with it, and who sent it would notice a loss only
+    /// after a while (NewtOS, section 2.5.3). What was there for two that died has come back in any case: they may have died of it.
     pub fn transport_restarted(
         &mut self,
         now: Instant,
@@ -168,18 +164,21 @@ impl IpTransportEnd {
     ) {
         self.exchange.restarted(incarnation);
         self.sent.clear();
-        let untaken = self.exchange.first_untaken();
-        let was_taken = |loan: &Loan| untaken.wrapping_sub(loan.number) as i64 > 0;
-        for _ in 0..self.lent.abort_while(TRANSPORT, was_taken) {
+        let (untaken, renewed) = (self.exchange.first_untaken(), self.renewed);
+        let is_back = |it: &Loan| is_before(it.number, untaken) || is_before(it.number, renewed);
+        for _ in 0..self.lent.abort_while(TRANSPORT, is_back) {
             let Some(aborted) = self.lent.poll_aborted() else {
-                return;
+                break;
             };
-            let Loan { packet, again, .. } = aborted.abort;
-            let wanted = repeatable && !again && is_worth_repeating(now, packet.arrived);
-            if !wanted || self.hand_up(packet, true).is_err() {
+            let Loan { packet, number } = aborted.abort;
+            let wanted = repeatable
+                && !is_before(number, renewed)
+                && is_worth_repeating(now, packet.arrived);
+            if !wanted || self.deliver(packet).is_err() {
                 self.returned.push_back((packet, false));
             }
         }
+        self.renewed = self.exchange.position();
     }
 
     /// Whether there is something to do.
@@ -197,3 +196,6 @@ impl IpTransportEnd {
         &mut self.exchange.counters
     }
 }
+
+#[cfg(test)]
+mod tests;

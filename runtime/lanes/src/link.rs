@@ -1,4 +1,4 @@
-use crate::exchange::{EndCounters, Exchange};
+use crate::exchange::{EndCounters, Exchange, is_before};
 use crate::lane::AttachParts;
 use crate::packet_down::{FrameDown, ToLink};
 use crate::packet_up::{FrameUp, FromLink};
@@ -16,7 +16,7 @@ const WAITING: usize = 256;
 /// A frame that `ip` has.
 #[derive(Clone, Copy)]
 struct Loan {
-    /// The number of the message that told of it.
+    /// Of the message that told of it.
     number: u64,
     frame: FrameUp,
 }
@@ -28,6 +28,8 @@ pub struct LinkEnd {
     pool: Pool,
     /// What `ip` has of it, by chunks.
     lent: Vec<Option<Loan>>,
+    /// Messages before this one have been there for a predecessor of `ip`.
+    renewed: u64,
     /// To be told to `ip`.
     sent: Returned,
     limits: LinkLimits,
@@ -45,8 +47,10 @@ impl LinkEnd {
         pool: Pool,
         limits: LinkLimits,
     ) -> Result<LinkEnd, AttachError> {
+        let exchange = Exchange::attach(parts)?;
         Ok(LinkEnd {
-            exchange: Exchange::attach(parts)?,
+            renewed: exchange.position(),
+            exchange,
             lent: vec![None; pool.geometry().chunks() as usize],
             pool,
             sent: Returned::with_capacity(WAITING + 1),
@@ -180,27 +184,29 @@ impl LinkEnd {
     }
 
     /// `ip` was restarted. What its predecessor hadn't taken is the successor's. What it had taken is handed up again: it isn't known how
-    /// far that had got with it, and who sent it would notice a loss only after a while (NewtOS, section 2.5.3). What was handed up twice
-    /// already, or a while ago, or finds no room, has come back.
+    /// far that had got with it, and who sent it would notice a loss only after a while (NewtOS, section 2.5.3). What was there for two that
+    /// died has come back, as they may have died of it; so has what is old, or finds no room.
     pub fn ip_restarted(&mut self, now: Instant, incarnation: Incarnation) {
         self.exchange.restarted(incarnation);
         self.sent.clear();
         self.limits_due = self.exchange.send(&FromLink::Limits(self.limits)).is_err();
-        let untaken = self.exchange.first_untaken();
-        let was_taken = |loan: &mut Loan| untaken.wrapping_sub(loan.number) as i64 > 0;
+        let (untaken, renewed) = (self.exchange.first_untaken(), self.renewed);
+        let is_back =
+            |it: &mut Loan| is_before(it.number, untaken) || is_before(it.number, renewed);
         let lent = self.lent.iter_mut();
-        let mut taken: Vec<Loan> = lent.filter_map(|it| it.take_if(was_taken)).collect();
-        taken.sort_unstable_by_key(|loan| loan.number);
-        for Loan { frame, .. } in taken {
+        let mut back: Vec<Loan> = lent.filter_map(|it| it.take_if(is_back)).collect();
+        back.sort_unstable_by_key(|loan| loan.number);
+        for Loan { number, frame } in back {
             let repeated = FrameUp {
                 again: true,
                 ..frame
             };
-            let wanted = !frame.again && is_worth_repeating(now, frame.arrived);
+            let wanted = !is_before(number, renewed) && is_worth_repeating(now, frame.arrived);
             if !wanted || self.tell(repeated).is_err() {
                 let _ = self.pool.give_back(frame.pointer, IP);
             }
         }
+        self.renewed = self.exchange.position();
     }
 
     /// Whether there is something to do.
