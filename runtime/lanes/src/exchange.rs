@@ -161,7 +161,8 @@ impl<In: Coded, Out: Coded> Exchange<In, Out> {
         }
     }
 
-    fn release(&mut self) {
+    /// Lets go of what was taken: a successor doesn't take it once more.
+    pub fn release(&mut self) {
         self.released |= self.incoming.release() > 0;
     }
 

@@ -28,8 +28,6 @@ pub struct IpTransportEnd {
     exchange: Exchange<FromTransport, ToTransport>,
     /// Packets that the transport has.
     lent: RequestDatabase<Loan>,
-    /// Messages before this one have been there for a predecessor of the transport.
-    renewed: u64,
     sent: Returned,
     /// Packets that the transport is done with, and whether they were for no socket.
     returned: VecDeque<(PacketUp, bool)>,
@@ -44,7 +42,6 @@ impl IpTransportEnd {
         let exchange = Exchange::attach(parts)?;
         Ok(IpTransportEnd {
             lent: RequestDatabase::new(LENT, 1, exchange.request_incarnation()),
-            renewed: exchange.position(),
             exchange,
             sent: Returned::with_capacity(WAITING),
             returned: VecDeque::with_capacity(LENT as usize),
@@ -56,6 +53,11 @@ impl IpTransportEnd {
     /// # Errors
     /// The packet, dropped for want of room: it isn't needed any more.
     pub fn deliver(&mut self, packet: PacketUp) -> Result<(), PacketUp> {
+        let first = self.exchange.neighbour();
+        self.hand_up(PacketUp { first, ..packet })
+    }
+
+    fn hand_up(&mut self, packet: PacketUp) -> Result<(), PacketUp> {
         if self.lent.awaited() >= LENT || self.exchange.reserve(1).is_err() {
             self.exchange.counters.full = self.exchange.counters.full.wrapping_add(1);
             return Err(packet);
@@ -164,21 +166,19 @@ impl IpTransportEnd {
     ) {
         self.exchange.restarted(incarnation);
         self.sent.clear();
-        let (untaken, renewed) = (self.exchange.first_untaken(), self.renewed);
-        let is_back = |it: &Loan| is_before(it.number, untaken) || is_before(it.number, renewed);
+        let untaken = self.exchange.first_untaken();
+        let is_for = |packet: &PacketUp| PacketUp::is_for(packet.first, incarnation);
+        let is_back = |it: &Loan| is_before(it.number, untaken) || !is_for(&it.packet);
         for _ in 0..self.lent.abort_while(TRANSPORT, is_back) {
             let Some(aborted) = self.lent.poll_aborted() else {
-                break;
+                return;
             };
-            let Loan { packet, number } = aborted.abort;
-            let wanted = repeatable
-                && !is_before(number, renewed)
-                && is_worth_repeating(now, packet.arrived);
-            if !wanted || self.deliver(packet).is_err() {
+            let packet = aborted.abort.packet;
+            let wanted = repeatable && is_for(&packet) && is_worth_repeating(now, packet.arrived);
+            if !wanted || self.hand_up(packet).is_err() {
                 self.returned.push_back((packet, false));
             }
         }
-        self.renewed = self.exchange.position();
     }
 
     /// Whether there is something to do.

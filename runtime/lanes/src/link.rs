@@ -167,6 +167,8 @@ impl LinkEnd {
 
     /// Ends a batch: `ip` sees all of it, and is woken if it sleeps.
     pub fn flush(&mut self, now: Instant) {
+        // Before it is said that it has left: its lender may overwrite it then, and a successor would send that.
+        self.exchange.release();
         if self.limits_due {
             let told = self.exchange.send(&FromLink::Limits(self.limits));
             self.limits_due = told.is_err();

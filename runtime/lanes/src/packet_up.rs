@@ -33,7 +33,7 @@ pub enum FromLink {
     Frame(FrameUp),
     /// Frames of these ids have left, or were dropped: their payload isn't needed any more.
     Sent(Few<u64, 5>),
-    /// What the link takes. Comes first, and whenever it changes.
+    /// What the link takes: said to each new `ip`, and whenever it changes.
     Limits(LinkLimits),
 }
 
@@ -207,6 +207,8 @@ pub struct PacketUp {
     pub segment_bytes: u16,
     /// What is to be done with it.
     pub fate: Fate,
+    /// The restart of the transport for which it came: only that one and the next one may take it. They may have died of it.
+    pub first: Incarnation,
 }
 
 impl PacketUp {
@@ -225,7 +227,13 @@ impl PacketUp {
             checksum: packet.checksum,
             segment_bytes: packet.segment_bytes,
             fate,
+            first: 0,
         }
+    }
+
+    /// Whether this restart of the transport may take it.
+    pub(crate) fn is_for(first: Incarnation, receiver: Incarnation) -> bool {
+        receiver.wrapping_sub(first) <= 1
     }
 
     /// The packet, once its payload was copied here.
@@ -262,6 +270,8 @@ const LEFT: u32 = 3;
 #[repr(C)]
 struct PacketBody {
     id: u64,
+    first: u32,
+    _reserved: u32,
     arrived_ns: u64,
     pointer: RichPointer,
     source: [u8; 16],
@@ -273,6 +283,15 @@ struct PacketBody {
     checksum: u8,
     fate: u8,
     segment_bytes: u16,
+}
+
+/// How it begins.
+#[derive(FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Beginning {
+    _id: u64,
+    first: u32,
+    _reserved: u32,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -298,7 +317,7 @@ struct ManySent {
 }
 
 const _: () = assert!(
-    size_of::<PacketBody>() == 72 && size_of::<ErrorBody>() == 48 && size_of::<ManySent>() == 112
+    size_of::<PacketBody>() == 80 && size_of::<ErrorBody>() == 48 && size_of::<ManySent>() == 112
 );
 
 const DELIVER: u8 = 1;
@@ -313,6 +332,8 @@ impl Coded for ToTransport {
             ToTransport::Packet(packet) => {
                 let body = PacketBody {
                     id: packet.id,
+                    first: packet.first,
+                    _reserved: 0,
                     arrived_ns: packet.arrived.as_nanos(),
                     pointer: packet.pointer,
                     source: put_address(packet.source),
@@ -357,6 +378,14 @@ impl Coded for ToTransport {
         }
     }
 
+    fn is_for(wire: &MiddleMessage, receiver: Incarnation) -> bool {
+        if wire.kind() != PACKET {
+            return true;
+        }
+        let beginning: Option<Beginning> = wire.read();
+        beginning.is_some_and(|it| PacketUp::is_for(it.first, receiver))
+    }
+
     fn is_between(&self) -> bool {
         match self {
             ToTransport::Packet(_) | ToTransport::Error(_) => false,
@@ -382,6 +411,7 @@ fn decode_packet(body: &PacketBody) -> Option<PacketUp> {
             REJECT => Fate::Reject,
             _ => return None,
         },
+        first: body.first,
     })
 }
 

@@ -51,6 +51,7 @@ fn packet(length: u32, arrived: Instant) -> PacketUp {
         checksum: RxChecksum::Verified,
         segment_bytes: 0,
         fate: Fate::Deliver,
+        first: 0,
     }
 }
 
@@ -126,4 +127,6 @@ fn a_packet_that_two_have_died_of_comes_back() {
     assert!(take(&mut pair.transport(2)).is_some());
     ip.transport_restarted(NOW, 3, true);
     assert_eq!((returned(&mut ip), ip.lent()), (vec![1], 0));
+    // Whether its bytes are still there or not.
+    assert!(take(&mut pair.transport(3)).is_none());
 }

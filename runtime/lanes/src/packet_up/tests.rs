@@ -23,6 +23,7 @@ fn packet(address: IpAddr) -> PacketUp {
         checksum: RxChecksum::Verified,
         segment_bytes: 1460,
         fate: Fate::Reject,
+        first: 3,
     }
 }
 
