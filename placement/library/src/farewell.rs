@@ -5,14 +5,25 @@ use skink_time::{Duration, Instant};
 const SILENCE: Duration = Duration::from_secs(5);
 /// How long it may take in all.
 const IN_ALL: Duration = Duration::from_secs(60);
+/// How long peers that have everything have for reading it, and closing: a reset may cost those what they haven't read that don't keep it then.
+const HALF_CLOSED: Duration = Duration::from_millis(250);
 
-/// What peers still have to acknowledge.
+/// What peers still have to acknowledge, or to close.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Left {
     /// Connections with such bytes, or a FIN.
     pub connections: usize,
     /// Bytes.
     pub bytes: usize,
+    /// Connections whose peers have acknowledged everything, and haven't closed.
+    pub half_closed: usize,
+}
+
+impl Left {
+    /// Whether there is nothing that a reset would be for.
+    pub fn is_nothing(&self) -> bool {
+        *self == Left::default()
+    }
 }
 
 /// How far it has come.
@@ -35,11 +46,16 @@ impl Farewell {
 
     /// How long to go on with what is left: not at all if that is nothing, or if peers have taken too long.
     pub fn look(&mut self, now: Instant, left: Left) -> Option<Duration> {
-        if self.left.replace(left) != Some(left) {
+        let acknowledged = |left: Left| (left.connections, left.bytes);
+        if self.left.replace(left).map(acknowledged) != Some(acknowledged(left)) {
             self.progress = now;
         }
-        let ends = (self.progress + SILENCE).min(self.begun + IN_ALL);
-        let goes_on = left.connections > 0 && now < ends;
+        let patience = match left.connections {
+            0 => HALF_CLOSED,
+            _ => SILENCE,
+        };
+        let ends = (self.progress + patience).min(self.begun + IN_ALL);
+        let goes_on = !left.is_nothing() && now < ends;
         goes_on.then(|| ends.since(now))
     }
 }
@@ -56,7 +72,23 @@ mod tests {
         Left {
             connections: 1,
             bytes,
+            half_closed: 0,
         }
+    }
+
+    #[test]
+    fn peers_that_have_everything_get_little_time_to_close() {
+        let half_closed = |half_closed| Left {
+            half_closed,
+            ..Left::default()
+        };
+        let mut farewell = Farewell::new(at(0));
+        assert_eq!(farewell.look(at(0), left(100)), Some(SILENCE));
+        assert_eq!(farewell.look(at(3), half_closed(2)), Some(HALF_CLOSED));
+        // That one of them closes doesn't make it longer.
+        let later = at(3) + HALF_CLOSED;
+        assert_eq!(farewell.look(later, half_closed(1)), None);
+        assert_eq!(Farewell::new(at(0)).look(at(0), half_closed(0)), None);
     }
 
     #[test]

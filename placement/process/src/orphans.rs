@@ -171,7 +171,7 @@ impl Orphans {
                 Some(longest) if self.listens.is_empty() => self.wait(longest),
                 Some(longest) => self.wait(longest.min(LOOK)),
                 None if !self.listens.is_empty() => {
-                    if left.connections > 0 && !self.stack.has_away() {
+                    if !left.is_nothing() && !self.stack.has_away() {
                         let _ = self.stack.tcp_reset_unfinished(now);
                     }
                     farewell = Farewell::new(now);

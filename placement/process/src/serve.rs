@@ -176,8 +176,9 @@ impl EventLoop {
     /// Whether a process that is to stop has delivered everything, or told the peers of what it had no time for.
     fn has_taken_leave(&mut self, now: Instant, by: Instant, busy: bool) -> bool {
         let host = &mut self.host;
+        let stack = &host.front.stack;
         let delivered = match now < by {
-            true => !busy && host.front.stack.unfinished() == 0,
+            true => !busy && stack.unfinished() == 0 && stack.half_closed() == 0,
             false => host.front.reset_unfinished(now) == Progress::Idle,
         };
         let all_left = !host.inner.has_waiting() && host.nic_wants().1.is_none();

@@ -422,6 +422,10 @@ impl Transports for Apart {
         self.tcp.as_ref().map_or(0, |it| it.tcp().unfinished())
     }
 
+    fn half_closed(&self) -> usize {
+        self.tcp.as_ref().map_or(0, |it| it.tcp().half_closed())
+    }
+
     fn reset_unfinished(&mut self, now: Instant) -> Progress {
         self.tcp.as_mut().map_or(Progress::Idle, |it| {
             it.call(|tcp, below| tcp.reset_unfinished(now, below))

@@ -103,7 +103,10 @@ pub(crate) trait Transports {
     /// TCP connections that have something to deliver.
     fn unfinished(&self) -> usize;
 
-    /// Resets these. `More` if there was no room for all of the packets.
+    /// As [`skink_tcp::Tcp::half_closed`].
+    fn half_closed(&self) -> usize;
+
+    /// Resets all of these. `More` if there was no room for all of the packets.
     fn reset_unfinished(&mut self, now: Instant) -> Progress;
 }
 
@@ -257,6 +260,10 @@ impl Transports for Stack {
         self.tcp_unfinished()
     }
 
+    fn half_closed(&self) -> usize {
+        self.tcp_left().half_closed
+    }
+
     fn reset_unfinished(&mut self, now: Instant) -> Progress {
         self.tcp_reset_unfinished(now)
     }
@@ -378,5 +385,10 @@ impl Serving {
     /// TCP connections that have something to deliver.
     pub fn unfinished(&self) -> usize {
         self.look().unfinished()
+    }
+
+    /// As [`skink_tcp::Tcp::half_closed`].
+    pub fn half_closed(&self) -> usize {
+        self.look().half_closed()
     }
 }

@@ -171,7 +171,9 @@ fn drain(state: &mut State) {
         let left = engine.stack.tcp_left();
         let Some(longest) = farewell.look(now, left) else {
             if left.connections > 0 {
-                let Left { connections, bytes } = left;
+                let Left {
+                    connections, bytes, ..
+                } = left;
                 log!(
                     Warn,
                     "exit: {connections} connections had {bytes} bytes left"

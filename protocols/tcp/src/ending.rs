@@ -6,6 +6,7 @@ use crate::demux::Place;
 use crate::instance::{Socket, Tcp};
 use crate::output::BURST;
 use crate::segment::{Outgoing, Segment};
+use crate::sockets::is_half_closed;
 use crate::state::State;
 use crate::time_wait::{TimeWait, TimeWaits};
 use skink_memory::Bytes;
@@ -206,19 +207,16 @@ impl Tcp {
         }
     }
 
-    /// Resets connections that have something to deliver, for a stack that stops: nobody would deliver it. `More` if
-    /// the network had no room for all that.
+    /// Resets connections that have something to deliver, for a stack that stops: nobody would deliver it. So it does with those that
+    /// are [half closed](Tcp::half_closed): nobody would answer their peers. `More` if the network had no room for all that.
     pub fn reset_unfinished<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         out: &mut O,
     ) -> Progress {
         for slot in 0..self.sockets.len() {
-            if !self
-                .sockets
-                .get(slot)
-                .is_some_and(|it| self.is_unfinished(it))
-            {
+            let socket = self.sockets.get(slot);
+            if !socket.is_some_and(|it| self.is_unfinished(it) || is_half_closed(it)) {
                 continue;
             }
             let slot = slot as u32;

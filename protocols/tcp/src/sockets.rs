@@ -271,6 +271,13 @@ impl Tcp {
         own + left.sum::<usize>()
     }
 
+    /// Connections that nobody has any more here, whose peers have everything and haven't closed: what they send is answered by a
+    /// reset, for as long as somebody is there to do it.
+    pub fn half_closed(&self) -> usize {
+        let sockets = self.sockets.iter();
+        sockets.filter(|socket| is_half_closed(socket)).count()
+    }
+
     /// Takes a flow that nobody knows here and that may be another owner's of the NIC: who has it is to get its segments.
     pub fn take_misled(&mut self) -> Option<FourTuple> {
         self.misled.take()
@@ -492,6 +499,16 @@ impl Connection {
             self.enter(next, context);
         }
         self.tell(Events::WRITABLE);
+    }
+}
+
+/// Whether nobody has it here, its peer has everything, and hasn't closed.
+pub(crate) fn is_half_closed(socket: &Socket) -> bool {
+    match socket {
+        Socket::Free | Socket::Fresh(_) | Socket::Listener(_) => false,
+        Socket::Connection(connection) => {
+            connection.state() == State::FinWait2 && connection.program() == Program::Gone
+        }
     }
 }
 

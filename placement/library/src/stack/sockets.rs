@@ -187,6 +187,7 @@ impl Stack {
         Left {
             connections: self.tcp.unfinished(),
             bytes: self.tcp.undelivered(),
+            half_closed: self.tcp.half_closed(),
         }
     }
 

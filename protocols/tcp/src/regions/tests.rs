@@ -205,7 +205,8 @@ fn no_event_comes_from_a_dead_program() {
     assert!(net.out.events.is_empty());
 }
 
-/// Of two connections of a dead program, one with a byte that its peer doesn't acknowledge, that one alone.
+/// Of three connections one with a byte that its peer doesn't acknowledge, and one whose peer hasn't closed, both of dead programs. The third
+/// has a program.
 #[test]
 fn a_stack_that_stops_resets_what_it_can_not_deliver() {
     let mut net = Net::new();
@@ -215,13 +216,18 @@ fn a_stack_that_stops_resets_what_it_can_not_deliver() {
     net.expect("P. 1:2 ack 1");
     net.add_region(8);
     let quiet = accepted_in(&mut net, 2);
+    net.add_region(8);
+    let held = accepted_in(&mut net, 3);
+    net.shutdown(held);
     for region in [1, 2] {
         net.abandon(region);
     }
     net.drain();
-    talk_to(&mut net, quiet);
-    net.inject(". 1 ack 2 win 60000");
-    assert_eq!(net.tcp.unfinished(), 1);
+    for acknowledged in [quiet, held] {
+        talk_to(&mut net, acknowledged);
+        net.inject(". 1 ack 2 win 60000");
+    }
+    assert_eq!((net.tcp.unfinished(), net.tcp.half_closed()), (1, 1));
     net.out.shut = true;
     assert_eq!(
         net.tcp.reset_unfinished(net.now, &mut net.out),
@@ -236,8 +242,10 @@ fn a_stack_that_stops_resets_what_it_can_not_deliver() {
     );
     net.run();
     net.expect("R. 3 ack 1");
+    talk_to(&mut net, quiet);
+    net.expect("R. 2 ack 1");
     net.expect_nothing();
-    assert_eq!(net.tcp.unfinished(), 0);
+    assert_eq!((net.tcp.unfinished(), net.tcp.half_closed()), (0, 0));
 }
 
 #[test]

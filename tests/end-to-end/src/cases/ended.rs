@@ -18,6 +18,7 @@ pub fn cases() -> Vec<Case> {
     ));
     cases.extend(cases_in(&IN_PROGRAMS, "ended/many-at-once", many_at_once));
     cases.extend(cases_in(&IN_PROGRAMS, "ended/unread", unread));
+    cases.extend(widely("ended/before-its-peer", before_its_peer));
     cases
 }
 
@@ -105,6 +106,46 @@ fn unread(network: &Network) -> Outcome {
     signal(pid_in(&client.log())?, Signal::KILL)?;
     client.wait_until("it has heard of the end", || client.log().contains("heard"))?;
     server.wait(PATIENCE)?;
+    Ok(())
+}
+
+/// Ends as it is told, after its peer has what it wrote.
+const FIRST_TO_END: &str = "
+import os, signal, socket, sys
+listener = socket.create_server(('10.9.0.2', 9100))
+print('listens', flush=True)
+c = listener.accept()[0]
+c.sendall(b'all')
+if 'closes' in sys.argv:
+    c.close()
+elif 'killed' in sys.argv:
+    os.kill(os.getpid(), signal.SIGKILL)
+";
+
+/// Sends when it is told that the other side has gone.
+const LAST_TO_SEND: &str = "
+import os, signal, socket
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+c = socket.create_connection(('10.9.0.2', 9100), 20)
+assert c.makefile().read() == 'all'
+print(f'pid {os.getpid()}.', flush=True)
+signal.sigwait([signal.SIGUSR1])
+try:
+    while True:
+        c.sendall(bytes(1000))
+except (BrokenPipeError, ConnectionResetError):
+    print('heard', flush=True)
+";
+
+/// Who sends to a program that has ended is told so, and doesn't wait for a timer of minutes.
+fn before_its_peer(network: &Network) -> Outcome {
+    for how in ["closes", "ends", "killed"] {
+        let server = python::start(network, "server", FIRST_TO_END, &[how], "listens")?;
+        let client = python::start_on_kernel(network, "client", LAST_TO_SEND, &[], ".")?;
+        server.wait(PATIENCE)?;
+        signal(pid_in(&client.log())?, Signal::USR1)?;
+        client.wait_until("it has heard of the end", || client.log().contains("heard"))?;
+    }
     Ok(())
 }
 
