@@ -71,7 +71,7 @@ fn linger() -> Option<Guard> {
     drain(&mut state);
     state.stop_passing();
     if let Some(engine) = state.engine.as_deref_mut() {
-        // Who takes nothing has been waited for.
+        // Who takes nothing, or doesn't close, has been waited for.
         engine.stack.reset_unfinished(raw::now());
     }
     Some(state)

@@ -54,6 +54,8 @@ mod calls;
 mod codec;
 mod exchange;
 mod filter;
+#[cfg(test)]
+mod fixture;
 mod ip_filter;
 mod ip_link;
 mod ip_transport;

@@ -1,9 +1,9 @@
 use super::*;
 use crate::link::LinkEnd;
 use crate::packet_down::FrameDown;
-use crate::{FromLink, HELD_BACK, Lane, ToLink};
+use crate::{FromLink, HELD_BACK, ToLink, fixture};
 use core::time::Duration;
-use skink_channel::{PoolGeometry, PoolReader, PoolSet, SleeperDescriptors};
+use skink_channel::{PoolGeometry, PoolReader, PoolSet};
 use skink_memory::RingSpan;
 use skink_messages::{RxChecksum, RxFrame};
 use skink_wire::MacAddr;
@@ -19,17 +19,11 @@ const LIMITS: LinkLimits = LinkLimits {
 const NOTHING: [u64; 0] = [];
 const NO_FRAMES: [FrameDown; 0] = [];
 
-struct Pair {
-    lane: Lane,
-    sleeper: SleeperDescriptors,
-}
+struct Pair(fixture::Pair);
 
 impl Pair {
     fn new() -> Pair {
-        Pair {
-            lane: Lane::create::<ToLink, FromLink>("test").expect("a lane"),
-            sleeper: SleeperDescriptors::create("test").expect("a sleeper"),
-        }
+        Pair(fixture::Pair::new::<ToLink, FromLink>())
     }
 
     fn pool(holders: u16) -> Pool {
@@ -39,14 +33,12 @@ impl Pair {
     }
 
     fn ip(&self, own: Incarnation, link: Incarnation) -> IpLinkEnd {
-        let bell = self.sleeper.doorbell().expect("a doorbell");
-        let parts = self.lane.upper(own, link, bell).expect("descriptors");
+        let parts = self.0.upper(own, link);
         IpLinkEnd::attach(parts, Pair::pool(holder::COUNT), LIMITS).expect("a lane")
     }
 
     fn link(&self, own: Incarnation, ip: Incarnation) -> LinkEnd {
-        let bell = self.sleeper.doorbell().expect("a doorbell");
-        let parts = self.lane.lower(own, ip, bell).expect("descriptors");
+        let parts = self.0.lower(own, ip);
         LinkEnd::attach(parts, Pair::pool(1), LIMITS).expect("a lane")
     }
 }

@@ -1,35 +1,25 @@
 use super::*;
 use crate::transport::Arrival;
-use crate::{Fate, FromTransport, Lane, ToTransport, Transport, TransportEnd};
+use crate::{Fate, FromTransport, ToTransport, Transport, TransportEnd, fixture};
 use core::time::Duration;
-use skink_channel::{RichPointer, SleeperDescriptors};
+use skink_channel::RichPointer;
 use skink_messages::RxChecksum;
 
 const NOW: Instant = Instant::from_millis(1);
 
-struct Pair {
-    lane: Lane,
-    sleeper: SleeperDescriptors,
-}
+struct Pair(fixture::Pair);
 
 impl Pair {
     fn new() -> Pair {
-        Pair {
-            lane: Lane::create::<FromTransport, ToTransport>("test").expect("a lane"),
-            sleeper: SleeperDescriptors::create("test").expect("a sleeper"),
-        }
+        Pair(fixture::Pair::new::<FromTransport, ToTransport>())
     }
 
     fn ip(&self) -> IpTransportEnd {
-        let bell = self.sleeper.doorbell().expect("a doorbell");
-        let parts = self.lane.lower(1, 1, bell).expect("descriptors");
-        IpTransportEnd::attach(parts).expect("a lane")
+        IpTransportEnd::attach(self.0.lower(1, 1)).expect("a lane")
     }
 
     fn transport(&self, own: Incarnation) -> TransportEnd {
-        let bell = self.sleeper.doorbell().expect("a doorbell");
-        let parts = self.lane.upper(own, 1, bell).expect("descriptors");
-        TransportEnd::attach(parts, Transport::Tcp).expect("a lane")
+        TransportEnd::attach(self.0.upper(own, 1), Transport::Tcp).expect("a lane")
     }
 }
 
