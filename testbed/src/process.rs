@@ -48,6 +48,8 @@ impl Process {
         let output = File::create(&log)?;
         command.stdin(Stdio::null());
         command.stdout(output.try_clone()?).stderr(output);
+        // With it Python writes a line word by word, and who waits for the first one would take that for the line.
+        command.env_remove("PYTHONUNBUFFERED");
         let child = command.spawn().map_err(|error| {
             io::Error::new(error.kind(), format!("can't start {name}: {error}"))
         })?;

@@ -114,7 +114,11 @@ impl Nginx {
     pub fn workers(&self) -> Result<(u32, Vec<u32>), Failure> {
         let mut master = self.process.id();
         if self.has_parent {
-            let masters = children(master)?;
+            // Beside it there may be a process that ends a killed worker's connections (decision 0029).
+            let mut masters = children(master)?;
+            masters.retain(|pid| {
+                std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|it| it == "nginx\n")
+            });
             let [only] = masters[..] else {
                 return Err(Failure::Wrong(format!("masters of nginx: {masters:?}")));
             };
