@@ -6,6 +6,7 @@
 use crate::cancel;
 use crate::errno::{Answer, Stop, set};
 
+pub mod aio;
 pub mod data;
 pub mod exec;
 pub mod files;

@@ -1,5 +1,5 @@
 //! The numbers of the system calls that have an entry point here.
-use crate::entry::{data, sockets, waiting};
+use crate::entry::{aio, data, sockets, waiting};
 use crate::errno::set;
 use core::ffi::{c_int, c_long};
 
@@ -84,6 +84,13 @@ pub unsafe fn dispatch(number: c_long, arguments: [usize; 6]) -> Option<isize> {
                 set(libc::ENOSYS);
                 -1
             }
+            libc::SYS_io_submit => match aio::io_submit(a, b as _, c as _) {
+                error @ ..0 => {
+                    set(-error);
+                    -1
+                }
+                taken => taken as isize,
+            },
             _ => return None,
         }
     };

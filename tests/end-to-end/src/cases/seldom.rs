@@ -37,9 +37,10 @@ for port in sys.argv[2:]:
 /// - vsftpd wants urgent data inline, on a connection that it has accepted.
 /// - nghttpd looks for addresses of the families that the machine has, and named for its address among the interfaces'. Java does by
 ///   `ioctl`.
+/// - Seastar's programs poll by `io_submit`, unless that is refused when they try it on an eventfd.
 /// - dovecot's processes bound their address space. (`prlimit` may be told to put the old bound where the new one is.)
 const CALLS: &str = "
-import ctypes, errno, fcntl, resource, select, socket, struct, sys
+import ctypes, errno, fcntl, os, platform, resource, select, socket, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 address = sys.argv[1]
 bound = (512 << 20, 1 << 30)
@@ -103,6 +104,21 @@ for level, option, value in [
     assert s.getsockopt(level, option) == value, option
 # Who has no room for anything waits all the same, or would.
 assert libc.recv(s.fileno(), None, 0, socket.MSG_DONTWAIT) == -1 and ctypes.get_errno() == errno.EAGAIN
+setup, submit = (206, 209) if platform.machine() == 'x86_64' else (0, 2)
+context = ctypes.c_ulong()
+assert libc.syscall(setup, 4, ctypes.byref(context)) == 0
+def request(operation, fd, argument):
+    return ctypes.create_string_buffer(struct.pack('QQHhiQQqQII', 0, 0, operation, 0, fd, argument, 1, 0, 0, 0, 0))
+def reading(fd):
+    return request(0, fd, ctypes.addressof(garbage))
+def submitted(*requests):
+    addresses = (ctypes.c_void_p * len(requests))(*map(ctypes.addressof, requests))
+    taken = libc.syscall(submit, context, ctypes.c_long(len(requests)), addresses)
+    return taken if taken >= 0 else errno.errorcode[ctypes.get_errno()]
+file = os.open('/dev/zero', os.O_RDONLY)
+assert submitted(reading(file), reading(file)) == 2
+assert submitted(reading(file), reading(s.fileno()), reading(file)) == 1
+assert submitted(reading(s.fileno())) == submitted(request(5, file, select.POLLIN)) == 'EINVAL'
 # DTLS asks how large its datagrams may be (IP_MTU), sshd whether there are options.
 assert s.getsockopt(socket.IPPROTO_IP, 14) == 1500
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as u:
