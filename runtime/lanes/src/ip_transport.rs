@@ -1,7 +1,7 @@
 use crate::exchange::{EndCounters, Exchange, is_before};
 use crate::lane::AttachParts;
 use crate::packet_down::{FromTransport, PacketDown};
-use crate::packet_up::{PacketUp, ToTransport};
+use crate::packet_up::{PacketUp, ToTransport, is_for};
 use crate::returned::Returned;
 use crate::{Incarnation, is_worth_repeating};
 use skink_channel::{AttachError, NeighbourId, RequestDatabase, RequestId};
@@ -167,14 +167,16 @@ impl IpTransportEnd {
         self.exchange.restarted(incarnation);
         self.sent.clear();
         let untaken = self.exchange.first_untaken();
-        let is_for = |packet: &PacketUp| PacketUp::is_for(packet.first, incarnation);
-        let is_back = |it: &Loan| is_before(it.number, untaken) || !is_for(&it.packet);
+        let is_back =
+            |it: &Loan| is_before(it.number, untaken) || !is_for(it.packet.first, incarnation);
         for _ in 0..self.lent.abort_while(TRANSPORT, is_back) {
             let Some(aborted) = self.lent.poll_aborted() else {
                 return;
             };
             let packet = aborted.abort.packet;
-            let wanted = repeatable && is_for(&packet) && is_worth_repeating(now, packet.arrived);
+            let wanted = repeatable
+                && is_for(packet.first, incarnation)
+                && is_worth_repeating(now, packet.arrived);
             if !wanted || self.hand_up(packet).is_err() {
                 self.returned.push_back((packet, false));
             }

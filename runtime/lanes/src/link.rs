@@ -1,7 +1,7 @@
 use crate::exchange::{EndCounters, Exchange, is_before};
 use crate::lane::AttachParts;
 use crate::packet_down::{FrameDown, ToLink};
-use crate::packet_up::{FrameUp, FromLink};
+use crate::packet_up::{FrameUp, FromLink, is_for};
 use crate::returned::Returned;
 use crate::{Incarnation, is_worth_repeating};
 use skink_channel::{AttachError, HolderId, Pool, RichPointer};
@@ -28,8 +28,6 @@ pub struct LinkEnd {
     pool: Pool,
     /// What `ip` has of it, by chunks.
     lent: Vec<Option<Loan>>,
-    /// Messages before this one have been there for a predecessor of `ip`.
-    renewed: u64,
     /// To be told to `ip`.
     sent: Returned,
     limits: LinkLimits,
@@ -47,10 +45,8 @@ impl LinkEnd {
         pool: Pool,
         limits: LinkLimits,
     ) -> Result<LinkEnd, AttachError> {
-        let exchange = Exchange::attach(parts)?;
         Ok(LinkEnd {
-            renewed: exchange.position(),
-            exchange,
+            exchange: Exchange::attach(parts)?,
             lent: vec![None; pool.geometry().chunks() as usize],
             pool,
             sent: Returned::with_capacity(WAITING + 1),
@@ -94,6 +90,7 @@ impl LinkEnd {
             segment_bytes: frame.segment_bytes,
             checksum: frame.checksum,
             again: false,
+            first: self.exchange.neighbour(),
         };
         self.tell(frame).ok()
     }
@@ -187,28 +184,27 @@ impl LinkEnd {
 
     /// `ip` was restarted. What its predecessor hadn't taken is the successor's. What it had taken is handed up again: it isn't known how
     /// far that had got with it, and who sent it would notice a loss only after a while (NewtOS, section 2.5.3). What was there for two that
-    /// died has come back, as they may have died of it; so has what is old, or finds no room.
+    /// died has come back, as they may have died of it ([`is_for`]); so has what is old, or finds no room.
     pub fn ip_restarted(&mut self, now: Instant, incarnation: Incarnation) {
         self.exchange.restarted(incarnation);
         self.sent.clear();
         self.limits_due = self.exchange.send(&FromLink::Limits(self.limits)).is_err();
-        let (untaken, renewed) = (self.exchange.first_untaken(), self.renewed);
+        let untaken = self.exchange.first_untaken();
         let is_back =
-            |it: &mut Loan| is_before(it.number, untaken) || is_before(it.number, renewed);
+            |it: &mut Loan| is_before(it.number, untaken) || !is_for(it.frame.first, incarnation);
         let lent = self.lent.iter_mut();
         let mut back: Vec<Loan> = lent.filter_map(|it| it.take_if(is_back)).collect();
         back.sort_unstable_by_key(|loan| loan.number);
-        for Loan { number, frame } in back {
+        for Loan { frame, .. } in back {
             let repeated = FrameUp {
                 again: true,
                 ..frame
             };
-            let wanted = !is_before(number, renewed) && is_worth_repeating(now, frame.arrived);
+            let wanted = is_for(frame.first, incarnation) && is_worth_repeating(now, frame.arrived);
             if !wanted || self.tell(repeated).is_err() {
                 let _ = self.pool.give_back(frame.pointer, IP);
             }
         }
-        self.renewed = self.exchange.position();
     }
 
     /// Whether there is something to do.

@@ -24,6 +24,14 @@ pub struct FrameUp {
     pub checksum: RxChecksum,
     /// A predecessor of `ip` may have had it: only what does no harm if it comes twice goes on.
     pub again: bool,
+    /// The restart of `ip` for which it came, see [`is_for`].
+    pub first: Incarnation,
+}
+
+/// Whether this restart of the receiver may take what came for the `first` one: that one and the next one may. They may have died
+/// of it.
+pub(crate) fn is_for(first: Incarnation, receiver: Incarnation) -> bool {
+    receiver.wrapping_sub(first) <= 1
 }
 
 /// What `link` tells `ip`.
@@ -49,7 +57,7 @@ struct FrameBody {
     segment_bytes: u16,
     checksum: u8,
     again: u8,
-    _reserved: [u8; 4],
+    first: u32,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -108,7 +116,7 @@ impl Coded for FromLink {
                     segment_bytes: frame.segment_bytes,
                     checksum: put_checksum(frame.checksum),
                     again: u8::from(frame.again),
-                    _reserved: [0; 4],
+                    first: frame.first,
                 };
                 SmallMessage::new(FRAME, incarnation, &body)
             }
@@ -144,6 +152,7 @@ impl Coded for FromLink {
                     segment_bytes: body.segment_bytes,
                     checksum: get_checksum(body.checksum)?,
                     again: body.again != 0,
+                    first: body.first,
                 }))
             }
             SENT => {
@@ -163,6 +172,14 @@ impl Coded for FromLink {
             }
             _ => None,
         }
+    }
+
+    fn is_for(wire: &SmallMessage, receiver: Incarnation) -> bool {
+        if wire.kind() != FRAME {
+            return true;
+        }
+        let body: Option<FrameBody> = wire.read();
+        body.is_some_and(|it| is_for(it.first, receiver))
     }
 
     fn is_between(&self) -> bool {
@@ -207,7 +224,7 @@ pub struct PacketUp {
     pub segment_bytes: u16,
     /// What is to be done with it.
     pub fate: Fate,
-    /// The restart of the transport for which it came: only that one and the next one may take it. They may have died of it.
+    /// The restart of the transport for which it came, see [`is_for`].
     pub first: Incarnation,
 }
 
@@ -229,11 +246,6 @@ impl PacketUp {
             fate,
             first: 0,
         }
-    }
-
-    /// Whether this restart of the transport may take it.
-    pub(crate) fn is_for(first: Incarnation, receiver: Incarnation) -> bool {
-        receiver.wrapping_sub(first) <= 1
     }
 
     /// The packet, once its payload was copied here.
@@ -383,7 +395,7 @@ impl Coded for ToTransport {
             return true;
         }
         let beginning: Option<Beginning> = wire.read();
-        beginning.is_some_and(|it| PacketUp::is_for(it.first, receiver))
+        beginning.is_some_and(|it| is_for(it.first, receiver))
     }
 
     fn is_between(&self) -> bool {

@@ -35,6 +35,7 @@ fn what_is_encoded_is_decoded() {
         segment_bytes: 1448,
         checksum: RxChecksum::Unverified,
         again: true,
+        first: 7,
     };
     let wire = FromLink::Frame(frame).encode(FROM);
     assert_eq!(wire.incarnation(), FROM);

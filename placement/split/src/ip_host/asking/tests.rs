@@ -47,6 +47,7 @@ fn judge(asking: &mut Asking, direction: Direction, port: u8, flags: u16) -> Jud
         segment_bytes: 0,
         checksum: RxChecksum::Verified,
         again: false,
+        first: 0,
     };
     let packet = Parked::Frame(frame);
     let judged = asking.judge(NOW, direction, &segment(port, flags), packet);
