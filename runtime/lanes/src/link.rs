@@ -184,7 +184,7 @@ impl LinkEnd {
 
     /// `ip` was restarted. What its predecessor hadn't taken is the successor's. What it had taken is handed up again: it isn't known how
     /// far that had got with it, and who sent it would notice a loss only after a while (NewtOS, section 2.5.3). What was there for two that
-    /// died has come back, as they may have died of it ([`is_for`]); so has what is old, or finds no room.
+    /// died has come back, as they may have died of it; so has what is old, or finds no room.
     pub fn ip_restarted(&mut self, now: Instant, incarnation: Incarnation) {
         self.exchange.restarted(incarnation);
         self.sent.clear();

@@ -24,12 +24,12 @@ pub struct FrameUp {
     pub checksum: RxChecksum,
     /// A predecessor of `ip` may have had it: only what does no harm if it comes twice goes on.
     pub again: bool,
-    /// The restart of `ip` for which it came, see [`is_for`].
+    /// The restart of `ip` for which it came: that one and the next one may take it.
     pub first: Incarnation,
 }
 
-/// Whether this restart of the receiver may take what came for the `first` one: that one and the next one may. They may have died
-/// of it.
+/// Whether this restart of the receiver may take what came for the `first` one: that one and the next one may, and not a third one,
+/// as they may have died of it.
 pub(crate) fn is_for(first: Incarnation, receiver: Incarnation) -> bool {
     receiver.wrapping_sub(first) <= 1
 }
@@ -224,7 +224,7 @@ pub struct PacketUp {
     pub segment_bytes: u16,
     /// What is to be done with it.
     pub fate: Fate,
-    /// The restart of the transport for which it came, see [`is_for`].
+    /// The restart of the transport for which it came: that one and the next one may take it.
     pub first: Incarnation,
 }
 
