@@ -1,7 +1,7 @@
 //! How a process comes by its stack: the broker hands it a NIC's queue for one of its own, or a
 //! channel to one in another process.
 use crate::engine::Engine;
-use crate::estate::PassedOn;
+use crate::estate::{PassedOn, Tethers};
 use crate::fd_table::{self, Entry};
 use crate::holdings::Holdings;
 use crate::kept::Kept;
@@ -217,6 +217,7 @@ fn engine(stack: Provider, broker: Broker, counters: Counters, [tcp, udp]: [u32;
         keepers: Vec::new(),
         kept: Kept::default(),
         passed: PassedOn::default(),
+        tethers: Tethers::default(),
         word_until: Instant::ZERO,
     }
 }

@@ -1,4 +1,5 @@
 //! How sockets begin and end: `socket`, `bind`, `shutdown` and their names.
+use crate::estate;
 use crate::descriptor::is_guest;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table;
@@ -214,6 +215,7 @@ pub fn any(domain: c_int, port: u16) -> Endpoint {
 
 /// `shutdown`
 pub fn shutdown(fd: c_int, how: c_int) -> Answer {
+    estate::summon(fd);
     let mut state = lock()?;
     let index = state.socket_asked(fd)?;
     let which = match how {
@@ -295,6 +297,7 @@ pub unsafe fn name(
     length: *mut socklen_t,
     of_peer: bool,
 ) -> Answer {
+    estate::summon(fd);
     let mut state = lock()?;
     let index = state.socket_asked(fd)?;
     if address.is_null() || length.is_null() {

@@ -1,4 +1,5 @@
 //! What can be done with any descriptor: `close`, `dup`, `fcntl`, `ioctl`.
+use crate::estate;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
 use crate::interfaces::requests;
@@ -257,6 +258,7 @@ pub fn control(fd: c_int, command: c_int, argument: usize) -> Answer {
 /// # Safety
 /// As for `ioctl`.
 pub unsafe fn device_control(fd: c_int, request: libc::c_ulong, argument: usize) -> Answer {
+    estate::summon(fd);
     let mut state = lock()?;
     let index = state.socket_asked(fd)?;
     let at = argument as *mut c_int;

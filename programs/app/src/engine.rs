@@ -1,7 +1,7 @@
 //! The process's stack: who owns which of its sockets, and how it is driven. `attach` says how it comes
 //! to be.
 use crate::errno;
-use crate::estate::{Keeper, PassedOn};
+use crate::estate::{Keeper, PassedOn, Tethers};
 use crate::filter::Errand;
 use crate::kept::Kept;
 use crate::log::log;
@@ -60,6 +60,8 @@ pub struct Engine {
     pub kept: Kept,
     /// Connections on their way to other processes.
     pub passed: PassedOn,
+    /// Connections that other processes have, too.
+    pub tethers: Tethers,
     /// Until then segments may come that went to where a connection was before.
     pub word_until: Instant,
 }

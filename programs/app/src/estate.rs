@@ -340,12 +340,14 @@ fn regions(holdings: &Holdings) -> Vec<(u32, u64, [[c_int; 3]; 2])> {
 mod keeper;
 mod packet;
 mod passed;
+mod tethered;
 mod taken;
 mod ticket;
 
 pub use keeper::Keeper;
 pub use packet::look_at;
 pub use passed::PassedOn;
+pub use tethered::{Tethers, has_usher, here, summon};
 pub use taken::take_over;
 pub use ticket::Tickets;
 

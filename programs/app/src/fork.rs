@@ -76,6 +76,8 @@ pub extern "C" fn prepare() {
     }
     if let Some(state) = guard.as_deref_mut() {
         state.leave_all();
+        let all: Vec<u32> = state.sockets.iter().map(|(index, _)| index).collect();
+        state.tether(all.into_iter());
     }
     let claims = guard.as_deref().is_some_and(State::would_claim);
     let pipe = if claims { raw::pipe().ok() } else { None };
@@ -136,6 +138,7 @@ fn begin(state: &mut State) {
     // The parent's NIC and channel must be closed when the parent dies, and the broker must notice. What is under way is the parent's too.
     engine.keepers.clear();
     engine.passed.leave_to_parent();
+    engine.tethers.leave_to_parent();
     for fd in &engine.descriptors {
         fd_table::set(*fd, Entry::Ordinary);
         raw::close(*fd);
@@ -190,11 +193,13 @@ impl State {
         for (_, socket) in self.sockets.iter_mut() {
             socket.resting = [None; 2];
             socket.role = socket.without_stack();
+            socket.passed_on &= !socket.tethered;
             if socket.role == Role::Lost {
-                lost += 1;
+                lost += u32::from(!socket.tethered);
                 socket.connecting = false;
             }
         }
+        self.leave_tethered();
         if lost > 0 {
             log!(
                 Warn,
@@ -210,6 +215,8 @@ impl State {
             self.tell_of_sharing(
                 "this process uses a connection that it has passed to another one",
             );
+        } else if let Some(error) = self.sockets[index].take_error() {
+            return fail(error);
         } else if !self.is_served() {
             self.tell_of_sharing("this process uses a connection of its parent's");
         }

@@ -1,4 +1,5 @@
 //! `getsockopt`, `TCP_INFO` among it.
+use crate::estate;
 use crate::errno::{Answer, Stop, fail};
 use crate::lock::lock;
 use crate::options::{TimeUnit, buffer_limit};
@@ -21,6 +22,7 @@ pub unsafe fn get(
     value: *mut c_void,
     length: *mut socklen_t,
 ) -> Answer {
+    estate::summon(fd);
     let mut state = lock()?;
     let index = state.socket_asked(fd)?;
     let socket = &state.sockets[index];

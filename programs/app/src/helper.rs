@@ -94,6 +94,15 @@ pub fn take_over() {
     }
 }
 
+/// Whether the calling thread is one, with descriptors of its own.
+pub fn is_here() -> bool {
+    IS_HELPER.get()
+}
+
+thread_local! {
+    static IS_HELPER: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
+}
+
 /// Whether there is one.
 pub fn is_there() -> bool {
     current().is_some()
@@ -125,20 +134,7 @@ fn launch() {
         bell,
     }));
     let replaced = CURRENT.swap(core::ptr::from_ref(station).cast_mut(), Ordering::AcqRel);
-    // Signals are the program's threads' business. libc's function leaves its own two alone,
-    // without which `setuid` would never come back.
-    let (mut all, mut before) = (empty_set(), empty_set());
-    // SAFETY: the sets are ours.
-    unsafe {
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-    }
-    let helper = std::thread::Builder::new()
-        .name("skink".into())
-        .stack_size(256 * 1024);
-    let thread = threads::make_ours(|| helper.spawn(move || run(station)));
-    // SAFETY: as above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut()) };
+    let thread = threads::spawn_ours("skink", move || run(station));
     if let Err(error) = thread {
         // The one before, if there is one, goes on, without the descriptors that are new.
         CURRENT.store(replaced, Ordering::Release);
@@ -163,11 +159,6 @@ pub fn forget() {
     }
 }
 
-fn empty_set() -> libc::sigset_t {
-    // SAFETY: a signal set is plain numbers.
-    unsafe { core::mem::zeroed() }
-}
-
 enum Next {
     /// Look again after this time.
     Nap(Duration),
@@ -180,6 +171,7 @@ enum Next {
 }
 
 fn run(station: &'static Station) {
+    IS_HELPER.set(true);
     let mut looker = Looker {
         station,
         work: 0,

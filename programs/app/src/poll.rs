@@ -1,4 +1,5 @@
 //! `poll` and `select`.
+use crate::estate;
 use crate::cancel;
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry};
@@ -78,11 +79,14 @@ impl State {
         }
     }
 
-    /// Whether one of the sockets that weren't Skink's or the kernel's yet is the one or the other's now, or closed.
+    /// Whether one of the sockets that weren't Skink's or the kernel's yet is the one or the other's now, or closed; or a connection has
+    /// left for another process.
     fn has_decided(&self, list: &[pollfd], subjects: &[Subject]) -> bool {
         list.iter().zip(subjects).any(|(entry, subject)| {
-            let Subject::Undecided(index) = *subject else {
-                return false;
+            let index = match *subject {
+                Subject::Undecided(index) => index,
+                Subject::Socket(index) => return self.sockets[index].is_elsewhere(),
+                Subject::Kernel | Subject::Both(_) | Subject::Epoll(_) => return false,
             };
             fd_table::get(entry.fd) != Entry::Socket(index) || self.sockets[index].is_decided()
         })
@@ -187,6 +191,9 @@ pub fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const c_void)
     let deadline = timeout.map(|timeout| raw::now() + timeout);
     let waits = timeout != Some(Duration::ZERO);
     loop {
+        for entry in list.iter() {
+            estate::summon(entry.fd);
+        }
         if let Some(answer) = poll_as_it_is(list, (deadline, waits), mask).transpose() {
             return answer;
         }

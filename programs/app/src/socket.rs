@@ -72,6 +72,8 @@ pub struct Socket {
     pub lent: bool,
     /// It was passed to another process, and is on no stack of this one's.
     pub passed_on: bool,
+    /// Its connection is on the stack of whichever process has used it last ([`crate::estate::Tethers`]).
+    pub tethered: bool,
     /// How many connections may wait to be accepted, if it listens; 0 for one that is bound only.
     pub backlog: u32,
     /// What `bind` was told, with the port that was chosen.
@@ -131,6 +133,7 @@ impl Socket {
             taker: Taker::Unknown,
             lent: false,
             passed_on: false,
+            tethered: false,
             backlog: 4096,
             bound: None,
             any_port: false,
@@ -164,6 +167,11 @@ impl Socket {
         self.watchers = old.watchers;
         self.waiters = old.waiters;
         self.cookie = old.cookie.wrapping_add(1);
+    }
+
+    /// Whether its connection is on another process's stack, and comes if it is asked for.
+    pub fn is_elsewhere(&self) -> bool {
+        self.role == Role::Lost && self.tethered
     }
 
     /// Whether the socket is Skink's for good.

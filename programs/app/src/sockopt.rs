@@ -1,5 +1,6 @@
 //! `setsockopt` and `getsockopt`. An option that Skink can't honour is refused; set before it is
 //! known whose the socket is, it makes the socket the kernel's.
+use crate::estate;
 use crate::errno::{Answer, Stop, fail};
 use crate::lock::lock;
 use crate::options::TimeUnit;
@@ -145,6 +146,7 @@ pub unsafe fn set(
     value: *const c_void,
     length: socklen_t,
 ) -> Answer {
+    estate::summon(fd);
     let mut state = lock()?;
     let index = state.socket_asked(fd)?;
     let socket = &state.sockets[index];

@@ -196,6 +196,11 @@ impl State {
         };
         let now = raw::now();
         match self.sockets[index].role {
+            // As long as anybody has a descriptor it goes on.
+            Role::Stream(id) if self.sockets[index].tethered => {
+                engine.disown_tcp(id);
+                return;
+            }
             Role::Stream(id) => {
                 engine.disown_tcp(id);
                 let socket = &self.sockets[index];

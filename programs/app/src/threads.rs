@@ -13,7 +13,7 @@
 //! Threads that libc makes for itself (`timer_create` with a function to call) aren't seen. If such a one cancels the
 //! program's only thread, that goes on until its call returns.
 use crate::lock::this_thread;
-use crate::{helper, next, raw, trap};
+use crate::{estate, helper, next, raw, trap};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
@@ -61,7 +61,7 @@ fn has_uncounted() -> bool {
     let mut fields = text.rsplit(')').next().unwrap_or("").split_whitespace();
     let count = fields.nth(17).and_then(|field| field.parse().ok());
     let is_first = raw::thread_id() as u32 == raw::process_id();
-    let known = 1 + u32::from(!is_first) + u32::from(helper::is_there());
+    let known = 1 + u32::from(!is_first) + u32::from(helper::is_there()) + u32::from(estate::has_usher());
     count != Some(known)
 }
 
@@ -153,4 +153,24 @@ pub fn make_ours<T>(make: impl FnOnce() -> T) -> T {
     let made = make();
     MAKES_OURS.store(0, Ordering::Relaxed);
     made
+}
+
+/// Makes one that isn't the program's, and hears none of its signals. The lock is held.
+pub fn spawn_ours(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    // Signals are the program's threads' business. libc's function leaves its own two alone,
+    // without which `setuid` would never come back.
+    // SAFETY: a signal set is plain numbers.
+    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { core::mem::zeroed() };
+    // SAFETY: the sets are ours.
+    unsafe {
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+    }
+    let thread = std::thread::Builder::new()
+        .name(name.into())
+        .stack_size(256 * 1024);
+    let spawned = make_ours(|| thread.spawn(run));
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut()) };
+    spawned.map(|_| ())
 }

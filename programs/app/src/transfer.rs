@@ -1,4 +1,5 @@
 //! Data: what all the reading and writing calls come down to.
+use crate::estate;
 use crate::buffers::Buffers;
 use crate::connect::connect_to;
 use crate::datagram::{receive_datagram, send_datagram};
@@ -92,6 +93,10 @@ pub fn patience(state: &State, index: u32, flags: c_int, sends: bool) -> Patienc
 
 /// Every receiving call.
 pub fn receive(fd: c_int, buffers: Buffers<'_>, flags: c_int) -> Answer<Received> {
+    estate::here(fd, || receive_here(fd, buffers, flags))
+}
+
+fn receive_here(fd: c_int, buffers: Buffers<'_>, flags: c_int) -> Answer<Received> {
     let mut state = lock()?;
     let index = state.socket_of(fd)?;
     if flags & libc::MSG_ERRQUEUE != 0 {
@@ -281,6 +286,10 @@ pub struct Control {
 
 /// Every sending call.
 pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
+    estate::here(fd, || send_here(fd, sending))
+}
+
+fn send_here(fd: c_int, sending: Sending<'_>) -> Answer {
     let mut state = lock()?;
     let index = state.socket_of(fd)?;
     if sending.flags & libc::MSG_FASTOPEN != 0 && !state.sockets[index].datagram {

@@ -1,5 +1,6 @@
 //! Entry points that wait for several descriptors.
 use super::{entry, finish};
+use crate::estate;
 use crate::epoll::{EXCLUSIVE, filter};
 use crate::errno::{Answer, Stop, fail};
 use crate::fd_table::{self, Entry, is_known};
@@ -222,6 +223,9 @@ unsafe fn epoll_control(
             state.put_inside(fd);
         }
         return Err(Stop::Kernel);
+    }
+    if operation == libc::EPOLL_CTL_ADD {
+        estate::summon(fd);
     }
     let mut state = lock()?;
     // SAFETY: the caller's promise; `epoll_event` may lie anywhere.

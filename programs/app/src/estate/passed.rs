@@ -15,6 +15,7 @@ use crate::provider::Provider;
 use crate::raw;
 use crate::socket::Role;
 use crate::state::{State, internal};
+use core::ffi::c_int;
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -39,29 +40,73 @@ const CLAIM: &[u8; 11] = b"skink-claim";
 /// Which file a ticket is.
 pub type File = (u64, u64);
 
+/// One of the library's own descriptors: the other end of what a program, or a message, has.
+pub(super) struct End(OwnedFd);
+
+impl End {
+    /// Moves it out of the program's way.
+    pub fn keep(fd: OwnedFd) -> End {
+        // SAFETY: it is ours, and moved only.
+        End(unsafe { OwnedFd::from_raw_fd(internal(fd.into_raw_fd())) })
+    }
+}
+
+impl AsFd for End {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        fd_table::set(self.0.as_raw_fd(), Entry::Ordinary);
+    }
+}
+
 /// One of them.
-struct Passed {
-    id: SocketId,
+pub(super) struct Passed {
+    pub(super) id: SocketId,
     flow: FourTuple,
     serial: u32,
     /// The program's socket and its cookie, if that still has it.
-    socket: (u32, u32),
-    /// The other end of the ticket, until somebody has it.
-    end: OwnedFd,
-    ticket: File,
-    /// When that was first seen.
+    pub(super) socket: (u32, u32),
+    /// The other end of the ticket, or this one of the tether, until somebody has it.
+    pub(super) end: End,
+    /// `None` if it left by a tether ([`super::tethered`]).
+    ticket: Option<File>,
+    /// When it was first seen that somebody has claimed it.
     claimed: Option<Instant>,
 }
 
 impl Passed {
+    pub(super) fn by_tether(
+        id: SocketId,
+        flow: FourTuple,
+        serial: u32,
+        socket: (u32, u32),
+        end: End,
+    ) -> Passed {
+        Passed {
+            id,
+            flow,
+            serial,
+            socket,
+            end,
+            ticket: None,
+            claimed: None,
+        }
+    }
+
+    /// Whether somebody has claimed it; `None` if that may still be. (The helper, which has descriptors of its own, can't say.)
+    fn is_claimed(&self) -> Option<bool> {
+        match self.ticket {
+            Some(_) => is_claimed(&self.end),
+            None => is_taken(&self.end),
+        }
+    }
+
     fn comes_back(&self, now: Instant, stack: &mut Stack) {
         stack.on_handed_over(now, &self.flow, self.serial, None, |_, _| {});
-    }
-}
-
-impl Drop for Passed {
-    fn drop(&mut self) {
-        fd_table::set(self.end.as_raw_fd(), Entry::Ordinary);
     }
 }
 
@@ -71,6 +116,8 @@ pub struct PassedOn {
     list: Vec<Passed>,
     /// Those that nobody has taken.
     returned: Vec<Passed>,
+    /// Those of which only the descriptor is left. The helper, which has descriptors of its own, can't close it.
+    over: Vec<Passed>,
     /// When to look after them.
     look: Instant,
     /// The number of the last one.
@@ -87,7 +134,27 @@ impl PassedOn {
     /// Whether [`State::settle_returned`] has something to do.
     #[inline]
     pub fn has_returned(&self) -> bool {
-        !self.returned.is_empty()
+        !self.returned.is_empty() || !self.over.is_empty()
+    }
+
+    /// Until when one that has left by a tether is to be looked after.
+    pub(super) fn tethered_until(&self) -> Option<Instant> {
+        let mut all = self.list.iter().chain(&self.returned);
+        all.any(|it| it.ticket.is_none()).then_some(self.look)
+    }
+
+    /// The number of the next one.
+    pub(super) fn next_serial(&mut self) -> u32 {
+        self.serial = self.serial.wrapping_add(1).max(1);
+        self.serial
+    }
+
+    /// One more has left.
+    pub(super) fn add(&mut self, now: Instant, passed: Passed) {
+        if self.list.is_empty() {
+            self.look = now + AGAIN;
+        }
+        self.list.push(passed);
     }
 
     /// When they are to be looked after.
@@ -99,6 +166,7 @@ impl PassedOn {
     pub fn leave_to_parent(&mut self) {
         self.list.clear();
         self.returned.clear();
+        self.over.clear();
     }
 
     /// The stack has heard whether another process has this one.
@@ -106,8 +174,9 @@ impl PassedOn {
         let mut list = self.list.iter();
         if let Some(at) = list.position(|passed| passed.serial == serial) {
             let passed = self.list.swap_remove(at);
-            if !taken {
-                self.returned.push(passed);
+            match taken {
+                true => self.over.push(passed),
+                false => self.returned.push(passed),
             }
         }
     }
@@ -122,7 +191,7 @@ impl PassedOn {
             if passed.claimed.is_some() {
                 continue;
             }
-            match is_claimed(&passed.end) {
+            match passed.is_claimed() {
                 Some(true) => passed.claimed = Some(now),
                 Some(false) => passed.comes_back(now, stack),
                 None => {}
@@ -138,21 +207,22 @@ impl PassedOn {
         self.list = away;
         for passed in forgotten {
             stack.forget_passed(now, &passed.flow, passed.serial);
+            self.over.push(passed);
         }
     }
 
     /// Takes back the one that left with this ticket.
     fn take_back(&mut self, now: Instant, ticket: File, stack: &mut Stack) -> Option<Passed> {
-        let at = self.list.iter().position(|it| it.ticket == ticket)?;
+        let at = self.list.iter();
+        let at = at.clone().position(|it| it.ticket == Some(ticket))?;
         let passed = self.list.swap_remove(at);
         passed.comes_back(now, stack);
         Some(passed)
     }
 }
 
-/// Whether somebody has claimed the connection of a ticket; `None` if that may still be. (The helper, which has descriptors of its own,
-/// can't say.)
-fn is_claimed(end: &OwnedFd) -> Option<bool> {
+/// Whether somebody has claimed the connection of a ticket.
+fn is_claimed(end: &End) -> Option<bool> {
     let mut said = [0; CLAIM.len() + 1];
     let mut look = || rustix::net::recv(end, &mut said, RecvFlags::DONTWAIT);
     let count = match look() {
@@ -168,8 +238,28 @@ fn is_claimed(end: &OwnedFd) -> Option<bool> {
     }
 }
 
+/// Whether somebody has taken a connection from a tether: nothing waits at the other end any more. Nobody will if nobody has that.
+fn is_taken(end: &End) -> Option<bool> {
+    let fd = end.as_fd().as_raw_fd();
+    let mut list = [raw::to_poll(fd, 0)];
+    let _ = raw::ppoll(&mut list, Some(Duration::ZERO), core::ptr::null());
+    if list[0].revents & libc::POLLNVAL != 0 {
+        return None;
+    }
+    if list[0].revents & libc::POLLHUP != 0 {
+        return Some(false);
+    }
+    let mut waits: c_int = 0;
+    // SAFETY: the place is ours.
+    let asked = unsafe {
+        let arguments = [fd as usize, libc::TIOCOUTQ as usize, &raw mut waits as usize, 0, 0, 0];
+        raw::call(libc::SYS_ioctl, arguments)
+    };
+    (asked.is_ok() && waits == 0).then_some(true)
+}
+
 /// What only who knows the token can make of a connection that is passed.
-fn seal(token: &str, numbers: (u16, u32), parcel: &[u8]) -> u64 {
+pub(super) fn seal(token: &str, numbers: (u16, u32), parcel: &[u8]) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     (token, numbers, parcel, token).hash(&mut hasher);
     hasher.finish()
@@ -182,7 +272,7 @@ fn file_of(fd: BorrowedFd<'_>) -> Result<File, String> {
 }
 
 /// A file with a parcel in it.
-fn write_parcel(mut rest: &[u8]) -> std::io::Result<OwnedFd> {
+pub(super) fn write_parcel(mut rest: &[u8]) -> std::io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create("skink-connection", MemfdFlags::CLOEXEC)?;
     while !rest.is_empty() {
         let count = rustix::io::write(&file, rest)?;
@@ -192,7 +282,7 @@ fn write_parcel(mut rest: &[u8]) -> std::io::Result<OwnedFd> {
 }
 
 /// What is in such a file, which has no more than `most` bytes.
-fn read_parcel(file: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>, String> {
+pub(super) fn read_parcel(file: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>, String> {
     let size = rustix::fs::fstat(file)
         .map_err(|error| error.to_string())?
         .st_size;
@@ -227,8 +317,7 @@ impl State {
         let (broker, token) = attach::broker_named().ok_or("there is no stack")?;
         let engine = self.engine.as_deref_mut().ok_or("there is no stack")?;
         let socket = SocketEntry::of(&self.sockets[index], Vec::new(), engine);
-        let serial = engine.passed.serial.wrapping_add(1).max(1);
-        engine.passed.serial = serial;
+        let serial = engine.passed.next_serial();
         let Provider::Library(stack) = &mut engine.stack else {
             return Err("the stack is in another process".to_owned());
         };
@@ -256,21 +345,21 @@ impl State {
             stack.on_handed_over(now, &flow, serial, None, |_, _| {});
         })?;
         engine.disown_tcp(id);
+        // Others that have it lose it.
+        engine.tethers.forget(id);
         let socket = &mut self.sockets[index];
         (socket.role, socket.passed_on) = (Role::Lost, true);
-        if engine.passed.is_empty() {
-            engine.passed.look = now + AGAIN;
-        }
-        engine.passed.list.push(Passed {
+        socket.tethered = false;
+        let passed = Passed {
             id,
             flow,
             serial,
             socket: (index, socket.cookie),
-            // SAFETY: it is ours, and moved only.
-            end: unsafe { OwnedFd::from_raw_fd(internal(end.into_raw_fd())) },
-            ticket: file,
+            end: End::keep(end),
+            ticket: Some(file),
             claimed: None,
-        });
+        };
+        engine.passed.add(now, passed);
         Ok((ticket, file))
     }
 
@@ -291,24 +380,56 @@ impl State {
     /// What nobody has taken goes on here, if the program still has it.
     #[cold]
     pub fn settle_returned(&mut self) {
+        // The helper has descriptors of its own: others close these, and the usher has tethers.
+        let is_helper = crate::helper::is_here();
         while let Some(engine) = self.engine.as_deref_mut() {
-            let Some(passed) = engine.passed.returned.pop() else {
+            if !is_helper {
+                engine.passed.over.clear();
+            }
+            let mut returned = engine.passed.returned.iter();
+            let Some(at) = returned.position(|it| it.ticket.is_some() || !is_helper) else {
                 return;
             };
+            let passed = engine.passed.returned.swap_remove(at);
+            if passed.ticket.is_none() {
+                self.tether_again(passed);
+                continue;
+            }
             let (index, cookie) = passed.socket;
             let socket = &mut self.sockets[index];
             if socket.cookie == cookie && socket.passed_on && !socket.fds.is_empty() {
                 (socket.role, socket.passed_on) = (Role::Stream(passed.id), false);
                 engine.own_tcp(passed.id, index);
+                engine.passed.over.push(passed);
                 self.catch_up(index);
                 self.mark_ready(index);
                 self.wake_waiters(index);
             } else {
                 let close = TcpRequest::Close(passed.id);
                 engine.stack.tcp_request(raw::now(), close);
+                engine.passed.over.push(passed);
             }
             self.note_work();
         }
+    }
+
+    /// The connection that left with this number, if it is still on its way, goes on here.
+    pub(super) fn take_back_serial(&mut self, serial: u32) -> bool {
+        let Some(engine) = self.engine.as_deref_mut() else {
+            return false;
+        };
+        let Provider::Library(stack) = &mut engine.stack else {
+            return false;
+        };
+        let mut list = engine.passed.list.iter();
+        let Some(at) = list.position(|it| it.ticket.is_none() && it.serial == serial) else {
+            return false;
+        };
+        let passed = engine.passed.list.swap_remove(at);
+        passed.comes_back(raw::now(), stack);
+        engine.passed.returned.push(passed);
+        self.settle_returned();
+        true
     }
 
     /// Whether a connection that this process has passed is on its stack again, as nobody has received it.
@@ -383,12 +504,7 @@ impl State {
         let now = raw::now();
         let file = file_of(fd)?;
         let engine = self.engine.as_deref_mut().ok_or("there is no stack")?;
-        let Engine {
-            stack,
-            passed,
-            broker,
-            ..
-        } = engine;
+        let Engine { stack, passed, .. } = engine;
         let Provider::Library(stack) = stack else {
             return Err("the stack is in another process".to_owned());
         };
@@ -404,16 +520,12 @@ impl State {
             entry.role = RoleEntry::Stream(plain(own.id));
             return Ok(None);
         }
-        let config = stack.tcp_table().region(0).map(|region| region.config());
-        let config = config.ok_or("the stack has no sockets")?;
-        let most = 4096 + config.send_bytes as usize + config.receive_bytes as usize;
         let parcel = parcel.ok_or("there is nothing in it")?;
-        let parcel = read_parcel(parcel.as_fd(), most)?;
+        let parcel = read_parcel(parcel.as_fd(), self.most_parcel_bytes()?)?;
         if seal(token, (*from, *serial), &parcel) != *sealed {
             return Err("it was made by somebody else".to_owned());
         }
         let parcel = Parcel::from_bytes(&parcel).ok_or("it can't be read")?;
-        let flow = parcel.four_tuple();
         // Whoever takes the packet out of the ticket has it, which may be open in several processes.
         let flags = RecvFlags::DONTWAIT;
         if rustix::net::recv(fd, &mut [0; 1], flags).is_err() {
@@ -423,16 +535,43 @@ impl State {
         if rustix::net::send(fd, CLAIM, flags).is_err() {
             return Err("its sender has ended".to_owned());
         }
-        let adopted = stack.tcp_adopt(now, &parcel);
-        broker.tell_taken_in(*from, *serial, &flow, adopted.is_some());
-        if adopted.is_some() {
-            // One that comes back is no longer on its way.
-            passed.list.retain(|passed| passed.flow != flow);
-        }
-        let id = adopted.ok_or("the stack can't adopt it")?;
-        engine.expect_word(now);
-        log!(Info, "the connection {flow} comes from owner {from}");
+        let id = self.adopt_parcel(&parcel, *from, *serial)?;
         entry.role = RoleEntry::Stream(plain(id));
         Ok(None)
+    }
+
+    /// No parcel for this process's stack is larger.
+    pub(super) fn most_parcel_bytes(&self) -> Result<usize, String> {
+        let engine = self.engine.as_deref().ok_or("there is no stack")?;
+        let region = engine.stack.tcp_table().region(0);
+        let config = region.map(|region| region.config());
+        let config = config.ok_or("the stack has no sockets")?;
+        Ok(4096 + config.send_bytes as usize + config.receive_bytes as usize)
+    }
+
+    /// This process's stack adopts a connection that owner `from` gave this number.
+    pub(super) fn adopt_parcel(
+        &mut self,
+        parcel: &Parcel,
+        from: u16,
+        serial: u32,
+    ) -> Result<SocketId, String> {
+        let engine = self.engine.as_deref_mut().ok_or("there is no stack")?;
+        let Provider::Library(stack) = &mut engine.stack else {
+            return Err("the stack is in another process".to_owned());
+        };
+        let (now, flow) = (raw::now(), parcel.four_tuple());
+        let adopted = stack.tcp_adopt(now, parcel);
+        let taken = adopted.is_some();
+        engine.broker.tell_taken_in(from, serial, &flow, taken);
+        let id = adopted.ok_or("the stack can't adopt it")?;
+        // One that comes back is no longer on its way.
+        let list = core::mem::take(&mut engine.passed.list);
+        let (back, away) = list.into_iter().partition(|passed| passed.flow == flow);
+        engine.passed.list = away;
+        engine.passed.over.extend::<Vec<Passed>>(back);
+        engine.expect_word(now);
+        log!(Info, "the connection {flow} comes from owner {from}");
+        Ok(id)
     }
 }
