@@ -323,10 +323,16 @@ impl Stack {
     }
 
     /// The program passes a connection to another process ([`Tcp::pass`]).
-    pub fn tcp_pass(&mut self, now: Instant, id: SocketId, serial: u32) -> Option<Parcel> {
+    pub fn tcp_pass(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        serial: u32,
+        left_behind: bool,
+    ) -> Option<Parcel> {
         self.asked(now);
-        split!(self, now, |tcp, udp, below| tcp
-            .pass(now, id, serial, &*below))
+        let how = (serial, left_behind);
+        split!(self, now, |tcp, udp, below| tcp.pass(now, id, how, &*below))
     }
 
     /// See [`Tcp::take_question`].

@@ -1,7 +1,7 @@
 //! How sockets begin and end: `socket`, `bind`, `shutdown` and their names.
-use crate::estate;
 use crate::descriptor::is_guest;
 use crate::errno::{Answer, Stop, fail};
+use crate::estate;
 use crate::fd_table;
 use crate::lock::lock;
 use crate::raw;

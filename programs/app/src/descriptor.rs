@@ -1,6 +1,6 @@
 //! What can be done with any descriptor: `close`, `dup`, `fcntl`, `ioctl`.
-use crate::estate;
 use crate::errno::{Answer, Stop, fail};
+use crate::estate;
 use crate::fd_table::{self, Entry};
 use crate::interfaces::requests;
 use crate::linger;

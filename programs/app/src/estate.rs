@@ -23,7 +23,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// The variable that names the estate's descriptor.
 pub const VARIABLE: &str = "SKINK_ESTATE";
 /// Versions that can't read each other's leave each other nothing.
-const VERSION: &str = concat!("skink-estate-4-", env!("CARGO_PKG_VERSION"));
+const VERSION: &str = concat!("skink-estate-5-", env!("CARGO_PKG_VERSION"));
 /// No estate is larger.
 const MAXIMUM_BYTES: usize = 64 << 20;
 
@@ -66,6 +66,8 @@ pub struct SocketEntry {
     own_kernel_socket: bool,
     kernel_listens: bool,
     nonblocking: bool,
+    /// See [`Tethers`].
+    tethered: bool,
     role: RoleEntry,
     backlog: u32,
     /// [`Events`] of a connection that last.
@@ -160,6 +162,7 @@ impl SocketEntry {
             own_kernel_socket: socket.own_kernel_socket,
             kernel_listens: socket.kernel_listens,
             nonblocking: socket.nonblocking,
+            tethered: socket.tethered,
             role,
             backlog: socket.backlog,
             lasting: lasting.bits(),
@@ -340,15 +343,15 @@ fn regions(holdings: &Holdings) -> Vec<(u32, u64, [[c_int; 3]; 2])> {
 mod keeper;
 mod packet;
 mod passed;
-mod tethered;
 mod taken;
+mod tethered;
 mod ticket;
 
 pub use keeper::Keeper;
 pub use packet::look_at;
 pub use passed::PassedOn;
-pub use tethered::{Tethers, has_usher, here, summon};
 pub use taken::take_over;
+pub use tethered::{Tethers, has_usher, here, summon};
 pub use ticket::Tickets;
 
 #[cfg(test)]

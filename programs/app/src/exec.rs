@@ -109,6 +109,8 @@ pub unsafe fn leave(environment: Environment) -> Option<Legacy> {
     if !guest {
         state.defer_no_signals();
         exit::before_exec(&mut state);
+        state.tether(staying.iter().map(|(_, index)| *index));
+        state.hand_to_program(staying.iter().map(|(_, index)| *index));
     }
     state.leave_to_program(staying.iter().map(|(_, index)| *index));
     let left = state.bequeath(&staying, guest, raw::process_id())?;
@@ -131,6 +133,7 @@ pub unsafe fn leave_to_child(
     }
     let mut state = lock().ok()?;
     let staying = staying(&state);
+    state.tether(staying.iter().map(|(_, index)| *index));
     state.leave_to_program(staying.iter().map(|(_, index)| *index));
     let left = state.bequeath(&staying, true, 0)?;
     drop(state);
@@ -171,8 +174,9 @@ impl State {
             return None;
         }
         let is_standard = |(fd, index): &(c_int, u32)| {
-            let role = self.sockets[*index].role;
-            *fd <= libc::STDERR_FILENO && matches!(role, Role::Stream(_) | Role::Lost)
+            let socket = &self.sockets[*index];
+            let lost = matches!(socket.role, Role::Stream(_) | Role::Lost) && !socket.tethered;
+            *fd <= libc::STDERR_FILENO && lost
         };
         if staying.iter().any(is_standard) && !self.is_served() {
             self.tell_of_sharing(

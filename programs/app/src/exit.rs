@@ -43,6 +43,7 @@ fn linger() -> Option<Guard> {
         return Some(state);
     }
     state.leave_listening_to_others();
+    state.leave_behind();
     if let Some(engine) = state.engine.as_deref_mut() {
         // Who takes in what waits here says so.
         engine.word_until = Instant::FAR_FUTURE;

@@ -1,6 +1,6 @@
 //! `getsockopt`, `TCP_INFO` among it.
-use crate::estate;
 use crate::errno::{Answer, Stop, fail};
+use crate::estate;
 use crate::lock::lock;
 use crate::options::{TimeUnit, buffer_limit};
 use crate::socket::{Role, Socket};

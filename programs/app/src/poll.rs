@@ -1,7 +1,7 @@
 //! `poll` and `select`.
-use crate::estate;
 use crate::cancel;
 use crate::errno::{Answer, Stop, fail};
+use crate::estate;
 use crate::fd_table::{self, Entry};
 use crate::kernel_half::events_for_half;
 use crate::lock::lock;

@@ -1,7 +1,7 @@
 //! `setsockopt` and `getsockopt`. An option that Skink can't honour is refused; set before it is
 //! known whose the socket is, it makes the socket the kernel's.
-use crate::estate;
 use crate::errno::{Answer, Stop, fail};
+use crate::estate;
 use crate::lock::lock;
 use crate::options::TimeUnit;
 use crate::raw;

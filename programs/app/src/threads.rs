@@ -61,7 +61,8 @@ fn has_uncounted() -> bool {
     let mut fields = text.rsplit(')').next().unwrap_or("").split_whitespace();
     let count = fields.nth(17).and_then(|field| field.parse().ok());
     let is_first = raw::thread_id() as u32 == raw::process_id();
-    let known = 1 + u32::from(!is_first) + u32::from(helper::is_there()) + u32::from(estate::has_usher());
+    let known =
+        1 + u32::from(!is_first) + u32::from(helper::is_there()) + u32::from(estate::has_usher());
     count != Some(known)
 }
 

@@ -1,9 +1,9 @@
 //! Data: what all the reading and writing calls come down to.
-use crate::estate;
 use crate::buffers::Buffers;
 use crate::connect::connect_to;
 use crate::datagram::{receive_datagram, send_datagram};
 use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
+use crate::estate;
 use crate::lock::{Guard, lock};
 use crate::options::{Told, buffer_limit};
 use crate::raw;

@@ -1,8 +1,8 @@
 //! Entry points that wait for several descriptors.
 use super::{entry, finish};
-use crate::estate;
 use crate::epoll::{EXCLUSIVE, filter};
 use crate::errno::{Answer, Stop, fail};
+use crate::estate;
 use crate::fd_table::{self, Entry, is_known};
 use crate::lock::lock;
 use crate::{epoll_inner, epoll_wait as wait, next, poll as polling};

@@ -20,7 +20,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// How the packet begins.
 const MAGIC: &[u8] = b"{\"version\":\"skink-ticket-";
 /// Versions that can't read each other's pass each other nothing.
-pub const VERSION: &str = concat!("skink-ticket-4-", env!("CARGO_PKG_VERSION"));
+pub const VERSION: &str = concat!("skink-ticket-5-", env!("CARGO_PKG_VERSION"));
 /// No packet is larger.
 const MAXIMUM_BYTES: usize = 8192;
 /// Descriptors beside it, at most: the socket, the holder's connection to the broker, its channel for calls.

@@ -74,6 +74,8 @@ pub(super) struct Passed {
     pub(super) end: End,
     /// `None` if it left by a tether ([`super::tethered`]).
     ticket: Option<File>,
+    /// This process doesn't wait for who takes it.
+    pub(super) left_behind: bool,
     /// When it was first seen that somebody has claimed it.
     claimed: Option<Instant>,
 }
@@ -85,6 +87,7 @@ impl Passed {
         serial: u32,
         socket: (u32, u32),
         end: End,
+        left_behind: bool,
     ) -> Passed {
         Passed {
             id,
@@ -93,6 +96,7 @@ impl Passed {
             socket,
             end,
             ticket: None,
+            left_behind,
             claimed: None,
         }
     }
@@ -252,7 +256,14 @@ fn is_taken(end: &End) -> Option<bool> {
     let mut waits: c_int = 0;
     // SAFETY: the place is ours.
     let asked = unsafe {
-        let arguments = [fd as usize, libc::TIOCOUTQ as usize, &raw mut waits as usize, 0, 0, 0];
+        let arguments = [
+            fd as usize,
+            libc::TIOCOUTQ as usize,
+            &raw mut waits as usize,
+            0,
+            0,
+            0,
+        ];
         raw::call(libc::SYS_ioctl, arguments)
     };
     (asked.is_ok() && waits == 0).then_some(true)
@@ -316,12 +327,15 @@ impl State {
         let now = raw::now();
         let (broker, token) = attach::broker_named().ok_or("there is no stack")?;
         let engine = self.engine.as_deref_mut().ok_or("there is no stack")?;
-        let socket = SocketEntry::of(&self.sockets[index], Vec::new(), engine);
+        let mut socket = SocketEntry::of(&self.sockets[index], Vec::new(), engine);
+        socket.tethered = false;
         let serial = engine.passed.next_serial();
         let Provider::Library(stack) = &mut engine.stack else {
             return Err("the stack is in another process".to_owned());
         };
-        let parcel = stack.tcp_pass(now, id, serial).ok_or("it isn't open")?;
+        let parcel = stack
+            .tcp_pass(now, id, serial, false)
+            .ok_or("it isn't open")?;
         let (flow, parcel) = (parcel.four_tuple(), parcel.to_bytes());
         let from = engine.owner;
         let message = Message {
@@ -357,6 +371,7 @@ impl State {
             socket: (index, socket.cookie),
             end: End::keep(end),
             ticket: Some(file),
+            left_behind: false,
             claimed: None,
         };
         engine.passed.add(now, passed);
@@ -458,6 +473,7 @@ impl State {
             return;
         };
         let now = raw::now();
+        engine.passed.list.retain(|passed| !passed.left_behind);
         for passed in &engine.passed.list {
             // From now on nobody can claim it.
             let _ = rustix::net::shutdown(&passed.end, rustix::net::Shutdown::Both);

@@ -149,6 +149,7 @@ impl State {
         socket.kernel_listens = entry.kernel_listens;
         socket.nonblocking = entry.nonblocking;
         socket.lent = true;
+        socket.tethered = entry.tethered;
         if let RoleEntry::Dormant | RoleEntry::Listener(_) = entry.role {
             // Whoever had it may go on to use it: only waiting for connections shows that it is for this process.
             socket.taker = Taker::Others;
@@ -180,6 +181,7 @@ impl State {
             return None;
         }
         log!(Info, "descriptors {fds:?} are inherited");
+        self.leave_tethered();
         for fd in fds {
             fd_table::set(fd, Entry::Socket(index));
         }

@@ -28,6 +28,7 @@ fn what_is_written_down_is_read_again() {
             own_kernel_socket: false,
             kernel_listens: false,
             nonblocking: true,
+            tethered: false,
             role: RoleEntry::Stream((33, 4)),
             backlog: 5,
             lasting: Events::READ_CLOSED.bits(),

@@ -272,7 +272,10 @@ impl State {
             match self.tie(index, id) {
                 Ok(()) => added = true,
                 Err(error) => {
-                    log!(Error, "a connection isn't shared with a new process: {error}");
+                    log!(
+                        Error,
+                        "a connection isn't shared with a new process: {error}"
+                    );
                     break;
                 }
             }
@@ -315,7 +318,10 @@ impl State {
 
     /// A thread hears who asks, from now on. (Just after `fork`, in the parent, or whenever a connection has come.)
     fn need_usher(&mut self) {
-        let set = self.engine.as_deref().and_then(|it| it.tethers.set.as_ref());
+        let set = self
+            .engine
+            .as_deref()
+            .and_then(|it| it.tethers.set.as_ref());
         let Some(set) = set.map(|set| set.as_fd().as_raw_fd()) else {
             return;
         };
@@ -324,7 +330,10 @@ impl State {
         }
         if let Err(error) = threads::spawn_ours("skink-usher", move || usher(set)) {
             USHER.store(false, Ordering::Relaxed);
-            log!(Error, "nobody hears who asks for a shared connection: {error}");
+            log!(
+                Error,
+                "nobody hears who asks for a shared connection: {error}"
+            );
         }
     }
 
@@ -346,7 +355,7 @@ impl State {
             if is_let_go(tether.end.as_fd()) {
                 self.close_tethered(at);
             } else if tether.wanted && now >= tether.stays {
-                self.give(at);
+                self.give(at, false);
             } else {
                 at += 1;
             }
@@ -374,8 +383,8 @@ impl State {
         }
     }
 
-    /// Gives a connection to whoever has asked for it.
-    fn give(&mut self, at: usize) {
+    /// Gives a connection to whoever has asked for it; or to whoever asks next, if this process is about to end and leaves it behind.
+    fn give(&mut self, at: usize, left_behind: bool) {
         let now = raw::now();
         let Some(engine) = self.engine.as_deref_mut() else {
             return;
@@ -387,7 +396,7 @@ impl State {
             Provider::Library(stack) => {
                 let serial = engine.passed.next_serial();
                 stack
-                    .tcp_pass(now, tether.id, serial)
+                    .tcp_pass(now, tether.id, serial, left_behind)
                     .map(|parcel| (serial, parcel))
             }
             Provider::Served(_) => None,
@@ -397,9 +406,7 @@ impl State {
             if is_ours {
                 self.sockets[index].tethered = false;
             } else {
-                engine
-                    .stack
-                    .tcp_request(now, TcpRequest::Close(tether.id));
+                engine.stack.tcp_request(now, TcpRequest::Close(tether.id));
             }
             return;
         };
@@ -407,9 +414,8 @@ impl State {
         let sent = send_parcel(&tether.end, &parcel, (from, serial));
         engine.disown_tcp(tether.id);
         let (id, end, socket) = (tether.id, tether.end, tether.socket);
-        engine
-            .passed
-            .add(now, Passed::by_tether(id, flow, serial, socket, end));
+        let passed = Passed::by_tether(id, flow, serial, socket, end, left_behind);
+        engine.passed.add(now, passed);
         if is_ours {
             let socket = &mut self.sockets[index];
             (socket.role, socket.passed_on) = (Role::Lost, true);
@@ -421,6 +427,42 @@ impl State {
             self.take_back_serial(serial);
         }
         self.note_work();
+    }
+
+    /// This process ends: connections that others have, too, are left to those, and the rest is closed.
+    pub fn leave_behind(&mut self) {
+        while let Some(engine) = self.engine.as_deref_mut() {
+            let Some(at) = engine.tethers.list.len().checked_sub(1) else {
+                return;
+            };
+            let (index, cookie) = engine.tethers.list[at].socket;
+            if self.sockets[index].cookie == cookie {
+                for fd in core::mem::take(&mut self.sockets[index].fds) {
+                    fd_table::set(fd, Entry::Ordinary);
+                    raw::close(fd);
+                }
+            }
+            match is_let_go(engine.tethers.list[at].end.as_fd()) {
+                true => self.close_tethered(at),
+                false => self.give(at, true),
+            }
+        }
+    }
+
+    /// This process is about to become another program, which has these sockets, too.
+    pub fn hand_to_program(&mut self, sockets: impl Iterator<Item = u32>) {
+        for index in sockets {
+            let Role::Stream(id) = self.sockets[index].role else {
+                continue;
+            };
+            let Some(engine) = self.engine.as_deref() else {
+                return;
+            };
+            let mut list = engine.tethers.list.iter();
+            if let Some(at) = list.position(|tether| tether.id == id) {
+                self.give(at, true);
+            }
+        }
     }
 
     /// Takes a connection from the tether, or asks for it.

@@ -190,7 +190,7 @@ impl NicOwners {
 fn has_it(table: [OwnedFd; 2], flow: &FourTuple) -> bool {
     orphans::has_connection(table, |state, record| {
         let lives = state.is_synchronized() || state == State::SynReceived;
-        let leaves = matches!(record.holder(), Some(Holder::Away | Holder::Passed));
+        let leaves = record.holder().is_some_and(Holder::is_leaving);
         lives && !leaves && state != State::TimeWait && record.four_tuple() == *flow
     })
 }

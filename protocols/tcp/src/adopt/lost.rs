@@ -51,10 +51,7 @@ impl Tcp {
         {
             predecessor.given_up.insert(tuple);
         }
-        if matches!(
-            holder,
-            Some(Holder::Awaited | Holder::Gone | Holder::Away | Holder::Passed)
-        ) {
+        if holder.is_some_and(|holder| holder != Holder::Attached) {
             return self.forget(slot);
         }
         // Nobody can tell what is in its rings.

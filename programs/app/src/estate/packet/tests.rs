@@ -10,6 +10,7 @@ fn message(role: RoleEntry, datagram: bool) -> Message {
             bound: vec![(2, 9)],
         },
         socket: SocketEntry {
+            tethered: false,
             fds: Vec::new(),
             domain: libc::AF_INET,
             datagram,
