@@ -97,7 +97,7 @@ impl<O: Owners> Server<O> {
             (Role::Orphans(owner), Request::Whose { local, remote }) => {
                 let flow = four_tuple(local, remote);
                 let heir = self.owner_with(owner, &flow);
-                let heir = heir.or_else(|| self.lately_received(&flow));
+                let heir = heir.or_else(|| self.lately_received(owner, &flow));
                 self.tell_handed_over(Some(key), &flow, 0, heir);
                 Ok(())
             }
@@ -491,11 +491,12 @@ impl<O: Owners> Server<O> {
         self.received.push_back((*flow, heir, milliseconds()));
     }
 
-    fn lately_received(&self, flow: &FourTuple) -> Option<u16> {
+    /// Who has received a connection that the owner had passed. If the owner received it last itself nobody has had it since.
+    fn lately_received(&self, owner: u16, flow: &FourTuple) -> Option<u16> {
         let at = milliseconds();
         let mut all = self.received.iter().rev();
-        let found = all.find(|(it, _, since)| it == flow && at.saturating_sub(*since) < LATELY);
-        found.map(|(_, heir, _)| *heir)
+        let (_, heir, since) = all.find(|(it, _, _)| it == flow)?;
+        (at.saturating_sub(*since) < LATELY && *heir != owner).then_some(*heir)
     }
 
     fn is_of_orphans(&self, key: u64) -> bool {

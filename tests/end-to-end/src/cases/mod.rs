@@ -19,6 +19,7 @@ mod halves;
 mod held;
 mod hostile;
 mod impaired;
+mod inherited;
 mod interrupts;
 mod listening;
 mod load;
@@ -54,6 +55,7 @@ pub fn all() -> Vec<Case> {
         servers::cases(),
         passing::cases(),
         exec::cases(),
+        inherited::cases(),
         far::cases(),
         ended::cases(),
         clients::cases(),
