@@ -57,16 +57,9 @@ pub enum Holder {
     Away = 4,
     /// Nobody any more: the program has passed it to another process, whose stack may have it by now.
     Passed = 5,
-    /// Nobody any more: its process has ended, or become another program, and left the connection to whoever else has the socket.
-    LeftBehind = 6,
 }
 
 impl Holder {
-    /// Whether another process's stack may have the connection, or may be about to.
-    pub fn is_leaving(self) -> bool {
-        matches!(self, Holder::Away | Holder::Passed | Holder::LeftBehind)
-    }
-
     /// The holder that a record's number stands for.
     pub fn from_number(number: u8) -> Option<Holder> {
         match number {
@@ -75,7 +68,6 @@ impl Holder {
             3 => Some(Holder::Gone),
             4 => Some(Holder::Away),
             5 => Some(Holder::Passed),
-            6 => Some(Holder::LeftBehind),
             _ => None,
         }
     }

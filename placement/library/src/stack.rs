@@ -323,16 +323,10 @@ impl Stack {
     }
 
     /// The program passes a connection to another process ([`Tcp::pass`]).
-    pub fn tcp_pass(
-        &mut self,
-        now: Instant,
-        id: SocketId,
-        serial: u32,
-        left_behind: bool,
-    ) -> Option<Parcel> {
+    pub fn tcp_pass(&mut self, now: Instant, id: SocketId, serial: u32) -> Option<Parcel> {
         self.asked(now);
-        let how = (serial, left_behind);
-        split!(self, now, |tcp, udp, below| tcp.pass(now, id, how, &*below))
+        split!(self, now, |tcp, udp, below| tcp
+            .pass(now, id, serial, &*below))
     }
 
     /// See [`Tcp::take_question`].

@@ -1,7 +1,8 @@
 //! Ends the connections of a program that had a stack of its own and was killed, or has become another program: as the kernel
 //! does for its sockets, a FIN follows what was written, or a reset if something wasn't read. What nobody has accepted goes to another
 //! process's stack, if one listens there. If none does, but somebody still has the socket on which the program listened (the kernel
-//! knows), it goes on to listen until one does: who calls waits for that, as at the kernel's own socket.
+//! knows), it goes on to listen until one does: who calls waits for that, as at the kernel's own socket. And connections that other
+//! processes have, too, go on, until one of those asks for them ([`skink_control::tether`]), or all have closed them.
 
 use crate::clock;
 use crate::confine::confine_orphans;
@@ -10,16 +11,16 @@ use crate::start::{StartError, config, network};
 use core::mem::MaybeUninit;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use skink_control::{Broker, Notice, StackStart};
+use skink_control::{Broker, Notice, StackStart, tether};
 use skink_library::{Farewell, Stack, StackConfig};
-use skink_memory::{Parcel, Region, TableConfig, TableError};
+use skink_memory::{Parcel, Region, SocketId, TableConfig, TableError};
 use skink_messages::{Counters, Ports, Progress, Protocol};
 use skink_nic::Room;
 use skink_sandbox::{Refusal, Report, SandboxError};
 use skink_socket_diag::SocketDiag;
 use skink_time::{Duration, Instant};
-use skink_wire::Endpoint;
-use std::os::fd::OwnedFd;
+use skink_wire::{Endpoint, FourTuple};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Of the one program here.
 const PROGRAM: u32 = 0;
@@ -29,6 +30,8 @@ const RETRY: Duration = Duration::from_millis(10);
 const HEIRS: Duration = Duration::from_millis(250);
 /// How often it is looked whether somebody listens, or still has a socket.
 const LOOK: Duration = Duration::from_millis(50);
+/// As long as nothing comes, and nobody asks.
+const LONG: Duration = Duration::from_secs(60);
 /// So often, for the last words.
 const PATIENCE: u32 = 100;
 /// Its sockets of UDP, of which nothing is left to be done.
@@ -54,6 +57,20 @@ pub struct Orphans {
     listens: Vec<(Endpoint, u64)>,
     /// Knows whether they have the sockets.
     diag: Option<SocketDiag>,
+    tethers: Vec<Tether>,
+    /// The number of the last connection that was given.
+    serial: u32,
+}
+
+/// A connection that others have, too.
+struct Tether {
+    flow: FourTuple,
+    /// The stack's.
+    end: OwnedFd,
+    /// For its parcel, until that is in it.
+    file: OwnedFd,
+    /// By this number to who has asked.
+    given: Option<u32>,
 }
 
 impl Orphans {
@@ -65,10 +82,24 @@ impl Orphans {
     pub fn new(start: StackStart, descriptors: Vec<OwnedFd>) -> Result<Orphans, StartError> {
         let mut rest = descriptors.into_iter();
         let (nic, ports) = network(&start, &mut rest)?;
-        let rest: Result<[OwnedFd; 4], _> = rest.collect::<Vec<_>>().try_into();
-        let [records, send_rings, receive_rings, broker] =
-            rest.map_err(|_| StartError::Parts("other descriptors than announced".to_owned()))?;
-        let tcp = Region::open([records, send_rings, receive_rings]).map_err(spoilt)?;
+        let unannounced = || StartError::Parts("other descriptors than announced".to_owned());
+        let mut next = || rest.next().ok_or_else(unannounced);
+        let files = [next()?, next()?, next()?];
+        let tethers = start.tethers.iter().map(|(local, remote)| {
+            let [local, remote] = [local, remote].map(|end| Endpoint::new(end.ip(), end.port()));
+            Ok(Tether {
+                flow: FourTuple::new(local, remote),
+                end: next()?,
+                file: next()?,
+                given: None,
+            })
+        });
+        let tethers = tethers.collect::<Result<Vec<Tether>, StartError>>()?;
+        let broker = next()?;
+        if rest.next().is_some() {
+            return Err(unannounced());
+        }
+        let tcp = Region::open(files).map_err(spoilt)?;
         let udp = Region::create("skink-udp", NO_DATAGRAMS).map_err(spoilt)?;
         let counters = Counters::create();
         let counters = counters.map_err(StartError::doing("making counters"))?;
@@ -95,7 +126,12 @@ impl Orphans {
             let added = epoll::add(&arrivals, fd, data, EventFlags::IN);
             watched = watched.and(added);
         });
-        watched.map_err(StartError::doing("watching the NIC and the broker"))?;
+        for tether in &tethers {
+            watched = watched.and(epoll::add(&arrivals, &tether.end, data, EventFlags::IN));
+        }
+        watched.map_err(StartError::doing(
+            "watching the NIC, the broker and tethers",
+        ))?;
         Ok(Orphans {
             stack,
             nic: kind,
@@ -108,6 +144,8 @@ impl Orphans {
                 .then(SocketDiag::open)
                 .and_then(Result::ok),
             listens,
+            tethers,
+            serial: 0,
         })
     }
 
@@ -136,6 +174,16 @@ impl Orphans {
             // Connections that there are pass.
             self.stack.set_rules(now, interface, rules);
         }
+        for at in (0..self.tethers.len()).rev() {
+            let tcp = self.stack.tcp();
+            let tether = &mut self.tethers[at];
+            if tcp.has_away_flow(&tether.flow) {
+                // The program had given it, by whatever number: it waits for who has asked.
+                tether.given = Some(0);
+            } else if tcp.find_held(PROGRAM, &tether.flow).is_none() {
+                self.drop_tether(at);
+            }
+        }
         self.stack.expect_heirs(now + HEIRS);
         self.stack.abandon(now, Protocol::Udp, PROGRAM);
         self.close(now);
@@ -145,6 +193,7 @@ impl Orphans {
         loop {
             let now = clock::now();
             self.hear(now);
+            self.look_after_tethers(now);
             if !self.listens.is_empty() && now >= looks_for_heirs {
                 looks_for_heirs = now + LOOK;
                 self.look_for_heirs(now);
@@ -170,6 +219,10 @@ impl Orphans {
                 Some(_) if progress == Progress::More && !blocked => {}
                 Some(longest) if self.listens.is_empty() => self.wait(longest),
                 Some(longest) => self.wait(longest.min(LOOK)),
+                None if !self.tethers.is_empty() => {
+                    farewell = Farewell::new(now);
+                    self.wait(LONG);
+                }
                 None if !self.listens.is_empty() => {
                     if !left.is_nothing() && !self.stack.has_away() {
                         let _ = self.stack.tcp_reset_unfinished(now);
@@ -195,11 +248,83 @@ impl Orphans {
 
     /// Closes everything but what it listens on for others.
     fn close(&mut self, now: Instant) {
-        if self.listens.is_empty() {
+        if self.listens.is_empty() && self.tethers.is_empty() {
             return self.stack.abandon(now, Protocol::Tcp, PROGRAM);
         }
         let ports: Vec<u16> = self.listens.iter().map(|(end, _)| end.port).collect();
-        self.stack.orphan(now, PROGRAM, &ports);
+        let kept: Vec<FourTuple> = self.tethers.iter().map(|it| it.flow).collect();
+        self.stack.orphan(now, PROGRAM, &ports, &kept);
+    }
+
+    /// Connections go to who asks for them, and those that nobody has any more are closed.
+    fn look_after_tethers(&mut self, now: Instant) {
+        let before = self.tethers.len();
+        for at in (0..before).rev() {
+            let Tether {
+                flow, end, given, ..
+            } = &self.tethers[at];
+            let (flow, given) = (*flow, *given);
+            if tether::is_let_go(end.as_fd()) {
+                match given {
+                    Some(serial) if tether::is_lost(end.as_fd()) => {
+                        let stack = &mut self.stack;
+                        stack.on_handed_over(now, &flow, serial, None, |_, _| {});
+                    }
+                    // Who has taken it has closed it, and may not have been heard yet.
+                    Some(serial) => self.stack.forget_passed(now, &flow, serial),
+                    None => {}
+                }
+                self.drop_tether(at);
+            } else if given.is_none() && tether::is_asked_for(end.as_fd()) {
+                self.give(now, at);
+            }
+        }
+        if self.tethers.len() < before {
+            self.close(now);
+        }
+    }
+
+    fn give(&mut self, now: Instant, at: usize) {
+        let tether = &mut self.tethers[at];
+        let flow = tether.flow;
+        self.serial += 1;
+        let (stack, serial) = (&mut self.stack, self.serial);
+        let found: Option<SocketId> = stack.tcp().find_held(PROGRAM, &flow);
+        let Some(parcel) = found.and_then(|id| stack.tcp_pass(now, id, serial)) else {
+            // It has ended.
+            return self.drop_tether(at);
+        };
+        let given = tether::fill(tether.file.as_fd(), &parcel.to_bytes());
+        match given.and_then(|()| self.broker.give(&flow, serial)) {
+            Ok(()) => tether.given = Some(serial),
+            Err(error) => {
+                tracing::warn!(%flow, "a connection that others have can't be given: {error}");
+                stack.on_handed_over(now, &flow, serial, None, |_, _| {});
+                self.drop_tether(at);
+            }
+        }
+    }
+
+    /// Who asks for it finds nobody.
+    fn drop_tether(&mut self, at: usize) {
+        let tether = self.tethers.swap_remove(at);
+        let _ = epoll::delete(&self.arrivals, &tether.end);
+        self.broker.tell_untethered(&tether.flow);
+    }
+
+    /// What has become of one that was given.
+    fn settle_tether(&mut self, flow: &FourTuple, serial: u32, taken: bool) {
+        let mut all = self.tethers.iter();
+        let by = |given: u32| given == serial || given == 0;
+        let is_it = |it: &Tether| it.flow == *flow && it.given.is_some_and(by);
+        match all.position(is_it) {
+            Some(at) if taken => {
+                let tether = self.tethers.swap_remove(at);
+                let _ = epoll::delete(&self.arrivals, &tether.end);
+            }
+            Some(at) => self.tethers[at].given = None,
+            None => {}
+        }
     }
 
     /// Where others listen, or nobody has the socket any more, it listens no longer.
@@ -226,6 +351,7 @@ impl Orphans {
                         .on_handed_over(now, &flow, serial, heir, |heir, late| {
                             broker.tell_late(heir, &flow, late);
                         });
+                    self.settle_tether(&flow, serial, heir.is_some());
                 }
                 Ok(Some(Notice::Late(flow, segment))) => self.stack.on_late(now, &flow, &segment),
                 Ok(Some(Notice::TakeIn { from, parcel, late })) => {
@@ -240,8 +366,9 @@ impl Orphans {
                 Err(_) => {
                     // There is no broker any more, or nobody to listen for. What is away is given up in time.
                     let _ = epoll::delete(&self.arrivals, &self.broker);
-                    if !self.listens.is_empty() {
+                    if !self.listens.is_empty() || !self.tethers.is_empty() {
                         self.listens.clear();
+                        self.tethers.clear();
                         self.close(now);
                     }
                     return;

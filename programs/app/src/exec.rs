@@ -110,7 +110,6 @@ pub unsafe fn leave(environment: Environment) -> Option<Legacy> {
         state.defer_no_signals();
         exit::before_exec(&mut state);
         state.tether(staying.iter().map(|(_, index)| *index));
-        state.hand_to_program(staying.iter().map(|(_, index)| *index));
     }
     state.leave_to_program(staying.iter().map(|(_, index)| *index));
     let left = state.bequeath(&staying, guest, raw::process_id())?;

@@ -43,7 +43,12 @@ fn linger() -> Option<Guard> {
         return Some(state);
     }
     state.leave_listening_to_others();
-    state.leave_behind();
+    if state.leave_behind() {
+        // Whoever comes in this process's place for those does the rest, too.
+        state.stop_passing();
+        state.flush();
+        return Some(state);
+    }
     if let Some(engine) = state.engine.as_deref_mut() {
         // Who takes in what waits here says so.
         engine.word_until = Instant::FAR_FUTURE;

@@ -147,6 +147,7 @@ fn start_like(config: &ServerConfig) -> StackStart {
         interface: config.interface.clone(),
         rules: config.rules.clone(),
         listens: Vec::new(),
+        tethers: Vec::new(),
         successor: true,
         stateless: false,
     }

@@ -174,6 +174,7 @@ fn stack_start(plan: &Plan, settings: &Settings) -> Result<StackStart, Failure> 
         interface: plan.nic.interface().to_owned(),
         rules: settings.rules.clone(),
         listens: Vec::new(),
+        tethers: Vec::new(),
         successor: false,
         stateless: settings.recovery == Recovery::Stateless,
     })

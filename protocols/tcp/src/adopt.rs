@@ -223,7 +223,7 @@ impl Tcp {
         let left = match record.holder() {
             Some(Holder::Attached) => false,
             Some(Holder::Gone) => true,
-            Some(Holder::Awaited | Holder::Away | Holder::Passed | Holder::LeftBehind) | None => {
+            Some(Holder::Awaited | Holder::Away | Holder::Passed) | None => {
                 return Err(Counter::TcpRecordKind);
             }
         };
@@ -281,7 +281,8 @@ impl Tcp {
     ) -> Result<(), Counter> {
         let slot = id.slot;
         let record = self.table.record(slot);
-        let away = record.holder().is_some_and(Holder::is_leaving) && self.hands_over();
+        let away =
+            matches!(record.holder(), Some(Holder::Away | Holder::Passed)) && self.hands_over();
         let program = self.program_in(slot)?;
         let settings = Settings::load(record);
         let context = Context {
@@ -364,9 +365,7 @@ impl Tcp {
         let record = self.table.record(slot);
         match record.holder() {
             Some(Holder::Attached) => Ok(Program::Attached),
-            Some(Holder::Gone | Holder::Away | Holder::Passed | Holder::LeftBehind) => {
-                Ok(Program::Gone)
-            }
+            Some(Holder::Gone | Holder::Away | Holder::Passed) => Ok(Program::Gone),
             Some(Holder::Awaited) => {
                 let listener = record.listener.load(Relaxed);
                 let region = self.table.region_of(slot);

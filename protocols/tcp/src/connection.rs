@@ -190,8 +190,6 @@ pub struct Connection {
     pub moved: bool,
     /// It is on its way to another stack.
     pub away: bool,
-    /// Its process doesn't wait for that.
-    pub left_behind: bool,
     /// It was asked to acknowledge again, a place in the accept queue is free for it, and it has had the time of one timeout at
     /// most.
     pub asked: bool,
@@ -298,7 +296,6 @@ impl Connection {
             turned_away: false,
             moved: false,
             away: false,
-            left_behind: false,
             asked: false,
             syn_due: false,
             ack_due: false,

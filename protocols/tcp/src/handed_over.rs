@@ -23,9 +23,6 @@ use std::collections::VecDeque;
 /// Who was to take a connection in, and hasn't said so for so long, won't.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// So long what a process has left behind waits for another one that has the socket, too.
-const BEHIND: Duration = Duration::from_secs(3);
-
 /// Who has claimed a connection that was passed has adopted it after so long.
 const CLAIMED: Duration = Duration::from_millis(50);
 
@@ -199,14 +196,10 @@ impl Tcp {
     /// A connection was away when the process ended whose sockets are adopted: it is offered again. If another stack has taken it in
     /// meanwhile, whoever brings it there knows, and says so.
     pub(crate) fn adopt_away(&mut self, now: Instant, id: SocketId, flow: FourTuple, state: State) {
+        let (hopes, silences) = patience_for(state, now);
         let holder = self.table.record(id.slot).holder();
         let holder = holder.unwrap_or(Holder::Away);
-        let passed = holder != Holder::Away;
-        let (hopes, silences) = match holder {
-            Holder::Passed => (now, 0),
-            Holder::LeftBehind => (now + BEHIND, 0),
-            _ => patience_for(state, now),
-        };
+        let passed = holder == Holder::Passed;
         self.leave_for_away(now, id.slot, holder);
         self.handed_over.list.push_back(Away {
             id,
@@ -264,6 +257,11 @@ impl Tcp {
             && !out.is_local(connection.tuple.remote.addr)
     }
 
+    /// Whether the connection of this flow is on its way to another stack.
+    pub fn has_away_flow(&self, flow: &FourTuple) -> bool {
+        self.handed_over.list.iter().any(|away| away.flow == *flow)
+    }
+
     /// Whether a connection is on its way to another stack.
     pub fn is_away(&self, id: SocketId) -> bool {
         matches!(self.socket(id), Some(Socket::Connection(connection)) if connection.away)
@@ -271,13 +269,12 @@ impl Tcp {
 
     /// A program passes its connection to another process, whose stack adopts it from this ([`Tcp::adopt_passed`]). It is away, and no
     /// longer the program's, until [`Tcp::on_handed_over`] tells what has become of it. `None`, and nothing happens, if it can't leave
-    /// ([`Tcp::may_pass`]). `serial` is above 0, and another one each time. If the process is about to end, and it is `left_behind`, that
-    /// doesn't wait for it.
+    /// ([`Tcp::may_pass`]). `serial` is above 0, and another one each time.
     pub fn pass<O: Network>(
         &mut self,
         now: Instant,
         id: SocketId,
-        (serial, left_behind): (u32, bool),
+        serial: u32,
         out: &O,
     ) -> Option<Parcel> {
         if !self.may_pass(id, out) {
@@ -285,14 +282,7 @@ impl Tcp {
         }
         let parcel = self.table.copy_out(id.slot)?;
         let flow = parcel.four_tuple();
-        let holder = match left_behind {
-            true => Holder::LeftBehind,
-            false => Holder::Passed,
-        };
-        self.leave_for_away(now, id.slot, holder);
-        if let Some(Socket::Connection(connection)) = self.socket_mut(id) {
-            connection.left_behind = left_behind;
-        }
+        self.leave_for_away(now, id.slot, Holder::Passed);
         self.handed_over.list.push_back(Away {
             id,
             flow,
@@ -414,26 +404,11 @@ impl Tcp {
             }
             return;
         }
-        if !taken && passed && now < hopes {
-            // Somebody may be about to take it up.
-            self.handed_over.list.push_back(Away {
-                id,
-                flow,
-                home,
-                passed,
-                left: Some((now, 0)),
-                hopes,
-                silences,
-                serial,
-                late,
-            });
-            return;
-        }
         let abandoned = self.slots.is_abandoned(self.table.region_of(id.slot));
         let Some(Socket::Connection(connection)) = self.socket_mut(id) else {
             return;
         };
-        (connection.away, connection.left_behind) = (false, false);
+        connection.away = false;
         if taken {
             self.table.leave_copied(id.slot);
             self.leave_flow(&flow, id.slot, out);

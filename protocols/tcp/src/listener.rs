@@ -452,7 +452,9 @@ impl Tcp {
     /// A connection that was offered, and that the program isn't known to have, waits again as the first one.
     pub(crate) fn take_back(&mut self, now: Instant, parent: u32, id: SocketId) {
         let holder = self.table.find(id).map(|record| record.holder());
-        if holder.is_none_or(|holder| holder.is_some_and(|holder| holder != Holder::Awaited)) {
+        if let None | Some(Some(Holder::Attached | Holder::Gone | Holder::Away | Holder::Passed)) =
+            holder
+        {
             return;
         }
         self.set_program(now, id.slot, Program::Awaited(parent));

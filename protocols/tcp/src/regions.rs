@@ -5,6 +5,7 @@ use crate::instance::{Socket, Tcp};
 use skink_memory::{Region, SocketId, TableError};
 use skink_messages::{Network, Ports, SocketEvents, Waits};
 use skink_time::Instant;
+use skink_wire::FourTuple;
 
 impl Tcp {
     /// Serves one more program, whose sockets are in `region`, an empty one ([`Tcp::adopt_region`] takes
@@ -37,16 +38,17 @@ impl Tcp {
             // First: a successor does the rest.
             region.abandon();
         }
-        self.orphan_region(now, region, &[], out);
+        self.orphan_region(now, region, &[], &[], out);
     }
 
     /// The program of a region is gone, but others have its sockets that listen on these ports: they stay, in reserve, and what nobody has
-    /// accepted. All else is closed. [`Tcp::abandon_region`] is to follow.
+    /// accepted; and so do connections that others have, which are `kept`. All else is closed. [`Tcp::abandon_region`] is to follow.
     pub fn orphan_region<O: Network + SocketEvents + Ports>(
         &mut self,
         now: Instant,
         region: u32,
         ports: &[u16],
+        kept: &[FourTuple],
         out: &mut O,
     ) {
         let used = self.table.region(region).map_or(0, Region::used);
@@ -57,6 +59,7 @@ impl Tcp {
                 let Some(id) = self.held(slot, listeners) else {
                     continue;
                 };
+                let is_kept = !listeners && kept.contains(&self.table.record(slot).four_tuple());
                 match self.listener_mut(slot) {
                     Some(listener) if ports.contains(&listener.local.port) => {
                         listener.lent = true;
@@ -64,10 +67,20 @@ impl Tcp {
                         listener.settings.reserve = true;
                         self.note_reserve(now, slot, out);
                     }
+                    _ if is_kept => {}
                     _ => self.close(now, id, out),
                 }
             }
         }
+    }
+
+    /// The program's socket of a region that has this connection.
+    pub fn find_held(&self, region: u32, flow: &FourTuple) -> Option<SocketId> {
+        let used = self.table.region(region).map_or(0, Region::used);
+        let slots = (0..used).map(|slot| self.table.slot_of(region, slot));
+        slots
+            .filter_map(|slot| self.held(slot, false))
+            .find(|id| self.table.record(id.slot).four_tuple() == *flow)
     }
 
     /// What is below `tcp` was replaced, and may have lost frames in both directions: each connection sends

@@ -297,7 +297,7 @@ impl Tcp {
     pub(crate) fn is_unfinished(&self, socket: &Socket) -> bool {
         match socket {
             Socket::Free | Socket::Fresh(_) | Socket::Listener(_) => false,
-            Socket::Connection(connection) if connection.away => !connection.left_behind,
+            Socket::Connection(connection) if connection.away => true,
             Socket::Connection(connection) => match connection.state() {
                 State::Closed | State::Listen | State::TimeWait | State::FinWait2 => false,
                 State::SynSent | State::SynReceived => false,

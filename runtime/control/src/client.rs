@@ -360,6 +360,36 @@ impl Broker {
         let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
     }
 
+    /// This process's stack has a connection that others may ask for by its [tether](crate::tether), of which the stack's end is `end`. If
+    /// the broker doesn't hear, the connection dies with the process.
+    pub fn tell_tethered(&self, flow: &FourTuple, end: BorrowedFd<'_>) {
+        let (local, remote) = ends(flow);
+        let request = Request::Tethered { local, remote };
+        let _ = transport::send(self.socket.as_fd(), &request, &[end], SendFlags::DONTWAIT);
+    }
+
+    /// Who asks for the connection is to find nobody.
+    pub fn tell_untethered(&self, flow: &FourTuple) {
+        let (local, remote) = ends(flow);
+        let request = Request::Untethered { local, remote };
+        let _ = transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT);
+    }
+
+    /// Gives such a connection to who has asked for it, in the place of a process that died: its parcel is in the file for it.
+    /// [`Notice::HandedOver`] tells what becomes of it.
+    ///
+    /// # Errors
+    /// If the broker doesn't hear, for now or for good.
+    pub fn give(&self, flow: &FourTuple, serial: u32) -> io::Result<()> {
+        let (local, remote) = ends(flow);
+        let request = Request::Give {
+            serial,
+            local,
+            remote,
+        };
+        transport::send(self.socket.as_fd(), &request, &[], SendFlags::DONTWAIT)
+    }
+
     /// Whose a connection is that a process had passed before it died, in whose place this one is: [`Notice::HandedOver`] tells.
     pub fn ask_whose(&self, flow: &FourTuple) {
         let (local, remote) = ends(flow);

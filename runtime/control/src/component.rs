@@ -54,6 +54,10 @@ pub struct StackStart {
     /// to be kept for those.
     #[serde(default)]
     pub listens: Vec<(SocketAddr, u64)>,
+    /// Likewise: its connections that others may ask for, each by its [tether](crate::tether). Of each there are two descriptors: the stack's end,
+    /// and a file for the parcel.
+    #[serde(default)]
+    pub tethers: Vec<(SocketAddr, SocketAddr)>,
     /// It takes over from one that died: it begins with [`Order::Go`], after the programs are attached.
     pub successor: bool,
     /// Connections of predecessors are reset instead of taken over (`skink_tcp::Tcp::set_stateless`).
@@ -69,7 +73,7 @@ pub enum Order {
     /// The first one: become a part of a stack.
     StartPart(Box<PartStart>),
     /// The first one: end the connections of a program that had a stack of its own and has ended. Beside it: the NIC's descriptors,
-    /// those of the tables of ports if there are any, the three files of the program's region of TCP sockets, and a connection to the
+    /// those of the tables of ports if there are any, the three files of the program's region of TCP sockets, the tethers', and a connection to the
     /// broker, for [`Broker::resume`](crate::Broker::resume).
     EndOrphans(Box<StackStart>),
     /// Another part runs, which may be a successor. The memory of its pool travels beside this, if it

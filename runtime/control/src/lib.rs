@@ -34,6 +34,7 @@ mod server;
 mod signals;
 mod spawn;
 mod standby;
+pub mod tether;
 mod tool;
 mod transport;
 
@@ -51,7 +52,7 @@ pub use notify::{Notifier, NotifyError};
 pub use part::{FlowPhase, FlowSummary, LinkSizes, Part, PartStart, PoolSizes};
 pub use server::{
     Access, Answered, Grant, KnownConnection, NicGrant, Owners, Peer, Question, ServedParts,
-    Server, ServerConfig,
+    Server, ServerConfig, TetherParts,
 };
 pub use signals::{Received, SignalDescriptor, spawn_with_signals};
 pub use skink_steering::PortMaps;

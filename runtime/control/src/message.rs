@@ -129,6 +129,24 @@ pub(crate) enum Request {
         local: (IpAddr, u16),
         remote: (IpAddr, u16),
     },
+    /// A process's stack has a connection that others may ask for: the stack's end of its [tether](crate::tether) travels beside this. There
+    /// is no answer.
+    Tethered {
+        local: (IpAddr, u16),
+        remote: (IpAddr, u16),
+    },
+    /// That isn't so any more: who asks finds nobody. There is no answer.
+    Untethered {
+        local: (IpAddr, u16),
+        remote: (IpAddr, u16),
+    },
+    /// Who has taken the place of one that died gives such a connection: its parcel is in the file that is for it.
+    /// [`Reply::HandedOver`] comes at some time, or doesn't.
+    Give {
+        serial: u32,
+        local: (IpAddr, u16),
+        remote: (IpAddr, u16),
+    },
     /// A request came to a process that doesn't listen any more: one that does is to get it, as [`Reply::Late`]. There is no answer.
     Stray {
         local: (IpAddr, u16),

@@ -4,6 +4,7 @@ mod filtering;
 mod listening;
 mod owners;
 mod requests;
+mod tethered;
 mod tools;
 
 use crate::closer::Closer;
@@ -29,6 +30,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
+pub use tethered::TetherParts;
+use tethered::Tethers;
 
 /// A connection that says nothing for this long is closed, unless it has attached.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -111,6 +114,9 @@ pub struct Server<O: Owners> {
     /// Who has lately taken in a connection that was passed, and when.
     #[serde(skip)]
     received: VecDeque<(FourTuple, u16, u64)>,
+    /// Connections that others may ask for than whose stack has them.
+    #[serde(skip)]
+    tethers: Tethers,
     /// Something has happened, other than that tools looked.
     #[serde(skip)]
     has_changed: bool,
@@ -171,6 +177,7 @@ impl<O: Owners> Server<O> {
             questions: Questions::default(),
             asked: Vec::new(),
             received: VecDeque::new(),
+            tethers: Tethers::default(),
             has_changed: false,
             spare: None,
             closer: Closer::default(),
@@ -456,6 +463,7 @@ impl<O: Owners> Server<O> {
         for key in orphans.map(|(key, _)| *key).collect::<Vec<u64>>() {
             self.connections.remove(&key);
         }
+        self.tethers = Tethers::default();
     }
 
     /// Whether a user may have one more connection. If there are too many in all, one of another user's has to go that hasn't attached, of
@@ -546,6 +554,9 @@ impl<O: Owners> Server<O> {
             tracing::warn!(pid, uid, why, "connection closed");
         }
         self.forget_asked(key);
+        if let Role::Orphans(owner) = role {
+            self.tethers.drop_of(owner);
+        }
         let (Role::Owner(owner) | Role::Waiting(owner)) = role else {
             return;
         };
@@ -555,7 +566,10 @@ impl<O: Owners> Server<O> {
         {
             self.keep_counters(memory);
         }
-        self.owners.retire(owner, regions);
+        let tethers = self.tethers.for_successor(owner);
+        if !self.owners.retire(owner, regions, tethers) {
+            self.tethers.drop_of(owner);
+        }
         self.dismiss_questions(owner);
         match self.owners.is_waited_for() {
             true => self.depart(key, owner, pid),

@@ -40,8 +40,14 @@ impl Owners for Recorder {
             }),
         }))
     }
-    fn retire(&mut self, owner: u16, _memory: BTreeMap<RegionKind, OwnedFd>) {
+    fn retire(
+        &mut self,
+        owner: u16,
+        _memory: BTreeMap<RegionKind, OwnedFd>,
+        _tethers: Vec<TetherParts>,
+    ) -> bool {
         self.0.borrow_mut().push(format!("retire {owner}"));
+        false
     }
     fn release(&mut self, owner: u16) {
         self.0.borrow_mut().push(format!("release {owner}"));

@@ -6,6 +6,7 @@ use skink_link::LinkOutput;
 use skink_memory::{Adopted, Region, TableError};
 use skink_messages::SocketEvent;
 use skink_time::Instant;
+use skink_wire::FourTuple;
 use std::collections::VecDeque;
 
 /// Programs that are gone, on their way to being forgotten.
@@ -93,10 +94,10 @@ impl Stack {
     }
 
     /// See [`skink_tcp::Tcp::orphan_region`].
-    pub fn orphan(&mut self, now: Instant, program: u32, ports: &[u16]) {
+    pub fn orphan(&mut self, now: Instant, program: u32, ports: &[u16], kept: &[FourTuple]) {
         self.asked(now);
         split!(self, now, |tcp, udp, below| tcp
-            .orphan_region(now, program, ports, below));
+            .orphan_region(now, program, ports, kept, below));
     }
 
     /// Takes a program that was abandoned, with both protocols, and whose last socket is gone: its number

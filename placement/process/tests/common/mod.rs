@@ -90,6 +90,7 @@ pub fn start(rules: &str) -> StackStart {
         interface: "eth0".into(),
         rules: rules.into(),
         listens: Vec::new(),
+        tethers: Vec::new(),
         successor: false,
         stateless: false,
     }

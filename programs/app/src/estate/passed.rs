@@ -16,15 +16,14 @@ use crate::raw;
 use crate::socket::Role;
 use crate::state::{State, internal};
 use core::ffi::c_int;
-use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+use skink_control::tether::{self, Numbers, read_parcel, seal, write_parcel};
 use skink_library::Stack;
 use skink_memory::{Parcel, SocketId};
 use skink_messages::TcpRequest;
 use skink_time::Instant;
 use skink_wire::FourTuple;
-use std::hash::{Hash, Hasher};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -66,7 +65,7 @@ impl Drop for End {
 /// One of them.
 pub(super) struct Passed {
     pub(super) id: SocketId,
-    flow: FourTuple,
+    pub(super) flow: FourTuple,
     serial: u32,
     /// The program's socket and its cookie, if that still has it.
     pub(super) socket: (u32, u32),
@@ -74,8 +73,6 @@ pub(super) struct Passed {
     pub(super) end: End,
     /// `None` if it left by a tether ([`super::tethered`]).
     ticket: Option<File>,
-    /// This process doesn't wait for who takes it.
-    pub(super) left_behind: bool,
     /// When it was first seen that somebody has claimed it.
     claimed: Option<Instant>,
 }
@@ -87,7 +84,6 @@ impl Passed {
         serial: u32,
         socket: (u32, u32),
         end: End,
-        left_behind: bool,
     ) -> Passed {
         Passed {
             id,
@@ -96,7 +92,6 @@ impl Passed {
             socket,
             end,
             ticket: None,
-            left_behind,
             claimed: None,
         }
     }
@@ -251,7 +246,7 @@ fn is_taken(end: &End) -> Option<bool> {
         return None;
     }
     if list[0].revents & libc::POLLHUP != 0 {
-        return Some(false);
+        return Some(!tether::is_lost(end.as_fd()));
     }
     let mut waits: c_int = 0;
     // SAFETY: the place is ours.
@@ -269,39 +264,10 @@ fn is_taken(end: &End) -> Option<bool> {
     (asked.is_ok() && waits == 0).then_some(true)
 }
 
-/// What only who knows the token can make of a connection that is passed.
-pub(super) fn seal(token: &str, numbers: (u16, u32), parcel: &[u8]) -> u64 {
-    let mut hasher = std::hash::DefaultHasher::new();
-    (token, numbers, parcel, token).hash(&mut hasher);
-    hasher.finish()
-}
-
 /// Which file a descriptor is of.
 fn file_of(fd: BorrowedFd<'_>) -> Result<File, String> {
     let stat = rustix::fs::fstat(fd).map_err(|error| error.to_string())?;
     Ok((stat.st_dev, stat.st_ino))
-}
-
-/// A file with a parcel in it.
-pub(super) fn write_parcel(mut rest: &[u8]) -> std::io::Result<OwnedFd> {
-    let file = rustix::fs::memfd_create("skink-connection", MemfdFlags::CLOEXEC)?;
-    while !rest.is_empty() {
-        let count = rustix::io::write(&file, rest)?;
-        rest = &rest[count..];
-    }
-    Ok(file)
-}
-
-/// What is in such a file, which has no more than `most` bytes.
-pub(super) fn read_parcel(file: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>, String> {
-    let size = rustix::fs::fstat(file)
-        .map_err(|error| error.to_string())?
-        .st_size;
-    let size = usize::try_from(size).ok().filter(|size| *size <= most);
-    let mut bytes = vec![0; size.ok_or("it is too large")?];
-    let count = rustix::io::pread(file, &mut bytes, 0).map_err(|error| error.to_string())?;
-    bytes.truncate(count);
-    Ok(bytes)
 }
 
 impl State {
@@ -333,9 +299,7 @@ impl State {
         let Provider::Library(stack) = &mut engine.stack else {
             return Err("the stack is in another process".to_owned());
         };
-        let parcel = stack
-            .tcp_pass(now, id, serial, false)
-            .ok_or("it isn't open")?;
+        let parcel = stack.tcp_pass(now, id, serial).ok_or("it isn't open")?;
         let (flow, parcel) = (parcel.four_tuple(), parcel.to_bytes());
         let from = engine.owner;
         let message = Message {
@@ -345,7 +309,7 @@ impl State {
                 broker: broker.clone(),
                 from,
                 serial,
-                seal: seal(token, (from, serial), &parcel),
+                seal: seal(token, Numbers { from, serial }, &parcel),
             },
         };
         let pack = || {
@@ -360,7 +324,9 @@ impl State {
         })?;
         engine.disown_tcp(id);
         // Others that have it lose it.
-        engine.tethers.forget(id);
+        if engine.tethers.forget(id) {
+            engine.broker.tell_untethered(&flow);
+        }
         let socket = &mut self.sockets[index];
         (socket.role, socket.passed_on) = (Role::Lost, true);
         socket.tethered = false;
@@ -371,7 +337,6 @@ impl State {
             socket: (index, socket.cookie),
             end: End::keep(end),
             ticket: Some(file),
-            left_behind: false,
             claimed: None,
         };
         engine.passed.add(now, passed);
@@ -473,7 +438,8 @@ impl State {
             return;
         };
         let now = raw::now();
-        engine.passed.list.retain(|passed| !passed.left_behind);
+        // Those that left by tethers are others' to claim also after its end.
+        engine.passed.list.retain(|passed| passed.ticket.is_some());
         for passed in &engine.passed.list {
             // From now on nobody can claim it.
             let _ = rustix::net::shutdown(&passed.end, rustix::net::Shutdown::Both);
@@ -538,7 +504,11 @@ impl State {
         }
         let parcel = parcel.ok_or("there is nothing in it")?;
         let parcel = read_parcel(parcel.as_fd(), self.most_parcel_bytes()?)?;
-        if seal(token, (*from, *serial), &parcel) != *sealed {
+        let numbers = Numbers {
+            from: *from,
+            serial: *serial,
+        };
+        if seal(token, numbers, &parcel) != *sealed {
             return Err("it was made by somebody else".to_owned());
         }
         let parcel = Parcel::from_bytes(&parcel).ok_or("it can't be read")?;

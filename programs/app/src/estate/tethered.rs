@@ -1,13 +1,11 @@
 //! Connections that several processes have, where each has a stack of its own: after `fork`, and in programs that were begun with them.
 //!
-//! Such a connection is on the stack of one of them, and goes to that of another one when that uses it. A *tether* holds it to all of
-//! them: a pair of Unix sockets, of which the program's descriptors are the one end, in every process that has them by whatever way,
-//! and the other one is with the process whose stack has the connection. Who uses it elsewhere asks by the one end, and finds it there as
-//! a [`Parcel`], with the other end: the next one who takes that has it. If the other end is closed the connection has died
-//! with its process. And once nobody has a descriptor any more, which the kernel tells, it is closed, and not before.
+//! Such a connection is on the stack of one of them, and goes to that of another one when that uses it: see [`skink_control::tether`].
+//! If its process ends, by whatever, the one that comes in its place goes on with it. And once nobody has a descriptor
+//! any more, which the kernel tells, it is closed, and not before.
 //!
 //! A thread of its own, the *usher*, hears who asks: the program may wait for anything, and the helper's descriptors are its own.
-use super::passed::{End, Passed, read_parcel, seal, write_parcel};
+use super::passed::{End, Passed};
 use crate::attach;
 use crate::descriptor::is_guest;
 use crate::engine::Engine;
@@ -21,33 +19,17 @@ use crate::socket::Role;
 use crate::state::State;
 use crate::threads;
 use core::ffi::c_int;
-use rustix::event::{PollFd, PollFlags, epoll, poll};
+use rustix::event::epoll;
 use rustix::io::{Errno, FdFlags};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-};
-use serde::{Deserialize, Serialize};
+use skink_control::tether::{self, Found, Given, MOST_TETHERS, Numbers, seal, write_parcel};
 use skink_memory::{Parcel, SocketId};
 use skink_messages::TcpRequest;
 use skink_time::Instant;
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use skink_wire::FourTuple;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// Versions that can't read each other's give each other nothing.
-const VERSION: &str = concat!("skink-tether-1-", env!("CARGO_PKG_VERSION"));
-
-/// What is said by who asks.
-const WANT: &[u8; 10] = b"skink-want";
-
-/// No packet is larger.
-const MAXIMUM_BYTES: usize = 1024;
-
-/// So many connections of a process are tethered at most: each takes a descriptor. Others stay with the parent.
-const MOST: usize = 256;
 
 /// Who asks waits so long: whose stack has the connection may be stopped.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -67,6 +49,7 @@ static USHER: AtomicBool = AtomicBool::new(false);
 /// One of them, on this process's stack.
 struct Tether {
     id: SocketId,
+    flow: FourTuple,
     /// The program's socket and its cookie; it may have closed that.
     socket: (u32, u32),
     end: End,
@@ -106,11 +89,10 @@ impl Tethers {
         Ok(())
     }
 
-    /// The connection leaves otherwise.
-    pub(super) fn forget(&mut self, id: SocketId) {
-        if let Some(at) = self.list.iter().position(|tether| tether.id == id) {
-            self.take(at);
-        }
+    /// The connection leaves otherwise. Answers whether it is one of these.
+    pub(super) fn forget(&mut self, id: SocketId) -> bool {
+        let at = self.list.iter().position(|tether| tether.id == id);
+        at.map(|at| self.take(at)).is_some()
     }
 
     fn take(&mut self, at: usize) -> Tether {
@@ -120,17 +102,6 @@ impl Tethers {
         }
         tether
     }
-}
-
-/// What goes with a parcel.
-#[derive(Serialize, Deserialize)]
-struct Packet {
-    version: String,
-    /// As in [`super::Place::Passed`].
-    broker: String,
-    from: u16,
-    serial: u32,
-    seal: u64,
 }
 
 /// What has become of a question.
@@ -223,32 +194,6 @@ fn replace(fd: c_int, end: BorrowedFd<'_>) -> Result<(), Errno> {
     done.map(|_| ()).map_err(|_| Errno::BADF)
 }
 
-/// Takes what waits at the program's end.
-fn receive(fd: BorrowedFd<'_>) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
-    let mut text = vec![0; MAXIMUM_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut pieces = [IoSliceMut::new(&mut text)];
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let count = rustix::net::recvmsg(fd, &mut pieces, &mut ancillary, flags)?.bytes;
-    let mut beside = Vec::new();
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = message {
-            beside.extend(rights);
-        }
-    }
-    text.truncate(count);
-    Ok((text, beside))
-}
-
-/// Whether nobody has a descriptor of a tether any more.
-fn is_let_go(end: BorrowedFd<'_>) -> bool {
-    let mut list = [PollFd::new(&end, PollFlags::empty())];
-    let now = rustix::time::Timespec::default();
-    let polled = poll(&mut list, Some(&now)).is_ok();
-    polled && list[0].revents().contains(PollFlags::HUP)
-}
-
 impl State {
     /// Another process is about to get these sockets, too: their connections are tethered, if they are on this process's own stack.
     pub fn tether(&mut self, sockets: impl Iterator<Item = u32>) {
@@ -261,7 +206,7 @@ impl State {
             let Role::Stream(id) = socket.role else {
                 continue;
             };
-            let room = |engine: &Engine| engine.tethers.list.len() < MOST;
+            let room = |engine: &Engine| engine.tethers.list.len() < MOST_TETHERS;
             if socket.tethered
                 || socket.connecting
                 || !self.engine.as_deref().is_some_and(room)
@@ -285,9 +230,8 @@ impl State {
         }
     }
 
-    fn tie(&mut self, index: u32, id: SocketId) -> Result<(), Errno> {
-        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
-        let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
+    fn tie(&mut self, index: u32, id: SocketId) -> io::Result<()> {
+        let (near, far) = tether::pair()?;
         for fd in &self.sockets[index].fds {
             replace(*fd, near.as_fd())?;
         }
@@ -304,16 +248,21 @@ impl State {
         id: SocketId,
         end: End,
         stays: Instant,
-    ) -> Result<(), Errno> {
+    ) -> io::Result<()> {
         let socket = (index, self.sockets[index].cookie);
         let engine = self.engine.as_deref_mut().ok_or(Errno::NOTCONN)?;
+        let flow = engine.stack.tcp_table().record(id.slot).four_tuple();
+        // It outlives this process.
+        engine.broker.tell_tethered(&flow, end.as_fd());
         engine.tethers.add(Tether {
             id,
+            flow,
             socket,
             end,
             stays,
             wanted: false,
-        })
+        })?;
+        Ok(())
     }
 
     /// A thread hears who asks, from now on. (Just after `fork`, in the parent, or whenever a connection has come.)
@@ -351,11 +300,11 @@ impl State {
             let Some(tether) = engine.tethers.list.get_mut(at) else {
                 break;
             };
-            tether.hear();
-            if is_let_go(tether.end.as_fd()) {
+            tether.wanted |= tether::is_asked_for(tether.end.as_fd());
+            if tether::is_let_go(tether.end.as_fd()) {
                 self.close_tethered(at);
             } else if tether.wanted && now >= tether.stays {
-                self.give(at, false);
+                self.give(at);
             } else {
                 at += 1;
             }
@@ -383,8 +332,8 @@ impl State {
         }
     }
 
-    /// Gives a connection to whoever has asked for it; or to whoever asks next, if this process is about to end and leaves it behind.
-    fn give(&mut self, at: usize, left_behind: bool) {
+    /// Gives a connection to whoever has asked for it.
+    fn give(&mut self, at: usize) {
         let now = raw::now();
         let Some(engine) = self.engine.as_deref_mut() else {
             return;
@@ -396,13 +345,14 @@ impl State {
             Provider::Library(stack) => {
                 let serial = engine.passed.next_serial();
                 stack
-                    .tcp_pass(now, tether.id, serial, left_behind)
+                    .tcp_pass(now, tether.id, serial)
                     .map(|parcel| (serial, parcel))
             }
             Provider::Served(_) => None,
         };
         let Some((serial, parcel)) = given else {
             // It is over, or can't move: who asks hears that from the end of the tether.
+            engine.broker.tell_untethered(&tether.flow);
             if is_ours {
                 self.sockets[index].tethered = false;
             } else {
@@ -410,11 +360,17 @@ impl State {
             }
             return;
         };
-        let (flow, from) = (parcel.four_tuple(), engine.owner);
-        let sent = send_parcel(&tether.end, &parcel, (from, serial));
+        let from = engine.owner;
+        let sent = send_parcel(&tether.end, &parcel, Numbers { from, serial });
         engine.disown_tcp(tether.id);
-        let (id, end, socket) = (tether.id, tether.end, tether.socket);
-        let passed = Passed::by_tether(id, flow, serial, socket, end, left_behind);
+        let Tether {
+            id,
+            flow,
+            socket,
+            end,
+            ..
+        } = tether;
+        let passed = Passed::by_tether(id, flow, serial, socket, end);
         engine.passed.add(now, passed);
         if is_ours {
             let socket = &mut self.sockets[index];
@@ -429,58 +385,39 @@ impl State {
         self.note_work();
     }
 
-    /// This process ends: connections that others have, too, are left to those, and the rest is closed.
-    pub fn leave_behind(&mut self) {
-        while let Some(engine) = self.engine.as_deref_mut() {
-            let Some(at) = engine.tethers.list.len().checked_sub(1) else {
-                return;
-            };
-            let (index, cookie) = engine.tethers.list[at].socket;
+    /// This process ends: connections that nobody else has are closed. Answers whether there are others, which whoever comes in its place
+    /// goes on with.
+    pub fn leave_behind(&mut self) -> bool {
+        let mut at = 0;
+        while let Some(engine) = self.engine.as_deref()
+            && let Some(tether) = engine.tethers.list.get(at)
+        {
+            let (index, cookie) = tether.socket;
             if self.sockets[index].cookie == cookie {
                 for fd in core::mem::take(&mut self.sockets[index].fds) {
                     fd_table::set(fd, Entry::Ordinary);
                     raw::close(fd);
                 }
             }
-            match is_let_go(engine.tethers.list[at].end.as_fd()) {
+            match tether::is_let_go(tether.end.as_fd()) {
                 true => self.close_tethered(at),
-                false => self.give(at, true),
+                false => at += 1,
             }
         }
-    }
-
-    /// This process is about to become another program, which has these sockets, too.
-    pub fn hand_to_program(&mut self, sockets: impl Iterator<Item = u32>) {
-        for index in sockets {
-            let Role::Stream(id) = self.sockets[index].role else {
-                continue;
-            };
-            let Some(engine) = self.engine.as_deref() else {
-                return;
-            };
-            let mut list = engine.tethers.list.iter();
-            if let Some(at) = list.position(|tether| tether.id == id) {
-                self.give(at, true);
-            }
-        }
+        at > 0
     }
 
     /// Takes a connection from the tether, or asks for it.
     fn fetch(&mut self, fd: c_int, index: u32, asked: &mut Option<Instant>) -> Fetched {
         // SAFETY: it is open: it stands for a socket of the program's.
         let end = unsafe { BorrowedFd::borrow_raw(fd) };
-        let received = match receive(end) {
-            // What was said before the other end was closed.
-            Err(Errno::CONNRESET) => receive(end),
-            received => received,
-        };
-        let gone = match received {
-            Ok((text, _)) if text.is_empty() => "its process has ended".to_owned(),
-            Ok((text, beside)) => match self.adopt_tethered(index, &text, beside) {
+        let gone = match tether::look(end) {
+            Ok(Found::Ended) => "its process has ended".to_owned(),
+            Ok(Found::Given(given)) => match self.adopt_tethered(index, given) {
                 Ok(()) => return Fetched::Here,
                 Err(reason) => reason,
             },
-            Err(Errno::AGAIN | Errno::INTR) => {
+            Ok(Found::Nothing) => {
                 let now = raw::now();
                 if asked.is_some_and(|at| now < at + AGAIN) {
                     return Fetched::Asked;
@@ -489,15 +426,13 @@ impl State {
                     "this process has no stack of its own".to_owned()
                 } else {
                     *asked = Some(now);
-                    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-                    match rustix::net::send(end, WANT, flags) {
-                        // (The queue may be full of such questions.)
-                        Ok(_) | Err(Errno::AGAIN) => return Fetched::Asked,
-                        Err(_) => "its process has ended".to_owned(),
+                    match tether::ask(end) {
+                        true => return Fetched::Asked,
+                        false => "its process has ended".to_owned(),
                     }
                 }
             }
-            Err(error) => error.to_string(),
+            Err(reason) => reason,
         };
         log!(Warn, "descriptor {fd}: a shared connection is lost: {gone}");
         let socket = &mut self.sockets[index];
@@ -508,36 +443,22 @@ impl State {
         Fetched::Lost
     }
 
-    fn adopt_tethered(
-        &mut self,
-        index: u32,
-        text: &[u8],
-        beside: Vec<OwnedFd>,
-    ) -> Result<(), String> {
-        let packet: Packet = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        let [parcel, end] = <[OwnedFd; 2]>::try_from(beside)
-            .map_err(|_| "there are no free descriptors".to_owned())?;
-        let (name, token) = attach::broker_named().ok_or("there is no stack")?;
-        if packet.version != VERSION || packet.broker != *name {
-            return Err("it is from another `skink run` than this process".to_owned());
-        }
-        if self.take_back_own(packet.from, packet.serial) {
+    fn adopt_tethered(&mut self, index: u32, given: Given) -> Result<(), String> {
+        let Numbers { from, serial } = given.numbers;
+        if self.take_back_own(from, serial) {
             return Ok(());
         }
         if !self.need_engine() {
             return Err("this process has no stack".to_owned());
         }
-        let most = self.most_parcel_bytes()?;
-        let bytes = read_parcel(parcel.as_fd(), most)?;
-        if seal(token, (packet.from, packet.serial), &bytes) != packet.seal {
-            return Err("it was made by somebody else".to_owned());
-        }
+        let (_, token) = attach::broker_named().ok_or("there is no stack")?;
+        let bytes = given.parcel(token, self.most_parcel_bytes()?)?;
         let parcel = Parcel::from_bytes(&bytes).ok_or("it can't be read")?;
-        let id = self.adopt_parcel(&parcel, packet.from, packet.serial)?;
+        let id = self.adopt_parcel(&parcel, from, serial)?;
         let socket = &mut self.sockets[index];
         (socket.role, socket.passed_on) = (Role::Stream(id), false);
         let stays = raw::now() + STAY;
-        let kept = self.keep_tether(index, id, End::keep(end), stays);
+        let kept = self.keep_tether(index, id, End::keep(given.end), stays);
         kept.map_err(|error| error.to_string())?;
         self.need_usher();
         self.is_here(index, id);
@@ -563,6 +484,7 @@ impl State {
         };
         let tether = Tether {
             id,
+            flow: passed.flow,
             socket: passed.socket,
             end: passed.end,
             stays: raw::now() + STAY,
@@ -599,39 +521,14 @@ impl State {
     }
 }
 
-impl Tether {
-    /// Hears who asks. What a program writes that doesn't know of tethers asks for nothing.
-    fn hear(&mut self) {
-        let mut said = [0; WANT.len() + 1];
-        while let Ok((_, count)) = rustix::net::recv(&self.end, &mut said, RecvFlags::DONTWAIT) {
-            if count == 0 {
-                break;
-            }
-            self.wanted |= said.get(..count) == Some(WANT);
-        }
-    }
-}
-
-fn send_parcel(end: &End, parcel: &Parcel, numbers: (u16, u32)) -> Result<(), String> {
-    let (broker, token) = attach::broker_named().ok_or("there is no stack")?;
-    let (from, serial) = numbers;
+fn send_parcel(end: &End, parcel: &Parcel, numbers: Numbers) -> Result<(), String> {
+    let (_, token) = attach::broker_named().ok_or("there is no stack")?;
     let bytes = parcel.to_bytes();
-    let packet = Packet {
-        version: VERSION.to_owned(),
-        broker: broker.clone(),
-        from,
-        serial,
-        seal: seal(token, numbers, &bytes),
-    };
-    let text = serde_json::to_vec(&packet).map_err(|error| error.to_string())?;
-    let file = write_parcel(&bytes).map_err(|error| error.to_string())?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let descriptors = [file.as_fd(), end.as_fd()];
-    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    let sent = rustix::net::sendmsg(end, &[IoSlice::new(&text)], &mut ancillary, flags);
-    sent.map(|_| ()).map_err(|error| error.to_string())
+    let sent = write_parcel(&bytes).and_then(|file| {
+        let seal = seal(token, numbers, &bytes);
+        tether::give(end.as_fd(), file.as_fd(), seal, numbers)
+    });
+    sent.map_err(|error| error.to_string())
 }
 
 /// What the usher runs.

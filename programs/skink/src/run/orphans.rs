@@ -11,16 +11,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// So many processes at a time that end connections: others wait for their turn.
 const MOST: usize = 8;
-/// So many at a time that go on to listen, for as long as it takes.
-const MOST_LISTENING: usize = 8;
+/// So many at a time that go on to listen, or have connections that others may ask for: for as long as it takes.
+const MOST_STAYING: usize = 8;
 
 /// What is to be ended in place of one owner's process.
 struct Orphans {
     /// Until there is a process for it.
     order: Option<(Order, Vec<OwnedFd>)>,
     process: Option<ComponentProcess>,
-    /// It goes on to listen.
-    listens: bool,
+    /// Others may need it for as long as it takes.
+    stays: bool,
     /// The owner's own process has closed all descriptors.
     is_released: bool,
 }
@@ -35,14 +35,14 @@ impl Orphanage {
         self.0.is_empty()
     }
 
-    /// Whether one of them goes on to listen.
-    pub fn listen(&self) -> bool {
-        self.0.values().any(|it| it.listens)
+    /// Whether one of them is there for as long as it takes.
+    pub fn stay(&self) -> bool {
+        self.0.values().any(|it| it.stays)
     }
 
     /// Whether one more may.
-    pub fn has_room_to_listen(&self) -> bool {
-        self.0.values().filter(|it| it.listens).count() < MOST_LISTENING
+    pub fn has_room_to_stay(&self) -> bool {
+        self.0.values().filter(|it| it.stays).count() < MOST_STAYING
     }
 
     /// Whether the owner's connections are being ended.
@@ -51,10 +51,10 @@ impl Orphanage {
     }
 
     /// The owner's connections are to be ended, with what `start` says, and beside it the NIC's descriptors, those of the
-    /// tables of ports, the files of its sockets, and a connection to the broker. [`Orphanage::tend`] begins.
+    /// tables of ports, the files of its sockets, the tethers', and a connection to the broker. [`Orphanage::tend`] begins.
     pub fn take_in(&mut self, owner: u16, start: StackStart, descriptors: Vec<OwnedFd>) {
         let orphans = Orphans {
-            listens: !start.listens.is_empty(),
+            stays: !start.listens.is_empty() || !start.tethers.is_empty(),
             order: Some((Order::EndOrphans(Box::new(start)), descriptors)),
             process: None,
             is_released: false,
@@ -73,10 +73,10 @@ impl Orphanage {
     pub fn tend(&mut self, signals: &SignalDescriptor) -> Vec<Gone> {
         let mut failed = Vec::new();
         let running = self.0.values();
-        let running = running.filter(|it| it.process.is_some() && !it.listens);
+        let running = running.filter(|it| it.process.is_some() && !it.stays);
         let mut places = MOST.saturating_sub(running.count());
         for (owner, orphans) in self.0.iter_mut().filter(|(_, it)| it.order.is_some()) {
-            if !orphans.listens {
+            if !orphans.stays {
                 let Some(left) = places.checked_sub(1) else {
                     continue;
                 };
@@ -121,7 +121,7 @@ impl Orphanage {
 
     /// Gives up the connections of one owner, since its place is needed.
     pub fn give_up_one(&mut self) -> Option<Gone> {
-        let mut others = self.0.iter().filter(|(_, it)| !it.listens);
+        let mut others = self.0.iter().filter(|(_, it)| !it.stays);
         let first = others.next().or_else(|| self.0.iter().next())?;
         let owner = *first.0;
         tracing::warn!(

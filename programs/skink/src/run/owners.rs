@@ -2,7 +2,8 @@ use super::orphans::{self, Gone, Orphanage};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Pid;
 use skink_control::{
-    Grant, NicGrant, Owners, Peer, RegionKind, SignalDescriptor, StackStart, unguessable,
+    Grant, NicGrant, Owners, Peer, RegionKind, SignalDescriptor, StackStart, TetherParts,
+    unguessable,
 };
 use skink_memory::Holder;
 use skink_nic::{Adaptation, Load, NicParts, Opener};
@@ -93,6 +94,7 @@ impl NicOwners {
         &mut self,
         owner: u16,
         memory: BTreeMap<RegionKind, OwnedFd>,
+        tethers: Vec<TetherParts>,
     ) -> Result<bool, String> {
         let Some(files) = orphans::files(memory) else {
             return Ok(false);
@@ -115,6 +117,11 @@ impl NicOwners {
         start.nic = serde_json::to_string(&description).map_err(|error| error.to_string())?;
         start.nic_descriptors = descriptors.len();
         start.listens = listens;
+        let ends = |flow: &FourTuple| {
+            let FourTuple { local, remote } = flow;
+            [local, remote].map(|end| SocketAddr::new(end.addr, end.port))
+        };
+        start.tethers = tethers.iter().map(|(flow, ..)| ends(flow).into()).collect();
         start.seed = unguessable().map_err(|error| error.to_string())?;
         let steering = self.opener.steering();
         let ports = steering.map(|steering| steering.port_maps()).transpose();
@@ -123,6 +130,7 @@ impl NicOwners {
             descriptors.extend([ports.tcp, ports.udp]);
         }
         descriptors.extend(files);
+        descriptors.extend(tethers.into_iter().flat_map(|(_, end, file)| [end, file]));
         let link = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -139,7 +147,7 @@ impl NicOwners {
     /// Where the owner has listened, and nobody does who has a stack, though somebody has the socket; and that one's cookie.
     fn listens_for_others(&mut self, owner: u16, files: &[OwnedFd; 3]) -> Vec<(SocketAddr, u64)> {
         // Where nothing steers, the next process would have to put an end to it.
-        if self.opener.steering().is_none() || !self.orphanage.has_room_to_listen() {
+        if self.opener.steering().is_none() || !self.orphanage.has_room_to_stay() {
             return Vec::new();
         }
         let mut all = orphans::listeners(files);
@@ -159,9 +167,9 @@ impl NicOwners {
         found
     }
 
-    /// Whether a process listens in place of one that has ended.
-    pub fn listen(&self) -> bool {
-        self.orphanage.listen()
+    /// Whether a process stays in place of one that has ended, for others.
+    pub fn have_stand_ins(&self) -> bool {
+        self.orphanage.stay()
     }
 
     fn bind(&self, flow: &FourTuple, owner: u16) {
@@ -190,7 +198,7 @@ impl NicOwners {
 fn has_it(table: [OwnedFd; 2], flow: &FourTuple) -> bool {
     orphans::has_connection(table, |state, record| {
         let lives = state.is_synchronized() || state == State::SynReceived;
-        let leaves = record.holder().is_some_and(Holder::is_leaving);
+        let leaves = matches!(record.holder(), Some(Holder::Away | Holder::Passed));
         lives && !leaves && state != State::TimeWait && record.four_tuple() == *flow
     })
 }
@@ -247,11 +255,20 @@ impl Owners for NicOwners {
         }
     }
 
-    fn retire(&mut self, owner: u16, memory: BTreeMap<RegionKind, OwnedFd>) {
+    fn retire(
+        &mut self,
+        owner: u16,
+        memory: BTreeMap<RegionKind, OwnedFd>,
+        mut tethers: Vec<TetherParts>,
+    ) -> bool {
         self.loads.remove(&owner);
         self.adapt();
         self.count = self.count.saturating_sub(1);
-        let told = self.take_in(owner, memory).unwrap_or_else(|why| {
+        if !self.orphanage.has_room_to_stay() {
+            tethers.clear();
+        }
+        let keeps = !tethers.is_empty();
+        let told = self.take_in(owner, memory, tethers).unwrap_or_else(|why| {
             tracing::warn!(
                 owner,
                 "a process of the program has ended, and its peers aren't told: {why}"
@@ -261,6 +278,7 @@ impl Owners for NicOwners {
         if !told {
             self.opener.retire(owner);
         }
+        told && keeps
     }
 
     fn release(&mut self, owner: u16) {

@@ -45,7 +45,7 @@ pub fn supervise(child: &Child, server: &mut Server<NicOwners>, signals: &Signal
     loop {
         let limit = server.serve(Instant::now());
         tend(server, signals);
-        if server.owners().listen() && are_all_ours(server.owners()) {
+        if server.owners().have_stand_ins() && are_all_ours(server.owners()) {
             server.dismiss_orphans();
         }
         wait(server, signals, links.as_ref(), limit);

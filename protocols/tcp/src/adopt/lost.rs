@@ -51,7 +51,10 @@ impl Tcp {
         {
             predecessor.given_up.insert(tuple);
         }
-        if holder.is_some_and(|holder| holder != Holder::Attached) {
+        if matches!(
+            holder,
+            Some(Holder::Awaited | Holder::Gone | Holder::Away | Holder::Passed)
+        ) {
             return self.forget(slot);
         }
         // Nobody can tell what is in its rings.

@@ -445,7 +445,7 @@ fn passed() -> (Net, SocketId, Parcel) {
     net.drain();
     net.inject(". 41 ack 201 win 60000");
     net.drain();
-    let parcel = net.tcp.pass(net.now, id, (1, false), &net.out);
+    let parcel = net.tcp.pass(net.now, id, 1, &net.out);
     let parcel = parcel.expect("it is open").to_bytes();
     (net, id, Parcel::from_bytes(&parcel).expect("it is whole"))
 }
@@ -503,7 +503,7 @@ fn a_connection_that_nobody_was_passed_goes_on_where_it_was() {
     net.write(id, 7);
     net.expect("P. 501:508 ack 61");
     assert!(
-        net.tcp.pass(net.now, id, (1, false), &net.out).is_some(),
+        net.tcp.pass(net.now, id, 1, &net.out).is_some(),
         "once more"
     );
 }
@@ -519,7 +519,7 @@ fn a_connection_may_come_back_at_once() {
     assert_eq!(heir.read(id, 30), 30);
     let back = heir
         .tcp
-        .pass(heir.now, id, (1, false), &heir.out)
+        .pass(heir.now, id, 1, &heir.out)
         .expect("it is open");
     let id = adopt(&mut net, &back).expect("the first one has made way");
     tell(&mut heir, &back, true);
@@ -531,31 +531,23 @@ fn a_connection_may_come_back_at_once() {
 #[test]
 fn what_is_not_open_or_already_passed_is_not_passed() {
     let (mut net, id, _) = passed();
-    assert_eq!(
-        net.tcp.pass(net.now, id, (1, false), &net.out),
-        None,
-        "twice"
-    );
+    assert_eq!(net.tcp.pass(net.now, id, 1, &net.out), None, "twice");
     let id = net.connect(7);
     assert_eq!(
-        net.tcp.pass(net.now, id, (1, false), &net.out),
+        net.tcp.pass(net.now, id, 1, &net.out),
         None,
         "no handshake yet"
     );
     let mut net = Net::new();
     let id = net.accepted("mss 1000", 60_000);
     assert_eq!(
-        net.tcp.pass(net.now, id, (1, false), &net.out),
+        net.tcp.pass(net.now, id, 1, &net.out),
         None,
         "nobody brings it"
     );
     net.tcp.set_hands_over();
     net.inject("R. 1 ack 1");
-    assert_eq!(
-        net.tcp.pass(net.now, id, (1, false), &net.out),
-        None,
-        "it is over"
-    );
+    assert_eq!(net.tcp.pass(net.now, id, 1, &net.out), None, "it is over");
 }
 
 #[test]
@@ -708,7 +700,7 @@ fn a_word_about_an_earlier_time_counts_for_nothing() {
         .on_handed_over(net.now, &flow, Some(1), false, &mut net.out);
     net.run();
     net.drain();
-    assert!(net.tcp.pass(net.now, id, (2, false), &net.out).is_some());
+    assert!(net.tcp.pass(net.now, id, 2, &net.out).is_some());
     for serial in [1, 0] {
         let (now, out) = (net.now, &mut net.out);
         net.tcp.on_handed_over(now, &flow, Some(serial), true, out);

@@ -165,7 +165,7 @@ fn listeners_that_others_have_stay_when_their_program_ends() {
     net.local_port = 81;
     handshake(&mut net, 2);
     let accepted = net.tcp.accept(ending).expect("a connection waits");
-    net.tcp.orphan_region(net.now, 1, &[80], &mut net.out);
+    net.tcp.orphan_region(net.now, 1, &[80], &[], &mut net.out);
     net.run();
     // All else ends as ever.
     net.expect("F. 1 ack 1");
@@ -182,7 +182,7 @@ fn listeners_that_others_have_stay_when_their_program_ends() {
     net.expect_nothing();
     // and both go to whoever listens, once it is said that nobody need wait here.
     net.out.others = vec![80];
-    net.tcp.orphan_region(net.now, 1, &[], &mut net.out);
+    net.tcp.orphan_region(net.now, 1, &[], &[], &mut net.out);
     net.run();
     net.expect_nothing();
     let leaving = core::iter::from_fn(|| net.tcp.take_parcel(net.now)).count();

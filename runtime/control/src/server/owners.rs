@@ -1,4 +1,5 @@
 //! What a broker is told by whoever owns it, and what it asks of it.
+use super::tethered::TetherParts;
 use crate::message::{ComponentInfo, QueueInfo, RegionKind, TableSize};
 use serde::{Deserialize, Serialize};
 use skink_nic::{Load, NicParts};
@@ -83,8 +84,14 @@ pub trait Owners {
     /// What the new owner in slot `owner` is handed. An error is a sentence for the program's user.
     fn grant(&mut self, owner: u16, peer: &Peer) -> Result<Grant, String>;
     /// The owner's process is about to end, or has left its stack by `exec`: no new flow goes to it any
-    /// more, but its descriptors may still be open. `memory` is what it had registered.
-    fn retire(&mut self, owner: u16, memory: BTreeMap<RegionKind, OwnedFd>);
+    /// more, but its descriptors may still be open. `memory` is what it had registered, and `tethers` are those of its connections that
+    /// others may ask for. Answers whether somebody goes on with those in its place.
+    fn retire(
+        &mut self,
+        owner: u16,
+        memory: BTreeMap<RegionKind, OwnedFd>,
+        tethers: Vec<TetherParts>,
+    ) -> bool;
     /// The owner's process has closed all descriptors, if it [is waited for](Owners::is_waited_for): its part of the NIC may be given to another.
     fn release(&mut self, owner: u16);
     /// Whether an owner whose connection is closed is released only when its process has ended, or comes again, and not at once.

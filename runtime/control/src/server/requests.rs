@@ -88,17 +88,47 @@ impl<O: Owners> Server<O> {
                 }
                 if taken && serial != 0 {
                     self.note_received(&flow, owner);
+                    self.tethers.remove(from, &flow);
                 }
                 self.asked.retain(|it| it.heir != key || it.flow != flow);
                 let from = self.key_of_stack(from);
                 self.tell_handed_over(from, &flow, serial, taken.then_some(owner));
                 Ok(())
             }
+            (Role::Owner(owner), Request::Tethered { local, remote })
+                if self.owners.have_stacks() =>
+            {
+                let end = only_file(descriptors, "its end of a tether")?;
+                self.tethers.add(owner, four_tuple(local, remote), end);
+                Ok(())
+            }
+            (Role::Owner(owner) | Role::Orphans(owner), Request::Untethered { local, remote }) => {
+                self.tethers.remove(owner, &four_tuple(local, remote));
+                Ok(())
+            }
+            (
+                Role::Orphans(owner),
+                Request::Give {
+                    serial,
+                    local,
+                    remote,
+                },
+            ) => {
+                let flow = four_tuple(local, remote);
+                if let Err(error) = self.tethers.give(owner, &flow, serial, &self.token) {
+                    tracing::warn!(%flow, "a shared connection can't be given: {error}");
+                    self.tell_handed_over(Some(key), &flow, serial, None);
+                }
+                Ok(())
+            }
             (Role::Orphans(owner), Request::Whose { local, remote }) => {
                 let flow = four_tuple(local, remote);
                 let heir = self.owner_with(owner, &flow);
                 let heir = heir.or_else(|| self.lately_received(owner, &flow));
-                self.tell_handed_over(Some(key), &flow, 0, heir);
+                // What lies in the queue of a tether somebody will take.
+                if heir.is_some() || !self.tethers.has(owner, &flow) {
+                    self.tell_handed_over(Some(key), &flow, 0, heir);
+                }
                 Ok(())
             }
             (

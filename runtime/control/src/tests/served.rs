@@ -49,8 +49,14 @@ impl Owners for Stacks {
             }
         }
     }
-    fn retire(&mut self, owner: u16, _memory: BTreeMap<RegionKind, OwnedFd>) {
+    fn retire(
+        &mut self,
+        owner: u16,
+        _memory: BTreeMap<RegionKind, OwnedFd>,
+        _tethers: Vec<TetherParts>,
+    ) -> bool {
         self.log.push(format!("retire {owner}"));
+        false
     }
     fn release(&mut self, owner: u16) {
         self.log.push(format!("release {owner}"));

@@ -3,7 +3,7 @@ use super::{Served, Stack};
 use crate::up::programs::{Program, Stage};
 use skink_control::{
     Answered, ComponentInfo, FIRST_COMPONENT, Grant, Order, Owners, Part, Peer, Question,
-    QueueInfo, RegionKind,
+    QueueInfo, RegionKind, TetherParts,
 };
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,7 +32,14 @@ impl Owners for Served {
         Ok(Grant::Later)
     }
 
-    fn retire(&mut self, _owner: u16, _memory: BTreeMap<RegionKind, OwnedFd>) {}
+    fn retire(
+        &mut self,
+        _owner: u16,
+        _memory: BTreeMap<RegionKind, OwnedFd>,
+        _tethers: Vec<TetherParts>,
+    ) -> bool {
+        false
+    }
 
     /// It has no part of the NIC. Its process may live on as another program, by `exec`: its sockets are closed as the kernel's would be.
     fn is_waited_for(&self) -> bool {

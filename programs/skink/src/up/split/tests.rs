@@ -42,6 +42,7 @@ fn stack() -> StackStart {
         interface: String::new(),
         rules: String::new(),
         listens: Vec::new(),
+        tethers: Vec::new(),
         successor: false,
         stateless: false,
     }

@@ -1,0 +1,121 @@
+//! Connections that others may ask for than the process whose stack has them: they outlive it.
+use crate::tether::{self, MOST_TETHERS, Numbers};
+use rustix::fs::SeekFrom;
+use skink_wire::FourTuple;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A parcel isn't larger: what the sockets of one connection hold, and its record.
+const MOST_BYTES: usize = 64 << 20;
+
+/// One of them.
+struct Tethered {
+    owner: u16,
+    flow: FourTuple,
+    /// The stack's.
+    end: OwnedFd,
+    /// For the parcel, if the owner's process has ended.
+    file: Option<OwnedFd>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Tethers(Vec<Tethered>);
+
+/// What a successor is handed of each: its flow, the stack's end, and an empty file.
+pub type TetherParts = (FourTuple, OwnedFd, OwnedFd);
+
+impl Tethers {
+    /// The owner has one more; if it has too many, this one dies with it.
+    pub fn add(&mut self, owner: u16, flow: FourTuple, end: OwnedFd) {
+        self.remove(owner, &flow);
+        if self.count(owner) >= MOST_TETHERS {
+            // Who closes a connection doesn't say so here.
+            self.0.retain(|it| !tether::is_let_go(it.end.as_fd()));
+        }
+        if self.count(owner) < MOST_TETHERS {
+            self.0.push(Tethered {
+                owner,
+                flow,
+                end,
+                file: None,
+            });
+        } else {
+            tracing::debug!(owner, %flow, "dies with its process: it shares too many");
+        }
+    }
+
+    fn count(&self, owner: u16) -> usize {
+        self.0.iter().filter(|it| it.owner == owner).count()
+    }
+
+    /// Whether it is one of the owner's.
+    pub fn has(&self, owner: u16, flow: &FourTuple) -> bool {
+        let mut all = self.0.iter();
+        all.any(|it| it.owner == owner && it.flow == *flow)
+    }
+
+    /// It is another one's now.
+    pub fn remove(&mut self, owner: u16, flow: &FourTuple) {
+        self.0.retain(|it| it.owner != owner || it.flow != *flow);
+    }
+
+    /// Who asks for them finds nobody.
+    pub fn drop_of(&mut self, owner: u16) {
+        self.0.retain(|it| it.owner != owner);
+    }
+
+    /// The owner's process has ended: what whoever takes its place is handed, of those that somebody has a descriptor of.
+    pub fn for_successor(&mut self, owner: u16) -> Vec<TetherParts> {
+        self.0
+            .retain(|it| it.owner != owner || !tether::is_let_go(it.end.as_fd()));
+        let own = self.0.iter_mut().filter(|it| it.owner == owner);
+        let parts = own.map(|it| {
+            let file = tether::new_file()?;
+            it.file = Some(file.try_clone()?);
+            Ok((it.flow, it.end.try_clone()?, file))
+        });
+        parts.collect::<io::Result<_>>().unwrap_or_else(|error| {
+            tracing::warn!(
+                owner,
+                "what others share with a process ends with it: {error}"
+            );
+            Vec::new()
+        })
+    }
+
+    /// The successor gives one.
+    pub fn give(
+        &mut self,
+        owner: u16,
+        flow: &FourTuple,
+        serial: u32,
+        token: &str,
+    ) -> Result<(), String> {
+        let mut all = self.0.iter();
+        let found = all.find(|it| it.owner == owner && it.flow == *flow);
+        let Some(Tethered {
+            end,
+            file: Some(file),
+            ..
+        }) = found
+        else {
+            return Err("nobody has it".to_owned());
+        };
+        let numbers = Numbers {
+            from: owner,
+            serial,
+        };
+        let given = tether::read_parcel(file.as_fd(), MOST_BYTES).and_then(|parcel| {
+            let seal = tether::seal(token, numbers, &parcel);
+            let given = tether::give(end.as_fd(), file.as_fd(), seal, numbers);
+            given.map_err(|error| error.to_string())
+        });
+        if given.is_err() {
+            // It is written again, if it is asked for again.
+            let _ = rustix::fs::ftruncate(file, 0);
+            let _ = rustix::fs::seek(file, SeekFrom::Start(0));
+        }
+        given
+    }
+}

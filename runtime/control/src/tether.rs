@@ -1,0 +1,272 @@
+//! Connections that several processes have, where each has a stack of its own: how one of them comes by it.
+//!
+//! A *tether* is a pair of Unix sockets. The program's descriptors of the connection are the one end, in every process that has them;
+//! the other one is with the stack that has the connection, and with the broker, which hands it on if that stack's process dies. Who
+//! uses the connection elsewhere [asks](ask), and finds in its end's queue what the stack [gives](give): a file with the parcel, the
+//! other end, and the [numbers](Given) by which to tell the broker of it.
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// So many of a process at most: each takes two descriptors beside the message by which they go to who takes its place.
+pub const MOST_TETHERS: usize = 100;
+
+/// Versions that can't read each other's give each other nothing.
+const VERSION: &str = concat!("skink-tether-1-", env!("CARGO_PKG_VERSION"));
+
+/// What is said by who asks.
+const WANT: &[u8; 10] = b"skink-want";
+
+/// No packet is larger.
+const MAXIMUM_BYTES: usize = 1024;
+
+/// What goes with a parcel.
+#[derive(Serialize, Deserialize)]
+struct Packet {
+    version: String,
+    from: u16,
+    serial: u32,
+    seal: u64,
+}
+
+/// Which process has given a connection, and how manieth that was.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Numbers {
+    /// The owner slot.
+    pub from: u16,
+    /// Above 0, and another one each time.
+    pub serial: u32,
+}
+
+/// A connection that was found in the queue.
+pub struct Given {
+    /// By whom.
+    pub numbers: Numbers,
+    /// The stack's end, which goes with the connection.
+    pub end: OwnedFd,
+    parcel: OwnedFd,
+    seal: u64,
+}
+
+/// What is found in the queue.
+pub enum Found {
+    /// Nothing, for now.
+    Nothing,
+    /// Nobody has the other end any more.
+    Ended,
+    /// A connection.
+    Given(Given),
+}
+
+/// A new one: the program's end, and the stack's.
+///
+/// # Errors
+/// The system's.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+    Ok(rustix::net::socketpair(
+        AddressFamily::UNIX,
+        kind,
+        flags,
+        None,
+    )?)
+}
+
+/// Asks for the connection, by the program's end. Answers whether there is somebody who may hear it.
+pub fn ask(end: BorrowedFd<'_>) -> bool {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    // The queue may be full of such questions.
+    matches!(
+        rustix::net::send(end, WANT, flags),
+        Ok(_) | Err(Errno::AGAIN)
+    )
+}
+
+/// Whether somebody has asked, by the stack's end. What a program writes that doesn't know of tethers asks for nothing.
+pub fn is_asked_for(end: BorrowedFd<'_>) -> bool {
+    let (mut said, mut asked) = ([0; WANT.len() + 1], false);
+    while let Ok((_, count)) = rustix::net::recv(end, &mut said, RecvFlags::DONTWAIT) {
+        if count == 0 {
+            break;
+        }
+        asked |= said.get(..count) == Some(WANT);
+    }
+    asked
+}
+
+/// Whether nobody has a descriptor of the connection any more, by the stack's end.
+pub fn is_let_go(end: BorrowedFd<'_>) -> bool {
+    condition(end).contains(PollFlags::HUP)
+}
+
+/// Whether nobody has a descriptor of the connection any more, and what was given has gone with the last one; if that is so, and it hasn't,
+/// somebody has taken it before.
+pub fn is_lost(end: BorrowedFd<'_>) -> bool {
+    // The kernel keeps in mind that something wasn't read (ECONNRESET).
+    condition(end).contains(PollFlags::HUP | PollFlags::ERR)
+}
+
+fn condition(end: BorrowedFd<'_>) -> PollFlags {
+    let mut list = [PollFd::new(&end, PollFlags::empty())];
+    let polled = poll(&mut list, Some(&Timespec::default()));
+    polled.map_or(PollFlags::empty(), |_| list[0].revents())
+}
+
+/// Gives the connection whose parcel is in the file, by the stack's end, which goes with it.
+///
+/// # Errors
+/// The system's.
+pub fn give(
+    end: BorrowedFd<'_>,
+    parcel: BorrowedFd<'_>,
+    seal: u64,
+    numbers: Numbers,
+) -> io::Result<()> {
+    let packet = Packet {
+        version: VERSION.to_owned(),
+        from: numbers.from,
+        serial: numbers.serial,
+        seal,
+    };
+    let text = serde_json::to_vec(&packet)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [parcel, end];
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(end, &[IoSlice::new(&text)], &mut ancillary, flags)?;
+    Ok(())
+}
+
+/// Looks what waits at the program's end.
+///
+/// # Errors
+/// A sentence: what waited there isn't a connection of this version's, or the descriptors beside it found no room.
+pub fn look(end: BorrowedFd<'_>) -> Result<Found, String> {
+    let (text, beside) = match receive(end) {
+        // What was said before the other end was closed.
+        Err(Errno::CONNRESET) => receive(end),
+        received => received,
+    }
+    .or_else(|error| match error {
+        Errno::AGAIN | Errno::INTR => Ok((None, Vec::new())),
+        error => Err(error.to_string()),
+    })?;
+    let Some(text) = text else {
+        return Ok(Found::Nothing);
+    };
+    if text.is_empty() {
+        return Ok(Found::Ended);
+    }
+    let packet: Packet = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    let [parcel, end] = <[OwnedFd; 2]>::try_from(beside)
+        .map_err(|_| "there are no free descriptors (ulimit -n)".to_owned())?;
+    if packet.version != VERSION {
+        return Err(format!("it is from another version: {}", packet.version));
+    }
+    Ok(Found::Given(Given {
+        numbers: Numbers {
+            from: packet.from,
+            serial: packet.serial,
+        },
+        end,
+        parcel,
+        seal: packet.seal,
+    }))
+}
+
+type Received = (Option<Vec<u8>>, Vec<OwnedFd>);
+
+fn receive(fd: BorrowedFd<'_>) -> Result<Received, Errno> {
+    let mut text = vec![0; MAXIMUM_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut pieces = [IoSliceMut::new(&mut text)];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let count = rustix::net::recvmsg(fd, &mut pieces, &mut ancillary, flags)?.bytes;
+    let mut beside = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            beside.extend(rights);
+        }
+    }
+    text.truncate(count);
+    Ok((Some(text), beside))
+}
+
+impl Given {
+    /// The parcel, of at most so many bytes. `token` is the broker's.
+    ///
+    /// # Errors
+    /// A sentence: it is too large, or somebody has made it who doesn't know the token.
+    pub fn parcel(&self, token: &str, most: usize) -> Result<Vec<u8>, String> {
+        let bytes = read_parcel(self.parcel.as_fd(), most)?;
+        match seal(token, self.numbers, &bytes) == self.seal {
+            true => Ok(bytes),
+            false => Err("it is of another `skink run` than this process".to_owned()),
+        }
+    }
+}
+
+/// By what a parcel is known to be made by who knows the token: nobody else's is taken in by accident. (Processes that have the token
+/// could harm each other in many ways.)
+#[must_use]
+pub fn seal(token: &str, numbers: Numbers, parcel: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    (token, numbers, parcel, token).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A file with a parcel in it.
+///
+/// # Errors
+/// The system's.
+pub fn write_parcel(rest: &[u8]) -> io::Result<OwnedFd> {
+    let file = new_file()?;
+    fill(file.as_fd(), rest)?;
+    Ok(file)
+}
+
+/// An empty file for a parcel.
+pub(crate) fn new_file() -> io::Result<OwnedFd> {
+    Ok(rustix::fs::memfd_create(
+        "skink-connection",
+        MemfdFlags::CLOEXEC,
+    )?)
+}
+
+/// Writes a parcel to an empty file.
+///
+/// # Errors
+/// The system's.
+pub fn fill(file: BorrowedFd<'_>, mut rest: &[u8]) -> io::Result<()> {
+    while !rest.is_empty() {
+        let count = rustix::io::write(file, rest)?;
+        rest = &rest[count..];
+    }
+    Ok(())
+}
+
+/// What is in such a file, which has no more than `most` bytes.
+///
+/// # Errors
+/// A sentence.
+pub fn read_parcel(file: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>, String> {
+    let size = rustix::fs::fstat(file)
+        .map_err(|error| error.to_string())?
+        .st_size;
+    let size = usize::try_from(size).ok().filter(|size| *size <= most);
+    let mut bytes = vec![0; size.ok_or("it is too large")?];
+    let count = rustix::io::pread(file, &mut bytes, 0).map_err(|error| error.to_string())?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
