@@ -243,15 +243,13 @@ impl Tcp {
         self.table.record(slot).set_holder(holder);
     }
 
-    /// Whether a connection can go to another process's stack: not before its handshake is over, or once it is over itself, nor if it
+    /// Whether a connection can go to another process's stack: not before its handshake is over, or once nothing of it is left, nor if it
     /// leads to ourselves, is away already, or nobody brings it anywhere.
     pub fn may_pass<O: Network>(&self, id: SocketId, out: &O) -> bool {
         let Some(Socket::Connection(connection)) = self.socket(id) else {
             return false;
         };
-        let state = connection.state();
-        let lives = state.is_synchronized() && state != State::TimeWait;
-        lives
+        connection.state().is_synchronized()
             && !connection.away
             && self.hands_over()
             && !out.is_local(connection.tuple.remote.addr)
@@ -584,7 +582,7 @@ impl Tcp {
         out: &mut O,
     ) -> Option<SocketId> {
         let state = State::from_number(parcel.state())?;
-        if !state.is_synchronized() || state == State::TimeWait {
+        if !state.is_synchronized() {
             return None;
         }
         // It comes back before it was told here that it had arrived elsewhere.

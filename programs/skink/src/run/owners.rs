@@ -104,7 +104,8 @@ impl NicOwners {
         let listens = self.listens_for_others(owner, &files);
         // Requests may lie in its part of the NIC, for others.
         let listened = self.opener.steering().is_some() && !orphans::listeners(&files).is_empty();
-        if listens.is_empty() && !listened && !orphans::have_peers(&files) {
+        let needs_none = listens.is_empty() && !listened && tethers.is_empty();
+        if needs_none && !orphans::have_peers(&files) {
             return Ok(false);
         }
         let ports: Vec<u16> = listens.iter().map(|(end, _)| end.port()).collect();

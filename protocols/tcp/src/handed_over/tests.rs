@@ -550,6 +550,37 @@ fn what_is_not_open_or_already_passed_is_not_passed() {
     assert_eq!(net.tcp.pass(net.now, id, 1, &net.out), None, "it is over");
 }
 
+/// Both have closed, in time for the other's acknowledgement; something is still to be read.
+#[test]
+fn what_is_still_to_be_read_of_a_connection_in_time_wait_is_passed() {
+    let mut net = Net::new();
+    net.tcp.set_hands_over();
+    let id = net.accepted("mss 1000", 60_000);
+    net.shutdown(id);
+    net.inject("P. 1:41 ack 2 win 60000");
+    net.inject("F. 41 ack 2 win 60000");
+    net.drain();
+    assert_eq!(net.state(id), State::TimeWait);
+    let parcel = net.tcp.pass(net.now, id, 1, &net.out);
+    let parcel = parcel.expect("it isn't over for the program").to_bytes();
+    let parcel = Parcel::from_bytes(&parcel).expect("it is whole");
+    for comes_back in [false, true] {
+        let mut heir = net.other();
+        let heir = if comes_back { &mut net } else { &mut heir };
+        let id = adopt(heir, &parcel).expect("there is room");
+        assert_eq!(heir.read(id, 100), 40);
+        assert_eq!(heir.read(id, 100), 0);
+        heir.expect_nothing();
+    }
+    tell(&mut net, &parcel, true);
+    // Who was there first answers, for as long as that takes.
+    net.inject("F. 41 ack 2 win 60000");
+    net.expect(". 2 ack 42");
+    net.advance(120_000);
+    net.inject("F. 41 ack 2 win 60000");
+    net.expect("R 2");
+}
+
 #[test]
 fn only_so_much_that_comes_late_is_kept() {
     let (mut net, _, parcel) = passed();

@@ -183,6 +183,13 @@ def outlived(c):
     os.close(told)
     os.close(tell)
     c.sendall(b'one')
+def left_alone(c):
+    # What the child has written leaves though it has ended, and nobody else uses it before the client has all of that.
+    ended(child(lambda: c.sendall(bytes(1 << 20))))
+    other, _ = listener.accept()
+    assert other.recv(64) == b'has it'
+    other.close()
+    c.sendall(b'parent')
 def shut_down(c):
     # The others' too.
     pid = child(lambda: c.shutdown(socket.SHUT_WR))
@@ -196,7 +203,9 @@ def duplicates(c):
     ended(child(work))
     c.close()
     other.sendall(b'parent')
-works = [goes_on, silent, later, in_turns, executed, spawned, spawned_and_kept, grandchild, outlived, shut_down, duplicates]
+works = [
+    goes_on, silent, later, in_turns, executed, spawned, spawned_and_kept, grandchild, outlived, left_alone, shut_down, duplicates,
+]
 listener = socket.create_server(('', 9100), backlog=64)
 print('ready', flush=True)
 while True:
@@ -243,6 +252,16 @@ for _ in range(3):
     with dial(b'outlived') as one, socket.create_connection(('10.9.0.2', 9100), 20) as another:
         hear(one, b'one', b'one')
         hear(another, b'another', b'another')
+    with dial(b'left_alone') as s:
+        left = 1 << 20
+        while left:
+            more = s.recv(min(left, 65536))
+            assert more == bytes(len(more)) and more, left
+            left -= len(more)
+        with socket.create_connection(('10.9.0.2', 9100), 20) as other:
+            other.sendall(b'has it')
+            assert other.recv(1) == b''
+        hear(s, b'parent', b'parent')
     with dial(b'shut_down') as s:
         assert s.recv(1) == b''
         s.sendall(b'still read')
@@ -256,7 +275,7 @@ fn by_several(network: &Network) -> Outcome {
     python::asked(network, server, RELATIVES, &[])
 }
 
-/// A child is killed that hasn't used the connection, and a parent whose child has.
+/// A child is killed that hasn't used the connection, one that has, and a parent whose child has.
 const KILLED: &str = "
 import os, signal, socket
 listener = socket.create_server(('', 9100))
@@ -272,6 +291,22 @@ for _ in range(3):
     kill(pid)
     c.sendall(b'by the parent')
     c.close()
+    c, _ = listener.accept()
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        assert c.recv(2) == b'ab'
+        c.sendall(b'by the child, ')
+        os.write(tell, b'.')
+        signal.pause()
+    os.read(told, 1)
+    kill(pid)
+    # What it hadn't read is there.
+    assert c.recv(64) == b'c'
+    c.sendall(b'by the parent')
+    c.close()
+    os.close(told)
+    os.close(tell)
     told, tell = os.pipe()
     middle = os.fork()
     if middle == 0:
@@ -306,6 +341,10 @@ def hear(s, expected):
 for _ in range(3):
     with dial() as s:
         hear(s, b'by the parent')
+        assert s.recv(64) == b''
+    with dial() as s:
+        s.sendall(b'abc')
+        hear(s, b'by the child, by the parent')
         assert s.recv(64) == b''
     with dial() as s:
         hear(s, b'by the parent, by the child, ')
