@@ -3,8 +3,9 @@ mod served;
 mod strangers;
 
 use super::*;
+use crate::tether::{Found, Numbers};
 use crate::transport::MAXIMUM_REQUEST;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use skink_memory::{CaptureReader, CaptureRing};
 use skink_messages::{Counter, Counters};
 use skink_wire::{Endpoint, FourTuple};
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Default)]
-struct Recorder(Rc<RefCell<Vec<String>>>);
+struct Recorder(Rc<RefCell<Vec<String>>>, Rc<RefCell<Vec<TetherParts>>>);
 
 impl Recorder {
     fn take(&self) -> Vec<String> {
@@ -44,10 +45,12 @@ impl Owners for Recorder {
         &mut self,
         owner: u16,
         _memory: BTreeMap<RegionKind, OwnedFd>,
-        _tethers: Vec<TetherParts>,
+        tethers: Vec<TetherParts>,
     ) -> bool {
         self.0.borrow_mut().push(format!("retire {owner}"));
-        false
+        let goes_on = !tethers.is_empty();
+        self.1.borrow_mut().extend(tethers);
+        goes_on
     }
     fn release(&mut self, owner: u16) {
         self.0.borrow_mut().push(format!("release {owner}"));
@@ -622,6 +625,19 @@ fn notice(broker: &mut Broker) -> Notice {
     }
 }
 
+/// Its sockets, which is answered.
+fn register(broker: &mut Broker) {
+    for kind in [RegionKind::TcpTable, RegionKind::TcpSendRings] {
+        let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
+        let memory = rustix::fs::memfd_create("table", flags).expect("memory");
+        let seals = rustix::fs::SealFlags::SHRINK;
+        rustix::fs::fcntl_add_seals(&memory, seals).expect("a seal");
+        broker
+            .register(&[(kind, memory.as_fd())])
+            .expect("room for it");
+    }
+}
+
 /// From this port to the first address.
 fn flow(port: u16) -> FourTuple {
     let end = |address: &str, port| Endpoint::new(address.parse().expect("an address"), port);
@@ -637,15 +653,7 @@ fn connections_go_from_one_process_to_another() {
         let [mut first, mut second] = [connect(&environment), connect(&environment)];
         for broker in [&mut first, &mut second] {
             attach(broker);
-            for kind in [RegionKind::TcpTable, RegionKind::TcpSendRings] {
-                let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
-                let memory = rustix::fs::memfd_create("table", flags).expect("memory");
-                let seals = rustix::fs::SealFlags::SHRINK;
-                rustix::fs::fcntl_add_seals(&memory, seals).expect("a seal");
-                broker
-                    .register(&[(kind, memory.as_fd())])
-                    .expect("room for it");
-            }
+            register(broker);
         }
         first
             .hand_over(&flow(1), b"parcel".to_vec(), false)
@@ -696,4 +704,127 @@ fn connections_go_from_one_process_to_another() {
         "4 to 1",
     ];
     assert_eq!(led, expected);
+}
+
+/// A connection that others have, too, goes to who comes in the place of its process, and from there to who asks.
+#[test]
+fn what_others_share_with_a_process_outlives_it() {
+    let directory = Directory::new("tethers");
+    let (mut server, owners) = server(&directory);
+    let pairs = [1, 2, 3, 4, 5, 6].map(|port| (flow(port), tether::pair().expect("a pair")));
+    let (first, second) = serve(&mut server, |environment, _| {
+        let [mut first, mut second] = [connect(&environment), connect(&environment)];
+        attach(&mut first);
+        attach(&mut second);
+        // The broker hears of this one that it has moved before it hears of it.
+        let (late, others) = (&pairs[5], &pairs[..5]);
+        second.tell_taken_in(0, 7, &late.0, true);
+        notice(&mut first);
+        for (flow, (_, end)) in others.iter().chain([late]) {
+            first.tell_tethered(flow, end.as_fd());
+        }
+        first.tell_untethered(&flow(2));
+        register(&mut first);
+        second.tell_taken_in(0, 8, &flow(3), true);
+        notice(&mut first);
+        (first, second)
+    });
+    let [(_, (program, own)), over, moved, let_go, (_, fifth), late] = pairs;
+    drop((own, fifth.1));
+    for (_, (program, own)) in [over, moved, late] {
+        drop(own);
+        assert!(!tether::ask(program.as_fd()), "nobody else has it");
+    }
+    // The process says nothing of that.
+    drop(let_go);
+    drop(first);
+    while owners.1.borrow().is_empty() {
+        wait(server.as_fd());
+        server.serve(Instant::now());
+    }
+    let parts: Vec<TetherParts> = owners.1.take();
+    let flows: Vec<FourTuple> = parts.iter().map(|(flow, ..)| *flow).collect();
+    assert_eq!(flows, [flow(1), flow(5)]);
+
+    // In its place.
+    let kind = SocketType::SEQPACKET;
+    let link = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+    let (ours, theirs) = link.expect("a pair");
+    server.hear_orphans(0, ours, Instant::now());
+    let token = server.environment()[1].1.clone();
+    let (_, end, file) = &parts[0];
+    serve(&mut server, |_, _| {
+        let mut stand_in = Broker::resume(theirs, "");
+        assert!(!tether::is_asked_for(end.as_fd()));
+        assert!(matches!(tether::look(program.as_fd()), Ok(Found::Nothing)));
+        assert!(tether::ask(program.as_fd()));
+        assert!(tether::is_asked_for(end.as_fd()));
+        tether::fill(file.as_fd(), b"parcel").expect("room");
+        stand_in.give(&flow(1), 9).expect("room");
+        // There is no such connection.
+        stand_in.give(&flow(2), 10).expect("room");
+        let heard = notice(&mut stand_in);
+        assert!(matches!(
+            heard,
+            Notice::HandedOver {
+                serial: 10,
+                heir: None,
+                ..
+            }
+        ));
+        let Ok(Found::Given(given)) = tether::look(program.as_fd()) else {
+            panic!("nothing was given");
+        };
+        assert_eq!(given.numbers, Numbers { from: 0, serial: 9 });
+        assert_eq!(given.parcel(&token, 6).as_deref(), Ok(&b"parcel"[..]));
+        assert!(given.parcel(&token, 5).is_err(), "it is too large");
+        assert!(
+            given.parcel("another", 6).is_err(),
+            "nobody knows the token"
+        );
+        second.tell_taken_in(0, 9, &flow(1), true);
+        let heard = notice(&mut stand_in);
+        assert!(matches!(
+            heard,
+            Notice::HandedOver {
+                serial: 9,
+                heir: Some(1),
+                ..
+            }
+        ));
+    });
+    drop(parts);
+    assert!(matches!(tether::look(program.as_fd()), Ok(Found::Ended)));
+}
+
+/// What lies in the queue goes with the last descriptor of the program's, and who has taken it out has it.
+#[test]
+fn what_nobody_has_taken_is_told_from_what_somebody_has() {
+    for taken in [false, true] {
+        let (program, own) = tether::pair().expect("a pair");
+        let numbers = Numbers { from: 3, serial: 1 };
+        let file = tether::write_parcel(b"parcel").expect("memory");
+        tether::give(own.as_fd(), file.as_fd(), 5, numbers).expect("room");
+        if taken {
+            assert!(matches!(tether::look(program.as_fd()), Ok(Found::Given(_))));
+        }
+        assert!(!tether::is_let_go(own.as_fd()));
+        drop(program);
+        assert!(tether::is_let_go(own.as_fd()));
+        assert_eq!(tether::is_lost(own.as_fd()), !taken);
+    }
+}
+
+/// A program that doesn't know of tethers writes to its end, and whoever sends something else by the other one isn't believed.
+#[test]
+fn what_else_is_said_by_a_tether_is_passed_over() {
+    let (program, own) = tether::pair().expect("a pair");
+    for words in [&b"GET / HTTP/1.1"[..], b"skink-want more", b"skink"] {
+        rustix::net::send(&program, words, SendFlags::empty()).expect("room");
+    }
+    assert!(!tether::is_asked_for(own.as_fd()));
+    for words in [&b"{}"[..], &[0; 5000]] {
+        rustix::net::send(&own, words, SendFlags::empty()).expect("room");
+        assert!(tether::look(program.as_fd()).is_err());
+    }
 }

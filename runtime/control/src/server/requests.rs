@@ -99,7 +99,11 @@ impl<O: Owners> Server<O> {
                 if self.owners.have_stacks() =>
             {
                 let end = only_file(descriptors, "its end of a tether")?;
-                self.tethers.add(owner, four_tuple(local, remote), end);
+                let flow = four_tuple(local, remote);
+                // Who has taken it since may have been heard first.
+                if self.lately_received(owner, &flow).is_none() {
+                    self.tethers.add(owner, flow, end);
+                }
                 Ok(())
             }
             (Role::Owner(owner) | Role::Orphans(owner), Request::Untethered { local, remote }) => {
