@@ -21,15 +21,15 @@
 //!
 //! | after | stack in the process | stack in another process |
 //! | --- | --- | --- |
-//! | `fork` | the child begins anew, listening sockets go with it (`fork`) | it attaches before `fork` returns, and shares all sockets |
-//! | `exec` | what was written leaves first (`exit`) | the program goes on with what stays open (`exec`, `estate`) |
+//! | `fork` | the child begins anew, listening sockets go with it (`fork`); a connection moves to who uses it (`estate::tethered`) | it attaches before `fork` returns, and shares all sockets |
+//! | `exec` | what stays open goes with it, connections as after `fork`; others are closed | the program goes on with what stays open (`exec`, `estate`) |
 //! | `posix_spawn`, `vfork` | as for `exec` | what stays open goes with it |
 //! | a message over a Unix socket | a ticket is passed (`passing`); a connection moves to the receiver's stack (`estate::passed`) | a ticket is passed |
-//! | the end | the process waits until everything has arrived (`exit`) | the stack sends what is left |
+//! | the end | the process waits until everything has arrived (`exit`), unless others have its connections, too | the stack sends what is left |
 //!
 //! **What it leaves out.** What is passed over Unix sockets to a receiver without the library (it gets
 //! the ticket, or one of the kernel's sockets that isn't connected); sockets inherited by way of `system`, `popen` or `posix_spawn` with
-//! `closefrom`, or by a program that isn't linked dynamically; connections of the parent in a forked child
+//! `closefrom`, or by a program that isn't linked dynamically; connections of the parent's that `vfork` hands on
 //! where the stack is in the process; wide characters in a stream on a socket; what libc does with
 //! descriptors of its own or unseen: name look-ups, `aio_read`, `preadv2`; `io_uring` and `io_submit` (refused), urgent
 //! data. Two processes that share a
