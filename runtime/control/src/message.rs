@@ -12,8 +12,8 @@ use std::net::IpAddr;
 /// Version of the messages; both ends must have the same. Raise it with every change of what is said here, on
 /// components' links ([`crate::Order`], [`crate::Report`]), or in the NIC's description that travels there: the
 /// other end may be of another build.
-// Layout digest: 52362200955a81ca
-pub(crate) const PROTOCOL: u32 = 25;
+// Layout digest: b1d260e50619e127
+pub(crate) const PROTOCOL: u32 = 26;
 
 /// A kind of memory that a process registers for tools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
